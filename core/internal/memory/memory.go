@@ -1,0 +1,512 @@
+// Package memory is the in-process store. Package core uses it when it is given
+// no store, and core/store/memstore is its public face, where it is documented
+// for users.
+//
+// How it works. Records lie in shards, each a map and a queue under one mutex.
+// The queue is a binary heap ordered by the moment at which a record is
+// forgotten. There is no goroutine: each Acquire first takes at most
+// [ReclaimPerCall] records off the front of its shard's queue, which is more than
+// the one that it may add, so that the dead can never outgrow the living, and no
+// call pays for a million dead at once. Whether a record stands is always decided
+// by its own deadline, never by whether it has been reclaimed.
+//
+// The bounds hold for the store as a whole (two atomic counters), not per shard:
+// a store for n records takes n records, however their keys hash.
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/core/internal/record"
+)
+
+// Bounds that hold when [Options] names none.
+const (
+	DefaultMaxEntries = 1 << 20
+	DefaultMaxBytes   = 512 << 20
+)
+
+const (
+	// Overhead is what a record counts against MaxBytes beside its key, fingerprint
+	// and result. It is what the entry, its place in the queue and its place in the
+	// map were measured to take, rounded up.
+	Overhead = 192
+
+	// ReclaimPerCall is how many records whose time has passed an Acquire removes
+	// at most while the store has room.
+	ReclaimPerCall = 8
+
+	// shardCount is a power of two. It is high enough that a few dozen cores
+	// seldom meet at a mutex, and an empty store is still only 8 KiB.
+	shardCount = 128
+
+	// keepQueue is the capacity up to which an emptied shard keeps its map and
+	// queue. Neither ever shrinks by itself.
+	keepQueue = 256
+)
+
+// Options sets a [Store]'s bounds and clock. The zero Options is valid.
+type Options struct {
+	// MaxEntries is how many records the store holds at most, running and finished.
+	// Zero means 1,048,576 (1<<20). Negative values are refused.
+	MaxEntries int
+	// MaxBytes is how many bytes the records may take: keys, fingerprints, results
+	// and 192 bytes for each record itself. Zero means 512 MiB. Negative values are
+	// refused.
+	MaxBytes int64
+	// Now is the store's clock. Nil means time.Now, of which the monotonic reading
+	// counts, so that setting the machine's clock expires nothing. It is called
+	// with a lock held and must not call the store. It must be safe for concurrent
+	// use.
+	Now func() time.Time
+}
+
+// Store is an in-process store. It implements core.Store, core.Watcher and
+// core.Local. All methods are safe for concurrent use. It needs no closing.
+type Store struct {
+	maxEntries int64
+	maxBytes   int64
+	now        func() time.Time // nil: time.Since(base)
+	base       time.Time        // the store's time is counted from here
+	seed       maphash.Seed
+
+	_       [64]byte // the counters change all the time, what stands above never
+	entries atomic.Int64
+	bytes   atomic.Int64
+	cursor  atomic.Uint32 // the shard in which makeRoom last found something
+	_       [64]byte
+
+	shards [shardCount]shard
+}
+
+// shard is a part of the records under one mutex, in a cache line of its own.
+type shard struct {
+	mu      sync.Mutex
+	records map[string]*entry
+	queue   queue
+	_       [64 - 8 - 8 - 24]byte
+}
+
+// entry is one record. Its key, fingerprint and result are strings, so that a
+// copy can be made for the caller after the lock is gone.
+type entry struct {
+	key         string
+	fingerprint string
+	result      string
+	owner       record.Owner
+	attempt     uint64
+	lease       time.Duration // the end of the lease, in the store's time; running only
+	changed     chan struct{} // what watchers wait for; nil without any
+	place       int32         // index in the shard's queue, which knows the deadline
+	done        bool
+}
+
+func (e *entry) size() int64 {
+	return Overhead + int64(len(e.key)) + int64(len(e.fingerprint)) + int64(len(e.result))
+}
+
+// New returns an empty store. It reports every fault of the options at once.
+func New(o Options) (*Store, error) {
+	var faults []error
+	if o.MaxEntries < 0 {
+		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be negative", o.MaxEntries))
+	}
+	if o.MaxEntries > math.MaxInt32 {
+		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be over %d", o.MaxEntries, math.MaxInt32))
+	}
+	if o.MaxBytes < 0 {
+		faults = append(faults, fmt.Errorf("idem: memory store: MaxBytes is %d, must not be negative", o.MaxBytes))
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	if o.MaxEntries == 0 {
+		o.MaxEntries = DefaultMaxEntries
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	s := &Store{
+		maxEntries: int64(o.MaxEntries),
+		maxBytes:   o.MaxBytes,
+		now:        o.Now,
+		seed:       maphash.MakeSeed(),
+	}
+	if s.now == nil {
+		s.base = time.Now()
+	} else {
+		s.base = s.now()
+	}
+	return s, nil
+}
+
+// Default returns an empty store with the zero [Options].
+func Default() *Store {
+	s, err := New(Options{})
+	if err != nil {
+		panic(err) // unreachable: the zero Options has no fault
+	}
+	return s
+}
+
+// Local marks the store as one whose calls never block outside the process.
+func (s *Store) Local() {}
+
+// Len returns how many records the store holds, those included whose time has
+// passed and that no call has removed yet.
+func (s *Store) Len() int { return int(s.entries.Load()) }
+
+// Bytes returns what the records count against Options.MaxBytes.
+func (s *Store) Bytes() int64 { return s.bytes.Load() }
+
+// Acquire implements core.Store. The error is that of the context or of
+// Claim.Validate, or record.ErrStoreFull.
+func (s *Store) Acquire(ctx context.Context, key string, claim record.Claim) (record.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return record.Grant{}, err
+	}
+	if err := claim.Validate(); err != nil {
+		return record.Grant{}, err
+	}
+	sh := s.shard(key)
+	for {
+		grant, result, woken, ok := s.acquire(sh, key, &claim)
+		if woken != nil {
+			close(woken)
+		}
+		if ok {
+			if result != "" {
+				grant.Result = []byte(result)
+			}
+			return grant, nil
+		}
+		if !s.makeRoom(1, Overhead+int64(len(key))+int64(len(claim.Fingerprint))) {
+			return record.Grant{}, record.ErrStoreFull
+		}
+	}
+}
+
+// acquire is the atomic part of Acquire. It reports false, with nothing changed,
+// if there is no room for a new record. The caller closes woken.
+func (s *Store) acquire(sh *shard, key string, claim *record.Claim) (grant record.Grant, result string, woken chan struct{}, ok bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	s.reclaim(sh, now)
+
+	e := sh.standing(key, now)
+	switch {
+	case e == nil:
+		if !s.create(sh, key, claim, now) {
+			return record.Grant{}, "", nil, false
+		}
+		return record.Grant{State: record.Acquired, Attempt: 1}, "", nil, true
+
+	case e.done:
+		grant.State = record.Done
+		grant.Remaining = sh.queue[e.place].at - now
+		result = e.result
+
+	case now < e.lease:
+		grant.State = record.Running
+		grant.Remaining = e.lease - now
+
+	case claim.Takeover && claim.Fingerprint == e.fingerprint:
+		e.owner = claim.Owner
+		e.attempt++
+		e.lease = later(now, claim.Lease)
+		sh.queue.move(e, later(e.lease, claim.Retention))
+		woken, e.changed = e.changed, nil
+		return record.Grant{State: record.Acquired, Attempt: e.attempt}, "", woken, true
+
+	default:
+		grant.State = record.Abandoned
+		grant.Remaining = sh.queue[e.place].at - now
+	}
+	grant.Attempt = e.attempt
+	grant.Fingerprint = e.fingerprint
+	return grant, result, nil, true
+}
+
+// create adds a running record, in place of one under the same key whose time has
+// passed. It reports false, with nothing changed, if there is no room.
+func (s *Store) create(sh *shard, key string, claim *record.Claim, now time.Duration) bool {
+	if old := sh.records[key]; old != nil {
+		s.remove(sh, old) // forgotten already, only not reclaimed
+	}
+	e := &entry{key: key, fingerprint: claim.Fingerprint, owner: claim.Owner, attempt: 1}
+	if !s.reserve(1, e.size()) {
+		return false
+	}
+	e.lease = later(now, claim.Lease)
+	if sh.records == nil {
+		sh.records = make(map[string]*entry)
+	}
+	sh.records[key] = e
+	sh.queue.push(e, later(e.lease, claim.Retention))
+	return true
+}
+
+// Renew implements core.Store. The error is that of the context, or
+// record.ErrLost, or one for a lease that is not longer than zero.
+func (s *Store) Renew(ctx context.Context, key string, owner record.Owner, lease time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := record.ValidateLease(lease); err != nil {
+		return err
+	}
+	sh := s.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	e := sh.held(key, owner, now)
+	if e == nil {
+		return record.ErrLost
+	}
+	retention := sh.queue[e.place].at - e.lease
+	e.lease = later(now, lease)
+	sh.queue.move(e, later(e.lease, retention))
+	return nil
+}
+
+// Complete implements core.Store. The error is that of the context, or
+// record.ErrLost, or record.ErrStoreFull if result does not fit in; the record
+// then stays running.
+func (s *Store) Complete(ctx context.Context, key string, owner record.Owner, result []byte, retention time.Duration) error {
+	if retention <= 0 {
+		return s.Release(ctx, key, owner)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	stored := string(result) // copied before the lock is taken
+	sh := s.shard(key)
+	for {
+		woken, held, ok := s.complete(sh, key, owner, stored, retention)
+		if woken != nil {
+			close(woken)
+		}
+		switch {
+		case !held:
+			return record.ErrLost
+		case ok:
+			return nil
+		case !s.makeRoom(0, int64(len(stored))):
+			return record.ErrStoreFull
+		}
+	}
+}
+
+// complete is the atomic part of Complete. It changes nothing unless the record is
+// held by owner and there is room for the result. The caller closes woken.
+func (s *Store) complete(sh *shard, key string, owner record.Owner, result string, retention time.Duration) (woken chan struct{}, held, ok bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	e := sh.held(key, owner, now)
+	if e == nil {
+		return nil, false, false
+	}
+	if !s.reserve(0, int64(len(result))) {
+		return nil, true, false
+	}
+	e.done = true
+	e.result = result
+	sh.queue.move(e, later(now, retention))
+	woken, e.changed = e.changed, nil
+	return woken, true, true
+}
+
+// Release implements core.Store. The error is that of the context, or
+// record.ErrLost.
+func (s *Store) Release(ctx context.Context, key string, owner record.Owner) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	woken, held := s.release(s.shard(key), key, owner)
+	if woken != nil {
+		close(woken)
+	}
+	if !held {
+		return record.ErrLost
+	}
+	return nil
+}
+
+// release is the atomic part of Release. The caller closes woken.
+func (s *Store) release(sh *shard, key string, owner record.Owner) (woken chan struct{}, held bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.held(key, owner, s.elapsed())
+	if e == nil {
+		return nil, false
+	}
+	woken, e.changed = e.changed, nil
+	s.remove(sh, e)
+	return woken, true
+}
+
+// closed is what Watch returns when nothing runs.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Watch implements core.Watcher. All watchers of a run share one channel, which
+// belongs to the record and goes with it; so a watcher that gives up leaves
+// nothing behind, and stop has nothing to do. The error is that of the context.
+func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	sh := s.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.standing(key, s.elapsed())
+	if e == nil || e.done {
+		return closed, stop, nil
+	}
+	if e.changed == nil {
+		e.changed = make(chan struct{})
+	}
+	return e.changed, stop, nil
+}
+
+func stop() {}
+
+// standing returns the record under key, unless its time has passed.
+func (sh *shard) standing(key string, now time.Duration) *entry {
+	e := sh.records[key]
+	if e == nil || sh.queue[e.place].at <= now {
+		return nil
+	}
+	return e
+}
+
+// held returns the running record under key, if it stands and is owner's.
+func (sh *shard) held(key string, owner record.Owner, now time.Duration) *entry {
+	e := sh.standing(key, now)
+	if e == nil || e.done || e.owner != owner {
+		return nil
+	}
+	return e
+}
+
+// reclaim removes at most ReclaimPerCall records of sh whose time has passed, and
+// returns how many. The shard is locked.
+func (s *Store) reclaim(sh *shard, now time.Duration) int {
+	for n := range ReclaimPerCall {
+		if len(sh.queue) == 0 || sh.queue[0].at > now {
+			return n
+		}
+		s.remove(sh, sh.queue[0].entry)
+	}
+	return ReclaimPerCall
+}
+
+// makeRoom removes records whose time has passed, in any shard, until so many
+// entries and bytes more would fit in. It removes no more than that takes, give
+// or take ReclaimPerCall, and holds one lock at a time, each for ReclaimPerCall
+// records only. It reports false if there is no room to be had.
+func (s *Store) makeRoom(entries, bytes int64) bool {
+	if bytes > s.maxBytes {
+		return false
+	}
+	first := s.cursor.Load()
+	for i := range uint32(shardCount) {
+		sh := &s.shards[(first+i)%shardCount]
+		for {
+			n := s.reclaimLocked(sh)
+			if s.entries.Load()+entries <= s.maxEntries && s.bytes.Load()+bytes <= s.maxBytes {
+				s.cursor.Store(first + i)
+				return true
+			}
+			if n < ReclaimPerCall {
+				break
+			}
+		}
+	}
+	return false
+}
+
+func (s *Store) reclaimLocked(sh *shard) int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return s.reclaim(sh, s.elapsed())
+}
+
+// remove takes e out of the locked shard and gives its room back.
+func (s *Store) remove(sh *shard, e *entry) {
+	delete(sh.records, e.key)
+	sh.queue.remove(e)
+	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
+		sh.records, sh.queue = nil, nil
+	}
+	if e.changed != nil { // the run is forgotten: waiters had better look again
+		close(e.changed)
+		e.changed = nil
+	}
+	s.bytes.Add(-e.size())
+	s.entries.Add(-1)
+}
+
+// reserve counts so many entries and bytes more, or reports false and counts
+// nothing if that would exceed the bounds.
+func (s *Store) reserve(entries, bytes int64) bool {
+	if !add(&s.bytes, bytes, s.maxBytes) {
+		return false
+	}
+	if !add(&s.entries, entries, s.maxEntries) {
+		s.bytes.Add(-bytes)
+		return false
+	}
+	return true
+}
+
+// add adds n to c unless that would exceed limit. It never exceeds it even for a
+// moment, so that a caller who asks too much spoils nothing for the others.
+func add(c *atomic.Int64, n, limit int64) bool {
+	if n == 0 {
+		return true
+	}
+	for {
+		have := c.Load()
+		if n > limit-have {
+			return false
+		}
+		if c.CompareAndSwap(have, have+n) {
+			return true
+		}
+	}
+}
+
+func (s *Store) shard(key string) *shard {
+	return &s.shards[maphash.String(s.seed, key)%shardCount]
+}
+
+// elapsed is the store's time: how long ago the store was made. It is read under
+// a shard's lock, so that calls on one key see it in their order.
+func (s *Store) elapsed() time.Duration {
+	if s.now == nil {
+		return time.Since(s.base)
+	}
+	return s.now().Sub(s.base)
+}
+
+// later adds a duration that is not negative to a moment of the store's time. A
+// moment beyond the end of time (292 years) is that end, not one long past.
+func later(at, d time.Duration) time.Duration {
+	if at > 0 && d > math.MaxInt64-at {
+		return math.MaxInt64
+	}
+	return at + d
+}

@@ -1,0 +1,192 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/core/internal/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestInvariants drives a small store at random and checks what no caller can see:
+// that the queue is a heap whose records know their places, that map and queue
+// hold the same records, and that the counters are exact.
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Unix(0, 0)
+		s, err := New(Options{MaxEntries: 24, MaxBytes: 24*Overhead + 400, Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := rapid.Custom(func(t *rapid.T) string { return strconv.Itoa(rapid.IntRange(0, 40).Draw(t, "key")) })
+		span := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.IntRange(1, 50).Draw(t, "span")) * time.Second
+		})
+		owner := rapid.Custom(func(t *rapid.T) record.Owner {
+			return record.Owner{byte(rapid.IntRange(1, 2).Draw(t, "owner"))}
+		})
+		ctx := context.Background()
+		t.Repeat(map[string]func(*rapid.T){
+			"acquire": func(t *rapid.T) {
+				_, err := s.Acquire(ctx, key.Draw(t, "key"), record.Claim{
+					Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
+					Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
+				})
+				if err != nil && !errors.Is(err, record.ErrStoreFull) {
+					t.Fatal(err)
+				}
+			},
+			"renew": func(t *rapid.T) {
+				_ = s.Renew(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), span.Draw(t, "lease"))
+			},
+			"complete": func(t *rapid.T) {
+				result := make([]byte, rapid.IntRange(0, 100).Draw(t, "size"))
+				_ = s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), result, span.Draw(t, "retention"))
+			},
+			"release": func(t *rapid.T) {
+				_ = s.Release(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))
+			},
+			"watch": func(t *rapid.T) {
+				if _, _, err := s.Watch(ctx, key.Draw(t, "key")); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"wait": func(t *rapid.T) { now = now.Add(span.Draw(t, "wait")) },
+			"":     func(t *rapid.T) { checkInvariants(t, s) },
+		})
+	})
+}
+
+func checkInvariants(t interface{ Fatalf(string, ...any) }, s *Store) {
+	var entries, bytes int64
+	for i := range s.shards {
+		sh := &s.shards[i]
+		if len(sh.records) != len(sh.queue) {
+			t.Fatalf("shard %d: %d records but a queue of %d", i, len(sh.records), len(sh.queue))
+		}
+		for j, slot := range sh.queue {
+			if int(slot.entry.place) != j {
+				t.Fatalf("shard %d: record at %d believes to be at %d", i, j, slot.entry.place)
+			}
+			if parent := (j - 1) / 2; j > 0 && sh.queue[parent].at > slot.at {
+				t.Fatalf("shard %d: %d is due before its parent", i, j)
+			}
+			if sh.records[slot.entry.key] != slot.entry {
+				t.Fatalf("shard %d: queue and map disagree on %q", i, slot.entry.key)
+			}
+			entries++
+			bytes += slot.entry.size()
+		}
+	}
+	if entries != s.entries.Load() || bytes != s.bytes.Load() {
+		t.Fatalf("counted %d entries and %d bytes, there are %d and %d", s.entries.Load(), s.bytes.Load(), entries, bytes)
+	}
+	if entries > s.maxEntries || bytes > s.maxBytes {
+		t.Fatalf("%d entries and %d bytes are over the bounds", entries, bytes)
+	}
+}
+
+// TestBoundsHoldUnderLoad: many callers at the bounds at once exceed neither, and
+// afterwards everything adds up.
+func TestBoundsHoldUnderLoad(t *testing.T) {
+	const workers, rounds = 8, 3000
+	s, err := New(Options{MaxEntries: 20, MaxBytes: 20 * (Overhead + 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	var wg sync.WaitGroup
+	var full, acquired atomic.Int64
+	for w := range workers {
+		wg.Go(func() {
+			for i := range rounds {
+				key := strconv.Itoa((w*7 + i*13) % 60)
+				owner := record.NewOwner()
+				g, err := s.Acquire(ctx, key, record.Claim{Owner: owner, Lease: 10 * time.Microsecond, Takeover: true})
+				switch {
+				case errors.Is(err, record.ErrStoreFull):
+					full.Add(1)
+				case err != nil:
+					t.Error(err)
+				case g.State == record.Acquired && i%3 == 0:
+					acquired.Add(1)
+					_ = s.Complete(ctx, key, owner, make([]byte, i%50), 50*time.Microsecond)
+				case g.State == record.Acquired && i%3 == 1:
+					acquired.Add(1)
+					_ = s.Release(ctx, key, owner)
+				}
+				if n, b := s.Len(), s.Bytes(); n > 20 || b > s.maxBytes {
+					t.Errorf("%d entries and %d bytes are over the bounds", n, b)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	checkInvariants(t, s)
+	if acquired.Load() == 0 {
+		t.Error("nothing was acquired: this tests nothing")
+	}
+	t.Logf("%d acquired, %d refused by a full store", acquired.Load(), full.Load())
+}
+
+// TestLayout holds the sizes that the comments and the memory target rest on.
+func TestLayout(t *testing.T) {
+	if got := unsafe.Sizeof(entry{}); got > 96 {
+		t.Errorf("an entry has %d bytes, which is more than the size class of 96", got)
+	}
+	if got := unsafe.Sizeof(shard{}); got != 64 {
+		t.Errorf("a shard has %d bytes, not a cache line of 64", got)
+	}
+	if shardCount&(shardCount-1) != 0 {
+		t.Errorf("shardCount is %d, not a power of two", shardCount)
+	}
+}
+
+func TestLaterSaturates(t *testing.T) {
+	for _, c := range []struct{ at, d, want time.Duration }{
+		{0, math.MaxInt64, math.MaxInt64},
+		{1, math.MaxInt64, math.MaxInt64},
+		{math.MaxInt64, math.MaxInt64, math.MaxInt64},
+		{time.Second, time.Second, 2 * time.Second},
+		{-time.Second, math.MaxInt64, math.MaxInt64 - time.Second},
+	} {
+		if got := later(c.at, c.d); got != c.want {
+			t.Errorf("later(%d, %d) = %d, want %d", c.at, c.d, got, c.want)
+		}
+	}
+}
+
+// TestEmptiedShardLetsGo: maps and slices never shrink by themselves, so that one
+// busy hour would be paid for until the process ends.
+func TestEmptiedShardLetsGo(t *testing.T) {
+	s := Default()
+	owner := record.NewOwner()
+	ctx := context.Background()
+	const n = 4 * shardCount * keepQueue
+	for i := range n {
+		if _, err := s.Acquire(ctx, strconv.Itoa(i), record.Claim{Owner: owner, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		if err := s.Release(ctx, strconv.Itoa(i), owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range s.shards {
+		if s.shards[i].records != nil || s.shards[i].queue != nil {
+			t.Fatalf("shard %d keeps room for %d records that are gone", i, cap(s.shards[i].queue))
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem/core/internal/record"
+)
+
+// Store keeps the records of operations. It is dumb on purpose: it holds no
+// policy, derives no keys and interprets no results; it only makes each of the
+// four calls one atomic step.
+//
+// The rules every store keeps (package core/storetest checks them):
+//
+//   - Each call is atomic with respect to every other call on the same key, from
+//     any process that shares the store.
+//   - Expiry is decided by the store's own clock. Durations come from the caller,
+//     points in time never do.
+//   - Keys are exact: two keys are one only if their bytes are equal.
+//   - Bytes are copied at the boundary. The store keeps nothing that it was handed
+//     and hands out nothing that it keeps. (Strings are immutable and need no copy.)
+//   - A store that is full returns [ErrStoreFull]; it never drops a record that is
+//     still standing. Records whose time has passed make room first.
+//   - A claim that Claim.Validate refuses is an error and changes nothing.
+//   - A context that has ended is its error, and changes nothing.
+//   - Any other failure (unreachable, deadline) is returned as an error; the caller
+//     then does not know whether the call took effect.
+//
+// All methods are safe for concurrent use and honour the context's end.
+type Store interface {
+	// Acquire claims key for claim.Owner, or reports what stands in the way.
+	//
+	//   - No record, or one whose retention has passed: a running record is
+	//     created with attempt 1; Grant.State is [Acquired].
+	//   - A running record whose lease stands: [Running], nothing is changed, also
+	//     when it belongs to claim.Owner.
+	//   - A running record whose lease has passed (abandoned): if claim.Takeover is
+	//     set and claim.Fingerprint equals the record's, the record becomes
+	//     claim.Owner's, with the claim's lease and retention and its attempt one
+	//     higher: [Acquired]. Otherwise [Abandoned], nothing is changed.
+	//   - A finished record whose retention stands: [Done], with the result.
+	//
+	// An abandoned record is remembered for the retention of the claim that made it,
+	// counted from the end of its lease, and is then gone.
+	Acquire(ctx context.Context, key string, claim Claim) (Grant, error)
+
+	// Renew makes the lease end lease from now, which must be more than zero; the
+	// retention after it stays the claim's. It returns [ErrLost] and changes
+	// nothing unless the record is running and owner's; a lease that has passed
+	// may be renewed as long as the record is remembered and nobody has taken it
+	// over.
+	Renew(ctx context.Context, key string, owner Owner, lease time.Duration) error
+
+	// Complete turns owner's running record into a finished one that stands for
+	// retention from now and keeps result. It returns [ErrLost] and changes nothing
+	// unless the record is running and owner's (a lease that has passed is no
+	// obstacle as long as the record is remembered and nobody has taken it over).
+	//
+	// With a retention of zero or less there is nothing to keep: Complete then does
+	// what Release does.
+	Complete(ctx context.Context, key string, owner Owner, result []byte, retention time.Duration) error
+
+	// Release removes owner's running record, so that the next Acquire starts
+	// afresh. It returns [ErrLost] and changes nothing unless the record is
+	// running and owner's (a lease that has passed is no obstacle here either).
+	Release(ctx context.Context, key string, owner Owner) error
+}
+
+// Watcher is implemented by stores that can tell a waiter that a record has
+// changed, so that a waiting duplicate does not have to poll. Stores without it
+// are polled with a growing, jittered pause.
+type Watcher interface {
+	// Watch returns a channel that is closed when the record under key may have
+	// been completed, released or taken over since Watch was called, or at any
+	// time for no reason. The record's lease or retention passing closes nothing:
+	// the waiter keeps its own timer for that. If no running record stands under
+	// key, the channel is closed already.
+	//
+	// stop gives up the watch and frees what it holds; it may be called more than
+	// once and after the channel is closed. It is never nil unless err is set.
+	Watch(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
+}
+
+// Local is implemented by stores whose calls never block on anything outside the
+// process. The engine then spares itself a deadline around each call.
+type Local interface {
+	// Local does nothing; it marks the store.
+	Local()
+}
+
+// Claim is what a caller asks a [Store] for.
+//
+//   - Owner is the random token that must be shown to renew, complete or release.
+//     The zero Owner is refused.
+//   - Fingerprint is the digest of the operation's parameters. It is kept beside
+//     the key and reported to later callers. At most 64 bytes; may be empty.
+//   - Lease is how long the claim stands without renewal. More than zero.
+//   - Retention is how much longer the record of an abandoned run is remembered
+//     after its lease has passed, so that a takeover is counted as one and an
+//     uncertain outcome stays uncertain. Zero or more.
+//   - Takeover allows the claim to take over an abandoned record.
+//
+// Validate reports a claim that breaks these rules; stores call it first.
+type Claim = record.Claim
+
+// Grant is a [Store]'s answer to a [Claim].
+//
+//   - State says what the caller has met with.
+//   - Attempt counts the runs of the operation, from 1; it is one higher at each
+//     takeover and serves as a fencing token. It is the caller's own when State is
+//     Acquired, else the one of the record that stands.
+//   - Fingerprint is the one that the standing record was created with. It is not
+//     set when State is Acquired.
+//   - Result is what the first run stored, when State is Done. It belongs to the
+//     caller. It is empty if nothing was stored.
+//   - Remaining is how long the lease (State Running) or the retention (State Done
+//     and Abandoned) still stands, by the store's clock.
+type Grant = record.Grant
+
+// State is what [Store.Acquire] has met with.
+type State = record.State
+
+// The states of a record, as [Store.Acquire] reports them.
+const (
+	// Acquired means that the caller now holds the claim and must run the operation.
+	Acquired = record.Acquired
+	// Running means that another owner holds the claim and its lease stands.
+	Running = record.Running
+	// Abandoned means that a run was begun and never finished: its lease has passed.
+	Abandoned = record.Abandoned
+	// Done means that the operation has finished; its result stands.
+	Done = record.Done
+)
+
+// Owner is the random token by which a store recognises the holder of a claim.
+// The zero Owner is not a valid one.
+type Owner = record.Owner
+
+// NewOwner returns an owner token of 128 random bits. It is safe for concurrent use.
+func NewOwner() Owner { return record.NewOwner() }
+
+// Errors that stores return. Every other error of a store means that it could not
+// do its work, and that the caller does not know whether it did.
+var (
+	// ErrLost is returned to a caller that does not, or no longer, hold the claim.
+	ErrLost = record.ErrLost
+	// ErrStoreFull is returned by Acquire (or Complete) when the store has reached
+	// its bounds. Nothing was changed.
+	ErrStoreFull = record.ErrStoreFull
+)

@@ -1,0 +1,380 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/internal/memory"
+	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/core/storetest"
+)
+
+var (
+	_ core.Store   = (*memstore.Store)(nil)
+	_ core.Watcher = (*memstore.Store)(nil)
+	_ core.Local   = (*memstore.Store)(nil)
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newStore makes a store with a clock that only Advance moves.
+func newStore(tb testing.TB, o memstore.Options) storetest.Instance {
+	tb.Helper()
+	clock := storetest.NewClock()
+	o.Now = clock.Now
+	store, err := memstore.New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return storetest.Instance{Store: store, Advance: clock.Advance}
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.Instance { return newStore(tb, memstore.Options{}) }, storetest.Features{
+		Watch: true, Local: true,
+		Bounded: func(tb testing.TB, n int) storetest.Instance { return newStore(tb, memstore.Options{MaxEntries: n}) },
+	})
+}
+
+// TestStoreOnTheMachinesClock runs the suite as it is run for a store whose clock
+// can't be moved.
+func TestStoreOnTheMachinesClock(t *testing.T) {
+	unmoved := func(tb testing.TB, o memstore.Options) storetest.Instance {
+		store, err := memstore.New(o)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return storetest.Instance{Store: store}
+	}
+	storetest.Run(t, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Options{}) }, storetest.Features{
+		Watch: true, Local: true,
+		Bounded: func(tb testing.TB, n int) storetest.Instance { return unmoved(tb, memstore.Options{MaxEntries: n}) },
+	})
+}
+
+func BenchmarkStore(b *testing.B) {
+	storetest.Bench(b, func(tb testing.TB) storetest.Instance {
+		store, err := memstore.New(memstore.Options{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return storetest.Instance{Store: store}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []memstore.Options{{}, {MaxEntries: 1, MaxBytes: 1}, {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
+		if _, err := memstore.New(o); err != nil {
+			t.Errorf("New(%+v): %v", o, err)
+		}
+	}
+	_, err := memstore.New(memstore.Options{MaxEntries: -1, MaxBytes: -1})
+	if err == nil || !strings.Contains(err.Error(), "MaxEntries") || !strings.Contains(err.Error(), "MaxBytes") {
+		t.Errorf("two faults are reported as: %v", err)
+	}
+	if _, err := memstore.New(memstore.Options{MaxEntries: math.MaxInt32 + 1}); err == nil {
+		t.Error("more entries than a queue can number are accepted")
+	}
+}
+
+func claim() core.Claim {
+	return core.Claim{Owner: core.NewOwner(), Fingerprint: "f", Lease: time.Minute, Retention: time.Minute}
+}
+
+func begin(t *testing.T, s core.Store, key string, c core.Claim) {
+	t.Helper()
+	if g, err := s.Acquire(t.Context(), key, c); err != nil || g.State != core.Acquired || g.Attempt != 1 {
+		t.Fatalf("Acquire(%q): %v, attempt %d, %v; want it acquired afresh", key, g.State, g.Attempt, err)
+	}
+}
+
+// TestBytesAreBounded: the bound counts keys, fingerprints, results and the records
+// themselves, exactly, and gives back what it counted.
+func TestBytesAreBounded(t *testing.T) {
+	const each = memory.Overhead + 2 + 1 // "k0" and "f"
+	in := newStore(t, memstore.Options{MaxBytes: 3*each + 10})
+	s := in.Store.(*memstore.Store)
+	ctx := t.Context()
+	claims := []core.Claim{claim(), claim(), claim()}
+	for i, c := range claims {
+		begin(t, s, fmt.Sprint("k", i), c)
+	}
+	if s.Len() != 3 || s.Bytes() != 3*each {
+		t.Fatalf("3 records count as %d and %d bytes, want %d bytes", s.Len(), s.Bytes(), 3*each)
+	}
+	if _, err := s.Acquire(ctx, "k3", claim()); !errors.Is(err, core.ErrStoreFull) {
+		t.Fatalf("a fourth record: %v, want ErrStoreFull", err)
+	}
+
+	// A result that does not fit leaves the record running, and its owner in power.
+	if err := s.Complete(ctx, "k0", claims[0].Owner, make([]byte, 11), time.Hour); !errors.Is(err, core.ErrStoreFull) {
+		t.Fatalf("11 bytes where 10 fit: %v, want ErrStoreFull", err)
+	}
+	if g, err := s.Acquire(ctx, "k0", claim()); err != nil || g.State != core.Running {
+		t.Fatalf("the record is %v, %v; want running", g.State, err)
+	}
+	if err := s.Complete(ctx, "k0", claims[0].Owner, make([]byte, 10), time.Hour); err != nil {
+		t.Fatalf("10 bytes where 10 fit: %v", err)
+	}
+	if s.Bytes() != 3*each+10 {
+		t.Fatalf("the store counts %d bytes, want %d", s.Bytes(), 3*each+10)
+	}
+
+	// A stranger is told that the claim isn't its own, not that the store is full.
+	if err := s.Complete(ctx, "k1", core.NewOwner(), make([]byte, 100), time.Hour); !errors.Is(err, core.ErrLost) {
+		t.Fatalf("a stranger's result: %v, want ErrLost", err)
+	}
+
+	// What has passed makes room for a result, too.
+	in.Advance(time.Minute)
+	if err := s.Renew(ctx, "k1", claims[1].Owner, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	in.Advance(time.Minute) // k2 is forgotten
+	if err := s.Complete(ctx, "k1", claims[1].Owner, make([]byte, each), time.Hour); err != nil {
+		t.Fatalf("a result in the room of a forgotten record: %v", err)
+	}
+	in.Advance(2 * time.Hour)
+	begin(t, s, "k0", claim())
+	begin(t, s, "k1", claim())
+	begin(t, s, "k2", claim())
+	if s.Len() != 3 || s.Bytes() != 3*each {
+		t.Fatalf("3 records count as %d and %d bytes, want %d bytes", s.Len(), s.Bytes(), 3*each)
+	}
+}
+
+// TestHugeResultSweepsNothing: what can never fit must not cost the others anything.
+func TestHugeResultSweepsNothing(t *testing.T) {
+	in := newStore(t, memstore.Options{MaxBytes: 4096})
+	s := in.Store.(*memstore.Store)
+	c := claim()
+	begin(t, s, "k", c)
+	for i := range 5 {
+		brief := claim()
+		brief.Retention = 0
+		brief.Lease = time.Second
+		begin(t, s, strconv.Itoa(i), brief)
+	}
+	in.Advance(time.Second)
+	before := s.Len()
+	if err := s.Complete(t.Context(), "k", c.Owner, make([]byte, 1<<20), time.Hour); !errors.Is(err, core.ErrStoreFull) {
+		t.Fatalf("a result larger than the store: %v, want ErrStoreFull", err)
+	}
+	if s.Len() != before {
+		t.Errorf("%d records were swept for a result that can't fit", before-s.Len())
+	}
+}
+
+// TestNoCallSweeps counts the work of each call after 200,000 records have expired
+// at once: a sweep of all of them under one lock would stall whoever comes first.
+func TestNoCallSweeps(t *testing.T) {
+	const n = 200_000
+	in := newStore(t, memstore.Options{MaxEntries: n})
+	s := in.Store.(*memstore.Store)
+	brief := claim()
+	brief.Lease, brief.Retention = time.Second, 0
+	for i := range n {
+		begin(t, s, strconv.Itoa(i), brief)
+	}
+	in.Advance(time.Hour)
+	if s.Len() != n {
+		t.Fatalf("%d records, want %d that nobody has reclaimed", s.Len(), n)
+	}
+	calls := 0
+	for s.Len() > calls { // until only those that were added are left
+		before := s.Len()
+		begin(t, s, "new"+strconv.Itoa(calls), claim())
+		calls++
+		if swept := before + 1 - s.Len(); swept > memory.ReclaimPerCall {
+			t.Fatalf("call %d reclaimed %d records", calls, swept)
+		}
+		if calls > n {
+			t.Fatalf("after %d calls, %d records are still there", calls, s.Len()-calls)
+		}
+	}
+	t.Logf("%d dead records were gone after %d calls", n, calls)
+}
+
+// TestTheDeadNeverOutgrowTheLiving: in steady work, calls reclaim at least as fast as
+// they add, so that memory follows what stands.
+func TestTheDeadNeverOutgrowTheLiving(t *testing.T) {
+	in := newStore(t, memstore.Options{})
+	s := in.Store.(*memstore.Store)
+	brief := claim()
+	brief.Lease, brief.Retention = time.Second, 0
+	for i := range 100_000 { // 1,000 a second
+		begin(t, s, strconv.Itoa(i), brief)
+		in.Advance(time.Millisecond)
+		// 1,000 stand; each shard keeps a few dead ones until it is next called.
+		if s.Len() > 3000 {
+			t.Fatalf("after %d calls, the store holds %d records where 1,000 stand", i, s.Len())
+		}
+	}
+}
+
+// TestMemoryPerRecord measures what a record takes beyond its key, fingerprint and
+// result: at most 250 bytes is the promise, and about what Options.MaxBytes counts.
+func TestMemoryPerRecord(t *testing.T) {
+	const n = 100_000
+	s, err := memstore.New(memstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("idem:U=user-%06dM=POST%%20/ordersP=%032d", i%1000, i)
+	}
+	result := make([]byte, 256) // a size class: nothing is lost to rounding
+	c := claim()
+	ctx := t.Context()
+	before := heap()
+	for _, key := range keys {
+		if _, err := s.Acquire(ctx, key, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running := heap()
+	for _, key := range keys {
+		if err := s.Complete(ctx, key, c.Owner, result, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := heap()
+	perRunning := (float64(running) - float64(before)) / n
+	perDone := (float64(done)-float64(before))/n - float64(len(result))
+	t.Logf("%.0f bytes per running record, %.0f per finished one", perRunning, perDone)
+	if perRunning > 250 || perDone > 250 {
+		t.Errorf("a record takes %.0f bytes running and %.0f finished, beyond its key and result; at most 250", perRunning, perDone)
+	}
+	if perDone < 50 {
+		t.Errorf("a record takes %.0f bytes: this measures nothing", perDone)
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(keys)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestAllocations: a claim costs its record, a result its copy.
+func TestAllocations(t *testing.T) {
+	s, err := memstore.New(memstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	c := claim()
+	keys := make([]string, 20_000)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	next := 0
+	measure := func(name string, want float64, fn func(key string)) {
+		t.Helper()
+		next = 0
+		got := testing.AllocsPerRun(len(keys)-2, func() {
+			fn(keys[next])
+			next++
+		})
+		if got > want {
+			t.Errorf("%s: %v allocations, want at most %v", name, got, want)
+		}
+	}
+	measure("Acquire, fresh", 1, func(key string) { _, _ = s.Acquire(ctx, key, c) })
+	measure("Acquire, running", 0, func(key string) { _, _ = s.Acquire(ctx, key, c) })
+	measure("Renew", 0, func(key string) { _ = s.Renew(ctx, key, c.Owner, time.Hour) })
+	measure("Complete", 1, func(key string) { _ = s.Complete(ctx, key, c.Owner, []byte("result"), time.Hour) })
+	measure("Acquire, done", 1, func(key string) { _, _ = s.Acquire(ctx, key, c) })
+}
+
+// TestSpansBeyondTheEndOfTime: the longest duration must not turn into a moment long
+// past.
+func TestSpansBeyondTheEndOfTime(t *testing.T) {
+	in := newStore(t, memstore.Options{})
+	in.Advance(time.Hour)
+	c := claim()
+	c.Lease, c.Retention = math.MaxInt64, math.MaxInt64
+	begin(t, in.Store, "k", c)
+	if err := in.Store.Renew(t.Context(), "k", c.Owner, math.MaxInt64); err != nil {
+		t.Fatal(err)
+	}
+	in.Advance(1000 * time.Hour)
+	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Running {
+		t.Fatalf("the record is %v, %v; want running", g.State, err)
+	}
+	if err := in.Store.Complete(t.Context(), "k", c.Owner, nil, math.MaxInt64); err != nil {
+		t.Fatal(err)
+	}
+	in.Advance(1000 * time.Hour)
+	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Done {
+		t.Fatalf("the record is %v, %v; want done", g.State, err)
+	}
+}
+
+// TestDefaultClock: in a synctest bubble time.Now is the bubble's clock,
+// which shows that the store has no other.
+func TestDefaultClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := memstore.New(memstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := claim()
+		begin(t, s, "k", c)
+		changed, stop, err := s.Watch(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		time.Sleep(time.Minute - 1)
+		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Running || g.Remaining != 1 {
+			t.Fatalf("a nanosecond before the end of the lease: %+v, %v", g, err)
+		}
+		time.Sleep(1)
+		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Abandoned || g.Remaining != time.Minute {
+			t.Fatalf("at the end of the lease: %+v, %v", g, err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			if err := s.Complete(t.Context(), "k", c.Owner, nil, time.Hour); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-changed // the bubble would report a deadlock
+	})
+}
+
+// TestReclaimedRunWakesItsWatchers: the channel goes with its record.
+func TestReclaimedRunWakesItsWatchers(t *testing.T) {
+	in := newStore(t, memstore.Options{MaxEntries: 1})
+	s := in.Store.(*memstore.Store)
+	begin(t, s, "k", claim())
+	changed, stop, err := s.Watch(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	in.Advance(time.Hour)
+	begin(t, s, "other", claim())
+	select {
+	case <-changed:
+	default:
+		t.Error("the record is gone and its watcher sleeps on")
+	}
+}

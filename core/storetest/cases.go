@@ -1,0 +1,1109 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// cases is the whole suite.
+var cases = []testCase{
+	{
+		name: "declares what it implements",
+		why:  "a capability that isn't declared is one that isn't tested",
+		run: func(s *subject) {
+			if _, is := s.Store.(core.Watcher); is != s.features.Watch {
+				s.Errorf("the store implements core.Watcher: %v; it declares: %v", is, s.features.Watch)
+			}
+			if _, is := s.Store.(core.Local); is != s.features.Local {
+				s.Errorf("the store implements core.Local: %v; it declares: %v", is, s.features.Local)
+			}
+		},
+	},
+
+	// Claiming.
+
+	{
+		name: "a free key is acquired",
+		why:  "no record: a running one is created with attempt 1",
+		run: func(s *subject) {
+			s.begin("k", standing())
+			s.look("k", core.Running, 1)
+			s.begin("other", standing())
+		},
+	},
+	{
+		name: "a standing claim keeps everybody out",
+		why:  "a running record whose lease stands is reported and not changed, also when it belongs to the caller, also when the caller may take over",
+		run: func(s *subject) {
+			c := taking()
+			s.begin("k", c)
+			for range 3 {
+				s.meet("k", taking(), core.Running, 1)
+				s.meet("k", c, core.Running, 1)
+			}
+			s.complete("k", c.Owner, []byte("mine"), long)
+			s.done("k", 1, []byte("mine"))
+		},
+	},
+	{
+		name: "one of many is acquired",
+		why:  "a look followed by a lock lets two run in some rounds of 300",
+		run: func(s *subject) {
+			for round := range s.rounds() {
+				var acquired, running, odd atomic.Int32
+				key := fmt.Sprint("round ", round)
+				together(8, func(int) {
+					g, err := s.Store.Acquire(s.Context(), key, taking())
+					switch {
+					case err != nil:
+						s.Errorf("Acquire: %v", err)
+					case g.State == core.Acquired && g.Attempt == 1:
+						acquired.Add(1)
+					case g.State == core.Running && g.Attempt == 1:
+						running.Add(1)
+					default:
+						odd.Add(1)
+					}
+				})
+				if acquired.Load() != 1 || running.Load() != 7 || odd.Load() != 0 {
+					s.Fatalf("of 8 callers, %d acquired the claim and %d met with a running one", acquired.Load(), running.Load())
+				}
+			}
+		},
+	},
+	{
+		name: "keys are exact",
+		why:  "a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags and formats: two keys merge, and one customer gets another's answer",
+		run: func(s *subject) {
+			claims := map[string]core.Claim{}
+			for _, key := range awkwardKeys {
+				c := standing()
+				if _, twice := claims[key]; twice {
+					s.Fatalf("storetest: %q is in the list twice", key)
+				}
+				claims[key] = c
+				s.begin(key, c)
+			}
+			for key, c := range claims {
+				s.complete(key, c.Owner, []byte("of "+key), long)
+			}
+			for key := range claims {
+				s.done(key, 1, []byte("of "+key))
+			}
+		},
+	},
+	{
+		name: "long keys count to the last byte",
+		why:  "a column or an index of 255 bytes cuts keys short and merges them",
+		run: func(s *subject) {
+			for _, n := range []int{255, 256, 767, 1024, 2048} {
+				stem := strings.Repeat("k", n-1)
+				a, b := standing(), standing()
+				s.begin(stem+"a", a)
+				s.begin(stem+"b", b)
+				s.complete(stem+"a", a.Owner, []byte("a"), long)
+				s.look(stem+"b", core.Running, 1)
+				s.done(stem+"a", 1, []byte("a"))
+			}
+		},
+	},
+	{
+		name: "the fingerprint comes back",
+		why:  "it tells a retry from another operation under the same key; it is the record's, not the latest caller's",
+		run: func(s *subject) {
+			every := make([]byte, 64) // the limit, and bytes of all kinds
+			for i := range every {
+				every[i] = byte(i * 5)
+			}
+			for i, fp := range []string{"", "f", digest, digest + digest, string(every)} {
+				key := fmt.Sprint("k", i)
+				c := lapsing()
+				c.Fingerprint = fp
+				s.begin(key, c)
+				s.renew(key, c.Owner, long)
+				if g := s.look(key, core.Running, 1); g.Fingerprint != fp {
+					s.Fatalf("a running record has the fingerprint %q, want %q", g.Fingerprint, fp)
+				}
+				s.renew(key, c.Owner, short)
+				s.pass(short)
+				if g := s.look(key, core.Abandoned, 1); g.Fingerprint != fp {
+					s.Fatalf("an abandoned record has the fingerprint %q, want %q", g.Fingerprint, fp)
+				}
+				s.complete(key, c.Owner, nil, long)
+				if g := s.look(key, core.Done, 1); g.Fingerprint != fp {
+					s.Fatalf("a finished record has the fingerprint %q, want %q", g.Fingerprint, fp)
+				}
+			}
+		},
+	},
+	{
+		name: "a bad claim changes nothing",
+		why:  "a claim without an owner can be completed by anybody; one without a lease never ends or never begins",
+		run: func(s *subject) {
+			for name, spoil := range map[string]func(*core.Claim){
+				"no owner":             func(c *core.Claim) { c.Owner = core.Owner{} },
+				"no lease":             func(c *core.Claim) { c.Lease = 0 },
+				"a negative lease":     func(c *core.Claim) { c.Lease = -time.Second },
+				"a negative retention": func(c *core.Claim) { c.Retention = -time.Second },
+				"a long fingerprint":   func(c *core.Claim) { c.Fingerprint = strings.Repeat("f", 65) },
+			} {
+				c := standing()
+				spoil(&c)
+				if g, err := s.Store.Acquire(s.Context(), name, c); err == nil {
+					s.Fatalf("a claim with %s: %v, want an error", name, g.State)
+				}
+				s.begin(name, standing())
+			}
+			c := standing()
+			s.begin("k", c)
+			for _, lease := range []time.Duration{0, -time.Second} {
+				err := s.Store.Renew(s.Context(), "k", c.Owner, lease)
+				if err == nil || errors.Is(err, core.ErrLost) {
+					s.Fatalf("Renew with a lease of %v: %v, want an error that isn't ErrLost", lease, err)
+				}
+				s.look("k", core.Running, 1)
+			}
+		},
+	},
+	{
+		name: "an ended context changes nothing",
+		why:  "a caller that has given up must not find out later that it holds a claim",
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			for want, ctx := range s.ended() {
+				_, err := s.Store.Acquire(ctx, "free", standing())
+				for name, err := range map[string]error{
+					"Acquire":  err,
+					"Renew":    s.Store.Renew(ctx, "k", c.Owner, short),
+					"Complete": s.Store.Complete(ctx, "k", c.Owner, nil, long),
+					"Complete without retention": s.Store.Complete(ctx, "k", c.Owner,
+						nil, 0),
+					"Release": s.Store.Release(ctx, "k", c.Owner),
+				} {
+					if !errors.Is(err, want) {
+						s.Errorf("%s with an ended context: %v, want %v", name, err, want)
+					}
+				}
+			}
+			s.pass(short)
+			s.look("k", core.Running, 1)
+			s.begin("free", standing())
+		},
+	},
+
+	// Owners.
+
+	{
+		name: "a stranger changes nothing",
+		why:  "an unlock without owner deletes the next owner's lock",
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			s.powerless("k", core.NewOwner())
+			s.powerless("k", core.Owner{})
+			s.look("k", core.Running, 1)
+			s.complete("k", c.Owner, []byte("mine"), long)
+			s.done("k", 1, []byte("mine"))
+		},
+	},
+	{
+		name: "owners differ in any byte",
+		why:  "an owner that is cut, trimmed, compared as text or as a number is another one's",
+		run: func(s *subject) {
+			for i, owner := range []core.Owner{
+				{15: 1},
+				{0: 1},
+				{0: 'a', 1: ' '},
+				{0xff, 0xfe, 0x00, 0x80, '\'', '"', '\\', '\n', '\r', '%', '{', '}', ':', '*', '?', ' '},
+			} {
+				key := fmt.Sprint("k", i)
+				c := standing()
+				c.Owner = owner
+				s.begin(key, c)
+				for j := range owner {
+					near := owner
+					near[j] ^= 0x20 // the letter's other case
+					s.powerless(key, near)
+				}
+				s.look(key, core.Running, 1)
+				s.complete(key, owner, nil, long)
+			}
+		},
+	},
+	{
+		name: "without a record there is nothing to hold",
+		why:  "renewing or completing what does not stand must not bring it into being",
+		run: func(s *subject) {
+			s.powerless("k", core.NewOwner())
+			s.powerless("k", core.Owner{})
+			s.begin("k", standing())
+		},
+	},
+	{
+		name: "a stale owner changes nothing after a takeover",
+		why:  "the slow first run must not finish, prolong or free the second one's record",
+		run: func(s *subject) {
+			first, second := lapsing(), taking()
+			s.begin("k", first)
+			s.pass(short)
+			s.meet("k", second, core.Acquired, 2)
+			s.powerless("k", first.Owner)
+			s.look("k", core.Running, 2)
+			s.complete("k", second.Owner, []byte("second"), long)
+			s.powerless("k", first.Owner)
+			s.done("k", 2, []byte("second"))
+		},
+	},
+	{
+		name: "a stale owner changes nothing after a release",
+		why:  "a finished look, then an unlock: it deletes the next owner's lock",
+		run: func(s *subject) {
+			first, second := standing(), standing()
+			s.begin("k", first)
+			s.release("k", first.Owner)
+			s.powerless("k", first.Owner)
+			s.begin("k", second)
+			s.powerless("k", first.Owner)
+			s.look("k", core.Running, 1)
+			s.complete("k", second.Owner, nil, long)
+		},
+	},
+	{
+		name: "a finished record is nobody's",
+		why:  "the first result is the one that was answered; completing twice, or releasing afterwards, would change it",
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			s.complete("k", c.Owner, []byte("first"), long)
+			s.powerless("k", c.Owner)
+			s.done("k", 1, []byte("first"))
+			s.meet("k", taking(), core.Done, 1)
+			s.done("k", 1, []byte("first"))
+		},
+	},
+	{
+		name: "one of many completions counts",
+		why:  "completing is one atomic step: exactly one is told that it took effect, and its result is the one that stands",
+		run: func(s *subject) {
+			for round := range s.rounds() / 4 {
+				key := fmt.Sprint("round ", round)
+				c := standing()
+				s.begin(key, c)
+				var winner atomic.Int32
+				var winners atomic.Int32
+				together(4, func(i int) {
+					err := s.Store.Complete(s.Context(), key, c.Owner, []byte{byte(i)}, long)
+					switch {
+					case err == nil:
+						winners.Add(1)
+						winner.Store(int32(i))
+					case !errors.Is(err, core.ErrLost):
+						s.Errorf("Complete: %v", err)
+					}
+				})
+				if winners.Load() != 1 {
+					s.Fatalf("%d of 4 completions took effect", winners.Load())
+				}
+				s.done(key, 1, []byte{byte(winner.Load())})
+			}
+		},
+	},
+
+	// Leases.
+
+	{
+		name: "a crash blocks for the lease only",
+		why:  "a lock that lives as long as the result (24 h) blocks the customer for a day after one crash",
+		run: func(s *subject) {
+			s.begin("k", lapsing())
+			s.pass(short)
+			s.meet("k", taking(), core.Acquired, 2)
+		},
+	},
+	{
+		name: "an abandoned record is reported and left alone",
+		why:  "without leave to take over, the outcome is uncertain, and asking must not make it certain",
+		run: func(s *subject) {
+			c := lapsing()
+			s.begin("k", c)
+			s.pass(short)
+			for range 3 {
+				s.look("k", core.Abandoned, 1)
+			}
+			s.complete("k", c.Owner, []byte("late"), long)
+			s.done("k", 1, []byte("late"))
+		},
+	},
+	{
+		name: "takeover is for the same parameters only",
+		why:  "another operation under the same key must not inherit the attempt; a digest is compared whole and exactly",
+		run: func(s *subject) {
+			s.begin("k", lapsing())
+			s.pass(short)
+			for _, other := range []string{"", digest[1:], digest + " ", strings.ToUpper(digest), digest[:31] + "8"} {
+				c := taking()
+				c.Fingerprint = other
+				g := s.meet("k", c, core.Abandoned, 1)
+				if g.Fingerprint != digest {
+					s.Fatalf("the fingerprint has become %q", g.Fingerprint)
+				}
+			}
+			s.meet("k", taking(), core.Acquired, 2)
+		},
+	},
+	{
+		name: "one of many takes over",
+		why:  "waiters that all run when the owner fails",
+		run: func(s *subject) {
+			rounds := s.rounds() / 4
+			for round := range rounds {
+				s.begin(fmt.Sprint("round ", round), lapsing())
+			}
+			s.pass(short)
+			for round := range rounds {
+				var acquired, running atomic.Int32
+				key := fmt.Sprint("round ", round)
+				together(8, func(int) {
+					g, err := s.Store.Acquire(s.Context(), key, taking())
+					switch {
+					case err != nil:
+						s.Errorf("Acquire: %v", err)
+					case g.State == core.Acquired && g.Attempt == 2:
+						acquired.Add(1)
+					case g.State == core.Running && g.Attempt == 2:
+						running.Add(1)
+					}
+				})
+				if acquired.Load() != 1 || running.Load() != 7 {
+					s.Fatalf("of 8 callers, %d took over and %d met with the one that had", acquired.Load(), running.Load())
+				}
+			}
+		},
+	},
+	{
+		name: "either the late owner or the taker wins",
+		why:  "completion and takeover of one record are atomic with respect to each other: never both, never neither",
+		run: func(s *subject) {
+			rounds := s.rounds() / 4
+			owners := make([]core.Owner, rounds)
+			for round := range rounds {
+				c := lapsing()
+				owners[round] = c.Owner
+				s.begin(fmt.Sprint("round ", round), c)
+			}
+			s.pass(short)
+			for round, owner := range owners {
+				var late, taken error
+				var g core.Grant
+				key := fmt.Sprint("round ", round)
+				together(2, func(i int) {
+					if i == round%2 { // neither is always the first to start
+						late = s.Store.Complete(s.Context(), key, owner, []byte("late"), long)
+					} else {
+						g, taken = s.Store.Acquire(s.Context(), key, taking())
+					}
+				})
+				completed := late == nil && taken == nil && g.State == core.Done && string(g.Result) == "late"
+				takenOver := errors.Is(late, core.ErrLost) && taken == nil && g.State == core.Acquired && g.Attempt == 2
+				if completed == takenOver {
+					s.Fatalf("the owner got %v, the taker %v, %v", late, g.State, taken)
+				}
+			}
+		},
+	},
+	{
+		name: "the attempt counts takeovers",
+		why:  "it is a fencing token: higher at each takeover, and reported wherever the record is",
+		run: func(s *subject) {
+			s.begin("k", lapsing())
+			last := taking()
+			for attempt := uint64(2); attempt <= 4; attempt++ {
+				s.pass(short)
+				last = taking()
+				last.Lease = short
+				s.meet("k", last, core.Acquired, attempt)
+			}
+			s.pass(short)
+			s.look("k", core.Abandoned, 4)
+			s.renew("k", last.Owner, long)
+			s.look("k", core.Running, 4)
+			s.complete("k", last.Owner, nil, long)
+			s.look("k", core.Done, 4)
+		},
+	},
+	{
+		name: "a takeover brings its own lease and retention",
+		why:  "with the first claim's, the second run would be abandoned or forgotten at birth",
+		run: func(s *subject) {
+			first := standing()
+			first.Lease = short
+			s.begin("k", first)
+			s.pass(short)
+			second := taking()
+			s.meet("k", second, core.Acquired, 2)
+			s.pass(short)
+			s.look("k", core.Running, 2)
+
+			s.begin("brief", lapsing())
+			s.pass(short)
+			brief := taking()
+			brief.Lease, brief.Retention = short, short
+			s.meet("brief", brief, core.Acquired, 2)
+			s.pass(2 * short)
+			s.begin("brief", standing())
+		},
+	},
+	{
+		name: "a renewed lease ends later",
+		why:  "without renewal, a handler slower than the lease runs twice",
+		run: func(s *subject) {
+			c := lapsing()
+			s.begin("k", c)
+			s.renew("k", c.Owner, long)
+			s.pass(short)
+			s.meet("k", taking(), core.Running, 1)
+		},
+	},
+	{
+		name: "a lease may be renewed to end sooner",
+		why:  "the lease ends lease from now, whatever it was before",
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			s.renew("k", c.Owner, short)
+			s.pass(short)
+			s.look("k", core.Abandoned, 1)
+		},
+	},
+	{
+		name: "a lapsed claim that nobody took is still its owner's",
+		why:  "a pause of the process longer than the lease must not lose a result that nobody else has begun to make",
+		run: func(s *subject) {
+			renewed, completed, released := lapsing(), lapsing(), lapsing()
+			s.begin("renewed", renewed)
+			s.begin("completed", completed)
+			s.begin("released", released)
+			s.pass(short)
+			s.renew("renewed", renewed.Owner, long)
+			s.meet("renewed", taking(), core.Running, 1)
+			s.complete("completed", completed.Owner, []byte("late"), long)
+			s.done("completed", 1, []byte("late"))
+			s.release("released", released.Owner)
+			s.begin("released", standing())
+		},
+	},
+	{
+		name: "an abandoned record is forgotten after its retention",
+		why:  "memory that only grows; and an attempt that counts on from what nobody remembers",
+		run: func(s *subject) {
+			remembered, forgotten := lapsing(), lapsing()
+			remembered.Retention, forgotten.Retention = short, 0
+			s.begin("remembered", remembered)
+			s.begin("forgotten", forgotten)
+			s.pass(2 * short)
+			for key, c := range map[string]core.Claim{"remembered": remembered, "forgotten": forgotten} {
+				s.powerless(key, c.Owner)
+				next := standing()
+				next.Fingerprint = "another"
+				s.begin(key, next)
+				s.powerless(key, c.Owner)
+				if g := s.look(key, core.Running, 1); g.Fingerprint != "another" {
+					s.Fatalf("the new record has the fingerprint %q", g.Fingerprint)
+				}
+			}
+		},
+	},
+	{
+		name: "spans of any length",
+		why:  "a lease of less than the clock's step becomes zero, which is an error in Redis and for ever elsewhere; one of a century runs over the end of 32 bits",
+		run: func(s *subject) {
+			const century = 100 * 365 * 24 * time.Hour
+			tiny := standing()
+			tiny.Lease, tiny.Retention = 1, 1
+			s.begin("tiny", tiny)
+			kept := standing()
+			s.begin("kept", kept)
+			s.complete("kept", kept.Owner, nil, 1)
+			s.pass(short)
+			s.begin("tiny", standing())
+			s.begin("kept", standing())
+
+			huge := standing()
+			huge.Lease, huge.Retention = century, century
+			s.begin("huge", huge)
+			s.pass(short)
+			if g := s.look("huge", core.Running, 1); g.Remaining < century-long || g.Remaining > century {
+				s.Fatalf("of a century's lease, %v remain", g.Remaining)
+			}
+			s.renew("huge", huge.Owner, century)
+			s.complete("huge", huge.Owner, nil, century)
+			s.pass(short)
+			if g := s.look("huge", core.Done, 1); g.Remaining < century-long || g.Remaining > century {
+				s.Fatalf("of a century's retention, %v remain", g.Remaining)
+			}
+		},
+	},
+	{
+		name: "what remains is true",
+		why:  "it becomes Retry-After and the waiter's timer: the lease of a running record, the retention of any other",
+		run: func(s *subject) {
+			within := func(what string, g core.Grant, span time.Duration) {
+				s.Helper()
+				if g.Remaining > span || g.Remaining < span-span/10 {
+					s.Fatalf("%s: %v remain of %v", what, g.Remaining, span)
+				}
+			}
+			c := standing()
+			c.Lease, c.Retention = 3*long, 5*long
+			s.begin("k", c)
+			within("running", s.look("k", core.Running, 1), 3*long)
+			s.renew("k", c.Owner, 4*long)
+			within("renewed", s.look("k", core.Running, 1), 4*long)
+			s.renew("k", c.Owner, short)
+			s.pass(short)
+			within("abandoned", s.look("k", core.Abandoned, 1), 5*long)
+			s.complete("k", c.Owner, nil, 7*long)
+			within("done", s.look("k", core.Done, 1), 7*long)
+		},
+	},
+	{
+		name:  "a lease ends when it is over",
+		why:   "expiry is decided by the store's clock alone, to the moment: not a tick early, not when somebody comes to sweep",
+		needs: needClock,
+		run: func(s *subject) {
+			c := standing()
+			c.Lease, c.Retention = time.Minute, 10*time.Minute
+			s.begin("k", c)
+			s.pass(59 * time.Second)
+			s.remaining("k", core.Running, time.Second)
+			s.pass(time.Second)
+			s.remaining("k", core.Abandoned, 10*time.Minute)
+			s.pass(10*time.Minute - time.Second)
+			s.remaining("k", core.Abandoned, time.Second)
+			s.pass(time.Second)
+			s.begin("k", standing())
+		},
+	},
+	{
+		name:  "a renewed lease keeps its retention",
+		why:   "a run that is renewed and then crashes is as uncertain as one that wasn't",
+		needs: needClock,
+		run: func(s *subject) {
+			c := standing()
+			c.Lease, c.Retention = 10*time.Second, 20*time.Second
+			s.begin("k", c)
+			s.pass(5 * time.Second)
+			s.renew("k", c.Owner, 30*time.Second)
+			s.pass(30 * time.Second)
+			s.remaining("k", core.Abandoned, 20*time.Second)
+			s.renew("k", c.Owner, time.Second) // lapsed, remembered
+			s.pass(time.Second)
+			s.remaining("k", core.Abandoned, 20*time.Second)
+			s.pass(20 * time.Second)
+			s.begin("k", standing())
+		},
+	},
+	{
+		name:  "looking prolongs nothing",
+		why:   "a client that keeps asking must not keep itself out",
+		needs: needClock,
+		run: func(s *subject) {
+			c := standing()
+			c.Lease, c.Retention = time.Minute, time.Minute
+			s.begin("k", c)
+			s.pass(30 * time.Second)
+			s.remaining("k", core.Running, 30*time.Second)
+			s.remaining("k", core.Running, 30*time.Second)
+			s.pass(60 * time.Second)
+			s.remaining("k", core.Abandoned, 30*time.Second)
+			s.remaining("k", core.Abandoned, 30*time.Second)
+			s.complete("k", c.Owner, nil, time.Minute)
+			s.pass(30 * time.Second)
+			s.remaining("k", core.Done, 30*time.Second)
+			s.remaining("k", core.Done, 30*time.Second)
+			s.pass(30 * time.Second)
+			s.begin("k", standing())
+		},
+	},
+
+	// Results.
+
+	{
+		name: "a result outlives the lease",
+		why:  "lease and retention are apart: seconds and hours",
+		run: func(s *subject) {
+			for try := range 10 {
+				key := fmt.Sprint("k", try)
+				c := lapsing()
+				c.Retention = 0
+				s.begin(key, c)
+				if s.completeBrief(key, c.Owner, []byte("kept"), long) {
+					s.pass(2 * short)
+					s.done(key, 1, []byte("kept"))
+					return
+				}
+			}
+			s.Fatalf("the store took longer than %v to complete a record, ten times", short)
+		},
+	},
+	{
+		name: "a result is forgotten after its retention",
+		why:  "the retention of a result is what Complete says, not what the claim said; afterwards the operation begins anew",
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			s.complete("k", c.Owner, []byte("old"), short)
+			s.pass(short)
+			next := standing()
+			next.Fingerprint = "another"
+			s.begin("k", next)
+			s.powerless("k", c.Owner)
+			if g := s.look("k", core.Running, 1); g.Fingerprint != "another" || len(g.Result) != 0 {
+				s.Fatalf("something of the old record is left: %+v", g)
+			}
+			s.complete("k", next.Owner, []byte("new"), long)
+			s.done("k", 1, []byte("new"))
+		},
+	},
+	{
+		name: "completing without retention releases",
+		why:  "there is nothing to keep: zero or less must not mean for ever, nor a result that is gone but blocks",
+		run: func(s *subject) {
+			for i, retention := range []time.Duration{0, -1, -time.Hour} {
+				key := fmt.Sprint("k", i)
+				c := standing()
+				s.begin(key, c)
+				s.complete(key, c.Owner, []byte("unwanted"), retention)
+				s.powerless(key, c.Owner)
+				s.begin(key, standing())
+			}
+		},
+	},
+	{
+		name: "results come back as they were",
+		why:  "a result is bytes: not text, not JSON, not a string that ends at a NUL",
+		run: func(s *subject) {
+			every := make([]byte, 256)
+			for i := range every {
+				every[i] = byte(i)
+			}
+			big := make([]byte, 1<<20)
+			for i, rng := 0, rand.New(rand.NewPCG(1, 2)); i < len(big); i++ {
+				big[i] = byte(rng.Uint32())
+			}
+			for name, result := range map[string][]byte{
+				"nil": nil, "empty": {}, "a zero byte": {0}, "blanks": []byte("  a \r\n\t"), "JSON": []byte("{\"a\": 1.0}"),
+				"no UTF-8": {0xff, 0xfe, 0xc3, 0x28}, "a number": []byte("00123"), "every byte": every, "1 MiB": big,
+			} {
+				c := standing()
+				s.begin(name, c)
+				s.complete(name, c.Owner, result, long)
+				for range 2 {
+					s.done(name, 1, result)
+				}
+			}
+		},
+	},
+	{
+		name: "bytes are copied",
+		why:  "frameworks reuse their buffers: a slice that is kept turns into another customer's data, one that is handed out is overwritten",
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			in := []byte("the first answer")
+			s.complete("k", c.Owner, in, long)
+			copy(in, "XXXXXXXXXXXXXXXX")
+			out := s.done("k", 1, []byte("the first answer")).Result
+			copy(out, "YYYYYYYYYYYYYYYY")
+			_ = append(out, "ZZZZ"...)
+			s.done("k", 1, []byte("the first answer"))
+		},
+	},
+	{
+		name: "many keys at once",
+		why:  "what is atomic for one key must not mix up two",
+		run: func(s *subject) {
+			n := s.rounds() / 10
+			result := func(key string) []byte { return []byte("result of " + key) }
+			together(8, func(worker int) {
+				for i := range n {
+					key := fmt.Sprintf("%d/%d", worker, i)
+					c := standing()
+					g, err := s.Store.Acquire(s.Context(), key, c)
+					if err != nil || g.State != core.Acquired {
+						s.Errorf("Acquire(%q): %v, %v", key, g.State, err)
+						return
+					}
+					if err := s.Store.Complete(s.Context(), key, c.Owner, result(key), long); err != nil {
+						s.Errorf("Complete(%q): %v", key, err)
+						return
+					}
+				}
+			})
+			together(8, func(worker int) {
+				for i := range n {
+					key := fmt.Sprintf("%d/%d", worker, i)
+					g, err := s.Store.Acquire(s.Context(), key, standing())
+					if err != nil || g.State != core.Done || !bytes.Equal(g.Result, result(key)) {
+						s.Errorf("Acquire(%q): %v with %q, %v; want done with %q", key, g.State, g.Result, err, result(key))
+						return
+					}
+				}
+			})
+		},
+	},
+
+	// Watching.
+
+	{
+		name:  "a watcher is woken by completion",
+		why:   "waiters that spin at 50 ms, or that sleep on although the answer is there",
+		needs: needWatch,
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			changed, _ := s.watch("k")
+			s.complete("k", c.Owner, nil, long)
+			s.woken(changed, "Complete")
+
+			c = standing()
+			s.begin("unkept", c)
+			changed, _ = s.watch("unkept")
+			s.complete("unkept", c.Owner, nil, 0)
+			s.woken(changed, "Complete without retention")
+		},
+	},
+	{
+		name:  "a watcher is woken by release",
+		why:   "if the owner failed, one of the waiters must run, at once",
+		needs: needWatch,
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			changed, _ := s.watch("k")
+			s.release("k", c.Owner)
+			s.woken(changed, "Release")
+		},
+	},
+	{
+		name:  "a watcher is woken by a takeover",
+		why:   "the lease that it waits for is another one now",
+		needs: needWatch,
+		run: func(s *subject) {
+			s.begin("k", lapsing())
+			changed, _ := s.watch("k")
+			s.pass(short)
+			second := taking()
+			s.meet("k", second, core.Acquired, 2)
+			s.woken(changed, "a takeover")
+
+			changed, _ = s.watch("k") // and the second run can be watched in turn
+			s.complete("k", second.Owner, nil, long)
+			s.woken(changed, "Complete after a takeover")
+		},
+	},
+	{
+		name:  "an abandoned run can be watched",
+		why:   "its owner may still complete it",
+		needs: needWatch,
+		run: func(s *subject) {
+			c := lapsing()
+			s.begin("k", c)
+			s.pass(short)
+			changed, _ := s.watch("k")
+			s.complete("k", c.Owner, nil, long)
+			s.woken(changed, "a late Complete")
+		},
+	},
+	{
+		name:  "watching nothing returns at once",
+		why:   "the run may have ended between the look and the watch: nobody would wake the waiter",
+		needs: needWatch,
+		run: func(s *subject) {
+			changed, stop := s.watch("never was")
+			s.woken(changed, "there being no record")
+			stop()
+
+			c := standing()
+			s.begin("done", c)
+			s.complete("done", c.Owner, nil, long)
+			changed, _ = s.watch("done")
+			s.woken(changed, "the record being done")
+
+			c = standing()
+			s.begin("released", c)
+			s.release("released", c.Owner)
+			changed, _ = s.watch("released")
+			s.woken(changed, "the record being gone")
+
+			c = lapsing()
+			c.Retention = 0
+			s.begin("forgotten", c)
+			s.pass(short)
+			changed, _ = s.watch("forgotten")
+			s.woken(changed, "the record being forgotten")
+		},
+	},
+	{
+		name:  "a watch on a quiet run stays quiet",
+		why:   "a channel may close for no reason, but one that always does makes waiters spin",
+		needs: needWatch,
+		run: func(s *subject) {
+			s.begin("k", standing())
+			for range 20 {
+				changed, stop := s.watch("k")
+				quiet := time.NewTimer(slack)
+				select {
+				case <-quiet.C:
+					stop()
+					return
+				case <-changed:
+					quiet.Stop()
+					stop()
+				}
+			}
+			s.Fatal("20 watches on a run that nothing happened to were all woken")
+		},
+	},
+	{
+		name:  "all watchers are woken",
+		why:   "a signal that one waiter consumes leaves the others to their timers",
+		needs: needWatch,
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			var watches []<-chan struct{}
+			for range 100 {
+				changed, _ := s.watch("k")
+				watches = append(watches, changed)
+			}
+			s.complete("k", c.Owner, nil, long)
+			for _, changed := range watches {
+				s.woken(changed, "Complete")
+			}
+		},
+	},
+	{
+		name:  "a watcher may give up",
+		why:   "a cancelled waiter that leaks, or that takes the others' wake-up with it",
+		needs: needWatch,
+		run: func(s *subject) {
+			c := standing()
+			s.begin("k", c)
+			stays, _ := s.watch("k")
+			before := runtime.NumGoroutine()
+			for range 500 {
+				_, stop := s.watch("k")
+				stop()
+				stop()
+			}
+			// What the store's own connections do in between is not counted.
+			if after := runtime.NumGoroutine(); after > before+100 {
+				s.Errorf("500 watchers that gave up left %d goroutines", after-before)
+			}
+			s.complete("k", c.Owner, nil, long)
+			s.woken(stays, "Complete")
+			_, stop := s.watch("k")
+			stop()
+			stop()
+		},
+	},
+	{
+		name:  "an ended context watches nothing",
+		why:   "all calls honour the context's end",
+		needs: needWatch,
+		run: func(s *subject) {
+			w := s.Store.(core.Watcher)
+			s.begin("k", standing())
+			for want, ctx := range s.ended() {
+				_, stop, err := w.Watch(ctx, "k")
+				if !errors.Is(err, want) {
+					s.Errorf("Watch with an ended context: %v, want %v", err, want)
+				}
+				if stop != nil {
+					stop()
+				}
+			}
+		},
+	},
+	{
+		name:  "no wake-up is lost",
+		why:   "watch, look, wait: whatever ends the run after the watch began must wake the waiter, however close",
+		needs: needWatch,
+		run: func(s *subject) {
+			for round := range s.rounds() / 4 {
+				key := fmt.Sprint("round ", round)
+				c := standing()
+				s.begin(key, c)
+				together(4, func(i int) {
+					if i == 0 {
+						if err := s.Store.Complete(s.Context(), key, c.Owner, nil, long); err != nil {
+							s.Errorf("Complete: %v", err)
+						}
+						return
+					}
+					if err := s.waitDone(key); err != nil {
+						s.Error(err)
+					}
+				})
+				if s.Failed() {
+					return
+				}
+			}
+		},
+	},
+
+	// Bounds.
+
+	{
+		name:  "a full store refuses",
+		why:   "a live record that is dropped to make room is an operation that runs twice",
+		needs: needBounds,
+		run: func(s *subject) {
+			claims := s.fill(standing)
+			for i := range 2 * bound {
+				if g, err := s.Store.Acquire(s.Context(), fmt.Sprint("more", i), standing()); !errors.Is(err, core.ErrStoreFull) {
+					s.Fatalf("Acquire in a full store: %v, %v; want ErrStoreFull", g.State, err)
+				}
+			}
+			for key, c := range claims {
+				s.look(key, core.Running, 1)
+				s.renew(key, c.Owner, long)
+				s.complete(key, c.Owner, []byte("kept"), long)
+			}
+			if _, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, core.ErrStoreFull) {
+				s.Fatalf("Acquire in a store full of results: %v, want ErrStoreFull", err)
+			}
+			for key := range claims {
+				s.done(key, 1, []byte("kept"))
+			}
+		},
+	},
+	{
+		name:  "a full store has room again after a release",
+		why:   "room that isn't given back makes a store that is full for ever",
+		needs: needBounds,
+		run: func(s *subject) {
+			for range 3 {
+				for key, c := range s.fill(standing) {
+					s.release(key, c.Owner)
+				}
+			}
+		},
+	},
+	{
+		name:  "a full store reclaims what has passed",
+		why:   "records whose time has passed must not keep the living out, wherever they lie",
+		needs: needBounds,
+		run: func(s *subject) {
+			brief := func() core.Claim {
+				c := lapsing()
+				c.Retention = 0
+				return c
+			}
+			for round := range 3 {
+				for key, c := range s.fill(brief, fmt.Sprint("round ", round)) {
+					if strings.HasSuffix(key, "0") {
+						s.completeBrief(key, c.Owner, []byte("brief"), short)
+					}
+				}
+				s.pass(short)
+			}
+			s.fill(standing)
+		},
+	},
+	{
+		name:  "a full store can be taken over in",
+		why:   "a takeover adds no record",
+		needs: needBounds,
+		run: func(s *subject) {
+			for key := range s.fill(lapsing) {
+				defer s.meet(key, taking(), core.Running, 2)
+			}
+			s.pass(short)
+			for i := range bound {
+				s.meet(fmt.Sprint("k", i), taking(), core.Acquired, 2)
+			}
+		},
+	},
+
+	// Everything at random.
+
+	{
+		name: "it behaves as the model does",
+		why:  "the rules above, in any order",
+		run:  checkModel,
+	},
+}
+
+// awkwardKeys are all different, if only just.
+var awkwardKeys = []string{
+	"key", "Key", "KEY", "key ", " key", "key  ", "key\t", "key\n", "key\r\n", "key\x00", "key\x00\x00", "\x00key", "",
+	" ", "\x00",
+	"caf\u00e9", "cafe\u0301", "CAF\u00c9", "cafe", // composed, decomposed, capital, plain
+	"stra\u00dfe", "strasse", "\u0130", "i", "I", "\u0131", // ß and ss, the Turkish i
+	"\uff4b\uff45\uff59", "\u212a", "k", "K", // full width; the Kelvin sign
+	"\U0001F600", "\U0001F601", "\xff", "\xfe", "\xc3\x28", "\ufffd", // beyond 16 bits; no UTF-8
+	"{key}", "{key", "key}", "{}key", "{a}{b}", "{b}{a}", // hash tags of a Redis cluster
+	"a:b", "a::b", "a:", ":a", "a%3Ab", "a%3ab", "a%b", "%s", "%d", "%",
+	"a_b", "a-b", "a*b", "a?b", "[ab]", "a'b", "a\"b", "a\\b", "a\\\\b", "a`b", "a;b", "a--b", "a/b", "a//b", "a/../b", "a$1b",
+	"1", "01", "1.0", "1e0", "0x1", "true", "null", "NULL", "nil",
+}
+
+// remaining expects a record in state want, attempt 1, with so much remaining.
+func (s *subject) remaining(key string, want core.State, span time.Duration) {
+	s.Helper()
+	g := s.look(key, want, 1)
+	if d := g.Remaining - span; d < -tolerance || d > tolerance {
+		s.Fatalf("%v: %v remain, want %v", want, g.Remaining, span)
+	}
+}
+
+// fill begins as many runs as the store has room for.
+func (s *subject) fill(claim func() core.Claim, prefix ...string) map[string]core.Claim {
+	s.Helper()
+	claims := map[string]core.Claim{}
+	for i := range bound {
+		c := claim()
+		key := fmt.Sprint(strings.Join(prefix, ""), "k", i)
+		s.begin(key, c)
+		claims[key] = c
+	}
+	return claims
+}
+
+// waitDone waits as the engine does until the record under key is done. It may be
+// called from any goroutine.
+func (s *subject) waitDone(key string) error {
+	for {
+		changed, stop, err := s.Store.(core.Watcher).Watch(s.Context(), key)
+		if err != nil {
+			return fmt.Errorf("Watch: %w", err)
+		}
+		g, err := s.Store.Acquire(s.Context(), key, standing())
+		if err != nil || g.State == core.Done {
+			stop()
+			return err
+		}
+		timeout := time.NewTimer(patience)
+		select {
+		case <-changed:
+		case <-timeout.C:
+			err = errors.New("the run has ended and a watcher sleeps on")
+		}
+		timeout.Stop()
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/core"
+)
+
+// tolerance is how far off what remains may be where the clock can be moved: the
+// store may count in steps of a millisecond, or let its clock run on between two
+// calls of Advance. All spans in the model are whole seconds, longer than that.
+const tolerance = time.Second / 2
+
+// model is a store in the fewest words: one record, one clock, no bounds, nobody
+// else. The suite compares stores with it.
+type model struct {
+	now     time.Duration
+	records map[string]*modelRecord
+}
+
+type modelRecord struct {
+	claim   core.Claim
+	attempt uint64
+	done    bool
+	result  string
+	lease   time.Duration // end of the lease
+	end     time.Duration // from when on the record is forgotten
+}
+
+// at returns the record under key, if it stands.
+func (m *model) at(key string) *modelRecord {
+	r := m.records[key]
+	if r == nil || r.end <= m.now {
+		return nil
+	}
+	return r
+}
+
+func (m *model) acquire(key string, c core.Claim) core.Grant {
+	r := m.at(key)
+	switch {
+	case r == nil:
+		r = &modelRecord{claim: c, attempt: 1}
+		m.records[key] = r
+	case r.done:
+		return core.Grant{State: core.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - m.now}
+	case m.now < r.lease:
+		return core.Grant{State: core.Running, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.lease - m.now}
+	case !c.Takeover || c.Fingerprint != r.claim.Fingerprint:
+		return core.Grant{State: core.Abandoned, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.end - m.now}
+	default:
+		r.claim = c
+		r.attempt++
+	}
+	r.lease = m.now + c.Lease
+	r.end = r.lease + c.Retention
+	return core.Grant{State: core.Acquired, Attempt: r.attempt}
+}
+
+// held returns the running record under key, if it is owner's.
+func (m *model) held(key string, owner core.Owner) *modelRecord {
+	r := m.at(key)
+	if r == nil || r.done || r.claim.Owner != owner {
+		return nil
+	}
+	return r
+}
+
+func (m *model) renew(key string, owner core.Owner, lease time.Duration) error {
+	r := m.held(key, owner)
+	if r == nil {
+		return core.ErrLost
+	}
+	r.lease = m.now + lease
+	r.end = r.lease + r.claim.Retention
+	return nil
+}
+
+func (m *model) complete(key string, owner core.Owner, result string, retention time.Duration) error {
+	r := m.held(key, owner)
+	if r == nil {
+		return core.ErrLost
+	}
+	r.done, r.result, r.end = true, result, m.now+max(retention, 0)
+	return nil
+}
+
+func (m *model) release(key string, owner core.Owner) error {
+	return m.complete(key, owner, "", 0)
+}
+
+// checkModel runs random calls on the store and on the model, and compares every
+// answer. On a clock that can't be moved nothing expires: all spans are hours.
+func checkModel(s *subject) {
+	var run int
+	unit, slop := time.Second, tolerance
+	if s.Advance == nil {
+		unit, slop = time.Hour, time.Minute
+	}
+	ctx := s.Context()
+	rapid.Check(s, func(t *rapid.T) {
+		run++
+		m := &model{records: map[string]*modelRecord{}}
+		key := rapid.Custom(func(t *rapid.T) string {
+			// A name space for each run: the store is the same one all along.
+			return fmt.Sprintf("%d:%s", run, rapid.SampledFrom([]string{"a", "A", "b"}).Draw(t, "key"))
+		})
+		owner := rapid.Custom(func(t *rapid.T) core.Owner {
+			return core.Owner{rapid.Byte().Filter(func(b byte) bool { return b < 3 }).Draw(t, "owner"), 1}
+		})
+		span := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.IntRange(1, 5).Draw(t, "span")) * unit
+		})
+		actions := map[string]func(*rapid.T){
+			"acquire": func(t *rapid.T) {
+				key := key.Draw(t, "key")
+				c := core.Claim{
+					Owner:       owner.Draw(t, "owner"),
+					Fingerprint: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "fingerprint"),
+					Lease:       span.Draw(t, "lease"),
+					Retention:   span.Draw(t, "retention") - unit,
+					Takeover:    rapid.Bool().Draw(t, "takeover"),
+				}
+				got, err := s.Store.Acquire(ctx, key, c)
+				if err != nil {
+					t.Fatalf("Acquire: %v", err)
+				}
+				compare(t, got, m.acquire(key, c), slop)
+			},
+			"renew": func(t *rapid.T) {
+				key, owner, lease := key.Draw(t, "key"), owner.Draw(t, "owner"), span.Draw(t, "lease")
+				compareErrors(t, "Renew", s.Store.Renew(ctx, key, owner, lease), m.renew(key, owner, lease))
+			},
+			"complete": func(t *rapid.T) {
+				key, owner := key.Draw(t, "key"), owner.Draw(t, "owner")
+				result := rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "result")
+				retention := span.Draw(t, "retention") - unit
+				compareErrors(t, "Complete", s.Store.Complete(ctx, key, owner, result, retention), m.complete(key, owner, string(result), retention))
+			},
+			"release": func(t *rapid.T) {
+				key, owner := key.Draw(t, "key"), owner.Draw(t, "owner")
+				compareErrors(t, "Release", s.Store.Release(ctx, key, owner), m.release(key, owner))
+			},
+		}
+		if s.Advance != nil {
+			actions["pass"] = func(t *rapid.T) {
+				d := span.Draw(t, "time")
+				s.Advance(d)
+				m.now += d
+			}
+		}
+		if w, ok := s.Store.(core.Watcher); ok {
+			actions["watch"] = func(t *rapid.T) {
+				key := key.Draw(t, "key")
+				changed, stop, err := w.Watch(ctx, key)
+				if err != nil {
+					t.Fatalf("Watch: %v", err)
+				}
+				defer stop()
+				if r := m.at(key); r == nil || r.done {
+					ctx, cancel := context.WithTimeout(ctx, patience)
+					defer cancel()
+					select {
+					case <-changed:
+					case <-ctx.Done():
+						t.Fatal("Watch where nothing runs did not return at once")
+					}
+				}
+			}
+		}
+		t.Repeat(actions)
+	})
+}
+
+func compare(t *rapid.T, got, want core.Grant, slop time.Duration) {
+	if got.State != want.State || got.Attempt != want.Attempt || got.Fingerprint != want.Fingerprint || string(got.Result) != string(want.Result) {
+		t.Fatalf("Acquire: got %+v, want %+v", got, want)
+	}
+	if d := got.Remaining - want.Remaining; want.State != core.Acquired && (d < -slop || d > slop) {
+		t.Fatalf("Acquire: %v remain of a record that is %v, want %v", got.Remaining, got.State, want.Remaining)
+	}
+}
+
+func compareErrors(t *rapid.T, call string, got, want error) {
+	if !errors.Is(got, want) {
+		t.Fatalf("%s: got %v, want %v", call, got, want)
+	}
+}

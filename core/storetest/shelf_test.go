@@ -1,0 +1,405 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// shelf is a store of the simplest kind: a map under one mutex. Without a fault it
+// keeps the contract; with one it breaks it in the way that the fault's name says,
+// so that the suite can be seen to notice.
+type shelf struct {
+	mu      sync.Mutex
+	clock   *Clock
+	items   map[string]*item
+	order   []string // keys in the order of creation
+	room    int      // 0: no bound
+	created int
+	buffer  []byte // what "one buffer for all" writes into
+	fault   string
+}
+
+type item struct {
+	claim    core.Claim
+	former   []core.Owner
+	attempt  uint64
+	done     bool
+	result   []byte
+	lease    time.Time // the end of the lease
+	end      time.Time // from when on the record is forgotten
+	watchers []chan struct{}
+}
+
+// past has the participles of the calls, for the faults' names.
+var past = map[string]string{"renew": "renewed", "complete": "completed", "release": "released"}
+
+var (
+	_ core.Store   = (*shelf)(nil)
+	_ core.Watcher = (*shelf)(nil)
+	_ core.Local   = (*shelf)(nil)
+)
+
+func newShelf(fault string, room int) *shelf {
+	return &shelf{clock: NewClock(), items: map[string]*item{}, room: room, fault: fault}
+}
+
+func (s *shelf) Local() {}
+
+// faulty reports whether the shelf has one of these faults.
+func (s *shelf) faulty(names ...string) bool {
+	for _, name := range names {
+		if _, known := faults[name]; !known {
+			panic("storetest: no such fault: " + name)
+		}
+	}
+	return slices.Contains(names, s.fault)
+}
+
+// gap lets others in where a store that takes two steps would.
+func (s *shelf) gap() {
+	s.mu.Unlock()
+	time.Sleep(100 * time.Microsecond)
+	s.mu.Lock()
+}
+
+func (s *shelf) key(key string) string {
+	switch {
+	case s.faulty("folds keys' case"):
+		return strings.ToLower(key)
+	case s.faulty("trims keys"):
+		return strings.TrimRight(key, " ")
+	case s.faulty("ends keys at NUL"):
+		key, _, _ = strings.Cut(key, "\x00")
+	case s.faulty("normalises keys"):
+		return strings.ReplaceAll(key, "e\u0301", "\u00e9")
+	case s.faulty("keeps valid UTF-8 only"):
+		return strings.ToValidUTF8(key, "\ufffd")
+	case s.faulty("cuts keys at 255") && len(key) > 255:
+		return key[:255]
+	case s.faulty("reads hash tags"):
+		if _, after, ok := strings.Cut(key, "{"); ok {
+			if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+				return tag
+			}
+		}
+	}
+	return key
+}
+
+func (s *shelf) at(key string) *item {
+	r := s.items[s.key(key)]
+	if r == nil || !s.clock.Now().Before(r.end) {
+		return nil
+	}
+	return r
+}
+
+func (s *shelf) held(key string, owner core.Owner, call string) *item {
+	r := s.at(key)
+	if r == nil {
+		return nil
+	}
+	same := r.claim.Owner == owner
+	switch {
+	case s.faulty("anybody may " + call):
+		same = true
+	case s.faulty("compares half the owner"):
+		same = bytes.Equal(r.claim.Owner[:8], owner[:8])
+	case s.faulty("folds owners' case"):
+		same = bytes.EqualFold(r.claim.Owner[:], owner[:])
+	case s.faulty("former owners count"):
+		same = same || slices.Contains(r.former, owner)
+	}
+	if !same || r.done && !s.faulty("finished records can be "+past[call]) {
+		return nil
+	}
+	if s.faulty("lapsed claims are lost") && !s.clock.Now().Before(r.lease) {
+		return nil
+	}
+	return r
+}
+
+func (s *shelf) wake(r *item, by string) {
+	if s.faulty("wakes nobody by " + by) {
+		return
+	}
+	for i, c := range r.watchers {
+		if i == 0 || !s.faulty("wakes one watcher only") {
+			close(c)
+		}
+	}
+	r.watchers = nil
+}
+
+func (s *shelf) hasRoom() bool {
+	if s.room == 0 {
+		return true
+	}
+	if s.faulty("never gives room back") {
+		return s.created < s.room
+	}
+	if !s.faulty("the dead take up room") {
+		for key, r := range s.items {
+			if !s.clock.Now().Before(r.end) {
+				delete(s.items, key)
+			}
+		}
+	}
+	if len(s.items) >= s.room && s.faulty("drops the oldest record when full") {
+		for _, key := range s.order {
+			delete(s.items, key)
+			if len(s.items) < s.room {
+				break
+			}
+		}
+	}
+	return len(s.items) < s.room
+}
+
+func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+		return core.Grant{}, err
+	}
+	if err := c.Validate(); err != nil && !s.faulty("accepts any claim") {
+		return core.Grant{}, err
+	}
+	if s.faulty("counts in milliseconds") && c.Lease < time.Millisecond {
+		return core.Grant{}, errors.New("invalid expire time")
+	}
+	if s.faulty("keeps the lock as long as the result") {
+		c.Lease += c.Retention
+	}
+	if s.faulty("ends leases a second late") {
+		c.Lease += time.Second
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	r := s.at(key)
+	if r != nil && s.faulty("looking prolongs") {
+		r.end = r.end.Add(time.Second)
+		r.lease = r.lease.Add(time.Second)
+	}
+	if r == nil && s.faulty("looks, then locks") {
+		s.gap()
+	}
+	switch {
+	case r == nil:
+		if !s.hasRoom() {
+			return core.Grant{}, core.ErrStoreFull
+		}
+		r = &item{claim: c, attempt: 1}
+		if s.faulty("counts attempts from 0") {
+			r.attempt = 0
+		}
+		if s.faulty("attempts survive a release") && s.items[s.key(key)] != nil {
+			r.attempt = s.items[s.key(key)].attempt + 1
+		}
+		s.items[s.key(key)] = r
+		s.order = append(s.order, s.key(key))
+		s.created++
+	case r.done:
+		g := s.grant(core.Done, r, r.end.Sub(now))
+		g.Result = bytes.Clone(r.result)
+		if s.faulty("hands out its own bytes") {
+			g.Result = r.result
+		}
+		if s.faulty("forgets the fingerprint of what is done") {
+			g.Fingerprint = ""
+		}
+		if s.faulty("tells the lease of what is done") {
+			g.Remaining = r.lease.Sub(now)
+		}
+		return g, nil
+	case now.Before(r.lease):
+		if s.faulty("lets its own owner in again") && r.claim.Owner == c.Owner || s.faulty("takes over what is running") && c.Takeover {
+			return core.Grant{State: core.Acquired, Attempt: r.attempt}, nil
+		}
+		if s.faulty("keeps the latest fingerprint") {
+			r.claim.Fingerprint = c.Fingerprint
+		}
+		return s.grant(core.Running, r, r.lease.Sub(now)), nil
+	case !c.Takeover && !s.faulty("takes over unasked"),
+		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"):
+		return s.grant(core.Abandoned, r, r.end.Sub(now)), nil
+	default:
+		if s.room > 0 && len(s.items) >= s.room && s.faulty("takeover needs room") {
+			return core.Grant{}, core.ErrStoreFull
+		}
+		if s.faulty("looks, then takes over") {
+			s.gap()
+		}
+		if s.faulty("takeover keeps the first retention") {
+			c.Retention = r.claim.Retention
+		}
+		if s.faulty("takeover keeps the first lease") {
+			c.Lease = r.claim.Lease
+		}
+		r.former = append(r.former, r.claim.Owner)
+		r.claim = c
+		if !s.faulty("takeover does not count") {
+			r.attempt++
+		}
+		s.wake(r, "takeover")
+	}
+	r.lease = now.Add(c.Lease)
+	r.end = r.lease.Add(c.Retention)
+	if s.faulty("never forgets the abandoned") {
+		r.end = r.end.Add(1000 * long)
+	}
+	return core.Grant{State: core.Acquired, Attempt: r.attempt}, nil
+}
+
+func (s *shelf) grant(state core.State, r *item, remaining time.Duration) core.Grant {
+	if s.faulty("tells what remains in milliseconds") {
+		remaining /= time.Millisecond
+	}
+	return core.Grant{State: state, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: remaining}
+}
+
+func (s *shelf) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+		return err
+	}
+	if lease <= 0 && !s.faulty("renews for any lease") {
+		return errors.New("a lease must be longer than zero")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.held(key, owner, "renew")
+	if r == nil {
+		return core.ErrLost
+	}
+	if s.faulty("renews nothing") {
+		return nil
+	}
+	end := s.clock.Now().Add(lease)
+	if s.faulty("renews to later only") && end.Before(r.lease) {
+		return nil
+	}
+	r.lease = end
+	r.end = end.Add(r.claim.Retention)
+	if s.faulty("renewing drops the retention") {
+		r.end = end
+	}
+	return nil
+}
+
+func (s *shelf) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.held(key, owner, "complete")
+	if r == nil {
+		if s.faulty("completes what is not there") && s.at(key) == nil {
+			s.items[s.key(key)] = &item{claim: core.Claim{Owner: owner}, attempt: 1, done: true, end: s.clock.Now().Add(retention)}
+			return nil
+		}
+		return core.ErrLost
+	}
+	if s.faulty("looks, then completes") {
+		s.gap()
+	}
+	if retention <= 0 {
+		if s.faulty("no retention means for ever") {
+			retention = 1000 * long
+		} else {
+			delete(s.items, s.key(key))
+			s.wake(r, "completion")
+			return nil
+		}
+	}
+	r.done = true
+	r.result = bytes.Clone(result)
+	switch {
+	case s.faulty("keeps the caller's bytes"):
+		r.result = result
+	case s.faulty("ends results at NUL"):
+		r.result, _, _ = bytes.Cut(r.result, []byte{0})
+	case s.faulty("keeps results as text"):
+		r.result = bytes.ToValidUTF8(r.result, nil)
+	case s.faulty("cuts results at 64 KiB") && len(result) > 1<<16:
+		r.result = r.result[:1<<16]
+	case s.faulty("one buffer for all"):
+		s.buffer = append(s.buffer[:0], result...)
+		r.result = s.buffer
+	}
+	if !s.faulty("forgets results with the claim") {
+		r.end = s.clock.Now().Add(retention)
+	}
+	if s.faulty("never forgets results") {
+		r.end = r.end.Add(1000 * long)
+	}
+	s.wake(r, "completion")
+	return nil
+}
+
+func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.held(key, owner, "release")
+	if r == nil {
+		if s.faulty("releasing nothing succeeds") && s.at(key) == nil {
+			return nil
+		}
+		return core.ErrLost
+	}
+	if s.faulty("attempts survive a release") {
+		r.end = time.Time{}
+	} else {
+		delete(s.items, s.key(key))
+	}
+	s.wake(r, "release")
+	return nil
+}
+
+func (s *shelf) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.at(key)
+	c := make(chan struct{})
+	switch {
+	case r == nil || r.done:
+		if !s.faulty("watches nothing for ever") {
+			close(c)
+		}
+		return c, func() {}, nil
+	case s.faulty("wakes all the time"):
+		close(c)
+		return c, func() {}, nil
+	case s.faulty("watches no abandoned run") && !s.clock.Now().Before(r.lease):
+		return c, func() {}, nil
+	}
+	r.watchers = append(r.watchers, c)
+	if s.faulty("needs a goroutine for each watcher, for ever") {
+		go func() { <-c }()
+	}
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.faulty("panics at a second stop") && !slices.Contains(r.watchers, c) {
+			panic("no such watcher")
+		}
+		if s.faulty("one watcher gives up for all") {
+			r.watchers = nil
+		}
+		r.watchers = slices.DeleteFunc(r.watchers, func(w chan struct{}) bool {
+			return w == c && !s.faulty("needs a goroutine for each watcher, for ever")
+		})
+	}, nil
+}

@@ -1,0 +1,303 @@
+package storetest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The model fails here because it should: nobody wants to replay that, nor wait
+	// until it is as short as can be.
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1ms"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// faults are the ways in which a shelf can break the contract, each with a case that
+// must notice.
+var faults = map[string]string{
+	"counts attempts from 0":     "a free key is acquired",
+	"attempts survive a release": "a stale owner changes nothing after a release",
+
+	"lets its own owner in again": "a standing claim keeps everybody out",
+	"takes over what is running":  "a standing claim keeps everybody out",
+	"looks, then locks":           "one of many is acquired",
+
+	"folds keys' case":       "keys are exact",
+	"trims keys":             "keys are exact",
+	"ends keys at NUL":       "keys are exact",
+	"normalises keys":        "keys are exact",
+	"keeps valid UTF-8 only": "keys are exact",
+	"reads hash tags":        "keys are exact",
+	"cuts keys at 255":       "long keys count to the last byte",
+
+	"forgets the fingerprint of what is done": "the fingerprint comes back",
+	"keeps the latest fingerprint":            "the fingerprint comes back",
+
+	"accepts any claim":    "a bad claim changes nothing",
+	"renews for any lease": "a bad claim changes nothing",
+	"ignores the context":  "an ended context changes nothing",
+
+	"anybody may renew":                 "a stranger changes nothing",
+	"anybody may complete":              "a stranger changes nothing",
+	"anybody may release":               "a stranger changes nothing",
+	"compares half the owner":           "owners differ in any byte",
+	"folds owners' case":                "owners differ in any byte",
+	"completes what is not there":       "without a record there is nothing to hold",
+	"releasing nothing succeeds":        "without a record there is nothing to hold",
+	"former owners count":               "a stale owner changes nothing after a takeover",
+	"finished records can be renewed":   "a finished record is nobody's",
+	"finished records can be completed": "a finished record is nobody's",
+	"finished records can be released":  "a finished record is nobody's",
+
+	"keeps the lock as long as the result": "a crash blocks for the lease only",
+	"takes over unasked":                   "an abandoned record is reported and left alone",
+	"takes over with other parameters":     "takeover is for the same parameters only",
+	"looks, then takes over":               "one of many takes over",
+	"looks, then completes":                "either the late owner or the taker wins",
+	"takeover does not count":              "the attempt counts takeovers",
+	"takeover keeps the first lease":       "a takeover brings its own lease and retention",
+	"takeover keeps the first retention":   "a takeover brings its own lease and retention",
+	"renews nothing":                       "a renewed lease ends later",
+	"renews to later only":                 "a lease may be renewed to end sooner",
+	"lapsed claims are lost":               "a lapsed claim that nobody took is still its owner's",
+	"never forgets the abandoned":          "an abandoned record is forgotten after its retention",
+	"counts in milliseconds":               "spans of any length",
+	"tells what remains in milliseconds":   "what remains is true",
+	"tells the lease of what is done":      "what remains is true",
+	"ends leases a second late":            "a lease ends when it is over",
+	"renewing drops the retention":         "a renewed lease keeps its retention",
+	"looking prolongs":                     "looking prolongs nothing",
+
+	"forgets results with the claim": "a result outlives the lease",
+	"never forgets results":          "a result is forgotten after its retention",
+	"no retention means for ever":    "completing without retention releases",
+	"ends results at NUL":            "results come back as they were",
+	"keeps results as text":          "results come back as they were",
+	"cuts results at 64 KiB":         "results come back as they were",
+	"keeps the caller's bytes":       "bytes are copied",
+	"hands out its own bytes":        "bytes are copied",
+	"one buffer for all":             "many keys at once",
+
+	"wakes nobody by completion":                   "a watcher is woken by completion",
+	"wakes nobody by release":                      "a watcher is woken by release",
+	"wakes nobody by takeover":                     "a watcher is woken by a takeover",
+	"watches no abandoned run":                     "an abandoned run can be watched",
+	"watches nothing for ever":                     "watching nothing returns at once",
+	"wakes all the time":                           "a watch on a quiet run stays quiet",
+	"wakes one watcher only":                       "all watchers are woken",
+	"needs a goroutine for each watcher, for ever": "a watcher may give up",
+	"one watcher gives up for all":                 "a watcher may give up",
+	"panics at a second stop":                      "a watcher may give up",
+
+	"drops the oldest record when full": "a full store refuses",
+	"never gives room back":             "a full store has room again after a release",
+	"the dead take up room":             "a full store reclaims what has passed",
+	"takeover needs room":               "a full store can be taken over in",
+}
+
+// alsoNoticed are cases that the table above does not name, because another one
+// is closer to the fault, with the fault that each must notice.
+var alsoNoticed = map[string]string{
+	"one of many completions counts":   "looks, then completes",
+	"an ended context watches nothing": "ignores the context",
+	"no wake-up is lost":               "wakes nobody by completion",
+	"it behaves as the model does":     "renewing drops the retention",
+}
+
+func caseNamed(t *testing.T, name string) testCase {
+	t.Helper()
+	i := slices.IndexFunc(cases, func(c testCase) bool { return c.name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q", name)
+	}
+	return cases[i]
+}
+
+// TestSound: the shelf without a fault keeps the contract, so that what fails below
+// fails for its fault.
+func TestSound(t *testing.T) {
+	factory, features := shelves("")
+	Run(t, factory, features)
+}
+
+// shelves makes shelves with a fault.
+func shelves(fault string) (Factory, Features) {
+	bounded := func(_ testing.TB, room int) Instance {
+		s := newShelf(fault, room)
+		return Instance{Store: s, Advance: s.clock.Advance}
+	}
+	return func(tb testing.TB) Instance { return bounded(tb, 0) }, Features{Watch: true, Local: true, Bounded: bounded}
+}
+
+// TestFaultsAreNoticed: a suite that can't fail is no suite.
+func TestFaultsAreNoticed(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 300 * time.Millisecond
+	notices := func(t *testing.T, fault, name string) {
+		t.Helper()
+		factory, features := shelves(fault)
+		r := rehearse(t, caseNamed(t, name), factory, features)
+		if !r.Failed() || r.skipped {
+			t.Errorf("a store that %q passes the case %q", fault, name)
+		}
+	}
+	for _, fault := range slices.Sorted(maps.Keys(faults)) {
+		t.Run(fault, func(t *testing.T) { notices(t, fault, faults[fault]) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(alsoNoticed)) {
+		t.Run(name, func(t *testing.T) { notices(t, alsoNoticed[name], name) })
+	}
+}
+
+// TestEveryCaseCanFail: each case has a fault above that it must notice.
+func TestEveryCaseCanFail(t *testing.T) {
+	noticed := map[string]bool{
+		"declares what it implements": true, // TestDeclarations
+	}
+	for _, name := range faults {
+		noticed[name] = true
+	}
+	for name := range alsoNoticed {
+		noticed[name] = true
+	}
+	seen := map[string]bool{}
+	for _, c := range cases {
+		if !noticed[c.name] {
+			t.Errorf("the case %q has no fault that it must notice", c.name)
+		}
+		if c.why == "" || seen[c.name] {
+			t.Errorf("the case %q has no reason or is there twice", c.name)
+		}
+		seen[c.name] = true
+	}
+}
+
+func TestDeclarations(t *testing.T) {
+	c := caseNamed(t, "declares what it implements")
+	factory, _ := shelves("")
+	for _, f := range []Features{{Watch: true}, {Local: true}, {}} {
+		if r := rehearse(t, c, factory, f); !r.Failed() {
+			t.Errorf("a store that implements both and declares %+v passes", f)
+		}
+	}
+}
+
+// TestLackingFeaturesSkip: a case that can't be run says so, and is not passed.
+func TestLackingFeaturesSkip(t *testing.T) {
+	sound, _ := shelves("")
+	still := func(tb testing.TB) Instance { // a clock that can't be moved
+		return Instance{Store: sound(tb).Store}
+	}
+	for _, c := range cases {
+		if c.needs == 0 {
+			continue
+		}
+		if r := rehearse(t, c, still, Features{}); !r.skipped {
+			t.Errorf("%q was not skipped", c.name)
+		}
+	}
+}
+
+// TestTheRuleIsTold: whoever's store fails learns why it matters.
+func TestTheRuleIsTold(t *testing.T) {
+	factory, features := shelves("counts attempts from 0")
+	c := caseNamed(t, "a free key is acquired")
+	if r := rehearse(t, c, factory, features); !strings.Contains(r.log.String(), c.why) {
+		t.Errorf("the failure does not tell its rule: %s", r.log.String())
+	}
+	none := func(testing.TB) Instance { return Instance{} }
+	if r := rehearse(t, c, none, features); !r.Failed() {
+		t.Error("a factory that makes no store passes")
+	}
+}
+
+// rehearsal stands in for the subtest of a case that is meant to fail.
+type rehearsal struct {
+	testing.TB // what isn't replaced below is not for a stand-in
+
+	ctx context.Context
+
+	mu       sync.Mutex
+	failed   bool
+	skipped  bool
+	log      strings.Builder
+	cleanups []func()
+}
+
+func rehearse(t *testing.T, c testCase, factory Factory, features Features) *rehearsal {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := &rehearsal{ctx: ctx}
+	r.inside(func() { run(r, c, factory, features) })
+	for len(r.cleanups) > 0 {
+		last := len(r.cleanups) - 1
+		cleanup := r.cleanups[last]
+		r.cleanups = r.cleanups[:last]
+		r.inside(cleanup)
+	}
+	return r
+}
+
+// inside calls fn where FailNow may end the goroutine. A panic is a failure.
+func (r *rehearsal) inside(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				r.Errorf("panic: %v", p)
+			}
+		}()
+		fn()
+	}()
+	<-done
+}
+
+func (r *rehearsal) note(failed bool, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = r.failed || failed
+	r.log.WriteString(text + "\n")
+}
+
+func (r *rehearsal) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *rehearsal) skip(text string) {
+	r.note(false, text)
+	r.skipped = true
+	runtime.Goexit()
+}
+
+func (r *rehearsal) Cleanup(fn func())                 { r.cleanups = append(r.cleanups, fn) }
+func (r *rehearsal) Context() context.Context          { return r.ctx }
+func (r *rehearsal) Error(args ...any)                 { r.note(true, fmt.Sprintln(args...)) }
+func (r *rehearsal) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf(format, args...)) }
+func (r *rehearsal) Fail()                             { r.note(true, "") }
+func (r *rehearsal) FailNow()                          { r.Fail(); runtime.Goexit() }
+func (r *rehearsal) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
+func (r *rehearsal) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
+func (r *rehearsal) Helper()                           {}
+func (r *rehearsal) Log(args ...any)                   { r.note(false, fmt.Sprintln(args...)) }
+func (r *rehearsal) Logf(format string, args ...any)   { r.note(false, fmt.Sprintf(format, args...)) }
+func (r *rehearsal) Name() string                      { return "rehearsal" }
+func (r *rehearsal) Skip(args ...any)                  { r.skip(fmt.Sprintln(args...)) }
+func (r *rehearsal) Skipf(format string, args ...any)  { r.skip(fmt.Sprintf(format, args...)) }
+func (r *rehearsal) SkipNow()                          { r.skip("") }

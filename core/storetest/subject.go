@@ -1,0 +1,232 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// subject is the store under test in one case, with the checks that the cases are
+// written in. The checks end the case when they fail, so they belong to the
+// case's own goroutine.
+type subject struct {
+	testing.TB
+	Instance
+	features Features
+}
+
+const (
+	// short is a lease or retention that a case waits out.
+	short = 40 * time.Millisecond
+	// slack is waited on top of it where the clock is a real one, since that of the
+	// store may tick in steps.
+	slack = 10 * time.Millisecond
+	// long is one that stands for as long as the case lasts.
+	long = time.Hour
+)
+
+// patience bounds the wait for what must happen at once. It is only ever waited out
+// for a store that fails; the test of the suite, which has many of those, shortens it.
+var patience = 10 * time.Second
+
+// digest is the fingerprint of the claims that the cases make.
+const digest = "c2a36fed15128e9e878583caaafefde9"
+
+// standing returns a claim of a new owner that stands for as long as the case.
+func standing() core.Claim {
+	return core.Claim{Owner: core.NewOwner(), Fingerprint: digest, Lease: long, Retention: long}
+}
+
+// lapsing returns a claim of a new owner with a short lease, which is remembered
+// for long.
+func lapsing() core.Claim {
+	c := standing()
+	c.Lease = short
+	return c
+}
+
+// taking returns a claim of a new owner that stands and may take over.
+func taking() core.Claim {
+	c := standing()
+	c.Takeover = true
+	return c
+}
+
+// pass lets d go by on the store's clock.
+func (s *subject) pass(d time.Duration) {
+	if s.Advance != nil {
+		s.Advance(d)
+		return
+	}
+	time.Sleep(d + slack)
+}
+
+// rounds is how often a case repeats a race. A store across a network gets fewer.
+func (s *subject) rounds() int {
+	if s.Advance != nil || s.features.Local {
+		return 300
+	}
+	return 40
+}
+
+func (s *subject) acquire(key string, c core.Claim) core.Grant {
+	s.Helper()
+	g, err := s.Store.Acquire(s.Context(), key, c)
+	if err != nil {
+		s.Fatalf("Acquire(%q): %v", key, err)
+	}
+	return g
+}
+
+// meet acquires and expects to meet with a record in state want.
+func (s *subject) meet(key string, c core.Claim, want core.State, attempt uint64) core.Grant {
+	s.Helper()
+	g := s.acquire(key, c)
+	if g.State != want || g.Attempt != attempt {
+		s.Fatalf("Acquire(%q) met with %v, attempt %d; want %v, attempt %d", key, g.State, g.Attempt, want, attempt)
+	}
+	if want == core.Acquired && (g.Fingerprint != "" || len(g.Result) != 0) {
+		s.Fatalf("Acquire(%q) came with the leftovers of a former record: %+v", key, g)
+	}
+	return g
+}
+
+// look expects a record in state want under key, and leaves it alone.
+func (s *subject) look(key string, want core.State, attempt uint64) core.Grant {
+	s.Helper()
+	if want == core.Acquired {
+		s.Fatal("storetest: look would create a record")
+	}
+	return s.meet(key, standing(), want, attempt)
+}
+
+// begin acquires a claim that nothing stands in the way of.
+func (s *subject) begin(key string, c core.Claim) {
+	s.Helper()
+	s.meet(key, c, core.Acquired, 1)
+}
+
+func (s *subject) renew(key string, owner core.Owner, lease time.Duration) {
+	s.Helper()
+	if err := s.Store.Renew(s.Context(), key, owner, lease); err != nil {
+		s.Fatalf("Renew(%q): %v", key, err)
+	}
+}
+
+func (s *subject) complete(key string, owner core.Owner, result []byte, retention time.Duration) {
+	s.Helper()
+	if err := s.Store.Complete(s.Context(), key, owner, result, retention); err != nil {
+		s.Fatalf("Complete(%q): %v", key, err)
+	}
+}
+
+// completeBrief completes a record that is forgotten when its short lease ends, so
+// that on a real clock it may be gone already. It reports whether it wasn't.
+func (s *subject) completeBrief(key string, owner core.Owner, result []byte, retention time.Duration) bool {
+	s.Helper()
+	err := s.Store.Complete(s.Context(), key, owner, result, retention)
+	if s.Advance == nil && errors.Is(err, core.ErrLost) {
+		return false
+	}
+	if err != nil {
+		s.Fatalf("Complete(%q): %v", key, err)
+	}
+	return true
+}
+
+func (s *subject) release(key string, owner core.Owner) {
+	s.Helper()
+	if err := s.Store.Release(s.Context(), key, owner); err != nil {
+		s.Fatalf("Release(%q): %v", key, err)
+	}
+}
+
+// done expects a finished record with result under key.
+func (s *subject) done(key string, attempt uint64, result []byte) core.Grant {
+	s.Helper()
+	g := s.look(key, core.Done, attempt)
+	if !bytes.Equal(g.Result, result) {
+		s.Fatalf("the result under %q has %d bytes: %.40q; want %d: %.40q", key, len(g.Result), g.Result, len(result), result)
+	}
+	return g
+}
+
+// powerless expects that owner may neither renew nor complete nor release.
+func (s *subject) powerless(key string, owner core.Owner) {
+	s.Helper()
+	for _, call := range []struct {
+		name string
+		err  error
+	}{
+		{"Renew", s.Store.Renew(s.Context(), key, owner, long)},
+		{"Complete", s.Store.Complete(s.Context(), key, owner, []byte("stale"), long)},
+		{"Complete without retention", s.Store.Complete(s.Context(), key, owner, []byte("stale"), 0)},
+		{"Release", s.Store.Release(s.Context(), key, owner)},
+	} {
+		if !errors.Is(call.err, core.ErrLost) {
+			s.Fatalf("%s of a record that isn't held: %v, want ErrLost", call.name, call.err)
+		}
+	}
+}
+
+// watch watches key and gives up at the end of the case.
+func (s *subject) watch(key string) (<-chan struct{}, func()) {
+	s.Helper()
+	w, ok := s.Store.(core.Watcher)
+	if !ok {
+		s.Fatal("the store does not implement core.Watcher")
+	}
+	changed, stop, err := w.Watch(s.Context(), key)
+	if err != nil {
+		s.Fatalf("Watch(%q): %v", key, err)
+	}
+	if changed == nil || stop == nil {
+		s.Fatalf("Watch(%q) returned no channel or no stop", key)
+	}
+	s.Cleanup(stop)
+	return changed, stop
+}
+
+// woken expects changed to be closed.
+func (s *subject) woken(changed <-chan struct{}, by string) {
+	s.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case _, open := <-changed:
+		if open {
+			s.Fatal("the channel was sent to, not closed: other watchers sleep on")
+		}
+	case <-timeout.C:
+		s.Fatalf("a watcher was not woken by %s", by)
+	}
+}
+
+// together calls fn n times at once and returns when all are done.
+func together(n int, fn func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			fn(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+// ended returns a context that has been cancelled, and one whose deadline has
+// passed.
+func (s *subject) ended() map[error]context.Context {
+	cancelled, cancel := context.WithCancel(s.Context())
+	cancel()
+	late, cancelLate := context.WithDeadline(s.Context(), time.Unix(1, 0))
+	s.Cleanup(cancelLate)
+	return map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late}
+}
