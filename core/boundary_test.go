@@ -1,0 +1,56 @@
+package core_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a package may not reach, however indirectly, and why.
+func TestBoundaries(t *testing.T) {
+	forbidden := map[string]string{
+		"github.com/gin-gonic/gin":        "core knows no framework",
+		"github.com/labstack/echo":        "core knows no framework",
+		"github.com/gofiber/fiber":        "core knows no framework",
+		"github.com/valyala/fasthttp":     "core knows no framework",
+		"github.com/redis/rueidis":        "core knows no Redis client",
+		"github.com/rabbitmq/amqp091-go":  "core knows no broker",
+		"database/sql":                    "core knows no database",
+		"github.com/stretchr/testify":     "a consumer compiles no test library",
+		"go.uber.org/goleak":              "a consumer compiles no test library",
+		"pgregory.net/rapid":              "a consumer compiles no test library",
+		"github.com/idem-go/idem/sign":    "core and sign do not know each other",
+		"github.com/idem-go/idem/ginidem": "arrows go from adapter to core",
+	}
+	for pkg, except := range map[string][]string{
+		"core":                nil,
+		"core/store/memstore": nil,
+		"core/adaptertest":    nil,
+		"core/storetest":      {"pgregory.net/rapid"},
+		"httpidem":            nil,
+		"ginidem":             {"github.com/gin-gonic/gin"},
+		"echoidem":            {"github.com/labstack/echo"},
+		"fiberidem":           {"github.com/gofiber/fiber", "github.com/valyala/fasthttp"},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "github.com/idem-go/idem/"+pkg).Output()
+		require.NoError(t, err, pkg)
+		for dep := range strings.FieldsSeq(string(out)) {
+			for bad, why := range forbidden {
+				if (dep == bad || strings.HasPrefix(dep, bad+"/")) && !allowed(except, bad) && !strings.HasSuffix(bad, "/"+pkg) {
+					t.Errorf("%s reaches %s: %s", pkg, dep, why)
+				}
+			}
+		}
+	}
+}
+
+func allowed(except []string, bad string) bool {
+	for _, e := range except {
+		if e == bad {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,73 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Config is what an [Engine] is built from. The zero Config is the in-process store, no
+// user source (each policy then has to name one) and no observer.
+type Config struct {
+	// Store keeps the records. Nil: a new in-process store with default bounds.
+	Store Store
+
+	// User tells callers apart for policies that name no source of their own.
+	User UserSource
+
+	// Prefix stands in front of every stored key. Empty: "idem:".
+	Prefix string
+
+	// StoreTimeout is how long one call of the store may take. Zero: 2 s. A store that
+	// is local to the process has no deadline.
+	StoreTimeout time.Duration
+
+	// Observe is told what happens. It is called synchronously and concurrently, and
+	// must return quickly. Nil: nobody is told. See [LogEvents].
+	Observe func(ctx context.Context, e Event)
+
+	// RefusalBody renders the whole body of a refusal, for houses with an envelope of
+	// their own such as {code,msg,data}. Status, Cache-Control and Retry-After stay as
+	// they are. It is called concurrently. Nil: application/problem+json (RFC 9457).
+	RefusalBody func(r *Refusal) (contentType string, body []byte)
+}
+
+const (
+	defaultPrefix       = "idem:"
+	defaultStoreTimeout = 2 * time.Second
+)
+
+// ConfigError is one fault of a [Config] or [Policy]. [New] and [Engine.Guard] report
+// all faults at once; find them with errors.As, or take the joined error apart with
+// its Unwrap() []error method.
+type ConfigError struct {
+	// Field is the faulty field, such as "Policy.Lease".
+	Field string
+	// Problem says what is wrong with it.
+	Problem string
+}
+
+// Error returns field and problem.
+func (e *ConfigError) Error() string { return "idem: " + e.Field + ": " + e.Problem }
+
+// faults collects configuration errors.
+type faults struct {
+	of   string
+	errs []error
+}
+
+func (f *faults) add(field, format string, args ...any) {
+	f.errs = append(f.errs, &ConfigError{Field: f.of + "." + field, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (f *faults) addIf(bad bool, field, format string, args ...any) {
+	if bad {
+		f.add(field, format, args...)
+	}
+}
+
+func (f *faults) err() error { return errors.Join(f.errs...) }
+
+func quote(s string) string { return strconv.Quote(s) }

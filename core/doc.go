@@ -1,0 +1,79 @@
+// Package core makes an operation happen once: it derives keys, claims them in a store,
+// runs the handler under a lease, and replays, waits or refuses when the same operation
+// is asked for again. It knows no web framework, no driver and no broker; adapters
+// ([github.com/idem-go/idem/httpidem], ginidem, echoidem, fiberidem) translate for it.
+//
+//	engine, err := core.New(core.Config{User: core.UserFromHeader("X-User")})
+//	if err != nil {
+//		return err
+//	}
+//	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay})
+//	router.POST("/orders", ginidem.New(orders), createOrder)
+//
+// # Words
+//
+// An operation is what must happen once: one user, one route, and one set of parameters
+// or one key chosen by the client. A [Policy] says how a route is protected, an [Engine]
+// holds the store and the hooks, a [Guard] is a policy compiled by an engine: what an
+// adapter mounts. The key is the identity of an operation as stored, the fingerprint a
+// digest of the parameters beside it. A claim is the right to run, held by a random owner
+// token; each takeover has an attempt number one higher. The lease is how long a claim
+// stands without renewal (seconds), the retention how long a finished result stands
+// (hours).
+//
+// # Flow
+//
+// The flow stands in one place, the method once in engine.go:
+//
+//	request -> key and fingerprint -> Store.Acquire
+//	              |acquired                       |something stands
+//	          handler runs, lease is renewed   replay | wait | refuse
+//	              |
+//	          Store.Complete or Store.Release -> answer goes out
+//
+// The answer goes out after the record is settled (up to the response limit), so that a
+// client which has its answer and asks again gets the replay.
+//
+// # Keys
+//
+// A stored key is
+//
+//	<prefix>U=<user>M=<method> <route>P=<digest of the parameters>
+//
+// with K=<client's key> in place of P= under [Header] and [Func]. In each part everything but
+// letters, digits and -._~/:@,+*!$&'(); is percent-escaped, so that no part can read as
+// another. A user who may be a credential or has more than 64 bytes is a '#' and a SHA-256
+// digest; one from the n-th source of [FirstUser] has n and a '#' in front. The keys of
+// [Engine.Do] have no user, and DO and the policy's name for method and route.
+//
+// The canonical parameters are, for pairs (path parameters, query, form fields),
+// name=value, query-escaped and sorted by name; for JSON, the text of RFC 8785 with
+// numbers as exact decimals of any size; for anything else (malformed JSON, duplicate
+// member names, more than 64 levels, any Content-Encoding) the raw bytes. See [Exclude]
+// for what does not count.
+//
+// # What it cannot know
+//
+// Whether a run that never came back took effect: a process that dies between the
+// operation and [Store.Complete] leaves a record whose lease passes, and then the policy
+// decides between taking over and [Uncertain]. [Run.Attempt] is a fencing token for
+// systems that can refuse an old one. A handler that ignores the end of its context goes
+// on although its lease is lost.
+//
+// # Decisions that may surprise
+//
+// Every policy for HTTP needs a user source, also with a client key: two customers do
+// choose "order-1", and neither may get the other's receipt.
+//
+// A claim under [DoubleClick] is renewed like any other. The 45 seconds are how long it
+// stands at least; a second click does not run beside a first that takes longer.
+//
+// The context of a run ends with the run, as that of a net/http request does. Work that
+// goes on after the answer is not protected, and should not look as if it were.
+//
+// When a store has no room for a response, the record is kept without it: a duplicate
+// gets 409 result_unavailable, and the handler does not run again.
+//
+// A request in which an outer guard has claimed the same key passes an inner one: it is
+// the same request, not a duplicate.
+package core

@@ -1,0 +1,402 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+func TestFirstThenReplay(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+
+	first := serve(t, g, post(`{"sku":"a","qty":1}`, &ledger))
+	assert.Equal(t, 201, first.response.Status)
+	assert.False(t, first.replayed(), "the first response carries no marker")
+	assert.Equal(t, 1, first.delivered)
+
+	// Other order of members, fresh timestamp: the same operation.
+	again := serve(t, g, post(`{"qty":1, "sku":"a", "timestamp":7}`, &ledger))
+	assert.True(t, again.replayed())
+	assert.Equal(t, first.response.Body, again.response.Body)
+	assert.Equal(t, 201, again.response.Status)
+	assert.Zero(t, again.ran)
+
+	other := serve(t, g, post(`{"sku":"a","qty":2}`, &ledger))
+	assert.False(t, other.replayed())
+	assert.EqualValues(t, 2, ledger.Load())
+}
+
+func TestKeysDoNotCrossUsersRoutesMethodsOrPathParameters(t *testing.T) {
+	change := map[string]func(*call){
+		"nothing":          func(*call) {},
+		"user":             func(c *call) { c.header.Set("X-User", "bob") },
+		"user in capitals": func(c *call) { c.header.Set("X-User", "Alice") },
+		"route":            func(c *call) { c.route = "/payments" },
+		"method":           func(c *call) { c.method = "PUT" },
+		"path parameter":   func(c *call) { c.params = []core.Pair{{Name: "id", Value: "7"}} },
+		"another one":      func(c *call) { c.params = []core.Pair{{Name: "id", Value: "8"}} },
+		"query":            func(c *call) { c.query = "x=1" },
+	}
+	for _, policy := range []core.Policy{{}, core.ClientKey()} {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(policy)
+		for name, f := range change {
+			c := post(`{}`, &ledger).withKey("k")
+			f(c)
+			serve(t, g, c)
+			assert.False(t, c.replayed(), name)
+		}
+	}
+}
+
+func TestClientKey(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
+	serve(t, g, post(`{"n":1}`, &ledger).withKey("k-1"))
+
+	assert.True(t, serve(t, g, post(`{"n":1}`, &ledger).withKey(`"k-1"`)).replayed(), "quoted and bare are one")
+
+	reused := serve(t, g, post(`{"n":2}`, &ledger).withKey("k-1"))
+	assert.Equal(t, 422, reused.response.Status)
+	assert.Equal(t, "key_reused", reused.code())
+	assert.True(t, serve(t, g, post(`{"n":1}`, &ledger).withKey("k-1")).replayed(), "the record is unchanged")
+
+	for _, bad := range [][]string{{""}, {"a,b"}, {"a", "a"}, {`"a`}, {"a b"}, {string(make([]byte, 256))}} {
+		c := serve(t, g, post(`{}`, &ledger).withKey(bad...))
+		assert.Equal(t, 400, c.response.Status, "%q", bad)
+		assert.Equal(t, "key_invalid", c.code(), "%q", bad)
+	}
+	missing := serve(t, g, post(`{}`, &ledger))
+	assert.Equal(t, "key_missing", missing.code())
+	assert.EqualValues(t, 1, ledger.Load())
+
+	p := core.ClientKey()
+	p.Key = core.Header(core.Optional)
+	optional := core.MustNew(core.Config{User: byUser}).MustGuard(p)
+	for range 2 {
+		assert.Equal(t, 1, serve(t, optional, post(`{}`, &ledger)).passed, "without a key it runs each time")
+	}
+}
+
+func TestKeyReusedWhileRunningAndAnyParameters(t *testing.T) {
+	var ledger atomic.Int64
+	e := core.MustNew(core.Config{User: byUser})
+	strict := e.MustGuard(core.ClientKey())
+	p := core.ClientKey()
+	p.AnyParameters = true
+	lenient := e.MustGuard(p)
+	for _, tc := range []struct {
+		g    *core.Guard
+		key  string
+		code string
+	}{{strict, "s", "key_reused"}, {lenient, "l", "in_progress"}} {
+		outer := post(`{"n":1}`, &ledger).withKey(tc.key)
+		outer.handler = func(context.Context) core.Capture {
+			inner := serve(t, tc.g, post(`{"n":2}`, &ledger).withKey(tc.key))
+			assert.Equal(t, tc.code, inner.code())
+			same := serve(t, tc.g, post(`{"n":1}`, &ledger).withKey(tc.key))
+			assert.Equal(t, "in_progress", same.code())
+			assert.Equal(t, "1", same.response.Get("Retry-After"))
+			return answer(200, "")
+		}
+		serve(t, tc.g, outer)
+	}
+	assert.Zero(t, ledger.Load())
+}
+
+func TestFieldsAndFunc(t *testing.T) {
+	var ledger atomic.Int64
+	e := core.MustNew(core.Config{User: byUser})
+	fields := e.MustGuard(core.Policy{Key: core.Fields("order.id")})
+	serve(t, fields, post(`{"order":{"id":1,"note":"x"}}`, &ledger))
+	assert.True(t, serve(t, fields, post(`{"order":{"note":"y","id":1},"z":1}`, &ledger)).replayed())
+	assert.False(t, serve(t, fields, post(`{"order":{"id":2}}`, &ledger)).replayed())
+	assert.Equal(t, "key_missing", serve(t, fields, post(`{"other":1}`, &ledger)).code(),
+		"requests without the field would all be one operation")
+
+	fn := e.MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		switch string(r.Body) {
+		case "none":
+			return "", nil
+		case "bad":
+			return "", errors.New("no such key")
+		}
+		return "constant", nil
+	})})
+	serve(t, fn, post(`{"n":1}`, &ledger))
+	assert.True(t, serve(t, fn, post(`{"n":1}`, &ledger)).replayed())
+	assert.Equal(t, "key_reused", serve(t, fn, post(`{"n":2}`, &ledger)).code())
+	assert.Equal(t, "key_missing", serve(t, fn, post("none", &ledger)).code())
+	assert.Equal(t, "key_invalid", serve(t, fn, post("bad", &ledger)).code())
+}
+
+func TestSafeMethodsPass(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE"} {
+		c := post("", &ledger)
+		c.method = method
+		assert.Equal(t, 1, serve(t, g, c).passed, method)
+	}
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "PURGE"} {
+		c := post("", &ledger)
+		c.method = method
+		assert.Equal(t, "key_missing", serve(t, g, c).code(), method)
+	}
+}
+
+func TestNothingIsRecordedForRefusedRequests(t *testing.T) {
+	var ledger atomic.Int64
+	store := &spy{Store: newStore(t)}
+	g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{BodyLimit: 8})
+	for code, f := range map[string]func(*call){
+		"body_too_large":  func(c *call) { c.body = "123456789" },
+		"body_unreadable": func(c *call) { c.bodyErr = errTruncated },
+		"user_missing":    func(c *call) { c.header.Del("X-User") },
+	} {
+		c := post("{}", &ledger)
+		f(c)
+		assert.Equal(t, code, serve(t, g, c).code())
+	}
+	twice := post("{}", &ledger)
+	twice.header["X-User"] = []string{"alice", "bob"}
+	assert.Equal(t, "user_missing", serve(t, g, twice).code())
+	assert.Zero(t, store.acquires.Load())
+	assert.Zero(t, ledger.Load())
+	assert.Equal(t, 201, serve(t, g, post("12345678", &ledger)).response.Status, "the limit itself is allowed")
+}
+
+func TestFailuresAreReleased(t *testing.T) {
+	for _, status := range []int{500, 503, 599, 429, 425, 408} {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+		c := post("{}", &ledger)
+		c.handler = func(context.Context) core.Capture { return answer(status, "no") }
+		assert.Equal(t, status, serve(t, g, c).response.Status)
+		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status, "the next try runs after %d", status)
+	}
+	for _, status := range []int{200, 204, 302, 400, 404, 409, 422} {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+		c := post("{}", &ledger)
+		c.handler = func(context.Context) core.Capture { return answer(status, "yes") }
+		serve(t, g, c)
+		again := serve(t, g, post("{}", &ledger))
+		assert.Equal(t, status, again.response.Status)
+		assert.True(t, again.replayed())
+	}
+}
+
+func TestDispositions(t *testing.T) {
+	failing := func(context.Context) core.Capture { return answer(500, "no") }
+	run := func(p core.Policy, handler func(context.Context) core.Capture) *call {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
+		c := post("{}", &ledger)
+		if handler != nil {
+			c.handler = handler
+		}
+		serve(t, g, c)
+		return serve(t, g, post("{}", &ledger))
+	}
+	assert.False(t, run(core.Policy{OnSuccess: core.Release}, nil).replayed(), "a pure lock")
+	kept := run(core.Policy{OnFailure: core.Keep}, failing)
+	assert.True(t, kept.replayed())
+	assert.Equal(t, 500, kept.response.Status)
+	own := core.Policy{Failed: core.FailedByCode("code")}
+	assert.False(t, run(own, func(context.Context) core.Capture { return answer(200, `{"code":50001}`) }).replayed())
+	assert.False(t, run(own, func(context.Context) core.Capture { return answer(200, `{"code":"50001"}`) }).replayed())
+	for _, body := range []string{`{"code":0}`, `{"code":200}`, `{"code":"OK"}`, `{}`, `[]`, `x`} {
+		assert.True(t, run(own, func(context.Context) core.Capture { return answer(200, body) }).replayed(), body)
+	}
+}
+
+func TestPanicReleasesAndGoesOn(t *testing.T) {
+	var ledger atomic.Int64
+	var events []core.Event
+	g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { events = append(events, e) }}).
+		MustGuard(core.Policy{Name: "orders"})
+	c := post("{}", &ledger)
+	var ctx context.Context
+	c.handler = func(c context.Context) core.Capture { ctx = c; panic("boom") }
+	assert.PanicsWithValue(t, "boom", func() { _ = g.Serve(context.Background(), c) })
+	assert.Error(t, ctx.Err(), "the run's context has ended")
+	require.Len(t, events, 3)
+	assert.Equal(t, []core.Kind{core.Started, core.Panicked, core.Released}, []core.Kind{events[0].Kind, events[1].Kind, events[2].Kind})
+	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+}
+
+func TestResultUnavailable(t *testing.T) {
+	for name, capture := range map[string]core.Capture{
+		"incomplete": {Response: &core.Response{Status: 200}, Incomplete: true},
+		"too large":  answer(200, "123456789"),
+	} {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{ResponseLimit: 8})
+		c := post("{}", &ledger)
+		c.handler = func(context.Context) core.Capture { return capture }
+		assert.Equal(t, 200, serve(t, g, c).response.Status, name)
+		dup := serve(t, g, post("{}", &ledger))
+		assert.Equal(t, "result_unavailable", dup.code(), name)
+		assert.Equal(t, 409, dup.response.Status)
+		assert.Zero(t, ledger.Load(), "the handler does not run again")
+	}
+}
+
+func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
+	var ledger atomic.Int64
+	boom := errors.New("boom")
+	var last core.Event
+	g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{})
+	c := post("{}", &ledger)
+	c.err = boom
+	c.handler = func(context.Context) core.Capture { return core.Capture{Unrendered: true, Err: boom} }
+	assert.Equal(t, boom, g.Serve(context.Background(), c))
+	assert.Equal(t, core.Unrendered, last.Kind)
+	assert.Equal(t, boom, last.Err)
+	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+}
+
+func TestDeferredOutcome(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	deferred := func() *call {
+		c := post("{}", &ledger)
+		c.err = errors.New("rendered further out")
+		c.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
+		assert.Error(t, g.Serve(context.Background(), c))
+		require.NotNil(t, c.pending)
+		assert.Zero(t, c.delivered)
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code(), "the claim stands")
+		return c
+	}
+	deferred().pending.Finish(nil) // a panic came out instead
+	c := deferred()
+	final := answer(422, "rendered")
+	c.pending.Finish(&final)
+	c.pending.Finish(nil) // does nothing any more
+	dup := serve(t, g, post("{}", &ledger))
+	assert.True(t, dup.replayed())
+	assert.Equal(t, 422, dup.response.Status)
+	assert.Equal(t, "rendered", string(dup.response.Body))
+}
+
+func TestSameGuardTwiceOnTheWay(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	inner := post("{}", &ledger)
+	outer := post("{}", &ledger)
+	outer.handler = func(ctx context.Context) core.Capture {
+		require.NoError(t, g.Serve(ctx, inner))
+		return core.Capture{Response: inner.response}
+	}
+	serve(t, g, outer)
+	assert.Equal(t, 1, inner.passed)
+	assert.EqualValues(t, 1, ledger.Load())
+	assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+}
+
+func TestAuthorizeBeforeReplay(t *testing.T) {
+	var ledger atomic.Int64
+	allowed := true
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Authorize: func(_ context.Context, r *core.Request) error {
+		assert.Equal(t, "/orders", r.Route)
+		if !allowed {
+			return errors.New("withdrawn")
+		}
+		return nil
+	}})
+	serve(t, g, post("{}", &ledger))
+	assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+	allowed = false
+	c := serve(t, g, post("{}", &ledger))
+	assert.Equal(t, 403, c.response.Status)
+	assert.Equal(t, "not_authorized", c.code())
+}
+
+func TestRunIsVisibleToTheHandler(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	c := post("{}", &ledger)
+	type ctxKey struct{}
+	c.handler = func(ctx context.Context) core.Capture {
+		run, ok := core.RunFrom(ctx)
+		require.True(t, ok)
+		assert.EqualValues(t, 1, run.Attempt())
+		assert.False(t, run.Takeover())
+		assert.False(t, run.Owner().IsZero())
+		assert.Contains(t, string(run.Key()), "U=aliceM=POST /ordersP=")
+		assert.Equal(t, "outer", ctx.Value(ctxKey{}), "the request's values are still there")
+		return answer(200, "")
+	}
+	require.NoError(t, g.Serve(context.WithValue(context.Background(), ctxKey{}, "outer"), c))
+	_, ok := core.RunFrom(context.Background())
+	assert.False(t, ok)
+}
+
+func TestRefusalsOnTheWire(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
+	c := serve(t, g, post("{}", &ledger))
+	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
+	assert.JSONEq(t, `{"type":"https://github.com/idem-go/idem/blob/main/README.md#key_missing","title":"Idempotency key missing",
+		"status":400,"detail":"This operation needs an idempotency key.","code":"key_missing"}`, string(c.response.Body))
+
+	own := core.MustNew(core.Config{User: byUser, RefusalBody: func(r *core.Refusal) (string, []byte) {
+		return "application/json", []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)
+	}}).MustGuard(core.ClientKey())
+	c = serve(t, own, post("{}", &ledger))
+	assert.Equal(t, 400, c.response.Status)
+	assert.Equal(t, "application/json", c.response.Get("Content-Type"))
+	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
+	assert.Equal(t, `{"code":40000,"msg":"key_missing"}`, string(c.response.Body))
+}
+
+func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {
+	_, err := core.New(core.Config{User: core.UserFromHeader(""), StoreTimeout: -1})
+	assert.Equal(t, []string{"Config.User", "Config.StoreTimeout"}, faultyFields(t, err))
+
+	e := core.MustNew(core.Config{})
+	_, err = e.Guard(core.Policy{
+		Key: core.Fields("a..b", ""), Duplicate: core.Wait(0), Message: "x", Lease: 1, Retention: -1,
+		RetainFrom: 9, OnSuccess: 9, OnFailure: 9, Abandoned: 9, BodyLimit: -1, ResponseLimit: -1,
+		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Unknown(), nil },
+		Digest:    9, Exclude: core.Exclude("**"), StoredHeaders: core.KeepHeaders("Connection"),
+	})
+	assert.ElementsMatch(t, []string{
+		"Policy.Key", "Policy.Key", "Policy.Duplicate", "Policy.Message", "Policy.Lease", "Policy.Retention",
+		"Policy.RetainFrom", "Policy.OnSuccess", "Policy.OnFailure", "Policy.Abandoned", "Policy.BodyLimit",
+		"Policy.ResponseLimit", "Policy.Reconcile", "Policy.Digest", "Policy.Exclude", "Policy.StoredHeaders", "Policy.User",
+	}, faultyFields(t, err))
+	assert.Panics(t, func() { e.MustGuard(core.Policy{}) }, "the user is never guessed")
+	assert.NotPanics(t, func() { e.MustGuard(core.Policy{User: core.SharedByAllCallers}) })
+
+	known := core.MustNew(core.Config{User: byUser})
+	for _, p := range []core.Policy{
+		{Key: core.Header(core.Required).Named("a b")}, {Key: core.Header(9)}, {Key: core.Fields()},
+		{Key: core.Func(nil)}, {User: core.UserFunc(nil)}, {User: core.FirstUser()},
+		{User: core.FirstUser(byUser, core.UserSource{})}, {StoredHeaders: core.DropHeaders("")},
+	} {
+		_, err := known.Guard(p)
+		assert.Len(t, faultyFields(t, err), 1, "%+v", p)
+	}
+}
+
+func faultyFields(t *testing.T, err error) (fields []string) {
+	t.Helper()
+	require.Error(t, err)
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var fault *core.ConfigError
+		require.ErrorAs(t, err, &fault)
+		assert.NotEmpty(t, fault.Problem)
+		fields = append(fields, fault.Field)
+	}
+	return fields
+}

@@ -1,0 +1,93 @@
+package core
+
+import (
+	"context"
+	"errors"
+)
+
+// Exchange is one HTTP request and its response, seen through an adapter. It is all
+// that an adapter has to supply: [Guard.Serve] decides what happens in which order,
+// the exchange only does it. None of its methods is called concurrently.
+//
+// Package core/adaptertest checks an adapter's exchange against the rules below.
+type Exchange interface {
+	Headers
+
+	// Describe fills in the request's plain values, all but Body and Headers. The
+	// Request that is passed in is blank, but PathParams may have capacity to
+	// append to.
+	Describe(r *Request)
+
+	// ReadBody returns the whole body as sent and leaves the request so that the
+	// handler, too, can read all of it, in any way that the framework offers. It
+	// returns [ErrBodyTooLarge] for a body of more than limit bytes, and that error
+	// too if something in front (http.MaxBytesReader) has already drawn the line
+	// lower. It reads no more than it needs to know that. The bytes must not change
+	// until Serve returns.
+	ReadBody(limit int64) ([]byte, error)
+
+	// Answer writes r instead of running the handler, and ends the chain of
+	// handlers. A header field of r replaces all fields of the same name that are
+	// already set in the response, never adds to them; several fields of one name
+	// in r are all written. Content-Length is the adapter's to set.
+	Answer(r *Response) error
+
+	// Pass runs the handler without recording anything. The error is the framework's
+	// own and is returned by Serve as it is.
+	Pass() error
+
+	// Run runs the handler with ctx as the request's context and captures what it
+	// answers. Framework errors are rendered here (echo's c.Error, Fiber's
+	// ErrorHandler) so that the capture holds what the client gets.
+	//
+	// The response is the client's, byte for byte as without a guard. An adapter
+	// may hold back at most limit bytes of body until Deliver is called; when the
+	// body grows beyond that, or the handler flushes, hijacks or streams, it sends
+	// what it has and captures no more (Capture.Incomplete).
+	//
+	// If the handler panics, Run puts the framework's own writer back, hands on to
+	// it what the handler has written so far, and lets the panic go on.
+	//
+	// The error is the framework's own, for a middleware further out; Serve returns it
+	// as it is. It is nil when the error has been rendered.
+	Run(ctx context.Context, limit int) (Capture, error)
+
+	// Deliver sends what Run has held back. It is called once after each Run that
+	// returned, when the result is safely stored or is known not to be.
+	Deliver() error
+}
+
+// Capture is what [Exchange.Run] has seen of the handler's answer.
+type Capture struct {
+	// Response is the final response as the client gets it. It is read only until
+	// Deliver is called, so that an adapter may reuse it. Never nil, unless
+	// Deferred or Unrendered is set.
+	Response *Response
+	// Incomplete says that Response.Body is not the whole body, because it was
+	// larger than the limit, streamed, flushed or hijacked.
+	Incomplete bool
+	// Deferred says that the handler returned an error which a middleware further
+	// out will render, so that the outcome is not known yet. Serve then leaves the
+	// claim standing and calls Defer on the exchange, which must implement
+	// [Deferrer].
+	Deferred bool
+	// Unrendered says that the handler returned an error and no body, and that the
+	// adapter has no way to see what a middleware further out makes of it. The run
+	// counts as failed.
+	Unrendered bool
+	// Err is the error that the handler reported in the framework's own way, if
+	// any, for the observer only.
+	Err error
+}
+
+// Deferrer is implemented by exchanges whose framework lets a middleware further
+// out decide on the response.
+type Deferrer interface {
+	// Defer receives the pending claim. The adapter calls Pending.Finish with the
+	// final capture when the response is known, exactly once, also on a panic
+	// (with nil).
+	Defer(p *Pending)
+}
+
+// ErrBodyTooLarge is what [Exchange.ReadBody] returns for a body over the limit.
+var ErrBodyTooLarge = errors.New("idem: the request body is over the limit")

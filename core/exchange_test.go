@@ -1,0 +1,169 @@
+package core_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/core"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call is an exchange without a framework: what is asked, what the handler does, and
+// what was answered.
+type call struct {
+	method, route, query string
+	params               []core.Pair
+	contentType          string
+	remote               string
+	header               http.Header
+	body                 string
+	bodyErr              error
+
+	handler func(ctx context.Context) core.Capture
+	err     error // that Run returns
+
+	ran       int
+	passed    int
+	delivered int
+	response  *core.Response // what the client has got
+	held      *core.Response
+	pending   *core.Pending
+}
+
+func (c *call) Header(name string) (string, int) {
+	lines := c.header[name]
+	if len(lines) == 0 {
+		return "", 0
+	}
+	return lines[0], len(lines)
+}
+
+func (c *call) Describe(r *core.Request) {
+	r.Method, r.Route, r.RawQuery = c.method, c.route, c.query
+	r.PathParams = append(r.PathParams, c.params...)
+	r.ContentType, r.RemoteAddr = c.contentType, c.remote
+	r.Native = c
+}
+
+func (c *call) ReadBody(limit int64) ([]byte, error) {
+	if c.bodyErr != nil {
+		return nil, c.bodyErr
+	}
+	if int64(len(c.body)) > limit {
+		return nil, core.ErrBodyTooLarge
+	}
+	return []byte(c.body), nil
+}
+
+func (c *call) Answer(r *core.Response) error {
+	c.response = clone(r)
+	return nil
+}
+
+func (c *call) Pass() error {
+	c.passed++
+	c.response = clone(c.handler(context.Background()).Response)
+	return c.err
+}
+
+func (c *call) Run(ctx context.Context, limit int) (core.Capture, error) {
+	c.ran++
+	got := c.handler(ctx)
+	if got.Response != nil {
+		c.held = clone(got.Response)
+	}
+	return got, c.err
+}
+
+func (c *call) Deliver() error {
+	c.delivered++
+	c.response = c.held
+	return nil
+}
+
+func (c *call) Defer(p *core.Pending) { c.pending = p }
+
+func clone(r *core.Response) *core.Response {
+	if r == nil {
+		return nil
+	}
+	return &core.Response{Status: r.Status, Header: slices.Clone(r.Header), Body: slices.Clone(r.Body)}
+}
+
+func (c *call) code() string {
+	if c.response == nil || c.response.Get("Content-Type") != "application/problem+json" {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(c.response.Body), `"code":"`)
+	code, _, _ := strings.Cut(rest, `"`)
+	return code
+}
+
+func (c *call) replayed() bool { return c.response.Get(core.ReplayedHeader) == "true" }
+
+// post is an order of alice's, answered with 201 and a body that counts the executions.
+func post(body string, ledger *atomic.Int64) *call {
+	return &call{
+		method: "POST", route: "/orders", contentType: "application/json", body: body,
+		header: http.Header{"X-User": {"alice"}},
+		handler: func(context.Context) core.Capture {
+			n := ledger.Add(1)
+			return answer(201, `{"order":`+string(rune('0'+n))+`}`)
+		},
+	}
+}
+
+func answer(status int, body string) core.Capture {
+	return core.Capture{Response: &core.Response{
+		Status: status,
+		Header: []core.Field{{Name: "Content-Type", Value: "application/json"}},
+		Body:   []byte(body),
+	}}
+}
+
+func (c *call) withKey(key ...string) *call {
+	c.header[core.DefaultKeyHeader] = key
+	return c
+}
+
+func serve(t testing.TB, g *core.Guard, c *call) *call {
+	t.Helper()
+	if err := g.Serve(context.Background(), c); err != nil {
+		t.Errorf("Serve: %v", err) // not Fatal: it is also called from goroutines
+	}
+	return c
+}
+
+var byUser = core.UserFromHeader("X-User")
+
+var errTruncated = io.ErrUnexpectedEOF
+
+// events is an observer that remembers.
+type events struct {
+	mu  sync.Mutex
+	all []core.Event
+}
+
+func (e *events) add(_ context.Context, ev core.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, ev)
+}
+
+func (e *events) kinds() (kinds []core.Kind) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ev := range e.all {
+		kinds = append(kinds, ev.Kind)
+	}
+	return kinds
+}

@@ -1,0 +1,84 @@
+package core
+
+import (
+	"net/http"
+	"strings"
+)
+
+// HeaderFilter says which header fields of a response are stored. The zero HeaderFilter
+// stores all end-to-end fields but Set-Cookie, Date, request ids and trace ids.
+//
+// Hop-by-hop fields (RFC 9110, section 7.6.1, and whatever Connection names),
+// Content-Length and Idempotent-Replayed are never stored: they belong to one
+// message, and are made anew for a replay.
+type HeaderFilter struct {
+	only  bool
+	names []string
+}
+
+// DropHeaders stores what the zero filter stores, except names.
+func DropHeaders(names ...string) HeaderFilter { return HeaderFilter{names: names} }
+
+// KeepHeaders stores names and nothing else; without arguments, nothing. A name that
+// the zero filter drops (Set-Cookie, say) is stored if it is named.
+func KeepHeaders(names ...string) HeaderFilter { return HeaderFilter{only: true, names: names} }
+
+// ReplayedHeader marks a replayed response; its value is "true".
+const ReplayedHeader = "Idempotent-Replayed"
+
+var neverStored = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Content-Length", ReplayedHeader,
+}
+
+var notStoredByDefault = []string{
+	"Set-Cookie", "Date",
+	"X-Request-Id", "Request-Id", "X-Correlation-Id", "Correlation-Id", "X-Amzn-Requestid",
+	"X-Trace-Id", "Trace-Id", "Traceparent", "Tracestate", "Traceresponse", "B3",
+	"X-B3-Traceid", "X-B3-Spanid", "X-B3-Parentspanid", "X-B3-Sampled", "X-B3-Flags",
+	"Uber-Trace-Id", "X-Amzn-Trace-Id", "X-Cloud-Trace-Context", "Server-Timing",
+}
+
+// fault says what is wrong with the filter, or nothing.
+func (f HeaderFilter) fault() string {
+	for _, name := range f.names {
+		if name == "" || strings.ContainsAny(name, " \t\r\n:") {
+			return "holds a name that is none: " + quote(name)
+		}
+		for _, never := range neverStored {
+			if f.only && equalFold(name, never) {
+				return http.CanonicalHeaderKey(name) + " belongs to one message and cannot be kept"
+			}
+		}
+	}
+	return ""
+}
+
+// stores reports whether a field called name is stored. connection is the value of the
+// response's own Connection field.
+func (f *HeaderFilter) stores(name, connection string) bool {
+	if contains(neverStored, name) {
+		return false
+	}
+	if connection != "" {
+		for option := range strings.SplitSeq(connection, ",") {
+			if equalFold(strings.TrimSpace(option), name) {
+				return false
+			}
+		}
+	}
+	if f.only {
+		return contains(f.names, name)
+	}
+	return !contains(notStoredByDefault, name) && !contains(f.names, name)
+}
+
+// contains is a linear search: the lists are short, and most names differ in length.
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if equalFold(n, name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package canon_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+const body200 = `{"requestKey":"key-0123456789","requestTime":"20190101120001","requestValue":"1000","items":[{"sku":"A-1","qty":2,"price":19.99},{"sku":"B-2","qty":1,"price":5}],"note":"leave at the door","customer":42}`
+
+// orders returns a JSON text of at least size bytes: many small objects, their members
+// out of order.
+func orders(size int) []byte {
+	r := rand.New(rand.NewSource(1))
+	var b bytes.Buffer
+	b.WriteString(`{"orders":[`)
+	for i := 0; b.Len() < size; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"order_id":%d,"customer":"customer %d","amount":%d.%02d,"currency":"EUR","lines":[{"sku":"A-%d","qty":%d}],"note":%q}`,
+			i, r.Intn(1000), r.Intn(1000), r.Intn(89)+11, r.Intn(99), r.Intn(9)+1, strings.Repeat("words ", r.Intn(9)))
+	}
+	b.WriteString(`]}`)
+	return b.Bytes()
+}
+
+// manyMembers returns one object with n members in no order.
+func manyMembers(n int) []byte {
+	var b bytes.Buffer
+	for _, i := range rand.New(rand.NewSource(1)).Perm(n) {
+		fmt.Fprintf(&b, `,"m%d":%d`, i, i)
+	}
+	b.WriteByte('}')
+	b.Bytes()[0] = '{'
+	return b.Bytes()
+}
+
+// nested returns objects within objects, as deep as they may be, whose members are out
+// of order at every level, so that all the bytes are moved as often as possible.
+func nested(size int) []byte {
+	const depth = 64
+	open, end := strings.Repeat(`{"b":`, depth), strings.Repeat(`,"a":1}`, depth)
+	return []byte(open + `"` + strings.Repeat("x", size) + `"` + end)
+}
+
+// long returns members whose names have long common beginnings.
+func long(n int) []byte {
+	var b bytes.Buffer
+	for _, i := range rand.New(rand.NewSource(1)).Perm(n) {
+		fmt.Fprintf(&b, `,"%s%06d":1`, strings.Repeat("n", n), i)
+	}
+	b.WriteByte('}')
+	b.Bytes()[0] = '{'
+	return b.Bytes()
+}
+
+func benchmark(b *testing.B, rules canon.Rules, in canon.Input, raw bool) {
+	b.SetBytes(int64(len(in.Body)))
+	b.ReportAllocs()
+	dst := make([]byte, 0, 64)
+	for b.Loop() {
+		_, info := rules.AppendDigest(dst, &in)
+		if info.Raw != raw {
+			b.Fatalf("raw = %v", info.Raw)
+		}
+	}
+}
+
+func benchmarkMD5(b *testing.B, body []byte) {
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		md5.Sum(body)
+	}
+}
+
+// BenchmarkJSON sets the derivation beside the canonicalisation of jsontext with the
+// same digest, and beside the digest alone.
+func BenchmarkJSON(b *testing.B) {
+	for _, size := range []struct {
+		name string
+		body []byte
+	}{{"200B", []byte(body200)}, {"1MiB", orders(1 << 20)}} {
+		b.Run(size.name+"/canon", func(b *testing.B) {
+			benchmark(b, canon.Rules{DefaultNames: true}, jsonInput(string(size.body)), false)
+		})
+		b.Run(size.name+"/jsontext", func(b *testing.B) {
+			b.SetBytes(int64(len(size.body)))
+			b.ReportAllocs()
+			var v jsontext.Value
+			for b.Loop() {
+				v = append(v[:0], size.body...)
+				if err := v.Canonicalize(); err != nil {
+					b.Fatal(err)
+				}
+				md5.Sum(v)
+			}
+		})
+		b.Run(size.name+"/md5", func(b *testing.B) { benchmarkMD5(b, size.body) })
+	}
+}
+
+// BenchmarkHostile has bodies made to be expensive, each in two sizes: the time per
+// byte should stay about the same.
+func BenchmarkHostile(b *testing.B) {
+	for _, n := range []int{1, 4} {
+		for name, body := range map[string][]byte{
+			"members":    manyMembers(n * 125_000),
+			"nested":     nested(n << 18),
+			"long names": long(n * 250),
+			"escapes":    []byte(`"` + strings.Repeat(`\u0041`, n<<16) + `"`),
+			"digits":     []byte("0." + strings.Repeat("0", n<<18) + "1"),
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				benchmark(b, canon.Rules{}, jsonInput(string(body)), false)
+			})
+		}
+	}
+}
+
+func BenchmarkBinary(b *testing.B) {
+	body := bytes.Repeat([]byte("\x00binary\xff"), 1<<17)
+	b.Run("canon", func(b *testing.B) {
+		benchmark(b, canon.Rules{}, canon.Input{ContentType: "image/png", Body: body}, true)
+	})
+	b.Run("canon with pairs", func(b *testing.B) {
+		benchmark(b, canon.Rules{}, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: body}, true)
+	})
+	b.Run("md5", func(b *testing.B) { benchmarkMD5(b, body) })
+}
+
+func BenchmarkPairs(b *testing.B) {
+	const query = "requestKey=key-0123456789&requestTime=20190101120001&requestValue=1000&note=leave+at+the+door&x=%E4%BD%A0"
+	b.Run("query", func(b *testing.B) { benchmark(b, canon.Rules{DefaultNames: true}, canon.Input{RawQuery: query}, false) })
+	b.Run("form 1MiB", func(b *testing.B) {
+		body := bytes.Repeat([]byte(query+"&"), 1<<20/len(query))
+		benchmark(b, canon.Rules{DefaultNames: true}, canon.Input{ContentType: typeForm, Body: body}, false)
+	})
+}

@@ -1,0 +1,345 @@
+package canon_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+const (
+	typeJSON = "application/json"
+	typeForm = "application/x-www-form-urlencoded"
+)
+
+func text(r canon.Rules, in canon.Input) (string, canon.Info) {
+	b, info := r.AppendCanonical(nil, &in)
+	return string(b), info
+}
+
+func digest(r canon.Rules, in canon.Input) string {
+	b, _ := r.AppendDigest(nil, &in)
+	return string(b)
+}
+
+func jsonInput(body string) canon.Input {
+	return canon.Input{ContentType: typeJSON, Body: []byte(body)}
+}
+
+func paths(t testing.TB, list ...string) *canon.Paths {
+	t.Helper()
+	p, err := canon.CompilePaths(list)
+	require.NoError(t, err)
+	return p
+}
+
+func TestKnownDigest(t *testing.T) {
+	const body = `{"requestKey":"key","requestTime":"20190101120001","requestValue":"1000"}`
+	in := jsonInput(body)
+	assert.Equal(t, "c2a36fed15128e9e878583caaafefde9", digest(canon.Rules{DefaultNames: true}, in))
+	got, info := text(canon.Rules{DefaultNames: true}, in)
+	assert.Equal(t, `{"requestKey":"key","requestValue":"1000"}`, got)
+	assert.Zero(t, info)
+
+	in = jsonInput(`{ "requestValue":"1000", "request_time":"20990101120001", "requestKey":"\u006bey" }`)
+	assert.Equal(t, "c2a36fed15128e9e878583caaafefde9", digest(canon.Rules{DefaultNames: true}, in))
+
+	assert.Equal(t, "d41d8cd98f00b204e9800998ecf8427e", digest(canon.Rules{}, canon.Input{}), "the digest of nothing")
+}
+
+// Each way of arriving at the text (hashed in place, copied, both) must hash the text.
+func TestDigestIsThatOfTheText(t *testing.T) {
+	inputs := []canon.Input{
+		{},
+		{RawQuery: "b=1&a=2"},
+		jsonInput(`{"a":1}`),
+		jsonInput(` {"b":1,"a":2} `),
+		{RawQuery: "x=1", ContentType: typeJSON, Body: []byte(`{"a":1}`)},
+		{RawQuery: "x=1", ContentType: typeJSON, Body: []byte(`{"b":1,"a":2}`)},
+		{Body: []byte("\x00raw")},
+		{RawQuery: "x=1", Body: []byte("\x00raw")},
+		{ContentType: typeForm, Body: []byte("b=1&a=2")},
+	}
+	for _, in := range inputs {
+		want, wantInfo := text(canon.Rules{}, in)
+		prefix := []byte("P=")
+
+		got, info := (&canon.Rules{}).AppendDigest(prefix, &in)
+		sum := md5.Sum([]byte(want))
+		assert.Equal(t, "P="+hex.EncodeToString(sum[:]), string(got), "%q", want)
+		assert.Equal(t, wantInfo, info)
+
+		got, _ = (&canon.Rules{Algorithm: canon.SHA256}).AppendDigest(prefix, &in)
+		sum256 := sha256.Sum256([]byte(want))
+		assert.Equal(t, "P="+hex.EncodeToString(sum256[:]), string(got), "%q", want)
+	}
+}
+
+func TestText(t *testing.T) {
+	id := []canon.Pair{{Name: "id", Value: "7/8"}}
+	tests := []struct {
+		name string
+		in   canon.Input
+		want string
+		raw  bool
+	}{
+		{"nothing", canon.Input{}, "", false},
+		{"empty body of any kind", canon.Input{ContentType: "image/png", ContentEncoding: "gzip"}, "", false},
+		{"path parameters", canon.Input{PathParams: id}, "id=7%2F8", false},
+		{"pairs and JSON", canon.Input{PathParams: id, RawQuery: "a=1", ContentType: typeJSON, Body: []byte("[1 ]")}, "a=1&id=7%2F8\n[1]", false},
+		{"pairs and raw", canon.Input{RawQuery: "a=1", Body: []byte("[1 ]")}, "a=1\n[1 ]", true},
+		{"path before query before form", canon.Input{PathParams: []canon.Pair{{Name: "a", Value: "1"}}, RawQuery: "a=2&b", ContentType: typeForm, Body: []byte("b=2&a=3")}, "a=1&a=2&a=3&b=&b=2", false},
+		{"no type", canon.Input{Body: []byte(`{ }`)}, `{ }`, true},
+		{"another type", canon.Input{ContentType: "text/plain", Body: []byte(`{ }`)}, `{ }`, true},
+		{"type in any case", canon.Input{ContentType: "Application/JSON", Body: []byte(`{ }`)}, `{}`, false},
+		{"type with parameters", canon.Input{ContentType: ` application/json ; x="a;charset=latin1"; Charset="UTF-8"`, Body: []byte(`{ }`)}, `{}`, false},
+		{"type with an empty parameter", canon.Input{ContentType: `application/json; `, Body: []byte(`{ }`)}, `{}`, false},
+		{"structured type", canon.Input{ContentType: "application/vnd.api+JSON", Body: []byte(`{ }`)}, `{}`, false},
+		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)}, `{ }`, true},
+		{"ASCII", canon.Input{ContentType: "application/json;charset=US-ASCII", Body: []byte(`{ }`)}, `{}`, false},
+		{"another charset", canon.Input{ContentType: "application/json;a=b;charset=utf-16", Body: []byte(`{ }`)}, `{ }`, true},
+		{"another charset of a form", canon.Input{ContentType: typeForm + ";charset=gbk", Body: []byte(`b&a`)}, `b&a`, true},
+		{"encoded", canon.Input{ContentType: typeJSON, ContentEncoding: "gzip", Body: []byte(`{ }`)}, `{ }`, true},
+		{"encoded form", canon.Input{ContentType: typeForm, ContentEncoding: "br", Body: []byte(`b&a`)}, `b&a`, true},
+		{"not encoded", canon.Input{ContentType: typeJSON, ContentEncoding: " Identity", Body: []byte(`{ }`)}, `{}`, false},
+		{"malformed JSON", jsonInput(`{"b":1,"a":}`), `{"b":1,"a":}`, true},
+		{"blank JSON", jsonInput(" \n"), " \n", true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, info := text(canon.Rules{}, test.in)
+			assert.Equal(t, test.want, got)
+			assert.Equal(t, canon.Info{Raw: test.raw}, info)
+		})
+	}
+}
+
+func TestDefaultNames(t *testing.T) {
+	rules := canon.Rules{DefaultNames: true}
+	for _, name := range []string{
+		"timestamp", "ts", "_t", "requestTime", "nonce", "sign", "signature",
+		"lat", "lng", "lon", "latitude", "longitude",
+		"TIMESTAMP", "time_stamp", "time-stamp", "request_time", "Request-Time", "REQUEST__TIME", "_T", "_sign_", "T_S",
+	} {
+		got, _ := text(rules, canon.Input{RawQuery: name + "=1&a=1"})
+		assert.Equal(t, "a=1", got, "query %s", name)
+		got, _ = text(rules, canon.Input{ContentType: typeForm, Body: []byte("a=1&" + name)})
+		assert.Equal(t, "a=1", got, "form %s", name)
+		got, _ = text(rules, jsonInput(`{"`+name+`":[1],"a":1}`))
+		assert.Equal(t, `{"a":1}`, got, "JSON %s", name)
+		got, _ = text(rules, canon.Input{PathParams: []canon.Pair{{Name: name, Value: "1"}}})
+		assert.NotEmpty(t, got, "path %s", name)
+		got, _ = text(rules, jsonInput(`{"a":{"`+name+`":1}}`))
+		assert.Contains(t, got, name, "deeper")
+		got, _ = text(rules, jsonInput(`[{"`+name+`":1}]`))
+		assert.Contains(t, got, name, "not an object's member at the top")
+		got, _ = text(canon.Rules{}, jsonInput(`{"`+name+`":1}`))
+		assert.Contains(t, got, name, "not asked for")
+	}
+	for _, name := range []string{"t", "T", "-t", "__t", "time", "date", "location", "address", "tss", "signed", "request", "requesttimes", "lati", "", "ſign", "timestampx"} {
+		got, _ := text(rules, jsonInput(`{"`+name+`":1}`))
+		assert.Equal(t, `{"`+name+`":1}`, got, "carries meaning")
+	}
+	got, _ := text(rules, canon.Input{RawQuery: "%74s=1&n+once=1&b=1"})
+	assert.Equal(t, "b=1&n+once=1", got, "compared decoded")
+	got, _ = text(rules, jsonInput(`{"\u0074s":1,"ts\u0000":2}`))
+	assert.Equal(t, `{"ts\u0000":2}`, got, "compared decoded")
+}
+
+func TestExclude(t *testing.T) {
+	const body = `{"z":1,"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","deep":[[{"traceId":5,"k":{"traceId":{}}}]],"a.b":1,"0":2}`
+	tests := []struct{ path, want string }{
+		{"device.gps", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"items.*.ts", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a"},{},3],"traceId":"r","z":1}`},
+		{"items.1", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},3],"traceId":"r","z":1}`},
+		{"items.01", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"**.traceId", `{"0":2,"a.b":1,"deep":[[{"k":{}}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"z":1}`},
+		{"deep.**.traceId", `{"0":2,"a.b":1,"deep":[[{"k":{}}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"deep.0.0.k.**.*", `{"0":2,"a.b":1,"deep":[[{"k":{},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{`a\.b`, `{"0":2,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"0", `{"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"TRACEID", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"*", `{}`},
+		{"**.*", `{}`},
+		{"*.*", `{"0":2,"a.b":1,"deep":[],"device":{},"items":[],"traceId":"r","z":1}`},
+	}
+	for _, test := range tests {
+		t.Run(test.path, func(t *testing.T) {
+			got, info := text(canon.Rules{Exclude: paths(t, test.path)}, jsonInput(body))
+			assert.Equal(t, test.want, got)
+			assert.False(t, info.Raw)
+		})
+	}
+
+	got, _ := text(canon.Rules{Exclude: paths(t, "*.1")}, jsonInput(`[[1,2,3],[4],{"1":5,"2":6}]`))
+	assert.Equal(t, `[[1,3],[4],{"2":6}]`, got)
+
+	// Names that need escapes in JSON.
+	got, _ = text(canon.Rules{Exclude: paths(t, "a\"\n\x01\\\\")}, jsonInput(`{"\u0061\"\u000a\u0001\\":1,"b":2}`))
+	assert.Equal(t, `{"b":2}`, got)
+
+	// Pairs are paths of one segment.
+	for path, want := range map[string]string{
+		"a": "a.b=2&c=3", `a\.b`: "a=1&c=3", "a.b": "a=1&a.b=2&c=3", "*": "", "**.c": "a=1&a.b=2", "**.a.**.b": "a=1&a.b=2&c=3",
+	} {
+		got, _ := text(canon.Rules{Exclude: paths(t, path)}, canon.Input{RawQuery: "%61=1&a.b=2&c=3"})
+		assert.Equal(t, want, got, path)
+	}
+
+	// What does not count must still be well-formed.
+	for _, body := range []string{`{"a":1,"x":{"y":1,"y":2}}`, `{"x":1,"a":1,"x":2}`, `{"x":[}`, `{"x":1e9999999999999999999}`} {
+		got, info := text(canon.Rules{Exclude: paths(t, "x")}, jsonInput(body))
+		assert.Equal(t, body, got)
+		assert.True(t, info.Raw)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	tests := []struct {
+		name, paths, body, want string
+		selected                int
+	}{
+		{"member", "order.id", `{"z":1,"order":{"x":2,"id":3}}`, `{"order":{"id":3}}`, 1},
+		{"everything under it", "order", `{"z":1,"order":{"x":2,"id":[{}]}}`, `{"order":{"id":[{}],"x":2}}`, 1},
+		{"null is a value", "a", `{"a":null}`, `{"a":null}`, 1},
+		{"empty is a value", "a,b", `{"b":[],"a":{},"c":1}`, `{"a":{},"b":[]}`, 2},
+		{"none", "a.b", `{"b":1,"a":{"c":1}}`, ``, 0},
+		{"none of a scalar", "a", `5`, ``, 0},
+		{"no way through a scalar", "a.b", `{"a":5}`, ``, 0},
+		{"places in arrays are kept", "items.*.sku", `{"items":[{"q":1},{"sku":"a"},7,[],{"sku":"b","q":1},{"q":2}]}`, `{"items":[,{"sku":"a"},,,{"sku":"b"}]}`, 2},
+		{"index", "items.1", `{"items":[1,2,3]}`, `{"items":[,2]}`, 1},
+		{"top array", "*.id", `[{"id":1,"x":2},{"id":2}]`, `[{"id":1},{"id":2}]`, 2},
+		{"overlapping", "a,a.b,**.b", `{"a":{"b":1},"c":{"b":2}}`, `{"a":{"b":1},"c":{"b":2}}`, 2},
+		{"ways without an end are dropped", "**.id", `{"a":{"b":{}},"c":[[],{"id":1}]}`, `{"c":[,{"id":1}]}`, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			rules := canon.Rules{Select: paths(t, strings.Split(test.paths, ",")...)}
+			got, info := text(rules, jsonInput(test.body))
+			assert.Equal(t, test.want, got)
+			assert.Equal(t, canon.Info{Selected: test.selected}, info)
+		})
+	}
+
+	both := canon.Rules{Select: paths(t, "a", "b.c"), Exclude: paths(t, "b.c.x", "b.d", "**.q"), DefaultNames: true}
+	got, info := text(both, jsonInput(`{"ts":1,"b":{"d":1,"c":{"y":1,"x":2},"q":1},"a":[{"q":1,"r":2}]}`))
+	assert.Equal(t, `{"a":[{"r":2}],"b":{"c":{"y":1}}}`, got)
+	assert.Equal(t, 2, info.Selected)
+
+	got, info = text(both, canon.Input{
+		PathParams: []canon.Pair{{Name: "id", Value: "1"}}, RawQuery: "a=1&z=2&a=3",
+		ContentType: typeJSON, Body: []byte(`{"z":1}`),
+	})
+	assert.Equal(t, "a=1&a=3&id=1", got, "no line feed without a body")
+	assert.Equal(t, 2, info.Selected)
+
+	got, info = text(both, canon.Input{RawQuery: "a=1", ContentType: typeJSON, Body: []byte(`{"a":1,`)})
+	assert.Equal(t, "a=1\n{\"a\":1,", got, "raw bodies count whole")
+	assert.Equal(t, canon.Info{Raw: true, Selected: 1}, info)
+
+	got, info = text(canon.Rules{Select: paths(t)}, jsonInput(`{"a":1}`))
+	assert.Empty(t, got, "an empty selection selects nothing")
+	assert.Zero(t, info)
+}
+
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector sync.Pool drops what it is given at random")
+	}
+	large := bytes.Repeat([]byte("x"), 1<<20)
+	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId", "items.*.qty")}
+	sel := canon.Rules{Select: paths(t, "items.*.sku", "requestKey")}
+	tests := []struct {
+		name  string
+		rules *canon.Rules
+		in    canon.Input
+	}{
+		{"JSON", &rules, jsonInput(body200)},
+		{"JSON with selection", &sel, jsonInput(body200)},
+		{"JSON and pairs", &rules, canon.Input{PathParams: []canon.Pair{{Name: "id", Value: "x y"}}, RawQuery: "b=%20&a=1", ContentType: typeJSON, Body: []byte(body200)}},
+		{"JSON, long", &rules, jsonInput(string(orders(1 << 20)))},
+		{"JSON, many members", &rules, jsonInput(string(manyMembers(5000)))},
+		{"query", &rules, canon.Input{RawQuery: "b=2&a=%zz&ts=1&c=%41"}},
+		{"form", &rules, canon.Input{ContentType: typeForm + "; charset=UTF-8", Body: []byte("b=2&a=1&ts=1")}},
+		{"raw", &rules, canon.Input{ContentType: "image/png", Body: large}},
+		{"raw and pairs", &rules, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
+		{"SHA-256", &canon.Rules{Algorithm: canon.SHA256}, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
+	}
+	dst := make([]byte, 0, 64)
+	for _, test := range tests {
+		n := testing.AllocsPerRun(20, func() { dst, _ = test.rules.AppendDigest(dst[:0], &test.in) })
+		assert.Zero(t, n, test.name)
+	}
+}
+
+// No digest may ever be made of another request's bytes, whatever the pool hands out.
+func TestConcurrentUse(t *testing.T) {
+	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId")}
+	const workers, requests = 8, 40
+	inputs := make([]canon.Input, workers*requests)
+	want := make([]string, len(inputs))
+	for i := range inputs {
+		mark := strings.Repeat(fmt.Sprint(i), 1+i%50)
+		in := &inputs[i]
+		in.PathParams = []canon.Pair{{Name: "id", Value: mark}}
+		in.RawQuery = "z=" + mark + "&a=" + mark
+		var expect string
+		switch i % 4 {
+		case 0:
+			in.ContentType, in.Body = typeJSON, []byte(` {"b":"`+mark+`","a":[`+fmt.Sprint(i)+`],"traceId":"`+mark+`"}`)
+			expect = `{"a":[` + fmt.Sprint(i) + `],"b":"` + mark + `"}`
+		case 1:
+			in.ContentType, in.Body = "image/png", []byte(mark)
+			expect = mark
+		case 2:
+			in.ContentType, in.Body = typeJSON, []byte(`{"`+mark)
+			expect = `{"` + mark
+		case 3:
+			in.RawQuery = ""
+			in.ContentType, in.Body = "multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=z\r\n\r\n"+mark+"\r\n--b--")
+		}
+		expect = "a=" + mark + "&id=" + mark + "&z=" + mark + "\n" + expect
+		if i%4 == 3 {
+			expect = "id=" + mark + "&z=" + mark
+		}
+		sum := md5.Sum([]byte(expect))
+		want[i] = hex.EncodeToString(sum[:])
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			var dst []byte
+			for round := range 3 {
+				for i := range inputs {
+					k := (i*7 + w*requests + round) % len(inputs)
+					dst, _ = rules.AppendDigest(dst[:0], &inputs[k])
+					if string(dst) != want[k] {
+						t.Errorf("input %d: digest %s, want %s", k, dst, want[k])
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A request's own bytes are never written to.
+func TestInputIsNotChanged(t *testing.T) {
+	for _, contentType := range []string{typeJSON, typeForm, "multipart/form-data; boundary=b", ""} {
+		for _, body := range []string{` {"b" : 1.0, "a":"\u0041", "ts":[ ] }`, "b=%41&a=+", "--b\r\nContent-Disposition: form-data; name=z\r\n\r\nv\r\n--b--"} {
+			in := canon.Input{RawQuery: "b&a", ContentType: contentType, Body: []byte(body)}
+			digest(canon.Rules{DefaultNames: true}, in)
+			require.Equal(t, body, string(in.Body))
+		}
+	}
+}

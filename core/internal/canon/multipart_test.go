@@ -1,0 +1,203 @@
+package canon_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"mime/multipart"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+// part is a field of a multipart form, or a file if it has a filename.
+type part struct {
+	name, filename, content string
+	header                  []string // more header fields: name, value
+}
+
+func multipartInput(t testing.TB, boundary string, parts ...part) canon.Input {
+	t.Helper()
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	require.NoError(t, w.SetBoundary(boundary))
+	for _, p := range parts {
+		disposition := fmt.Sprintf("form-data; name=%q", p.name)
+		if p.filename != "" {
+			disposition += fmt.Sprintf("; filename=%q", p.filename)
+		}
+		header := textproto.MIMEHeader{"Content-Disposition": {disposition}}
+		for i := 0; i < len(p.header); i += 2 {
+			header.Set(p.header[i], p.header[i+1])
+		}
+		pw, err := w.CreatePart(header)
+		require.NoError(t, err)
+		_, err = pw.Write([]byte(p.content))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return canon.Input{ContentType: w.FormDataContentType(), Body: body.Bytes()}
+}
+
+func md5Hex(s string) string {
+	sum := md5.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestMultipart(t *testing.T) {
+	file := part{name: "photo", filename: "a.png", content: "\x89PNG\r\n--x"}
+	fields := []part{{name: "z", content: "1&2"}, file, {name: "a b", content: "é"}, {name: "z", content: ""}}
+	want := "a+b=%C3%A9&photo=@" + md5Hex(file.content) + "&z=1%262&z="
+	in := multipartInput(t, "bbb", fields...)
+
+	got, info := text(canon.Rules{}, in)
+	assert.Equal(t, want, got)
+	assert.Zero(t, info)
+
+	for name, other := range map[string]canon.Input{
+		"boundary": multipartInput(t, "another", fields...),
+		"order":    multipartInput(t, "bbb", fields[2], fields[0], file, fields[3]),
+		"filename": multipartInput(t, "bbb", fields[0], part{name: "photo", filename: "b.jpg", content: file.content}, fields[2], fields[3]),
+		"headers":  multipartInput(t, "bbb", fields[0], part{name: "photo", filename: "a.png", content: file.content, header: []string{"Content-Type", "image/png", "X-Other", "1"}}, fields[2], fields[3]),
+	} {
+		got, _ := text(canon.Rules{}, other)
+		assert.Equal(t, want, got, "%s does not count", name)
+	}
+	preamble := in
+	preamble.Body = []byte("hello\r\n" + string(in.Body) + "bye")
+	got, _ = text(canon.Rules{}, preamble)
+	assert.Equal(t, want, got)
+
+	got, _ = text(canon.Rules{WithoutFiles: true}, in)
+	assert.Equal(t, "a+b=%C3%A9&z=1%262&z=", got)
+
+	sum := sha256.Sum256([]byte(file.content))
+	got, _ = text(canon.Rules{Algorithm: canon.SHA256}, in)
+	assert.Contains(t, got, "photo=@"+hex.EncodeToString(sum[:])+"&")
+
+	query := in
+	query.RawQuery = "a+b=0&y=2"
+	got, _ = text(canon.Rules{}, query)
+	assert.Equal(t, "a+b=0&a+b=%C3%A9&photo=@"+md5Hex(file.content)+"&y=2&z=1%262&z=", got, "together with the query")
+
+	got, _ = text(canon.Rules{Exclude: paths(t, "z", "photo")}, in)
+	assert.Equal(t, "a+b=%C3%A9", got)
+	got, info = text(canon.Rules{Select: paths(t, "z", "photo")}, in)
+	assert.Equal(t, "photo=@"+md5Hex(file.content)+"&z=1%262&z=", got)
+	assert.Equal(t, 3, info.Selected)
+	got, info = text(canon.Rules{Select: paths(t, "photo"), WithoutFiles: true}, in)
+	assert.Empty(t, got)
+	assert.Zero(t, info)
+}
+
+func TestMultipartImitation(t *testing.T) {
+	file := multipartInput(t, "b", part{name: "f", filename: "x", content: "content"})
+	field := multipartInput(t, "b", part{name: "f", content: "@" + md5Hex("content")})
+	x, _ := text(canon.Rules{}, file)
+	y, _ := text(canon.Rules{}, field)
+	assert.NotEqual(t, x, y)
+	assert.Equal(t, "f=%40"+md5Hex("content"), y)
+}
+
+func TestMultipartDefaultNames(t *testing.T) {
+	in := multipartInput(t, "b",
+		part{name: "sign", content: "x"}, part{name: "Request-Time", content: "1"}, part{name: "a", content: "1"},
+		part{name: "signature", filename: "signature.png", content: "ink"})
+	got, _ := text(canon.Rules{DefaultNames: true}, in)
+	assert.Equal(t, "a=1&signature=@"+md5Hex("ink"), got, "a file is content, whatever its name")
+}
+
+func TestMultipartThatIsRaw(t *testing.T) {
+	good := multipartInput(t, "b", part{name: "a", content: "1"}, part{name: "f", filename: "x", content: "2"})
+	body := string(good.Body)
+	for name, in := range map[string]canon.Input{
+		"no boundary":                      {ContentType: "multipart/form-data", Body: good.Body},
+		"wrong boundary":                   {ContentType: "multipart/form-data; boundary=c", Body: good.Body},
+		"malformed type":                   {ContentType: "multipart/form-data; boundary=b; =", Body: good.Body},
+		"no end":                           {ContentType: good.ContentType, Body: []byte(strings.TrimSuffix(body, "\r\n--b--\r\n"))},
+		"no end after a boundary":          {ContentType: good.ContentType, Body: []byte(strings.TrimSuffix(body, "--\r\n"))},
+		"malformed header":                 {ContentType: good.ContentType, Body: []byte("--b\r\nx\r\n\r\n1\r\n--b--\r\n")},
+		"malformed in what does not count": {ContentType: good.ContentType, Body: []byte("--b\r\nContent-Disposition: form-data; name=ts\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n\x01\r\n--b--\r\n")},
+		"not multipart":                    {ContentType: good.ContentType, Body: []byte(`{"a":1}`)},
+		"another charset":                  {ContentType: good.ContentType + "; charset=gbk", Body: good.Body},
+		"encoded":                          {ContentType: good.ContentType, ContentEncoding: "gzip", Body: good.Body},
+	} {
+		in.RawQuery = "q=1"
+		got, info := text(canon.Rules{DefaultNames: true, Select: paths(t, "*")}, in)
+		assert.Equal(t, "q=1\n"+string(in.Body), got, name)
+		assert.Equal(t, canon.Info{Raw: true, Selected: 1}, info, name)
+	}
+}
+
+func TestMultipartWithoutName(t *testing.T) {
+	got, info := text(canon.Rules{}, canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b\r\n\r\nx\r\n--b--")})
+	assert.Equal(t, "=x", got, "what has no name counts too")
+	assert.False(t, info.Raw)
+
+	got, info = text(canon.Rules{}, canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b--")})
+	assert.Empty(t, got)
+	assert.False(t, info.Raw)
+}
+
+// A form counts the same as fields of a multipart form, of an urlencoded one, and of a
+// query.
+func TestMultipartPropertySameAsPairs(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		values := rapid.SliceOfN(rapid.StringN(0, 20, -1), 1, 5).Draw(rt, "values")
+		var parts []part
+		var segments []string
+		for i, v := range values {
+			name := fmt.Sprint("n", i%3)
+			parts = append(parts, part{name: name, content: v})
+			segments = append(segments, name+"="+url.QueryEscape(v))
+		}
+		in := multipartInput(t, "a-boundary-that-is-rather-long", parts...)
+		if got, want := digest(canon.Rules{}, in), digest(canon.Rules{}, canon.Input{RawQuery: strings.Join(segments, "&")}); got != want {
+			rt.Fatalf("%q", segments)
+		}
+	})
+}
+
+func FuzzMultipart(f *testing.F) {
+	f.Add("b", []byte("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n"))
+	f.Add("b", []byte("--b\r\nContent-Disposition: form-data; name=f; filename=x\r\n\r\n\x00\r\n--b\r\n\r\n\r\n--b--"))
+	f.Add("b", []byte("--b\nContent-Disposition: form-data; name=f\nContent-Transfer-Encoding: quoted-printable\n\n=3D=\n\n--b--\n"))
+	f.Add("b", []byte("--b--"))
+	f.Add("", []byte(""))
+	f.Add("b", []byte("--b\r\nContent-Disposition: form-data; name*=utf-8''%e2%82%ac\r\n\r\n1"))
+	f.Fuzz(func(t *testing.T, boundary string, body []byte) {
+		in := canon.Input{RawQuery: "q=1", ContentType: "multipart/form-data; boundary=" + boundary, Body: body}
+		got, info := text(canon.Rules{}, in)
+		switch {
+		case info.Raw:
+			if got != "q=1\n"+string(body) {
+				t.Fatalf("%q is raw, but written as %q", body, got)
+			}
+		case strings.ContainsAny(got, "\n\r \x00"):
+			t.Fatalf("%q is written as %q", body, got)
+		default:
+			// The form that the handler gets has as many values, named or not.
+			for _, segment := range strings.Split(got, "&") {
+				if !strings.Contains(segment, "=") {
+					t.Fatalf("%q is written as %q", body, got)
+				}
+			}
+		}
+		if again, _ := text(canon.Rules{}, in); again != got {
+			t.Fatalf("%q is written as %q and as %q", body, got, again)
+		}
+		_, part := text(canon.Rules{WithoutFiles: true, DefaultNames: true, Select: paths(t, "a")}, in)
+		if part.Raw != info.Raw {
+			t.Fatalf("%q: raw depends on the rules", body)
+		}
+	})
+}

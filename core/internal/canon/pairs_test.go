@@ -1,0 +1,180 @@
+package canon_test
+
+import (
+	"fmt"
+	"net/url"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+func TestPairs(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"sorted", "b=2&a=1&c=3", "a=1&b=2&c=3"},
+		{"repeats in order", "a=2&b=&a=1&a=2", "a=2&a=1&a=2&b="},
+		{"no value is an empty one", "a&b=", "a=&b="},
+		{"empty segments", "&&a=1&&", "a=1"},
+		{"only separators", "&&&", ""},
+		{"no name", "=1&=", "=1&="},
+		{"more than one equals sign", "a=b=c", "a=b%3Dc"},
+		{"semicolon is no separator", "a=1;b=2", "a=1%3Bb%3D2"},
+		{"blanks", "a+b=%20+", "a+b=++"},
+		{"escapes that need not be", "%61=%62%7E~", "a=b~~"},
+		{"escapes in lower case", "a=%c3%a9%2f", "a=%C3%A9%2F"},
+		{"bytes as they are", "a=é/?:@!$'()*,[]\"<>\\^`{|}\x7f\x00", "a=%C3%A9%2F%3F%3A%40%21%24%27%28%29%2A%2C%5B%5D%22%3C%3E%5C%5E%60%7B%7C%7D%7F%00"},
+		{"invalid UTF-8", "a=%ff\xfe", "a=%FF%FE"},
+		{"an escaped separator", "a=%26b%3D1", "a=%26b%3D1"},
+		{"sorted decoded", "%7A=1&b=2&%2D=3&.=4", "-=3&.=4&b=2&z=1"},
+		{"a byte above the others", "%C3=1&z=2&~=3", "z=2&~=3&%C3=1"},
+		{"names alike for eight bytes", "aaaaaaaab=1&aaaaaaaa=2&aaaaaaaaa=3&aaaaaaaa%00=4", "aaaaaaaa=2&aaaaaaaa%00=4&aaaaaaaaa=3&aaaaaaaab=1"},
+		{"NUL", "a%00=1&a=2", "a=2&a%00=1"},
+		{"bad escape in a value", "a=%zz&b=1%", "a=%!%25zz&b=%!1%25"},
+		{"bad escape in a name", "b=1&%4=2+3&+%=x", "%!%254=2+3&%!%2B%25=x&b=1"},
+		{"as text, not a bad escape", "a=%25zz", "a=%25zz"},
+		{"cut escape", "a=%4", "a=%!%254"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, _ := text(canon.Rules{}, canon.Input{RawQuery: test.in})
+			assert.Equal(t, test.want, got)
+			got, info := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(test.in)})
+			assert.Equal(t, test.want, got, "as a form")
+			assert.Zero(t, info)
+		})
+	}
+}
+
+func TestPathParameters(t *testing.T) {
+	got, _ := text(canon.Rules{DefaultNames: true, Exclude: paths(t, "*"), Select: paths(t)}, canon.Input{
+		PathParams: []canon.Pair{{Name: "ts", Value: "%zz +&="}, {Name: "*", Value: "a/b"}, {Name: "é", Value: ""}, {Name: "ts", Value: "2"}},
+	})
+	assert.Equal(t, "%2A=a%2Fb&ts=%25zz+%2B%26%3D&ts=2&%C3%A9=", got)
+}
+
+// For what net/url reads without dropping anything, the text is that of url.Values.
+func TestPairsPropertyValues(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		query := rapid.StringMatching(`([a-c+é]|%[0-9A-Fa-f]{2}|[=&&]){0,24}`).Draw(t, "query")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := text(canon.Rules{}, canon.Input{RawQuery: query}); got != values.Encode() {
+			t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
+		}
+	})
+}
+
+type pair = canon.Pair
+
+var pairsGen = rapid.SliceOfNDistinct(
+	rapid.Custom(func(t *rapid.T) pair {
+		return pair{Name: rapid.StringN(0, 10, -1).Draw(t, "name"), Value: rapid.String().Draw(t, "value")}
+	}), 1, 20, func(p pair) string { return p.Name })
+
+func encode(pairs []pair) string {
+	var segments []string
+	for _, p := range pairs {
+		segments = append(segments, url.QueryEscape(p.Name)+"="+url.QueryEscape(p.Value))
+	}
+	return strings.Join(segments, "&")
+}
+
+func TestPairsPropertyOrderAndChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pairs := pairsGen.Draw(t, "pairs")
+		shuffled := rapid.Permutation(pairs).Draw(t, "shuffled")
+		want := digest(canon.Rules{}, canon.Input{RawQuery: encode(pairs)})
+		if got := digest(canon.Rules{}, canon.Input{RawQuery: encode(shuffled)}); got != want {
+			t.Fatalf("order counts: %q", encode(pairs))
+		}
+		if got := digest(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(encode(shuffled))}); got != want {
+			t.Fatalf("form differs from query: %q", encode(pairs))
+		}
+		if got := digest(canon.Rules{}, canon.Input{PathParams: shuffled}); got != want {
+			t.Fatalf("path differs from query: %q", encode(pairs))
+		}
+		k := rapid.IntRange(0, len(pairs)-1).Draw(t, "k")
+		changed := append([]pair{}, shuffled...)
+		changed[k].Value += rapid.StringN(1, 3, -1).Draw(t, "more")
+		if got := digest(canon.Rules{}, canon.Input{RawQuery: encode(changed)}); got == want {
+			t.Fatalf("%q and %q merge", encode(pairs), encode(changed))
+		}
+		if name := changed[k].Name; name != "" {
+			p, err := canon.CompilePaths([]string{escapePath([]string{name})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules := canon.Rules{Exclude: p}
+			if digest(rules, canon.Input{RawQuery: encode(changed)}) != digest(rules, canon.Input{RawQuery: encode(pairs)}) {
+				t.Fatalf("%q is not excluded", name)
+			}
+		}
+	})
+}
+
+func FuzzPairs(f *testing.F) {
+	for _, seed := range []string{"", "a=1&b=2", "b&a&&=", "a=%zz&%=1", "%!=1&a=%21", "ts=1&_t=2&T-s=3", "a;b=1", "%2561=%25%32", "a+b=c+d&a%20b=e", "\xff=%00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		got, info := text(canon.Rules{}, canon.Input{RawQuery: query})
+		if info != (canon.Info{}) {
+			t.Fatal(info)
+		}
+		// Nothing is dropped or made up: the segments, each read for itself.
+		type span struct{ name, text string }
+		var want []span
+		for _, segment := range strings.Split(query, "&") {
+			if segment == "" {
+				continue
+			}
+			name, value, _ := strings.Cut(segment, "=")
+			decoded, nameText := component(name)
+			_, valueText := component(value)
+			want = append(want, span{decoded, nameText + "=" + valueText})
+		}
+		sort.SliceStable(want, func(a, b int) bool { return want[a].name < want[b].name })
+		var texts []string
+		for _, s := range want {
+			texts = append(texts, s.text)
+		}
+		if joined := strings.Join(texts, "&"); got != joined {
+			t.Fatalf("%q: got %q, want %q", query, got, joined)
+		}
+		if values, err := url.ParseQuery(query); err == nil && got != values.Encode() {
+			t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
+		}
+		if form, _ := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(query)}); form != got {
+			t.Fatalf("%q as a form: %q", query, form)
+		}
+		text(canon.Rules{DefaultNames: true, Exclude: paths(t, "a", "**.b"), Select: paths(t, "*")}, canon.Input{RawQuery: query})
+	})
+}
+
+func component(raw string) (decoded, text string) {
+	decoded, err := url.QueryUnescape(raw)
+	if err != nil {
+		return raw, "%!" + url.QueryEscape(raw)
+	}
+	return decoded, url.QueryEscape(decoded)
+}
+
+func ExampleRules_AppendCanonical() {
+	rules := canon.Rules{DefaultNames: true}
+	text, _ := rules.AppendCanonical(nil, &canon.Input{
+		PathParams:  []canon.Pair{{Name: "id", Value: "42"}},
+		RawQuery:    "ts=1700000000&dry+run=",
+		ContentType: "application/json",
+		Body:        []byte(`{ "to": "bob", "amount": 5.00 }`),
+	})
+	fmt.Printf("%s\n", text)
+	// Output:
+	// dry+run=&id=42
+	// {"amount":5,"to":"bob"}
+}

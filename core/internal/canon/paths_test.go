@@ -1,0 +1,164 @@
+package canon_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+func TestCompilePathsFaults(t *testing.T) {
+	for path, reason := range map[string]string{
+		"":          "the path is empty",
+		".":         "a segment is empty",
+		".a":        "a segment is empty",
+		"a.":        "a segment is empty",
+		"a..b":      "a segment is empty",
+		`a\`:        "a backslash at the end escapes nothing",
+		`a.\`:       "a backslash at the end escapes nothing",
+		`a\b`:       `a backslash may only stand before '.', '*' and another backslash`,
+		`\é`:        `a backslash may only stand before '.', '*' and another backslash`,
+		"**":        "** at the end selects nothing in particular",
+		"a.**":      "** at the end selects nothing in particular",
+		"a.**.**":   "** at the end selects nothing in particular",
+		`a\\.b\\\`:  "a backslash at the end escapes nothing",
+		"items.*..": "a segment is empty",
+	} {
+		p, err := canon.CompilePaths([]string{path})
+		assert.Nil(t, p)
+		var fault *canon.PathError
+		require.ErrorAs(t, err, &fault, "%q", path)
+		assert.Equal(t, canon.PathError{Path: path, Reason: reason}, *fault)
+	}
+}
+
+func TestCompilePathsReportsAll(t *testing.T) {
+	_, err := canon.CompilePaths([]string{"a..b", "fine.*", "", `x\`})
+	joined, ok := err.(interface{ Unwrap() []error })
+	require.True(t, ok)
+	require.Len(t, joined.Unwrap(), 3)
+	for i, path := range []string{"a..b", "", `x\`} {
+		var fault *canon.PathError
+		require.True(t, errors.As(joined.Unwrap()[i], &fault))
+		assert.Equal(t, path, fault.Path)
+	}
+	assert.Contains(t, err.Error(), `path "a..b": a segment is empty`)
+
+	p, err := canon.CompilePaths(nil)
+	require.NoError(t, err)
+	assert.NotNil(t, p)
+}
+
+func TestPathSegments(t *testing.T) {
+	tests := []struct{ path, body, left string }{
+		{`a\.b`, `{"a":{"b":1},"a.b":2}`, `{"a":{"b":1}}`},
+		{`a\\.b`, `{"a\\":{"b":1},"a\\.b":2}`, `{"a\\":{},"a\\.b":2}`},
+		{`a\\\.b`, `{"a\\":{"b":1},"a\\.b":2}`, `{"a\\":{"b":1}}`},
+		{`\*`, `{"*":1,"a":2}`, `{"a":2}`},
+		{`\**.a`, `{"**":{"a":1},"a":2}`, `{"**":{},"a":2}`},
+		{`**\*.a`, `{"***":{"a":1},"a":2}`, `{"***":{},"a":2}`},
+		{`a*`, `{"a*":1,"ab":2}`, `{"ab":2}`},
+		{`é.😀`, `{"\u00e9":{"\ud83d\ude00":1}}`, `{"é":{}}`},
+		{`-1`, `{"a":[1,2],"-1":2}`, `{"a":[1,2]}`},
+		{`a.-1`, `{"a":[1,2]}`, `{"a":[1,2]}`},
+		{`a.99999999999999999999`, `{"a":{"99999999999999999999":1}}`, `{"a":{}}`},
+		{`a.0.0`, `{"a":[[1,2],[1,2]]}`, `{"a":[[2],[1,2]]}`},
+		{`**.**.a`, `{"a":1,"b":{"a":2,"c":[{"a":3}]}}`, `{"b":{"c":[{}]}}`},
+		{`**.a.**.b`, `{"a":{"b":1,"x":{"b":2}},"b":3,"c":{"a":{"a":{"b":4}}}}`, `{"a":{"x":{}},"b":3,"c":{"a":{"a":{}}}}`},
+		{`*.**.a`, `{"a":1,"b":{"a":2,"c":[{"a":3}]}}`, `{"a":1,"b":{"c":[{}]}}`},
+		{`**.*.a`, `{"a":1,"b":{"a":2,"c":[{"a":3}]}}`, `{"a":1,"b":{"c":[{}]}}`},
+	}
+	for _, test := range tests {
+		got, info := text(canon.Rules{Exclude: paths(t, test.path)}, jsonInput(test.body))
+		assert.Equal(t, test.left, got, test.path)
+		assert.False(t, info.Raw)
+	}
+}
+
+// matches says whether a path, whose wildcards are * and **, matches the segments: the
+// definition, without an automaton.
+func matches(path, segments []string) bool {
+	switch {
+	case len(path) == 0:
+		return len(segments) == 0
+	case path[0] == "**":
+		return matches(path[1:], segments) || len(segments) > 0 && matches(path, segments[1:])
+	case len(segments) == 0:
+		return false
+	}
+	return (path[0] == "*" || path[0] == segments[0]) && matches(path[1:], segments[1:])
+}
+
+func TestPathsPropertyMatch(t *testing.T) {
+	segment := rapid.SampledFrom([]string{"a", "b", "*", "**", "a"})
+	path := rapid.Custom(func(t *rapid.T) []string {
+		p := rapid.SliceOfN(segment, 0, 5).Draw(t, "path")
+		return append(p, rapid.SampledFrom([]string{"a", "b", "*"}).Draw(t, "last"))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		patterns := rapid.SliceOfN(path, 1, 3).Draw(t, "patterns")
+		at := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 6).Draw(t, "at")
+		var list []string
+		want := false
+		for _, p := range patterns {
+			list = append(list, strings.Join(p, "."))
+			for n := range at {
+				want = want || matches(p, at[:n+1])
+			}
+		}
+		compiled, err := canon.CompilePaths(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"` + strings.Join(at, `":{"`) + `":1` + strings.Repeat("}", len(at))
+		got, info := text(canon.Rules{Select: compiled}, jsonInput(body))
+		if (info.Selected == 1) != want || (got == body) != want {
+			t.Fatalf("%q on %q: got %q, want a match: %v", list, at, got, want)
+		}
+		if got, _ := text(canon.Rules{Exclude: compiled}, jsonInput(body)); (got != body) != want {
+			t.Fatalf("%q on %q: %q is left", list, at, got)
+		}
+		if len(at) == 1 {
+			if got, _ := text(canon.Rules{Exclude: compiled}, canon.Input{RawQuery: at[0]}); (got == "") != want {
+				t.Fatalf("%q on the pair %q: %q is left", list, at, got)
+			}
+		}
+	})
+}
+
+func FuzzPaths(f *testing.F) {
+	for _, seed := range []string{"device.gps", "items.*.ts", "**.traceId", `a\.b\\`, "a..b", "", "**", `\**`, "0.10.01", "**.**.*", "\xff.é", `\x`} {
+		f.Add(seed, body200)
+	}
+	f.Fuzz(func(t *testing.T, path, body string) {
+		p, err := canon.CompilePaths([]string{path})
+		if err != nil {
+			var fault *canon.PathError
+			if p != nil || !errors.As(err, &fault) || fault.Path != path || fault.Reason == "" {
+				t.Fatalf("%q: %v", path, err)
+			}
+			return
+		}
+		all, info := text(canon.Rules{}, jsonInput(body))
+		left, leftInfo := text(canon.Rules{Exclude: p}, jsonInput(body))
+		if info != leftInfo || len(left) > len(all) {
+			t.Fatalf("%q is left of %q", left, all)
+		}
+		// What is excluded is gone, so that there is nothing left to exclude (an
+		// index may mean another element by then).
+		if !strings.ContainsAny(path, "0123456789") && !info.Raw {
+			if again, _ := text(canon.Rules{Exclude: p}, jsonInput(left)); again != left {
+				t.Fatalf("%q, then %q", left, again)
+			}
+		}
+		_, sel := text(canon.Rules{Select: p}, jsonInput(body))
+		if !info.Raw && (left != all) != (sel.Selected > 0) {
+			t.Fatalf("%q: %d selected in %q, %q is left", path, sel.Selected, all, left)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+package core
+
+// Request holds the plain values of one HTTP request, as an adapter found them.
+//
+// Its strings and bytes may belong to a framework that reuses them after the
+// handler; they are valid until [Guard.Serve] returns, and a hook that keeps one
+// must copy it (strings.Clone).
+type Request struct {
+	// Method is the request's method, as sent.
+	Method string
+	// Route is the pattern of the route in the one spelling that all adapters
+	// share: parameters as ":name", a trailing wildcard as "*", no host unless the
+	// pattern names one. Without a matched route it is the escaped path as sent.
+	Route string
+	// PathParams are the decoded values of the route's parameters, in the order
+	// of the pattern. A trailing wildcard has the name "*" and no leading slash.
+	PathParams []Pair
+	// RawQuery is the query as sent, without the question mark.
+	RawQuery string
+	// ContentType and ContentEncoding are the header fields of these names.
+	ContentType     string
+	ContentEncoding string
+	// RemoteAddr is the network address of the peer, "IP:port".
+	RemoteAddr string
+	// Headers gives access to all header fields.
+	Headers Headers
+	// Native is the framework's own context: *http.Request, *gin.Context,
+	// echo.Context or *fiber.Ctx.
+	Native any
+	// Body is the whole body as sent, not decompressed. It is filled in by the
+	// engine, not by the adapter, and must not be changed.
+	Body []byte
+}
+
+// Headers looks up the header fields of a request.
+type Headers interface {
+	// Header returns the value of the first field line called name (which is in
+	// canonical form, "Idempotency-Key") and the number of lines of that name.
+	Header(name string) (first string, lines int)
+}

@@ -1,0 +1,50 @@
+package core
+
+// Response is an HTTP response, as captured from a handler, as replayed, or as
+// written in place of one.
+type Response struct {
+	// Status is the final status code, never a 1xx one.
+	Status int
+	// Header holds the header fields in the order in which they are written. A name
+	// may occur more than once; the lines of one name stand together.
+	Header []Field
+	// Body is the body as it was sent. It is nil for a response whose body was not
+	// captured.
+	Body []byte
+}
+
+// Field is one header field line.
+type Field struct {
+	Name, Value string
+}
+
+// Get returns the value of the first header field called name, compared without
+// regard to case, or "".
+func (r *Response) Get(name string) string {
+	for _, f := range r.Header {
+		if equalFold(f.Name, name) {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+// equalFold compares header field names, which are ASCII (RFC 9110, section 5.1).
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := 0; i < len(a); i++ {
+		if lowerASCII(a[i]) != lowerASCII(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerASCII(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}

@@ -1,0 +1,75 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
+)
+
+func newStore(t testing.TB) core.Store {
+	t.Helper()
+	s, err := memstore.New(memstore.Options{})
+	require.NoError(t, err)
+	return s
+}
+
+var errDown = errors.New("connection refused")
+
+// spy counts the calls of a store and lets each fail or hang. It is neither local nor
+// watchable, so that the engine treats it as one on another machine.
+type spy struct {
+	core.Store
+	acquires, renews, completes, releases atomic.Int64
+
+	acquire, renew, complete, release func(ctx context.Context) error // nil: works
+	after                             bool                            // the failing call takes effect all the same
+}
+
+func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call func() error) error {
+	if hook == nil {
+		return call()
+	}
+	if s.after {
+		_ = call()
+	}
+	if err := hook(ctx); err != nil {
+		return err
+	}
+	if s.after {
+		return nil
+	}
+	return call()
+}
+
+func (s *spy) Acquire(ctx context.Context, key string, claim core.Claim) (g core.Grant, err error) {
+	s.acquires.Add(1)
+	err = s.fault(ctx, s.acquire, func() (err error) { g, err = s.Store.Acquire(ctx, key, claim); return })
+	return
+}
+
+func (s *spy) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	s.renews.Add(1)
+	return s.fault(ctx, s.renew, func() error { return s.Store.Renew(ctx, key, owner, lease) })
+}
+
+func (s *spy) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	s.completes.Add(1)
+	return s.fault(ctx, s.complete, func() error { return s.Store.Complete(ctx, key, owner, result, retention) })
+}
+
+func (s *spy) Release(ctx context.Context, key string, owner core.Owner) error {
+	s.releases.Add(1)
+	return s.fault(ctx, s.release, func() error { return s.Store.Release(ctx, key, owner) })
+}
+
+func down(context.Context) error { return errDown }
+
+// hang blocks for as long as the caller allows.
+func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -1,0 +1,477 @@
+package core_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Everything in this file runs on synctest's clock: seconds and hours cost nothing.
+
+func TestHandlerSlowerThanItsLeaseRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t)}
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Lease: 3 * time.Second})
+		c := post("{}", &ledger)
+		handler := c.handler
+		c.handler = func(ctx context.Context) core.Capture {
+			time.Sleep(time.Minute)
+			assert.NoError(t, ctx.Err())
+			return handler(ctx)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); serve(t, g, c) }()
+		for range 59 {
+			time.Sleep(time.Second)
+			assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+		}
+		<-done
+		assert.EqualValues(t, 1, ledger.Load())
+		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+		assert.InDelta(t, 59, store.renews.Load(), 1, "a third of the lease apart")
+
+		renewed := store.renews.Load()
+		time.Sleep(time.Minute)
+		assert.Equal(t, renewed, store.renews.Load(), "nothing is renewed when nothing runs")
+	})
+}
+
+func TestManyLeasesShareOneTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := core.MustNew(core.Config{Store: &spy{Store: newStore(t)}})
+		// Short and long leases, begun at different moments, none of which may be lost.
+		for i := range 50 {
+			p := core.Policy{Name: "n", Lease: time.Duration(50+97*i) * time.Millisecond}
+			go func() {
+				time.Sleep(time.Duration(i*13) * time.Millisecond)
+				_, err := e.Do(context.Background(), strings.Repeat("k", i+1), p, func(ctx context.Context) ([]byte, error) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(20 * time.Second):
+					}
+					return nil, context.Cause(ctx)
+				})
+				assert.NoError(t, err)
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	})
+}
+
+func TestLostLeaseCancelsTheHandler(t *testing.T) {
+	for name, tc := range map[string]struct {
+		renew func(context.Context) error
+		after time.Duration
+	}{
+		"taken over":        {func(context.Context) error { return core.ErrLost }, time.Second},
+		"store unreachable": {down, 3 * time.Second},
+		"store hangs":       {hang, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				var kinds events
+				store := &spy{Store: newStore(t), renew: tc.renew}
+				g := core.MustNew(core.Config{User: byUser, Store: store, Observe: kinds.add}).
+					MustGuard(core.Policy{Lease: 3 * time.Second})
+				c := post("{}", &ledger)
+				start := time.Now()
+				c.handler = func(ctx context.Context) core.Capture {
+					<-ctx.Done()
+					assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
+					assert.Equal(t, tc.after, time.Since(start).Round(10*time.Millisecond))
+					return answer(200, "late")
+				}
+				serve(t, g, c)
+				assert.Equal(t, "late", string(c.response.Body), "the client gets the real response")
+				synctest.Wait()
+				assert.Contains(t, kinds.kinds(), core.LeaseLost)
+			})
+		})
+	}
+}
+
+func TestOneFailedRenewalIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		store := &spy{Store: newStore(t), renew: func(context.Context) error {
+			if n.Add(1)%2 == 1 {
+				return errDown
+			}
+			return nil
+		}}
+		_, err := core.MustNew(core.Config{Store: store}).Do(context.Background(), "k", core.Policy{Name: "n", Lease: 3 * time.Second},
+			func(ctx context.Context) ([]byte, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+				}
+				return nil, context.Cause(ctx)
+			})
+		assert.NoError(t, err)
+	})
+}
+
+func TestStaleOwnerChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		mem := newStore(t)
+		frozen := core.MustNew(core.Config{User: byUser, Store: &spy{Store: mem, renew: down}}).MustGuard(core.Policy{Lease: time.Second})
+		healthy := core.MustNew(core.Config{User: byUser, Store: mem}).MustGuard(core.Policy{Lease: time.Second})
+		first := post("{}", &ledger)
+		first.handler = func(context.Context) core.Capture {
+			time.Sleep(5 * time.Second) // does not look at its context
+			return answer(200, "stale")
+		}
+		go serve(t, frozen, first)
+		time.Sleep(2 * time.Second)
+		second := post("{}", &ledger)
+		second.handler = func(ctx context.Context) core.Capture {
+			run, _ := core.RunFrom(ctx)
+			assert.EqualValues(t, 2, run.Attempt())
+			assert.True(t, run.Takeover())
+			time.Sleep(10 * time.Second)
+			return answer(200, "second")
+		}
+		go serve(t, healthy, second)
+		time.Sleep(4 * time.Second) // the stale owner has finished by now
+		assert.Equal(t, "in_progress", serve(t, healthy, post("{}", &ledger)).code())
+		time.Sleep(time.Minute)
+		assert.Equal(t, "second", string(serve(t, healthy, post("{}", &ledger)).response.Body))
+	})
+}
+
+// crash leaves a claim behind that nobody will finish.
+func crash(t *testing.T, store core.Store, g *core.Guard, c *call, lease time.Duration) {
+	t.Helper()
+	r := core.Request{Headers: c, Body: []byte(c.body)}
+	c.Describe(&r)
+	key, fingerprint, err := g.Key(&r)
+	require.NoError(t, err)
+	grant, err := store.Acquire(context.Background(), string(key), core.Claim{
+		Owner: core.NewOwner(), Fingerprint: fingerprint, Lease: lease, Retention: time.Hour,
+	})
+	require.NoError(t, err)
+	require.Equal(t, core.Acquired, grant.State)
+}
+
+func TestCrashedRunBlocksForItsLeaseOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := newStore(t)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Lease: 10 * time.Second})
+		crash(t, store, g, post("{}", &ledger), 10*time.Second)
+		time.Sleep(9 * time.Second)
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+		time.Sleep(2 * time.Second)
+		c := post("{}", &ledger)
+		c.handler = func(ctx context.Context) core.Capture {
+			run, _ := core.RunFrom(ctx)
+			assert.EqualValues(t, 2, run.Attempt())
+			return answer(200, "second")
+		}
+		serve(t, g, c)
+		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+	})
+}
+
+func TestUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		verdict, asked := core.Unknown(), 0
+		var failure error
+		p := core.Policy{Lease: time.Second, Abandoned: core.Uncertain,
+			Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+				asked++
+				assert.EqualValues(t, 1, u.Attempt)
+				assert.Equal(t, "/orders", u.Request.Route)
+				return verdict, failure
+			}}
+		abandoned := func() (*core.Guard, *atomic.Int64) {
+			var ledger atomic.Int64
+			store := newStore(t)
+			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+			crash(t, store, g, post("{}", &ledger), time.Second)
+			assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+			time.Sleep(2 * time.Second)
+			return g, &ledger
+		}
+
+		g, ledger := abandoned()
+		for range 2 {
+			c := serve(t, g, post("{}", ledger))
+			assert.Equal(t, 409, c.response.Status)
+			assert.Equal(t, "uncertain", c.code())
+		}
+		failure = errDown
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code())
+		failure = nil
+		assert.Zero(t, ledger.Load())
+		assert.Equal(t, 3, asked)
+
+		verdict = core.Settled(&core.Response{Status: 201, Body: []byte("as found")})
+		c := serve(t, g, post("{}", ledger))
+		assert.True(t, c.replayed())
+		assert.Equal(t, "as found", string(c.response.Body))
+		assert.Zero(t, ledger.Load())
+		verdict = core.Settled(nil)
+		assert.True(t, serve(t, g, post("{}", ledger)).replayed(), "it is not asked again")
+
+		g, ledger = abandoned()
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code(), "a verdict without a response is none")
+		verdict = core.RunAgain()
+		assert.Equal(t, 201, serve(t, g, post("{}", ledger)).response.Status)
+		assert.True(t, serve(t, g, post("{}", ledger)).replayed())
+		assert.EqualValues(t, 1, ledger.Load())
+
+		p.Reconcile = nil
+		g, ledger = abandoned()
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code())
+	})
+}
+
+func TestWaitersGetOneResult(t *testing.T) {
+	for name, wrap := range map[string]func(core.Store) core.Store{
+		"watched": func(s core.Store) core.Store { return s },
+		"polled":  func(s core.Store) core.Store { return &spy{Store: s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				g := core.MustNew(core.Config{User: byUser, Store: wrap(newStore(t))}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+				calls := make([]*call, 200)
+				for i := range calls {
+					c := post("{}", &ledger)
+					handler := c.handler
+					c.handler = func(ctx context.Context) core.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
+					calls[i] = c
+					go serve(t, g, c)
+				}
+				start := time.Now()
+				synctest.Wait()
+				time.Sleep(11 * time.Second)
+				synctest.Wait()
+				assert.Less(t, time.Since(start), 12*time.Second)
+				assert.EqualValues(t, 1, ledger.Load())
+				for _, c := range calls {
+					if assert.NotNil(t, c.response, "woken when the result is there") {
+						assert.Equal(t, `{"order":1}`, string(c.response.Body))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestExactlyOneWaiterFollowsAFailedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger, running atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+		calls := make([]*call, 50)
+		for i := range calls {
+			c := post("{}", &ledger)
+			c.handler = func(context.Context) core.Capture {
+				assert.EqualValues(t, 1, running.Add(1), "never two at a time")
+				time.Sleep(time.Second)
+				running.Add(-1)
+				if n := ledger.Add(1); n <= 3 {
+					return answer(500, "failed")
+				}
+				return answer(201, "done")
+			}
+			calls[i] = c
+			go serve(t, g, c)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 4, ledger.Load(), "three failed, the fourth did it")
+		failed := 0
+		for _, c := range calls {
+			if c.response.Status == 500 {
+				failed++
+			} else {
+				assert.Equal(t, "done", string(c.response.Body))
+			}
+		}
+		assert.Equal(t, 3, failed)
+	})
+}
+
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := newStore(t)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Duplicate: core.Wait(5 * time.Second), Lease: 20 * time.Second})
+		crash(t, store, g, post("{}", &ledger), 20*time.Second)
+
+		start := time.Now()
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+		assert.Equal(t, 5*time.Second, time.Since(start), "at the limit")
+
+		ctx, cancel := context.WithCancel(context.Background())
+		c := post("{}", &ledger)
+		done := make(chan struct{})
+		go func() { defer close(done); assert.NoError(t, g.Serve(ctx, c)) }()
+		time.Sleep(time.Second)
+		cancel()
+		<-done
+		assert.Equal(t, 6*time.Second, time.Since(start), "when the client has gone")
+
+		time.Sleep(10 * time.Second)
+		c = serve(t, g, post("{}", &ledger))
+		assert.Equal(t, 201, c.response.Status, "when the lease passes, without anybody calling")
+		assert.Equal(t, 20, int(time.Since(start).Seconds()))
+	})
+}
+
+func TestStoreDownBeforeTheHandler(t *testing.T) {
+	for name, hook := range map[string]func(context.Context) error{"refused": down, "hanging": hang} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				store := &spy{Store: newStore(t), acquire: hook}
+				e := core.MustNew(core.Config{User: byUser, Store: store, StoreTimeout: 3 * time.Second})
+				start := time.Now()
+				c := serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+				assert.Equal(t, 503, c.response.Status)
+				assert.Equal(t, "store_unavailable", c.code())
+				assert.Equal(t, "1", c.response.Get("Retry-After"))
+				assert.Zero(t, ledger.Load())
+
+				open := serve(t, e.MustGuard(core.Policy{FailOpen: true}), post("{}", &ledger))
+				assert.Equal(t, 201, open.response.Status)
+				assert.Equal(t, 1, open.passed)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// An Acquire whose answer is lost may have taken effect. The claim must not then block
+// the client's next try for a whole lease.
+func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t), acquire: hang, after: true}
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
+		synctest.Wait()
+		store.acquire = nil
+		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	})
+}
+
+func TestStoreDownAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		var last core.Event
+		store := &spy{Store: newStore(t), complete: hang}
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) {
+			if e.Kind == core.StoreFailed {
+				last = e
+			}
+		}}).MustGuard(core.Policy{Lease: 10 * time.Second})
+		c := serve(t, g, post("{}", &ledger))
+		assert.Equal(t, 201, c.response.Status, "the client gets the real response")
+		assert.ErrorIs(t, last.Err, context.DeadlineExceeded)
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code(), "the record stays running")
+		time.Sleep(11 * time.Second)
+		store.complete = nil
+		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	})
+}
+
+func TestClientGoneResultIsStored(t *testing.T) {
+	var ledger atomic.Int64
+	store := &spy{Store: newStore(t), complete: func(ctx context.Context) error { return ctx.Err() }}
+	g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
+	ctx, cancel := context.WithCancel(context.Background())
+	c := post("{}", &ledger)
+	handler := c.handler
+	c.handler = func(ctx context.Context) core.Capture { cancel(); <-ctx.Done(); return handler(ctx) }
+	require.NoError(t, g.Serve(ctx, c))
+	assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+}
+
+func TestNoRoomForTheResponse(t *testing.T) {
+	var ledger atomic.Int64
+	store := &spy{Store: newStore(t)}
+	store.complete = func(context.Context) error {
+		if store.completes.Load() == 1 {
+			return core.ErrStoreFull
+		}
+		return nil
+	}
+	g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
+	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
+	assert.EqualValues(t, 1, ledger.Load())
+}
+
+func TestPresets(t *testing.T) {
+	// Each row: when (from the start of the first) a duplicate comes, and what it gets. The
+	// first takes 3 seconds.
+	type step struct {
+		at   time.Duration
+		want string // a code, or "runs"
+	}
+	for name, tc := range map[string]struct {
+		policy core.Policy
+		status int
+		steps  []step
+	}{
+		"double click":                  {core.DoubleClick(), 200, []step{{time.Second, "in_progress"}, {10 * time.Second, "duplicate"}, {44 * time.Second, "duplicate"}, {46 * time.Second, "runs"}}},
+		"double click, after a failure": {core.DoubleClick(), 500, []step{{10 * time.Second, "duplicate"}}},
+		"no repeat submit":              {core.NoRepeatSubmit(5*time.Second, "no"), 200, []step{{time.Second, "in_progress"}, {4 * time.Second, "duplicate"}, {6 * time.Second, "runs"}}},
+		"no repeat submit, longer run":  {core.NoRepeatSubmit(0, ""), 200, []step{{2 * time.Second, "in_progress"}, {4 * time.Second, "runs"}}},
+		"no repeat submit, failure":     {core.NoRepeatSubmit(5*time.Second, ""), 503, []step{{4 * time.Second, "runs"}}},
+		"resubmit window":               {core.ResubmitWindow(), 200, []step{{time.Second, "in_progress"}, {22 * time.Second, "duplicate"}, {24 * time.Second, "runs"}}},
+		"exclusive":                     {core.Exclusive(), 200, []step{{time.Second, "in_progress"}, {4 * time.Second, "runs"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
+				first := post("{}", &ledger)
+				first.handler = func(context.Context) core.Capture { time.Sleep(3 * time.Second); return answer(tc.status, "") }
+				start := time.Now()
+				go serve(t, g, first)
+				synctest.Wait()
+				for _, s := range tc.steps {
+					time.Sleep(s.at - time.Since(start))
+					c := serve(t, g, post("{}", &ledger))
+					got := c.code()
+					if c.ran == 1 {
+						got = "runs"
+					}
+					assert.Equal(t, s.want, got, "at %v", s.at)
+					if got == "duplicate" && tc.policy.Message != "" {
+						assert.Contains(t, string(c.response.Body), tc.policy.Message)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
+		serve(t, g, post("{}", &ledger).withKey("k"))
+		time.Sleep(24*time.Hour - time.Second)
+		assert.True(t, serve(t, g, post("{}", &ledger).withKey("k")).replayed())
+		time.Sleep(2 * time.Second)
+		assert.False(t, serve(t, g, post("{}", &ledger).withKey("k")).replayed())
+	})
+}

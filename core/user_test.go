@@ -1,0 +1,140 @@
+package core_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/idem-go/idem/core"
+)
+
+// userPart is what stands for the user in the key of a call under source, or the code of
+// the refusal.
+func userPart(t *testing.T, source core.UserSource, c *call) string {
+	t.Helper()
+	g := core.MustNew(core.Config{}).MustGuard(core.Policy{User: source})
+	r := core.Request{Headers: c}
+	c.Describe(&r)
+	key, _, err := g.Key(&r)
+	var refused *core.Refusal
+	if errors.As(err, &refused) {
+		return string(refused.Code)
+	}
+	user, _, _ := strings.Cut(strings.TrimPrefix(string(key), "idem:U="), "M=")
+	return user
+}
+
+func jwt(payload string) string {
+	return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".sig"
+}
+
+func TestUserSources(t *testing.T) {
+	byFunc := func(u core.User, err error) core.UserSource {
+		return core.UserFunc(func(*core.Request) (core.User, error) { return u, err })
+	}
+	for name, tc := range map[string]struct {
+		source core.UserSource
+		header string // "Name: value"
+		want   string
+	}{
+		"header":                  {byUser, "X-User: bob", "bob"},
+		"header, escaped":         {byUser, "X-User: aM=POST /ordersP=%", "aM%3DPOST%20/ordersP%3D%25"},
+		"header, as a mark":       {byUser, "X-User: 1#10.0.0.1", "1%2310.0.0.1"},
+		"header, hash tag":        {byUser, "X-User: {slot}", "%7Bslot%7D"},
+		"header missing":          {byUser, "", "user_missing"},
+		"header empty":            {byUser, "X-User: ", "user_missing"},
+		"64 bytes":                {byUser, "X-User: " + strings.Repeat("a", 64), strings.Repeat("a", 64)},
+		"65 bytes are hashed":     {byUser, "X-User: " + strings.Repeat("a", 65), "#Y1NhxIu56rFBmOduqKt_GkFoXWrWKqkUbTAdTxfrCuA"},
+		"authorization is hashed": {core.UserFromAuthorization(), "Authorization: Bearer x", "#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
+		"subject":                 {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1"}`), "u1"},
+		"subject of an issuer":    {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1","iss":"https://id"}`), "https://id%20u1"},
+		"no subject":              {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"iss":"x"}`), "user_missing"},
+		"no token":                {core.UserFromJWTSubject(), "Authorization: Basic eDp5", "user_missing"},
+		"malformed token":         {core.UserFromJWTSubject(), "Authorization: Bearer a.b!.c", "user_missing"},
+		"real IP":                 {core.UserFromRealIP(), "X-Real-Ip: 10.1.2.3", "10.1.2.3"},
+		"address":                 {core.UserFromRemoteAddr(), "", "192.0.2.1"},
+		"fallback not needed":     {core.FirstUser(byUser, core.UserFromRemoteAddr()), "X-User: bob", "bob"},
+		"fallback":                {core.FirstUser(byUser, core.UserFromRemoteAddr()), "", "1#192.0.2.1"},
+		"nested fallback":         {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "11#192.0.2.1"},
+		"fallback, hashed":        {core.FirstUser(byUser, core.UserFromAuthorization()), "Authorization: Bearer x", "1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
+		"nobody at all":           {core.FirstUser(byUser, core.UserFromRealIP()), "", "user_missing"},
+		"shared":                  {core.SharedByAllCallers, "X-User: bob", ""},
+		"function":                {byFunc(core.User{ID: "f"}, nil), "", "f"},
+		"function without":        {byFunc(core.User{}, nil), "", "user_missing"},
+		"function fails":          {byFunc(core.User{ID: "f"}, errDown), "", "user_missing"},
+		"no fallback on failure":  {core.FirstUser(byFunc(core.User{}, errDown), core.UserFromRemoteAddr()), "", "user_missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := post("", new(atomic.Int64))
+			c.header.Del("X-User")
+			c.remote = "192.0.2.1:4711"
+			if field, value, ok := strings.Cut(tc.header, ": "); ok {
+				c.header.Set(field, value)
+			}
+			assert.Equal(t, tc.want, userPart(t, tc.source, c))
+		})
+	}
+	c := post("", new(atomic.Int64))
+	c.header["X-User"] = []string{"alice", "bob"}
+	assert.Equal(t, "user_missing", userPart(t, core.FirstUser(byUser, core.UserFromRemoteAddr()), c),
+		"a user named twice is not replaced by a guest")
+}
+
+func TestUserFromValue(t *testing.T) {
+	for want, v := range map[string]any{
+		"s": "s", "-1": -1, "2": int32(2), "3": int64(3), "4": uint(4), "5": uint32(5), "6": uint64(6),
+		"10.0.0.1": netip.MustParseAddr("10.0.0.1"),
+	} {
+		u, err := core.UserFromValue(v)
+		assert.NoError(t, err)
+		assert.Equal(t, want, u.ID)
+	}
+	_, err := core.UserFromValue(nil)
+	assert.ErrorIs(t, err, core.ErrNoUser)
+	_, err = core.UserFromValue(struct{}{})
+	assert.ErrorContains(t, err, "struct {}")
+	assert.NotErrorIs(t, err, core.ErrNoUser)
+}
+
+func TestRawKeysStayOutOfLogs(t *testing.T) {
+	var out strings.Builder
+	level := &slog.HandlerOptions{Level: slog.LevelDebug}
+	for _, h := range []slog.Handler{slog.NewTextHandler(&out, level), slog.NewJSONHandler(&out, level)} {
+		var ledger atomic.Int64
+		logger := slog.New(h)
+		g := core.MustNew(core.Config{User: byUser, Observe: core.LogEvents(logger)}).MustGuard(core.Policy{Name: "orders"})
+		serve(t, g, post("{}", &ledger))
+		serve(t, g, post("{}", &ledger))
+		logger.Info("whole", "event", core.Event{Key: "idem:U=alice"}, "key", core.Key("idem:U=alice"))
+	}
+	event := core.Event{Key: "idem:U=alice"}
+	fmt.Fprintf(&out, "%v %+v %#v %s %q", event, event, event, event.Key, event.Key)
+	assert.NotContains(t, out.String(), "alice")
+	for _, want := range []string{"idem: started", "idem: finished", "idem: replayed", "policy=orders", `"route":"POST /orders"`, "attempt=1", "status=201"} {
+		assert.Contains(t, out.String(), want)
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	var out strings.Builder
+	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)))
+	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Finished}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress}}
+	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.StoreFailed, Err: errDown},
+		{Kind: core.Unprotected}, {Kind: core.Panicked}, {Kind: core.Unrendered}, {Kind: core.Refused, Code: core.CodeStoreUnavailable}}
+	for _, e := range quiet {
+		log(t.Context(), e)
+	}
+	assert.Empty(t, out.String())
+	for _, e := range loud {
+		log(t.Context(), e)
+	}
+	assert.Equal(t, len(loud), strings.Count(out.String(), "level=WARN"))
+	assert.Contains(t, out.String(), errDown.Error())
+}
