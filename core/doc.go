@@ -69,7 +69,8 @@
 // stands at least; a second click does not run beside a first that takes longer.
 //
 // The context of a run ends with the run, as that of a net/http request does. Work that
-// goes on after the answer is not protected, and should not look as if it were.
+// goes on after the answer is not protected, and should not look as if it were. Only that
+// of a run which answers with a stream goes on for as long as the request's own does.
 //
 // When a store has no room for a response, the record is kept without it: a duplicate
 // gets 409 result_unavailable, and the handler does not run again.

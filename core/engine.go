@@ -168,6 +168,7 @@ func (g *Guard) compileHTTP(f *faults) {
 	case keyFields:
 		f.addIf(len(p.Key.paths) == 0, "Key", "Fields names no field")
 		g.identity.Select = compilePaths(f, "Key", p.Key.paths)
+		g.identity.DefaultNames = false // a field that is named is meant
 	case keyFunc:
 		f.addIf(p.Key.fn == nil, "Key", "Func was given no function")
 	}
@@ -221,6 +222,7 @@ type outcome struct {
 	failed     bool
 	unrendered bool
 	deferred   bool   // how it has ended will be known later
+	streaming  bool   // the response may still be on its way when the handler has returned
 	result     []byte // to be stored, if the record is kept
 	status     int
 	err        error // for the observer
@@ -322,7 +324,9 @@ func (g *Guard) run(ctx context.Context, op operation, key Key, owner Owner, att
 	if derr := op.deliver(); err == nil {
 		err = derr
 	}
-	c.cancel(errRunEnded)
+	if !o.streaming {
+		c.cancel(errRunEnded)
+	}
 	return err
 }
 
@@ -372,7 +376,9 @@ func (c *runContext) settle(o outcome) {
 func (c *runContext) settlePanic() {
 	c.guard.observe(c.values, Event{Kind: Panicked, Route: c.route, Key: c.run.key,
 		Attempt: c.run.attempt, Elapsed: time.Since(c.started)})
-	c.settle(outcome{failed: true, result: unavailable})
+	// If it was not the handler but a hook behind it (Policy.Failed), then the operation has
+	// been done, and must not be done again.
+	c.settle(outcome{failed: !c.done, result: unavailable})
 	c.cancel(errRunEnded)
 }
 

@@ -120,6 +120,10 @@ func TestFieldsAndFunc(t *testing.T) {
 	assert.False(t, serve(t, fields, post(`{"order":{"id":2}}`, &ledger)).replayed())
 	assert.Equal(t, "key_missing", serve(t, fields, post(`{"other":1}`, &ledger)).code(),
 		"requests without the field would all be one operation")
+	assert.Equal(t, "key_missing", serve(t, fields, post(`{"order":{"id":1}`, &ledger)).code(), "malformed")
+	named := e.MustGuard(core.Policy{Key: core.Fields("sign")})
+	serve(t, named, post(`{"sign":1}`, &ledger))
+	assert.False(t, serve(t, named, post(`{"sign":2}`, &ledger)).replayed(), "a default name that is named counts")
 
 	fn := e.MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
 		switch string(r.Body) {
@@ -233,6 +237,23 @@ func TestPanicReleasesAndGoesOn(t *testing.T) {
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 }
 
+// A hook that panics when the handler has done its work must not make it be done again.
+func TestPanicBehindTheHandler(t *testing.T) {
+	var ledger atomic.Int64
+	failed := func(*core.Response) bool { panic("hook") }
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Failed: failed})
+	assert.PanicsWithValue(t, "hook", func() { _ = g.Serve(context.Background(), post("{}", &ledger)) })
+	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code())
+	assert.EqualValues(t, 1, ledger.Load())
+
+	c := post(`{"deferred":1}`, &ledger)
+	c.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
+	serve(t, g, c)
+	final := answer(200, "")
+	assert.PanicsWithValue(t, "hook", func() { c.pending.Finish(&final) })
+	assert.Equal(t, "result_unavailable", serve(t, g, post(`{"deferred":1}`, &ledger)).code())
+}
+
 func TestResultUnavailable(t *testing.T) {
 	for name, capture := range map[string]core.Capture{
 		"incomplete": {Response: &core.Response{Status: 200}, Incomplete: true},
@@ -241,12 +262,14 @@ func TestResultUnavailable(t *testing.T) {
 		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{ResponseLimit: 8})
 		c := post("{}", &ledger)
-		c.handler = func(context.Context) core.Capture { return capture }
+		var ctx context.Context
+		c.handler = func(c context.Context) core.Capture { ctx = c; return capture }
 		assert.Equal(t, 200, serve(t, g, c).response.Status, name)
 		dup := serve(t, g, post("{}", &ledger))
 		assert.Equal(t, "result_unavailable", dup.code(), name)
 		assert.Equal(t, 409, dup.response.Status)
 		assert.Zero(t, ledger.Load(), "the handler does not run again")
+		assert.Equal(t, capture.Incomplete, ctx.Err() == nil, "a stream may still be written")
 	}
 }
 

@@ -64,7 +64,9 @@ type Capture struct {
 	// Deferred or Unrendered is set.
 	Response *Response
 	// Incomplete says that Response.Body is not the whole body, because it was
-	// larger than the limit, streamed, flushed or hijacked.
+	// larger than the limit, streamed, flushed or hijacked. The run's context then does
+	// not end with the run, as a framework may write a stream after the handler; it
+	// still ends with the request's own.
 	Incomplete bool
 	// Deferred says that the handler returned an error which a middleware further
 	// out will render, so that the outcome is not known yet. Serve then leaves the
@@ -85,7 +87,7 @@ type Capture struct {
 type Deferrer interface {
 	// Defer receives the pending claim. The adapter calls Pending.Finish with the
 	// final capture when the response is known, exactly once, also on a panic
-	// (with nil).
+	// (with nil). The capture may hold a body over the limit.
 	Defer(p *Pending)
 }
 

@@ -52,8 +52,10 @@ func (s KeySource) Named(field string) KeySource {
 
 // Fields makes the key from the values at paths in the query, the form or the JSON
 // body, and from the path parameters; everything else may differ between two
-// requests for the same operation. The paths are those of [Exclude]. A request
-// that has none of the fields gets 400 key_missing.
+// requests for the same operation. The paths are those of [Exclude]; what a policy
+// excludes by path is left out within the fields, but the default names are not. A
+// request that has none of the fields, or whose body can't be read as JSON or a form
+// and has none in the query, gets 400 key_missing.
 func Fields(paths ...string) KeySource { return KeySource{kind: keyFields, paths: paths} }
 
 // Func takes the key from fn, which must be safe for concurrent use. An empty key is a

@@ -3,7 +3,8 @@ package core
 // Response is an HTTP response, as captured from a handler, as replayed, or as
 // written in place of one.
 type Response struct {
-	// Status is the final status code, never a 1xx one.
+	// Status is the final status code, never an informational one. (101 may be seen by
+	// Policy.Failed and in events, for an upgraded connection, but is never stored.)
 	Status int
 	// Header holds the header fields in the order in which they are written. A name
 	// may occur more than once; the lines of one name stand together.

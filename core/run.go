@@ -54,6 +54,7 @@ type runContext struct {
 	values          context.Context // the caller's context, for values
 	route           string
 	started         time.Time
+	done            bool // the handler has returned
 
 	// For the engine's list of runs to renew; guarded by renewals.mu.
 	prev, next *runContext

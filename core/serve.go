@@ -210,7 +210,9 @@ func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
 func (f *flight) perform(c *runContext) (outcome, error) {
 	captured, err := f.x.Run(c, f.guard.policy.ResponseLimit)
+	c.done = true
 	if captured.Deferred {
+		c.done = false // whether it has succeeded is not known yet
 		f.x.(Deferrer).Defer(&Pending{run: c})
 		return outcome{deferred: true}, err
 	}
@@ -224,7 +226,7 @@ func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
 	if c.Unrendered || c.Response == nil {
 		return outcome{failed: true, unrendered: true, result: unavailable, err: c.Err}, buf
 	}
-	o := outcome{failed: g.policy.Failed(c.Response), status: c.Response.Status, err: c.Err}
+	o := outcome{failed: g.policy.Failed(c.Response), status: c.Response.Status, streaming: c.Incomplete, err: c.Err}
 	switch {
 	case g.policy.Duplicate == Reject:
 		// Nothing of it will ever be shown.
@@ -282,9 +284,19 @@ func (p *Pending) Finish(c *Capture) {
 			p.run.settlePanic()
 			return
 		}
+		p.run.done = true
+		finished := false
+		defer func() {
+			if !finished { // Policy.Failed has panicked
+				p.run.settlePanic()
+			}
+		}()
 		o, _ := p.run.guard.outcome(c, nil)
+		finished = true
 		p.run.settle(o)
-		p.run.cancel(errRunEnded)
+		if !o.streaming {
+			p.run.cancel(errRunEnded)
+		}
 	})
 }
 

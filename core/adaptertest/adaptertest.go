@@ -1,0 +1,354 @@
+// Package adaptertest is the suite that defines what an adapter is. Whatever passes it
+// can stand between a web framework and a guard; what core.Exchange says in words is
+// said here in cases, and each case carries the rule or the trap for which it exists.
+//
+// The suite speaks to a real listener over TCP and writes requests byte by byte, so that
+// it can send what a client library would tidy up: a field twice, a broken escape, a body
+// that ends too early. It compares three things:
+//
+//   - a guarded first response with the response of the same application without a
+//     guard: the guard must not be seen;
+//   - a replay with the response that it repeats;
+//   - the transcript of a case (statuses, header fields, bodies, and the keys that reach
+//     the store) with the text in testdata, which is the same for all adapters, so that a
+//     service can move from one framework to another behind one store.
+//
+// An adapter enrols with a [Harness], which builds an application of its framework from
+// an [App]. The handlers are the suite's; they act through [Call], which the harness
+// implements in the framework's native way:
+//
+//	func TestConformance(t *testing.T) { adaptertest.Run(t, harness) }
+//
+// Three things are left out of a comparison, because they belong to one message: Date
+// (which must be there once), the order of fields with different names, and the framing
+// (Content-Length, Transfer-Encoding, Connection), where only this must hold: a length
+// that is there without the guard is there with it.
+package adaptertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Harness is a framework, as the suite sees it.
+type Harness struct {
+	// Name is the framework's name.
+	Name string
+	// Start builds app, serves it on a port of its own on 127.0.0.1 and returns the
+	// address, "127.0.0.1:port". The server, and every goroutine of it, has ended when
+	// tb's cleanups have run.
+	Start func(tb testing.TB, app App) (addr string)
+	// User returns the adapter's native user source for what authentication middleware
+	// has left in the framework's context under name.
+	User func(name string) core.UserSource
+	// Features is what the framework can do.
+	Features Features
+}
+
+// Features says what a framework can do beyond the common ground. Cases that need more
+// than is declared are skipped.
+type Features struct {
+	// EarlyHints: a handler can send 103 responses before the final one.
+	EarlyHints bool
+	// Flush: a handler can flush in the middle of writing an ordinary response.
+	Flush bool
+	// ContextEnds: the request's context ends when the client leaves.
+	ContextEnds bool
+	// NativeErrors: a handler can return or leave an error for the framework to render.
+	NativeErrors bool
+	// OuterErrors: the adapter has a Finish middleware for errors that a middleware
+	// further out renders.
+	OuterErrors bool
+	// OuterBodyLimit: a middleware in front can limit the request's body so that reading
+	// fails (http.MaxBytesReader).
+	OuterBodyLimit bool
+	// GroupRoutes and GlobalRoutes: a guard that is mounted on a group, or on the whole
+	// application, knows the pattern of the route that the request is for.
+	GroupRoutes, GlobalRoutes bool
+}
+
+// App is an application to build. The order of the middleware, from the outside: the
+// framework's own recovery from panics; Errors; BodyLimit, Outer and Login, in any order;
+// Guard; the guard of the route.
+type App struct {
+	Routes []Route
+	// Guard is mounted in front of all routes: on the application, or on the group if
+	// Group is set. Nil: there is none.
+	Guard *core.Guard
+	// Group is a prefix ("/api") that all routes share; they belong to one group of
+	// the framework. Empty: no group.
+	Group string
+	// Errors puts a middleware in front that renders the framework's errors by
+	// [RenderError], and the adapter's Finish middleware in front of that. Without it
+	// the framework renders errors in its own default way.
+	Errors bool
+	// Unfinished leaves the adapter's Finish middleware out.
+	Unfinished bool
+	// BodyLimit, unless 0, limits request bodies in front of the guard, so that reading
+	// beyond it fails.
+	BodyLimit int64
+	// Outer is set (not added) as response header fields by a middleware in front.
+	Outer []core.Field
+	// Login puts the value of the request's X-Login field, unless it is empty, into the
+	// framework's context under "user", as authentication middleware does.
+	Login bool
+}
+
+// Route is a route of an [App].
+type Route struct {
+	// Method is the request method.
+	Method string
+	// Pattern is the pattern in the spelling of core.Request.Route: ":id" is one
+	// segment, a trailing "*" the rest. It begins with App.Group.
+	Pattern string
+	// Guard is mounted on the route. Nil: none.
+	Guard *core.Guard
+	// Behaviour is what the handler does.
+	Behaviour Behaviour
+}
+
+// Behaviour is a handler without a framework. Its error is the one that a method of the
+// Call returned: the framework's own, to be returned from the handler as it is.
+type Behaviour func(Call) error
+
+// Call is a request and its response in a framework's own handler. Every method does what
+// somebody who writes a handler for that framework would do.
+type Call interface {
+	// Context is the request's context, as handlers of the framework get it.
+	Context() context.Context
+	// Run is the run, as the adapter shows it to handlers of the framework.
+	Run() (*core.Run, bool)
+
+	// Header, Param and Query return the first value of that name, or "". Param is
+	// whatever the framework makes of it.
+	Header(name string) string
+	Param(name string) string
+	Query(name string) string
+	// Body reads the whole body as it was sent.
+	Body() ([]byte, error)
+	// Bind binds the body to v, which has json and form tags, by its Content-Type.
+	Bind(v any) error
+	// FormFile returns a file of a multipart form.
+	FormFile(field string) (name string, content []byte, err error)
+
+	// SetHeader and AddHeader set a response header field and add a line to it.
+	SetHeader(name, value string)
+	AddHeader(name, value string)
+	// JSON renders v by the framework's JSON renderer.
+	JSON(status int, v any) error
+	// Blob answers with a body and its Content-Type.
+	Blob(status int, contentType string, body []byte) error
+	// NoContent answers with a status and no body.
+	NoContent(status int) error
+	// Write writes an ordinary response piece by piece, without saying how long it is,
+	// flushing after each piece if flush is set and the framework can.
+	Write(status int, contentType string, flush bool, pieces ...string) error
+	// Stream writes a response in the framework's way to stream: what is written and
+	// flushed reaches the client at once.
+	Stream(status int, contentType string, write func(w io.Writer, flush func()) error) error
+	// EarlyHints sends a 103 response with a Link field.
+	EarlyHints(link string) error
+	// Upgrade answers 101 with this Upgrade field and hands the connection to talk,
+	// which ends with it. It returns when the framework's way to do so returns.
+	Upgrade(protocol string, talk func(net.Conn)) error
+	// Fail reports an error by the framework's own error value. A framework without
+	// such values renders it in the handler.
+	Fail(status int, message string) error
+}
+
+// RenderError is how an [App] with Errors renders an error.
+func RenderError(message string) (contentType string, body []byte) {
+	text, _ := json.Marshal(message) // a string: cannot fail
+	return "application/json", fmt.Appendf(nil, `{"error":%s}`, text)
+}
+
+// Run checks an adapter, in a subtest for each case.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { run(t, h, c, transcripts()) })
+	}
+	t.Run("keys", func(t *testing.T) { runKeys(t, h) })
+}
+
+// WriteTranscripts writes the transcripts of the cases that h has the features for into the
+// file at path, instead of checking them: all of them, or those that the file does not have
+// yet, for a framework with features that the one before it lacks. Run compares with them
+// once the suite has been compiled anew. The text is the suite's definition: read what has
+// changed before you keep it.
+func WriteTranscripts(t *testing.T, h Harness, path string, onlyMissing bool) {
+	t.Helper()
+	texts := transcripts()
+	for _, c := range cases {
+		if c.loose || onlyMissing && texts[c.name] != "" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) { texts[c.name] = run(t, h, c, nil) })
+	}
+	writeTranscripts(t, path, texts)
+}
+
+// run runs one case and returns its transcript.
+func run(tb testing.TB, h Harness, c testCase, golden map[string]string) string {
+	tb.Helper()
+	if lacking := c.needs.lacking(h.Features); lacking != "" {
+		tb.Skipf("%s has no %s", h.Name, lacking)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the rule: %s", c.why)
+		}
+	})
+	s := start(tb, h, c)
+	for i, step := range c.steps {
+		s.at = i + 1
+		step.do(s)
+	}
+	text := s.finish()
+	if golden != nil && !c.loose {
+		compare(tb, c.name, golden[c.name], text)
+	}
+	return text
+}
+
+func (f Features) lacking(has Features) string {
+	for _, feature := range []struct {
+		name       string
+		needed, is bool
+	}{
+		{"EarlyHints", f.EarlyHints, has.EarlyHints},
+		{"Flush", f.Flush, has.Flush},
+		{"ContextEnds", f.ContextEnds, has.ContextEnds},
+		{"NativeErrors", f.NativeErrors, has.NativeErrors},
+		{"OuterErrors", f.OuterErrors, has.OuterErrors},
+		{"OuterBodyLimit", f.OuterBodyLimit, has.OuterBodyLimit},
+		{"GroupRoutes", f.GroupRoutes, has.GroupRoutes},
+		{"GlobalRoutes", f.GlobalRoutes, has.GlobalRoutes},
+	} {
+		if feature.needed && !feature.is {
+			return feature.name
+		}
+	}
+	return ""
+}
+
+// testCase is one rule, or one trap.
+type testCase struct {
+	name string
+	why  string // the rule, or what has gone wrong without it
+	// needs are the features without which the case makes no sense.
+	needs Features
+
+	config func(*core.Config) // changes the configuration; nil: nothing
+	policy core.Policy        // of the route, unless routes is set
+	app    App                // all but Routes and Guard
+	global bool               // the policy's guard is mounted on the application or group
+	nested bool               // … and on the route as well
+	native bool               // Harness.User("user") is the policy's user source
+	routes []route            // nil: POST /orders with policy and handler
+	// handler is what the handler does at its nth execution. Nil: receipt.
+	handler func(h *hand, c Call, n int) error
+	// ownText leaves Content-Type and body of what handlers answer out of the
+	// transcript: they are the framework's own.
+	ownText bool
+	// loose leaves out the transcript, where a rule lets frameworks differ.
+	loose bool
+	// noBare leaves out the comparison with the unguarded application, for handlers
+	// that ask about their run.
+	noBare bool
+	steps  []step
+}
+
+// route is a route with a policy.
+type route struct {
+	method, pattern string // "": POST
+	policy          *core.Policy
+	unguarded       bool
+}
+
+// receipt is the default handler: it answers with the number of its execution.
+func receipt(_ *hand, c Call, n int) error {
+	c.SetHeader("Location", fmt.Sprintf("/orders/%d", n))
+	return c.Blob(201, "application/json", fmt.Appendf(nil, `{"order":%d}`, n))
+}
+
+// hand is what handlers share with the script.
+type hand struct {
+	s    *script // nil in the unguarded application, where nothing is held
+	mu   chan struct{}
+	runs int
+
+	features Features
+	entered  chan struct{}
+	gate     chan struct{}
+	done     <-chan struct{}
+	heard    chan string // what handlers have to say to the script
+}
+
+func newHand(s *script, features Features, done <-chan struct{}) *hand {
+	return &hand{
+		s: s, features: features, done: done, mu: make(chan struct{}, 1),
+		entered: make(chan struct{}, 1000), gate: make(chan struct{}, 1000), heard: make(chan string, 1000),
+	}
+}
+
+func (h *hand) count() int {
+	h.mu <- struct{}{}
+	defer func() { <-h.mu }()
+	return h.runs
+}
+
+func (h *hand) next() int {
+	h.mu <- struct{}{}
+	defer func() { <-h.mu }()
+	h.runs++
+	return h.runs
+}
+
+func (h *hand) set(runs int) {
+	h.mu <- struct{}{}
+	defer func() { <-h.mu }()
+	h.runs = runs
+}
+
+// hold tells the script that the handler is there, and waits until the script lets it go.
+func (h *hand) hold() {
+	if h.s == nil {
+		return
+	}
+	h.entered <- struct{}{}
+	select {
+	case <-h.gate:
+	case <-h.done:
+	}
+}
+
+// held is receipt behind a gate.
+func held(h *hand, c Call, n int) error {
+	h.hold()
+	return receipt(h, c, n)
+}
+
+// sameMessage compares two responses of an application, with and without a guard or
+// first and again.
+func sameMessage(tb testing.TB, what string, want, got reply, dropped ...string) {
+	tb.Helper()
+	if want.status != got.status {
+		tb.Errorf("%s: status %d, not %d", what, got.status, want.status)
+	}
+	if !bytes.Equal(want.body, got.body) {
+		tb.Errorf("%s: the body is %s, not %s", what, abridged(got.body), abridged(want.body))
+	}
+	w, g := comparable(want, dropped), comparable(got, dropped)
+	if !slices.Equal(w, g) {
+		tb.Errorf("%s: the header fields are\n\t%q, not\n\t%q", what, g, w)
+	}
+}

@@ -1,0 +1,647 @@
+package adaptertest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
+)
+
+type middleware = func(http.Handler) http.Handler
+
+// fault is a way in which an adapter can be wrong: what stands in front of a sound adapter
+// and what stands behind it, and the cases that must notice.
+type fault struct {
+	name    string
+	front   func(next http.Handler, w http.ResponseWriter, r *http.Request)
+	behind  func(next http.Handler, w http.ResponseWriter, r *http.Request)
+	noticed []string
+}
+
+var faults = []fault{
+	{name: "does not guard", noticed: []string{"first and again", "200 at once, replayed", "a takeover", "key missing"}},
+	{
+		name: "forgets the query",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			stashed, r := stash(r, r.URL.RawQuery)
+			u := *r.URL
+			u.RawQuery = ""
+			r.URL = &u
+			_ = stashed
+			next.ServeHTTP(w, r)
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			u := *r.URL
+			u.RawQuery = unstash[string](r)
+			r.URL = &u
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a query with semicolons and bad escapes", "repeated parameters", "key reused"},
+	},
+	{
+		name: "parses the query", // and drops what it cannot read
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			_, r = stash(r, r.URL.RawQuery)
+			u := *r.URL
+			u.RawQuery = r.URL.Query().Encode()
+			r.URL = &u
+			next.ServeHTTP(w, r)
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			u := *r.URL
+			u.RawQuery = unstash[string](r)
+			r.URL = &u
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a query with semicolons and bad escapes"},
+	},
+	{
+		name: "takes the first of two keys",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			if keys := r.Header[core.DefaultKeyHeader]; len(keys) > 1 {
+				r.Header[core.DefaultKeyHeader] = keys[:1]
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"key twice"},
+	},
+	{
+		name: "takes the path for the route",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Pattern = ""
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"another path parameter", "a function of the request"},
+	},
+	{
+		name: "forgets path parameters",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			_, r = stash(r, r.PathValue("id"))
+			r.SetPathValue("id", "")
+			next.ServeHTTP(w, r)
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.SetPathValue("id", unstash[string](r))
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"another path parameter", "strings that are used again"},
+	},
+	{
+		name: "decompresses the body",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Content-Encoding") == "gzip" {
+				if z, err := gzip.NewReader(r.Body); err == nil {
+					body, _ := io.ReadAll(z)
+					r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+				}
+				r.Header.Del("Content-Encoding")
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a body with a Content-Encoding"},
+	},
+	{
+		name: "leaves the handler half of a body",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Body = io.NopCloser(io.LimitReader(r.Body, 100_000))
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"the body for the handler"},
+	},
+	{
+		name: "leaves the handler no body",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Body = http.NoBody
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"the body for the handler", "the framework's binding", "an uploaded file"},
+	},
+	{
+		name: "takes half a body for a whole one",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a body that ends too early"},
+	},
+	{
+		name: "does not know a body that is too large",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Body, r.ContentLength = &opaque{r.Body}, -1
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a limit in front"},
+	},
+	{
+		name: "cuts bodies at the limit",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Body, r.ContentLength = io.NopCloser(io.LimitReader(r.Body, 64)), -1
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a body over the limit"},
+	},
+	{
+		name: "stores before errors are rendered",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			late, r := stash(r, &buffer{header: http.Header{}})
+			shown := &buffer{header: w.Header()}
+			next.ServeHTTP(shown, r)
+			if late.status >= 400 {
+				shown = late
+				for name, lines := range late.header {
+					w.Header()[name] = lines
+				}
+			}
+			w.WriteHeader(shown.status)
+			_, _ = w.Write(shown.body.Bytes())
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			late := unstash[*buffer](r)
+			next.ServeHTTP(late, r)
+			if late.status < 400 {
+				for name, lines := range late.header {
+					w.Header()[name] = lines
+				}
+				w.WriteHeader(late.status)
+				_, _ = w.Write(late.body.Bytes())
+			}
+		},
+		noticed: []string{"refusals of the handler's are kept", "failures are not kept"},
+	},
+	{
+		name: "doubles header fields",
+		front: onHeader(func(h http.Header, status int) {
+			if h.Get(core.ReplayedHeader) != "" {
+				for _, name := range []string{"Link", "Warning", "Location"} {
+					h[name] = slices.Concat(h[name], h[name])
+				}
+			}
+		}),
+		noticed: []string{"first and again", "repeated fields"},
+	},
+	{
+		name: "adds the Content-Type of a refusal",
+		front: onHeader(func(h http.Header, status int) {
+			if status == http.StatusBadRequest {
+				h.Add("Content-Type", "text/plain")
+			}
+		}),
+		noticed: []string{"key missing", "repeated fields"},
+	},
+	{
+		name:    "marks everything as a replay",
+		front:   onHeader(func(h http.Header, status int) { h.Set(core.ReplayedHeader, "true") }),
+		noticed: []string{"first and again", "key missing"},
+	},
+	{
+		name:    "marks nothing as a replay",
+		front:   onHeader(func(h http.Header, status int) { h.Del(core.ReplayedHeader) }),
+		noticed: []string{"first and again", "waiting"},
+	},
+	{
+		name: "replays the Date",
+		front: onHeader(func(h http.Header, status int) {
+			if h.Get(core.ReplayedHeader) != "" {
+				h.Set("Date", "Mon, 01 Jan 2001 00:00:00 GMT")
+			}
+		}),
+		noticed: []string{"first and again", "fields of one message"},
+	},
+	{
+		name: "replays a cookie",
+		front: onHeader(func(h http.Header, status int) {
+			if h.Get(core.ReplayedHeader) != "" {
+				h.Set("Set-Cookie", "session=s3cret")
+			}
+		}),
+		noticed: []string{"fields of one message"},
+	},
+	{
+		name: "drops Content-Encoding",
+		front: onHeader(func(h http.Header, status int) {
+			if h.Get(core.ReplayedHeader) != "" {
+				h.Del("Content-Encoding")
+			}
+		}),
+		noticed: []string{"a body with a Content-Encoding, out"},
+	},
+	{
+		name:    "guesses the Content-Type",
+		front:   onHeader(func(h http.Header, status int) { h.Set("Content-Type", "text/plain; charset=utf-8") }),
+		noticed: []string{"first and again", "the framework's own renderer"},
+	},
+	{
+		name: "does not say how long a replay is",
+		front: onHeader(func(h http.Header, status int) {
+			h.Del("Content-Length")
+			if h.Get(core.ReplayedHeader) != "" {
+				h.Set("Transfer-Encoding", "chunked")
+			}
+		}),
+		noticed: []string{"first and again"},
+	},
+	{
+		name: "truncates responses",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(&truncating{ResponseWriter: w, left: 2000}, r)
+		},
+		noticed: []string{"a body in pieces", "a response over the limit", "a response of 3 MiB"},
+	},
+	{
+		name: "cannot flush",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(struct{ http.ResponseWriter }{w}, r)
+		},
+		noticed: []string{"a response that is flushed", "a stream of events", "an upgraded connection"},
+	},
+	{
+		name: "flushes before the status is known",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a response that is flushed", "first and again"},
+	},
+	{
+		name: "streams once the handler has returned",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			b := &buffer{header: w.Header()}
+			next.ServeHTTP(b, r)
+			w.WriteHeader(b.status)
+			_, _ = w.Write(b.body.Bytes())
+		},
+		noticed: []string{"a stream of events"},
+	},
+	{
+		name: "takes hints for the status",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(&hinted{ResponseWriter: w}, r)
+		},
+		noticed: []string{"early hints"},
+	},
+	{
+		name: "hides the run",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(withoutRun{r.Context()}))
+		},
+		noticed: []string{"the run in the handler", "a takeover"},
+	},
+	{
+		name: "hides that the client has left",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+		},
+		noticed: []string{"the client leaves"},
+	},
+	{
+		name: "gives up when the client leaves",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			if r.Context().Err() != nil {
+				panic(http.ErrAbortHandler)
+			}
+		},
+		noticed: []string{"the client leaves"},
+	},
+	{
+		name: "swallows panics",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			defer func() { _ = recover() }()
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a panic"},
+	},
+	{
+		name: "guards safe methods",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			_, r = stash(r, r.Method)
+			r.Method = "POST"
+			next.ServeHTTP(w, r)
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Method = unstash[string](r)
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"safe methods", "methods that are not safe"},
+	},
+	{
+		name: "takes the port for the peer",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.RemoteAddr = strings.ReplaceAll(r.RemoteAddr[strings.LastIndex(r.RemoteAddr, ":")+1:]+":1", "[", "")
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"the peer's address"},
+	},
+	{
+		name: "knows no user of the framework",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ContextKey("user"), "everybody")))
+		},
+		noticed: []string{"the framework's own user"},
+	},
+}
+
+// mounted returns a harness for a sound adapter with f around it.
+func mounted(f fault) Harness {
+	h := NetHTTP("net/http that "+f.name, func(g *core.Guard) middleware {
+		guard := httpidem.New(g)
+		if f.front == nil && f.behind == nil {
+			guard = func(next http.Handler) http.Handler { return next }
+		}
+		return func(next http.Handler) http.Handler {
+			return around(f.front, guard(around(f.behind, next)))
+		}
+	})
+	h.User = userFromContext
+	return h
+}
+
+func userFromContext(name string) core.UserSource {
+	return httpidem.UserFromContext(ContextKey(name))
+}
+
+func around(f func(http.Handler, http.ResponseWriter, *http.Request), next http.Handler) http.Handler {
+	if f == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f(next, w, r) })
+}
+
+// A suite that cannot fail is no suite.
+func TestFaultsAreNoticed(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 500 * time.Millisecond
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			for _, name := range f.noticed {
+				tb := &recording{TB: t}
+				tb.run(func() { run(tb, mounted(f), caseNamed(t, name), transcripts()) })
+				if !tb.Failed() {
+					t.Errorf("%q does not notice an adapter that %s", name, f.name)
+				}
+				t.Logf("%s: %s", name, tb.said())
+			}
+		})
+	}
+}
+
+// The same for what every transcript holds: an adapter may be right by every other
+// measure and still have keys of its own.
+func TestOtherTranscriptIsNoticed(t *testing.T) {
+	golden := transcripts()
+	golden["first and again"] = strings.Replace(golden["first and again"], "U=alice", "U=Alice", 1)
+	tb := &recording{TB: t}
+	h := NetHTTP("net/http", func(g *core.Guard) middleware { return httpidem.New(g) })
+	tb.run(func() { run(tb, h, caseNamed(t, "first and again"), golden) })
+	if !tb.Failed() || !strings.Contains(tb.said(), "the transcript is another from line") {
+		t.Errorf("not noticed: %s", tb.said())
+	}
+}
+
+func TestEveryCaseIsWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	golden := transcripts()
+	for _, c := range cases {
+		if c.name == "" || c.why == "" || len(c.steps) == 0 || seen[c.name] {
+			t.Errorf("%q: name, rule or steps are missing, or the name is taken", c.name)
+		}
+		seen[c.name] = true
+		if (golden[c.name] == "") != c.loose {
+			t.Errorf("%q has no transcript, or should have none", c.name)
+		}
+	}
+	for name := range golden {
+		if !seen[name] {
+			t.Errorf("there is a transcript of %q and no such case", name)
+		}
+	}
+}
+
+// A feature that an adapter does not declare skips a case, and says so.
+func TestFeaturesSkip(t *testing.T) {
+	tb := &recording{TB: t}
+	h := NetHTTP("net/http", func(g *core.Guard) middleware { return httpidem.New(g) })
+	h.Features = Features{}
+	tb.run(func() { run(tb, h, caseNamed(t, "early hints"), transcripts()) })
+	if tb.Failed() || !strings.Contains(tb.said(), "net/http has no EarlyHints") {
+		t.Errorf("failed %t, said %q", tb.Failed(), tb.said())
+	}
+}
+
+// The suite's own reading of responses: what is wrong on the wire is an error.
+func TestMalformedResponsesAreNoticed(t *testing.T) {
+	for name, text := range map[string]string{
+		"no status line":              "hello\r\n\r\n",
+		"bare line feeds":             "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+		"two lengths":                 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx",
+		"length and coding":           "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+		"a body that is too short":    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx",
+		"a chunk that is too long":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n",
+		"no last chunk":               "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+		"a line that is no field":     "HTTP/1.1 200 OK\r\nhello\r\n\r\n",
+		"a connection that just ends": "",
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var server sync.WaitGroup
+		server.Go(func() {
+			if c, err := listener.Accept(); err == nil {
+				_, _ = io.WriteString(c, text)
+				_ = c.Close()
+			}
+		})
+		c, err := dial(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.receive("POST"); err == nil {
+			t.Errorf("%s: no error, but %v", name, got)
+		}
+		_ = c.Close()
+		_ = listener.Close()
+		server.Wait()
+	}
+}
+
+func caseNamed(t *testing.T, name string) testCase {
+	t.Helper()
+	i := slices.IndexFunc(cases, func(c testCase) bool { return c.name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q", name)
+	}
+	return cases[i]
+}
+
+// recording is a TB that fails by itself and not with the test.
+type recording struct {
+	testing.TB
+	mu       sync.Mutex
+	failed   bool
+	messages []string
+	cleanups []func()
+}
+
+// run runs f as a test of its own, with its cleanups.
+func (r *recording) run(f func()) {
+	done := make(chan struct{})
+	go func() { // for Goexit
+		defer close(done)
+		f()
+	}()
+	<-done
+	for i := len(r.cleanups) - 1; i >= 0; i-- {
+		r.cleanups[i]()
+	}
+}
+
+func (r *recording) note(failed bool, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = r.failed || failed
+	r.messages = append(r.messages, message)
+}
+
+func (r *recording) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.messages, "\n")
+}
+
+func (r *recording) Helper()                           {}
+func (r *recording) Cleanup(f func())                  { r.cleanups = append(r.cleanups, f) }
+func (r *recording) Logf(format string, args ...any)   { r.note(false, fmt.Sprintf(format, args...)) }
+func (r *recording) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf(format, args...)) }
+func (r *recording) Fatal(args ...any) {
+	r.note(true, fmt.Sprint(args...))
+	runtime.Goexit()
+}
+func (r *recording) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+func (r *recording) Skipf(format string, args ...any) {
+	r.Logf(format, args...)
+	runtime.Goexit()
+}
+func (r *recording) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+type stashKey struct{}
+
+// stash hands v on to what stands behind the guard.
+func stash[T any](r *http.Request, v T) (T, *http.Request) {
+	return v, r.WithContext(context.WithValue(r.Context(), stashKey{}, v))
+}
+
+func unstash[T any](r *http.Request) T { return r.Context().Value(stashKey{}).(T) }
+
+// opaque hides the type of an error.
+type opaque struct{ io.ReadCloser }
+
+func (o *opaque) Read(b []byte) (int, error) {
+	n, err := o.ReadCloser.Read(b)
+	if err != nil && err != io.EOF {
+		err = errors.New(err.Error())
+	}
+	return n, err
+}
+
+// buffer is a response that is kept.
+type buffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *buffer) Header() http.Header            { return b.header }
+func (b *buffer) WriteHeader(status int)         { b.status = status }
+func (b *buffer) Write(text []byte) (int, error) { return b.body.Write(text) }
+func (b *buffer) Flush()                         {}
+
+// onHeader changes header fields when they are about to be sent.
+func onHeader(change func(h http.Header, status int)) func(http.Handler, http.ResponseWriter, *http.Request) {
+	return func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&changing{w, change}, r)
+	}
+}
+
+type changing struct {
+	http.ResponseWriter
+	change func(h http.Header, status int)
+}
+
+func (w *changing) WriteHeader(status int) {
+	w.change(w.Header(), status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *changing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+type truncating struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *truncating) WriteHeader(status int) {
+	if n, err := strconv.Atoi(w.Header().Get("Content-Length")); err == nil && n > w.left {
+		w.Header().Set("Content-Length", strconv.Itoa(w.left))
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *truncating) Write(b []byte) (int, error) {
+	n := min(len(b), w.left)
+	w.left -= n
+	if _, err := w.ResponseWriter.Write(b[:n]); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (w *truncating) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+type hinted struct {
+	http.ResponseWriter
+	done bool
+}
+
+func (w *hinted) WriteHeader(status int) {
+	if status < 200 {
+		status = 200
+	}
+	if !w.done {
+		w.done = true
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// withoutRun is a context that does not know the run.
+type withoutRun struct{ context.Context }
+
+func (c withoutRun) Value(key any) any {
+	switch key := key.(type) {
+	case ContextKey, stashKey:
+		return c.Context.Value(key)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package adaptertest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+const order = `{"sku":"A-1","quantity":2}`
+
+var (
+	anOrder   = request{body: order}
+	clientKey = core.ClientKey()
+)
+
+func keyed(keys ...string) request { return request{keys: keys, body: order} }
+
+// duplicateCases: what the first request gets, and what its duplicates get.
+var duplicateCases = []testCase{
+	{
+		name: "first and again",
+		why:  "DESIGN 5: the first answer is the handler's, untouched; a duplicate gets the same status, body and stored fields, and Idempotent-Replayed: true",
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "running",
+		why:     "DESIGN 5: a duplicate of a running operation gets 409 in_progress and Retry-After of at least 1",
+		handler: held,
+		steps: []step{
+			begin{"first", anOrder},
+			ask{anOrder, refused(core.CodeInProgress), ""},
+			let(1),
+			await{"first", created},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "rejected",
+		why:     "DESIGN 5: under Reject a duplicate gets 409 in_progress, then 409 duplicate with the policy's message, and never the response",
+		policy:  core.Policy{Duplicate: core.Reject, Message: "please do not submit twice"},
+		handler: held,
+		steps: []step{
+			begin{"first", anOrder},
+			ask{anOrder, refused(core.CodeInProgress), ""},
+			let(1),
+			await{"first", created},
+			ask{anOrder, refused(core.CodeDuplicate), ""},
+		},
+	},
+	{
+		name:   "released on success",
+		why:    "DESIGN 3: a pure lock: what has finished may run again",
+		policy: core.Exclusive(),
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{anOrder, created, ""},
+		},
+	},
+	{
+		name:   "retention passed",
+		why:    "DESIGN 1: a finished result stands for the retention, by the store's clock",
+		policy: core.Policy{Retention: time.Hour},
+		steps: []step{
+			ask{anOrder, created, ""},
+			later(time.Hour - time.Second),
+			ask{anOrder, replayed, ""},
+			later(2 * time.Second),
+			ask{anOrder, created, ""},
+		},
+	},
+	{
+		name: "another user",
+		why:  "TRAPS: one key replays for another user",
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{request{user: "bob", body: order}, created, ""},
+			ask{anOrder, replayed.of(1), ""},
+		},
+	},
+	{
+		name: "another route",
+		why:  "TRAPS: one key replays on another route",
+		routes: []route{
+			{pattern: "/orders", policy: &clientKey}, {pattern: "/refunds", policy: &clientKey},
+			{method: "PUT", pattern: "/orders", policy: &clientKey},
+		},
+		steps: []step{
+			ask{keyed("k-1"), created, ""},
+			ask{request{target: "/refunds", keys: []string{"k-1"}, body: order}, created, ""},
+			ask{request{method: "PUT", keys: []string{"k-1"}, body: order}, created, ""},
+		},
+	},
+	{
+		name:    "another path parameter",
+		why:     "DESIGN 4: /orders/:id/pay for two ids is two operations; the route of the key is the pattern, in one spelling for all frameworks",
+		routes:  []route{{pattern: "/orders/:id/pay", policy: new(core.Policy)}},
+		handler: echoParam,
+		steps: []step{
+			ask{request{target: "/orders/1/pay", body: order}, created, ""},
+			ask{request{target: "/orders/2/pay", body: order}, created, ""},
+			ask{request{target: "/orders/2/pay", body: order}, replayed, ""},
+		},
+	},
+	{
+		name:    "strings that are used again",
+		why:     "TRAPS: every string and byte slice of a Fiber context is reused after the handler: what is kept of one request (key, header, body) turns into another customer's",
+		routes:  []route{{pattern: "/orders/:id/pay", policy: new(core.Policy)}},
+		handler: echoParam,
+		steps: []step{
+			ask{request{target: "/orders/AAAA/pay", user: "alice", body: `{"note":"aaaaaaaaaaaa"}`}, created, "kept"},
+			ask{request{target: "/orders/BBBB/pay", user: "bobby", body: `{"note":"bbbbbbbbbbbb"}`}, created, "kept"},
+			ask{request{target: "/orders/CCCC/pay", user: "carol", body: `{"note":"cccccccccccc"}`}, created, "kept"},
+			ask{request{target: "/orders/AAAA/pay", user: "alice", body: `{"note":"aaaaaaaaaaaa"}`}, replayed.of(2), "kept"},
+			ask{request{target: "/orders/BBBB/pay", user: "bobby", body: `{"note":"bbbbbbbbbbbb"}`}, replayed.of(1), "kept"},
+			ask{request{target: "/orders/CCCC/pay", user: "carol", body: `{"note":"cccccccccccc"}`}, replayed, "kept"},
+			ask{request{target: "/orders/CCCC/pay", user: "alice", body: `{"note":"aaaaaaaaaaaa"}`}, created, "kept"},
+		},
+	},
+	{
+		name: "a pipeline",
+		why:  "RFC 9112, section 9.3.2: requests sent without waiting are answered in order, replays and refusals too",
+		steps: []step{
+			pipeline{
+				{anOrder, created, ""},
+				{anOrder, replayed, ""},
+				{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
+				{request{body: `{"sku":"B-2"}`}, created, ""},
+				{request{body: `{"sku":"B-2"}`}, replayed, ""},
+			},
+		},
+	},
+	{
+		name:   "an envelope of the house",
+		why:    "DESIGN 5: one hook replaces the whole body of a refusal, for houses with {code,msg,data}; status, Cache-Control and Retry-After stay",
+		policy: clientKey,
+		config: func(c *core.Config) {
+			c.RefusalBody = func(r *core.Refusal) (string, []byte) {
+				return "application/json", fmt.Appendf(nil, `{"code":%d,"msg":%q,"data":null}`, r.Status*100, r.Code)
+			}
+		},
+		steps: []step{
+			ask{anOrder, want{status: 400, kind: custom}, ""},
+			ask{keyed("k-1"), created, ""},
+			ask{keyed("k-1"), replayed, ""},
+		},
+	},
+	{
+		name:   "rights withdrawn",
+		why:    "Policy.Authorize: a stored response is shown only to who may still see it; it reads the request through the adapter",
+		policy: core.Policy{Authorize: authorizeByHeader},
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{request{body: order, fields: []core.Field{field("X-Withdrawn", "1")}}, refused(core.CodeNotAuthorized), ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+}
+
+// echoParam answers with what belongs to the request alone.
+func echoParam(_ *hand, c Call, n int) error {
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	c.SetHeader("Location", "/receipts/"+c.Param("id"))
+	c.SetHeader("X-For", c.Header("X-User"))
+	return c.Blob(201, "application/json", fmt.Appendf(nil, `{"n":%d,"id":%q,"body":%s}`, n, c.Param("id"), body))
+}
+
+// clientKeyCases: Idempotency-Key (draft-ietf-httpapi-idempotency-key-header).
+var clientKeyCases = []testCase{
+	{
+		name:   "key missing",
+		why:    "DESIGN 5: a required key that is missing is 400 key_missing, and nothing is recorded",
+		policy: clientKey,
+		steps: []step{
+			ask{anOrder, refused(core.CodeKeyMissing), ""},
+			executions(0),
+		},
+	},
+	{
+		name:   "key optional",
+		why:    "DESIGN 3: an optional key that is missing lets the request pass unprotected",
+		policy: core.Policy{Key: core.Header(core.Optional)},
+		steps: []step{
+			ask{anOrder, want{status: 201, kind: passed}, ""},
+			ask{anOrder, want{status: 201, kind: passed}, ""},
+			ask{keyed("k-1"), created, ""},
+			ask{keyed("k-1"), replayed, ""},
+		},
+	},
+	{
+		name:   "key invalid",
+		why:    "DESIGN 5: malformed, empty, a list, over 255 bytes: 400 key_invalid, and nothing is recorded",
+		policy: clientKey,
+		steps: []step{
+			ask{keyed(""), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(`""`), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(`"open`), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(`"a", "b"`), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(`a,b`), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(`two words`), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(`"k";p=1`), refused(core.CodeKeyInvalid), ""},
+			ask{keyed("caf\xc3\xa9"), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(strings.Repeat("k", 256)), refused(core.CodeKeyInvalid), ""},
+			executions(0),
+		},
+	},
+	{
+		name:   "key twice",
+		why:    "TRAPS: Fiber's c.Get and net/http's Header.Get return the first of duplicated fields only; two keys are 400 key_invalid, also if they are equal",
+		policy: clientKey,
+		steps: []step{
+			ask{keyed("k-1", "k-2"), refused(core.CodeKeyInvalid), ""},
+			ask{keyed("k-1", "k-1"), refused(core.CodeKeyInvalid), ""},
+			ask{request{body: order, keys: []string{"k-1"}, fields: []core.Field{{Name: "idempotency-key", Value: "k-2"}}}, refused(core.CodeKeyInvalid), ""},
+			executions(0),
+		},
+	},
+	{
+		name:   "key of 255 bytes",
+		why:    "DESIGN 5: 255 bytes is the longest key, without its quotes",
+		policy: clientKey,
+		steps: []step{
+			ask{keyed(strings.Repeat("k", 255)), created, ""},
+			ask{keyed(`"` + strings.Repeat("k", 255) + `"`), replayed, ""},
+		},
+	},
+	{
+		name:   "key quoted and bare",
+		why:    "DESIGN 5: an RFC 8941 string and a bare token of the same text are one key; the field's name has no case",
+		policy: clientKey,
+		steps: []step{
+			ask{keyed(`"k-1"`), created, ""},
+			ask{keyed(`k-1`), replayed, ""},
+			ask{request{body: order, fields: []core.Field{{Name: "IDEMPOTENCY-KEY", Value: " k-1 "}}}, replayed, ""},
+			ask{keyed(`K-1`), created, ""},
+		},
+	},
+	{
+		name:   "key under another name",
+		why:    "KeySource.Named: the field may have another name",
+		policy: core.Policy{Key: core.Header(core.Required).Named("X-Request-Key")},
+		steps: []step{
+			ask{keyed("k-1"), refused(core.CodeKeyMissing), ""},
+			ask{request{body: order, fields: []core.Field{{Name: "x-request-key", Value: "k-1"}}}, created, ""},
+			ask{request{body: order, fields: []core.Field{{Name: "X-Request-Key", Value: "k-1"}}}, replayed, ""},
+		},
+	},
+	{
+		name:    "key reused",
+		why:     "DESIGN 5: the same client key with other parameters is 422 key_reused, running or done, and the record is unchanged",
+		policy:  clientKey,
+		handler: held,
+		steps: []step{
+			begin{"first", keyed("k-1")},
+			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(core.CodeKeyReused), ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?express=1", body: order}, refused(core.CodeKeyReused), ""},
+			let(1),
+			await{"first", created},
+			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(core.CodeKeyReused), ""},
+			ask{keyed("k-1"), replayed, ""},
+		},
+	},
+	{
+		name:   "a retry with a fresh timestamp",
+		why:    "TRAPS: raw bytes as fingerprint: a retry with members in another order, or with a fresh timestamp, is a mismatch",
+		policy: clientKey,
+		steps: []step{
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"timestamp":1700000000}`}, created, ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=2", body: "{\"timestamp\":1700000001,\n \"quantity\":2.0,\"sku\":\"A-1\"}"}, replayed, ""},
+		},
+	},
+}

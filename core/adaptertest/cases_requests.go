@@ -1,0 +1,275 @@
+package adaptertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"mime/multipart"
+	"strings"
+
+	"github.com/idem-go/idem/core"
+)
+
+func authorizeByHeader(_ context.Context, r *core.Request) error {
+	if v, n := r.Headers.Header("X-Withdrawn"); n > 0 {
+		return errors.New("withdrawn: " + v)
+	}
+	return nil
+}
+
+func posted(target, body string) request { return request{target: target, body: body} }
+
+// parameterCases: which requests are one operation. The keys themselves are in keys.json.
+var parameterCases = []testCase{
+	{
+		name: "JSON in another order",
+		why:  "DESIGN 4: members are sorted at every level, space does not count, metadata and coordinates do not count",
+		steps: []step{
+			ask{posted("", `{"sku":"A-1","quantity":2,"ship":{"zip":"8000","to":"Ada"}}`), created, ""},
+			ask{posted("", ` {"ship": {"to": "Ada", "zip": "8000"}, "requestTime": "20190101120001", "lat": 1.5, "quantity": 2, "sku": "A-1"} `), replayed, ""},
+		},
+	},
+	{
+		name: "64-bit ids",
+		why:  "TRAPS: numbers through float64: two 64-bit ids become one; a string never equals a number",
+		steps: []step{
+			ask{posted("", `{"id":9007199254740993}`), created, ""},
+			ask{posted("", `{"id":9007199254740992}`), created, ""},
+			ask{posted("", `{"id":"9007199254740992"}`), created, ""},
+		},
+	},
+	{
+		name: "a query with semicolons and bad escapes",
+		why:  "TRAPS: URL.Query() drops pairs with ';' and bad escapes silently",
+		steps: []step{
+			ask{posted("/orders?a=1;b=2", order), created, ""},
+			ask{posted("/orders?a=1;b=3", order), created, ""},
+			ask{posted("/orders?a=%zz", order), created, ""},
+			ask{posted("/orders?a=%zy", order), created, ""},
+			ask{posted("/orders", order), created, ""},
+			ask{posted("/orders?", order), replayed, ""},
+		},
+	},
+	{
+		name: "repeated parameters",
+		why:  "DESIGN 4: pairs are sorted by name, and repeats kept in order",
+		steps: []step{
+			ask{posted("/orders?tag=x&tag=y&sort=up", order), created, ""},
+			ask{posted("/orders?sort=up&tag=x&tag=y", order), replayed, ""},
+			ask{posted("/orders?tag=y&tag=x&sort=up", order), created, ""},
+		},
+	},
+	{
+		name: "a body with a Content-Encoding",
+		why:  "DESIGN 4: a body with a Content-Encoding counts by its raw bytes; TRAPS: Fiber's c.Body() decompresses",
+		steps: []step{
+			ask{request{body: gzipped(`{"a":1,"b":2}`), fields: []core.Field{field("Content-Encoding", "gzip")}}, created, ""},
+			ask{request{body: gzipped(`{"b":2,"a":1}`), fields: []core.Field{field("Content-Encoding", "gzip")}}, created, ""},
+			ask{request{body: gzipped(`{"a":1,"b":2}`), fields: []core.Field{field("Content-Encoding", "gzip")}}, replayed.of(1), ""},
+		},
+		handler: func(h *hand, c Call, n int) error {
+			body, err := c.Body() // as sent
+			if err != nil {
+				return err
+			}
+			return c.Blob(201, "application/octet-stream", fmt.Appendf(nil, "%d %x", n, body))
+		},
+	},
+	{
+		name:   "files by content",
+		why:    "DESIGN 4: the boundary of a multipart form does not count, the content of files does",
+		routes: []route{{pattern: "/files", policy: new(core.Policy)}, {pattern: "/forms", policy: &core.Policy{WithoutFiles: true}}},
+		steps: []step{
+			ask{upload("/files", "b1", "cat.png", "meow"), created, ""},
+			ask{upload("/files", "b2", "cat.png", "meow"), replayed, ""},
+			ask{upload("/files", "b1", "cat.png", "woof"), created, ""},
+			ask{upload("/forms", "b1", "cat.png", "meow"), created, ""},
+			ask{upload("/forms", "b2", "cat.png", "woof"), replayed, ""},
+		},
+	},
+	{
+		name:   "fields of the request",
+		why:    "DESIGN 3: Fields makes the key of the values at these paths; none of them is 400 key_missing",
+		policy: core.Policy{Key: core.Fields("order.id")},
+		steps: []step{
+			ask{posted("", `{"order":{"id":7,"at":"noon"},"try":1}`), created, ""},
+			ask{posted("", `{"order":{"id":7,"at":"one"},"try":2}`), replayed, ""},
+			ask{posted("", `{"order":{"id":8}}`), created, ""},
+			ask{posted("", `{"order":{}}`), refused(core.CodeKeyMissing), ""},
+		},
+	},
+	{
+		name: "a function of the request",
+		why:  "DESIGN 3: Func sees the request's plain values and its body through every adapter alike",
+		routes: []route{{pattern: "/orders/:id/files/*", policy: &core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+			first, lines := r.Headers.Header("X-Part")
+			return fmt.Sprintf("%s|%s|%v|%s|%s|%s|%d|%s", r.Method, r.Route, r.PathParams, r.RawQuery, r.ContentType,
+				first, lines, r.Body), nil
+		})}}},
+		steps: []step{
+			ask{request{target: "/orders/7/files/a/b.txt?x=%20;y", body: "raw", media: "text/plain; charset=utf-8",
+				fields: []core.Field{field("X-Part", "1"), field("X-Part", "2")}}, created, ""},
+		},
+	},
+}
+
+// requestCases: the request stays whole for the handler.
+var requestCases = []testCase{
+	{
+		name: "the body for the handler",
+		why:  "Exchange.ReadBody: the handler can read all of the body that the guard has read, with a length and in chunks, large and small",
+		handler: func(h *hand, c Call, n int) error {
+			body, err := c.Body()
+			if err != nil {
+				return err
+			}
+			return c.Blob(200, "application/octet-stream", body)
+		},
+		steps: []step{
+			ask{posted("/orders?n=1", order), want{}, ""},
+			ask{request{target: "/orders?n=2", body: order, chunked: true}, want{}, ""},
+			ask{request{target: "/orders?n=3", body: strings.Repeat("0123456789", 50_000), media: "text/plain"}, want{}, ""},
+			ask{request{target: "/orders?n=4", body: strings.Repeat("9876543210", 50_000), media: "text/plain", chunked: true}, want{}, ""},
+			ask{request{target: "/orders?n=5", body: allBytes, media: "application/octet-stream"}, want{}, ""},
+			ask{request{target: "/orders?n=6"}, want{}, ""},
+			ask{request{target: "/orders?n=7", body: order, expect: true}, want{}, ""},
+			ask{posted("/orders?n=7", order), want{kind: replay}, ""},
+		},
+	},
+	{
+		name: "the framework's binding",
+		why:  "Exchange.ReadBody: the handler can read the body in any way that the framework offers: JSON and forms bound to a struct",
+		handler: func(h *hand, c Call, n int) error {
+			var in struct {
+				SKU      string `json:"sku" form:"sku"`
+				Quantity int    `json:"quantity" form:"quantity"`
+			}
+			if err := c.Bind(&in); err != nil {
+				return err
+			}
+			return c.Blob(200, "text/plain", fmt.Appendf(nil, "%s times %d", in.SKU, in.Quantity))
+		},
+		steps: []step{
+			ask{anOrder, want{}, ""},
+			ask{request{body: "sku=B+2&quantity=3", media: "application/x-www-form-urlencoded"}, want{}, ""},
+			ask{request{body: "quantity=3&sku=B%202", media: "application/x-www-form-urlencoded"}, want{kind: replay}, ""},
+			ask{upload("", "b1", "cat.png", "meow"), want{}, ""},
+		},
+	},
+	{
+		name: "an uploaded file",
+		why:  "Exchange.ReadBody: multipart forms, too, are the handler's to read after the guard has read them",
+		handler: func(h *hand, c Call, n int) error {
+			name, content, err := c.FormFile("file")
+			if err != nil {
+				return err
+			}
+			return c.Blob(201, "text/plain", fmt.Appendf(nil, "%s: %s", name, content))
+		},
+		steps: []step{
+			ask{upload("", "b1", "cat.png", "meow"), created, ""},
+			ask{upload("", "b2", "cat.png", "meow"), replayed, ""},
+		},
+	},
+	{
+		name:   "a body over the limit",
+		why:    "DESIGN 5: 413 body_too_large, with a Content-Length and in chunks, and nothing is recorded",
+		policy: core.Policy{BodyLimit: 64},
+		steps: []step{
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain"}, refused(core.CodeBodyTooLarge), ""},
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain", chunked: true}, refused(core.CodeBodyTooLarge), ""},
+			executions(0),
+			ask{request{body: strings.Repeat("x", 64), media: "text/plain"}, created, ""},
+			ask{request{body: strings.Repeat("x", 64), media: "text/plain", chunked: true}, replayed, ""},
+		},
+	},
+	{
+		name:  "a limit in front",
+		why:   "TRAPS: the body may be a MaxBytesReader: its error is 413",
+		needs: Features{OuterBodyLimit: true},
+		app:   App{BodyLimit: 64},
+		steps: []step{
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain"}, refused(core.CodeBodyTooLarge), ""},
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain", chunked: true}, refused(core.CodeBodyTooLarge), ""},
+			executions(0),
+			ask{request{body: strings.Repeat("x", 64), media: "text/plain"}, created, ""},
+		},
+	},
+	{
+		name: "a body that ends too early",
+		why:  "RFC 9112, section 8: an incomplete request is no operation; what has come of it must not be run or recorded",
+		steps: []step{
+			broken{request{body: order, cut: 10}},
+			ask{anOrder, created, ""},
+		},
+	},
+	{
+		name:   "safe methods",
+		why:    "DESIGN 5: GET, HEAD, OPTIONS and TRACE pass untouched (RFC 9110, section 9.2.1)",
+		routes: []route{{method: "GET", policy: &clientKey}, {method: "HEAD", policy: &clientKey}, {method: "OPTIONS", policy: &clientKey}},
+		steps: []step{
+			ask{request{method: "GET"}, want{status: 201, kind: passed}, ""},
+			ask{request{method: "GET"}, want{status: 201, kind: passed}, ""},
+			ask{request{method: "HEAD", keys: []string{"k-1"}}, want{status: 201, kind: passed}, ""},
+			ask{request{method: "OPTIONS", keys: []string{"k-1"}}, want{status: 201, kind: passed}, ""},
+		},
+	},
+	{
+		name:   "methods that are not safe",
+		why:    "TRAPS: methods left out (PATCH): what is not safe is protected, whatever it is called",
+		routes: []route{{method: "PUT", policy: new(core.Policy)}, {method: "PATCH", policy: new(core.Policy)}, {method: "DELETE", policy: new(core.Policy)}},
+		steps: []step{
+			ask{request{method: "PUT", body: order}, created, ""},
+			ask{request{method: "PUT", body: order}, replayed, ""},
+			ask{request{method: "PATCH", body: order}, created, ""},
+			ask{request{method: "PATCH", body: order}, replayed, ""},
+			ask{request{method: "DELETE"}, created, ""},
+			ask{request{method: "DELETE"}, replayed, ""},
+		},
+	},
+	{
+		name: "no user",
+		why:  "DESIGN 3: the user is never guessed: a request that does not say who sends it is refused, and one that says it twice",
+		steps: []step{
+			ask{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
+			ask{request{body: order, fields: []core.Field{field("X-User", "bob")}}, refused(core.CodeUserMissing), ""},
+			executions(0),
+		},
+	},
+	{
+		name:   "the framework's own user",
+		why:    "DESIGN 3: what authentication middleware has left in the framework's context tells users apart",
+		native: true,
+		app:    App{Login: true},
+		steps: []step{
+			ask{request{user: "-", body: order, fields: []core.Field{field("X-Login", "ada")}}, created, ""},
+			ask{request{user: "bob", body: order, fields: []core.Field{field("X-Login", "ada")}}, replayed, ""},
+			ask{request{user: "-", body: order, fields: []core.Field{field("X-Login", "eve")}}, created, ""},
+			ask{request{body: order}, refused(core.CodeUserMissing), ""},
+		},
+	},
+	{
+		name:   "the peer's address",
+		why:    "Request.RemoteAddr is \"IP:port\"; the port is another for each connection and must not count",
+		policy: core.Policy{User: core.UserFromRemoteAddr()},
+		steps: []step{
+			ask{request{user: "-", body: order}, created, ""},
+			ask{request{user: "-", body: order}, replayed, ""},
+		},
+	},
+}
+
+// upload is a multipart form with sku, quantity and a file.
+func upload(target, boundary, name, content string) request {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	// Writing to a buffer cannot fail, and the boundaries are the suite's own.
+	_ = w.SetBoundary(boundary)
+	_ = w.WriteField("sku", "A-1")
+	_ = w.WriteField("quantity", "2")
+	part, _ := w.CreateFormFile("file", name)
+	_, _ = part.Write([]byte(content))
+	_ = w.Close()
+	return request{target: target, body: b.String(), media: w.FormDataContentType()}
+}

@@ -1,0 +1,564 @@
+package adaptertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// byStatus answers with the status that the query asks for.
+func byStatus(_ *hand, c Call, n int) error {
+	status, _ := strconv.Atoi(c.Query("status"))
+	return c.Blob(status, "application/json", fmt.Appendf(nil, `{"status":%d,"n":%d}`, status, n))
+}
+
+// firstFails fails at its first execution, by the framework's own error, with the status
+// that the query asks for.
+func firstFails(h *hand, c Call, n int) error {
+	if n > 1 {
+		return receipt(h, c, n)
+	}
+	status, _ := strconv.Atoi(c.Query("status"))
+	c.SetHeader("X-Reason", "no stock")
+	return c.Fail(status, "no stock")
+}
+
+func failed(status int) want { return want{status: status} }
+
+func failedAgain(status int) want { return want{status: status, kind: replay} }
+
+// failureCases: what is a failure, and what becomes of it.
+var failureCases = []testCase{
+	{
+		name:    "failures are not kept",
+		why:     "TRAPS: 5xx or 429 kept for a day; DESIGN 3: status >= 500, 429, 425, 408 are failures, and released",
+		handler: byStatus,
+		steps: []step{
+			ask{posted("/orders?status=500", order), failed(500), ""},
+			ask{posted("/orders?status=500", order), failed(500), ""},
+			ask{posted("/orders?status=503", order), failed(503), ""},
+			ask{posted("/orders?status=503", order), failed(503), ""},
+			ask{posted("/orders?status=429", order), failed(429), ""},
+			ask{posted("/orders?status=429", order), failed(429), ""},
+			ask{posted("/orders?status=425", order), failed(425), ""},
+			ask{posted("/orders?status=425", order), failed(425), ""},
+			ask{posted("/orders?status=408", order), failed(408), ""},
+			ask{posted("/orders?status=408", order), failed(408), ""},
+		},
+	},
+	{
+		name:    "refusals of the handler's are kept",
+		why:     "a 4xx is an answer: the operation was decided, and the decision is replayed",
+		handler: byStatus,
+		steps: []step{
+			ask{posted("/orders?status=400", order), failed(400), ""},
+			ask{posted("/orders?status=400", order), failedAgain(400), ""},
+			ask{posted("/orders?status=404", order), failed(404), ""},
+			ask{posted("/orders?status=404", order), failedAgain(404), ""},
+			ask{posted("/orders?status=409", order), failed(409), ""},
+			ask{posted("/orders?status=409", order), failedAgain(409), ""},
+			ask{posted("/orders?status=422", order), failed(422), ""},
+			ask{posted("/orders?status=422", order), failedAgain(422), ""},
+		},
+	},
+	{
+		name:    "failures that are kept",
+		why:     "DESIGN 3: keep on failure",
+		policy:  core.Policy{OnFailure: core.Keep},
+		handler: byStatus,
+		steps: []step{
+			ask{posted("/orders?status=500", order), failed(500), ""},
+			ask{posted("/orders?status=500", order), failedAgain(500), ""},
+		},
+	},
+	{
+		name:   "failed by its own code",
+		why:    "DESIGN 3: an API that answers HTTP 200 with {\"code\": 50001} can say that this is a failure",
+		policy: core.Policy{Failed: core.FailedByCode("code")},
+		handler: func(h *hand, c Call, n int) error {
+			if n == 1 {
+				return c.Blob(200, "application/json; charset=utf-8", []byte(`{"code":50001,"msg":"busy"}`))
+			}
+			return c.Blob(200, "application/json; charset=utf-8", fmt.Appendf(nil, `{"code":0,"n":%d}`, n))
+		},
+		steps: []step{
+			ask{anOrder, want{status: 200}, ""},
+			ask{anOrder, want{status: 200}, ""},
+			ask{anOrder, want{status: 200, kind: replay}, ""},
+		},
+	},
+	{
+		name:    "a framework's error",
+		why:     "TRAPS: a handler's returned error is rendered after the middleware chain, and 200 with nothing is stored for a 422",
+		needs:   Features{NativeErrors: true},
+		ownText: true,
+		handler: firstFails,
+		steps: []step{
+			ask{posted("/orders?status=422", order), failed(422), ""},
+			ask{posted("/orders?status=422", order), failedAgain(422), ""},
+		},
+	},
+	{
+		name:    "a framework's error that is a failure",
+		why:     "DESIGN 5: a failed handler is released, also if it fails by the framework's error value",
+		needs:   Features{NativeErrors: true},
+		ownText: true,
+		handler: firstFails,
+		steps: []step{
+			ask{posted("/orders?status=503", order), failed(503), ""},
+			ask{posted("/orders?status=503", order), created, ""},
+			ask{posted("/orders?status=503", order), replayed, ""},
+		},
+	},
+	{
+		name:    "an error rendered further out",
+		why:     "TRAPS: c.Error(err) rendered by an outer middleware: what it renders is what is stored; and the error must reach it, and be rendered once",
+		needs:   Features{OuterErrors: true},
+		app:     App{Errors: true},
+		handler: firstFails,
+		steps: []step{
+			ask{posted("/orders?status=422", order), failed(422), ""},
+			ask{posted("/orders?status=422", order), failedAgain(422), ""},
+		},
+	},
+	{
+		name:    "a failure rendered further out",
+		why:     "DESIGN 5: a failed handler is released, also if a middleware further out renders the failure",
+		needs:   Features{OuterErrors: true},
+		app:     App{Errors: true},
+		handler: firstFails,
+		steps: []step{
+			ask{posted("/orders?status=503", order), failed(503), ""},
+			ask{posted("/orders?status=503", order), created, ""},
+			ask{posted("/orders?status=503", order), replayed, ""},
+		},
+	},
+	{
+		name:   "an error rendered further out, unseen",
+		why:    "TRAPS: c.Error(err) rendered by an outer middleware: without Finish it may be rendered at the guard and stored, or be a failure that is released; but a duplicate never gets another answer than the first",
+		needs:  Features{OuterErrors: true},
+		app:    App{Errors: true, Unfinished: true},
+		loose:  true,
+		noBare: true,
+		handler: func(h *hand, c Call, n int) error {
+			return c.Fail(422, "no stock")
+		},
+		steps: []step{
+			ask{anOrder, failed(422), ""},
+			then(func(s *script) {
+				s.Helper()
+				first := s.firsts[0]
+				unseen{anOrder}.do(s)
+				again := s.firsts[1]
+				sameMessage(s, "the second answer", first, again, core.ReplayedHeader)
+				if ran := s.hand.count() == 2; ran == (again.get(core.ReplayedHeader) == "true") {
+					s.Errorf("%d executions, and the second answer is %v", s.hand.count(), again)
+				}
+			}),
+		},
+	},
+	{
+		name:  "no error, rendered further out",
+		why:   "the middleware for errors must not get in the way of what is none",
+		needs: Features{OuterErrors: true},
+		app:   App{Errors: true},
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+			ask{request{user: "-"}, refused(core.CodeUserMissing), ""},
+		},
+	},
+	{
+		name:    "a panic",
+		why:     "TRAPS: a panic that leaves the record running; a writer that isn't put back, so that the recovery answers 200 with nothing",
+		ownText: true,
+		handler: func(h *hand, c Call, n int) error {
+			if n == 1 {
+				c.SetHeader("X-Before", "1")
+				panic("adaptertest: the handler panics")
+			}
+			return receipt(h, c, n)
+		},
+		steps: []step{
+			ask{anOrder, failed(500), ""},
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+			observed(core.Panicked),
+		},
+	},
+	{
+		name:    "a panic under an error middleware",
+		why:     "a claim that waits for the middleware further out must be settled on a panic as well",
+		needs:   Features{OuterErrors: true},
+		app:     App{Errors: true},
+		ownText: true,
+		handler: func(h *hand, c Call, n int) error {
+			if n == 1 {
+				panic("adaptertest: the handler panics")
+			}
+			return receipt(h, c, n)
+		},
+		steps: []step{
+			ask{anOrder, failed(500), ""},
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+}
+
+// reportRun answers with what the handler can learn about its run.
+func reportRun(h *hand, c Call, n int) error {
+	r, ok := c.Run()
+	if !ok {
+		return c.Blob(200, "text/plain", []byte("no run"))
+	}
+	if n == 1 {
+		h.hold()
+	}
+	inContext, _ := core.RunFrom(c.Context())
+	if inContext != r || r.Owner() == (core.Owner{}) {
+		h.s.Errorf("the run of the framework's context and that of the request's context differ: %v, %v", r, inContext)
+	}
+	return c.Blob(200, "text/plain", fmt.Appendf(nil, "attempt %d, takeover %t, key %s", r.Attempt(), r.Takeover(), string(r.Key())))
+}
+
+var ok = want{status: 200}
+
+// runCases: a run, its lease, and what becomes of it when somebody leaves.
+var runCases = []testCase{
+	{
+		name:    "the run in the handler",
+		why:     "DESIGN 3: attempt, owner, key and \"is this a takeover\" from the context, in each framework's own way",
+		handler: reportRun,
+		noBare:  true,
+		steps: []step{
+			begin{"first", anOrder},
+			let(1),
+			await{"first", ok},
+		},
+	},
+	{
+		name:    "no run in the handler",
+		why:     "a handler that runs without a claim must not be told of one",
+		routes:  []route{{method: "GET", policy: new(core.Policy)}, {pattern: "/open", unguarded: true}, {policy: &core.Policy{Key: core.Header(core.Optional)}}},
+		handler: reportRun,
+		steps: []step{
+			ask{request{method: "GET"}, want{status: 200, kind: passed}, ""},
+			ask{request{target: "/open", body: order}, want{status: 200, kind: passed}, ""},
+			ask{anOrder, want{status: 200, kind: passed}, ""},
+		},
+	},
+	{
+		name:    "a takeover",
+		why:     "DESIGN 5: the earlier run crashed and its lease has passed: takeover with attempt + 1; what the first still answers is not stored (TRAPS: an unlock without owner deletes the next owner's lock)",
+		handler: reportRun,
+		noBare:  true,
+		steps: []step{
+			begin{"first", anOrder},
+			later(31 * time.Second),
+			ask{anOrder, want{status: 200}, ""},
+			let(1),
+			await{"first", ok},
+			ask{anOrder, want{status: 200, kind: replay}.of(1), ""},
+			observed(core.LeaseLost),
+		},
+	},
+	{
+		name:    "an uncertain outcome",
+		why:     "DESIGN 5: by policy 409 uncertain until a reconcile hook decides",
+		policy:  core.Policy{Abandoned: core.Uncertain},
+		handler: reportRun,
+		noBare:  true,
+		steps: []step{
+			begin{"first", anOrder},
+			later(31 * time.Second),
+			ask{anOrder, refused(core.CodeUncertain), ""},
+			let(1),
+			await{"first", ok},
+			ask{anOrder, want{status: 200, kind: replay}, ""},
+		},
+	},
+	{
+		name: "an outcome that is found out",
+		why:  "Policy.Reconcile: a settled response is stored and replayed like a captured one",
+		policy: core.Policy{Abandoned: core.Uncertain, Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+			return core.Settled(&core.Response{Status: 201, Header: []core.Field{field("Location", "/orders/7"), field("Content-Type", "text/plain")},
+				Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
+		}},
+		handler: reportRun,
+		noBare:  true,
+		steps: []step{
+			begin{"first", anOrder},
+			later(31 * time.Second),
+			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
+			let(1),
+			await{"first", ok},
+			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
+		},
+	},
+	{
+		name: "the client leaves",
+		why:  "TRAPS: the request context ends when the client leaves: finishing with it loses the result, and the retry runs again",
+		handler: func(h *hand, c Call, n int) error {
+			if h.s != nil {
+				h.entered <- struct{}{}
+				if h.features.ContextEnds {
+					select {
+					case <-c.Context().Done():
+						h.heard <- "the client has left"
+					case <-h.done:
+					}
+				}
+				select {
+				case <-h.gate:
+				case <-h.done:
+				}
+			}
+			return receipt(h, c, n)
+		},
+		steps: []step{
+			begin{"first", anOrder},
+			leave{"first"},
+			then(func(s *script) {
+				s.Helper()
+				if s.h.Features.ContextEnds {
+					hears("the client has left").do(s)
+				}
+			}),
+			let(1),
+			settle{},
+			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			executions(1),
+		},
+	},
+	halfClosed,
+}
+
+// halfClosed is a client that sends its request and closes its side.
+var halfClosed = testCase{
+	name:    "a half-closed connection",
+	why:     "RFC 9112, section 9.6: a client may close its side after its last request, and still gets the answer; to net/http it has left",
+	handler: held,
+	steps: []step{
+		begin{"first", anOrder},
+		then(func(s *script) {
+			s.Helper()
+			if err := s.parted["first"].Conn.(*net.TCPConn).CloseWrite(); err != nil {
+				s.Fatalf("%v", err)
+			}
+		}),
+		let(1),
+		await{"first", created},
+		ask{anOrder, replayed, ""},
+	},
+}
+
+// waitCases: duplicates that wait, and crowds.
+var waitCases = []testCase{
+	{
+		name:    "waiting",
+		why:     "DESIGN 5: waits, woken and not polling blindly, then replays",
+		policy:  core.Policy{Duplicate: core.Wait(patience)},
+		handler: held,
+		steps: []step{
+			begin{"first", anOrder},
+			send{"second", anOrder}, called{"watch", 1},
+			send{"third", anOrder}, called{"watch", 2},
+			send{"fourth", anOrder}, called{"watch", 3},
+			let(1),
+			await{"first", created},
+			await{"second", replayed},
+			await{"third", replayed},
+			await{"fourth", replayed},
+			executions(1),
+		},
+	},
+	{
+		name:    "waiting in vain",
+		why:     "DESIGN 5: at the limit 409 in_progress",
+		policy:  core.Policy{Duplicate: core.Wait(20 * time.Millisecond)},
+		handler: held,
+		steps: []step{
+			begin{"first", anOrder},
+			ask{anOrder, refused(core.CodeInProgress), ""},
+			let(1),
+			await{"first", created},
+		},
+	},
+	{
+		name:   "waiting for a failure",
+		why:    "DESIGN 5: if the owner failed, exactly one waiter takes over (TRAPS: waiters that all run)",
+		policy: core.Policy{Duplicate: core.Wait(patience)},
+		handler: func(h *hand, c Call, n int) error {
+			h.hold()
+			if n == 1 {
+				return c.Blob(503, "text/plain", []byte("try again"))
+			}
+			return receipt(h, c, n)
+		},
+		steps: []step{
+			begin{"first", anOrder},
+			send{"second", anOrder}, called{"watch", 1},
+			send{"third", anOrder}, called{"watch", 2},
+			send{"fourth", anOrder}, called{"watch", 3},
+			let(1),
+			await{"first", want{status: 503}},
+			entered(1), // one of the three
+			called{"watch", 5},
+			let(1),
+			either{"second", "third", "fourth"},
+			executions(2),
+		},
+	},
+	{
+		name:   "200 at once, replayed",
+		why:    "the first promise: of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx (TRAPS: two runs in some rounds of 300)",
+		policy: core.Policy{Duplicate: core.Replay},
+		steps: []step{
+			crowd{request: anOrder, size: 200, refusals: true},
+			ask{anOrder, replayed, ""},
+			executions(1),
+		},
+	},
+	{
+		name:   "200 at once, waiting",
+		why:    "the first promise, with Wait: all get the one answer",
+		policy: core.Policy{Duplicate: core.Wait(patience)},
+		steps: []step{
+			crowd{request: anOrder, size: 200},
+			executions(1),
+		},
+	},
+	{
+		name: "different operations at once",
+		why:  "a guard stands between duplicates only: other operations run side by side",
+		handler: func(h *hand, c Call, n int) error {
+			if n == 1 {
+				h.hold()
+			}
+			return receipt(h, c, n)
+		},
+		steps: []step{
+			begin{"first", posted("", `{"n":1}`)},
+			ask{posted("", `{"n":2}`), created, ""},
+			ask{posted("", `{"n":2}`), replayed, ""},
+			let(1),
+			await{"first", created},
+		},
+	},
+}
+
+// storeCases: the store fails.
+var storeCases = []testCase{
+	{
+		name: "no store before the handler",
+		why:  "DESIGN 5: 503 store_unavailable and Retry-After; the handler does not run",
+		steps: []step{
+			fail("acquire"),
+			ask{anOrder, refused(core.CodeStoreUnavailable), ""},
+			executions(0),
+			fail(),
+			ask{anOrder, created, ""},
+		},
+	},
+	{
+		name:   "no store, failing open",
+		why:    "DESIGN 5: FailOpen runs it unprotected and reports",
+		policy: core.Policy{FailOpen: true},
+		steps: []step{
+			fail("acquire"),
+			ask{anOrder, want{status: 201, kind: passed}, ""},
+			ask{anOrder, want{status: 201, kind: passed}, ""},
+			observed(core.Unprotected),
+		},
+	},
+	{
+		name: "no store after the handler",
+		why:  "TRAPS: a failed save after a successful handler turned into a 500: the client retries what was done; DESIGN 5: it gets the real response, and the record stays running until its lease ends",
+		steps: []step{
+			fail("complete", "release"),
+			ask{anOrder, created, ""},
+			observed(core.StoreFailed),
+			ask{anOrder, refused(core.CodeInProgress), ""},
+			fail(),
+			ask{anOrder, refused(core.CodeInProgress), ""},
+			later(31 * time.Second),
+			ask{anOrder, created, ""},
+		},
+	},
+}
+
+// mountCases: where a guard is mounted.
+var mountCases = []testCase{
+	{
+		name:   "mounted on the application",
+		why:    "a guard in front of all routes protects each of them",
+		global: true,
+		routes: []route{{}, {pattern: "/refunds"}},
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+			ask{request{target: "/refunds", body: order}, created, ""},
+			ask{request{target: "/refunds", body: order}, replayed, ""},
+		},
+	},
+	{
+		name:   "mounted twice",
+		why:    "a request in which an outer guard has claimed the same key passes an inner one: it is no duplicate of itself",
+		global: true,
+		nested: true,
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "mounted on the application, with parameters",
+		why:     "DESIGN 4: M is the pattern, also where the guard stands in front of the routes",
+		needs:   Features{GlobalRoutes: true},
+		global:  true,
+		routes:  []route{{pattern: "/orders/:id/pay"}},
+		handler: echoParam,
+		steps: []step{
+			ask{request{target: "/orders/1/pay", body: order}, created, ""},
+			ask{request{target: "/orders/2/pay", body: order}, created, ""},
+			ask{request{target: "/orders/2/pay", body: order}, replayed, ""},
+		},
+	},
+	{
+		name:    "mounted on a group",
+		why:     "DESIGN 4: M is the whole pattern, prefix of the group and all",
+		needs:   Features{GroupRoutes: true},
+		global:  true,
+		app:     App{Group: "/api/v1"},
+		routes:  []route{{pattern: "/api/v1/orders/:id/pay"}},
+		handler: echoParam,
+		steps: []step{
+			ask{request{target: "/api/v1/orders/1/pay", body: order}, created, ""},
+			ask{request{target: "/api/v1/orders/2/pay", body: order}, created, ""},
+			ask{request{target: "/api/v1/orders/2/pay", body: order}, replayed, ""},
+		},
+	},
+	{
+		name:    "no route",
+		why:     "TRAPS: unmatched routes have an empty FullPath: all of them would be one operation",
+		global:  true,
+		ownText: true,
+		steps: []step{
+			ask{request{target: "/a", body: order}, want{status: 404, kind: foreign}, ""},
+			ask{request{target: "/b", body: order}, want{status: 404, kind: foreign, absent: []string{core.ReplayedHeader}}, ""},
+			then(func(s *script) {
+				s.store.mu.Lock()
+				defer s.store.mu.Unlock()
+				if n := len(s.store.claims); n == 2 && s.store.claims[0] == s.store.claims[1] {
+					s.Errorf("two paths have one key: %q", s.store.claims[0].key)
+				}
+			}),
+			executions(0),
+		},
+	},
+}

@@ -1,0 +1,219 @@
+package adaptertest
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idem/core"
+)
+
+//go:embed testdata/keys.json
+var keyFile []byte
+
+// KeyCase is one entry of testdata/keys.json: a request, and the key that it has through
+// every adapter. The expected keys were derived by a second implementation of the rules;
+// they are a promise to everybody who has records in a store, and never generated anew.
+type KeyCase struct {
+	// Name and Why say what the entry is there for.
+	Name string `json:"name"`
+	Why  string `json:"why"`
+	// Method, Route, Target and Headers are the request's; the target holds path and
+	// query as sent.
+	Method  string      `json:"method"`
+	Route   string      `json:"route"`
+	Target  string      `json:"target"`
+	Headers [][2]string `json:"headers"`
+	// Params are the decoded path parameters, which an adapter finds by itself.
+	Params [][2]string `json:"params"`
+	// Body, or BodyBase64 for what is no text.
+	Body       string `json:"body"`
+	BodyBase64 []byte `json:"body_base64"`
+	// Options are the knobs of the policy.
+	Options KeyOptions `json:"policy"`
+	// Key is the whole key under the default prefix, Fingerprint what is kept beside it.
+	Key         string `json:"key"`
+	Fingerprint string `json:"fingerprint"`
+	// Refusal is the code of the refusal that a request without a key gets.
+	Refusal core.Code `json:"refusal"`
+}
+
+// KeyOptions are the parts of a policy that keys depend on. The zero value is the zero
+// core.Policy with the user from X-User.
+type KeyOptions struct {
+	Key           string   `json:"key"`    // "header"; "": parameters
+	Fields        []string `json:"fields"` // core.Fields
+	User          string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
+	Exclude       []string `json:"exclude"`
+	ExcludeOnly   []string `json:"exclude_only"`
+	WithoutFiles  bool     `json:"without_files"`
+	SHA256        bool     `json:"sha256"`
+	AnyParameters bool     `json:"any_parameters"`
+}
+
+// KeyCases returns the entries of testdata/keys.json. It panics if the file, which is
+// compiled in, cannot be read.
+func KeyCases() []KeyCase {
+	var entries []KeyCase
+	if err := json.Unmarshal(keyFile, &entries); err != nil {
+		panic("adaptertest: keys.json: " + err.Error())
+	}
+	return entries
+}
+
+// Policy returns the policy under which the entry's key is derived.
+func (k KeyCase) Policy() core.Policy {
+	p := core.Policy{WithoutFiles: k.Options.WithoutFiles, AnyParameters: k.Options.AnyParameters}
+	switch k.Options.User {
+	case "":
+		p.User = core.UserFromHeader("X-User")
+	case "authorization":
+		p.User = core.UserFromAuthorization()
+	case "authorization or real IP":
+		p.User = core.FirstUser(core.UserFromAuthorization(), core.UserFromRealIP())
+	case "JWT subject":
+		p.User = core.UserFromJWTSubject()
+	case "shared":
+		p.User = core.SharedByAllCallers
+	default:
+		panic(fmt.Sprintf("adaptertest: keys.json: %q: no such user source: %q", k.Name, k.Options.User))
+	}
+	switch {
+	case k.Options.Key == "header":
+		p.Key = core.Header(core.Required)
+	case k.Options.Key != "":
+		panic(fmt.Sprintf("adaptertest: keys.json: %q: no such key source: %q", k.Name, k.Options.Key))
+	case k.Options.Fields != nil:
+		p.Key = core.Fields(k.Options.Fields...)
+	}
+	if k.Options.Exclude != nil {
+		p.Exclude = core.Exclude(k.Options.Exclude...)
+	}
+	if k.Options.ExcludeOnly != nil {
+		p.Exclude = core.ExcludeOnly(k.Options.ExcludeOnly...)
+	}
+	if k.Options.SHA256 {
+		p.Digest = core.SHA256
+	}
+	return p
+}
+
+// Request returns the entry's request as an adapter should describe it, with its Body.
+func (k KeyCase) Request() *core.Request {
+	path, query, _ := strings.Cut(k.Target, "?")
+	if k.Route == "" {
+		k.Route = path
+	}
+	headers := keyHeaders{}
+	for _, h := range k.Headers {
+		name := http.CanonicalHeaderKey(h[0])
+		headers[name] = append(headers[name], h[1])
+	}
+	r := &core.Request{Method: k.Method, Route: k.Route, RawQuery: query, Headers: headers, Body: []byte(k.body())}
+	r.ContentType, _ = headers.Header("Content-Type")
+	r.ContentEncoding, _ = headers.Header("Content-Encoding")
+	for _, p := range k.Params {
+		r.PathParams = append(r.PathParams, core.Pair{Name: p[0], Value: p[1]})
+	}
+	return r
+}
+
+func (k KeyCase) body() string {
+	if k.Body == "" {
+		return string(k.BodyBase64)
+	}
+	return k.Body
+}
+
+type keyHeaders map[string][]string
+
+func (h keyHeaders) Header(name string) (string, int) {
+	lines := h[name]
+	if len(lines) == 0 {
+		return "", 0
+	}
+	return lines[0], len(lines)
+}
+
+// runKeys sends each entry through the adapter and compares the key that reaches the
+// store. Entries with the same policy share an application.
+func runKeys(t *testing.T, h Harness) {
+	var policies []string
+	groups := map[string][]KeyCase{}
+	for _, k := range KeyCases() {
+		options, _ := json.Marshal(k.Options) // strings and bools: cannot fail
+		if groups[string(options)] == nil {
+			policies = append(policies, string(options))
+		}
+		groups[string(options)] = append(groups[string(options)], k)
+	}
+	for _, options := range policies {
+		group := groups[options]
+		store, err := newLedger()
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine, err := core.New(core.Config{Store: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var app App
+		routed := map[string]bool{}
+		for _, k := range group {
+			if id := k.Method + " " + k.Route; !routed[id] {
+				routed[id] = true
+				g, err := engine.Guard(k.Policy())
+				if err != nil {
+					t.Fatalf("%s: %v", k.Name, err)
+				}
+				app.Routes = append(app.Routes, Route{Method: k.Method, Pattern: k.Route, Guard: g,
+					// A failure, so that the same key is claimed by each entry that has it.
+					Behaviour: func(c Call) error { return c.NoContent(503) }})
+			}
+		}
+		addr := h.Start(t, app)
+		for _, k := range group {
+			t.Run(k.Name, func(t *testing.T) { runKey(t, addr, store, k) })
+		}
+	}
+}
+
+func runKey(tb testing.TB, addr string, store *ledger, k KeyCase) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the rule: %s", k.Why)
+		}
+	})
+	r := request{method: k.Method, target: k.Target, user: "-", media: "-", body: k.body()}
+	for _, h := range k.Headers {
+		r.fields = append(r.fields, core.Field{Name: h[0], Value: h[1]})
+	}
+	store.mu.Lock()
+	store.claims = nil
+	store.mu.Unlock()
+	c, err := dial(addr)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	defer c.Close()
+	c.send(r)
+	got, err := c.receive(k.Method)
+	if err != nil {
+		tb.Fatalf("no response: %v", err)
+	}
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	if k.Refusal != "" {
+		if len(store.claims) > 0 || !strings.Contains(string(got.body), `"code":"`+string(k.Refusal)+`"`) {
+			tb.Errorf("status %d, %s, and not the refusal %s", got.status, abridged(got.body), k.Refusal)
+		}
+		return
+	}
+	if want := (claimed{k.Key, k.Fingerprint}); len(store.claims) != 1 || store.claims[0] != want {
+		tb.Errorf("the store has got\n\t%+v, not\n\t%+v (status %d, %s)", store.claims, want, got.status, abridged(got.body))
+	}
+}

@@ -1,0 +1,192 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
+)
+
+// ledger is a store that writes down what it is asked, and that can be made to fail. It
+// is an in-process store, but does not say so: the engine treats it as a remote one, with
+// deadlines and all.
+type ledger struct {
+	inner *memstore.Store
+
+	order sync.Mutex // so that entries stand in the order in which calls took effect
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	now     time.Time
+	entries []string // claims, completions and releases that took effect, in order
+	claims  []claimed
+	count   map[string]int // calls by operation, also those without effect
+	open    map[core.Owner]bool
+	failing map[string]bool // operations that fail
+}
+
+// claimed is a claim that was granted.
+type claimed struct {
+	key, fingerprint string
+}
+
+var errUnreachable = errors.New("adaptertest: the store is made to fail")
+
+func newLedger() (*ledger, error) {
+	l := &ledger{
+		now:     time.Date(2020, 2, 29, 23, 59, 59, 0, time.UTC),
+		count:   map[string]int{},
+		open:    map[core.Owner]bool{},
+		failing: map[string]bool{},
+	}
+	l.changed = sync.NewCond(&l.mu)
+	clock := func() time.Time {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.now
+	}
+	var err error
+	l.inner, err = memstore.New(memstore.Options{Now: clock})
+	return l, err
+}
+
+func (l *ledger) advance(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = l.now.Add(d)
+}
+
+func (l *ledger) fail(operations ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.failing)
+	for _, op := range operations {
+		l.failing[op] = true
+	}
+}
+
+// arrive counts a call, and reports whether it has to fail.
+func (l *ledger) arrive(ctx context.Context, operation string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count[operation]++
+	l.changed.Broadcast()
+	if l.failing[operation] {
+		return errUnreachable
+	}
+	return ctx.Err()
+}
+
+func (l *ledger) enter(owner core.Owner, open bool, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = append(l.entries, fmt.Sprintf(format, args...))
+	if open {
+		l.open[owner] = true
+	} else {
+		delete(l.open, owner)
+	}
+	l.changed.Broadcast()
+}
+
+// until waits for condition, which is called with the lock held, and reports false if
+// it does not come true.
+func (l *ledger) until(condition func() bool) bool {
+	late := false
+	timer := time.AfterFunc(patience, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		late = true
+		l.changed.Broadcast()
+	})
+	defer timer.Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !condition() && !late {
+		l.changed.Wait()
+	}
+	return condition()
+}
+
+func (l *ledger) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+	if err := l.arrive(ctx, "acquire"); err != nil {
+		return core.Grant{}, err
+	}
+	l.order.Lock()
+	defer l.order.Unlock()
+	g, err := l.inner.Acquire(ctx, key, claim)
+	if err == nil && g.State == core.Acquired {
+		l.enter(claim.Owner, true, "claim    %s %d %s", key, g.Attempt, orDash(claim.Fingerprint))
+		l.mu.Lock()
+		l.claims = append(l.claims, claimed{key, claim.Fingerprint})
+		l.mu.Unlock()
+	}
+	return g, err
+}
+
+func (l *ledger) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	if err := l.arrive(ctx, "renew"); err != nil {
+		return err
+	}
+	return l.inner.Renew(ctx, key, owner, lease)
+}
+
+func (l *ledger) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	err := l.arrive(ctx, "complete")
+	l.order.Lock()
+	defer l.order.Unlock()
+	if err == nil {
+		err = l.inner.Complete(ctx, key, owner, result, retention)
+	}
+	l.settle("complete", key, owner, err)
+	return err
+}
+
+func (l *ledger) Release(ctx context.Context, key string, owner core.Owner) error {
+	err := l.arrive(ctx, "release")
+	l.order.Lock()
+	defer l.order.Unlock()
+	if err == nil {
+		err = l.inner.Release(ctx, key, owner)
+	}
+	l.settle("release", key, owner, err)
+	return err
+}
+
+func (l *ledger) settle(operation, key string, owner core.Owner, err error) {
+	l.mu.Lock()
+	held := l.open[owner]
+	l.mu.Unlock()
+	if !held {
+		return // the engine cleans up after a failed Acquire, in its own time
+	}
+	switch {
+	case err == nil:
+		l.enter(owner, false, "%-8s %s", operation, key)
+	case errors.Is(err, core.ErrLost):
+		l.enter(owner, false, "%-8s %s: the claim is lost", operation, key)
+	default:
+		l.enter(owner, false, "%-8s %s: the store fails", operation, key)
+	}
+}
+
+func (l *ledger) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	changed, stop, err := l.inner.Watch(ctx, key)
+	// Counted when the watch stands: whoever has seen the count may rely on it.
+	if failed := l.arrive(ctx, "watch"); failed != nil && err == nil {
+		stop()
+		return nil, nil, failed
+	}
+	return changed, stop, err
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

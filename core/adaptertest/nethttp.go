@@ -1,0 +1,249 @@
+package adaptertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"mime"
+	"net"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/idem-go/idem/core"
+)
+
+// ContextKey is the type of the key under which the application of [NetHTTP] puts the user
+// into a request's context, see [App.Login].
+type ContextKey string
+
+// NetHTTP returns a harness for an adapter that makes net/http middleware of a guard, on a
+// mux of the standard library. User is for the adapter to set.
+func NetHTTP(name string, mount func(*core.Guard) func(http.Handler) http.Handler) Harness {
+	return Harness{
+		Name:     name,
+		Start:    func(tb testing.TB, app App) string { return startNetHTTP(tb, app, mount) },
+		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true},
+	}
+}
+
+func startNetHTTP(tb testing.TB, app App, mount func(*core.Guard) func(http.Handler) http.Handler) string {
+	tb.Helper()
+	mux := http.NewServeMux()
+	for _, r := range app.Routes {
+		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if err := r.Behaviour(&netHTTPCall{w, req}); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		})
+		if r.Guard != nil {
+			h = mount(r.Guard)(h)
+		}
+		mux.Handle(r.Method+" "+muxPattern(r.Pattern), h)
+	}
+	var h http.Handler = mux
+	if app.Guard != nil {
+		h = mount(app.Guard)(h)
+	}
+	var running sync.WaitGroup
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server := &http.Server{
+		ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			running.Add(1)
+			defer running.Done()
+			inFront(app, h, w, r)
+		}),
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // always an error: that of Close
+	}()
+	tb.Cleanup(func() {
+		_ = server.Close()
+		<-served
+		running.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// inFront is the middleware in front of the guard.
+func inFront(app App, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil {
+			http.Error(w, "Internal Server Error", http.StatusInternalServerError)
+		}
+	}()
+	if app.BodyLimit > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, app.BodyLimit)
+	}
+	for _, f := range app.Outer {
+		w.Header().Set(f.Name, f.Value)
+	}
+	if login := r.Header.Get("X-Login"); app.Login && login != "" {
+		r = r.WithContext(context.WithValue(r.Context(), ContextKey("user"), login))
+	}
+	next.ServeHTTP(w, r)
+}
+
+// muxPattern spells a pattern as a mux does.
+func muxPattern(pattern string) string {
+	segments := strings.Split(pattern, "/")
+	for i, s := range segments {
+		switch {
+		case strings.HasPrefix(s, ":"):
+			segments[i] = "{" + s[1:] + "}"
+		case s == "*":
+			segments[i] = "{rest...}"
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// netHTTPCall does what handlers for net/http do.
+type netHTTPCall struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+func (c *netHTTPCall) Context() context.Context { return c.r.Context() }
+
+func (c *netHTTPCall) Run() (*core.Run, bool) { return core.RunFrom(c.r.Context()) }
+
+func (c *netHTTPCall) Header(name string) string { return c.r.Header.Get(name) }
+
+func (c *netHTTPCall) Param(name string) string {
+	if name == "*" {
+		name = "rest"
+	}
+	return c.r.PathValue(name)
+}
+
+func (c *netHTTPCall) Query(name string) string { return c.r.URL.Query().Get(name) }
+
+func (c *netHTTPCall) Body() ([]byte, error) { return io.ReadAll(c.r.Body) }
+
+func (c *netHTTPCall) Bind(v any) error {
+	switch media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); media {
+	case "application/json":
+		return json.NewDecoder(c.r.Body).Decode(v)
+	case "multipart/form-data":
+		if err := c.r.ParseMultipartForm(1 << 20); err != nil {
+			return err
+		}
+	default:
+		if err := c.r.ParseForm(); err != nil {
+			return err
+		}
+	}
+	to := reflect.ValueOf(v).Elem()
+	for i := range to.NumField() {
+		text := c.r.PostForm.Get(to.Type().Field(i).Tag.Get("form"))
+		switch to := to.Field(i); to.Kind() {
+		case reflect.String:
+			to.SetString(text)
+		case reflect.Int:
+			n, err := strconv.ParseInt(text, 10, 0)
+			if err != nil {
+				return err
+			}
+			to.SetInt(n)
+		default:
+			return fmt.Errorf("cannot bind a %s", to.Kind())
+		}
+	}
+	return nil
+}
+
+func (c *netHTTPCall) FormFile(field string) (string, []byte, error) {
+	file, header, err := c.r.FormFile(field)
+	if err != nil {
+		return "", nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(file)
+	return header.Filename, content, err
+}
+
+func (c *netHTTPCall) SetHeader(name, value string) { c.w.Header().Set(name, value) }
+
+func (c *netHTTPCall) AddHeader(name, value string) { c.w.Header().Add(name, value) }
+
+func (c *netHTTPCall) JSON(status int, v any) error {
+	c.SetHeader("Content-Type", "application/json")
+	c.w.WriteHeader(status)
+	return json.NewEncoder(c.w).Encode(v)
+}
+
+func (c *netHTTPCall) Blob(status int, contentType string, body []byte) error {
+	c.SetHeader("Content-Type", contentType)
+	c.w.WriteHeader(status)
+	_, err := c.w.Write(body)
+	return err
+}
+
+func (c *netHTTPCall) NoContent(status int) error {
+	c.w.WriteHeader(status)
+	return nil
+}
+
+func (c *netHTTPCall) Write(status int, contentType string, flush bool, pieces ...string) error {
+	c.SetHeader("Content-Type", contentType)
+	c.w.WriteHeader(status)
+	for _, piece := range pieces {
+		// By way of io.ReaderFrom, if the writer has it.
+		if _, err := io.Copy(c.w, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
+			return err
+		}
+		if flush {
+			if err := http.NewResponseController(c.w).Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *netHTTPCall) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
+	c.SetHeader("Content-Type", contentType)
+	c.w.WriteHeader(status)
+	var flushed error
+	err := write(c.w, func() { flushed = errors.Join(flushed, http.NewResponseController(c.w).Flush()) })
+	return errors.Join(err, flushed)
+}
+
+func (c *netHTTPCall) EarlyHints(link string) error {
+	c.SetHeader("Link", link)
+	c.w.WriteHeader(http.StatusEarlyHints)
+	c.w.Header().Del("Link")
+	return nil
+}
+
+func (c *netHTTPCall) Upgrade(protocol string, talk func(net.Conn)) error {
+	conn, _, err := http.NewResponseController(c.w).Hijack()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nDate: %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		"Sat, 29 Feb 2020 23:59:59 GMT", protocol); err != nil {
+		return err
+	}
+	talk(conn)
+	return nil
+}
+
+func (c *netHTTPCall) Fail(status int, message string) error {
+	http.Error(c.w, message, status)
+	return nil
+}

@@ -1,0 +1,798 @@
+package adaptertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// script is a case under way.
+type script struct {
+	testing.TB
+	at      int // the number of the step
+	c       testCase
+	h       Harness
+	store   *ledger
+	addr    string
+	bare    string // the address of the application without guards
+	hand    *hand
+	plain   *hand // of the application without guards
+	text    transcript
+	done    chan struct{}
+	firsts  []reply // the responses that handlers have made
+	parted  map[string]*exchange
+	kept    map[string]*connection
+	events  []core.Event
+	eventMu sync.Mutex
+}
+
+// exchange is a request that has been sent and not answered yet.
+type exchange struct {
+	request
+	*connection
+	listening bool   // the head of the response has been read
+	heard     string // of its body, and not checked yet
+}
+
+func start(tb testing.TB, h Harness, c testCase) *script {
+	tb.Helper()
+	store, err := newLedger()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	done := make(chan struct{})
+	s := &script{TB: tb, c: c, h: h, store: store, done: done,
+		parted: map[string]*exchange{}, kept: map[string]*connection{}}
+	s.hand = newHand(s, h.Features, done)
+	s.plain = newHand(nil, h.Features, done)
+
+	config := core.Config{Store: store, User: core.UserFromHeader("X-User"), Observe: s.observe}
+	if c.config != nil {
+		c.config(&config)
+	}
+	engine, err := core.New(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	guard := func(p core.Policy) *core.Guard {
+		if c.native {
+			p.User = h.User("user")
+		}
+		g, err := engine.Guard(p)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return g
+	}
+	guarded, plain := c.app, c.app
+	var shared *core.Guard
+	if c.global {
+		shared = guard(c.policy)
+		guarded.Guard = shared
+	}
+	routes := c.routes
+	if routes == nil {
+		routes = []route{{}}
+	}
+	for _, r := range routes {
+		built := Route{Method: r.method, Pattern: r.pattern}
+		if built.Method == "" {
+			built.Method = "POST"
+		}
+		if built.Pattern == "" {
+			built.Pattern = c.app.Group + "/orders"
+		}
+		built.Behaviour = s.behaviour(s.plain)
+		plain.Routes = append(plain.Routes, built)
+		built.Behaviour = s.behaviour(s.hand)
+		switch {
+		case r.policy != nil:
+			built.Guard = guard(*r.policy)
+		case c.nested:
+			built.Guard = shared
+		case !c.global && !r.unguarded:
+			built.Guard = guard(c.policy)
+		}
+		guarded.Routes = append(guarded.Routes, built)
+	}
+	s.addr = h.Start(tb, guarded)
+	if !c.noBare {
+		s.bare = h.Start(tb, plain)
+	}
+	tb.Cleanup(func() { // before the servers are stopped, which may wait for handlers
+		close(done)
+		for _, x := range s.parted {
+			x.Close()
+		}
+		for _, c := range s.kept {
+			c.Close()
+		}
+	})
+	return s
+}
+
+func (s *script) behaviour(h *hand) Behaviour {
+	handler := s.c.handler
+	if handler == nil {
+		handler = receipt
+	}
+	return func(c Call) error { return handler(h, c, h.next()) }
+}
+
+func (s *script) observe(_ context.Context, e core.Event) {
+	s.eventMu.Lock()
+	defer s.eventMu.Unlock()
+	s.events = append(s.events, e)
+}
+
+// Errorf and Fatalf say at which step something is wrong.
+func (s *script) Errorf(format string, args ...any) {
+	s.Helper()
+	s.TB.Errorf("step %d: "+format, append([]any{s.at}, args...)...)
+}
+
+func (s *script) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.TB.Fatalf("step %d: "+format, append([]any{s.at}, args...)...)
+}
+
+// settled waits until every claim that was granted has been settled.
+func (s *script) settled() {
+	s.Helper()
+	if !s.store.until(func() bool { return len(s.store.open) == 0 }) {
+		s.Errorf("a claim was never completed or released")
+	}
+}
+
+// finish ends the script: what the store has been told closes the transcript.
+func (s *script) finish() string {
+	s.Helper()
+	s.settled()
+	s.text.line("executions: %d", s.hand.count())
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for _, e := range s.store.entries {
+		s.text.line("%s", e)
+	}
+	return s.text.String()
+}
+
+// connect returns the kept connection of that name, or a new one for "".
+func (s *script) connect(name string) *connection {
+	s.Helper()
+	if c := s.kept[name]; c != nil {
+		return c
+	}
+	c, err := dial(s.addr)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	if name != "" {
+		s.kept[name] = c
+	}
+	return c
+}
+
+// step is one thing that a script does.
+type step interface{ do(s *script) }
+
+// ask sends a request and checks the answer.
+type ask struct {
+	request
+	want
+	on string // a connection to be kept; "": a new one
+}
+
+func (a ask) do(s *script) {
+	s.Helper()
+	r := a.request.orDefaults()
+	s.text.asked(r)
+	c := s.connect(a.on)
+	if a.on == "" {
+		defer c.Close()
+	}
+	before := s.hand.count()
+	c.send(r)
+	got, err := c.receive(r.method)
+	if err != nil {
+		s.Fatalf("%s %s: no response: %v", r.method, r.target, err)
+	}
+	s.check(r, a.want, got, before)
+}
+
+// pipeline sends requests over one connection without waiting, and checks the answers.
+type pipeline []ask
+
+func (p pipeline) do(s *script) {
+	s.Helper()
+	c := s.connect("")
+	defer c.Close()
+	var all []byte
+	for _, a := range p {
+		all = append(all, a.request.orDefaults().bytes()...)
+	}
+	if _, err := c.Write(all); err != nil {
+		s.Fatalf("%v", err)
+	}
+	for _, a := range p {
+		r := a.request.orDefaults()
+		s.text.asked(r)
+		got, err := c.receive(r.method)
+		if err != nil {
+			s.Fatalf("%s %s: no response: %v", r.method, r.target, err)
+		}
+		a.noBare = true
+		s.check(r, a.want, got, -1)
+	}
+}
+
+// begin sends a request and waits until the handler holds.
+type begin struct {
+	as string
+	request
+}
+
+func (b begin) do(s *script) {
+	s.Helper()
+	send{as: b.as, request: b.request}.do(s)
+	select {
+	case <-s.hand.entered:
+	case <-time.After(patience):
+		s.Fatalf("%s: the handler does not run", b.as)
+	}
+}
+
+// send sends a request and does not wait.
+type send struct {
+	as string
+	request
+}
+
+func (b send) do(s *script) {
+	s.Helper()
+	r := b.request.orDefaults()
+	s.text.line("%s:", b.as)
+	s.text.asked(r)
+	x := &exchange{request: r, connection: s.connect("")}
+	s.parted[b.as] = x
+	x.send(r)
+}
+
+// let lets as many held executions go.
+type let int
+
+func (n let) do(s *script) {
+	for range n {
+		s.hand.gate <- struct{}{}
+	}
+}
+
+// entered waits until as many more handlers hold.
+type entered int
+
+func (n entered) do(s *script) {
+	s.Helper()
+	for range n {
+		select {
+		case <-s.hand.entered:
+		case <-time.After(patience):
+			s.Fatalf("the handler does not run")
+		}
+	}
+}
+
+// await checks the answer to a request that was sent before.
+type await struct {
+	as string
+	want
+}
+
+func (a await) do(s *script) {
+	s.Helper()
+	x := s.parted[a.as]
+	delete(s.parted, a.as)
+	defer x.Close()
+	got, err := x.receive(x.method)
+	if err != nil {
+		s.Fatalf("%s: no response: %v", a.as, err)
+	}
+	s.text.line("%s:", a.as)
+	a.noBare = true // which execution it was is not known
+	s.check(x.request, a.want, got, -1)
+}
+
+// leave closes the connection of a request without waiting for the answer.
+type leave struct{ as string }
+
+func (l leave) do(s *script) {
+	s.text.line("%s leaves", l.as)
+	x := s.parted[l.as]
+	delete(s.parted, l.as)
+	// Not only half of it, and at once: the service must see the client go.
+	_ = x.Conn.(*net.TCPConn).SetLinger(0)
+	x.Close()
+}
+
+// later moves the store's clock.
+type later time.Duration
+
+func (d later) do(s *script) {
+	s.text.line("%v later", time.Duration(d))
+	s.store.advance(time.Duration(d))
+}
+
+// called waits until the store has been called so often.
+type called struct {
+	operation string
+	times     int
+}
+
+func (c called) do(s *script) {
+	s.Helper()
+	if !s.store.until(func() bool { return s.store.count[c.operation] >= c.times }) {
+		s.Fatalf("the store has not had %d calls of %s", c.times, c.operation)
+	}
+}
+
+// settle waits until all claims are settled, for responses that go out before they are.
+type settle struct{}
+
+func (settle) do(s *script) { s.settled() }
+
+// fail makes operations of the store fail from now on; without any, none fails.
+func fail(operations ...string) step { return failing(operations) }
+
+type failing []string
+
+func (f failing) do(s *script) {
+	if len(f) == 0 {
+		s.text.line("the store is back")
+	} else {
+		s.text.line("the store fails at: %s", strings.Join(f, ", "))
+	}
+	s.store.fail(f...)
+}
+
+// hears waits for what a handler has to say.
+type hears string
+
+func (h hears) do(s *script) {
+	s.Helper()
+	select {
+	case got := <-s.hand.heard:
+		if got != string(h) {
+			s.Errorf("the handler reports %q, not %q", got, string(h))
+		}
+	case <-time.After(patience):
+		s.Fatalf("the handler does not report %q", string(h))
+	}
+}
+
+// executions checks how often handlers have run so far.
+type executions int
+
+func (n executions) do(s *script) {
+	s.Helper()
+	if got := s.hand.count(); got != int(n) {
+		s.Errorf("%d executions, not %d", got, int(n))
+	}
+}
+
+// observed checks that an event of this kind has been reported.
+type observed core.Kind
+
+func (k observed) do(s *script) {
+	s.Helper()
+	s.eventMu.Lock()
+	defer s.eventMu.Unlock()
+	for _, e := range s.events {
+		if e.Kind == core.Kind(k) {
+			return
+		}
+	}
+	s.Errorf("no event says %q", core.Kind(k))
+}
+
+// crowd sends one request over many connections at once. Each answer must be one of
+// these: from the handler (exactly one), a replay, or 409 in_progress if refusals is set.
+type crowd struct {
+	request
+	size     int
+	refusals bool
+}
+
+func (c crowd) do(s *script) {
+	s.Helper()
+	r := c.request.orDefaults()
+	s.text.line("%d at once:", c.size)
+	s.text.asked(r)
+	before := s.hand.count()
+	conns := make([]*connection, c.size)
+	for i := range conns {
+		conns[i] = s.connect("")
+		defer conns[i].Close()
+	}
+	replies := make([]reply, c.size)
+	errs := make([]error, c.size)
+	ready := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, conn := range conns {
+		wg.Go(func() {
+			<-ready
+			conn.send(r)
+			replies[i], errs[i] = conn.receive(r.method)
+		})
+	}
+	close(ready)
+	wg.Wait()
+
+	if ran := s.hand.count() - before; ran != 1 {
+		s.Errorf("the handler has run %d times", ran)
+	}
+	first, replays, refusals := 0, 0, 0
+	for i, got := range replies {
+		switch {
+		case errs[i] != nil:
+			s.Errorf("no response: %v", errs[i])
+		case got.get(core.ReplayedHeader) == "true":
+			replays++
+		case got.status == http.StatusConflict:
+			refusals++
+			s.checkRefusal(got, core.CodeInProgress)
+		default:
+			first++
+			s.firsts = append(s.firsts, got)
+		}
+	}
+	if first != 1 || !c.refusals && refusals > 0 {
+		s.Errorf("%d answers from the handler, %d replays, %d refusals", first, replays, refusals)
+	}
+	for _, got := range replies {
+		if got.get(core.ReplayedHeader) == "true" {
+			s.checkReplay(got, 0)
+		}
+	}
+	if len(s.firsts) > 0 {
+		s.text.answered(s.firsts[len(s.firsts)-1], s.c.ownText)
+	}
+}
+
+// either checks requests that were sent before, of which exactly one has run.
+type either []string
+
+func (e either) do(s *script) {
+	s.Helper()
+	var replays []reply
+	for _, as := range e {
+		x := s.parted[as]
+		delete(s.parted, as)
+		defer x.Close()
+		got, err := x.receive(x.method)
+		if err != nil {
+			s.Fatalf("%s: no response: %v", as, err)
+		}
+		if got.get(core.ReplayedHeader) == "true" {
+			replays = append(replays, got)
+		} else {
+			s.firsts = append(s.firsts, got)
+			s.text.line("one of %s:", strings.Join(e, ", "))
+			s.text.answered(got, s.c.ownText)
+		}
+	}
+	if len(replays) != len(e)-1 {
+		s.Errorf("%d of %d are replays", len(replays), len(e))
+	}
+	for _, got := range replays {
+		s.checkReplay(got, 0)
+	}
+}
+
+// then does anything else.
+type then func(s *script)
+
+func (f then) do(s *script) { s.Helper(); f(s) }
+
+// want is what an answer must be. The zero want is an answer of the handler's, which has
+// run once for it.
+type want struct {
+	status int // 0: any, that is to say the one in the transcript
+	kind   kind
+	code   core.Code // of a refusal
+	// fields must be there, each name with exactly these lines.
+	fields []core.Field
+	absent []string
+	// other says that the fields named may differ between the response and its replay.
+	other []string
+	// back says how many responses before the last one the replayed one was made.
+	back int
+	// noBare leaves out the comparison with the unguarded application.
+	noBare bool
+}
+
+type kind uint8
+
+const (
+	ran      kind = iota
+	replay        // the handler's last answer again
+	refusal       // by code
+	passed        // without a guard's doing: one more execution, nothing in the store
+	custom        // a refusal in an envelope of the house
+	foreign       // an answer of somebody else's: the handler has not run
+	answered      // a stored answer that this script has not seen before
+)
+
+var (
+	created  = want{status: 201}
+	replayed = want{status: 201, kind: replay}
+)
+
+// of returns w for a replay of the response that was made so many before the last one.
+func (w want) of(back int) want { w.back = back; return w }
+
+func refused(code core.Code) want { return want{kind: refusal, code: code} }
+
+// check compares an answer with what is wanted. before is the number of executions
+// before the request, or -1 if that is of no use.
+func (s *script) check(r request, w want, got reply, before int) {
+	s.Helper()
+	what := r.method + " " + r.target
+	if w.status != 0 && got.status != w.status {
+		s.Errorf("%s: status %d, not %d: %s", what, got.status, w.status, abridged(got.body))
+	}
+	s.checkForm(what, got)
+	more := 0
+	switch w.kind {
+	case ran, passed:
+		more = 1
+		s.firsts = append(s.firsts, got)
+		if got.get(core.ReplayedHeader) != "" {
+			s.Errorf("%s: the answer is marked as a replay", what)
+		}
+		if s.bare != "" && !w.noBare {
+			s.checkBare(what, r, got)
+		}
+	case replay:
+		s.checkReplay(got, w.back, w.other...)
+	case refusal:
+		s.checkRefusal(got, w.code)
+	case custom, foreign:
+		if got.get(core.ReplayedHeader) != "" {
+			s.Errorf("%s: the answer is marked as a replay", what)
+		}
+	}
+	if now := s.hand.count(); before >= 0 && now != before+more {
+		s.Errorf("%s: the handler has run %d times for it, not %d", what, now-before, more)
+	}
+	for _, f := range w.fields {
+		var lines []string
+		for _, g := range w.fields {
+			if g.Name == f.Name {
+				lines = append(lines, g.Value)
+			}
+		}
+		if got := got.lines(f.Name); !slices.Equal(got, lines) {
+			s.Errorf("%s: %s is %q, not %q", what, f.Name, got, lines)
+		}
+	}
+	for _, name := range w.absent {
+		if got := got.lines(name); len(got) > 0 {
+			s.Errorf("%s: %s is there: %q", what, name, got)
+		}
+	}
+	s.text.answered(got, s.c.ownText && (w.kind == ran || w.kind == replay || w.kind == passed || w.kind == foreign))
+}
+
+// singular are the fields of which a response may have one line.
+var singular = []string{"Date", "Content-Type", "Content-Length", "Content-Encoding", "Location", "Etag",
+	"Cache-Control", "Retry-After", "Server", core.ReplayedHeader}
+
+// checkForm checks what holds for every response.
+func (s *script) checkForm(what string, got reply) {
+	s.Helper()
+	for _, name := range singular {
+		if lines := got.lines(name); len(lines) > 1 {
+			s.Errorf("%s: %s is doubled: %q", what, name, lines)
+		}
+	}
+	if len(got.lines("Date")) != 1 && got.status >= 200 {
+		s.Errorf("%s: Date is missing", what)
+	}
+}
+
+// checkReplay compares a replay with the response that was made so many before the last.
+func (s *script) checkReplay(got reply, back int, other ...string) {
+	s.Helper()
+	if back >= len(s.firsts) {
+		s.Errorf("there is nothing that this could be a replay of: status %d, %s", got.status, abridged(got.body))
+		return
+	}
+	if got.get(core.ReplayedHeader) != "true" {
+		s.Errorf("not marked as a replay: status %d, %s", got.status, abridged(got.body))
+		return
+	}
+	dropped := append([]string{core.ReplayedHeader, "Set-Cookie", "X-Request-Id", "Traceparent"}, other...)
+	sameMessage(s, "the replay", s.firsts[len(s.firsts)-1-back], got, dropped...)
+	if got.framing != "length" && got.framing != "none" {
+		s.Errorf("the replay, whose length is known, ends by %q", got.framing)
+	}
+	if date, err := http.ParseTime(got.get("Date")); err != nil || date.Year() < 2020 {
+		s.Errorf("the replay's Date is stale: %q", got.get("Date"))
+	}
+}
+
+// checkBare sends the same request to the application without guards and compares.
+func (s *script) checkBare(what string, r request, got reply) {
+	s.Helper()
+	s.plain.set(s.hand.count() - 1)
+	c, err := dial(s.bare)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	defer c.Close()
+	c.send(r)
+	bare, err := c.receive(r.method)
+	if err != nil {
+		s.Fatalf("%s: no response without a guard: %v", what, err)
+	}
+	sameMessage(s, what+", compared with no guard", bare, got)
+	if bare.framing == "length" && got.framing != "length" {
+		s.Errorf("%s: without a guard the response has a Content-Length, with it it ends by %q", what, got.framing)
+	}
+	if !slices.EqualFunc(bare.hints, got.hints, func(a, b reply) bool {
+		return a.status == b.status && slices.Equal(comparable(a, nil), comparable(b, nil))
+	}) {
+		s.Errorf("%s: the 1xx responses before it are %+v, without a guard %+v", what, got.hints, bare.hints)
+	}
+}
+
+// checkRefusal checks a refusal by RFC 9457.
+func (s *script) checkRefusal(got reply, code core.Code) {
+	s.Helper()
+	var p struct {
+		Type, Title, Detail string
+		Status              int
+		Code                core.Code
+	}
+	if err := json.Unmarshal(got.body, &p); err != nil || p.Code != code {
+		s.Errorf("not the refusal %s: status %d, %s", code, got.status, abridged(got.body))
+		return
+	}
+	if p.Status != got.status || p.Type == "" || p.Title == "" || p.Detail == "" {
+		s.Errorf("the problem details are not complete: %+v", p)
+	}
+	if v := got.lines("Content-Type"); !slices.Equal(v, []string{"application/problem+json"}) {
+		s.Errorf("the refusal's Content-Type is %q", v)
+	}
+	if v := got.get("Cache-Control"); v != "no-store" {
+		s.Errorf("the refusal's Cache-Control is %q", v)
+	}
+	if v := got.lines(core.ReplayedHeader); v != nil {
+		s.Errorf("the refusal is marked as a replay: %q", v)
+	}
+	if code == core.CodeInProgress || code == core.CodeStoreUnavailable {
+		if n, err := strconv.Atoi(got.get("Retry-After")); err != nil || n < 1 {
+			s.Errorf("Retry-After is %q", got.get("Retry-After"))
+		}
+	}
+}
+
+func field(name, value string) core.Field {
+	return core.Field{Name: textproto.CanonicalMIMEHeaderKey(name), Value: value}
+}
+
+func (r reply) String() string { return fmt.Sprintf("%d %q %q", r.status, r.fields, r.body) }
+
+// broken sends a request that is cut short. It may be answered or not; it must neither run
+// nor be recorded.
+type broken struct{ request }
+
+func (b broken) do(s *script) {
+	s.Helper()
+	r := b.request.orDefaults()
+	s.text.asked(r)
+	before := s.hand.count()
+	c := s.connect("")
+	defer c.Close()
+	c.send(r)
+	if got, err := c.receive(r.method); err == nil && got.status < 400 {
+		s.Errorf("half a request is answered with %v", got)
+	}
+	if n := s.hand.count() - before; n != 0 {
+		s.Errorf("half a request has run %d times", n)
+	}
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if len(s.store.entries) > 0 {
+		s.Errorf("half a request is recorded: %q", s.store.entries)
+	}
+}
+
+// unseen sends a request whose answer is the handler's but is not compared with anything:
+// it is only kept for the replay.
+type unseen struct{ request }
+
+func (u unseen) do(s *script) {
+	s.Helper()
+	r := u.request.orDefaults()
+	s.text.asked(r)
+	c := s.connect("")
+	defer c.Close()
+	c.send(r)
+	got, err := c.receive(r.method)
+	if err != nil {
+		s.Fatalf("no response: %v", err)
+	}
+	s.firsts = append(s.firsts, got)
+}
+
+// listen reads from a chunked response until text has come, and no further.
+type listen struct{ as, text string }
+
+func (l listen) do(s *script) {
+	s.Helper()
+	x := s.parted[l.as]
+	if !x.listening {
+		x.listening = true
+		r, err := x.readHead()
+		if err != nil {
+			s.Fatalf("no response: %v", err)
+		}
+		if r.get("Transfer-Encoding") != "chunked" {
+			s.Fatalf("the stream is not chunked: %v", r)
+		}
+		s.checkForm(l.as, r)
+		s.text.answered(r, false)
+	}
+	for len(x.heard) < len(l.text) {
+		chunk, err := x.chunk()
+		if err != nil {
+			s.Fatalf("the stream ends after %q: %v", x.heard, err)
+		}
+		x.heard += string(chunk)
+	}
+	if x.heard != l.text {
+		s.Errorf("the stream says %q, not %q", x.heard, l.text)
+	}
+	x.heard = ""
+	s.text.line("< … %s", abridged([]byte(l.text)))
+}
+
+// upgraded sends a request that asks for another protocol, and speaks it.
+type upgraded struct {
+	request
+	say, hear string
+}
+
+func (u upgraded) do(s *script) {
+	s.Helper()
+	r := u.request.orDefaults()
+	r.fields = append(slices.Clone(r.fields), field("Connection", "Upgrade"), field("Upgrade", "echo"))
+	s.text.asked(r)
+	c := s.connect("")
+	defer c.Close()
+	c.send(r)
+	got, err := c.receive(r.method)
+	if err != nil || got.status != 101 || got.get("Upgrade") != "echo" {
+		s.Fatalf("not an upgrade: %v, %v", got, err)
+	}
+	s.text.line("< 101")
+	if _, err := c.Write([]byte(u.say)); err != nil {
+		s.Fatalf("%v", err)
+	}
+	heard, err := io.ReadAll(c.r)
+	if err != nil || string(heard) != u.hear {
+		s.Errorf("the connection says %q (%v), not %q", heard, err, u.hear)
+	}
+}

@@ -1,0 +1,70 @@
+//go:build !race
+
+package core_test
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/idem-go/idem/core"
+)
+
+// null is an exchange that costs nothing itself.
+type null struct {
+	key  string
+	body []byte
+	resp core.Response
+	ran  int
+}
+
+func (n *null) Header(name string) (string, int) {
+	switch name {
+	case "X-User":
+		return "alice", 1
+	case core.DefaultKeyHeader:
+		return n.key, 1
+	}
+	return "", 0
+}
+
+func (n *null) Describe(r *core.Request) {
+	r.Method, r.Route, r.ContentType = http.MethodPost, "/orders", "application/json"
+}
+func (n *null) ReadBody(int64) ([]byte, error) { return n.body, nil }
+func (n *null) Answer(r *core.Response) error  { return nil }
+func (n *null) Pass() error                    { return nil }
+func (n *null) Deliver() error                 { return nil }
+func (n *null) Run(context.Context, int) (core.Capture, error) {
+	n.ran++
+	return core.Capture{Response: &n.resp}, nil
+}
+
+// What an adapter's own allocations come on top of. The targets for whole requests are in
+// the benchmarks.
+func TestAllocations(t *testing.T) {
+	const runs = 1000
+	for name, policy := range map[string]core.Policy{"client key": core.ClientKey(), "parameters": {}} {
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(policy)
+		keys := make([]string, runs+2)
+		for i := range keys {
+			keys[i] = strconv.Itoa(i)
+		}
+		x := &null{resp: core.Response{Status: 201, Header: []core.Field{{Name: "Content-Type", Value: "application/json"}}, Body: []byte(`{"id":1}`)}}
+		i := 0
+		first := testing.AllocsPerRun(runs, func() {
+			x.key, x.body = keys[i], append(append(append(x.body[:0], `{"n":`...), keys[i]...), '}')
+			i++
+			_ = g.Serve(context.Background(), x)
+		})
+		assert.Equal(t, i, x.ran, name)
+		replay := testing.AllocsPerRun(runs, func() { _ = g.Serve(context.Background(), x) })
+		assert.Equal(t, i, x.ran, name)
+		t.Logf("%s: first %v, replay %v", name, first, replay)
+		assert.LessOrEqual(t, first, 6.0, name)
+		assert.LessOrEqual(t, replay, 2.0, name)
+	}
+}

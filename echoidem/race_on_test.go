@@ -1,0 +1,5 @@
+//go:build race
+
+package echoidem_test
+
+const raceEnabled = true

@@ -1,0 +1,48 @@
+// Package fiberidem mounts a [core.Guard] on Fiber v2, so that the operation behind a
+// route happens once.
+//
+//	engine := core.MustNew(core.Config{User: fiberidem.UserFromLocals("user")})
+//	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay})
+//
+//	app.Post("/orders", fiberidem.New(orders), createOrder)
+//
+// Mount it behind recovery and authentication, and on the routes themselves.
+//
+// # Errors
+//
+// An error that the handler returns is rendered by the app's ErrorHandler at the guard,
+// so that what is stored is what the client gets. If a middleware further out makes
+// something else of errors, mount [Finish] outside of it: the guard then hands errors on,
+// and the outcome is settled once they have become a response.
+//
+// # Routes
+//
+// The route in a key has the spelling that all adapters share: :id, :id? and :id<int>
+// are ":id"; * and + are "*". A wildcard's parameter is called "*"; if a route has several
+// they are "*1", "*2" and so on, in their order, whether * or +. Fiber's own rules hold for
+// the values, so that "/files/*" has "a/b" for /files/a/b. Values are unescaped once,
+// unless fiber.Config.UnescapePath has done it.
+//
+// A guard mounted with Use or Group runs before Fiber knows the route. The key then has
+// the escaped path as sent in place of a route, so /orders and /orders/ are two operations.
+// The same holds for routes whose parameters Fiber cannot tell apart: those with a name
+// twice, and those of an app mounted under a prefix with parameters.
+//
+// # Bodies
+//
+// A request body counts as sent: compressed bodies are not decompressed. Fiber takes
+// multipart forms apart before any handler runs and drops the bytes; the guard then sees
+// the form put together again, with its parts in any order. Keys do not depend on that,
+// but a hook that reads core.Request.Body may: set DisablePreParseMultipartForm for it.
+//
+// With StreamRequestBody the body is read up to the policy's BodyLimit and put back as a
+// stream. A request that is answered with part of its body unread ends its connection,
+// because fasthttp would take the rest for the next request.
+//
+// # Contexts
+//
+// The run's context is c.UserContext(): it is cancelled when the lease is lost, and when
+// the handler has returned. c.Context() knows of neither. A body stream writer runs after
+// the handler, and so must not wait on the run's context. Do not make c.Context() the
+// user context: fasthttp reuses it while a hook or a store may still look at it.
+package fiberidem

@@ -1,0 +1,255 @@
+package fiberidem
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+)
+
+// New returns the handler that mounts g. It is safe for concurrent use and may be mounted
+// on any number of routes and apps.
+func New(g *core.Guard) fiber.Handler {
+	var places places
+	return func(c *fiber.Ctx) error {
+		x := exchanges.Get().(*exchange)
+		x.c, x.place = c, places.of(c)
+		err := g.Serve(c.UserContext(), x)
+		x.reset() // after a panic the garbage collector has it
+		exchanges.Put(x)
+		return err
+	}
+}
+
+// Run returns the run to which the request belongs, if any. It may be kept after the
+// handler.
+func Run(c *fiber.Ctx) (*core.Run, bool) { return core.RunFrom(c.UserContext()) }
+
+var errNotFiber = errors.New("fiberidem: the request does not come from Fiber")
+
+// UserFromLocals takes the user from c.Locals(key), where authentication middleware has
+// left it; see [core.UserFromValue] for the types.
+func UserFromLocals(key any) core.UserSource {
+	return core.UserFunc(func(r *core.Request) (core.User, error) {
+		c, ok := r.Native.(*fiber.Ctx)
+		if !ok {
+			return core.User{}, errNotFiber
+		}
+		return core.UserFromValue(c.Locals(key))
+	})
+}
+
+// exchange is one request and its response. Its strings share fasthttp's memory, which
+// is reused after the handler: none may outlive Serve.
+type exchange struct {
+	c        *fiber.Ctx
+	place    *place
+	resp     core.Response // the capture
+	addr     []byte
+	buffered bool // the body's stream has been replaced by one that is in memory
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func (x *exchange) reset() {
+	fields, addr := x.resp.Header, x.addr
+	clear(fields[:cap(fields)])
+	clear(addr[:cap(addr)])
+	*x = exchange{addr: addr[:0]}
+	x.resp.Header = fields[:0]
+}
+
+func (x *exchange) Describe(r *core.Request) {
+	c, uri := x.c, x.c.Context().URI()
+	r.Method = c.Method()
+	r.Route = x.place.route
+	if r.Route == "" {
+		r.Route = utils.UnsafeString(uri.PathOriginal())
+	}
+	for _, p := range x.place.params {
+		r.PathParams = append(r.PathParams, core.Pair{Name: p.name, Value: x.place.unescape(c.Params(p.fiberName))})
+	}
+	r.RawQuery = utils.UnsafeString(uri.QueryString())
+	r.ContentType = utils.UnsafeString(c.Request().Header.ContentType())
+	r.ContentEncoding, _ = x.Header(fiber.HeaderContentEncoding)
+	r.RemoteAddr = x.remoteAddr()
+	r.Native = c
+}
+
+// remoteAddr is RemoteAddr().String() without its allocations.
+func (x *exchange) remoteAddr() string {
+	addr := x.c.Context().RemoteAddr()
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || len(tcp.IP) == 0 {
+		return addr.String()
+	}
+	at := tcp.AddrPort()
+	ip := at.Addr().Unmap()
+	if ip.Is4() {
+		x.addr = ip.AppendTo(x.addr[:0])
+		x.addr = append(x.addr, ':')
+		x.addr = fasthttp.AppendUint(x.addr, int(at.Port()))
+	} else {
+		x.addr = at.AppendTo(x.addr[:0])
+	}
+	return utils.UnsafeString(x.addr)
+}
+
+func (x *exchange) Header(name string) (first string, lines int) {
+	h := &x.c.Request().Header
+	if !x.place.namesAsSent {
+		if values := h.PeekAll(name); len(values) > 0 {
+			return utils.UnsafeString(values[0]), len(values)
+		}
+		return "", 0
+	}
+	h.VisitAll(func(k, v []byte) {
+		if strings.EqualFold(utils.UnsafeString(k), name) {
+			if lines++; lines == 1 {
+				first = utils.UnsafeString(v)
+			}
+		}
+	})
+	return first, lines
+}
+
+func (x *exchange) ReadBody(limit int64) ([]byte, error) {
+	req := x.c.Request()
+	length := int64(req.Header.ContentLength()) // negative if it is not known
+	if length > limit {
+		return nil, core.ErrBodyTooLarge
+	}
+	if !req.IsBodyStream() {
+		body := req.Body()
+		// A form that was put together again may be longer than it was: length counts.
+		if int64(len(body)) > limit && len(req.Header.MultipartFormBoundary()) == 0 {
+			return nil, core.ErrBodyTooLarge
+		}
+		return body, nil
+	}
+	// The buffer is not pooled: a middleware further out may still read it after Serve.
+	body, err := io.ReadAll(io.LimitReader(req.BodyStream(), limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(body)) > limit:
+		return nil, core.ErrBodyTooLarge
+	case length >= 0 && int64(len(body)) < length:
+		return nil, io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
+	}
+	req.SetBodyStream(bytes.NewReader(body), len(body))
+	x.buffered = true
+	return body, nil
+}
+
+func (x *exchange) Answer(r *core.Response) error {
+	resp := x.c.Response()
+	if x.c.Request().IsBodyStream() && !x.buffered {
+		resp.SetConnectionClose() // else fasthttp takes the unread rest for a request
+	}
+	resp.SetStatusCode(r.Status)
+	for _, f := range r.Header {
+		resp.Header.Del(f.Name)
+	}
+	for _, f := range r.Header {
+		resp.Header.Add(f.Name, f.Value)
+	}
+	if r.Get(fiber.HeaderContentType) == "" {
+		resp.Header.SetNoDefaultContentType(true) // for this response; the server sets it anew
+	}
+	resp.SetBody(r.Body)
+	return nil
+}
+
+func (x *exchange) Pass() error { return x.c.Next() }
+
+func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
+	err := x.next(ctx)
+	if err != nil {
+		if finisherOf(x.c) != nil {
+			return core.Capture{Deferred: true, Err: err}, err
+		}
+		render(x.c, err)
+	}
+	captured := capture(x.c, &x.resp, limit)
+	captured.Err = err
+	return captured, nil
+}
+
+func (x *exchange) next(ctx context.Context) error {
+	outer := x.c.UserContext()
+	x.c.SetUserContext(ctx)
+	defer x.c.SetUserContext(outer)
+	return x.c.Next()
+}
+
+// Deliver has nothing to do: fasthttp sends the response after the chain of handlers.
+func (x *exchange) Deliver() error { return nil }
+
+// Defer hands the claim to [Finish].
+func (x *exchange) Defer(p *core.Pending) {
+	f := finisherOf(x.c)
+	f.pending = append(f.pending, p)
+}
+
+// render makes a response of err, as Fiber does at the end of the chain.
+func render(c *fiber.Ctx, err error) {
+	if c.App().ErrorHandler(c, err) != nil {
+		_ = c.SendStatus(fiber.StatusInternalServerError) // always nil
+	}
+}
+
+// capture fills in r with the response that fasthttp is going to send.
+func capture(c *fiber.Ctx, r *core.Response, limit int) core.Capture {
+	resp := c.Response()
+	if late := c.Context().LastTimeoutErrorResponse(); late != nil {
+		resp = late // sent in place of the other one
+	}
+	captured := core.Capture{Response: r}
+	r.Status = resp.StatusCode()
+	switch {
+	case resp.IsBodyStream() || c.Context().Hijacked():
+		captured.Incomplete = true // Body would read the stream to its end
+	case resp.SkipBody || hasNoBody(r.Status):
+		// fasthttp does not send what the handler may have set.
+	case len(resp.Body()) > limit:
+		r.Body, captured.Incomplete = resp.Body()[:limit], true
+	default:
+		r.Body = resp.Body()
+	}
+
+	typeImplied := len(r.Body) == 0 && impliesType(&resp.Header)
+	resp.Header.VisitAll(func(k, v []byte) {
+		name := utils.UnsafeString(k)
+		if typeImplied && name == fiber.HeaderContentType {
+			return
+		}
+		r.Header = append(r.Header, core.Field{Name: name, Value: utils.UnsafeString(v)})
+	})
+	slices.SortStableFunc(r.Header, func(a, b core.Field) int { return strings.Compare(a.Name, b.Name) })
+	return captured
+}
+
+// hasNoBody says which responses end after their header (RFC 9112, section 6.3).
+func hasNoBody(status int) bool { return status < 200 || status == 204 || status == 304 }
+
+// impliesType reports whether the Content-Type is fasthttp's default one, which is listed
+// always but not sent without a body. There is no other way to ask.
+func impliesType(h *fasthttp.ResponseHeader) bool {
+	if len(h.ContentType()) == 0 {
+		return false
+	}
+	h.SetNoDefaultContentType(true)
+	defer h.SetNoDefaultContentType(false)
+	return len(h.ContentType()) == 0
+}

@@ -1,0 +1,128 @@
+package fiberidem_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/recover"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/fiberidem"
+)
+
+func TestFinish(t *testing.T) {
+	failure := errors.New("card declined")
+	envelope := func(c *fiber.Ctx) error {
+		if err := c.Next(); err != nil {
+			return c.Status(402).JSON(fiber.Map{"msg": err.Error()})
+		}
+		return nil
+	}
+	translate := func(c *fiber.Ctx) error {
+		if c.Next() != nil {
+			return fiber.NewError(451, "translated")
+		}
+		return nil
+	}
+	crash := func(c *fiber.Ctx) error {
+		if c.Next() != nil {
+			panic("while rendering")
+		}
+		return nil
+	}
+	cases := []struct {
+		name    string
+		outer   []fiber.Handler
+		handler fiber.Handler
+		status  int
+		body    string
+		runs    int32 // for two requests
+	}{
+		{"rendered in between", []fiber.Handler{fiberidem.Finish(), envelope},
+			func(*fiber.Ctx) error { return failure }, 402, `{"msg":"card declined"}`, 1},
+		{"translated in between", []fiber.Handler{fiberidem.Finish(), translate},
+			func(*fiber.Ctx) error { return failure }, 451, "translated", 1},
+		{"rendered by Finish, a failure", []fiber.Handler{fiberidem.Finish()},
+			func(*fiber.Ctx) error { return failure }, 500, "card declined", 2},
+		{"outermost counts", []fiber.Handler{fiberidem.Finish(), envelope, fiberidem.Finish()},
+			func(*fiber.Ctx) error { return failure }, 402, `{"msg":"card declined"}`, 1},
+		{"no error", []fiber.Handler{fiberidem.Finish(), envelope},
+			func(c *fiber.Ctx) error { return c.SendString("done") }, 200, "done", 1},
+		{"panic on the way out", []fiber.Handler{recover.New(), fiberidem.Finish(), crash},
+			func(*fiber.Ctx) error { return failure }, 500, "while rendering", 2},
+		{"panic recovered inside", []fiber.Handler{fiberidem.Finish(), recover.New(), crash},
+			func(*fiber.Ctx) error { return failure }, 500, "while rendering", 2},
+		{"panic in the handler", []fiber.Handler{recover.New(), fiberidem.Finish(), envelope},
+			func(*fiber.Ctx) error { panic("handler") }, 500, "handler", 2},
+		{"without Finish the ErrorHandler has been first", []fiber.Handler{envelope},
+			func(*fiber.Ctx) error { return fiber.NewError(410, "gone") }, 410, "gone", 1},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			var runs atomic.Int32
+			app := newApp()
+			for _, h := range tc.outer {
+				app.Use(h)
+			}
+			app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+				runs.Add(1)
+				return tc.handler(c)
+			})
+			s := serve(t, app)
+			first, again := s.post("/", ""), s.post("/", "")
+			require.Equal(t, tc.status, first.status)
+			require.Equal(t, tc.body, first.body)
+			require.Equal(t, tc.status, again.status)
+			require.Equal(t, tc.body, again.body)
+			require.Equal(t, withoutDate(first.header), withoutDate(again.header))
+			require.Equal(t, tc.runs == 1, again.replayed())
+			require.Equal(t, tc.runs, runs.Load())
+		})
+	}
+}
+
+// Two guards on the way both learn what became of the error.
+func TestFinishTwoGuards(t *testing.T) {
+	var runs atomic.Int32
+	engine := newEngine(t)
+	outer := engine.MustGuard(core.Policy{Key: core.Header(core.Optional)})
+	inner := engine.MustGuard(core.Policy{})
+	app := newApp()
+	app.Use(fiberidem.Finish())
+	app.Use(func(c *fiber.Ctx) error {
+		if err := c.Next(); err != nil {
+			return c.Status(402).SendString(err.Error())
+		}
+		return nil
+	})
+	app.Post("/", fiberidem.New(outer), fiberidem.New(inner), func(*fiber.Ctx) error {
+		return fmt.Errorf("run %d", runs.Add(1))
+	})
+	s := serve(t, app)
+	require.Equal(t, "run 1", s.post("/", "", withKey("k")...).body)
+	for _, fields := range [][]string{withKey("k"), withKey("other"), nil} {
+		r := s.post("/", "", fields...)
+		require.Equal(t, "run 1", r.body)
+		require.Equal(t, 402, r.status)
+		require.True(t, r.replayed())
+	}
+	require.EqualValues(t, 1, runs.Load())
+}
+
+// A guard outside of Finish sees rendered responses only, and does not wait for it.
+func TestGuardOutsideOfFinish(t *testing.T) {
+	var runs atomic.Int32
+	app := newApp()
+	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), fiberidem.Finish(), func(*fiber.Ctx) error {
+		runs.Add(1)
+		return fiber.NewError(422, "no")
+	})
+	s := serve(t, app)
+	require.Equal(t, "no", s.post("/", "").body)
+	require.True(t, s.post("/", "").replayed())
+	require.EqualValues(t, 1, runs.Load())
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package fiberidem_test
+
+const underRace = false

@@ -1,0 +1,150 @@
+package fiberidem
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// place is where a guard is mounted: what is the same for all requests that come there.
+type place struct {
+	route       string // in the spelling of all adapters; "": the path stands for it
+	params      []param
+	unescaped   bool // Fiber has unescaped the path
+	namesAsSent bool // header names are not in canonical form
+}
+
+type param struct{ name, fiberName string }
+
+// places holds a place for each *fiber.Route. Fiber makes one per method and pattern, and
+// keeps it for as long as the app lives.
+type places struct{ m sync.Map }
+
+func (ps *places) of(c *fiber.Ctx) *place {
+	route := c.Route()
+	if p, ok := ps.m.Load(route); ok {
+		return p.(*place)
+	}
+	config := c.App().Config()
+	p := &place{unescaped: config.UnescapePath, namesAsSent: config.DisableHeaderNormalizing}
+	all, matching := count(c.App().GetRoutes(), route), count(c.App().GetRoutes(true), route)
+	// GetRoutes(true) leaves out what Use has registered. If Use and a method share
+	// handlers, path and all, nobody can tell which of them this is.
+	if matching > 0 && matching == all {
+		if spelled, params, ok := spell(route.Path, route.Params); ok {
+			p.route, p.params = spelled, params
+		}
+	}
+	if all > 0 { // not one that c.Route makes up anew at each call
+		ps.m.Store(route, p)
+	}
+	return p
+}
+
+// count says how many of routes are like r, as far as can be seen from outside of Fiber.
+func count(routes []fiber.Route, r *fiber.Route) (n int) {
+	for i := range routes {
+		s := &routes[i]
+		if s.Method == r.Method && s.Path == r.Path && len(s.Handlers) == len(r.Handlers) &&
+			len(s.Handlers) > 0 && &s.Handlers[0] == &r.Handlers[0] {
+			n++
+		}
+	}
+	return n
+}
+
+// unescape decodes a parameter once. A value that is no valid escape is left as it is.
+func (p *place) unescape(value string) string {
+	if p.unescaped || strings.IndexByte(value, '%') < 0 {
+		return value
+	}
+	if decoded, err := url.PathUnescape(value); err == nil {
+		return decoded
+	}
+	return value
+}
+
+// spell turns one of Fiber's patterns into the spelling of all adapters. fiberNames are
+// the names that Fiber has found in it. ok is false if spell has not found the same
+// ones, or if a name does not lead to one value: such parameters cannot tell requests apart.
+func spell(pattern string, fiberNames []string) (spelled string, params []param, ok bool) {
+	var out strings.Builder
+	stars, pluses := 0, 0
+	for i := 0; i < len(pattern); {
+		switch ch := pattern[i]; ch {
+		case '\\': // takes the meaning from the next character
+			if i++; i < len(pattern) {
+				out.WriteByte(pattern[i])
+				i++
+			}
+		case '*', '+':
+			n := &stars
+			if ch == '+' {
+				n = &pluses
+			}
+			*n++
+			params = append(params, param{"*" + strconv.Itoa(stars+pluses), string(ch) + strconv.Itoa(*n)})
+			out.WriteByte('*')
+			i++
+		case ':':
+			name := pattern[i+1:]
+			if end := strings.IndexAny(name, "?:\\/-.<"); end >= 0 {
+				name = name[:end]
+			}
+			out.WriteString(pattern[i : i+1+len(name)])
+			i += 1 + len(name)
+			if name == "" {
+				continue // a colon, then
+			}
+			params = append(params, param{name, name})
+			if strings.HasPrefix(pattern[i:], "<") {
+				length := constraint(pattern[i:])
+				if length == 0 {
+					return "", nil, false
+				}
+				i += length
+			}
+			if i < len(pattern) && pattern[i] == '?' {
+				i++
+			}
+		default:
+			out.WriteByte(ch)
+			i++
+		}
+	}
+	if len(params) != len(fiberNames) {
+		return "", nil, false
+	}
+	for i := range params {
+		if params[i].fiberName != fiberNames[i] {
+			return "", nil, false
+		}
+		for _, before := range fiberNames[:i] {
+			if strings.EqualFold(before, fiberNames[i]) {
+				return "", nil, false
+			}
+		}
+		if stars+pluses == 1 && params[i].name == "*1" {
+			params[i].name = "*"
+		}
+	}
+	return out.String(), params, true
+}
+
+// constraint returns the length of the <...> that s begins with, or 0 if its end is not
+// clear. A '>' within is not followed by what may follow a parameter; a '/' within could
+// as well belong to the path.
+func constraint(s string) int {
+	for i := range len(s) {
+		switch {
+		case s[i] == '/':
+			return 0
+		case s[i] == '>' && (i+1 == len(s) || strings.IndexByte("?:\\/-.*+", s[i+1]) >= 0):
+			return i + 1
+		}
+	}
+	return 0
+}

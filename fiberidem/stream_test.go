@@ -1,0 +1,363 @@
+package fiberidem_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/fiberidem"
+)
+
+func requestCtx(method, uri, body string) *fasthttp.RequestCtx {
+	ctx := new(fasthttp.RequestCtx)
+	ctx.Request.Header.SetMethod(method)
+	ctx.Request.SetRequestURI(uri)
+	ctx.Request.SetBodyString(body)
+	return ctx
+}
+
+func readReply(t *testing.T, r *bufio.Reader) reply {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return reply{resp.StatusCode, resp.Header, string(b), nil}
+}
+
+func zip(t *testing.T, s string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, s)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+func TestCompressedBodyIsUntouched(t *testing.T) {
+	var seen []byte
+	var runs atomic.Int32
+	app := newApp()
+	guard := newEngine(t).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		seen = bytes.Clone(r.Body)
+		return "k", nil
+	})})
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+		runs.Add(1)
+		return c.Send(c.Body())
+	})
+	s := serve(t, app)
+	sent := zip(t, `{"a":1}`)
+	fields := []string{"Content-Encoding", "gzip", "Content-Type", "application/json"}
+	require.Equal(t, `{"a":1}`, s.post("/", sent, fields...).body, "the handler may decompress")
+	require.Equal(t, sent, string(seen))
+	require.Equal(t, `{"a":1}`, s.post("/", sent, fields...).body)
+	require.EqualValues(t, 1, runs.Load())
+	require.Equal(t, 422, s.post("/", zip(t, `{"a":2}`), fields...).status)
+}
+
+func form(t *testing.T, boundary string, order ...string) (contentType, body string) {
+	t.Helper()
+	var b strings.Builder
+	w := multipart.NewWriter(&b)
+	require.NoError(t, w.SetBoundary(boundary))
+	for _, name := range order {
+		part, err := w.CreateFormField(name)
+		if name == "file" {
+			part, err = w.CreateFormFile(name, "cat.png")
+		}
+		require.NoError(t, err)
+		_, err = io.WriteString(part, "value of "+name)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return w.FormDataContentType(), b.String()
+}
+
+func TestMultipart(t *testing.T) {
+	for _, config := range []fiber.Config{
+		{}, {DisablePreParseMultipartForm: true},
+		{StreamRequestBody: true}, {StreamRequestBody: true, DisablePreParseMultipartForm: true},
+	} {
+		t.Run(fmt.Sprintf("stream %v, raw %v", config.StreamRequestBody, config.DisablePreParseMultipartForm), func(t *testing.T) {
+			var runs atomic.Int32
+			app := newApp(config)
+			var keys []string
+			guard := newEngine(t).MustGuard(core.Policy{})
+			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+				runs.Add(1)
+				run, _ := fiberidem.Run(c)
+				keys = append(keys, string(run.Key()))
+				f, err := c.MultipartForm()
+				if err != nil {
+					return err
+				}
+				file, err := f.File["file"][0].Open()
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				content, err := io.ReadAll(file)
+				return c.SendString(fmt.Sprint(string(content), ", ", c.FormValue("a"), err))
+			})
+			s := serve(t, app)
+			type1, body1 := form(t, "xxxxxxxx", "a", "b", "file")
+			type2, body2 := form(t, "yyyyyyyy", "file", "b", "a")
+			type3, body3 := form(t, "yyyyyyyy", "file", "a")
+			want := "value of file, value of a<nil>"
+			require.Equal(t, want, s.post("/", body1, "Content-Type", type1).body)
+			require.True(t, s.post("/", body2, "Content-Type", type2).replayed(), "boundary and order do not count")
+			require.Equal(t, want, s.post("/", body3, "Content-Type", type3).body)
+			require.EqualValues(t, 2, runs.Load())
+
+			// And the key is the one that the bytes as sent give in any other adapter.
+			key, _, err := guard.Key(&core.Request{Method: "POST", Route: "/", ContentType: type1, Body: []byte(body1),
+				Headers: noHeaders{}})
+			require.NoError(t, err)
+			require.Equal(t, string(key), keys[0])
+		})
+	}
+}
+
+// Fiber has taken the form apart; put together again it is longer than it was.
+func TestMultipartOfExactlyTheLimit(t *testing.T) {
+	body := "--b\r\nContent-Disposition:form-data;name=a\r\n\r\n1\r\n--b--\r\n"
+	for over, status := range []int{200, 413} {
+		app := newApp()
+		guard := newEngine(t).MustGuard(core.Policy{BodyLimit: int64(len(body) - over)})
+		app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+			if len(c.Request().Body()) <= len(body) {
+				t.Error("the form is no longer than it was")
+			}
+			return c.SendString(c.FormValue("a"))
+		})
+		require.Equal(t, status, serve(t, app).post("/", body, "Content-Type", "multipart/form-data; boundary=b").status)
+	}
+}
+
+type noHeaders struct{}
+
+func (noHeaders) Header(string) (string, int) { return "", 0 }
+
+func TestBodyLimit(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
+			var runs atomic.Int32
+			app := newApp(fiber.Config{StreamRequestBody: stream})
+			guard := newEngine(t).MustGuard(core.Policy{BodyLimit: 10})
+			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+				runs.Add(1)
+				return c.Send(c.Body())
+			})
+			s := serve(t, app)
+			require.Equal(t, "0123456789", s.post("/", "0123456789").body)
+			require.Equal(t, 413, s.post("/", "0123456789a").status)
+			chunked := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+			require.Equal(t, "abcdefghij", s.raw(t, chunked+"5\r\nabcde\r\n5\r\nfghij\r\n0\r\n\r\n").body)
+			over := s.raw(t, chunked+"5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")
+			require.Equal(t, 413, over.status)
+			require.Contains(t, over.body, "body_too_large")
+			require.EqualValues(t, 2, runs.Load())
+		})
+	}
+}
+
+// The unread part of a streamed body must not be taken for the next request.
+func TestUnreadStreamEndsTheConnection(t *testing.T) {
+	smuggled := "POST /admin HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+	padding := strings.Repeat("x", 16<<10) // beyond what fasthttp reads ahead
+	for name, request := range map[string]string{
+		"over the limit": fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s%s",
+			len(padding)+len(smuggled), padding, smuggled),
+		"chunked, over the limit": fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s",
+			len(smuggled)+1, "x"+smuggled),
+		"key missing": fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%s", smuggled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var admin atomic.Int32
+			app := newApp(fiber.Config{StreamRequestBody: true})
+			app.Post("/admin", func(*fiber.Ctx) error { admin.Add(1); return nil })
+			guard := newEngine(t).MustGuard(core.Policy{BodyLimit: 10, Key: core.Header(core.Required)})
+			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error { return nil })
+			s := serve(t, app)
+			conn, err := net.Dial("tcp", s.addr)
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, request)
+			require.NoError(t, err)
+			r := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(r, nil)
+			require.NoError(t, err)
+			_, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.True(t, resp.Close)
+			rest, _ := io.ReadAll(r) // EOF or a reset
+			require.Empty(t, rest)
+			require.Zero(t, admin.Load())
+		})
+	}
+}
+
+func TestStreamedBodyIsWholeForTheHandler(t *testing.T) {
+	body := strings.Repeat("0123456789", 5000)
+	readers := map[string]fiber.Handler{
+		"Body":    func(c *fiber.Ctx) error { return c.Send(c.Body()) },
+		"BodyRaw": func(c *fiber.Ctx) error { return c.Send(c.BodyRaw()) },
+		"RequestBodyStream": func(c *fiber.Ctx) error {
+			b, err := io.ReadAll(c.Context().RequestBodyStream())
+			if err != nil {
+				return err
+			}
+			return c.Send(b)
+		},
+		"BodyParser": func(c *fiber.Ctx) error {
+			var v struct {
+				S string `json:"s" form:"s"`
+			}
+			if err := c.BodyParser(&v); err != nil {
+				return err
+			}
+			return c.SendString(v.S)
+		},
+	}
+	app := newApp(fiber.Config{StreamRequestBody: true})
+	for name, handler := range readers {
+		app.Post("/"+name, fiberidem.New(newEngine(t).MustGuard(core.Policy{})), handler)
+	}
+	s := serve(t, app)
+	for name := range readers {
+		sent, contentType := body, "application/octet-stream"
+		if name == "BodyParser" {
+			sent, contentType = `{"s":"`+body+`"}`, "application/json"
+		}
+		for range 2 {
+			r := s.post("/"+name, sent, "Content-Type", contentType)
+			require.Equal(t, 200, r.status, name)
+			require.Equal(t, body, r.body, name)
+		}
+	}
+	require.Equal(t, body, s.post("/BodyParser", "s="+body, "Content-Type", "application/x-www-form-urlencoded").body)
+}
+
+func TestTruncatedStreamIsRefused(t *testing.T) {
+	var runs atomic.Int32
+	app := newApp(fiber.Config{StreamRequestBody: true})
+	guard := newEngine(t).MustGuard(core.Policy{})
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error { runs.Add(1); return nil })
+	s := serve(t, app)
+	conn, err := net.Dial("tcp", s.addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	// More than fasthttp reads before it calls the handler, less than the whole.
+	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n%s", strings.Repeat("x", 15000))
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	r := readReply(t, bufio.NewReader(conn))
+	require.Equal(t, 400, r.status)
+	require.Contains(t, r.body, "body_unreadable")
+	require.Zero(t, runs.Load())
+}
+
+func TestUnrecordableResponses(t *testing.T) {
+	large := strings.Repeat("x", 101)
+	cases := map[string]fiber.Handler{
+		"over the limit": func(c *fiber.Ctx) error { return c.SendString(large) },
+		"stream":         func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader(large)) },
+		"sized stream":   func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader(large), len(large)) },
+		"server-sent events": func(c *fiber.Ctx) error {
+			c.Set("Content-Type", "text/event-stream")
+			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+				for i := range len(large) {
+					_, _ = w.WriteString(large[i : i+1])
+					_ = w.Flush()
+				}
+			})
+			return nil
+		},
+		"hijack": func(c *fiber.Ctx) error {
+			c.Context().HijackSetNoResponse(true)
+			c.Context().Hijack(func(conn net.Conn) {
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n%s", large)
+			})
+			return nil
+		},
+	}
+	for name, handler := range cases {
+		t.Run(name, func(t *testing.T) {
+			var runs atomic.Int32
+			app := newApp()
+			guard := newEngine(t).MustGuard(core.Policy{ResponseLimit: 100})
+			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+				runs.Add(1)
+				return handler(c)
+			})
+			s := serve(t, app)
+			first := s.post("/", "")
+			require.Equal(t, 200, first.status)
+			require.Equal(t, large, first.body, "delivered whole")
+			again := s.post("/", "")
+			require.Equal(t, 409, again.status)
+			require.Contains(t, again.body, "result_unavailable")
+			require.EqualValues(t, 1, runs.Load())
+		})
+	}
+}
+
+// What Failed is shown is the response that is sent, also if fasthttp swaps it.
+func TestTimeoutResponse(t *testing.T) {
+	var status atomic.Int32
+	app := newApp()
+	guard := newEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+		status.Store(int32(r.Status))
+		return core.FailedByStatus(r)
+	}})
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+		c.Context().TimeoutErrorWithCode("slow", 503)
+		return c.SendString("too late")
+	})
+	s := serve(t, app)
+	require.Equal(t, 503, s.post("/", "").status)
+	require.EqualValues(t, 503, status.Load())
+}
+
+func TestStreamIsNotReadByTheGuard(t *testing.T) {
+	release := make(chan struct{})
+	app := newApp()
+	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+			_, _ = w.WriteString("first;")
+			_ = w.Flush()
+			<-release
+			_, _ = w.WriteString("last")
+		})
+		return nil
+	})
+	s := serve(t, app)
+	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	first := make([]byte, 6)
+	_, err = io.ReadFull(resp.Body, first)
+	require.NoError(t, err)
+	require.Equal(t, "first;", string(first))
+	require.Equal(t, 409, s.post("/", "").status, "settled while the stream goes on")
+	close(release)
+	rest, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "last", string(rest))
+}

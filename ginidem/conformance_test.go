@@ -1,0 +1,239 @@
+package ginidem_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adaptertest"
+	"github.com/idem-go/idem/ginidem"
+)
+
+var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what gin can do and net/http cannot")
+
+func TestConformance(t *testing.T) {
+	harness := adaptertest.Harness{
+		Name:  "gin",
+		Start: startGin,
+		User:  func(name string) core.UserSource { return ginidem.UserFromContext(name) },
+		Features: adaptertest.Features{
+			EarlyHints: true, Flush: true, ContextEnds: true, OuterErrors: true, OuterBodyLimit: true,
+			GroupRoutes: true, GlobalRoutes: true,
+		},
+	}
+	if *update {
+		adaptertest.WriteTranscripts(t, harness, "../core/adaptertest/testdata/transcripts.txt", true)
+		return
+	}
+	adaptertest.Run(t, harness)
+}
+
+func startGin(tb testing.TB, app adaptertest.App) string {
+	gin.SetMode(gin.TestMode)
+	engine := gin.New()
+	engine.UseRawPath = true // else %2F ends a parameter
+	engine.Use(gin.RecoveryWithWriter(io.Discard))
+	if app.Errors && !app.Unfinished {
+		engine.Use(ginidem.Finish())
+	}
+	if app.Errors {
+		engine.Use(conformanceErrors)
+	}
+	engine.Use(func(c *gin.Context) {
+		if app.BodyLimit > 0 {
+			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, app.BodyLimit)
+		}
+		for _, f := range app.Outer {
+			c.Header(f.Name, f.Value)
+		}
+		if login := c.GetHeader("X-Login"); app.Login && login != "" {
+			c.Set("user", login)
+		}
+	})
+	var router gin.IRouter = engine
+	if app.Group != "" {
+		router = engine.Group(app.Group)
+	}
+	if app.Guard != nil {
+		router.Use(ginidem.New(app.Guard))
+	}
+	for _, r := range app.Routes {
+		var handlers []gin.HandlerFunc
+		if r.Guard != nil {
+			handlers = append(handlers, ginidem.New(r.Guard))
+		}
+		handlers = append(handlers, func(c *gin.Context) {
+			// A failure of gin's own is reported already.
+			if err := r.Behaviour(ginCall{c}); err != nil && len(c.Errors) == 0 {
+				_ = c.AbortWithError(http.StatusInternalServerError, err)
+			}
+		})
+		pattern := r.Pattern[len(app.Group):]
+		if len(pattern) > 1 && pattern[len(pattern)-1] == '*' {
+			pattern += "rest"
+		}
+		router.Handle(r.Method, pattern, handlers...)
+	}
+	return serveConformance(tb, engine)
+}
+
+// conformanceErrors is what houses that report by c.Error have in front.
+func conformanceErrors(c *gin.Context) {
+	c.Next()
+	if last := c.Errors.Last(); last != nil {
+		status := http.StatusInternalServerError
+		var failure *conformanceFailure
+		if errors.As(last.Err, &failure) {
+			status = failure.status
+		}
+		contentType, body := adaptertest.RenderError(last.Err.Error())
+		c.Data(status, contentType, body)
+	}
+}
+
+type conformanceFailure struct {
+	status  int
+	message string
+}
+
+func (f *conformanceFailure) Error() string { return f.message }
+
+func serveConformance(tb testing.TB, handler http.Handler) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var running sync.WaitGroup
+	server := &http.Server{
+		ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			running.Add(1)
+			defer running.Done()
+			handler.ServeHTTP(w, r)
+		}),
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // always an error: that of Close
+	}()
+	tb.Cleanup(func() {
+		_ = server.Close()
+		<-served
+		running.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// ginCall does what handlers for gin do.
+type ginCall struct{ c *gin.Context }
+
+func (c ginCall) Context() context.Context { return c.c.Request.Context() }
+
+func (c ginCall) Run() (*core.Run, bool) { return ginidem.Run(c.c) }
+
+func (c ginCall) Header(name string) string { return c.c.GetHeader(name) }
+
+func (c ginCall) Param(name string) string { return c.c.Param(name) }
+
+func (c ginCall) Query(name string) string { return c.c.Query(name) }
+
+func (c ginCall) Body() ([]byte, error) { return c.c.GetRawData() }
+
+func (c ginCall) Bind(v any) error { return c.c.ShouldBind(v) }
+
+func (c ginCall) FormFile(field string) (string, []byte, error) {
+	header, err := c.c.FormFile(field)
+	if err != nil {
+		return "", nil, err
+	}
+	file, err := header.Open()
+	if err != nil {
+		return "", nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(file)
+	return header.Filename, content, err
+}
+
+func (c ginCall) SetHeader(name, value string) { c.c.Header(name, value) }
+
+func (c ginCall) AddHeader(name, value string) { c.c.Writer.Header().Add(name, value) }
+
+func (c ginCall) JSON(status int, v any) error {
+	c.c.JSON(status, v)
+	return nil
+}
+
+func (c ginCall) Blob(status int, contentType string, body []byte) error {
+	// c.Data leaves a Content-Type alone that a middleware has set.
+	c.c.Header("Content-Type", contentType)
+	c.c.Data(status, contentType, body)
+	return nil
+}
+
+func (c ginCall) NoContent(status int) error {
+	c.c.Status(status)
+	return nil
+}
+
+func (c ginCall) Write(status int, contentType string, flush bool, pieces ...string) error {
+	c.c.Header("Content-Type", contentType)
+	c.c.Status(status)
+	for _, piece := range pieces {
+		// By way of io.ReaderFrom, if the writer has it.
+		if _, err := io.Copy(c.c.Writer, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
+			return err
+		}
+		if flush {
+			c.c.Writer.Flush()
+		}
+	}
+	return nil
+}
+
+func (c ginCall) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
+	c.c.Header("Content-Type", contentType)
+	c.c.Status(status)
+	return write(c.c.Writer, c.c.Writer.Flush)
+}
+
+func (c ginCall) EarlyHints(link string) error {
+	// gin's own writer takes the status for the final one: hints go around it.
+	w := c.c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
+	w.Header().Set("Link", link)
+	w.WriteHeader(http.StatusEarlyHints)
+	w.Header().Del("Link")
+	return nil
+}
+
+func (c ginCall) Upgrade(protocol string, talk func(net.Conn)) error {
+	conn, _, err := c.c.Writer.Hijack()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
+		return err
+	}
+	talk(conn)
+	return nil
+}
+
+func (c ginCall) Fail(status int, message string) error {
+	err := &conformanceFailure{status, message}
+	_ = c.c.Error(err)
+	return err
+}

@@ -1,0 +1,21 @@
+// Package ginidem mounts a [core.Guard] on Gin:
+//
+//	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+//	orders := engine.MustGuard(core.Policy{})
+//	r.POST("/orders", ginidem.New(orders), createOrder)
+//
+// Inside the handler, [Run] tells the attempt; c.Request.Context() ends when the claim is
+// lost. The body may be read and bound in every way that Gin has, and the response is the
+// client's as without the guard.
+//
+// # Errors that a middleware renders
+//
+// A handler that calls c.Error and writes no body leaves the response to a middleware
+// further out, which the guard cannot see: the run counts as failed, and the next try runs.
+// Mount [Finish] outside of that middleware, and what it renders is what is stored:
+//
+//	r.Use(gin.Recovery(), ginidem.Finish(), renderErrors)
+//
+// The same goes for middleware that renders a response of which the handler has written
+// nothing at all.
+package ginidem

@@ -1,0 +1,661 @@
+package ginidem_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/gin-gonic/gin/binding"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/ginidem"
+)
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.TestMode)
+	goleak.VerifyTestMain(m)
+}
+
+// watched is a guard and what its observer was told.
+type watched struct {
+	*core.Guard
+	mu     sync.Mutex
+	events []core.Event
+}
+
+func guard(p core.Policy) *watched {
+	w := new(watched)
+	w.Guard = core.MustNew(core.Config{
+		User: core.UserFromHeader("X-User"),
+		Observe: func(_ context.Context, e core.Event) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.events = append(w.events, e)
+		},
+	}).MustGuard(p)
+	return w
+}
+
+func (w *watched) last() core.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.events[len(w.events)-1]
+}
+
+func post(h http.Handler, target, body string) *httptest.ResponseRecorder {
+	return send(h, target, "application/json", body)
+}
+
+func send(h http.Handler, target, contentType, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", target, strings.NewReader(body))
+	r.Header.Set("X-User", "alice")
+	r.Header.Set("Content-Type", contentType)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func replayed(w *httptest.ResponseRecorder) bool {
+	return w.Header().Get(core.ReplayedHeader) == "true"
+}
+
+func code(w *httptest.ResponseRecorder) string {
+	_, rest, _ := strings.Cut(w.Body.String(), `"code":"`)
+	code, _, _ := strings.Cut(rest, `"`)
+	return code
+}
+
+func TestRoutes(t *testing.T) {
+	for _, c := range []struct {
+		engine          func(*gin.Engine)
+		pattern, target string
+		route           string
+		params          []core.Pair
+	}{
+		{nil, "/orders", "/orders", "/orders", nil},
+		{nil, "/orders/:id/pay", "/orders/a%20b+c/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "a b+c"}}},
+		{nil, "/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "%25"}}},
+		{nil, "/files/*path", "/files/a/b%20c", "/files/*", []core.Pair{{Name: "*", Value: "a/b c"}}},
+		{nil, "/files/*path", "/files/", "/files/*", []core.Pair{{Name: "*", Value: ""}}},
+		{nil, "/u/:id/*path", "/u/7/x", "/u/:id/*", []core.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
+		{nil, "/a/:x/:y", "/a%2F1/2", "/a/:x/:y", []core.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
+		{nil, "/orders", "/unknown/a%2Fb?x", "/unknown/a%2Fb", nil},
+		{func(e *gin.Engine) { e.UseRawPath = true }, "/orders/:id", "/orders/a%2Fb+c", "/orders/:id", []core.Pair{{Name: "id", Value: "a/b+c"}}},
+		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id", []core.Pair{{Name: "id", Value: "a/b%25"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/orders/:id", "//orders//7", "/orders/:id", []core.Pair{{Name: "id", Value: "7"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*", []core.Pair{{Name: "*", Value: "7"}}},
+	} {
+		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
+			var got core.Request
+			g := guard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+				got.Route, got.PathParams = r.Route, append([]core.Pair(nil), r.PathParams...)
+				return "k", nil
+			})})
+			e := gin.New()
+			if c.engine != nil {
+				c.engine(e)
+			}
+			e.Use(ginidem.New(g.Guard))
+			e.POST(c.pattern, func(*gin.Context) {})
+			r := httptest.NewRequest("POST", "/", nil)
+			r.Header.Set("X-User", "alice")
+			u, err := url.ParseRequestURI(c.target)
+			require.NoError(t, err)
+			r.URL = u
+			e.ServeHTTP(httptest.NewRecorder(), r)
+			require.Equal(t, c.route, got.Route)
+			require.Equal(t, c.params, got.PathParams)
+		})
+	}
+}
+
+func TestBinding(t *testing.T) {
+	type order struct {
+		SKU string `json:"sku" form:"sku"`
+	}
+	const form = "--b\r\nContent-Disposition: form-data; name=\"sku\"\r\n\r\nA-1\r\n" +
+		"--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n\"\r\n\r\ncontent\r\n--b--\r\n"
+	for name, c := range map[string]struct {
+		contentType, body string
+		bind              func(*gin.Context) (string, error)
+	}{
+		"ShouldBind": {"application/json", `{"sku":"A-1"}`, func(c *gin.Context) (string, error) {
+			var o order
+			return o.SKU, errors.Join(c.ShouldBind(&o), equal(o.SKU, "A-1"))
+		}},
+		"ShouldBindBodyWith": {"application/json", `{"sku":"A-1"}`, func(c *gin.Context) (string, error) {
+			var o, p order
+			return "", errors.Join(c.ShouldBindBodyWith(&o, binding.JSON), c.ShouldBindBodyWith(&p, binding.JSON), equal(o.SKU+p.SKU, "A-1A-1"))
+		}},
+		"GetRawData": {"text/plain", "raw", func(c *gin.Context) (string, error) {
+			b, err := c.GetRawData()
+			return "", errors.Join(err, equal(string(b), "raw"))
+		}},
+		"PostForm": {"application/x-www-form-urlencoded", "sku=A-1", func(c *gin.Context) (string, error) {
+			return "", equal(c.PostForm("sku"), "A-1")
+		}},
+		"MultipartForm": {"multipart/form-data; boundary=b", form, func(c *gin.Context) (string, error) {
+			f, err := c.MultipartForm()
+			if err != nil {
+				return "", err
+			}
+			return "", errors.Join(equal(f.Value["sku"][0], "A-1"), equal(f.File["f"][0].Filename, "n"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := gin.New()
+			e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(gc *gin.Context) {
+				if _, err := c.bind(gc); err != nil {
+					gc.String(400, err.Error())
+					return
+				}
+				gc.String(201, "bound")
+			})
+			first := send(e, "/orders", c.contentType, c.body)
+			require.Equal(t, "bound", first.Body.String())
+			require.True(t, replayed(send(e, "/orders", c.contentType, c.body)))
+		})
+	}
+}
+
+func equal(got, want string) error {
+	if got != want {
+		return fmt.Errorf("got %q, want %q", got, want)
+	}
+	return nil
+}
+
+func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
+	for name, handler := range map[string]gin.HandlerFunc{
+		"JSON":              func(c *gin.Context) { c.JSON(201, gin.H{"id": 1}) },
+		"nothing":           func(*gin.Context) {},
+		"status not sent":   func(c *gin.Context) { c.Status(204) },
+		"status sent":       func(c *gin.Context) { c.Status(204); c.Writer.WriteHeaderNow() },
+		"abort":             func(c *gin.Context) { c.AbortWithStatusJSON(422, gin.H{"e": 1}) },
+		"redirect":          func(c *gin.Context) { c.Redirect(303, "/receipts/1") },
+		"string":            func(c *gin.Context) { c.String(200, "hello") },
+		"sniffed":           func(c *gin.Context) { c.Writer.WriteString("<html></html>") },
+		"copied":            func(c *gin.Context) { c.Status(201); io.Copy(c.Writer, strings.NewReader("<html></html>")) },
+		"copied from":       func(c *gin.Context) { c.Writer.(io.ReaderFrom).ReadFrom(strings.NewReader("text")) },
+		"status too late":   func(c *gin.Context) { c.String(201, "a"); c.Status(500); c.String(500, "b") },
+		"cookie":            func(c *gin.Context) { c.SetCookie("a", "b", 1, "", "", false, true); c.Status(201) },
+		"two writes":        func(c *gin.Context) { c.Writer.Write([]byte("a")); c.Writer.Write([]byte("b")) },
+		"bytes of a reader": func(c *gin.Context) { c.DataFromReader(200, 2, "text/x", strings.NewReader("ok"), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			type seen struct {
+				status, size int
+				written      bool
+			}
+			var inside, outside seen
+			look := func(c *gin.Context) seen { return seen{c.Writer.Status(), c.Writer.Size(), c.Writer.Written()} }
+			serve := func(handlers ...gin.HandlerFunc) *httptest.Server {
+				e := gin.New()
+				e.Use(func(c *gin.Context) {
+					before, request := c.Writer, c.Request
+					c.Next()
+					outside = look(c)
+					if c.Writer != before || c.Request != request {
+						outside.status = -1
+					}
+				})
+				e.POST("/orders", append(handlers, func(c *gin.Context) {
+					if _, ok := c.Writer.(io.ReaderFrom); !ok && name == "copied from" {
+						c.Writer.WriteString("text") // Gin's own writer has none
+					} else {
+						handler(c)
+					}
+					inside = look(c)
+				})...)
+				return server(t, e)
+			}
+			want := over(t, serve())
+			bareInside, bareOutside := inside, outside
+			guarded := serve(ginidem.New(guard(core.Policy{}).Guard))
+			require.Equal(t, want, over(t, guarded))
+			require.Equal(t, bareInside, inside)
+			require.Equal(t, bareOutside, outside)
+
+			again := over(t, guarded)
+			require.Equal(t, []string{"true"}, again.header[core.ReplayedHeader])
+			again.header.Del(core.ReplayedHeader)
+			want.header.Del("Set-Cookie")
+			require.Equal(t, want, again)
+			require.Equal(t, want.status, outside.status)
+		})
+	}
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func server(t *testing.T, h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Start()
+	t.Cleanup(func() {
+		s.Client().CloseIdleConnections()
+		s.Close()
+	})
+	return s
+}
+
+func over(t *testing.T, s *httptest.Server) reply {
+	req, err := http.NewRequest("POST", s.URL+"/orders", strings.NewReader("x"))
+	require.NoError(t, err)
+	req.Header.Set("X-User", "alice")
+	client := *s.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	resp.Header.Del("Date")
+	return reply{resp.StatusCode, resp.Header, string(body)}
+}
+
+func renderLast(c *gin.Context) {
+	c.Next()
+	if len(c.Errors) > 0 {
+		c.JSON(-1, gin.H{"error": c.Errors.Last().Error()})
+	}
+}
+
+var errBroke = errors.New("broke")
+
+func TestErrorsWithoutFinish(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler gin.HandlerFunc
+		body    string
+		ran     int
+	}{
+		"no body":            {func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, `{"error":"broke"}`, 2},
+		"aborted":            {func(c *gin.Context) { c.AbortWithError(422, errBroke) }, `{"error":"broke"}`, 2},
+		"with a body":        {func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, `mine{"error":"broke"}`, 1},
+		"flushed, then that": {func(c *gin.Context) { c.Status(422); c.Writer.Flush(); c.Error(errBroke) }, `{"error":"broke"}`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			g := guard(core.Policy{})
+			e := gin.New()
+			e.Use(renderLast)
+			e.POST("/orders", ginidem.New(g.Guard), func(gc *gin.Context) { ran++; c.handler(gc) })
+			first := post(e, "/orders", "{}")
+			require.Equal(t, 422, first.Code)
+			require.Equal(t, c.body, first.Body.String())
+			require.ErrorIs(t, g.last().Err, errBroke)
+			post(e, "/orders", "{}")
+			require.Equal(t, c.ran, ran)
+		})
+	}
+}
+
+func TestErrorsWithFinish(t *testing.T) {
+	render := func(c *gin.Context) {
+		c.Next()
+		switch {
+		case len(c.Errors) > 0 && c.Writer.Size() <= 0:
+			c.JSON(-1, gin.H{"error": c.Errors.Last().Error()})
+		case !c.Writer.Written() && c.GetString("say") != "":
+			c.String(201, c.GetString("say"))
+		}
+	}
+	for name, c := range map[string]struct {
+		render, handler gin.HandlerFunc
+		status          int
+		body            string
+		ran             int
+		kind            core.Kind
+	}{
+		"rendered":          {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
+		"aborted, rendered": {render, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
+		"rendered as 500":   {render, func(c *gin.Context) { c.Status(500); c.Error(errBroke) }, 500, `{"error":"broke"}`, 2, core.Released},
+		"own body":          {render, func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, 422, "mine", 1, core.Finished},
+		"enveloped":         {render, func(c *gin.Context) { c.Set("say", "hello") }, 201, "hello", 1, core.Finished},
+		"never rendered":    {func(*gin.Context) {}, func(c *gin.Context) { c.Error(errBroke) }, 200, "", 2, core.Unrendered},
+		"status only":       {func(*gin.Context) {}, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, "", 1, core.Finished},
+		"nothing at all":    {func(*gin.Context) {}, func(c *gin.Context) { c.Status(204) }, 204, "", 1, core.Finished},
+		"bypassed": {
+			func(c *gin.Context) {
+				w := c.Writer
+				c.Next()
+				c.Writer = w // as if it had wrapped it
+				c.String(422, "bypassed")
+			},
+			func(c *gin.Context) { c.Error(errBroke) }, 422, "bypassed", 2, core.Unrendered,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			g := guard(core.Policy{})
+			e := gin.New()
+			var ended error
+			e.Use(func(c *gin.Context) {
+				w := c.Writer
+				c.Next()
+				if c.Writer != w {
+					ended = errors.New("another writer was left behind")
+				}
+			}, ginidem.Finish(), c.render)
+			var run context.Context
+			e.POST("/orders", ginidem.New(g.Guard), func(gc *gin.Context) { ran++; run = gc.Request.Context(); c.handler(gc) })
+			first := post(e, "/orders", "{}")
+			require.Equal(t, c.status, first.Code)
+			require.Equal(t, c.body, first.Body.String())
+			require.Equal(t, c.kind, g.last().Kind)
+			require.Error(t, run.Err(), "the run has ended")
+			require.NoError(t, ended)
+			again := post(e, "/orders", "{}")
+			require.Equal(t, c.ran, ran)
+			require.Equal(t, c.ran == 1, replayed(again))
+			require.Equal(t, c.status, again.Code)
+			require.Equal(t, c.body, again.Body.String())
+		})
+	}
+}
+
+func TestAPanicInTheRendererReleases(t *testing.T) {
+	g := guard(core.Policy{})
+	ran := 0
+	e := gin.New()
+	e.Use(gin.RecoveryWithWriter(io.Discard), ginidem.Finish(), func(c *gin.Context) {
+		c.Next()
+		panic("renderer")
+	})
+	e.POST("/orders", ginidem.New(g.Guard), func(c *gin.Context) { ran++; c.Error(errBroke) })
+	for range 2 {
+		require.Equal(t, 500, post(e, "/orders", "{}").Code)
+	}
+	require.Equal(t, 2, ran)
+}
+
+// Two guards, one on the group and one on the route, both wait for the renderer.
+func TestFinishOfNestedGuards(t *testing.T) {
+	outer, inner := guard(core.Policy{Retention: 1e12}), guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
+	ran := 0
+	e := gin.New()
+	e.Use(ginidem.Finish(), renderLast, ginidem.New(outer.Guard))
+	e.POST("/orders", ginidem.New(inner.Guard), func(c *gin.Context) { ran++; c.Status(422); c.Error(errBroke) })
+	first := post(e, "/orders", "{}")
+	require.Equal(t, `{"error":"broke"}`, first.Body.String())
+	require.Equal(t, core.Finished, outer.last().Kind)
+	require.Equal(t, core.Finished, inner.last().Kind)
+	require.True(t, replayed(post(e, "/orders", "{}")))
+	require.Equal(t, 1, ran)
+}
+
+// A Finish inside of the guard is of no use to it, and does no harm.
+func TestFinishInside(t *testing.T) {
+	g := guard(core.Policy{})
+	e := gin.New()
+	e.POST("/orders", ginidem.New(g.Guard), ginidem.Finish(), func(c *gin.Context) { c.Error(errBroke) })
+	require.Equal(t, 200, post(e, "/orders", "{}").Code)
+	require.Equal(t, core.Unrendered, g.last().Kind)
+}
+
+func TestPanics(t *testing.T) {
+	for _, finish := range []bool{false, true} {
+		for name, c := range map[string]struct {
+			before func(*gin.Context)
+			status int
+			body   string
+		}{
+			"before anything": {func(*gin.Context) {}, 500, ""},
+			"status noted":    {func(c *gin.Context) { c.Status(201) }, 500, ""},
+			"status sent":     {func(c *gin.Context) { c.Status(201); c.Writer.WriteHeaderNow() }, 201, ""},
+			"body sent":       {func(c *gin.Context) { c.String(201, "part") }, 201, "part"},
+		} {
+			t.Run(fmt.Sprint(name, finish), func(t *testing.T) {
+				ran := 0
+				e := gin.New()
+				if finish {
+					e.Use(ginidem.Finish())
+				}
+				e.Use(gin.RecoveryWithWriter(io.Discard))
+				e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(gc *gin.Context) {
+					ran++
+					c.before(gc)
+					panic("boom")
+				})
+				for range 2 {
+					w := post(e, "/orders", "{}")
+					require.Equal(t, c.status, w.Code)
+					require.Equal(t, c.body, w.Body.String())
+				}
+				require.Equal(t, 2, ran)
+			})
+		}
+	}
+}
+
+func TestStreamAndHijack(t *testing.T) {
+	for name, handler := range map[string]gin.HandlerFunc{
+		"SSE": func(c *gin.Context) {
+			c.SSEvent("message", "1")
+			c.Writer.Flush()
+			c.SSEvent("message", "2")
+		},
+		"Stream": func(c *gin.Context) {
+			n := 0
+			c.Stream(func(w io.Writer) bool { n++; fmt.Fprintln(w, n); return n < 3 })
+		},
+		"flush by controller": func(c *gin.Context) {
+			if err := http.NewResponseController(c.Writer).Flush(); err != nil {
+				c.String(500, err.Error())
+			}
+		},
+		"hijack": func(c *gin.Context) {
+			conn, rw, err := c.Writer.Hijack()
+			if err != nil {
+				c.String(500, err.Error())
+				return
+			}
+			defer conn.Close()
+			rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+			rw.Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			serve := func(handlers ...gin.HandlerFunc) *httptest.Server {
+				e := gin.New()
+				e.POST("/orders", append(handlers, func(c *gin.Context) { ran++; handler(c) })...)
+				return server(t, e)
+			}
+			want := over(t, serve())
+			require.Equal(t, 200, want.status)
+			guarded := serve(ginidem.New(guard(core.Policy{}).Guard))
+			require.Equal(t, want, over(t, guarded))
+			again := over(t, guarded)
+			require.Equal(t, 409, again.status)
+			require.Contains(t, again.body, "result_unavailable")
+			require.Equal(t, 2, ran)
+		})
+	}
+}
+
+func TestHijackAfterABodyIsRefusedAsInGin(t *testing.T) {
+	e := gin.New()
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+		c.String(200, "body")
+		if _, _, err := c.Writer.Hijack(); err == nil {
+			panic("hijacked")
+		}
+	})
+	require.Equal(t, "body", over(t, server(t, e)).body)
+}
+
+type pushable struct {
+	http.ResponseWriter
+	http.Pusher
+}
+
+func TestWriterHasWhatIsBelow(t *testing.T) {
+	var e = gin.New()
+	below := &pushable{httptest.NewRecorder(), nil}
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+		if c.Writer.Pusher() == nil {
+			c.Set("fault", "no pusher")
+		}
+		if c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap() != http.ResponseWriter(below) {
+			c.String(500, "Unwrap does not lead below Gin")
+		}
+		var _ http.CloseNotifier = c.Writer
+	})
+	r := httptest.NewRequest("POST", "/orders", nil)
+	r.Header.Set("X-User", "alice")
+	e.ServeHTTP(below, r)
+	require.Empty(t, below.ResponseWriter.(*httptest.ResponseRecorder).Body.String())
+}
+
+func TestBodyOverTheLimitOfAMiddleware(t *testing.T) {
+	e := gin.New()
+	e.Use(func(c *gin.Context) { c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 5) })
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(*gin.Context) { panic("ran") })
+	w := post(e, "/orders", "0123456789")
+	require.Equal(t, 413, w.Code)
+	require.Equal(t, "body_too_large", code(w))
+}
+
+func TestARefusalEndsTheChain(t *testing.T) {
+	e := gin.New()
+	aborted := false
+	e.Use(func(c *gin.Context) { c.Next(); aborted = c.IsAborted() })
+	e.POST("/orders", ginidem.New(guard(core.ClientKey()).Guard), func(*gin.Context) { panic("ran") })
+	w := post(e, "/orders", "{}")
+	require.Equal(t, 400, w.Code)
+	require.Equal(t, "key_missing", code(w))
+	require.True(t, aborted)
+}
+
+func TestOptionalKeyPassesWithTheBody(t *testing.T) {
+	e := gin.New()
+	e.POST("/orders", ginidem.New(guard(core.Policy{Key: core.Header(core.Optional)}).Guard), func(c *gin.Context) {
+		if _, ok := ginidem.Run(c); ok {
+			panic("there is no run")
+		}
+		b, _ := c.GetRawData()
+		c.String(200, string(b))
+	})
+	require.Equal(t, "{}", post(e, "/orders", "{}").Body.String())
+}
+
+func TestUserFromContext(t *testing.T) {
+	engine := core.MustNew(core.Config{User: ginidem.UserFromContext("user")})
+	ran := 0
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		if u := c.GetHeader("X-Login"); u != "" {
+			c.Set("user", u)
+		}
+	})
+	e.POST("/orders", ginidem.New(engine.MustGuard(core.Policy{})), func(c *gin.Context) { ran++ })
+	for _, step := range []struct {
+		login       string
+		status, ran int
+	}{{"alice", 200, 1}, {"bob", 200, 2}, {"alice", 200, 2}, {"", 400, 2}} {
+		r := httptest.NewRequest("POST", "/orders", nil)
+		r.Header.Set("X-Login", step.login)
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		require.Equal(t, step.status, w.Code)
+		require.Equal(t, step.ran, ran)
+	}
+}
+
+// Contexts are reused by Gin, and exchanges by the adapter: nothing of one request may show
+// in another.
+func TestConcurrentRequestsKeepApart(t *testing.T) {
+	e := gin.New()
+	e.Use(ginidem.Finish(), renderLast)
+	e.POST("/orders/:id", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+		b, _ := c.GetRawData()
+		if strings.HasSuffix(c.Param("id"), "3") {
+			c.Status(422)
+			c.Error(errors.New(string(b)))
+			return
+		}
+		c.JSON(201, gin.H{"error": string(b)})
+	})
+	var clients sync.WaitGroup
+	for i := range 8 {
+		clients.Go(func() {
+			for j := range 50 {
+				text := fmt.Sprintf("%d-%d", i, j)
+				for range 2 {
+					if got := post(e, "/orders/"+text, text).Body.String(); got != `{"error":"`+text+`"}` {
+						t.Errorf("%s got %s", text, got)
+					}
+				}
+			}
+		})
+	}
+	clients.Wait()
+}
+
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool drops what it is given at random under the race detector")
+	}
+	serve := func(handlers ...gin.HandlerFunc) http.Handler {
+		e := gin.New()
+		e.POST("/orders", append(handlers, func(c *gin.Context) {
+			c.Writer.Header()["Content-Type"] = jsonType
+			c.Writer.WriteHeader(201)
+			c.Writer.Write(jsonBody)
+		})...)
+		return e
+	}
+	mw := ginidem.New(core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{}))
+	bare := allocations(serve(), true)
+	require.LessOrEqual(t, allocations(serve(mw), true)-bare, 10.0, "first")
+	require.LessOrEqual(t, allocations(serve(mw), false)-bare, 5.0, "replay")
+}
+
+var (
+	jsonType = []string{"application/json"}
+	jsonBody = []byte(`{"order_id":"ord-0001"}`)
+)
+
+// allocations measures requests with bodies of 200 bytes, all different or all the same.
+func allocations(h http.Handler, different bool) float64 {
+	body := bytes.Repeat([]byte("x"), 200)
+	reader := bytes.NewReader(nil)
+	closer := io.NopCloser(reader)
+	r := httptest.NewRequest("POST", "/orders", nil)
+	r.Header.Set("X-User", "alice")
+	w := &nullWriter{header: make(http.Header)}
+	n := 0
+	return testing.AllocsPerRun(5000, func() {
+		if different {
+			body[n%100]++
+			n++
+		}
+		reader.Reset(body)
+		r.Body, r.ContentLength = closer, int64(len(body))
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	})
+}
+
+type nullWriter struct{ header http.Header }
+
+func (w *nullWriter) Header() http.Header         { return w.header }
+func (w *nullWriter) WriteHeader(int)             {}
+func (w *nullWriter) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,5 @@
+//go:build race
+
+package ginidem_test
+
+const raceEnabled = true

@@ -1,0 +1,73 @@
+package httpidem
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Answer writes r to w. The header fields of r replace those of the same name, whatever
+// their case, that w has already; Content-Length is set for every status that may have a
+// body. If r has no Content-Type, the client gets none either, as it did the first time.
+func Answer(w http.ResponseWriter, r *core.Response) error {
+	h := w.Header()
+	if r.Get("Content-Type") == "" && len(r.Body) > 0 {
+		h["Content-Type"] = nil // else net/http would guess one
+	}
+	values := make([]string, len(r.Header)+1) // one allocation for all
+	for i := 0; i < len(r.Header); {
+		name, start := r.Header[i].Name, i
+		for i < len(r.Header) && r.Header[i].Name == name {
+			values[i] = r.Header[i].Value
+			i++
+		}
+		if inHeader(r.Header[:start], name) {
+			h[name] = append(h[name], values[start:i]...) // the same name in another case
+			continue
+		}
+		remove(h, name)
+		h[name] = values[start:i:i]
+	}
+	remove(h, "Content-Length")
+	if bodyAllowed(r.Status) {
+		last := len(r.Header)
+		values[last] = strconv.Itoa(len(r.Body))
+		h["Content-Length"] = values[last : last+1 : last+1]
+	}
+	w.WriteHeader(r.Status)
+	if len(r.Body) == 0 {
+		return nil
+	}
+	_, err := w.Write(r.Body)
+	return err
+}
+
+// inHeader reports whether a field of that name, in whatever case, was already written.
+func inHeader(fields []core.Field, name string) bool {
+	for _, f := range fields {
+		if strings.EqualFold(f.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// remove removes all fields of that name. A handler that goes around Header.Set may have
+// left one that is not in canonical form.
+func remove(h http.Header, name string) {
+	if _, ok := h[name]; ok {
+		delete(h, name)
+	}
+	for other := range h {
+		if len(other) == len(name) && strings.EqualFold(other, name) {
+			delete(h, other)
+		}
+	}
+}
+
+// bodyAllowed reports whether a response with this status has a body (RFC 9110, section 6.4.1).
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}

@@ -1,0 +1,34 @@
+// Package httpidem mounts a [core.Guard] on net/http, and so on chi, gorilla/mux and every
+// other router that is built on it:
+//
+//	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+//	orders := engine.MustGuard(core.Policy{})
+//	mux.Handle("POST /orders", httpidem.New(orders)(createOrder))
+//
+// Inside the handler, core.RunFrom(r.Context()) tells the attempt.
+//
+// # Routes
+//
+// The route is the pattern in r.Pattern, in the spelling that all adapters share:
+// "POST example.com/orders/{id}/pay" is "example.com/orders/:id/pay", and a subtree
+// "/files/" is "/files/*" with the rest of the path as the parameter "*". What stands in
+// front of the pattern (a prefix that http.StripPrefix has taken away, or the pattern
+// under which a chi router is mounted) belongs to the route as it was sent, so that equal
+// patterns under two prefixes stay two routes. A guard outside the router sees no
+// pattern; its route is the whole path as sent. [WithRoute] is for routers that leave
+// r.Pattern empty.
+//
+// # What the handler sees
+//
+// The handler gets a copy of the request with the run's context. The body has been read,
+// and reads from the start: ContentLength is its length, also if it was sent in chunks
+// (TransferEncoding still tells), and GetBody returns it again. The response writer
+// holds back the body up to the policy's ResponseLimit until the result is stored, and
+// then, or as soon as the handler flushes or hijacks, becomes a mere passage; reach what
+// else the server offers through [http.ResponseController].
+//
+// # For other adapters
+//
+// [Request], [Body], [Recorder] and [Answer] are what an adapter for a framework on
+// net/http is built from; ginidem and echoidem are.
+package httpidem

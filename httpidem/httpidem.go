@@ -1,0 +1,132 @@
+package httpidem
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/idem-go/idem/core"
+)
+
+// New returns middleware that protects a handler with g. It is safe for concurrent use, and
+// may be mounted on any number of handlers: the route is part of the key. Mount it
+// inside the router, on the handler, so that it sees the route's pattern.
+//
+// An error in writing to the client is dropped: net/http has nobody to tell, and the
+// client that was to get the response has gone.
+func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
+	m := &middleware{guard: g}
+	for _, o := range opts {
+		o(m)
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := exchanges.Get().(*exchange)
+			x.Start(r)
+			x.middleware, x.w, x.r, x.next = m, w, r, next
+			_ = g.Serve(r.Context(), x)
+			// Not after a panic: nobody knows who still holds it.
+			x.End()
+			*x = exchange{Request: x.Request}
+			exchanges.Put(x)
+		})
+	}
+}
+
+// Option changes what [New] makes.
+type Option func(*middleware)
+
+// WithRoute takes the route from a router that does not set r.Pattern. fn returns the
+// pattern, in the syntax of net/http, chi or gorilla ("/orders/{id}"), and the decoded
+// values of its parameters in the pattern's order; an empty pattern means that no route has
+// matched. It is called concurrently.
+//
+//	httpidem.WithRoute(func(r *http.Request) (string, []core.Pair) {
+//		pattern, _ := mux.CurrentRoute(r).GetPathTemplate() // gorilla
+//		return pattern, []core.Pair{{Name: "id", Value: mux.Vars(r)["id"]}}
+//	})
+func WithRoute(fn func(*http.Request) (pattern string, params []core.Pair)) Option {
+	return func(m *middleware) { m.route = fn }
+}
+
+// UserFromContext takes the user from the value that authentication middleware has put
+// into the request's context under key, see [core.UserFromValue].
+func UserFromContext(key any) core.UserSource {
+	return core.UserFunc(func(r *core.Request) (core.User, error) {
+		req, ok := r.Native.(*http.Request)
+		if !ok {
+			return core.User{}, fmt.Errorf("httpidem: UserFromContext was used with a %T", r.Native)
+		}
+		return core.UserFromValue(req.Context().Value(key))
+	})
+}
+
+type middleware struct {
+	guard    *core.Guard
+	route    func(*http.Request) (string, []core.Pair)
+	patterns patterns
+}
+
+// exchange is one request and its response. Exchanges are pooled; what the handler may
+// keep hold of is in handed, which is not.
+type exchange struct {
+	Request
+	middleware *middleware
+	w          http.ResponseWriter
+	r          *http.Request
+	next       http.Handler
+	recorder   *Recorder
+}
+
+type handed struct {
+	Recorder
+	body Body
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func (x *exchange) Describe(r *core.Request) {
+	x.Request.Describe(r)
+	r.Native = x.r
+	if x.middleware.route == nil {
+		x.middleware.patterns.describe(x.r, r)
+		return
+	}
+	pattern, params := x.middleware.route(x.r)
+	if pattern == "" {
+		r.Route = sentPath(x.r)
+		return
+	}
+	r.Route = parsePattern(pattern, false).spelling
+	r.PathParams = append(r.PathParams, params...)
+}
+
+func (x *exchange) Answer(r *core.Response) error { return Answer(x.w, r) }
+
+func (x *exchange) Pass() error {
+	r := x.Rewound()
+	defer x.Adopt(r)
+	x.next.ServeHTTP(x.w, r)
+	return nil
+}
+
+func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
+	h := new(handed)
+	r := x.For(ctx, &h.body)
+	x.recorder = &h.Recorder
+	x.recorder.Start(x.w, limit)
+
+	returned := false
+	defer func() {
+		x.Adopt(r)
+		if !returned { // a panic or runtime.Goexit, which goes on
+			_ = x.recorder.Deliver()
+		}
+	}()
+	x.next.ServeHTTP(x.recorder, r)
+	returned = true
+	return x.recorder.Capture(http.StatusOK), nil
+}
+
+func (x *exchange) Deliver() error { return x.recorder.Deliver() }

@@ -1,0 +1,862 @@
+package httpidem_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func guard(p core.Policy) *core.Guard {
+	return core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(p)
+}
+
+// server serves h on a real listener.
+func server(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Start()
+	t.Cleanup(func() {
+		s.Client().CloseIdleConnections()
+		s.Close()
+	})
+	return s
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   string
+	err    error
+}
+
+func (r reply) code() string {
+	_, rest, _ := strings.Cut(r.body, `"code":"`)
+	code, _, _ := strings.Cut(rest, `"`)
+	return code
+}
+
+// post sends body to s as alice.
+func post(t *testing.T, s *httptest.Server, path, body string) reply {
+	t.Helper()
+	req, err := http.NewRequest("POST", s.URL+path, strings.NewReader(body))
+	require.NoError(t, err)
+	return send(t, s, req)
+}
+
+func send(t *testing.T, s *httptest.Server, req *http.Request) reply {
+	t.Helper()
+	req.Header.Set("X-User", "alice")
+	resp, err := s.Client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	resp.Header.Del("Date")
+	return reply{resp.StatusCode, resp.Header, string(body), err}
+}
+
+// What a client gets, over TCP and from a test's recorder, is what it gets without a guard;
+// and a replay says the same.
+func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
+	write := func(parts ...string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			for _, p := range parts {
+				io.WriteString(w, p)
+			}
+		}
+	}
+	long := strings.Repeat("<p>x", 3000)
+	for name, respond := range map[string]func(w http.ResponseWriter){
+		"nothing at all":         func(http.ResponseWriter) {},
+		"header without status":  func(w http.ResponseWriter) { w.Header().Set("X-A", "1") },
+		"implicit 200, sniffed":  write("hello"),
+		"sniffed over two parts": write("<ht", "ml><body>hi</body>"),
+		"sniffed, long":          write(long),
+		"sniffed after a status": func(w http.ResponseWriter) { w.WriteHeader(201); w.Write([]byte("\x89PNG\x0D\x0A\x1A\x0A")) },
+		"status alone":           func(w http.ResponseWriter) { w.WriteHeader(202) },
+		"zero bytes":             func(w http.ResponseWriter) { w.WriteHeader(202); w.Write(nil) },
+		"typed": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(201)
+			io.WriteString(w, `{"id":1}`)
+		},
+		"no type on purpose": func(w http.ResponseWriter) {
+			w.Header()["Content-Type"] = nil
+			io.WriteString(w, "hello")
+		},
+		"encoded, so not sniffed": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "x-rot13")
+			io.WriteString(w, "uryyb")
+		},
+		"repeated fields": func(w http.ResponseWriter) {
+			w.Header().Add("Link", "<b>")
+			w.Header().Add("Link", "<a>")
+			w.Header()["x-small"] = []string{"1"}
+			w.WriteHeader(201)
+		},
+		"changed too late": func(w http.ResponseWriter) {
+			w.Header().Set("X-A", "1")
+			w.WriteHeader(201)
+			w.Header().Set("X-A", "2")
+			w.Header().Set("X-B", "2")
+			w.Header().Set("Content-Type", "text/late")
+			io.WriteString(w, "{}")
+		},
+		"superfluous status": func(w http.ResponseWriter) {
+			io.WriteString(w, "fine")
+			w.WriteHeader(500)
+			io.WriteString(w, " still")
+		},
+		"204":           func(w http.ResponseWriter) { w.WriteHeader(204) },
+		"304 with type": func(w http.ResponseWriter) { w.Header().Set("ETag", `"1"`); w.WriteHeader(304) },
+		"own length":    func(w http.ResponseWriter) { w.Header().Set("Content-Length", "2"); io.WriteString(w, "ok") },
+		"more than own length": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "2")
+			io.WriteString(w, "ok")
+			io.WriteString(w, "no")
+		},
+		"http.Error": func(w http.ResponseWriter) { http.Error(w, "no", 422) },
+		"copied":     func(w http.ResponseWriter) { io.Copy(w, strings.NewReader(long)) },
+		"copied in pieces": func(w http.ResponseWriter) {
+			io.Copy(w, io.MultiReader(strings.NewReader("<html>"), strings.NewReader("</html>")))
+		},
+		"2048 bytes": write(strings.Repeat("x", 1024), strings.Repeat("y", 1024)),
+		"2049 bytes": write(strings.Repeat("x", 1024), strings.Repeat("y", 1025)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ran atomic.Int64
+			bare := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran.Add(1); respond(w) })
+			overTCP := func(h http.Handler) func() reply {
+				s := server(t, h)
+				return func() reply { return post(t, s, "/orders", "x") }
+			}
+			inMemory := func(h http.Handler) func() reply {
+				return func() reply {
+					w := httptest.NewRecorder()
+					r := httptest.NewRequest("POST", "/orders", strings.NewReader("x"))
+					r.Header.Set("X-User", "alice")
+					h.ServeHTTP(w, r)
+					res := w.Result()
+					body, _ := io.ReadAll(res.Body)
+					return reply{status: res.StatusCode, header: res.Header, body: string(body)}
+				}
+			}
+
+			want := overTCP(bare)()
+			guarded := overTCP(httpidem.New(guard(core.Policy{}))(bare))
+			require.Equal(t, want, guarded(), "first")
+			again := guarded()
+			require.Equal(t, "true", again.header.Get(core.ReplayedHeader))
+			requireReplay(t, want, again)
+			require.EqualValues(t, 2, ran.Load())
+
+			guarded = inMemory(httpidem.New(guard(core.Policy{}))(bare))
+			first := guarded()
+			if name != "more than own length" { // which a test's recorder does not mind
+				require.Equal(t, inMemory(bare)().body, first.body)
+			}
+			requireReplay(t, first, guarded())
+		})
+	}
+}
+
+// requireReplay compares all but the framing, which belongs to one message.
+func requireReplay(t *testing.T, first, again reply) {
+	t.Helper()
+	a, b := first.header.Clone(), again.header.Clone()
+	b.Del(core.ReplayedHeader)
+	for _, h := range []http.Header{a, b} {
+		h.Del("Content-Length")
+		delete(h, "Content-Length")
+	}
+	require.Equal(t, first.status, again.status)
+	require.Equal(t, first.body, again.body)
+	for _, h := range []http.Header{a, b} { // a nil line is none
+		for name, lines := range h {
+			if len(lines) == 0 {
+				delete(h, name)
+			}
+		}
+	}
+	require.Equal(t, a, b)
+}
+
+// What can't be captured is delivered whole, and not run again.
+func TestWhatIsNotCapturedIsDelivered(t *testing.T) {
+	for name, c := range map[string]struct {
+		respond func(w http.ResponseWriter)
+		status  int
+		body    string
+	}{
+		"over the limit at once": {func(w http.ResponseWriter) { io.WriteString(w, strings.Repeat("x", 101)) }, 200, strings.Repeat("x", 101)},
+		"over the limit bit by bit": {func(w http.ResponseWriter) {
+			w.WriteHeader(201)
+			for range 101 {
+				io.WriteString(w, "x")
+			}
+		}, 201, strings.Repeat("x", 101)},
+		"over the limit by copying": {func(w http.ResponseWriter) { io.Copy(w, strings.NewReader(strings.Repeat("x", 70000))) }, 200, strings.Repeat("x", 70000)},
+		"flushed first": {func(w http.ResponseWriter) {
+			w.(http.Flusher).Flush()
+			w.WriteHeader(500) // too late
+			io.WriteString(w, "data: 1\n\n")
+		}, 200, "data: 1\n\n"},
+		"flushed between": {func(w http.ResponseWriter) {
+			w.WriteHeader(201)
+			io.WriteString(w, "a")
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				io.WriteString(w, err.Error())
+			}
+			io.WriteString(w, "b")
+			io.Copy(w, strings.NewReader("c"))
+		}, 201, "abc"},
+		"declared trailer": {func(w http.ResponseWriter) {
+			w.Header().Set("Trailer", "X-Sum")
+			io.WriteString(w, "a")
+			w.Header().Set("X-Sum", "1")
+		}, 200, "a"},
+		"undeclared trailer": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, "a")
+			w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
+		}, 200, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			s := server(t, httpidem.New(guard(core.Policy{ResponseLimit: 100}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				ran++
+				c.respond(w)
+			})))
+			first := post(t, s, "/", "x")
+			require.Equal(t, c.status, first.status)
+			require.Equal(t, c.body, first.body)
+			again := post(t, s, "/", "x")
+			require.Equal(t, 409, again.status)
+			require.Equal(t, "result_unavailable", again.code())
+			require.Equal(t, 1, ran)
+		})
+	}
+}
+
+func TestAResponseShorterThanItsLengthIsNotReplayed(t *testing.T) {
+	ran := 0
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ran++
+		w.Header().Set("Content-Length", "10")
+		io.WriteString(w, "short")
+	})))
+	require.ErrorIs(t, post(t, s, "/", "x").err, io.ErrUnexpectedEOF)
+	require.Equal(t, "result_unavailable", post(t, s, "/", "x").code())
+	require.Equal(t, 1, ran)
+}
+
+func TestFlushReachesTheClientWhileTheHandlerRuns(t *testing.T) {
+	seen := make(chan struct{})
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: 1\n\n")
+		w.(http.Flusher).Flush()
+		select {
+		case <-seen:
+		case <-r.Context().Done():
+		}
+		io.WriteString(w, "data: 2\n\n")
+	})))
+	req, err := http.NewRequest("POST", s.URL, nil)
+	require.NoError(t, err)
+	req.Header.Set("X-User", "alice")
+	resp, err := s.Client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	first := make([]byte, 9)
+	_, err = io.ReadFull(resp.Body, first)
+	require.NoError(t, err)
+	require.Equal(t, "data: 1\n\n", string(first))
+	close(seen)
+	rest, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "data: 2\n\n", string(rest))
+}
+
+func TestTrailersReachTheClient(t *testing.T) {
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		io.WriteString(w, "a")
+		w.Header().Set("X-Sum", "1")
+	})))
+	req, err := http.NewRequest("POST", s.URL, nil)
+	require.NoError(t, err)
+	req.Header.Set("X-User", "alice")
+	resp, err := s.Client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	_, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "1", resp.Trailer.Get("X-Sum"))
+}
+
+func TestHijack(t *testing.T) {
+	ran := 0
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ran++
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			http.Error(w, err.Error(), 500)
+			return
+		}
+		defer conn.Close()
+		if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrHijacked) {
+			return
+		}
+		rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello")
+		rw.Flush()
+	})))
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nX-User: alice\r\nConnection: Upgrade\r\nUpgrade: echo\r\nContent-Length: 0\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, 101, resp.StatusCode)
+	require.Equal(t, "result_unavailable", post(t, s, "/", "").code())
+	require.Equal(t, 1, ran)
+}
+
+func TestEarlyHintsPassAtOnceAndAreNotTheStatus(t *testing.T) {
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(201)
+		io.WriteString(w, "done")
+	})))
+	var codes []int
+	hints := func() reply {
+		codes = nil
+		req, err := http.NewRequest("POST", s.URL, nil)
+		require.NoError(t, err)
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { codes = append(codes, code); return nil },
+		}))
+		return send(t, s, req)
+	}
+	first := hints()
+	require.Equal(t, 201, first.status)
+	require.Equal(t, []int{103}, codes)
+	again := hints()
+	require.Empty(t, codes)
+	requireReplay(t, first, again)
+}
+
+func TestSuperfluousStatusesAreLoggedAsUsual(t *testing.T) {
+	var logged syncBuffer
+	s := httptest.NewUnstartedServer(httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(201)
+		w.WriteHeader(500)
+	})))
+	s.Config.ErrorLog = log.New(&logged, "", 0)
+	s.Start()
+	defer s.Close()
+	require.Equal(t, 201, post(t, s, "/", "").status)
+	s.Client().CloseIdleConnections()
+	require.Contains(t, logged.String(), "superfluous response.WriteHeader")
+}
+
+func TestBodyNotAllowed(t *testing.T) {
+	var got error
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(204)
+		_, got = io.WriteString(w, "x")
+	})))
+	require.Equal(t, 204, post(t, s, "/", "").status)
+	require.ErrorIs(t, got, http.ErrBodyNotAllowed)
+	again := post(t, s, "/", "")
+	require.Equal(t, 204, again.status)
+	require.NotContains(t, again.header, "Content-Length")
+}
+
+// A handler that goes on writing after its end reaches nobody's response.
+func TestWritesAfterTheEnd(t *testing.T) {
+	var leaked http.ResponseWriter
+	var number int
+	h := httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		number++
+		if number == 1 {
+			leaked = w
+		}
+		fmt.Fprintf(w, "answer %d", number)
+		if number == 2 {
+			if _, err := leaked.Write([]byte("someone else's")); err == nil {
+				io.WriteString(w, " (no error)")
+			}
+			leaked.WriteHeader(500)
+			leaked.(http.Flusher).Flush()
+			if _, err := leaked.(io.ReaderFrom).ReadFrom(strings.NewReader("x")); err == nil {
+				io.WriteString(w, " (no error)")
+			}
+			if _, _, err := leaked.(http.Hijacker).Hijack(); err == nil {
+				io.WriteString(w, " (hijacked)")
+			}
+		}
+	}))
+	s := server(t, h)
+	require.Equal(t, "answer 1", post(t, s, "/", "1").body)
+	require.Equal(t, "answer 2", post(t, s, "/", "2").body)
+	require.Equal(t, "answer 1", post(t, s, "/", "1").body)
+	require.Equal(t, "answer 2", post(t, s, "/", "2").body)
+}
+
+func TestWritesOfAGoroutineThatOutlivesItsHandler(t *testing.T) {
+	var late sync.WaitGroup
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/plain")
+		w.Write(body)
+		late.Go(func() {
+			for range 100 {
+				if _, err := w.Write([]byte("!")); err != nil {
+					return
+				}
+			}
+		})
+	})))
+	for i := range 20 {
+		text := strings.Repeat(string(rune('a'+i)), 50)
+		require.Equal(t, text, strings.TrimRight(post(t, s, "/", text).body, "!"))
+	}
+	late.Wait()
+}
+
+func TestPanicsGoOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(w http.ResponseWriter)
+		status int
+		body   string
+	}{
+		"before anything": {func(http.ResponseWriter) {}, 500, "recovered"},
+		"after a status":  {func(w http.ResponseWriter) { w.WriteHeader(201) }, 201, "recovered"},
+		"after a part":    {func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "part ") }, 201, "part recovered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			guarded := httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				ran++
+				c.before(w)
+				panic("boom")
+			}))
+			s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() {
+					if recover() == "boom" {
+						w.WriteHeader(500)
+						io.WriteString(w, "recovered")
+					}
+				}()
+				guarded.ServeHTTP(w, r)
+			}))
+			for range 2 {
+				got := post(t, s, "/", "x")
+				require.Equal(t, c.status, got.status)
+				require.Equal(t, c.body, got.body)
+			}
+			require.Equal(t, 2, ran, "a panic releases")
+		})
+	}
+}
+
+func TestBodies(t *testing.T) {
+	type seen struct {
+		body, again string
+		length      int64
+		closed      error
+	}
+	var got seen
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = seen{length: r.ContentLength}
+		b, _ := io.ReadAll(r.Body)
+		got.body = string(b)
+		if r.GetBody != nil {
+			again, _ := r.GetBody()
+			b, _ = io.ReadAll(again)
+			got.again = string(b)
+		}
+		r.Body.Close()
+		_, got.closed = r.Body.Read(make([]byte, 1))
+	})
+	s := server(t, httpidem.New(guard(core.Policy{BodyLimit: 200_000}))(handler))
+	for _, n := range []int{1, 511, 512, 513, 2000, 65536, 65537, 200_000} {
+		for _, chunked := range []bool{false, true} {
+			text := strings.Repeat("x", n-1) + map[bool]string{true: "c", false: "l"}[chunked]
+			var body io.Reader = strings.NewReader(text)
+			if chunked {
+				body = struct{ io.Reader }{body}
+			}
+			req, err := http.NewRequest("POST", s.URL, body)
+			require.NoError(t, err)
+			require.Equal(t, 200, send(t, s, req).status)
+			require.Equal(t, seen{text, text, int64(n), http.ErrBodyReadAfterClose}, got)
+		}
+	}
+	for _, chunked := range []bool{false, true} {
+		var body io.Reader = strings.NewReader(strings.Repeat("x", 200_001))
+		if chunked {
+			body = struct{ io.Reader }{body}
+		}
+		req, err := http.NewRequest("POST", s.URL, body)
+		require.NoError(t, err)
+		r := send(t, s, req)
+		require.Equal(t, 413, r.status)
+		require.Equal(t, "body_too_large", r.code())
+	}
+}
+
+// countingBody knows how much of it was read, and whether it was closed.
+type countingBody struct {
+	io.Reader
+	read, closed int
+}
+
+func (b *countingBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read += n
+	return n, err
+}
+
+func (b *countingBody) Close() error { b.closed++; return nil }
+
+func TestReadBodyReadsNoMoreThanItNeeds(t *testing.T) {
+	read := func(body io.ReadCloser, length, limit int64) ([]byte, error, *http.Request) {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Body, r.ContentLength = body, length
+		var q httpidem.Request
+		q.Start(r)
+		got, err := q.ReadBody(limit)
+		return got, err, r
+	}
+
+	b := &countingBody{Reader: strings.NewReader(strings.Repeat("x", 100))}
+	_, err, _ := read(b, 100, 99)
+	require.ErrorIs(t, err, core.ErrBodyTooLarge)
+	require.Zero(t, b.read)
+
+	b = &countingBody{Reader: strings.NewReader(strings.Repeat("x", 100))}
+	_, err, _ = read(b, -1, 10)
+	require.ErrorIs(t, err, core.ErrBodyTooLarge)
+	require.LessOrEqual(t, b.read, 11)
+
+	b = &countingBody{Reader: strings.NewReader("four")}
+	got, err, _ := read(b, 1<<40, 1<<50) // a length that is a lie allocates little
+	require.NoError(t, err)
+	require.Equal(t, "four", string(got))
+
+	got, err, r := read(http.NoBody, 0, 10)
+	require.NoError(t, err)
+	require.Nil(t, got)
+	require.Equal(t, http.NoBody, r.Body)
+
+	got, err, _ = read(nil, 0, 10)
+	require.NoError(t, err)
+	require.Nil(t, got)
+
+	boom := errors.New("boom")
+	_, err, _ = read(io.NopCloser(io.MultiReader(strings.NewReader("x"), errorReader{boom})), -1, 10)
+	require.ErrorIs(t, err, boom)
+
+	w := httptest.NewRecorder()
+	_, err, _ = read(http.MaxBytesReader(w, io.NopCloser(strings.NewReader("0123456789")), 5), -1, 100)
+	require.ErrorIs(t, err, core.ErrBodyTooLarge)
+}
+
+type errorReader struct{ err error }
+
+func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
+
+func TestTheRequestGetsItsBodyBack(t *testing.T) {
+	body := &countingBody{Reader: strings.NewReader("x")}
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("X-User", "alice")
+	r.Body, r.ContentLength = body, -1
+	p := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		b, err := io.ReadAll(r.Native.(*http.Request).Body) // a hook may read it as well
+		return string(b) + "!", err
+	})}
+	httpidem.New(guard(p))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		if string(b) != "x" || r.ContentLength != 1 {
+			panic("not the body")
+		}
+		r.Body.Close()
+		r.ParseMultipartForm(1)
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	require.Same(t, body, r.Body)
+	require.EqualValues(t, -1, r.ContentLength)
+	require.Equal(t, 1, body.closed)
+}
+
+func TestFilesOfAMultipartFormAreLeftToTheServer(t *testing.T) {
+	const form = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a\"\r\n\r\ncontent\r\n--b--\r\n"
+	r := httptest.NewRequest("POST", "/", strings.NewReader(form))
+	r.Header.Set("X-User", "alice")
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(0); err != nil {
+			panic(err)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	require.NotNil(t, r.MultipartForm)
+	require.NoError(t, r.MultipartForm.RemoveAll())
+}
+
+// A body that a handler has kept never shows what another customer sends.
+func TestALeakedBodyStaysItsOwn(t *testing.T) {
+	var leaked []*http.Request
+	h := httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { leaked = append(leaked, r) }))
+	texts := []string{strings.Repeat("a", 10), strings.Repeat("b", 1000), strings.Repeat("c", 100_000)}
+	for range 3 {
+		for _, text := range texts {
+			r := httptest.NewRequest("POST", "/", strings.NewReader(text))
+			r.Header.Set("X-User", "alice")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	require.Len(t, leaked, len(texts))
+	for i, r := range leaked {
+		b, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Equal(t, texts[i], string(b))
+	}
+}
+
+func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
+	e := core.MustNew(core.Config{Store: brokenStore{}, User: core.UserFromHeader("X-User")})
+	var got string
+	h := httpidem.New(e.MustGuard(core.Policy{FailOpen: true}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got = string(b)
+	}))
+	s := server(t, h)
+	require.Equal(t, 200, post(t, s, "/", "all of it").status)
+	require.Equal(t, "all of it", got)
+}
+
+type brokenStore struct{ core.Store }
+
+func (brokenStore) Acquire(context.Context, string, core.Claim) (core.Grant, error) {
+	return core.Grant{}, errors.New("down")
+}
+
+func (brokenStore) Release(context.Context, string, core.Owner) error { return errors.New("down") }
+
+func TestSafeMethodsPass(t *testing.T) {
+	ran := 0
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ran++
+		if _, ok := w.(*httpidem.Recorder); ok {
+			panic("recorded")
+		}
+	})))
+	for range 2 {
+		req, err := http.NewRequest("GET", s.URL, nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, send(t, s, req).status)
+	}
+	require.Equal(t, 2, ran)
+}
+
+func TestAnswerReplacesFields(t *testing.T) {
+	w := httptest.NewRecorder()
+	h := w.Header()
+	h["x-frame-options"] = []string{"SAMEORIGIN"}
+	h["Link"] = []string{"<outer>", "<outer2>"}
+	h["Content-Length"] = []string{"99"}
+	h["Content-Type"] = []string{"text/outer"}
+	h["X-Outer"] = []string{"stays"}
+	require.NoError(t, httpidem.Answer(w, &core.Response{Status: 201, Body: []byte("{}"), Header: []core.Field{
+		{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "X-Frame-Options", Value: "DENY"},
+	}}))
+	require.Equal(t, 201, w.Code)
+	require.Equal(t, "{}", w.Body.String())
+	require.Equal(t, http.Header{
+		"Link": {"<a>", "<b>"}, "X-Frame-Options": {"DENY"}, "Content-Length": {"2"}, "X-Outer": {"stays"}, "Content-Type": nil,
+	}, w.Header())
+
+	w = httptest.NewRecorder()
+	require.NoError(t, httpidem.Answer(w, &core.Response{Status: 204}))
+	require.Empty(t, w.Header())
+}
+
+type contextKey struct{}
+
+func TestUserFromContext(t *testing.T) {
+	e := core.MustNew(core.Config{User: httpidem.UserFromContext(contextKey{})})
+	ran := 0
+	h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
+	for _, c := range []struct {
+		user   any
+		status int
+		ran    int
+	}{{"alice", 200, 1}, {42, 200, 2}, {"alice", 200, 2}, {nil, 400, 2}, {struct{}{}, 400, 2}} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/", nil)
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, c.user)))
+		require.Equal(t, c.status, w.Code)
+		require.Equal(t, c.ran, ran)
+	}
+}
+
+func TestWithRoute(t *testing.T) {
+	var keys []string
+	p := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		keys = append(keys, fmt.Sprint(r.Route, r.PathParams))
+		return "k", nil
+	})}
+	h := httpidem.New(guard(p), httpidem.WithRoute(func(r *http.Request) (string, []core.Pair) {
+		if r.URL.Path == "/unknown%" {
+			return "", nil
+		}
+		return "/orders/{id:[0-9]+}/", []core.Pair{{Name: "id", Value: "7"}}
+	}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, target := range []string{"/orders/7/", "/unknown%25"} {
+		r := httptest.NewRequest("POST", target, nil)
+		r.Header.Set("X-User", "alice")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]"}, keys)
+}
+
+// A guard that is mounted twice on the way to a handler claims once; the request is still
+// whole behind both.
+func TestNestedGuards(t *testing.T) {
+	g := guard(core.Policy{})
+	var got string
+	s := server(t, httpidem.New(g)(httpidem.New(g)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got = string(b)
+		w.WriteHeader(201)
+	}))))
+	require.Equal(t, 201, post(t, s, "/", "whole").status)
+	require.Equal(t, "whole", got)
+	require.Equal(t, "true", post(t, s, "/", "whole").header.Get(core.ReplayedHeader))
+}
+
+// The client that has left does not keep the result from being stored.
+func TestTheClientLeaves(t *testing.T) {
+	entered, done := make(chan struct{}), make(chan struct{})
+	ran := 0
+	s := server(t, httpidem.New(guard(core.Policy{Duplicate: core.Wait(10 * time.Second)}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ran++
+		close(entered)
+		<-r.Context().Done()
+		io.WriteString(w, "done")
+		close(done)
+	})))
+	ctx, leave := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, "POST", s.URL, strings.NewReader("x"))
+	require.NoError(t, err)
+	req.Header.Set("X-User", "alice")
+	go func() {
+		<-entered
+		leave()
+	}()
+	_, err = s.Client().Do(req)
+	require.ErrorIs(t, err, context.Canceled)
+	<-done
+	require.Equal(t, "done", post(t, s, "/", "x").body)
+	require.Equal(t, 1, ran)
+}
+
+func TestControllerReachesTheServer(t *testing.T) {
+	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rc := http.NewResponseController(w)
+		if err := errors.Join(rc.SetWriteDeadline(time.Now().Add(time.Minute)), rc.EnableFullDuplex()); err != nil {
+			http.Error(w, err.Error(), 500)
+		}
+	})))
+	require.Equal(t, 200, post(t, s, "/", "").status)
+}
+
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool drops what it is given at random under the race detector")
+	}
+	body := []byte(strings.Repeat("x", 200))
+	reader := bytes.NewReader(nil)
+	closer := io.NopCloser(reader)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = jsonType
+		w.WriteHeader(201)
+		w.Write(body)
+	})
+	r := httptest.NewRequest("POST", "/orders", nil)
+	r.Header.Set("X-User", "alice")
+	w := &nullWriter{header: make(http.Header)}
+	measure := func(h http.Handler, n *int) float64 {
+		return testing.AllocsPerRun(5000, func() {
+			body[*n%100]++
+			*n++
+			reader.Reset(body)
+			r.Body, r.ContentLength = closer, int64(len(body))
+			clear(w.header)
+			h.ServeHTTP(w, r)
+		})
+	}
+	var n int
+	bare := measure(h, &n)
+	require.LessOrEqual(t, measure(httpidem.New(guard(core.Policy{}))(h), &n)-bare, 10.0, "first")
+
+	replay := httpidem.New(guard(core.Policy{}))(h)
+	same := testing.AllocsPerRun(5000, func() {
+		reader.Reset(body)
+		r.Body, r.ContentLength = closer, int64(len(body))
+		clear(w.header)
+		replay.ServeHTTP(w, r)
+	})
+	require.LessOrEqual(t, same-bare, 5.0, "replay")
+	require.Equal(t, []string{"true"}, w.header[core.ReplayedHeader])
+}
+
+var jsonType = []string{"application/json"}
+
+type nullWriter struct{ header http.Header }
+
+func (w *nullWriter) Header() http.Header         { return w.header }
+func (w *nullWriter) WriteHeader(int)             {}
+func (w *nullWriter) Write(b []byte) (int, error) { return len(b), nil }
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

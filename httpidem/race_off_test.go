@@ -1,0 +1,5 @@
+//go:build !race
+
+package httpidem_test
+
+const raceEnabled = false
