@@ -516,6 +516,7 @@ func TestWriterHasWhatIsBelow(t *testing.T) {
 		if c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap() != http.ResponseWriter(below) {
 			c.String(500, "Unwrap does not lead below Gin")
 		}
+		//lint:ignore SA1019 gin.ResponseWriter still demands it
 		var _ http.CloseNotifier = c.Writer
 	})
 	r := httptest.NewRequest("POST", "/orders", nil)

@@ -57,9 +57,7 @@ func inHeader(fields []core.Field, name string) bool {
 // remove removes all fields of that name. A handler that goes around Header.Set may have
 // left one that is not in canonical form.
 func remove(h http.Header, name string) {
-	if _, ok := h[name]; ok {
-		delete(h, name)
-	}
+	delete(h, name)
 	for other := range h {
 		if len(other) == len(name) && strings.EqualFold(other, name) {
 			delete(h, other)

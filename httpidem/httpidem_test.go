@@ -546,45 +546,45 @@ func (b *countingBody) Read(p []byte) (int, error) {
 func (b *countingBody) Close() error { b.closed++; return nil }
 
 func TestReadBodyReadsNoMoreThanItNeeds(t *testing.T) {
-	read := func(body io.ReadCloser, length, limit int64) ([]byte, error, *http.Request) {
+	read := func(body io.ReadCloser, length, limit int64) ([]byte, *http.Request, error) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Body, r.ContentLength = body, length
 		var q httpidem.Request
 		q.Start(r)
 		got, err := q.ReadBody(limit)
-		return got, err, r
+		return got, r, err
 	}
 
 	b := &countingBody{Reader: strings.NewReader(strings.Repeat("x", 100))}
-	_, err, _ := read(b, 100, 99)
+	_, _, err := read(b, 100, 99)
 	require.ErrorIs(t, err, core.ErrBodyTooLarge)
 	require.Zero(t, b.read)
 
 	b = &countingBody{Reader: strings.NewReader(strings.Repeat("x", 100))}
-	_, err, _ = read(b, -1, 10)
+	_, _, err = read(b, -1, 10)
 	require.ErrorIs(t, err, core.ErrBodyTooLarge)
 	require.LessOrEqual(t, b.read, 11)
 
 	b = &countingBody{Reader: strings.NewReader("four")}
-	got, err, _ := read(b, 1<<40, 1<<50) // a length that is a lie allocates little
+	got, _, err := read(b, 1<<40, 1<<50) // a length that is a lie allocates little
 	require.NoError(t, err)
 	require.Equal(t, "four", string(got))
 
-	got, err, r := read(http.NoBody, 0, 10)
+	got, r, err := read(http.NoBody, 0, 10)
 	require.NoError(t, err)
 	require.Nil(t, got)
 	require.Equal(t, http.NoBody, r.Body)
 
-	got, err, _ = read(nil, 0, 10)
+	got, _, err = read(nil, 0, 10)
 	require.NoError(t, err)
 	require.Nil(t, got)
 
 	boom := errors.New("boom")
-	_, err, _ = read(io.NopCloser(io.MultiReader(strings.NewReader("x"), errorReader{boom})), -1, 10)
+	_, _, err = read(io.NopCloser(io.MultiReader(strings.NewReader("x"), errorReader{boom})), -1, 10)
 	require.ErrorIs(t, err, boom)
 
 	w := httptest.NewRecorder()
-	_, err, _ = read(http.MaxBytesReader(w, io.NopCloser(strings.NewReader("0123456789")), 5), -1, 100)
+	_, _, err = read(http.MaxBytesReader(w, io.NopCloser(strings.NewReader("0123456789")), 5), -1, 100)
 	require.ErrorIs(t, err, core.ErrBodyTooLarge)
 }
 

@@ -429,7 +429,8 @@ func (j *jsonReader) arrange(i, begin int, members []member, sorted bool) bool {
 	if !sorted && !j.sort(i, members) {
 		return false
 	}
-	src, dst, shift := j.out, j.out, 0
+	var src, dst []byte
+	shift := 0
 	switch {
 	case begin >= len(j.out):
 		// Nothing of the object has been copied yet: take it from the source.

@@ -346,7 +346,7 @@ func TestDefaultClock(t *testing.T) {
 		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Running || g.Remaining != 1 {
 			t.Fatalf("a nanosecond before the end of the lease: %+v, %v", g, err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Abandoned || g.Remaining != time.Minute {
 			t.Fatalf("at the end of the lease: %+v, %v", g, err)
 		}

@@ -1,0 +1,42 @@
+GO       ?= go
+FUZZTIME ?= 10s
+BENCH    ?= .
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The modules of the repository, as folders.
+MODULES = $(dir $(wildcard go.mod */go.mod))
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: backends ## test everything with the race detector; servers that tests may use are started
+	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -race ./...); done
+
+.PHONY: backends
+backends: ## start the servers that tests may use, unless they are there already
+	@scripts/backends
+
+.PHONY: lint
+lint: ## check formatting, go vet, staticcheck (and shellcheck, if there is one)
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	@set -e; for m in $(MODULES); do \
+		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run scripts/*; fi
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+.PHONY: bench
+bench: ## run the benchmarks; BENCH selects some
+	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...); done
+
+.PHONY: ci
+ci: ## do what the continuous integration does
+	@.ci/run

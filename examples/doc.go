@@ -1,0 +1,10 @@
+// Package examples is one little shop, served by four frameworks. Each of the programs
+// reads as documentation of its adapter and runs with nothing installed:
+//
+//	go run ./examples/gin
+//	go run ./examples/echo
+//	go run ./examples/fiber
+//	go run ./examples/nethttp
+//
+// What is sold, and how each route is protected, stands once in package shop.
+package examples

@@ -1,0 +1,96 @@
+// Command gin is the shop on Gin.
+package main
+
+import (
+	"errors"
+	"flag"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/idem-go/idem/examples/shop"
+	"github.com/idem-go/idem/ginidem"
+)
+
+func main() {
+	options, err := shop.ParseOptions(flag.CommandLine, os.Args[1:])
+	if err != nil {
+		os.Exit(2)
+	}
+	guards, err := shop.NewGuards(options)
+	if err != nil {
+		log.Print(err)
+		os.Exit(2)
+	}
+	if err := shop.Serve(options, shop.HTTPServer(newRouter(guards))); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func newRouter(g *shop.Guards) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	s := shop.New()
+	r := gin.New()
+
+	// From the outside in: recovery answers 500 to a panic. renderErrors makes responses of
+	// c.Error, and does so further out than the guards; Finish stands around it, so that
+	// the guards store what it has made.
+	r.Use(gin.Recovery(), ginidem.Finish(), renderErrors)
+
+	r.POST("/orders", ginidem.New(g.Orders), handle(s.CreateOrder))
+	r.POST("/orders/:id/pay", ginidem.New(g.Pay), handle(s.PayOrder))
+	r.POST("/payments", ginidem.New(g.Payments), handle(s.CreatePayment))
+	r.POST("/transfers", ginidem.New(g.Transfers), handle(s.CreateTransfer))
+	r.POST("/likes", ginidem.New(g.Likes), handle(s.Like))
+	r.POST("/coupons", ginidem.New(g.Coupons), handle(s.TakeCoupon))
+	r.POST("/avatars", ginidem.New(g.Avatars), handle(s.SetAvatar))
+	r.GET("/stats", handle(s.Stats))
+	return r
+}
+
+// handle translates between Gin and the shop.
+func handle(h shop.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		var body []byte
+		if c.Request.Body != nil {
+			var err error
+			if body, err = c.GetRawData(); err != nil {
+				c.Error(&shop.Problem{Status: http.StatusBadRequest, Message: "the body could not be read"})
+				return
+			}
+		}
+		// Under a guard the request's context also ends when the lease is lost.
+		reply, err := h(c.Request.Context(), &shop.Request{
+			User:        c.GetHeader("X-User"),
+			ID:          c.Param("id"),
+			ContentType: c.GetHeader("Content-Type"),
+			Body:        body,
+			Header:      c.GetHeader,
+		})
+		if err != nil {
+			c.Error(err)
+			return
+		}
+		if reply.Location != "" {
+			c.Header("Location", reply.Location)
+		}
+		c.Data(reply.Status, reply.ContentType, reply.Body)
+	}
+}
+
+// renderErrors answers for handlers that have left an error and nothing else.
+func renderErrors(c *gin.Context) {
+	c.Next()
+	if len(c.Errors) == 0 || c.Writer.Written() {
+		return
+	}
+	err := c.Errors.Last().Err
+	status := http.StatusInternalServerError
+	var problem *shop.Problem
+	if errors.As(err, &problem) {
+		status = problem.Status
+	}
+	c.JSON(status, gin.H{"message": err.Error()})
+}

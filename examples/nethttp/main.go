@@ -1,0 +1,112 @@
+// Command nethttp is the shop on net/http's own mux. Chi, gorilla/mux and all others that
+// take a func(http.Handler) http.Handler are used in the same way.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"runtime/debug"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/examples/shop"
+	"github.com/idem-go/idem/httpidem"
+)
+
+func main() {
+	options, err := shop.ParseOptions(flag.CommandLine, os.Args[1:])
+	if err != nil {
+		os.Exit(2)
+	}
+	guards, err := shop.NewGuards(options)
+	if err != nil {
+		log.Print(err)
+		os.Exit(2)
+	}
+	if err := shop.Serve(options, shop.HTTPServer(newHandler(guards))); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func newHandler(g *shop.Guards) http.Handler {
+	s := shop.New()
+	mux := http.NewServeMux()
+	protect := func(g *core.Guard, h shop.Handler) http.Handler {
+		// Errors are rendered inside of the guard, so that it sees what the client gets.
+		return httpidem.New(g)(render(h))
+	}
+	mux.Handle("POST /orders", protect(g.Orders, s.CreateOrder))
+	mux.Handle("POST /orders/{id}/pay", protect(g.Pay, s.PayOrder))
+	mux.Handle("POST /payments", protect(g.Payments, s.CreatePayment))
+	mux.Handle("POST /transfers", protect(g.Transfers, s.CreateTransfer))
+	mux.Handle("POST /likes", protect(g.Likes, s.Like))
+	mux.Handle("POST /coupons", protect(g.Coupons, s.TakeCoupon))
+	mux.Handle("POST /avatars", protect(g.Avatars, s.SetAvatar))
+	mux.Handle("GET /stats", render(s.Stats))
+
+	// Recovery stands outside of the guards: a panic passes them on its way, and they
+	// forget the run, so that the next try runs.
+	return recovery(mux)
+}
+
+// render translates between net/http and the shop: it answers what h returns, be it a
+// reply or an error.
+func render(h shop.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			renderError(w, &shop.Problem{Status: http.StatusBadRequest, Message: "the body could not be read"})
+			return
+		}
+		// Under a guard the request's context also ends when the lease is lost.
+		reply, err := h(r.Context(), &shop.Request{
+			User:        r.Header.Get("X-User"),
+			ID:          r.PathValue("id"),
+			ContentType: r.Header.Get("Content-Type"),
+			Body:        body,
+			Header:      r.Header.Get,
+		})
+		if err != nil {
+			renderError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", reply.ContentType)
+		if reply.Location != "" {
+			w.Header().Set("Location", reply.Location)
+		}
+		w.WriteHeader(reply.Status)
+		w.Write(reply.Body) // an error means that the client has gone
+	})
+}
+
+func renderError(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var problem *shop.Problem
+	if errors.As(err, &problem) {
+		status = problem.Status
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]string{"message": err.Error()}) // as above
+}
+
+// recovery answers 500 to a request whose handler has panicked.
+func recovery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			switch v := recover(); v {
+			case nil:
+			case http.ErrAbortHandler: // means: close the connection, and say nothing
+				panic(v)
+			default:
+				log.Printf("panic: %v\n%s", v, debug.Stack())
+				renderError(w, errors.New("internal error"))
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}

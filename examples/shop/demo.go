@@ -1,0 +1,120 @@
+package shop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// MaxSleep is the longest X-Demo-Sleep; the servers' timeouts are made to bear it.
+const MaxSleep = 5 * time.Minute
+
+// maxBytes is the largest X-Demo-Bytes.
+const maxBytes = 64 << 20
+
+// demo is what the X-Demo header fields ask of a handler, to try failures by hand.
+type demo struct {
+	sleep  time.Duration // X-Demo-Sleep: 300ms, before the work
+	panics bool          // X-Demo-Panic: 1, before the work
+	fail   int           // X-Demo-Error: 422, an error in place of the work
+	status int           // X-Demo-Status: 503, the status of the answer to the work
+	bytes  int           // X-Demo-Bytes: 2000000, the size of the answer; -1: as it is
+}
+
+// parseDemo returns a 400 *Problem for a field that it does not understand.
+func parseDemo(header func(string) string) (d demo, err error) {
+	d.bytes = -1
+	if v := header("X-Demo-Sleep"); v != "" {
+		d.sleep, err = time.ParseDuration(v)
+		if err != nil || d.sleep < 0 || d.sleep > MaxSleep {
+			return d, malformed("X-Demo-Sleep", "a duration from 0s to "+MaxSleep.String())
+		}
+	}
+	switch header("X-Demo-Panic") {
+	case "", "0":
+	case "1":
+		d.panics = true
+	default:
+		return d, malformed("X-Demo-Panic", "0 or 1")
+	}
+	var ok bool
+	if d.fail, ok = number(header("X-Demo-Error"), 0, 400, 599); !ok {
+		return d, malformed("X-Demo-Error", "a status from 400 to 599")
+	}
+	if d.status, ok = number(header("X-Demo-Status"), 0, 200, 599); !ok {
+		return d, malformed("X-Demo-Status", "a status from 200 to 599")
+	}
+	if d.bytes, ok = number(header("X-Demo-Bytes"), -1, 0, maxBytes); !ok {
+		return d, malformed("X-Demo-Bytes", fmt.Sprintf("a number from 0 to %d", maxBytes))
+	}
+	return d, nil
+}
+
+func number(v string, missing, low, high int) (n int, ok bool) {
+	if v == "" {
+		return missing, true
+	}
+	n, err := strconv.Atoi(v)
+	return n, err == nil && low <= n && n <= high
+}
+
+func malformed(field, want string) *Problem {
+	return &Problem{http.StatusBadRequest, field + " must be " + want}
+}
+
+// before obeys what comes before the work.
+func (d *demo) before(ctx context.Context) error {
+	if err := sleep(ctx, d.sleep); err != nil {
+		return err
+	}
+	if d.panics {
+		panic("the client has asked for a panic (X-Demo-Panic)")
+	}
+	if d.fail != 0 {
+		return &Problem{d.fail, "the client has asked for this error (X-Demo-Error)"}
+	}
+	return nil
+}
+
+// sleep stands for slow work. It is given up when the lease is lost: another run may have
+// begun, and this one must not go on beside it. That the client has gone away is no
+// reason to stop: it will come back and ask for the result.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), core.ErrLeaseLost) {
+		return &Problem{http.StatusServiceUnavailable, "the lease was lost"}
+	}
+	<-timer.C
+	return nil
+}
+
+// after obeys what changes the answer.
+func (d *demo) after(r *Reply) {
+	if d.status != 0 {
+		r.Status = d.status
+	}
+	switch {
+	case r.Status == http.StatusNoContent || r.Status == http.StatusNotModified:
+		r.Body = nil // they never have a body (RFC 9110, section 6.4.1)
+	case d.bytes >= len(r.Body):
+		// A JSON text may end in any number of spaces.
+		r.Body = append(r.Body, bytes.Repeat([]byte(" "), d.bytes-len(r.Body))...)
+	case d.bytes >= 0:
+		r.Body, r.ContentType = bytes.Repeat([]byte("."), d.bytes), "text/plain"
+	}
+}

@@ -1,0 +1,36 @@
+package shop
+
+import (
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Options are what the command line says.
+type Options struct {
+	// Addr is where to listen. Port 0 takes any free port.
+	Addr string
+	// Lease is how long a claim stands without renewal.
+	Lease time.Duration
+	// Retain is how long results are replayed.
+	Retain time.Duration
+}
+
+// ParseOptions parses the command line, args without the program's name. The flag set
+// decides what happens on an error: flag.CommandLine ends the program with code 2.
+func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
+	var o Options
+	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
+	flags.DurationVar(&o.Lease, "lease", core.DefaultLease, "how long a claim stands without renewal")
+	flags.DurationVar(&o.Retain, "retain", core.DefaultRetention, "how long results are replayed")
+	flags.Func("store", `where records are kept: "memory" (default "memory")`, func(name string) error {
+		if name != "memory" {
+			return fmt.Errorf(`the only supported store is "memory"`)
+		}
+		return nil
+	})
+	err := flags.Parse(args)
+	return o, err
+}

@@ -1,0 +1,62 @@
+package shop
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+func parse(args ...string) (Options, string, error) {
+	var said bytes.Buffer
+	flags := flag.NewFlagSet("shop", flag.ContinueOnError)
+	flags.SetOutput(&said)
+	o, err := ParseOptions(flags, args)
+	return o, said.String(), err
+}
+
+func TestOptions(t *testing.T) {
+	o, _, err := parse()
+	require.NoError(t, err)
+	require.Equal(t, Options{Addr: "127.0.0.1:8080", Lease: 30 * time.Second, Retain: 24 * time.Hour}, o)
+
+	o, _, err = parse("-addr", ":0", "-store", "memory", "-lease", "1s", "-retain", "2m")
+	require.NoError(t, err)
+	require.Equal(t, Options{Addr: ":0", Lease: time.Second, Retain: 2 * time.Minute}, o)
+}
+
+func TestAnUnknownStoreIsAnErrorThatNamesTheKnownOne(t *testing.T) {
+	_, said, err := parse("-store", "carrier-pigeon:")
+	require.Error(t, err)
+	require.Contains(t, said, `the only supported store is "memory"`)
+}
+
+func TestGuards(t *testing.T) {
+	o, _, err := parse()
+	require.NoError(t, err)
+	g, err := NewGuards(o)
+	require.NoError(t, err)
+	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Likes, g.Coupons, g.Avatars} {
+		require.NotNil(t, guard)
+	}
+
+	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour})
+	require.ErrorContains(t, err, "Lease")
+	require.ErrorContains(t, err, "Retention")
+}
+
+func TestWelcomeNamesTheAddress(t *testing.T) {
+	var b bytes.Buffer
+	welcome(&b, "http://127.0.0.1:4711")
+	line, err := b.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "listening on http://127.0.0.1:4711\n", line)
+	rest, err := io.ReadAll(&b)
+	require.NoError(t, err)
+	require.Equal(t, 3, bytes.Count(rest, []byte("curl -i http://127.0.0.1:4711/")))
+}
