@@ -6,11 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -83,7 +81,7 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 		}
 		add(r.Method, r.Pattern[len(app.Group):], func(c echo.Context) error { return r.Behaviour(echoCall{c}) }, guards...)
 	}
-	return serveConformance(tb, e)
+	return adaptertest.Listen(tb, e)
 }
 
 // conformanceRecovery does what echo's own middleware.Recover does, whose package has dependencies that
@@ -114,34 +112,6 @@ func conformanceErrors(next echo.HandlerFunc) echo.HandlerFunc {
 		contentType, body := adaptertest.RenderError(message)
 		return c.Blob(status, contentType, body)
 	}
-}
-
-func serveConformance(tb testing.TB, handler http.Handler) string {
-	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var running sync.WaitGroup
-	server := &http.Server{
-		ErrorLog: log.New(io.Discard, "", 0),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.Add(1)
-			defer running.Done()
-			handler.ServeHTTP(w, r)
-		}),
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener) // always an error: that of Close
-	}()
-	tb.Cleanup(func() {
-		_ = server.Close()
-		<-served
-		running.Wait()
-	})
-	return listener.Addr().String()
 }
 
 // echoCall does what handlers for echo do.

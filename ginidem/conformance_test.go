@@ -6,11 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -85,7 +83,7 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		}
 		router.Handle(r.Method, pattern, handlers...)
 	}
-	return serveConformance(tb, engine)
+	return adaptertest.Listen(tb, engine)
 }
 
 // conformanceErrors is what houses that report by c.Error have in front.
@@ -108,34 +106,6 @@ type conformanceFailure struct {
 }
 
 func (f *conformanceFailure) Error() string { return f.message }
-
-func serveConformance(tb testing.TB, handler http.Handler) string {
-	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var running sync.WaitGroup
-	server := &http.Server{
-		ErrorLog: log.New(io.Discard, "", 0),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.Add(1)
-			defer running.Done()
-			handler.ServeHTTP(w, r)
-		}),
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener) // always an error: that of Close
-	}()
-	tb.Cleanup(func() {
-		_ = server.Close()
-		<-served
-		running.Wait()
-	})
-	return listener.Addr().String()
-}
 
 // ginCall does what handlers for gin do.
 type ginCall struct{ c *gin.Context }

@@ -51,17 +51,25 @@ func startNetHTTP(tb testing.TB, app App, mount func(*core.Guard) func(http.Hand
 	if app.Guard != nil {
 		h = mount(app.Guard)(h)
 	}
-	var running sync.WaitGroup
+	return Listen(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inFront(app, h, w, r) }))
+}
+
+// Listen serves h on a free port of 127.0.0.1 and returns the address. When the test ends
+// it closes the server and waits for the handlers that still run. It is for the harnesses
+// of frameworks that rest on net/http.
+func Listen(tb testing.TB, h http.Handler) (addr string) {
+	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
+	var running sync.WaitGroup
 	server := &http.Server{
 		ErrorLog: log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
 			defer running.Done()
-			inFront(app, h, w, r)
+			h.ServeHTTP(w, r)
 		}),
 	}
 	served := make(chan struct{})
