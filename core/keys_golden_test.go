@@ -48,6 +48,8 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 	for _, same := range [][2]string{
 		{"JSON, sorted and without space", "JSON, in another order and with space"},
 		{"a multipart form", "a multipart form, another boundary"},
+		{"a multipart form, files before fields of their name", "a multipart form, fields before files of their name"},
+		{"a query like a form", "a form"},
 		{"a client key, bare", "a client key, quoted"},
 	} {
 		assert.Equal(t, byName[same[0]], byName[same[1]], same)
@@ -55,6 +57,9 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 	for _, other := range [][2]string{
 		{"nothing at all", "an empty object"},
 		{"JSON, integers beyond float64", "JSON, integers beyond float64, the neighbour"},
+		{"JSON as text, sorted and without space", "JSON, sorted and without space"},
+		{"text like a form", "a form"},
+		{"text like a form", "a query like a form"},
 		{"a multipart form", "a multipart form, a field like a file"},
 		{"a path parameter, percent", "a path parameter, escaped percent"},
 		{"a query and JSON", "a query with a line feed and JSON"},

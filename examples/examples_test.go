@@ -202,6 +202,8 @@ func largeResponses(c *client) {
 }
 
 func secondLikes(c *client) {
+	c.expect("422", "/likes", `{"post":"42"}`, "X-Demo-Error", "422") // no success: no window
+	c.ran(1, "POST /likes")
 	first := c.expect("200", "/likes", `{"post":"42"}`)
 	second := c.expect("409 duplicate", "/likes", `{"post":"42"}`)
 	require.Equal(c.t, "You like this already.", second.member("detail"))

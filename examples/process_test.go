@@ -92,7 +92,8 @@ func wrongOptionsEndTheProgramWithCode2(t *testing.T, dir string) {
 		for _, wrong := range []struct{ flag, value, says string }{
 			{"-store", "carrier-pigeon:", `the only supported store is "memory"`},
 			{"-lease", "1ns", "Policy.Lease"},
-			{"-retain", "-1h", "Policy.Retention"},
+			{"-retain", "-1h", "-retain must be more than zero, not -1h"},
+			{"-store=memory", "extra", `unexpected argument "extra"`},
 		} {
 			out, err := exec.Command(filepath.Join(dir, name), wrong.flag, wrong.value).CombinedOutput()
 			var exit *exec.ExitError

@@ -59,10 +59,14 @@ func handle(h shop.Handler) echo.HandlerFunc {
 		if err != nil {
 			return echo.NewHTTPError(http.StatusBadRequest, "the body could not be read")
 		}
+		id := c.Param("id")
+		if r.URL.RawPath != "" {
+			id = shop.Unescape(id) // Echo has matched the path as it was sent
+		}
 		// Under a guard the request's context also ends when the lease is lost.
 		reply, err := h(r.Context(), &shop.Request{
 			User:        r.Header.Get("X-User"),
-			ID:          c.Param("id"),
+			ID:          id,
 			ContentType: r.Header.Get("Content-Type"),
 			Body:        body,
 			Header:      r.Header.Get,

@@ -37,6 +37,13 @@ func newApp(g *shop.Guards) *fiber.App {
 	s := shop.New()
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
+		ErrorHandler:          renderError,
+		// Fiber would take forms apart before anybody has seen them, and the guard would get
+		// to see what it makes of them.
+		DisablePreParseMultipartForm: true,
+		// The guards draw the line at 1 MiB, and say so as they say everything.
+		BodyLimit:      64 << 20,
+		ReadBufferSize: 64 << 10, // for the header
 		// They cover reading and writing, not the handler in between.
 		ReadTimeout:  30 * time.Second,
 		WriteTimeout: 30 * time.Second,
@@ -44,7 +51,7 @@ func newApp(g *shop.Guards) *fiber.App {
 	})
 
 	// Recovery stands outside of the guards: a panic passes them on its way, and they
-	// forget the run, so that the next try runs. Errors need no more than the app's own
+	// forget the run, so that the next try runs. Errors need no more than the app's
 	// ErrorHandler: the guards see what it has made of them.
 	app.Use(recover.New())
 
@@ -59,6 +66,14 @@ func newApp(g *shop.Guards) *fiber.App {
 	return app
 }
 
+// renderError answers for handlers that return an error. What a panic has to say is not for
+// the client.
+func renderError(c *fiber.Ctx, err error) error {
+	failure := fiber.ErrInternalServerError
+	errors.As(err, &failure)
+	return c.Status(failure.Code).JSON(fiber.Map{"message": failure.Message})
+}
+
 // handle translates between Fiber and the shop.
 func handle(h shop.Handler) fiber.Handler {
 	return func(c *fiber.Ctx) error {
@@ -67,7 +82,7 @@ func handle(h shop.Handler) fiber.Handler {
 			// Fiber reuses the memory of its strings after the handler. Those that the
 			// shop keeps have to be copied.
 			User:        strings.Clone(c.Get("X-User")),
-			ID:          strings.Clone(c.Params("id")),
+			ID:          shop.Unescape(strings.Clone(c.Params("id"))),
 			ContentType: strings.Clone(c.Get("Content-Type")),
 			Body:        c.BodyRaw(),
 			Header:      func(name string) string { return c.Get(name) },

@@ -33,6 +33,7 @@ func newRouter(g *shop.Guards) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	s := shop.New()
 	r := gin.New()
+	r.UseRawPath = true // an id may hold a slash, as %2F
 
 	// From the outside in: recovery answers 500 to a panic. renderErrors makes responses of
 	// c.Error, and does so further out than the guards; Finish stands around it, so that

@@ -55,11 +55,13 @@ func NewGuards(o Options) (*Guards, error) {
 		Pay:       guard("pay", core.Policy{}),
 		Payments:  guard("payments", clientKey),
 		Transfers: guard("transfers", patientKey),
-		// A second like within two seconds is a slip of the finger.
+		// A second like within two seconds is a slip of the finger; after a refused one it
+		// may be tried again at once.
 		Likes: guard("likes", core.Policy{
 			Duplicate: core.Reject, Message: "You like this already.", Retention: 2 * time.Second,
+			Failed: func(r *core.Response) bool { return r.Status >= 400 },
 		}),
-		// Anybody may take as many coupons as there are, but one after the other.
+		// Anybody may take as many coupons as there are, but the same one only once at a time.
 		Coupons: guard("coupons", core.Exclusive()),
 		// The content of the picture counts, the boundary of the form does not.
 		Avatars: guard("avatars", core.Policy{}),

@@ -31,6 +31,24 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 		}
 		return nil
 	})
-	err := flags.Parse(args)
-	return o, err
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fail(flags, "unexpected argument %q", flags.Arg(0))
+	case o.Lease <= 0:
+		return o, fail(flags, "-lease must be more than zero, not %v", o.Lease)
+	case o.Retain <= 0:
+		return o, fail(flags, "-retain must be more than zero, not %v", o.Retain)
+	}
+	return o, nil
+}
+
+// fail reports an error in the way in which flags reports its own.
+func fail(flags *flag.FlagSet, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	fmt.Fprintln(flags.Output(), err)
+	flags.Usage()
+	return err
 }

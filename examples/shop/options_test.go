@@ -36,6 +36,15 @@ func TestAnUnknownStoreIsAnErrorThatNamesTheKnownOne(t *testing.T) {
 	require.Contains(t, said, `the only supported store is "memory"`)
 }
 
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for _, args := range [][]string{{"extra"}, {"-lease", "0"}, {"-lease", "-1s"}, {"-retain", "0s"}, {"-retain", "never"}} {
+		_, said, err := parse(args...)
+		require.Error(t, err, args)
+		require.Contains(t, said, args[len(args)-1][:1])
+		require.Contains(t, said, "-addr", "usage is shown")
+	}
+}
+
 func TestGuards(t *testing.T) {
 	o, _, err := parse()
 	require.NoError(t, err)

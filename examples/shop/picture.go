@@ -15,8 +15,8 @@ func picture(r *Request) []byte {
 	}
 	form := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"])
 	for {
-		part, err := form.NextRawPart()
-		if err != nil { // the end, or no form after all
+		part, err := form.NextPart() // decodes quoted-printable, as all that read forms do
+		if err != nil {              // the end, or no form after all
 			return r.Body
 		}
 		if part.FileName() == "" {

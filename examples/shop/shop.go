@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 )
@@ -82,6 +83,15 @@ type Request struct {
 	Body []byte
 	// Header looks up a header field. The demo fields are read through it.
 	Header func(name string) string
+}
+
+// Unescape decodes a path parameter of a framework that hands it on as it was sent. What is no
+// valid escape stays as it is.
+func Unescape(param string) string {
+	if decoded, err := url.PathUnescape(param); err == nil {
+		return decoded
+	}
+	return param
 }
 
 // Reply is what a handler answers.

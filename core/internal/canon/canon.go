@@ -20,7 +20,9 @@
 // read, a name or value with a bad escape is kept, as "%!" and its escaped raw text,
 // which no well-formed one gives. A file in a multipart form is the pair
 // name=@digest-of-its-content; QueryEscape never lets a bare '@' through, so that no
-// text field can pass for a file.
+// text field can pass for a file. Of parts with the same name the text fields come
+// first, wherever they stand in the form: a framework that has parsed the form no
+// longer knows how fields and files were mixed.
 //
 // A JSON body is written by the JSON Canonicalization Scheme (RFC 8785), but with
 // numbers as exact decimals of any size instead of float64s: equal values get equal
@@ -33,6 +35,13 @@
 // is malformed or ambiguous (RFC 8785 rests on RFC 7493: valid UTF-8, no lone
 // surrogates, no member name twice), nests deeper than 64 levels or holds a number
 // whose exponent has more than 18 digits. An empty body counts as nothing.
+//
+// Raw bytes are written behind a mark, the byte 0x00, which begins neither pairs, as
+// they are escaped, nor JSON. So the text says how the body was read: the same bytes
+// as text/plain and as JSON are two requests, and so are a=b as a query and as
+// text/plain. Without the mark a client that sends JSON under the wrong Content-Type,
+// and is answered 415, would have that 415 replayed when it then sends the same bytes
+// under the right one.
 //
 // # Selection
 //
@@ -169,6 +178,7 @@ type scratch struct {
 	raw      []byte     // the query, or a multipart field
 	names    []byte     // decoded names of the pairs
 	pairs    []pairSpan // where the pairs are in out
+	files    bool       // whether there may be files among the pairs
 	json     jsonReader
 	selected int // pairs found by Rules.Select
 
@@ -220,10 +230,15 @@ func (s *scratch) appendHash(dst []byte, h hash.Hash) []byte {
 	return hex.AppendEncode(dst, h.Sum(s.sum[:0]))
 }
 
+// rawMark stands before a body that counts as raw bytes. Neither pairs nor JSON begin
+// with it.
+const rawMark = 0x00
+
 // canonical leaves the canonical text in s.out and in rest, which is a part of the
 // body that stands in the text as it is, and so need not be copied.
 func (s *scratch) canonical(r *Rules, in *Input) (rest []byte, info Info) {
 	s.out, s.names, s.pairs, s.selected = s.out[:0], s.names[:0], s.pairs[:0], 0
+	s.files = false
 
 	for _, p := range in.PathParams {
 		s.pathPair(p)
@@ -272,5 +287,6 @@ func (s *scratch) canonical(r *Rules, in *Input) (rest []byte, info Info) {
 		}
 	}
 	info.Raw = true
+	s.out = append(s.out, rawMark)
 	return in.Body, info
 }

@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math/rand"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
 )
@@ -96,23 +98,28 @@ func TestText(t *testing.T) {
 		{"empty body of any kind", canon.Input{ContentType: "image/png", ContentEncoding: "gzip"}, "", false},
 		{"path parameters", canon.Input{PathParams: id}, "id=7%2F8", false},
 		{"pairs and JSON", canon.Input{PathParams: id, RawQuery: "a=1", ContentType: typeJSON, Body: []byte("[1 ]")}, "a=1&id=7%2F8\n[1]", false},
-		{"pairs and raw", canon.Input{RawQuery: "a=1", Body: []byte("[1 ]")}, "a=1\n[1 ]", true},
+		{"pairs and raw", canon.Input{RawQuery: "a=1", Body: []byte("[1 ]")}, "a=1\n\x00[1 ]", true},
 		{"path before query before form", canon.Input{PathParams: []canon.Pair{{Name: "a", Value: "1"}}, RawQuery: "a=2&b", ContentType: typeForm, Body: []byte("b=2&a=3")}, "a=1&a=2&a=3&b=&b=2", false},
-		{"no type", canon.Input{Body: []byte(`{ }`)}, `{ }`, true},
-		{"another type", canon.Input{ContentType: "text/plain", Body: []byte(`{ }`)}, `{ }`, true},
+		{"no type", canon.Input{Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
+		{"another type", canon.Input{ContentType: "text/plain", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
 		{"type in any case", canon.Input{ContentType: "Application/JSON", Body: []byte(`{ }`)}, `{}`, false},
 		{"type with parameters", canon.Input{ContentType: ` application/json ; x="a;charset=latin1"; Charset="UTF-8"`, Body: []byte(`{ }`)}, `{}`, false},
 		{"type with an empty parameter", canon.Input{ContentType: `application/json; `, Body: []byte(`{ }`)}, `{}`, false},
 		{"structured type", canon.Input{ContentType: "application/vnd.api+JSON", Body: []byte(`{ }`)}, `{}`, false},
-		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)}, `{ }`, true},
+		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
 		{"ASCII", canon.Input{ContentType: "application/json;charset=US-ASCII", Body: []byte(`{ }`)}, `{}`, false},
-		{"another charset", canon.Input{ContentType: "application/json;a=b;charset=utf-16", Body: []byte(`{ }`)}, `{ }`, true},
-		{"another charset of a form", canon.Input{ContentType: typeForm + ";charset=gbk", Body: []byte(`b&a`)}, `b&a`, true},
-		{"encoded", canon.Input{ContentType: typeJSON, ContentEncoding: "gzip", Body: []byte(`{ }`)}, `{ }`, true},
-		{"encoded form", canon.Input{ContentType: typeForm, ContentEncoding: "br", Body: []byte(`b&a`)}, `b&a`, true},
+		{"another charset", canon.Input{ContentType: "application/json;a=b;charset=utf-16", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
+		{"another charset of a form", canon.Input{ContentType: typeForm + ";charset=gbk", Body: []byte(`b&a`)}, "\x00" + `b&a`, true},
+		{"encoded", canon.Input{ContentType: typeJSON, ContentEncoding: "gzip", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
+		{"encoded form", canon.Input{ContentType: typeForm, ContentEncoding: "br", Body: []byte(`b&a`)}, "\x00" + `b&a`, true},
 		{"not encoded", canon.Input{ContentType: typeJSON, ContentEncoding: " Identity", Body: []byte(`{ }`)}, `{}`, false},
-		{"malformed JSON", jsonInput(`{"b":1,"a":}`), `{"b":1,"a":}`, true},
-		{"blank JSON", jsonInput(" \n"), " \n", true},
+		{"malformed JSON", jsonInput(`{"b":1,"a":}`), "\x00" + `{"b":1,"a":}`, true},
+		{"text like pairs", canon.Input{ContentType: "text/plain", Body: []byte("a=b")}, "\x00a=b", true},
+		{"text like pairs and a body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\nX")}, "\x00a=b\nX", true},
+		{"text like pairs and a raw body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\n\x00X")}, "\x00a=b\n\x00X", true},
+		{"text like a marked one", canon.Input{ContentType: "text/plain", Body: []byte("\x00X")}, "\x00\x00X", true},
+		{"pairs like a mark", canon.Input{RawQuery: "\x00X"}, "%00X=", false},
+		{"blank JSON", jsonInput(" \n"), "\x00 \n", true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -121,6 +128,53 @@ func TestText(t *testing.T) {
 			assert.Equal(t, canon.Info{Raw: test.raw}, info)
 		})
 	}
+}
+
+// The text says how a body was read: the same bytes as pairs, as JSON, as raw bytes, or
+// behind pairs, are different requests.
+func TestRawPropertyNeverMerges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		query := rapid.StringMatching(`[a-c]=[a-c]?(&[a-c]=[a-c]?){0,2}`).Draw(t, "query")
+		pairs, _ := text(canon.Rules{}, canon.Input{RawQuery: query})
+		v := written(rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))), valueGen(3).Draw(t, "value"))
+		canonical, _ := text(canon.Rules{}, jsonInput(v))
+		anything := rapid.StringN(1, 20, -1).Draw(t, "anything")
+
+		// Bodies that imitate the text of other requests, and what they imitate.
+		bodies := []string{query, pairs, v, canonical, anything}
+		for _, body := range bodies {
+			bodies = append(bodies, "\x00"+body, pairs+"\n"+body, pairs+"\n\x00"+body)
+		}
+		others := []canon.Input{{}, {RawQuery: query}, jsonInput(v), {RawQuery: query, ContentType: typeJSON, Body: []byte(v)}}
+		for _, body := range bodies {
+			others = append(others, canon.Input{RawQuery: query, ContentType: "text/plain", Body: []byte(body)},
+				canon.Input{ContentType: typeForm, Body: []byte(body)})
+			if in := jsonInput(body); !raw(in) {
+				others = append(others, in)
+			}
+		}
+		seen := map[string]canon.Input{}
+		for _, in := range others {
+			seen[digest(canon.Rules{}, in)] = in
+		}
+		for _, body := range bodies {
+			in := canon.Input{ContentType: "text/plain", Body: []byte(body)}
+			if other, ok := seen[digest(canon.Rules{}, in)]; ok {
+				t.Fatalf("raw %q merges with query %q, %s %q", body, other.RawQuery, other.ContentType, other.Body)
+			}
+			other := canon.Input{RawQuery: query, ContentType: typeJSON, Body: in.Body}
+			in.RawQuery = query
+			if !raw(other) && digest(canon.Rules{}, in) == digest(canon.Rules{}, other) {
+				t.Fatalf("behind %q raw %q merges with JSON", query, body)
+			}
+		}
+	})
+}
+
+// raw reports whether the body of in counts as raw bytes.
+func raw(in canon.Input) bool {
+	_, info := text(canon.Rules{}, in)
+	return info.Raw
 }
 
 func TestDefaultNames(t *testing.T) {
@@ -198,7 +252,7 @@ func TestExclude(t *testing.T) {
 	// What does not count must still be well-formed.
 	for _, body := range []string{`{"a":1,"x":{"y":1,"y":2}}`, `{"x":1,"a":1,"x":2}`, `{"x":[}`, `{"x":1e9999999999999999999}`} {
 		got, info := text(canon.Rules{Exclude: paths(t, "x")}, jsonInput(body))
-		assert.Equal(t, body, got)
+		assert.Equal(t, "\x00"+body, got)
 		assert.True(t, info.Raw)
 	}
 }
@@ -243,7 +297,7 @@ func TestSelect(t *testing.T) {
 	assert.Equal(t, 2, info.Selected)
 
 	got, info = text(both, canon.Input{RawQuery: "a=1", ContentType: typeJSON, Body: []byte(`{"a":1,`)})
-	assert.Equal(t, "a=1\n{\"a\":1,", got, "raw bodies count whole")
+	assert.Equal(t, "a=1\n\x00{\"a\":1,", got, "raw bodies count whole")
 	assert.Equal(t, canon.Info{Raw: true, Selected: 1}, info)
 
 	got, info = text(canon.Rules{Select: paths(t)}, jsonInput(`{"a":1}`))
@@ -299,10 +353,10 @@ func TestConcurrentUse(t *testing.T) {
 			expect = `{"a":[` + fmt.Sprint(i) + `],"b":"` + mark + `"}`
 		case 1:
 			in.ContentType, in.Body = "image/png", []byte(mark)
-			expect = mark
+			expect = "\x00" + mark
 		case 2:
 			in.ContentType, in.Body = typeJSON, []byte(`{"`+mark)
-			expect = `{"` + mark
+			expect = "\x00{\"" + mark
 		case 3:
 			in.RawQuery = ""
 			in.ContentType, in.Body = "multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=z\r\n\r\n"+mark+"\r\n--b--")

@@ -67,6 +67,7 @@ func (s *scratch) addPart(r *Rules, part *multipart.Part) bool {
 		s.names, s.out = s.names[:name], s.out[:start]
 		return true
 	}
+	s.files = s.files || isFile
 	s.endPair(name, start)
 	return true
 }

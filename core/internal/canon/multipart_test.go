@@ -108,6 +108,33 @@ func TestMultipartImitation(t *testing.T) {
 	assert.Equal(t, "f=%40"+md5Hex("content"), y)
 }
 
+// A framework that has parsed the form hands out fields and files apart.
+func TestMultipartFieldsBeforeFiles(t *testing.T) {
+	f1, f2 := part{name: "n", filename: "x", content: "1"}, part{name: "n", filename: "y", content: "2"}
+	t1, t2 := part{name: "n", content: "3"}, part{name: "n", content: "4"}
+	other := part{name: "a", filename: "z", content: "5"}
+	want := "a=@" + md5Hex("5") + "&n=q&n=3&n=4&n=@" + md5Hex("1") + "&n=@" + md5Hex("2")
+	for name, parts := range map[string][]part{
+		"fields first": {t1, t2, f1, f2, other},
+		"files first":  {f1, f2, t1, t2, other},
+		"mixed":        {f1, t1, other, f2, t2},
+	} {
+		in := multipartInput(t, "b", parts...)
+		in.RawQuery = "n=q"
+		got, _ := text(canon.Rules{}, in)
+		assert.Equal(t, want, got, name)
+	}
+	for name, parts := range map[string][]part{
+		"fields the other way round": {t2, t1, f1, f2, other},
+		"files the other way round":  {t1, t2, f2, f1, other},
+	} {
+		in := multipartInput(t, "b", parts...)
+		in.RawQuery = "n=q"
+		got, _ := text(canon.Rules{}, in)
+		assert.NotEqual(t, want, got, name)
+	}
+}
+
 func TestMultipartDefaultNames(t *testing.T) {
 	in := multipartInput(t, "b",
 		part{name: "sign", content: "x"}, part{name: "Request-Time", content: "1"}, part{name: "a", content: "1"},
@@ -133,7 +160,7 @@ func TestMultipartThatIsRaw(t *testing.T) {
 	} {
 		in.RawQuery = "q=1"
 		got, info := text(canon.Rules{DefaultNames: true, Select: paths(t, "*")}, in)
-		assert.Equal(t, "q=1\n"+string(in.Body), got, name)
+		assert.Equal(t, "q=1\n\x00"+string(in.Body), got, name)
 		assert.Equal(t, canon.Info{Raw: true, Selected: 1}, info, name)
 	}
 }
@@ -179,7 +206,7 @@ func FuzzMultipart(f *testing.F) {
 		got, info := text(canon.Rules{}, in)
 		switch {
 		case info.Raw:
-			if got != "q=1\n"+string(body) {
+			if got != "q=1\n\x00"+string(body) {
 				t.Fatalf("%q is raw, but written as %q", body, got)
 			}
 		case strings.ContainsAny(got, "\n\r \x00"):

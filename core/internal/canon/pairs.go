@@ -92,7 +92,20 @@ func (s *scratch) comparePairs(a, b pairSpan) int {
 	if c := bytes.Compare(s.names[a.name:a.nameEnd], s.names[b.name:b.nameEnd]); c != 0 {
 		return c
 	}
+	if s.files && s.isFile(a) != s.isFile(b) {
+		if s.isFile(b) {
+			return -1
+		}
+		return 1
+	}
 	return cmp.Compare(a.start, b.start) // repeats stay in order
+}
+
+// isFile reports whether p is a file of a multipart form: only then is there a bare '@'
+// behind the '='.
+func (s *scratch) isFile(p pairSpan) bool {
+	text := s.out[p.start:p.end]
+	return text[bytes.IndexByte(text, '=')+1] == '@'
 }
 
 // joinPairs puts all pairs in order, and takes away the '&' behind the last one.
