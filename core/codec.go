@@ -27,9 +27,8 @@ var unavailable = []byte{resultUnavailable}
 func appendResponse(dst []byte, r *Response, filter *HeaderFilter) []byte {
 	dst = append(dst, resultResponse)
 	dst = binary.AppendUvarint(dst, uint64(r.Status))
-	connection := r.Get("Connection")
 	for _, f := range r.Header {
-		if f.Name != "" && filter.stores(f.Name, connection) {
+		if f.Name != "" && filter.stores(f.Name, r) {
 			dst = appendString(appendString(dst, f.Name), f.Value)
 		}
 	}

@@ -23,7 +23,8 @@ type Result struct {
 // errors.Is): [ErrInProgress], [ErrDuplicate] (with Reject), [ErrUncertain],
 // [ErrResultUnavailable]. [ErrKeyMissing] is returned for an empty key, and
 // [ErrStoreUnavailable] when the store cannot be reached and fn was not run. A faulty
-// policy is reported as by [Engine.Guard].
+// policy is reported as by [Engine.Guard]. Within fn, another Do with the same engine, name
+// and key, and with fn's context, is part of the same run and just calls its function.
 //
 // If fn returns an error, Do returns it as it is, and the record is released (or, with
 // OnFailure set to Keep, kept without a value). A value of more than p.ResponseLimit

@@ -43,14 +43,19 @@
 // with K=<client's key> in place of P= under [Header] and [Func]. In each part everything but
 // letters, digits and -._~/:@,+*!$&'(); is percent-escaped, so that no part can read as
 // another. A user who may be a credential or has more than 64 bytes is a '#' and a SHA-256
-// digest; one from the n-th source of [FirstUser] has n and a '#' in front. The keys of
-// [Engine.Do] have no user, and DO and the policy's name for method and route.
+// digest; one from a later source of [FirstUser] has its place and a '#' in front. The keys
+// of [Engine.Do] have no user, and DO and the policy's name for method and route.
+//
+// The host is part of a key only if the route's pattern names one. Where one service serves
+// tenants by host, make the host a part of the user.
 //
 // The canonical parameters are, for pairs (path parameters, query, form fields),
 // name=value, query-escaped and sorted by name; for JSON, the text of RFC 8785 with
 // numbers as exact decimals of any size; for anything else (malformed JSON, duplicate
-// member names, more than 64 levels, any Content-Encoding) the raw bytes. See [Exclude]
-// for what does not count.
+// member names, more than 64 levels, any Content-Encoding) a zero byte and the raw bytes,
+// so that no raw body reads as parameters or as JSON: who has sent JSON as text/plain, and
+// got 415, must not get it again when the type is put right. See [Exclude] for what does not
+// count.
 //
 // # What it cannot know
 //
@@ -61,6 +66,16 @@
 // on although its lease is lost.
 //
 // # Decisions that may surprise
+//
+// Every panic of a handler counts as a failure, whose next try runs. That is also true of
+// http.ErrAbortHandler, with which a reverse proxy ends a response whose client has gone.
+//
+// When a run that took over fails and is released, its record stays behind as an abandoned
+// one: fencing numbers never go back, and that an earlier run never finished is not
+// forgotten.
+//
+// When a guard further in refuses a request, the guards around it forget theirs: the handler
+// was not reached.
 //
 // Every policy for HTTP needs a user source, also with a client key: two customers do
 // choose "order-1", and neither may get the other's receipt.

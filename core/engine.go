@@ -220,6 +220,7 @@ type identity struct {
 // outcome is how a run has ended.
 type outcome struct {
 	failed     bool
+	panicked   bool
 	unrendered bool
 	deferred   bool   // how it has ended will be known later
 	streaming  bool   // the response may still be on its way when the handler has returned
@@ -238,9 +239,12 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 	if id.pass {
 		return op.unprotected(ctx)
 	}
-	if outer, ok := RunFrom(ctx); ok && outer.key == id.key {
-		// The same guard is mounted twice on the way to the handler.
-		return op.unprotected(ctx)
+	outer, _ := RunFrom(ctx)
+	for r := outer; r != nil; r = r.outer {
+		if r.engine == e && r.key == id.key {
+			// The same guard is mounted twice on the way to the handler.
+			return op.unprotected(ctx)
+		}
 	}
 
 	claim := Claim{
@@ -258,8 +262,13 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		}
 		if grant.State == Acquired {
 			w.end()
-			return g.run(ctx, op, id.key, claim.Owner, grant.Attempt, started)
+			c := &runContext{guard: g, values: ctx, route: op.route(), started: started}
+			c.run.key, c.run.owner, c.run.attempt = id.key, claim.Owner, grant.Attempt
+			c.run.engine, c.run.outer = e, outer
+			return c.carryOut(op)
 		}
+		// A verdict is about one run, and has been used up.
+		claim.Takeover, claim.Attempt = g.policy.Abandoned == TakeOver, 0
 		if !g.policy.AnyParameters && grant.Fingerprint != id.fingerprint {
 			return g.refuse(ctx, op, id.key, ErrKeyReused, nil)
 		}
@@ -284,7 +293,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			if err != nil || !again && !settled {
 				return g.refuse(ctx, op, id.key, ErrUncertain, err)
 			}
-			claim.Takeover = again
+			claim.Takeover, claim.Attempt = again, grant.Attempt
 
 		default:
 			return g.storeUnavailable(ctx, op, id.key, claim.Owner, errBadGrant)
@@ -301,13 +310,11 @@ var (
 	errBadGrant = errors.New("idem: the store reported a state that there is none of")
 )
 
-// run carries out an operation whose claim is held.
-func (g *Guard) run(ctx context.Context, op operation, key Key, owner Owner, attempt uint64, started time.Time) error {
-	c := &runContext{guard: g, values: ctx, route: op.route(), started: started}
-	c.run = Run{key: key, owner: owner, attempt: attempt}
-	c.Context, c.cancel = context.WithCancelCause(ctx)
-	g.engine.renewals.add(c, started)
-	g.observe(ctx, Event{Kind: Started, Route: c.route, Key: key, Attempt: attempt})
+// carryOut runs an operation whose claim is held.
+func (c *runContext) carryOut(op operation) error {
+	g := c.guard
+	c.Context, c.cancel = context.WithCancelCause(c.values)
+	g.engine.renewals.add(c, c.started)
 
 	returned := false
 	defer func() {
@@ -315,17 +322,20 @@ func (g *Guard) run(ctx context.Context, op operation, key Key, owner Owner, att
 			c.settlePanic()
 		}
 	}()
+	g.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.run.key, Attempt: c.run.attempt})
 	o, err := op.perform(c)
 	returned = true
 	if o.deferred {
 		return err
 	}
+	defer func() {
+		if !o.streaming {
+			c.cancel(errRunEnded)
+		}
+	}()
 	c.settle(o)
 	if derr := op.deliver(); err == nil {
 		err = derr
-	}
-	if !o.streaming {
-		c.cancel(errRunEnded)
 	}
 	return err
 }
@@ -349,15 +359,21 @@ func (c *runContext) settle(o outcome) {
 	ctx, cancel := e.storeContext(c.values)
 	defer cancel()
 	kind, err := Finished, error(nil)
-	if disposition == Release || retention <= 0 {
+	refused := c.run.refused.Load() // then the handler was not reached, and nothing was done
+	if refused || disposition == Release || retention <= 0 {
 		kind = Released
 		err = e.store.Release(ctx, string(c.run.key), c.run.owner)
 	} else {
 		err = e.store.Complete(ctx, string(c.run.key), c.run.owner, o.result, retention)
-		if errors.Is(err, ErrStoreFull) && len(o.result) > len(unavailable) {
-			// There is no room for the response. That it has been done must still be kept.
-			err = e.store.Complete(ctx, string(c.run.key), c.run.owner, unavailable, retention)
+		if errors.Is(err, ErrStoreFull) && len(o.result) > 0 {
+			// There is no room for the response. That it has been done must still be kept,
+			// and takes no more room than the record has already.
+			o.err = err
+			err = e.store.Complete(ctx, string(c.run.key), c.run.owner, nil, retention)
 		}
+	}
+	if o.panicked {
+		g.observe(c.values, Event{Kind: Panicked, Route: c.route, Key: c.run.key, Attempt: c.run.attempt, Elapsed: elapsed})
 	}
 	ev := Event{Kind: kind, Route: c.route, Key: c.run.key, Attempt: c.run.attempt,
 		Status: o.status, Elapsed: elapsed, Err: o.err}
@@ -374,12 +390,10 @@ func (c *runContext) settle(o outcome) {
 
 // settlePanic settles a run that has ended with a panic.
 func (c *runContext) settlePanic() {
-	c.guard.observe(c.values, Event{Kind: Panicked, Route: c.route, Key: c.run.key,
-		Attempt: c.run.attempt, Elapsed: time.Since(c.started)})
+	defer c.cancel(errRunEnded)
 	// If it was not the handler but a hook behind it (Policy.Failed), then the operation has
 	// been done, and must not be done again.
-	c.settle(outcome{failed: !c.done, result: unavailable})
-	c.cancel(errRunEnded)
+	c.settle(outcome{failed: !c.done, panicked: true, result: unavailable})
 }
 
 func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) error {
@@ -392,6 +406,11 @@ func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) 
 }
 
 func (g *Guard) refuse(ctx context.Context, op operation, key Key, r *Refusal, cause error) error {
+	if op.request() != nil { // the runs around it are this request's own
+		for outer, _ := RunFrom(ctx); outer != nil; outer = outer.outer {
+			outer.refused.Store(true)
+		}
+	}
 	g.observe(ctx, Event{Kind: Refused, Route: op.route(), Key: key, Status: r.Status, Code: r.Code, Err: cause})
 	return op.refuse(r)
 }
@@ -446,7 +465,7 @@ func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Clai
 	if err != nil {
 		return false, false, err
 	}
-	claim.Takeover = true
+	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := g.engine.acquire(ctx, key, claim)
 	if err != nil || grant.State != Acquired {
 		return false, err == nil, err // somebody else was faster: look again

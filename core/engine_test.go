@@ -257,6 +257,7 @@ func TestPanicBehindTheHandler(t *testing.T) {
 func TestResultUnavailable(t *testing.T) {
 	for name, capture := range map[string]core.Capture{
 		"incomplete": {Response: &core.Response{Status: 200}, Incomplete: true},
+		"streaming":  {Response: &core.Response{Status: 200}, Incomplete: true, Streaming: true},
 		"too large":  answer(200, "123456789"),
 	} {
 		var ledger atomic.Int64
@@ -269,7 +270,7 @@ func TestResultUnavailable(t *testing.T) {
 		assert.Equal(t, "result_unavailable", dup.code(), name)
 		assert.Equal(t, 409, dup.response.Status)
 		assert.Zero(t, ledger.Load(), "the handler does not run again")
-		assert.Equal(t, capture.Incomplete, ctx.Err() == nil, "a stream may still be written")
+		assert.Equal(t, capture.Streaming, ctx.Err() == nil, "a stream may still be written")
 	}
 }
 
@@ -373,6 +374,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 		"status":400,"detail":"This operation needs an idempotency key.","code":"key_missing"}`, string(c.response.Body))
 
 	own := core.MustNew(core.Config{User: byUser, RefusalBody: func(r *core.Refusal) (string, []byte) {
+		r.Detail, r.Status = "changed", 200 // its own copy
 		return "application/json", []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)
 	}}).MustGuard(core.ClientKey())
 	c = serve(t, own, post("{}", &ledger))
@@ -380,6 +382,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 	assert.Equal(t, "application/json", c.response.Get("Content-Type"))
 	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
 	assert.Equal(t, `{"code":40000,"msg":"key_missing"}`, string(c.response.Body))
+	assert.NotEqual(t, "changed", core.ErrKeyMissing.Detail)
 }
 
 func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {

@@ -64,10 +64,12 @@ type Capture struct {
 	// Deferred or Unrendered is set.
 	Response *Response
 	// Incomplete says that Response.Body is not the whole body, because it was
-	// larger than the limit, streamed, flushed or hijacked. The run's context then does
-	// not end with the run, as a framework may write a stream after the handler; it
-	// still ends with the request's own.
+	// larger than the limit, streamed, flushed or hijacked.
 	Incomplete bool
+	// Streaming says that the framework goes on writing the response after Run has
+	// returned (Fiber's body streams). The run's context then does not end with the run,
+	// but only with the request's own.
+	Streaming bool
 	// Deferred says that the handler returned an error which a middleware further
 	// out will render, so that the outcome is not known yet. Serve then leaves the
 	// claim standing and calls Defer on the exchange, which must implement

@@ -54,14 +54,16 @@ func (f HeaderFilter) fault() string {
 	return ""
 }
 
-// stores reports whether a field called name is stored. connection is the value of the
-// response's own Connection field.
-func (f *HeaderFilter) stores(name, connection string) bool {
+// stores reports whether a field of r called name is stored.
+func (f *HeaderFilter) stores(name string, r *Response) bool {
 	if contains(neverStored, name) {
 		return false
 	}
-	if connection != "" {
-		for option := range strings.SplitSeq(connection, ",") {
+	for _, field := range r.Header {
+		if !equalFold(field.Name, "Connection") {
+			continue
+		}
+		for option := range strings.SplitSeq(field.Value, ",") {
 			if equalFold(strings.TrimSpace(option), name) {
 				return false
 			}

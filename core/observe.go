@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -36,7 +37,8 @@ const (
 	// Started: the claim was acquired; the operation runs now. Attempt is higher than 1
 	// if it was taken over.
 	Started Kind = iota + 1
-	// Finished: the run has ended and its result stands.
+	// Finished: the run has ended and its result stands; without its response if Err is
+	// [ErrStoreFull].
 	Finished
 	// Released: the run has ended and its record was released.
 	Released
@@ -101,7 +103,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		case Unprotected, LeaseLost, StoreFailed, Unrendered, Panicked:
 			level = slog.LevelWarn
 		}
-		if e.Code == CodeStoreUnavailable || e.Attempt > 1 && e.Kind == Started {
+		if errors.Is(e.Err, ErrStoreFull) || e.Code == CodeStoreUnavailable || e.Attempt > 1 && e.Kind == Started {
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {

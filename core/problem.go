@@ -119,7 +119,8 @@ func (r *Refusal) response(body func(*Refusal) (string, []byte)) *Response {
 	resp := &Response{Status: r.Status}
 	var contentType string
 	if body != nil {
-		contentType, resp.Body = body(r)
+		own := *r // not the package's: the function may change it
+		contentType, resp.Body = body(&own)
 	} else {
 		contentType = "application/problem+json"
 		resp.Body, _ = json.Marshal(problem{r.Type(), r.Title(), r.Status, r.Detail, r.Code}) // strings and an int: cannot fail

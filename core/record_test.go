@@ -59,7 +59,7 @@ func FuzzDecodeResponse(f *testing.F) {
 func TestStoredHeaders(t *testing.T) {
 	all := []Field{
 		{"Content-Type", "a"}, {"Content-Encoding", "gzip"}, {"Location", "/1"}, {"Etag", "e"}, {"Link", "1"}, {"Link", "2"},
-		{"Set-Cookie", "s"}, {"Date", "d"}, {"connection", "close, X-Hop"}, {"X-Hop", "h"}, {"Keep-Alive", "k"}, {"Transfer-Encoding", "chunked"},
+		{"Set-Cookie", "s"}, {"Date", "d"}, {"connection", "close, X-Hop"}, {"X-Hop", "h"}, {"Connection", "X-Hop-Too"}, {"x-hop-too", "h"}, {"Keep-Alive", "k"}, {"Transfer-Encoding", "chunked"},
 		{"Content-Length", "9"}, {"Trailer", "T"}, {"Upgrade", "u"}, {"X-Request-ID", "r"}, {"traceparent", "t"}, {"X-B3-TraceId", "b"},
 		{"Idempotent-Replayed", "true"}, {"Proxy-Authenticate", "p"}, {"TE", "x"},
 	}

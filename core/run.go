@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,10 @@ type Run struct {
 	key     Key
 	owner   Owner
 	attempt uint64
+
+	engine  *Engine
+	outer   *Run        // the run in which this one was begun, if any
+	refused atomic.Bool // a guard further in has refused the request
 }
 
 // Key returns the key of the operation.
@@ -139,7 +144,9 @@ func (l *renewals) fire() {
 		switch {
 		case c.renewing:
 			// Its next due time is set when the renewal has ended.
-		case !c.due.After(now):
+		case c.due.Sub(now) <= c.guard.policy.Lease/10:
+			// Also what is due a little later: the list is walked a few times in each lease,
+			// however many runs there are.
 			c.renewing = true
 			go c.renew(l)
 		case next.IsZero() || c.due.Before(next):

@@ -46,6 +46,9 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 // no key and has none gives an empty one.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := flight{guard: g, req: *r}
+	if f.req.Headers == nil {
+		f.req.Headers = noHeaders{}
+	}
 	id := f.derive(func() ([]byte, *Refusal, error) { return r.Body, nil, nil })
 	if id.refusal != nil {
 		refused := *id.refusal
@@ -54,6 +57,10 @@ func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	}
 	return id.key, id.fingerprint, nil
 }
+
+type noHeaders struct{}
+
+func (noHeaders) Header(string) (string, int) { return "", 0 }
 
 // flight is the state of one exchange. Flights are pooled; reset makes sure that none
 // carries anything of one request to the next. (The bytes of scratch stay, but it is
@@ -226,7 +233,7 @@ func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
 	if c.Unrendered || c.Response == nil {
 		return outcome{failed: true, unrendered: true, result: unavailable, err: c.Err}, buf
 	}
-	o := outcome{failed: g.policy.Failed(c.Response), status: c.Response.Status, streaming: c.Incomplete, err: c.Err}
+	o := outcome{failed: g.policy.Failed(c.Response), status: c.Response.Status, streaming: c.Streaming, err: c.Err}
 	switch {
 	case g.policy.Duplicate == Reject:
 		// Nothing of it will ever be shown.

@@ -36,13 +36,15 @@ type Store interface {
 	//   - A running record whose lease stands: [Running], nothing is changed, also
 	//     when it belongs to claim.Owner.
 	//   - A running record whose lease has passed (abandoned): if claim.Takeover is
-	//     set and claim.Fingerprint equals the record's, the record becomes
-	//     claim.Owner's, with the claim's lease and retention and its attempt one
-	//     higher: [Acquired]. Otherwise [Abandoned], nothing is changed.
+	//     set, claim.Fingerprint equals the record's, and claim.Attempt is zero or
+	//     equals the record's, the record becomes claim.Owner's, with the claim's
+	//     lease and retention and its attempt one higher: [Acquired]. Otherwise
+	//     [Abandoned], nothing is changed.
 	//   - A finished record whose retention stands: [Done], with the result.
 	//
 	// An abandoned record is remembered for the retention of the claim that made it,
-	// counted from the end of its lease, and is then gone.
+	// counted from the end of its lease (or from its release, if that is what
+	// abandoned it), and is then gone.
 	Acquire(ctx context.Context, key string, claim Claim) (Grant, error)
 
 	// Renew makes the lease end lease from now, which must be more than zero; the
@@ -61,9 +63,18 @@ type Store interface {
 	// what Release does.
 	Complete(ctx context.Context, key string, owner Owner, result []byte, retention time.Duration) error
 
-	// Release removes owner's running record, so that the next Acquire starts
-	// afresh. It returns [ErrLost] and changes nothing unless the record is
-	// running and owner's (a lease that has passed is no obstacle here either).
+	// Release ends owner's running record. It returns [ErrLost] and changes nothing
+	// unless the record is running and owner's (a lease that has passed is no
+	// obstacle here either).
+	//
+	//   - A record of the first attempt is removed, so that the next Acquire starts
+	//     afresh with attempt 1.
+	//   - One that was taken over (its attempt is higher than 1) stays as an abandoned
+	//     record, its lease passed at once and remembered for the retention of its
+	//     claim, counted from now. So the next run still has a higher number than
+	//     every earlier one (fencing tokens never go back), and that an earlier run
+	//     never finished is not forgotten. The record is then nobody's: owner, and
+	//     the zero Owner too, get [ErrLost] for everything.
 	Release(ctx context.Context, key string, owner Owner) error
 }
 
@@ -100,6 +111,9 @@ type Local interface {
 //     after its lease has passed, so that a takeover is counted as one and an
 //     uncertain outcome stays uncertain. Zero or more.
 //   - Takeover allows the claim to take over an abandoned record.
+//   - Attempt, if not zero, restricts Takeover to an abandoned record with this
+//     attempt number: a decision about one run must not take over another. Zero
+//     means any.
 //
 // Validate reports a claim that breaks these rules; stores call it first.
 type Claim = record.Claim
@@ -127,7 +141,8 @@ const (
 	Acquired = record.Acquired
 	// Running means that another owner holds the claim and its lease stands.
 	Running = record.Running
-	// Abandoned means that a run was begun and never finished: its lease has passed.
+	// Abandoned means that a run was begun and never finished: its lease has passed,
+	// or a later run that had taken over from it was released.
 	Abandoned = record.Abandoned
 	// Done means that the operation has finished; its result stands.
 	Done = record.Done

@@ -240,6 +240,37 @@ func TestUncertain(t *testing.T) {
 	})
 }
 
+// A verdict is about the run that was asked about, not about one that was begun, and crashed,
+// while the hook was thinking.
+func TestVerdictsAreAboutOneRun(t *testing.T) {
+	for _, decide := range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 200})} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			var asked []uint64
+			store := newStore(t)
+			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{
+				Lease: time.Second, Abandoned: core.Uncertain,
+				Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+					asked = append(asked, u.Attempt)
+					if u.Attempt == 2 {
+						return core.Unknown(), nil
+					}
+					grant, err := store.Acquire(context.Background(), string(u.Key), core.Claim{
+						Owner: core.NewOwner(), Lease: time.Second, Retention: time.Hour, Takeover: true})
+					require.NoError(t, err)
+					require.EqualValues(t, 2, grant.Attempt)
+					time.Sleep(2 * time.Second)
+					return decide, nil
+				}})
+			crash(t, store, g, post("{}", &ledger), time.Second)
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, "uncertain", serve(t, g, post("{}", &ledger)).code())
+			assert.Equal(t, []uint64{1, 2}, asked)
+			assert.Zero(t, ledger.Load())
+		})
+	}
+}
+
 func TestWaitersGetOneResult(t *testing.T) {
 	for name, wrap := range map[string]func(core.Store) core.Store{
 		"watched": func(s core.Store) core.Store { return s },
@@ -331,6 +362,26 @@ func TestWaitEnds(t *testing.T) {
 		c = serve(t, g, post("{}", &ledger))
 		assert.Equal(t, 201, c.response.Status, "when the lease passes, without anybody calling")
 		assert.Equal(t, 20, int(time.Since(start).Seconds()))
+	})
+}
+
+// watchless hangs when it is asked to watch.
+type watchless struct{ *spy }
+
+func (watchless) Watch(ctx context.Context, _ string) (<-chan struct{}, func(), error) {
+	return nil, nil, hang(ctx)
+}
+
+func TestWaitEndsAlthoughWatchHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := newStore(t)
+		g := core.MustNew(core.Config{User: byUser, Store: watchless{&spy{Store: store}}}).
+			MustGuard(core.Policy{Duplicate: core.Wait(300 * time.Millisecond)})
+		crash(t, store, g, post("{}", &ledger), time.Minute)
+		start := time.Now()
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+		assert.Equal(t, 300*time.Millisecond, time.Since(start))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -21,7 +22,8 @@ type User struct {
 	// Shared says that all callers are one.
 	Shared bool
 
-	// source is the place of the source within FirstUser, "" for the first.
+	// source tells the sources of one policy apart: the place within FirstUser (and within
+	// one that stands in another), "" for the first.
 	source string
 }
 
@@ -106,7 +108,7 @@ func UserFromJWTSubject() UserSource {
 		}
 		// A subject is unique within its issuer only (RFC 7519, section 4.1.2).
 		if claims.Issuer != "" {
-			return User{ID: claims.Issuer + " " + claims.Subject}, nil
+			return User{ID: url.QueryEscape(claims.Issuer) + " " + claims.Subject, source: "iss"}, nil
 		}
 		return User{ID: claims.Subject}, nil
 	})
@@ -146,8 +148,11 @@ func FirstUser(sources ...UserSource) UserSource {
 			if errors.Is(err, ErrNoUser) || err == nil && u.ID == "" && !u.Shared {
 				continue
 			}
-			if i > 0 {
-				u.source = strconv.Itoa(i) + u.source
+			switch {
+			case u.source != "":
+				u.source = strconv.Itoa(i) + "." + u.source
+			case i > 0:
+				u.source = strconv.Itoa(i)
 			}
 			return u, err
 		}

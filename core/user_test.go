@@ -54,7 +54,7 @@ func TestUserSources(t *testing.T) {
 		"65 bytes are hashed":     {byUser, "X-User: " + strings.Repeat("a", 65), "#Y1NhxIu56rFBmOduqKt_GkFoXWrWKqkUbTAdTxfrCuA"},
 		"authorization is hashed": {core.UserFromAuthorization(), "Authorization: Bearer x", "#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
 		"subject":                 {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1"}`), "u1"},
-		"subject of an issuer":    {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1","iss":"https://id"}`), "https://id%20u1"},
+		"subject of an issuer":    {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1","iss":"https://id"}`), "iss#https%253A%252F%252Fid%20u1"},
 		"no subject":              {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"iss":"x"}`), "user_missing"},
 		"no token":                {core.UserFromJWTSubject(), "Authorization: Basic eDp5", "user_missing"},
 		"malformed token":         {core.UserFromJWTSubject(), "Authorization: Bearer a.b!.c", "user_missing"},
@@ -62,7 +62,7 @@ func TestUserSources(t *testing.T) {
 		"address":                 {core.UserFromRemoteAddr(), "", "192.0.2.1"},
 		"fallback not needed":     {core.FirstUser(byUser, core.UserFromRemoteAddr()), "X-User: bob", "bob"},
 		"fallback":                {core.FirstUser(byUser, core.UserFromRemoteAddr()), "", "1#192.0.2.1"},
-		"nested fallback":         {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "11#192.0.2.1"},
+		"nested fallback":         {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "1.1#192.0.2.1"},
 		"fallback, hashed":        {core.FirstUser(byUser, core.UserFromAuthorization()), "Authorization: Bearer x", "1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
 		"nobody at all":           {core.FirstUser(byUser, core.UserFromRealIP()), "", "user_missing"},
 		"shared":                  {core.SharedByAllCallers, "X-User: bob", ""},
@@ -85,6 +85,25 @@ func TestUserSources(t *testing.T) {
 	c.header["X-User"] = []string{"alice", "bob"}
 	assert.Equal(t, "user_missing", userPart(t, core.FirstUser(byUser, core.UserFromRemoteAddr()), c),
 		"a user named twice is not replaced by a guest")
+}
+
+func TestUsersFromDifferentSourcesAreNeverOne(t *testing.T) {
+	source := func(header string) core.UserSource { return core.UserFromHeader(header) }
+	nested := core.FirstUser(core.FirstUser(source("A"), source("B")), source("C"), core.FirstUser(source("D"), source("E")))
+	seen := map[string]string{}
+	for _, header := range []string{"A", "B", "C", "D", "E"} {
+		c := post("", new(atomic.Int64))
+		c.header.Set(header, "7")
+		part := userPart(t, nested, c)
+		assert.Empty(t, seen[part], "%s and %s are both %s", header, seen[part], part)
+		seen[part] = header
+	}
+
+	subject := post("", new(atomic.Int64))
+	subject.header.Set("Authorization", jwt(`{"sub":"a b"}`))
+	issued := post("", new(atomic.Int64))
+	issued.header.Set("Authorization", jwt(`{"sub":"b","iss":"a"}`))
+	assert.NotEqual(t, userPart(t, core.UserFromJWTSubject(), subject), userPart(t, core.UserFromJWTSubject(), issued))
 }
 
 func TestUserFromValue(t *testing.T) {
@@ -127,7 +146,7 @@ func TestLogLevels(t *testing.T) {
 	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)))
 	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Finished}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress}}
 	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.StoreFailed, Err: errDown},
-		{Kind: core.Unprotected}, {Kind: core.Panicked}, {Kind: core.Unrendered}, {Kind: core.Refused, Code: core.CodeStoreUnavailable}}
+		{Kind: core.Finished, Err: core.ErrStoreFull}, {Kind: core.Unprotected}, {Kind: core.Panicked}, {Kind: core.Unrendered}, {Kind: core.Refused, Code: core.CodeStoreUnavailable}}
 	for _, e := range quiet {
 		log(t.Context(), e)
 	}

@@ -38,7 +38,7 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 	pause := watchPause
 	watched := false
 	if g.engine.watcher != nil {
-		wctx, cancel := g.engine.storeContext(ctx)
+		wctx, cancel := context.WithTimeout(ctx, min(g.engine.storeTimeout, left))
 		ch, stop, err := g.engine.watcher.Watch(wctx, string(key))
 		cancel()
 		if err == nil {
@@ -51,6 +51,9 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 		w.pause = min(w.pause*3/2, lastPause)
 	}
 
+	if left = w.until.Sub(time.Now()); left <= 0 {
+		return false
+	}
 	// When the lease passes, nobody calls; one more millisecond makes sure that it has.
 	pause = min(pause, remaining+time.Millisecond, left)
 	if w.timer == nil {

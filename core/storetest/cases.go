@@ -278,6 +278,28 @@ var cases = []testCase{
 		},
 	},
 	{
+		name: "a stale owner changes nothing after releasing what it took over",
+		why:  "the record that stays is nobody's: not the releasing owner's, not a former one's, not the zero owner's",
+		run: func(s *subject) {
+			first, second, third := lapsing(), taking(), taking()
+			s.begin("k", first)
+			s.pass(short)
+			s.meet("k", second, core.Acquired, 2)
+			s.release("k", second.Owner)
+			owners := []core.Owner{first.Owner, second.Owner, {}}
+			for _, owner := range owners {
+				s.powerless("k", owner)
+			}
+			s.look("k", core.Abandoned, 2)
+			s.meet("k", third, core.Acquired, 3)
+			for _, owner := range owners {
+				s.powerless("k", owner)
+			}
+			s.complete("k", third.Owner, []byte("third"), long)
+			s.done("k", 3, []byte("third"))
+		},
+	},
+	{
 		name: "a finished record is nobody's",
 		why:  "the first result is the one that was answered; completing twice, or releasing afterwards, would change it",
 		run: func(s *subject) {
@@ -361,6 +383,36 @@ var cases = []testCase{
 		},
 	},
 	{
+		name: "takeover is for the named attempt only",
+		why:  "a decision about one run (its outcome was looked up elsewhere) must not take over another, which was begun since; no number means any",
+		run: func(s *subject) {
+			named := func(attempt uint64) core.Claim {
+				c := taking()
+				c.Lease, c.Attempt = short, attempt
+				return c
+			}
+			s.begin("k", lapsing())
+			s.pass(short)
+			s.meet("k", named(2), core.Abandoned, 1)
+			unasked := named(1)
+			unasked.Takeover = false
+			s.meet("k", unasked, core.Abandoned, 1)
+			s.meet("k", named(1), core.Acquired, 2)
+			s.pass(short)
+			for _, other := range []uint64{1, 3, 1<<64 - 1} {
+				s.meet("k", named(other), core.Abandoned, 2)
+			}
+			s.meet("k", named(2), core.Acquired, 3)
+			s.pass(short)
+			s.meet("k", named(0), core.Acquired, 4)
+
+			// The number is about takeovers: it keeps nobody from a free key.
+			fresh := standing()
+			fresh.Takeover, fresh.Attempt = true, 7
+			s.begin("free", fresh)
+		},
+	},
+	{
 		name: "one of many takes over",
 		why:  "waiters that all run when the owner fails",
 		run: func(s *subject) {
@@ -438,6 +490,49 @@ var cases = []testCase{
 			s.look("k", core.Running, 4)
 			s.complete("k", last.Owner, nil, long)
 			s.look("k", core.Done, 4)
+		},
+	},
+	{
+		name: "a release after a takeover keeps the attempt",
+		why:  "starting afresh at 1 would let fencing tokens go back, so that the lost first run outranks a later one; and it would forget that the first run's outcome is uncertain",
+		run: func(s *subject) {
+			s.begin("k", lapsing())
+			s.pass(short)
+			for attempt := uint64(2); attempt <= 4; attempt++ {
+				c := taking()
+				s.meet("k", c, core.Acquired, attempt)
+				s.release("k", c.Owner)
+				if g := s.look("k", core.Abandoned, attempt); g.Fingerprint != digest {
+					s.Fatalf("what was released has the fingerprint %q, want %q", g.Fingerprint, digest)
+				}
+				other := taking()
+				other.Fingerprint = "another"
+				s.meet("k", other, core.Abandoned, attempt)
+			}
+		},
+	},
+	{
+		name: "a release after a takeover is remembered for its retention",
+		why:  "the retention of the claim that was released counts from the release: less forgets an uncertain outcome, more keeps memory",
+		run: func(s *subject) {
+			released := func(key string, retention time.Duration) {
+				s.Helper()
+				s.begin(key, lapsing())
+				s.pass(short)
+				c := taking()
+				c.Retention = retention
+				s.meet(key, c, core.Acquired, 2)
+				s.release(key, c.Owner)
+			}
+			released("long", 5*long)
+			if g := s.look("long", core.Abandoned, 2); g.Remaining > 5*long || g.Remaining < 4*long+long/2 {
+				s.Fatalf("%v remain of a retention of %v", g.Remaining, 5*long)
+			}
+			released("short", short)
+			s.pass(short)
+			s.begin("short", standing())
+			released("none", 0)
+			s.begin("none", standing())
 		},
 	},
 	{
@@ -689,6 +784,23 @@ var cases = []testCase{
 		},
 	},
 	{
+		name: "completing without retention after a takeover keeps the attempt",
+		why:  "it releases, and a release after a takeover must not let fencing tokens go back",
+		run: func(s *subject) {
+			for i, retention := range []time.Duration{0, -1, -time.Hour} {
+				key := fmt.Sprint("k", i)
+				s.begin(key, lapsing())
+				s.pass(short)
+				c := taking()
+				s.meet(key, c, core.Acquired, 2)
+				s.complete(key, c.Owner, []byte("unwanted"), retention)
+				s.powerless(key, c.Owner)
+				s.look(key, core.Abandoned, 2)
+				s.meet(key, taking(), core.Acquired, 3)
+			}
+		},
+	},
+	{
 		name: "results come back as they were",
 		why:  "a result is bytes: not text, not JSON, not a string that ends at a NUL",
 		run: func(s *subject) {
@@ -792,6 +904,25 @@ var cases = []testCase{
 			changed, _ := s.watch("k")
 			s.release("k", c.Owner)
 			s.woken(changed, "Release")
+		},
+	},
+	{
+		name:  "a watcher is woken by a release after a takeover",
+		why:   "the record stays, but nobody runs any more: a waiter that sleeps on until the lease would have passed waits for nothing",
+		needs: needWatch,
+		run: func(s *subject) {
+			s.begin("k", lapsing())
+			s.pass(short)
+			second, third := taking(), taking()
+			s.meet("k", second, core.Acquired, 2)
+			changed, _ := s.watch("k")
+			s.release("k", second.Owner)
+			s.woken(changed, "Release after a takeover")
+
+			s.meet("k", third, core.Acquired, 3)
+			changed, _ = s.watch("k")
+			s.complete("k", third.Owner, nil, 0)
+			s.woken(changed, "Complete without retention after a takeover")
 		},
 	},
 	{

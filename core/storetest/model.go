@@ -51,7 +51,7 @@ func (m *model) acquire(key string, c core.Claim) core.Grant {
 		return core.Grant{State: core.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - m.now}
 	case m.now < r.lease:
 		return core.Grant{State: core.Running, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.lease - m.now}
-	case !c.Takeover || c.Fingerprint != r.claim.Fingerprint:
+	case !c.Takeover || c.Fingerprint != r.claim.Fingerprint || c.Attempt != 0 && c.Attempt != r.attempt:
 		return core.Grant{State: core.Abandoned, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.end - m.now}
 	default:
 		r.claim = c
@@ -65,7 +65,7 @@ func (m *model) acquire(key string, c core.Claim) core.Grant {
 // held returns the running record under key, if it is owner's.
 func (m *model) held(key string, owner core.Owner) *modelRecord {
 	r := m.at(key)
-	if r == nil || r.done || r.claim.Owner != owner {
+	if r == nil || r.done || owner.IsZero() || r.claim.Owner != owner {
 		return nil
 	}
 	return r
@@ -82,16 +82,30 @@ func (m *model) renew(key string, owner core.Owner, lease time.Duration) error {
 }
 
 func (m *model) complete(key string, owner core.Owner, result string, retention time.Duration) error {
+	if retention <= 0 {
+		return m.release(key, owner)
+	}
 	r := m.held(key, owner)
 	if r == nil {
 		return core.ErrLost
 	}
-	r.done, r.result, r.end = true, result, m.now+max(retention, 0)
+	r.done, r.result, r.end = true, result, m.now+retention
 	return nil
 }
 
 func (m *model) release(key string, owner core.Owner) error {
-	return m.complete(key, owner, "", 0)
+	r := m.held(key, owner)
+	if r == nil {
+		return core.ErrLost
+	}
+	if r.attempt == 1 {
+		delete(m.records, key)
+		return nil
+	}
+	r.claim.Owner = core.Owner{}
+	r.lease = m.now
+	r.end = m.now + r.claim.Retention
+	return nil
 }
 
 // checkModel runs random calls on the store and on the model, and compares every
@@ -125,6 +139,7 @@ func checkModel(s *subject) {
 					Lease:       span.Draw(t, "lease"),
 					Retention:   span.Draw(t, "retention") - unit,
 					Takeover:    rapid.Bool().Draw(t, "takeover"),
+					Attempt:     rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(t, "attempt"),
 				}
 				got, err := s.Store.Acquire(ctx, key, c)
 				if err != nil {

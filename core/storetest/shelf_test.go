@@ -106,7 +106,7 @@ func (s *shelf) held(key string, owner core.Owner, call string) *item {
 	if r == nil {
 		return nil
 	}
-	same := r.claim.Owner == owner
+	same := r.claim.Owner == owner && (!owner.IsZero() || s.faulty("what is released is the zero owner's"))
 	switch {
 	case s.faulty("anybody may " + call):
 		same = true
@@ -227,7 +227,8 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 		}
 		return s.grant(core.Running, r, r.lease.Sub(now)), nil
 	case !c.Takeover && !s.faulty("takes over unasked"),
-		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"):
+		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"),
+		c.Attempt != r.attempt && (c.Attempt != 0 || s.faulty("takes over named attempts only")) && !s.faulty("takes over any attempt"):
 		return s.grant(core.Abandoned, r, r.end.Sub(now)), nil
 	default:
 		if s.room > 0 && len(s.items) >= s.room && s.faulty("takeover needs room") {
@@ -313,8 +314,7 @@ func (s *shelf) Complete(ctx context.Context, key string, owner core.Owner, resu
 		if s.faulty("no retention means for ever") {
 			retention = 1000 * long
 		} else {
-			delete(s.items, s.key(key))
-			s.wake(r, "completion")
+			s.letGo(key, r, "completion")
 			return nil
 		}
 	}
@@ -356,13 +356,37 @@ func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error
 		}
 		return core.ErrLost
 	}
-	if s.faulty("attempts survive a release") {
-		r.end = time.Time{}
-	} else {
-		delete(s.items, s.key(key))
-	}
-	s.wake(r, "release")
+	s.letGo(key, r, "release")
 	return nil
+}
+
+// letGo ends a run that has nothing to keep but, after a takeover, its number.
+func (s *shelf) letGo(key string, r *item, by string) {
+	switch {
+	case s.faulty("attempts survive a release"):
+		r.end = time.Time{}
+	case r.attempt <= 1, s.faulty("forgets the attempt at a release"),
+		by == "completion" && s.faulty("forgets the attempt at a completion without retention"):
+		delete(s.items, s.key(key))
+	default:
+		now := s.clock.Now()
+		if !s.faulty("what is released stays its owner's") {
+			r.claim.Owner = core.Owner{}
+		}
+		if !s.faulty("keeps the lease of what is released") {
+			r.lease = now
+		}
+		if !s.faulty("remembers what is released until its lease would have passed") {
+			r.end = now.Add(r.claim.Retention)
+		}
+		if s.faulty("counts a release as an attempt") {
+			r.attempt++
+		}
+		if s.faulty("wakes nobody by releasing what was taken over") {
+			return
+		}
+	}
+	s.wake(r, by)
 }
 
 func (s *shelf) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {

@@ -218,7 +218,7 @@ func (s *Store) acquire(sh *shard, key string, claim *record.Claim) (grant recor
 		grant.State = record.Running
 		grant.Remaining = e.lease - now
 
-	case claim.Takeover && claim.Fingerprint == e.fingerprint:
+	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
 		e.owner = claim.Owner
 		e.attempt++
 		e.lease = later(now, claim.Lease)
@@ -345,12 +345,22 @@ func (s *Store) Release(ctx context.Context, key string, owner record.Owner) err
 func (s *Store) release(sh *shard, key string, owner record.Owner) (woken chan struct{}, held bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.held(key, owner, s.elapsed())
+	now := s.elapsed()
+	e := sh.held(key, owner, now)
 	if e == nil {
 		return nil, false
 	}
 	woken, e.changed = e.changed, nil
-	s.remove(sh, e)
+	retention := sh.queue[e.place].at - e.lease
+	if e.attempt == 1 || retention == 0 {
+		s.remove(sh, e)
+		return woken, true
+	}
+	// An earlier run never finished: the record stays, as nobody's, so that attempts
+	// count on.
+	e.owner = record.Owner{}
+	e.lease = now
+	sh.queue.move(e, later(now, retention))
 	return woken, true
 }
 
@@ -392,10 +402,11 @@ func (sh *shard) standing(key string, now time.Duration) *entry {
 	return e
 }
 
-// held returns the running record under key, if it stands and is owner's.
+// held returns the running record under key, if it stands and is owner's. The zero
+// Owner holds nothing: it marks a record that was released and kept.
 func (sh *shard) held(key string, owner record.Owner, now time.Duration) *entry {
 	e := sh.standing(key, now)
-	if e == nil || e.done || e.owner != owner {
+	if e == nil || e.done || owner.IsZero() || e.owner != owner {
 		return nil
 	}
 	return e

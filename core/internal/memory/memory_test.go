@@ -42,6 +42,7 @@ func TestInvariants(t *testing.T) {
 				_, err := s.Acquire(ctx, key.Draw(t, "key"), record.Claim{
 					Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
 					Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
+					Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
 				})
 				if err != nil && !errors.Is(err, record.ErrStoreFull) {
 					t.Fatal(err)

@@ -32,6 +32,9 @@ type Claim struct {
 	Retention time.Duration
 	// Takeover allows the claim to take over an abandoned record.
 	Takeover bool
+	// Attempt, if not zero, restricts Takeover to an abandoned record with this attempt
+	// number: a decision about one run must not take over another. Zero means any.
+	Attempt uint64
 }
 
 // Faults of a claim. Nobody branches on them: a claim that is made by the engine
@@ -95,7 +98,8 @@ const (
 	Acquired State = iota + 1
 	// Running means that another owner holds the claim and its lease stands.
 	Running
-	// Abandoned means that a run was begun and never finished: its lease has passed.
+	// Abandoned means that a run was begun and never finished: its lease has passed,
+	// or a later run that had taken over from it was released.
 	Abandoned
 	// Done means that the operation has finished; its result stands.
 	Done
