@@ -51,7 +51,7 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 		w.pause = min(w.pause*3/2, lastPause)
 	}
 
-	if left = w.until.Sub(time.Now()); left <= 0 {
+	if left = time.Until(w.until); left <= 0 {
 		return false
 	}
 	// When the lease passes, nobody calls; one more millisecond makes sure that it has.

@@ -53,6 +53,9 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 			if app.BodyLimit > 0 {
 				c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, app.BodyLimit)
 			}
+			if origin := c.Request().Header.Get("Origin"); app.AllowOrigin && origin != "" {
+				c.Response().Header().Set("Access-Control-Allow-Origin", origin)
+			}
 			for _, f := range app.Outer {
 				c.Response().Header().Set(f.Name, f.Value)
 			}

@@ -58,8 +58,9 @@ type exchange struct {
 	response *echo.Response
 	below    http.ResponseWriter // that the recorder stands in front of
 	recorder *httpidem.Recorder
-	partial  bool      // something had been sent before the handler
-	finisher *finisher // nil: no Finish is mounted
+	direct   answerWriter // for Answer
+	partial  bool         // something had been sent before the handler
+	finisher *finisher    // nil: no Finish is mounted
 	pending  *core.Pending
 	err      error // that the handler returned
 }
@@ -77,7 +78,36 @@ func (x *exchange) Describe(r *core.Request) {
 	describeRoute(x.c, r)
 }
 
-func (x *exchange) Answer(r *core.Response) error { return httpidem.Answer(x.c.Response(), r) }
+func (x *exchange) Answer(r *core.Response) error {
+	response := x.c.Response()
+	x.direct = answerWriter{response.Writer, r}
+	response.Writer = &x.direct
+	defer func() {
+		if response.Writer == &x.direct {
+			response.Writer = x.direct.ResponseWriter
+		}
+	}()
+	response.WriteHeader(r.Status)
+	if len(r.Body) == 0 {
+		return nil
+	}
+	_, err := response.Write(r.Body)
+	return err
+}
+
+// answerWriter sets the header of an answer when Echo's Before hooks have run, so that
+// what they have added the first time is not there twice.
+type answerWriter struct {
+	http.ResponseWriter
+	answer *core.Response
+}
+
+func (w *answerWriter) WriteHeader(status int) {
+	httpidem.SetHeader(w.Header(), w.answer)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (x *exchange) Pass() error {
 	original := x.c.Request()

@@ -46,6 +46,9 @@ func startFiber(tb testing.TB, app adaptertest.App) string {
 		f.Use(conformanceErrors)
 	}
 	f.Use(func(c *fiber.Ctx) error {
+		if origin := c.Get("Origin"); app.AllowOrigin && origin != "" {
+			c.Set("Access-Control-Allow-Origin", origin)
+		}
 		for _, field := range app.Outer {
 			c.Set(field.Name, field.Value)
 		}

@@ -15,6 +15,12 @@
 // something else of errors, mount [Finish] outside of it: the guard then hands errors on,
 // and the outcome is settled once they have become a response.
 //
+// # Middleware
+//
+// Middleware outside of the guard runs for replays, too. Header fields that it has set
+// before the handler, and that the handler does not touch, are therefore not stored: a
+// replay has them as they are for its own request.
+//
 // # Routes
 //
 // The route in a key has the spelling that all adapters share: :id, :id? and :id<int>
@@ -42,7 +48,8 @@
 // # Contexts
 //
 // The run's context is c.UserContext(): it is cancelled when the lease is lost, and when
-// the handler has returned. c.Context() knows of neither. A body stream writer runs after
-// the handler, and so must not wait on the run's context. Do not make c.Context() the
-// user context: fasthttp reuses it while a hook or a store may still look at it.
+// the handler has returned. c.Context() knows of neither. The context of a response that
+// is a body stream, or of a hijacked connection, goes on after the handler, for as long as
+// the request's own. Do not make c.Context() the user context: fasthttp reuses it while a
+// hook or a store may still look at it.
 package fiberidem

@@ -55,6 +55,7 @@ type exchange struct {
 	c        *fiber.Ctx
 	place    *place
 	resp     core.Response // the capture
+	before   before        // the header before the handler
 	addr     []byte
 	buffered bool // the body's stream has been replaced by one that is in memory
 }
@@ -62,10 +63,11 @@ type exchange struct {
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (x *exchange) reset() {
-	fields, addr := x.resp.Header, x.addr
+	fields, addr, before := x.resp.Header, x.addr, x.before
 	clear(fields[:cap(fields)])
 	clear(addr[:cap(addr)])
-	*x = exchange{addr: addr[:0]}
+	before.reset()
+	*x = exchange{addr: addr[:0], before: before}
 	x.resp.Header = fields[:0]
 }
 
@@ -77,7 +79,13 @@ func (x *exchange) Describe(r *core.Request) {
 		r.Route = utils.UnsafeString(uri.PathOriginal())
 	}
 	for _, p := range x.place.params {
-		r.PathParams = append(r.PathParams, core.Pair{Name: p.name, Value: x.place.unescape(c.Params(p.fiberName))})
+		value, ok := x.place.unescape(c.Params(p.fiberName))
+		if !ok {
+			// It has no value, and must not pass for one: "100%" is not what "100%25" is.
+			r.Route, r.PathParams = utils.UnsafeString(uri.PathOriginal()), r.PathParams[:0]
+			break
+		}
+		r.PathParams = append(r.PathParams, core.Pair{Name: p.name, Value: value})
 	}
 	r.RawQuery = utils.UnsafeString(uri.QueryString())
 	r.ContentType = utils.UnsafeString(c.Request().Header.ContentType())
@@ -131,8 +139,10 @@ func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	}
 	if !req.IsBodyStream() {
 		body := req.Body()
-		// A form that was put together again may be longer than it was: length counts.
-		if int64(len(body)) > limit && len(req.Header.MultipartFormBoundary()) == 0 {
+		// A form that was put together again may be longer than it was: its length counts, if
+		// it is known.
+		formOfKnownLength := length >= 0 && len(req.Header.MultipartFormBoundary()) > 0
+		if int64(len(body)) > limit && !formOfKnownLength {
 			return nil, core.ErrBodyTooLarge
 		}
 		return body, nil
@@ -174,6 +184,7 @@ func (x *exchange) Answer(r *core.Response) error {
 func (x *exchange) Pass() error { return x.c.Next() }
 
 func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
+	x.before.remember(&x.c.Response().Header)
 	err := x.next(ctx)
 	if err != nil {
 		if finisherOf(x.c) != nil {
@@ -182,6 +193,7 @@ func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 		render(x.c, err)
 	}
 	captured := capture(x.c, &x.resp, limit)
+	x.resp.Header = x.before.drop(x.resp.Header)
 	captured.Err = err
 	return captured, nil
 }
@@ -199,7 +211,8 @@ func (x *exchange) Deliver() error { return nil }
 // Defer hands the claim to [Finish].
 func (x *exchange) Defer(p *core.Pending) {
 	f := finisherOf(x.c)
-	f.pending = append(f.pending, p)
+	f.pending = append(f.pending, deferred{p, x.before})
+	x.before = before{} // which is not to be reused before Finish
 }
 
 // render makes a response of err, as Fiber does at the end of the chain.
@@ -219,7 +232,7 @@ func capture(c *fiber.Ctx, r *core.Response, limit int) core.Capture {
 	r.Status = resp.StatusCode()
 	switch {
 	case resp.IsBodyStream() || c.Context().Hijacked():
-		captured.Incomplete = true // Body would read the stream to its end
+		captured.Incomplete, captured.Streaming = true, true // Body would read the stream to its end
 	case resp.SkipBody || hasNoBody(r.Status):
 		// fasthttp does not send what the handler may have set.
 	case len(resp.Body()) > limit:

@@ -2,6 +2,7 @@ package fiberidem
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -44,7 +45,12 @@ func Finish() fiber.Handler {
 }
 
 // finisher holds the claims whose outcome is not known yet: one for each guard on the way.
-type finisher struct{ pending []*core.Pending }
+type finisher struct{ pending []deferred }
+
+type deferred struct {
+	claim  *core.Pending
+	before before // the header before the guard's handler
+}
 
 type finisherKey struct{}
 
@@ -58,6 +64,13 @@ func (f *finisher) settle(captured *core.Capture) {
 	pending := f.pending
 	f.pending = nil
 	for _, p := range pending {
-		p.Finish(captured)
+		if captured == nil {
+			p.claim.Finish(nil)
+			continue
+		}
+		own, response := *captured, *captured.Response
+		response.Header = p.before.drop(slices.Clone(response.Header))
+		own.Response = &response
+		p.claim.Finish(&own)
 	}
 }

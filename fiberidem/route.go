@@ -56,15 +56,13 @@ func count(routes []fiber.Route, r *fiber.Route) (n int) {
 	return n
 }
 
-// unescape decodes a parameter once. A value that is no valid escape is left as it is.
-func (p *place) unescape(value string) string {
+// unescape decodes a parameter once. ok is false for a value that is no valid escape.
+func (p *place) unescape(value string) (decoded string, ok bool) {
 	if p.unescaped || strings.IndexByte(value, '%') < 0 {
-		return value
+		return value, true
 	}
-	if decoded, err := url.PathUnescape(value); err == nil {
-		return decoded
-	}
-	return value
+	decoded, err := url.PathUnescape(value)
+	return decoded, err == nil
 }
 
 // spell turns one of Fiber's patterns into the spelling of all adapters. fiberNames are

@@ -72,10 +72,18 @@ func TestSpellGivesUp(t *testing.T) {
 func TestUnescape(t *testing.T) {
 	p := new(place)
 	for in, want := range map[string]string{
-		"plain": "plain", "a%2Fb": "a/b", "a+b": "a+b", "%252F": "%2F", "%zz": "%zz", "%": "%", "": "",
+		"plain": "plain", "a%2Fb": "a/b", "a+b": "a+b", "%252F": "%2F", "100%25": "100%", "": "",
 	} {
-		require.Equal(t, want, p.unescape(in))
-		require.Equal(t, in, (&place{unescaped: true}).unescape(in), "Fiber has done it")
+		got, ok := p.unescape(in)
+		require.True(t, ok, in)
+		require.Equal(t, want, got)
+		got, ok = (&place{unescaped: true}).unescape(in)
+		require.True(t, ok, in)
+		require.Equal(t, in, got, "Fiber has done it")
+	}
+	for _, in := range []string{"%zz", "%", "100%", "%2"} {
+		_, ok := p.unescape(in)
+		require.False(t, ok, in)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() { p.unescape("no escape in it") }))
 }

@@ -53,7 +53,7 @@ func TestRoutes(t *testing.T) {
 		{"escaped", fiber.Config{}, post("/orders/:id/pay"), "/orders/a%2Fb%20c/pay", place{"/orders/:id/pay", "id=a/b c"}},
 		{"escaped twice", fiber.Config{}, post("/orders/:id"), "/orders/%252F", place{"/orders/:id", "id=%2F"}},
 		{"plus is plus", fiber.Config{}, post("/orders/:id"), "/orders/a+b", place{"/orders/:id", "id=a+b"}},
-		{"bad escape", fiber.Config{}, post("/orders/:id"), "/orders/%zz", place{"/orders/:id", "id=%zz"}},
+		{"bad escape", fiber.Config{}, post("/orders/:id"), "/orders/%zz", place{"/orders/%zz", ""}},
 		{"unescaped by Fiber", fiber.Config{UnescapePath: true}, post("/orders/:id"), "/orders/%252F", place{"/orders/:id", "id=%2F"}},
 		{"immutable", fiber.Config{Immutable: true}, post("/orders/:id"), "/orders/7", place{"/orders/:id", "id=7"}},
 		{"optional, there", fiber.Config{}, post("/orders/:id?"), "/orders/7", place{"/orders/:id", "id=7"}},

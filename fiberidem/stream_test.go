@@ -172,6 +172,11 @@ func TestBodyLimit(t *testing.T) {
 			over := s.raw(t, chunked+"5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")
 			require.Equal(t, 413, over.status)
 			require.Contains(t, over.body, "body_too_large")
+			// A form whose length is not announced has no way around the limit either.
+			form := "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n" + strings.Repeat("x", 100) + "\r\n--b--\r\n"
+			typed := strings.Replace(chunked, "\r\n\r\n", "\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n", 1)
+			over = s.raw(t, typed+fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(form), form))
+			require.Equal(t, 413, over.status)
 			require.EqualValues(t, 2, runs.Load())
 		})
 	}

@@ -52,6 +52,9 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		if app.BodyLimit > 0 {
 			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, app.BodyLimit)
 		}
+		if origin := c.GetHeader("Origin"); app.AllowOrigin && origin != "" {
+			c.Header("Access-Control-Allow-Origin", origin)
+		}
 		for _, f := range app.Outer {
 			c.Header(f.Name, f.Value)
 		}

@@ -77,7 +77,9 @@ func (x *exchange) Describe(r *core.Request) {
 func (x *exchange) Answer(r *core.Response) error {
 	x.c.Abort()
 	x.direct.ResponseWriter = x.c.Writer
-	return httpidem.Answer(&x.direct, r)
+	err := httpidem.Answer(&x.direct, r)
+	x.direct.settle()
+	return err
 }
 
 func (x *exchange) Pass() error {

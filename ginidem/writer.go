@@ -96,14 +96,50 @@ func (w *writer) Pusher() http.Pusher { return w.outer.Pusher() }
 // Unwrap returns what is below Gin, as Gin's own writer does.
 func (w *writer) Unwrap() http.ResponseWriter { return w.below.Unwrap() }
 
-// committer sends a status at once, where Gin would only note it.
-type committer struct{ gin.ResponseWriter }
+// Deliver hands on what the recorder holds back. A status without a body is sent, too, so
+// that nobody further out can make something else of it.
+func (w *writer) Deliver() error {
+	err := w.Recorder.Deliver()
+	w.below.settle()
+	return err
+}
+
+// committer notes a status, as Gin does, until the first write: a writer in between
+// (a compressing one, say) decides then about the header.
+type committer struct {
+	gin.ResponseWriter
+	noted bool // and not sent
+}
 
 func (w *committer) WriteHeader(status int) {
-	if status != w.Status() {
-		w.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(status)
+	w.noted = true
+	if status < 200 {
+		w.settle()
 	}
-	w.WriteHeaderNow()
+}
+
+func (w *committer) Write(b []byte) (int, error) {
+	w.noted = false
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *committer) WriteString(s string) (int, error) {
+	w.noted = false
+	return w.ResponseWriter.WriteString(s)
+}
+
+func (w *committer) Flush() {
+	w.noted = false
+	w.ResponseWriter.Flush()
+}
+
+// settle sends a status that is still only noted.
+func (w *committer) settle() {
+	if w.noted {
+		w.noted = false
+		w.WriteHeaderNow()
+	}
 }
 
 func (w *committer) Unwrap() http.ResponseWriter {

@@ -2,21 +2,31 @@ package httpidem
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/idem-go/idem/core"
 )
 
-// Answer writes r to w. The header fields of r replace those of the same name, whatever
-// their case, that w has already; Content-Length is set for every status that may have a
-// body. If r has no Content-Type, the client gets none either, as it did the first time.
+// Answer writes r to w, with the header that [SetHeader] makes of w's.
 func Answer(w http.ResponseWriter, r *core.Response) error {
-	h := w.Header()
+	SetHeader(w.Header(), r)
+	w.WriteHeader(r.Status)
+	if len(r.Body) == 0 {
+		return nil
+	}
+	_, err := w.Write(r.Body)
+	return err
+}
+
+// SetHeader puts the header fields of r into h. They replace those of the same name,
+// whatever their case, that h has already; others are left alone. If r has a body but no
+// Content-Type, the client gets none either, as it did the first time. Content-Length is
+// left to the server: a writer in between may yet compress the body.
+func SetHeader(h http.Header, r *core.Response) {
 	if r.Get("Content-Type") == "" && len(r.Body) > 0 {
 		h["Content-Type"] = nil // else net/http would guess one
 	}
-	values := make([]string, len(r.Header)+1) // one allocation for all
+	values := make([]string, len(r.Header)) // one allocation for all
 	for i := 0; i < len(r.Header); {
 		name, start := r.Header[i].Name, i
 		for i < len(r.Header) && r.Header[i].Name == name {
@@ -31,17 +41,6 @@ func Answer(w http.ResponseWriter, r *core.Response) error {
 		h[name] = values[start:i:i]
 	}
 	remove(h, "Content-Length")
-	if bodyAllowed(r.Status) {
-		last := len(r.Header)
-		values[last] = strconv.Itoa(len(r.Body))
-		h["Content-Length"] = values[last : last+1 : last+1]
-	}
-	w.WriteHeader(r.Status)
-	if len(r.Body) == 0 {
-		return nil
-	}
-	_, err := w.Write(r.Body)
-	return err
 }
 
 // inHeader reports whether a field of that name, in whatever case, was already written.

@@ -23,12 +23,19 @@
 // The handler gets a copy of the request with the run's context. The body has been read,
 // and reads from the start: ContentLength is its length, also if it was sent in chunks
 // (TransferEncoding still tells), and GetBody returns it again. The response writer
-// holds back the body up to the policy's ResponseLimit until the result is stored, and
-// then, or as soon as the handler flushes or hijacks, becomes a mere passage; reach what
-// else the server offers through [http.ResponseController].
+// holds back the response, with a body of up to the policy's ResponseLimit, until the result
+// is stored. With a larger body, or as soon as the handler flushes or hijacks, it becomes a
+// mere passage; reach what else the server offers through [http.ResponseController].
+//
+// # Middleware
+//
+// Middleware outside of the guard runs for replays, too. Header fields that it has set
+// before the handler, and that the handler does not touch, are therefore not stored: a
+// replay has them as they are for its own request. A middleware outside that compresses
+// bodies sees them as the handler wrote them, the first time and again.
 //
 // # For other adapters
 //
-// [Request], [Body], [Recorder] and [Answer] are what an adapter for a framework on
+// [Request], [Body], [Recorder], [Answer] and [SetHeader] are what an adapter for a framework on
 // net/http is built from; ginidem and echoidem are.
 package httpidem

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -15,16 +14,18 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Recorder is a response writer that captures what a handler answers. It holds back up to
-// a limit of body bytes until Deliver; the status goes through at once, unless the content
-// type is still to be found in the body. When the body
-// grows beyond the limit, or the handler flushes, hijacks, switches protocols or declares
-// trailers, it hands on what it has and becomes a mere passage, and the capture is
-// incomplete.
+// Recorder is a response writer that captures what a handler answers. It holds back the
+// status and up to a limit of body bytes until Deliver. When the body grows beyond the
+// limit, or the handler flushes, hijacks, switches protocols or declares trailers, it hands
+// on what it has and becomes a mere passage, and the capture is incomplete.
 //
-// A Recorder is as safe for concurrent use as the writer under it, with one addition: a
-// handler that writes after it has ended gets an error, and reaches nobody's response. A
-// Recorder must therefore not be used for a second response. It must not be copied.
+// Header fields that were set when the recording began, and that the handler has left as
+// they were, are not captured: they are a middleware's, which sets them again on a replay.
+// Content-Type is captured always, for it belongs to the body.
+//
+// A Recorder may be written to concurrently: it hands on one call at a time. A handler that
+// writes after it has ended gets an error, and reaches nobody's response. A Recorder must
+// therefore not be used for a second response. It must not be copied.
 type Recorder struct {
 	mu    sync.Mutex
 	w     http.ResponseWriter
@@ -35,7 +36,7 @@ type Recorder struct {
 	declared  int64 // Content-Length, or -1
 	written   int64 // body bytes, if declared counts
 	untyped   bool  // without a Content-Type: the server will look at the body
-	postponed http.Header
+	postponed bool  // the status has not been handed on
 	passing   bool
 	ended     bool
 
@@ -44,9 +45,15 @@ type Recorder struct {
 
 // kept holds the memory of a capture. It is pooled; nothing of it reaches the handler.
 type kept struct {
-	fields []core.Field
+	before []core.Field // the header before the handler, the lines of a name together
+	fields []core.Field // the header that is captured
 	body   []byte
+	header http.Header // the whole header that goes with a postponed status
+	values []string    // memory for header
 }
+
+// maxFields is how many header names are kept for another response.
+const maxFields = 64
 
 var keptPool = sync.Pool{New: func() any { return new(kept) }}
 
@@ -57,6 +64,11 @@ var errEnded = errors.New("httpidem: the handler has ended")
 func (r *Recorder) Start(w http.ResponseWriter, limit int) {
 	r.w, r.limit, r.declared = w, limit, -1
 	r.kept = keptPool.Get().(*kept)
+	for name, values := range w.Header() {
+		for _, v := range values {
+			r.kept.before = append(r.kept.before, core.Field{Name: name, Value: v})
+		}
+	}
 }
 
 // Header implements [http.ResponseWriter].
@@ -98,14 +110,27 @@ func (r *Recorder) writeHeader(status int) {
 	switch {
 	case status == http.StatusSwitchingProtocols || hasTrailers(h):
 		r.passing = true
-	case r.untyped:
-		// Whoever stands between here and the server may look at the first write only, or
-		// not at all once the header is out. So that the client gets the type that is
-		// stored, the header waits for the body.
-		r.postponed = h.Clone()
+	default:
+		// Whoever stands between here and the server may decide on the header at the first
+		// write, or not look at it any more once it is out. So the header waits for the body.
+		r.postpone(h)
 		return
 	}
 	r.w.WriteHeader(status)
+}
+
+// postpone remembers h as it is, for commit.
+func (r *Recorder) postpone(h http.Header) {
+	k := r.kept
+	if k.header == nil {
+		k.header = make(http.Header, len(h))
+	}
+	for name, values := range h {
+		start := len(k.values)
+		k.values = append(k.values, values...)
+		k.header[name] = k.values[start:len(k.values):len(k.values)]
+	}
+	r.postponed = true
 }
 
 // snapshot takes the header fields down, with names in order so that equal responses make
@@ -113,7 +138,7 @@ func (r *Recorder) writeHeader(status int) {
 func (r *Recorder) snapshot(h http.Header) {
 	fields := r.kept.fields[:0]
 	for name, values := range h {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
+		if strings.HasPrefix(name, http.TrailerPrefix) || name != "Content-Type" && r.kept.untouched(name, values) {
 			continue
 		}
 		for _, v := range values {
@@ -122,6 +147,21 @@ func (r *Recorder) snapshot(h http.Header) {
 	}
 	slices.SortStableFunc(fields, byName)
 	r.kept.fields = fields
+}
+
+// untouched reports whether the field had the same values before the handler.
+func (k *kept) untouched(name string, values []string) bool {
+	n := 0
+	for _, f := range k.before {
+		if f.Name != name {
+			continue
+		}
+		if n == len(values) || values[n] != f.Value {
+			return false
+		}
+		n++
+	}
+	return n > 0 && n == len(values)
 }
 
 func byName(a, b core.Field) int { return strings.Compare(a.Name, b.Name) }
@@ -148,29 +188,37 @@ func (r *Recorder) settleType() {
 	found := http.DetectContentType(r.kept.body)
 	r.kept.fields = append(r.kept.fields, core.Field{Name: "Content-Type", Value: found})
 	slices.SortStableFunc(r.kept.fields, byName)
-	if r.postponed != nil {
-		r.postponed["Content-Type"] = []string{found}
+	if r.postponed {
+		r.kept.header["Content-Type"] = []string{found}
 	}
 }
 
 // commit sends a postponed status, with the header as it was when the handler sent it.
 func (r *Recorder) commit() {
-	if r.postponed == nil {
+	if !r.postponed {
 		return
 	}
 	r.settleType()
-	h := r.w.Header()
-	maps.DeleteFunc(h, func(name string, _ []string) bool { return !strings.HasPrefix(name, http.TrailerPrefix) })
-	maps.Copy(h, r.postponed)
-	r.postponed = nil
+	h, then := r.w.Header(), r.kept.header
+	for name := range h {
+		if _, ok := then[name]; !ok && !strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+	for name, values := range then {
+		if now, ok := h[name]; !ok || !slices.Equal(now, values) {
+			h[name] = slices.Clone(values)
+		}
+	}
+	r.postponed = false
 	r.w.WriteHeader(r.status)
 }
 
 // hold holds back as much of b as there is room for, and says how much that was. Unless it
-// was all, the recorder has become a mere passage, and the caller hands on the rest.
+// was all, the recorder has become a mere passage, and the caller hands on the rest, under
+// the same lock: else the handler could end in between, and the rest reach a response that
+// is not its own.
 func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.ended {
 		return 0, errEnded
 	}
@@ -178,6 +226,7 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 		r.writeHeader(http.StatusOK)
 	}
 	if r.passing || !bodyAllowed(r.status) {
+		r.commit()
 		return 0, nil
 	}
 	if r.written += int64(len(b)); r.declared >= 0 && r.written > r.declared {
@@ -204,6 +253,8 @@ func (r *Recorder) pass() error {
 
 // Write implements [http.ResponseWriter].
 func (r *Recorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	held, err := hold(r, b)
 	if err != nil || held == len(b) {
 		return held, err
@@ -214,6 +265,8 @@ func (r *Recorder) Write(b []byte) (int, error) {
 
 // WriteString implements [io.StringWriter].
 func (r *Recorder) WriteString(s string) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	held, err := hold(r, s)
 	if err != nil || held == len(s) {
 		return held, err
@@ -222,12 +275,12 @@ func (r *Recorder) WriteString(s string) (int, error) {
 	return held + n, err
 }
 
-// ReadFrom implements [io.ReaderFrom]. Once the recorder is a mere passage, the writer under
-// it may use what the system has for copying files.
+// ReadFrom implements [io.ReaderFrom]. It does not hand on to the writer below what the
+// system has for copying files: that could go on after the handler's end.
 func (r *Recorder) ReadFrom(src io.Reader) (n int64, err error) {
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
-	for !r.Passing() {
+	for {
 		got, readErr := src.Read(chunk[:])
 		if got > 0 {
 			wrote, err := r.Write(chunk[:got])
@@ -243,8 +296,6 @@ func (r *Recorder) ReadFrom(src io.Reader) (n int64, err error) {
 			return n, readErr
 		}
 	}
-	more, err := io.Copy(r.w, src)
-	return n + more, err
 }
 
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
@@ -270,24 +321,20 @@ func (r *Recorder) Flush() { _ = r.FlushError() }
 // FlushError is [http.ResponseController.Flush]: it hands on what is held back, after a
 // status of 200 if there was none.
 func (r *Recorder) FlushError() error {
-	if err := r.beginFlush(); err != nil {
-		return err
-	}
-	return http.NewResponseController(r.w).Flush()
-}
-
-func (r *Recorder) beginFlush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.ended:
+	if r.ended {
 		return errEnded
-	case r.passing:
-		return nil
-	case r.status == 0:
-		r.writeHeader(http.StatusOK)
 	}
-	return r.pass()
+	if !r.passing {
+		if r.status == 0 {
+			r.writeHeader(http.StatusOK)
+		}
+		if err := r.pass(); err != nil {
+			return err
+		}
+	}
+	return http.NewResponseController(r.w).Flush()
 }
 
 // Hijack implements [http.Hijacker].
@@ -351,8 +398,14 @@ func (r *Recorder) Deliver() error {
 	if cap(k.body) > maxPooled {
 		k.body = nil
 	}
+	if len(k.header) > maxFields {
+		k.header = nil
+	}
+	clear(k.before)
 	clear(k.fields)
-	k.fields, k.body = k.fields[:0], k.body[:0]
+	clear(k.header)
+	clear(k.values)
+	k.before, k.fields, k.body, k.values = k.before[:0], k.fields[:0], k.body[:0], k.values[:0]
 	keptPool.Put(k)
 	return err
 }

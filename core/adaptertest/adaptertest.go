@@ -76,7 +76,7 @@ type Features struct {
 }
 
 // App is an application to build. The order of the middleware, from the outside: the
-// framework's own recovery from panics; Errors; BodyLimit, Outer and Login, in any order;
+// framework's own recovery from panics; Errors; BodyLimit, Outer, AllowOrigin and Login, in any order;
 // Guard; the guard of the route.
 type App struct {
 	Routes []Route
@@ -97,6 +97,9 @@ type App struct {
 	BodyLimit int64
 	// Outer is set (not added) as response header fields by a middleware in front.
 	Outer []core.Field
+	// AllowOrigin: a middleware in front sets Access-Control-Allow-Origin to the request's
+	// Origin, if it has one.
+	AllowOrigin bool
 	// Login puts the value of the request's X-Login field, unless it is empty, into the
 	// framework's context under "user", as authentication middleware does.
 	Login bool

@@ -172,6 +172,20 @@ var responseCases = []testCase{
 		},
 	},
 	{
+		name: "fields of a middleware in front",
+		why:  "a field that the handler has left as it was is the middleware's: a replay has it as it is for its own client",
+		app:  App{AllowOrigin: true},
+		steps: []step{
+			ask{request{body: order, fields: []core.Field{field("Origin", "https://a.example")}},
+				want{status: 201, fields: []core.Field{field("Access-Control-Allow-Origin", "https://a.example")}}, ""},
+			ask{request{body: order, fields: []core.Field{field("Origin", "https://b.example")}},
+				want{status: 201, kind: replay, other: []string{"Access-Control-Allow-Origin"},
+					fields: []core.Field{field("Access-Control-Allow-Origin", "https://b.example")}}, ""},
+			ask{anOrder, want{status: 201, kind: replay, other: []string{"Access-Control-Allow-Origin"},
+				absent: []string{"Access-Control-Allow-Origin"}}, ""},
+		},
+	},
+	{
 		name:   "a response at the limit",
 		why:    "Policy.ResponseLimit is the largest body that is stored",
 		policy: core.Policy{ResponseLimit: 5000},

@@ -98,6 +98,9 @@ func inFront(app App, next http.Handler, w http.ResponseWriter, r *http.Request)
 	for _, f := range app.Outer {
 		w.Header().Set(f.Name, f.Value)
 	}
+	if origin := r.Header.Get("Origin"); app.AllowOrigin && origin != "" {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+	}
 	if login := r.Header.Get("X-Login"); app.Login && login != "" {
 		r = r.WithContext(context.WithValue(r.Context(), ContextKey("user"), login))
 	}

@@ -624,7 +624,8 @@ func (s *script) checkReplay(got reply, back int, other ...string) {
 	}
 	dropped := append([]string{core.ReplayedHeader, "Set-Cookie", "X-Request-Id", "Traceparent"}, other...)
 	sameMessage(s, "the replay", s.firsts[len(s.firsts)-1-back], got, dropped...)
-	if got.framing != "length" && got.framing != "none" {
+	// Servers on net/http find out the length of a body that fits into one buffer.
+	if long := len(got.body) > 2048 && got.framing == "chunked"; !long && got.framing != "length" && got.framing != "none" {
 		s.Errorf("the replay, whose length is known, ends by %q", got.framing)
 	}
 	if date, err := http.ParseTime(got.get("Date")); err != nil || date.Year() < 2020 {
