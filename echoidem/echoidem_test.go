@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,13 @@ func (w *watched) last() core.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events[len(w.events)-1]
+}
+
+// settled waits until the run has ended: what goes out over a hijacked connection reaches the
+// client before that.
+func (w *watched) settled(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return w.last().Kind != core.Started }, 10*time.Second, time.Millisecond)
 }
 
 func quiet() *echo.Echo {
@@ -495,8 +503,10 @@ func TestStreamAndHijack(t *testing.T) {
 				}
 				want := over(t, serve())
 				require.Equal(t, 200, want.status)
-				guarded := serve(echoidem.New(guard(core.Policy{}).Guard))
+				g := guard(core.Policy{})
+				guarded := serve(echoidem.New(g.Guard))
 				require.Equal(t, want, over(t, guarded))
+				g.settled(t)
 				again := over(t, guarded)
 				require.Equal(t, 409, again.status)
 				require.Contains(t, again.body, "result_unavailable")

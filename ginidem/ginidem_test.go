@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gin-gonic/gin/binding"
@@ -52,6 +53,13 @@ func (w *watched) last() core.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events[len(w.events)-1]
+}
+
+// settled waits until the run has ended: what goes out over a hijacked connection reaches the
+// client before that.
+func (w *watched) settled(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return w.last().Kind != core.Started }, 10*time.Second, time.Millisecond)
 }
 
 func post(h http.Handler, target, body string) *httptest.ResponseRecorder {
@@ -480,8 +488,10 @@ func TestStreamAndHijack(t *testing.T) {
 			}
 			want := over(t, serve())
 			require.Equal(t, 200, want.status)
-			guarded := serve(ginidem.New(guard(core.Policy{}).Guard))
+			g := guard(core.Policy{})
+			guarded := serve(ginidem.New(g.Guard))
 			require.Equal(t, want, over(t, guarded))
+			g.settled(t)
 			again := over(t, guarded)
 			require.Equal(t, 409, again.status)
 			require.Contains(t, again.body, "result_unavailable")

@@ -319,7 +319,14 @@ func TestTrailersReachTheClient(t *testing.T) {
 
 func TestHijack(t *testing.T) {
 	ran := 0
-	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	// What goes out over a hijacked connection cannot be held back until the record is settled.
+	settled := make(chan struct{})
+	g := core.MustNew(core.Config{User: core.UserFromHeader("X-User"), Observe: func(_ context.Context, e core.Event) {
+		if e.Kind == core.Finished {
+			close(settled)
+		}
+	}}).MustGuard(core.Policy{})
+	s := server(t, httpidem.New(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ran++
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -340,6 +347,7 @@ func TestHijack(t *testing.T) {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	require.Equal(t, 101, resp.StatusCode)
+	<-settled
 	require.Equal(t, "result_unavailable", post(t, s, "/", "").code())
 	require.Equal(t, 1, ran)
 }
