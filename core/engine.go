@@ -268,6 +268,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return c.carryOut(op)
 		}
 		// A verdict is about one run, and has been used up.
+		tried := claim.Attempt
 		claim.Takeover, claim.Attempt = g.policy.Abandoned == TakeOver, 0
 		if !g.policy.AnyParameters && grant.Fingerprint != id.fingerprint {
 			return g.refuse(ctx, op, id.key, ErrKeyReused, nil)
@@ -285,8 +286,9 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			}
 
 		case Abandoned:
-			if claim.Takeover {
-				// Only another fingerprint can have kept the store from handing it over.
+			if claim.Takeover || tried == grant.Attempt {
+				// Only another fingerprint can have kept the store from handing it over (with
+				// AnyParameters: one from before the policy said so).
 				return g.refuse(ctx, op, id.key, ErrKeyReused, nil)
 			}
 			again, settled, err := g.reconcile(ctx, op, id.key, claim, grant.Attempt)
@@ -468,7 +470,9 @@ func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Clai
 	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := g.engine.acquire(ctx, key, claim)
 	if err != nil || grant.State != Acquired {
-		return false, err == nil, err // somebody else was faster: look again
+		// Somebody else was faster: look again. But if it is still there, it cannot be had.
+		there := grant.State == Abandoned && grant.Attempt == attempt
+		return false, err == nil && !there, err
 	}
 	sctx, cancel := g.engine.storeContext(ctx)
 	defer cancel()

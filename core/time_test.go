@@ -271,6 +271,31 @@ func TestVerdictsAreAboutOneRun(t *testing.T) {
 	}
 }
 
+// A record from before a policy said AnyParameters has a fingerprint that its claims no longer
+// have. No verdict can take it over, and nobody may try for ever.
+func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
+	for _, verdict := range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 200})} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			store := newStore(t)
+			e := core.MustNew(core.Config{User: byUser, Store: store})
+			p := core.ClientKey()
+			p.Lease, p.Abandoned = time.Second, core.Uncertain
+			strict := e.MustGuard(p)
+			asked := 0
+			p.AnyParameters = true
+			p.Reconcile = func(context.Context, core.Uncertainty) (core.Verdict, error) { asked++; return verdict, nil }
+			lenient := e.MustGuard(p)
+
+			crash(t, store, strict, post("{}", &ledger).withKey("k"), time.Second)
+			time.Sleep(2 * time.Second)
+			c := serve(t, lenient, post("{}", &ledger).withKey("k"))
+			assert.GreaterOrEqual(t, c.response.Status, 400)
+			assert.Equal(t, 1, asked)
+		})
+	}
+}
+
 func TestWaitersGetOneResult(t *testing.T) {
 	for name, wrap := range map[string]func(core.Store) core.Store{
 		"watched": func(s core.Store) core.Store { return s },
