@@ -116,6 +116,33 @@ func TestDoUncertain(t *testing.T) {
 	})
 }
 
+// There is no room for what the hook has found out; that the run took effect is kept.
+func TestSettledValueWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		store := &spy{Store: newStore(t), complete: down, renew: down}
+		e := core.MustNew(core.Config{Store: store})
+		p := core.Policy{Name: "n", Lease: time.Second, Abandoned: core.Uncertain,
+			Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
+				return core.SettledValue([]byte("found")), nil
+			}}
+		work := func(context.Context) ([]byte, error) { return nil, nil }
+		_, err := e.Do(ctx, "k", p, work)
+		assert.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		tries := 0
+		store.complete = func(context.Context) error {
+			if tries++; tries == 1 {
+				return core.ErrStoreFull
+			}
+			return nil
+		}
+		_, err = e.Do(ctx, "k", p, work)
+		assert.ErrorIs(t, err, core.ErrResultUnavailable)
+		assert.Equal(t, 2, tries)
+	})
+}
+
 func TestDoConcurrently(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	var ledger, inProgress, done atomic.Int64

@@ -330,11 +330,6 @@ func (c *runContext) carryOut(op operation) error {
 	if o.deferred {
 		return err
 	}
-	defer func() {
-		if !o.streaming {
-			c.cancel(errRunEnded)
-		}
-	}()
 	c.settle(o)
 	if derr := op.deliver(); err == nil {
 		err = derr
@@ -342,11 +337,15 @@ func (c *runContext) carryOut(op operation) error {
 	return err
 }
 
-// settle brings the record of a run that has ended into its final state. It does so
-// although the caller may have gone: what has been done must be remembered.
+// settle brings the record of a run that has ended into its final state, and ends the run's
+// context. It does so although the caller may have gone: what has been done must be
+// remembered.
 func (c *runContext) settle(o outcome) {
 	g, e := c.guard, c.guard.engine
 	e.renewals.remove(c)
+	if !o.streaming {
+		defer c.cancel(errRunEnded)
+	}
 
 	disposition := g.policy.OnSuccess
 	if o.failed {
@@ -358,20 +357,15 @@ func (c *runContext) settle(o outcome) {
 		retention -= elapsed
 	}
 
-	ctx, cancel := e.storeContext(c.values)
-	defer cancel()
 	kind, err := Finished, error(nil)
 	refused := c.run.refused.Load() // then the handler was not reached, and nothing was done
 	if refused || disposition == Release || retention <= 0 {
 		kind = Released
-		err = e.store.Release(ctx, string(c.run.key), c.run.owner)
+		err = e.release(c.values, c.run.key, c.run.owner)
 	} else {
-		err = e.store.Complete(ctx, string(c.run.key), c.run.owner, o.result, retention)
-		if errors.Is(err, ErrStoreFull) && len(o.result) > 0 {
-			// There is no room for the response. That it has been done must still be kept,
-			// and takes no more room than the record has already.
-			o.err = err
-			err = e.store.Complete(ctx, string(c.run.key), c.run.owner, nil, retention)
+		var full bool
+		if full, err = e.complete(c.values, c.run.key, c.run.owner, o.result, retention); full {
+			o.err = ErrStoreFull
 		}
 	}
 	if o.panicked {
@@ -392,7 +386,6 @@ func (c *runContext) settle(o outcome) {
 
 // settlePanic settles a run that has ended with a panic.
 func (c *runContext) settlePanic() {
-	defer c.cancel(errRunEnded)
 	// If it was not the handler but a hook behind it (Policy.Failed), then the operation has
 	// been done, and must not be done again.
 	c.settle(outcome{failed: !c.done, panicked: true, result: unavailable})
@@ -444,9 +437,7 @@ func (e *Engine) releaseUnclaimed(key Key, owner Owner, err error) {
 	}
 	go func() {
 		defer func() { <-e.cleanups }()
-		ctx, cancel := context.WithTimeout(context.Background(), e.storeTimeout)
-		defer cancel()
-		_ = e.store.Release(ctx, string(key), owner) // the first failure has been reported
+		_ = e.release(context.Background(), key, owner) // the first failure has been reported
 	}()
 }
 
@@ -474,9 +465,7 @@ func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Clai
 		there := grant.State == Abandoned && grant.Attempt == attempt
 		return false, err == nil && !there, err
 	}
-	sctx, cancel := g.engine.storeContext(ctx)
-	defer cancel()
-	err = g.engine.store.Complete(sctx, string(key), claim.Owner, result, g.policy.Retention)
+	_, err = g.engine.complete(ctx, key, claim.Owner, result, g.policy.Retention)
 	return false, err == nil, err
 }
 
@@ -484,6 +473,25 @@ func (e *Engine) acquire(ctx context.Context, key Key, claim Claim) (Grant, erro
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
 	return e.store.Acquire(ctx, string(key), claim)
+}
+
+// complete finishes a record. If there is no room for the result, it is kept without: that
+// the operation has been done must be remembered, and takes no more room than the record
+// has already. full then says so.
+func (e *Engine) complete(ctx context.Context, key Key, owner Owner, result []byte, retention time.Duration) (full bool, err error) {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	err = e.store.Complete(ctx, string(key), owner, result, retention)
+	if errors.Is(err, ErrStoreFull) && len(result) > 0 {
+		return true, e.store.Complete(ctx, string(key), owner, nil, retention)
+	}
+	return false, err
+}
+
+func (e *Engine) release(ctx context.Context, key Key, owner Owner) error {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return e.store.Release(ctx, string(key), owner)
 }
 
 // storeContext is the context of one store call: with a deadline of its own, and without

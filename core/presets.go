@@ -2,8 +2,9 @@ package core
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
+
+	"github.com/idem-go/idem/core/internal/canon"
 )
 
 // DoubleClick is for impatient fingers: the second click on a button that starts
@@ -69,7 +70,7 @@ func FailedByCode(name string) func(*Response) bool {
 		if FailedByStatus(r) {
 			return true
 		}
-		if !isJSON(r.Get("Content-Type")) || r.Get("Content-Encoding") != "" {
+		if !canon.IsJSON(r.Get("Content-Type")) || r.Get("Content-Encoding") != "" {
 			return false
 		}
 		var members map[string]json.RawMessage
@@ -83,11 +84,4 @@ func FailedByCode(name string) func(*Response) bool {
 		n, err := code.Int64()
 		return err == nil && n != 0 && (n < 200 || n > 299)
 	}
-}
-
-func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(contentType, ";")
-	media = strings.TrimSpace(media)
-	return strings.EqualFold(media, "application/json") ||
-		len(media) > 5 && strings.EqualFold(media[len(media)-5:], "+json")
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/idem-go/idem/core/internal/canon"
@@ -301,9 +302,6 @@ func (p *Pending) Finish(c *Capture) {
 		o, _ := p.run.guard.outcome(c, nil)
 		finished = true
 		p.run.settle(o)
-		if !o.streaming {
-			p.run.cancel(errRunEnded)
-		}
 	})
 }
 
@@ -314,13 +312,11 @@ func isSafe(method string) bool {
 // isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !alnum && !contains(tokenMarks, s[i:i+1]) {
+		c := lowerASCII(s[i])
+		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
 			return false
 		}
 	}
 	return s != ""
 }
-
-var tokenMarks = []string{"!", "#", "$", "%", "&", "'", "*", "+", "-", ".", "^", "_", "`", "|", "~"}

@@ -17,11 +17,10 @@ const (
 // only so far as to find a charset, and it is forgiving about them, because a client
 // that sends "application/json;" does mean JSON.
 func kindOf(contentType string) bodyKind {
-	mediaType, params, _ := strings.Cut(contentType, ";")
-	mediaType = strings.Trim(mediaType, " \t")
+	mediaType, params := cutMediaType(contentType)
 	var kind bodyKind
 	switch {
-	case equalFold(mediaType, "application/json"), isStructuredJSON(mediaType):
+	case isJSON(mediaType):
 		kind = jsonBody
 	case equalFold(mediaType, "application/x-www-form-urlencoded"):
 		kind = formBody
@@ -38,6 +37,21 @@ func kindOf(contentType string) bodyKind {
 		}
 	}
 	return kind
+}
+
+// IsJSON reports whether a Content-Type is one of JSON, whatever its parameters.
+func IsJSON(contentType string) bool {
+	mediaType, _ := cutMediaType(contentType)
+	return isJSON(mediaType)
+}
+
+func isJSON(mediaType string) bool {
+	return equalFold(mediaType, "application/json") || isStructuredJSON(mediaType)
+}
+
+func cutMediaType(contentType string) (mediaType, params string) {
+	mediaType, params, _ = strings.Cut(contentType, ";")
+	return strings.Trim(mediaType, " \t"), params
 }
 
 // isStructuredJSON recognises the structured syntax suffix of RFC 6839, section 3.1.
