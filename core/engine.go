@@ -481,9 +481,9 @@ func (e *Engine) acquire(ctx context.Context, key Key, claim Claim) (Grant, erro
 func (e *Engine) complete(ctx context.Context, key Key, owner Owner, result []byte, retention time.Duration) (full bool, err error) {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	err = e.store.Complete(ctx, string(key), owner, result, retention)
+	err = settled(ctx, func() error { return e.store.Complete(ctx, string(key), owner, result, retention) })
 	if errors.Is(err, ErrStoreFull) && len(result) > 0 {
-		return true, e.store.Complete(ctx, string(key), owner, nil, retention)
+		return true, settled(ctx, func() error { return e.store.Complete(ctx, string(key), owner, nil, retention) })
 	}
 	return false, err
 }
@@ -491,7 +491,22 @@ func (e *Engine) complete(ctx context.Context, key Key, owner Owner, result []by
 func (e *Engine) release(ctx context.Context, key Key, owner Owner) error {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	return e.store.Release(ctx, string(key), owner)
+	return settled(ctx, func() error { return e.store.Release(ctx, string(key), owner) })
+}
+
+// settled calls a store to settle a record, and once more if that failed and there is time
+// left: the usual failure is a connection that breaks with the call under way, and the next
+// one goes over another. That the owner has lost the claim on the second try may only mean
+// that the first took effect; what is then reported is the first failure.
+func settled(ctx context.Context, call func() error) error {
+	err := call()
+	if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrStoreFull) || ctx.Err() != nil {
+		return err
+	}
+	if again := call(); again == nil || errors.Is(again, ErrStoreFull) {
+		return again
+	}
+	return err
 }
 
 // storeContext is the context of one store call: with a deadline of its own, and without

@@ -37,13 +37,14 @@ func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call 
 		return call()
 	}
 	if s.after {
-		_ = call()
+		effect := call()
+		if err := hook(ctx); err != nil {
+			return err
+		}
+		return effect
 	}
 	if err := hook(ctx); err != nil {
 		return err
-	}
-	if s.after {
-		return nil
 	}
 	return call()
 }

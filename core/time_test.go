@@ -468,6 +468,51 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 	})
 }
 
+// A connection that breaks with the last call under way must not cost the record: the
+// next call goes over another connection.
+func TestBrokenConnectionWhileSettling(t *testing.T) {
+	once := func(calls *atomic.Int64) func(context.Context) error {
+		return func(context.Context) error {
+			if calls.Load() == 1 {
+				return errDown
+			}
+			return nil
+		}
+	}
+	for _, broken := range []struct {
+		name  string
+		after bool // the store has done it, only its answer was lost
+		want  core.Kind
+	}{
+		{"on the way there", false, core.Finished},
+		{"on the way back", true, core.StoreFailed}, // what has become of it is not known
+	} {
+		t.Run(broken.name, func(t *testing.T) {
+			var ledger atomic.Int64
+			var kinds []core.Kind
+			store := &spy{Store: newStore(t), after: broken.after}
+			store.complete = once(&store.completes)
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) {
+				kinds = append(kinds, e.Kind)
+			}}).MustGuard(core.Policy{})
+			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+			assert.Equal(t, []core.Kind{core.Started, broken.want}, kinds)
+			assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+			assert.EqualValues(t, 1, ledger.Load())
+			assert.EqualValues(t, 2, store.completes.Load())
+		})
+	}
+	t.Run("release", func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t)}
+		store.release = once(&store.releases)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Exclusive())
+		for range 2 {
+			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+		}
+	})
+}
+
 func TestClientGoneResultIsStored(t *testing.T) {
 	var ledger atomic.Int64
 	store := &spy{Store: newStore(t), complete: func(ctx context.Context) error { return ctx.Err() }}
