@@ -257,6 +257,14 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 	for {
 		started := time.Now()
 		grant, err := e.acquire(ctx, id.key, claim)
+		if err != nil && w.began() {
+			// Who waits has time for a store that is slow for a moment. Whether this look has
+			// claimed the key is not known: the next one must not meet with its own claim.
+			e.releaseUnclaimed(id.key, claim.Owner, err)
+			if claim.Owner = NewOwner(); w.wait(ctx, g, id.key, watchPause) {
+				continue
+			}
+		}
 		if err != nil {
 			return g.storeUnavailable(ctx, op, id.key, claim.Owner, err)
 		}

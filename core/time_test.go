@@ -390,6 +390,49 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
+// A waiter has time for a store that fails for a moment; and if the failed look has made a
+// claim all the same, it does not wait for itself.
+func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
+	for name, after := range map[string]bool{"before the effect": false, "after the effect": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				var isDown atomic.Bool
+				store := &spy{Store: newStore(t), after: after}
+				store.acquire = func(context.Context) error {
+					if isDown.Load() {
+						return errDown
+					}
+					return nil
+				}
+				g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+				first := post("{}", &ledger)
+				first.handler = func(context.Context) core.Capture {
+					time.Sleep(10 * time.Second)
+					return answer(503, "failed") // so that the waiter's next look claims the key
+				}
+				second := post("{}", &ledger)
+				go serve(t, g, first)
+				time.Sleep(time.Second)
+				answered := make(chan struct{})
+				go func() { defer close(answered); serve(t, g, second) }()
+				time.Sleep(time.Second)
+				isDown.Store(true)
+				time.Sleep(10 * time.Second)
+				select {
+				case <-answered:
+					t.Error("it has not gone on waiting")
+				default:
+				}
+				isDown.Store(false)
+				<-answered
+				assert.Equal(t, 201, second.response.Status)
+				assert.EqualValues(t, 1, ledger.Load())
+			})
+		})
+	}
+}
+
 // watchless hangs when it is asked to watch.
 type watchless struct{ *spy }
 

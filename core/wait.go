@@ -8,18 +8,23 @@ import (
 
 // waiting is a duplicate's wait for a run to end.
 type waiting struct {
-	until time.Time
-	pause time.Duration // of a store that cannot be watched
-	timer *time.Timer
+	until   time.Time
+	pause   time.Duration // of a store that cannot be watched
+	watched time.Duration // pause of one that can
+	timer   *time.Timer
 }
 
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 250 * time.Millisecond
-	// watchPause is how often a watched record is looked at all the same, in case a
-	// message was lost on the way.
+	// watchPause is after how long a watched record is looked at all the same, in case a
+	// message was lost on the way; then after twice as long, and so on: thousands of
+	// waiters must not be a load.
 	watchPause = time.Second
 )
+
+// began reports whether the caller has waited.
+func (w *waiting) began() bool { return !w.until.IsZero() }
 
 // wait returns true when it is worth looking at the record again: it may have changed, or
 // its lease has passed. It returns false when the limit is reached or the caller has gone.
@@ -27,7 +32,7 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 	now := time.Now()
 	if w.until.IsZero() {
 		w.until = now.Add(time.Duration(g.policy.Duplicate))
-		w.pause = firstPause
+		w.pause, w.watched = firstPause, watchPause
 	}
 	left := w.until.Sub(now)
 	if left <= 0 || ctx.Err() != nil {
@@ -35,7 +40,7 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 	}
 
 	var changed <-chan struct{} // nil: never
-	pause := watchPause
+	var pause time.Duration
 	watched := false
 	if g.engine.watcher != nil {
 		wctx, cancel := context.WithTimeout(ctx, min(g.engine.storeTimeout, left))
@@ -46,8 +51,12 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 			changed, watched = ch, true
 		}
 	}
-	if !watched {
-		pause = w.pause/2 + rand.N(w.pause) // so that waiters do not march in step
+	// The pauses are random, so that waiters do not march in step.
+	if watched {
+		pause = w.watched/2 + rand.N(w.watched)
+		w.watched *= 2
+	} else {
+		pause = w.pause/2 + rand.N(w.pause)
 		w.pause = min(w.pause*3/2, lastPause)
 	}
 
