@@ -57,11 +57,12 @@ var cases = []testCase{
 		name: "one of many is acquired",
 		why:  "a look followed by a lock lets two run in some rounds of 300",
 		run: func(s *subject) {
+			store := s.spread()
 			for round := range s.rounds() {
 				var acquired, running, odd atomic.Int32
 				key := fmt.Sprint("round ", round)
-				together(8, func(int) {
-					g, err := s.Store.Acquire(s.Context(), key, taking())
+				together(8, func(i int) {
+					g, err := store(i).Acquire(s.Context(), key, taking())
 					switch {
 					case err != nil:
 						s.Errorf("Acquire: %v", err)
@@ -316,6 +317,7 @@ var cases = []testCase{
 		name: "one of many completions counts",
 		why:  "completing is one atomic step: exactly one is told that it took effect, and its result is the one that stands",
 		run: func(s *subject) {
+			store := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
 				c := standing()
@@ -323,7 +325,7 @@ var cases = []testCase{
 				var winner atomic.Int32
 				var winners atomic.Int32
 				together(4, func(i int) {
-					err := s.Store.Complete(s.Context(), key, c.Owner, []byte{byte(i)}, long)
+					err := store(i).Complete(s.Context(), key, c.Owner, []byte{byte(i)}, long)
 					switch {
 					case err == nil:
 						winners.Add(1)
@@ -416,6 +418,7 @@ var cases = []testCase{
 		name: "one of many takes over",
 		why:  "waiters that all run when the owner fails",
 		run: func(s *subject) {
+			store := s.spread()
 			rounds := s.rounds() / 4
 			for round := range rounds {
 				s.begin(fmt.Sprint("round ", round), lapsing())
@@ -424,8 +427,8 @@ var cases = []testCase{
 			for round := range rounds {
 				var acquired, running atomic.Int32
 				key := fmt.Sprint("round ", round)
-				together(8, func(int) {
-					g, err := s.Store.Acquire(s.Context(), key, taking())
+				together(8, func(i int) {
+					g, err := store(i).Acquire(s.Context(), key, taking())
 					switch {
 					case err != nil:
 						s.Errorf("Acquire: %v", err)
@@ -445,6 +448,7 @@ var cases = []testCase{
 		name: "either the late owner or the taker wins",
 		why:  "completion and takeover of one record are atomic with respect to each other: never both, never neither",
 		run: func(s *subject) {
+			store := s.spread()
 			rounds := s.rounds() / 4
 			owners := make([]core.Owner, rounds)
 			for round := range rounds {
@@ -459,9 +463,9 @@ var cases = []testCase{
 				key := fmt.Sprint("round ", round)
 				together(2, func(i int) {
 					if i == round%2 { // neither is always the first to start
-						late = s.Store.Complete(s.Context(), key, owner, []byte("late"), long)
+						late = store(i).Complete(s.Context(), key, owner, []byte("late"), long)
 					} else {
-						g, taken = s.Store.Acquire(s.Context(), key, taking())
+						g, taken = store(i).Acquire(s.Context(), key, taking())
 					}
 				})
 				completed := late == nil && taken == nil && g.State == core.Done && string(g.Result) == "late"
@@ -1071,18 +1075,19 @@ var cases = []testCase{
 		why:   "watch, look, wait: whatever ends the run after the watch began must wake the waiter, however close",
 		needs: needWatch,
 		run: func(s *subject) {
+			store := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
 				c := standing()
 				s.begin(key, c)
 				together(4, func(i int) {
 					if i == 0 {
-						if err := s.Store.Complete(s.Context(), key, c.Owner, nil, long); err != nil {
+						if err := store(i).Complete(s.Context(), key, c.Owner, nil, long); err != nil {
 							s.Errorf("Complete: %v", err)
 						}
 						return
 					}
-					if err := s.waitDone(key); err != nil {
+					if err := s.waitDone(store(i), key); err != nil {
 						s.Error(err)
 					}
 				})
@@ -1174,6 +1179,17 @@ var cases = []testCase{
 		why:  "the rules above, in any order",
 		run:  checkModel,
 	},
+	{
+		name: "histories are linearizable",
+		why:  "each call is one atomic step: whatever concurrent clients are answered must be what one client alone could have been answered, in an order that fits; a look and a write apart show only when a third caller comes in between",
+		run:  checkHistories,
+	},
+	{
+		name:  "histories are linearizable under faults",
+		why:   "a failed call may have taken effect, but once and whole; an acknowledged one has, and what was refused has not: a store that tries again by itself counts itself as a stranger",
+		needs: needFaults,
+		run:   checkFaultyHistories,
+	},
 }
 
 // awkwardKeys are all different, if only just.
@@ -1214,27 +1230,25 @@ func (s *subject) fill(claim func() core.Claim, prefix ...string) map[string]cor
 
 // waitDone waits as the engine does until the record under key is done. It may be
 // called from any goroutine.
-func (s *subject) waitDone(key string) error {
+func (s *subject) waitDone(store core.Store, key string) error {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
 	for {
-		changed, stop, err := s.Store.(core.Watcher).Watch(s.Context(), key)
+		changed, stop, err := store.(core.Watcher).Watch(s.Context(), key)
 		if err != nil {
 			return fmt.Errorf("Watch: %w", err)
 		}
-		g, err := s.Store.Acquire(s.Context(), key, standing())
+		g, err := store.Acquire(s.Context(), key, standing())
 		if err != nil || g.State == core.Done {
 			stop()
 			return err
 		}
-		timeout := time.NewTimer(patience)
 		select {
 		case <-changed:
+			stop()
 		case <-timeout.C:
-			err = errors.New("the run has ended and a watcher sleeps on")
-		}
-		timeout.Stop()
-		stop()
-		if err != nil {
-			return err
+			stop()
+			return errors.New("the run has ended and a watcher sleeps on")
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 		r.end = r.end.Add(time.Second)
 		r.lease = r.lease.Add(time.Second)
 	}
-	if r == nil && s.faulty("looks, then locks") {
+	if r == nil && s.faulty("looks, then locks", "locks in the process only") {
 		s.gap()
 	}
 	switch {
@@ -245,6 +245,9 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 		}
 		r.former = append(r.former, r.claim.Owner)
 		r.claim = c
+		if s.faulty("takes over in two steps") {
+			s.gap()
+		}
 		if !s.faulty("takeover does not count") {
 			r.attempt++
 		}
@@ -280,6 +283,10 @@ func (s *shelf) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	}
 	if s.faulty("renews nothing") {
 		return nil
+	}
+	if s.faulty("looks, then renews") {
+		s.gap()
+		s.items[s.key(key)] = r
 	}
 	end := s.clock.Now().Add(lease)
 	if s.faulty("renews to later only") && end.Before(r.lease) {
@@ -319,6 +326,9 @@ func (s *shelf) Complete(ctx context.Context, key string, owner core.Owner, resu
 		}
 	}
 	r.done = true
+	if s.faulty("completes in two steps") {
+		s.gap()
+	}
 	r.result = bytes.Clone(result)
 	switch {
 	case s.faulty("keeps the caller's bytes"):
@@ -355,6 +365,9 @@ func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error
 			return nil
 		}
 		return core.ErrLost
+	}
+	if s.faulty("looks, then releases") {
+		s.gap()
 	}
 	s.letGo(key, r, "release")
 	return nil

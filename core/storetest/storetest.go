@@ -17,6 +17,13 @@
 // nothing sleeps; for any other the suite waits for leases of some tens of
 // milliseconds, and in no case relies on anything happening in time: short leases
 // are only ever waited out, and what must stand stands for an hour.
+//
+// Concurrent callers are answered differently at each run. Two cases therefore record
+// what random clients were answered and let porcupine find an order in which one
+// client alone would have been answered the same: the proof that each call is one
+// atomic step, on an [Instance] with a Peer also across processes, and with
+// [Features] Faulty also while connections break and servers restart. The history of
+// a key without such an order is printed.
 package storetest
 
 import (
@@ -37,8 +44,14 @@ type Instance struct {
 	// Store is the store. It must not be nil.
 	Store core.Store
 	// Advance moves the store's clock forward by d. Nil means that the store has a
-	// clock that can't be moved (a server's): the suite then really waits.
+	// clock that can't be moved (a server's): the suite then really waits. It is
+	// called in the case's goroutine, also while calls are running in others.
 	Advance func(d time.Duration)
+	// Peer makes another store on the same records, as another process would have it:
+	// with a client and connections of its own. Cases in which callers race use both.
+	// It is called at most once for each case, in the case's goroutine. Nil means that
+	// there is no such thing: the records belong to one process.
+	Peer func() core.Store
 }
 
 // Features says what a store is able to do beyond core.Store. The zero Features is
@@ -51,6 +64,16 @@ type Features struct {
 	// Bounded makes a store that has room for just so many records, and refuses
 	// more with core.ErrStoreFull. Nil for a store without bounds of its own.
 	Bounded func(tb testing.TB, records int) Instance
+	// Faulty makes a store that can be disturbed, and the means to do so. Nil for a
+	// store that can't be.
+	//
+	// disturb breaks something once (cuts the connections, kills the sessions,
+	// restarts the server) and returns when calls can succeed again, or will within
+	// some milliseconds. It is called several times in the case's goroutine, while calls
+	// are running in others that are given a second each. What is acknowledged must
+	// survive: a server that is restarted needs durable storage. Some call must fail,
+	// and half of them must not.
+	Faulty func(tb testing.TB) (i Instance, disturb func())
 }
 
 // Run checks the store that factory makes, in a subtest for each case.
@@ -74,10 +97,16 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	if c.needs&needBounds != 0 && features.Bounded == nil {
 		tb.Skip("the store declares no bounds")
 	}
+	if c.needs&needFaults != 0 && features.Faulty == nil {
+		tb.Skip("the store declares no faults")
+	}
 	s := &subject{TB: tb, features: features}
-	if c.needs&needBounds != 0 {
+	switch {
+	case c.needs&needBounds != 0:
 		s.Instance = features.Bounded(tb, bound)
-	} else {
+	case c.needs&needFaults != 0:
+		s.Instance, s.disturb = features.Faulty(tb)
+	default:
 		s.Instance = factory(tb)
 	}
 	if s.Store == nil {
@@ -101,6 +130,7 @@ const (
 	needWatch  needs = 1 << iota // core.Watcher
 	needClock                    // Instance.Advance
 	needBounds                   // Features.Bounded; the case gets a store for so many records
+	needFaults                   // Features.Faulty; the case gets a store that can be disturbed
 )
 
 // bound is the number of records that a store made by Features.Bounded is asked to

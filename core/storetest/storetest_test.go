@@ -12,6 +12,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/idem-go/idem/core"
 )
 
 func TestMain(m *testing.M) {
@@ -114,6 +118,19 @@ var faults = map[string]string{
 	"one watcher gives up for all":                  "a watcher may give up",
 	"panics at a second stop":                       "a watcher may give up",
 
+	"looks, then renews":        "histories are linearizable",
+	"looks, then releases":      "histories are linearizable",
+	"completes in two steps":    "histories are linearizable",
+	"takes over in two steps":   "histories are linearizable",
+	"answers from a cache":      "histories are linearizable",
+	"locks in the process only": "one of many is acquired",
+
+	"tries again":                      "histories are linearizable under faults",
+	"takes over from itself":           "histories are linearizable under faults",
+	"delivers twice":                   "histories are linearizable under faults",
+	"acknowledges what did not arrive": "histories are linearizable under faults",
+	"loses completions at a restart":   "histories are linearizable under faults",
+
 	"drops the oldest record when full": "a full store refuses",
 	"never gives room back":             "a full store has room again after a release",
 	"the dead take up room":             "a full store reclaims what has passed",
@@ -126,7 +143,7 @@ var alsoNoticed = map[string]string{
 	"one of many completions counts":   "looks, then completes",
 	"an ended context watches nothing": "ignores the context",
 	"no wake-up is lost":               "wakes nobody by completion",
-	"it behaves as the model does":     "renewing drops the retention",
+	"it behaves as the model does":     "renews nothing",
 }
 
 func caseNamed(t *testing.T, name string) testCase {
@@ -145,13 +162,23 @@ func TestSound(t *testing.T) {
 	Run(t, factory, features)
 }
 
-// shelves makes shelves with a fault.
+// shelves makes shelves with a fault, with two desks each.
 func shelves(fault string) (Factory, Features) {
-	bounded := func(_ testing.TB, room int) Instance {
-		s := newShelf(fault, room)
-		return Instance{Store: s, Advance: s.clock.Advance}
+	bounded := func(tb testing.TB, room int) Instance {
+		s, l := newShelf(fault, room), &link{}
+		tb.Cleanup(l.late.Wait)
+		return Instance{
+			Store:   &desk{shelf: s, link: l},
+			Advance: s.clock.Advance,
+			Peer:    func() core.Store { return &desk{shelf: s, link: l} },
+		}
 	}
-	return func(tb testing.TB) Instance { return bounded(tb, 0) }, Features{Watch: true, Local: true, Bounded: bounded}
+	factory := func(tb testing.TB) Instance { return bounded(tb, 0) }
+	faulty := func(tb testing.TB) (Instance, func()) {
+		i := factory(tb)
+		return i, i.Store.(*desk).disturb
+	}
+	return factory, Features{Watch: true, Local: true, Bounded: bounded, Faulty: faulty}
 }
 
 // TestFaultsAreNoticed: a suite that can't fail is no suite.
@@ -233,6 +260,54 @@ func TestTheRuleIsTold(t *testing.T) {
 	none := func(testing.TB) Instance { return Instance{} }
 	if r := rehearse(t, c, none, features); !r.Failed() {
 		t.Error("a factory that makes no store passes")
+	}
+}
+
+// TestTheHistoryIsTold: a history can't be had again, so it is printed.
+func TestTheHistoryIsTold(t *testing.T) {
+	factory, features := shelves("looks, then renews")
+	log := rehearse(t, caseNamed(t, "histories are linearizable"), factory, features).log.String()
+	for _, part := range []string{"is not linearizable", "place  began returned client  call", "Acquire by", "Renew by"} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the failure does not tell %q: %s", part, log)
+		}
+	}
+}
+
+// TestUndecided: a history that could not be checked is no pass.
+func TestUndecided(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = time.Nanosecond
+	// Some thousand renewals at once, of which one is refused, are more orders than
+	// can be tried in a nanosecond.
+	owner := core.NewOwner()
+	var history []porcupine.Operation
+	for range 5000 {
+		history = append(history, porcupine.Operation{Input: call{method: "Renew", owner: owner}, Output: answer{err: core.ErrLost}, Call: 1, Return: 2})
+	}
+	if err := checkHistory("k", history); err == nil || !strings.Contains(err.Error(), "could not be decided") {
+		t.Errorf("a check without time says: %.80v", err)
+	}
+}
+
+// TestEmptyPromises: what is declared and does nothing is not passed.
+func TestEmptyPromises(t *testing.T) {
+	factory, features := shelves("")
+	faulty := features.Faulty
+	features.Faulty = func(tb testing.TB) (Instance, func()) {
+		i, _ := faulty(tb)
+		return i, func() {}
+	}
+	if r := rehearse(t, caseNamed(t, "histories are linearizable under faults"), factory, features); !r.Failed() {
+		t.Error("a store that nothing disturbs passes")
+	}
+	peerless := func(tb testing.TB) Instance {
+		i := factory(tb)
+		i.Peer = func() core.Store { return nil }
+		return i
+	}
+	if r := rehearse(t, caseNamed(t, "one of many is acquired"), peerless, features); !r.Failed() {
+		t.Error("a store whose peer is none passes")
 	}
 }
 

@@ -18,6 +18,7 @@ type subject struct {
 	testing.TB
 	Instance
 	features Features
+	disturb  func() // for cases that need faults
 }
 
 const (
@@ -66,9 +67,26 @@ func (s *subject) pass(d time.Duration) {
 	time.Sleep(d + slack)
 }
 
-// rounds is how often a case repeats a race. A store across a network gets fewer.
+// spread says which handle on the records each of several callers uses: if the
+// instance has a peer, every second one uses that. It is called in the case's own
+// goroutine, what it returns in any.
+func (s *subject) spread() func(caller int) core.Store {
+	s.Helper()
+	stores := []core.Store{s.Store}
+	if s.Peer != nil {
+		peer := s.Peer()
+		if peer == nil {
+			s.Fatal("storetest: the instance's Peer made no store")
+		}
+		stores = append(stores, peer)
+	}
+	return func(caller int) core.Store { return stores[caller%len(stores)] }
+}
+
+// rounds is how often a case repeats a race. A store across a network gets fewer, also
+// if its clock can be moved: that takes a round trip, too.
 func (s *subject) rounds() int {
-	if s.Advance != nil || s.features.Local {
+	if s.features.Local {
 		return 300
 	}
 	return 40

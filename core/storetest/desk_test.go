@@ -1,0 +1,125 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// desk is what one process has of a shelf that it shares with others: a handle on
+// the records, at the end of a link. Its faults are those that it takes two processes,
+// or a broken link, to see.
+type desk struct {
+	*shelf
+	link    *link
+	process sync.Mutex // of "locks in the process only"
+	seen    sync.Map   // what "answers from a cache" has there
+}
+
+// link is the way from the desks to a shelf.
+type link struct {
+	broken atomic.Int32   // so many calls will fail
+	late   sync.WaitGroup // calls on the way
+	kept   sync.Map       // calls that "delivers twice" will make again, by key
+}
+
+var errLink = errors.New("the link is broken")
+
+// disturb breaks the link for some calls.
+func (d *desk) disturb() {
+	if d.faulty("loses completions at a restart") {
+		d.mu.Lock()
+		for _, r := range d.items {
+			r.done, r.result = false, nil
+		}
+		d.mu.Unlock()
+	}
+	d.link.broken.Store(clients)
+}
+
+// across makes a call across the link. One that fails is lost on the way there, or its
+// answer on the way back, or it arrives later.
+func (d *desk) across(ctx context.Context, key string, call func(context.Context) (core.Grant, error)) (core.Grant, error) {
+	if d.link.broken.Add(-1) < 0 {
+		return call(ctx)
+	}
+	later := func() {
+		d.link.late.Go(func() {
+			time.Sleep(rand.N(time.Millisecond))
+			_, _ = call(context.WithoutCancel(ctx))
+		})
+	}
+	switch rand.IntN(3) {
+	case 0:
+		if d.faulty("acknowledges what did not arrive") {
+			return core.Grant{State: core.Acquired, Attempt: 1}, nil
+		}
+	case 1:
+		later()
+	default:
+		g, err := call(ctx)
+		switch {
+		case d.faulty("tries again"):
+			return call(ctx)
+		case d.faulty("takes over from itself"):
+			d.mu.Lock()
+			if r := d.at(key); r != nil && !r.done {
+				r.lease = d.clock.Now()
+			}
+			d.mu.Unlock()
+			return call(ctx)
+		case d.faulty("delivers twice") && err == nil && g.State == core.Acquired:
+			d.link.kept.Store(key, func() { _, _ = call(context.WithoutCancel(ctx)) })
+		}
+	}
+	return core.Grant{}, errLink
+}
+
+func (d *desk) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+	if d.faulty("locks in the process only") {
+		d.process.Lock()
+		defer d.process.Unlock()
+	}
+	if g, known := d.seen.Load(key); known && d.faulty("answers from a cache") {
+		return g.(core.Grant), nil
+	}
+	g, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
+		return d.shelf.Acquire(ctx, key, c)
+	})
+	if err == nil && g.State == core.Running && g.Remaining > long/2 {
+		d.seen.Store(key, g)
+	}
+	return g, err
+}
+
+func (d *desk) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	d.seen.Delete(key)
+	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
+		return core.Grant{}, d.shelf.Renew(ctx, key, owner, lease)
+	})
+	return err
+}
+
+func (d *desk) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	d.seen.Delete(key)
+	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
+		return core.Grant{}, d.shelf.Complete(ctx, key, owner, result, retention)
+	})
+	return err
+}
+
+func (d *desk) Release(ctx context.Context, key string, owner core.Owner) error {
+	d.seen.Delete(key)
+	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
+		return core.Grant{}, d.shelf.Release(ctx, key, owner)
+	})
+	if again, kept := d.link.kept.LoadAndDelete(key); kept && err == nil {
+		again.(func())()
+	}
+	return err
+}

@@ -1,0 +1,538 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/idem-go/idem/core"
+)
+
+// A history is what concurrent clients asked of one key and what they were
+// answered, with the moments at which each call began and returned. It is
+// linearizable if all calls can be put in one order, each between its beginning and
+// its return, in which one client alone would have got the same answers: that is
+// what "each call is one atomic step" means.
+//
+// Time enters as what may have happened. A claim's lease is either so long that it
+// stands, or brief, and then it may have passed whenever a later call says so. What
+// is remembered at all is remembered for as long as the case lasts.
+//
+// A call that failed may have taken effect, at any moment since it began, or not at
+// all. In its history it never returns.
+
+const (
+	clients = 8
+	// openCalls is how many calls of unknown outcome a key may gather before the
+	// clients leave it alone: each doubles the orders that have to be tried.
+	openCalls = 8
+	// briefly is the longest brief lease.
+	briefly = 2 * time.Millisecond
+	// callTimeout is what a call is given while the store is disturbed.
+	callTimeout = time.Second
+)
+
+// call is what a client asks of a key.
+type call struct {
+	method    string // of core.Store; "" marks the end of the history
+	claim     core.Claim
+	owner     core.Owner
+	lease     time.Duration
+	retention time.Duration
+	result    string
+}
+
+// answer is what it gets.
+type answer struct {
+	grant core.Grant
+	err   error
+}
+
+// unknown reports that the call failed, so that nobody knows what it did.
+func (a answer) unknown() bool {
+	return a.err != nil && !errors.Is(a.err, core.ErrLost) && !errors.Is(a.err, core.ErrStoreFull)
+}
+
+// keyState is what the calls up to some point have made of a key. States are
+// compared with ==.
+type keyState struct {
+	attempt     uint64 // 0: there is no record
+	owner       core.Owner
+	fingerprint string
+	lease       leaseState
+	done        bool
+	result      string
+	over        bool // the history has ended
+}
+
+type leaseState uint8
+
+const (
+	leaseStands leaseState = iota // for as long as the case lasts
+	leaseBrief                    // it may have passed
+	leasePassed                   // it has been seen to have passed
+)
+
+func leaseOf(d time.Duration) leaseState {
+	if d > briefly {
+		return leaseStands
+	}
+	return leaseBrief
+}
+
+// after returns what c, taking effect on r, makes of it. Where that depends on
+// whether a brief lease has passed, it has.
+func (c call) after(r keyState) keyState {
+	switch {
+	case c.method == "Acquire" && (r.attempt == 0 || c.mayTakeOver(r)):
+		return keyState{attempt: r.attempt + 1, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint, lease: leaseOf(c.claim.Lease)}
+	case c.method == "Acquire", !c.holds(r):
+		return r
+	case c.method == "Renew":
+		r.lease = leaseOf(c.lease)
+	case c.method == "Complete" && c.retention > 0:
+		r.done, r.result = true, c.result
+	case r.attempt == 1:
+		return keyState{}
+	default: // a release after a takeover
+		r.owner, r.lease = core.Owner{}, leasePassed
+	}
+	return r
+}
+
+func (c call) mayTakeOver(r keyState) bool {
+	return !r.done && r.lease != leaseStands && c.claim.Takeover &&
+		c.claim.Fingerprint == r.fingerprint && (c.claim.Attempt == 0 || c.claim.Attempt == r.attempt)
+}
+
+func (c call) holds(r keyState) bool {
+	return r.attempt > 0 && !r.done && !c.owner.IsZero() && c.owner == r.owner
+}
+
+// step reports whether c can be answered with a in state r, and the state then.
+func (c call) step(r keyState, a answer) (bool, keyState) {
+	next := c.after(r)
+	switch {
+	case c.method == "":
+		r.over = true
+		return true, r
+	case a.unknown():
+		// Where it would change nothing it can as well be put after the end, which
+		// leaves fewer orders to be tried.
+		if r.over {
+			return true, r
+		}
+		return next != r, next
+	case errors.Is(a.err, core.ErrStoreFull):
+		return true, r
+	case c.method != "Acquire":
+		return c.holds(r) == (a.err == nil), next
+	case a.err != nil:
+		return false, r
+	}
+	g := a.grant
+	if g.State == core.Acquired {
+		return next != r && g.Attempt == next.attempt && g.Fingerprint == "" && len(g.Result) == 0, next
+	}
+	if r.attempt == 0 || g.Attempt != r.attempt || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
+		return false, r
+	}
+	remains := g.Remaining > long/2
+	switch g.State {
+	case core.Running:
+		return !r.done && r.lease != leasePassed && remains == (r.lease == leaseStands), r
+	case core.Abandoned:
+		may := !r.done && r.lease != leaseStands && !c.mayTakeOver(r) && remains
+		r.lease = leasePassed
+		return may, r
+	case core.Done:
+		return r.done && remains, r
+	}
+	return false, r
+}
+
+var stateSeed = maphash.MakeSeed()
+
+// linearizable is the model against which porcupine checks the history of one key.
+var linearizable = porcupine.Model{
+	Init: func() any { return keyState{} },
+	Step: func(state, input, output any) (bool, any) {
+		ok, next := input.(call).step(state.(keyState), output.(answer))
+		return ok, next
+	},
+	Hash: func(state any) uint64 { return maphash.Comparable(stateSeed, state.(keyState)) },
+}
+
+// checkHistory returns an error unless the history is linearizable.
+func checkHistory(key string, history []porcupine.Operation) error {
+	// The moment after the last return, before which the open calls need not have
+	// taken effect.
+	last := int64(0)
+	for _, op := range history {
+		if op.Return != math.MaxInt64 {
+			last = max(last, op.Return)
+		}
+	}
+	history = append(slices.Clone(history), porcupine.Operation{Input: call{}, Output: answer{}, Call: last + 1, Return: last + 2})
+	switch porcupine.CheckOperationsTimeout(linearizable, history, patience) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("whether the history of %q is linearizable could not be decided in %v:\n%s", key, patience, tell(history, nil))
+	}
+	// Once more, with notes: the longest order that was found shows what does not fit.
+	_, info := porcupine.CheckOperationsVerbose(linearizable, history, patience)
+	var longest []int
+	for _, order := range info.PartialLinearizations()[0] {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	return fmt.Errorf("the history of %q is not linearizable. At most %d of its calls can be put in order:\n%s", key, len(longest), tell(history, longest))
+}
+
+// tell writes a history down, with the place of each call in the order.
+func tell(history []porcupine.Operation, order []int) string {
+	var b strings.Builder
+	b.WriteString("place  began returned client  call\n")
+	byBeginning := make([]int, len(history))
+	for i := range byBeginning {
+		byBeginning[i] = i
+	}
+	slices.SortFunc(byBeginning, func(i, j int) int { return cmp.Compare(history[i].Call, history[j].Call) })
+	for _, i := range byBeginning {
+		op := history[i]
+		c := op.Input.(call)
+		if c.method == "" {
+			continue
+		}
+		place, returned := "-", "-"
+		if p := slices.Index(order, i); p >= 0 {
+			place = fmt.Sprint(p + 1)
+		}
+		if op.Return != math.MaxInt64 {
+			returned = fmt.Sprint(op.Return)
+		}
+		fmt.Fprintf(&b, "%5s  %5d %8s %6d  %v: %v\n", place, op.Call, returned, op.ClientId, c, op.Output)
+	}
+	return b.String()
+}
+
+func (c call) String() string {
+	switch c.method {
+	case "Acquire":
+		takeover := ""
+		if c.claim.Takeover {
+			takeover = fmt.Sprintf(", takeover of %d", c.claim.Attempt) // 0 is any
+		}
+		return fmt.Sprintf("Acquire by %x of %q for %v%s", c.claim.Owner[:3], c.claim.Fingerprint, c.claim.Lease, takeover)
+	case "Renew":
+		return fmt.Sprintf("Renew by %x for %v", c.owner[:3], c.lease)
+	case "Complete":
+		return fmt.Sprintf("Complete by %x with %q for %v", c.owner[:3], c.result, c.retention)
+	}
+	return fmt.Sprintf("%s by %x", c.method, c.owner[:3])
+}
+
+func (a answer) String() string {
+	switch g := a.grant; {
+	case a.err != nil:
+		return a.err.Error()
+	case g.Attempt == 0:
+		return "ok"
+	case g.State == core.Acquired:
+		return fmt.Sprintf("%v, attempt %d", g.State, g.Attempt)
+	default:
+		return fmt.Sprintf("%v, attempt %d of %q, result %q, %v remain", g.State, g.Attempt, g.Fingerprint, g.Result, g.Remaining)
+	}
+}
+
+// scene is a few fresh keys and what the clients do to them.
+type scene struct {
+	s       *subject
+	disturb func() // nil: the store is left in peace
+	keys    []string
+
+	mu      sync.Mutex
+	clock   int64                   // counts beginnings and returns
+	begun   int                     // calls
+	claims  map[string][]core.Claim // those that were acquired, or may have been
+	history map[string][]porcupine.Operation
+	open    map[string]int // calls of unknown outcome
+
+	errands chan func() // what the clients leave to the case's own goroutine
+	trouble sync.Once
+	over    chan struct{} // closed when the trouble is
+}
+
+// play lets the clients do so many calls each, and disturbs the store in the midst of
+// them.
+func (s *subject) play(name string, keys, calls int, store func(client int) core.Store, disturb func()) *scene {
+	sc := &scene{
+		s: s, disturb: disturb,
+		claims: map[string][]core.Claim{}, history: map[string][]porcupine.Operation{}, open: map[string]int{},
+		errands: make(chan func()), over: make(chan struct{}),
+	}
+	for i := range keys {
+		sc.keys = append(sc.keys, fmt.Sprintf("%s, key %d", name, i))
+	}
+	go func() {
+		defer close(sc.errands)
+		together(clients, func(client int) {
+			for range calls {
+				if !sc.call(client, store(client), clients*calls/3) {
+					return
+				}
+			}
+		})
+		if disturb != nil {
+			sc.inTrouble()
+		}
+	}()
+	for errand := range sc.errands {
+		errand()
+	}
+	return sc
+}
+
+// call does one call and reports whether there is more to be done. The call that is
+// number when begins the trouble.
+func (sc *scene) call(client int, store core.Store, when int) bool {
+	key, c, number, ok := sc.draw()
+	if !ok {
+		return false
+	}
+	timeout := patience
+	if sc.disturb != nil {
+		timeout = callTimeout
+		if number == when {
+			go sc.inTrouble()
+		}
+	}
+	op := porcupine.Operation{ClientId: client, Input: c, Call: sc.tick()}
+	a := c.on(sc.s.Context(), timeout, store, key)
+	sc.note(key, op, a)
+
+	switch {
+	case sc.disturb == nil && a.err != nil && !errors.Is(a.err, core.ErrLost):
+		sc.s.Errorf("%v: %v", c, a.err)
+		return false
+	case a.unknown():
+		sc.inTrouble() // a disturbed client waits until it is worth trying again
+		time.Sleep(briefly)
+	case rand.IntN(8) == 0: // brief leases pass
+		d := rand.N(briefly)
+		if sc.s.Advance != nil {
+			sc.leave(func() { sc.s.Advance(d) })
+		} else {
+			time.Sleep(d)
+		}
+	case rand.IntN(4) == 0: // in process a call is so short that the clients would hardly meet
+		runtime.Gosched()
+	}
+	return true
+}
+
+// inTrouble disturbs the store, once, and returns when it has been.
+func (sc *scene) inTrouble() {
+	sc.trouble.Do(func() {
+		sc.leave(func() {
+			defer close(sc.over)
+			sc.disturb()
+		})
+	})
+	select {
+	case <-sc.over:
+	case <-sc.s.Context().Done():
+	}
+}
+
+// leave leaves an errand to the case's own goroutine, where it may end the case.
+func (sc *scene) leave(errand func()) {
+	select {
+	case sc.errands <- errand:
+	case <-sc.s.Context().Done():
+	}
+}
+
+// tick returns the next moment.
+func (sc *scene) tick() int64 {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.clock++
+	return sc.clock
+}
+
+// draw picks a key and what to ask of it. It reports false if no key is left.
+func (sc *scene) draw() (key string, c call, number int, ok bool) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.begun++
+	var keys []string
+	for _, key := range sc.keys {
+		if sc.open[key] < openCalls {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return "", call{}, sc.begun, false
+	}
+	key = keys[rand.IntN(len(keys))]
+
+	// Mostly the latest claim is referred to, often a former one. At first, and now and
+	// then, it is a stranger's.
+	claim := core.Claim{Owner: core.NewOwner(), Fingerprint: fmt.Sprint(sc.begun)}
+	claims := sc.claims[key]
+	switch n := len(claims); {
+	case n > 0 && rand.IntN(2) == 0:
+		claim = claims[n-1]
+	case n > 0 && rand.IntN(8) > 0:
+		claim = claims[rand.IntN(n)]
+	}
+	c.owner = claim.Owner
+	c.lease = long
+	if rand.IntN(3) > 0 {
+		c.lease = 1 + rand.N(briefly)
+	}
+	switch dice := rand.IntN(100); {
+	case dice < 50:
+		c.method = "Acquire"
+		c.claim = core.Claim{Owner: core.NewOwner(), Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: long, Takeover: rand.IntN(4) > 0}
+		if rand.IntN(16) == 0 {
+			c.claim.Owner = claim.Owner // asks again
+		}
+		if rand.IntN(8) == 0 {
+			c.claim.Fingerprint = fmt.Sprint(sc.begun) // by which its record can be known
+		}
+		if rand.IntN(4) == 0 {
+			c.claim.Attempt = 1 + rand.Uint64N(3)
+		}
+	case dice < 65:
+		c.method = "Renew"
+	case dice < 69:
+		c.method = "Complete"
+		c.result = fmt.Sprint("result ", sc.begun)
+		c.retention = long
+	case dice < 80:
+		c.method = "Complete" // without retention
+	default:
+		c.method = "Release"
+	}
+	return key, c, sc.begun, true
+}
+
+// on makes the call.
+func (c call) on(ctx context.Context, timeout time.Duration, store core.Store, key string) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	switch c.method {
+	case "Acquire":
+		a.grant, a.err = store.Acquire(ctx, key, c.claim)
+	case "Renew":
+		a.err = store.Renew(ctx, key, c.owner, c.lease)
+	case "Complete":
+		a.err = store.Complete(ctx, key, c.owner, []byte(c.result), c.retention)
+	default:
+		a.err = store.Release(ctx, key, c.owner)
+	}
+	return a
+}
+
+func (sc *scene) note(key string, op porcupine.Operation, a answer) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.clock++
+	op.Output, op.Return = a, sc.clock
+	c := op.Input.(call)
+	if c.method == "Acquire" && (a.unknown() || a.grant.State == core.Acquired) {
+		sc.claims[key] = append(sc.claims[key], c.claim)
+	}
+	if a.unknown() {
+		op.Return = math.MaxInt64
+		sc.open[key]++
+	}
+	sc.history[key] = append(sc.history[key], op)
+}
+
+// check checks the histories of all keys, and counts what was answered.
+func (sc *scene) check(met map[string]int) {
+	for key, history := range sc.history {
+		for _, op := range history {
+			met[sortOf(op)]++
+		}
+		if err := checkHistory(key, history); err != nil {
+			sc.s.Fatal(err)
+		}
+	}
+}
+
+// sortOf says what a call has met with, for the count of what was tried at all.
+func sortOf(op porcupine.Operation) string {
+	c, a := op.Input.(call), op.Output.(answer)
+	switch {
+	case a.unknown():
+		return "failed"
+	case errors.Is(a.err, core.ErrLost):
+		return c.method + ": lost"
+	case a.err != nil:
+		return c.method + ": full"
+	case c.method == "Acquire" && a.grant.State == core.Acquired && a.grant.Attempt > 1:
+		return "Acquire: takeover"
+	case c.method == "Acquire":
+		return "Acquire: " + a.grant.State.String()
+	}
+	return c.method + ": ok"
+}
+
+// checkHistories checks that what concurrent clients see can be put in order.
+func checkHistories(s *subject) {
+	store := s.spread()
+	met := map[string]int{}
+	for round := range s.rounds() / 2 {
+		s.play(fmt.Sprint("round ", round), 2, 10, store, nil).check(met)
+		if s.Failed() {
+			return
+		}
+	}
+	for _, sort := range []string{
+		"Acquire: acquired", "Acquire: takeover", "Acquire: running", "Acquire: abandoned", "Acquire: done",
+		"Renew: ok", "Renew: lost", "Complete: ok", "Complete: lost", "Release: ok", "Release: lost",
+	} {
+		if met[sort] == 0 {
+			s.Errorf("storetest: the histories have nothing of the sort %q; they have %v", sort, met)
+		}
+	}
+}
+
+// checkFaultyHistories does so while the store is disturbed.
+func checkFaultyHistories(s *subject) {
+	store := s.spread()
+	met := map[string]int{}
+	for round := range s.rounds() / 4 {
+		s.play(fmt.Sprint("round ", round), 4, 15, store, s.disturb).check(met)
+		if s.Failed() {
+			return
+		}
+	}
+	calls := 0
+	for _, n := range met {
+		calls += n
+	}
+	if met["failed"] == 0 {
+		s.Error("no call has failed: the store was not disturbed")
+	}
+	if answered := calls - met["failed"]; answered < clients*15*(s.rounds()/4)/2 {
+		s.Errorf("only %d calls were answered, and %d failed: too few to tell much", answered, met["failed"])
+	}
+}
