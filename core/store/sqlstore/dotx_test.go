@@ -1,0 +1,519 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// books is a store, and a table of business rows in the same database: each key must have
+// one row or none.
+type books struct {
+	t     *testing.T
+	store *sqlstore.Store
+	db    *sql.DB
+	rows  string // the table
+}
+
+func newBooks(t *testing.T, url string) *books {
+	s, db, name := fresh(t, url)
+	b := &books{t: t, store: s, db: db, rows: name + "_rows"}
+	suffix := ""
+	if strings.HasPrefix(url, "mysql") {
+		suffix = " ENGINE=InnoDB"
+	}
+	_, err := db.Exec("CREATE TABLE " + b.rows + " (name VARCHAR(64) NOT NULL, amount BIGINT NOT NULL)" + suffix)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := db.Exec("DROP TABLE " + b.rows)
+		assert.NoError(t, err)
+	})
+	return b
+}
+
+// enter returns a function for DoTx that makes a row of the given name.
+func (b *books) enter(name string) func(tx *sql.Tx) ([]byte, error) {
+	return func(tx *sql.Tx) ([]byte, error) {
+		_, err := tx.Exec("INSERT INTO " + b.rows + " (name, amount) VALUES ('" + name + "', 1)")
+		return []byte("entered " + name), err
+	}
+}
+
+// count returns how many rows of that name are committed.
+func (b *books) count(name string) (n int) {
+	b.t.Helper()
+	require.NoError(b.t, b.db.QueryRow("SELECT COUNT(*) FROM "+b.rows+" WHERE name = '"+name+"'").Scan(&n))
+	return n
+}
+
+func (b *books) do(key string, fn func(tx *sql.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result, error) {
+	return b.store.DoTx(b.t.Context(), b.db, key, fn, opts...)
+}
+
+func never(*sql.Tx) ([]byte, error) { return nil, errors.New("the function ran") }
+
+func claim(lease time.Duration) core.Claim {
+	return core.Claim{Owner: core.NewOwner(), Lease: lease, Retention: time.Hour}
+}
+
+func TestDoTx(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		first, err := b.do("k", b.enter("k"))
+		require.NoError(t, err)
+		assert.Equal(t, core.Result{Value: []byte("entered k"), Attempt: 1}, first)
+		again, err := b.do("k", never)
+		require.NoError(t, err)
+		assert.Equal(t, core.Result{Value: []byte("entered k"), Replayed: true}, again)
+		assert.Equal(t, 1, b.count("k"))
+
+		// The store sees it done.
+		g, err := b.store.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+		assert.Equal(t, core.Done, g.State)
+		assert.Equal(t, "entered k", string(g.Result))
+		assert.InDelta(t, core.DefaultRetention.Seconds(), g.Remaining.Seconds(), 60)
+
+		// Another pool on the same database serves as well, and so does one connection.
+		other, _ := open(t, strings.Replace(url, "///", "/", 1))
+		conn, err := b.db.Conn(t.Context())
+		require.NoError(t, err)
+		for name, db := range map[string]sqlstore.TxBeginner{"pool": other, "connection": conn} {
+			for _, replayed := range []bool{false, true} {
+				r, err := b.store.DoTx(t.Context(), db, name, b.enter(name))
+				require.NoError(t, err, name)
+				assert.Equal(t, replayed, r.Replayed)
+			}
+			assert.Equal(t, 1, b.count(name))
+		}
+		require.NoError(t, conn.Close())
+	})
+}
+
+func TestDoTxMeetsWithWhatStands(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		ctx := t.Context()
+		_, err := b.do("", never)
+		require.ErrorIs(t, err, core.ErrKeyMissing)
+		_, err = b.do("k", never, sqlstore.Retention(0))
+		require.ErrorContains(t, err, "retention")
+		_, err = b.do("k", never, sqlstore.Fingerprint(strings.Repeat("f", 65)))
+		require.ErrorContains(t, err, "fingerprint")
+
+		// Another fingerprint, done and running.
+		_, err = b.do("k", b.enter("k"), sqlstore.Fingerprint("f"))
+		require.NoError(t, err)
+		_, err = b.do("k", never, sqlstore.Fingerprint("g"))
+		require.ErrorIs(t, err, core.ErrKeyReused)
+		running := claim(time.Hour)
+		_, err = b.store.Acquire(ctx, "running", running)
+		require.NoError(t, err)
+		_, err = b.do("running", never, sqlstore.Fingerprint("g"))
+		require.ErrorIs(t, err, core.ErrKeyReused)
+		_, err = b.do("running", never)
+		require.ErrorIs(t, err, core.ErrInProgress)
+		require.NoError(t, b.store.Complete(ctx, "running", running.Owner, []byte("elsewhere"), time.Hour))
+		r, err := b.do("running", never)
+		require.NoError(t, err)
+		assert.Equal(t, core.Result{Value: []byte("elsewhere"), Replayed: true}, r)
+
+		// An abandoned run is taken over in the transaction, and is abandoned again if that
+		// fails.
+		abandoned := claim(1)
+		_, err = b.store.Acquire(ctx, "abandoned", abandoned)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Millisecond)
+		_, err = b.do("abandoned", never, sqlstore.Fingerprint("g"))
+		require.ErrorIs(t, err, core.ErrKeyReused)
+		_, err = b.do("abandoned", never)
+		require.ErrorContains(t, err, "the function ran")
+		r, err = b.do("abandoned", b.enter("abandoned"))
+		require.NoError(t, err)
+		assert.Equal(t, uint64(2), r.Attempt)
+		require.ErrorIs(t, b.store.Complete(ctx, "abandoned", abandoned.Owner, nil, time.Hour), core.ErrLost)
+
+		// A record whose time has passed is none.
+		_, err = b.do("brief", b.enter("brief"), sqlstore.Retention(time.Millisecond))
+		require.NoError(t, err)
+		time.Sleep(5 * time.Millisecond)
+		r, err = b.do("brief", b.enter("brief"))
+		require.NoError(t, err)
+		assert.Equal(t, uint64(1), r.Attempt)
+		assert.Equal(t, 2, b.count("brief"))
+	})
+}
+
+// TestDoTxOutlivesItsRetention: the time that the function takes counts for nothing.
+func TestDoTxOutlivesItsRetention(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		_, err := b.do("k", func(tx *sql.Tx) ([]byte, error) {
+			time.Sleep(30 * time.Millisecond)
+			return b.enter("k")(tx)
+		}, sqlstore.Retention(10*time.Millisecond))
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.count("k"))
+	})
+}
+
+func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		cause := errors.New("no money")
+		_, err := b.do("k", func(tx *sql.Tx) ([]byte, error) {
+			_, err := b.enter("k")(tx)
+			return nil, errors.Join(err, cause)
+		})
+		require.ErrorIs(t, err, cause)
+		require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+
+		require.PanicsWithValue(t, "oops", func() {
+			_, _ = b.do("k", func(tx *sql.Tx) ([]byte, error) {
+				_, _ = b.enter("k")(tx)
+				panic("oops")
+			})
+		})
+
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _ = b.do("k", func(tx *sql.Tx) ([]byte, error) {
+				_, _ = b.enter("k")(tx)
+				runtime.Goexit()
+				return nil, nil
+			})
+		})
+		wg.Wait()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err = b.store.DoTx(ctx, b.db, "k", func(tx *sql.Tx) ([]byte, error) {
+			v, err := b.enter("k")(tx)
+			cancel()
+			return v, err
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+
+		assert.Zero(t, b.count("k"))
+		r, err := b.do("k", b.enter("k"))
+		require.NoError(t, err)
+		assert.Equal(t, uint64(1), r.Attempt)
+		assert.Equal(t, 1, b.count("k"))
+	})
+}
+
+// TestDoTxThatWasEnded: a function that ends the transaction by itself is told so, for the
+// record is not what it should be.
+func TestDoTxThatWasEnded(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		for name, end := range map[string]func(tx *sql.Tx) error{
+			"commits":    (*sql.Tx).Commit,
+			"rolls back": (*sql.Tx).Rollback,
+			// As MySQL itself does at a deadlock.
+			"says ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec("ROLLBACK"); return err },
+		} {
+			_, err := b.do(name, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
+			require.ErrorContains(t, err, "ended the transaction", name)
+			require.NotErrorIs(t, err, core.ErrStoreUnavailable, name)
+		}
+		if dialectOf(url) == sqlstore.PostgreSQL { // where an error ends it
+			_, err := b.do("goes on", func(tx *sql.Tx) ([]byte, error) {
+				_, _ = tx.Exec("SELECT 1/0")
+				return nil, nil
+			})
+			require.ErrorContains(t, err, "ended the transaction")
+		}
+	})
+}
+
+// TestDoTxAtOnce: of many duplicates at once one runs, and the others get what it has left:
+// its result, or the right to run.
+func TestDoTxAtOnce(t *testing.T) {
+	run(t, append(strict, engines...), func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		const rounds, callers = 10, 6
+		for round := range rounds {
+			key := fmt.Sprint("round ", round)
+			var failed, ran, replayed atomic.Int32
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for {
+						r, err := b.do(key, func(tx *sql.Tx) ([]byte, error) {
+							v, err := b.enter(key)(tx)
+							if failed.Add(1) <= 2 {
+								err = errors.Join(err, errUnlucky)
+							}
+							return v, err
+						})
+						switch {
+						case errors.Is(err, errUnlucky):
+							continue
+						case err != nil:
+							t.Error(err)
+						case r.Replayed:
+							replayed.Add(1)
+						default:
+							ran.Add(1)
+						}
+						if err == nil && string(r.Value) != "entered "+key {
+							t.Errorf("the result is %q", r.Value)
+						}
+						return
+					}
+				})
+			}
+			wg.Wait()
+			require.Equal(t, int32(1), ran.Load(), "callers that ran")
+			require.Equal(t, int32(callers-1), replayed.Load(), "callers that got the result")
+			require.Equal(t, 1, b.count(key))
+		}
+	})
+}
+
+var errUnlucky = errors.New("unlucky")
+
+// TestDoTxDeadlock makes two transactions wait for each other. The database ends one of
+// them, which runs again.
+func TestDoTxDeadlock(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		if strings.HasPrefix(url, "sqlite") {
+			t.Skip("SQLite has one writer at a time: nobody waits for another")
+		}
+		for _, name := range []string{"a", "b"} {
+			_, err := b.db.Exec("INSERT INTO " + b.rows + " (name, amount) VALUES ('" + name + "', 0)")
+			require.NoError(t, err)
+		}
+		if strings.HasPrefix(url, "mysql") { // where rows that have no index are all locked
+			_, err := b.db.Exec("ALTER TABLE " + b.rows + " ADD PRIMARY KEY (name)")
+			require.NoError(t, err)
+		}
+		var met sync.WaitGroup
+		met.Add(2)
+		var runs atomic.Int32
+		transfer := func(key, from, to string) error {
+			first := true
+			_, err := b.do(key, func(tx *sql.Tx) ([]byte, error) {
+				runs.Add(1)
+				if _, err := tx.Exec("UPDATE " + b.rows + " SET amount = amount - 1 WHERE name = '" + from + "'"); err != nil {
+					return nil, err
+				}
+				if first { // both hold their first row before either asks for its second
+					first = false
+					met.Done()
+					met.Wait()
+				}
+				_, err := tx.Exec("UPDATE " + b.rows + " SET amount = amount + 1 WHERE name = '" + to + "'")
+				return nil, err
+			})
+			return err
+		}
+		var one, two error
+		var wg sync.WaitGroup
+		wg.Go(func() { one = transfer("a to b", "a", "b") })
+		wg.Go(func() { two = transfer("b to a", "b", "a") })
+		wg.Wait()
+		require.NoError(t, one)
+		require.NoError(t, two)
+		assert.GreaterOrEqual(t, runs.Load(), int32(3), "there was no deadlock")
+		for _, name := range []string{"a", "b"} {
+			var amount int
+			require.NoError(t, b.db.QueryRow("SELECT amount FROM "+b.rows+" WHERE name = '"+name+"'").Scan(&amount))
+			assert.Zero(t, amount, name)
+		}
+	})
+}
+
+// TestDoTxSerializable: transactions that read what others write are repeated until they fit
+// into an order.
+func TestDoTxSerializable(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		_, err := b.db.Exec("INSERT INTO " + b.rows + " (name, amount) VALUES ('sum', 0)")
+		require.NoError(t, err)
+		var opts []sqlstore.TxOption
+		if !strings.HasPrefix(url, "sqlite") { // which knows no other level
+			opts = append(opts, sqlstore.Isolation(sql.LevelSerializable))
+		}
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				_, err := b.do(fmt.Sprint(i), func(tx *sql.Tx) ([]byte, error) {
+					var sum int
+					if err := tx.QueryRow("SELECT amount FROM " + b.rows + " WHERE name = 'sum'").Scan(&sum); err != nil {
+						return nil, err
+					}
+					_, err := tx.Exec(fmt.Sprintf("UPDATE %s SET amount = %d WHERE name = 'sum'", b.rows, sum+1))
+					return nil, err
+				}, opts...)
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		var sum int
+		require.NoError(t, b.db.QueryRow("SELECT amount FROM "+b.rows+" WHERE name = 'sum'").Scan(&sum))
+		assert.Equal(t, 6, sum)
+	})
+}
+
+func TestDoTxLostCommit(t *testing.T) {
+	run(t, append(strict, engines...), func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		pool, l := lossyDB(t, b.db, url)
+		runs := 0
+		do := func(key string) (core.Result, error) {
+			runs = 0
+			return b.store.DoTx(t.Context(), pool, key, func(tx *sql.Tx) ([]byte, error) {
+				runs++
+				return b.enter(key)(tx)
+			})
+		}
+
+		// It was committed, and the answer was lost.
+		l.after.Store(1)
+		r, err := do("committed")
+		require.NoError(t, err)
+		assert.Equal(t, core.Result{Value: []byte("entered committed"), Attempt: 1}, r)
+		assert.Equal(t, 1, runs)
+		assert.Equal(t, 1, b.count("committed"))
+
+		// It was not.
+		l.before.Store(1)
+		r, err = do("rolled back")
+		require.NoError(t, err)
+		assert.Equal(t, core.Result{Value: []byte("entered rolled back"), Attempt: 1}, r)
+		assert.Equal(t, 2, runs)
+		assert.Equal(t, 1, b.count("rolled back"))
+
+		// It was not, and the second run fails by itself: that is known, too.
+		l.before.Store(1)
+		runs = 0
+		_, err = b.store.DoTx(t.Context(), pool, "failed", func(tx *sql.Tx) ([]byte, error) {
+			if runs++; runs == 2 {
+				return nil, errUnlucky
+			}
+			return b.enter("failed")(tx)
+		})
+		require.ErrorIs(t, err, errUnlucky)
+		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+		assert.Zero(t, b.count("failed"))
+
+		// A database that goes at each commit.
+		l.before.Store(100)
+		_, err = do("hopeless")
+		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.ErrorIs(t, err, errBroken)
+		l.before.Store(0)
+		assert.Zero(t, b.count("hopeless"))
+
+		// And one that can't be asked afterwards.
+		ctx, cancel := context.WithCancel(t.Context())
+		l.after.Store(1)
+		_, err = b.store.DoTx(ctx, pool, "unknown", func(tx *sql.Tx) ([]byte, error) {
+			attempts := 0
+			gone := func() {
+				if attempts++; attempts == 4 {
+					cancel()
+				}
+			}
+			l.gone.Store(&gone)
+			pool.SetMaxIdleConns(-1) // closed when it comes back
+			return b.enter("unknown")(tx)
+		})
+		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.ErrorIs(t, err, context.Canceled)
+		l.gone.Store(nil)
+		r, err = do("unknown")
+		require.NoError(t, err)
+		assert.Equal(t, core.Result{Value: []byte("entered unknown"), Replayed: true}, r)
+		assert.Zero(t, runs)
+
+		// A commit that does not return, for the server does not answer. Here it does at last.
+		pool, l = lossyDB(t, b.db, url)
+		answer := make(chan struct{})
+		ctx, cancel = context.WithCancel(t.Context())
+		l.hold = func() {
+			cancel()
+			<-answer
+		}
+		_, err = b.store.DoTx(ctx, pool, "held", b.enter("held"))
+		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, context.Canceled)
+		close(answer)
+		r, err = do("held")
+		require.NoError(t, err)
+		assert.Equal(t, "entered held", string(r.Value))
+		assert.Equal(t, 1, b.count("held"))
+	})
+}
+
+// TestDoTxLostCommitOnTheWire is the same with real connections.
+func TestDoTxLostCommitOnTheWire(t *testing.T) {
+	run(t, engines[:2], func(t *testing.T, rawURL string) {
+		b := newBooks(t, rawURL)
+		u, err := url.Parse(rawURL)
+		require.NoError(t, err)
+		link := backend.NewProxy(t, u.Host)
+		pool, dialect := open(t, link.URL(rawURL))
+		commit := []byte("commit")
+		if dialect == sqlstore.MySQL {
+			commit = []byte("COMMIT")
+		}
+		for name, c := range map[string]struct {
+			lose func([]byte) <-chan struct{}
+			runs int
+		}{"answer": {link.CutAfter, 1}, "request": {link.CutBefore, 2}} {
+			lost := c.lose(commit)
+			runs := 0
+			r, err := b.store.DoTx(t.Context(), pool, name, func(tx *sql.Tx) ([]byte, error) {
+				runs++
+				return b.enter(name)(tx)
+			})
+			require.NoError(t, err, name)
+			<-lost
+			assert.Equal(t, core.Result{Value: []byte("entered " + name), Attempt: 1}, r, name)
+			assert.Equal(t, c.runs, runs, name)
+			assert.Equal(t, 1, b.count(name), name)
+		}
+	})
+}
+
+// TestDoTxConstraint: an error that only the commit brings is the caller's.
+func TestDoTxConstraint(t *testing.T) {
+	b := newBooks(t, engines[0].url(t))
+	_, err := b.db.Exec("ALTER TABLE " + b.rows + " ADD CONSTRAINT once UNIQUE (name) DEFERRABLE INITIALLY DEFERRED")
+	require.NoError(t, err)
+	runs := 0
+	_, err = b.do("k", func(tx *sql.Tx) ([]byte, error) {
+		runs++
+		_, err := b.enter("k")(tx)
+		if err == nil {
+			_, err = b.enter("k")(tx)
+		}
+		return nil, err
+	})
+	require.ErrorContains(t, err, "23505")
+	require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+	assert.Equal(t, 1, runs)
+	assert.Zero(t, b.count("k"))
+}

@@ -1,0 +1,187 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// fault is what an error of a database means to a store.
+type fault uint8
+
+const (
+	faultOther     fault = iota
+	faultTransient       // a deadlock or the like: the statement had no effect and may be tried again
+	faultDuplicate       // the key is there already
+	faultFull            // there is no room
+)
+
+// fault looks into err without knowing the driver.
+func (d Dialect) fault(err error) fault {
+	switch d {
+	case PostgreSQL:
+		switch sqlState(err) {
+		case "40001", "40P01": // serialization_failure, deadlock_detected
+			return faultTransient
+		case "53100": // disk_full
+			return faultFull
+		}
+	case MySQL:
+		switch mysqlNumber(err) {
+		case 1213, 1205, 1020: // deadlock, lock wait timeout, and MariaDB's record that has changed since it was read
+			return faultTransient
+		case 1062: // duplicate entry
+			return faultDuplicate
+		case 1114, 1021: // table full, disk full
+			return faultFull
+		}
+		// A result that is larger than the server takes. There are several numbers for it, one
+		// of which says that nobody knows what is wrong.
+		if err != nil && strings.Contains(err.Error(), "max_allowed_packet") {
+			return faultFull
+		}
+	case SQLite:
+		switch sqliteCode(err) {
+		case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
+			return faultTransient
+		case 13: // SQLITE_FULL
+			return faultFull
+		}
+	}
+	return faultOther
+}
+
+// undone reports whether err, from a COMMIT, means that the transaction was certainly
+// rolled back.
+func (d Dialect) undone(err error) bool {
+	switch d.fault(err) {
+	case faultTransient, faultFull:
+		return true
+	}
+	state := sqlState(err)
+	if d != PostgreSQL || len(state) != 5 || state == "40003" { // statement_completion_unknown
+		return false
+	}
+	switch state[:2] {
+	case "08", "57", "58", "XX": // of the connection, of the operator, of the system, internal
+		return false
+	}
+	return true // a deferred constraint, say
+}
+
+// sqlState returns the SQLSTATE of an error of PostgreSQL (pgx and lib/pq both have the
+// method), or "".
+func sqlState(err error) string {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// mysqlNumber returns the number of an error of MySQL, or 0. The driver's error has it in
+// a field only, and importing the driver for its type would make everybody compile it.
+func mysqlNumber(err error) uint64 {
+	if err == nil {
+		return 0
+	}
+	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
+		if f := v.FieldByName("Number"); f.IsValid() && f.CanUint() {
+			return f.Uint()
+		}
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return mysqlNumber(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if n := mysqlNumber(err); n != 0 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// sqliteCode returns the primary result code of an error of SQLite, or 0. modernc's error
+// has a method for it; mattn's is known by its words.
+func sqliteCode(err error) int {
+	var e interface{ Code() int }
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	if err == nil {
+		return 0
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "database is locked"):
+		return 5
+	case strings.Contains(text, "database table is locked"):
+		return 6
+	case strings.Contains(text, "database or disk is full"):
+		return 13
+	}
+	return 0
+}
+
+// errAgain says that a record has changed between a look and a step that relied on it.
+var errAgain = errors.New("the record kept changing")
+
+const (
+	tries     = 20 // of a call that meets with deadlocks and the like
+	lastPause = 50 * time.Millisecond
+)
+
+// again reports whether the failure of a try allows another one.
+func (s *Store) again(err error) bool {
+	return errors.Is(err, errAgain) || s.dialect.fault(err) == faultTransient
+}
+
+// retry calls try until it is not worth trying again.
+func (s *Store) retry(ctx context.Context, call string, try func() error) error {
+	for n := 1; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := try()
+		if err == nil || n == tries || !s.again(err) || !pause(ctx, n, lastPause) {
+			return s.failure(ctx, call, err)
+		}
+	}
+}
+
+// pause waits before the try after the n-th one, a random time, so that two that have
+// hindered each other do not meet again. It reports whether ctx has time left.
+func pause(ctx context.Context, n int, limit time.Duration) bool {
+	if n == 1 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(rand.N(min(time.Millisecond<<min(n, 16), limit)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// failure is err as a call returns it.
+func (s *Store) failure(ctx context.Context, call string, err error) error {
+	if err == nil || errors.Is(err, core.ErrLost) {
+		return err
+	}
+	if s.dialect.fault(err) == faultFull {
+		err = fmt.Errorf("%w: %w", core.ErrStoreFull, err)
+	}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err) // some drivers report a broken connection instead
+	}
+	return fmt.Errorf("sqlstore: %s: %w", call, err)
+}

@@ -1,0 +1,162 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Open opens a pool of connections to the database that rawURL names, with settings that
+// suit a store. It connects to nothing yet. The driver must have been imported:
+//
+//	postgres://user:password@host:5432/database?…   _ "github.com/jackc/pgx/v5/stdlib", or lib/pq
+//	mysql://user:password@host:3306/database?…      _ "github.com/go-sql-driver/mysql"
+//	sqlite:FILE?…                                   _ "modernc.org/sqlite", or mattn/go-sqlite3
+//
+// What stands behind the question mark is the driver's own. User, password and database
+// are percent-encoded, as in any URL; FILE is a path as it is (without a question mark), and
+// its directory must exist.
+//
+// PostgreSQL and MySQL get at most 16 connections, SQLite 8, with a write-ahead log, synced
+// at each commit (journal_mode=WAL, synchronous=FULL), transactions that lock at their
+// beginning, and 5 s of waiting for locks. "sqlite::memory:" is a database of its own for
+// each call of Open, with a single connection; it is gone when the pool is closed. Change
+// the limits by the methods of sql.DB.
+func Open(rawURL string) (*sql.DB, Dialect, error) {
+	dialect, drivers, dsn, err := parse(rawURL)
+	if err != nil {
+		return nil, 0, fmt.Errorf("sqlstore: %w", err)
+	}
+	driver, err := pick(dialect, drivers, sql.Drivers())
+	if err != nil {
+		return nil, 0, fmt.Errorf("sqlstore: %w", err)
+	}
+	db, err := sql.Open(driver, dsn(driver))
+	if err != nil {
+		return nil, 0, fmt.Errorf("sqlstore: %w", err)
+	}
+	limit := 16
+	if dialect == SQLite {
+		limit = 8
+	}
+	if rawURL == memoryURL {
+		limit = 1 // each connection would be to a database of its own
+	} else {
+		db.SetConnMaxIdleTime(5 * time.Minute)
+	}
+	db.SetMaxOpenConns(limit)
+	db.SetMaxIdleConns(limit)
+	return db, dialect, nil
+}
+
+// NewURL returns a store on the database that rawURL names (see [Open]), and makes its table
+// if it is not there. The store owns the connections; Close gives them up.
+func NewURL(ctx context.Context, rawURL string, opts ...Option) (*Store, error) {
+	db, dialect, err := Open(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(db, dialect, opts...)
+	if err == nil {
+		s.owned = true
+		err = s.Migrate(ctx)
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+const memoryURL = "sqlite::memory:"
+
+// pick returns the first of the drivers that is registered.
+func pick(dialect Dialect, drivers, registered []string) (string, error) {
+	for _, d := range drivers {
+		if slices.Contains(registered, d) {
+			return d, nil
+		}
+	}
+	return "", fmt.Errorf("no driver for %v is registered: import _ %q", dialect, imports[dialect])
+}
+
+var imports = map[Dialect]string{
+	PostgreSQL: "github.com/jackc/pgx/v5/stdlib",
+	MySQL:      "github.com/go-sql-driver/mysql",
+	SQLite:     "modernc.org/sqlite",
+}
+
+// parse returns the dialect of a URL, the names of drivers for it, and the URL in the form
+// that each of them takes.
+func parse(rawURL string) (Dialect, []string, func(driver string) string, error) {
+	scheme, rest, _ := strings.Cut(rawURL, ":")
+	switch scheme {
+	case "postgres", "postgresql":
+		return PostgreSQL, []string{"pgx", "pgx/v5", "postgres"}, func(string) string { return rawURL }, nil
+	case "mysql":
+		dsn, err := mysqlDSN(rawURL)
+		return MySQL, []string{"mysql"}, func(string) string { return dsn }, err
+	case "sqlite":
+		if rest == "" || rest[0] == '?' {
+			return 0, nil, nil, errors.New("the URL names no file")
+		}
+		return SQLite, []string{"sqlite", "sqlite3"}, func(driver string) string { return sqliteDSN(rest, driver) }, nil
+	}
+	// Not the URL: it may hold a password.
+	return 0, nil, nil, errors.New("the URL begins with none of postgres:, mysql: and sqlite:")
+}
+
+// mysqlDSN is user:password@tcp(host:port)/database?parameters.
+func mysqlDSN(rawURL string) (string, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "", errors.New("the URL is malformed") // its error quotes the password
+	}
+	database := strings.TrimPrefix(u.EscapedPath(), "/")
+	if u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
+		return "", errors.New("a URL of MySQL is mysql://user:password@host:port/database")
+	}
+	port := u.Port()
+	if port == "" {
+		port = "3306"
+	}
+	user := u.User.Username()
+	if strings.Contains(user, ":") {
+		return "", errors.New("MySQL's driver takes no user with a colon")
+	}
+	if password, set := u.User.Password(); set {
+		user += ":" + password
+	}
+	if user != "" {
+		user += "@"
+	}
+	// As large as the server takes: more is then an error, where it would be a broken
+	// connection.
+	dsn := user + "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")/" + database + "?maxAllowedPacket=0"
+	if u.RawQuery != "" {
+		dsn += "&" + strings.ReplaceAll(u.RawQuery, "/", "%2F") // the driver takes the last slash for the one before the database
+	}
+	return dsn, nil
+}
+
+// sqliteDSN is file:path?parameters.
+func sqliteDSN(file, driver string) string {
+	path, params, _ := strings.Cut(file, "?")
+	if strings.HasPrefix(path, "///") {
+		path = path[2:] // sqlite:///var/lib/file
+	}
+	settings := "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	if driver == "sqlite3" {
+		settings = "_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"
+	}
+	if params != "" {
+		settings += "&" + params
+	}
+	return "file:" + strings.NewReplacer("%", "%25", "#", "%23").Replace(path) + "?" + settings
+}

@@ -1,0 +1,126 @@
+package sqlstore_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+func TestOptions(t *testing.T) {
+	_, err := sqlstore.New(nil, 0, sqlstore.Table("no table"), sqlstore.Source(""))
+	for _, fault := range []string{"database is nil", "dialect is unknown", `"no table"`, "source"} {
+		require.ErrorContains(t, err, fault)
+	}
+	db, dialect := open(t, "sqlite::memory:")
+	for name, good := range map[string]bool{
+		"t": true, "_T1": true, "a.b": true, strings.Repeat("t", 50): true,
+		"": false, "1t": false, "a.b.c": false, "a.": false, ".a": false, "t;": false, `t"`: false, "t`": false, "té": false, strings.Repeat("t", 51): false,
+	} {
+		_, err := sqlstore.New(db, dialect, sqlstore.Table(name))
+		assert.Equal(t, good, err == nil, "%q: %v", name, err)
+	}
+	for source, good := range map[string]bool{
+		"s": true, "payments/eu é": true, strings.Repeat("s", 64): true,
+		"": false, strings.Repeat("s", 65): false, "a\x00": false, "a\xff": false,
+	} {
+		_, err := sqlstore.New(db, dialect, sqlstore.Source(source))
+		assert.Equal(t, good, err == nil, "%q: %v", source, err)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	const safe = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	for _, c := range []struct{ url, driver, want string }{
+		{"postgres://u:p@h/d?sslmode=require", "pgx", "postgres://u:p@h/d?sslmode=require"},
+		{"postgresql://u:p@h/d", "postgres", "postgresql://u:p@h/d"},
+		{"mysql://root@h/d", "mysql", "root@tcp(h:3306)/d?maxAllowedPacket=0"},
+		{"mysql://u:p%40%2F:x%3F@h:1/d%20e?tls=true&loc=Asia/Tokyo", "mysql", "u:p@/:x?@tcp(h:1)/d%20e?maxAllowedPacket=0&tls=true&loc=Asia%2FTokyo"},
+		{"mysql://[::1]:3307/d", "mysql", "tcp([::1]:3307)/d?maxAllowedPacket=0"},
+		{"sqlite:a.db", "sqlite", "file:a.db?" + safe},
+		{"sqlite:///var/a.db", "sqlite", "file:/var/a.db?" + safe},
+		{"sqlite:/var/50%#.db?mode=rw", "sqlite", "file:/var/50%25%23.db?" + safe + "&mode=rw"},
+		{"sqlite:a.db", "sqlite3", "file:a.db?_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"},
+	} {
+		got, err := sqlstore.DSN(c.url, c.driver)
+		require.NoError(t, err, c.url)
+		assert.Equal(t, c.want, got)
+		if c.driver == "mysql" {
+			_, err := mysql.ParseDSN(got)
+			require.NoError(t, err)
+		}
+	}
+	for _, url := range []string{"", "redis://h", "oracle://secret@h", "sqlite:", "sqlite:?mode=rw", "mysql://", "mysql://h", "mysql:///d", "mysql://h/a/b",
+		"mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
+		_, _, err := sqlstore.Open(url)
+		require.Error(t, err, url)
+		assert.NotContains(t, err.Error(), "secret")
+		_, err = sqlstore.NewURL(t.Context(), url)
+		require.Error(t, err, url)
+	}
+}
+
+func TestDriverIsNamed(t *testing.T) {
+	d, err := sqlstore.Pick(sqlstore.SQLite, []string{"sqlite", "sqlite3"}, []string{"mysql", "sqlite3"})
+	require.NoError(t, err)
+	assert.Equal(t, "sqlite3", d)
+	for dialect, path := range map[sqlstore.Dialect]string{
+		sqlstore.PostgreSQL: "github.com/jackc/pgx/v5/stdlib", sqlstore.MySQL: "github.com/go-sql-driver/mysql", sqlstore.SQLite: "modernc.org/sqlite",
+	} {
+		_, err := sqlstore.Pick(dialect, []string{"a"}, []string{"b"})
+		require.ErrorContains(t, err, dialect.String())
+		require.ErrorContains(t, err, path)
+	}
+}
+
+// TestSQLiteSettings: what durability rests on.
+func TestSQLiteSettings(t *testing.T) {
+	db, _ := open(t, "sqlite:"+filepath.Join(t.TempDir(), "a file.db"))
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000"} {
+		var got string
+		require.NoError(t, db.QueryRow("PRAGMA "+pragma).Scan(&got))
+		assert.Equal(t, want, got, pragma)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	s, err := sqlstore.NewURL(t.Context(), "sqlite::memory:")
+	require.NoError(t, err)
+	defer s.Close()
+	other, err := sqlstore.NewURL(t.Context(), "sqlite::memory:")
+	require.NoError(t, err)
+	defer other.Close()
+	for _, store := range []*sqlstore.Store{s, other} {
+		g, err := store.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+		assert.Equal(t, core.Acquired, g.State)
+	}
+	g, err := s.Acquire(t.Context(), "k", claim(time.Hour))
+	require.NoError(t, err)
+	assert.Equal(t, core.Running, g.State)
+}
+
+func TestClose(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+		s.Close()
+		s.Close()
+		require.NoError(t, db.PingContext(t.Context()), "the pool is the caller's")
+
+		owner, err := sqlstore.NewURL(t.Context(), url, sqlstore.Table(name))
+		require.NoError(t, err)
+		owner.Close()
+		owner.Close()
+		_, err = owner.Acquire(t.Context(), "k", claim(time.Hour))
+		require.Error(t, err)
+	})
+}

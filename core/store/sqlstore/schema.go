@@ -1,0 +1,124 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Schema returns the statements that make the table, each ended by a semicolon, for those
+// who leave changes of the schema to a tool of their own. An empty table means
+// "idem_records". It returns an error for an unknown dialect or a faulty name.
+func Schema(dialect Dialect, table string) (string, error) {
+	if table == "" {
+		table = "idem_records"
+	}
+	if dialect < PostgreSQL || dialect > SQLite {
+		return "", fmt.Errorf("sqlstore: the dialect is unknown: %d", dialect)
+	}
+	t, err := dialect.table(table)
+	if err != nil {
+		return "", fmt.Errorf("sqlstore: %w", err)
+	}
+	return strings.Join(dialect.schema(t), ";\n") + ";\n", nil
+}
+
+// columns are the table's, each with its type by dialect.
+var columns = []struct{ name, postgres, mysql, sqlite string }{
+	{"source_type", "TEXT", "VARBINARY(64)", "TEXT"},
+	{"serial_number", "BYTEA", "VARBINARY(2048)", "BLOB"},
+	{"state", "SMALLINT", "SMALLINT", "INTEGER"},
+	{"owner", "BYTEA", "VARBINARY(16)", "BLOB"},
+	{"attempt", "BIGINT", "BIGINT", "INTEGER"},
+	{"fingerprint", "BYTEA", "VARBINARY(64)", "BLOB"},
+	{"result", "BYTEA", "LONGBLOB", "BLOB"},
+	{"remark", "TEXT", "VARCHAR(255)", "TEXT"},
+	{"creator", "TEXT", "VARCHAR(255)", "TEXT"},
+	{"created_at", "BIGINT", "BIGINT", "INTEGER"},
+	{"updated_at", "BIGINT", "BIGINT", "INTEGER"},
+	{"lease_until", "BIGINT", "BIGINT", "INTEGER"},
+	{"retention", "BIGINT", "BIGINT", "INTEGER"},
+	{"expires_at", "BIGINT", "BIGINT", "INTEGER"},
+	{"version", "BIGINT", "BIGINT", "INTEGER"},
+}
+
+// schema returns the statements that make t, if it is not there.
+func (d Dialect) schema(t table) []string {
+	var create strings.Builder
+	fmt.Fprintf(&create, "CREATE TABLE IF NOT EXISTS %s (\n", t.name)
+	for _, c := range columns {
+		kind := map[Dialect]string{PostgreSQL: c.postgres, MySQL: c.mysql, SQLite: c.sqlite}[d]
+		fmt.Fprintf(&create, "\t%s %s NOT NULL,\n", c.name, kind)
+	}
+	create.WriteString("\tPRIMARY KEY (source_type, serial_number)")
+	if d == MySQL { // which has no CREATE INDEX IF NOT EXISTS
+		fmt.Fprintf(&create, ",\n\tKEY %s (expires_at)\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4", t.index)
+		return []string{create.String()}
+	}
+	create.WriteString("\n)")
+	return []string{create.String(), fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (expires_at)", t.index, t.on)}
+}
+
+// Migrate makes the table, if it is not there. It may be called at every start, by many
+// processes at once. If the table is there, no right to make one is needed. It returns an
+// error if there is a table of that name which is not a store's.
+func (s *Store) Migrate(ctx context.Context) error {
+	return s.retry(ctx, "migrate", func() error {
+		if s.check(ctx) == nil {
+			return nil
+		}
+		if err := s.create(ctx); err != nil {
+			return err
+		}
+		return s.check(ctx)
+	})
+}
+
+// check reports what the table lacks.
+func (s *Store) check(ctx context.Context) error {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+s.table.name+" WHERE 1 = 0")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return err
+	}
+	for i, c := range columns {
+		// Text would merge keys that differ in case only, or in blanks at the end.
+		switch kind := types[i].DatabaseTypeName(); {
+		case c.name != "serial_number":
+		case kind != "BYTEA" && kind != "VARBINARY" && kind != "BLOB":
+			return fmt.Errorf("table %s: column %s has the type %s, which does not keep bytes as they are", s.table.name, c.name, kind)
+		}
+	}
+	return rows.Err()
+}
+
+// migrationLock is what those who make tables of a PostgreSQL database wait for each other
+// by: two CREATE TABLE IF NOT EXISTS at once may fail.
+const migrationLock = 0x6964656d // "idem"
+
+func (s *Store) create(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if s.dialect == PostgreSQL {
+		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
+			return err
+		}
+	}
+	for _, statement := range s.dialect.schema(s.table) {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,300 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Store is a store in a table of a SQL database. It implements core.Store, and not
+// core.Watcher: duplicates that wait look again after pauses that grow. All methods are
+// safe for concurrent use, by any number of processes.
+//
+// The zero Store is not usable; make one with [New] or [NewURL].
+type Store struct {
+	db      *sql.DB
+	owned   bool // db is closed with the store
+	dialect Dialect
+	table   table
+	source  string
+	creator string
+	q       statements
+	writer  chan struct{} // SQLite only: held by the one that writes
+	closed  atomic.Bool
+}
+
+// Option sets up a [Store].
+type Option func(*options)
+
+type options struct {
+	table, source, creator string
+	now                    string // of tests
+}
+
+// Table sets the name of the table, which may have a schema in front ("payments.idem").
+// Each part begins with a letter or _ and has up to 50 letters, digits and _. It is taken
+// as it is written, also as to case. The default is "idem_records".
+func Table(name string) Option { return func(o *options) { o.table = name } }
+
+// Source sets the source type, of 1 to 64 bytes. It is one half of what is unique, so that
+// several services or kinds of keys can share a table: a store sees only the records of its
+// own source. The default is "idem".
+func Source(source string) Option { return func(o *options) { o.source = source } }
+
+// Creator sets what the creator column says of the records that this store makes, for
+// people who read the table. The default is the name of the host.
+func Creator(creator string) Option { return func(o *options) { o.creator = creator } }
+
+// WithRemark sets the remark of the records that are made or taken over under ctx, for
+// people who read the table: an order number, say. It is cut after 255 characters.
+func WithRemark(ctx context.Context, remark string) context.Context {
+	return context.WithValue(ctx, remarkKey{}, note(remark))
+}
+
+type remarkKey struct{}
+
+// note is s as a column for people takes it, whatever it comes from.
+func note(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+	if utf8.RuneCountInString(s) > 255 {
+		s = string([]rune(s)[:255])
+	}
+	return s
+}
+
+// New returns a store on db, which stays the caller's. It asks the database nothing: the
+// table must be there when the store is first used, see [Store.Migrate]. A nil db, an
+// unknown dialect and faulty options are errors, all reported at once.
+func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
+	o := options{table: "idem_records", source: "idem"}
+	o.creator, _ = os.Hostname()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	var faults []error
+	if db == nil {
+		faults = append(faults, errors.New("sqlstore: the database is nil"))
+	}
+	if dialect < PostgreSQL || dialect > SQLite {
+		faults = append(faults, fmt.Errorf("sqlstore: the dialect is unknown: %d", dialect))
+	}
+	table, err := dialect.table(o.table)
+	if err != nil {
+		faults = append(faults, fmt.Errorf("sqlstore: %w", err))
+	}
+	if len(o.source) == 0 || len(o.source) > 64 || note(o.source) != o.source {
+		faults = append(faults, fmt.Errorf("sqlstore: the source %q is not 1 to 64 bytes of text", o.source))
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	if o.now == "" {
+		o.now = dialect.now()
+	}
+	s := &Store{
+		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
+		q: newStatements(dialect, table.name, o.now),
+	}
+	if dialect == SQLite {
+		// SQLite has one writer at a time. Those of this process wait here for their turn, and
+		// do not have to ask again and again whether it has come.
+		s.writer = make(chan struct{}, 1)
+	}
+	return s, nil
+}
+
+// Close gives up what the store holds: its prepared statements, and after [NewURL] the
+// connections, too. No call may be under way. It may be called more than once.
+func (s *Store) Close() {
+	s.closed.Store(true)
+	for _, q := range s.q.all() {
+		if q != nil {
+			q.close()
+		}
+	}
+	if s.owned {
+		s.db.Close()
+	}
+}
+
+// Acquire implements core.Store.
+func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (grant core.Grant, err error) {
+	if err := claim.Validate(); err != nil {
+		return core.Grant{}, err
+	}
+	err = s.retry(ctx, "acquire", func() error {
+		grant, _, err = s.claim(ctx, nil, key, claim)
+		return err
+	})
+	if err != nil {
+		return core.Grant{}, err
+	}
+	return grant, nil
+}
+
+// claim does what Acquire does, once, in tx if that is not nil. The error is errAgain if
+// others were faster. holder is the owner of the record that stands in the way.
+func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim core.Claim) (g core.Grant, holder []byte, err error) {
+	v := &values{
+		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
+		lease: s.dialect.lease(claim.Lease), retention: micros(claim.Retention),
+	}
+	v.remark, _ = ctx.Value(remarkKey{}).(string)
+
+	r, err := s.insertOrLook(ctx, tx, v)
+	if err != nil {
+		return g, nil, err
+	}
+	if r.state == stateNew {
+		return core.Grant{State: core.Acquired, Attempt: 1}, nil, nil
+	}
+	if r.left <= 0 { // its time has passed
+		return s.take(ctx, tx, s.q.replace, v, 1)
+	}
+	g = core.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint)}
+	switch {
+	case r.state == stateDone:
+		g.State, g.Result, g.Remaining = core.Done, r.result, remaining(r.left)
+	case r.state != stateRunning:
+		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
+	case r.lease > 0:
+		g.State, g.Remaining = core.Running, remaining(r.lease-micros(s.dialect.tick()))
+	case claim.Takeover && claim.Fingerprint == g.Fingerprint && (claim.Attempt == 0 || claim.Attempt == g.Attempt):
+		v.attempt = r.attempt
+		return s.take(ctx, tx, s.q.takeOver, v, g.Attempt+1)
+	default:
+		g.State, g.Remaining = core.Abandoned, remaining(r.left)
+	}
+	return g, r.owner, nil
+}
+
+// take makes a record that stands the claim's own.
+func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *values, attempt uint64) (core.Grant, []byte, error) {
+	n, err := s.exec(ctx, tx, q, v)
+	if err == nil && n == 0 {
+		err = errAgain
+	}
+	return core.Grant{State: core.Acquired, Attempt: attempt}, nil, err
+}
+
+// insertOrLook makes a new record, or reads the one that stands.
+func (s *Store) insertOrLook(ctx context.Context, tx *transaction, v *values) (row, error) {
+	if s.dialect == PostgreSQL {
+		r, err := s.queryRow(ctx, tx, s.q.insertOrLook, v)
+		return r, orAgain(err)
+	}
+	// Across a network a new record is one round trip if it comes first. Within SQLite a look
+	// costs next to nothing, and does not wait for the one writer that there can be; but in a
+	// transaction it would be in the way of writing later.
+	lookFirst := s.dialect == SQLite && tx == nil
+	if lookFirst {
+		if r, err := s.queryRow(ctx, tx, s.q.look, v); !errors.Is(err, sql.ErrNoRows) {
+			return r, err
+		}
+	}
+	n, err := s.exec(ctx, tx, s.q.insert, v)
+	switch {
+	case err == nil && n == 1:
+		return row{state: stateNew}, nil
+	case err != nil && s.dialect.fault(err) != faultDuplicate:
+		return row{}, err
+	case lookFirst:
+		return row{}, errAgain
+	}
+	r, err := s.queryRow(ctx, tx, s.q.look, v)
+	return r, orAgain(err)
+}
+
+// orAgain turns the absence of a record that has just been met with into errAgain.
+func orAgain(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return errAgain
+	}
+	return err
+}
+
+// Renew implements core.Store.
+func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	if lease <= 0 {
+		return errors.New("sqlstore: renew: a lease must be longer than zero")
+	}
+	return s.change(ctx, "renew", &values{key: storedKey(key), owner: owner[:], lease: s.dialect.lease(lease)}, s.q.renew)
+}
+
+// Complete implements core.Store.
+func (s *Store) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	if retention <= 0 {
+		return s.Release(ctx, key, owner)
+	}
+	return s.change(ctx, "complete", completion(key, owner, result, retention), s.q.complete)
+}
+
+func completion(key string, owner core.Owner, result []byte, retention time.Duration) *values {
+	if result == nil {
+		result = []byte{} // nil would be NULL
+	}
+	return &values{key: storedKey(key), owner: owner[:], result: result, retention: micros(retention)}
+}
+
+// Release implements core.Store.
+func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error {
+	return s.change(ctx, "release", &values{key: storedKey(key), owner: owner[:]}, s.q.remove, s.q.abandon)
+}
+
+// change runs statements until one of them has changed the record that v.owner holds.
+func (s *Store) change(ctx context.Context, call string, v *values, statements ...*statement) error {
+	return s.retry(ctx, call, func() error {
+		for _, q := range statements {
+			if n, err := s.exec(ctx, nil, q, v); err != nil || n > 0 {
+				return err
+			}
+		}
+		return core.ErrLost
+	})
+}
+
+// purgeBatch is how many records one statement of Purge removes at most.
+const purgeBatch = 1000
+
+// Purge removes the records whose time has passed, of all sources in the table, and returns
+// how many there were. It does so in batches, each a transaction of its own, so that it
+// holds nobody up for long; after an error, those before stay removed. It may run beside
+// everything else, also several times at once.
+func (s *Store) Purge(ctx context.Context) (int64, error) {
+	var purged int64
+	for {
+		var n int64
+		err := s.retry(ctx, "purge", func() (err error) {
+			n, err = s.exec(ctx, nil, s.q.purge, &values{})
+			return err
+		})
+		purged += n
+		if err != nil || n < purgeBatch {
+			return purged, err
+		}
+	}
+}
+
+const (
+	maxKey  = 2048 // of the serial_number column: InnoDB has 3072 bytes for a key, PostgreSQL about 2700
+	keyStem = maxKey - sha256.Size
+)
+
+// storedKey is key as the table has it. A key that does not fit is stored as its beginning
+// and a digest of the whole, which has all of 2048 bytes, so that it is no other key's.
+func storedKey(key string) []byte {
+	if len(key) < maxKey {
+		return []byte(key)
+	}
+	sum := sha256.Sum256([]byte(key))
+	return append([]byte(key[:keyStem]), sum[:]...)
+}

@@ -1,0 +1,208 @@
+package sqlstore_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+var _ core.Store = (*sqlstore.Store)(nil)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childFile) != "" {
+		child()
+		return
+	}
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would report each connection that the tests cut
+	goleak.VerifyTestMain(m)
+}
+
+// engine is a database that the tests run on.
+type engine struct {
+	name string
+	url  func(tb testing.TB) string
+}
+
+var engines = []engine{
+	{"PostgreSQL", backend.Postgres},
+	{"MySQL", backend.MySQL},
+	{"SQLite", func(tb testing.TB) string { return "sqlite:" + filepath.Join(tb.TempDir(), "idem.db") }},
+}
+
+// strict are databases whose transactions are more strictly isolated than by default.
+var strict = []engine{
+	{"PostgreSQL, serializable", func(tb testing.TB) string {
+		return with(engines[0].url(tb), "default_transaction_isolation=serializable")
+	}},
+	{"PostgreSQL, repeatable read", func(tb testing.TB) string {
+		return with(engines[0].url(tb), "default_transaction_isolation=repeatable%20read")
+	}},
+	{"MySQL, serializable", func(tb testing.TB) string {
+		return with(engines[1].url(tb), isolation(tb)+"=%27SERIALIZABLE%27")
+	}},
+	{"MySQL, read committed", func(tb testing.TB) string {
+		return with(engines[1].url(tb), isolation(tb)+"=%27READ-COMMITTED%27")
+	}},
+}
+
+func with(url, parameter string) string {
+	if strings.Contains(url, "?") {
+		return url + "&" + parameter
+	}
+	return url + "?" + parameter
+}
+
+// isolation is the name of the variable, which MySQL 8 and MariaDB before 11.1 do not share.
+func isolation(tb testing.TB) string {
+	db, _ := open(tb, engines[1].url(tb))
+	var name, value string
+	require.NoError(tb, db.QueryRow("SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')").Scan(&name, &value))
+	return name
+}
+
+// each runs test on every engine, at once: most of the time they wait.
+func each(t *testing.T, test func(t *testing.T, url string)) { run(t, engines, test) }
+
+func run(t *testing.T, on []engine, test func(t *testing.T, url string)) {
+	for _, e := range on {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, e.url(t))
+		})
+	}
+}
+
+// fresh opens a pool and makes a store with a table of its own, which is dropped with the
+// test.
+func fresh(tb testing.TB, url string, opts ...sqlstore.Option) (*sqlstore.Store, *sql.DB, string) {
+	tb.Helper()
+	db, dialect := open(tb, url)
+	name := "idem_test_" + strings.ToLower(rand.Text()[:12])
+	s, err := sqlstore.New(db, dialect, append([]sqlstore.Option{sqlstore.Table(name)}, opts...)...)
+	require.NoError(tb, err)
+	tb.Cleanup(s.Close)
+	require.NoError(tb, s.Migrate(tb.Context()))
+	tb.Cleanup(func() {
+		_, err := db.Exec("DROP TABLE IF EXISTS " + name)
+		if err != nil {
+			tb.Error(err)
+		}
+	})
+	return s, db, name
+}
+
+func open(tb testing.TB, url string) (*sql.DB, sqlstore.Dialect) {
+	tb.Helper()
+	db, dialect, err := sqlstore.Open(url)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { db.Close() })
+	return db, dialect
+}
+
+func TestStore(t *testing.T) {
+	on := engines
+	if !testing.Short() {
+		on = append(strict, engines...)
+	}
+	run(t, on, func(t *testing.T, url string) {
+		features := storetest.Features{}
+		if dialectOf(url) != sqlstore.SQLite {
+			features.Faulty = func(tb testing.TB) (storetest.Instance, func()) { return cut(tb, url) }
+		}
+		storetest.Run(t, func(tb testing.TB) storetest.Instance { return instance(tb, url) }, features)
+	})
+}
+
+func instance(tb testing.TB, url string) storetest.Instance {
+	s, _, name := fresh(tb, url)
+	return storetest.Instance{Store: s, Peer: func() core.Store { return another(tb, url, name) }}
+}
+
+// another is a store on the same table, with connections of its own.
+func another(tb testing.TB, url, table string) *sqlstore.Store {
+	db, dialect := open(tb, url)
+	s, err := sqlstore.New(db, dialect, sqlstore.Table(table))
+	require.NoError(tb, err)
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// cut makes an instance whose connections can be cut, also in the midst of a statement.
+func cut(tb testing.TB, rawURL string) (storetest.Instance, func()) {
+	u, err := url.Parse(rawURL)
+	require.NoError(tb, err)
+	link := backend.NewProxy(tb, u.Host)
+	_, _, name := fresh(tb, rawURL)
+	peer := func() core.Store { return another(tb, link.URL(rawURL), name) }
+	return storetest.Instance{Store: peer(), Peer: peer}, func() { link.Cut(); link.Restore() }
+}
+
+// TestStoreWithAClock runs the suite with a clock that only counts on from the server's,
+// so that the cases about the moment when a lease ends run, too.
+func TestStoreWithAClock(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		if testing.Short() && dialectOf(url) != sqlstore.SQLite {
+			t.Skip("the cases that wait for nothing repeat themselves often, which takes time across a network")
+		}
+		storetest.Run(t, func(tb testing.TB) storetest.Instance { return moved(tb, url) }, storetest.Features{})
+	})
+}
+
+func moved(tb testing.TB, url string) storetest.Instance {
+	db, dialect := open(tb, url)
+	clock := "idem_clock_" + strings.ToLower(rand.Text()[:12])
+	for _, q := range []string{"CREATE TABLE " + clock + " (us BIGINT NOT NULL)", "INSERT INTO " + clock + " VALUES (0)"} {
+		_, err := db.Exec(q)
+		require.NoError(tb, err)
+	}
+	tb.Cleanup(func() { db.Exec("DROP TABLE " + clock) })
+	s, _, _ := fresh(tb, url, sqlstore.ClockAhead(dialect, "(SELECT us FROM "+clock+")"))
+	return storetest.Instance{Store: s, Advance: func(d time.Duration) {
+		_, err := db.Exec(fmt.Sprintf("UPDATE %s SET us = us + %d", clock, (d + sqlstore.Tick(dialect)).Microseconds()))
+		require.NoError(tb, err)
+	}}
+}
+
+func BenchmarkStore(b *testing.B) {
+	for _, e := range engines {
+		b.Run(e.name, func(b *testing.B) {
+			url := e.url(b)
+			storetest.Bench(b, func(tb testing.TB) storetest.Instance { return instance(tb, url) })
+		})
+	}
+}
+
+func driverDSN(tb testing.TB, url string) string {
+	tb.Helper()
+	scheme, _, _ := strings.Cut(url, ":")
+	dsn, err := sqlstore.DSN(url, scheme)
+	require.NoError(tb, err)
+	return dsn
+}
+
+func dialectOf(url string) sqlstore.Dialect {
+	switch {
+	case strings.HasPrefix(url, "postgres"):
+		return sqlstore.PostgreSQL
+	case strings.HasPrefix(url, "mysql"):
+		return sqlstore.MySQL
+	}
+	return sqlstore.SQLite
+}

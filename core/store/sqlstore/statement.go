@@ -1,0 +1,298 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// The states of a record in the table. A running record whose lease has passed is an
+// abandoned one.
+const (
+	stateNew     = 0 // reported by insertOrLook for a record that was not there before
+	stateRunning = 1
+	stateDone    = 2
+)
+
+// statements are all that a store says to its database. Each is atomic in itself, at every
+// isolation level: what a change depends on stands in its own WHERE.
+type statements struct {
+	insertOrLook *statement // PostgreSQL only
+	insert       *statement
+	look         *statement
+	replace      *statement
+	takeOver     *statement
+	renew        *statement
+	complete     *statement
+	remove       *statement
+	abandon      *statement
+	purge        *statement
+}
+
+const (
+	insertSQL = `INSERT INTO {table} (source_type, serial_number, state, owner, attempt, fingerprint, result,
+	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version)
+VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
+	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1)`
+
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}
+FROM {table} WHERE source_type = {source} AND serial_number = {key}`
+
+	// The look sees the table as it was before the insert. If that has met with a record
+	// that was committed since, there is no row at all.
+	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
+SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint FROM ins
+UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
+
+	// A record whose time has passed makes room for a new one.
+	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
+	remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
+	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
+WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
+
+	takeOverSQL = `UPDATE {table} SET owner = {owner}, attempt = attempt + 1,
+	remark = {remark}, creator = {creator}, updated_at = {now},
+	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
+WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_until <= {now} AND expires_at > {now}
+	AND fingerprint = {fingerprint} AND attempt = {attempt}`
+
+	heldSQL = ` WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND owner = {owner} AND expires_at > {now}`
+
+	renewSQL = `UPDATE {table} SET lease_until = {now} + {lease}, expires_at = {now} + {lease} + retention,
+	updated_at = {now}, version = version + 1` + heldSQL
+
+	completeSQL = `UPDATE {table} SET state = 2, result = {result}, retention = {retention}, expires_at = {now} + {retention},
+	updated_at = {now}, version = version + 1` + heldSQL
+
+	// A release is one of these two: a first attempt is forgotten, a later one is kept as
+	// an abandoned record that is nobody's. Its lease has passed for everybody, also for one
+	// whose statement began before this one and reads the table after it.
+	removeSQL  = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
+	abandonSQL = `UPDATE {table} SET owner = {nobody}, lease_until = 0, expires_at = {now} + retention,
+	updated_at = {now}, version = version + 1` + heldSQL + ` AND attempt > 1`
+
+	// A record that somebody is just making anew is passed over; one that was made anew
+	// between the look and the lock is looked at again.
+	purgePostgreSQL = `DELETE FROM {table} WHERE expires_at <= {now} AND ctid = ANY (ARRAY(
+	SELECT ctid FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch} FOR UPDATE SKIP LOCKED))`
+	purgeMySQL  = `DELETE FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch}`
+	purgeSQLite = `DELETE FROM {table} WHERE rowid IN (
+	SELECT rowid FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch})`
+)
+
+func newStatements(d Dialect, table, now string) statements {
+	c := func(text string) *statement { return compile(d, table, now, text) }
+	s := statements{
+		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL),
+		renew: c(renewSQL), complete: c(completeSQL), remove: c(removeSQL), abandon: c(abandonSQL),
+	}
+	switch d {
+	case PostgreSQL:
+		s.insertOrLook = c(insertOrLookSQL)
+		s.purge = c(purgePostgreSQL)
+	case MySQL:
+		s.insert = c(insertSQL) // not INSERT IGNORE, which forgives a value that was cut, too
+		s.purge = c(purgeMySQL)
+	case SQLite:
+		s.insert = c(insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING`)
+		s.purge = c(purgeSQLite)
+	}
+	return s
+}
+
+func (s *statements) all() []*statement {
+	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.renew, s.complete, s.remove, s.abandon, s.purge}
+}
+
+// statement is one command with named parameters, in the words of a dialect.
+type statement struct {
+	text     string
+	params   []string // the names of the parameters, in the order of the placeholders
+	prepared atomic.Pointer[sql.Stmt]
+}
+
+// compile puts placeholders in place of {names}, and what is the same in every call.
+func compile(d Dialect, table, now, template string) *statement {
+	var text strings.Builder
+	q := &statement{}
+	numbers := map[string]int{}
+	for rest := template; ; {
+		plain, after, found := strings.Cut(rest, "{")
+		text.WriteString(plain)
+		if !found {
+			break
+		}
+		name, tail, _ := strings.Cut(after, "}")
+		rest = tail
+		switch {
+		case name == "table":
+			text.WriteString(table)
+		case name == "now":
+			text.WriteString(now)
+		case d == PostgreSQL:
+			if numbers[name] == 0 {
+				q.params = append(q.params, name)
+				numbers[name] = len(q.params)
+			}
+			text.WriteString("$" + strconv.Itoa(numbers[name]))
+		default:
+			q.params = append(q.params, name)
+			text.WriteString("?")
+		}
+	}
+	q.text = text.String()
+	return q
+}
+
+// values are what a call puts in place of the parameters.
+type values struct {
+	key, owner, fingerprint, result []byte
+	lease, retention, attempt       int64
+	remark                          string
+}
+
+func (s *Store) args(q *statement, v *values) []any {
+	args := make([]any, len(q.params))
+	for i, name := range q.params {
+		switch name {
+		case "source":
+			args[i] = s.source
+		case "creator":
+			args[i] = s.creator
+		case "key":
+			args[i] = v.key
+		case "owner":
+			args[i] = v.owner
+		case "nobody":
+			args[i] = []byte{}
+		case "fingerprint":
+			args[i] = v.fingerprint
+		case "result":
+			args[i] = v.result
+		case "remark":
+			args[i] = v.remark
+		case "lease":
+			args[i] = v.lease
+		case "retention":
+			args[i] = v.retention
+		case "attempt":
+			args[i] = v.attempt
+		case "batch":
+			args[i] = int64(purgeBatch)
+		}
+	}
+	return args
+}
+
+// transaction is one in which a store's statements run together with others.
+type transaction struct {
+	*sql.Tx
+	ours bool // begun on the store's own pool
+}
+
+// exec runs q, in tx if that is not nil, and returns the number of rows that it has
+// changed.
+func (s *Store) exec(ctx context.Context, tx *transaction, q *statement, v *values) (int64, error) {
+	if s.writer != nil && tx == nil {
+		select {
+		case s.writer <- struct{}{}:
+			defer func() { <-s.writer }()
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	var result sql.Result
+	stmt, err := s.prepared(ctx, tx, q, v)
+	switch args := s.args(q, v); {
+	case err != nil:
+		return 0, err
+	case stmt != nil:
+		result, err = stmt.ExecContext(ctx, args...)
+	case tx != nil:
+		result, err = tx.ExecContext(ctx, q.text, args...)
+	default:
+		result, err = s.db.ExecContext(ctx, q.text, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// queryRow runs q, in tx if that is not nil, and reads the record that it reports.
+// The error is sql.ErrNoRows if there is none.
+func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *values) (r row, err error) {
+	var found *sql.Row
+	stmt, err := s.prepared(ctx, tx, q, v)
+	switch args := s.args(q, v); {
+	case err != nil:
+		return r, err
+	case stmt != nil:
+		found = stmt.QueryRowContext(ctx, args...)
+	case tx != nil:
+		found = tx.QueryRowContext(ctx, q.text, args...)
+	default:
+		found = s.db.QueryRowContext(ctx, q.text, args...)
+	}
+	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left)
+	return r, err
+}
+
+// row is a record as the table has it.
+type row struct {
+	state                      int
+	attempt                    int64
+	fingerprint, result, owner []byte
+	lease, left                int64 // what is left of the lease and of the record, in microseconds
+}
+
+// large is the size of a result beyond which MySQL's statements are not kept. A prepared
+// statement that was given more than max_allowed_packet serves for nothing else any more.
+const large = 64 << 10
+
+// prepared returns q as a prepared statement, or nil if it is better sent as it is: to
+// PostgreSQL, whose driver knows what it has sent before, and where a pooler between may
+// not like it; with a large result; and in a transaction on another pool.
+func (s *Store) prepared(ctx context.Context, tx *transaction, q *statement, v *values) (*sql.Stmt, error) {
+	if s.dialect == PostgreSQL || s.dialect == MySQL && len(v.result) > large {
+		return nil, nil
+	}
+	stmt := q.prepared.Load()
+	if tx != nil {
+		// Preparing takes a connection of the pool. A pool of one would wait for itself.
+		if stmt == nil || !tx.ours {
+			return nil, nil
+		}
+		return tx.StmtContext(ctx, stmt), nil
+	}
+	if stmt != nil {
+		return stmt, nil
+	}
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	stmt, err := s.db.PrepareContext(ctx, q.text)
+	if err != nil {
+		return nil, err
+	}
+	if !q.prepared.CompareAndSwap(nil, stmt) {
+		stmt.Close() // another call was faster
+		return q.prepared.Load(), nil
+	}
+	if s.closed.Load() { // meanwhile
+		q.close()
+		return nil, errClosed
+	}
+	return stmt, nil
+}
+
+func (q *statement) close() {
+	if stmt := q.prepared.Swap(nil); stmt != nil {
+		stmt.Close()
+	}
+}
+
+var errClosed = errors.New("the store is closed")

@@ -1,0 +1,393 @@
+package sqlstore_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// TestRow: what people find who read the table.
+func TestRow(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url, sqlstore.Source("billing"), sqlstore.Creator("host-7"))
+		ctx := t.Context()
+		c := claim(time.Minute)
+		c.Fingerprint = "f"
+		before := time.Now()
+		_, err := s.Acquire(sqlstore.WithRemark(ctx, "order 17 \x00\xff"+strings.Repeat("é", 300)), "Key \x00\xff", c)
+		require.NoError(t, err)
+
+		var source, remark, creator string
+		var key, owner, fingerprint, result []byte
+		var state, attempt, version int
+		var created, updated, lease, retention, expires int64
+		read := func() {
+			t.Helper()
+			require.NoError(t, db.QueryRow("SELECT source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, "+
+				"created_at, updated_at, lease_until, retention, expires_at, version FROM "+name).Scan(
+				&source, &key, &state, &owner, &attempt, &fingerprint, &result, &remark, &creator,
+				&created, &updated, &lease, &retention, &expires, &version))
+		}
+		read()
+		assert.Equal(t, "billing", source)
+		assert.Equal(t, "Key \x00\xff", string(key))
+		assert.Equal(t, c.Owner[:], owner)
+		assert.Equal(t, "f", string(fingerprint))
+		assert.Empty(t, result)
+		assert.Equal(t, "order 17 \ufffd\ufffd"+strings.Repeat("é", 255-11), remark)
+		assert.Equal(t, "host-7", creator)
+		assert.Equal(t, []int{1, 1, 1}, []int{state, attempt, version})
+		assert.WithinDuration(t, before, time.UnixMicro(created), time.Minute) // the server's clock
+		assert.Equal(t, created, updated)
+		assert.InDelta(t, time.Minute.Microseconds(), lease-created, 1000)
+		assert.Equal(t, time.Hour.Microseconds(), retention)
+		assert.Equal(t, retention, expires-lease)
+
+		require.NoError(t, s.Renew(ctx, "Key \x00\xff", c.Owner, time.Hour))
+		read()
+		assert.InDelta(t, time.Hour.Microseconds(), lease-updated, 1000)
+		assert.Equal(t, 2, version)
+		require.NoError(t, s.Complete(ctx, "Key \x00\xff", c.Owner, []byte("result"), 24*time.Hour))
+		read()
+		assert.Equal(t, []int{2, 1, 3}, []int{state, attempt, version})
+		assert.Equal(t, "result", string(result))
+		assert.Equal(t, 24*time.Hour.Microseconds(), expires-updated)
+		assert.Equal(t, 24*time.Hour.Microseconds(), retention)
+	})
+}
+
+func TestSourcesShareATable(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		_, dialect := open(t, url)
+		other, err := sqlstore.New(db, dialect, sqlstore.Table(name), sqlstore.Source("other"))
+		require.NoError(t, err)
+		t.Cleanup(other.Close)
+		mine, theirs := claim(time.Hour), claim(time.Hour)
+		for store, c := range map[*sqlstore.Store]core.Claim{s: mine, other: theirs} {
+			g, err := store.Acquire(t.Context(), "k", c)
+			require.NoError(t, err)
+			require.Equal(t, core.Acquired, g.State)
+		}
+		require.ErrorIs(t, other.Complete(t.Context(), "k", mine.Owner, nil, time.Hour), core.ErrLost)
+		require.NoError(t, s.Complete(t.Context(), "k", mine.Owner, []byte("mine"), time.Hour))
+		g, err := other.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+		require.Equal(t, core.Running, g.State)
+	})
+}
+
+// TestLongKeys: keys beyond the column's size are told apart, from each other and from those
+// that fit.
+func TestLongKeys(t *testing.T) {
+	stem := strings.Repeat("k", 2015)
+	digest := sha256.Sum256([]byte(stem + "k" + strings.Repeat("x", 100)))
+	keys := []string{
+		stem + strings.Repeat("a", 32), stem + strings.Repeat("a", 33), // the longest that fits, and one more
+		stem + "k" + strings.Repeat("x", 100), stem + "k" + strings.Repeat("x", 99) + "y",
+		stem + "k" + string(digest[:]), // what the one before the last is stored as
+		strings.Repeat("k", 1<<20), strings.Repeat("k", 1<<20) + "k",
+	}
+	seen := map[string]bool{}
+	for _, key := range keys {
+		stored := sqlstore.StoredKey(key)
+		assert.LessOrEqual(t, len(stored), 2048)
+		seen[string(stored)] = true
+	}
+	require.Len(t, seen, len(keys))
+	each(t, func(t *testing.T, url string) {
+		s, _, _ := fresh(t, url)
+		for i, key := range keys {
+			g, err := s.Acquire(t.Context(), key, claim(time.Hour))
+			require.NoError(t, err)
+			require.Equal(t, core.Acquired, g.State, i)
+			g, err = s.Acquire(t.Context(), key, claim(time.Hour))
+			require.NoError(t, err)
+			require.Equal(t, core.Running, g.State, i)
+		}
+	})
+}
+
+func TestMigrateAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		_, db, name := fresh(t, url)
+		_, err := db.Exec("DROP TABLE " + name)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for range 8 {
+			pool, dialect := open(t, url)
+			s, err := sqlstore.New(pool, dialect, sqlstore.Table(name))
+			require.NoError(t, err)
+			t.Cleanup(s.Close)
+			wg.Go(func() {
+				<-start
+				assert.NoError(t, s.Migrate(t.Context()))
+				_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
+				assert.NoError(t, err)
+			})
+		}
+		close(start)
+		wg.Wait()
+	})
+}
+
+// TestMigrateKeepsRecords: it may be called at every start.
+func TestMigrateKeepsRecords(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, _, _ := fresh(t, url)
+		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+		require.NoError(t, s.Migrate(t.Context()))
+		g, err := s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+		require.Equal(t, core.Running, g.State)
+	})
+}
+
+// TestWrongTable: somebody else's table, and one that would merge keys.
+func TestWrongTable(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		_, dialect := open(t, url)
+		ddl, err := sqlstore.Schema(dialect, name)
+		require.NoError(t, err)
+		create, _, _ := strings.Cut(ddl, ";")
+
+		_, err = db.Exec("DROP TABLE " + name)
+		require.NoError(t, err)
+		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.ErrorContains(t, err, name)
+
+		_, err = db.Exec(strings.NewReplacer("serial_number BYTEA", "serial_number TEXT",
+			"serial_number VARBINARY(2048)", "serial_number VARCHAR(255)", "serial_number BLOB", "serial_number TEXT").Replace(create))
+		require.NoError(t, err)
+		require.ErrorContains(t, s.Migrate(t.Context()), "serial_number")
+
+		_, err = db.Exec("DROP TABLE " + name)
+		require.NoError(t, err)
+		_, err = db.Exec("CREATE TABLE " + name + " (expires_at BIGINT)")
+		require.NoError(t, err)
+		require.ErrorContains(t, s.Migrate(t.Context()), "source_type")
+	})
+}
+
+// TestSchema: what Schema returns makes the table that Migrate finds right.
+func TestSchema(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		_, dialect := open(t, url)
+		_, err := db.Exec("DROP TABLE " + name)
+		require.NoError(t, err)
+		ddl, err := sqlstore.Schema(dialect, name)
+		require.NoError(t, err)
+		for statement := range strings.SplitSeq(strings.TrimSuffix(ddl, ";\n"), ";\n") {
+			_, err := db.Exec(statement)
+			require.NoError(t, err, statement)
+		}
+		require.NoError(t, s.Migrate(t.Context()))
+		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+	})
+	_, err := sqlstore.Schema(0, "t")
+	require.Error(t, err)
+	_, err = sqlstore.Schema(sqlstore.SQLite, "t; DROP TABLE t")
+	require.Error(t, err)
+	ddl, err := sqlstore.Schema(sqlstore.PostgreSQL, "")
+	require.NoError(t, err)
+	assert.Contains(t, ddl, `"idem_records"`)
+}
+
+func TestQualifiedTable(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			schema := map[string]string{"PostgreSQL": "public", "MySQL": "test", "SQLite": "main"}[e.name]
+			_, db, name := fresh(t, e.url(t))
+			_, dialect := open(t, e.url(t))
+			s, err := sqlstore.New(db, dialect, sqlstore.Table(schema+"."+name+"_Q"))
+			require.NoError(t, err)
+			t.Cleanup(s.Close)
+			require.NoError(t, s.Migrate(t.Context()))
+			t.Cleanup(func() {
+				quoted := strings.Replace(`"`+schema+`"."`+name+`_Q"`, `"`, map[bool]string{true: "`", false: `"`}[e.name == "MySQL"], -1)
+				_, err := db.Exec("DROP TABLE " + quoted)
+				assert.NoError(t, err)
+			})
+			_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestPurge(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		ctx := t.Context()
+		live := claim(time.Hour)
+		_, err := s.Acquire(ctx, "live", live)
+		require.NoError(t, err)
+		abandoned := claim(1) // remembered for an hour
+		_, err = s.Acquire(ctx, "abandoned", abandoned)
+		require.NoError(t, err)
+		n, err := s.Purge(ctx)
+		require.NoError(t, err)
+		require.Zero(t, n)
+
+		const dead = 2*sqlstore.PurgeBatch + 10
+		fill(t, db, name, dead)
+		n, err = s.Purge(ctx)
+		require.NoError(t, err)
+		assert.EqualValues(t, dead, n)
+		var left int
+		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM "+name).Scan(&left))
+		assert.Equal(t, 2, left)
+		require.NoError(t, s.Complete(ctx, "live", live.Owner, nil, time.Hour))
+		require.NoError(t, s.Complete(ctx, "abandoned", abandoned.Owner, nil, time.Hour))
+		n, err = s.Purge(ctx)
+		require.NoError(t, err)
+		assert.Zero(t, n)
+
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err = s.Purge(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// fill makes so many records whose time has passed long ago.
+func fill(t *testing.T, db *sql.DB, table string, n int) {
+	t.Helper()
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	defer tx.Rollback()
+	for i := 0; i < n; i += 500 {
+		var rows []string
+		for j := i; j < min(i+500, n); j++ {
+			rows = append(rows, fmt.Sprintf("('idem', '%d', 2, '', 1, '', '', '', '', 1, 1, 1, 1, 2, 1)", j))
+		}
+		_, err := tx.Exec("INSERT INTO " + table + " (source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, " +
+			"created_at, updated_at, lease_until, retention, expires_at, version) VALUES " + strings.Join(rows, ", "))
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Commit())
+}
+
+// TestPurgeNeverTakesWhatLives: records die and are made anew while others purge. What has
+// been acquired stays acquired.
+func TestPurgeNeverTakesWhatLives(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		const workers, rounds = 6, 60
+		var purged atomic.Int64
+		var working, purging sync.WaitGroup
+		stop := make(chan struct{})
+		for range 2 {
+			purging.Go(func() {
+				for {
+					n, err := s.Purge(t.Context())
+					if err != nil {
+						t.Errorf("Purge: %v", err)
+					}
+					purged.Add(n)
+					select {
+					case <-stop:
+						return
+					case <-time.After(2 * time.Millisecond):
+					}
+				}
+			})
+		}
+		for w := range workers {
+			working.Go(func() {
+				for range rounds {
+					key := fmt.Sprint(w)
+					c := claim(time.Hour)
+					g, err := s.Acquire(t.Context(), key, c)
+					for err == nil && g.State == core.Done { // until the clock moves on
+						g, err = s.Acquire(t.Context(), key, c)
+					}
+					if err != nil || g.State != core.Acquired || g.Attempt != 1 {
+						t.Errorf("Acquire(%q): %v, %v", key, g.State, err)
+						return
+					}
+					if err := s.Complete(t.Context(), key, c.Owner, nil, 1); err != nil {
+						t.Errorf("a record that was acquired beside a purge: %v", err)
+						return
+					}
+				}
+			})
+		}
+		working.Wait()
+		close(stop)
+		purging.Wait()
+		time.Sleep(2 * sqlstore.Tick(dialectOf(url)))
+		n, err := s.Purge(t.Context())
+		require.NoError(t, err)
+		var left int64
+		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM "+name).Scan(&left))
+		assert.Zero(t, left)
+		anew := workers*rounds - purged.Load() - n
+		assert.Positive(t, purged.Load(), "no purge came between")
+		assert.Positive(t, anew, "no record was made anew before a purge came")
+		t.Logf("of %d dead records, %d were made anew before a purge came", workers*rounds, anew)
+	})
+}
+
+// TestStoreFull: SQLite can be told how large it may become.
+func TestStoreFull(t *testing.T) {
+	db, dialect, err := sqlstore.Open("sqlite::memory:")
+	require.NoError(t, err)
+	t.Cleanup(func() { db.Close() })
+	s, err := sqlstore.New(db, dialect)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	ctx := t.Context()
+	require.NoError(t, s.Migrate(ctx))
+	c := claim(time.Hour)
+	_, err = s.Acquire(ctx, "k", c)
+	require.NoError(t, err)
+	_, err = db.Exec("PRAGMA max_page_count = 20")
+	require.NoError(t, err)
+
+	require.ErrorIs(t, s.Complete(ctx, "k", c.Owner, make([]byte, 1<<20), time.Hour), core.ErrStoreFull)
+	g, err := s.Acquire(ctx, "k", claim(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, core.Running, g.State)
+	_, err = s.DoTx(ctx, db, "tx", func(*sql.Tx) ([]byte, error) { return make([]byte, 1<<20), nil })
+	require.ErrorIs(t, err, core.ErrStoreFull)
+	require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+	require.NoError(t, s.Complete(ctx, "k", c.Owner, nil, time.Hour))
+	for i := 0; err == nil || i == 0; i++ {
+		require.Less(t, i, 10_000, "20 pages took that many records")
+		_, err = s.Acquire(ctx, fmt.Sprint("more", i), claim(time.Hour))
+	}
+	require.ErrorIs(t, err, core.ErrStoreFull)
+}
+
+// TestHugeResult: what the server does not take is like a store without room for it, and the
+// record can be completed without.
+func TestHugeResult(t *testing.T) {
+	s, db, _ := fresh(t, engines[1].url(t))
+	var limit int
+	require.NoError(t, db.QueryRow("SELECT @@max_allowed_packet").Scan(&limit))
+	if limit > 64<<20 {
+		t.Skipf("the server takes %d bytes at once", limit)
+	}
+	c := claim(time.Hour)
+	_, err := s.Acquire(t.Context(), "k", c)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Complete(t.Context(), "k", c.Owner, make([]byte, limit+1), time.Hour), core.ErrStoreFull)
+	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
+}
