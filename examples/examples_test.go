@@ -3,6 +3,7 @@ package examples_test
 import (
 	"context"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,28 +17,45 @@ func TestPrograms(t *testing.T) {
 	}
 	dir := build(t)
 	t.Run("wrong options", func(t *testing.T) { wrongOptionsEndTheProgramWithCode2(t, dir) })
-	theShopIsTheSameOnEveryFramework(t, dir)
+	theShopIsTheSame(t, dir)
+	t.Run("results outlive the program", func(t *testing.T) { resultsOutliveTheProgram(t, dir) })
+	t.Run("ten thousand duplicates over two processes", func(t *testing.T) { tenThousandDuplicatesOverTwoProcesses(t, dir) })
 }
 
-// theShopIsTheSameOnEveryFramework has each program go through the same script, and
-// compares what the client has seen.
-func theShopIsTheSameOnEveryFramework(t *testing.T, dir string) {
-	transcripts := make([][]string, len(programs))
+// theShopIsTheSame has each program go through the same script, and compares what the client
+// has seen: on every framework, and on every store.
+func theShopIsTheSame(t *testing.T, dir string) {
+	transcripts := map[string][]string{}
+	var mu sync.Mutex
 	t.Run("script", func(t *testing.T) {
-		for i, name := range programs {
+		add := func(name, program string, open func(*testing.T) string) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				c := newClient(t, start(t, filepath.Join(dir, name)))
-				for _, scene := range script {
-					scene(c)
-				}
-				transcripts[i] = c.transcript
+				seen := play(t, dir, program, "-store", open(t))
+				mu.Lock()
+				defer mu.Unlock()
+				transcripts[name] = seen
 			})
 		}
+		for _, program := range programs {
+			add(program, program, func(*testing.T) string { return "memory" })
+		}
+		for store, program := range map[string]string{"redis": "gin", "postgres": "echo", "mysql": "fiber", "sqlite": "nethttp"} {
+			add(program+" on "+store, program, stores[store])
+		}
 	})
-	for i, name := range programs {
-		assert.Equal(t, transcripts[0], transcripts[i], "%s answers unlike %s", name, programs[0])
+	for name, seen := range transcripts {
+		assert.Equal(t, transcripts[programs[0]], seen, "%s answers unlike %s", name, programs[0])
 	}
+}
+
+// play goes through the script with a program, and returns what the client has seen.
+func play(t *testing.T, dir, program string, flags ...string) (transcript []string) {
+	c := newClient(t, start(t, filepath.Join(dir, program), flags...))
+	for _, scene := range script {
+		scene(c)
+	}
+	return c.transcript
 }
 
 var script = []func(*client){

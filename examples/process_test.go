@@ -38,6 +38,7 @@ type process struct {
 	stderr  bytes.Buffer
 	drained chan struct{} // closed when stdout has ended
 	asked   bool          // to end
+	killed  bool
 }
 
 // start starts a program on a free port and waits until it says where it listens.
@@ -73,10 +74,22 @@ func (p *process) ask(t *testing.T) {
 	}
 }
 
+// kill ends the program as a crash does.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Kill())
+	<-p.drained
+	require.Error(t, p.cmd.Wait())
+	p.killed = true
+}
+
 // stop ends the program and checks that it does so in order. A data race makes it end
 // with another code than 0.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
+	if p.killed {
+		return
+	}
 	p.ask(t)
 	kill := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
@@ -90,7 +103,7 @@ func (p *process) stop(t *testing.T) {
 func wrongOptionsEndTheProgramWithCode2(t *testing.T, dir string) {
 	for _, name := range programs {
 		for _, wrong := range []struct{ flag, value, says string }{
-			{"-store", "carrier-pigeon:", `the only supported store is "memory"`},
+			{"-store", "carrier-pigeon:", "a store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…"},
 			{"-lease", "1ns", "Policy.Lease"},
 			{"-retain", "-1h", "-retain must be more than zero, not -1h"},
 			{"-store=memory", "extra", `unexpected argument "extra"`},

@@ -21,12 +21,18 @@ func main() {
 	if err != nil {
 		os.Exit(2)
 	}
-	guards, err := shop.NewGuards(options)
+	store, err := shop.OpenStore(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guards, err := shop.NewGuards(options, store)
 	if err != nil {
 		log.Print(err)
 		os.Exit(2)
 	}
-	if err := shop.Serve(options, shop.HTTPServer(newRouter(guards))); err != nil {
+	err = shop.Serve(options, shop.HTTPServer(newRouter(guards)))
+	store.Close()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

@@ -21,14 +21,20 @@ func main() {
 	if err != nil {
 		os.Exit(2)
 	}
-	guards, err := shop.NewGuards(options)
+	store, err := shop.OpenStore(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guards, err := shop.NewGuards(options, store)
 	if err != nil {
 		log.Print(err)
 		os.Exit(2)
 	}
 	app := newApp(guards)
 	server := shop.Server{Serve: app.Listener, Shutdown: app.ShutdownWithContext}
-	if err := shop.Serve(options, server); err != nil {
+	err = shop.Serve(options, server)
+	store.Close()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

@@ -22,12 +22,18 @@ func main() {
 	if err != nil {
 		os.Exit(2)
 	}
-	guards, err := shop.NewGuards(options)
+	store, err := shop.OpenStore(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guards, err := shop.NewGuards(options, store)
 	if err != nil {
 		log.Print(err)
 		os.Exit(2)
 	}
-	if err := shop.Serve(options, shop.HTTPServer(newHandler(guards))); err != nil {
+	err = shop.Serve(options, shop.HTTPServer(newHandler(guards)))
+	store.Close()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

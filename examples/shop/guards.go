@@ -14,10 +14,11 @@ type Guards struct {
 	Orders, Pay, Payments, Transfers, Likes, Coupons, Avatars *core.Guard
 }
 
-// NewGuards builds the engine and compiles the policies. It reports all faults at once.
-func NewGuards(o Options) (*Guards, error) {
+// NewGuards builds the engine on a store and compiles the policies. It reports all faults at
+// once.
+func NewGuards(o Options, store core.Store) (*Guards, error) {
 	engine, err := core.New(core.Config{
-		Store: nil, // in this process
+		Store: store,
 
 		// A guest has no X-User and is told apart by the connection's address. Behind a
 		// proxy or a NAT that would be wrong: all its guests would be one, and one guest

@@ -12,6 +12,8 @@ import (
 type Options struct {
 	// Addr is where to listen. Port 0 takes any free port.
 	Addr string
+	// Store names where records are kept; see [OpenStore].
+	Store string
 	// Lease is how long a claim stands without renewal.
 	Lease time.Duration
 	// Retain is how long results are replayed.
@@ -25,11 +27,10 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.DurationVar(&o.Lease, "lease", core.DefaultLease, "how long a claim stands without renewal")
 	flags.DurationVar(&o.Retain, "retain", core.DefaultRetention, "how long results are replayed")
-	flags.Func("store", `where records are kept: "memory" (default "memory")`, func(name string) error {
-		if name != "memory" {
-			return fmt.Errorf(`the only supported store is "memory"`)
-		}
-		return nil
+	o.Store = "memory"
+	flags.Func("store", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://… (default memory)", func(name string) error {
+		o.Store = name
+		return checkStore(name)
 	})
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -23,17 +23,43 @@ func parse(args ...string) (Options, string, error) {
 func TestOptions(t *testing.T) {
 	o, _, err := parse()
 	require.NoError(t, err)
-	require.Equal(t, Options{Addr: "127.0.0.1:8080", Lease: 30 * time.Second, Retain: 24 * time.Hour}, o)
+	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second, Retain: 24 * time.Hour}, o)
 
-	o, _, err = parse("-addr", ":0", "-store", "memory", "-lease", "1s", "-retain", "2m")
+	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m")
 	require.NoError(t, err)
-	require.Equal(t, Options{Addr: ":0", Lease: time.Second, Retain: 2 * time.Minute}, o)
+	require.Equal(t, Options{Addr: ":0", Store: "sqlite:shop.db", Lease: time.Second, Retain: 2 * time.Minute}, o)
 }
 
-func TestAnUnknownStoreIsAnErrorThatNamesTheKnownOne(t *testing.T) {
-	_, said, err := parse("-store", "carrier-pigeon:")
-	require.Error(t, err)
-	require.Contains(t, said, `the only supported store is "memory"`)
+func TestStoresByName(t *testing.T) {
+	for _, name := range []string{
+		"memory", "sqlite:shop.db", "redis://localhost", "rediss://localhost", "unix:///run/redis.sock",
+		"postgres://localhost/shop", "postgresql://localhost/shop", "mysql://root@localhost/shop",
+	} {
+		o, said, err := parse("-store", name)
+		require.NoError(t, err, said)
+		require.Equal(t, name, o.Store)
+	}
+	for _, name := range []string{"", "carrier-pigeon:", "Memory", "sqlite:", "redis:", "redis://", "localhost:6379", "shop.db"} {
+		_, said, err := parse("-store", name)
+		require.Error(t, err, name)
+		require.Contains(t, said, "a store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
+	}
+}
+
+func TestOpenStore(t *testing.T) {
+	for _, name := range []string{"memory", "sqlite:" + t.TempDir() + "/shop.db"} {
+		s, err := OpenStore(Options{Store: name})
+		require.NoError(t, err)
+		claim := core.Claim{Owner: core.NewOwner(), Lease: time.Minute}
+		g, err := s.Acquire(t.Context(), "k", claim)
+		require.NoError(t, err)
+		require.Equal(t, core.Acquired, g.State)
+		s.Close()
+	}
+	for _, name := range []string{"redis://127.0.0.1:1", "postgres://nobody@127.0.0.1:1/x", "mysql://nobody@127.0.0.1:1/x", "sqlite:/no/such/folder/shop.db"} {
+		_, err := OpenStore(Options{Store: name})
+		require.Error(t, err, name)
+	}
 }
 
 func TestOptionsThatMakeNoSense(t *testing.T) {
@@ -48,13 +74,13 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 func TestGuards(t *testing.T) {
 	o, _, err := parse()
 	require.NoError(t, err)
-	g, err := NewGuards(o)
+	g, err := NewGuards(o, nil)
 	require.NoError(t, err)
 	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Likes, g.Coupons, g.Avatars} {
 		require.NotNil(t, guard)
 	}
 
-	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour})
+	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour}, nil)
 	require.ErrorContains(t, err, "Lease")
 	require.ErrorContains(t, err, "Retention")
 }

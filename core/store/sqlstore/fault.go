@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -151,7 +152,22 @@ func (s *Store) retry(ctx context.Context, call string, try func() error) error 
 		}
 		err := try()
 		if err == nil || n == tries || !s.again(err) || !pause(ctx, n, lastPause) {
+			s.weed(ctx, err)
 			return s.failure(ctx, call, err)
+		}
+	}
+}
+
+// weed follows a call that failed. If its connection has broken, then those that lie idle in
+// the pool have too, as a rule, and each would cost another call; a ping takes out those that
+// it fails on.
+func (s *Store) weed(ctx context.Context, err error) {
+	if err == nil || errors.Is(err, core.ErrLost) || s.dialect == SQLite || s.dialect.fault(err) != faultOther {
+		return
+	}
+	for idle := s.db.Stats().Idle; idle > 0 && ctx.Err() == nil; idle-- {
+		if !errors.Is(s.db.PingContext(ctx), driver.ErrBadConn) {
+			return
 		}
 	}
 }

@@ -1,0 +1,98 @@
+package shop
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+	"sync"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the drivers behind sqlstore
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// Store is where the shop's records are.
+type Store struct {
+	core.Store
+	// Close gives up connections. No guard may be in use any more.
+	Close func()
+}
+
+// The schemes that [OpenStore] knows, by the package that serves them.
+var (
+	redisSchemes = []string{"redis://", "rediss://", "unix://"}
+	sqlSchemes   = []string{"sqlite:", "postgres://", "postgresql://", "mysql://"}
+)
+
+// checkStore says whether name has the form of a store's name.
+func checkStore(name string) error {
+	if name == "memory" || hasPrefix(name, redisSchemes) || hasPrefix(name, sqlSchemes) {
+		return nil
+	}
+	return fmt.Errorf("a store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if len(s) > len(p) && strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// OpenStore opens the store that o names. The server must be there, and the table is made
+// if it isn't.
+func OpenStore(o Options) (*Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	switch {
+	case hasPrefix(o.Store, redisSchemes):
+		s, err := redisstore.NewURL(o.Store)
+		if err != nil {
+			return nil, err
+		}
+		return &Store{s, s.Close}, nil
+	case hasPrefix(o.Store, sqlSchemes):
+		s, err := sqlstore.NewURL(ctx, o.Store)
+		if err != nil {
+			return nil, err
+		}
+		stop := purge(s)
+		return &Store{s, func() { stop(); s.Close() }}, nil
+	default:
+		s, err := memstore.New(memstore.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return &Store{s, func() {}}, nil
+	}
+}
+
+// purge removes the records whose time has passed from a table, every ten minutes until stop
+// is called: a database does not do so by itself.
+func purge(s *sqlstore.Store) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for tick := time.NewTicker(10 * time.Minute); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			if _, err := s.Purge(ctx); err != nil && ctx.Err() == nil {
+				log.Print("purging: ", err)
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}

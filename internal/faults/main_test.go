@@ -1,0 +1,27 @@
+package faults_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// The tests wait for most of their time: as many at once as there are processors are too few.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	flag.Parse()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if code == 0 && *update {
+			if err := write(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}
+		os.Exit(code)
+	}))
+}

@@ -1,0 +1,143 @@
+package faults_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// durable starts a Redis server that a kill costs nothing which it has acknowledged.
+func durable(t *testing.T) *backend.Server {
+	return backend.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+}
+
+func openRedis(t *testing.T, url string) core.Store {
+	t.Helper()
+	s, err := redisstore.NewURL(url)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestRedisServer(t *testing.T) {
+	durableServer(t, redisServer, "Redis", func(t *testing.T) (*backend.Server, core.Store) {
+		t.Parallel()
+		redis := durable(t)
+		return redis, openRedis(t, redis.URL())
+	})
+	for _, policy := range policies {
+		t.Run("killed after the handler, "+policy.name, func(t *testing.T) {
+			t.Parallel()
+			redis := durable(t)
+			killed := map[string]bool{}
+			store := before{openRedis(t, redis.URL()), func(key string) {
+				if !killed[key] {
+					killed[key] = true
+					redis.Kill()
+				}
+			}}
+			s := newShop(t, store, core.Policy{Abandoned: policy.abandoned})
+			for _, op := range three {
+				require.Equal(t, "201", s.send(op), "the client gets the real response")
+				require.True(t, s.saw(core.StoreFailed))
+				redis.Start()
+				s.until(policy.last, op)
+			}
+			s.report(redisServer, "server killed between the handler and the result, restarted later; "+policy.name, "Redis", policy.want, three...)
+		})
+	}
+	t.Run("restarted empty after the answer", func(t *testing.T) {
+		t.Parallel()
+		redis := backend.StartRedis(t)
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		for _, op := range three {
+			require.Equal(t, "201", s.send(op))
+			require.Equal(t, "201 replayed", s.send(op))
+			redis.Kill()
+			redis.Start()
+			s.until("201", op)
+		}
+		s.report(redisServer, "server restarted **empty** (no persistence) between answer and retry", "Redis", tally{executions: 6, duplicates: 3}, three...)
+	})
+	t.Run("restarted empty during the handler", func(t *testing.T) {
+		t.Parallel()
+		redis := backend.StartRedis(t)
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s.while(func(op string, _ uint64) {
+			if s.ledger.of(op) == 1 {
+				redis.Kill()
+				redis.Start()
+			}
+		})
+		for _, op := range three {
+			require.Equal(t, "201", s.send(op), "the client gets the real response")
+			require.True(t, s.saw(core.LeaseLost) || s.saw(core.StoreFailed))
+			s.until("201", op)
+			require.Equal(t, "201 replayed", s.send(op))
+		}
+		s.report(redisServer, "server restarted **empty** while the handler runs", "Redis", tally{executions: 6, duplicates: 3}, three...)
+	})
+	t.Run("scripts flushed", func(t *testing.T) {
+		t.Parallel()
+		redis := backend.StartRedis(t)
+		flush := func(string, uint64) { command(t, redis, "SCRIPT", "FLUSH") }
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s.while(flush)
+		for _, op := range three {
+			flush("", 0)
+			require.Equal(t, "201", s.send(op))
+			flush("", 0)
+			require.Equal(t, "201 replayed", s.send(op))
+		}
+		s.report(redisServer, "`SCRIPT FLUSH` (NOSCRIPT) before each step", "Redis", tally{executions: 3}, three...)
+	})
+	t.Run("full before the claim", func(t *testing.T) {
+		t.Parallel()
+		redis := backend.StartRedis(t, "--maxmemory-policy", "noeviction")
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		for _, op := range three {
+			command(t, redis, "CONFIG", "SET", "maxmemory", "1")
+			require.Equal(t, "503 store_unavailable", s.send(op))
+			require.Zero(t, s.ledger.of(op))
+			command(t, redis, "CONFIG", "SET", "maxmemory", "0")
+			require.Equal(t, "201", s.send(op))
+			require.Equal(t, "201 replayed", s.send(op))
+		}
+		s.report(redisServer, "server out of memory (noeviction) before the claim, room later", "Redis", tally{executions: 3}, three...)
+	})
+	t.Run("full during the handler", func(t *testing.T) {
+		t.Parallel()
+		redis := backend.StartRedis(t, "--maxmemory-policy", "noeviction")
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s.while(func(string, uint64) { command(t, redis, "CONFIG", "SET", "maxmemory", "1") })
+		for _, op := range three {
+			require.Equal(t, "201", s.send(op), "the client gets the real response")
+			command(t, redis, "CONFIG", "SET", "maxmemory", "0")
+			require.Equal(t, "409 result_unavailable", s.send(op), "that it was done is kept")
+		}
+		s.report(redisServer, "server out of memory (noeviction) while the handler runs", "Redis", tally{executions: 3}, three...)
+	})
+}
+
+func TestRedisLink(t *testing.T) {
+	fresh := func(t *testing.T) (*backend.Proxy, core.Store) {
+		proxy := backend.NewProxy(t, backend.StartRedis(t).Addr())
+		return proxy, openRedis(t, "redis://"+proxy.Addr())
+	}
+	brokenLink(t, redisLink, "Redis", fresh)
+	t.Run("slow", func(t *testing.T) {
+		t.Parallel()
+		proxy, store := fresh(t)
+		s := newShop(t, store, core.Policy{})
+		proxy.Delay(storeTimeout / 20)
+		for _, op := range three {
+			require.Equal(t, "201", s.send(op))
+			require.Equal(t, "201 replayed", s.send(op))
+		}
+		s.report(redisLink, "link slow, within the deadline", "Redis", tally{executions: 3}, three...)
+	})
+}

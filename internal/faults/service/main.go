@@ -1,0 +1,194 @@
+// Command service is what the tests of package faults kill and freeze: one route, on Gin or
+// Fiber, over any store. Its handler calls a bank, which is the test: that counts the calls,
+// and answers when the handler shall go on.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/gofiber/fiber/v2"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/ginidem"
+)
+
+var (
+	framework = flag.String("framework", "gin", "gin or fiber")
+	storeURL  = flag.String("store", "", "redis://…, postgres://…, mysql://… or sqlite:FILE")
+	lease     = flag.Duration("lease", time.Second, "the policy's lease")
+	uncertain = flag.Bool("uncertain", false, "abandoned runs are not taken over")
+	dotx      = flag.Bool("dotx", false, "protect by sqlstore's DoTx in place of a guard")
+	bank      = flag.String("bank", "", "the URL that the handler calls")
+)
+
+func main() {
+	log.SetFlags(0)
+	flag.Parse()
+	go func() { // nobody outlives the test
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	if err := serve(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve() error {
+	ctx := context.Background()
+	var store core.Store
+	var db *sql.DB
+	if strings.HasPrefix(*storeURL, "redis:") {
+		s, err := redisstore.NewURL(*storeURL)
+		if err != nil {
+			return err
+		}
+		store = s
+	} else {
+		pool, dialect, err := sqlstore.Open(*storeURL)
+		if err != nil {
+			return err
+		}
+		s, err := sqlstore.New(pool, dialect)
+		if err == nil {
+			err = s.Migrate(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		store, db = s, pool
+	}
+	if *dotx && db == nil {
+		return errors.New("-dotx needs a database")
+	}
+
+	engine, err := core.New(core.Config{Store: store, User: core.UserFromHeader("X-User"), Observe: observe})
+	if err != nil {
+		return err
+	}
+	policy := core.Policy{Key: core.Header(core.Required), Lease: *lease}
+	if *uncertain {
+		policy.Abandoned = core.Uncertain
+	}
+	guard, err := engine.Guard(policy)
+	if err != nil {
+		return err
+	}
+	pay := func(operation string, run *core.Run) (int, string) {
+		// It goes on also when its claim is lost, as a handler does that never looks at its
+		// context.
+		if err := call("execute", operation, run.Attempt()); err != nil {
+			return http.StatusBadGateway, err.Error()
+		}
+		return http.StatusCreated, fmt.Sprintf("%s, attempt %d", operation, run.Attempt())
+	}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening on http://" + listener.Addr().String())
+	switch *framework {
+	case "gin":
+		gin.SetMode(gin.ReleaseMode)
+		router := gin.New()
+		if *dotx {
+			router.POST("/payments", func(c *gin.Context) {
+				result, err := payTx(ctx, store.(*sqlstore.Store), db, c.GetHeader("Idempotency-Key"))
+				if err != nil {
+					c.String(http.StatusBadGateway, err.Error())
+					return
+				}
+				if result.Replayed {
+					c.Header("Idempotent-Replayed", "true")
+				}
+				c.String(http.StatusCreated, string(result.Value))
+			})
+		} else {
+			router.POST("/payments", ginidem.New(guard), func(c *gin.Context) {
+				run, _ := ginidem.Run(c)
+				status, body := pay(c.GetHeader("Idempotency-Key"), run)
+				c.String(status, body)
+			})
+		}
+		router.GET("/now", func(c *gin.Context) { c.String(http.StatusOK, now()) })
+		return http.Serve(listener, router)
+
+	case "fiber":
+		app := fiber.New(fiber.Config{DisableStartupMessage: true, Immutable: true})
+		if *dotx {
+			app.Post("/payments", func(c *fiber.Ctx) error {
+				result, err := payTx(ctx, store.(*sqlstore.Store), db, c.Get("Idempotency-Key"))
+				if err != nil {
+					return fiber.NewError(http.StatusBadGateway, err.Error())
+				}
+				if result.Replayed {
+					c.Set("Idempotent-Replayed", "true")
+				}
+				return c.Status(http.StatusCreated).Send(result.Value)
+			})
+		} else {
+			app.Post("/payments", fiberidem.New(guard), func(c *fiber.Ctx) error {
+				run, _ := fiberidem.Run(c)
+				status, body := pay(c.Get("Idempotency-Key"), run)
+				return c.Status(status).SendString(body)
+			})
+		}
+		app.Get("/now", func(c *fiber.Ctx) error { return c.SendString(now()) })
+		return app.Listener(listener)
+	}
+	return fmt.Errorf("no framework is called %q", *framework)
+}
+
+// observe tells the test what happens, on a line each.
+func observe(_ context.Context, e core.Event) { fmt.Println("event:", e.Kind) }
+
+// now is the time by this process's clock.
+func now() string { return strconv.FormatInt(time.Now().Unix(), 10) }
+
+// payTx makes the payment in the transaction that holds the record.
+func payTx(ctx context.Context, s *sqlstore.Store, db *sql.DB, operation string) (core.Result, error) {
+	result, err := s.DoTx(ctx, db, operation, func(tx *sql.Tx) ([]byte, error) {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO payments (operation) VALUES ('"+operation+"')"); err != nil {
+			return nil, err
+		}
+		return []byte(operation), call("inside", operation, 0)
+	})
+	if err == nil {
+		err = call("committed", operation, 0)
+	}
+	return result, err
+}
+
+// call tells the bank how far an operation is, and waits for its answer.
+func call(step, operation string, attempt uint64) error {
+	resp, err := http.PostForm(*bank, url.Values{
+		"step": {step}, "operation": {operation}, "attempt": {strconv.FormatUint(attempt, 10)},
+	})
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}

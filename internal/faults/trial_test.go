@@ -1,0 +1,153 @@
+package faults_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// trial is what clients ask for under one fault, what they are told, and what really
+// happens.
+type trial struct {
+	t      *testing.T
+	ledger *ledger
+	client *http.Client
+
+	mu      sync.Mutex
+	during  func(operation string, attempt uint64) // called by a handler after it has written into the ledger
+	answers []string                               // each once, in order of first appearance
+	paid    map[string]bool                        // operations that were answered with success
+	bodies  map[string]string                      // the last one of each operation
+}
+
+func newTrial(t *testing.T) *trial {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &trial{t: t, ledger: newLedger(), client: &http.Client{Transport: transport, Timeout: patience},
+		paid: map[string]bool{}, bodies: map[string]string{}}
+}
+
+// while sets what happens in the middle of a handler. Nil means nothing.
+func (tr *trial) while(during func(operation string, attempt uint64)) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.during = during
+}
+
+// execute is what the handlers do.
+func (tr *trial) execute(operation string, attempt uint64) {
+	tr.ledger.add(operation, attempt)
+	tr.mu.Lock()
+	during := tr.during
+	tr.mu.Unlock()
+	if during != nil {
+		during(operation, attempt)
+	}
+}
+
+func (tr *trial) note(answer, operation string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if !slices.Contains(tr.answers, answer) {
+		tr.answers = append(tr.answers, answer)
+	}
+	if strings.HasPrefix(answer, "201") || strings.HasPrefix(answer, "done") {
+		tr.paid[operation] = true
+	}
+}
+
+// body returns what stood in the last answer about an operation.
+func (tr *trial) body(operation string) string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.bodies[operation]
+}
+
+// report adds up what has become of the operations, compares it with want, and enters it
+// into the table.
+func (tr *trial) report(section, fault, store string, want tally, operations ...string) {
+	tr.t.Helper()
+	var got tally
+	for _, op := range operations {
+		n := tr.ledger.of(op)
+		got.executions += n
+		got.duplicates += max(0, n-1)
+		if tr.paid[op] && n == 0 {
+			got.losses++
+		}
+	}
+	require.Equal(tr.t, want, got, fault)
+	report(tr.t, section, row{fault, store, len(operations), got, strings.Join(tr.answers, ", ")})
+}
+
+// service is a service under trial, wherever it runs. Each operation is a payment with a
+// client key.
+type service struct {
+	*trial
+	url string
+}
+
+// send asks for an operation once, as a client does, and returns the summary of the answer:
+// "201", "201 replayed", "409 in_progress", "503 store_unavailable", … or "none" if the
+// connection broke.
+func (s *service) send(operation string) string {
+	s.t.Helper()
+	summary := s.ask(operation)
+	s.note(summary, operation)
+	return summary
+}
+
+// sent is send, beside what the caller does.
+func (s *service) sent(operation string) <-chan string {
+	answer := make(chan string, 1)
+	go func() { answer <- s.send(operation) }()
+	return answer
+}
+
+// eitherWay is what until waits for if it is chance whether a result that was under way has
+// arrived.
+const eitherWay = "201 replayed or 409 uncertain"
+
+// until asks for an operation again and again, as a client that retries, until the answer is
+// want. How often it gets another one depends on the time that this takes, and is not noted.
+func (s *service) until(want, operation string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		got := s.ask(operation)
+		if got == want || want == eitherWay && (got == "201 replayed" || got == "409 uncertain") {
+			s.note(want, operation)
+			return
+		}
+		require.True(s.t, time.Now().Before(deadline), "still %s, want %s", got, want)
+	}
+}
+
+func (s *service) ask(operation string) (summary string) {
+	s.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, s.url+"/payments", strings.NewReader(`{"amount":5}`))
+	if !assert.NoError(s.t, err) {
+		return err.Error()
+	}
+	req.Header.Set("X-User", "ann")
+	req.Header.Set("Idempotency-Key", operation)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return "none"
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "none"
+	}
+	s.mu.Lock()
+	s.bodies[operation] = string(body)
+	s.mu.Unlock()
+	return summarise(resp, body)
+}
