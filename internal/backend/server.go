@@ -209,24 +209,22 @@ func eventually(try func() error) error {
 	}
 }
 
-// taken are the ports that this test binary has given away: a server keeps its port while
-// it is down.
-var taken sync.Map // port -> struct{}
-
 // freePort returns a port of 127.0.0.1 on which nothing listens, until the end of the
 // test. The ports at the given distances are free, too.
 //
-// The port lies below those that Linux gives to outgoing connections (32768 and up). From
+// The port is reserved: test binaries run side by side, and a server keeps its port while it
+// is down. It lies below those that Linux gives to outgoing connections (32768 and up). From
 // among those, a client that tries to reach a server that is down could be given the
 // server's own port, connect to itself, and keep the server from coming back.
 func freePort(tb testing.TB, also ...int) string {
 	tb.Helper()
 	for range 1000 {
 		port := 10000 + rand.IntN(12000)
-		if _, twice := taken.LoadOrStore(port, struct{}{}); twice {
+		release, ok := reserve(port)
+		if !ok {
 			continue
 		}
-		tb.Cleanup(func() { taken.Delete(port) })
+		tb.Cleanup(release)
 		if !slices.ContainsFunc(append(also, 0), func(distance int) bool { return !free(port + distance) }) {
 			return strconv.Itoa(port)
 		}

@@ -1,0 +1,175 @@
+package redisstore_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+const fingerprint = "c2a36fed15128e9e878583caaafefde9"
+
+func newClaim() core.Claim {
+	return core.Claim{Owner: core.NewOwner(), Fingerprint: fingerprint, Lease: time.Hour, Retention: time.Hour}
+}
+
+// begin acquires key, which must be free, and returns the claim.
+func begin(t *testing.T, s core.Store, key string) core.Claim {
+	t.Helper()
+	c := newClaim()
+	g, err := s.Acquire(t.Context(), key, c)
+	require.NoError(t, err)
+	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+	return c
+}
+
+// meet expects a record in a state under key, attempt 1.
+func meet(t *testing.T, s core.Store, key string, state core.State) core.Grant {
+	t.Helper()
+	g, err := s.Acquire(t.Context(), key, newClaim())
+	require.NoError(t, err)
+	require.Equal(t, state, g.State)
+	require.EqualValues(t, 1, g.Attempt)
+	return g
+}
+
+// calls returns how often the server has executed each command, without those with which
+// clients connect, and this one.
+func calls(t *testing.T, client rueidis.Client) map[string]int {
+	t.Helper()
+	info, err := client.Do(t.Context(), client.B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(t, err)
+	n := map[string]int{}
+	for line := range strings.Lines(info) {
+		name, rest, is := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if count, _, _ := strings.Cut(rest, ","); is && name != "info" && name != "hello" && name != "ping" && !strings.HasPrefix(name, "client|") {
+			n[name], err = strconv.Atoi(count)
+			require.NoError(t, err)
+		}
+	}
+	return n
+}
+
+// during returns what the server has executed while do ran.
+func during(t *testing.T, client rueidis.Client, do func()) map[string]int {
+	t.Helper()
+	before := calls(t, client)
+	do()
+	after := calls(t, client)
+	for name, n := range before {
+		if after[name] -= n; after[name] == 0 {
+			delete(after, name)
+		}
+	}
+	return after
+}
+
+// TestRoundTrips: each call is one command from outside, and does no more inside than it must.
+func TestRoundTrips(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	ctx := t.Context()
+	// The scripts are there before the first call.
+	require.Eventually(t, func() bool { return calls(t, client)["script|load"] == 5 }, 10*time.Second, 5*time.Millisecond)
+
+	var c core.Claim
+	for _, step := range []struct {
+		name string
+		do   func()
+		want map[string]int
+	}{
+		{"claim", func() { c = begin(t, s, "k") }, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+		{"meet a running one", func() { meet(t, s, "k", core.Running) }, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
+		{"renew", func() { require.NoError(t, s.Renew(ctx, "k", c.Owner, time.Hour)) }, map[string]int{"evalsha": 1, "get": 1, "pexpire": 1}},
+		{"complete", func() { require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("done"), time.Hour)) }, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+		{"replay", func() { meet(t, s, "k", core.Done) }, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
+		{"claim another", func() { c = begin(t, s, "l") }, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+		{"release", func() { require.NoError(t, s.Release(ctx, "l", c.Owner)) }, map[string]int{"evalsha": 1, "get": 1, "del": 1}},
+	} {
+		require.Equal(t, step.want, during(t, client, step.do), step.name)
+	}
+}
+
+// TestScriptsAreSentAgain: a server that has forgotten the scripts, or never knew them
+// (after a failover, or a restart), gets them.
+func TestScriptsAreSentAgain(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	for _, key := range []string{"a", "b"} {
+		forget := func() { require.NoError(t, client.Do(t.Context(), client.B().ScriptFlush().Build()).Error()) }
+		forget()
+		c := begin(t, s, key)
+		forget()
+		require.NoError(t, s.Renew(t.Context(), key, c.Owner, time.Hour))
+		forget()
+		_, stop, err := s.Watch(t.Context(), key)
+		require.NoError(t, err)
+		stop()
+		forget()
+		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
+		forget()
+		require.ErrorIs(t, s.Release(t.Context(), key, c.Owner), core.ErrLost)
+		forget()
+		meet(t, s, key, core.Done)
+	}
+}
+
+// TestLongestSpans: the longest duration must not turn into a moment long past, nor into
+// a number that the server refuses.
+func TestLongestSpans(t *testing.T) {
+	url := backend.Redis(t)
+	i := instances(t, url)(t)
+	for _, span := range []time.Duration{1, 100 * 365 * 24 * time.Hour, math.MaxInt64} {
+		key := span.String()
+		c := newClaim()
+		c.Lease, c.Retention = math.MaxInt64, span
+		_, err := i.Store.Acquire(t.Context(), key, c)
+		require.NoError(t, err)
+		require.Greater(t, meet(t, i.Store, key, core.Running).Remaining, 100*365*24*time.Hour)
+		require.NoError(t, i.Store.Renew(t.Context(), key, c.Owner, math.MaxInt64))
+		require.Greater(t, meet(t, i.Store, key, core.Running).Remaining, 100*365*24*time.Hour)
+		require.NoError(t, i.Store.Complete(t.Context(), key, c.Owner, nil, max(span, time.Hour)))
+		require.LessOrEqual(t, meet(t, i.Store, key, core.Done).Remaining, max(span, time.Hour))
+	}
+}
+
+// TestStrangeValues: what somebody else has put under a key is neither taken for a record nor
+// touched.
+func TestStrangeValues(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	owner := core.NewOwner()
+	for i, value := range []string{"", "x", "R", "R1", "R1;2", "R1;2;3", "R1;2;3;", "Rx;2;0;" + string(owner[:]), "D-1;0;0;", "D1;0;-1;", "D1;0;9;short", "Z1;0;0;"} {
+		key := strconv.Itoa(i)
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
+		claim := newClaim()
+		claim.Takeover = true
+		_, err := s.Acquire(t.Context(), key, claim)
+		require.Error(t, err, "%q", value)
+		require.ErrorIs(t, s.Complete(t.Context(), key, core.NewOwner(), nil, time.Hour), core.ErrLost, "%q", value)
+		require.ErrorIs(t, s.Release(t.Context(), key, core.NewOwner()), core.ErrLost, "%q", value)
+		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, value, got)
+	}
+	require.NoError(t, client.Do(t.Context(), client.B().Rpush().Key("list").Element("x").Build()).Error())
+	_, err := s.Acquire(t.Context(), "list", newClaim())
+	require.Error(t, err)
+	err = s.Renew(t.Context(), "list", owner, time.Hour)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, core.ErrLost)
+}

@@ -1,0 +1,225 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// patient returns a client that gives nothing up by itself: what returns does so because
+// the store makes it.
+func patient(t *testing.T, url string, dial func(ctx context.Context, addr string) (net.Conn, error)) rueidis.Client {
+	t.Helper()
+	o, err := rueidis.ParseURL(url)
+	require.NoError(t, err)
+	o.Dialer.Timeout, o.ConnWriteTimeout = time.Hour, time.Hour
+	o.ForceSingleClient = true
+	o.PipelineMultiplex = -1 // one connection
+	if dial != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dial(ctx, addr)
+		}
+	}
+	client, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// all calls each method n times at once, with a context that ends soon or has ended, and
+// expects that all return with the context's error.
+func all(t *testing.T, s *redisstore.Store, n int, end func() (context.Context, context.CancelFunc), want error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	owner := core.NewOwner()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Acquire":  func(ctx context.Context) error { _, err := s.Acquire(ctx, "k", newClaim()); return err },
+		"Renew":    func(ctx context.Context) error { return s.Renew(ctx, "k", owner, time.Hour) },
+		"Complete": func(ctx context.Context) error { return s.Complete(ctx, "k", owner, []byte("x"), time.Hour) },
+		"Release":  func(ctx context.Context) error { return s.Release(ctx, "k", owner) },
+		"Watch":    func(ctx context.Context) error { _, _, err := s.Watch(ctx, "k"); return err },
+	} {
+		for range n {
+			wg.Go(func() {
+				ctx, cancel := end()
+				defer cancel()
+				if err := call(ctx); !errors.Is(err, want) {
+					t.Errorf("%s: %v, want %v", name, err, want)
+				}
+			})
+		}
+	}
+	returned := make(chan struct{})
+	go func() { wg.Wait(); close(returned) }()
+	select {
+	case <-returned:
+	case <-time.After(20 * time.Second):
+		t.Error("calls go on although their contexts have ended")
+	}
+}
+
+func soonLate() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 20*time.Millisecond)
+}
+
+// soonCancelled has a deadline, too, but one that is far away.
+func soonCancelled() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	time.AfterFunc(20*time.Millisecond, cancel)
+	return ctx, cancel
+}
+
+// TestFrozenServer: the server is there, the connection stands, nothing is answered. The
+// calls are more than the client's queue holds.
+func TestFrozenServer(t *testing.T) {
+	server := backend.StartRedis(t)
+	s := redisstore.New(patient(t, server.URL(), nil))
+	t.Cleanup(s.Close)
+	for range 50 { // a busy store, whose connections are trusted
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { _, _ = s.Acquire(t.Context(), "k", newClaim()) })
+		}
+		wg.Wait()
+	}
+	server.Freeze()
+	defer server.Thaw()
+	all(t, s, 5, soonCancelled, context.Canceled)
+	all(t, s, 700, soonLate, context.DeadlineExceeded)
+	server.Thaw()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		g, err := s.Acquire(ctx, "k", newClaim())
+		return err == nil && g.State == core.Running
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestConnecting: the connection has ended, and the next one is accepted but not answered, or
+// the address swallows everything.
+func TestConnecting(t *testing.T) {
+	server := backend.StartRedis(t)
+	link := backend.NewProxy(t, server.Addr())
+	release := make(chan struct{})
+	var mu sync.Mutex
+	swallows := false
+	client := patient(t, link.URL(server.URL()), func(_ context.Context, addr string) (net.Conn, error) {
+		mu.Lock()
+		s := swallows
+		mu.Unlock()
+		if s {
+			<-release // whatever the context says
+		}
+		return net.Dial("tcp", addr)
+	})
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+
+	begin(t, s, "k")
+	link.Stall()
+	link.Cut()
+	link.Restore()
+	ctx, cancel := soonLate()
+	defer cancel()
+	_, err := s.Acquire(ctx, "k", newClaim()) // it connects, unless it meets with the end of the old connection
+	require.Error(t, err)
+	all(t, s, 20, soonLate, context.DeadlineExceeded)
+	all(t, s, 20, soonCancelled, context.Canceled)
+	link.Resume()
+	meet(t, s, "k", core.Running)
+
+	mu.Lock()
+	swallows = true
+	mu.Unlock()
+	link.Cut()
+	link.Restore()
+	ctx, cancel = soonLate()
+	defer cancel()
+	_, err = s.Acquire(ctx, "k", newClaim())
+	require.Error(t, err)
+	all(t, s, 20, soonCancelled, context.Canceled)
+	close(release)
+	meet(t, s, "k", core.Running)
+}
+
+// TestResultIsCopied: a call that was given up may still be under way; the caller's bytes are
+// the caller's again all the same.
+func TestResultIsCopied(t *testing.T) {
+	server := backend.StartRedis(t)
+	slow := &slowConn{started: make(chan struct{}), goOn: make(chan struct{})}
+	client := patient(t, server.URL(), func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		slow.Conn = conn
+		return slow, err
+	})
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	c := begin(t, s, "known")
+	require.NoError(t, s.Complete(t.Context(), "known", c.Owner, nil, time.Hour)) // the server knows the script
+	c = begin(t, s, "k")
+	want := bytes.Repeat([]byte("mine"), 1<<20) // more than the client's buffer holds
+	result := bytes.Clone(want)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-slow.started; cancel() }()
+	require.ErrorIs(t, s.Complete(ctx, "k", c.Owner, result, time.Hour), context.Canceled)
+	clear(result)
+	close(slow.goOn)
+	require.Eventually(t, func() bool {
+		g, err := s.Acquire(t.Context(), "k", newClaim())
+		return err == nil && g.State == core.Done && bytes.Equal(g.Result, want)
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// slowConn is a connection on which the first large write waits.
+type slowConn struct {
+	net.Conn
+	once          sync.Once
+	started, goOn chan struct{}
+}
+
+func (c *slowConn) Write(p []byte) (int, error) {
+	if len(p) > 64<<10 {
+		c.once.Do(func() { close(c.started); <-c.goOn })
+	}
+	return c.Conn.Write(p)
+}
+
+// TestClosedStore: after Close, every call fails, and the client is its owner's.
+func TestClosedStore(t *testing.T) {
+	client := openClient(t, backend.Redis(t))
+	s := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	s.Close()
+	s.Close()
+	_, err := s.Acquire(t.Context(), "k", newClaim())
+	require.Error(t, err)
+	require.Error(t, s.Renew(t.Context(), "k", core.NewOwner(), time.Hour))
+	_, _, err = s.Watch(t.Context(), "k")
+	require.Error(t, err)
+	require.NoError(t, client.Do(t.Context(), client.B().Ping().Build()).Error())
+
+}
+
+func TestNewURL(t *testing.T) {
+	_, err := redisstore.NewURL("http://127.0.0.1")
+	require.ErrorContains(t, err, "scheme")
+	_, err = redisstore.NewURL("redis://user:pass#word@127.0.0.1")
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "pass")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	_, err = redisstore.NewURL("redis://" + listener.Addr().String())
+	require.Error(t, err)
+}

@@ -1,0 +1,122 @@
+// Package redisstore keeps records in Redis: one server, Sentinel or a cluster. It suits
+// a service of many processes. It needs Redis 6.2 or later, or Valkey, and the client
+// rueidis.
+//
+//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
+//	if err != nil {
+//		return err
+//	}
+//	defer client.Close()
+//	store := redisstore.New(client)
+//	defer store.Close()
+//	engine, err := core.New(core.Config{Store: store})
+//
+// or, with a client that is the store's own:
+//
+//	store, err := redisstore.NewURL("redis://127.0.0.1:6379")
+//
+// # Calls
+//
+// Each of the four calls is one script on one key, sent by its digest: one round trip, one
+// EVALSHA. A first request costs two (Acquire, Complete), a replay one. The servers get the
+// scripts when the store is made; one that does not know a script all the same (after a
+// failover, or SCRIPT FLUSH) gets it, once, in a second round trip. Whatever the server was slow to
+// answer is not sent again: a call that fails may have taken effect. All spans are counted
+// by the server's clock, in milliseconds, rounded up.
+//
+// A call returns when its context ends, also when the server is frozen, or the client is
+// connecting. It may still be under way then.
+//
+// From 64 goroutines on one machine with its server, an operation takes about as long as
+// the bare client takes for the same two scripts (0.8 to 1 of its rate), and twice as long as
+// SET NX and SET, which compare no owner: the rest is the server running Lua. See
+// BenchmarkAgainstRaw.
+//
+// # Keys and records
+//
+// A record is one string under exactly the engine's key. No other keys are used, so a cluster
+// needs no hash tags. The string is
+//
+//	<state><attempt>;<retention>;<length>;<owner><fingerprint><result>
+//
+// State is R for running, W for running and watched by waiters, A for abandoned by release,
+// D for done. Attempt, the claim's retention in ms, and the fingerprint's length are
+// decimal numbers. The owner, 16 bytes, is there under R and W only, the result under D.
+//
+// No point in time is stored: the key expires. It lives for its lease and its
+// retention, and while its time to live exceeds the retention, the lease stands.
+//
+// A record takes some 200 bytes beyond its key and its result, the server's index of keys and
+// expiries and a fingerprint of 32 bytes included (Redis 7.0; TestMemoryPerRecord).
+//
+// # Memory
+//
+// The server must not drop records that stand: set maxmemory-policy to noeviction. Anything
+// else is reported once, when the store is made; see [Warn]. Under noeviction, a server that
+// is full refuses new records and results with core.ErrStoreFull, and still renews, releases,
+// takes over, and completes without a result.
+//
+// # Waiting
+//
+// The store implements core.Watcher. All waiters of a store share one subscription to the
+// channel idem:wake, on a connection that the client has anyway (one more under RESP2). It is
+// made for the first waiter and stays until Close. A run that has waiters carries
+// a mark; what ends it publishes its key, and only then. When the subscription breaks, all
+// waiters are woken; those that go on waiting make a new one. Messages may be lost in
+// a failover; the engine looks again in any case, after about one second, then two, then four. Under RESP2, a client does not
+// notice that the connection for messages alone has broken; its waiters then poll.
+//
+// # Client-side caching
+//
+// With [ClientSideCache], a finished record that a process has met with once is fetched into
+// the client's cache when it is next asked for, and from then on answered from there: in
+// 1 µs instead of 10, and without the server (BenchmarkAgainstRaw). That pays for
+// a key that is replayed again and again to the same process, such as that of a client that
+// polls, and costs memory (ClientOption.CacheSizeEachConn, 128 MiB for each connection by
+// default; replays of a key that isn't in there cost the same one round trip). First
+// requests cost nothing more.
+//
+// It is safe because a finished record never changes until its retention ends. What it
+// changes is this: when somebody deletes a record (DEL, FLUSHALL), or a failover loses it, a
+// process may replay it for a moment longer: until the server's message arrives, until
+// the client notices that its connection has broken, or at most for the option's ttl. It
+// needs RESP3 and a client without DisableCache; without them it switches itself off. The
+// remaining retention is then counted by the process's clock from when the record was met.
+//
+// # Permissions
+//
+// A user of Redis's access control lists needs, for an engine with the default prefix:
+//
+//	~idem:* &idem:wake +eval +evalsha +get +set +del +pexpire +pttl +getrange +setrange
+//	+publish +subscribe +unsubscribe +ping +info +script|load
+//
+// and +client, for the handshake of a client that caches, and +cluster (or +sentinel, +role)
+// where there is one. Without the channel, waiters poll. Without INFO, the
+// maxmemory-policy is not looked at; without SCRIPT LOAD, the first call of each script sends it
+// (but under FIPS 140, GODEBUG=fips140=only, where the server computes the digests, it
+// is needed).
+//
+// # What can be lost
+//
+// Redis acknowledges before its replicas have the data. A failover (Sentinel, a cluster)
+// may lose the last claims and results, and an operation whose record is lost runs again if it
+// is asked for again. So does one after a restart of a server without persistence.
+//
+//   - appendonly yes: a restart loses the last second at most; appendfsync always:
+//     nothing that was acknowledged.
+//   - min-replicas-to-write 1, min-replicas-max-lag: a master without replicas refuses
+//     writes, which narrows the window in which it acknowledges what will be lost.
+//   - The store does not WAIT for replicas: that costs a round trip among the servers,
+//     and promises nothing about which of them is elected.
+//
+// Who can't accept that uses package sqlstore.
+//
+// # Clients
+//
+// The store uses connections as they are. Two settings of the client matter. With
+// ConnLifetime, rueidis sends a command again if the server was silent for a second when the
+// connection's life ended: a claim may then meet with itself, and the operation is in
+// progress for nobody until the lease passes. With SendToReplicas, the store's commands must
+// go to masters. ConnWriteTimeout (10 s by default; 3 s with [NewURL]) is how long a silent
+// connection is kept.
+package redisstore

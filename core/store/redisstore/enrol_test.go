@@ -1,0 +1,154 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+func TestMain(m *testing.M) {
+	// A cluster client sleeps for five seconds before it drops connections that it no longer
+	// needs, also after it was closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+}
+
+func TestStandalone(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, instances(t, backend.Redis(t)), storetest.Features{Watch: true, Faulty: faulty})
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, instances(t, backend.StartRedisCluster(t).URL()), storetest.Features{Watch: true})
+}
+
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, instances(t, backend.StartRedisSentinel(t).URL()), storetest.Features{Watch: true})
+}
+
+func TestWithClientSideCache(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, instances(t, backend.Redis(t), redisstore.ClientSideCache(time.Minute)), storetest.Features{Watch: true})
+}
+
+func TestMiniredis(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(tb testing.TB) storetest.Instance {
+		server := miniredis.RunT(tb)
+		peer := func() core.Store { return openURL(tb, "redis://"+server.Addr()+"?protocol=2") }
+		return storetest.Instance{Store: peer(), Peer: peer, Advance: server.FastForward}
+	}, storetest.Features{Watch: true})
+}
+
+// instances makes name spaces in a server or servers that others may use. What is in them is
+// removed when tb ends.
+func instances(tb testing.TB, url string, options ...redisstore.Option) storetest.Factory {
+	all := "storetest:" + core.NewOwner().String() + ":"
+	tb.Cleanup(func() { unlink(tb, url, all) })
+	return func(tb testing.TB) storetest.Instance {
+		prefix := all + core.NewOwner().String() + ":"
+		peer := func() core.Store { return prefixed{openURL(tb, url, options...), prefix} }
+		return storetest.Instance{Store: peer(), Peer: peer}
+	}
+}
+
+// faulty makes a store on a server that keeps what it has acknowledged, and is killed and
+// started again, or loses its connections.
+func faulty(tb testing.TB) (storetest.Instance, func()) {
+	server := backend.StartRedis(tb, "--appendonly", "yes", "--appendfsync", "always")
+	link := backend.NewProxy(tb, server.Addr())
+	url := link.URL(server.URL())
+	round := 0
+	disturb := func() {
+		round++
+		switch round % 3 {
+		case 0:
+			server.Kill()
+			server.Start()
+		case 1:
+			link.Cut()
+			link.Restore()
+		case 2:
+			<-link.CutAfter([]byte("EVALSHA"))
+		}
+	}
+	peer := func() core.Store { return openURL(tb, url) }
+	return storetest.Instance{Store: peer(), Peer: peer}, disturb
+}
+
+func openURL(tb testing.TB, url string, options ...redisstore.Option) *redisstore.Store {
+	tb.Helper()
+	s, err := redisstore.NewURL(url, options...)
+	require.NoError(tb, err)
+	tb.Cleanup(s.Close)
+	return s
+}
+
+func openClient(tb testing.TB, url string) rueidis.Client {
+	tb.Helper()
+	options, err := rueidis.ParseURL(url)
+	require.NoError(tb, err)
+	client, err := rueidis.NewClient(options)
+	require.NoError(tb, err)
+	tb.Cleanup(client.Close)
+	return client
+}
+
+// unlink removes the keys that begin with prefix.
+func unlink(tb testing.TB, url, prefix string) {
+	client := openClient(tb, url)
+	for _, node := range client.Nodes() {
+		for cursor := uint64(0); ; {
+			page, err := node.Do(context.Background(), node.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+			if err != nil {
+				tb.Error(err)
+				return
+			}
+			for _, key := range page.Elements {
+				if err := client.Do(context.Background(), client.B().Unlink().Key(key).Build()).Error(); err != nil {
+					tb.Error(err)
+				}
+			}
+			if cursor = page.Cursor; cursor == 0 {
+				break
+			}
+		}
+	}
+}
+
+// prefixed is a name space. Keys are exact, and so they are behind a prefix.
+type prefixed struct {
+	*redisstore.Store
+	prefix string
+}
+
+func (p prefixed) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+	return p.Store.Acquire(ctx, p.prefix+key, c)
+}
+
+func (p prefixed) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	return p.Store.Renew(ctx, p.prefix+key, owner, lease)
+}
+
+func (p prefixed) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	return p.Store.Complete(ctx, p.prefix+key, owner, result, retention)
+}
+
+func (p prefixed) Release(ctx context.Context, key string, owner core.Owner) error {
+	return p.Store.Release(ctx, p.prefix+key, owner)
+}
+
+func (p prefixed) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	return p.Store.Watch(ctx, p.prefix+key)
+}

@@ -1,0 +1,234 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	neturl "net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/idem-go/idem/core"
+)
+
+var (
+	errLease = errors.New("redisstore: a lease must be longer than zero")
+	errURL   = errors.New("redisstore: the URL is malformed") // what net/url says of it may hold a password
+)
+
+// Store keeps records in Redis. It implements core.Store and core.Watcher. All methods are
+// safe for concurrent use. The zero Store is not usable; make one with [New] or [NewURL].
+type Store struct {
+	calls
+	watches
+	finished *finished // nil: replays are not cached
+	owned    bool      // the client is the store's
+	warn     func(error)
+}
+
+// Option changes how a [Store] works.
+type Option func(*Store)
+
+// Warn makes the store report what its owner should know and calls don't suffer from:
+// a server that may drop records (its maxmemory-policy is not noeviction). It is called once
+// for each such server, soon after the store was made, in a goroutine of the store, and not
+// after Close has returned. The default writes a warning with slog.Default; so does nil.
+func Warn(report func(error)) Option {
+	return func(s *Store) { s.warn = report }
+}
+
+// New returns a store that uses client, and leaves it to its owner: Close does not close it.
+// The client may be one for a single server, for Sentinel or for a cluster. It must not
+// send the store's commands to replicas (SendToReplicas).
+//
+// New itself does not wait for the server. The store shares the client's connections
+// with whoever uses them, and needs none of its own.
+func New(client rueidis.Client, options ...Option) *Store {
+	s := configure(options)
+	s.open(client)
+	return s
+}
+
+// configure returns a store without a client.
+func configure(options []Option) *Store {
+	s := &Store{}
+	for _, option := range options {
+		option(s)
+	}
+	if s.warn == nil {
+		s.warn = func(err error) { slog.Default().Warn(err.Error()) }
+	}
+	return s
+}
+
+func (s *Store) open(client rueidis.Client) {
+	s.client, s.born = client, time.Now()
+	s.restless.Store(s.now()) // no connection has proved itself
+	s.alive, s.end = context.WithCancel(context.Background())
+	s.waiters = map[string]map[*waiter]struct{}{}
+	s.greet()
+}
+
+// NewURL connects to the server or servers that url names, and returns a store that owns
+// the client. It returns an error if url is faulty or nobody answers there.
+//
+//	redis://user:password@host:6379/0            one server; rediss:// with TLS
+//	unix:///path/to/redis.sock?db=0              on a socket
+//	redis://host1:6379?addr=host2:6379           a cluster, by some of its nodes
+//	redis://sentinel1:26379?addr=sentinel2:26379&master_set=main
+//
+// The other parameters are those of rueidis.ParseURL. Where the URL does not say otherwise,
+// dial_timeout (which includes the handshake) is 2 s, and a connection that has been
+// silent for write_timeout, 3 s, is given up.
+//
+// Sentinels are called with the URL's TLS settings, and without its user and password: for
+// sentinels that ask for one, make a client and use [New].
+func NewURL(url string, options ...Option) (*Store, error) {
+	o, err := rueidis.ParseURL(url)
+	if faulty := (*neturl.Error)(nil); errors.As(err, &faulty) {
+		return nil, errURL
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	if o.Dialer.Timeout == 0 {
+		o.Dialer.Timeout = 2 * time.Second
+	}
+	if o.ConnWriteTimeout == 0 {
+		o.ConnWriteTimeout = 3 * time.Second
+	}
+	o.Dialer.KeepAlive = time.Second
+	o.Sentinel.Dialer, o.Sentinel.TLSConfig = o.Dialer, o.TLSConfig
+	o.Sentinel.TopologyRefreshInterval = 5 * time.Second // in case a sentinel's message is lost
+	s := configure(options)
+	s.owned = true
+	o.DisableCache = o.DisableCache || s.finished == nil
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	s.open(client)
+	return s, nil
+}
+
+// Close ends what the store has begun: its subscription, and its client if [NewURL] made it.
+// Waiters are woken. It returns when no goroutine of the store is left, which takes no longer
+// than the client takes to give up a connection that does not answer. Calls after Close, and
+// those that are under way if the client is the store's, fail. Closing twice does nothing.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed.Store(true)
+	s.mu.Unlock()
+	s.end()
+	if s.owned {
+		s.client.Close()
+	}
+	s.wg.Wait()
+	if s.owned {
+		s.client.Close() // a connection that a call was making meanwhile
+	}
+}
+
+// Acquire implements core.Store.
+func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+	if err := claim.Validate(); err != nil {
+		return core.Grant{}, err
+	}
+	if g, ok := s.recall(ctx, key); ok {
+		return g, nil
+	}
+	asked := time.Now()
+	takeover := ""
+	if claim.Takeover {
+		takeover = strconv.FormatUint(claim.Attempt, 10)
+	}
+	message, err := s.run(ctx, acquireScript, key,
+		firstRun(claim), decimal(ceil(claim.Lease)+ceil(claim.Retention)), takeover)
+	if err != nil {
+		return core.Grant{}, err
+	}
+	if attempt, err := message.AsInt64(); err == nil {
+		return core.Grant{State: core.Acquired, Attempt: uint64(attempt)}, nil
+	}
+	parts, err := message.ToArray()
+	if err != nil || len(parts) != 2 {
+		return core.Grant{}, errNoRecord
+	}
+	record, err1 := parts[0].ToString()
+	left, err2 := parts[1].AsInt64()
+	if err1 != nil || err2 != nil {
+		return core.Grant{}, errNoRecord
+	}
+	g, err := parseRecord(record, left)
+	if g.State == core.Done {
+		s.finished.note(key, asked, g.Remaining)
+	}
+	return g, err
+}
+
+// Renew implements core.Store.
+func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	if lease <= 0 {
+		return errLease
+	}
+	return s.owners(ctx, renewScript, key, string(owner[:]), decimal(ceil(lease)))
+}
+
+// Complete implements core.Store.
+func (s *Store) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+	if retention <= 0 {
+		return s.Release(ctx, key, owner)
+	}
+	// The result is copied: the client may still hold it when the context has ended.
+	return s.owners(ctx, completeScript, key, string(owner[:]), decimal(ceil(retention)), string(result))
+}
+
+// Release implements core.Store.
+func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error {
+	return s.owners(ctx, releaseScript, key, string(owner[:]))
+}
+
+// owners runs a script that only the owner of a record may run.
+func (s *Store) owners(ctx context.Context, script *rueidis.Lua, key string, args ...string) error {
+	held, err := s.number(ctx, script, key, args...)
+	if err == nil && held == 0 {
+		err = core.ErrLost
+	}
+	return err
+}
+
+// number runs a script that answers with a number.
+func (s *Store) number(ctx context.Context, script *rueidis.Lua, key string, args ...string) (int64, error) {
+	message, err := s.run(ctx, script, key, args...)
+	if err != nil {
+		return 0, err
+	}
+	return message.AsInt64()
+}
+
+// run runs script on key.
+func (s *Store) run(ctx context.Context, script *rueidis.Lua, key string, args ...string) (rueidis.RedisMessage, error) {
+	message, err := s.call(ctx, false, func(ctx context.Context) rueidis.RedisResult {
+		return script.Exec(ctx, s.client, []string{key}, args)
+	})
+	switch {
+	case err == nil:
+		return message, nil
+	case isFull(err):
+		err = core.ErrStoreFull
+	default:
+		err = fmt.Errorf("redisstore: %w", err)
+	}
+	return message, err
+}
+
+// isFull reports whether a server has refused a command for lack of memory. Before Redis 7,
+// what a script meets with is wrapped in another message.
+func isFull(err error) bool {
+	_, is := rueidis.IsRedisErr(err)
+	return is && strings.Contains(err.Error(), "OOM command not allowed")
+}

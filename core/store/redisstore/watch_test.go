@@ -1,0 +1,265 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+func watch(t *testing.T, s *redisstore.Store, key string) <-chan struct{} {
+	t.Helper()
+	changed, stop, err := s.Watch(t.Context(), key)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return changed
+}
+
+func woken(t *testing.T, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a waiter was not woken")
+	}
+}
+
+func asleep(t *testing.T, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+		t.Fatal("a waiter was woken by nothing")
+	default:
+	}
+}
+
+// subscribers returns how many connections are subscribed to the stores' channel.
+func subscribers(t *testing.T, client rueidis.Client) int64 {
+	t.Helper()
+	n, err := client.Do(t.Context(), client.B().PubsubNumsub().Channel("idem:wake").Build()).AsIntMap()
+	require.NoError(t, err)
+	return n["idem:wake"]
+}
+
+// TestOneConnectionForAllWaiters: a connection for each waiter is what a server dies of when
+// it is slow, and many wait.
+func TestOneConnectionForAllWaiters(t *testing.T) {
+	server := backend.StartRedis(t)
+	observer := openClient(t, server.URL())
+	connections := func() int {
+		list, err := observer.Do(t.Context(), observer.B().Arbitrary("CLIENT", "LIST").Build()).ToString()
+		require.NoError(t, err)
+		n := 0
+		for _, c := range list {
+			if c == '\n' {
+				n++
+			}
+		}
+		return n
+	}
+	s := openURL(t, server.URL())
+	claims := map[string]core.Claim{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range 100 { // all connections that the client makes are there
+		wg.Go(func() {
+			c := newClaim()
+			_, err := s.Acquire(t.Context(), strconv.Itoa(i), c)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			claims[strconv.Itoa(i)] = c
+		})
+	}
+	wg.Wait()
+	require.False(t, t.Failed())
+	none := connections()
+	all := []<-chan struct{}{watch(t, s, "0")}
+	one := connections()
+	require.LessOrEqual(t, one, none+1)
+	for i := range 999 {
+		all = append(all, watch(t, s, strconv.Itoa(i%100)))
+	}
+	require.Equal(t, one, connections())
+	require.EqualValues(t, 1, subscribers(t, observer))
+	for _, changed := range all {
+		asleep(t, changed)
+	}
+	for key, c := range claims {
+		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
+	}
+	for _, changed := range all {
+		woken(t, changed)
+	}
+}
+
+// TestNobodyWaits: what nobody waits for is not published, and a run is published once.
+func TestNobodyWaits(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	quiet, loud := begin(t, s, "quiet"), begin(t, s, "loud")
+	changed := watch(t, s, "loud")
+	published := func(key string, c core.Claim) int {
+		return during(t, client, func() {
+			require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
+		})["publish"]
+	}
+	require.Zero(t, published("quiet", quiet))
+	asleep(t, changed)
+	require.Equal(t, 1, published("loud", loud))
+	woken(t, changed)
+}
+
+// TestBrokenSubscription: what is published while nobody listens is lost. So all waiters look
+// for themselves, and who waits on is subscribed again.
+func TestBrokenSubscription(t *testing.T) {
+	server := backend.StartRedis(t)
+	link := backend.NewProxy(t, server.Addr())
+	direct := openURL(t, server.URL())
+	killer := openClient(t, server.URL())
+	cut := func() { link.Cut(); link.Restore() }
+	for name, interrupt := range map[string]func(){
+		"?protocol=3": cut,
+		"?protocol=2": cut, // messages come on a connection of their own
+		"": func() { // that of others stands
+			require.NoError(t, killer.Do(t.Context(), killer.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+		},
+	} {
+		s := openURL(t, link.URL(server.URL())+name)
+		key := "k" + name
+		c := begin(t, s, key)
+		changed := watch(t, s, key)
+		asleep(t, changed)
+		interrupt()
+		woken(t, changed)
+		require.Eventually(t, func() bool { // as soon as the client has a connection again
+			again, stop, err := s.Watch(t.Context(), key)
+			if err != nil {
+				return false
+			}
+			t.Cleanup(stop)
+			changed = again
+			select {
+			case <-changed:
+				return false
+			default:
+				return true
+			}
+		}, 10*time.Second, time.Millisecond)
+		require.NoError(t, direct.Complete(t.Context(), key, c.Owner, nil, time.Hour))
+		woken(t, changed)
+	}
+}
+
+// TestFailover: waiters are woken when Sentinel has made another server the master, and find
+// there what the first one had.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	servers := backend.StartRedisSentinel(t)
+	s := openURL(t, servers.URL())
+	c := begin(t, s, "k")
+	changed := watch(t, s, "k")
+	// The master acknowledges before the replica has it; this write comes after the others.
+	master := openClient(t, servers.Master.URL())
+	require.NoError(t, master.Dedicated(func(conn rueidis.DedicatedClient) error {
+		if err := conn.Do(t.Context(), conn.B().Set().Key("last").Value("").Build()).Error(); err != nil {
+			return err
+		}
+		n, err := conn.Do(t.Context(), conn.B().Wait().Numreplicas(1).Timeout(10_000).Build()).AsInt64()
+		if err == nil && n != 1 {
+			err = errors.New("the replica lags behind")
+		}
+		return err
+	}))
+	servers.Failover()
+	woken(t, changed)
+	require.Eventually(t, func() bool {
+		return s.Renew(t.Context(), "k", c.Owner, time.Hour) == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	changed = watch(t, s, "k")
+	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), time.Hour))
+	woken(t, changed)
+	require.Equal(t, "result", string(meet(t, s, "k", core.Done).Result))
+}
+
+// TestChannelIsForbidden: a user who may not use the channel can't wait for messages, and
+// everything else works, also where others wait for what he does.
+func TestChannelIsForbidden(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret",
+		"resetchannels", "~*", "+@all").Build()).Error())
+	limited := openURL(t, "redis://limited:secret@"+server.Addr())
+	completed, released := begin(t, limited, "completed"), begin(t, limited, "released")
+	lapsing := newClaim()
+	lapsing.Lease = time.Millisecond
+	_, err := limited.Acquire(t.Context(), "taken", lapsing)
+	require.NoError(t, err)
+	time.Sleep(10 * time.Millisecond)
+
+	_, _, err = limited.Watch(t.Context(), "completed")
+	require.ErrorContains(t, err, "NOPERM")
+	free := openURL(t, server.URL())
+	for _, key := range []string{"completed", "released", "taken"} {
+		watch(t, free, key)
+	}
+	require.NoError(t, limited.Complete(t.Context(), "completed", completed.Owner, []byte("x"), time.Hour))
+	meet(t, limited, "completed", core.Done)
+	require.NoError(t, limited.Release(t.Context(), "released", released.Owner))
+	begin(t, limited, "released")
+	taker := newClaim()
+	taker.Takeover = true
+	g, err := limited.Acquire(t.Context(), "taken", taker)
+	require.NoError(t, err)
+	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 2}, g)
+}
+
+// TestPermissions: what the package comment says a user needs is enough.
+func TestPermissions(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "idem", "on", ">secret",
+		"resetkeys", "~idem:*", "resetchannels", "&idem:wake", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl",
+		"+getrange", "+setrange", "+publish", "+subscribe", "+unsubscribe", "+ping", "+info").Build()).Error())
+	s := openURL(t, "redis://idem:secret@"+server.Addr())
+	c := begin(t, s, "idem:k")
+	changed := watch(t, s, "idem:k")
+	require.NoError(t, s.Renew(t.Context(), "idem:k", c.Owner, time.Hour))
+	require.NoError(t, s.Release(t.Context(), "idem:k", c.Owner))
+	woken(t, changed)
+	c = begin(t, s, "idem:k")
+	require.NoError(t, s.Complete(t.Context(), "idem:k", c.Owner, nil, time.Hour))
+	meet(t, s, "idem:k", core.Done)
+	_, err := s.Acquire(t.Context(), "other:k", newClaim())
+	require.ErrorContains(t, err, "NOPERM")
+}
+
+// TestCloseWakes: waiters of a closed store look for themselves, and the connection of a client
+// that lives on is as it was.
+func TestCloseWakes(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	s, other := redisstore.New(client), redisstore.New(client)
+	t.Cleanup(other.Close)
+	begin(t, s, "k")
+	changed, others := watch(t, s, "k"), watch(t, other, "k")
+	require.EqualValues(t, 1, subscribers(t, client))
+	s.Close()
+	woken(t, changed)
+	require.Zero(t, subscribers(t, client))
+	woken(t, others) // it was subscribed on the same connection
+	asleep(t, watch(t, other, "k"))
+	require.EqualValues(t, 1, subscribers(t, client))
+}
