@@ -13,7 +13,7 @@ type Dialect uint8
 
 // The dialects.
 const (
-	// PostgreSQL is PostgreSQL 12 and later, and what speaks like it.
+	// PostgreSQL is PostgreSQL 12 and later.
 	PostgreSQL Dialect = iota + 1
 	// MySQL is MySQL 5.7 and later, and MariaDB 10.5 and later, with InnoDB.
 	MySQL
@@ -87,6 +87,8 @@ type table struct {
 	name  string // quoted, with its schema if it was given with one
 	index string // name of the index on expires_at, quoted as CREATE INDEX wants it
 	on    string // the table as CREATE INDEX wants it
+
+	schema, plain string // as they were given; schema may be empty
 }
 
 func (d Dialect) table(name string) (table, error) {
@@ -105,8 +107,9 @@ func (d Dialect) table(name string) (table, error) {
 	}
 	quoted := func(s string) string { return quote + s + quote }
 	last := parts[len(parts)-1]
-	t := table{name: quoted(last), index: quoted(last + "_expires_at"), on: quoted(last)}
+	t := table{name: quoted(last), index: quoted(last + "_expires_at"), on: quoted(last), plain: last}
 	if len(parts) == 2 {
+		t.schema = parts[0]
 		schema := quoted(parts[0]) + "."
 		t.name = schema + t.name
 		if d == SQLite { // where the index has the schema

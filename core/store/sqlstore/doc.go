@@ -55,8 +55,13 @@
 // take one; a Release after a takeover takes two. Each is a statement of its own that is
 // atomic at every isolation level, in no transaction that would be held open. MySQL's and
 // SQLite's statements are prepared once per connection. A statement that a deadlock or a
-// serialisation failure has undone is tried again, up to 20 times with pauses; one of which
-// nobody knows whether it took effect is not.
+// serialisation failure has undone is tried again, up to 20 times with pauses; one that the
+// database has not let wait any longer for a lock, until the context ends (or for a minute);
+// one of which nobody knows whether it took effect is not.
+//
+// A pool of one's own should be set up as [Open] does it. With MySQL, autocommit must be on,
+// which Migrate checks. With SQLite, a busy_timeout of some seconds makes calls outlive their
+// contexts by as much, for its driver does not look at them while it waits.
 //
 // DoTx takes four beside those of its function: begin, insert, update, commit. On a pool that
 // is not the store's own, MySQL's driver prepares each of its statements anew.

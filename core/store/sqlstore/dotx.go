@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -33,7 +35,8 @@ func Fingerprint(fingerprint string) TxOption {
 }
 
 // Retention sets how long the result stands, counted from the end of the run. The default is
-// core.DefaultRetention; zero or less is refused.
+// core.DefaultRetention; zero or less is refused. It should be longer than any client
+// tries again: a record that is gone cannot tell what a lost COMMIT has come to.
 func Retention(retention time.Duration) TxOption {
 	return func(o *txOptions) { o.retention = retention }
 }
@@ -43,11 +46,11 @@ func Isolation(level sql.IsolationLevel) TxOption {
 	return func(o *txOptions) { o.isolation = level }
 }
 
-// ErrOutcomeUnknown is returned by [Store.DoTx] when the connection was lost while the
-// transaction was being committed, and the database could not be asked since whether it was.
+// ErrOutcomeUnknown is returned by [Store.DoTx] when the connection was lost, or the context
+// ended, while the transaction was being committed, and the database could not be asked since whether it was.
 // To call DoTx again with the same key is safe, and finds out. An error that is this one is
 // also core.ErrStoreUnavailable.
-var ErrOutcomeUnknown = errors.New("sqlstore: the connection was lost at commit: until DoTx is called again with this key, nobody knows whether the transaction was committed")
+var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: until DoTx is called again with this key, nobody knows whether the transaction was committed")
 
 // DoTx runs fn once for key, in a transaction of db that also makes the record of it: the
 // change and the memory of the change are committed together or not at all, so that a crash
@@ -56,14 +59,17 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the connection was lost at commit:
 //
 // fn makes its changes through tx, and only through tx. It neither commits nor rolls back,
 // returns every error that tx gives it, and runs nothing that commits by itself (which in
-// MySQL every change of the schema does). What it returns is stored and goes to duplicates.
+// MySQL every change of the schema does). It should hand ctx to each statement
+// (tx.ExecContext): DoTx waits for fn, whatever becomes of ctx. What it returns is stored and goes to duplicates.
 // fn may run several times in one call, because a deadlock or a serialisation failure rolls
 // the whole transaction back; what only one of these runs has done is committed. If fn
 // returns an error or panics, nothing is left of it, neither change nor record, and the error
 // or panic goes on; the next call with the key runs.
 //
 // A duplicate of a call that is under way, on any machine, waits for its end for as long as
-// ctx lets it: the database makes it wait for the first one's row. A later one gets the stored
+// ctx lets it (or a minute, if ctx has no end and the database does not wait by itself): the
+// database makes it wait for the first one's row. Those of one process wait in the process,
+// one behind the other. A later one gets the stored
 // value, with Replayed set. The errors are, by errors.Is:
 //
 //   - core.ErrKeyMissing: key is empty.
@@ -117,6 +123,9 @@ type txRun struct {
 	lost   time.Time // when a commit was lost whose outcome is not known yet; zero: none
 	err    error     // what it was lost with
 	losses int       // how many were, in this call
+	asked  int       // how often it was asked what has become of one
+
+	own bool // the error is the function's own
 }
 
 const (
@@ -126,7 +135,14 @@ const (
 )
 
 func (t *txRun) run(ctx context.Context) (core.Result, error) {
-	for n := 1; ; n++ {
+	// Duplicates in this process wait here, and not each on a connection of the pool.
+	leave, err := t.store.gates.enter(ctx, t.key)
+	if err != nil {
+		return core.Result{}, t.unavailable(ctx, err)
+	}
+	defer leave()
+	var p patience
+	for {
 		result, err := t.once(ctx)
 		switch {
 		case err == nil:
@@ -134,11 +150,12 @@ func (t *txRun) run(ctx context.Context) (core.Result, error) {
 		case !t.lost.IsZero():
 			// It may have been committed: ask by the same owner token. The insert waits for
 			// what is still under way, and then meets with our own record, or with none.
+			t.asked++
 			over := t.losses == maxLosses || time.Since(t.lost) > askFor || errors.Is(err, sql.ErrConnDone)
-			if over || !pause(ctx, n, askPause) {
+			if over || !pause(ctx, t.asked, askPause) {
 				return core.Result{}, fmt.Errorf("%w: %w: %w", ErrOutcomeUnknown, core.ErrStoreUnavailable, errors.Join(t.err, ctx.Err()))
 			}
-		case !t.store.again(err) || n >= tries || !pause(ctx, n+1, lastPause):
+		case t.own || !p.again(ctx, t.store.dialect, err):
 			return core.Result{}, err
 		}
 	}
@@ -178,7 +195,7 @@ func (t *txRun) once(ctx context.Context) (core.Result, error) {
 
 	value, err := t.fn(tx.Tx)
 	if err != nil {
-		return core.Result{}, err
+		return core.Result{}, t.failed(ctx, err)
 	}
 	n, err := s.exec(ctx, tx, s.q.complete, completion(t.key, t.claim.Owner, value, t.options.retention))
 	switch ended := ctx.Err(); {
@@ -198,6 +215,19 @@ func (t *txRun) once(ctx context.Context) (core.Result, error) {
 
 var errTxEnded = errors.New("sqlstore: DoTx: the function has ended the transaction that it was given, or went on after an error that had ended it; " +
 	"of what it has done, something may have been committed without a record")
+
+// failed is what an error of the function means: its own business, unless it comes from the
+// database.
+func (t *txRun) failed(ctx context.Context, err error) error {
+	d := t.store.dialect
+	t.own = !d.fromDriver(err)
+	switch state := sqlState(err); {
+	case ctx.Err() != nil, errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+		d == PostgreSQL && (strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "08")):
+		return t.unavailable(ctx, err)
+	}
+	return err
+}
 
 // uncommitted is what a failed commit means.
 func (t *txRun) uncommitted(ctx context.Context, err error) error {

@@ -34,6 +34,7 @@ var (
 const (
 	FaultOther     = faultOther
 	FaultTransient = faultTransient
+	FaultLocked    = faultLocked
 	FaultDuplicate = faultDuplicate
 	FaultFull      = faultFull
 	PurgeBatch     = purgeBatch

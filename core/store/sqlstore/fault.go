@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ type fault uint8
 const (
 	faultOther     fault = iota
 	faultTransient       // a deadlock or the like: the statement had no effect and may be tried again
+	faultLocked          // somebody else's lock stood for too long: the same, and it is worth waiting
 	faultDuplicate       // the key is there already
 	faultFull            // there is no room
 )
@@ -30,13 +32,17 @@ func (d Dialect) fault(err error) fault {
 		switch sqlState(err) {
 		case "40001", "40P01": // serialization_failure, deadlock_detected
 			return faultTransient
+		case "55P03": // lock_not_available
+			return faultLocked
 		case "53100": // disk_full
 			return faultFull
 		}
 	case MySQL:
 		switch mysqlNumber(err) {
-		case 1213, 1205, 1020: // deadlock, lock wait timeout, and MariaDB's record that has changed since it was read
+		case 1213, 1020: // deadlock, and MariaDB's record that has changed since it was read
 			return faultTransient
+		case 1205: // lock wait timeout
+			return faultLocked
 		case 1062: // duplicate entry
 			return faultDuplicate
 		case 1114, 1021: // table full, disk full
@@ -44,13 +50,13 @@ func (d Dialect) fault(err error) fault {
 		}
 		// A result that is larger than the server takes. There are several numbers for it, one
 		// of which says that nobody knows what is wrong.
-		if err != nil && strings.Contains(err.Error(), "max_allowed_packet") {
+		if err != nil && tooLarge(err.Error()) {
 			return faultFull
 		}
 	case SQLite:
 		switch sqliteCode(err) {
 		case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
-			return faultTransient
+			return faultLocked
 		case 13: // SQLITE_FULL
 			return faultFull
 		}
@@ -62,7 +68,7 @@ func (d Dialect) fault(err error) fault {
 // rolled back.
 func (d Dialect) undone(err error) bool {
 	switch d.fault(err) {
-	case faultTransient, faultFull:
+	case faultTransient, faultLocked, faultFull:
 		return true
 	}
 	state := sqlState(err)
@@ -131,27 +137,73 @@ func sqliteCode(err error) int {
 	return 0
 }
 
+// tooLarge reports whether the text of an error says that a packet exceeds the server's limit,
+// or the driver's.
+func tooLarge(text string) bool {
+	return strings.Contains(text, "max_allowed_packet") || strings.Contains(text, "MaxAllowedPacket")
+}
+
+// fromDriver reports whether err, which a function of the caller's has returned, comes from
+// the driver: an error of the caller's own may look like one.
+func (d Dialect) fromDriver(err error) bool {
+	word := map[Dialect]string{MySQL: "mysql", SQLite: "sqlite"}[d]
+	if word == "" {
+		return sqlState(err) != "" // nobody else has that method
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		t := reflect.TypeOf(e)
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if strings.Contains(t.PkgPath(), word) {
+			return true
+		}
+		if several, ok := e.(interface{ Unwrap() []error }); ok {
+			return slices.ContainsFunc(several.Unwrap(), d.fromDriver)
+		}
+	}
+	return false
+}
+
 // errAgain says that a record has changed between a look and a step that relied on it.
 var errAgain = errors.New("the record kept changing")
 
 const (
-	tries     = 20 // of a call that meets with deadlocks and the like
-	lastPause = 50 * time.Millisecond
+	tries     = 20                    // of a call that meets with deadlocks and the like
+	lockWait  = time.Minute           // of a call that meets with locks, if its context has no end
+	lastPause = 50 * time.Millisecond // between two tries, at most
 )
 
-// again reports whether the failure of a try allows another one.
-func (s *Store) again(err error) bool {
-	return errors.Is(err, errAgain) || s.dialect.fault(err) == faultTransient
+// patience decides how often a call is tried.
+type patience struct {
+	begun time.Time
+	tries int
+}
+
+// again reports whether the failure of a try allows another one, and waits for the moment.
+func (p *patience) again(ctx context.Context, d Dialect, err error) bool {
+	if p.begun.IsZero() {
+		p.begun = time.Now()
+	}
+	p.tries++
+	switch fault := d.fault(err); {
+	case fault == faultLocked && time.Since(p.begun) < lockWait:
+	case (fault == faultTransient || errors.Is(err, errAgain)) && p.tries < tries:
+	default:
+		return false
+	}
+	return pause(ctx, p.tries, lastPause)
 }
 
 // retry calls try until it is not worth trying again.
 func (s *Store) retry(ctx context.Context, call string, try func() error) error {
-	for n := 1; ; n++ {
+	var p patience
+	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		err := try()
-		if err == nil || n == tries || !s.again(err) || !pause(ctx, n, lastPause) {
+		if err == nil || !p.again(ctx, s.dialect, err) {
 			s.weed(ctx, err)
 			return s.failure(ctx, call, err)
 		}

@@ -41,6 +41,7 @@ func TestFaults(t *testing.T) {
 		{sqlstore.PostgreSQL, pg("40001"), sqlstore.FaultTransient, true},
 		{sqlstore.PostgreSQL, pg("40P01"), sqlstore.FaultTransient, true},
 		{sqlstore.PostgreSQL, pg("40003"), sqlstore.FaultOther, false},
+		{sqlstore.PostgreSQL, pg("55P03"), sqlstore.FaultLocked, true},
 		{sqlstore.PostgreSQL, pg("53100"), sqlstore.FaultFull, true},
 		{sqlstore.PostgreSQL, pg("23505"), sqlstore.FaultOther, true},
 		{sqlstore.PostgreSQL, pg("57P01"), sqlstore.FaultOther, false}, // shut down by the administrator
@@ -48,20 +49,20 @@ func TestFaults(t *testing.T) {
 		{sqlstore.PostgreSQL, my(1213), sqlstore.FaultOther, false},
 		{sqlstore.PostgreSQL, errBroken, sqlstore.FaultOther, false},
 		{sqlstore.MySQL, my(1213), sqlstore.FaultTransient, true},
-		{sqlstore.MySQL, my(1205), sqlstore.FaultTransient, true},
+		{sqlstore.MySQL, my(1205), sqlstore.FaultLocked, true},
 		{sqlstore.MySQL, my(1020), sqlstore.FaultTransient, true},
 		{sqlstore.MySQL, my(1062), sqlstore.FaultDuplicate, false},
 		{sqlstore.MySQL, my(1114), sqlstore.FaultFull, true},
 		{sqlstore.MySQL, my(1180), sqlstore.FaultOther, false}, // error during COMMIT
 		{sqlstore.MySQL, mysql.ErrInvalidConn, sqlstore.FaultOther, false},
 		{sqlstore.MySQL, pg("40001"), sqlstore.FaultOther, false},
-		{sqlstore.SQLite, coded(5), sqlstore.FaultTransient, true},
-		{sqlstore.SQLite, coded(5 | 2<<8), sqlstore.FaultTransient, true}, // SQLITE_BUSY_SNAPSHOT
-		{sqlstore.SQLite, coded(6), sqlstore.FaultTransient, true},
+		{sqlstore.SQLite, coded(5), sqlstore.FaultLocked, true},
+		{sqlstore.SQLite, coded(5 | 2<<8), sqlstore.FaultLocked, true}, // SQLITE_BUSY_SNAPSHOT
+		{sqlstore.SQLite, coded(6), sqlstore.FaultLocked, true},
 		{sqlstore.SQLite, coded(13), sqlstore.FaultFull, true},
 		{sqlstore.SQLite, coded(10), sqlstore.FaultOther, false}, // SQLITE_IOERR
-		{sqlstore.SQLite, wordy("database is locked"), sqlstore.FaultTransient, true},
-		{sqlstore.SQLite, wordy("database table is locked"), sqlstore.FaultTransient, true},
+		{sqlstore.SQLite, wordy("database is locked"), sqlstore.FaultLocked, true},
+		{sqlstore.SQLite, wordy("database table is locked"), sqlstore.FaultLocked, true},
 		{sqlstore.SQLite, wordy("database or disk is full"), sqlstore.FaultFull, true},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err), fmt.Errorf("%w and %w", errors.New("other"), c.err)} {
@@ -99,8 +100,10 @@ func TestDeadlines(t *testing.T) {
 				},
 			} {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				began := time.Now()
 				assert.ErrorIs(t, call(ctx), context.DeadlineExceeded, name)
 				cancel()
+				assert.Less(t, time.Since(began), 4*time.Second, "%s: no lock is waited for beyond the context's end", name)
 			}
 			return b.enter("k")(tx)
 		})

@@ -23,11 +23,13 @@ import (
 // are percent-encoded, as in any URL; FILE is a path as it is (without a question mark), and
 // its directory must exist.
 //
-// PostgreSQL and MySQL get at most 16 connections, SQLite 8, with a write-ahead log, synced
-// at each commit (journal_mode=WAL, synchronous=FULL), transactions that lock at their
-// beginning, and 5 s of waiting for locks. "sqlite::memory:" is a database of its own for
-// each call of Open, with a single connection; it is gone when the pool is closed. Change
-// the limits by the methods of sql.DB.
+// PostgreSQL and MySQL get at most 16 connections, SQLite 8; change that by the methods of
+// sql.DB. MySQL commits each statement, and gives up waiting for a lock after 5 s
+// (innodb_lock_wait_timeout). SQLite has a write-ahead log, synced at each commit
+// (journal_mode=WAL, synchronous=FULL), transactions that lock at their beginning, and
+// waits 50 ms for a lock (busy_timeout); the store asks again for as long as the context lets
+// it, and who writes by other ways may want more. "sqlite::memory:" is a database of its own
+// for each call of Open, with a single connection; it is gone when the pool is closed.
 func Open(rawURL string) (*sql.DB, Dialect, error) {
 	dialect, drivers, dsn, err := parse(rawURL)
 	if err != nil {
@@ -45,7 +47,7 @@ func Open(rawURL string) (*sql.DB, Dialect, error) {
 	if dialect == SQLite {
 		limit = 8
 	}
-	if rawURL == memoryURL {
+	if path, _, _ := strings.Cut(rawURL, "?"); path == memoryURL {
 		limit = 1 // each connection would be to a database of its own
 	} else {
 		db.SetConnMaxIdleTime(5 * time.Minute)
@@ -136,9 +138,11 @@ func mysqlDSN(rawURL string) (string, error) {
 	if user != "" {
 		user += "@"
 	}
-	// As large as the server takes: more is then an error, where it would be a broken
-	// connection.
-	dsn := user + "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")/" + database + "?maxAllowedPacket=0"
+	// Each statement is committed, whatever the server's settings. A packet is as large as the
+	// server takes: more is then an error, where it would be a broken connection. And what
+	// has been given up does not wait inside the server for a lock for its 50 s.
+	dsn := user + "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")/" + database +
+		"?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"
 	if u.RawQuery != "" {
 		dsn += "&" + strings.ReplaceAll(u.RawQuery, "/", "%2F") // the driver takes the last slash for the one before the database
 	}
@@ -151,9 +155,9 @@ func sqliteDSN(file, driver string) string {
 	if strings.HasPrefix(path, "///") {
 		path = path[2:] // sqlite:///var/lib/file
 	}
-	settings := "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	settings := "_pragma=busy_timeout(50)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 	if driver == "sqlite3" {
-		settings = "_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"
+		settings = "_busy_timeout=50&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"
 	}
 	if params != "" {
 		settings += "&" + params

@@ -37,17 +37,17 @@ func TestOptions(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
-	const safe = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	const safe = "_pragma=busy_timeout(50)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 	for _, c := range []struct{ url, driver, want string }{
 		{"postgres://u:p@h/d?sslmode=require", "pgx", "postgres://u:p@h/d?sslmode=require"},
 		{"postgresql://u:p@h/d", "postgres", "postgresql://u:p@h/d"},
-		{"mysql://root@h/d", "mysql", "root@tcp(h:3306)/d?maxAllowedPacket=0"},
-		{"mysql://u:p%40%2F:x%3F@h:1/d%20e?tls=true&loc=Asia/Tokyo", "mysql", "u:p@/:x?@tcp(h:1)/d%20e?maxAllowedPacket=0&tls=true&loc=Asia%2FTokyo"},
-		{"mysql://[::1]:3307/d", "mysql", "tcp([::1]:3307)/d?maxAllowedPacket=0"},
+		{"mysql://root@h/d", "mysql", "root@tcp(h:3306)/d?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"},
+		{"mysql://u:p%40%2F:x%3F@h:1/d%20e?tls=true&loc=Asia/Tokyo", "mysql", "u:p@/:x?@tcp(h:1)/d%20e?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0&tls=true&loc=Asia%2FTokyo"},
+		{"mysql://[::1]:3307/d", "mysql", "tcp([::1]:3307)/d?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"},
 		{"sqlite:a.db", "sqlite", "file:a.db?" + safe},
 		{"sqlite:///var/a.db", "sqlite", "file:/var/a.db?" + safe},
 		{"sqlite:/var/50%#.db?mode=rw", "sqlite", "file:/var/50%25%23.db?" + safe + "&mode=rw"},
-		{"sqlite:a.db", "sqlite3", "file:a.db?_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"},
+		{"sqlite:a.db", "sqlite3", "file:a.db?_busy_timeout=50&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"},
 	} {
 		got, err := sqlstore.DSN(c.url, c.driver)
 		require.NoError(t, err, c.url)
@@ -83,7 +83,7 @@ func TestDriverIsNamed(t *testing.T) {
 // TestSQLiteSettings: what durability rests on.
 func TestSQLiteSettings(t *testing.T) {
 	db, _ := open(t, "sqlite:"+filepath.Join(t.TempDir(), "a file.db"))
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000"} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "50"} {
 		var got string
 		require.NoError(t, db.QueryRow("PRAGMA "+pragma).Scan(&got))
 		assert.Equal(t, want, got, pragma)

@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -64,11 +66,12 @@ func (d Dialect) schema(t table) []string {
 // error if there is a table of that name which is not a store's.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.retry(ctx, "migrate", func() error {
-		if s.check(ctx) == nil {
+		found := s.check(ctx)
+		if found == nil {
 			return nil
 		}
 		if err := s.create(ctx); err != nil {
-			return err
+			return errors.Join(err, found)
 		}
 		return s.check(ctx)
 	})
@@ -97,7 +100,48 @@ func (s *Store) check(ctx context.Context) error {
 			return fmt.Errorf("table %s: column %s has the type %s, which does not keep bytes as they are", s.table.name, c.name, kind)
 		}
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil || s.dialect != MySQL {
+		return err // in the other dialects, the statements fail without the primary key
+	}
+	return s.checkMySQL(ctx)
+}
+
+// checkMySQL reports what else a table of MySQL lacks that operations rely on to run once.
+func (s *Store) checkMySQL(ctx context.Context) error {
+	const where = " WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?"
+	var engine, keys, short string
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(ENGINE), '') FROM information_schema.TABLES"+where, s.table.schema, s.table.plain).Scan(&engine)
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(engine, "InnoDB") {
+		return fmt.Errorf("table %s: the engine is %s, which has no transactions; InnoDB is needed", s.table.name, engine)
+	}
+	err = s.db.QueryRowContext(ctx, "SELECT COALESCE(GROUP_CONCAT(columns), '') FROM (SELECT GROUP_CONCAT(COLUMN_NAME, COALESCE(SUB_PART, '') ORDER BY COLUMN_NAME SEPARATOR '+') AS columns"+
+		" FROM information_schema.STATISTICS"+where+" AND NON_UNIQUE = 0 GROUP BY INDEX_NAME) AS indexes", s.table.schema, s.table.plain).Scan(&keys)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(strings.Split(keys, ","), "serial_number+source_type") {
+		return fmt.Errorf("table %s: (source_type, serial_number) is not unique", s.table.name)
+	}
+	err = s.db.QueryRowContext(ctx, "SELECT COALESCE(GROUP_CONCAT(COLUMN_NAME), '') FROM information_schema.COLUMNS"+where+
+		" AND (COLUMN_NAME = 'serial_number' AND CHARACTER_MAXIMUM_LENGTH < ? OR COLUMN_NAME = 'source_type' AND DATA_TYPE <> 'varbinary')",
+		s.table.schema, s.table.plain, maxKey).Scan(&short)
+	if err != nil {
+		return err
+	}
+	if short != "" {
+		return fmt.Errorf("table %s: not of the type that Schema gives: %s", s.table.name, short)
+	}
+	var autocommit bool
+	if err := s.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&autocommit); err != nil {
+		return err
+	}
+	if !autocommit {
+		return errors.New("autocommit is off: nothing that the store does would be committed")
+	}
+	return nil
 }
 
 // migrationLock is what those who make tables of a PostgreSQL database wait for each other

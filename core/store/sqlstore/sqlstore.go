@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -29,6 +30,8 @@ type Store struct {
 	creator string
 	q       statements
 	writer  chan struct{} // SQLite only: held by the one that writes
+	gates   gates
+	packet  atomic.Int64 // MySQL only: max_allowed_packet, once it is known
 	closed  atomic.Bool
 }
 
@@ -132,13 +135,31 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (gran
 		return core.Grant{}, err
 	}
 	err = s.retry(ctx, "acquire", func() error {
+		started := time.Now()
 		grant, _, err = s.claim(ctx, nil, key, claim)
+		if err == nil && grant.State == core.Acquired && late(started, claim.Lease) {
+			if err = s.prolong(ctx, key, claim.Owner, claim.Lease); errors.Is(err, core.ErrLost) {
+				err = errAgain
+			}
+		}
 		return err
 	})
 	if err != nil {
 		return core.Grant{}, err
 	}
 	return grant, nil
+}
+
+// late reports whether a statement has taken so long that the lease which it has made cannot
+// be relied on: a lease is counted from the moment at which the server began with the
+// statement, and that may then have waited for a lock.
+func late(started time.Time, lease time.Duration) bool {
+	return time.Since(started) > max(lease/4, 50*time.Millisecond)
+}
+
+// prolong makes owner's lease end lease from now.
+func (s *Store) prolong(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+	return s.change(ctx, "renew", &values{key: storedKey(key), owner: owner[:], lease: s.dialect.lease(lease)}, s.q.renew)
 }
 
 // claim does what Acquire does, once, in tx if that is not nil. The error is errAgain if
@@ -157,7 +178,9 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim co
 	if r.state == stateNew {
 		return core.Grant{State: core.Acquired, Attempt: 1}, nil, nil
 	}
-	if r.left <= 0 { // its time has passed
+	// A transaction whose commit was lost looks for its own record, however old that is.
+	ours := tx != nil && r.state == stateDone && bytes.Equal(r.owner, v.owner)
+	if r.left <= 0 && !ours { // its time has passed
 		return s.take(ctx, tx, s.q.replace, v, 1)
 	}
 	g = core.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint)}
@@ -227,7 +250,12 @@ func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	if lease <= 0 {
 		return errors.New("sqlstore: renew: a lease must be longer than zero")
 	}
-	return s.change(ctx, "renew", &values{key: storedKey(key), owner: owner[:], lease: s.dialect.lease(lease)}, s.q.renew)
+	started := time.Now()
+	err := s.prolong(ctx, key, owner, lease)
+	if err == nil && late(started, lease) {
+		err = s.prolong(ctx, key, owner, lease)
+	}
+	return err
 }
 
 // Complete implements core.Store.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/idem-go/idem/core"
 )
 
 // The states of a record in the table. A running record whose lease has passed is an
@@ -204,8 +207,11 @@ func (s *Store) exec(ctx context.Context, tx *transaction, q *statement, v *valu
 			return 0, ctx.Err()
 		}
 	}
+	if s.dialect == MySQL && len(v.result) > large {
+		return s.execLarge(ctx, tx, q, v)
+	}
 	var result sql.Result
-	stmt, err := s.prepared(ctx, tx, q, v)
+	stmt, err := s.prepared(ctx, tx, q)
 	switch args := s.args(q, v); {
 	case err != nil:
 		return 0, err
@@ -222,11 +228,45 @@ func (s *Store) exec(ctx context.Context, tx *transaction, q *statement, v *valu
 	return result.RowsAffected()
 }
 
+// large is the size of a result beyond which MySQL's statements are not kept. A prepared
+// statement that was given more than max_allowed_packet serves for nothing else any more.
+const large = 64 << 10
+
+// execLarge is exec for a large result, which is prepared for this once: a result that is
+// made a part of the text would grow. What exceeds the server's limit is not sent, for the
+// server would break the connection, and nobody would know why.
+func (s *Store) execLarge(ctx context.Context, tx *transaction, q *statement, v *values) (int64, error) {
+	limit := s.packet.Load()
+	query, prepare := s.db.QueryRowContext, s.db.PrepareContext
+	if tx != nil {
+		query, prepare = tx.QueryRowContext, tx.PrepareContext
+	}
+	if limit == 0 {
+		if err := query(ctx, "SELECT @@max_allowed_packet").Scan(&limit); err != nil {
+			return 0, err
+		}
+		s.packet.Store(limit)
+	}
+	if int64(len(v.result))+large > limit {
+		return 0, fmt.Errorf("%w: a result of %d bytes, where max_allowed_packet is %d", core.ErrStoreFull, len(v.result), limit)
+	}
+	stmt, err := prepare(ctx, q.text)
+	if err != nil {
+		return 0, err
+	}
+	defer stmt.Close()
+	result, err := stmt.ExecContext(ctx, s.args(q, v)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // queryRow runs q, in tx if that is not nil, and reads the record that it reports.
 // The error is sql.ErrNoRows if there is none.
 func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *values) (r row, err error) {
 	var found *sql.Row
-	stmt, err := s.prepared(ctx, tx, q, v)
+	stmt, err := s.prepared(ctx, tx, q)
 	switch args := s.args(q, v); {
 	case err != nil:
 		return r, err
@@ -249,15 +289,11 @@ type row struct {
 	lease, left                int64 // what is left of the lease and of the record, in microseconds
 }
 
-// large is the size of a result beyond which MySQL's statements are not kept. A prepared
-// statement that was given more than max_allowed_packet serves for nothing else any more.
-const large = 64 << 10
-
 // prepared returns q as a prepared statement, or nil if it is better sent as it is: to
 // PostgreSQL, whose driver knows what it has sent before, and where a pooler between may
-// not like it; with a large result; and in a transaction on another pool.
-func (s *Store) prepared(ctx context.Context, tx *transaction, q *statement, v *values) (*sql.Stmt, error) {
-	if s.dialect == PostgreSQL || s.dialect == MySQL && len(v.result) > large {
+// not like it; and in a transaction on another pool.
+func (s *Store) prepared(ctx context.Context, tx *transaction, q *statement) (*sql.Stmt, error) {
+	if s.dialect == PostgreSQL {
 		return nil, nil
 	}
 	stmt := q.prepared.Load()
