@@ -102,16 +102,16 @@ type Local interface {
 
 // Claim is what a caller asks a [Store] for.
 //
-//   - Owner is the random token that must be shown to renew, complete or release.
+//   - Owner (Owner) is the random token that must be shown to renew, complete or release.
 //     The zero Owner is refused.
-//   - Fingerprint is the digest of the operation's parameters. It is kept beside
+//   - Fingerprint (string) is the digest of the operation's parameters. It is kept beside
 //     the key and reported to later callers. At most 64 bytes; may be empty.
-//   - Lease is how long the claim stands without renewal. More than zero.
-//   - Retention is how much longer the record of an abandoned run is remembered
+//   - Lease (time.Duration) is how long the claim stands without renewal. More than zero.
+//   - Retention (time.Duration) is how much longer the record of an abandoned run is remembered
 //     after its lease has passed, so that a takeover is counted as one and an
 //     uncertain outcome stays uncertain. Zero or more.
-//   - Takeover allows the claim to take over an abandoned record.
-//   - Attempt, if not zero, restricts Takeover to an abandoned record with this
+//   - Takeover (bool) allows the claim to take over an abandoned record.
+//   - Attempt (uint64), if not zero, restricts Takeover to an abandoned record with this
 //     attempt number: a decision about one run must not take over another. Zero
 //     means any.
 //
@@ -120,15 +120,15 @@ type Claim = record.Claim
 
 // Grant is a [Store]'s answer to a [Claim].
 //
-//   - State says what the caller has met with.
-//   - Attempt counts the runs of the operation, from 1; it is one higher at each
+//   - State (State) says what the caller has met with.
+//   - Attempt (uint64) counts the runs of the operation, from 1; it is one higher at each
 //     takeover and serves as a fencing token. It is the caller's own when State is
 //     Acquired, else the one of the record that stands.
-//   - Fingerprint is the one that the standing record was created with. It is not
+//   - Fingerprint (string) is the one that the standing record was created with. It is not
 //     set when State is Acquired.
-//   - Result is what the first run stored, when State is Done. It belongs to the
+//   - Result ([]byte) is what the first run stored, when State is Done. It belongs to the
 //     caller. It is empty if nothing was stored.
-//   - Remaining is how long the lease (State Running) or the retention (State Done
+//   - Remaining (time.Duration) is how long the lease (State Running) or the retention (State Done
 //     and Abandoned) still stands, by the store's clock.
 type Grant = record.Grant
 
@@ -148,8 +148,8 @@ const (
 	Done = record.Done
 )
 
-// Owner is the random token by which a store recognises the holder of a claim.
-// The zero Owner is not a valid one.
+// Owner is the random token by which a store recognises the holder of a claim: 16 bytes, an
+// array, so that owners are compared by ==. The zero Owner is not a valid one.
 type Owner = record.Owner
 
 // NewOwner returns an owner token of 128 random bits. It is safe for concurrent use.

@@ -103,7 +103,7 @@ func (p *process) stop(t *testing.T) {
 func wrongOptionsEndTheProgramWithCode2(t *testing.T, dir string) {
 	for _, name := range programs {
 		for _, wrong := range []struct{ flag, value, says string }{
-			{"-store", "carrier-pigeon:", "a store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…"},
+			{"-store", "carrier-pigeon:", "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…"},
 			{"-lease", "1ns", "Policy.Lease"},
 			{"-retain", "-1h", "-retain must be more than zero, not -1h"},
 			{"-store=memory", "extra", `unexpected argument "extra"`},

@@ -1057,7 +1057,10 @@ var cases = []testCase{
 		why:   "all calls honour the context's end",
 		needs: needWatch,
 		run: func(s *subject) {
-			w := s.Store.(core.Watcher)
+			w, ok := s.Store.(core.Watcher)
+			if !ok {
+				s.Fatal("the store does not implement core.Watcher")
+			}
 			s.begin("k", standing())
 			for want, ctx := range s.ended() {
 				_, stop, err := w.Watch(ctx, "k")

@@ -27,17 +27,16 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.DurationVar(&o.Lease, "lease", core.DefaultLease, "how long a claim stands without renewal")
 	flags.DurationVar(&o.Retain, "retain", core.DefaultRetention, "how long results are replayed")
-	o.Store = "memory"
-	flags.Func("store", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://… (default memory)", func(name string) error {
-		o.Store = name
-		return checkStore(name)
-	})
+	flags.StringVar(&o.Store, "store", "memory", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://…")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	switch {
 	case flags.NArg() > 0:
 		return o, fail(flags, "unexpected argument %q", flags.Arg(0))
+	case !isStore(o.Store):
+		// Not what was given: it may hold a password.
+		return o, fail(flags, "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
 	case o.Lease <= 0:
 		return o, fail(flags, "-lease must be more than zero, not %v", o.Lease)
 	case o.Retain <= 0:

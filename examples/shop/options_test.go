@@ -39,10 +39,11 @@ func TestStoresByName(t *testing.T) {
 		require.NoError(t, err, said)
 		require.Equal(t, name, o.Store)
 	}
-	for _, name := range []string{"", "carrier-pigeon:", "Memory", "sqlite:", "redis:", "redis://", "localhost:6379", "shop.db"} {
+	for _, name := range []string{"", "redsi://:secret@localhost", "carrier-pigeon:", "Memory", "sqlite:", "redis:", "redis://", "localhost:6379", "shop.db"} {
 		_, said, err := parse("-store", name)
 		require.Error(t, err, name)
-		require.Contains(t, said, "a store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
+		require.Contains(t, said, "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
+		require.NotContains(t, said, "secret")
 	}
 }
 

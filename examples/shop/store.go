@@ -2,7 +2,6 @@ package shop
 
 import (
 	"context"
-	"fmt"
 	"log"
 	"strings"
 	"sync"
@@ -31,12 +30,9 @@ var (
 	sqlSchemes   = []string{"sqlite:", "postgres://", "postgresql://", "mysql://"}
 )
 
-// checkStore says whether name has the form of a store's name.
-func checkStore(name string) error {
-	if name == "memory" || hasPrefix(name, redisSchemes) || hasPrefix(name, sqlSchemes) {
-		return nil
-	}
-	return fmt.Errorf("a store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
+// isStore says whether name has the form of a store's name.
+func isStore(name string) bool {
+	return name == "memory" || hasPrefix(name, redisSchemes) || hasPrefix(name, sqlSchemes)
 }
 
 func hasPrefix(s string, prefixes []string) bool {

@@ -19,12 +19,13 @@ import (
 // the table of payments itself: what was rolled back was not executed.
 type till struct {
 	*trial
-	store  *sqlstore.Store
-	db     *sql.DB                     // the store's
-	direct *sql.DB                     // not behind a link
-	begin  func()                      // called before each transaction, if set
-	inside func(op string, tx *sql.Tx) // called when the payment has been made, and is not committed
-	runs   map[string]int              // how often that was, by operation
+	store   *sqlstore.Store
+	db      *sql.DB // the store's
+	dialect sqlstore.Dialect
+	direct  *sql.DB                     // not behind a link
+	begin   func()                      // called before each transaction, if set
+	inside  func(op string, tx *sql.Tx) // called when the payment has been made, and is not committed
+	runs    map[string]int              // how often that was, by operation
 }
 
 const payments = "CREATE TABLE payments (operation VARCHAR(64) NOT NULL)"
@@ -40,7 +41,7 @@ func newTill(t *testing.T, url, direct string) *till {
 	require.NoError(t, store.Migrate(t.Context()))
 	_, err = db.ExecContext(t.Context(), payments)
 	require.NoError(t, err)
-	return &till{trial: newTrial(t), store: store, db: db, direct: openSQL(t, direct), runs: map[string]int{}}
+	return &till{trial: newTrial(t), store: store, db: db, dialect: dialect, direct: openSQL(t, direct), runs: map[string]int{}}
 }
 
 // BeginTx makes the till a sqlstore.TxBeginner that tests can get hold of.
@@ -241,7 +242,10 @@ func TestDoTxConnections(t *testing.T) {
 
 // newTillBeside is another till on the same tables.
 func newTillBeside(t *testing.T, c *till) *till {
-	return &till{trial: newTrial(t), store: c.store, db: c.db, runs: map[string]int{}}
+	store, err := sqlstore.New(c.db, c.dialect) // of its own: duplicates on one wait in the process
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	return &till{trial: newTrial(t), store: store, db: c.db, dialect: c.dialect, runs: map[string]int{}}
 }
 
 func TestDoTxServer(t *testing.T) {

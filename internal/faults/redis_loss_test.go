@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,40 +15,50 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
+const (
+	kills = 3
+	load  = 2000 // operations before the master is gone: more than the slowest link delays
+)
+
 // TestRedisLosesAcknowledgedRecordsAtFailover measures how many: the master is killed under
 // load, the replica is promoted, and what clients had been told is looked for there.
 func TestRedisLosesAcknowledgedRecordsAtFailover(t *testing.T) {
-	const kills = 3
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
 			told, lost, struck := 0, 0, 0
+			var elapsed time.Duration
 			for range kills {
-				a, b := failover(t, delay)
-				told, lost = told+a, lost+b
+				a, b, d := failover(t, delay)
+				told, lost, elapsed = told+a, lost+b, elapsed+d
 				if b > 0 {
 					struck++
 				}
 			}
-			require.Greater(t, told, 100, "this measures nothing")
+			require.GreaterOrEqual(t, told, kills*load)
 			if delay >= 50*time.Millisecond {
 				require.Positive(t, lost, "what was written within the delay can't have arrived")
 			}
 			measured.Lock()
 			defer measured.Unlock()
-			measured.lines = append(measured.lines, fmt.Sprintf("| %v | %d | %d | %d | %d |\n", delay, kills, struck, told, lost))
+			rate := float64(kills*load) / elapsed.Seconds()
+			measured.lines = append(measured.lines, fmt.Sprintf("| %v | %.0f | %d | %d | %d | %d |\n", delay, rate, kills, struck, told, lost))
 		})
 	}
 }
 
-// failover returns how many operations were done by a master that was then killed, and how
-// many of them the promoted replica knows nothing of.
-func failover(t *testing.T, delay time.Duration) (told, lost int) {
+// failover returns how many operations were done by a master that was then killed, how many of
+// them the promoted replica knows nothing of, and how long the load took.
+func failover(t *testing.T, delay time.Duration) (told, lost int, elapsed time.Duration) {
 	master, replica := replicated(t), replicated(t)
 	link := backend.NewProxy(t, master.Addr())
 	replicate(t, master, link.Addr(), replica)
+	store := openRedis(t, master.URL())
+	warm := core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Retention: time.Hour}
+	_, err := store.Acquire(t.Context(), "warm", warm)
+	require.NoError(t, err)
+	caughtUp(t, master) // the replica has not only a copy, but follows
 	link.Delay(delay)
 
-	store := openRedis(t, master.URL())
 	ctx, stop := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var done []string
@@ -65,16 +76,23 @@ func failover(t *testing.T, delay time.Duration) (told, lost int) {
 					return
 				}
 				mu.Lock()
-				if done = append(done, key); len(done) == 500 {
+				if done = append(done, key); len(done) == load {
 					close(enough)
 				}
 				mu.Unlock()
 			}
 		})
 	}
+	started := time.Now()
 	<-enough
+	elapsed = time.Since(started)
+	// The machine vanishes under load, and with it what is on its way to the replica. To wait
+	// until the server has ended would give that the time to arrive.
+	process, err := os.FindProcess(master.Pid())
+	require.NoError(t, err)
+	require.NoError(t, process.Signal(os.Kill))
 	link.Cut()
-	master.Kill() // under load; what is still on the link is gone, too
+	master.Kill()
 	stop()
 	wg.Wait()
 
@@ -87,5 +105,5 @@ func failover(t *testing.T, delay time.Duration) (told, lost int) {
 			lost++ // the operation would run again
 		}
 	}
-	return len(done), lost
+	return len(done), lost, elapsed
 }

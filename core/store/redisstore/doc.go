@@ -28,8 +28,8 @@
 // connecting. It may still be under way then.
 //
 // From 64 goroutines on one machine with its server, an operation takes about as long as
-// the bare client takes for the same two scripts (0.8 to 1 of its rate), and twice as long as
-// SET NX and SET, which compare no owner: the rest is the server running Lua. See
+// the bare client takes for the same two scripts (0.8 to 1 of its rate), and up to twice as long
+// as SET NX and SET, which compare no owner: the rest is the server running Lua. See
 // BenchmarkAgainstRaw.
 //
 // # Keys and records

@@ -41,13 +41,16 @@ func Warn(report func(error)) Option {
 	return func(s *Store) { s.warn = report }
 }
 
-// New returns a store that uses client, and leaves it to its owner: Close does not close it.
-// The client may be one for a single server, for Sentinel or for a cluster. It must not
-// send the store's commands to replicas (SendToReplicas).
+// New returns a store that uses client, which must not be nil, and leaves it to its owner:
+// Close does not close it. The client may be one for a single server, for Sentinel or for a
+// cluster. It must not send the store's commands to replicas (SendToReplicas).
 //
 // New itself does not wait for the server. The store shares the client's connections
 // with whoever uses them, and needs none of its own.
 func New(client rueidis.Client, options ...Option) *Store {
+	if client == nil {
+		panic("redisstore: New was given no client")
+	}
 	s := configure(options)
 	s.open(client)
 	return s
@@ -109,7 +112,7 @@ func NewURL(url string, options ...Option) (*Store, error) {
 	o.DisableCache = o.DisableCache || s.finished == nil
 	client, err := rueidis.NewClient(o)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: %w", err)
+		return nil, fmt.Errorf("redisstore: %w (at %s)", err, strings.Join(o.InitAddress, ", "))
 	}
 	s.open(client)
 	return s, nil
@@ -220,6 +223,7 @@ func (s *Store) run(ctx context.Context, script *rueidis.Lua, key string, args .
 		return message, nil
 	case isFull(err):
 		err = core.ErrStoreFull
+	case errors.Is(err, errClosed), errors.Is(err, errStuck):
 	default:
 		err = fmt.Errorf("redisstore: %w", err)
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -54,7 +55,7 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 	case <-sub.confirmed:
 	case <-sub.ended:
 		stop()
-		return nil, nil, sub.err
+		return nil, nil, cmp.Or(ctx.Err(), sub.err)
 	case <-ctx.Done():
 		stop()
 		return nil, nil, ctx.Err()

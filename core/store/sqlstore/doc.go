@@ -45,6 +45,8 @@
 // which have neither the limits nor the time zones of the types for dates. To read them:
 // to_timestamp(created_at / 1e6) in PostgreSQL, FROM_UNIXTIME(created_at / 1e6) in MySQL,
 // datetime(created_at / 1e6, 'unixepoch') in SQLite, whose clock has steps of a millisecond.
+// To read a serial number: convert_from(serial_number, 'UTF8') in PostgreSQL, and a CAST to
+// CHAR or TEXT elsewhere.
 //
 // The primary key is what makes an operation run once: never use a table without it.
 //
@@ -63,7 +65,8 @@
 // which Migrate checks. With SQLite, a busy_timeout of some seconds makes calls outlive their
 // contexts by as much, for its driver does not look at them while it waits.
 //
-// DoTx takes four beside those of its function: begin, insert, update, commit. On a pool that
+// DoTx takes four beside those of its function: begin, insert, update, commit. For a
+// duplicate it takes three (four with MySQL). On a pool that
 // is not the store's own, MySQL's driver prepares each of its statements anew.
 //
 // The store has no core.Watcher: a duplicate that waits looks again after pauses of 10 ms
@@ -87,7 +90,8 @@
 //     and 2 lose up to a second at a crash of the machine), and with asynchronous replicas.
 //     Galera certifies at commit; what it refuses counts as a deadlock.
 //   - SQLite: with synchronous=FULL, which [Open] sets, it survives a loss of power, and with
-//     NORMAL only the end of the process. The file must not be on a network file system.
+//     NORMAL only the end of the process. The file must not be on a network file system, nor be
+//     moved or deleted while it is in use: a process would go on with what nobody else sees.
 //
 // All calls must go to the primary: a replica that lags behind lets an operation run twice.
 // Cut off from the database, nothing is acquired; a run that is under way when that happens

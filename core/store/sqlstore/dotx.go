@@ -96,6 +96,9 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 	if key == "" {
 		return core.Result{}, core.ErrKeyMissing
 	}
+	if db == nil || fn == nil {
+		return core.Result{}, errors.New("sqlstore: DoTx: the database or the function is nil")
+	}
 	if o.retention <= 0 {
 		return core.Result{}, fmt.Errorf("sqlstore: DoTx: the retention must be more than zero: %v", o.retention)
 	}

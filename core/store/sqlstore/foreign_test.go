@@ -126,9 +126,12 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 		locked(func() error { return b.store.Renew(t.Context(), "renewed", c.Owner, lease) })
 		remains("renewed")
 
-		brief := claim(1)
-		_, err = b.store.Acquire(t.Context(), "taken over", brief)
+		_, err = b.store.Acquire(t.Context(), "taken over", claim(1))
 		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			g, err := b.store.Acquire(t.Context(), "taken over", claim(time.Hour))
+			return err == nil && g.State == core.Abandoned
+		}, 10*time.Second, time.Millisecond)
 		locked(func() error {
 			taker := claim(lease)
 			taker.Takeover = true

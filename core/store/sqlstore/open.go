@@ -71,9 +71,22 @@ func NewURL(ctx context.Context, rawURL string, opts ...Option) (*Store, error) 
 	}
 	if err != nil {
 		db.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w (at %s)", err, place(dialect, rawURL))
 	}
 	return s, nil
+}
+
+// place is the part of a URL that says where the database is, and no secrets.
+func place(dialect Dialect, rawURL string) string {
+	if dialect == SQLite {
+		path, _, _ := strings.Cut(strings.TrimPrefix(rawURL, "sqlite:"), "?")
+		return path
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "a malformed URL"
+	}
+	return u.Host
 }
 
 const memoryURL = "sqlite::memory:"

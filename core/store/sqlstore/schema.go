@@ -70,8 +70,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if found == nil {
 			return nil
 		}
-		if err := s.create(ctx); err != nil {
-			return errors.Join(err, found)
+		if err := s.create(ctx); err != nil && err.Error() != found.Error() {
+			return fmt.Errorf("%w (and the table %s can't be used as it is: %w)", err, s.table.name, found)
+		} else if err != nil {
+			return err
 		}
 		return s.check(ctx)
 	})

@@ -138,8 +138,10 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (gran
 		started := time.Now()
 		grant, _, err = s.claim(ctx, nil, key, claim)
 		if err == nil && grant.State == core.Acquired && late(started, claim.Lease) {
+			// If somebody has taken over already, the caller must not run, but nor has nothing
+			// happened: it gets an error.
 			if err = s.prolong(ctx, key, claim.Owner, claim.Lease); errors.Is(err, core.ErrLost) {
-				err = errAgain
+				err = errOvertaken
 			}
 		}
 		return err
@@ -150,11 +152,14 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (gran
 	return grant, nil
 }
 
+var errOvertaken = errors.New("the claim has passed before it could be reported, and another has been made")
+
 // late reports whether a statement has taken so long that the lease which it has made cannot
 // be relied on: a lease is counted from the moment at which the server began with the
-// statement, and that may then have waited for a lock.
+// statement, and that may then have waited for a lock. Who asks for less than a second gets
+// what he asks for.
 func late(started time.Time, lease time.Duration) bool {
-	return time.Since(started) > max(lease/4, 50*time.Millisecond)
+	return lease >= time.Second && time.Since(started) > lease/4
 }
 
 // prolong makes owner's lease end lease from now.
