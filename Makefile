@@ -15,7 +15,7 @@ help: ## say what there is to make
 
 .PHONY: test
 test: backends ## test everything with the race detector; servers that tests may use are started
-	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -race ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -race -timeout 20m ./...); done
 
 .PHONY: backends
 backends: ## start the servers that tests may use, unless they are there already

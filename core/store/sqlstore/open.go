@@ -162,18 +162,22 @@ func mysqlDSN(rawURL string) (string, error) {
 	return dsn, nil
 }
 
-// sqliteDSN is file:path?parameters.
+// sqliteDSN is file:path?parameters. What the caller sets is left to the caller: of two
+// settings of one thing, which one wins is up to the driver.
 func sqliteDSN(file, driver string) string {
 	path, params, _ := strings.Cut(file, "?")
 	if strings.HasPrefix(path, "///") {
 		path = path[2:] // sqlite:///var/lib/file
 	}
-	settings := "_pragma=busy_timeout(50)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+	settings := []string{"_pragma=busy_timeout(50)", "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)", "_txlock=immediate"}
 	if driver == "sqlite3" {
-		settings = "_busy_timeout=50&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"
+		settings = []string{"_busy_timeout=50", "_journal_mode=WAL", "_synchronous=FULL", "_txlock=immediate"}
 	}
-	if params != "" {
-		settings += "&" + params
+	for i, name := range []string{"busy_timeout", "journal_mode", "synchronous", "_txlock"} {
+		if strings.Contains(strings.ToLower(params), name) {
+			settings[i] = ""
+		}
 	}
-	return "file:" + strings.NewReplacer("%", "%25", "#", "%23").Replace(path) + "?" + settings
+	settings = slices.DeleteFunc(append(settings, params), func(s string) bool { return s == "" })
+	return "file:" + strings.NewReplacer("%", "%25", "#", "%23").Replace(path) + "?" + strings.Join(settings, "&")
 }

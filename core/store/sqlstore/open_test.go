@@ -47,6 +47,7 @@ func TestURLs(t *testing.T) {
 		{"sqlite:a.db", "sqlite", "file:a.db?" + safe},
 		{"sqlite:///var/a.db", "sqlite", "file:/var/a.db?" + safe},
 		{"sqlite:/var/50%#.db?mode=rw", "sqlite", "file:/var/50%25%23.db?" + safe + "&mode=rw"},
+		{"sqlite:a.db?_txlock=deferred&_pragma=Busy_Timeout(9)", "sqlite", "file:a.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=deferred&_pragma=Busy_Timeout(9)"},
 		{"sqlite:a.db", "sqlite3", "file:a.db?_busy_timeout=50&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"},
 	} {
 		got, err := sqlstore.DSN(c.url, c.driver)
