@@ -90,7 +90,7 @@ func TestDoUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		verdict := core.Unknown()
-		p := core.Policy{Name: "n", Lease: time.Second, Abandoned: core.Uncertain,
+		p := core.Policy{Name: "n", Lease: 5 * time.Second, Abandoned: core.Uncertain,
 			Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 				assert.Nil(t, u.Request)
 				return verdict, nil
@@ -103,7 +103,7 @@ func TestDoUncertain(t *testing.T) {
 		store.complete = nil
 		_, err = e.Do(ctx, "k", p, work)
 		assert.ErrorIs(t, err, core.ErrInProgress)
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		_, err = e.Do(ctx, "k", p, work)
 		assert.ErrorIs(t, err, core.ErrUncertain)
 		verdict = core.Settled(&core.Response{Status: 200})

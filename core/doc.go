@@ -90,8 +90,9 @@
 // When a store has no room for a response, the record is kept without it: a duplicate
 // gets 409 result_unavailable, and the handler does not run again.
 //
-// When a record can't be completed or released, that is tried once more at once, for the usual
-// failure is a connection that broke under way. The client does not wait for more than that.
+// When a record can't be completed or released, that is tried again until the store's deadline
+// ([Config].StoreTimeout): a connection that breaks, or a store that restarts, must not cost the
+// result. For so long the client waits for its answer, and then gets it all the same.
 // A duplicate that waits goes on waiting when a look at the record fails.
 //
 // A request in which an outer guard has claimed the same key passes an inner one: it is

@@ -42,7 +42,7 @@ func New(c Config) (*Engine, error) {
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
 		refusalBody:  c.RefusalBody,
-		cleanups:     make(chan struct{}, 64),
+		cleanups:     make(chan struct{}, maxCleanups),
 	}
 	if e.store == nil {
 		e.store = memory.Default()
@@ -431,6 +431,10 @@ func (g *Guard) storeUnavailable(ctx context.Context, op operation, key Key, own
 	return g.refuse(ctx, op, key, r, err)
 }
 
+// maxCleanups bounds the releases under way that follow a failed Acquire: each is a goroutine,
+// for no longer than the store's deadline. A link that is cut strikes all requests at once.
+const maxCleanups = 4096
+
 // releaseUnclaimed follows an Acquire that has failed: the store may have carried it out
 // all the same, and the client's next try would meet a claim that nobody holds. It is
 // an attempt, not a promise; if it fails the lease has to pass.
@@ -445,7 +449,9 @@ func (e *Engine) releaseUnclaimed(key Key, owner Owner, err error) {
 	}
 	go func() {
 		defer func() { <-e.cleanups }()
-		_ = e.release(context.Background(), key, owner) // the first failure has been reported
+		ctx, cancel := e.storeContext(context.Background())
+		defer cancel()
+		_ = e.store.Release(ctx, string(key), owner) // the first failure has been reported
 	}()
 }
 
@@ -502,19 +508,44 @@ func (e *Engine) release(ctx context.Context, key Key, owner Owner) error {
 	return settled(ctx, func() error { return e.store.Release(ctx, string(key), owner) })
 }
 
-// settled calls a store to settle a record, and once more if that failed and there is time
-// left: the usual failure is a connection that breaks with the call under way, and the next
-// one goes over another. That the owner has lost the claim on the second try may only mean
-// that the first took effect; what is then reported is the first failure.
+// settled calls a store to settle a record, and again if that failed, until the store's
+// deadline: at once first, for the usual failure is a connection that breaks with the call
+// under way, and the next one goes over another; then after pauses that grow, for a store
+// that restarts is soon back. That the owner has lost the claim on a later try may only mean
+// that an earlier one took effect; what is then reported is the first failure.
 func settled(ctx context.Context, call func() error) error {
 	err := call()
-	if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrStoreFull) || ctx.Err() != nil {
-		return err
+	if ctx.Done() == nil {
+		return err // a local store: it has no connection, and no deadline
 	}
-	if again := call(); again == nil || errors.Is(again, ErrStoreFull) {
-		return again
+	for pause := time.Duration(0); err != nil && !isFinal(err) && ctx.Err() == nil; pause = max(2*pause, firstPause) {
+		if pause > 0 && !sleep(ctx, pause) {
+			return err
+		}
+		again := call()
+		if again == nil || errors.Is(again, ErrStoreFull) {
+			return again
+		}
+		if isFinal(again) {
+			return err
+		}
 	}
 	return err
+}
+
+// isFinal reports whether a store's error is an answer.
+func isFinal(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrStoreFull) }
+
+// sleep waits for d. It returns false if ctx has ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // storeContext is the context of one store call: with a deadline of its own, and without

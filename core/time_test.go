@@ -556,6 +556,43 @@ func TestBrokenConnectionWhileSettling(t *testing.T) {
 	})
 }
 
+// A store that restarts within the deadline costs no result; one that does not gets no more
+// of the client's time than that.
+func TestStoreRestartsWhileSettling(t *testing.T) {
+	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Finished, time.Minute: core.StoreFailed} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				var last core.Event
+				start := time.Now()
+				store := &spy{Store: newStore(t), complete: func(context.Context) error {
+					if time.Since(start) < outage {
+						return errDown
+					}
+					return nil
+				}}
+				g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).
+					MustGuard(core.Policy{})
+				assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+				assert.Equal(t, want, last.Kind)
+				assert.LessOrEqual(t, time.Since(start), 2*time.Second)
+				assert.Less(t, store.completes.Load(), int64(15), "the pauses grow")
+			})
+		})
+	}
+}
+
+// localSpy fails, and has no deadline.
+type localSpy struct{ *spy }
+
+func (localSpy) Local() {}
+
+func TestFailingLocalStore(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser, Store: localSpy{&spy{Store: newStore(t), complete: down}}}).MustGuard(core.Policy{})
+	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+}
+
 func TestClientGoneResultIsStored(t *testing.T) {
 	var ledger atomic.Int64
 	store := &spy{Store: newStore(t), complete: func(ctx context.Context) error { return ctx.Err() }}

@@ -18,9 +18,10 @@ const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 250 * time.Millisecond
 	// watchPause is after how long a watched record is looked at all the same, in case a
-	// message was lost on the way; then after twice as long, and so on: thousands of
-	// waiters must not be a load.
-	watchPause = time.Second
+	// message was lost on the way; then after twice as long, and so on up to
+	// lastWatchPause: thousands of waiters must not be a load.
+	watchPause     = time.Second
+	lastWatchPause = 4 * time.Second
 )
 
 // began reports whether the caller has waited.
@@ -54,7 +55,7 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 	// The pauses are random, so that waiters do not march in step.
 	if watched {
 		pause = w.watched/2 + rand.N(w.watched)
-		w.watched *= 2
+		w.watched = min(w.watched*2, lastWatchPause)
 	} else {
 		pause = w.pause/2 + rand.N(w.pause)
 		w.pause = min(w.pause*3/2, lastPause)

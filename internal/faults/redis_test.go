@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,28 @@ func TestRedisServer(t *testing.T) {
 		t.Parallel()
 		redis := durable(t)
 		return redis, openRedis(t, redis.URL())
+	})
+	t.Run("frozen before the claims of many", func(t *testing.T) {
+		t.Parallel()
+		redis := durable(t)
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{Abandoned: core.Uncertain})
+		var ops []string
+		var answers []<-chan string
+		redis.Freeze()
+		for i := range 100 {
+			ops = append(ops, "op-"+strconv.Itoa(i))
+			answers = append(answers, s.sent(ops[i]))
+		}
+		for _, answer := range answers {
+			require.Equal(t, "503 store_unavailable", <-answer)
+		}
+		redis.Thaw()
+		for _, op := range ops {
+			require.Zero(t, s.ledger.of(op))
+			// Claims that were under way are made now, for nobody, and are released.
+			s.until("201", op)
+		}
+		s.report(redisServer, "server frozen beyond the deadline before a hundred claims at once, thawed; Uncertain", "Redis", tally{executions: len(ops)}, ops...)
 	})
 	for _, policy := range policies {
 		t.Run("killed after the handler, "+policy.name, func(t *testing.T) {

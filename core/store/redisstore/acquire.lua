@@ -15,12 +15,15 @@ if ARGV[3] == '' or string.byte(record) == 68 then -- D: finished
   return {record, left}
 end
 
-local state, attempt, retention, at = string.match(record, '^([RWA])(%d+);(%d+);%d+;()')
+local state, attempt, retention, length, at = string.match(record, '^([RWA])(%d+);(%d+);(%d+);()')
 if not state or state ~= 'A' and (left < 0 or left > tonumber(retention)) then
   return {record, left} -- the lease stands
 end
 if state ~= 'A' then
   at = at + 16 -- the owner
+end
+if #record ~= at - 1 + length or #attempt > 15 then
+  return {record, left} -- none of ours
 end
 local mine = string.match(ARGV[1], '^R1;%d+;%d+;()') + 16
 if string.sub(record, at) ~= string.sub(ARGV[1], mine) or ARGV[3] ~= '0' and ARGV[3] ~= attempt then

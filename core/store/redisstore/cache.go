@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,14 +86,22 @@ func (f *finished) forget(key string) {
 // a finished record is left to the script.
 func (s *Store) recall(ctx context.Context, key string) (core.Grant, bool) {
 	f := s.finished
+	if ctx.Err() != nil || s.closed.Load() {
+		return core.Grant{}, false
+	}
 	left := f.left(key)
 	if left == 0 {
 		return core.Grant{}, false
 	}
-	message, err := s.call(ctx, true, func(ctx context.Context) rueidis.RedisResult {
-		return s.client.DoCache(ctx, s.client.B().Get().Key(key).Cache(), f.ttl)
-	})
+	// In the caller's own goroutine, for most of the time the answer is in this process. If it
+	// is not, and the connection has just ended, this may wait for a new one.
+	message, err := s.client.DoCache(ctx, s.client.B().Get().Key(key).Cache(), f.ttl).ToMessage()
 	if err != nil && !rueidis.IsRedisNil(err) {
+		// A user who may not do what the cache takes, say.
+		if _, refused := rueidis.IsRedisErr(err); refused || errors.Is(err, rueidis.ErrDoCacheAborted) {
+			f.off.Store(true)
+			f.forget(key)
+		}
 		return core.Grant{}, false
 	}
 	record, _ := message.ToString() // empty if there is none

@@ -25,7 +25,9 @@
 // by the server's clock, in milliseconds, rounded up.
 //
 // A call returns when its context ends, also when the server is frozen, or the client is
-// connecting. It may still be under way then.
+// connecting. It may still be under way then; a claim that is made so late is released when
+// its answer comes. (A replay from the client's cache is looked up in the caller's goroutine,
+// and may wait for a new connection.)
 //
 // From 64 goroutines on one machine with its server, an operation takes about as long as
 // the bare client takes for the same two scripts (0.8 to 1 of its rate), and up to twice as long
@@ -59,12 +61,13 @@
 // # Waiting
 //
 // The store implements core.Watcher. All waiters of a store share one subscription to the
-// channel idem:wake, on a connection that the client has anyway (one more under RESP2). It is
-// made for the first waiter and stays until Close. A run that has waiters carries
-// a mark; what ends it publishes its key, and only then. When the subscription breaks, all
-// waiters are woken; those that go on waiting make a new one. Messages may be lost in
-// a failover; the engine looks again in any case, after about one second, then two, then four. Under RESP2, a client does not
-// notice that the connection for messages alone has broken; its waiters then poll.
+// channel idem:wake, on one connection, which is made for the first waiter and stays until
+// Close. (It is not one that serves calls: Redis ends a subscribed connection on which more
+// waits to be sent than its client-output-buffer-limit for pubsub allows.) A run that has
+// waiters carries a mark; what ends it publishes its key, and only then. When the subscription
+// breaks, all waiters are woken; those that go on waiting make a new one. Messages may be lost
+// in a failover; the engine looks again in any case, after one second or so, then two, then
+// every four.
 //
 // # Client-side caching
 //
@@ -90,8 +93,9 @@
 //	~idem:* &idem:wake +eval +evalsha +get +set +del +pexpire +pttl +getrange +setrange
 //	+publish +subscribe +unsubscribe +ping +info +script|load
 //
-// and +client, for the handshake of a client that caches, and +cluster (or +sentinel, +role)
-// where there is one. Without the channel, waiters poll. Without INFO, the
+// and +select for another database than 0, +client for the handshake of a client that caches
+// (as one from rueidis.NewClient does unless it has DisableCache), +client, +multi and +exec
+// for [ClientSideCache], and +cluster (or +sentinel, +role) where there is one. Without the channel, waiters poll. Without INFO, the
 // maxmemory-policy is not looked at; without SCRIPT LOAD, the first call of each script sends it
 // (but under FIPS 140, GODEBUG=fips140=only, where the server computes the digests, it
 // is needed).
@@ -113,8 +117,10 @@
 //
 // # Clients
 //
-// The store uses connections as they are. Two settings of the client matter. With
-// ConnLifetime, rueidis sends a command again if the server was silent for a second when the
+// The store uses connections as they are. Some settings of the client matter. With
+// PipelineMultiplex set to -1, as [NewURL] sets it, there is one connection to each server, and
+// what follows a call that timed out arrives after it; by default a Release may overtake its
+// Acquire. With ConnLifetime, rueidis sends a command again if the server was silent for a second when the
 // connection's life ended: a claim may then meet with itself, and the operation is in
 // progress for nobody until the lease passes. With SendToReplicas, the store's commands must
 // go to masters. ConnWriteTimeout (10 s by default; 3 s with [NewURL]) is how long a silent

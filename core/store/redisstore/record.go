@@ -72,6 +72,14 @@ func parseRecord(record string, left int64) (core.Grant, error) {
 	return g, nil
 }
 
+// ownedBy reports whether a running record is owner's.
+func ownedBy(record string, owner core.Owner) bool {
+	for range 3 {
+		_, record, _ = strings.Cut(record, ";")
+	}
+	return strings.HasPrefix(record, string(owner[:]))
+}
+
 // ceil returns d in milliseconds, rounded up: what is asked for stands, if it is ever so short.
 func ceil(d time.Duration) int64 {
 	ms := d / time.Millisecond

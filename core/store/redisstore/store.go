@@ -69,8 +69,7 @@ func configure(options []Option) *Store {
 }
 
 func (s *Store) open(client rueidis.Client) {
-	s.client, s.born = client, time.Now()
-	s.restless.Store(s.now()) // no connection has proved itself
+	s.client = client
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.waiters = map[string]map[*waiter]struct{}{}
 	s.greet()
@@ -109,7 +108,9 @@ func NewURL(url string, options ...Option) (*Store, error) {
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second // in case a sentinel's message is lost
 	s := configure(options)
 	s.owned = true
-	o.DisableCache = o.DisableCache || s.finished == nil
+	o.DisableCache = o.DisableCache || o.AlwaysRESP2 || s.finished == nil
+	// One connection to each server, so that what follows a call arrives after it.
+	o.PipelineMultiplex = -1
 	client, err := rueidis.NewClient(o)
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w (at %s)", err, strings.Join(o.InitAddress, ", "))
@@ -149,7 +150,13 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 	if claim.Takeover {
 		takeover = strconv.FormatUint(claim.Attempt, 10)
 	}
-	message, err := s.run(ctx, acquireScript, key,
+	// A claim that is made when nobody waits for it any more must not stand in the way.
+	unclaim := func(result rueidis.RedisResult) {
+		if _, err := result.AsInt64(); err == nil {
+			releaseScript.Exec(context.Background(), s.client, []string{key}, []string{string(claim.Owner[:])})
+		}
+	}
+	message, again, err := s.run(ctx, acquireScript, unclaim, key,
 		firstRun(claim), decimal(ceil(claim.Lease)+ceil(claim.Retention)), takeover)
 	if err != nil {
 		return core.Grant{}, err
@@ -167,6 +174,9 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 		return core.Grant{}, errNoRecord
 	}
 	g, err := parseRecord(record, left)
+	if again && g.State == core.Running && ownedBy(record, claim.Owner) {
+		return core.Grant{State: core.Acquired, Attempt: g.Attempt}, nil // at the first try
+	}
 	if g.State == core.Done {
 		s.finished.note(key, asked, g.Remaining)
 	}
@@ -197,37 +207,43 @@ func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error
 
 // owners runs a script that only the owner of a record may run.
 func (s *Store) owners(ctx context.Context, script *rueidis.Lua, key string, args ...string) error {
-	held, err := s.number(ctx, script, key, args...)
-	if err == nil && held == 0 {
-		err = core.ErrLost
+	held, again, err := s.number(ctx, script, key, args...)
+	switch {
+	case err != nil || held != 0:
+		return err
+	case again:
+		return errUnknown
 	}
-	return err
+	return core.ErrLost
 }
+
+// errUnknown is returned in place of core.ErrLost if the script may have run before.
+var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
 
 // number runs a script that answers with a number.
-func (s *Store) number(ctx context.Context, script *rueidis.Lua, key string, args ...string) (int64, error) {
-	message, err := s.run(ctx, script, key, args...)
+func (s *Store) number(ctx context.Context, script *rueidis.Lua, key string, args ...string) (n int64, again bool, err error) {
+	message, again, err := s.run(ctx, script, nil, key, args...)
 	if err != nil {
-		return 0, err
+		return 0, again, err
 	}
-	return message.AsInt64()
+	n, err = message.AsInt64()
+	return n, again, err
 }
 
-// run runs script on key.
-func (s *Store) run(ctx context.Context, script *rueidis.Lua, key string, args ...string) (rueidis.RedisMessage, error) {
-	message, err := s.call(ctx, false, func(ctx context.Context) rueidis.RedisResult {
+// run runs script on key. See call for late and again.
+func (s *Store) run(ctx context.Context, script *rueidis.Lua, late func(rueidis.RedisResult), key string, args ...string) (message rueidis.RedisMessage, again bool, err error) {
+	message, again, err = s.call(ctx, func(ctx context.Context) rueidis.RedisResult {
 		return script.Exec(ctx, s.client, []string{key}, args)
-	})
+	}, late)
 	switch {
 	case err == nil:
-		return message, nil
 	case isFull(err):
 		err = core.ErrStoreFull
 	case errors.Is(err, errClosed), errors.Is(err, errStuck):
 	default:
 		err = fmt.Errorf("redisstore: %w", err)
 	}
-	return message, err
+	return message, again, err
 }
 
 // isFull reports whether a server has refused a command for lack of memory. Before Redis 7,

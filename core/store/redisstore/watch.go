@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -60,7 +59,7 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 		stop()
 		return nil, nil, ctx.Err()
 	}
-	runs, err := s.number(ctx, watchScript, key)
+	runs, _, err := s.number(ctx, watchScript, key)
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -127,18 +126,17 @@ func (s *Store) receive(sub *subscription) {
 	})
 	// When a subscription breaks, the client would subscribe again by itself, and what was
 	// published in between would be lost. With the context ended, it doesn't.
-	hooked = rueidis.WithOnReceiveReturnHook(hooked, func(err error, conn rueidis.CommandClient) error {
-		if s.alive.Err() != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			conn.Do(ctx, conn.B().Unsubscribe().Channel(channel).Build())
-		}
+	hooked = rueidis.WithOnReceiveReturnHook(hooked, func(err error, _ rueidis.CommandClient) error {
 		cancel()
 		return err
 	})
-	err := s.client.Receive(hooked, s.client.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
+	// On a connection of its own: Redis bounds what may wait to be sent on one that is
+	// subscribed, and ends it, with all answers that are on their way.
+	conn, release := s.client.Dedicate()
+	err := conn.Receive(hooked, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
 		s.wake(m.Message)
 	})
+	release()
 	switch {
 	case s.alive.Err() != nil:
 		err = errClosed

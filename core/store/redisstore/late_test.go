@@ -1,0 +1,122 @@
+package redisstore_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// TestLateClaims: a claim that is made after its caller has gone, for a server that was frozen,
+// is released, whatever connection a Release would have taken.
+func TestLateClaims(t *testing.T) {
+	server := backend.StartRedis(t)
+	for name, store := range map[string]*redisstore.Store{
+		"a client of its own": openURL(t, server.URL()),
+		"a foreign client":    redisstore.New(openClient(t, server.URL())),
+	} {
+		t.Cleanup(store.Close)
+		begin(t, store, name)
+		server.Freeze()
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				_, err := store.Acquire(ctx, name+strconv.Itoa(i), newClaim())
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+		}
+		wg.Wait()
+		server.Thaw()
+		for i := range 100 {
+			require.Eventually(t, func() bool {
+				g, err := store.Acquire(t.Context(), name+strconv.Itoa(i), newClaim())
+				require.NoError(t, err)
+				return g.State == core.Acquired
+			}, 10*time.Second, time.Millisecond, "%s: claim %d stands, and is nobody's", name, i)
+		}
+	}
+}
+
+// TestQueueFullOfOthersCommands: whoever shares the client with the store may fill its queue to
+// a server that does not answer.
+func TestQueueFullOfOthersCommands(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	store := redisstore.New(client)
+	begin(t, store, "k")
+	server.Freeze()
+	var others sync.WaitGroup
+	ended, end := context.WithCancel(t.Context())
+	for range 5000 {
+		others.Go(func() { client.Do(ended, client.B().Get().Key("others").Build()) })
+	}
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		began := time.Now()
+		_, err := store.Acquire(ctx, "k", newClaim())
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(began), 5*time.Second)
+	}
+	server.Thaw()
+	end()
+	others.Wait()
+	store.Close()
+}
+
+// TestWaitersCostNoAnswers: Redis bounds what may wait to be sent on a connection that is
+// subscribed, so the one that answers calls must not be.
+func TestWaitersCostNoAnswers(t *testing.T) {
+	server := backend.StartRedis(t, "--client-output-buffer-limit", "pubsub 1mb 1mb 1")
+	store := openURL(t, server.URL())
+	c := begin(t, store, "large")
+	require.NoError(t, store.Complete(t.Context(), "large", c.Owner, make([]byte, 1<<20), time.Hour))
+	begin(t, store, "run")
+	changed := watch(t, store, "run")
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			g, err := store.Acquire(t.Context(), "large", newClaim())
+			assert.NoError(t, err)
+			assert.Len(t, g.Result, 1<<20)
+		})
+	}
+	wg.Wait()
+	asleep(t, changed)
+}
+
+// TestForeignValues: Watch touches nothing that is no record.
+func TestForeignValues(t *testing.T) {
+	server := backend.StartRedis(t)
+	client := openClient(t, server.URL())
+	store := redisstore.New(client)
+	t.Cleanup(store.Close)
+	for i, value := range []string{"Rabbit", "R", "R1", "R;;;", "W1;1", "", "D"} {
+		key := strconv.Itoa(i)
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
+		_, stop, err := store.Watch(t.Context(), key)
+		require.NoError(t, err)
+		stop()
+		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, value, got)
+	}
+	// A record that was cut is nobody's to take over.
+	for i, value := range []string{"R1;1000;32;short", "W1;1000;0;", "R1;1000;0;0123456789abcdef!", "R99999999999999999999;1000;0;0123456789abcdef"} {
+		key := "cut" + strconv.Itoa(i)
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Px(900*time.Millisecond).Build()).Error())
+		claim := core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Takeover: true}
+		g, err := store.Acquire(t.Context(), key, claim)
+		require.False(t, err == nil && g.State == core.Acquired, "%q was taken over", value)
+	}
+}
