@@ -29,10 +29,9 @@
 // its answer comes. (A replay from the client's cache is looked up in the caller's goroutine,
 // and may wait for a new connection.)
 //
-// From 64 goroutines on one machine with its server, an operation takes about as long as
-// the bare client takes for the same two scripts (0.8 to 1 of its rate), and up to twice as long
-// as SET NX and SET, which compare no owner: the rest is the server running Lua. See
-// BenchmarkAgainstRaw.
+// From 64 goroutines on one machine with its server, operations run at 0.8 of the rate of the
+// bare client with the same two scripts, and at half the rate of SET NX and SET, which compare
+// no owner: the rest is the server running Lua. See BenchmarkAgainstRaw.
 //
 // # Keys and records
 //
