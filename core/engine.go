@@ -24,6 +24,7 @@ type Engine struct {
 	refusalBody  func(*Refusal) (string, []byte)
 	renewals     renewals
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
+	looks        chan struct{} // bounds the store calls of duplicates that wait; nil for a local store
 }
 
 // New builds an engine. It reports every fault of c at once, each as a *[ConfigError].
@@ -55,6 +56,9 @@ func New(c Config) (*Engine, error) {
 	}
 	e.watcher, _ = e.store.(Watcher)
 	_, e.local = e.store.(Local)
+	if !e.local {
+		e.looks = make(chan struct{}, maxLooks)
+	}
 	return e, nil
 }
 
@@ -255,8 +259,12 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 	var w waiting
 	defer w.end()
 	for {
+		if !w.enter(ctx, e) {
+			return g.refuse(ctx, op, id.key, inProgress, nil)
+		}
 		started := time.Now()
 		grant, err := e.acquire(ctx, id.key, claim)
+		w.leave(e)
 		if err != nil && w.began() {
 			// Who waits has time for a store that is slow for a moment. Whether this look has
 			// claimed the key is not known: the next one must not meet with its own claim.

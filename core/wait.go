@@ -24,8 +24,40 @@ const (
 	lastWatchPause = 4 * time.Second
 )
 
+// maxLooks is how many waiting duplicates look at the store at once. When a run ends, all
+// that wait for it are woken, and thousands of calls at once would outlast their deadlines.
+const maxLooks = 64
+
 // began reports whether the caller has waited.
 func (w *waiting) began() bool { return !w.until.IsZero() }
+
+// enter waits for the caller's turn to call the store, if it is one that waits anyway. It
+// returns false when the limit is reached or the caller has gone. After it comes leave.
+func (w *waiting) enter(ctx context.Context, e *Engine) bool {
+	if e.looks == nil || !w.began() {
+		return true
+	}
+	select {
+	case e.looks <- struct{}{}:
+		return true
+	default:
+	}
+	limit := time.NewTimer(time.Until(w.until))
+	defer limit.Stop()
+	select {
+	case e.looks <- struct{}{}:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (w *waiting) leave(e *Engine) {
+	if e.looks != nil && w.began() {
+		<-e.looks
+	}
+}
 
 // wait returns true when it is worth looking at the record again: it may have changed, or
 // its lease has passed. It returns false when the limit is reached or the caller has gone.
@@ -44,9 +76,13 @@ func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Du
 	var pause time.Duration
 	watched := false
 	if g.engine.watcher != nil {
-		wctx, cancel := context.WithTimeout(ctx, min(g.engine.storeTimeout, left))
+		if !w.enter(ctx, g.engine) {
+			return false
+		}
+		wctx, cancel := context.WithTimeout(ctx, min(g.engine.storeTimeout, max(time.Until(w.until), 1)))
 		ch, stop, err := g.engine.watcher.Watch(wctx, string(key))
 		cancel()
+		w.leave(g.engine)
 		if err == nil {
 			defer stop()
 			changed, watched = ch, true
