@@ -269,7 +269,8 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			// Who waits has time for a store that is slow for a moment. Whether this look has
 			// claimed the key is not known: the next one must not meet with its own claim.
 			e.releaseUnclaimed(id.key, claim.Owner, err)
-			if claim.Owner = NewOwner(); w.wait(ctx, g, id.key, watchPause) {
+			if w.wait(ctx, g, id.key, watchPause) {
+				claim.Owner = NewOwner()
 				continue
 			}
 		}
