@@ -1,0 +1,273 @@
+package sign
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"hash"
+	"math/big"
+	"sync"
+	"time"
+)
+
+// Algorithm is how a [Key] signs. It belongs to the key: a message cannot choose it.
+type Algorithm uint8
+
+// The algorithms, by their names in RFC 9421, section 6.2.
+const (
+	HMACSHA256      Algorithm = 1 + iota // hmac-sha256
+	Ed25519                              // ed25519 (RFC 8032)
+	ECDSAP256SHA256                      // ecdsa-p256-sha256; signatures are r and s, 32 bytes each
+	RSAPSSSHA512                         // rsa-pss-sha512; the salt has 64 bytes
+)
+
+var algorithms = map[Algorithm]string{
+	HMACSHA256:      "hmac-sha256",
+	Ed25519:         "ed25519",
+	ECDSAP256SHA256: "ecdsa-p256-sha256",
+	RSAPSSSHA512:    "rsa-pss-sha512",
+}
+
+// String returns the algorithm's name in RFC 9421.
+func (a Algorithm) String() string {
+	if name, ok := algorithms[a]; ok {
+		return name
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint8(a))
+}
+
+const (
+	// MinSecret is the length of the shortest secret that is taken, in bytes: as long as
+	// what HMAC-SHA256 yields (RFC 2104, section 3).
+	MinSecret = 32
+	// maxKeyID is the length of the longest key id, in bytes.
+	maxKeyID = 128
+	// minRSA is the length of the shortest RSA modulus, in bits.
+	minRSA = 2048
+)
+
+// Key is a secret or a key pair, its id, and when it is valid. It is safe for concurrent
+// use, and must not be copied. It prints without its secret.
+type Key struct {
+	id                  string
+	algorithm           Algorithm
+	notBefore, notAfter time.Time
+	webhook             bool // short secrets are allowed there, and it is good for nothing else
+
+	secret  []byte
+	macs    sync.Pool // of hash.Hash, keyed
+	public  crypto.PublicKey
+	private crypto.Signer // nil: the key only verifies
+}
+
+// KeyOption limits a [Key].
+type KeyOption func(*Key)
+
+// ValidFrom refuses messages before t (by the verifier's clock). The zero time is no limit.
+func ValidFrom(t time.Time) KeyOption { return func(k *Key) { k.notBefore = t } }
+
+// ValidUntil refuses messages from t on. The zero time is no limit.
+func ValidUntil(t time.Time) KeyOption { return func(k *Key) { k.notAfter = t } }
+
+// NewHMACKey makes a key of a shared secret. The secret is copied; less than 32 bytes
+// ([MinSecret]) are refused, and so is one byte repeated. id has 1 to 128 visible ASCII
+// characters.
+func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
+	var f faults
+	f.addIf(len(secret) < MinSecret, "secret", "has %d bytes; at least %d are needed", len(secret), MinSecret)
+	f.addIf(len(secret) >= MinSecret && isRepeated(secret), "secret", "is one byte repeated")
+	return newKey(&f, &Key{id: id, algorithm: HMACSHA256, secret: append([]byte(nil), secret...)}, opts)
+}
+
+// NewKey makes a key of a public or private key of package crypto: ed25519.PublicKey,
+// *ecdsa.PublicKey on P-256, *rsa.PublicKey of at least 2048 bits, or the private keys that
+// belong to them (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A key without
+// the private part verifies only.
+func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
+	k := &Key{id: id, public: material}
+	var f faults
+	whole := true // a private key that lacks a part would panic
+	switch private := material.(type) {
+	case ed25519.PrivateKey:
+		if whole = len(private) == ed25519.PrivateKeySize; whole {
+			k.private, k.public = private, private.Public()
+		}
+	case *ecdsa.PrivateKey:
+		//lint:ignore SA1019 a key without its private part is to be refused, and must not panic later
+		if whole = private != nil && private.D != nil && private.Curve != nil; whole {
+			k.private, k.public = private, &private.PublicKey
+		}
+	case *rsa.PrivateKey:
+		if whole = private != nil && private.D != nil && private.N != nil; whole {
+			k.private, k.public = private, &private.PublicKey
+		}
+	}
+	if f.addIf(!whole, "key", "is not a whole private key"); !whole {
+		return nil, f.err()
+	}
+	switch public := k.public.(type) {
+	case ed25519.PublicKey:
+		k.algorithm = Ed25519
+		f.addIf(len(public) != ed25519.PublicKeySize, "key", "has %d bytes; an Ed25519 key has %d", len(public), ed25519.PublicKeySize)
+	case *ecdsa.PublicKey:
+		k.algorithm = ECDSAP256SHA256
+		f.addIf(public == nil || public.Curve != elliptic.P256(), "key", "is not on the curve P-256")
+	case *rsa.PublicKey:
+		k.algorithm = RSAPSSSHA512
+		f.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
+	default:
+		f.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
+	}
+	return newKey(&f, k, opts)
+}
+
+// MustKey is for keys that are fixed in the program or its tests; it panics with the error:
+//
+//	key := sign.MustKey(sign.NewHMACKey("demo", secret))
+func MustKey(k *Key, err error) *Key {
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
+	f.addIf(!isKeyID(k.id), "id", "must be 1 to %d visible ASCII characters", maxKeyID)
+	for _, o := range opts {
+		o(k)
+	}
+	f.addIf(!k.notAfter.IsZero() && !k.notBefore.Before(k.notAfter), "validity", "ends before it begins")
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	if k.secret != nil {
+		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret)} }
+	}
+	return k, nil
+}
+
+func isKeyID(id string) bool { return len(id) <= maxKeyID && consistsOf(id, inKeyID) }
+
+func isRepeated(secret []byte) bool {
+	for _, b := range secret {
+		if b != secret[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// ID returns the key's id.
+func (k *Key) ID() string { return k.id }
+
+// Algorithm returns how the key signs.
+func (k *Key) Algorithm() Algorithm { return k.algorithm }
+
+// String returns id and algorithm, and nothing of the secret.
+func (k *Key) String() string { return k.id + " (" + k.algorithm.String() + ")" }
+
+// GoString is String: %#v must not show the secret either.
+func (k *Key) GoString() string { return "sign.Key{" + k.String() + "}" }
+
+// Format keeps every verb of package fmt from showing the secret.
+func (k *Key) Format(f fmt.State, verb rune) { fmt.Fprint(f, k.String()) }
+
+var errNoPrivate = errors.New("sign: the key has no private part: it can verify only")
+
+// Sign returns the key's signature of message.
+func (k *Key) Sign(message []byte) ([]byte, error) {
+	if k.algorithm == HMACSHA256 {
+		m := k.mac(message)
+		return m.sum[:], nil
+	}
+	if k.private == nil {
+		return nil, errNoPrivate
+	}
+	switch private := k.private.(type) {
+	case *ecdsa.PrivateKey:
+		digest := sha256.Sum256(message)
+		r, s, err := ecdsa.Sign(rand.Reader, private, digest[:])
+		if err != nil {
+			return nil, err
+		}
+		signature := make([]byte, 64)
+		r.FillBytes(signature[:32])
+		s.FillBytes(signature[32:])
+		return signature, nil
+	case *rsa.PrivateKey:
+		digest := sha512.Sum512(message)
+		return rsa.SignPSS(rand.Reader, private, crypto.SHA512, digest[:], pssOptions)
+	}
+	return k.private.Sign(rand.Reader, message, crypto.Hash(0)) // Ed25519 signs the message itself
+}
+
+var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
+
+// Verify reports whether signature is the key's signature of message. It takes the same time
+// for every wrong signature.
+func (k *Key) Verify(message, signature []byte) bool {
+	switch public := k.public.(type) {
+	case nil:
+		h := k.macs.Get().(*keyed)
+		defer k.macs.Put(h)
+		return h.compute(message).equals(signature)
+	case ed25519.PublicKey:
+		return ed25519.Verify(public, message, signature)
+	case *ecdsa.PublicKey:
+		if len(signature) != 64 {
+			return false
+		}
+		digest := sha256.Sum256(message)
+		return ecdsa.Verify(public, digest[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
+	case *rsa.PublicKey:
+		digest := sha512.Sum512(message)
+		return rsa.VerifyPSS(public, crypto.SHA512, digest[:], signature, pssOptions) == nil
+	}
+	return false
+}
+
+// mac is an authentication code that was computed here. It cannot be compared by ==, or
+// printed by accident: equals is the only way to tell whether a received one is the same, and takes
+// the same time wherever they differ.
+type mac struct {
+	_   [0]func() // not comparable
+	sum [sha256.Size]byte
+}
+
+func (m *mac) equals(received []byte) bool {
+	return subtle.ConstantTimeCompare(m.sum[:], received) == 1
+}
+
+// keyed is HMAC-SHA256 with a key, ready for a message, and room for what comes of it. It costs
+// about as much to make as to use, so keys keep them.
+type keyed struct {
+	hash hash.Hash
+	mac  mac
+}
+
+// compute computes the code of the parts, one after the other. The result is good until the
+// next call.
+func (h *keyed) compute(parts ...[]byte) *mac {
+	h.hash.Reset()
+	for _, p := range parts {
+		h.hash.Write(p)
+	}
+	h.hash.Sum(h.mac.sum[:0])
+	return &h.mac
+}
+
+// mac returns the code of the parts, one after the other. Only keys with a secret have one.
+func (k *Key) mac(parts ...[]byte) mac {
+	h := k.macs.Get().(*keyed)
+	defer k.macs.Put(h)
+	return *h.compute(parts...)
+}

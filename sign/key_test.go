@@ -1,0 +1,219 @@
+package sign_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+func TestKeysThatAreRefused(t *testing.T) {
+	good := bytes.Repeat([]byte("ab"), 16)
+	for name, c := range map[string]struct {
+		fault string
+		make  func() (*sign.Key, error)
+	}{
+		"no secret":       {"has 0 bytes; at least 32", func() (*sign.Key, error) { return sign.NewHMACKey("k", nil) }},
+		"short secret":    {"has 31 bytes; at least 32", func() (*sign.Key, error) { return sign.NewHMACKey("k", good[:31]) }},
+		"zeros":           {"one byte repeated", func() (*sign.Key, error) { return sign.NewHMACKey("k", make([]byte, 32)) }},
+		"no id":           {"id: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey("", good) }},
+		"long id":         {"id: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey(strings.Repeat("k", 129), good) }},
+		"id of two lines": {"id: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey("a\nb", good) }},
+		"never valid": {"ends before it begins", func() (*sign.Key, error) {
+			return sign.NewHMACKey("k", good, sign.ValidFrom(now), sign.ValidUntil(now))
+		}},
+		"nothing":    {"is a <nil>", func() (*sign.Key, error) { return sign.NewKey("k", nil) }},
+		"a string":   {"is a string", func() (*sign.Key, error) { return sign.NewKey("k", "secret") }},
+		"half a key": {"has 16 bytes", func() (*sign.Key, error) { return sign.NewKey("k", ed25519.PublicKey(good[:16])) }},
+		"a short private key": {"is not a whole private key", func() (*sign.Key, error) {
+			return sign.NewKey("k", ed25519.PrivateKey(good[:16]))
+		}},
+		"nil pointers": {"is not on the curve P-256", func() (*sign.Key, error) { return sign.NewKey("k", (*ecdsa.PublicKey)(nil)) }},
+		"nil private":  {"is not a whole private key", func() (*sign.Key, error) { return sign.NewKey("k", (*rsa.PrivateKey)(nil)) }},
+		"another curve": {"is not on the curve P-256", func() (*sign.Key, error) {
+			k, _ := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+			return sign.NewKey("k", k)
+		}},
+		"a small modulus": {"has less than 2048 bits", func() (*sign.Key, error) {
+			return sign.NewKey("k", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 1023), E: 65537})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, err := c.make()
+			require.ErrorContains(t, err, c.fault)
+			require.Nil(t, k)
+			var config *sign.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.Panics(t, func() { sign.MustKey(k, err) })
+		})
+	}
+}
+
+func TestSignAndVerify(t *testing.T) {
+	edSigner, edVerifier := newEd25519(t)
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	rs, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	secret := newHMAC(t, "h")
+	message := []byte("message")
+	for _, c := range []struct {
+		signer, verifier *sign.Key
+		algorithm        string
+		length           int
+	}{
+		{secret, secret, "hmac-sha256", 32},
+		{edSigner, edVerifier, "ed25519", 64},
+		{sign.MustKey(sign.NewKey("e", ec)), sign.MustKey(sign.NewKey("e", &ec.PublicKey)), "ecdsa-p256-sha256", 64},
+		{sign.MustKey(sign.NewKey("r", rs)), sign.MustKey(sign.NewKey("r", &rs.PublicKey)), "rsa-pss-sha512", 256},
+	} {
+		t.Run(c.algorithm, func(t *testing.T) {
+			require.Equal(t, c.algorithm, c.verifier.Algorithm().String())
+			signature, err := c.signer.Sign(message)
+			require.NoError(t, err)
+			require.Len(t, signature, c.length)
+			require.True(t, c.verifier.Verify(message, signature))
+			require.True(t, c.signer.Verify(message, signature))
+			require.False(t, c.verifier.Verify([]byte("Message"), signature))
+			require.False(t, c.verifier.Verify(nil, signature))
+			for _, wrong := range [][]byte{
+				nil, {}, signature[:len(signature)-1], append(bytes.Clone(signature), 0), make([]byte, c.length), bytes.Repeat([]byte{0xff}, c.length),
+			} {
+				require.False(t, c.verifier.Verify(message, wrong))
+			}
+			for _, i := range []int{0, c.length / 2, c.length - 1} {
+				flipped := bytes.Clone(signature)
+				flipped[i] ^= 1
+				require.False(t, c.verifier.Verify(message, flipped))
+			}
+			if c.signer != c.verifier {
+				_, err = c.verifier.Sign(message)
+				require.ErrorContains(t, err, "no private part")
+			}
+		})
+	}
+}
+
+// The state that a key keeps between messages must not pass from one to another.
+func TestKeysAreUsedConcurrently(t *testing.T) {
+	key := newHMAC(t, "demo")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 200 {
+				message := fmt.Appendf(nil, "%d-%d", i, j)
+				signature, err := key.Sign(message)
+				if err != nil || !key.Verify(message, signature) || key.Verify(append(message, 'x'), signature) {
+					t.Errorf("%s: %x, %v", message, signature, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestTheSecretIsCopied(t *testing.T) {
+	secret := []byte(designSecret)
+	key := sign.MustKey(sign.NewHMACKey("demo", secret))
+	before, err := key.Sign([]byte("m"))
+	require.NoError(t, err)
+	clear(secret)
+	other, err := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret))).Sign([]byte("m"))
+	require.NoError(t, err)
+	require.Equal(t, other, before)
+}
+
+func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
+	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
+	holder := struct{ Key *sign.Key }{key}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		for _, v := range []any{key, holder, []*sign.Key{key}} {
+			text := fmt.Sprintf(format, v)
+			for _, hidden := range []string{designSecret, "30313233", "48 49 50", "0x30"} {
+				require.NotContains(t, text, hidden, format)
+			}
+		}
+	}
+	require.Equal(t, "demo (hmac-sha256)", fmt.Sprint(key))
+	require.Equal(t, "Algorithm(99)", sign.Algorithm(99).String())
+}
+
+func TestRing(t *testing.T) {
+	a, b := newHMAC(t, "a"), newHMAC(t, "b")
+	ring, err := sign.NewRing(a, b)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, ring.IDs())
+	second := newHMAC(t, "a")
+	require.NoError(t, ring.Add(second))
+	before, err := ring.Keys(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, []*sign.Key{a, second}, before)
+
+	ring.Remove(a)
+	ring.Remove(a)
+	ring.Remove(nil)
+	after, err := ring.Keys(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, []*sign.Key{second}, after)
+	require.Equal(t, []*sign.Key{a, second}, before, "what was handed out does not change")
+
+	ring.Remove(second)
+	_, err = ring.Keys(t.Context(), "a")
+	require.ErrorIs(t, err, sign.ErrUnknownKey)
+	require.NoError(t, ring.Add(a))
+
+	ring.Revoke("a")
+	_, err = ring.Keys(t.Context(), "a")
+	require.ErrorIs(t, err, sign.ErrRevokedKey)
+	require.ErrorIs(t, ring.Add(second), sign.ErrRevokedKey)
+	require.Equal(t, []string{"b"}, ring.IDs())
+
+	for range 7 {
+		require.NoError(t, ring.Add(newHMAC(t, "b")))
+	}
+	require.ErrorContains(t, ring.Add(newHMAC(t, "b")), "too many keys")
+	_, err = sign.NewRing(a, nil)
+	require.Error(t, err)
+	require.Panics(t, func() { sign.MustRing(nil) })
+}
+
+func TestARingIsChangedWhileItIsUsed(t *testing.T) {
+	key := newHMAC(t, "demo")
+	ring := sign.MustRing(key)
+	v := sign.MustVerifier(sign.Config{Keys: ring})
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	all.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			other := sign.MustKey(sign.NewHMACKey("demo", fmt.Appendf(nil, "a%031d", i), sign.ValidUntil(time.Now().Add(time.Hour))))
+			if err := ring.Add(other); err != nil {
+				t.Error(err)
+			}
+			ring.Remove(other)
+			ring.Revoke(fmt.Sprint(i % 100))
+		}
+	})
+	for range 200 {
+		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+		require.NoError(t, err)
+	}
+	close(stop)
+	all.Wait()
+}

@@ -1,0 +1,13 @@
+package sign
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An authentication code that was computed here cannot be compared by ==.
+func TestCodesAreNotComparable(t *testing.T) {
+	require.False(t, reflect.TypeFor[mac]().Comparable())
+}

@@ -1,0 +1,156 @@
+package sign
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// NonceStore remembers which nonces have been used. core.Engine.Nonces makes one of the store
+// that the engine uses; [NewMemoryNonces] is one for a single process.
+type NonceStore interface {
+	// Use marks nonce as used by the key for ttl, which is more than zero, and reports
+	// whether it was unused: one atomic step, so that of any number of calls at
+	// once, from whatever process shares the store, one is told true. Nonces of two keys are
+	// never the same. An error means that it is not known whether it was unused. The
+	// strings belong to the message: copy them to keep them. It is used concurrently.
+	//
+	// Use gets a context with a deadline ([Config].StoreTimeout). A store whose calls end in
+	// time by themselves may have a method Bounded(); the verifier then spares itself that.
+	Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error)
+}
+
+// ErrNoncesFull is returned by [MemoryNonces] when it has reached its bound. Messages are
+// then refused with 503 store_unavailable: to forget a nonce early would let its message in
+// again.
+var ErrNoncesFull = errors.New("sign: the store of nonces is full")
+
+// DefaultMaxNonces is how many nonces [MemoryNonces] remembers unless told otherwise: 3,000
+// messages a second at a window of 60 s. One takes about 150 bytes.
+const DefaultMaxNonces = 1 << 19
+
+const nonceShards = 64
+
+// MemoryNonces is a [NonceStore] in the memory of the process. It is bounded and refuses when it is
+// full. Another process knows nothing of it, nor does this one after a restart: a message can
+// then be sent again for as long as its timestamp is in the window. It runs no goroutine, and is
+// safe for concurrent use.
+type MemoryNonces struct {
+	seed   maphash.Seed
+	max    int // of each shard
+	shards [nonceShards]nonceShard
+}
+
+// NewMemoryNonces makes a store for about max nonces; zero means [DefaultMaxNonces]. The bound
+// is divided among shards, so that it may be reached up to a tenth early.
+func NewMemoryNonces(max int) *MemoryNonces {
+	if max <= 0 {
+		max = DefaultMaxNonces
+	}
+	return &MemoryNonces{seed: maphash.MakeSeed(), max: (max + nonceShards - 1) / nonceShards}
+}
+
+// nonceShard holds a part of the nonces: a set, and a heap of the same ordered by when they may
+// be forgotten.
+type nonceShard struct {
+	mu    sync.Mutex
+	used  map[string]struct{}
+	dates []nonceDate
+	_     [32]byte // a line of cache each
+}
+
+type nonceDate struct {
+	until time.Time
+	nonce string
+}
+
+// maxForgotten is how many nonces a call forgets at most: more than it adds, so that what is past
+// goes, and few, so that none waits for a sweep.
+const maxForgotten = 4
+
+// Use implements [NonceStore]. It never blocks on anything outside of the process.
+func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	// The one string cannot be that of another pair: no key id has a line feed.
+	entry := keyID + "\n" + nonce
+	s := &n.shards[maphash.String(n.seed, entry)%nonceShards]
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	if _, ok := s.used[entry]; ok {
+		// It may be past, and only not forgotten yet. To refuse it all the same is safe: a
+		// nonce is not to be used again.
+		return false, nil
+	}
+	if len(s.dates) >= n.max {
+		return false, ErrNoncesFull
+	}
+	if s.used == nil {
+		s.used = make(map[string]struct{})
+	}
+	s.used[entry] = struct{}{}
+	s.push(nonceDate{now.Add(ttl), entry})
+	return true, nil
+}
+
+// Bounded does nothing; it says that Use needs no deadline, see [NonceStore].
+func (n *MemoryNonces) Bounded() {}
+
+// Len returns how many nonces are remembered.
+func (n *MemoryNonces) Len() int {
+	sum := 0
+	for i := range n.shards {
+		s := &n.shards[i]
+		s.mu.Lock()
+		sum += len(s.dates)
+		s.mu.Unlock()
+	}
+	return sum
+}
+
+func (s *nonceShard) forget(now time.Time) {
+	for range maxForgotten {
+		if len(s.dates) == 0 || s.dates[0].until.After(now) {
+			return
+		}
+		delete(s.used, s.dates[0].nonce)
+		s.pop()
+	}
+}
+
+func (s *nonceShard) push(d nonceDate) {
+	s.dates = append(s.dates, d)
+	for i := len(s.dates) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !s.dates[i].until.Before(s.dates[parent].until) {
+			return
+		}
+		s.dates[i], s.dates[parent] = s.dates[parent], s.dates[i]
+		i = parent
+	}
+}
+
+func (s *nonceShard) pop() {
+	last := len(s.dates) - 1
+	s.dates[0] = s.dates[last]
+	s.dates[last] = nonceDate{}
+	s.dates = s.dates[:last]
+	for i := 0; ; {
+		least := i
+		for _, child := range [2]int{2*i + 1, 2*i + 2} {
+			if child < last && s.dates[child].until.Before(s.dates[least].until) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		s.dates[i], s.dates[least] = s.dates[least], s.dates[i]
+		i = least
+	}
+}

@@ -1,0 +1,174 @@
+package sign
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// RequestOptions are the choices of [Request] and [Transport]. The zero value is scheme [V1].
+type RequestOptions struct {
+	// Scheme is how to sign. Nil: [V1] with its standard names.
+	Scheme Scheme
+
+	// Cover are the names of the header fields to be signed if the request has them, beside
+	// those that the scheme demands (Idempotency-Key). Nil: Content-Type and Content-Encoding.
+	Cover []string
+
+	// Host is what the verifier has as its public host, if a proxy of the client's changes the
+	// Host field. Empty: the request's own.
+	Host string
+
+	// Lifetime is for how long the request is good, for schemes that can say so (RFC 9421). Zero: the
+	// verifier's window.
+	Lifetime time.Duration
+
+	// Clock is the time. Nil: [time.Now].
+	Clock func() time.Time
+
+	// Observe is given each signing string, with secrets and bodies redacted, to be compared with the
+	// verifier's ([Event.SigningString]). Nil: nobody is told.
+	Observe func(r *http.Request, signingString string)
+}
+
+var defaultCover = []string{"Content-Type", "Content-Encoding"}
+
+// Request signs r with key, for the time of now and with a new nonce; o may be nil. It reads the
+// body into memory, and replaces header fields of an earlier signature. Set the
+// Idempotency-Key and everything else that is to be signed first.
+//
+// The request may then be sent once: sent again, it is refused as replayed. net/http would
+// send it again by itself after a connection breaks, if it has an Idempotency-Key, with
+// the same signature; therefore r.GetBody is nil afterwards, and the body is one that cannot be
+// rewound. [Transport] signs anew at each attempt.
+func Request(r *http.Request, key *Key, o *RequestOptions) error {
+	body, err := readAll(r)
+	if err != nil {
+		return err
+	}
+	return signRequest(r, body, key, o)
+}
+
+var errNoKey = errors.New("sign: there is no key to sign with")
+
+func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) error {
+	if key == nil {
+		return errNoKey
+	}
+	if o == nil {
+		o = new(RequestOptions)
+	}
+	scheme, cover, now := o.Scheme, o.Cover, time.Now
+	if scheme == nil {
+		scheme = standardV1
+	}
+	if cover == nil {
+		cover = defaultCover
+	}
+	if o.Clock != nil {
+		now = o.Clock
+	}
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	m := &Message{
+		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
+		Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host,
+	}
+	if m.Method == "" {
+		m.Method = http.MethodGet
+	}
+	if !isAuthority(m.Authority()) {
+		return Errorf(ErrMalformed, "%q is no host; international names have to be in their ASCII form", m.Authority())
+	}
+	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: newNonce(), Covered: slices.Clone(cover)}
+	if o.Lifetime > 0 {
+		s.Expires = s.Created + int64(o.Lifetime/time.Second)
+	}
+	added, err := scheme.Sign(m, s, key)
+	if err != nil {
+		return err
+	}
+	if o.Observe != nil {
+		o.Observe(r, scheme.SigningString(m, s, key))
+	}
+	if r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	for _, f := range added.Header {
+		if f.Value == "" {
+			r.Header.Del(f.Name)
+			continue
+		}
+		r.Header.Set(f.Name, f.Value)
+	}
+	if added.Query != "" {
+		if r.URL.RawQuery != "" {
+			added.Query = r.URL.RawQuery + "&" + added.Query
+		}
+		u := *r.URL // which may be shared with the request that this one is a clone of
+		u.RawQuery = added.Query
+		r.URL = &u
+	}
+	if added.Body != nil {
+		body = added.Body
+	}
+	setBody(r, body)
+	return nil
+}
+
+// newNonce returns 32 hexadecimal digits: 128 random bits.
+func newNonce() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// outgoing is the [Source] of a request that is to be sent.
+type outgoing struct {
+	header http.Header
+	body   []byte
+}
+
+func (o *outgoing) Values(name string) []string { return o.header[name] }
+
+func (o *outgoing) HeaderSize() (lines, bytes int) { return headerSize(o.header) }
+
+func (o *outgoing) ReadBody(int64) ([]byte, error) { return o.body, nil }
+
+func headerSize(h http.Header) (lines, bytes int) {
+	for name, values := range h {
+		lines += len(values)
+		for _, v := range values {
+			bytes += len(name) + len(v)
+		}
+	}
+	return lines, bytes
+}
+
+// readAll reads the body of a request that is to be sent, and closes it.
+func readAll(r *http.Request) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	return body, errors.Join(err, r.Body.Close())
+}
+
+// setBody gives r a body that is sent at most once: net/http takes neither http.NoBody nor a
+// body with a GetBody for one.
+func setBody(r *http.Request, body []byte) {
+	r.Body = onceBody{bytes.NewReader(body)}
+	r.ContentLength = int64(len(body))
+	r.GetBody = nil
+}
+
+type onceBody struct{ *bytes.Reader }
+
+func (onceBody) Close() error { return nil }

@@ -1,0 +1,277 @@
+package sign_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+func TestRequest(t *testing.T) {
+	key := newHMAC(t, "demo")
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})
+	r, err := http.NewRequest("POST", "http://api.example.com/a%2Fb?x=%20", strings.NewReader("body"))
+	require.NoError(t, err)
+	r.Header.Set("Content-Encoding", "identity")
+	require.NoError(t, sign.Request(r, key, nil))
+	first := r.Header.Clone()
+	require.Equal(t, "content-encoding", first.Get("X-Signed-Headers"))
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.NoError(t, err)
+
+	// Signed again, it is another message, and nothing is left of the first signature.
+	r.Header.Del("Content-Encoding")
+	r.Header.Set("X-Nonce", "of the caller's")
+	require.NoError(t, sign.Request(r, key, nil))
+	require.NotEqual(t, first.Get("X-Nonce"), r.Header.Get("X-Nonce"))
+	require.NotContains(t, r.Header, "X-Signed-Headers")
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.NoError(t, err)
+
+	// net/http must not send it again by itself.
+	require.Nil(t, r.GetBody)
+	require.EqualValues(t, 4, r.ContentLength)
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, "body", string(body))
+}
+
+func TestRequestFaults(t *testing.T) {
+	r := func() *http.Request {
+		r, err := http.NewRequest("POST", "http://api.example.com/", strings.NewReader("body"))
+		require.NoError(t, err)
+		return r
+	}
+	require.ErrorContains(t, sign.Request(r(), nil, nil), "no key")
+	_, verifier := newEd25519(t)
+	require.ErrorContains(t, sign.Request(r(), verifier, nil), "no private part")
+
+	broken := r()
+	broken.Body = io.NopCloser(iotest.ErrReader(errors.New("disk")))
+	require.ErrorContains(t, sign.Request(broken, newHMAC(t, "k"), nil), "disk")
+
+	international := r()
+	international.Host = "bücher.example"
+	require.ErrorContains(t, sign.Request(international, newHMAC(t, "k"), nil), "ASCII")
+
+	twice := r()
+	twice.Header["Content-Type"] = []string{"a/b", "c/d"}
+	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), nil), sign.ErrDuplicateHeader)
+	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), &sign.RequestOptions{Cover: []string{"Host"}}), sign.ErrUncovered)
+}
+
+// server verifies what comes over the wire, and answers as it is told.
+type server struct {
+	*httptest.Server
+	t        *testing.T
+	verifier *sign.Verifier
+	answer   func(n int, w http.ResponseWriter, r *http.Request)
+	mu       sync.Mutex // guards what follows
+	requests []*http.Request
+	bodies   []string
+	errs     []error
+}
+
+func newServer(t *testing.T, key *sign.Key, answer func(n int, w http.ResponseWriter, r *http.Request)) *server {
+	s := &server{t: t, answer: answer, verifier: sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, err = s.verifier.Verify(r.Context(), &sign.Message{
+				Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: &incoming{header: r.Header, body: body},
+			})
+		}
+		s.mu.Lock()
+		s.requests, s.bodies, s.errs = append(s.requests, r), append(s.bodies, string(body)), append(s.errs, err)
+		n := len(s.requests)
+		s.mu.Unlock()
+		if s.answer != nil {
+			s.answer(n, w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// verified checks that n messages have come, each of them with a good signature of its own.
+func (s *server) verified(n int) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Len(s.t, s.requests, n)
+	for i, err := range s.errs {
+		require.NoError(s.t, err, "message %d", i+1)
+	}
+}
+
+// forget forgets all but the first n messages.
+func (s *server) forget(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests, s.bodies, s.errs = s.requests[:n], s.bodies[:n], s.errs[:n]
+}
+
+// What net/http makes of a request on its way is what was signed.
+func TestRequestsOverTheWire(t *testing.T) {
+	key := newHMAC(t, "demo")
+	s := newServer(t, key, nil)
+	client := s.Client()
+	client.Transport = &sign.Transport{Key: key, Base: client.Transport}
+	n := 0
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"} {
+		for _, target := range []string{"", "/", "/a%2Fb%61//c/../d/?x=2&x=1&y=%zz;z&+", "/?", "/ä?ö=ü&s=a+b"} {
+			for _, body := range []string{"", "body"} {
+				r, err := http.NewRequest(method, s.URL+target, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body != "" {
+					r.Body = io.NopCloser(strings.NewReader(body)) // of unknown length
+				}
+				r.Header.Set("Idempotency-Key", `"k"`)
+				r.Header.Set("Content-Type", "  text/plain ")
+				resp, err := client.Do(r)
+				require.NoError(t, err, "%s %s", method, target)
+				resp.Body.Close()
+				n++
+				require.Equal(t, body, s.bodies[n-1])
+			}
+		}
+	}
+	s.verified(n)
+}
+
+func TestHostOption(t *testing.T) {
+	key := newHMAC(t, "demo")
+	s := newServer(t, key, nil)
+	s.verifier = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "api.example.com"})
+	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport, Options: &sign.RequestOptions{Host: "api.example.com"}}}
+	resp, err := client.Get(s.URL)
+	require.NoError(t, err)
+	resp.Body.Close()
+	s.verified(1)
+}
+
+// A transport does not change the request that it is given, and closes its body.
+func TestTransportLeavesTheRequestAlone(t *testing.T) {
+	key := newHMAC(t, "demo")
+	s := newServer(t, key, nil)
+	body := &closing{Reader: strings.NewReader("body")}
+	r, err := http.NewRequest("POST", s.URL+"/a?b", body)
+	require.NoError(t, err)
+	before := r.Clone(t.Context())
+	resp, err := (&sign.Transport{Key: key, Base: s.Client().Transport}).RoundTrip(r)
+	require.NoError(t, err)
+	resp.Body.Close()
+	s.verified(1)
+	require.Equal(t, before.Header, r.Header)
+	require.Equal(t, before.URL, r.URL)
+	require.Equal(t, before.ContentLength, r.ContentLength)
+	require.Equal(t, 1, body.closed)
+
+	_, err = (&sign.Transport{}).RoundTrip(r)
+	require.ErrorContains(t, err, "no key")
+	require.Equal(t, 2, body.closed)
+}
+
+type closing struct {
+	io.Reader
+	closed int
+}
+
+func (c *closing) Close() error { c.closed++; return nil }
+
+// net/http sends a request with an Idempotency-Key again by itself when a connection that
+// was kept alive breaks. It must not: the bytes would be the same.
+func TestNetHTTPSendsNothingTwice(t *testing.T) {
+	key := newHMAC(t, "demo")
+	for _, method := range []string{"GET", "POST"} {
+		for _, body := range []string{"", "body"} {
+			s := newServer(t, key, func(n int, w http.ResponseWriter, _ *http.Request) {
+				if n == 2 { // on the connection of the first
+					conn, _, err := http.NewResponseController(w).Hijack()
+					if err == nil {
+						conn.Close()
+					}
+				}
+			})
+			send := func(transport http.RoundTripper) error {
+				r, err := http.NewRequest(method, s.URL, strings.NewReader(body))
+				require.NoError(t, err)
+				r.Header.Set("Idempotency-Key", `"k"`)
+				if transport == nil {
+					require.NoError(t, sign.Request(r, key, nil))
+					transport = s.Client().Transport
+				}
+				resp, err := (&http.Client{Transport: transport}).Do(r)
+				if err == nil {
+					resp.Body.Close()
+				}
+				return err
+			}
+			require.NoError(t, send(nil))
+			require.Error(t, send(nil), "%s %q", method, body)
+			s.verified(2)
+
+			// The transport sends it again, signed anew.
+			s.forget(1)
+			require.NoError(t, send(&sign.Transport{Key: key, Base: s.Client().Transport}))
+			s.verified(3)
+			require.Equal(t, s.requests[1].Header["Idempotency-Key"], s.requests[2].Header["Idempotency-Key"])
+			require.NotEqual(t, s.requests[1].Header["X-Nonce"], s.requests[2].Header["X-Nonce"])
+			require.Equal(t, body, s.bodies[2])
+		}
+	}
+}
+
+func TestRedirectsAreSignedAnew(t *testing.T) {
+	key := newHMAC(t, "demo")
+	s := newServer(t, key, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 1 {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}
+	})
+	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport}}
+	resp, err := client.Post(s.URL+"/a", "text/plain", strings.NewReader("body"))
+	require.NoError(t, err)
+	resp.Body.Close()
+	s.verified(2)
+	require.Equal(t, "/elsewhere", s.requests[1].RequestURI)
+	require.Equal(t, "body", s.bodies[1])
+}
+
+// roundTrips answers attempts one after the other, without a network.
+type roundTrips struct {
+	answers  []any // *http.Response, error
+	requests []*http.Request
+	at       []time.Time
+}
+
+func (rt *roundTrips) RoundTrip(r *http.Request) (*http.Response, error) {
+	rt.requests, rt.at = append(rt.requests, r), append(rt.at, time.Now())
+	answer := rt.answers[min(len(rt.requests), len(rt.answers))-1]
+	if err, ok := answer.(error); ok {
+		return nil, err
+	}
+	resp := *answer.(*http.Response)
+	resp.Body = &closing{Reader: bytes.NewReader(make([]byte, 100))}
+	return &resp, nil
+}
+
+func answerOf(status int, header ...string) *http.Response {
+	h := make(http.Header)
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return &http.Response{StatusCode: status, Header: h}
+}

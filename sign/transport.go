@@ -1,0 +1,147 @@
+package sign
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Transport is an [http.RoundTripper] that signs each request, and tries again what may be
+// tried again: each attempt with a new timestamp, nonce and signature, and with the same
+// Idempotency-Key, so that the operation happens once.
+//
+//	client := &http.Client{Transport: &sign.Transport{Key: key}}
+//
+// A request may be tried again if its method is idempotent (RFC 9110, section 9.2.2) or it has
+// an Idempotency-Key. It is, after an error of the connection and after 429, 502, 503 and 504,
+// and after 409 and 425 with a Retry-After: it waits for as long as the server asks for by
+// Retry-After, else with a growing, random pause. The last attempt's response or error is the
+// client's, whatever it is.
+//
+// The body is held in memory. The fields must not be changed once the transport is in use; it is
+// then safe for concurrent use.
+type Transport struct {
+	// Key signs.
+	Key *Key
+	// Options say how. Nil: scheme v1.
+	Options *RequestOptions
+	// Base sends the requests. Nil: [http.DefaultTransport].
+	Base http.RoundTripper
+	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: never again.
+	MaxAttempts int
+	// MaxWait is the longest pause between two attempts. A server that asks for a longer one
+	// gets no other attempt: the client gets its answer. Zero: 30 s.
+	MaxWait time.Duration
+}
+
+const (
+	defaultAttempts = 3
+	defaultMaxWait  = 30 * time.Second
+	firstPause      = 100 * time.Millisecond
+	// maxDrained is how much of a response that is not used is read, to use its connection again.
+	maxDrained = 64 << 10
+)
+
+// RoundTrip implements [http.RoundTripper]. It does not change r, and closes its body.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := readAll(r)
+	if err != nil {
+		return nil, err
+	}
+	base, attempts, maxWait := t.Base, t.MaxAttempts, t.MaxWait
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	setDefault(&attempts, defaultAttempts)
+	setDefault(&maxWait, defaultMaxWait)
+	if !isRepeatable(r) {
+		attempts = 1
+	}
+	for n := 1; ; n++ {
+		attempt := r.Clone(r.Context())
+		if err := signRequest(attempt, body, t.Key, t.Options); err != nil {
+			return nil, err
+		}
+		resp, err := base.RoundTrip(attempt)
+		if n >= attempts {
+			return resp, err
+		}
+		pause, again := nextPause(r.Context(), resp, err, n)
+		if !again || pause > maxWait || !hasTime(r.Context(), pause) {
+			return resp, err
+		}
+		if resp != nil {
+			_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
+			resp.Body.Close()
+		}
+		if !sleep(r.Context(), pause) {
+			return nil, context.Cause(r.Context())
+		}
+	}
+}
+
+func isRepeatable(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return r.Header.Get(IdempotencyKey) != ""
+}
+
+// nextPause says whether an attempt, the nth, is worth another one, and when.
+func nextPause(ctx context.Context, resp *http.Response, err error, n int) (pause time.Duration, again bool) {
+	grown := firstPause << min(n-1, 10)
+	pause = grown/2 + rand.N(grown)
+	if err != nil {
+		return pause, ctx.Err() == nil
+	}
+	asked, says := retryAfterOf(resp)
+	if says {
+		pause = asked
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return pause, true
+	case http.StatusConflict, http.StatusTooEarly:
+		return pause, says
+	}
+	return 0, false
+}
+
+// retryAfterOf parses Retry-After: seconds, or a date (RFC 9110, section 10.2.3), which is
+// compared with the response's own Date.
+func retryAfterOf(resp *http.Response) (time.Duration, bool) {
+	field := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(field, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second, true
+	}
+	at, err := http.ParseTime(field)
+	if err != nil {
+		return 0, false
+	}
+	now, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(at.Sub(now), 0), true
+}
+
+func hasTime(ctx context.Context, pause time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) > pause
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

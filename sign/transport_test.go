@@ -1,0 +1,140 @@
+package sign_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+func TestTransportTriesAgain(t *testing.T) {
+	reset := errors.New("connection reset")
+	for _, c := range []struct {
+		name    string
+		method  string
+		keyless bool // no Idempotency-Key
+		answers []any
+		sent    int
+		status  int           // of what the client gets; 0: the last answer, an error
+		waited  time.Duration // at least, and not a second more
+		max     int           // MaxAttempts
+	}{
+		{name: "done at once", answers: []any{answerOf(201)}, sent: 1, status: 201},
+		{name: "a broken connection", answers: []any{reset, answerOf(201)}, sent: 2, status: 201},
+		{name: "503 with seconds", answers: []any{answerOf(503, "Retry-After", "7"), answerOf(201)}, sent: 2, status: 201, waited: 7 * time.Second},
+		{name: "503 without", answers: []any{answerOf(503), answerOf(201)}, sent: 2, status: 201},
+		{name: "429, 502, then done", answers: []any{answerOf(429, "Retry-After", "1"), answerOf(502), answerOf(201)}, sent: 3, status: 201, waited: time.Second},
+		{name: "504 for ever", answers: []any{answerOf(504)}, sent: 3, status: 504},
+		{name: "errors for ever", answers: []any{reset}, sent: 3},
+		{name: "a date, against the server's own clock", answers: []any{
+			answerOf(503, "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Retry-After", "Tue, 14 Nov 2023 22:13:25 GMT"), answerOf(201),
+		}, sent: 2, status: 201, waited: 5 * time.Second},
+		{name: "a date that is past", answers: []any{
+			answerOf(503, "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Retry-After", "Tue, 14 Nov 2023 22:13:15 GMT"), answerOf(201),
+		}, sent: 2, status: 201},
+		{name: "409 in progress", answers: []any{answerOf(409, "Retry-After", "1"), answerOf(201)}, sent: 2, status: 201, waited: time.Second},
+		{name: "409 for good", answers: []any{answerOf(409)}, sent: 1, status: 409},
+		{name: "425", answers: []any{answerOf(425, "Retry-After", "2"), answerOf(201)}, sent: 2, status: 201, waited: 2 * time.Second},
+		{name: "asked to wait too long", answers: []any{answerOf(503, "Retry-After", "3600")}, sent: 1, status: 503},
+		{name: "asked for nonsense", answers: []any{answerOf(503, "Retry-After", "-1"), answerOf(201)}, sent: 2, status: 201},
+		{name: "401", answers: []any{answerOf(401)}, sent: 1, status: 401},
+		{name: "500 may have been done", answers: []any{answerOf(500)}, sent: 1, status: 500},
+		{name: "no Idempotency-Key", keyless: true, answers: []any{reset}, sent: 1},
+		{name: "no Idempotency-Key, 503", keyless: true, answers: []any{answerOf(503)}, sent: 1, status: 503},
+		{name: "idempotent by its method", method: "PUT", keyless: true, answers: []any{reset, answerOf(201)}, sent: 2, status: 201},
+		{name: "one attempt", max: 1, answers: []any{reset}, sent: 1},
+		{name: "five attempts", max: 5, answers: []any{reset, reset, reset, reset, answerOf(201)}, sent: 5, status: 201},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if c.method == "" {
+					c.method = "POST"
+				}
+				base := &roundTrips{answers: c.answers}
+				transport := &sign.Transport{Key: newHMAC(t, "demo"), Base: base, MaxAttempts: c.max}
+				r, err := http.NewRequest(c.method, "http://api.example.com/a", strings.NewReader("body"))
+				require.NoError(t, err)
+				if !c.keyless {
+					r.Header.Set("Idempotency-Key", "k-1")
+				}
+				began := time.Now()
+				resp, err := transport.RoundTrip(r)
+				if c.status == 0 {
+					require.ErrorIs(t, err, reset)
+				} else {
+					require.NoError(t, err)
+					require.Equal(t, c.status, resp.StatusCode)
+					require.Zero(t, resp.Body.(*closing).closed, "it is the client's")
+				}
+				require.Len(t, base.requests, c.sent)
+				took := time.Since(began)
+				require.GreaterOrEqual(t, took, c.waited)
+				require.Less(t, took, c.waited+4*time.Second)
+				nonces := map[string]bool{}
+				for _, sent := range base.requests {
+					nonces[sent.Header.Get("X-Nonce")] = true
+					require.Equal(t, r.Header["Idempotency-Key"], sent.Header["Idempotency-Key"])
+				}
+				require.Len(t, nonces, c.sent, "each attempt has a nonce of its own")
+			})
+		})
+	}
+}
+
+// Each attempt is signed for the time when it is sent.
+func TestAttemptsAreSignedForTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &roundTrips{answers: []any{answerOf(503, "Retry-After", "20")}}
+		key := newHMAC(t, "demo")
+		r, err := http.NewRequest("GET", "http://api.example.com/a", nil)
+		require.NoError(t, err)
+		_, err = (&sign.Transport{Key: key, Base: base}).RoundTrip(r)
+		require.NoError(t, err)
+		require.Len(t, base.requests, 3)
+		for i, sent := range base.requests {
+			at := base.at[i]
+			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Window: time.Second, Clock: func() time.Time { return at }})
+			_, err := v.Verify(t.Context(), messageOf(sent))
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestTransportEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &roundTrips{answers: []any{answerOf(503, "Retry-After", "10")}}
+		transport := &sign.Transport{Key: newHMAC(t, "demo"), Base: base}
+		send := func(ctx context.Context) (*http.Response, time.Duration, error) {
+			r, err := http.NewRequestWithContext(ctx, "PUT", "http://api.example.com/a", nil)
+			require.NoError(t, err)
+			began := time.Now()
+			resp, err := transport.RoundTrip(r)
+			return resp, time.Since(began), err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		resp, took, err := send(ctx)
+		require.NoError(t, err, "there is no time for another attempt: this answer is the last")
+		require.Equal(t, 503, resp.StatusCode)
+		require.Zero(t, took)
+
+		left := errors.New("the user has left")
+		ctx, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { leave(left) })
+		_, took, err = send(ctx)
+		require.ErrorIs(t, err, left)
+		require.Equal(t, 3*time.Second, took)
+
+		base.answers = []any{errors.New("reset")}
+		_, took, err = send(ctx)
+		require.EqualError(t, err, "reset")
+		require.Zero(t, took)
+	})
+}

@@ -1,0 +1,446 @@
+package sign
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The standard names of the header fields of [V1].
+const (
+	HeaderKeyID         = "X-Key-Id"
+	HeaderTimestamp     = "X-Timestamp"
+	HeaderNonce         = "X-Nonce"
+	HeaderSignedHeaders = "X-Signed-Headers"
+	HeaderSignature     = "X-Signature"
+)
+
+// V1Options are the choices of [NewV1]. The zero value is what [V1] describes.
+type V1Options struct {
+	// KeyID, Timestamp, Nonce, SignedHeaders and Signature are the names of the header
+	// fields, for houses with their own. Empty: the standard names, X-Key-Id and so on.
+	KeyID, Timestamp, Nonce, SignedHeaders, Signature string
+
+	// Cover are the names of header fields that must be signed when they are present, beside
+	// Idempotency-Key, which always must.
+	Cover []string
+
+	// Require are the names of header fields that must be present and signed.
+	Require []string
+}
+
+// V1 is this package's own scheme, for HMAC-SHA256 and Ed25519 keys. What is signed are these
+// lines, joined by a line feed, none after the last; nothing is sorted or decoded but
+// the names of the header fields:
+//
+//	v1                                   v1-ed25519 for an Ed25519 key
+//	demo                                 key id: X-Key-Id
+//	POST                                 method
+//	api.example.com                      host in lower case, with the port if one was sent; or [Config].Host
+//	/transfers/a%2Fb                     path as sent
+//	x=2&x=1                              query as sent; an empty line if there is none
+//	1700000000                           seconds since 1970, digits only: X-Timestamp
+//	n-0123456789abcdef                   16 to 128 of A-Z a-z 0-9 . _ ~ -: X-Nonce
+//	29ddb7bb...                          SHA-256 of the body as sent, 64 lower-case hexadecimal digits
+//	content-type;idempotency-key         names of the signed header fields, lower case, sorted: X-Signed-Headers
+//	content-type:application/json        for each of them name:value, without white space around the value
+//	idempotency-key:"k-1"
+//
+// X-Signature is "v1=" and the 64 lower-case hexadecimal digits of the HMAC, or "v1-ed25519=" and
+// the 128 digits of the Ed25519 signature. Each of the fields must be sent once, and so must
+// each signed one. X-Signed-Headers may be missing or empty if nothing is signed; an
+// Idempotency-Key must be signed if it is present. Fields that a proxy may change, or that
+// frameworks keep apart (Host, Connection, Content-Length, Transfer-Encoding and so on), cannot be
+// signed.
+type V1 struct {
+	keyID, timestamp, nonce, signedHeaders, signature string
+	cover, require                                    []fieldName
+	known                                             []fieldName // names that are met often
+}
+
+// fieldName is the name of a header field in both spellings.
+type fieldName struct{ canonical, lower string }
+
+func newFieldName(name string) fieldName {
+	return fieldName{http.CanonicalHeaderKey(name), strings.ToLower(name)}
+}
+
+// IdempotencyKey is the name of the header field that must be signed when it is present
+// (draft-ietf-httpapi-idempotency-key-header).
+const IdempotencyKey = "Idempotency-Key"
+
+var standardV1 = func() *V1 {
+	s, err := NewV1(V1Options{})
+	if err != nil {
+		panic(err) // the standard names are names
+	}
+	return s
+}()
+
+// NewV1 makes a [V1] with names of one's own, or with stricter rules. It reports every fault at
+// once, each as a *[ConfigError].
+func NewV1(o V1Options) (*V1, error) {
+	var f faults
+	name := func(field, given, standard string) string {
+		if given == "" {
+			given = standard
+		}
+		f.addIf(!isToken(given), "V1Options."+field, "%q is no header field name", given)
+		return http.CanonicalHeaderKey(given)
+	}
+	s := &V1{
+		keyID:         name("KeyID", o.KeyID, HeaderKeyID),
+		timestamp:     name("Timestamp", o.Timestamp, HeaderTimestamp),
+		nonce:         name("Nonce", o.Nonce, HeaderNonce),
+		signedHeaders: name("SignedHeaders", o.SignedHeaders, HeaderSignedHeaders),
+		signature:     name("Signature", o.Signature, HeaderSignature),
+		cover:         []fieldName{newFieldName(IdempotencyKey)},
+	}
+	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
+	slices.Sort(own)
+	f.addIf(len(slices.Compact(own)) < 5, "V1Options", "two fields have one name")
+	for _, n := range o.Cover {
+		f.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Cover", "%q cannot be signed", n)
+		s.cover = append(s.cover, newFieldName(n))
+	}
+	for _, n := range o.Require {
+		f.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Require", "%q cannot be signed", n)
+		s.require = append(s.require, newFieldName(n))
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	s.known = slices.Concat(s.cover, s.require, []fieldName{newFieldName("Content-Type"), newFieldName("Content-Encoding")})
+	return s, nil
+}
+
+// Name implements [Scheme].
+func (*V1) Name() string { return "v1" }
+
+// What X-Signature and the first line begin with.
+const (
+	tagHMAC    = "v1"
+	tagEd25519 = "v1-ed25519"
+)
+
+// tagOf returns what messages begin with that key signs, or "" for a key that signs none.
+func tagOf(key *Key) string {
+	switch {
+	case key.webhook:
+		return ""
+	case key.algorithm == HMACSHA256:
+		return tagHMAC
+	case key.algorithm == Ed25519:
+		return tagEd25519
+	}
+	return ""
+}
+
+// unsignable are the fields that belong to one connection, that are signed in another way, or that
+// frameworks do not show as they were sent.
+var unsignable = map[string]bool{
+	"connection": true, "content-length": true, "expect": true, "host": true, "keep-alive": true,
+	"proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
+}
+
+// canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign
+// itself.
+func (s *V1) canCover(lower string) bool {
+	return isToken(lower) && !unsignable[lower] && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
+}
+
+// Parse implements [Scheme].
+func (s *V1) Parse(m *Message, sig *Signature) error {
+	signature, err := one(m, s.signature)
+	if err != nil {
+		return err
+	}
+	if sig.KeyID, err = one(m, s.keyID); err != nil {
+		return err
+	}
+	timestamp, err := one(m, s.timestamp)
+	if err != nil {
+		return err
+	}
+	if sig.Nonce, err = one(m, s.nonce); err != nil {
+		return err
+	}
+	signed, lines := m.Field(s.signedHeaders)
+	if lines > 1 {
+		return Errorf(ErrDuplicateHeader, "%s", s.signedHeaders)
+	}
+
+	if !isKeyID(sig.KeyID) {
+		sig.KeyID = ""
+		return Errorf(ErrMalformed, "%s must be 1 to %d visible ASCII characters", s.keyID, maxKeyID)
+	}
+	if sig.Created, err = ParseTimestamp(timestamp); err != nil {
+		return err
+	}
+	if err := CheckNonce(sig.Nonce); err != nil {
+		return err
+	}
+	if err := sig.parseV1(signature); err != nil {
+		return err
+	}
+	return s.parseCovered(m, sig, signed)
+}
+
+// one returns the value of a field that must be there once.
+func one(m *Message, name string) (string, error) {
+	value, lines := m.Field(name)
+	switch {
+	case lines > 1:
+		return "", Errorf(ErrDuplicateHeader, "%s", name)
+	case value == "":
+		return "", Errorf(ErrMissing, "%s", name)
+	}
+	return value, nil
+}
+
+// parseV1 takes "v1=<hex>" apart. A tag that is not known may belong to a key of another kind; that is
+// for Check to say.
+func (sig *Signature) parseV1(field string) error {
+	tag, digits, ok := strings.Cut(field, "=")
+	switch {
+	case !ok || tag != tagHMAC && !isToken(tag) || digits == "" || len(digits)%2 != 0 || len(digits) > 2*ed25519.SignatureSize,
+		tag == tagHMAC && len(digits) != 2*sha256.Size,
+		tag == tagEd25519 && len(digits) != 2*ed25519.SignatureSize:
+		return errV1Form
+	}
+	n := len(sig.scratch)
+	for i := 0; i < len(digits); i += 2 {
+		high, low := lowerHex(digits[i]), lowerHex(digits[i+1])
+		if high > 15 || low > 15 {
+			return errV1Form
+		}
+		sig.scratch = append(sig.scratch, high<<4|low)
+	}
+	sig.Algorithm = tag
+	sig.Values = append(sig.Values, sig.scratch[n:len(sig.scratch):len(sig.scratch)])
+	return nil
+}
+
+// lowerHex returns the value of a lower-case hexadecimal digit, or 255.
+func lowerHex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 255
+}
+
+var errV1Form = Errorf(ErrMalformed, "the signature is v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
+
+// parseCovered takes X-Signed-Headers apart, and checks that what must be signed is, and that
+// what is said to be signed is there once.
+func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
+	for rest, more := signed, signed != ""; more; {
+		var name string
+		name, rest, more = strings.Cut(rest, ";")
+		canonical, known := s.find(name)
+		if n := len(sig.Covered); n > 0 && name <= sig.Covered[n-1] || !known && !consistsOf(name, inLower) {
+			return Errorf(ErrMalformed, "%s must be lower-case names, sorted, each once, with ; between them", s.signedHeaders)
+		}
+		if !known && !s.canCover(name) {
+			return Errorf(ErrMalformed, "%q cannot be signed", name)
+		}
+		switch value, lines := m.Field(canonical); lines {
+		case 0:
+			return Errorf(ErrUncovered, "%s is said to be signed, but it is not there", name)
+		case 1:
+			if !isLine(value) {
+				return Errorf(ErrMalformed, "%s has control characters", name)
+			}
+			sig.Covered = append(sig.Covered, name)
+			sig.fields = append(sig.fields, value)
+		default:
+			return Errorf(ErrDuplicateHeader, "%s", name)
+		}
+	}
+	for _, name := range s.require {
+		if !slices.Contains(sig.Covered, name.lower) {
+			return Errorf(ErrUncovered, "%s must be signed", name.canonical)
+		}
+	}
+	for _, name := range s.cover {
+		if slices.Contains(sig.Covered, name.lower) {
+			continue
+		}
+		switch lines := len(m.Source.Values(name.canonical)); {
+		case lines > 1:
+			return Errorf(ErrDuplicateHeader, "%s", name.canonical)
+		case lines > 0:
+			return Errorf(ErrUncovered, "%s is there, but it is not signed", name.canonical)
+		}
+	}
+	return nil
+}
+
+// find returns the canonical spelling of a name, and whether it is one that is known and can be
+// signed. For those it allocates nothing.
+func (s *V1) find(lower string) (canonical string, known bool) {
+	for _, n := range s.known {
+		if n.lower == lower {
+			return n.canonical, true
+		}
+	}
+	return http.CanonicalHeaderKey(lower), false
+}
+
+// Check implements [Scheme].
+func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
+	tag := tagOf(key)
+	if tag == "" {
+		return Errorf(ErrWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
+	}
+	if sig.Algorithm != tag {
+		return Errorf(ErrWrongAlgorithm, "the message says %s", sig.Algorithm)
+	}
+	n := len(sig.scratch)
+	sig.scratch = s.appendBase(sig.scratch, m, sig, tag)
+	if !key.Verify(sig.scratch[n:], sig.Values[0]) {
+		return ErrBadSignature
+	}
+	return nil
+}
+
+// appendBase appends the signing string. The body has been read.
+func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte {
+	query, _ := m.Query()
+	digest := sha256.Sum256(m.body)
+
+	b = append(b, tag...)
+	b = append(b, '\n')
+	b = append(b, sig.KeyID...)
+	b = append(b, '\n')
+	b = append(b, m.Method...)
+	b = append(b, '\n')
+	b = appendLower(b, m.Authority())
+	b = append(b, '\n')
+	b = append(b, m.Path()...)
+	b = append(b, '\n')
+	b = append(b, query...)
+	b = append(b, '\n')
+	b = strconv.AppendInt(b, sig.Created, 10)
+	b = append(b, '\n')
+	b = append(b, sig.Nonce...)
+	b = append(b, '\n')
+	b = hex.AppendEncode(b, digest[:])
+	b = append(b, '\n')
+	for i, name := range sig.Covered {
+		if i > 0 {
+			b = append(b, ';')
+		}
+		b = append(b, name...)
+	}
+	for i, name := range sig.Covered {
+		b = append(b, '\n')
+		b = append(b, name...)
+		b = append(b, ':')
+		b = append(b, strings.Trim(sig.fields[i], " \t")...)
+	}
+	return b
+}
+
+func appendLower(b []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// Sign implements [Scheme]. Covered of sig are the names to be signed beside those that must
+// be, in any case and order; those that the message does not have are left out.
+func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
+	tag := tagOf(key)
+	if tag == "" {
+		return Additions{}, Errorf(ErrWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
+	}
+	if _, err := m.Body(); err != nil {
+		return Additions{}, err
+	}
+	var covered []string
+	for _, name := range s.require {
+		covered = append(covered, name.lower)
+	}
+	for _, name := range s.cover {
+		covered = append(covered, name.lower)
+	}
+	for _, name := range sig.Covered {
+		lower := strings.ToLower(name)
+		if !s.canCover(lower) {
+			return Additions{}, Errorf(ErrUncovered, "%q cannot be signed", name)
+		}
+		covered = append(covered, lower)
+	}
+	slices.Sort(covered)
+	sig.Covered = slices.DeleteFunc(slices.Compact(covered), func(name string) bool {
+		return len(m.Source.Values(http.CanonicalHeaderKey(name))) == 0
+	})
+	for _, name := range sig.Covered {
+		value, lines := m.Field(http.CanonicalHeaderKey(name))
+		if lines > 1 {
+			return Additions{}, Errorf(ErrDuplicateHeader, "%s", name)
+		}
+		if !isLine(value) {
+			return Additions{}, Errorf(ErrMalformed, "%s has control characters", name)
+		}
+		sig.fields = append(sig.fields, value)
+	}
+	for _, name := range s.require {
+		if !slices.Contains(sig.Covered, name.lower) {
+			return Additions{}, Errorf(ErrUncovered, "%s is not there, but must be signed", name.canonical)
+		}
+	}
+	value, err := key.Sign(s.appendBase(nil, m, sig, tag))
+	if err != nil {
+		return Additions{}, err
+	}
+	return Additions{Header: []Field{
+		{s.keyID, sig.KeyID},
+		{s.timestamp, strconv.FormatInt(sig.Created, 10)},
+		{s.nonce, sig.Nonce},
+		{s.signature, tag + "=" + hex.EncodeToString(value)},
+		{s.signedHeaders, strings.Join(sig.Covered, ";")},
+	}}, nil
+}
+
+// SigningString implements [Scheme]. The body is there as its digest only. Values of header
+// fields that hold credentials are left out.
+func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
+	tag := sig.Algorithm
+	if key != nil {
+		tag = tagOf(key)
+	}
+	lines := strings.Split(string(s.appendBase(nil, m, sig, tag)), "\n")
+	if len(lines) < v1FixedLines {
+		return "" // it cannot have been parsed
+	}
+	if !m.hasBody() {
+		lines[v1DigestLine] = "[the body was not read]"
+	}
+	lines[v1QueryLine] = RedactQuery(lines[v1QueryLine])
+	for i, line := range lines[v1FixedLines:] {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			lines[v1FixedLines+i] = name + ":" + RedactField(name, value)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+const (
+	v1QueryLine  = 5  // that of the query, from 0
+	v1DigestLine = 8  // that of the body's digest
+	v1FixedLines = 10 // in front of those of the header fields
+)

@@ -1,0 +1,336 @@
+package sign_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// The example of the README.
+func TestV1Vector(t *testing.T) {
+	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
+	m := &sign.Message{
+		Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "API.example.com",
+		Source: &incoming{header: http.Header{
+			"Content-Type":    {"application/json"},
+			"Idempotency-Key": {`"k-1"`},
+		}, body: []byte(`{"amount":5,"to":"bob"}`)},
+	}
+	scheme := standardV1(t)
+	s := &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef", Covered: []string{"Content-Type"}}
+	added, err := scheme.Sign(m, s, key)
+	require.NoError(t, err)
+	require.Equal(t, []sign.Field{
+		{Name: "X-Key-Id", Value: "demo"},
+		{Name: "X-Timestamp", Value: "1700000000"},
+		{Name: "X-Nonce", Value: "n-0123456789abcdef"},
+		{Name: "X-Signature", Value: "v1=dd48cdea89f6d7454263c0263ea01cd98542d15cbcd22d45d27289d62797b1ce"},
+		{Name: "X-Signed-Headers", Value: "content-type;idempotency-key"},
+	}, added.Header)
+
+	for _, f := range added.Header {
+		m.Source.(*incoming).header.Set(f.Name, f.Value)
+	}
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: func() time.Time { return time.Unix(1700000060, 0) }})
+	verified, err := v.Verify(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, "demo", verified.KeyID)
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ErrReplayed)
+}
+
+func TestV1OptionFaults(t *testing.T) {
+	_, err := sign.NewV1(sign.V1Options{KeyID: "X Key", Nonce: "x-timestamp", Cover: []string{"Host"}, Require: []string{"X-Signature", "é"}})
+	for _, fault := range []string{"V1Options.KeyID", "two fields have one name", `V1Options.Cover: "Host"`, `V1Options.Require: "X-Signature"`, `"é"`} {
+		require.ErrorContains(t, err, fault)
+	}
+}
+
+// Houses have names of their own, and rules.
+func TestV1Options(t *testing.T) {
+	scheme, err := sign.NewV1(sign.V1Options{
+		KeyID: "x-app", Timestamp: "x-ca-timestamp", Nonce: "X-CA-Nonce", SignedHeaders: "X-Ca-Signed", Signature: "X-Ca-Signature",
+		Cover: []string{"x-tenant"}, Require: []string{"content-type"},
+	})
+	require.NoError(t, err)
+	key := newHMAC(t, "demo")
+	options := &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
+	r := signedRequest(t, key, options)
+	require.Equal(t, "demo", r.Header.Get("X-App"))
+	require.Equal(t, "content-type;idempotency-key", r.Header.Get("X-Ca-Signed"))
+	require.Empty(t, r.Header.Get("X-Signature"))
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.NoError(t, err)
+
+	r = signedRequest(t, key, options)
+	r.Header.Set("X-Tenant", "added")
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrUncovered)
+	require.NoError(t, sign.Request(r, key, options))
+	require.Equal(t, "content-type;idempotency-key;x-tenant", r.Header.Get("X-Ca-Signed"))
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.NoError(t, err)
+
+	r.Header.Del("Content-Type")
+	require.ErrorIs(t, sign.Request(r, key, options), sign.ErrUncovered)
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrUncovered)
+}
+
+// The form of everything that V1 reads.
+func TestV1Parse(t *testing.T) {
+	key := newHMAC(t, "demo")
+	good := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+	mac := good.Source.(*incoming).header.Get("X-Signature")
+	for _, c := range []struct {
+		field string
+		want  *sign.Error
+		lines []string
+	}{
+		{"X-Key-Id", sign.ErrMissing, nil},
+		{"X-Key-Id", sign.ErrMissing, []string{""}},
+		{"X-Key-Id", sign.ErrDuplicateHeader, []string{"demo", "demo"}},
+		{"X-Key-Id", sign.ErrMalformed, []string{"de mo"}},
+		{"X-Key-Id", sign.ErrMalformed, []string{"dé"}},
+		{"X-Key-Id", sign.ErrMalformed, []string{strings.Repeat("d", 129)}},
+		{"X-Key-Id", sign.ErrUnknownKey, []string{strings.Repeat("d", 128)}},
+		{"X-Timestamp", sign.ErrMissing, nil},
+		{"X-Timestamp", sign.ErrDuplicateHeader, []string{"1700000000", "1700000000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"+1700000000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"-1700000000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{" 1700000000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"1700 000000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"01700000000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"17e8"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"1700000000.0"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"1_700_000_000"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"0x6553f100"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"１７００００００００"}},
+		{"X-Timestamp", sign.ErrMalformed, []string{"9223372036854775808"}},
+		{"X-Timestamp", sign.ErrNotYetValid, []string{"9223372036854775807"}},
+		{"X-Timestamp", sign.ErrNotYetValid, []string{"1700000000000"}}, // milliseconds
+		{"X-Timestamp", sign.ErrExpired, []string{"0"}},
+		{"X-Nonce", sign.ErrMissing, nil},
+		{"X-Nonce", sign.ErrDuplicateHeader, []string{"n-0123456789abcdef", "n-0123456789abcdeg"}},
+		{"X-Nonce", sign.ErrMalformed, []string{strings.Repeat("n", 15)}},
+		{"X-Nonce", sign.ErrBadSignature, []string{strings.Repeat("n", 16)}},
+		{"X-Nonce", sign.ErrBadSignature, []string{strings.Repeat("n", 128)}},
+		{"X-Nonce", sign.ErrMalformed, []string{strings.Repeat("n", 129)}},
+		{"X-Nonce", sign.ErrMalformed, []string{"n/0123456789abcdef"}},
+		{"X-Nonce", sign.ErrMalformed, []string{"n-0123456789abcdef\n"}},
+		{"X-Signature", sign.ErrMissing, nil},
+		{"X-Signature", sign.ErrDuplicateHeader, []string{mac, mac}},
+		{"X-Signature", sign.ErrMalformed, []string{mac[3:]}},
+		{"X-Signature", sign.ErrMalformed, []string{"v1="}},
+		{"X-Signature", sign.ErrMalformed, []string{mac[:len(mac)-1]}},
+		{"X-Signature", sign.ErrMalformed, []string{mac[:len(mac)-2]}},
+		{"X-Signature", sign.ErrMalformed, []string{mac + "00"}},
+		{"X-Signature", sign.ErrMalformed, []string{strings.ToUpper(mac[:4]) + mac[4:66] + "A"}},
+		{"X-Signature", sign.ErrMalformed, []string{"v1=" + strings.Repeat("A", 64)}},
+		{"X-Signature", sign.ErrMalformed, []string{mac + "," + mac}},
+		{"X-Signature", sign.ErrMalformed, []string{"v1 =" + mac[3:]}},
+		{"X-Signature", sign.ErrMalformed, []string{"=" + mac[3:]}},
+		{"X-Signature", sign.ErrMalformed, []string{"v1-ed25519=" + mac[3:]}},
+		{"X-Signature", sign.ErrMalformed, []string{"v9=" + strings.Repeat("0", 130)}},
+		{"X-Signature", sign.ErrWrongAlgorithm, []string{"v1-ed25519=" + strings.Repeat("0", 128)}},
+		{"X-Signature", sign.ErrWrongAlgorithm, []string{"v2=" + mac[3:]}},
+		{"X-Signature", sign.ErrWrongAlgorithm, []string{"none=00"}},
+		{"X-Signature", sign.ErrBadSignature, []string{"v1=" + strings.Repeat("0", 64)}},
+		{"X-Signed-Headers", sign.ErrUncovered, nil}, // the Idempotency-Key is there
+		{"X-Signed-Headers", sign.ErrUncovered, []string{""}},
+		{"X-Signed-Headers", sign.ErrUncovered, []string{"content-type"}},
+		{"X-Signed-Headers", sign.ErrUncovered, []string{"content-type;idempotency-key;x-absent"}},
+		{"X-Signed-Headers", sign.ErrBadSignature, []string{"idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrDuplicateHeader, []string{"content-type;idempotency-key", "content-type"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"idempotency-key;content-type"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;content-type;idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"Content-Type;idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;idempotency-key;"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{";content-type;idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type; idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type,idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;host;idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-length;content-type;idempotency-key"}},
+		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;idempotency-key;x-signature"}},
+		{"Idempotency-Key", sign.ErrUncovered, nil},
+		{"Idempotency-Key", sign.ErrBadSignature, []string{`"k-2"`}},
+		{"Idempotency-Key", sign.ErrDuplicateHeader, []string{`"k-1"`, `"k-2"`}},
+		{"Content-Type", sign.ErrDuplicateHeader, []string{"application/json", "text/plain"}},
+		{"Content-Type", sign.ErrMalformed, []string{"application/json\nidempotency-key:k-1"}},
+		{"Content-Type", sign.ErrMalformed, []string{"application/json\x00"}},
+		{"Host", sign.ErrDuplicateHeader, []string{"api.example.com", "evil.example.com"}},
+	} {
+		m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+		m.Source.(*incoming).header[c.field] = c.lines
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: fixedClock})
+		_, err := v.Verify(t.Context(), m)
+		require.ErrorIs(t, err, c.want, "%s: %q", c.field, c.lines)
+	}
+}
+
+// White space around a value belongs to the wire (RFC 9110, section 5.5).
+func TestV1TrimsValues(t *testing.T) {
+	key := newHMAC(t, "demo")
+	m := messageOf(signedRequest(t, key, nil))
+	m.Source.(*incoming).header["Content-Type"] = []string{"\t application/json  "}
+	_, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
+	require.NoError(t, err)
+}
+
+// Whatever part of a message is changed, its signature is not the message's any more.
+func TestV1CoversTheMessage(t *testing.T) {
+	signer, verifier := newEd25519(t)
+	secret := newHMAC(t, "demo")
+	for _, key := range [][2]*sign.Key{{secret, secret}, {signer, verifier}} {
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key[1]), Clock: fixedClock})
+		for name, change := range map[string]func(*sign.Message){
+			"method":            func(m *sign.Message) { m.Method = "PATCH" },
+			"method's case":     func(m *sign.Message) { m.Method = "post" },
+			"host":              func(m *sign.Message) { m.Host = "api.example.org" },
+			"port":              func(m *sign.Message) { m.Host += ":443" },
+			"absolute form":     func(m *sign.Message) { m.Target = "http://evil.example.com" + m.Target },
+			"decoded path":      func(m *sign.Message) { m.Target = "/transfers/a/b?x=2&x=1" },
+			"encoded path":      func(m *sign.Message) { m.Target = "/transfers/%61%2Fb?x=2&x=1" },
+			"slash":             func(m *sign.Message) { m.Target = "//transfers/a%2Fb?x=2&x=1" },
+			"trailing slash":    func(m *sign.Message) { m.Target = "/transfers/a%2Fb/?x=2&x=1" },
+			"dots":              func(m *sign.Message) { m.Target = "/x/../transfers/a%2Fb?x=2&x=1" },
+			"order of query":    func(m *sign.Message) { m.Target = "/transfers/a%2Fb?x=1&x=2" },
+			"more query":        func(m *sign.Message) { m.Target += "&" },
+			"no query":          func(m *sign.Message) { m.Target = "/transfers/a%2Fb" },
+			"query into path":   func(m *sign.Message) { m.Target = "/transfers/a%2Fb%3Fx=2&x=1" },
+			"first byte":        func(m *sign.Message) { m.Source.(*incoming).body[0] ^= 1 },
+			"last byte":         func(m *sign.Message) { b := m.Source.(*incoming).body; b[len(b)-1] ^= 0x80 },
+			"one byte less":     func(m *sign.Message) { in := m.Source.(*incoming); in.body = in.body[1:] },
+			"one byte more":     func(m *sign.Message) { in := m.Source.(*incoming); in.body = append(in.body, 0) },
+			"no body":           func(m *sign.Message) { m.Source.(*incoming).body = nil },
+			"another timestamp": func(m *sign.Message) { m.Source.(*incoming).header.Set("X-Timestamp", "1700000001") },
+		} {
+			m := messageOf(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
+			change(m)
+			_, err := v.Verify(t.Context(), m)
+			require.ErrorIs(t, err, sign.ErrBadSignature, name)
+		}
+		for name, change := range map[string]func(*sign.Message){
+			"host's case":   func(m *sign.Message) { m.Host = "API.Example.com" },
+			"absolute form": func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "other" },
+			"unsigned overrides": func(m *sign.Message) {
+				h := m.Source.(*incoming).header
+				h.Set("X-Forwarded-Host", "evil.example.com")
+				h.Set("X-HTTP-Method-Override", "DELETE")
+				h.Set("X-Request-Uri", "/admin")
+			},
+		} {
+			m := messageOf(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
+			change(m)
+			_, err := v.Verify(t.Context(), m)
+			require.NoError(t, err, name)
+		}
+	}
+}
+
+// The public key of a pair is known to everybody: as a secret it must be good for nothing.
+func TestV1AlgorithmBelongsToTheKey(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(sign.MustKey(sign.NewKey("ed", public)))})
+	forged := sign.MustKey(sign.NewHMACKey("ed", public))
+	_, err = v.Verify(t.Context(), messageOf(signedRequest(t, forged, nil)))
+	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+
+	genuine := sign.MustKey(sign.NewKey("ed", private))
+	verified, err := v.Verify(t.Context(), messageOf(signedRequest(t, genuine, nil)))
+	require.NoError(t, err)
+	require.Equal(t, sign.Ed25519, verified.Algorithm)
+
+	rsaKey := newRSA(t)
+	r := signedRequest(t, genuine, nil)
+	require.ErrorIs(t, sign.Request(r, rsaKey, nil), sign.ErrWrongAlgorithm)
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(rsaKey)}).Verify(t.Context(), messageOf(withKeyID(r, "rsa")))
+	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+}
+
+func withKeyID(r *http.Request, id string) *http.Request {
+	r.Header.Set("X-Key-Id", id)
+	return r
+}
+
+// A message without a body, query or header fields of interest is signed like any other.
+func TestV1Bare(t *testing.T) {
+	key := newHMAC(t, "demo")
+	r, err := http.NewRequest("GET", "http://api.example.com", nil)
+	require.NoError(t, err)
+	require.NoError(t, sign.Request(r, key, nil))
+	require.NotContains(t, r.Header, "X-Signed-Headers")
+	m := messageOf(r)
+	require.Equal(t, "/", m.Path())
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
+	require.NoError(t, err)
+
+	// Nothing has to say for which host it is in HTTP/1.0.
+	m.Host = ""
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ErrMalformed)
+}
+
+// No character of a message can begin another line of what is signed.
+func TestRequestLinesWithControlCharacters(t *testing.T) {
+	key := newHMAC(t, "demo")
+	for _, change := range []func(*sign.Message){
+		func(m *sign.Message) { m.Method = "POST\napi" },
+		func(m *sign.Message) { m.Method = "" },
+		func(m *sign.Message) { m.Target += "\n" },
+		func(m *sign.Message) { m.Target = "/\x00" },
+		func(m *sign.Message) { m.Host = "a\nb" },
+	} {
+		m := messageOf(signedRequest(t, key, nil))
+		change(m)
+		_, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
+		require.ErrorIs(t, err, sign.ErrMalformed)
+	}
+}
+
+func TestMessageTargets(t *testing.T) {
+	for _, c := range []struct{ target, host, authority, path, query string }{
+		{"/a?b", "h", "h", "/a", "b"},
+		{"/a?b?c", "h", "h", "/a", "b?c"},
+		{"/a?", "h", "h", "/a", ""},
+		{"/", "h:1", "h:1", "/", ""},
+		{"", "h", "h", "/", ""},
+		{"*", "h", "h", "*", ""},
+		{"/a://b/c", "h", "h", "/a://b/c", ""},
+		{"/?u=http://b/c", "h", "h", "/", "u=http://b/c"},
+		{"http://g", "h", "g", "/", ""},
+		{"http://g?q", "h", "g", "/", "q"},
+		{"HTTP://g:80/a%2Fb?q", "h", "g:80", "/a%2Fb", "q"},
+		{"http:///a", "h", "", "/a", ""},
+		{"http://u@g/a", "h", "u@g", "/a", ""},
+	} {
+		m := &sign.Message{Target: c.target, Host: c.host}
+		query, present := m.Query()
+		require.Equal(t, []string{c.authority, c.path, c.query}, []string{m.Authority(), m.Path(), query}, c.target)
+		require.Equal(t, strings.Contains(c.target, "?"), present)
+	}
+}
+
+func TestV1Allocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool drops what it is given at random under the race detector")
+	}
+	key := newHMAC(t, "demo")
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: anyNonce{}})
+	m := messageOf(signedRequest(t, key, nil))
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
+		again := *m
+		if _, err := v.Verify(t.Context(), &again); err != nil {
+			panic(err)
+		}
+	}), 5.0)
+}
