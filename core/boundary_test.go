@@ -27,9 +27,20 @@ func TestBoundaries(t *testing.T) {
 		"github.com/go-sql-driver/mysql":    "the drivers are the consumer's choice",
 		"modernc.org/sqlite":                "the drivers are the consumer's choice",
 		"github.com/idem-go/idem/internal":  "what starts servers is for tests",
-		"github.com/idem-go/idem/sign":      "core and sign do not know each other",
+		"github.com/idem-go/idem/sign":      "core and sign do not know each other; adapters know both",
+		"github.com/idem-go/idem/core":      "sign is a leaf: who only verifies signatures compiles nothing else",
+		"github.com/idem-go/idem/httpidem":  "arrows go from adapter to core",
 		"github.com/idem-go/idem/ginidem":   "arrows go from adapter to core",
+		"github.com/idem-go/idem/echoidem":  "arrows go from adapter to core",
+		"github.com/idem-go/idem/fiberidem": "arrows go from adapter to core",
+		"github.com/dunglas/httpsfv":        "only who uses RFC 9421 compiles structured fields",
+		"github.com/dadrus/httpsig":         "the other implementation is for tests",
 	}
+	const (
+		core     = "github.com/idem-go/idem/core"
+		sign     = "github.com/idem-go/idem/sign"
+		httpidem = "github.com/idem-go/idem/httpidem"
+	)
 	for pkg, except := range map[string][]string{
 		"core":                  nil,
 		"core/store/memstore":   nil,
@@ -37,23 +48,28 @@ func TestBoundaries(t *testing.T) {
 		"core/store/sqlstore":   {"database/sql"},
 		"core/adaptertest":      nil,
 		"core/storetest":        {"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
-		"httpidem":              nil,
-		"ginidem":               {"github.com/gin-gonic/gin"},
-		"echoidem":              {"github.com/labstack/echo"},
+		"sign":                  nil,
+		"sign/rfc9421":          {"github.com/dunglas/httpsfv"},
+		"httpidem":              {core, sign},
+		"ginidem":               {core, sign, httpidem, "github.com/gin-gonic/gin"},
+		"echoidem":              {core, sign, httpidem, "github.com/labstack/echo"},
 		// Fiber's UUIDs can be stored with database/sql.
-		"fiberidem": {"github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql"},
+		"fiberidem": {core, sign, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql"},
 	} {
 		out, err := exec.Command("go", "list", "-deps", "github.com/idem-go/idem/"+pkg).Output()
 		require.NoError(t, err, pkg)
 		for dep := range strings.FieldsSeq(string(out)) {
 			for bad, why := range forbidden {
-				if (dep == bad || strings.HasPrefix(dep, bad+"/")) && !allowed(except, bad) && !strings.HasSuffix(bad, "/"+pkg) {
+				if isWithin(dep, bad) && !allowed(except, bad) && !isWithin("github.com/idem-go/idem/"+pkg, bad) {
 					t.Errorf("%s reaches %s: %s", pkg, dep, why)
 				}
 			}
 		}
 	}
 }
+
+// isWithin reports whether a package is parent, or below it.
+func isWithin(pkg, parent string) bool { return pkg == parent || strings.HasPrefix(pkg, parent+"/") }
 
 func allowed(except []string, bad string) bool {
 	for _, e := range except {

@@ -15,6 +15,12 @@ type Config struct {
 	Store Store
 
 	// User tells callers apart for policies that name no source of their own.
+	//
+	// For such a policy the user of a request whose caller is verified ([WithCaller]: a
+	// signature in front of the guard) is that caller; and if User knows one as well, both
+	// together are, so that the users of one caller stay apart. What only tells addresses
+	// or nothing (UserFromRemoteAddr, UserFromRealIP, SharedByAllCallers) adds nothing to a
+	// caller who is known. Where all routes are signed, [UserFromCaller] is what to set.
 	User UserSource
 
 	// Prefix stands in front of every stored key. Empty: "idem:".

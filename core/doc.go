@@ -46,6 +46,15 @@
 // digest; one from a later source of [FirstUser] has its place and a '#' in front. The keys
 // of [Engine.Do] have no user, and DO and the policy's name for method and route.
 //
+// A caller whom a middleware in front has authenticated ([WithCaller]; the adapters' Verify
+// does so for signed requests) is caller#<caller>; with a user whom [Config].User finds as
+// well, it is caller&<place>#<caller>%20<user>, the caller query-escaped once more. No other
+// source has such a mark, so that nobody can pass for a verified caller.
+//
+// [Nonces] has keys of its own, which no operation can have:
+//
+//	<prefix>N=<key id>#<nonce>
+//
 // The host is part of a key only if the route's pattern names one. Where one service serves
 // tenants by host, make the host a part of the user.
 //
@@ -78,7 +87,16 @@
 // was not reached.
 //
 // Every policy for HTTP needs a user source, also with a client key: two customers do
-// choose "order-1", and neither may get the other's receipt.
+// choose "order-1", and neither may get the other's receipt. That also holds where all
+// requests are signed: [UserFromCaller] says so, and refuses a request that has come past the
+// verification.
+//
+// A verified caller is the user even if Config.User is SharedByAllCallers or an address:
+// two key ids are two customers, and one customer has many addresses. A policy that names its
+// source itself gets that source and nothing else.
+//
+// A nonce is one Acquire that nobody settles: a claim with its time to live for a lease. It
+// needs nothing from a store that operations do not need.
 //
 // A claim under [DoubleClick] is renewed like any other. The 45 seconds are how long it
 // stands at least; a second click does not run beside a first that takes longer.

@@ -81,6 +81,7 @@ type Guard struct {
 	identity canon.Rules
 	params   canon.Rules // for fingerprints
 	user     UserSource
+	callers  bool     // a verified caller is the user by default
 	refused  *Refusal // what a finished duplicate gets under Reject
 }
 
@@ -149,11 +150,11 @@ func setDefault[T comparable](v *T, to T) {
 func (g *Guard) compileHTTP(f *faults) {
 	p := &g.policy
 	if g.user.isZero() {
-		g.user = g.engine.user
+		g.user, g.callers = g.engine.user, true
 	}
 	f.addIf(g.user.fault != "", "User", "%s", g.user.fault)
 	f.addIf(g.user.isZero(), "User",
-		"is not set, nor is Config.User: without it one caller could be given another's response (SharedByAllCallers if that is meant)")
+		"is not set, nor is Config.User: without it one caller could be given another's response (UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
 	f.addIf(p.BodyLimit < 0, "BodyLimit", "is negative: %d", p.BodyLimit)
 	f.addIf(p.Digest > SHA256, "Digest", "is unknown: %d", p.Digest)
 	f.addIf(p.Digest == MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
@@ -419,9 +420,7 @@ func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) 
 
 func (g *Guard) refuse(ctx context.Context, op operation, key Key, r *Refusal, cause error) error {
 	if op.request() != nil { // the runs around it are this request's own
-		for outer, _ := RunFrom(ctx); outer != nil; outer = outer.outer {
-			outer.refused.Store(true)
-		}
+		NotReached(ctx)
 	}
 	g.observe(ctx, Event{Kind: Refused, Route: op.route(), Key: key, Status: r.Status, Code: r.Code, Err: cause})
 	return op.refuse(r)

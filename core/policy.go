@@ -19,8 +19,8 @@ type Policy struct {
 	// Key is where the identity of an operation comes from. Zero: [Params].
 	Key KeySource
 
-	// User tells callers apart. Zero: [Config.User]. One of the two must be set,
-	// if only to [SharedByAllCallers].
+	// User tells callers apart. Zero: [Config.User], or the caller who is verified. One of
+	// the two fields must be set, if only to [SharedByAllCallers].
 	User UserSource
 
 	// Duplicate is what a duplicate gets: [Replay] (zero), [Wait] or [Reject].

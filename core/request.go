@@ -24,6 +24,10 @@ type Request struct {
 	RemoteAddr string
 	// Headers gives access to all header fields.
 	Headers Headers
+	// Caller is who sends the request, if a middleware in front has authenticated somebody
+	// (see [WithCaller]); else it is empty. It is filled in by the engine, not by the
+	// adapter.
+	Caller string
 	// Native is the framework's own context: *http.Request, *gin.Context,
 	// echo.Context or *fiber.Ctx.
 	Native any

@@ -29,6 +29,7 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	f.guard, f.x = g, x
 	x.Describe(&f.req)
 	f.req.Headers = x
+	f.req.Caller, _ = CallerFrom(ctx)
 
 	var err error
 	if isSafe(f.req.Method) {
@@ -42,8 +43,8 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	return err
 }
 
-// Key derives the key and the fingerprint of a request whose Body is filled in, as
-// Serve would. It touches no store. The error is a *[Refusal]; a request that needs
+// Key derives the key and the fingerprint of a request whose Body (and Caller, if it has one)
+// is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
 // no key and has none gives an empty one.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := flight{guard: g, req: *r}
@@ -144,7 +145,7 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 			return identity{refusal: ErrKeyInvalid, cause: err}
 		}
 	}
-	user, err := g.user.find(r)
+	user, err := g.findUser(r)
 	if err != nil || user.ID == "" && !user.Shared {
 		return identity{refusal: refusalUserMissing, cause: err}
 	}
@@ -191,6 +192,13 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	f.scratch = k
 	both := string(k) // one allocation for the two
 	return identity{key: Key(both[:n]), fingerprint: both[n:]}
+}
+
+func (g *Guard) findUser(r *Request) (User, error) {
+	if g.callers && r.Caller != "" {
+		return g.user.of(r)
+	}
+	return g.user.find(r)
 }
 
 // appendUser appends the user part of a key. A '#' is never left by appendPart, so that

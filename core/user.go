@@ -23,7 +23,8 @@ type User struct {
 	Shared bool
 
 	// source tells the sources of one policy apart: the place within FirstUser (and within
-	// one that stands in another), "" for the first.
+	// one that stands in another), "" for the first. Those of verified callers, and of a
+	// token's issuer, are words.
 	source string
 }
 
@@ -36,8 +37,10 @@ var errUserTwice = errors.New("idem: the header field that names the user was se
 // UserSource tells users apart. The zero UserSource is "not configured". It is safe
 // for concurrent use if its function is.
 type UserSource struct {
-	find  func(*Request) (User, error)
-	fault string
+	find func(*Request) (User, error)
+	// refine finds what tells the users of one verified caller apart. Nil: find does.
+	refine func(*Request) (User, error)
+	fault  string
 }
 
 func (s UserSource) isZero() bool { return s.find == nil && s.fault == "" }
@@ -53,8 +56,9 @@ func UserFunc(fn func(r *Request) (User, error)) UserSource {
 }
 
 // SharedByAllCallers says that the operation is the same whoever asks for it: the first
-// caller's answer is replayed to every other caller.
-var SharedByAllCallers = UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }}
+// caller's answer is replayed to every other caller. Only a policy that says so itself means
+// callers that are verified (see [WithCaller]), too.
+var SharedByAllCallers = UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: nobody}
 
 // UserFromHeader takes the user from a header field that a trusted party in front of
 // the service has set. A field that is sent twice is refused.
@@ -117,18 +121,24 @@ func UserFromJWTSubject() UserSource {
 // UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front
 // must set and must not let through from outside. Everybody behind one address is
 // one user; as a fallback it is an explicit choice.
-func UserFromRealIP() UserSource { return UserFromHeader("X-Real-IP") }
+func UserFromRealIP() UserSource {
+	s := UserFromHeader("X-Real-IP")
+	s.refine = nobody
+	return s
+}
 
 // UserFromRemoteAddr takes the IP address of the connection's peer as the user.
 // Everybody behind one address (a NAT, a proxy) is one user.
 func UserFromRemoteAddr() UserSource {
-	return UserFunc(func(r *Request) (User, error) {
+	s := UserFunc(func(r *Request) (User, error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		if err != nil {
 			return User{}, ErrNoUser
 		}
 		return User{ID: host}, nil
 	})
+	s.refine = nobody
+	return s
 }
 
 // FirstUser asks sources in turn until one knows the user. Users from different sources
@@ -142,9 +152,9 @@ func FirstUser(sources ...UserSource) UserSource {
 			return UserSource{fault: "FirstUser: " + s.problem()}
 		}
 	}
-	return UserFunc(func(r *Request) (User, error) {
+	first := func(r *Request, ask func(UserSource, *Request) (User, error)) (User, error) {
 		for i, s := range sources {
-			u, err := s.find(r)
+			u, err := ask(s, r)
 			if errors.Is(err, ErrNoUser) || err == nil && u.ID == "" && !u.Shared {
 				continue
 			}
@@ -157,7 +167,34 @@ func FirstUser(sources ...UserSource) UserSource {
 			return u, err
 		}
 		return User{}, ErrNoUser
-	})
+	}
+	return UserSource{
+		find:   func(r *Request) (User, error) { return first(r, UserSource.ask) },
+		refine: func(r *Request) (User, error) { return first(r, UserSource.askFor) },
+	}
+}
+
+func (s UserSource) ask(r *Request) (User, error) { return s.find(r) }
+
+// askFor asks for the user of a verified caller.
+func (s UserSource) askFor(r *Request) (User, error) {
+	if s.refine != nil {
+		return s.refine(r)
+	}
+	return s.find(r)
+}
+
+// of finds the user of a request from a verified caller by default: it is the caller, or, if
+// the source knows more, both.
+func (s UserSource) of(r *Request) (User, error) {
+	u, err := s.askFor(r)
+	switch {
+	case errors.Is(err, ErrNoUser), err == nil && u.ID == "":
+		return verified(r.Caller), nil
+	case err != nil:
+		return User{}, err
+	}
+	return refined(r.Caller, u), nil
 }
 
 func (s UserSource) problem() string {

@@ -16,4 +16,16 @@
 // go up, and what is sent in the end is stored:
 //
 //	e.Use(middleware.Recover(), echoidem.Finish(), mapErrors)
+//
+// # Signatures
+//
+// [Verify] mounts a verifier of package sign outside of the guard, which then takes the key
+// id for its user; [Verified] tells the handler who has signed:
+//
+//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	e.POST("/webhooks", receive, echoidem.Verify(verifier), echoidem.New(hooks))
+//
+// Mount it behind middleware that overrides the method (middleware.MethodOverride): a request
+// whose method is not the one that was signed is then refused. With Echo.Pre it may stand in
+// front, and an override that nobody has signed counts.
 package echoidem

@@ -78,13 +78,15 @@ func (x *exchange) Describe(r *core.Request) {
 	describeRoute(x.c, r)
 }
 
-func (x *exchange) Answer(r *core.Response) error {
-	response := x.c.Response()
-	x.direct = answerWriter{response.Writer, r}
-	response.Writer = &x.direct
+func (x *exchange) Answer(r *core.Response) error { return answer(x.c, &x.direct, r) }
+
+func answer(c echo.Context, direct *answerWriter, r *core.Response) error {
+	response := c.Response()
+	*direct = answerWriter{response.Writer, r}
+	response.Writer = direct
 	defer func() {
-		if response.Writer == &x.direct {
-			response.Writer = x.direct.ResponseWriter
+		if response.Writer == direct {
+			response.Writer = direct.ResponseWriter
 		}
 	}()
 	response.WriteHeader(r.Status)

@@ -45,6 +45,26 @@
 // stream. A request that is answered with part of its body unread ends its connection,
 // because fasthttp would take the rest for the next request.
 //
+// # Signatures
+//
+// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key
+// id for its user; [Verified] tells the handlers who has signed:
+//
+//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	app.Post("/webhooks", fiberidem.Verify(verifier), fiberidem.New(hooks), receive)
+//
+// A signature is about the bytes that were sent. Where signed requests may be multipart
+// forms, set DisablePreParseMultipartForm: of a form that was taken apart nobody knows the
+// bytes any more, and it is refused as malformed.
+//
+// Where fasthttp keeps one of several lines of a field (Host, Content-Type and others), all
+// that were received count. Fields of a trailer are none of the header's with
+// StreamRequestBody; without it, fasthttp has made them so before any handler runs, and they
+// count as sent there.
+//
+// The Date of a refusal is fasthttp's own, which nobody else can set: that of the system's
+// clock, also if sign.Config.Clock is another one, and none with DisableDefaultDate.
+//
 // # Contexts
 //
 // The run's context is c.UserContext(): it is cancelled when the lease is lost, and when

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -52,12 +53,11 @@ func UserFromLocals(key any) core.UserSource {
 // exchange is one request and its response. Its strings share fasthttp's memory, which
 // is reused after the handler: none may outlive Serve.
 type exchange struct {
-	c        *fiber.Ctx
-	place    *place
-	resp     core.Response // the capture
-	before   before        // the header before the handler
-	addr     []byte
-	buffered bool // the body's stream has been replaced by one that is in memory
+	c      *fiber.Ctx
+	place  *place
+	resp   core.Response // the capture
+	before before        // the header before the handler
+	addr   []byte
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -131,8 +131,11 @@ func (x *exchange) Header(name string) (first string, lines int) {
 	return first, lines
 }
 
-func (x *exchange) ReadBody(limit int64) ([]byte, error) {
-	req := x.c.Request()
+func (x *exchange) ReadBody(limit int64) ([]byte, error) { return readBody(x.c.Request(), limit) }
+
+// readBody returns the body as sent, and leaves it for others to read.
+func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
+	limit = min(limit, math.MaxInt64-1)         // one more byte can be counted
 	length := int64(req.Header.ContentLength()) // negative if it is not known
 	if length > limit {
 		return nil, core.ErrBodyTooLarge
@@ -158,13 +161,26 @@ func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 		return nil, io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
 	}
 	req.SetBodyStream(bytes.NewReader(body), len(body))
-	x.buffered = true
 	return body, nil
 }
 
+// hasUnread reports whether a part of the body may still be on the connection.
+func hasUnread(req *fasthttp.Request) bool {
+	if !req.IsBodyStream() {
+		return false
+	}
+	_, buffered := req.BodyStream().(*bytes.Reader) // see readBody
+	return !buffered
+}
+
 func (x *exchange) Answer(r *core.Response) error {
-	resp := x.c.Response()
-	if x.c.Request().IsBodyStream() && !x.buffered {
+	answer(x.c, r)
+	return nil
+}
+
+func answer(c *fiber.Ctx, r *core.Response) {
+	resp := c.Response()
+	if hasUnread(c.Request()) {
 		resp.SetConnectionClose() // else fasthttp takes the unread rest for a request
 	}
 	resp.SetStatusCode(r.Status)
@@ -178,7 +194,6 @@ func (x *exchange) Answer(r *core.Response) error {
 		resp.Header.SetNoDefaultContentType(true) // for this response; the server sets it anew
 	}
 	resp.SetBody(r.Body)
-	return nil
 }
 
 func (x *exchange) Pass() error { return x.c.Next() }

@@ -18,4 +18,12 @@
 //
 // The same goes for middleware that renders a response of which the handler has written
 // nothing at all.
+//
+// # Signatures
+//
+// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key
+// id for its user; [Verified] tells the handler who has signed:
+//
+//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(hooks), receive)
 package ginidem

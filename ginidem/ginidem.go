@@ -74,11 +74,13 @@ func (x *exchange) Describe(r *core.Request) {
 	describeRoute(x.c, r)
 }
 
-func (x *exchange) Answer(r *core.Response) error {
-	x.c.Abort()
-	x.direct.ResponseWriter = x.c.Writer
-	err := httpidem.Answer(&x.direct, r)
-	x.direct.settle()
+func (x *exchange) Answer(r *core.Response) error { return answer(x.c, &x.direct, r) }
+
+func answer(c *gin.Context, direct *committer, r *core.Response) error {
+	c.Abort()
+	direct.ResponseWriter = c.Writer
+	err := httpidem.Answer(direct, r)
+	direct.settle()
 	return err
 }
 

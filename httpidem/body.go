@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 
 	"github.com/idem-go/idem/core"
@@ -69,6 +70,7 @@ func (q *Request) ReadBody(limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
+	limit = min(limit, math.MaxInt64-1) // one more byte can be counted
 	if r.ContentLength > limit {
 		return nil, core.ErrBodyTooLarge
 	}
@@ -156,18 +158,21 @@ func (q *Request) Rewound() *http.Request {
 	return q.For(q.r.Context(), new(Body))
 }
 
-// Adopt takes over from the handler's copy of the request what is looked for in the
-// original after the handler: net/http removes the files of a MultipartForm, and middleware
-// in front of a router reports the Pattern.
-func (q *Request) Adopt(r *http.Request) {
-	if r == q.r {
+// Adopt is [Adopt] for the request that was started with.
+func (q *Request) Adopt(r *http.Request) { Adopt(q.r, r) }
+
+// Adopt takes over from the handler's copy of a request what is looked for in the original
+// after the handler: net/http removes the files of a MultipartForm, and middleware in front
+// of a router reports the Pattern.
+func Adopt(original, handled *http.Request) {
+	if handled == original {
 		return
 	}
-	if q.r.MultipartForm == nil {
-		q.r.MultipartForm = r.MultipartForm
+	if original.MultipartForm == nil {
+		original.MultipartForm = handled.MultipartForm
 	}
-	if q.r.Pattern == "" {
-		q.r.Pattern = r.Pattern
+	if original.Pattern == "" {
+		original.Pattern = handled.Pattern
 	}
 }
 

@@ -34,8 +34,22 @@
 // replay has them as they are for its own request. A middleware outside that compresses
 // bodies sees them as the handler wrote them, the first time and again.
 //
+// # Signatures
+//
+// [Verify] mounts a verifier of package sign. It stands outside of the guard, which then takes
+// the key id for its user, so that two customers with one Idempotency-Key have two
+// operations:
+//
+//	verify := httpidem.Verify(sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
+//	mux.Handle("POST /webhooks", verify(httpidem.New(hooks)(receive)))
+//
+// The handler gets a copy of the request with the signer in its context (sign.From), and with a
+// body that reads from the start, as behind a guard. What is signed is what was sent:
+// r.RequestURI and r.Host. Middleware in front must not change the method, or fields that
+// are signed.
+//
 // # For other adapters
 //
-// [Request], [Body], [Recorder], [Answer] and [SetHeader] are what an adapter for a framework on
-// net/http is built from; ginidem and echoidem are.
+// [Request], [Body], [Recorder], [Answer], [SetHeader], [VerifyRequest] and [Adopt] are what an
+// adapter for a framework on net/http is built from; ginidem and echoidem are.
 package httpidem

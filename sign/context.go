@@ -21,13 +21,30 @@ type Verified struct {
 
 // NewContext returns a context that carries v, for [From]. Adapters put it into the request.
 func NewContext(ctx context.Context, v Verified) context.Context {
-	return context.WithValue(ctx, verifiedKey{}, v)
+	return &verifiedContext{ctx, v}
 }
 
 // From returns what is known of the message to which ctx belongs, if it was verified.
 func From(ctx context.Context) (Verified, bool) {
-	v, ok := ctx.Value(verifiedKey{}).(Verified)
-	return v, ok
+	v, ok := ctx.Value(verifiedKey{}).(*Verified)
+	if !ok {
+		return Verified{}, false
+	}
+	return *v, true
 }
 
 type verifiedKey struct{}
+
+// verifiedContext is the context and its value in one allocation.
+type verifiedContext struct {
+	context.Context
+	verified Verified
+}
+
+// Value implements [context.Context].
+func (c *verifiedContext) Value(key any) any {
+	if _, ok := key.(verifiedKey); ok {
+		return &c.verified
+	}
+	return c.Context.Value(key)
+}

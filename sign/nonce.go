@@ -18,7 +18,8 @@ type NonceStore interface {
 	// strings belong to the message: copy them to keep them. It is used concurrently.
 	//
 	// Use gets a context with a deadline ([Config].StoreTimeout). A store whose calls end in
-	// time by themselves may have a method Bounded(); the verifier then spares itself that.
+	// time by themselves may have a method Bounded(); the verifier then spares itself a
+	// deadline that nobody has asked for.
 	Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error)
 }
 

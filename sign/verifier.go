@@ -35,7 +35,8 @@ type Config struct {
 
 	// Host is the public host (and port, unless it is the scheme's default one) under which
 	// clients address the service, if a proxy in front changes the Host field. Empty: as
-	// sent.
+	// sent. Clients sign what they send: one whose URL spells out the default port has to leave
+	// it out, or to set [RequestOptions].Host.
 	Host string
 
 	// BodyLimit is the length of the longest body that is read, in bytes. Zero: 1 MiB.
@@ -45,7 +46,8 @@ type Config struct {
 	// 32 KiB.
 	MaxHeaderLines, MaxHeaderBytes int
 
-	// StoreTimeout is how long Keys and Nonces may take to answer, each. Zero: 2 s.
+	// StoreTimeout is how long Keys and Nonces may take to answer, each. Zero: 2 s, or the
+	// nonce store's own limit, if it has one (see [NonceStore]).
 	StoreTimeout time.Duration
 
 	// Clock is the time. Nil: [time.Now].
@@ -120,6 +122,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
+	limited := c.StoreTimeout > 0
 	setDefault(&c.Window, defaultWindow)
 	setDefault(&c.Margin, defaultMargin)
 	setDefault(&c.BodyLimit, defaultBodyLimit)
@@ -136,7 +139,8 @@ func NewVerifier(c Config) (*Verifier, error) {
 		c.Clock = time.Now
 	}
 	v := &Verifier{c: c, window: int64(c.Window / time.Second), decoys: newDecoys()}
-	_, v.bounded = c.Nonces.(interface{ Bounded() })
+	_, bounded := c.Nonces.(interface{ Bounded() })
+	v.bounded = bounded && !limited
 	return v, nil
 }
 

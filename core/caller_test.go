@@ -1,0 +1,183 @@
+package core_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+func TestCallerFrom(t *testing.T) {
+	_, ok := core.CallerFrom(t.Context())
+	assert.False(t, ok)
+	_, ok = core.CallerFrom(core.WithCaller(t.Context(), ""))
+	assert.False(t, ok, "an empty id says nothing")
+	outer := core.WithCaller(t.Context(), "outer")
+	id, ok := core.CallerFrom(outer)
+	assert.True(t, ok)
+	assert.Equal(t, "outer", id)
+	id, _ = core.CallerFrom(core.WithCaller(outer, "inner"))
+	assert.Equal(t, "inner", id, "who is nearer to the handler has authenticated last")
+}
+
+// callerPart is userPart for a request of caller, with from as Config.User, or, if named, as
+// Policy.User.
+func callerPart(t *testing.T, from core.UserSource, named bool, caller string, c *call) string {
+	t.Helper()
+	config, policy := core.Config{User: from}, core.Policy{}
+	if named {
+		config, policy = core.Config{User: core.UserFromHeader("X-Other")}, core.Policy{User: from}
+	}
+	r := core.Request{Headers: c, Caller: caller}
+	c.Describe(&r)
+	key, _, err := core.MustNew(config).MustGuard(policy).Key(&r)
+	var refused *core.Refusal
+	if errors.As(err, &refused) {
+		return string(refused.Code)
+	}
+	user, _, _ := strings.Cut(strings.TrimPrefix(string(key), "idem:U="), "M=")
+	return user
+}
+
+// hashed is what stands in a key for text that must not, or is too long to.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func TestVerifiedCallersAreUsers(t *testing.T) {
+	first := core.FirstUser
+	byFunc := func(u core.User, err error) core.UserSource {
+		return core.UserFunc(func(*core.Request) (core.User, error) { return u, err })
+	}
+	for name, tc := range map[string]struct {
+		source       core.UserSource
+		named        bool // in the policy
+		caller       string
+		header, want string
+	}{
+		"the caller alone":                    {byUser, false, "demo", "", "caller#demo"},
+		"and a user of his":                   {byUser, false, "demo", "X-User: bob", "caller&#demo%20bob"},
+		"both are escaped":                    {byUser, false, "a b=", "X-User: c d=", "caller&#a+b%253D%20c%20d%3D"},
+		"a user of an issuer":                 {core.UserFromJWTSubject(), false, "demo", "Authorization: " + jwt(`{"sub":"u","iss":"i"}`), "caller&iss#demo%20i%20u"},
+		"a credential stays a secret":         {core.UserFromAuthorization(), false, "demo", "Authorization: Bearer x", "caller&##" + hashed("demo Bearer x")},
+		"a long one is hashed":                {byUser, false, strings.Repeat("k", 128), "", "caller##" + hashed(strings.Repeat("k", 128))},
+		"an address adds nothing":             {core.UserFromRemoteAddr(), false, "demo", "", "caller#demo"},
+		"a real IP adds nothing":              {core.UserFromRealIP(), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
+		"an address as a fallback":            {first(byUser, core.UserFromRemoteAddr()), false, "demo", "", "caller#demo"},
+		"a fallback that counts":              {first(byUser, core.UserFromAuthorization()), false, "demo", "Authorization: Bearer x", "caller&1##" + hashed("demo Bearer x")},
+		"nested, an address":                  {first(byUser, first(core.UserFromRealIP(), byUser)), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
+		"the caller himself adds nothing":     {core.UserFromCaller(), false, "demo", "", "caller#demo"},
+		"nor as a fallback":                   {first(byUser, core.UserFromCaller()), false, "demo", "", "caller#demo"},
+		"shared adds nothing":                 {core.SharedByAllCallers, false, "demo", "", "caller#demo"},
+		"nor if a function says so":           {byFunc(core.User{Shared: true}, nil), false, "demo", "", "caller#demo"},
+		"a failure is not the caller":         {byFunc(core.User{}, errDown), false, "demo", "", "user_missing"},
+		"nobody is verified":                  {byUser, false, "", "X-User: bob", "bob"},
+		"nobody is verified, by address":      {core.UserFromRemoteAddr(), false, "", "", "192.0.2.1"},
+		"nobody is verified, all are":         {core.UserFromCaller(), false, "", "X-User: bob", "user_missing"},
+		"nobody is verified, with a fallback": {first(core.UserFromCaller(), byUser), false, "", "X-User: bob", "1#bob"},
+		"named: the caller":                   {core.UserFromCaller(), true, "demo", "X-User: bob", "caller#demo"},
+		"named: the caller first":             {first(core.UserFromCaller(), byUser), true, "demo", "X-User: bob", "0.caller#demo"},
+		"named: a header":                     {byUser, true, "demo", "X-User: bob", "bob"},
+		"named: an address":                   {core.UserFromRemoteAddr(), true, "demo", "", "192.0.2.1"},
+		"named: an address as a fallback":     {first(byUser, core.UserFromRemoteAddr()), true, "demo", "", "1#192.0.2.1"},
+		"named: shared":                       {core.SharedByAllCallers, true, "demo", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := post("", new(atomic.Int64))
+			c.header.Del("X-User")
+			c.remote = "192.0.2.1:4711"
+			if field, value, ok := strings.Cut(tc.header, ": "); ok {
+				c.header.Set(field, value)
+			}
+			assert.Equal(t, tc.want, callerPart(t, tc.source, tc.named, tc.caller, c))
+		})
+	}
+
+	twice := post("", new(atomic.Int64))
+	twice.header["X-User"] = []string{"alice", "bob"}
+	assert.Equal(t, "user_missing", callerPart(t, byUser, false, "demo", twice), "a user named twice is not left out")
+	twice.header["X-Real-Ip"] = []string{"10.1.2.3", "10.1.2.4"}
+	assert.Equal(t, "caller#demo", callerPart(t, core.UserFromRealIP(), false, "demo", twice), "an address is not looked at")
+}
+
+// A caller chooses neither his key id's neighbours nor what other sources find: no two of these
+// may share a key.
+func TestCallersAreNeverOtherUsers(t *testing.T) {
+	ids := []string{"a", "a b", "a+b", "a%20b", "caller#a", "caller&#a b", "caller", "iss#a", "0#a", "1#a", "&", "#", " ", strings.Repeat("k", 65)}
+	seen := map[string]string{}
+	add := func(part, who string) {
+		t.Helper()
+		require.NotEqual(t, "user_missing", part, who)
+		assert.Empty(t, seen[part], "%s and %s are both %s", who, seen[part], part)
+		seen[part] = who
+	}
+	request := func(user string) *call {
+		c := post("", new(atomic.Int64))
+		c.header["X-User"] = []string{user}
+		return c
+	}
+	nobody := post("", new(atomic.Int64))
+	nobody.header.Del("X-User")
+	for _, id := range ids {
+		add(callerPart(t, byUser, false, "", request(id)), "user "+id)
+		add(callerPart(t, core.FirstUser(core.UserFromHeader("X-None"), byUser), false, "", request(id)), "second user "+id)
+		add(callerPart(t, byUser, false, id, nobody), "caller "+id)
+		for _, user := range ids {
+			add(callerPart(t, byUser, false, id, request(user)), "caller "+id+", user "+user)
+			add(callerPart(t, core.FirstUser(core.UserFromHeader("X-None"), byUser), false, id, request(user)), "caller "+id+", second user "+user)
+		}
+	}
+}
+
+func TestServeKnowsTheCaller(t *testing.T) {
+	var ledger atomic.Int64
+	var seen []string
+	policy := core.ClientKey()
+	policy.Authorize = func(_ context.Context, r *core.Request) error {
+		seen = append(seen, r.Caller)
+		return nil
+	}
+	g := core.MustNew(core.Config{User: core.UserFromCaller()}).MustGuard(policy)
+	ask := func(ctx context.Context) *call {
+		c := post("{}", &ledger).withKey("k")
+		require.NoError(t, g.Serve(ctx, c))
+		return c
+	}
+	demo, other := core.WithCaller(t.Context(), "demo"), core.WithCaller(t.Context(), "other")
+	assert.False(t, ask(demo).replayed())
+	assert.True(t, ask(demo).replayed())
+	assert.False(t, ask(other).replayed(), "two callers with one key are two operations")
+	assert.Equal(t, "user_missing", ask(t.Context()).code(), "nothing of the last request is left")
+	assert.Equal(t, []string{"demo"}, seen)
+	assert.EqualValues(t, 2, ledger.Load())
+}
+
+// What a middleware between a guard and its handler refuses was not done.
+func TestNotReached(t *testing.T) {
+	var ledger atomic.Int64
+	e := core.MustNew(core.Config{User: byUser})
+	outer, inner := e.MustGuard(core.ClientKey()), e.MustGuard(core.Policy{})
+	refuse := func(ctx context.Context) core.Capture {
+		core.NotReached(ctx)
+		return answer(401, "{}")
+	}
+	refused := post("{}", &ledger)
+	refused.handler = refuse
+	first := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, refused))
+	assert.Equal(t, 401, first.response.Status)
+
+	again := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
+	assert.Equal(t, 201, again.response.Status, "neither guard has kept the refusal")
+	assert.EqualValues(t, 1, ledger.Load())
+
+	core.NotReached(t.Context()) // without a guard there is nobody to tell
+}

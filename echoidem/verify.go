@@ -1,0 +1,36 @@
+package echoidem
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/sign"
+)
+
+// Verify returns middleware that lets only requests through that v verifies, and answers all
+// others. The handler learns from [Verified] who has signed; a guard behind it takes the key
+// id for its user (see core.Config.User). Mount it outside of the guard: a failed signature
+// then creates no record.
+//
+// It is safe for concurrent use, and may be mounted on any number of routes. A refusal is
+// written, not returned as an error; errors of handlers pass untouched.
+func Verify(v *sign.Verifier) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			original := c.Request()
+			verified, refusal := httpidem.VerifyRequest(v, original)
+			if refusal != nil {
+				return answer(c, new(answerWriter), refusal)
+			}
+			c.SetRequest(verified)
+			defer func() {
+				httpidem.Adopt(original, c.Request())
+				c.SetRequest(original)
+			}()
+			return next(c)
+		}
+	}
+}
+
+// Verified returns who has signed the request, if [Verify] has let it through.
+func Verified(c echo.Context) (sign.Verified, bool) { return sign.From(c.Request().Context()) }

@@ -1,0 +1,192 @@
+package fiberidem
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
+)
+
+// Verify returns a handler that lets only requests through that v verifies, and answers all
+// others. The handlers behind it learn from [Verified], or sign.From(c.UserContext()), who has
+// signed; a guard takes the key id for its user (see core.Config.User). Mount it in front of
+// the guard: a failed signature then creates no record.
+//
+// It is safe for concurrent use and may be mounted on any number of routes and apps. See the
+// package comment for multipart forms and for the Date of refusals.
+func Verify(v *sign.Verifier) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		outer := c.UserContext()
+		m := messages.Get().(*message)
+		m.start(c)
+		signed, err := v.Verify(outer, &m.sign)
+		m.reset() // after a panic the garbage collector has it
+		messages.Put(m)
+		if err != nil {
+			core.NotReached(outer)
+			answer(c, refusalResponse(v.Refusal(err)))
+			return nil
+		}
+		c.SetUserContext(core.WithCaller(sign.NewContext(outer, signed), signed.KeyID))
+		defer c.SetUserContext(outer)
+		return c.Next()
+	}
+}
+
+// Verified returns who has signed the request, if [Verify] has let it through. It may be kept
+// after the handler.
+func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserContext()) }
+
+// message is a request as its signature sees it. Its strings share fasthttp's memory, which
+// is reused after the handler: none outlives the verification. Messages are pooled.
+type message struct {
+	req    *fasthttp.Request
+	server *fasthttp.Server
+	sign   sign.Message
+	// header is the request's; or early, a copy from before the trailer was read, because
+	// fasthttp makes a part of the header of it.
+	header *fasthttp.RequestHeader
+	early  *fasthttp.RequestHeader
+	sent   []core.Field // the header's lines, as received; none if it was not received
+	values []string     // returned by Values
+}
+
+var messages = sync.Pool{New: func() any { return new(message) }}
+
+func (m *message) start(c *fiber.Ctx) {
+	m.req, m.server = c.Request(), c.App().Server()
+	m.header = &m.req.Header
+	if m.hasTrailer() {
+		if m.early == nil {
+			m.early = new(fasthttp.RequestHeader)
+		}
+		m.header.CopyTo(m.early)
+		m.header = m.early
+	}
+	m.header.VisitAllInOrder(func(name, value []byte) {
+		m.sent = append(m.sent, core.Field{Name: utils.UnsafeString(name), Value: trimmed(value)})
+	})
+	m.sign = sign.Message{
+		Method: c.Method(), // who has overridden it has made another request of it
+		Target: utils.UnsafeString(m.header.RequestURI()),
+		Host:   utils.UnsafeString(m.header.Host()),
+		TLS:    c.Context().IsTLS(),
+		Source: m,
+	}
+}
+
+// hasTrailer reports whether reading the body may yet find a trailer: in a body in chunks
+// (RFC 9112, section 7.1.2).
+func (m *message) hasTrailer() bool { return hasUnread(m.req) && m.req.Header.ContentLength() == -1 }
+
+func (m *message) reset() {
+	early, sent, values := m.early, m.sent, m.values
+	if early != nil {
+		early.Reset()
+	}
+	clear(sent[:cap(sent)])
+	clear(values[:cap(values)])
+	*m = message{early: early, sent: sent[:0], values: values[:0]}
+}
+
+// Values implements [sign.Source].
+func (m *message) Values(name string) []string {
+	m.values = m.values[:0]
+	if isSpecial(name) {
+		for _, f := range m.sent {
+			if strings.EqualFold(f.Name, name) {
+				m.values = append(m.values, f.Value)
+			}
+		}
+		// Of a single line, what the handler gets counts, unless that is put together anew.
+		if len(m.values) > 1 || len(m.values) == 1 && (m.values[0] == "" || name == fiber.HeaderCookie) {
+			return m.values
+		}
+		m.values = m.values[:0]
+		if value := m.header.Peek(name); len(value) > 0 {
+			m.values = append(m.values, trimmed(value))
+		}
+		return m.values
+	}
+	if !m.server.DisableHeaderNamesNormalizing {
+		for _, value := range m.header.PeekAll(name) {
+			m.values = append(m.values, trimmed(value))
+		}
+		return m.values
+	}
+	m.header.VisitAll(func(k, value []byte) {
+		if strings.EqualFold(utils.UnsafeString(k), name) {
+			m.values = append(m.values, trimmed(value))
+		}
+	})
+	return m.values
+}
+
+// isSpecial reports whether fasthttp keeps a field apart: of several lines it then shows one.
+func isSpecial(name string) bool {
+	switch name {
+	case fiber.HeaderHost, fiber.HeaderContentType, fiber.HeaderContentLength, fiber.HeaderUserAgent, fiber.HeaderCookie,
+		fiber.HeaderConnection, fiber.HeaderTransferEncoding, fiber.HeaderTrailer:
+		return true
+	}
+	return false
+}
+
+// trimmed returns value without the white space around it, of which fasthttp leaves the tabs.
+func trimmed(value []byte) string { return strings.Trim(utils.UnsafeString(value), " \t") }
+
+// HeaderSize implements [sign.Source].
+func (m *message) HeaderSize() (lines, bytes int) {
+	for _, f := range m.sent {
+		bytes += len(f.Name) + len(f.Value)
+	}
+	if lines = len(m.sent); lines == 0 { // the request was made within the program
+		m.header.VisitAll(func(name, value []byte) {
+			lines++
+			bytes += len(name) + len(value)
+		})
+	}
+	return lines, bytes
+}
+
+// ReadBody implements [sign.Source].
+func (m *message) ReadBody(limit int64) ([]byte, error) {
+	if m.formIsGone() {
+		return nil, errFormIsGone
+	}
+	body, err := readBody(m.req, limit)
+	switch {
+	case errors.Is(err, core.ErrBodyTooLarge):
+		return nil, sign.ErrBodyTooLarge
+	case err == nil && m.header == m.early:
+		// Nobody has signed the trailer: it must not pass for a part of the header (RFC 9110,
+		// section 6.5.1).
+		m.early.CopyTo(&m.req.Header)
+		m.req.Header.SetContentLength(len(body))
+	}
+	return body, err
+}
+
+// formIsGone reports whether the server has taken a multipart form apart, so that nobody knows any
+// more which bytes were sent.
+func (m *message) formIsGone() bool {
+	return !m.server.DisablePreParseMultipartForm && !m.req.IsBodyStream() && m.header.ContentLength() > 0 &&
+		len(m.header.MultipartFormBoundary()) > 0 && len(m.header.Peek(fiber.HeaderContentEncoding)) == 0
+}
+
+var errFormIsGone = sign.Errorf(sign.ErrMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm in fiber.Config")
+
+// refusalResponse is the response that says what r does.
+func refusalResponse(r *sign.Refusal) *core.Response {
+	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
+	for i, f := range r.Header {
+		resp.Header[i] = core.Field(f)
+	}
+	return resp
+}

@@ -1,0 +1,37 @@
+package ginidem
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/sign"
+)
+
+// Verify returns middleware that lets only requests through that v verifies; it answers all
+// others and aborts. The handler learns from [Verified] who has signed; a guard behind it
+// takes the key id for its user (see core.Config.User). Mount it in front of the guard: a
+// failed signature then creates no record.
+//
+// It is safe for concurrent use, and may be mounted on any number of routes. An error in
+// writing a refusal is added to c.Errors, as Gin itself does.
+func Verify(v *sign.Verifier) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		original := c.Request
+		verified, refusal := httpidem.VerifyRequest(v, original)
+		if refusal != nil {
+			if err := answer(c, new(committer), refusal); err != nil {
+				_ = c.Error(err)
+			}
+			return
+		}
+		c.Request = verified
+		defer func() {
+			httpidem.Adopt(original, c.Request)
+			c.Request = original
+		}()
+		c.Next()
+	}
+}
+
+// Verified returns who has signed the request, if [Verify] has let it through.
+func Verified(c *gin.Context) (sign.Verified, bool) { return sign.From(c.Request.Context()) }

@@ -1,0 +1,107 @@
+package httpidem
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
+)
+
+// Verify returns middleware that lets only requests through that v verifies, and answers all
+// others. The handler learns from sign.From(r.Context()) who has signed; a guard behind it
+// takes the key id for its user (see [core.Config].User). Mount it outside of the guard: a
+// failed signature then creates no record.
+//
+// It is safe for concurrent use, and may be mounted on any number of handlers. An error in
+// writing a refusal is dropped.
+func Verify(v *sign.Verifier) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			verified, refusal := VerifyRequest(v, r)
+			if refusal != nil {
+				_ = Answer(w, refusal)
+				return
+			}
+			defer Adopt(r, verified)
+			next.ServeHTTP(w, verified)
+		})
+	}
+}
+
+// VerifyRequest verifies r by v. It returns a copy of r for the handler, with a context that tells
+// who has signed ([sign.From], [core.CallerFrom]) and a body that reads from the start; or
+// else, if the message is refused, the answer.
+func VerifyRequest(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *core.Response) {
+	m := messages.Get().(*message)
+	m.start(r)
+	signed, err := v.Verify(r.Context(), &m.sign)
+	if err == nil {
+		verified = m.For(core.WithCaller(sign.NewContext(r.Context(), signed), signed.KeyID), new(Body))
+	} else {
+		core.NotReached(r.Context())
+		refusal = refusalResponse(v.Refusal(err))
+	}
+	m.end() // not after a panic: nobody knows who still holds it
+	messages.Put(m)
+	return verified, refusal
+}
+
+// refusalResponse is the response that says what r does.
+func refusalResponse(r *sign.Refusal) *core.Response {
+	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
+	for i, f := range r.Header {
+		resp.Header[i] = core.Field(f)
+	}
+	return resp
+}
+
+// message is a request as its signature sees it. Messages are pooled; nothing of one goes on
+// to the handler, but a buffer that is too large for the pool.
+type message struct {
+	Request
+	sign sign.Message
+}
+
+var messages = sync.Pool{New: func() any { return new(message) }}
+
+func (m *message) start(r *http.Request) {
+	m.Start(r)
+	target := r.RequestURI
+	if target == "" { // it does not come from a server
+		target = r.URL.RequestURI()
+	}
+	m.sign = sign.Message{Method: r.Method, Target: target, Host: r.Host, TLS: r.TLS != nil, Source: m}
+}
+
+func (m *message) end() {
+	m.End()
+	m.sign = sign.Message{}
+}
+
+// Values implements [sign.Source].
+func (m *message) Values(name string) []string { return m.r.Header[name] }
+
+// HeaderSize implements [sign.Source]. net/http has taken Host out of the header.
+func (m *message) HeaderSize() (lines, bytes int) {
+	if m.r.Host != "" {
+		lines, bytes = 1, len("Host")+len(m.r.Host)
+	}
+	for name, values := range m.r.Header {
+		lines += len(values)
+		for _, value := range values {
+			bytes += len(name) + len(value)
+		}
+	}
+	return lines, bytes
+}
+
+// ReadBody implements [sign.Source].
+func (m *message) ReadBody(limit int64) ([]byte, error) {
+	body, err := m.Request.ReadBody(limit)
+	if errors.Is(err, core.ErrBodyTooLarge) {
+		err = sign.ErrBodyTooLarge
+	}
+	return body, err
+}
