@@ -27,7 +27,7 @@ lint: ## check formatting, go vet, staticcheck (and shellcheck, if there is one)
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	@set -e; for m in $(MODULES); do \
 		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run scripts/*; fi
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run scripts/* examples/clients/*.sh; fi
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)

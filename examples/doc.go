@@ -6,5 +6,8 @@
 //	go run ./examples/fiber
 //	go run ./examples/nethttp
 //
+// Command signclient sends signed requests to one of them, good and bad ones, and folder
+// clients holds clients in other languages.
+//
 // What is sold, and how each route is protected, stands once in package shop.
 package examples

@@ -18,7 +18,9 @@ func TestPrograms(t *testing.T) {
 	dir := build(t)
 	t.Run("wrong options", func(t *testing.T) { wrongOptionsEndTheProgramWithCode2(t, dir) })
 	theShopIsTheSame(t, dir)
+	t.Run("signclient", func(t *testing.T) { signclientIsContent(t, dir) })
 	t.Run("results outlive the program", func(t *testing.T) { resultsOutliveTheProgram(t, dir) })
+	t.Run("signed requests to two processes", func(t *testing.T) { signedRequestsAreTakenOnceByTwoProcesses(t, dir) })
 	t.Run("ten thousand duplicates over two processes", func(t *testing.T) { tenThousandDuplicatesOverTwoProcesses(t, dir) })
 }
 
@@ -61,7 +63,7 @@ func play(t *testing.T, dir, program string, flags ...string) (transcript []stri
 var script = []func(*client){
 	everyRouteIsListed, equalOrdersAtOnce, replays, pathParametersCount, usersAreToldApart, clientKeys,
 	multipartForms, frameworkErrors, failures, panics, largeResponses, secondLikes, coupons,
-	duplicatesOfRunningHandlers, theClientLeaves, malformedDemoFields, theProgramEnds,
+	webhooks, duplicatesOfRunningHandlers, theClientLeaves, malformedDemoFields, theProgramEnds,
 }
 
 // slow is how long a handler runs that a duplicate has to meet.
@@ -70,7 +72,7 @@ const slow = "1500ms"
 func everyRouteIsListed(c *client) {
 	require.Equal(c.t, map[string]int{
 		"POST /orders": 0, "POST /orders/:id/pay": 0, "POST /payments": 0, "POST /transfers": 0,
-		"POST /likes": 0, "POST /coupons": 0, "POST /avatars": 0,
+		"POST /likes": 0, "POST /coupons": 0, "POST /avatars": 0, "POST /webhooks": 0,
 	}, c.executions())
 }
 

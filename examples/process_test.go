@@ -18,12 +18,12 @@ import (
 // programs are the examples, as `go run ./examples/...` names them.
 var programs = []string{"gin", "echo", "fiber", "nethttp"}
 
-// build builds all programs and returns their folder.
+// build builds all programs, and signclient, and returns their folder.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, buildFlags...)
-	for _, name := range programs {
+	for _, name := range append([]string{"signclient"}, programs...) {
 		args = append(args, "./"+name)
 	}
 	out, err := exec.Command("go", args...).CombinedOutput()
@@ -102,7 +102,9 @@ func (p *process) stop(t *testing.T) {
 
 func wrongOptionsEndTheProgramWithCode2(t *testing.T, dir string) {
 	for _, name := range programs {
+		const secret = "short, and a secret"
 		for _, wrong := range []struct{ flag, value, says string }{
+			{"-secret", secret, "-secret: sign: secret: has 19 bytes; at least 32 are needed"},
 			{"-store", "carrier-pigeon:", "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…"},
 			{"-lease", "1ns", "Policy.Lease"},
 			{"-retain", "-1h", "-retain must be more than zero, not -1h"},
@@ -113,6 +115,7 @@ func wrongOptionsEndTheProgramWithCode2(t *testing.T, dir string) {
 			require.ErrorAs(t, err, &exit, "%s %s", name, wrong.flag)
 			require.Equal(t, 2, exit.ExitCode(), name)
 			require.Contains(t, string(out), wrong.says, name)
+			require.NotContains(t, string(out), secret, name)
 		}
 	}
 }

@@ -53,6 +53,8 @@ func newRouter(g *shop.Guards) *echo.Echo {
 	e.POST("/likes", handle(s.Like), echoidem.New(g.Likes))
 	e.POST("/coupons", handle(s.TakeCoupon), echoidem.New(g.Coupons))
 	e.POST("/avatars", handle(s.SetAvatar), echoidem.New(g.Avatars))
+	// A request whose signature is refused does not get to the guard, and leaves no record.
+	e.POST("/webhooks", handle(s.ReceiveWebhook), echoidem.Verify(g.Signed), echoidem.New(g.Webhooks))
 	e.GET("/stats", handle(s.Stats))
 	return e
 }

@@ -68,6 +68,8 @@ func newApp(g *shop.Guards) *fiber.App {
 	app.Post("/likes", fiberidem.New(g.Likes), handle(s.Like))
 	app.Post("/coupons", fiberidem.New(g.Coupons), handle(s.TakeCoupon))
 	app.Post("/avatars", fiberidem.New(g.Avatars), handle(s.SetAvatar))
+	// A request whose signature is refused does not get to the guard, and leaves no record.
+	app.Post("/webhooks", fiberidem.Verify(g.Signed), fiberidem.New(g.Webhooks), handle(s.ReceiveWebhook))
 	app.Get("/stats", handle(s.Stats))
 	return app
 }

@@ -53,6 +53,8 @@ func newRouter(g *shop.Guards) *gin.Engine {
 	r.POST("/likes", ginidem.New(g.Likes), handle(s.Like))
 	r.POST("/coupons", ginidem.New(g.Coupons), handle(s.TakeCoupon))
 	r.POST("/avatars", ginidem.New(g.Avatars), handle(s.SetAvatar))
+	// A request whose signature is refused does not get to the guard, and leaves no record.
+	r.POST("/webhooks", ginidem.Verify(g.Signed), ginidem.New(g.Webhooks), handle(s.ReceiveWebhook))
 	r.GET("/stats", handle(s.Stats))
 	return r
 }

@@ -52,6 +52,8 @@ func newHandler(g *shop.Guards) http.Handler {
 	mux.Handle("POST /likes", protect(g.Likes, s.Like))
 	mux.Handle("POST /coupons", protect(g.Coupons, s.TakeCoupon))
 	mux.Handle("POST /avatars", protect(g.Avatars, s.SetAvatar))
+	// A request whose signature is refused does not get to the guard, and leaves no record.
+	mux.Handle("POST /webhooks", httpidem.Verify(g.Signed)(protect(g.Webhooks, s.ReceiveWebhook)))
 	mux.Handle("GET /stats", render(s.Stats))
 
 	// Recovery stands outside of the guards: a panic passes them on its way, and they

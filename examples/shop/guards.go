@@ -1,22 +1,29 @@
 package shop
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // Guards protect the shop's routes, one each.
 type Guards struct {
-	Orders, Pay, Payments, Transfers, Likes, Coupons, Avatars *core.Guard
+	Orders, Pay, Payments, Transfers, Likes, Coupons, Avatars, Webhooks *core.Guard
+
+	// Signed stands in front of Webhooks: what it has not verified does not get that far.
+	Signed *sign.Verifier
 }
 
 // NewGuards builds the engine on a store and compiles the policies. It reports all faults at
 // once.
 func NewGuards(o Options, store core.Store) (*Guards, error) {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	engine, err := core.New(core.Config{
 		Store: store,
 
@@ -25,7 +32,7 @@ func NewGuards(o Options, store core.Store) (*Guards, error) {
 		// would be shown another's order.
 		User: core.FirstUser(core.UserFromHeader("X-User"), core.UserFromRemoteAddr()),
 
-		Observe: core.LogEvents(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
+		Observe: core.LogEvents(logger),
 	})
 	if err != nil {
 		return nil, err
@@ -66,6 +73,32 @@ func NewGuards(o Options, store core.Store) (*Guards, error) {
 		Coupons: guard("coupons", core.Exclusive()),
 		// The content of the picture counts, the boundary of the form does not.
 		Avatars: guard("avatars", core.Policy{}),
+		// The sender may choose a key for each event. Who that is, its signature tells; X-User
+		// does not count.
+		Webhooks: guard("webhooks", core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()}),
 	}
-	return g, errors.Join(faults...)
+	g.Signed, err = newVerifier(o, engine, logger)
+	return g, errors.Join(append(faults, err)...)
+}
+
+// newVerifier builds what verifies signatures, with the one key that the command line gives.
+func newVerifier(o Options, engine *core.Engine, logger *slog.Logger) (*sign.Verifier, error) {
+	key, err := sign.NewHMACKey(KeyID, []byte(o.Secret))
+	if err != nil {
+		return nil, fmt.Errorf("-secret: %w", err) // which does not show it
+	}
+	return sign.NewVerifier(sign.Config{
+		Keys: sign.MustRing(key),
+
+		// Beside the guards' records, so that a request which one process has taken is a
+		// replay to all others behind the same store.
+		Nonces: engine.Nonces(),
+
+		// The sender is told that the signature is invalid; why, is for the log only.
+		Observe: func(ctx context.Context, e sign.Event) {
+			if e.Err != nil {
+				logger.WarnContext(ctx, "a signature was refused", "key", e.KeyID, "err", e.Err)
+			}
+		},
+	})
 }

@@ -18,7 +18,16 @@ type Options struct {
 	Lease time.Duration
 	// Retain is how long results are replayed.
 	Retain time.Duration
+	// Secret is the secret of the key [KeyID], with which webhooks are signed.
+	Secret string
 }
+
+const (
+	// KeyID is the id of the one key with which webhooks are signed.
+	KeyID = "demo"
+	// DefaultSecret is everybody's: good for trying things out, and for nothing else.
+	DefaultSecret = "0123456789abcdef0123456789abcdef"
+)
 
 // ParseOptions parses the command line, args without the program's name. The flag set
 // decides what happens on an error: flag.CommandLine ends the program with code 2.
@@ -27,6 +36,7 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.DurationVar(&o.Lease, "lease", core.DefaultLease, "how long a claim stands without renewal")
 	flags.DurationVar(&o.Retain, "retain", core.DefaultRetention, "how long results are replayed")
+	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed, at least 32 bytes")
 	flags.StringVar(&o.Store, "store", "memory", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://…")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -23,11 +23,12 @@ func parse(args ...string) (Options, string, error) {
 func TestOptions(t *testing.T) {
 	o, _, err := parse()
 	require.NoError(t, err)
-	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second, Retain: 24 * time.Hour}, o)
+	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second, Retain: 24 * time.Hour,
+		Secret: "0123456789abcdef0123456789abcdef"}, o)
 
-	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m")
+	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m", "-secret", "s")
 	require.NoError(t, err)
-	require.Equal(t, Options{Addr: ":0", Store: "sqlite:shop.db", Lease: time.Second, Retain: 2 * time.Minute}, o)
+	require.Equal(t, Options{Addr: ":0", Store: "sqlite:shop.db", Lease: time.Second, Retain: 2 * time.Minute, Secret: "s"}, o)
 }
 
 func TestStoresByName(t *testing.T) {
@@ -39,11 +40,11 @@ func TestStoresByName(t *testing.T) {
 		require.NoError(t, err, said)
 		require.Equal(t, name, o.Store)
 	}
-	for _, name := range []string{"", "redsi://:secret@localhost", "carrier-pigeon:", "Memory", "sqlite:", "redis:", "redis://", "localhost:6379", "shop.db"} {
+	for _, name := range []string{"", "redsi://:hunter2@localhost", "carrier-pigeon:", "Memory", "sqlite:", "redis:", "redis://", "localhost:6379", "shop.db"} {
 		_, said, err := parse("-store", name)
 		require.Error(t, err, name)
 		require.Contains(t, said, "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
-		require.NotContains(t, said, "secret")
+		require.NotContains(t, said, "hunter2")
 	}
 }
 
@@ -77,13 +78,16 @@ func TestGuards(t *testing.T) {
 	require.NoError(t, err)
 	g, err := NewGuards(o, nil)
 	require.NoError(t, err)
-	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Likes, g.Coupons, g.Avatars} {
+	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Likes, g.Coupons, g.Avatars, g.Webhooks} {
 		require.NotNil(t, guard)
 	}
+	require.NotNil(t, g.Signed)
 
-	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour}, nil)
+	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour, Secret: "hush"}, nil)
 	require.ErrorContains(t, err, "Lease")
 	require.ErrorContains(t, err, "Retention")
+	require.ErrorContains(t, err, "-secret: sign: secret: has 4 bytes")
+	require.NotContains(t, err.Error(), "hush")
 }
 
 func TestWelcomeNamesTheAddress(t *testing.T) {
@@ -95,4 +99,5 @@ func TestWelcomeNamesTheAddress(t *testing.T) {
 	rest, err := io.ReadAll(&b)
 	require.NoError(t, err)
 	require.Equal(t, 3, bytes.Count(rest, []byte("curl -i http://127.0.0.1:4711/")))
+	require.Contains(t, string(rest), "\ngo run ./examples/signclient -url http://127.0.0.1:4711/webhooks\n")
 }

@@ -75,5 +75,7 @@ curl -i %[1]s/orders -H 'X-User: ann' -H 'Content-Type: application/json' -d '{"
 curl -i %[1]s/orders -H 'X-User: ann' -H 'Content-Type: application/json' -d '{"qty":1,"sku":"tea"}'
 # a payment with a key of the client's own
 curl -i %[1]s/payments -H 'X-User: ann' -H 'Idempotency-Key: "k-1"' -H 'Content-Type: application/json' -d '{"amount":500}'
+# signed requests to %[1]s/webhooks: good, stale, tampered, replayed
+go run ./examples/signclient -url %[1]s/webhooks
 `, url)
 }

@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // The routes, as they are counted in [Shop.Stats] and spelt in every framework.
@@ -26,9 +28,10 @@ const (
 	RouteLikes     = "POST /likes"
 	RouteCoupons   = "POST /coupons"
 	RouteAvatars   = "POST /avatars"
+	RouteWebhooks  = "POST /webhooks"
 )
 
-var routes = []string{RouteOrders, RoutePay, RoutePayments, RouteTransfers, RouteLikes, RouteCoupons, RouteAvatars}
+var routes = []string{RouteOrders, RoutePay, RoutePayments, RouteTransfers, RouteLikes, RouteCoupons, RouteAvatars, RouteWebhooks}
 
 // Shop holds everything that the shop knows. It is safe for concurrent use, and forgets
 // everything when the process ends.
@@ -41,6 +44,7 @@ type Shop struct {
 	likes      map[string]int // by post
 	coupons    int            // how many are left
 	avatars    map[string]avatar
+	webhooks   map[string]string // who has signed it, by id
 }
 
 type order struct {
@@ -63,6 +67,7 @@ func New() *Shop {
 		likes:      make(map[string]int),
 		coupons:    1000,
 		avatars:    make(map[string]avatar),
+		webhooks:   make(map[string]string),
 	}
 	for _, r := range routes {
 		s.executions[r] = 0
@@ -196,6 +201,16 @@ func (s *Shop) SetAvatar(ctx context.Context, r *Request) (*Reply, error) {
 		a := avatar{digest: hex.EncodeToString(sum[:]), size: len(p)}
 		s.avatars[r.User] = a
 		return created("", object{"avatar_id": newID("ava"), "sha256": a.digest, "bytes": a.size})
+	})
+}
+
+// ReceiveWebhook takes in an event, to be worked on later, and says who has signed it.
+func (s *Shop) ReceiveWebhook(ctx context.Context, r *Request) (*Reply, error) {
+	return s.execute(ctx, RouteWebhooks, r, func() (*Reply, error) {
+		signed, _ := sign.From(ctx)
+		id := newID("whk")
+		s.webhooks[id] = signed.KeyID
+		return reply(http.StatusAccepted, "", object{"webhook_id": id, "key_id": signed.KeyID})
 	})
 }
 

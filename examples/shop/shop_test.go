@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // request makes a request whose demo header fields are pairs of name and value.
@@ -49,6 +50,7 @@ func TestEveryRouteTakesAnyBodyAndAnswersWithAnIDOfItsOwn(t *testing.T) {
 		{RouteLikes, s.Like, 200, "like_id"},
 		{RouteCoupons, s.TakeCoupon, 200, "coupon_id"},
 		{RouteAvatars, s.SetAvatar, 201, "avatar_id"},
+		{RouteWebhooks, s.ReceiveWebhook, 202, "webhook_id"},
 	} {
 		seen := map[string]bool{}
 		bodies := []string{"", "{}", "[1]", "null", `{"sku":1,"qty":"x","amount":"x","post":[]}`, "\xff\x00", "a=1&b=2"}
@@ -127,12 +129,21 @@ func TestAvatarIsTheFileOrTheBody(t *testing.T) {
 	}
 }
 
+func TestWebhooksSayWhoHasSignedThem(t *testing.T) {
+	s := New()
+	ctx := sign.NewContext(t.Context(), sign.Verified{KeyID: "partner"})
+	reply, err := s.ReceiveWebhook(ctx, request(`{"event":"paid"}`))
+	got := answer(t, reply, err)
+	require.Equal(t, "partner", got["key_id"])
+	require.Equal(t, map[string]string{got["webhook_id"].(string): "partner"}, s.webhooks)
+}
+
 func TestStatsListAllRoutesFromTheStart(t *testing.T) {
 	s := New()
 	reply, err := s.Stats(t.Context(), request(""))
 	require.Equal(t, map[string]any{"executions": map[string]any{
 		"POST /orders": 0.0, "POST /orders/:id/pay": 0.0, "POST /payments": 0.0, "POST /transfers": 0.0,
-		"POST /likes": 0.0, "POST /coupons": 0.0, "POST /avatars": 0.0,
+		"POST /likes": 0.0, "POST /coupons": 0.0, "POST /avatars": 0.0, "POST /webhooks": 0.0,
 	}}, answer(t, reply, err))
 }
 
@@ -141,7 +152,7 @@ func TestShopIsSafeForConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for _, h := range []Handler{s.CreateOrder, s.PayOrder, s.CreatePayment, s.CreateTransfer, s.Like, s.TakeCoupon, s.SetAvatar, s.Stats} {
+			for _, h := range []Handler{s.CreateOrder, s.PayOrder, s.CreatePayment, s.CreateTransfer, s.Like, s.TakeCoupon, s.SetAvatar, s.ReceiveWebhook, s.Stats} {
 				if _, err := h(context.Background(), request("")); err != nil {
 					t.Error(err)
 				}

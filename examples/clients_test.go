@@ -1,0 +1,303 @@
+package examples_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/sign"
+)
+
+// languages are the clients in folder clients.
+var languages = []struct {
+	name  string
+	needs []string
+	// old says why what is installed is not enough. Nil: it always is.
+	old func(t *testing.T) string
+	// build prepares what command and vector run. Nil: nothing needs to be prepared.
+	build func(t *testing.T, dir string)
+	// command runs the client; URL and Idempotency-Key follow.
+	command func(dir string) []string
+	// vector prints, somewhere, the signature of the test vector; the URL follows.
+	vector func(dir string) []string
+	// raw clients send URLs as they are; others escape what is not ASCII.
+	raw bool
+}{
+	{
+		name: "JavaScript", needs: []string{"node"},
+		old: func(t *testing.T) string {
+			if output(t, "node", "-p", "Boolean(globalThis.crypto?.subtle && globalThis.fetch)") != "true" {
+				return "node has no global crypto or fetch; Node.js 20 has"
+			}
+			return ""
+		},
+		command: func(string) []string { return []string{"node", "clients/sign.mjs"} },
+		vector: func(string) []string {
+			return []string{"node", "--input-type=module", "-e", `
+				import { sign } from "./clients/sign.mjs";
+				const headers = { "Idempotency-Key": '"k-1"', "content-type": " application/json " };
+				const signed = await sign("demo", "0123456789abcdef0123456789abcdef", "POST", process.argv[1], headers,
+					'{"amount":5,"to":"bob"}', 1700000000, "n-0123456789abcdef");
+				console.log(signed.get("X-Signature"));`}
+		},
+	},
+	{
+		name: "Python", needs: []string{"python3"},
+		old: func(t *testing.T) string {
+			if output(t, "python3", "-c", "import sys; print(sys.version_info >= (3, 9))") != "True" {
+				return "python3 is older than 3.9"
+			}
+			return ""
+		},
+		command: func(string) []string { return []string{"python3", "clients/sign.py"} },
+		vector: func(string) []string {
+			return []string{"python3", "-B", "-c", `if True:
+				import sys
+				sys.path.insert(0, "clients")
+				from sign import sign
+				headers = {"Idempotency-Key": '"k-1"', "content-type": " application/json "}
+				print(sign("demo", b"0123456789abcdef0123456789abcdef", "POST", sys.argv[1], headers,
+					b'{"amount":5,"to":"bob"}', 1700000000, "n-0123456789abcdef")["X-Signature"])`}
+		},
+	},
+	{
+		name: "Java", needs: []string{"java", "javac"},
+		old: func(t *testing.T) string {
+			version := regexp.MustCompile(`version "(\d+)`).FindStringSubmatch(output(t, "java", "-version"))
+			if version == nil {
+				return "java does not say which version it is"
+			}
+			if n, err := strconv.Atoi(version[1]); err != nil || n < 17 {
+				return "java is older than 17"
+			}
+			return ""
+		},
+		build: func(t *testing.T, dir string) {
+			vector := filepath.Join(dir, "Vector.java")
+			require.NoError(t, os.WriteFile(vector, []byte(`
+				import java.util.Map;
+				class Vector {
+					public static void main(String[] args) throws Exception {
+						System.out.println(Sign.sign("demo", "0123456789abcdef0123456789abcdef".getBytes(), "POST", java.net.URI.create(args[0]),
+							Map.of("Idempotency-Key", "\"k-1\"", "content-type", " application/json "), "{\"amount\":5,\"to\":\"bob\"}".getBytes(),
+							java.time.Instant.ofEpochSecond(1700000000), "n-0123456789abcdef").get("X-Signature"));
+					}
+				}`), 0o600))
+			output(t, "javac", "-encoding", "UTF-8", "-d", dir, "clients/Sign.java", vector)
+			// It is one file, which java runs as it is; compiling it each time takes too long here.
+			_, _, code := post(t, "", "", "java", "clients/Sign.java", "http://127.0.0.1:1/")
+			require.Equal(t, 2, code)
+		},
+		command: func(dir string) []string { return java(dir, "Sign") },
+		vector:  func(dir string) []string { return java(dir, "Vector") },
+	},
+	{
+		name: "curl and openssl", needs: []string{"sh", "curl", "openssl"},
+		build: func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "body"), []byte(`{"amount":5,"to":"bob"}`), 0o600))
+		},
+		command: func(string) []string { return []string{"sh", "clients/sign.sh"} },
+		vector: func(dir string) []string {
+			return []string{"sh", "-c", `. clients/sign.sh
+				sign demo 0123456789abcdef0123456789abcdef POST "$1" "$0/body" '"k-1"' 1700000000 n-0123456789abcdef`, dir}
+		},
+		raw: true,
+	},
+}
+
+// java runs a class that lives for a moment only.
+func java(dir, class string) []string {
+	return []string{"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", dir, class}
+}
+
+// TestClients has the clients in other languages send to the real verifier.
+func TestClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts interpreters")
+	}
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			for _, program := range l.needs {
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skipf("there is no %s here", program)
+				}
+			}
+			if l.old != nil {
+				if why := l.old(t); why != "" {
+					t.Skip(why)
+				}
+			}
+			dir := t.TempDir()
+			if l.build != nil {
+				l.build(t, dir)
+			}
+
+			// The test vector of scheme v1, and the same request by another spelling of its URL.
+			for _, url := range []string{"https://api.example.com/transfers/a%2Fb?x=2&x=1", "https://API.example.com:443/transfers/a%2Fb?x=2&x=1#part"} {
+				out := output(t, append(l.vector(dir), url)...)
+				require.Contains(t, out, "v1=dd48cdea89f6d7454263c0263ea01cd98542d15cbcd22d45d27289d62797b1ce", url)
+			}
+			clientIsUnderstood(t, l.command(dir), l.raw)
+		})
+	}
+}
+
+// clientIsUnderstood has a client send requests of many shapes, and compares what has arrived.
+func clientIsUnderstood(t *testing.T, command []string, raw bool) {
+	r := newReceiver(t)
+	for _, c := range []struct {
+		host, target, body string
+		cleaned            bool // some clients tidy the target up before they sign and send it
+	}{
+		{host: "127.0.0.1", target: "/webhooks", body: `{"amount":5,"to":"bob"}`},
+		{host: "127.0.0.1", target: "/transfers/a%2Fb%61?x=2&x=1&y=%7E", body: `{"to":"Zoë","city":"東京","🍵":1}`},
+		{host: "localhost", target: "//a//?q=%2B+%20&empty=&flag&=&u=http://h/?#fragment", body: ""},
+		{host: "LocalHost", target: "/?", body: "\r\nlines\n\n", cleaned: true},
+		{host: "127.0.0.1", target: "?q=%E6%9D%B1;a:b@c,d", body: "\x00\xff\xfe%\\ '\"$HOME", cleaned: true},
+		{host: "[::1]", target: "/a/../b/./%2e%2E/c", body: strings.Repeat("0123456789", 20_000), cleaned: true},
+		{host: "127.0.0.1", target: "/café/~a?q=Zoë", body: "{}", cleaned: true},
+	} {
+		if c.host == "[::1]" && r.port6 == "" || raw && !isASCII(c.target) {
+			continue
+		}
+		port := r.port
+		if c.host == "[::1]" {
+			port = r.port6
+		}
+		status, answer, code := post(t, secretOfReceiver, c.body, append(command, "http://"+c.host+":"+port+c.target)...)
+		require.Equal(t, "202", status, "%s %q: %s", c.host, c.target, answer)
+		require.Zero(t, code)
+		var got received
+		require.NoError(t, json.Unmarshal([]byte(answer), &got))
+		require.Equal(t, []byte(c.body), got.Body)
+		require.Equal(t, "partner-7", got.KeyID)
+		if !c.cleaned {
+			sent, _, _ := strings.Cut(c.target, "#")
+			require.Equal(t, sent, got.Target)
+		}
+	}
+
+	// A retry has a nonce of its own and the same Idempotency-Key.
+	url := "http://127.0.0.1:" + r.port + "/webhooks?attempt"
+	before := r.ran.Load()
+	for range 2 {
+		status, answer, _ := post(t, secretOfReceiver, "{}", append(command, url, `"operation 1"`)...)
+		require.Equal(t, "202", status, answer)
+	}
+	require.EqualValues(t, 1, r.ran.Load()-before)
+
+	status, answer, code := post(t, secretOfReceiver+"!", "{}", append(command, url)...)
+	require.Equal(t, "401", status)
+	require.Contains(t, answer, `"code":"invalid"`)
+	require.Equal(t, 1, code)
+	_, _, code = post(t, "", "{}", append(command, url)...)
+	require.Contains(t, []int{1, 2}, code, "there is no secret")
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r > 0x7f }) < 0
+}
+
+// secretOfReceiver has what a shell, a command line or JSON may trip over.
+const secretOfReceiver = `s3cr3t $HOME "quoted" 'too' \n %41 – ключ`
+
+// received is what a request's handler has got.
+type received struct {
+	KeyID, Target string
+	Body          []byte
+}
+
+// receiver takes signed requests of any URL, and answers with what it has received.
+type receiver struct {
+	port  string
+	port6 string // on [::1]; empty: there is no IPv6 here
+	ran   atomic.Int64
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := new(receiver)
+	engine := core.MustNew(core.Config{User: core.UserFromCaller()})
+	guard := engine.MustGuard(core.Policy{Key: core.Header(core.Optional)})
+	key := sign.MustKey(sign.NewHMACKey("partner-7", []byte(secretOfReceiver)))
+	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: engine.Nonces()})
+	handler := httpidem.Verify(verifier)(httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.ran.Add(1)
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		signed, _ := sign.From(req.Context())
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(received{signed.KeyID, req.RequestURI, body}) // the client may have gone
+	})))
+
+	r.port = serve(t, handler, nil)
+	if l, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		r.port6 = serve(t, handler, l)
+	}
+	return r
+}
+
+// serve serves h for the time of the test, on l or else on 127.0.0.1.
+func serve(t *testing.T, h http.Handler, l net.Listener) (port string) {
+	s := httptest.NewUnstartedServer(h)
+	if l != nil {
+		s.Listener.Close()
+		s.Listener = l
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	return u.Port()
+}
+
+// post runs a client, and takes apart what it prints.
+func post(t *testing.T, secret, body string, command ...string) (status, answer string, code int) {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(strings.ToLower(v), "="); !strings.HasSuffix(name, "_proxy") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	// Java takes its arguments and its environment for what the locale says.
+	cmd.Env = append(cmd.Env, "LC_ALL=C.UTF-8", "IDEM_KEY_ID=partner-7", "IDEM_SECRET="+secret)
+	cmd.Stdin = strings.NewReader(body)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "%s", stderr.String())
+		t.Logf("%q: %s", command, stderr.String())
+	}
+	status, answer, _ = strings.Cut(strings.TrimSpace(string(out)), " ")
+	return status, answer, cmd.ProcessState.ExitCode()
+}
+
+// output runs a command that must succeed, and returns what it says.
+func output(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	require.NoError(t, err, "%q: %s", command, out)
+	return strings.TrimSpace(string(out))
+}
