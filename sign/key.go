@@ -181,10 +181,21 @@ func (k *Key) GoString() string { return "sign.Key{" + k.String() + "}" }
 // Format keeps every verb of package fmt from showing the secret.
 func (k *Key) Format(f fmt.State, verb rune) { fmt.Fprint(f, k.String()) }
 
-var errNoPrivate = errors.New("sign: the key has no private part: it can verify only")
+var (
+	errNoPrivate  = errors.New("sign: the key has no private part: it can verify only")
+	errWebhookKey = errors.New("sign: a key for webhooks signs nothing else")
+)
 
-// Sign returns the key's signature of message.
+// Sign returns the key's signature of message. A key of [NewWebhookKey] signs webhooks only, and
+// returns an error here.
 func (k *Key) Sign(message []byte) ([]byte, error) {
+	if k.webhook {
+		return nil, errWebhookKey
+	}
+	return k.sign(message)
+}
+
+func (k *Key) sign(message []byte) ([]byte, error) {
 	if k.algorithm == HMACSHA256 {
 		m := k.mac(message)
 		return m.sum[:], nil
@@ -213,8 +224,11 @@ func (k *Key) Sign(message []byte) ([]byte, error) {
 var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
 
 // Verify reports whether signature is the key's signature of message. It takes the same time
-// for every wrong signature.
-func (k *Key) Verify(message, signature []byte) bool {
+// for every wrong signature. For a key of [NewWebhookKey] none is right: its secret may be short,
+// and it is good for [StandardWebhooks] only.
+func (k *Key) Verify(message, signature []byte) bool { return !k.webhook && k.verify(message, signature) }
+
+func (k *Key) verify(message, signature []byte) bool {
 	switch public := k.public.(type) {
 	case nil:
 		h := k.macs.Get().(*keyed)

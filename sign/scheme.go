@@ -14,11 +14,11 @@ type Scheme interface {
 	// capacity of its slices. It checks the form of everything, and that what has to be
 	// signed is among what is said to be signed; it knows no key. It does not read
 	// the body unless the signature stands there. Its errors are made by this
-	// package's sentinels: [ErrMissing], [ErrDuplicateHeader], [ErrMalformed] and
-	// [ErrUncovered], with [Errorf].
+	// package's sentinels, with [Errorf]: [ErrMissing], [ErrDuplicateHeader], [ErrMalformed],
+	// [ErrUncovered], or [ErrInvalid] for a message that is meant for somebody else.
 	Parse(m *Message, s *Signature) error
 
-	// Check reports by an error ([ErrBadSignature], [ErrDigestMismatch],
+	// Check reports by an error ([ErrBadSignature], [ErrDigestMismatch], [ErrUncovered],
 	// [ErrWrongAlgorithm]) that s, which Parse has filled in, is not key's signature of
 	// m. It compares by [Key.Verify] only. The body has been read.
 	Check(m *Message, s *Signature, key *Key) error

@@ -202,6 +202,30 @@ func TestNothingOutsideTellsKeys(t *testing.T) {
 	}
 }
 
+// What a message of an unknown key is checked with instead may even be the key that has signed it. That
+// does not count.
+func TestADecoyProvesNothing(t *testing.T) {
+	signer, verifier := newEd25519(t)
+	for _, key := range [][2]*sign.Key{{newHMAC(t, "demo"), nil}, {signer, verifier}} {
+		if key[1] == nil {
+			key[1] = key[0]
+		}
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key[1])})
+		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key[0], nil)))
+		require.NoError(t, err)
+
+		m := messageOf(signedRequest(t, key[0], nil))
+		s := &sign.Signature{KeyID: "somebody-else", Created: time.Now().Unix(), Nonce: newNonce(), Covered: []string{"Content-Type"}}
+		added, err := standardV1(t).Sign(m, s, key[0])
+		require.NoError(t, err)
+		for _, f := range added.Header {
+			m.Source.(*incoming).header.Set(f.Name, f.Value)
+		}
+		_, err = v.Verify(t.Context(), m)
+		require.ErrorIs(t, err, sign.ErrUnknownKey)
+	}
+}
+
 func TestSeveralKeysOfOneID(t *testing.T) {
 	older, newer := newHMAC(t, "shop", sign.ValidUntil(now.Add(time.Hour))), newHMAC(t, "shop", sign.ValidFrom(now.Add(-time.Hour)))
 	clock := now

@@ -1,0 +1,221 @@
+package rfc9421
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// coverage is what of a message is covered, as far as the profile has an opinion.
+type coverage uint8
+
+const (
+	method coverage = 1 << iota
+	authority
+	path
+	query
+	scheme
+	digest
+
+	// strict is what every signature must cover. The digest is not in it: a message without
+	// a body needs none.
+	strict = method | authority | path | query
+)
+
+// derivedComponents are those that may be covered (RFC 9421, section 2.2), with what they cover.
+// @request-target stands for @path and @query only: in its usual form it says nothing of the
+// host. @query-param is not among them: the whole query is covered anyhow. @status is a
+// response's.
+var derivedComponents = map[string]coverage{
+	"@method":         method,
+	"@authority":      authority,
+	"@path":           path,
+	"@query":          query,
+	"@scheme":         scheme,
+	"@request-target": path | query,
+	"@target-uri":     scheme | authority | path | query,
+}
+
+// String names what is covered by the components that stand for it.
+func (c coverage) String() string {
+	var names []string
+	for _, name := range [...]string{"@method", "@authority", "@path", "@query", "@scheme"} {
+		if c&derivedComponents[name] != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// coverageOf returns what a component covers; no bit at all for most fields. ok is false
+// for one that must not be covered.
+func coverageOf(name string) (covers coverage, ok bool) {
+	switch name { // what is there nearly always
+	case "@method":
+		return method, true
+	case "@authority":
+		return authority, true
+	case "@path":
+		return path, true
+	case "@query":
+		return query, true
+	case "content-digest":
+		return digest, true
+	case "content-type", "idempotency-key":
+		return 0, true
+	}
+	if strings.HasPrefix(name, "@") {
+		covers = derivedComponents[name]
+		return covers, covers != 0
+	}
+	return 0, canCover(name)
+}
+
+// uncoverable are the fields that belong to one connection (RFC 9110, section 7.6.1), for which
+// there is a derived component, or which hold the signature itself.
+var uncoverable = map[string]bool{
+	"connection": true, "expect": true, "host": true, "keep-alive": true, "proxy-connection": true,
+	"signature": true, "signature-input": true, "te": true, "trailer": true,
+	"transfer-encoding": true, "upgrade": true,
+}
+
+// canCover reports whether a field may be covered. Names are in lower case (RFC 9421, section 2.1).
+func canCover(name string) bool {
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; (c < 'a' || 'z' < c) && (c < '0' || '9' < c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return name != "" && !uncoverable[name]
+}
+
+// appendBase appends the lines of the covered components to the signature base (RFC 9421,
+// section 2.5), each with its line feed. digestValue stands in for Content-Digest if it is not
+// empty.
+func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, digestValue string) ([]byte, error) {
+	for _, name := range components {
+		b = append(b, '"')
+		b = append(b, name...)
+		b = append(b, `": `...)
+		start := len(b)
+		switch {
+		case name[0] == '@':
+			b = s.appendDerived(b, m, name)
+		case name == contentDigest.lower && digestValue != "":
+			b = append(b, digestValue...)
+		default:
+			value, lines := m.Field(s.canonical(name))
+			switch {
+			case lines == 0:
+				return nil, sign.Errorf(sign.ErrUncovered, "%s is said to be covered, but it is not there", name)
+			case lines > 1:
+				return nil, sign.Errorf(sign.ErrDuplicateHeader, "%s", name)
+			}
+			b = append(b, trim(value)...)
+		}
+		if !isText(b[start:]) {
+			return nil, sign.Errorf(sign.ErrMalformed, "%s has characters that cannot be signed: only ASCII without controls can", name)
+		}
+		b = append(b, '\n')
+	}
+	return b, nil
+}
+
+// appendParams appends the last line of the signature base (RFC 9421, section 2.5).
+func appendParams(b []byte, params string) []byte {
+	b = append(b, `"@signature-params": `...)
+	return append(b, params...)
+}
+
+// appendDerived appends the value of a derived component (RFC 9421, section 2.2).
+func (s *Scheme) appendDerived(b []byte, m *sign.Message, name string) []byte {
+	switch name {
+	case "@method":
+		return append(b, m.Method...)
+	case "@authority":
+		return s.appendAuthority(b, m)
+	case "@scheme":
+		return append(b, s.scheme(m)...)
+	case "@request-target":
+		return append(b, m.Target...)
+	case "@path":
+		return append(b, m.Path()...)
+	case "@query":
+		q, _ := m.Query()
+		return append(append(b, '?'), q...)
+	}
+	// @target-uri, put together as RFC 9110, section 7.1, says.
+	b = append(b, s.scheme(m)...)
+	b = append(b, "://"...)
+	b = s.appendAuthority(b, m)
+	if m.Target != "*" {
+		b = append(b, m.Path()...)
+	}
+	if q, ok := m.Query(); ok {
+		b = append(append(b, '?'), q...)
+	}
+	return b
+}
+
+func (s *Scheme) scheme(m *sign.Message) string {
+	if m.TLS || s.https {
+		return "https"
+	}
+	return "http"
+}
+
+// appendAuthority appends the host in lower case, without a port that is the scheme's default
+// one, or empty (RFC 9421, section 2.2.3, and RFC 9110, section 4.2.3).
+func (s *Scheme) appendAuthority(b []byte, m *sign.Message) []byte {
+	host := m.Authority()
+	standard := ":80"
+	if m.TLS || s.https {
+		standard = ":443"
+	}
+	if rest, ok := strings.CutSuffix(host, standard); ok {
+		host = rest
+	} else {
+		host = strings.TrimSuffix(host, ":")
+	}
+	for i := 0; i < len(host); i++ {
+		c := host[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// canonical is http.CanonicalHeaderKey; for the names that are known it allocates nothing.
+func (s *Scheme) canonical(lower string) string {
+	switch lower {
+	case "content-digest":
+		return headerDigest
+	case "content-type":
+		return "Content-Type"
+	}
+	for _, names := range [2][]field{s.cover, s.require} {
+		for _, f := range names {
+			if f.lower == lower {
+				return f.canonical
+			}
+		}
+	}
+	return http.CanonicalHeaderKey(lower)
+}
+
+// trim takes off the white space around a field's value (RFC 9110, section 5.5).
+func trim(value string) string { return strings.Trim(value, " \t") }
+
+// isText reports whether a component's value can stand in a signature base, which is ASCII and
+// has a line for each component.
+func isText(value []byte) bool {
+	for _, c := range value {
+		if c < ' ' && c != '\t' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}

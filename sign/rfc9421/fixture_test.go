@@ -1,0 +1,201 @@
+package rfc9421
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+const (
+	testSecret = "0123456789abcdef0123456789abcdef"
+	testNonce  = "n-0123456789abcdef"
+	testTime   = 1700000000
+)
+
+var body200 = `{"order":{"sku":"A-1","qty":2,"note":"` + strings.Repeat("n", 160) + `"}}`
+
+func testClock() time.Time { return time.Unix(testTime, 0) }
+
+// incoming is header and body of a message, as an adapter for net/http sees them.
+type incoming struct {
+	header http.Header
+	body   []byte
+}
+
+func (in *incoming) Values(name string) []string { return in.header[name] }
+
+func (in *incoming) HeaderSize() (lines, bytes int) {
+	for name, values := range in.header {
+		lines += len(values)
+		for _, v := range values {
+			bytes += len(name) + len(v)
+		}
+	}
+	return lines, bytes
+}
+
+func (in *incoming) ReadBody(limit int64) ([]byte, error) {
+	if int64(len(in.body)) > limit {
+		return nil, sign.ErrBodyTooLarge
+	}
+	return in.body, nil
+}
+
+// headerOf is the header of a test's message, to be changed.
+func headerOf(m *sign.Message) http.Header { return m.Source.(*incoming).header }
+
+// testMessage is a request that is not signed.
+func testMessage() *sign.Message {
+	return &sign.Message{
+		Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com",
+		Source: &incoming{http.Header{
+			"Content-Type":    {"application/json"},
+			"Idempotency-Key": {`"k-1"`},
+		}, []byte(body200)},
+	}
+}
+
+// messageOf is what a server makes of a request that a client sends.
+func messageOf(r *http.Request) *sign.Message {
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return &sign.Message{
+		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
+		Source: &incoming{r.Header.Clone(), body},
+	}
+}
+
+// unread is m before its body has been read.
+func unread(m *sign.Message) *sign.Message {
+	return &sign.Message{Method: m.Method, Target: m.Target, Host: m.Host, TLS: m.TLS, Source: m.Source}
+}
+
+func digestOf(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+}
+
+// strictList are the components that the profile wants of [testMessage].
+const strictList = `("@method" "@authority" "@path" "@query" "content-digest" "idempotency-key")`
+
+// strictParams are the parameters that it wants.
+const strictParams = `;created=1700000000;keyid="demo";nonce="n-0123456789abcdef"`
+
+// signByHand signs m as a peer would that says input in Signature-Input: over the serialised form of
+// what it says there. Content-Digest is set if the message has none.
+func signByHand(t testing.TB, s *Scheme, m *sign.Message, key *sign.Key, input string) {
+	t.Helper()
+	if headerOf(m)["Content-Digest"] == nil {
+		headerOf(m).Set("Content-Digest", digestOf(string(m.Source.(*incoming).body)))
+	}
+	dictionary, err := httpsfv.UnmarshalDictionary([]string{input})
+	require.NoError(t, err)
+	label := dictionary.Names()[0]
+	member, _ := dictionary.Get(label)
+	list := member.(httpsfv.InnerList)
+	params, err := httpsfv.Marshal(list)
+	require.NoError(t, err)
+	var components []string
+	for _, item := range list.Items {
+		components = append(components, item.Value.(string))
+	}
+	base, err := s.appendBase(nil, m, components, "")
+	require.NoError(t, err)
+	signature, err := key.Sign(appendParams(base, params))
+	require.NoError(t, err)
+	headerOf(m).Set("Signature-Input", input)
+	headerOf(m).Set("Signature", label+"=:"+base64.StdEncoding.EncodeToString(signature)+":")
+}
+
+// signWith signs m by the scheme, at testTime.
+func signWith(t testing.TB, s *Scheme, m *sign.Message, key *sign.Key, covered ...string) {
+	t.Helper()
+	sig := &sign.Signature{KeyID: key.ID(), Created: testTime, Nonce: testNonce, Covered: covered}
+	added, err := s.Sign(m, sig, key)
+	require.NoError(t, err)
+	for _, f := range added.Header {
+		headerOf(m).Set(f.Name, f.Value)
+	}
+}
+
+// anyNonce is a nonce store that costs nothing.
+type anyNonce struct{}
+
+func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
+
+func newScheme(t testing.TB, o Options) *Scheme {
+	t.Helper()
+	s, err := New(o)
+	require.NoError(t, err)
+	return s
+}
+
+// verify verifies m at testTime, by a verifier of its own.
+func verify(t testing.TB, s *Scheme, m *sign.Message, keys ...*sign.Key) error {
+	t.Helper()
+	v, err := sign.NewVerifier(sign.Config{Keys: sign.MustRing(keys...), Scheme: s, Nonces: anyNonce{}, Clock: testClock})
+	require.NoError(t, err)
+	_, err = v.Verify(t.Context(), unread(m))
+	return err
+}
+
+func hmacKey(t testing.TB) *sign.Key {
+	t.Helper()
+	key, err := sign.NewHMACKey("demo", []byte(testSecret))
+	require.NoError(t, err)
+	return key
+}
+
+// material is one key pair of each kind; the RSA one takes a while.
+var material = sync.OnceValue(func() (m struct {
+	ed25519 ed25519.PrivateKey
+	ecdsa   *ecdsa.PrivateKey
+	rsa     *rsa.PrivateKey
+}) {
+	_, m.ed25519, _ = ed25519.GenerateKey(rand.Reader)
+	m.ecdsa, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	m.rsa, _ = rsa.GenerateKey(rand.Reader, 2048)
+	return m
+})
+
+// keyPairs are the keys that sign, with those that verify.
+func keyPairs(t testing.TB) map[string][2]*sign.Key {
+	t.Helper()
+	pairs := map[string][2]*sign.Key{"hmac-sha256": {hmacKey(t), hmacKey(t)}}
+	m := material()
+	for _, k := range []struct{ private, public any }{
+		{m.ed25519, m.ed25519.Public()}, {m.ecdsa, &m.ecdsa.PublicKey}, {m.rsa, &m.rsa.PublicKey},
+	} {
+		signer, err := sign.NewKey("demo", k.private)
+		require.NoError(t, err)
+		verifier, err := sign.NewKey("demo", k.public)
+		require.NoError(t, err)
+		pairs[signer.Algorithm().String()] = [2]*sign.Key{signer, verifier}
+	}
+	require.Len(t, pairs, 4)
+	return pairs
+}

@@ -1,0 +1,397 @@
+package rfc9421
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/idem-go/idem/sign"
+)
+
+const (
+	// maxComponents bounds what a message can make the verifier compare.
+	maxComponents = 64
+	// maxSignature is the length of the longest signature, in bytes: RSA with 8192 bits.
+	maxSignature = 1024
+	// maxKeyID is the length of the longest key id, in bytes. It is package sign's.
+	maxKeyID = 128
+	// maxDigits is how many digits an integer has (RFC 8941, section 3.3.1).
+	maxDigits = 15
+)
+
+// parameters are what Signature-Input says of a signature (RFC 9421, section 2.3).
+type parameters struct {
+	components []string
+	covers     coverage
+
+	has                    parameter
+	created, expires       int64
+	keyID, nonce, alg, tag string
+
+	// text is all of it as it is serialised (RFC 8941, section 4.1), which is how it is signed.
+	text string
+}
+
+type parameter uint8
+
+const (
+	created parameter = 1 << iota
+	expires
+	keyID
+	nonce
+	alg
+	tag
+)
+
+// parameterOf returns zero for a name that is not known.
+func parameterOf(name string) parameter {
+	switch name {
+	case "created":
+		return created
+	case "expires":
+		return expires
+	case "keyid":
+		return keyID
+	case "nonce":
+		return nonce
+	case "alg":
+		return alg
+	case "tag":
+		return tag
+	}
+	return 0
+}
+
+// parseInput parses Signature-Input, and returns the signature's label.
+//
+// What is signed is the serialised form of what was parsed (RFC 9421, section 2.5). There is
+// one reader, and it takes that form only, so that what it accepts and what is signed cannot
+// differ. A value in another form (with more blanks, or with other signatures beside it)
+// is parsed and serialised by httpsfv first. Peers send the serialised form, as they must; then
+// that costs nothing.
+func (s *Scheme) parseInput(value string, p *parameters) (label string, err error) {
+	label, text := cutMember(value)
+	if s.label == "" || s.label == label {
+		if p.read(text) == nil {
+			return label, nil
+		}
+	}
+	label, text, err = serialised(headerInput, value, s.label)
+	if err != nil {
+		return "", err
+	}
+	return label, p.read(text)
+}
+
+// parseSignature parses Signature, whose label must be that of Signature-Input.
+func (s *Scheme) parseSignature(value, label string, sig *sign.Signature, st *state) error {
+	found, text := cutMember(value)
+	b, ok := decode(st.forSignature(), text)
+	if !ok || found != label {
+		var err error
+		if found, text, err = serialised(headerSignature, value, s.label); err != nil {
+			return err
+		}
+		if found != label {
+			return sign.Errorf(sign.ErrMalformed, "Signature-Input is about %s, and Signature about %s", label, found)
+		}
+		// Base64 has a single right way, too. There are no blanks in it.
+		if b, ok = decode(st.forSignature(), text); !ok || !strings.Contains(value, text) {
+			return sign.Errorf(sign.ErrMalformed, "Signature must be a byte sequence, without parameters")
+		}
+	}
+	if len(b) == 0 || len(b) > maxSignature {
+		return sign.Errorf(sign.ErrMalformed, "the signature has %d bytes", len(b))
+	}
+	sig.Values = append(sig.Values, b)
+	return nil
+}
+
+// cutMember cuts a dictionary's first member into its name and what comes behind it.
+func cutMember(value string) (label, text string) {
+	label, text, _ = strings.Cut(value, "=")
+	if !isKey(label) {
+		return "", ""
+	}
+	return label, text
+}
+
+// serialised parses a dictionary, and returns one member, serialised: the one with that label,
+// or the only one if label is empty. Where something is there twice, RFC 8941 takes the last,
+// and other parsers the first; it is refused.
+func serialised(field, value, label string) (found, text string, err error) {
+	dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
+	if err != nil {
+		return "", "", sign.Errorf(sign.ErrMalformed, "%s: %w", field, err)
+	}
+	all, err := httpsfv.Marshal(dictionary)
+	if err != nil {
+		return "", "", sign.Errorf(sign.ErrMalformed, "%s: %w", field, err)
+	}
+	if separators(all) != separators(value) {
+		return "", "", sign.Errorf(sign.ErrMalformed, "%s: a label or a parameter is there twice", field)
+	}
+	if names := dictionary.Names(); label == "" {
+		if len(names) != 1 {
+			return "", "", sign.Errorf(sign.ErrMalformed, "%s has %d signatures; only one is taken", field, len(names))
+		}
+		label = names[0]
+	}
+	member, ok := dictionary.Get(label)
+	if !ok {
+		return "", "", sign.Errorf(sign.ErrMissing, "%s has no signature %s", field, label)
+	}
+	text, err = httpsfv.Marshal(member)
+	if err != nil {
+		return "", "", sign.Errorf(sign.ErrMalformed, "%s: %w", field, err)
+	}
+	return label, text, nil
+}
+
+// separators counts commas and semicolons outside of strings. Parsing and serialising keep their
+// number, unless something was there twice.
+func separators(value string) (n int) {
+	quoted := false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == ',' || c == ';'):
+			n++
+		}
+	}
+	return n
+}
+
+// read reads an inner list in the form in which it is serialised. It checks the form, and what
+// the profile does not know at all.
+func (p *parameters) read(text string) error {
+	*p = parameters{components: p.components[:0], text: text}
+	r := reader(text)
+	if !r.skip('(') {
+		return errList
+	}
+	for !r.skip(')') {
+		if len(p.components) > 0 && !r.skip(' ') {
+			return errList
+		}
+		name, ok := r.text()
+		if !ok {
+			return errList
+		}
+		if r.peek(';') {
+			return sign.Errorf(sign.ErrMalformed, "parameters of components (here of %q) are not known", name)
+		}
+		covers, ok := coverageOf(name)
+		switch {
+		case !ok:
+			return sign.Errorf(sign.ErrMalformed, "%q cannot be covered", name)
+		case slices.Contains(p.components, name):
+			return sign.Errorf(sign.ErrMalformed, "%s is covered twice", name)
+		case len(p.components) == maxComponents:
+			return sign.Errorf(sign.ErrMalformed, "there are more than %d components", maxComponents)
+		}
+		p.components = append(p.components, name)
+		p.covers |= covers
+	}
+	for r != "" {
+		if err := p.readParameter(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errList = sign.Errorf(sign.ErrMalformed, "Signature-Input must be a list of strings, and its parameters")
+
+func (p *parameters) readParameter(r *reader) error {
+	if !r.skip(';') {
+		return errList
+	}
+	name := r.key()
+	which := parameterOf(name)
+	switch {
+	case which == 0:
+		return sign.Errorf(sign.ErrMalformed, "the parameter %q is not known", name)
+	case p.has&which != 0:
+		return sign.Errorf(sign.ErrMalformed, "the parameter %s is there twice", name)
+	}
+	p.has |= which
+	ok := r.skip('=')
+	switch {
+	case !ok:
+	case which == created:
+		p.created, ok = r.integer()
+	case which == expires:
+		p.expires, ok = r.integer()
+	case which == keyID:
+		p.keyID, ok = r.text()
+	case which == nonce:
+		p.nonce, ok = r.text()
+	case which == alg:
+		p.alg, ok = r.text()
+	case which == tag:
+		p.tag, ok = r.text()
+	}
+	if !ok {
+		return sign.Errorf(sign.ErrMalformed, "the parameter %s has not the type or the form that it must have", name)
+	}
+	return nil
+}
+
+// reader reads serialised structured fields (RFC 8941, section 4.1). It is what is left to be read.
+type reader string
+
+func (r *reader) peek(c byte) bool { return *r != "" && (*r)[0] == c }
+
+func (r *reader) skip(c byte) bool {
+	if !r.peek(c) {
+		return false
+	}
+	*r = (*r)[1:]
+	return true
+}
+
+// cut takes the first n bytes.
+func (r *reader) cut(n int) string {
+	s := string(*r)
+	*r = reader(s[n:])
+	return s[:n]
+}
+
+// key reads a key, which may turn out empty.
+func (r *reader) key() string {
+	n := 0
+	for n < len(*r) && isKeyByte((*r)[n]) {
+		n++
+	}
+	return r.cut(n)
+}
+
+// text reads a string.
+func (r *reader) text() (string, bool) {
+	if !r.skip('"') {
+		return "", false
+	}
+	escaped := false
+	for i := 0; i < len(*r); i++ {
+		switch c := (*r)[i]; {
+		case c == '"':
+			s := r.cut(i)
+			r.skip('"')
+			if escaped {
+				s = unescape(s)
+			}
+			return s, true
+		case c == '\\':
+			escaped = true
+			i++
+			if i == len(*r) || (*r)[i] != '"' && (*r)[i] != '\\' {
+				return "", false
+			}
+		case c < ' ' || c > '~':
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// unescape takes the backslashes out that stand in front of quotes and backslashes.
+func unescape(s string) string {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' {
+			i++
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// integer reads an integer that is a timestamp: digits only. A decimal leaves its point
+// behind, which nothing can follow.
+func (r *reader) integer() (int64, bool) {
+	n := 0
+	for n < len(*r) && '0' <= (*r)[n] && (*r)[n] <= '9' {
+		n++
+	}
+	if n == 0 || n > maxDigits {
+		return 0, false
+	}
+	v, err := sign.ParseTimestamp(r.cut(n))
+	return v, err == nil && (*r == "" || r.peek(';'))
+}
+
+// decode decodes a byte sequence as it is serialised (RFC 8941, section 4.1.8), and appends it to b.
+func decode(b []byte, text string) ([]byte, bool) {
+	if len(text) < 2 || text[0] != ':' || text[len(text)-1] != ':' {
+		return b, false
+	}
+	text = text[1 : len(text)-1]
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\r' || text[i] == '\n' { // which package base64 leaves out
+			return b, false
+		}
+	}
+	b, err := base64.StdEncoding.Strict().AppendDecode(b, []byte(text))
+	return b, err == nil
+}
+
+// serialise sets text. Parameters that have their zero value are left out, but for created.
+func (p *parameters) serialise() (err error) {
+	list := httpsfv.InnerList{Params: httpsfv.NewParams()}
+	for _, name := range p.components {
+		list.Items = append(list.Items, httpsfv.NewItem(name))
+	}
+	list.Params.Add("created", p.created)
+	if p.expires != 0 {
+		list.Params.Add("expires", p.expires)
+	}
+	for _, s := range [...]struct{ name, value string }{
+		{"keyid", p.keyID}, {"alg", p.alg}, {"nonce", p.nonce}, {"tag", p.tag},
+	} {
+		if s.value != "" {
+			list.Params.Add(s.name, s.value)
+		}
+	}
+	p.text, err = httpsfv.Marshal(list)
+	return err
+}
+
+// serialiseBytes returns a dictionary of one member, which is a byte sequence.
+func serialiseBytes(name string, value []byte) (string, error) {
+	dictionary := httpsfv.NewDictionary()
+	dictionary.Add(name, httpsfv.NewItem(value))
+	return httpsfv.Marshal(dictionary)
+}
+
+// isKey reports whether s is a key of a dictionary (RFC 8941, section 3.1.2).
+func isKey(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isKeyByte(s[i]) {
+			return false
+		}
+	}
+	return s != "" && ('a' <= s[0] && s[0] <= 'z' || s[0] == '*')
+}
+
+func isKeyByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
+}
+
+func isKeyID(id string) bool {
+	return 0 < len(id) && len(id) <= maxKeyID && isPrintable(id) && !strings.Contains(id, " ")
+}
+
+func isPrintable(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,215 @@
+package rfc9421
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// inputRow is a row of testdata/signature-input.txt.
+type inputRow struct{ why, what, value string }
+
+var escapedByte = regexp.MustCompile(`\\x[0-9a-f]{2}`)
+
+func inputRows(t testing.TB) (rows []inputRow) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/signature-input.txt")
+	require.NoError(t, err)
+	why := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "" || strings.HasPrefix(line, "##"):
+		case strings.HasPrefix(line, "# "):
+			why = line[2:]
+		default:
+			what, value, ok := strings.Cut(line, " ")
+			require.True(t, ok, line)
+			require.NotEmpty(t, why, line)
+			value = escapedByte.ReplaceAllStringFunc(value, func(s string) string {
+				b, _ := strconv.ParseUint(s[2:], 16, 8)
+				return string([]byte{byte(b)})
+			})
+			rows = append(rows, inputRow{why, what, value})
+			why = ""
+		}
+	}
+	return rows
+}
+
+func TestSignatureInput(t *testing.T) {
+	s, key := newScheme(t, Options{}), hmacKey(t)
+	wanted := map[string]*sign.Error{"malformed": sign.ErrMalformed, "missing": sign.ErrMissing, "uncovered": sign.ErrUncovered}
+	count := make(map[string]int)
+	for _, row := range inputRows(t) {
+		count[row.what]++
+		t.Run(row.why, func(t *testing.T) {
+			m := testMessage()
+			if row.what == "good" {
+				signByHand(t, s, m, key, row.value)
+				require.NoError(t, verify(t, s, m, key))
+				m.Method = "PUT"
+				require.ErrorIs(t, verify(t, s, m, key), sign.ErrBadSignature)
+				return
+			}
+			signByHand(t, s, m, key, "sig1="+strictList+strictParams)
+			require.NoError(t, verify(t, s, m, key))
+			headerOf(m).Set("Signature-Input", row.value)
+			require.Contains(t, wanted, row.what)
+			require.ErrorIs(t, verify(t, s, m, key), wanted[row.what])
+		})
+	}
+	require.GreaterOrEqual(t, count["malformed"], 20)
+	require.Positive(t, count["good"])
+}
+
+// Too many components are refused before they are compared with each other.
+func TestTooManyComponents(t *testing.T) {
+	list := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(` "x-` + strconv.Itoa(i) + `"`)
+		}
+		return "(" + strings.TrimPrefix(b.String(), " ") + ")"
+	}
+	var p parameters
+	require.NoError(t, p.read(list(maxComponents)))
+	require.ErrorIs(t, p.read(list(maxComponents+1)), sign.ErrMalformed)
+}
+
+// Strings may have quotes and backslashes, which are escaped.
+func TestEscapedStrings(t *testing.T) {
+	key := sign.MustKey(sign.NewHMACKey(`a"b\c`, []byte(testSecret)))
+	s, m := newScheme(t, Options{Tag: `say "x" \`}), testMessage()
+	signWith(t, s, m, key)
+	require.Contains(t, headerOf(m).Get("Signature-Input"), `;keyid="a\"b\\c";`)
+	require.Contains(t, headerOf(m).Get("Signature-Input"), `;tag="say \"x\" \\"`)
+	require.NoError(t, verify(t, s, m, key))
+	require.ErrorIs(t, verify(t, newScheme(t, Options{Tag: "say"}), m, key), sign.ErrInvalid)
+}
+
+func TestSignatureField(t *testing.T) {
+	s, key := newScheme(t, Options{}), hmacKey(t)
+	m := testMessage()
+	signByHand(t, s, m, key, "sig1="+strictList+strictParams)
+	good := headerOf(m).Get("Signature") // sig1=:<44 characters, the last of them "=">:
+	for _, c := range []struct {
+		name, value string
+		want        *sign.Error
+	}{
+		{"as made", good, nil},
+		{"blanks around", " \t" + good + " ", nil},
+		{"empty", "", sign.ErrMissing},
+		{"blank", " ", sign.ErrMissing},
+		{"other label", strings.Replace(good, "sig1", "sig2", 1), sign.ErrMalformed},
+		{"no label", strings.TrimPrefix(good, "sig1="), sign.ErrMalformed},
+		{"two signatures", good + ", sig2=:AAAA:", sign.ErrMalformed},
+		{"twice", good + ", " + good, sign.ErrMalformed},
+		{"first another one", "sig1=:AAAA:, " + good, sign.ErrMalformed},
+		{"a parameter", good + ";alg=none", sign.ErrMalformed},
+		{"a string", strings.ReplaceAll(good, ":", `"`), sign.ErrMalformed},
+		{"a token", "sig1=abcd", sign.ErrMalformed},
+		{"an inner list", "sig1=(" + strings.TrimPrefix(good, "sig1=") + ")", sign.ErrMalformed},
+		{"nothing in it", "sig1=::", sign.ErrMalformed},
+		{"no end", strings.TrimSuffix(good, ":"), sign.ErrMalformed},
+		{"no padding", strings.TrimSuffix(good, "=:") + ":", sign.ErrMalformed},
+		{"base64 of URLs", "sig1=:" + strings.Repeat("_-", 21) + "A=:", sign.ErrMalformed},
+		{"hexadecimal digits", "sig1=" + strings.Repeat("ab", 32), sign.ErrMalformed},
+		{"too long for any key", "sig1=:" + strings.Repeat("AAAA", 342) + ":", sign.ErrMalformed},
+		{"all zero", "sig1=:" + strings.Repeat("A", 43) + "=:", sign.ErrBadSignature},
+		{"truncated", "sig1=" + good[5:5+41] + ":", sign.ErrBadSignature},
+		{"extended", strings.TrimSuffix(good, "=:") + "A:", sign.ErrBadSignature},
+		{"one character changed", "sig1=:" + flip(good[6:7]) + good[7:], sign.ErrBadSignature},
+		{"one of another kind", "sig1=:" + strings.Repeat("A", 86) + "==:", sign.ErrBadSignature},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			headerOf(m).Set("Signature", c.value)
+			err := verify(t, s, m, key)
+			if c.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+
+	// The bits that the last character has too many must be zero: one signature, one text.
+	loose := []byte(good)
+	last := len(loose) - len("=:") - 1
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	loose[last] = alphabet[strings.IndexByte(alphabet, loose[last])|1]
+	require.NotEqual(t, good, string(loose))
+	headerOf(m).Set("Signature", string(loose))
+	require.ErrorIs(t, verify(t, s, m, key), sign.ErrMalformed)
+
+	for _, name := range []string{"Signature", "Signature-Input"} {
+		t.Run(name, func(t *testing.T) {
+			m := testMessage()
+			signByHand(t, s, m, key, "sig1="+strictList+strictParams)
+			value := headerOf(m).Get(name)
+			headerOf(m)[name] = []string{value, value}
+			require.ErrorIs(t, verify(t, s, m, key), sign.ErrDuplicateHeader)
+			headerOf(m)[name] = []string{"x=1", value}
+			require.ErrorIs(t, verify(t, s, m, key), sign.ErrDuplicateHeader)
+			delete(headerOf(m), name)
+			require.ErrorIs(t, verify(t, s, m, key), sign.ErrMissing)
+		})
+	}
+}
+
+// flip returns another character of base64.
+func flip(c string) string {
+	if c == "A" {
+		return "B"
+	}
+	return "A"
+}
+
+// A configured label selects one of several signatures; what the others are made of does not count.
+func TestLabel(t *testing.T) {
+	key := hmacKey(t)
+	m := testMessage()
+	open, labelled := newScheme(t, Options{}), newScheme(t, Options{Label: "mine"})
+	signWith(t, labelled, m, key)
+	input, signature := headerOf(m).Get("Signature-Input"), headerOf(m).Get("Signature")
+	require.True(t, strings.HasPrefix(input, "mine=("))
+	require.True(t, strings.HasPrefix(signature, "mine=:"))
+	require.NoError(t, verify(t, open, m, key))
+	require.NoError(t, verify(t, labelled, m, key))
+	require.ErrorIs(t, verify(t, newScheme(t, Options{Label: "other"}), m, key), sign.ErrMissing)
+
+	const proxyInput, proxySignature = `proxy=("@status";req "x";bs);created=1;proxied`, `proxy=:AAAA:;x`
+	for _, c := range []struct {
+		name             string
+		input, signature string
+		open, labelled   *sign.Error
+	}{
+		{"a proxy's behind", input + ", " + proxyInput, signature + ", " + proxySignature, sign.ErrMalformed, nil},
+		{"a proxy's in front", proxyInput + "," + input, proxySignature + " ,\t" + signature, sign.ErrMalformed, nil},
+		{"in different orders", input + ", " + proxyInput, proxySignature + ", " + signature, sign.ErrMalformed, nil},
+		{"the other has no signature", input + ", " + proxyInput, signature, sign.ErrMalformed, nil},
+		{"this one has no signature", input + ", " + proxyInput, proxySignature, sign.ErrMalformed, sign.ErrMissing},
+		{"this one twice", input + ", " + input, signature, sign.ErrMalformed, sign.ErrMalformed},
+		{"the other one twice", input + ", " + proxyInput + ", " + proxyInput, signature, sign.ErrMalformed, sign.ErrMalformed},
+		{"the other is broken", input + ", proxy=(", signature, sign.ErrMalformed, sign.ErrMalformed},
+		{"this signature twice", input, signature + ", mine=:AAAA:", sign.ErrMalformed, sign.ErrMalformed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			headerOf(m).Set("Signature-Input", c.input)
+			headerOf(m).Set("Signature", c.signature)
+			require.ErrorIs(t, verify(t, open, m, key), c.open)
+			err := verify(t, labelled, m, key)
+			if c.labelled == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, c.labelled)
+		})
+	}
+}

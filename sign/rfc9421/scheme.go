@@ -1,0 +1,375 @@
+package rfc9421
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// Options are the choices of [New]. The zero value is the profile that the package comment
+// describes. Both sides need the same ones, but for HTTPS.
+type Options struct {
+	// Label is the signature's name in Signature-Input and Signature. Empty: signing uses
+	// "sig1", and verifying takes the message's only signature, whatever its label; a message
+	// with several is refused. If it is set, verifying takes the signature of that label, and
+	// others (of proxies, say) may stand beside it in the same line: they are not looked at.
+	Label string
+
+	// Tag says for which application a signature is made (RFC 9421, section 2.3). If it is set,
+	// a message must have the same one. Empty: signing leaves it out, and verifying takes any.
+	Tag string
+
+	// HTTPS says that clients come by https although this process does not see it, because a
+	// proxy in front ends it. It counts for @scheme, @target-uri, and the default port that
+	// @authority leaves out. Clients do not need it: they know from the URL.
+	HTTPS bool
+
+	// Cover are the names of header fields that must be signed when they are present, beside
+	// Idempotency-Key and Content-Digest, which always must.
+	Cover []string
+
+	// Require are the names of header fields that must be present and signed, or of derived
+	// components that must be covered: "@scheme".
+	Require []string
+}
+
+// The header fields of the scheme.
+const (
+	headerInput     = "Signature-Input"
+	headerSignature = "Signature"
+	headerDigest    = "Content-Digest"
+)
+
+// defaultLabel is what signatures are made under unless told otherwise.
+const defaultLabel = "sig1"
+
+// Scheme is the [sign.Scheme] of this package. It is built with [New], and safe for concurrent use.
+type Scheme struct {
+	label, tag     string
+	https          bool
+	cover, require []field
+	derived        []string // derived components that Options.Require names
+	needed         coverage
+}
+
+// field is the name of a header field in both spellings.
+type field struct{ canonical, lower string }
+
+var (
+	idempotencyKey = field{sign.IdempotencyKey, "idempotency-key"}
+	contentDigest  = field{headerDigest, "content-digest"}
+)
+
+// New makes a scheme. It reports every fault of o at once, each as a *[sign.ConfigError].
+func New(o Options) (*Scheme, error) {
+	var faults []error
+	fault := func(name, format string, args ...any) {
+		faults = append(faults, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
+	}
+	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []field{idempotencyKey}, needed: strict}
+	if o.Label != "" && !isKey(o.Label) {
+		fault("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
+	}
+	if !isPrintable(o.Tag) {
+		fault("Tag", "%q has other characters than printable ASCII", o.Tag)
+	}
+	for _, name := range o.Cover {
+		if !canCover(strings.ToLower(name)) {
+			fault("Cover", "%q cannot be covered", name)
+		}
+		s.cover = append(s.cover, field{http.CanonicalHeaderKey(name), strings.ToLower(name)})
+	}
+	for _, name := range o.Require {
+		lower := strings.ToLower(name)
+		switch covers := derivedComponents[lower]; {
+		case covers != 0:
+			s.needed |= covers
+			s.derived = append(s.derived, lower)
+		case !canCover(lower):
+			fault("Require", "%q cannot be covered", name)
+		default:
+			s.require = append(s.require, field{http.CanonicalHeaderKey(name), lower})
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Name implements [sign.Scheme].
+func (*Scheme) Name() string { return "rfc9421" }
+
+// state is what Parse and Sign leave for Check and SigningString.
+type state struct {
+	base    []byte
+	digests digests
+	room    []byte // for the signature, then for base
+}
+
+// What is longer, as RSA signatures are, gets more.
+const (
+	roomSignature = 64 + 2 // the decoder wants a little more than it writes
+	roomBase      = 896
+)
+
+func newState() *state { return &state{room: make([]byte, roomSignature+roomBase)} }
+
+func (st *state) forSignature() []byte { return st.room[:0:roomSignature] }
+
+func (st *state) forBase() []byte { return st.room[roomSignature:roomSignature] }
+
+// Parse implements [sign.Scheme].
+func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
+	input, err := one(m, headerInput)
+	if err != nil {
+		return err
+	}
+	value, err := one(m, headerSignature)
+	if err != nil {
+		return err
+	}
+	p := parameters{components: sig.Covered}
+	label, err := s.parseInput(input, &p)
+	if err != nil {
+		return err
+	}
+	sig.Covered = p.components
+	if isKeyID(p.keyID) {
+		sig.KeyID = p.keyID
+	}
+	st := newState()
+	if err := s.parseSignature(value, label, sig, st); err != nil {
+		return err
+	}
+	if err := s.checkParameters(&p); err != nil {
+		return err
+	}
+	if err := s.checkCovered(m, &p); err != nil {
+		return err
+	}
+	if p.covers&digest != 0 {
+		if err := st.digests.parse(m); err != nil {
+			return err
+		}
+	}
+	if st.base, err = s.appendBase(st.forBase(), m, p.components, ""); err != nil {
+		return err
+	}
+	st.base = appendParams(st.base, p.text)
+	sig.Created, sig.Expires = p.created, p.expires
+	sig.Nonce, sig.Algorithm = p.nonce, p.alg
+	sig.State = st
+	return nil
+}
+
+// one returns the value of a field that must be there in a single line.
+func one(m *sign.Message, name string) (string, error) {
+	value, lines := m.Field(name)
+	value = trim(value)
+	switch {
+	case lines > 1:
+		return "", sign.Errorf(sign.ErrDuplicateHeader, "%s", name)
+	case value == "":
+		return "", sign.Errorf(sign.ErrMissing, "%s", name)
+	}
+	return value, nil
+}
+
+// checkParameters says whether everything is there that the profile demands, and in its form.
+func (s *Scheme) checkParameters(p *parameters) error {
+	switch {
+	case p.has&created == 0:
+		return sign.Errorf(sign.ErrMissing, "the parameter created")
+	case p.keyID == "":
+		return sign.Errorf(sign.ErrMissing, "the parameter keyid")
+	case p.nonce == "":
+		return sign.Errorf(sign.ErrMissing, "the parameter nonce")
+	case s.tag != "" && p.has&tag == 0:
+		return sign.Errorf(sign.ErrMissing, "the parameter tag")
+	case !isKeyID(p.keyID):
+		return sign.Errorf(sign.ErrMalformed, "keyid must be 1 to %d visible ASCII characters", maxKeyID)
+	case p.has&expires != 0 && p.expires < p.created:
+		return sign.Errorf(sign.ErrMalformed, "the signature expires before it was created")
+	}
+	if err := sign.CheckNonce(p.nonce); err != nil {
+		return err
+	}
+	if s.tag != "" && p.tag != s.tag {
+		return sign.Errorf(sign.ErrInvalid, "the signature was made for the application %q", p.tag)
+	}
+	return nil
+}
+
+// checkCovered says whether everything is covered that the profile demands.
+func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
+	if missing := s.needed &^ p.covers; missing != 0 {
+		return sign.Errorf(sign.ErrUncovered, "%s must be covered", missing)
+	}
+	for _, f := range s.require {
+		if !slices.Contains(p.components, f.lower) {
+			return sign.Errorf(sign.ErrUncovered, "%s must be covered", f.lower)
+		}
+	}
+	for _, f := range s.cover {
+		if err := checkField(m, f, slices.Contains(p.components, f.lower)); err != nil {
+			return err
+		}
+	}
+	return checkField(m, contentDigest, p.covers&digest != 0)
+}
+
+// checkField says whether a field is covered, if it is there.
+func checkField(m *sign.Message, f field, covered bool) error {
+	switch lines := len(m.Source.Values(f.canonical)); {
+	case lines > 1:
+		return sign.Errorf(sign.ErrDuplicateHeader, "%s", f.canonical)
+	case lines > 0 && !covered:
+		return sign.Errorf(sign.ErrUncovered, "%s is there, but it is not covered", f.lower)
+	}
+	return nil
+}
+
+// Check implements [sign.Scheme].
+func (*Scheme) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
+	st, ok := sig.State.(*state)
+	if !ok || len(sig.Values) != 1 {
+		return sign.Errorf(sign.ErrBadSignature, "the message was not parsed")
+	}
+	if sig.Algorithm != "" && sig.Algorithm != key.Algorithm().String() {
+		return sign.Errorf(sign.ErrWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
+	}
+	body, err := m.Body()
+	if err != nil {
+		return err
+	}
+	// The signature comes first: what the digest is compared with is then the key holder's.
+	if !key.Verify(st.base, sig.Values[0]) {
+		return sign.ErrBadSignature
+	}
+	return st.digests.check(body)
+}
+
+// Sign implements [sign.Scheme]. Covered of sig are the names to be covered beside those that must be, in any case
+// and order; those that the message does not have are left out. A Content-Digest of the body, also of an
+// empty one, is always made, with SHA-256, and covered.
+func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
+	body, err := m.Body()
+	if err != nil {
+		return sign.Additions{}, err
+	}
+	components, err := s.toCover(m, sig.Covered)
+	if err != nil {
+		return sign.Additions{}, err
+	}
+	sum := sha256.Sum256(body)
+	digestValue, err := serialiseBytes(algorithmSHA256, sum[:])
+	if err != nil {
+		return sign.Additions{}, err
+	}
+	p := parameters{
+		components: components, created: sig.Created, expires: sig.Expires,
+		keyID: sig.KeyID, alg: key.Algorithm().String(), nonce: sig.Nonce, tag: s.tag,
+	}
+	if err := p.serialise(); err != nil {
+		return sign.Additions{}, sign.Errorf(sign.ErrMalformed, "the signature's parameters cannot be written: %w", err)
+	}
+	st := newState()
+	if st.base, err = s.appendBase(st.forBase(), m, components, digestValue); err != nil {
+		return sign.Additions{}, err
+	}
+	st.base = appendParams(st.base, p.text)
+	value, err := key.Sign(st.base)
+	if err != nil {
+		return sign.Additions{}, err
+	}
+	label := s.label
+	if label == "" {
+		label = defaultLabel
+	}
+	signature, err := serialiseBytes(label, value)
+	if err != nil {
+		return sign.Additions{}, err
+	}
+	sig.Covered, sig.Algorithm, sig.State = components, p.alg, st
+	return sign.Additions{Header: []sign.Field{
+		{Name: headerDigest, Value: digestValue},
+		{Name: headerInput, Value: label + "=" + p.text},
+		{Name: headerSignature, Value: signature},
+	}}, nil
+}
+
+// toCover returns the components for signing: what the profile demands in a fixed order, then the
+// rest sorted.
+func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
+	components := []string{"@method", "@authority", "@path", "@query", contentDigest.lower}
+	var rest []string
+	add := func(name, lower string) error {
+		switch {
+		case derivedComponents[lower] != 0:
+		case !canCover(lower) || lower == "content-length": // net/http sets that one by itself
+			return sign.Errorf(sign.ErrUncovered, "%q cannot be covered", name)
+		case len(m.Source.Values(s.canonical(lower))) == 0:
+			return nil
+		}
+		if !slices.Contains(components, lower) && !slices.Contains(rest, lower) {
+			rest = append(rest, lower)
+		}
+		return nil
+	}
+	for _, f := range s.require {
+		if len(m.Source.Values(f.canonical)) == 0 && f.lower != contentDigest.lower {
+			return nil, sign.Errorf(sign.ErrUncovered, "%s is not there, but must be covered", f.canonical)
+		}
+	}
+	for _, names := range [][]field{s.require, s.cover} {
+		for _, f := range names {
+			if err := add(f.lower, f.lower); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, names := range [][]string{s.derived, asked} {
+		for _, name := range names {
+			if err := add(name, strings.ToLower(name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(rest)
+	return append(components, rest...), nil
+}
+
+// SigningString implements [sign.Scheme]. The body is there as its digest only, and what may be
+// a credential, in a header field or in the query, is left out.
+func (*Scheme) SigningString(_ *sign.Message, sig *sign.Signature, _ *sign.Key) string {
+	st, ok := sig.State.(*state)
+	if !ok {
+		return ""
+	}
+	// No value has a line feed in it, so that the nth line is that of the nth component.
+	lines := strings.Split(string(st.base), "\n")
+	for i, name := range sig.Covered {
+		start := len(name) + len(`"": `)
+		lines[i] = lines[i][:start] + redacted(name, lines[i][start:])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// redacted returns a component's value for people.
+func redacted(name, value string) string {
+	switch name {
+	case "@query", "@request-target", "@target-uri":
+		path, query, ok := strings.Cut(value, "?")
+		if ok {
+			query = "?" + sign.RedactQuery(query)
+		}
+		return path + query
+	}
+	return sign.RedactField(name, value)
+}

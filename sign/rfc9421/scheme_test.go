@@ -1,0 +1,503 @@
+package rfc9421
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+func TestNewReportsEveryFault(t *testing.T) {
+	_, err := New(Options{
+		Label: "Sig", Tag: "t\n", Cover: []string{"Host", "X-Fine", "not a name"}, Require: []string{"Signature", "@scheme", "@status"},
+	})
+	require.Error(t, err)
+	var fields []string
+	for _, fault := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var c *sign.ConfigError
+		require.ErrorAs(t, fault, &c)
+		require.NotEmpty(t, c.Problem)
+		fields = append(fields, c.Field)
+	}
+	require.Equal(t, []string{
+		"rfc9421.Options.Label", "rfc9421.Options.Tag", "rfc9421.Options.Cover", "rfc9421.Options.Cover",
+		"rfc9421.Options.Require", "rfc9421.Options.Require",
+	}, fields)
+	require.Equal(t, "rfc9421", newScheme(t, Options{}).Name())
+}
+
+// What sign.Request makes goes through a verifier, once, for each kind of key.
+func TestSignAndVerify(t *testing.T) {
+	for algorithm, pair := range keyPairs(t) {
+		t.Run(algorithm, func(t *testing.T) {
+			s := newScheme(t, Options{})
+			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(pair[1]), Scheme: s})
+			r, err := http.NewRequest("POST", "https://API.example.com:443/transfers/a%2Fb?x=2&x=1", strings.NewReader(body200))
+			require.NoError(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Idempotency-Key", `"k-1"`)
+			require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: s, Lifetime: 10 * time.Second}))
+			require.Contains(t, r.Header.Get("Signature-Input"), `;alg="`+algorithm+`"`)
+			require.Contains(t, r.Header.Get("Signature-Input"), `;expires=`)
+
+			verified, err := v.Verify(t.Context(), messageOf(r))
+			require.NoError(t, err)
+			require.Equal(t, "demo", verified.KeyID)
+			require.Equal(t, "rfc9421", verified.Scheme)
+			require.Equal(t, pair[0].Algorithm(), verified.Algorithm)
+			_, err = v.Verify(t.Context(), messageOf(r))
+			require.ErrorIs(t, err, sign.ErrReplayed)
+
+			// Signed again, it is another message.
+			require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: s}))
+			_, err = v.Verify(t.Context(), messageOf(r))
+			require.NoError(t, err)
+		})
+	}
+	t.Run("a key that only verifies", func(t *testing.T) {
+		key := keyPairs(t)["ed25519"][1]
+		_, err := newScheme(t, Options{}).Sign(testMessage(), &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce}, key)
+		require.Error(t, err)
+	})
+}
+
+// What the signature of the example is: everything that is added, and what was signed.
+func TestSigned(t *testing.T) {
+	s, m, key := newScheme(t, Options{}), testMessage(), hmacKey(t)
+	sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{"Content-Type", "Content-Encoding", "CONTENT-TYPE"}}
+	added, err := s.Sign(m, sig, key)
+	require.NoError(t, err)
+	const params = `("@method" "@authority" "@path" "@query" "content-digest" "content-type" "idempotency-key")` +
+		`;created=1700000000;keyid="demo";alg="hmac-sha256";nonce="n-0123456789abcdef"`
+	base := strings.Join([]string{
+		`"@method": POST`,
+		`"@authority": api.example.com`,
+		`"@path": /transfers/a%2Fb`,
+		`"@query": ?x=2&x=1`,
+		`"content-digest": ` + digestOf(body200),
+		`"content-type": application/json`,
+		`"idempotency-key": "k-1"`,
+		`"@signature-params": ` + params,
+	}, "\n")
+	mac, err := key.Sign([]byte(base))
+	require.NoError(t, err)
+	require.Equal(t, []sign.Field{
+		{Name: "Content-Digest", Value: digestOf(body200)},
+		{Name: "Signature-Input", Value: "sig1=" + params},
+		{Name: "Signature", Value: "sig1=:" + base64.StdEncoding.EncodeToString(mac) + ":"},
+	}, added.Header)
+	require.Equal(t, base, s.SigningString(m, sig, key))
+}
+
+func TestNothingCanBeChanged(t *testing.T) {
+	key := hmacKey(t)
+	other := sign.MustKey(sign.NewHMACKey("demo", []byte("another secret of at least 32 bytes")))
+	s := newScheme(t, Options{Cover: []string{"X-Seen"}})
+	set := func(name string, values ...string) func(*sign.Message) {
+		return func(m *sign.Message) { headerOf(m)[name] = values }
+	}
+	replace := func(name, old, by string) func(*sign.Message) {
+		return func(m *sign.Message) {
+			value := headerOf(m).Get(name)
+			headerOf(m).Set(name, strings.Replace(value, old, by, 1))
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*sign.Message)
+		want   *sign.Error
+	}{
+		{"nothing", func(*sign.Message) {}, nil},
+		{"a field that is not covered", set("X-Other", "1"), nil},
+		{"an override of the host", set("X-Forwarded-Host", "evil.example"), nil},
+		{"method", func(m *sign.Message) { m.Method = "PATCH" }, sign.ErrBadSignature},
+		{"case of the method", func(m *sign.Message) { m.Method = "post" }, sign.ErrBadSignature},
+		{"path", func(m *sign.Message) { m.Target = "/transfers/c?x=2&x=1" }, sign.ErrBadSignature},
+		{"encoding of the path", func(m *sign.Message) { m.Target = "/transfers/a/b?x=2&x=1" }, sign.ErrBadSignature},
+		{"case of an escape", func(m *sign.Message) { m.Target = "/transfers/a%2fb?x=2&x=1" }, sign.ErrBadSignature},
+		{"a slash more", func(m *sign.Message) { m.Target = "/transfers/a%2Fb/?x=2&x=1" }, sign.ErrBadSignature},
+		{"order of the query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb?x=1&x=2" }, sign.ErrBadSignature},
+		{"no query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb" }, sign.ErrBadSignature},
+		{"host", func(m *sign.Message) { m.Host = "evil.example" }, sign.ErrBadSignature},
+		{"case of the host", func(m *sign.Message) { m.Host = "API.Example.COM" }, nil},
+		{"the default port", func(m *sign.Message) { m.Host = "api.example.com:80" }, nil},
+		{"an empty port", func(m *sign.Message) { m.Host = "api.example.com:" }, nil},
+		{"another port", func(m *sign.Message) { m.Host = "api.example.com:443" }, sign.ErrBadSignature},
+		{"the absolute form", func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "x" }, nil},
+		{"the absolute form, with another host", func(m *sign.Message) { m.Target = "http://evil.example" + m.Target }, sign.ErrBadSignature},
+		{"body", func(m *sign.Message) { m.Source.(*incoming).body = []byte(body200 + " ") }, sign.ErrDigestMismatch},
+		{"no body", func(m *sign.Message) { m.Source.(*incoming).body = nil }, sign.ErrDigestMismatch},
+		{"body and digest", func(m *sign.Message) {
+			m.Source.(*incoming).body = []byte("{}")
+			set("Content-Digest", digestOf("{}"))(m)
+		}, sign.ErrBadSignature},
+		{"no digest", set("Content-Digest"), sign.ErrUncovered},
+		{"digest twice", set("Content-Digest", digestOf(body200), digestOf(body200)), sign.ErrDuplicateHeader},
+		{"the Idempotency-Key", set("Idempotency-Key", `"k-2"`), sign.ErrBadSignature},
+		{"a second Idempotency-Key", set("Idempotency-Key", `"k-1"`, `"k-2"`), sign.ErrDuplicateHeader},
+		{"the same Idempotency-Key twice", set("Idempotency-Key", `"k-1"`, `"k-1"`), sign.ErrDuplicateHeader},
+		{"no Idempotency-Key", set("Idempotency-Key"), sign.ErrUncovered},
+		{"a covered field", set("Content-Type", "text/plain"), sign.ErrBadSignature},
+		{"blanks around a covered field", set("Content-Type", " application/json\t"), nil},
+		{"a second value in a line", set("Content-Type", "application/json, text/plain"), sign.ErrBadSignature},
+		{"a second value in front", set("Content-Type", "text/plain", "application/json"), sign.ErrDuplicateHeader},
+		{"a second value behind", set("Content-Type", "application/json", "text/plain"), sign.ErrDuplicateHeader},
+		{"no covered field", set("Content-Type"), sign.ErrUncovered},
+		{"a field that must be covered", set("X-Seen", "1"), sign.ErrUncovered},
+		{"a line feed in a covered field", set("Content-Type", "application/json\n\"x\": y"), sign.ErrMalformed},
+		{"a byte that is not ASCII", set("Content-Type", "application/json;\xe9"), sign.ErrMalformed},
+		{"a path that is not ASCII", func(m *sign.Message) { m.Target = "/é" }, sign.ErrMalformed},
+		{"created", replace("Signature-Input", "=1700000000", "=1700000001"), sign.ErrBadSignature},
+		{"created, too old", replace("Signature-Input", "=1700000000", "=1699999939"), sign.ErrExpired},
+		{"created, too new", replace("Signature-Input", "=1700000000", "=1700000061"), sign.ErrNotYetValid},
+		{"an expiry more", replace("Signature-Input", ";nonce", ";expires=1700000009;nonce"), sign.ErrBadSignature},
+		{"the nonce", replace("Signature-Input", "n-0", "n-1"), sign.ErrBadSignature},
+		{"the key", replace("Signature-Input", "demo", "nobody"), sign.ErrUnknownKey},
+		{"the algorithm", replace("Signature-Input", "hmac-sha256", "ed25519"), sign.ErrWrongAlgorithm},
+		{"an algorithm that nobody has", replace("Signature-Input", "hmac-sha256", "none"), sign.ErrWrongAlgorithm},
+		{"no algorithm", replace("Signature-Input", `;alg="hmac-sha256"`, ""), sign.ErrBadSignature},
+		{"a component less", replace("Signature-Input", ` "content-type"`, ""), sign.ErrBadSignature},
+		{"order of the components", replace("Signature-Input", `"@method" "@authority"`, `"@authority" "@method"`), sign.ErrBadSignature},
+		{"the label", func(m *sign.Message) {
+			replace("Signature-Input", "sig1", "a")(m)
+			replace("Signature", "sig1", "a")(m)
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := testMessage()
+			signWith(t, s, m, key, "content-type")
+			require.ErrorIs(t, verify(t, s, m, other), sign.ErrBadSignature)
+			c.change(m)
+			err := verify(t, s, m, key)
+			if c.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+func TestContentDigest(t *testing.T) {
+	s, key := newScheme(t, Options{}), hmacKey(t)
+	sum := sha512.Sum512([]byte(body200))
+	good256, good512 := digestOf(body200), "sha-512=:"+base64.StdEncoding.EncodeToString(sum[:])+":"
+	bad256, bad512 := digestOf("x"), rfcDigest
+	const md5 = "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"
+	for _, c := range []struct {
+		name, value string
+		want        *sign.Error
+	}{
+		{"sha-256", good256, nil},
+		{"sha-512", good512, nil},
+		{"both", good256 + ", " + good512, nil},
+		{"both, otherwise put", good512 + "  ,\t" + good256, nil},
+		{"a weak one beside", md5 + ", " + good256, nil},
+		{"unknown ones beside", "sha3=?1, x=(1 2);y, " + good256 + ", z", nil},
+		{"another body's", bad256, sign.ErrDigestMismatch},
+		{"another body's, sha-512", bad512, sign.ErrDigestMismatch},
+		{"one of them another body's", good256 + ", " + bad512, sign.ErrDigestMismatch},
+		{"the other of them another body's", bad256 + ", " + good512, sign.ErrDigestMismatch},
+		{"weak ones only", md5 + ", sha=:2jmj7l5rSw0yVb/vlWAYkK/YBwk=:, unixsum=:AAA=:, unixcksum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:", sign.ErrUncovered},
+		{"unknown ones only", "sha-384=:AAAA:", sign.ErrUncovered},
+		{"empty", "", sign.ErrUncovered},
+		{"upper case", strings.ToUpper(good256[:7]) + good256[7:], sign.ErrMalformed},
+		{"a member twice", good256 + ", " + good256, sign.ErrMalformed},
+		{"a bad member, then a good one", bad256 + ", " + good256, sign.ErrMalformed},
+		{"a weak member twice", md5 + ", " + good256 + ", " + md5, sign.ErrMalformed},
+		{"too short", "sha-256=:AAAA:", sign.ErrMalformed},
+		{"too long", strings.Replace(good512, "sha-512", "sha-256", 1), sign.ErrMalformed},
+		{"too short beside a good one", "sha-256=:AAAA:, " + good512, sign.ErrMalformed},
+		{"empty bytes", "sha-256=::", sign.ErrMalformed},
+		{"a string", strings.ReplaceAll(good256, ":", `"`), sign.ErrMalformed},
+		{"a list", "sha-256=(" + good256[8:] + ")", sign.ErrMalformed},
+		{"a boolean", "sha-256", sign.ErrMalformed},
+		{"with a parameter", good256 + ";x", sign.ErrMalformed},
+		{"as in the field Digest", "SHA-256=" + good256[9:53], sign.ErrMalformed},
+		{"no dictionary", good256[8:], sign.ErrMalformed},
+		{"a comma behind", good256 + ",", sign.ErrMalformed},
+		{"a line feed within", good256[:20] + "\n" + good256[20:], sign.ErrMalformed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := testMessage()
+			signByHand(t, s, m, key, "sig1="+strictList+strictParams)
+			headerOf(m).Set("Content-Digest", c.value)
+			if c.want != sign.ErrMalformed {
+				signByHand(t, s, m, key, "sig1="+strictList+strictParams)
+			}
+			err := verify(t, s, m, key)
+			if c.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+// A message without a body needs no digest. One with a body does.
+func TestNoBody(t *testing.T) {
+	s, key := newScheme(t, Options{}), hmacKey(t)
+	const input = `sig1=("@method" "@authority" "@path" "@query")` + strictParams
+	for _, c := range []struct {
+		name, body, digest string
+		want               *sign.Error
+	}{
+		{"nothing", "", "", nil},
+		{"a body that came later", "{}", "", sign.ErrUncovered},
+		{"a digest that came later", "", digestOf(""), sign.ErrUncovered},
+		{"both", "{}", digestOf("{}"), sign.ErrUncovered},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com", Source: &incoming{header: http.Header{"Content-Digest": {"-"}}}}
+			signByHand(t, s, m, key, input)
+			headerOf(m).Del("Content-Digest")
+			if c.digest != "" {
+				headerOf(m).Set("Content-Digest", c.digest)
+			}
+			m.Source.(*incoming).body = []byte(c.body)
+			err := verify(t, s, m, key)
+			if c.want == nil {
+				require.NoError(t, err)
+				// Unless it is demanded.
+				err = verify(t, newScheme(t, Options{Require: []string{"Content-Digest"}}), m, key)
+				require.ErrorIs(t, err, sign.ErrUncovered)
+				return
+			}
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+	t.Run("signed", func(t *testing.T) {
+		m := &sign.Message{Method: "GET", Target: "/a", Host: "example.com", Source: &incoming{header: http.Header{}}}
+		signWith(t, s, m, key)
+		require.Equal(t, digestOf(""), headerOf(m).Get("Content-Digest"))
+		require.NoError(t, verify(t, s, m, key))
+		m.Source.(*incoming).body = []byte("{}")
+		require.ErrorIs(t, verify(t, s, m, key), sign.ErrDigestMismatch)
+	})
+}
+
+// The values of the derived components (RFC 9421, section 2.2).
+func TestDerivedComponents(t *testing.T) {
+	plain, proxied := newScheme(t, Options{}), newScheme(t, Options{HTTPS: true})
+	for _, c := range []struct {
+		component string
+		message   sign.Message
+		scheme    *Scheme
+		want      string
+	}{
+		{"@method", sign.Message{Method: "POST"}, plain, "POST"},
+		{"@method", sign.Message{Method: "m-search"}, plain, "m-search"},
+		{"@authority", sign.Message{Target: "/", Host: "www.Example.com"}, plain, "www.example.com"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:8080"}, plain, "example.com:8080"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:80"}, plain, "example.com"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:443"}, plain, "example.com:443"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:443", TLS: true}, plain, "example.com"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:80", TLS: true}, plain, "example.com:80"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:443"}, proxied, "example.com"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:80"}, proxied, "example.com:80"},
+		{"@authority", sign.Message{Target: "/", Host: "[2001:DB8::80]"}, plain, "[2001:db8::80]"},
+		{"@authority", sign.Message{Target: "/", Host: "[2001:db8::1]:80"}, plain, "[2001:db8::1]"},
+		{"@authority", sign.Message{Target: "http://A.example/x", Host: "b.example"}, plain, "a.example"},
+		{"@scheme", sign.Message{}, plain, "http"},
+		{"@scheme", sign.Message{TLS: true}, plain, "https"},
+		{"@scheme", sign.Message{}, proxied, "https"},
+		{"@request-target", sign.Message{Target: "/path?param=value"}, plain, "/path?param=value"},
+		{"@request-target", sign.Message{Target: "https://www.example.com/path?param=value"}, plain, "https://www.example.com/path?param=value"},
+		{"@request-target", sign.Message{Target: "*"}, plain, "*"},
+		{"@path", sign.Message{Target: "/path?param=value"}, plain, "/path"},
+		{"@path", sign.Message{Target: "/%61//../b%2fc;x=1"}, plain, "/%61//../b%2fc;x=1"},
+		{"@path", sign.Message{Target: "http://example.com"}, plain, "/"},
+		{"@path", sign.Message{Target: "*"}, plain, "*"},
+		{"@query", sign.Message{Target: "/path?param=value&foo=bar&baz=bat%2Dman"}, plain, "?param=value&foo=bar&baz=bat%2Dman"},
+		{"@query", sign.Message{Target: "/path?queryString"}, plain, "?queryString"},
+		{"@query", sign.Message{Target: "/path?"}, plain, "?"},
+		{"@query", sign.Message{Target: "/path"}, plain, "?"},
+		{"@query", sign.Message{Target: "/path?a?b;c+d%zz"}, plain, "?a?b;c+d%zz"},
+		{"@target-uri", sign.Message{Target: "/path?param=value", Host: "www.example.com", TLS: true}, plain, "https://www.example.com/path?param=value"},
+		{"@target-uri", sign.Message{Target: "/path", Host: "www.example.com"}, plain, "http://www.example.com/path"},
+		{"@target-uri", sign.Message{Target: "/path?", Host: "www.example.com"}, proxied, "https://www.example.com/path?"},
+		{"@target-uri", sign.Message{Target: "http://www.example.com?x", Host: "-"}, plain, "http://www.example.com/?x"},
+		{"@target-uri", sign.Message{Target: "*", Host: "www.example.com:80"}, plain, "http://www.example.com"},
+	} {
+		base, err := c.scheme.appendBase(nil, &c.message, []string{c.component}, "")
+		require.NoError(t, err)
+		require.Equal(t, `"`+c.component+`": `+c.want+"\n", string(base), "%+v", c.message)
+	}
+}
+
+// Behind a proxy that ends TLS, the public host and the scheme are the configured ones.
+func TestBehindProxy(t *testing.T) {
+	key := hmacKey(t)
+	client := newScheme(t, Options{Require: []string{"@scheme", "@target-uri"}})
+	m := testMessage()
+	m.Host, m.TLS = "api.example.com:443", true
+	signWith(t, client, m, key)
+	require.NoError(t, verify(t, client, m, key))
+
+	m.Host, m.TLS = "10.0.0.7:8080", false
+	require.ErrorIs(t, verify(t, client, m, key), sign.ErrBadSignature)
+	s := newScheme(t, Options{HTTPS: true})
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: s, Clock: testClock, Host: "api.example.com"})
+	_, err := v.Verify(t.Context(), unread(m))
+	require.NoError(t, err)
+}
+
+func TestCoverAndRequire(t *testing.T) {
+	key := hmacKey(t)
+	open := newScheme(t, Options{})
+	strictest := newScheme(t, Options{Cover: []string{"x-a"}, Require: []string{"X-B", "@Scheme"}})
+
+	m := testMessage()
+	_, err := strictest.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce}, key)
+	require.ErrorIs(t, err, sign.ErrUncovered) // there is no X-B
+
+	headerOf(m).Set("X-B", "")
+	signWith(t, strictest, m, key)
+	require.Contains(t, headerOf(m).Get("Signature-Input"), `"content-digest" "@scheme" "idempotency-key" "x-b")`)
+	require.NoError(t, verify(t, strictest, m, key))
+	require.NoError(t, verify(t, open, m, key))
+	headerOf(m).Set("X-A", "1")
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrUncovered)
+	signWith(t, strictest, m, key)
+	require.NoError(t, verify(t, strictest, m, key))
+	headerOf(m)["X-A"] = []string{"1", "2"}
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrDuplicateHeader)
+	_, err = strictest.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce}, key)
+	require.ErrorIs(t, err, sign.ErrDuplicateHeader)
+
+	headerOf(m).Set("X-A", "1")
+	signWith(t, open, m, key, "x-a", "x-b")
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrUncovered) // @scheme
+	signWith(t, open, m, key, "x-a", "@scheme")
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrUncovered) // X-B
+	signWith(t, open, m, key, "x-a", "x-b", "@target-uri")
+	require.NoError(t, verify(t, strictest, m, key)) // which has the scheme in it
+
+	for _, name := range []string{"Host", "Connection", "Content-Length", "Signature", "@status", "@query-param", "a b", ""} {
+		_, err := open.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{name}}, key)
+		require.ErrorIs(t, err, sign.ErrUncovered, name)
+	}
+}
+
+func TestTag(t *testing.T) {
+	key := hmacKey(t)
+	none, mine, other := newScheme(t, Options{}), newScheme(t, Options{Tag: "mine"}), newScheme(t, Options{Tag: "other"})
+	m := testMessage()
+	signWith(t, mine, m, key)
+	require.NoError(t, verify(t, mine, m, key))
+	require.NoError(t, verify(t, none, m, key))
+	require.ErrorIs(t, verify(t, other, m, key), sign.ErrInvalid)
+	signWith(t, none, m, key)
+	require.ErrorIs(t, verify(t, mine, m, key), sign.ErrMissing)
+}
+
+func TestExpires(t *testing.T) {
+	s, key := newScheme(t, Options{}), hmacKey(t)
+	m := testMessage()
+	signByHand(t, s, m, key, "sig1="+strictList+strictParams+";expires=1700000010")
+	for after, want := range map[int64]error{0: nil, 10: nil, 11: sign.ErrExpired, 61: sign.ErrExpired, -60: nil, -61: sign.ErrNotYetValid} {
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: s, Nonces: anyNonce{}, Clock: func() time.Time { return time.Unix(testTime+after, 999) }})
+		_, err := v.Verify(t.Context(), unread(m))
+		require.ErrorIs(t, err, want, after)
+	}
+}
+
+// A message of an unknown key gets the answer of one with a bad signature, whatever else is wrong
+// with it.
+func TestUnknownKeyLooksLikeBadSignature(t *testing.T) {
+	s, key := newScheme(t, Options{}), hmacKey(t)
+	stranger := sign.MustKey(sign.NewHMACKey("stranger", []byte(testSecret)))
+	for _, change := range []func(*sign.Message){
+		func(*sign.Message) {},
+		func(m *sign.Message) { m.Method = "PUT" },
+		func(m *sign.Message) { m.Source.(*incoming).body = nil },
+		func(m *sign.Message) { headerOf(m).Set("Content-Type", "\n") },
+		func(m *sign.Message) { headerOf(m).Del("Content-Digest") },
+		func(m *sign.Message) { headerOf(m).Set("Signature", "sig1=:AAAA:") },
+	} {
+		known, unknown := testMessage(), testMessage()
+		signWith(t, s, known, key, "content-type")
+		signWith(t, s, unknown, stranger, "content-type")
+		// The known key's message is not good either.
+		headerOf(known).Set("Signature-Input", strings.Replace(headerOf(known).Get("Signature-Input"), "n-0", "n-1", 1))
+		change(known)
+		change(unknown)
+		a, b := verify(t, s, known, key), verify(t, s, unknown, key)
+		require.Error(t, a)
+		require.Equal(t, a.(*sign.Error).Code, b.(*sign.Error).Code)
+	}
+}
+
+func TestSigningString(t *testing.T) {
+	key := hmacKey(t)
+	s := newScheme(t, Options{})
+	m := testMessage()
+	m.Target += "&access_token=hunter2&z=3"
+	headerOf(m).Set("Authorization", "Bearer hunter2")
+	headerOf(m).Set("Cookie", "session=hunter2")
+	signWith(t, s, m, key, "authorization", "cookie", "content-type", "@request-target", "@target-uri")
+
+	var events []sign.Event
+	var signingStrings []string
+	v := sign.MustVerifier(sign.Config{
+		Keys: sign.MustRing(key), Scheme: s, Clock: testClock,
+		Observe: func(_ context.Context, e sign.Event) {
+			events = append(events, e)
+			signingStrings = append(signingStrings, e.SigningString())
+		},
+	})
+	_, err := v.Verify(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, "rfc9421", events[0].Scheme)
+	require.Contains(t, signingStrings[0], `"@method": POST`+"\n")
+	const query = "?x=2&x=1&access_token=[redacted]&z=3\n"
+	require.Contains(t, signingStrings[0], `"@query": `+query)
+	require.Contains(t, signingStrings[0], `"@request-target": /transfers/a%2Fb`+query)
+	require.Contains(t, signingStrings[0], `"@target-uri": http://api.example.com/transfers/a%2Fb`+query)
+	require.Contains(t, signingStrings[0], `"authorization": [redacted]`+"\n")
+	require.Contains(t, signingStrings[0], `"content-type": application/json`+"\n")
+	require.Contains(t, signingStrings[0], `"cookie": [redacted]`+"\n")
+	require.Contains(t, signingStrings[0], `"@signature-params": ("@method" `)
+	for _, secret := range []string{"hunter2", testSecret, "A-1"} {
+		require.NotContains(t, signingStrings[0], secret)
+	}
+
+	// What could not be understood has none, but the key id if that was understood.
+	headerOf(m).Del("Content-Type")
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ErrUncovered)
+	require.Equal(t, "demo", events[1].KeyID)
+	require.Empty(t, signingStrings[1])
+	headerOf(m).Set("Signature-Input", "sig1")
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.Empty(t, events[2].KeyID)
+}
+
+// Check refuses what Parse has not seen.
+func TestCheckWithoutParse(t *testing.T) {
+	require.ErrorIs(t, newScheme(t, Options{}).Check(testMessage(), new(sign.Signature), hmacKey(t)), sign.ErrBadSignature)
+}
+
+// What a verification allocates does not grow unnoticed; BenchmarkVerify says how much it is.
+func TestVerifyAllocates(t *testing.T) {
+	s, key, signed := newScheme(t, Options{}), hmacKey(t), testMessage()
+	signWith(t, s, signed, key, "content-type")
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: s, Nonces: anyNonce{}, Clock: testClock})
+	m := unread(signed)
+	allocs := testing.AllocsPerRun(100, func() {
+		again := *m
+		if _, err := v.Verify(t.Context(), &again); err != nil {
+			t.Error(err)
+		}
+	})
+	require.LessOrEqual(t, allocs, 40.0)
+}
