@@ -33,7 +33,7 @@
 //     message's timestamp has left the window by everybody's clock ([Config].Margin).
 //
 // So nobody can use up another's nonce, or make the service read a body for a message that is
-// too old. A message of an unknown key goes through the same steps as one with a bad signature, and
+// too old (except under [SortedParams], where parameters stand in the body). A message of an unknown key goes through the same steps as one with a bad signature, and
 // gets the same answer.
 //
 // # Answers

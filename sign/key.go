@@ -226,7 +226,9 @@ var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
 // Verify reports whether signature is the key's signature of message. It takes the same time
 // for every wrong signature. For a key of [NewWebhookKey] none is right: its secret may be short,
 // and it is good for [StandardWebhooks] only.
-func (k *Key) Verify(message, signature []byte) bool { return !k.webhook && k.verify(message, signature) }
+func (k *Key) Verify(message, signature []byte) bool {
+	return !k.webhook && k.verify(message, signature)
+}
 
 func (k *Key) verify(message, signature []byte) bool {
 	switch public := k.public.(type) {

@@ -20,7 +20,7 @@ type Scheme interface {
 
 	// Check reports by an error ([ErrBadSignature], [ErrDigestMismatch], [ErrUncovered],
 	// [ErrWrongAlgorithm]) that s, which Parse has filled in, is not key's signature of
-	// m. It compares by [Key.Verify] only. The body has been read.
+	// m. It compares by [Key.Verify], in constant time. The body has been read.
 	Check(m *Message, s *Signature, key *Key) error
 
 	// Sign signs m with key: it returns what is to be added to the request. KeyID,

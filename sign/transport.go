@@ -16,7 +16,7 @@ import (
 //	client := &http.Client{Transport: &sign.Transport{Key: key}}
 //
 // A request may be tried again if its method is idempotent (RFC 9110, section 9.2.2) or it has
-// an Idempotency-Key. It is, after an error of the connection and after 429, 502, 503 and 504,
+// an Idempotency-Key (see OperationHeader). It is, after an error of the connection and after 429, 502, 503 and 504,
 // and after 409 and 425 with a Retry-After: it waits for as long as the server asks for by
 // Retry-After, else with a growing, random pause. The last attempt's response or error is the
 // client's, whatever it is.
@@ -32,6 +32,10 @@ type Transport struct {
 	Base http.RoundTripper
 	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: never again.
 	MaxAttempts int
+	// OperationHeader is the name of the header field that says which operation a request is about, so
+	// that it may be tried again. Empty: Idempotency-Key. For [StandardWebhooks] it is
+	// Webhook-Id.
+	OperationHeader string
 	// MaxWait is the longest pause between two attempts. A server that asks for a longer one
 	// gets no other attempt: the client gets its answer. Zero: 30 s.
 	MaxWait time.Duration
@@ -57,7 +61,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	setDefault(&attempts, defaultAttempts)
 	setDefault(&maxWait, defaultMaxWait)
-	if !isRepeatable(r) {
+	if !t.isRepeatable(r) {
 		attempts = 1
 	}
 	for n := 1; ; n++ {
@@ -83,12 +87,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func isRepeatable(r *http.Request) bool {
+func (t *Transport) isRepeatable(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	return r.Header.Get(IdempotencyKey) != ""
+	name := t.OperationHeader
+	setDefault(&name, IdempotencyKey)
+	return r.Header.Get(name) != ""
 }
 
 // nextPause says whether an attempt, the nth, is worth another one, and when.

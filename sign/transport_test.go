@@ -88,6 +88,20 @@ func TestTransportTriesAgain(t *testing.T) {
 	}
 }
 
+func TestOperationHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for header, sent := range map[string]int{"": 1, "webhook-id": 2} {
+			base := &roundTrips{answers: []any{answerOf(503), answerOf(201)}}
+			r, err := http.NewRequest("POST", "http://api.example.com/a", nil)
+			require.NoError(t, err)
+			r.Header.Set("Webhook-Id", "msg_1")
+			_, err = (&sign.Transport{Key: newHMAC(t, "demo"), Base: base, OperationHeader: header}).RoundTrip(r)
+			require.NoError(t, err)
+			require.Len(t, base.requests, sent)
+		}
+	})
+}
+
 // Each attempt is signed for the time when it is sent.
 func TestAttemptsAreSignedForTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -238,6 +238,7 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 	*key, err = v.checkSignature(m, s, candidates)
 	switch {
 	case unknown != nil:
+		*key = nil // a decoy
 		return unknown
 	case err != nil:
 		return err
@@ -351,6 +352,7 @@ func (v *Verifier) keys(ctx context.Context, id string) ([]*Key, error) {
 	return v.c.Keys.Keys(ctx, id)
 }
 
+// checkSignature returns the key that has signed, or the first that could have.
 func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (*Key, *Error) {
 	var first error
 	for _, k := range candidates {
@@ -362,7 +364,7 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 			first = err
 		}
 	}
-	return nil, asError(first)
+	return candidates[0], asError(first)
 }
 
 // useNonce burns the nonce. It is kept until its timestamp has left the window by the clock

@@ -1,0 +1,205 @@
+package sign
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each of the parsers is held against another one, which is lenient: what is accepted, both read alike.
+
+// fuzzedPairs are the parameters that a parser has found, if it has accepted the text and each name
+// is there once.
+func fuzzedPairs(t *testing.T, l *params, err error) map[string]string {
+	t.Helper()
+	if err == nil {
+		err = l.finish(new(SortedOptions))
+	}
+	if err != nil {
+		require.ErrorIs(t, err, ErrMalformed)
+		return nil
+	}
+	require.LessOrEqual(t, len(l.list), maxParams)
+	pairs := make(map[string]string)
+	for _, p := range l.list {
+		pairs[p.name] = p.value
+	}
+	require.Len(t, pairs, len(l.list))
+
+	// What is signed can be taken apart again: what has a = begins a parameter.
+	signed := maps.Clone(pairs)
+	maps.DeleteFunc(signed, func(_, value string) bool { return value == "" })
+	read := make(map[string]string)
+	var last string
+	for piece := range strings.SplitSeq(string(l.base), "&") {
+		name, value, ok := strings.Cut(piece, "=")
+		switch {
+		case ok:
+			read[name], last = value, name
+		case len(l.base) > 0:
+			read[last] += "&" + piece
+		}
+	}
+	require.Equal(t, signed, read)
+	return pairs
+}
+
+func FuzzSortedPairs(f *testing.F) {
+	for _, seed := range []string{"a=1&b=%26&c", "a=1&a=2", "a;b=1", "%zz", "=", "a=b=c&&+=+", "é=%ff", "a=1%26b", "a=1%26b=2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l := new(params)
+		pairs := fuzzedPairs(t, l, l.addPairs(text))
+		if pairs == nil {
+			return
+		}
+		values, err := url.ParseQuery(text)
+		require.NoError(t, err)
+		require.Len(t, values, len(pairs))
+		for name, value := range pairs {
+			require.Equal(t, []string{value}, values[name])
+		}
+	})
+}
+
+func FuzzSortedJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"a":1,"b":"\u00e9\n","c":null,"d":true}`, `{"a":1e400,"b":-0}`, `{"a":1,"a":1}`, `{"a":{}}`, `{"a":"\ud800"}`, `[]`, `{}{}`, ` {"" :1} `, `{"a":"1&b=2"}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l := new(params)
+		pairs := fuzzedPairs(t, l, l.addJSON([]byte(text)))
+		if pairs == nil {
+			return
+		}
+		var values map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(text), &values))
+		require.Len(t, values, len(pairs))
+		for name, value := range pairs {
+			var s string
+			switch raw := string(values[name]); {
+			case raw == "null":
+			case raw[0] == '"':
+				require.NoError(t, json.Unmarshal(values[name], &s))
+			default:
+				s = raw
+			}
+			require.Equal(t, s, value, name)
+		}
+
+		more, err := appendJSON([]byte(text), []param{{"\x00added", `"&<`}})
+		require.NoError(t, err)
+		var again map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(more, &again))
+		require.Len(t, again, len(pairs)+1)
+	})
+}
+
+func FuzzSortedXML(f *testing.F) {
+	for _, seed := range []string{
+		"<xml><a>1</a><b><![CDATA[<&]]></b><c/></xml>", `<?xml version="1.0"?><xml> </xml> `, "<xml/>", "<xml><a>&lt;&#10;&amp;</a></xml>", "<xml><a>&e;</a></xml>",
+		`<!DOCTYPE xml><xml/>`, "<xml><a><b/></a></xml>", "<xml a='1'/>", "<xml><a>1<!-- -->2</a></xml>", "<x:xml/>", "<xml/><xml/>", "<xml><a>\r\n</a></xml>", "<xml><a>]]></a></xml>",
+	} {
+		f.Add(seed)
+	}
+	type element struct {
+		XMLName xml.Name
+		Value   string `xml:",chardata"`
+	}
+	type document struct {
+		XMLName  xml.Name  `xml:"xml"`
+		Elements []element `xml:",any"`
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l := new(params)
+		pairs := fuzzedPairs(t, l, l.addXML([]byte(text)))
+		if pairs == nil {
+			return
+		}
+		var d document
+		require.NoError(t, xml.Unmarshal([]byte(text), &d))
+		require.Len(t, d.Elements, len(pairs))
+		for _, e := range d.Elements {
+			require.Equal(t, pairs[e.XMLName.Local], e.Value)
+		}
+
+		more, err := appendXML([]byte(text), []param{{"added", `"&<`}})
+		require.NoError(t, err)
+		again := new(params)
+		require.NoError(t, again.addXML(more), "%s", more)
+		require.Len(t, again.list, len(l.list)+1)
+		require.True(t, slices.Contains(again.list, param{"added", `"&<`}))
+	})
+}
+
+// fuzzedSource is header and body of a message.
+type fuzzedSource struct {
+	http.Header
+	body string
+}
+
+// Values hides that of http.Header.
+func (s fuzzedSource) Values(name string) []string { return s.Header[name] }
+
+func (s fuzzedSource) HeaderSize() (lines, bytes int) { return len(s.Header), 0 }
+
+func (s fuzzedSource) ReadBody(int64) ([]byte, error) { return []byte(s.body), nil }
+
+// FuzzSortedParams sends anything: nothing panics, nothing is accepted whose parameters are not the signed
+// ones, and what is accepted cannot be sent again.
+func FuzzSortedParams(f *testing.F) {
+	const secret, wechat = "0123456789abcdef0123456789abcdef", "192006250b4c09247ec02edce69f6a2d"
+	const nonce, sum = "n-0123456789abcdef", "7FA7B05815AAD2D96A207B7447E9040BD0A101D2475CB9B900AC47CE2FB41987"
+	form := "application/x-www-form-urlencoded"
+	f.Add(false, "/?to=bob", form, "amount=5", "demo", "1700000000", nonce, sum, "")
+	f.Add(false, "/?to=bob", "application/json", `{"amount":5}`, "demo", "1700000000", nonce, sum, `"k-1"`)
+	f.Add(false, "/", "text/xml", "<xml><amount>5</amount><to>bob</to></xml>", "demo", "1700000000", nonce, sum, "")
+	f.Add(true, "/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=6A9AE1657590FD6257D693A078E1C3E4BB6BA4DC30B23E0EE2496E54170DACD6", "", "", "", "", "", "", "")
+	f.Add(true, "http://h?sign=;", form+"; charset=\xff", "\x00", "demo", "-1", "n", "", "x")
+	keys := MustRing(MustKey(NewHMACKey("demo", []byte(secret))), MustKey(NewHMACKey("10000100", []byte(wechat))))
+	f.Fuzz(func(t *testing.T, in bool, target, contentType, body, keyID, timestamp, once, signature, idempotencyKey string) {
+		o, at := SortedOptions{}, time.Unix(1700000000, 0)
+		if in {
+			o, at = SortedOptions{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}, time.Unix(1000, 0)
+		}
+		scheme, err := NewSortedParams(o)
+		require.NoError(t, err)
+		v := MustVerifier(Config{Keys: keys, Scheme: scheme, Clock: func() time.Time { return at }})
+		header := make(http.Header)
+		for name, value := range map[string]string{
+			"X-Key-Id": keyID, "X-Timestamp": timestamp, "X-Nonce": once, "X-Sign": signature, "Content-Type": contentType, "Idempotency-Key": idempotencyKey,
+		} {
+			if value != "" {
+				header.Set(name, value)
+			}
+		}
+		m := Message{Method: "POST", Target: target, Host: "h", Source: fuzzedSource{header, body}}
+		first, again, read := m, m, m
+		_, err = v.Verify(t.Context(), &first)
+		require.NotNil(t, v.Refusal(err))
+		var s Signature
+		if scheme.Parse(&read, &s) == nil {
+			require.NotContains(t, scheme.SigningString(&read, &s, nil), secret)
+		}
+		if err != nil {
+			return
+		}
+		require.Contains(t, []string{
+			"amount=5&key_id=demo&nonce=" + nonce + "&timestamp=1700000000&to=bob",
+			"appid=wxd930ea5d5a258f4f&body=test&device_info=1000&mch_id=10000100&nonce_str=ibuaiVcKdpRxkhJA",
+		}, string(s.State.(*params).base))
+		_, err = v.Verify(t.Context(), &again)
+		require.ErrorIs(t, err, ErrReplayed)
+	})
+}

@@ -1,0 +1,197 @@
+package sign
+
+import (
+	"mime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxParams is how many parameters a message may have.
+	maxParams = 256
+	// maxParamName is the length of the longest name, in bytes.
+	maxParamName = 128
+	// maxParamQuery is the length of the longest query that is taken apart, in bytes.
+	maxParamQuery = 32 << 10
+)
+
+// param is a parameter, decoded.
+type param struct{ name, value string }
+
+// params are the parameters of a message.
+type params struct {
+	list     []param
+	reserved []string // names that the message must not use
+	base     []byte   // what is signed, up to the secret
+}
+
+// add adds a parameter of the message.
+func (l *params) add(name, value string) error {
+	if len(l.list)-len(l.reserved) >= maxParams {
+		return Errorf(ErrMalformed, "there are more than %d parameters", maxParams)
+	}
+	if slices.Contains(l.reserved, name) {
+		return Errorf(ErrMalformed, "there must be no parameter %q", name)
+	}
+	if !isParamText(value) || !isParamText(name) {
+		return Errorf(ErrMalformed, "a parameter is not in UTF-8")
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c < ' ' || c == 0x7f || c == '=' || c == '&' {
+			return Errorf(ErrMalformed, "the name of a parameter has = or & or a control character")
+		}
+	}
+	if name == "" || len(name) > maxParamName {
+		return Errorf(ErrMalformed, "the name of a parameter must have 1 to %d bytes", maxParamName)
+	}
+	l.list = append(l.list, param{name, value})
+	return nil
+}
+
+// isParamText reports whether s is UTF-8 without U+FFFD, which decoders (of JSON, of XML, those of the
+// handler) put in place of what is none: several texts would be one.
+func isParamText(s string) bool {
+	return !strings.ContainsRune(s, utf8.RuneError) // which finds invalid bytes, too
+}
+
+// reserve adds a parameter that stands for something else, and keeps its name from the message. It must
+// come before the message's own, or after all of them.
+func (l *params) reserve(name, value string) error {
+	if l.has(name) {
+		return Errorf(ErrMalformed, "there must be no parameter %q", name)
+	}
+	if err := l.add(name, value); err != nil {
+		return err
+	}
+	l.reserved = append(l.reserved, name)
+	return nil
+}
+
+// value returns the value of the first parameter of that name.
+func (l *params) value(name string) string {
+	for _, p := range l.list {
+		if p.name == name {
+			return p.value
+		}
+	}
+	return ""
+}
+
+func (l *params) has(name string) bool {
+	return slices.ContainsFunc(l.list, func(p param) bool { return p.name == name })
+}
+
+// finish sorts the list, checks that it is the only one that can be read from what is signed, and
+// makes that.
+func (l *params) finish(o *SortedOptions) error {
+	slices.SortFunc(l.list, func(a, b param) int { return strings.Compare(a.name, b.name) })
+	for i, p := range l.list {
+		if i > 0 && p.name == l.list[i-1].name {
+			return Errorf(ErrMalformed, "the parameter %q is there twice", p.name)
+		}
+		if p.value == "" || p.name == o.Sign {
+			continue
+		}
+		_, after, _ := strings.Cut(p.value, "&")
+		if strings.Contains(after, "=") && !slices.Contains(o.InsecureAmpersands, p.name) {
+			return Errorf(ErrMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
+		}
+		if len(l.base) > 0 {
+			l.base = append(l.base, '&')
+		}
+		l.base = append(l.base, p.name...)
+		l.base = append(l.base, '=')
+		l.base = append(l.base, p.value...)
+	}
+	return nil
+}
+
+// collect adds the parameters of query and body.
+func (l *params) collect(m *Message, places Place) error {
+	if query, _ := m.Query(); query != "" {
+		switch {
+		case places&FromQuery == 0:
+			return Errorf(ErrUncovered, "there is a query, which is not signed")
+		case len(query) > maxParamQuery:
+			return Errorf(ErrMalformed, "the query has %d bytes; %d are allowed", len(query), maxParamQuery)
+		}
+		if err := l.addPairs(query); err != nil {
+			return err
+		}
+	}
+	body, err := m.Body()
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	place, err := bodyPlace(m, places)
+	if err != nil {
+		return err
+	}
+	switch place {
+	case FromForm:
+		return l.addPairs(string(body))
+	case FromJSON:
+		return l.addJSON(body)
+	default:
+		return l.addXML(body)
+	}
+}
+
+// bodyPlace tells what kind of body m has, by its Content-Type.
+func bodyPlace(m *Message, places Place) (Place, error) {
+	for _, encoding := range m.Source.Values("Content-Encoding") {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return 0, Errorf(ErrMalformed, "a body that is encoded cannot be read for its parameters")
+		}
+	}
+	contentType, lines := m.Field("Content-Type")
+	if lines > 1 {
+		return 0, Errorf(ErrDuplicateHeader, "Content-Type")
+	}
+	kind, attributes, err := mime.ParseMediaType(contentType)
+	if err != nil && contentType != "" {
+		return 0, Errorf(ErrMalformed, "the Content-Type cannot be read")
+	}
+	var place Place
+	switch kind {
+	case "application/x-www-form-urlencoded":
+		place = FromForm
+	case "application/json":
+		place = FromJSON
+	case "text/xml", "application/xml":
+		place = FromXML
+	}
+	if places&place == 0 {
+		return 0, Errorf(ErrUncovered, "a body of the type %q is not signed", kind)
+	}
+	if charset := attributes["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+		return 0, Errorf(ErrMalformed, "the charset is %q; utf-8 is allowed", charset)
+	}
+	return place, nil
+}
+
+// addTo makes the additions that put parameters into a message. There is a place for them in it.
+func addTo(m *Message, places Place, added []param) (Additions, error) {
+	body, err := m.Body()
+	if err != nil {
+		return Additions{}, err
+	}
+	if len(body) == 0 && places&FromQuery != 0 {
+		return Additions{Query: pairsOf(added)}, nil
+	}
+	place, err := bodyPlace(m, places)
+	if err != nil {
+		return Additions{}, err
+	}
+	switch place {
+	case FromForm:
+		return Additions{Body: appendPairs(body, added)}, nil
+	case FromJSON:
+		body, err = appendJSON(body, added)
+		return Additions{Body: body}, err
+	default:
+		body, err = appendXML(body, added)
+		return Additions{Body: body}, err
+	}
+}

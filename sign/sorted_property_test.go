@@ -1,0 +1,210 @@
+package sign_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// paramSet writes parameters into a request, in one of the places.
+type paramSet map[string]string
+
+func (s paramSet) request(tb require.TestingT, place sign.Place) *http.Request {
+	target, contentType, body := "/", "", ""
+	values := make(url.Values)
+	for name, value := range s {
+		values.Set(name, value)
+	}
+	switch place {
+	case sign.FromQuery:
+		target += "?" + values.Encode()
+	case sign.FromForm:
+		contentType, body = formType, values.Encode()
+	case sign.FromJSON:
+		text, err := json.Marshal(s)
+		require.NoError(tb, err)
+		contentType, body = jsonType, string(text)
+	case sign.FromXML:
+		var b bytes.Buffer
+		b.WriteString("<xml>")
+		for name, value := range s {
+			b.WriteString("<" + name + ">")
+			require.NoError(tb, xml.EscapeText(&b, []byte(value)))
+			b.WriteString("</" + name + ">")
+		}
+		contentType, body = xmlType, b.String()+"</xml>"
+	}
+	r, err := http.NewRequest("POST", "http://pay.test"+target, strings.NewReader(body))
+	require.NoError(tb, err)
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	return r
+}
+
+// withValue is the set as it is signed.
+func (s paramSet) withValue() paramSet {
+	c := maps.Clone(s)
+	maps.DeleteFunc(c, func(_, value string) bool { return value == "" })
+	return c
+}
+
+var (
+	places = []sign.Place{sign.FromQuery, sign.FromForm, sign.FromJSON, sign.FromXML}
+
+	// Texts that XML can carry, too.
+	texts  = rapid.StringOfN(rapid.RuneFrom([]rune("ab 5.=+%/?<>'\"\\{}[]\n\t;:#é中😀")), 0, 12, -1)
+	names  = rapid.StringMatching(`p[a-zA-Z0-9_.-]{0,3}`)
+	tables = rapid.MapOfN(names, texts, 0, 8)
+)
+
+// What is signed in any way arrives, and cannot be sent again; what differs in a parameter does not.
+func TestSortedRoundTrip(t *testing.T) {
+	key := sortedKey("demo")
+	rapid.Check(t, func(rt *rapid.T) {
+		o := sign.SortedOptions{
+			InParams: rapid.Bool().Draw(rt, "in parameters"), InsecureMD5: rapid.Bool().Draw(rt, "MD5"),
+			LowerCase: rapid.Bool().Draw(rt, "lower case"), Milliseconds: rapid.Bool().Draw(rt, "milliseconds"),
+		}
+		place := rapid.SampledFrom(places).Draw(rt, "place")
+		set := paramSet(tables.Draw(rt, "parameters"))
+		scheme, err := sign.NewSortedParams(o)
+		require.NoError(rt, err)
+		r := set.request(rt, place)
+		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
+		good := messageOf(r)
+		_, err = v.Verify(t.Context(), messageOf(r))
+		require.NoError(rt, err)
+		_, err = v.Verify(t.Context(), good)
+		require.ErrorIs(rt, err, sign.ErrReplayed)
+	})
+}
+
+// A message whose parameters are others than the signed ones is refused, wherever it has them.
+func TestSortedNoParameterCanBeChanged(t *testing.T) {
+	key := sortedKey("demo")
+	scheme := sortedScheme(t, sign.SortedOptions{})
+	rapid.Check(t, func(rt *rapid.T) {
+		set := paramSet(tables.Draw(rt, "parameters"))
+		changed := maps.Clone(set)
+		switch sorted := slices.Sorted(maps.Keys(set)); {
+		case len(sorted) == 0 || rapid.Bool().Draw(rt, "add"):
+			changed[names.Draw(rt, "name")] = texts.Draw(rt, "value")
+		case rapid.Bool().Draw(rt, "remove"):
+			delete(changed, rapid.SampledFrom(sorted).Draw(rt, "name"))
+		default:
+			changed[rapid.SampledFrom(sorted).Draw(rt, "name")] = texts.Draw(rt, "value")
+		}
+		r := set.request(rt, rapid.SampledFrom(places).Draw(rt, "signed in"))
+		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
+		sent := changed.request(rt, rapid.SampledFrom(places).Draw(rt, "sent in"))
+		for _, name := range []string{"X-Key-Id", "X-Timestamp", "X-Nonce", "X-Sign"} {
+			sent.Header.Set(name, r.Header.Get(name))
+		}
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
+		_, err := v.Verify(t.Context(), messageOf(sent))
+		if maps.Equal(set.withValue(), changed.withValue()) {
+			require.NoError(rt, err)
+		} else {
+			require.ErrorIs(rt, err, sign.ErrBadSignature)
+		}
+	})
+}
+
+// No two different sets that are accepted are signed by one string.
+func TestSortedStringsAreUnlike(t *testing.T) {
+	key := sortedKey("demo")
+	scheme := sortedScheme(t, sign.SortedOptions{})
+	// All that could be confused, and little else, so that strings do meet. The names sort in front of
+	// those of the header fields, without which they would be kept apart.
+	confusing := rapid.MapOfN(rapid.StringMatching(`a|b|c|[ab&=]{1,3}|key`), rapid.StringMatching(`[ab=]{0,2}(&[abc]=[ab]|&[ab]|&key=a){0,2}`), 1, 2)
+	rapid.Check(t, func(rt *rapid.T) {
+		first := paramSet(confusing.Draw(rt, "first"))
+		sets := [2]paramSet{first, reread(rt, first)}
+		var sums [2]string
+		for i, s := range sets {
+			m := messageOf(s.request(rt, sign.FromForm))
+			added, err := scheme.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
+			if err != nil {
+				require.ErrorIs(rt, err, sign.ErrMalformed)
+				return
+			}
+			sums[i] = added.Header[3].Value
+		}
+		same := maps.Equal(sets[0].withValue(), sets[1].withValue())
+		require.Equal(rt, same, sums[0] == sums[1], "%q and %q", sets[0], sets[1])
+	})
+}
+
+// The same for all of the small sets there are.
+func TestSortedStringsOfSmallSetsAreUnlike(t *testing.T) {
+	key := sortedKey("demo")
+	scheme := sortedScheme(t, sign.SortedOptions{})
+	names, values := []string{"a", "b", "c", "a=", "a&b", "key"}, []string{"", "a"}
+	pieces := []string{"a", "b", "&", "=", "&a", "&b=a"}
+	for _, first := range pieces {
+		values = append(values, first)
+		for _, second := range pieces {
+			values = append(values, first+second)
+		}
+	}
+	signed := make(map[string]paramSet)
+	accepted := 0
+	try := func(s paramSet) {
+		added, err := scheme.Sign(messageOf(s.request(t, sign.FromForm)), &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
+		if err != nil {
+			return
+		}
+		accepted++
+		sum := added.Header[3].Value
+		if other, ok := signed[sum]; ok {
+			require.Equal(t, other, s.withValue())
+		}
+		signed[sum] = s.withValue()
+	}
+	for i, first := range names {
+		for _, a := range values {
+			try(paramSet{first: a})
+			for _, second := range names[:i] {
+				for _, b := range values {
+					try(paramSet{first: a, second: b})
+				}
+			}
+		}
+	}
+	require.Greater(t, accepted, 1000)
+}
+
+// reread makes a set that has the same string as s, by taking the string apart at other places.
+func reread(rt *rapid.T, s paramSet) paramSet {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(s.withValue())) {
+		pairs = append(pairs, name+"="+s[name])
+	}
+	other := make(paramSet)
+	name, value := "", ""
+	for i, piece := range strings.Split(strings.Join(pairs, "&"), "&") {
+		n, v, ok := strings.Cut(piece, "=")
+		if i == 0 || ok && n != "" && rapid.Bool().Draw(rt, "a parameter begins") {
+			name, value = n, v
+		} else {
+			value += "&" + piece
+		}
+		if name != "" {
+			other[name] = value
+		}
+	}
+	return other
+}

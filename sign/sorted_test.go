@@ -1,0 +1,493 @@
+package sign_test
+
+import (
+	"context"
+	"crypto/fips140"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// The example of WeChat Pay's documentation of its version 2 (chapter 4.3, "the algorithm of
+// signatures").
+const (
+	wechatSecret = "192006250b4c09247ec02edce69f6a2d"
+	wechatMD5    = "9A0A8659F005D6984697E2CA0A9CF3B7"
+	wechatHMAC   = "6A9AE1657590FD6257D693A078E1C3E4BB6BA4DC30B23E0EE2496E54170DACD6"
+)
+
+// wechatOptions make of the example, which has no time, a message that can be verified: device_info, 1000,
+// is taken for it.
+func wechatOptions() sign.SortedOptions {
+	return sign.SortedOptions{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}
+}
+
+func sortedScheme(tb testing.TB, o sign.SortedOptions) *sign.SortedParams {
+	tb.Helper()
+	s, err := sign.NewSortedParams(o)
+	require.NoError(tb, err)
+	return s
+}
+
+func sortedKey(id string) *sign.Key {
+	return sign.MustKey(sign.NewHMACKey(id, []byte(designSecret)))
+}
+
+func sortedVerifier(tb testing.TB, o sign.SortedOptions, at time.Time, keys ...*sign.Key) *sign.Verifier {
+	tb.Helper()
+	return sign.MustVerifier(sign.Config{Keys: sign.MustRing(keys...), Scheme: sortedScheme(tb, o), Clock: func() time.Time { return at }})
+}
+
+const (
+	formType = "application/x-www-form-urlencoded"
+	jsonType = "application/json"
+	xmlType  = "text/xml"
+)
+
+func sortedRequest(tb testing.TB, method, target, contentType, body string) *http.Request {
+	tb.Helper()
+	r, err := http.NewRequest(method, "http://pay.test"+target, strings.NewReader(body))
+	require.NoError(tb, err)
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	return r
+}
+
+// signSorted signs at the tests' time.
+func signSorted(tb testing.TB, r *http.Request, o sign.SortedOptions, key *sign.Key) {
+	tb.Helper()
+	require.NoError(tb, sign.Request(r, key, &sign.RequestOptions{Scheme: sortedScheme(tb, o), Clock: fixedClock}))
+}
+
+func TestSortedVectors(t *testing.T) {
+	key := sign.MustKey(sign.NewHMACKey("10000100", []byte(wechatSecret)))
+	for _, digest := range []struct {
+		name, sum string
+		md5       bool
+	}{
+		{"MD5", wechatMD5, true},
+		{"HMAC-SHA256", wechatHMAC, false},
+	} {
+		for place, request := range map[string][3]string{
+			"query": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
+			"form":  {"/", formType, "sign=" + digest.sum + "&body=test&appid=wxd930ea5d5a258f4f&attach=&nonce_str=ibuaiVcKdpRxkhJA&device_info=1000&mch_id=10000100"},
+			"JSON": {"/", jsonType + "; charset=utf-8", `{"appid":"wxd930ea5d5a258f4f","mch_id":10000100,"device_info":"1000","body":"test","attach":null,
+				"nonce_str":"ibuaiVcKdpRxkhJA","sign":"` + digest.sum + `"}`},
+			"XML": {"/", xmlType, `<?xml version="1.0" encoding="utf-8"?>
+				<xml>
+				  <appid>wxd930ea5d5a258f4f</appid><mch_id>10000100</mch_id> <attach/>
+				  <device_info>1000</device_info><body><![CDATA[test]]></body>
+				  <nonce_str>ibuaiVcKdpRxkhJA</nonce_str><sign>` + digest.sum + `</sign>
+				</xml>`},
+			"query and form": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100", formType, "device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
+		} {
+			t.Run(digest.name+" in "+place, func(t *testing.T) {
+				o := wechatOptions()
+				o.InsecureMD5 = digest.md5
+				v := sortedVerifier(t, o, time.Unix(1000, 0), key)
+				r := sortedRequest(t, "POST", request[0], request[1], request[2])
+				verified, err := v.Verify(t.Context(), messageOf(r))
+				require.NoError(t, err)
+				require.Equal(t, sign.Verified{
+					KeyID: "10000100", Scheme: map[bool]string{true: "sorted-params-md5", false: "sorted-params"}[digest.md5],
+					Algorithm: sign.HMACSHA256, Time: time.Unix(1000, 0), Nonce: "ibuaiVcKdpRxkhJA",
+				}, verified)
+				_, err = v.Verify(t.Context(), messageOf(r))
+				require.ErrorIs(t, err, sign.ErrReplayed)
+			})
+		}
+	}
+}
+
+// What is signed and what is added to the message, in each place. The example's parameters that are not
+// the signature's are there already.
+func TestSortedSignsInEachPlace(t *testing.T) {
+	key := sign.MustKey(sign.NewHMACKey("10000100", []byte(wechatSecret)))
+	for _, c := range []struct {
+		name, target, contentType, body string
+		places                          sign.Place
+		query, signedBody               string
+	}{
+		{"query", "/?appid=wxd930ea5d5a258f4f&body=test", "", "", 0,
+			"device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC, ""},
+		{"form", "/", formType, "appid=wxd930ea5d5a258f4f&body=test", 0, "",
+			"appid=wxd930ea5d5a258f4f&body=test&device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC},
+		{"form that has the key id", "/", formType, "mch_id=10000100&appid=wxd930ea5d5a258f4f&body=test&", 0, "",
+			"mch_id=10000100&appid=wxd930ea5d5a258f4f&body=test&device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&sign=" + wechatHMAC},
+		{"form, with a query", "/?appid=wxd930ea5d5a258f4f", formType, "body=test", 0, "",
+			"body=test&device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC},
+		{"JSON", "/", jsonType, "{\"appid\":\"wxd930ea5d5a258f4f\",\"body\":\"test\"\n}\n", 0, "",
+			`{"appid":"wxd930ea5d5a258f4f","body":"test","device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
+		{"JSON without a member", "/?appid=wxd930ea5d5a258f4f&body=test", jsonType, "{ }", 0, "",
+			`{"device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
+		{"XML", "/", xmlType, "<xml><appid>wxd930ea5d5a258f4f</appid><body><![CDATA[test]]></body></xml >\n", sign.FromXML, "",
+			"<xml><appid>wxd930ea5d5a258f4f</appid><body><![CDATA[test]]></body><device_info>1000</device_info><nonce_str>ibuaiVcKdpRxkhJA</nonce_str><mch_id>10000100</mch_id><sign>" + wechatHMAC + "</sign></xml >\n"},
+		{"XML without an element", "/?appid=wxd930ea5d5a258f4f&body=test", xmlType, "<xml/>", 0, "",
+			"<xml><device_info>1000</device_info><nonce_str>ibuaiVcKdpRxkhJA</nonce_str><mch_id>10000100</mch_id><sign>" + wechatHMAC + "</sign></xml>"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := wechatOptions()
+			o.Places = c.places
+			r := sortedRequest(t, "POST", c.target, c.contentType, c.body)
+			added, err := sortedScheme(t, o).Sign(messageOf(r), &sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
+			require.NoError(t, err)
+			require.Equal(t, sign.Additions{Query: c.query, Body: bytesOrNil(c.signedBody)}, added)
+		})
+	}
+
+	// Without a body the places tell where they go.
+	for place, want := range map[sign.Place][2]string{
+		sign.FromForm: {formType, "device_info=1000&"}, sign.FromJSON: {jsonType, `{"device_info":"1000",`}, sign.FromXML: {xmlType, "<xml><device_info>1000</"},
+	} {
+		o := wechatOptions()
+		o.Places = place
+		r := sortedRequest(t, "POST", "/", want[0], "")
+		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: sortedScheme(t, o), Clock: func() time.Time { return time.Unix(1000, 0) }}))
+		body, err := io.ReadAll(messageOf(r).Source.(*incoming).reader())
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(body), want[1]), "%s", body)
+		_, err = sortedVerifier(t, o, time.Unix(1000, 0), key).Verify(t.Context(), messageOf(r))
+		require.NoError(t, err)
+	}
+}
+
+func (in *incoming) reader() io.Reader { return strings.NewReader(string(in.body)) }
+
+func bytesOrNil(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// The four fields stand in the header, and take part in what is signed.
+func TestSortedInTheHeader(t *testing.T) {
+	key := sortedKey("demo")
+	r := sortedRequest(t, "POST", "/transfers?to=bob", jsonType, `{"amount":5,"remark":""}`)
+	added, err := sortedScheme(t, sign.SortedOptions{}).Sign(messageOf(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, key)
+	require.NoError(t, err)
+	// By: printf '%s' 'amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=0123456789abcdef0123456789abcdef' |
+	// openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
+	require.Equal(t, sign.Additions{Header: []sign.Field{
+		{Name: "X-Key-Id", Value: "demo"},
+		{Name: "X-Timestamp", Value: "1700000000"},
+		{Name: "X-Nonce", Value: "n-0123456789abcdef"},
+		{Name: "X-Sign", Value: "7FA7B05815AAD2D96A207B7447E9040BD0A101D2475CB9B900AC47CE2FB41987"},
+	}}, added)
+}
+
+// Each form of a timestamp, signed and verified, and refused in any other form.
+func TestSortedTimestamps(t *testing.T) {
+	china := time.FixedZone("CST", 8*60*60)
+	key := sortedKey("demo")
+	for _, c := range []struct {
+		name  string
+		o     sign.SortedOptions
+		text  string
+		wrong []string
+	}{
+		{"seconds", sign.SortedOptions{}, "1700000000", []string{"1700000000.0", "01700000000", "+1700000000", "1.7e9", " 1700000000", "99999999999999999999", "１７"}},
+		{"milliseconds", sign.SortedOptions{Milliseconds: true}, "1700000000000", []string{"1700000000000.0", "-1"}},
+		{"digits of a date", sign.SortedOptions{TimeLayout: "20060102150405", Location: china}, "20231115061320", []string{"1700000000", "20231115061320.5", "20231315061320", "2023111506132", " 20231115061320"}},
+		{"a date", sign.SortedOptions{TimeLayout: time.DateTime, Location: china}, "2023-11-15 06:13:20", []string{"2023-11-15 06:13:20.000", "2023-11-15 6:13:20", "2023-11-15T06:13:20", "2023-11-15 06:13:20 "}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.InParams = true
+			r := sortedRequest(t, "GET", "/?a=1", "", "")
+			signSorted(t, r, c.o, key)
+			require.Equal(t, c.text, r.URL.Query().Get("timestamp"))
+			v := sortedVerifier(t, c.o, now, key)
+			verified, err := v.Verify(t.Context(), messageOf(r))
+			require.NoError(t, err)
+			require.True(t, verified.Time.Equal(now))
+			for _, wrong := range c.wrong {
+				q := r.URL.Query()
+				q.Set("timestamp", wrong)
+				r.URL.RawQuery = q.Encode()
+				_, err := v.Verify(t.Context(), messageOf(r))
+				require.ErrorIs(t, err, sign.ErrMalformed, wrong)
+			}
+		})
+	}
+
+	milliseconds := sign.SortedOptions{Milliseconds: true}
+	r := sortedRequest(t, "GET", "/?a=1", "", "")
+	signSorted(t, r, sign.SortedOptions{}, key)
+	_, err := sortedVerifier(t, milliseconds, now, key).Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrExpired, "seconds taken for milliseconds")
+	signSorted(t, r, milliseconds, key)
+	_, err = sortedVerifier(t, sign.SortedOptions{}, now, key).Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrNotYetValid, "and the other way about")
+	dates := sign.SortedOptions{TimeLayout: "20060102150405", Location: china}
+	signSorted(t, r, dates, key)
+	dates.Location = time.UTC
+	_, err = sortedVerifier(t, dates, now, key).Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrNotYetValid, "another clock")
+}
+
+// Several keys of one id are tried; each has its time.
+func TestSortedRotation(t *testing.T) {
+	old, next := sortedKey("demo"), newHMAC(t, "demo")
+	verify := func(by *sign.Key, known ...*sign.Key) error {
+		r := sortedRequest(t, "POST", "/", formType, "a=1")
+		signSorted(t, r, sign.SortedOptions{}, by)
+		_, err := sortedVerifier(t, sign.SortedOptions{}, now, known...).Verify(t.Context(), messageOf(r))
+		return err
+	}
+	require.NoError(t, verify(old, old, next))
+	require.NoError(t, verify(next, old, next))
+	require.ErrorIs(t, verify(next, old), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(next), sign.ErrUnknownKey)
+	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidUntil(now)))), sign.ErrKeyExpired)
+	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidFrom(now.Add(time.Second))))), sign.ErrKeyNotYetValid)
+
+	ring := sign.MustRing(old)
+	ring.Revoke("demo")
+	r := sortedRequest(t, "POST", "/", formType, "a=1")
+	signSorted(t, r, sign.SortedOptions{}, old)
+	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: sortedScheme(t, sign.SortedOptions{}), Clock: fixedClock})
+	_, err := v.Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrRevokedKey)
+
+	signer, verifier := newEd25519(t)
+	require.ErrorIs(t, sign.Request(r, signer, &sign.RequestOptions{Scheme: sortedScheme(t, sign.SortedOptions{})}), sign.ErrWrongAlgorithm)
+	r.Header.Set("X-Key-Id", verifier.ID())
+	_, err = sortedVerifier(t, sign.SortedOptions{}, now, verifier).Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+}
+
+// The body is read once, and its limit holds.
+func TestSortedBody(t *testing.T) {
+	key := sortedKey("demo")
+	r := sortedRequest(t, "POST", "/", formType, "a="+strings.Repeat("x", 100))
+	signSorted(t, r, sign.SortedOptions{}, key)
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: sortedScheme(t, sign.SortedOptions{}), Clock: fixedClock, BodyLimit: 102})
+	m := messageOf(r)
+	_, err := v.Verify(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, 1, m.Source.(*incoming).reads)
+
+	v = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: sortedScheme(t, sign.SortedOptions{}), Clock: fixedClock, BodyLimit: 101})
+	_, err = v.Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.ErrBodyTooLarge)
+	m = messageOf(r)
+	m.Source.(*incoming).err = io.ErrUnexpectedEOF
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ErrBodyTooLarge)
+	m = messageOf(r)
+	m.Source.(*incoming).body = []byte("a=1")
+	m.Source.(*incoming).err = io.ErrUnexpectedEOF
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorIs(t, err, sign.ErrMalformed)
+}
+
+// Method, path, host and Idempotency-Key are signed for those who say so.
+func TestSortedBinding(t *testing.T) {
+	key := sortedKey("demo")
+	o := sign.SortedOptions{Bind: sign.SortedBinding{Method: "_method", Path: "_path", Host: "_host", IdempotencyKey: "idempotency_key"}}
+	request := func() *http.Request {
+		r := sortedRequest(t, "POST", "/transfers/a%2Fb", formType, "amount=5")
+		r.Header.Set("Idempotency-Key", `"k-1"`)
+		signSorted(t, r, o, key)
+		return r
+	}
+	verify := func(change func(*http.Request)) error {
+		r := request()
+		change(r)
+		_, err := sortedVerifier(t, o, now, key).Verify(t.Context(), messageOf(r))
+		return err
+	}
+	require.NoError(t, verify(func(*http.Request) {}))
+	require.NoError(t, verify(func(r *http.Request) { r.Host = "PAY.test" }), "hosts have no case")
+	require.NoError(t, verify(addQuery("empty")))
+	require.ErrorIs(t, verify(func(r *http.Request) { r.Method = "PUT" }), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.Host = "other.test" }), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(setHeader("Idempotency-Key", `"k-2"`)), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.Header.Del("Idempotency-Key") }), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(setHeader("Idempotency-Key", "")), sign.ErrUncovered, "an empty one takes no part")
+	require.ErrorIs(t, verify(addHeader("Idempotency-Key", `"k-1"`)), sign.ErrDuplicateHeader)
+	require.ErrorIs(t, verify(func(r *http.Request) {
+		r.Header.Del("Idempotency-Key")
+		r.URL.RawQuery = `idempotency_key="k-1"`
+	}), sign.ErrMalformed, "a parameter in the field's stead")
+	require.ErrorIs(t, verify(addQuery("_method=")), sign.ErrMalformed)
+}
+
+func addQuery(more string) func(*http.Request) {
+	return func(r *http.Request) {
+		if r.URL.RawQuery != "" {
+			more = r.URL.RawQuery + "&" + more
+		}
+		r.URL.RawQuery = more
+	}
+}
+
+// Names, case and the secret's name are what a house has.
+func TestSortedOptions(t *testing.T) {
+	key := sortedKey("demo")
+	for _, o := range []sign.SortedOptions{
+		{KeyIDHeader: "App-Id", TimestampHeader: "Ts", NonceHeader: "Once", SignHeader: "Sig"},
+		{KeyID: "app.id", Timestamp: "ts", Nonce: "once", Sign: "sig", InParams: true},
+		{SecretName: "app-secret"},
+		{LowerCase: true},
+		{InsecureMD5: true},
+		{InsecureMD5: true, LowerCase: true, InParams: true},
+		{InsecureAmpersands: []string{"notify_url"}},
+		{Places: sign.FromForm | sign.FromQuery},
+	} {
+		r := sortedRequest(t, "POST", "/?key2=1", formType, "notify_url="+url.QueryEscape("https://a.test/?x=1"))
+		signSorted(t, r, o, key)
+		_, err := sortedVerifier(t, o, now, key).Verify(t.Context(), messageOf(r))
+		require.NoError(t, err, "%+v", o)
+		if !o.InParams && len(o.InsecureAmpersands) == 0 && o.Places == 0 {
+			_, err = sortedVerifier(t, sign.SortedOptions{}, now, key).Verify(t.Context(), messageOf(r))
+			require.Error(t, err, "%+v", o)
+		}
+	}
+
+	_, err := sign.NewSortedParams(sign.SortedOptions{
+		KeyID: "a b", Timestamp: "1", Nonce: "sign", SecretName: "x&", InParams: true,
+		KeyIDHeader: "a b", TimestampHeader: "Host", NonceHeader: "X-Sign", Milliseconds: true, TimeLayout: "2006", Places: 0x80,
+		Bind: sign.SortedBinding{Method: "sign", IdempotencyKey: "a=b"}, InsecureAmpersands: []string{"", "sign"},
+	})
+	require.Equal(t, []string{
+		"SortedOptions.KeyID", "SortedOptions.Timestamp", "SortedOptions.Sign", "SortedOptions.SecretName", "SortedOptions.Bind.Method", "SortedOptions.Bind.IdempotencyKey",
+		"SortedOptions.KeyIDHeader", "SortedOptions.KeyIDHeader", "SortedOptions.TimestampHeader", "SortedOptions.TimestampHeader", "SortedOptions.NonceHeader", "SortedOptions.SignHeader",
+		"SortedOptions.Milliseconds", "SortedOptions.Location", "SortedOptions.Places", "SortedOptions.InsecureAmpersands", "SortedOptions.InsecureAmpersands",
+	}, faultyOptions(t, err))
+}
+
+// MD5 is refused under FIPS 140, when the scheme is made. The mode is chosen when a process starts, so
+// the test starts itself again.
+func TestSortedMD5UnderFIPS(t *testing.T) {
+	if !fips140.Enabled() {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSortedMD5UnderFIPS$", "-test.v")
+		cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestSortedMD5UnderFIPS")
+		return
+	}
+	_, err := sign.NewSortedParams(sign.SortedOptions{InsecureMD5: true})
+	require.Equal(t, []string{"SortedOptions.InsecureMD5"}, faultyOptions(t, err))
+
+	key := sortedKey("demo")
+	r := sortedRequest(t, "POST", "/", formType, "a=1")
+	signSorted(t, r, sign.SortedOptions{}, key)
+	_, err = sortedVerifier(t, sign.SortedOptions{}, now, key).Verify(t.Context(), messageOf(r))
+	require.NoError(t, err)
+}
+
+// Both sides show the same text; the parameter that differs can be found, and no value can be read.
+func TestSortedSigningString(t *testing.T) {
+	key := sortedKey("demo")
+	scheme := sortedScheme(t, sign.SortedOptions{})
+	sent := sortedRequest(t, "POST", "/?to=bob", jsonType, `{"amount":500,"remark":""}`)
+	var client string
+	require.NoError(t, sign.Request(sent, key, &sign.RequestOptions{
+		Scheme: scheme, Clock: fixedClock, Observe: func(_ *http.Request, text string) { client = text },
+	}))
+	require.Regexp(t, `^amount=\[3 bytes, [0-9a-f]{8}\]&key_id=demo&nonce=[0-9a-f]{32}&timestamp=1700000000&to=\[3 bytes, [0-9a-f]{8}\]&key=\[redacted\]$`, client)
+
+	var server string
+	v := sign.MustVerifier(sign.Config{
+		Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock,
+		Observe: func(_ context.Context, e sign.Event) { server = e.SigningString() },
+	})
+	_, err := v.Verify(t.Context(), messageOf(sent))
+	require.NoError(t, err)
+	require.Equal(t, client, server)
+
+	tampered := messageOf(sent)
+	tampered.Target = "/?to=eve"
+	_, err = v.Verify(t.Context(), tampered)
+	require.ErrorIs(t, err, sign.ErrBadSignature)
+	require.Regexp(t, `&to=\[3 bytes, [0-9a-f]{8}\]&`, server, "above all then is it asked for")
+	require.NotEqual(t, client, server)
+
+	shown := func(body string, key *sign.Key) string {
+		r := sent.Clone(t.Context())
+		replaceBody(body)(r)
+		m, s := messageOf(r), new(sign.Signature)
+		require.NoError(t, scheme.Parse(m, s))
+		return scheme.SigningString(m, s, key)
+	}
+	other := shown(`{"amount":501}`, key)
+	require.NotEqual(t, client, other)
+	require.Equal(t, strings.Split(client, "&")[1:], strings.Split(other, "&")[1:], "it is the amount that differs")
+	require.NotContains(t, client+other, "bob")
+	require.NotContains(t, client+other, "500")
+	require.NotEqual(t, client, shown(`{"amount":500}`, newHMAC(t, "demo")), "who has not the secret cannot try values on")
+	require.Regexp(t, `^amount=\[3 bytes\]&key_id=demo&.*&to=\[3 bytes\]&key=\[redacted\]$`, shown(`{"amount":500}`, nil))
+	require.Empty(t, scheme.SigningString(messageOf(sent), new(sign.Signature), key))
+}
+
+// Signing refuses what verifying would.
+func TestSortedSignRefuses(t *testing.T) {
+	key := sortedKey("demo")
+	in := sign.SortedOptions{InParams: true}
+	for _, c := range []struct {
+		name, target, contentType, body string
+		o                               sign.SortedOptions
+		want                            *sign.Error
+	}{
+		{"a signature is there already", "/?sign=", "", "", in, sign.ErrMalformed},
+		{"a nonce is there already", "/?nonce=0123456789abcdef", "", "", in, sign.ErrMalformed},
+		{"another key's id", "/?key_id=other", "", "", in, sign.ErrMalformed},
+		{"a parameter with the field's name", "/?nonce=0123456789abcdef", "", "", sign.SortedOptions{}, sign.ErrMalformed},
+		{"another type", "/", "text/plain", "a=1", in, sign.ErrUncovered},
+		{"no place", "/", "text/plain", "", sign.SortedOptions{InParams: true, Places: sign.FromJSON}, sign.ErrUncovered},
+		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.ErrMalformed},
+	} {
+		r := sortedRequest(t, "POST", c.target, c.contentType, c.body)
+		err := sign.Request(r, key, &sign.RequestOptions{Scheme: sortedScheme(t, c.o)})
+		require.ErrorIs(t, err, c.want, c.name)
+	}
+}
+
+// A shop calls a gateway that signs as WeChat Pay v2 does.
+func ExampleSortedParams() {
+	scheme, err := sign.NewSortedParams(sign.SortedOptions{
+		InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "timestamp",
+		Places: sign.FromXML,
+	})
+	if err != nil {
+		panic(err)
+	}
+	key := sign.MustKey(sign.NewHMACKey("10000100", []byte("192006250b4c09247ec02edce69f6a2d")))
+
+	// The shop.
+	r, _ := http.NewRequest("POST", "https://pay.example/unifiedorder", strings.NewReader("<xml><body>test</body><total_fee>500</total_fee></xml>"))
+	r.Header.Set("Content-Type", "text/xml")
+	err = sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Observe: func(_ *http.Request, signed string) {
+		names, _, _ := strings.Cut(signed, "=")
+		fmt.Println("signs", names, "and so on")
+	}})
+	if err != nil {
+		panic(err)
+	}
+
+	// The gateway; an adapter makes the message of the request.
+	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+	verified, err := verifier.Verify(context.Background(), messageOf(r))
+	fmt.Println(verified.KeyID, err)
+	_, err = verifier.Verify(context.Background(), messageOf(r))
+	fmt.Println(err)
+	// Output:
+	// signs body and so on
+	// 10000100 <nil>
+	// sign: replayed
+}
