@@ -1,0 +1,547 @@
+package signtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// referee is another verifier of v1, written after its definition and without the code of package sign
+// that verifies. Without a flaw it passes the suite, so that the suite does not only say what
+// package sign does; with one it must not.
+type referee struct {
+	c     sign.Config
+	flaw  string
+	rules *sign.Verifier // for the answers
+
+	mu   sync.Mutex
+	seen map[string]bool // nonces, for one that keeps them by itself
+}
+
+func newReferee(c sign.Config, flaw string) *referee {
+	return &referee{c: c, flaw: flaw, rules: sign.MustVerifier(c), seen: make(map[string]bool)}
+}
+
+func (r *referee) has(flaw string) bool { return r.flaw == flaw }
+
+func (r *referee) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error) {
+	var err *sign.Error
+	v, refusal := r.verify(ctx, m)
+	if refusal != nil {
+		err, _ = errors.AsType[*sign.Error](refusal)
+	}
+	r.c.Observe(ctx, sign.Event{Scheme: "v1", KeyID: v.KeyID, Err: err})
+	return v, refusal
+}
+
+func (r *referee) Refusal(err error) *sign.Refusal {
+	answer := r.rules.Refusal(err)
+	set := func(name, value string) {
+		answer.Header = slices.DeleteFunc(answer.Header, func(f sign.Field) bool { return f.Name == name })
+		if value != "" {
+			answer.Header = append(answer.Header, sign.Field{Name: name, Value: value})
+		}
+	}
+	switch {
+	case r.has("refusals may be cached"):
+		set("Cache-Control", "")
+	case r.has("no challenge"):
+		set("WWW-Authenticate", "")
+	case r.has("no Retry-After"):
+		set("Retry-After", "")
+	case r.has("the server's Date"):
+		set("Date", "")
+	case r.has("refusals as plain text"):
+		set("Content-Type", "text/plain")
+	case r.has("refusals with 403"):
+		answer.Status = http.StatusForbidden
+	case r.has("the reason goes out"):
+		answer.Body = []byte(fmt.Sprintf(`{"status":%d,"code":%q}`, answer.Status, err.Error()))
+	case r.has("an unknown key has a title of its own") && errors.Is(err, sign.ErrUnknownKey):
+		answer.Body = bytes.Replace(answer.Body, []byte("Signature invalid"), []byte("Key unknown"), 1)
+	}
+	return answer
+}
+
+// line returns the value of a field that must be sent once.
+func (r *referee) line(m *sign.Message, name string) (string, error) {
+	values := m.Source.Values(name)
+	switch {
+	case len(values) > 1 && r.has("the first of two lines"):
+		return values[0], nil
+	case len(values) > 1 && r.has("the last of two lines"):
+		return values[len(values)-1], nil
+	case len(values) > 1 && r.has("equal lines are one") && values[0] == values[1]:
+		return values[0], nil
+	case len(values) > 1:
+		return "", sign.ErrDuplicateHeader
+	case len(values) == 0 || values[0] == "":
+		return "", sign.ErrMissing
+	}
+	return values[0], nil
+}
+
+func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified, err error) {
+	if n, size := m.Source.HeaderSize(); (n > 100 || size > 32<<10) && !r.has("no limit of the header") {
+		return v, sign.ErrMalformed
+	}
+	if len(m.Source.Values("Host")) > 1 {
+		return v, sign.ErrDuplicateHeader
+	}
+	host := m.Host
+	target := m.Target
+	if _, rest, ok := strings.Cut(target, "://"); ok && target[0] != '/' {
+		at := strings.IndexAny(rest+"/", "/?")
+		host, target = rest[:at], rest[at:]
+	}
+	if r.c.Host != "" && !r.has("the public host is forgotten") {
+		host = r.c.Host
+	}
+	if host == "" || strings.ContainsAny(host, " \t/?#@\\") {
+		return v, sign.ErrMalformed
+	}
+
+	signature, err := r.line(m, "X-Signature")
+	if err != nil {
+		return v, err
+	}
+	if v.KeyID, err = r.line(m, "X-Key-Id"); err != nil {
+		return v, err
+	}
+	stamp, err := r.line(m, "X-Timestamp")
+	if err != nil {
+		return v, err
+	}
+	nonce, err := r.line(m, "X-Nonce")
+	if err != nil && !(errors.Is(err, sign.ErrMissing) && r.has("a nonce is no must")) {
+		return v, err
+	}
+	list, err := r.line(m, "X-Signed-Headers")
+	if errors.Is(err, sign.ErrDuplicateHeader) {
+		return v, err
+	}
+
+	if !consistsOf(v.KeyID, visible) || len(v.KeyID) > 128 {
+		return v, sign.ErrMalformed
+	}
+	created, canonical, ok := r.timestamp(stamp)
+	if !ok {
+		return v, sign.ErrMalformed
+	}
+	if !r.has("a nonce is no must") && !r.isNonce(nonce) {
+		return v, sign.ErrMalformed
+	}
+	tag, mac, ok := r.signature(signature)
+	if !ok {
+		return v, sign.ErrMalformed
+	}
+	fields, err := r.fields(m, list)
+	if err != nil {
+		return v, err
+	}
+	if err := r.window(created); err != nil {
+		return v, err
+	}
+
+	now := r.c.Clock()
+	if r.has("keys are good by the message's time") {
+		now = time.Unix(created, 0)
+	}
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
+	keys, unknown := r.c.Keys.Keys(ctx, v.KeyID)
+	switch {
+	case unknown == nil:
+	case !errors.Is(unknown, sign.ErrInvalid) && r.has("a key source that is down says unknown"):
+		return v, sign.ErrUnknownKey
+	case !errors.Is(unknown, sign.ErrInvalid):
+		return v, sign.ErrStoreUnavailable
+	case r.has("an unknown key is refused before the body is read"):
+		return v, unknown
+	}
+	if v.KeyID == future.id && now.Before(noon.Add(minute)) && !r.has("keys have no validity") {
+		unknown = sign.ErrKeyNotYetValid
+	}
+	if v.KeyID == past.id && !now.Before(noon) && !r.has("keys have no validity") {
+		unknown = sign.ErrKeyExpired
+	}
+	if v.KeyID == revoked.id && r.has("revoked keys are good") {
+		unknown, keys = nil, []*sign.Key{nil}
+	}
+	useNonce := func() error {
+		return r.use(ctx, v.KeyID, nonce, created)
+	}
+	if r.has("the nonce before the signature") {
+		if err := useNonce(); err != nil {
+			return v, err
+		}
+	}
+
+	limit := int64(1 << 20)
+	if r.c.BodyLimit != 0 {
+		limit = r.c.BodyLimit
+	}
+	if r.has("no limit of the body") {
+		limit = 1 << 40
+	}
+	body, err := m.Source.ReadBody(limit)
+	if errors.Is(err, sign.ErrBodyTooLarge) {
+		return v, sign.ErrBodyTooLarge
+	}
+	if err != nil {
+		return v, sign.ErrMalformed
+	}
+	good, alg, err := r.check(m, v.KeyID, tag, mac, keys, unknown, func(tag string) string {
+		return r.base(tag, v.KeyID, m.Method, host, target, canonical, nonce, body, list, fields)
+	})
+	switch {
+	case err != nil:
+		return v, err
+	case !good:
+		return v, sign.ErrBadSignature
+	}
+	if !r.has("the nonce before the signature") {
+		if err := useNonce(); err != nil {
+			return v, err
+		}
+	}
+	v.Scheme, v.Algorithm, v.Time, v.Nonce = "v1", alg, time.Unix(created, 0), nonce
+	return v, nil
+}
+
+func (r *referee) check(m *sign.Message, id, tag string, mac []byte, keys []*sign.Key, unknown error, base func(string) string) (bool, sign.Algorithm, error) {
+	isEd := id == ed.id && unknown == nil
+	wantTag := "v1"
+	if isEd {
+		wantTag = "v1-ed25519"
+	}
+	if isEd && tag == "v1" && r.has("the message picks the algorithm") {
+		return hmac.Equal(mac, hmacOf(edPublic(), []byte(base("v1")))), sign.HMACSHA256, nil
+	}
+	if unknown == nil && tag != wantTag && !r.has("the tag does not count") {
+		return false, 0, sign.ErrWrongAlgorithm
+	}
+	if isEd {
+		return ed25519.Verify(edPublic(), []byte(base(wantTag)), mac), sign.Ed25519, nil
+	}
+	for _, who := range parties {
+		if who.id != id || who.secret == nil || unknown != nil || len(keys) == 0 {
+			continue
+		}
+		expected := hmacOf(who.secret, []byte(base("v1")))
+		switch {
+		case r.has("Sum instead of Write"):
+			expected = hmacOf(who.secret, nil)
+		case r.has("as many bytes as there are") && len(mac) < len(expected):
+			expected = expected[:len(mac)]
+		case r.has("half of it") && len(mac) == len(expected):
+			expected, mac = expected[:16], mac[:16]
+		}
+		if hmac.Equal(expected, mac) {
+			return true, sign.HMACSHA256, nil
+		}
+		if r.has("the expected signature in the log") {
+			return false, 0, sign.Errorf(sign.ErrBadSignature, "expected %x", expected)
+		}
+		if r.has("the body in the log") {
+			body, _ := m.Body()
+			return false, 0, sign.Errorf(sign.ErrBadSignature, "of %s", body)
+		}
+	}
+	if r.has("what is not known has an empty secret") && unknown != nil {
+		return hmac.Equal(mac, hmacOf(nil, []byte(base("v1")))), sign.HMACSHA256, nil
+	}
+	return false, 0, unknown
+}
+
+func (r *referee) base(tag, id, method, host, target, stamp, nonce string, body []byte, list string, fields []string) string {
+	p, query, _ := strings.Cut(target, "?")
+	if p == "" {
+		p = "/"
+	}
+	host = strings.ToLower(host)
+	left := func(what, value string) string {
+		if r.has("signs no " + what) {
+			return ""
+		}
+		return value
+	}
+	switch {
+	case r.has("the decoded path"):
+		p, _ = url.PathUnescape(p)
+	case r.has("the cleaned path"):
+		slash := strings.HasSuffix(p, "/") && p != "/"
+		if p = path.Clean(p); slash {
+			p += "/"
+		}
+	case r.has("no trailing slash"):
+		p = strings.TrimSuffix(p, "/")
+	case r.has("the path in lower case"):
+		p = strings.ToLower(p)
+	case r.has("escapes in capitals"):
+		if u, err := url.Parse(p); err == nil {
+			p = (&url.URL{Path: u.Path}).EscapedPath()
+		}
+	case r.has("the sorted query"):
+		pairs := strings.Split(query, "&")
+		slices.Sort(pairs)
+		query = strings.Join(pairs, "&")
+	case r.has("the parsed query"):
+		values, _ := url.ParseQuery(query)
+		query = values.Encode()
+	case r.has("the unescaped query"):
+		if text, err := url.QueryUnescape(query); err == nil {
+			query = text
+		}
+	case r.has("a query without sign"):
+		pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+			return strings.HasPrefix(pair, "sign=") || strings.HasPrefix(pair, "key=")
+		})
+		query = strings.Join(pairs, "&")
+	case r.has("the host without its port"):
+		host, _, _ = strings.Cut(host, ":")
+	case r.has("the body as text"):
+		body = bytes.TrimSpace(body)
+	case r.has("the first kilobyte of the body"):
+		body = body[:min(len(body), 1024)]
+	case r.has("the body decompressed"):
+		if z, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+			body, _ = io.ReadAll(z)
+		}
+	}
+	digest := sha256.Sum256(body)
+	lines := []string{
+		tag, left("key id", id), left("method", method), left("host", host), left("path", p), left("query", query),
+		left("timestamp", stamp), left("nonce", nonce), left("body", hex.EncodeToString(digest[:])), left("list", list),
+	}
+	return strings.Join(append(lines, fields...), "\n")
+}
+
+func (r *referee) timestamp(text string) (n int64, canonical string, ok bool) {
+	var err error
+	switch {
+	case r.has("ParseInt"):
+		n, err = strconv.ParseInt(text, 10, 64)
+	case r.has("ParseInt with base 0"):
+		n, err = strconv.ParseInt(text, 0, 64)
+	case r.has("ParseFloat"):
+		var f float64
+		f, err = strconv.ParseFloat(text, 64)
+		n = int64(f)
+	case r.has("Sscan"):
+		_, err = fmt.Sscan(text, &n)
+	case r.has("a wrapped number"):
+		for _, c := range []byte(text) {
+			if c < '0' || '9' < c {
+				return 0, "", false
+			}
+			n = n*10 + int64(c-'0')
+		}
+	case r.has("milliseconds"):
+		if n, err = strconv.ParseInt(text, 10, 64); n > 1e12 {
+			n /= 1000
+		}
+		return n, text, err == nil
+	default:
+		if !consistsOf(text, "0123456789") || len(text) > 1 && text[0] == '0' {
+			return 0, "", false
+		}
+		n, err = strconv.ParseInt(text, 10, 64)
+		return n, text, err == nil
+	}
+	return n, strconv.FormatInt(n, 10), err == nil
+}
+
+func (r *referee) window(created int64) error {
+	now := r.c.Clock()
+	age := now.Unix() - created
+	switch {
+	case r.has("no window at all"):
+		return nil
+	case r.has("the past is not looked at") && age > 0, r.has("the future is not looked at") && age < 0:
+		return nil
+	case r.has("the window is exclusive") && (age == window || age == -window):
+		return sign.ErrExpired
+	case r.has("fractions count") && now.Sub(time.Unix(created, 0)) > window*time.Second:
+		return sign.ErrExpired
+	case age > window:
+		return sign.ErrExpired
+	case -age > window || age < 0 && created > now.Unix()+window:
+		return sign.ErrNotYetValid
+	}
+	return nil
+}
+
+const (
+	lowerLetters = "abcdefghijklmnopqrstuvwxyz"
+	letters      = lowerLetters + "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	visible      = letters + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+)
+
+func consistsOf(s, allowed string) bool { return s != "" && strings.Trim(s, allowed) == "" }
+
+func (r *referee) isNonce(nonce string) bool {
+	switch {
+	case r.has("nonces of any length"):
+		return consistsOf(nonce, letters+"._~-")
+	case r.has("nonces of any characters"):
+		return 16 <= len(nonce) && len(nonce) <= 128
+	}
+	return 16 <= len(nonce) && len(nonce) <= 128 && consistsOf(nonce, letters+"._~-")
+}
+
+func (r *referee) signature(text string) (tag string, mac []byte, ok bool) {
+	switch {
+	case r.has("signatures in a list"):
+		text, _, _ = strings.Cut(text, ",")
+	case r.has("signatures in capitals"):
+		text = strings.ToLower(text)
+	case r.has("blanks in signatures"):
+		text = strings.ReplaceAll(text, " ", "")
+	case r.has("signatures in base64"):
+		if mac, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "v1=")); err == nil && len(mac) == 32 {
+			return "v1", mac, true
+		}
+	}
+	tag, d, found := strings.Cut(text, "=")
+	if !found || !consistsOf(tag, letters+"-") || !consistsOf(d, "0123456789abcdef") || len(d) > 128 {
+		return "", nil, false
+	}
+	if r.has("as many bytes as there are") && tag == "v1" {
+		mac, err := hex.DecodeString(d)
+		return tag, mac, err == nil
+	}
+	if tag == "v1" && len(d) != 64 || tag == "v1-ed25519" && len(d) != 128 {
+		return "", nil, false
+	}
+	mac, err := hex.DecodeString(d)
+	return tag, mac, err == nil
+}
+
+func (r *referee) fields(m *sign.Message, list string) (lines []string, err error) {
+	previous := ""
+	for name := range strings.SplitSeq(list, ";") {
+		if list == "" {
+			break
+		}
+		if r.has("names in any case") {
+			name = strings.ToLower(name)
+		}
+		if r.has("blanks in the list") {
+			name = strings.TrimSpace(name)
+		}
+		if !consistsOf(name, lowerLetters+"0123456789-*_") || name <= previous && !r.has("names in any order") {
+			return nil, sign.ErrMalformed
+		}
+		previous = name
+		switch name {
+		case "host", "content-length", "transfer-encoding", "connection", "x-signature", "x-signed-headers":
+			if !r.has("every name may be signed") {
+				return nil, sign.ErrMalformed
+			}
+		}
+		values := m.Source.Values(http.CanonicalHeaderKey(name))
+		if len(values) == 0 && !r.has("what is not there is empty") {
+			return nil, sign.ErrUncovered
+		}
+		value, err := r.line(m, http.CanonicalHeaderKey(name))
+		if errors.Is(err, sign.ErrDuplicateHeader) {
+			if !r.has("signed fields are joined") {
+				return nil, err
+			}
+			value = strings.Join(values, ", ")
+		}
+		if r.has("space inside is one blank") {
+			value = strings.Join(strings.Fields(value), " ")
+		}
+		if r.has("values in lower case") {
+			value = strings.ToLower(value)
+		}
+		lines = append(lines, name+":"+value)
+	}
+	if !strings.Contains(";"+list+";", ";idempotency-key;") && !r.has("the Idempotency-Key need not be signed") {
+		if keys := m.Source.Values("Idempotency-Key"); len(keys) > 1 {
+			return nil, sign.ErrDuplicateHeader
+		} else if len(keys) > 0 && !(r.has("an empty Idempotency-Key need not be signed") && keys[0] == "") {
+			return nil, sign.ErrUncovered
+		}
+	}
+	return lines, nil
+}
+
+// deadline bounds the calls of key source and nonce store.
+func (r *referee) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.c.StoreTimeout == 0 || r.has("no deadline for stores") {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, r.c.StoreTimeout)
+}
+
+func (r *referee) use(ctx context.Context, id, nonce string, created int64) error {
+	ttl := time.Unix(created+window+1, 0).Sub(r.c.Clock()) + 30*time.Second
+	switch {
+	case r.has("no nonces"):
+		return nil
+	case r.has("nonces are kept for W"):
+		ttl = window * time.Second
+	case r.has("nonces without a margin"):
+		ttl -= 31 * time.Second
+	case r.has("nonces are not per key"):
+		id = ""
+	case r.has("nonces are joined"):
+		id, nonce = "", id+"."+nonce
+	case r.has("nonces in lower case"):
+		nonce = strings.ToLower(nonce)
+	case r.has("a nonce store for each server"), r.has("look, then mark"):
+		if !r.mark(nonce) {
+			return sign.ErrReplayed
+		}
+		return nil
+	}
+	unused, err := r.c.Nonces.Use(ctx, id, nonce, ttl)
+	switch {
+	case err != nil && (r.has("a store that is down lets in") || r.has("a full memory forgets")):
+		return nil
+	case err != nil && r.has("a store that is down says replayed"):
+		return sign.ErrReplayed
+	case err != nil:
+		return sign.Errorf(sign.ErrStoreUnavailable, "%w", err)
+	case !unused:
+		return sign.ErrReplayed
+	}
+	return nil
+}
+
+// mark marks a nonce by itself, in one step or in two.
+func (r *referee) mark(nonce string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[nonce] {
+		return false
+	}
+	if r.has("look, then mark") {
+		r.mu.Unlock()
+		time.Sleep(20 * time.Millisecond) // the round trip between the two
+		r.mu.Lock()
+	}
+	r.seen[nonce] = true
+	return true
+}

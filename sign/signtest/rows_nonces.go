@@ -1,0 +1,264 @@
+package signtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// nonceOf is a row for a nonce of the wrong form, properly signed.
+func nonceOf(name, why, nonce string, w want) row {
+	return one(name, why, good.with(set("X-Nonce", nonce)), w)
+}
+
+// fails is a step that makes the nonce store fail.
+func fails(f func(context.Context) error) do { return func(p *play) { p.b.nonces.failing(f) } }
+
+// isDown is what a store that is not there says. It is no business of a client's.
+func isDown(context.Context) error { return errors.New("dial tcp 10.0.0.7:6379: connection refused") }
+
+func isReadOnly(context.Context) error {
+	return errors.New("READONLY You can't write against a read only replica.")
+}
+
+// isSlow answers when nobody waits any more. A verifier without a deadline gets an answer some time, so
+// that it is found out and does not hang.
+func isSlow(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return ctx.Err()
+}
+
+var nonceGroups = []group{
+	{
+		name: "nonces",
+		rows: []row{
+			{
+				name:  "sent again",
+				why:   "the same bytes again are a replay, however good the signature is",
+				steps: []step{ask{as: "a", request: good, want: accepted}, again{as: "a", want: replayed}, again{as: "a", want: replayed}},
+			},
+			{
+				name: "sent again until it has left the window",
+				why:  "TRAPS: a nonce kept for W although a timestamp may lie W ahead lets the message in again: it lives 2W",
+				steps: []step{
+					ask{as: "a", request: good.with(secondsAhead(window)), want: accepted},
+					at(time.Second), again{as: "a", want: replayed},
+					at(window * time.Second), again{as: "a", want: replayed},
+					at((window + 1) * time.Second), again{as: "a", want: replayed},
+					at(2*window*time.Second - 1), again{as: "a", want: replayed},
+					at(2 * window * time.Second), again{as: "a", want: replayed},
+					at(2*window*time.Second + 999*time.Millisecond), again{as: "a", want: replayed},
+					at((2*window + 1) * time.Second), again{as: "a", want: expired},
+				},
+			},
+			{
+				name: "an old message sent again at once",
+				why:  "a nonce of a message that is W old must live for the rest of its last second",
+				steps: []step{
+					ask{as: "a", request: good.with(secondsAhead(-window)), want: accepted},
+					at(999 * time.Millisecond), again{as: "a", want: replayed},
+					at(time.Second), again{as: "a", want: expired},
+				},
+			},
+			{
+				name: "the clock goes back",
+				why:  "clocks are put right, and those of two servers differ: the margin keeps nonces a little longer than the window",
+				steps: []step{
+					at(20 * time.Second), ask{as: "a", request: good.with(secondsAhead(-window + 20)), want: accepted},
+					at(25 * time.Second), again{as: "a", want: expired},
+					at(20 * time.Second), again{as: "a", want: replayed},
+				},
+			},
+			{
+				name: "a victim's nonce",
+				why:  "TRAPS: nonces burnt before the signature is checked: anybody can burn a victim's, and the victim is refused",
+				steps: []step{
+					keep{as: "a", request: good},
+					again{as: "a", want: badMAC, changes: []change{signature(zeros)}},
+					again{as: "a", want: badMAC, changes: []change{flip(0)}},
+					again{as: "a", want: badMAC, changes: []change{target("/transfers/other")}},
+					again{as: "a", want: accepted},
+					again{as: "a", want: replayed},
+				},
+			},
+			{
+				name: "another signature with the same nonce",
+				why:  "a nonce is used up for all messages of its key, not for the one message",
+				steps: []step{
+					ask{request: good.with(set("X-Nonce", "n-0123456789abcdef")), want: accepted},
+					ask{request: good.with(set("X-Nonce", "n-0123456789abcdef"), body(`{"amount":6,"to":"bob"}`)), want: replayed},
+					ask{request: good.with(set("X-Nonce", "n-0123456789abcdef"), secondsAhead(5)), want: replayed},
+				},
+			},
+			{
+				name: "the same nonce under two key ids",
+				why:  "TRAPS: nonces are per key id, or one client's are another's to burn",
+				steps: []step{
+					ask{request: good.with(set("X-Nonce", "two-ids-0123456789")), want: accepted},
+					ask{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: accepted},
+					ask{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: replayed},
+				},
+			},
+			{
+				name: "key ids and nonces that join to the same",
+				why:  "TRAPS: joined keys without escaping: demo and b.0123… must not be demo.b and 0123…",
+				steps: []step{
+					ask{request: good.with(set("X-Nonce", "b.0123456789abcdef")), want: accepted},
+					ask{request: good.with(by(dotted), set("X-Nonce", "0123456789abcdef")), want: accepted},
+					ask{request: good.with(set("X-Nonce", "b-0123456789abcdef")), want: accepted},
+					ask{request: good.with(by(dashed), set("X-Nonce", "0123456789abcdef")), want: accepted},
+					ask{request: good.with(set("X-Nonce", "b0123456789abcdef")), want: accepted},
+					ask{request: good.with(by(joined), set("X-Nonce", "0123456789abcdef")), want: accepted},
+				},
+			},
+			{
+				name: "nonces that differ in case",
+				why:  "TRAPS: case-insensitive collation merges keys: a good message would be refused",
+				steps: []step{
+					ask{request: good.with(set("X-Nonce", "case-abcdefghijklm")), want: accepted},
+					ask{request: good.with(set("X-Nonce", "case-ABCDEFGHIJKLM")), want: accepted},
+				},
+			},
+			nonceOf("15 characters", "too short to be unlike all others", "0123456789abcde", malformed),
+			nonceOf("16 characters", "the shortest that is allowed", "0123456789ABCDEF", accepted),
+			nonceOf("128 characters", "the longest that is allowed", strings.Repeat("0123456789._~-Az", 8), accepted),
+			nonceOf("129 characters", "one too long", strings.Repeat("0123456789._~-Az", 8)+"x", malformed),
+			nonceOf("a megabyte", "a nonce is kept: nobody may fill the store with one", strings.Repeat("n", 1<<20), malformed.orFront()),
+			nonceOf("empty", "what is empty is not there; all empty nonces would be one", "", missing),
+			one("missing", "TRAPS: missing nonce accepted: then there is no replay", good.with(drop("X-Nonce")), missing),
+			nonceOf("control character", "RFC 3986's unreserved characters only: nothing that ends a line of a log", "n-0123456789\x01abcdef", malformed.orFront()),
+			nonceOf("DEL", "as above", "n-0123456789\x7fabcdef", malformed.orFront()),
+			nonceOf("NUL", "C ends a string there", "n-0123456789abcdef\x00x", malformed.orFront()),
+			nonceOf("tab", "space inside", "n-0123456789\tabcdef", malformed),
+			nonceOf("blank", "space inside", "n-0123456789 abcdef", malformed),
+			nonceOf("comma", "a list is not a nonce", "n-0123456789,abcdef", malformed),
+			nonceOf("semicolon", "a separator", "n-0123456789;abcdef", malformed),
+			nonceOf("colon", "a separator of keys in stores", "n-0123456789:abcdef", malformed),
+			nonceOf("slash", "a separator", "n-0123456789/abcdef", malformed),
+			nonceOf("braces", "the hash tag of a Redis Cluster", "{n-0123456789abcdef}", malformed),
+			nonceOf("plus and equals", "base64 is not among what is allowed", "n-0123456789ab+cd==", malformed),
+			nonceOf("percent-escape", "nothing is decoded", "n-0123456789%61bcdef", malformed),
+			nonceOf("beyond ASCII", "a letter in one form or in two is another key", "n-0123456789abcdéf", malformed.orFront()),
+			nonceOf("not UTF-8", "stores differ in what they make of it", "n-0123456789abcd\xff\xfe", malformed.orFront()),
+		},
+	},
+	{
+		name:   "nonce store",
+		config: func(_ *bench, c *sign.Config) { c.StoreTimeout = 20 * time.Millisecond },
+		rows: []row{
+			{
+				name: "down",
+				why:  "DESIGN 7: store failure refuses: 503, to be tried again; and nothing of the store's words goes out",
+				steps: []step{
+					keep{as: "a", request: good},
+					fails(isDown), again{as: "a", want: unavailable},
+					fails(nil), again{as: "a", want: accepted}, again{as: "a", want: replayed},
+				},
+			},
+			{
+				name:  "read-only",
+				why:   "a store that can look but not write cannot tell the first from the second",
+				steps: []step{fails(isReadOnly), ask{request: good, want: unavailable}, ask{request: good, want: unavailable}},
+			},
+			{
+				name:  "slow",
+				why:   "a store that does not answer has a deadline (Config.StoreTimeout), and then it is 503",
+				steps: []step{fails(isSlow), ask{request: good, want: unavailable}},
+			},
+			{
+				name: "not asked",
+				why:  "while the store is down, a bad signature is still told apart: it never gets that far",
+				steps: []step{
+					fails(isDown), ask{request: good.then(signature(zeros)), want: badMAC},
+					ask{request: good.with(secondsAhead(-window - 1)), want: expired},
+				},
+			},
+		},
+	},
+	{
+		name: "a full memory",
+		config: func(b *bench, c *sign.Config) {
+			b.nonces, b.memory = nil, sign.NewMemoryNonces(1)
+			c.Nonces = b.memory
+		},
+		rows: []row{{
+			name: "refuses",
+			why:  "a bounded store must not forget a nonce early to make room: its message could be sent again",
+			steps: []step{do(func(p *play) {
+				// It has a shard for each of a few bits of the nonce's hash, of one place each.
+				places := 0
+				for n := 0; n < 1000; n++ {
+					m := good.message()
+					r, err := send(p.b.addrs[0], m)
+					if err != nil {
+						p.problem("%v", err)
+						return
+					}
+					if r.status != 200 {
+						p.checkRefusal(r, unavailable, m)
+						places = n
+						break
+					}
+					if n == 0 {
+						p.kept["a"] = m
+					}
+				}
+				if places == 0 || places > p.b.memory.Len() {
+					p.problem("%d messages were accepted, and %d nonces are remembered", places, p.b.memory.Len())
+				}
+			}), again{as: "a", want: replayed}},
+		}},
+	},
+	{
+		name:    "two servers",
+		servers: 2,
+		rows: []row{{
+			name:  "a hundred at once",
+			why:   "TRAPS: get-then-set nonces: one atomic step, or two of a hundred are let in",
+			steps: []step{crowd{100, good}},
+		}},
+	},
+	{
+		name:    "two servers and the service's store",
+		servers: 2,
+		shared:  true,
+		rows: []row{
+			{
+				name:  "a hundred at once",
+				why:   "processes share nothing but the store: its one step must be atomic",
+				steps: []step{crowd{100, good}},
+			},
+			{
+				name: "sent again",
+				why:  "the store keeps the nonce for as long as the message is good",
+				steps: []step{
+					ask{as: "a", request: good.with(secondsAhead(window)), want: accepted},
+					at(2 * window * time.Second), again{as: "a", want: replayed},
+				},
+			},
+			{
+				name: "per key id",
+				why:  "nonces of two keys are never the same, however the store writes them down",
+				steps: []step{do(func(p *play) {
+					tail := newNonce()
+					for _, r := range []request{
+						good.with(set("X-Nonce", "b."+tail)), good.with(by(dotted), set("X-Nonce", tail)),
+						good.with(set("X-Nonce", "b-"+tail)), good.with(by(dashed), set("X-Nonce", tail)),
+						good.with(set("X-Nonce", "b"+tail)), good.with(by(joined), set("X-Nonce", tail)),
+						good.with(set("X-Nonce", "case-"+tail)), good.with(set("X-Nonce", "CASE-"+tail)),
+						good.with(by(bob), set("X-Nonce", tail)), good.with(set("X-Nonce", tail)),
+					} {
+						p.send(r.message(), accepted)
+					}
+					p.send(good.with(set("X-Nonce", tail)).message(), replayed)
+				})},
+			},
+		},
+	},
+}
