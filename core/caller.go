@@ -48,7 +48,8 @@ func NotReached(ctx context.Context) {
 }
 
 // UserFromCaller takes the caller whom a middleware in front has authenticated
-// ([WithCaller]) as the user, and nothing else. A request without one is refused. It is
+// ([WithCaller]) as the user, and nothing else. A request without one is refused, also where the key
+// is optional and missing: that middleware must have been forgotten. It is
 // what to set as [Config].User for an engine all of whose routes are signed.
 func UserFromCaller() UserSource {
 	return UserSource{
@@ -59,6 +60,7 @@ func UserFromCaller() UserSource {
 			return verified(r.Caller), nil
 		},
 		refine: nobody,
+		caller: true,
 	}
 }
 

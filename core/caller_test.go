@@ -161,6 +161,18 @@ func TestServeKnowsTheCaller(t *testing.T) {
 	assert.EqualValues(t, 2, ledger.Load())
 }
 
+// Where the key is optional, a request without one needs no user. One that has come past the
+// verification is refused all the same.
+func TestUserFromCallerNeedsACallerAlways(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{}).MustGuard(core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()})
+	past, verified := post("{}", &ledger), post("{}", &ledger)
+	require.NoError(t, g.Serve(t.Context(), past))
+	require.Equal(t, "user_missing", past.code())
+	require.NoError(t, g.Serve(core.WithCaller(t.Context(), "demo"), verified))
+	require.EqualValues(t, 1, ledger.Load())
+}
+
 // What a middleware between a guard and its handler refuses was not done.
 func TestNotReached(t *testing.T) {
 	var ledger atomic.Int64

@@ -134,6 +134,9 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 		field, lines := r.Headers.Header(g.policy.Key.name)
 		switch {
 		case lines == 0 && g.policy.Key.presence == Optional:
+			if g.user.caller && r.Caller == "" {
+				return identity{refusal: refusalUserMissing, cause: ErrNoUser}
+			}
 			return identity{pass: true}
 		case lines == 0:
 			return identity{refusal: ErrKeyMissing}

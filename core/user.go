@@ -40,6 +40,7 @@ type UserSource struct {
 	find func(*Request) (User, error)
 	// refine finds what tells the users of one verified caller apart. Nil: find does.
 	refine func(*Request) (User, error)
+	caller bool // there must be a verified caller, also where no user is needed
 	fault  string
 }
 

@@ -2,24 +2,27 @@ package echoidem_test
 
 import (
 	"io"
+	"net/http"
 	"testing"
 
 	"github.com/labstack/echo/v4"
-	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/echoidem"
-	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/signtest/guarded"
 )
 
-func TestSignatures(t *testing.T) {
-	signtest.Run(t, signtest.Harness{Name: "echo", Start: startSigned, Nonces: redisNonces})
-}
+var enrolled = guarded.OnNetHTTP("echo", signedEcho)
 
-func startSigned(tb testing.TB, app signtest.App) string {
+func TestSignatures(t *testing.T) { signtest.Run(t, enrolled.Signatures(nonces.OnRedis)) }
+
+func TestSignedAndGuarded(t *testing.T) { guarded.Run(t, enrolled) }
+
+func BenchmarkVerify(b *testing.B) { guarded.Bench(b, enrolled) }
+
+func signedEcho(app guarded.App) http.Handler {
 	e := echo.New()
 	handler := func(c echo.Context) error {
 		r := c.Request()
@@ -29,25 +32,12 @@ func startSigned(tb testing.TB, app signtest.App) string {
 			Method: r.Method, Header: r.Header.Get, Body: body, Err: err,
 		}))
 	}
+	stack := guarded.Stack(app, echoidem.Verify, echoidem.New)
 	if app.Pattern != "" {
-		e.POST(app.Pattern, handler, echoidem.Verify(app.Verifier))
+		e.POST(app.Pattern, handler, stack...)
 	} else {
-		e.Use(echoidem.Verify(app.Verifier))
+		e.Use(stack...)
 		e.RouteNotFound("/*", handler) // echo has no other way to take every method
 	}
-	return signtest.Listen(tb, e)
-}
-
-// redisNonces are those of n engines, each with a connection of its own. They expire by themselves.
-func redisNonces(tb testing.TB, n int) []sign.NonceStore {
-	tb.Helper()
-	url, prefix := backend.Redis(tb), "signtest:"+core.NewOwner().String()+":"
-	stores := make([]sign.NonceStore, n)
-	for i := range stores {
-		store, err := redisstore.NewURL(url)
-		require.NoError(tb, err)
-		tb.Cleanup(store.Close)
-		stores[i] = core.MustNew(core.Config{Store: store, Prefix: prefix}).Nonces()
-	}
-	return stores
+	return e
 }

@@ -57,6 +57,10 @@
 // forms, set DisablePreParseMultipartForm: of a form that was taken apart nobody knows the
 // bytes any more, and it is refused as malformed.
 //
+// Fiber reads a body before any handler, unless StreamRequestBody is set: also that of a message which the
+// verifier then refuses for its timestamp. c.Hostname() follows X-Forwarded-Host, which nobody has
+// signed, unless EnableTrustedProxyCheck is set.
+//
 // Where fasthttp keeps one of several lines of a field (Host, Content-Type and others), all
 // that were received count. Fields of a trailer are none of the header's with
 // StreamRequestBody; without it, fasthttp has made them so before any handler runs, and they

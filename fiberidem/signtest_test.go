@@ -1,76 +1,121 @@
 package fiberidem_test
 
 import (
+	"bufio"
+	"bytes"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
-	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/fiberidem"
-	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/signtest/guarded"
 )
 
 func TestSignatures(t *testing.T) {
-	for _, streamed := range []bool{false, true} {
-		h := signtest.Harness{Name: "fiber", Start: startSigned(streamed), Nonces: redisNonces, OwnDate: true}
-		if streamed {
-			h.Name = "fiber with StreamRequestBody"
-		}
-		t.Run(h.Name, func(t *testing.T) { signtest.Run(t, h) })
+	inEachMode(t, func(t *testing.T, config fiber.Config) {
+		h := enrolled(config).Signatures(nonces.OnRedis)
+		h.OwnDate = true
+		signtest.Run(t, h)
+	})
+}
+
+func TestSignedAndGuarded(t *testing.T) {
+	inEachMode(t, func(t *testing.T, config fiber.Config) { guarded.Run(t, enrolled(config)) })
+}
+
+func BenchmarkVerify(b *testing.B) { guarded.Bench(b, enrolled(fiber.Config{})) }
+
+// modes are the settings of Fiber that change what it makes of a request.
+var modes = map[string]fiber.Config{
+	"plain":         {},
+	"streams":       {StreamRequestBody: true},
+	"names as sent": {DisableHeaderNormalizing: true},
+	"immutable":     {Immutable: true},
+}
+
+func inEachMode(t *testing.T, test func(t *testing.T, config fiber.Config)) {
+	for name, config := range modes {
+		t.Run(name, func(t *testing.T) { test(t, config) })
 	}
 }
 
-func startSigned(streamed bool) func(tb testing.TB, app signtest.App) string {
-	return func(tb testing.TB, app signtest.App) string {
-		f := fiber.New(fiber.Config{
-			DisableStartupMessage: true, ReadBufferSize: 64 << 10, RequestMethods: append([]string{"PROPFIND"}, fiber.DefaultMethods...),
-			DisablePreParseMultipartForm: true, // what was signed are the form's bytes
-			StreamRequestBody:            streamed,
-		})
-		handler := func(c *fiber.Ctx) error {
-			c.Type("json")
-			return c.Send(app.Handle(signtest.Seen{
-				Context: c.UserContext(), Verified: func() (sign.Verified, bool) { return fiberidem.Verified(c) },
-				Method: c.Method(), Header: func(name string) string { return c.Get(name) }, Body: c.BodyRaw(),
-			}))
-		}
-		if app.Pattern != "" {
-			f.Post(app.Pattern, fiberidem.Verify(app.Verifier), handler)
-		} else {
-			f.Use(fiberidem.Verify(app.Verifier), handler)
-		}
+// enrolled is the harness for Fiber with these settings.
+func enrolled(config fiber.Config) guarded.Harness {
+	config.ReadBufferSize = 64 << 10
+	config.RequestMethods = append([]string{"PROPFIND"}, fiber.DefaultMethods...)
+	config.DisablePreParseMultipartForm = true // what was signed are the form's bytes
+	return guarded.Harness{
+		Name:         "fiber",
+		ClosesUnread: config.StreamRequestBody,
+		Start: func(tb testing.TB, app guarded.App) string {
+			f := signedApp(config, app)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(tb, err)
+			counted := &countingListener{Listener: listener}
+			served := make(chan error, 1)
+			go func() { served <- f.Listener(counted) }()
+			tb.Cleanup(func() {
+				counted.open.Wait()
+				if err := f.Shutdown(); err != nil {
+					tb.Error("shutdown:", err)
+				}
+				<-served
+			})
+			return listener.Addr().String()
+		},
+		Direct: func(tb testing.TB, app guarded.App, message []byte) func() {
+			c := new(fasthttp.RequestCtx)
+			require.NoError(tb, c.Request.Read(bufio.NewReader(bytes.NewReader(message))))
+			handler := signedApp(config, app).Handler()
+			return func() { handler(c) }
+		},
+	}
+}
 
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(tb, err)
-		counted := &countingListener{Listener: listener}
-		served := make(chan error, 1)
-		go func() { served <- f.Listener(counted) }()
-		tb.Cleanup(func() {
-			counted.open.Wait()
-			if err := f.Shutdown(); err != nil {
-				tb.Error("shutdown:", err)
+func signedApp(config fiber.Config, app guarded.App) *fiber.App {
+	f := newApp(config)
+	handler := func(c *fiber.Ctx) error {
+		c.Type("json")
+		return c.Send(app.Handle(signtest.Seen{
+			Context: c.UserContext(), Verified: func() (sign.Verified, bool) { return fiberidem.Verified(c) },
+			Method: c.Method(), Header: func(name string) string { return get(c, name) }, Body: c.BodyRaw(),
+		}))
+	}
+	if len(app.Fields) > 0 {
+		f.Use(func(c *fiber.Ctx) error {
+			for _, field := range app.Fields {
+				c.Set(field.Name, field.Value)
 			}
-			<-served
+			return c.Next()
 		})
-		return listener.Addr().String()
 	}
+	stack := append(guarded.Stack(app, fiberidem.Verify, fiberidem.New), handler)
+	if app.Pattern != "" {
+		f.Post(app.Pattern, stack...)
+		return f
+	}
+	for _, h := range stack {
+		f.Use(h)
+	}
+	return f
 }
 
-// redisNonces are those of n engines, each with a connection of its own. They expire by themselves.
-func redisNonces(tb testing.TB, n int) []sign.NonceStore {
-	tb.Helper()
-	url, prefix := backend.Redis(tb), "signtest:"+core.NewOwner().String()+":"
-	stores := make([]sign.NonceStore, n)
-	for i := range stores {
-		store, err := redisstore.NewURL(url)
-		require.NoError(tb, err)
-		tb.Cleanup(store.Close)
-		stores[i] = core.MustNew(core.Config{Store: store, Prefix: prefix}).Nonces()
+// get is c.Get for a field whose name was sent in any case, also if Fiber leaves names as they are sent.
+func get(c *fiber.Ctx, name string) (value string) {
+	if !c.App().Config().DisableHeaderNormalizing {
+		return c.Get(name)
 	}
-	return stores
+	c.Request().Header.VisitAll(func(k, v []byte) {
+		if value == "" && strings.EqualFold(string(k), name) {
+			value = string(v)
+		}
+	})
+	return value
 }

@@ -2,6 +2,7 @@ package fiberidem
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,6 +27,11 @@ func Verify(v *sign.Verifier) fiber.Handler {
 		m := messages.Get().(*message)
 		m.start(c)
 		signed, err := v.Verify(outer, &m.sign)
+		if err == nil && !strings.HasPrefix(m.sign.Target, "/") && m.sign.Target != "*" {
+			// The authority of a target in absolute form stands for the Host field (RFC 9112,
+			// section 3.2.2), also to handlers that ask for the field.
+			c.Request().Header.SetHostBytes(c.Request().URI().Host())
+		}
 		m.reset() // after a panic the garbage collector has it
 		messages.Put(m)
 		if err != nil {
@@ -70,14 +76,39 @@ func (m *message) start(c *fiber.Ctx) {
 		m.header = m.early
 	}
 	m.header.VisitAllInOrder(func(name, value []byte) {
-		m.sent = append(m.sent, core.Field{Name: utils.UnsafeString(name), Value: trimmed(value)})
+		m.sent = append(m.sent, core.Field{Name: utils.UnsafeString(name), Value: utils.UnsafeString(value)})
 	})
+	for i, f := range m.sent {
+		if m.sent[i].Value = strings.Trim(f.Value, " \t"); m.sent[i].Value != f.Value {
+			m.trim(f.Name)
+		}
+	}
 	m.sign = sign.Message{
 		Method: c.Method(), // who has overridden it has made another request of it
 		Target: utils.UnsafeString(m.header.RequestURI()),
 		Host:   utils.UnsafeString(m.header.Host()),
 		TLS:    c.Context().IsTLS(),
 		Source: m,
+	}
+}
+
+// trim takes away the white space around the values of a field, of which fasthttp leaves the tabs. It
+// belongs to the wire (RFC 9110, section 5.5): signed are the values without it, and these the handler
+// must get.
+func (m *message) trim(name string) {
+	name = strings.Clone(name)
+	if unsigned := isSpecial(name) && name != fiber.HeaderContentType && name != fiber.HeaderUserAgent && name != fiber.HeaderCookie; unsigned {
+		return
+	}
+	var values []string
+	m.header.VisitAll(func(k, value []byte) {
+		if strings.EqualFold(utils.UnsafeString(k), name) {
+			values = append(values, strings.Trim(string(value), " \t"))
+		}
+	})
+	m.header.Del(name)
+	for _, value := range values {
+		m.header.Add(name, value)
 	}
 }
 
@@ -104,25 +135,33 @@ func (m *message) Values(name string) []string {
 				m.values = append(m.values, f.Value)
 			}
 		}
-		// Of a single line, what the handler gets counts, unless that is put together anew.
-		if len(m.values) > 1 || len(m.values) == 1 && (m.values[0] == "" || name == fiber.HeaderCookie) {
+		switch {
+		case len(m.values) == 1 && name == fiber.HeaderCookie:
+			// What the handler gets is put together anew. A trailer may have added to it, which
+			// is then another line.
+			if !m.hasCookies(m.values[0]) {
+				m.values = append(m.values, "")
+			}
+			return m.values
+		case len(m.values) > 1 || len(m.values) == 1 && m.values[0] == "":
 			return m.values
 		}
+		// Of a single line, what the handler gets counts.
 		m.values = m.values[:0]
 		if value := m.header.Peek(name); len(value) > 0 {
-			m.values = append(m.values, trimmed(value))
+			m.values = append(m.values, utils.UnsafeString(value))
 		}
 		return m.values
 	}
 	if !m.server.DisableHeaderNamesNormalizing {
 		for _, value := range m.header.PeekAll(name) {
-			m.values = append(m.values, trimmed(value))
+			m.values = append(m.values, utils.UnsafeString(value))
 		}
 		return m.values
 	}
 	m.header.VisitAll(func(k, value []byte) {
 		if strings.EqualFold(utils.UnsafeString(k), name) {
-			m.values = append(m.values, trimmed(value))
+			m.values = append(m.values, utils.UnsafeString(value))
 		}
 	})
 	return m.values
@@ -138,8 +177,18 @@ func isSpecial(name string) bool {
 	return false
 }
 
-// trimmed returns value without the white space around it, of which fasthttp leaves the tabs.
-func trimmed(value []byte) string { return strings.Trim(utils.UnsafeString(value), " \t") }
+// hasCookies reports whether the header's cookies are those of one line, and no others.
+func (m *message) hasCookies(line string) bool {
+	var sent fasthttp.RequestHeader
+	sent.Set(fiber.HeaderCookie, line)
+	return slices.Equal(cookiesOf(&sent), cookiesOf(m.header))
+}
+
+// cookiesOf returns names and values in turn.
+func cookiesOf(h *fasthttp.RequestHeader) (cookies []string) {
+	h.VisitAllCookie(func(name, value []byte) { cookies = append(cookies, string(name), string(value)) })
+	return cookies
+}
 
 // HeaderSize implements [sign.Source].
 func (m *message) HeaderSize() (lines, bytes int) {

@@ -2,24 +2,27 @@ package ginidem_test
 
 import (
 	"io"
+	"net/http"
 	"testing"
 
 	"github.com/gin-gonic/gin"
-	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/ginidem"
-	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/signtest/guarded"
 )
 
-func TestSignatures(t *testing.T) {
-	signtest.Run(t, signtest.Harness{Name: "gin", Start: startSigned, Nonces: redisNonces})
-}
+var enrolled = guarded.OnNetHTTP("gin", signedEngine)
 
-func startSigned(tb testing.TB, app signtest.App) string {
+func TestSignatures(t *testing.T) { signtest.Run(t, enrolled.Signatures(nonces.OnRedis)) }
+
+func TestSignedAndGuarded(t *testing.T) { guarded.Run(t, enrolled) }
+
+func BenchmarkVerify(b *testing.B) { guarded.Bench(b, enrolled) }
+
+func signedEngine(app guarded.App) http.Handler {
 	gin.SetMode(gin.TestMode)
 	engine := gin.New()
 	handler := func(c *gin.Context) {
@@ -29,25 +32,12 @@ func startSigned(tb testing.TB, app signtest.App) string {
 			Method: c.Request.Method, Header: c.GetHeader, Body: body, Err: err,
 		}))
 	}
+	stack := guarded.Stack(app, ginidem.Verify, ginidem.New)
 	if app.Pattern != "" {
-		engine.POST(app.Pattern, ginidem.Verify(app.Verifier), handler)
+		engine.POST(app.Pattern, append(stack, handler)...)
 	} else {
-		engine.Use(ginidem.Verify(app.Verifier))
+		engine.Use(stack...)
 		engine.NoRoute(handler) // gin has no other way to take every method
 	}
-	return signtest.Listen(tb, engine)
-}
-
-// redisNonces are those of n engines, each with a connection of its own. They expire by themselves.
-func redisNonces(tb testing.TB, n int) []sign.NonceStore {
-	tb.Helper()
-	url, prefix := backend.Redis(tb), "signtest:"+core.NewOwner().String()+":"
-	stores := make([]sign.NonceStore, n)
-	for i := range stores {
-		store, err := redisstore.NewURL(url)
-		require.NoError(tb, err)
-		tb.Cleanup(store.Close)
-		stores[i] = core.MustNew(core.Config{Store: store, Prefix: prefix}).Nonces()
-	}
-	return stores
+	return engine
 }

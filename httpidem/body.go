@@ -27,8 +27,9 @@ type Request struct {
 const (
 	// maxPooled is the largest buffer that is kept for another request.
 	maxPooled = 64 << 10
-	// maxTrusted is how much memory a Content-Length gets before the bytes are there.
-	maxTrusted = 1 << 20
+	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
+	// what is pooled anyway. When so much has come, it is believed.
+	maxTrusted = maxPooled
 	// firstBuffer is the size of the buffer for a body of unknown length.
 	firstBuffer = 512
 )
@@ -101,6 +102,9 @@ func (q *Request) fill(limit int64) error {
 	for {
 		// Where a full buffer may well be the whole body, growing it must wait for one more
 		// byte to turn up.
+		if length := q.r.ContentLength; len(b) == cap(b) && len(b) >= maxTrusted && int64(len(b)) < length {
+			b = append(make([]byte, 0, length), b...)
+		}
 		free := b[len(b):cap(b)]
 		full := len(free) == 0
 		if full {

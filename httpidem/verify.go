@@ -99,9 +99,18 @@ func (m *message) HeaderSize() (lines, bytes int) {
 
 // ReadBody implements [sign.Source].
 func (m *message) ReadBody(limit int64) ([]byte, error) {
+	length := m.r.ContentLength
 	body, err := m.Request.ReadBody(limit)
-	if errors.Is(err, core.ErrBodyTooLarge) {
-		err = sign.ErrBodyTooLarge
+	switch {
+	case errors.Is(err, core.ErrBodyTooLarge):
+		return nil, sign.ErrBodyTooLarge
+	case err != nil:
+		return nil, err
+	case len(m.r.PostForm) > 0 || m.r.MultipartForm != nil || length > int64(len(body)):
+		return nil, errBodyIsGone
 	}
-	return body, err
+	return body, nil
 }
+
+// errBodyIsGone is for what the handler would find, and the verifier can't.
+var errBodyIsGone = sign.Errorf(sign.ErrMalformed, "a middleware in front has read the body, or taken a form out of it")

@@ -32,7 +32,7 @@
 //  5. The nonce: unused by this key. It is marked as used in one atomic step, and remembered until the
 //     message's timestamp has left the window by everybody's clock ([Config].Margin).
 //
-// So nobody can use up another's nonce, or make the service read a body for a message that is
+// So nobody can use up another's nonce, or make the verifier read a body for a message that is
 // too old (except under [SortedParams], where parameters stand in the body). A message of an unknown key goes through the same steps as one with a bad signature, and
 // gets the same answer.
 //
@@ -53,7 +53,8 @@
 //
 // # What it cannot do
 //
-// A message that was refused for want of a store (503) may come again with the same nonce, from whoever
+// A message is good for the host that it names, and so for every service that takes its word for it; see
+// [Config].Host. A message that was refused for want of a store (503) may come again with the same nonce, from whoever
 // has it. A [MemoryNonces] knows nothing of another process. Responses are not signed. And what a
 // scheme does not sign is not protected: V1 signs everything but the header fields that
 // [V1Options] and the client leave out.

@@ -96,7 +96,7 @@ func bodyError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if known, ok := errors.AsType[*Error](err); ok {
+	if known, ok := errors.AsType[*Error](err); ok && known != nil {
 		return known
 	}
 	return Errorf(ErrMalformed, "the body could not be read to its end: %w", err)

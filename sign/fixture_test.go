@@ -33,6 +33,8 @@ type incoming struct {
 	body   []byte
 	err    error // of reading the body
 	reads  int
+
+	meanwhile func() // what happens while the body is read
 }
 
 func (in *incoming) Values(name string) []string { return in.header[name] }
@@ -49,6 +51,9 @@ func (in *incoming) HeaderSize() (lines, bytes int) {
 
 func (in *incoming) ReadBody(limit int64) ([]byte, error) {
 	in.reads++
+	if in.meanwhile != nil {
+		in.meanwhile()
+	}
 	if int64(len(in.body)) > limit {
 		return nil, sign.ErrBodyTooLarge
 	}

@@ -47,6 +47,7 @@ const (
 	inAuthority             // visible, and no part of a URI around a host
 	inKeyID                 // visible
 	inLine                  // no control character but a tab
+	inWebhookID             // what core takes for a key as it is, but for the full stop
 )
 
 var classes = func() (classes [256]byte) {
@@ -63,6 +64,7 @@ var classes = func() (classes [256]byte) {
 			inAuthority: visible && strings.IndexByte(`/?#@\`, c) < 0,
 			inKeyID:     visible,
 			inLine:      c >= ' ' && c != 0x7f || c == '\t',
+			inWebhookID: lower || upper || mark && c != '.' || c == ':' || c == '/' || c == '=',
 		} {
 			if in {
 				classes[i] |= class

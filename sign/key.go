@@ -11,10 +11,13 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"math/big"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -118,6 +121,7 @@ func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 	case ed25519.PublicKey:
 		k.algorithm = Ed25519
 		f.addIf(len(public) != ed25519.PublicKeySize, "key", "has %d bytes; an Ed25519 key has %d", len(public), ed25519.PublicKeySize)
+		f.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
 	case *ecdsa.PublicKey:
 		k.algorithm = ECDSAP256SHA256
 		f.addIf(public == nil || public.Curve != elliptic.P256(), "key", "is not on the curve P-256")
@@ -149,6 +153,7 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
+	k.id = strings.Clone(k.id) // which may come from a message, whose memory is used again
 	if k.secret != nil {
 		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret)} }
 	}
@@ -156,6 +161,29 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 }
 
 func isKeyID(id string) bool { return len(id) <= maxKeyID && consistsOf(id, inKeyID) }
+
+// isSmallOrder reports whether an Ed25519 public key is one of the few points (and of their other
+// spellings) whose multiples are all of a few: signatures for them need no private key.
+func isSmallOrder(public ed25519.PublicKey) bool {
+	if len(public) != ed25519.PublicKeySize {
+		return false
+	}
+	y := [ed25519.PublicKeySize]byte(public)
+	y[31] &= 0x7f // the sign of x
+	return slices.Contains(smallOrder, hex.EncodeToString(y[:]))
+}
+
+// smallOrder are the y coordinates of the points whose order divides 8, and of those that are
+// not reduced modulo p (RFC 8032, section 5.1).
+var smallOrder = []string{
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+}
 
 func isRepeated(secret []byte) bool {
 	for _, b := range secret {
@@ -184,13 +212,17 @@ func (k *Key) Format(f fmt.State, verb rune) { fmt.Fprint(f, k.String()) }
 var (
 	errNoPrivate  = errors.New("sign: the key has no private part: it can verify only")
 	errWebhookKey = errors.New("sign: a key for webhooks signs nothing else")
+	errZeroKey    = errors.New("sign: the key was not made by one of this package's functions")
 )
 
 // Sign returns the key's signature of message. A key of [NewWebhookKey] signs webhooks only, and
 // returns an error here.
 func (k *Key) Sign(message []byte) ([]byte, error) {
-	if k.webhook {
+	switch {
+	case k.webhook:
 		return nil, errWebhookKey
+	case k.algorithm == 0:
+		return nil, errZeroKey
 	}
 	return k.sign(message)
 }
@@ -227,7 +259,7 @@ var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
 // for every wrong signature. For a key of [NewWebhookKey] none is right: its secret may be short,
 // and it is good for [StandardWebhooks] only.
 func (k *Key) Verify(message, signature []byte) bool {
-	return !k.webhook && k.verify(message, signature)
+	return !k.webhook && k.algorithm != 0 && k.verify(message, signature)
 }
 
 func (k *Key) verify(message, signature []byte) bool {

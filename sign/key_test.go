@@ -7,12 +7,15 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/hex"
 	"fmt"
 	"math/big"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,6 +48,12 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"another curve": {"is not on the curve P-256", func() (*sign.Key, error) {
 			k, _ := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 			return sign.NewKey("k", k)
+		}},
+		"no point": {"small order", func() (*sign.Key, error) { return sign.NewKey("k", make(ed25519.PublicKey, 32)) }},
+		"a small order": {"small order", func() (*sign.Key, error) {
+			// The order is 8; with the sign bit of x.
+			point, _ := hex.DecodeString("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa")
+			return sign.NewKey("k", ed25519.PublicKey(point))
 		}},
 		"a small modulus": {"has less than 2048 bits", func() (*sign.Key, error) {
 			return sign.NewKey("k", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 1023), E: 65537})
@@ -133,6 +142,35 @@ func TestTheSecretIsCopied(t *testing.T) {
 	other, err := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret))).Sign([]byte("m"))
 	require.NoError(t, err)
 	require.Equal(t, other, before)
+}
+
+// Ids come out of messages, and frameworks use the memory of these again.
+func TestTheIDIsCopied(t *testing.T) {
+	id := []byte("alice")
+	key := sign.MustKey(sign.NewHMACKey(unsafe.String(&id[0], len(id)), []byte(designSecret)))
+	ring := sign.MustRing(key)
+	ring.Revoke(unsafe.String(&id[0], len(id)))
+	copy(id, "bobby")
+	require.Equal(t, "alice", key.ID())
+	_, err := ring.Keys(t.Context(), "alice")
+	require.ErrorIs(t, err, sign.ErrRevokedKey)
+}
+
+func TestZeroValues(t *testing.T) {
+	_, err := new(sign.Key).Sign(nil)
+	require.ErrorContains(t, err, "was not made")
+	require.False(t, new(sign.Key).Verify(nil, nil))
+	ring := new(sign.Ring)
+	ring.Revoke("a")
+	require.NoError(t, ring.Add(newHMAC(t, "b")))
+	require.Equal(t, []string{"b"}, ring.IDs())
+	unused, err := new(sign.MemoryNonces).Use(t.Context(), "k", "n", time.Minute)
+	require.NoError(t, err)
+	require.True(t, unused)
+	_, err = new(sign.MemoryNonces).Use(t.Context(), "k", "n", 0)
+	require.ErrorContains(t, err, "no time")
+	require.Equal(t, 401, sign.MustVerifier(sign.Config{Keys: ring}).Refusal((*sign.Error)(nil)).Status)
+	require.ErrorContains(t, sign.Request(new(http.Request), newHMAC(t, "k"), nil), "no URL")
 }
 
 func TestKeysPrintWithoutTheirSecrets(t *testing.T) {

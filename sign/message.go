@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"crypto/sha256"
 	"math"
 	"strings"
 )
@@ -31,13 +32,16 @@ type Message struct {
 	read  bool
 	body  []byte
 	err   error
+
+	digested bool
+	sum      [sha256.Size]byte
 }
 
 // Source is the header and the body of a [Message]. An adapter implements it on its
 // framework's request. It is not used concurrently.
 type Source interface {
 	// Values returns the values of the field's lines in the order in which they were
-	// sent, without the white space around them. name is in canonical form,
+	// sent, and as the handler gets them. name is in canonical form,
 	// "Content-Type". Fields that the framework takes out of its header (Host, in
 	// net/http) need not be found here, unless they were sent more than once. The strings
 	// must be good until the request has been answered, the slice until the next call only.
@@ -127,6 +131,15 @@ func (m *Message) Body() ([]byte, error) {
 		m.err = bodyError(m.err)
 	}
 	return m.body, m.err
+}
+
+// digest returns the SHA-256 of the body, which has been read. It is computed once, however many
+// keys are tried.
+func (m *Message) digest() [sha256.Size]byte {
+	if !m.digested {
+		m.digested, m.sum = true, sha256.Sum256(m.body)
+	}
+	return m.sum
 }
 
 // hasBody reports whether the body has been read to its end.

@@ -28,6 +28,8 @@ type NonceStore interface {
 // again.
 var ErrNoncesFull = errors.New("sign: the store of nonces is full")
 
+var errNoTTL = errors.New("sign: a nonce must be kept for more than no time")
+
 // DefaultMaxNonces is how many nonces [MemoryNonces] remembers unless told otherwise: 3,000
 // messages a second at a window of 60 s. One takes about 150 bytes.
 const DefaultMaxNonces = 1 << 19
@@ -35,11 +37,10 @@ const DefaultMaxNonces = 1 << 19
 const nonceShards = 64
 
 // MemoryNonces is a [NonceStore] in the memory of the process. It is bounded and refuses when it is
-// full. Another process knows nothing of it, nor does this one after a restart: a message can
+// full. The zero value has the default bound. Another process knows nothing of it, nor does this one after a restart: a message can
 // then be sent again for as long as its timestamp is in the window. It runs no goroutine, and is
 // safe for concurrent use.
 type MemoryNonces struct {
-	seed   maphash.Seed
 	max    int // of each shard
 	shards [nonceShards]nonceShard
 }
@@ -50,8 +51,11 @@ func NewMemoryNonces(max int) *MemoryNonces {
 	if max <= 0 {
 		max = DefaultMaxNonces
 	}
-	return &MemoryNonces{seed: maphash.MakeSeed(), max: (max + nonceShards - 1) / nonceShards}
+	return &MemoryNonces{max: (max + nonceShards - 1) / nonceShards}
 }
+
+// hashSeed is what nobody outside of the process knows of its hashes.
+var hashSeed = maphash.MakeSeed()
 
 // nonceShard holds a part of the nonces: a set, and a heap of the same ordered by when they may
 // be forgotten.
@@ -76,9 +80,12 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	if ttl <= 0 {
+		return false, errNoTTL
+	}
 	// The one string cannot be that of another pair: no key id has a line feed.
 	entry := keyID + "\n" + nonce
-	s := &n.shards[maphash.String(n.seed, entry)%nonceShards]
+	s := &n.shards[maphash.String(hashSeed, entry)%nonceShards]
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +95,9 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 		// nonce is not to be used again.
 		return false, nil
 	}
-	if len(s.dates) >= n.max {
+	limit := n.max
+	setDefault(&limit, DefaultMaxNonces/nonceShards)
+	if len(s.dates) >= limit {
 		return false, ErrNoncesFull
 	}
 	if s.used == nil {

@@ -1,6 +1,9 @@
 package sign
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // Redacted stands in a signing string for what nobody may see.
 const Redacted = "[redacted]"
@@ -19,7 +22,9 @@ func RedactField(name, value string) string {
 func RedactQuery(query string) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
-		if name, _, ok := strings.Cut(pair, "="); ok && isCredential(name) {
+		name, _, ok := strings.Cut(pair, "=")
+		decoded, err := url.QueryUnescape(name)
+		if ok && (err != nil || isCredential(decoded)) {
 			pairs[i] = name + "=" + Redacted
 		}
 	}
@@ -31,10 +36,10 @@ func RedactQuery(query string) string {
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
-	case "authorization", "proxy-authorization", "cookie", "set-cookie", "auth", "code", "key", "pwd", "pass", "pin", "sig", "signature", "sign":
+	case "authorization", "proxy-authorization", "cookie", "set-cookie", "auth", "code", "key", "pwd", "pass", "pin", "otp", "jwt", "sig", "signature", "sign":
 		return true
 	}
-	for _, part := range []string{"token", "secret", "password", "passwd", "api-key", "api_key", "apikey", "access-key", "access_key", "accesskey", "credential", "session"} {
+	for _, part := range []string{"token", "secret", "password", "passwd", "api-key", "api_key", "apikey", "access-key", "access_key", "accesskey", "credential", "session", "bearer", "assertion"} {
 		if strings.Contains(name, part) {
 			return true
 		}

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,7 +56,10 @@ func Request(r *http.Request, key *Key, o *RequestOptions) error {
 	return signRequest(r, body, key, o)
 }
 
-var errNoKey = errors.New("sign: there is no key to sign with")
+var (
+	errNoKey = errors.New("sign: there is no key to sign with")
+	errNoURL = errors.New("sign: the request has no URL")
+)
 
 func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) error {
 	if key == nil {
@@ -73,10 +78,14 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 	if o.Clock != nil {
 		now = o.Clock
 	}
+	if r.URL == nil {
+		return errNoURL
+	}
 	host := r.Host
 	if host == "" {
 		host = r.URL.Host
 	}
+	host = withoutZone(host)
 	m := &Message{
 		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
 		Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host,
@@ -102,11 +111,14 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		r.Header = make(http.Header)
 	}
 	for _, f := range added.Header {
-		if f.Value == "" {
-			r.Header.Del(f.Name)
-			continue
+		for name := range r.Header {
+			if strings.EqualFold(name, f.Name) {
+				delete(r.Header, name) // of an earlier signature, in whatever case
+			}
 		}
-		r.Header.Set(f.Name, f.Value)
+		if f.Value != "" {
+			r.Header.Set(f.Name, f.Value)
+		}
 	}
 	if added.Query != "" {
 		if r.URL.RawQuery != "" {
@@ -123,6 +135,16 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 	return nil
 }
 
+// withoutZone takes the zone out of an IPv6 address, as net/http does: it belongs to this host only
+// (RFC 6874).
+func withoutZone(host string) string {
+	begin, end := strings.IndexByte(host, '%'), strings.LastIndexByte(host, ']')
+	if !strings.HasPrefix(host, "[") || begin < 0 || end < begin {
+		return host
+	}
+	return host[:begin] + host[end:]
+}
+
 // newNonce returns 32 hexadecimal digits: 128 random bits.
 func newNonce() string {
 	var b [16]byte
@@ -136,7 +158,16 @@ type outgoing struct {
 	body   []byte
 }
 
-func (o *outgoing) Values(name string) []string { return o.header[name] }
+// Values finds fields in any case: net/http sends them as they stand in the map.
+func (o *outgoing) Values(name string) []string {
+	values := o.header[name]
+	for other, more := range o.header {
+		if other != name && strings.EqualFold(other, name) {
+			values = append(slices.Clip(values), more...)
+		}
+	}
+	return values
+}
 
 func (o *outgoing) HeaderSize() (lines, bytes int) { return headerSize(o.header) }
 
@@ -158,7 +189,13 @@ func readAll(r *http.Request) ([]byte, error) {
 		return nil, nil
 	}
 	body, err := io.ReadAll(r.Body)
-	return body, errors.Join(err, r.Body.Close())
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > 0 && int64(len(body)) != r.ContentLength {
+		return nil, fmt.Errorf("sign: the body has %d bytes, but ContentLength is %d", len(body), r.ContentLength)
+	}
+	return body, nil
 }
 
 // setBody gives r a body that is sent at most once: net/http takes neither http.NoBody nor a

@@ -60,6 +60,10 @@ func TestRequestFaults(t *testing.T) {
 	broken.Body = io.NopCloser(iotest.ErrReader(errors.New("disk")))
 	require.ErrorContains(t, sign.Request(broken, newHMAC(t, "k"), nil), "disk")
 
+	cut := r()
+	cut.ContentLength = 7
+	require.ErrorContains(t, sign.Request(cut, newHMAC(t, "k"), nil), "has 4 bytes, but ContentLength is 7")
+
 	international := r()
 	international.Host = "bücher.example"
 	require.ErrorContains(t, sign.Request(international, newHMAC(t, "k"), nil), "ASCII")
@@ -68,6 +72,21 @@ func TestRequestFaults(t *testing.T) {
 	twice.Header["Content-Type"] = []string{"a/b", "c/d"}
 	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), nil), sign.ErrDuplicateHeader)
 	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), &sign.RequestOptions{Cover: []string{"Host"}}), sign.ErrUncovered)
+}
+
+// net/http sends names as they stand in the map.
+func TestNamesInAnyCase(t *testing.T) {
+	key := newHMAC(t, "demo")
+	r, err := http.NewRequest("POST", "http://api.example.com/", nil)
+	require.NoError(t, err)
+	r.Header["idempotency-key"] = []string{"k-1"}
+	r.Header["x-nonce"] = []string{"of the caller's"}
+	require.NoError(t, sign.Request(r, key, nil))
+	require.Equal(t, "idempotency-key", r.Header.Get("X-Signed-Headers"))
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), messageOf(r))
+	require.NoError(t, err)
+	r.Header.Set("Idempotency-Key", "k-2")
+	require.ErrorIs(t, sign.Request(r, key, nil), sign.ErrDuplicateHeader)
 }
 
 // server verifies what comes over the wire, and answers as it is told.
@@ -234,6 +253,35 @@ func TestNetHTTPSendsNothingTwice(t *testing.T) {
 	}
 }
 
+// Who gets a client to follow a redirect must not get a message signed for what they like.
+func TestRedirectsElsewhereAreNotSigned(t *testing.T) {
+	key := newHMAC(t, "demo")
+	elsewhere := newServer(t, key, nil)
+	s := newServer(t, key, func(n int, w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+"/transfers?to=evil", http.StatusTemporaryRedirect)
+	})
+	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport}}
+	resp, err := client.Post(s.URL+"/a", "text/plain", strings.NewReader("body"))
+	require.ErrorContains(t, err, "redirect to another host")
+	if resp != nil {
+		resp.Body.Close()
+	}
+	s.verified(1)
+	elsewhere.verified(0)
+}
+
+// The zone of an address belongs to the client's machine.
+func TestZones(t *testing.T) {
+	key := newHMAC(t, "demo")
+	r, err := http.NewRequest("GET", "http://[fe80::1%25eth0]:8080/", nil)
+	require.NoError(t, err)
+	require.NoError(t, sign.Request(r, key, nil))
+	m := messageOf(r)
+	m.Host = "[fe80::1]:8080" // as net/http sends it
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
+	require.NoError(t, err)
+}
+
 func TestRedirectsAreSignedAnew(t *testing.T) {
 	key := newHMAC(t, "demo")
 	s := newServer(t, key, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -252,7 +300,8 @@ func TestRedirectsAreSignedAnew(t *testing.T) {
 
 // roundTrips answers attempts one after the other, without a network.
 type roundTrips struct {
-	answers  []any // *http.Response, error
+	answers  []any         // *http.Response, error
+	body     io.ReadCloser // of the first answer, unless it is an ordinary one
 	requests []*http.Request
 	at       []time.Time
 }
@@ -265,6 +314,9 @@ func (rt *roundTrips) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp := *answer.(*http.Response)
 	resp.Body = &closing{Reader: bytes.NewReader(make([]byte, 100))}
+	if rt.body != nil && len(rt.requests) == 1 {
+		resp.Body = rt.body
+	}
 	return &resp, nil
 }
 

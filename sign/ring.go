@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,7 +15,7 @@ import (
 type KeySource interface {
 	// Keys returns the keys that are known under id, in the order in which they are to be tried;
 	// no more than 8 are. None, or [ErrUnknownKey]: the id is not known. [ErrRevokedKey]: it was revoked.
-	// Any other error means that the source could not be asked: the message is refused
+	// Keys beside an error do not count. Any other error means that the source could not be asked: the message is refused
 	// with 503 store_unavailable. id belongs to the message: copy it to keep it.
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
@@ -29,7 +30,7 @@ type KeyFunc func(ctx context.Context, id string) ([]*Key, error)
 func (f KeyFunc) Keys(ctx context.Context, id string) ([]*Key, error) { return f(ctx, id) }
 
 // Ring is a set of keys in memory. Several may be live at once, also under one id: while a
-// sender changes its secret, both are good. It is safe for concurrent use.
+// sender changes its secret, both are good. The zero value has no keys. It is safe for concurrent use.
 type Ring struct {
 	mu      sync.RWMutex
 	keys    map[string][]*Key
@@ -43,7 +44,7 @@ const maxCandidates = 8
 
 // NewRing makes a ring of keys. A ring without keys refuses everything.
 func NewRing(keys ...*Key) (*Ring, error) {
-	r := &Ring{keys: make(map[string][]*Key), revoked: make(map[string]struct{})}
+	r := new(Ring)
 	for _, k := range keys {
 		if err := r.Add(k); err != nil {
 			return nil, err
@@ -75,6 +76,9 @@ func (r *Ring) Add(k *Key) error {
 	if len(r.keys[k.id]) >= maxCandidates {
 		return &ConfigError{Field: "Ring", Problem: "there are too many keys of one id"}
 	}
+	if r.keys == nil {
+		r.keys = make(map[string][]*Key)
+	}
 	// A slice that Keys has handed out must not change.
 	r.keys[k.id] = append(slices.Clip(r.keys[k.id]), k)
 	return nil
@@ -101,7 +105,10 @@ func (r *Ring) Revoke(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.keys, id)
-	r.revoked[id] = struct{}{}
+	if r.revoked == nil {
+		r.revoked = make(map[string]struct{})
+	}
+	r.revoked[strings.Clone(id)] = struct{}{}
 }
 
 // IDs returns the ids of the keys, sorted.

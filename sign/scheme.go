@@ -60,6 +60,7 @@ type Signature struct {
 
 	scratch []byte   // decoded values; the signing string
 	fields  []string // the values of Covered
+	tries   int      // how many values have been compared
 }
 
 // Additions are what a signature adds to a request.

@@ -66,7 +66,8 @@ type SortedOptions struct {
 	TimeLayout string
 
 	// Location is where TimeLayout's clock hangs; for most of these gateways it is
-	// time.FixedZone("CST", 8*60*60).
+	// time.FixedZone("CST", 8*60*60). Where clocks are put back in autumn, the messages of one hour
+	// are taken for an hour older.
 	Location *time.Location
 
 	// Places are where parameters may stand. A message with a query or a body that is none of
@@ -131,13 +132,13 @@ type SortedBinding struct {
 //
 // A body of any other type is refused with [ErrUncovered], multipart forms with their files among them:
 // nothing of it would be signed. So is an Idempotency-Key, unless [SortedBinding] names it.
-// Content-Type may be anything as long as the parameters come out the same; a Content-Encoding is
-// refused.
+// A Content-Type has to name its type in lower case; a Content-Encoding is refused.
 //
 // # Parameters
 //
 // The query and forms are pairs with & in between, percent-encoded; a bad escape or a raw ";" is refused, which
-// frameworks drop silently. A JSON body is one object of strings, numbers (by their exact text: 1.0
+// frameworks drop silently. Names that some decoder takes for one (amount and Amount, a and a[]) are
+// refused, too. A JSON body is one object of strings, numbers (by their exact text: 1.0
 // and 1 are two values), booleans and null; objects and arrays within it are refused, as their
 // texts differ between the two sides; send them as strings. An XML body is
 // <xml><name>value</name>…</xml>, also with CDATA; DOCTYPE, comments, attributes, nested elements and
@@ -462,6 +463,11 @@ func (s *SortedParams) Sign(m *Message, sig *Signature, key *Key) (Additions, er
 	}
 	sig.State = list
 	f.sign = s.sum(key, list.base)
+	value, err := s.parseSign(f.sign)
+	if err != nil {
+		return Additions{}, err
+	}
+	sig.Values = append(sig.Values, value)
 	if s.o.InParams {
 		return addTo(m, s.o.Places, append(added, param{s.o.Sign, f.sign}))
 	}
@@ -511,7 +517,7 @@ func (s *SortedParams) sum(key *Key, base []byte) string {
 }
 
 // SigningString implements [Scheme]. Of each value it has the number of bytes and, if the key is known, eight
-// digits that only holders of the secret can compute: so both sides can find the parameter that
+// digits of the value and the signature that only holders of the secret can compute: so both sides can find the parameter that
 // differs, and nobody who reads their logs learns it. What belongs to the signature, and what
 // is bound, stands there as it is.
 func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) string {
@@ -520,6 +526,7 @@ func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) strin
 		return "" // it was not understood so far
 	}
 	shown := []string{s.o.KeyID, s.o.Timestamp, s.o.Nonce, s.o.Bind.Method, s.o.Bind.Path, s.o.Bind.Host, s.o.Bind.IdempotencyKey}
+	signature := slices.Concat(sig.Values...)
 	var b strings.Builder
 	for _, p := range list.list {
 		if p.value == "" || p.name == s.o.Sign {
@@ -530,7 +537,7 @@ func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) strin
 		case slices.Contains(shown, p.name):
 			b.WriteString(p.value)
 		case key != nil && key.algorithm == HMACSHA256:
-			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes, " + key.fingerprint(p.name, p.value) + "]")
+			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes, " + key.fingerprint(signature, p.name, p.value) + "]")
 		default:
 			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes]")
 		}

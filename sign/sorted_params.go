@@ -4,6 +4,7 @@ import (
 	"mime"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -86,6 +87,14 @@ func (l *params) has(name string) bool {
 // makes that.
 func (l *params) finish(o *SortedOptions) error {
 	slices.SortFunc(l.list, func(a, b param) int { return strings.Compare(a.name, b.name) })
+	seen := make(map[string]string, len(l.list))
+	for _, p := range l.list {
+		like := likeness(p.name)
+		if other, ok := seen[like]; ok && other != p.name {
+			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", other, p.name)
+		}
+		seen[like] = p.name
+	}
 	for i, p := range l.list {
 		if i > 0 && p.name == l.list[i-1].name {
 			return Errorf(ErrMalformed, "the parameter %q is there twice", p.name)
@@ -105,6 +114,21 @@ func (l *params) finish(o *SortedOptions) error {
 		l.base = append(l.base, p.value...)
 	}
 	return nil
+}
+
+// likeness is the same for names that decoders of handlers take for one: encoding/json and the binders
+// of frameworks fold case, and forms have a[] and a[b] for more of a. One of the two may be empty, and
+// so not signed, and come out on top.
+func likeness(name string) string {
+	name, _, _ = strings.Cut(name, "[")
+	return strings.Map(func(r rune) rune {
+		// The least of those that are one but for their case.
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, name)
 }
 
 // collect adds the parameters of query and body.
@@ -149,6 +173,11 @@ func bodyPlace(m *Message, places Place) (Place, error) {
 	if lines > 1 {
 		return 0, Errorf(ErrDuplicateHeader, "Content-Type")
 	}
+	// Frameworks look for the types' exact text, up to a ; or a blank. Another spelling would be
+	// signed here, and not be read there.
+	if exact := contentType[:cutType(contentType)]; strings.ToLower(exact) != exact || strings.Contains(contentType, "\t") {
+		return 0, Errorf(ErrMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
+	}
 	kind, attributes, err := mime.ParseMediaType(contentType)
 	if err != nil && contentType != "" {
 		return 0, Errorf(ErrMalformed, "the Content-Type cannot be read")
@@ -169,6 +198,14 @@ func bodyPlace(m *Message, places Place) (Place, error) {
 		return 0, Errorf(ErrMalformed, "the charset is %q; utf-8 is allowed", charset)
 	}
 	return place, nil
+}
+
+// cutType returns where the type ends that a Content-Type begins with.
+func cutType(contentType string) int {
+	if i := strings.IndexAny(contentType, "; "); i >= 0 {
+		return i
+	}
+	return len(contentType)
 }
 
 // addTo makes the additions that put parameters into a message. There is a place for them in it.

@@ -31,10 +31,11 @@ func (k *Key) sortedMD5(base []byte, secretName string) (m md5Sum) {
 	return m
 }
 
-// fingerprint is what may be shown of a value in a log: the same for the same value, another one for another
-// value, and nothing to try values on for whoever has not the secret. Nothing that is
-// signed begins like this: the names of parameters have no line feed.
-func (k *Key) fingerprint(name, value string) string {
-	m := k.mac([]byte("debug\n"), []byte(name), []byte("="), []byte(value))
+// fingerprint is what may be shown of a value in a log: the same for the same value under the same
+// signature, which is not in the log. So nobody who reads logs can try values on by sending messages of
+// their own. Nothing that is signed begins like this: the names of parameters have no line
+// feed.
+func (k *Key) fingerprint(signature []byte, name, value string) string {
+	m := k.mac([]byte("debug\n"), signature, []byte(name), []byte("="), []byte(value))
 	return hex.EncodeToString(m.sum[:4])
 }

@@ -2,10 +2,13 @@ package sign
 
 import (
 	"context"
+	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,7 +24,11 @@ import (
 // Retry-After, else with a growing, random pause. The last attempt's response or error is the
 // client's, whatever it is.
 //
-// The body is held in memory. The fields must not be changed once the transport is in use; it is
+// A redirect to another host or scheme is an error: who is named there would get a message signed for
+// what they like. With [RequestOptions].Host, it would even be good for the first one.
+//
+// The body is held in memory, all of it: a reader that stalls holds the request up, whatever its context
+// says. The fields must not be changed once the transport is in use; it is
 // then safe for concurrent use.
 type Transport struct {
 	// Key signs.
@@ -47,6 +54,8 @@ const (
 	firstPause      = 100 * time.Millisecond
 	// maxDrained is how much of a response that is not used is read, to use its connection again.
 	maxDrained = 64 << 10
+	// maxDraining is how long that may take.
+	maxDraining = 50 * time.Millisecond
 )
 
 // RoundTrip implements [http.RoundTripper]. It does not change r, and closes its body.
@@ -54,6 +63,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readAll(r)
 	if err != nil {
 		return nil, err
+	}
+	if leads(r) {
+		return nil, errRedirected
 	}
 	base, attempts, maxWait := t.Base, t.MaxAttempts, t.MaxWait
 	if base == nil {
@@ -74,17 +86,48 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		pause, again := nextPause(r.Context(), resp, err, n)
+		if t.bySecond() {
+			pause = max(pause, time.Second)
+		}
 		if !again || pause > maxWait || !hasTime(r.Context(), pause) {
 			return resp, err
 		}
 		if resp != nil {
-			_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
-			resp.Body.Close()
+			drain(resp.Body)
 		}
 		if !sleep(r.Context(), pause) {
 			return nil, context.Cause(r.Context())
 		}
 	}
+}
+
+// bySecond reports whether attempts within one second would have one nonce.
+func (t *Transport) bySecond() bool {
+	if t.Options == nil {
+		return false
+	}
+	_, ok := t.Options.Scheme.(*StandardWebhooks)
+	return ok
+}
+
+var errRedirected = errors.New("sign: a redirect to another host is not signed")
+
+// leads reports whether r comes from a redirect that leads away from where the request went.
+func leads(r *http.Request) bool {
+	if r.Response == nil || r.Response.Request == nil || r.URL == nil {
+		return false
+	}
+	from := r.Response.Request.URL
+	return !strings.EqualFold(from.Host, r.URL.Host) || from.Scheme != r.URL.Scheme
+}
+
+// drain reads what there is of a body that is not wanted, so that its connection can be used again, but
+// waits for none of it for long.
+func drain(body io.ReadCloser) {
+	timer := time.AfterFunc(maxDraining, func() { body.Close() })
+	_, _ = io.CopyN(io.Discard, body, maxDrained)
+	timer.Stop()
+	body.Close()
 }
 
 func (t *Transport) isRepeatable(r *http.Request) bool {
@@ -121,8 +164,11 @@ func nextPause(ctx context.Context, resp *http.Response, err error, n int) (paus
 // compared with the response's own Date.
 func retryAfterOf(resp *http.Response) (time.Duration, bool) {
 	field := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(field, 10, 31); err == nil {
+	switch seconds, err := strconv.ParseUint(field, 10, 31); {
+	case err == nil:
 		return time.Duration(seconds) * time.Second, true
+	case errors.Is(err, strconv.ErrRange):
+		return math.MaxInt64, true
 	}
 	at, err := http.ParseTime(field)
 	if err != nil {

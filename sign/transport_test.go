@@ -3,6 +3,7 @@ package sign_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -43,6 +44,7 @@ func TestTransportTriesAgain(t *testing.T) {
 		{name: "409 for good", answers: []any{answerOf(409)}, sent: 1, status: 409},
 		{name: "425", answers: []any{answerOf(425, "Retry-After", "2"), answerOf(201)}, sent: 2, status: 201, waited: 2 * time.Second},
 		{name: "asked to wait too long", answers: []any{answerOf(503, "Retry-After", "3600")}, sent: 1, status: 503},
+		{name: "asked to wait for ages", answers: []any{answerOf(503, "Retry-After", "99999999999999999999")}, sent: 1, status: 503},
 		{name: "asked for nonsense", answers: []any{answerOf(503, "Retry-After", "-1"), answerOf(201)}, sent: 2, status: 201},
 		{name: "401", answers: []any{answerOf(401)}, sent: 1, status: 401},
 		{name: "500 may have been done", answers: []any{answerOf(500)}, sent: 1, status: 500},
@@ -86,6 +88,44 @@ func TestTransportTriesAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The nonces of webhooks are made of seconds: two attempts in one would be one message.
+func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := sign.MustKey(sign.NewHMACKey("webhooks", []byte(designSecret)))
+		scheme, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
+		require.NoError(t, err)
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+		base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(201)}}
+		r, err := http.NewRequest("POST", "http://api.example.com/a", strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Header.Set("Webhook-Id", "evt_1")
+		_, err = (&sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: &sign.RequestOptions{Scheme: scheme}}).RoundTrip(r)
+		require.NoError(t, err)
+		require.Len(t, base.requests, 3)
+		for _, sent := range base.requests {
+			_, err := v.Verify(t.Context(), messageOf(sent))
+			require.NoError(t, err)
+		}
+	})
+}
+
+// A response that is not wanted, and does not end, holds nobody up.
+func TestBodiesThatDoNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body, end := io.Pipe()
+		defer end.Close()
+		dripping := answerOf(503, "Retry-After", "0")
+		base := &roundTrips{answers: []any{dripping, answerOf(201)}, body: body}
+		r, err := http.NewRequest("PUT", "http://api.example.com/a", nil)
+		require.NoError(t, err)
+		began := time.Now()
+		resp, err := (&sign.Transport{Key: newHMAC(t, "demo"), Base: base}).RoundTrip(r)
+		require.NoError(t, err)
+		require.Equal(t, 201, resp.StatusCode)
+		require.Less(t, time.Since(began), time.Second)
+	})
 }
 
 func TestOperationHeader(t *testing.T) {

@@ -26,7 +26,9 @@ type V1Options struct {
 	KeyID, Timestamp, Nonce, SignedHeaders, Signature string
 
 	// Cover are the names of header fields that must be signed when they are present, beside
-	// Idempotency-Key, which always must.
+	// Idempotency-Key and Content-Encoding, which always must. What a guard or a handler reads
+	// belongs here: the field that names the user, or another one for the key, and Content-Type. Who
+	// can change one of these on the way can make another operation of a retry.
 	Cover []string
 
 	// Require are the names of header fields that must be present and signed.
@@ -53,7 +55,8 @@ type V1Options struct {
 // X-Signature is "v1=" and the 64 lower-case hexadecimal digits of the HMAC, or "v1-ed25519=" and
 // the 128 digits of the Ed25519 signature. Each of the fields must be sent once, and so must
 // each signed one. X-Signed-Headers may be missing or empty if nothing is signed; an
-// Idempotency-Key must be signed if it is present. Fields that a proxy may change, or that
+// Idempotency-Key must be signed if it is present, and so must a Content-Encoding: it makes another body
+// of the one that was signed. Fields that a proxy may change, or that
 // frameworks keep apart (Host, Connection, Content-Length, Transfer-Encoding and so on), cannot be
 // signed.
 type V1 struct {
@@ -98,7 +101,7 @@ func NewV1(o V1Options) (*V1, error) {
 		nonce:         name("Nonce", o.Nonce, HeaderNonce),
 		signedHeaders: name("SignedHeaders", o.SignedHeaders, HeaderSignedHeaders),
 		signature:     name("Signature", o.Signature, HeaderSignature),
-		cover:         []fieldName{newFieldName(IdempotencyKey)},
+		cover:         []fieldName{newFieldName(IdempotencyKey), newFieldName("Content-Encoding")},
 	}
 	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
 	slices.Sort(own)
@@ -114,7 +117,7 @@ func NewV1(o V1Options) (*V1, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	s.known = slices.Concat(s.cover, s.require, []fieldName{newFieldName("Content-Type"), newFieldName("Content-Encoding")})
+	s.known = slices.Concat(s.cover, s.require, []fieldName{newFieldName("Content-Type")})
 	return s, nil
 }
 
@@ -127,17 +130,17 @@ const (
 	tagEd25519 = "v1-ed25519"
 )
 
-// tagOf returns what messages begin with that key signs, or "" for a key that signs none.
-func tagOf(key *Key) string {
+// tagOf returns what messages begin with that key signs.
+func tagOf(key *Key) (string, error) {
 	switch {
 	case key.webhook:
-		return ""
+		return "", Errorf(ErrWrongAlgorithm, "the key is one for webhooks, and for nothing else")
 	case key.algorithm == HMACSHA256:
-		return tagHMAC
+		return tagHMAC, nil
 	case key.algorithm == Ed25519:
-		return tagEd25519
+		return tagEd25519, nil
 	}
-	return ""
+	return "", Errorf(ErrWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
 }
 
 // unsignable are the fields that belong to one connection, that are signed in another way, or that
@@ -159,9 +162,14 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	if err != nil {
 		return err
 	}
-	if sig.KeyID, err = one(m, s.keyID); err != nil {
+	keyID, err := one(m, s.keyID)
+	if err != nil {
 		return err
 	}
+	if !isKeyID(keyID) {
+		return Errorf(ErrMalformed, "%s must be 1 to %d visible ASCII characters", s.keyID, maxKeyID)
+	}
+	sig.KeyID = keyID
 	timestamp, err := one(m, s.timestamp)
 	if err != nil {
 		return err
@@ -174,10 +182,6 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 		return Errorf(ErrDuplicateHeader, "%s", s.signedHeaders)
 	}
 
-	if !isKeyID(sig.KeyID) {
-		sig.KeyID = ""
-		return Errorf(ErrMalformed, "%s must be 1 to %d visible ASCII characters", s.keyID, maxKeyID)
-	}
 	if sig.Created, err = ParseTimestamp(timestamp); err != nil {
 		return err
 	}
@@ -207,7 +211,7 @@ func one(m *Message, name string) (string, error) {
 func (sig *Signature) parseV1(field string) error {
 	tag, digits, ok := strings.Cut(field, "=")
 	switch {
-	case !ok || tag != tagHMAC && !isToken(tag) || digits == "" || len(digits)%2 != 0 || len(digits) > 2*ed25519.SignatureSize,
+	case !ok || tag != tagHMAC && (!isToken(tag) || len(tag) > maxTag) || digits == "" || len(digits)%2 != 0 || len(digits) > 2*ed25519.SignatureSize,
 		tag == tagHMAC && len(digits) != 2*sha256.Size,
 		tag == tagEd25519 && len(digits) != 2*ed25519.SignatureSize:
 		return errV1Form
@@ -224,6 +228,9 @@ func (sig *Signature) parseV1(field string) error {
 	sig.Values = append(sig.Values, sig.scratch[n:len(sig.scratch):len(sig.scratch)])
 	return nil
 }
+
+// maxTag is the length of the longest tag that is taken for one of another version.
+const maxTag = 32
 
 // lowerHex returns the value of a lower-case hexadecimal digit, or 255.
 func lowerHex(c byte) byte {
@@ -255,8 +262,10 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		case 0:
 			return Errorf(ErrUncovered, "%s is said to be signed, but it is not there", name)
 		case 1:
-			if !isLine(value) {
-				return Errorf(ErrMalformed, "%s has control characters", name)
+			if !isLine(value) || strings.Trim(value, " \t") != value {
+				// White space around a value is not signed. What the framework has left of it
+				// would reach the handler, and make another user or another key of it.
+				return Errorf(ErrMalformed, "%s has control characters, or white space around it", name)
 			}
 			sig.Covered = append(sig.Covered, name)
 			sig.fields = append(sig.fields, value)
@@ -296,9 +305,9 @@ func (s *V1) find(lower string) (canonical string, known bool) {
 
 // Check implements [Scheme].
 func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
-	tag := tagOf(key)
-	if tag == "" {
-		return Errorf(ErrWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
+	tag, err := tagOf(key)
+	if err != nil {
+		return err
 	}
 	if sig.Algorithm != tag {
 		return Errorf(ErrWrongAlgorithm, "the message says %s", sig.Algorithm)
@@ -314,7 +323,7 @@ func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
 // appendBase appends the signing string. The body has been read.
 func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte {
 	query, _ := m.Query()
-	digest := sha256.Sum256(m.body)
+	digest := m.digest()
 
 	b = append(b, tag...)
 	b = append(b, '\n')
@@ -344,7 +353,7 @@ func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte
 		b = append(b, '\n')
 		b = append(b, name...)
 		b = append(b, ':')
-		b = append(b, strings.Trim(sig.fields[i], " \t")...)
+		b = append(b, sig.fields[i]...)
 	}
 	return b
 }
@@ -363,9 +372,9 @@ func appendLower(b []byte, s string) []byte {
 // Sign implements [Scheme]. Covered of sig are the names to be signed beside those that must
 // be, in any case and order; those that the message does not have are left out.
 func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
-	tag := tagOf(key)
-	if tag == "" {
-		return Additions{}, Errorf(ErrWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
+	tag, err := tagOf(key)
+	if err != nil {
+		return Additions{}, err
 	}
 	if _, err := m.Body(); err != nil {
 		return Additions{}, err
@@ -396,7 +405,7 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 		if !isLine(value) {
 			return Additions{}, Errorf(ErrMalformed, "%s has control characters", name)
 		}
-		sig.fields = append(sig.fields, value)
+		sig.fields = append(sig.fields, strings.Trim(value, " \t"))
 	}
 	for _, name := range s.require {
 		if !slices.Contains(sig.Covered, name.lower) {
@@ -421,7 +430,9 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
 	tag := sig.Algorithm
 	if key != nil {
-		tag = tagOf(key)
+		if own, err := tagOf(key); err == nil {
+			tag = own
+		}
 	}
 	lines := strings.Split(string(s.appendBase(nil, m, sig, tag)), "\n")
 	if len(lines) < v1FixedLines {

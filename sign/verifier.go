@@ -6,6 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,12 +34,14 @@ type Config struct {
 	Window time.Duration
 
 	// Margin is how much longer than its timestamp is in the window a nonce is kept: more
-	// than the clocks of the processes that share Nonces differ. Zero: 30 s.
+	// than the clocks (and the windows, while they are being changed) of the processes that share
+	// Nonces differ. Zero: 30 s. At most a day.
 	Margin time.Duration
 
 	// Host is the public host (and port, unless it is the scheme's default one) under which
-	// clients address the service, if a proxy in front changes the Host field. Empty: as
-	// sent. Clients sign what they send: one whose URL spells out the default port has to leave
+	// clients address the service. Set it if a proxy in front changes the Host field, and if
+	// clients sign for other services with the same key (for staging, say): empty, the host is taken
+	// as sent, and what was signed for another one is good here, for whoever sends it on with its Host. Clients sign what they send: one whose URL spells out the default port has to leave
 	// it out, or to set [RequestOptions].Host.
 	Host string
 
@@ -67,6 +72,7 @@ type Config struct {
 const (
 	defaultWindow       = time.Minute
 	maxWindow           = time.Hour
+	maxMargin           = 24 * time.Hour
 	defaultMargin       = 30 * time.Second
 	defaultBodyLimit    = 1 << 20
 	defaultHeaderLines  = 100
@@ -91,7 +97,7 @@ type Event struct {
 
 // SigningString returns what the verifier thinks was signed, with secrets and bodies redacted, to be
 // compared with what the client's side says ([RequestOptions].Observe). It is empty if the message
-// could not be understood so far. It must be called within Observe only.
+// could not be understood so far, and when Observe has returned.
 func (e Event) SigningString() string {
 	if e.signingString == nil {
 		return ""
@@ -103,19 +109,22 @@ func (e Event) SigningString() string {
 // first time. It is built once with [NewVerifier], and is safe for concurrent use.
 type Verifier struct {
 	c       Config
-	window  int64               // in seconds
-	bounded bool                // Nonces need no deadline
-	decoys  [2]*Key             // stand in for keys that are not known: a secret, and an Ed25519 key
-	last    atomic.Pointer[Key] // that has verified a message
+	window  int64   // in seconds
+	bounded bool    // Nonces need no deadline
+	decoys  [2]*Key // stand in for keys that are not known: a secret, and an Ed25519 key
+	// The last key of each algorithm that has verified a message: decoys, too.
+	last [RSAPSSSHA512 + 1]atomic.Pointer[Key]
 }
 
 // NewVerifier builds a verifier. It reports every fault of c at once, each as a
 // *[ConfigError].
 func NewVerifier(c Config) (*Verifier, error) {
 	var f faults
-	f.addIf(c.Keys == nil, "Config.Keys", "is not set")
+	f.addIf(isNil(c.Keys), "Config.Keys", "is not set")
+	f.addIf(c.Scheme != nil && isNil(c.Scheme), "Config.Scheme", "is a nil %T", c.Scheme)
+	f.addIf(c.Nonces != nil && isNil(c.Nonces), "Config.Nonces", "is a nil %T", c.Nonces)
 	f.addIf(c.Window < 0 || c.Window > maxWindow || c.Window%time.Second != 0, "Config.Window", "is %v; whole seconds up to %v are allowed", c.Window, maxWindow)
-	f.addIf(c.Margin < 0, "Config.Margin", "is negative: %v", c.Margin)
+	f.addIf(c.Margin < 0 || c.Margin > maxMargin, "Config.Margin", "is %v; up to %v is allowed", c.Margin, maxMargin)
 	f.addIf(c.BodyLimit < 0, "Config.BodyLimit", "is negative: %d", c.BodyLimit)
 	f.addIf(c.MaxHeaderLines < 0, "Config.MaxHeaderLines", "is negative: %d", c.MaxHeaderLines)
 	f.addIf(c.MaxHeaderBytes < 0, "Config.MaxHeaderBytes", "is negative: %d", c.MaxHeaderBytes)
@@ -154,6 +163,18 @@ func MustVerifier(c Config) *Verifier {
 		panic(err)
 	}
 	return v
+}
+
+// isNil reports whether an interface holds nothing that could be called.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch held := reflect.ValueOf(v); held.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan:
+		return held.IsNil()
+	}
+	return false
 }
 
 func setDefault[T comparable](v *T, to T) {
@@ -243,10 +264,30 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 	case err != nil:
 		return err
 	}
-	if v.last.Load() != *key {
-		v.last.Store(*key)
+	if last := &v.last[(*key).algorithm]; last.Load() != *key {
+		last.Store(*key)
 	}
-	return v.useNonce(ctx, s, *key, now)
+	later := v.c.Clock()
+	if later.Unix() != now.Unix() {
+		if err := v.checkAgain(ctx, s, *key, later); err != nil {
+			return err
+		}
+	}
+	return v.useNonce(ctx, s, *key, later)
+}
+
+// checkAgain is for messages whose body took its time. Who holds back the last byte of one must not
+// get it in when its timestamp has left the window, and its nonce is forgotten, or its key has been
+// revoked.
+func (v *Verifier) checkAgain(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
+	if err := v.checkTime(s, now.Unix()); err != nil {
+		return err
+	}
+	candidates, err := v.candidates(ctx, s, now)
+	if err == nil && !slices.Contains(candidates, key) {
+		err = ErrUnknownKey
+	}
+	return err
 }
 
 func (v *Verifier) checkHeader(m *Message) *Error {
@@ -257,7 +298,8 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	if len(m.Source.Values("Host")) > 1 {
 		return Errorf(ErrDuplicateHeader, "Host")
 	}
-	if !isToken(m.Method) || !isLine(m.Target) {
+	// A target has no fragment (RFC 9112, section 3.2); some servers cut one off, and others don't.
+	if !isToken(m.Method) || !isLine(m.Target) || strings.Contains(m.Target, "#") {
 		return Errorf(ErrMalformed, "the request line has characters that it must not have")
 	}
 	if !isAuthority(m.Authority()) {
@@ -292,7 +334,7 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 	}
 	why := ErrUnknownKey
 	if err != nil {
-		why = asError(err)
+		keys, why = nil, asError(err)
 	}
 	live, all := 0, true
 	for _, k := range keys {
@@ -321,13 +363,24 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 }
 
 // decoy returns a key that takes about as long as the one that the message should have been signed
-// with: of the kind that the message names, or else the last one that was good. What comes of it
-// does not count.
+// with: one of the kind that the message names or, if it names none, of a kind that has been seen, and
+// always of the same for the same key id. What comes of it does not count.
 func (v *Verifier) decoy(s *Signature) []*Key {
-	if k := v.last.Load(); k != nil && (s.Algorithm == "" || s.Algorithm == k.algorithm.String()) {
-		return []*Key{k}
+	var seen []*Key
+	for a := HMACSHA256; a <= RSAPSSSHA512; a++ {
+		k := v.last[a].Load()
+		if k == nil {
+			continue
+		}
+		if s.Algorithm == a.String() {
+			return []*Key{k}
+		}
+		seen = append(seen, k)
 	}
-	if strings.HasSuffix(s.Algorithm, Ed25519.String()) {
+	switch {
+	case s.Algorithm == "" && len(seen) > 0:
+		return []*Key{seen[maphash.String(hashSeed, s.KeyID)%uint64(len(seen))]}
+	case strings.HasSuffix(s.Algorithm, Ed25519.String()):
 		return v.decoys[1:]
 	}
 	return v.decoys[:1]
@@ -364,14 +417,18 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 			first = err
 		}
 	}
+	if errors.Is(first, ErrWrongAlgorithm) {
+		// It took no time to find that out, which would tell that the key is known.
+		_ = v.c.Scheme.Check(m, s, v.decoy(s)[0])
+	}
 	return candidates[0], asError(first)
 }
 
 // useNonce burns the nonce. It is kept until its timestamp has left the window by the clock
 // of every process that shares the store: Created + Window is the last second in which
-// the message is in time.
+// the message is in time. StoreTimeout is what may pass between that check and this step.
 func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
-	ttl := time.Unix(s.Created+v.window+1, 0).Sub(now) + v.c.Margin
+	ttl := time.Unix(s.Created+v.window+1, 0).Sub(now) + v.c.Margin + v.c.StoreTimeout
 	if !v.bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, v.c.StoreTimeout)
@@ -389,16 +446,23 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 
 func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *Key, err *Error, took time.Duration) {
 	e := Event{Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Duration: took}
+	var over atomic.Bool
 	if s.KeyID != "" {
-		e.signingString = func() string { return v.c.Scheme.SigningString(m, s, key) }
+		e.signingString = func() string {
+			if over.Load() {
+				return "" // the message belongs to another request by now
+			}
+			return v.c.Scheme.SigningString(m, s, key)
+		}
 	}
 	v.c.Observe(ctx, e)
+	over.Store(true)
 }
 
 // asError returns err, which a scheme or a key source has made, as an *Error. One that is
 // none is a fault of theirs, and refuses.
 func asError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok && e != nil {
 		return e
 	}
 	return &Error{Code: CodeInvalid, Detail: fmt.Sprint(err), cause: err}

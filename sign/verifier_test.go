@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func refusedBy(v *sign.Verifier, err error) (status int, header map[string]strin
 
 func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 	_, err := sign.NewVerifier(sign.Config{
-		Window: 90*time.Second + 1, Margin: -1, BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, StoreTimeout: -1, Host: "https://shop.test",
+		Keys: (*sign.Ring)(nil), Scheme: (*sign.V1)(nil), Nonces: (*sign.MemoryNonces)(nil), Window: 90*time.Second + 1, Margin: math.MaxInt64, BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, StoreTimeout: -1, Host: "https://shop.test",
 	})
 	var faults []string
 	for _, fault := range err.(interface{ Unwrap() []error }).Unwrap() {
@@ -39,11 +40,13 @@ func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 		faults = append(faults, config.Field)
 	}
 	require.Equal(t, []string{
-		"Config.Keys", "Config.Window", "Config.Margin", "Config.BodyLimit", "Config.MaxHeaderLines", "Config.MaxHeaderBytes",
+		"Config.Keys", "Config.Scheme", "Config.Nonces", "Config.Window", "Config.Margin", "Config.BodyLimit", "Config.MaxHeaderLines", "Config.MaxHeaderBytes",
 		"Config.StoreTimeout", "Config.Host",
 	}, faults)
 	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), Window: 61 * time.Minute})
 	require.ErrorContains(t, err, "up to 1h0m0s")
+	_, err = sign.NewVerifier(sign.Config{Keys: sign.KeyFunc(nil)})
+	require.ErrorContains(t, err, "Config.Keys")
 	require.Panics(t, func() { sign.MustVerifier(sign.Config{}) })
 }
 
@@ -146,13 +149,53 @@ func TestANonceIsKeptUntilItsTimestampHasLeftTheWindow(t *testing.T) {
 		_, err = v.Verify(t.Context(), messageOf(r))
 		require.ErrorIs(t, err, sign.ErrExpired)
 		require.Equal(t, 1, nonces.Len())
-		time.Sleep(2 * time.Second)
-		for range 2000 { // each call forgets a few of its shard
+		time.Sleep(4 * time.Second) // Margin, and the time that the store may take
+		for range 2000 {            // each call forgets a few of its shard
 			_, err := nonces.Use(t.Context(), "other", newNonce(), time.Second)
 			require.NoError(t, err)
 		}
 		require.Equal(t, 2000, nonces.Len())
 	})
+}
+
+// Who has recorded a message can begin to send it in time, hold back its last byte until its nonce is
+// forgotten, and then let it in. What was true before the body is looked at again after it.
+func TestABodyThatTakesItsTime(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		takes time.Duration
+		do    func(ring *sign.Ring)
+		want  error
+	}{
+		{"within the window", time.Minute, nil, nil},
+		{"beyond it", time.Minute + time.Second, nil, sign.ErrExpired},
+		{"until the key has expired", 50 * time.Second, nil, sign.ErrKeyExpired},
+		{"until the key is revoked", time.Second, func(r *sign.Ring) { r.Revoke("demo") }, sign.ErrRevokedKey},
+		{"until the key has gone", time.Second, func(r *sign.Ring) {
+			keys, _ := r.Keys(context.Background(), "demo")
+			r.Remove(keys[0])
+			_ = r.Add(newHMAC(t, "demo"))
+		}, sign.ErrUnknownKey},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clock, until := now, time.Time{}
+			if c.want == sign.ErrKeyExpired {
+				until = now.Add(50 * time.Second)
+			}
+			key := newHMAC(t, "demo", sign.ValidUntil(until))
+			ring := sign.MustRing(key)
+			v := sign.MustVerifier(sign.Config{Keys: ring, Clock: func() time.Time { return clock }})
+			m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+			m.Source.(*incoming).meanwhile = func() {
+				clock = clock.Add(c.takes)
+				if c.do != nil {
+					c.do(ring)
+				}
+			}
+			_, err := v.Verify(t.Context(), m)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
 }
 
 func TestOfManyAtOnceOneIsFirst(t *testing.T) {
@@ -259,6 +302,7 @@ func TestKeyFunc(t *testing.T) {
 		{"unknown", nil, sign.ErrUnknownKey, sign.ErrUnknownKey},
 		{"revoked, wrapped", nil, errors.Join(sign.ErrRevokedKey), sign.ErrRevokedKey},
 		{"broken", nil, broken, sign.ErrStoreUnavailable},
+		{"revoked, but handed out", []*sign.Key{key}, sign.ErrRevokedKey, sign.ErrRevokedKey},
 		{"a nil key", []*sign.Key{nil}, nil, sign.ErrUnknownKey},
 		{"a nil key beside a good one", []*sign.Key{nil, key}, nil, nil},
 		{"the last of eight", append(slices.Repeat([]*sign.Key{newHMAC(t, "demo")}, 7), key), nil, nil},
@@ -433,6 +477,54 @@ func TestObserve(t *testing.T) {
 	require.ErrorIs(t, err, sign.ErrMissing)
 	require.Empty(t, ours)
 	require.Empty(t, event.KeyID)
+}
+
+// An Event that is kept says nothing more: its message belongs to another request.
+func TestAnEventThatIsKept(t *testing.T) {
+	key := newHMAC(t, "demo")
+	var kept sign.Event
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) {
+		require.NotEmpty(t, e.SigningString())
+		kept = e
+	}})
+	_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+	require.NoError(t, err)
+	require.Empty(t, kept.SigningString())
+	require.Empty(t, sign.Event{}.SigningString())
+}
+
+// What an event names is a key id, whatever was sent.
+func TestEventsNameKeysOnly(t *testing.T) {
+	var named string
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Observe: func(_ context.Context, e sign.Event) { named += e.KeyID }})
+	m := messageOf(signedRequest(t, newHMAC(t, "demo"), nil))
+	m.Source.(*incoming).header.Set("X-Key-Id", strings.Repeat("x\t", 1000))
+	m.Source.(*incoming).header.Del("X-Nonce")
+	_, err := v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.Empty(t, named)
+}
+
+// counted counts how often a scheme compares.
+type counted struct {
+	*sign.V1
+	checks int
+}
+
+func (c *counted) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error {
+	c.checks++
+	return c.V1.Check(m, s, key)
+}
+
+// A key of another kind is found out without any arithmetic. That must not tell that its id is
+// known.
+func TestAWrongAlgorithmTakesAsLong(t *testing.T) {
+	_, verifier := newEd25519(t)
+	scheme := &counted{V1: standardV1(t)}
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(verifier), Scheme: scheme})
+	_, err := v.Verify(t.Context(), messageOf(signedRequest(t, newHMAC(t, "ed"), nil)))
+	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+	require.Equal(t, 2, scheme.checks)
 }
 
 func TestPublicHost(t *testing.T) {

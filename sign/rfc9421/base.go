@@ -112,7 +112,11 @@ func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, dige
 			case lines > 1:
 				return nil, sign.Errorf(sign.ErrDuplicateHeader, "%s", name)
 			}
-			b = append(b, trim(value)...)
+			if trim(value) != value {
+				// What the server has left of it would reach the handler unsigned.
+				return nil, sign.Errorf(sign.ErrMalformed, "%s has white space around its value", name)
+			}
+			b = append(b, value...)
 		}
 		if !isText(b[start:]) {
 			return nil, sign.Errorf(sign.ErrMalformed, "%s has characters that cannot be signed: only ASCII without controls can", name)

@@ -48,9 +48,9 @@
 //
 //   - Parameters of components (sf, bs, key, req, tr, and name of "@query-param"): there are two
 //     values then, one that is signed and one that the handler sees. "@status" is a response's.
-//   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ -); an alg that is not
+//   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ - + / =); an alg that is not
 //     the key's; parameters that are not in the RFC. With expires, the sender makes the
-//     verifier's window shorter. [Options].Tag, if it is set, must be the message's tag.
+//     verifier's window shorter. A message's tag must be [Options].Tag.
 //   - Several signatures, unless [Options].Label says which one counts. Signature-Input, Signature and
 //     Content-Digest in more than one line, always.
 //   - Labels, components or parameters that are there twice, and base64 with bits to spare. More

@@ -387,6 +387,17 @@ func isKeyID(id string) bool {
 	return 0 < len(id) && len(id) <= maxKeyID && isPrintable(id) && !strings.Contains(id, " ")
 }
 
+// isNonce takes more than [sign.CheckNonce] does: many signers send base64.
+func isNonce(nonce string) bool {
+	plain := strings.Map(func(r rune) rune {
+		if r == '+' || r == '/' || r == '=' {
+			return '-'
+		}
+		return r
+	}, nonce)
+	return sign.CheckNonce(plain) == nil
+}
+
 func isPrintable(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] > '~' {

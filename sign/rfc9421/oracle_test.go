@@ -108,7 +108,7 @@ func TestOracle(t *testing.T) {
 	slices.Sort(ways)
 	for _, name := range names {
 		pair, peer := pairs[name], peerPairs[name]
-		s := newScheme(t, Options{})
+		s := newScheme(t, Options{Tag: "app"})
 		ours := sign.MustVerifier(sign.Config{Keys: sign.MustRing(pair[1]), Scheme: s, Nonces: anyNonce{}})
 		theirs, err := httpsig.NewVerifier(peer[1],
 			httpsig.WithValidateAllSignatures(),
@@ -166,10 +166,8 @@ func TestOracle(t *testing.T) {
 				httpsig.WithNonce(httpsig.NonceGetterFunc(func(context.Context) (string, error) {
 					return hex.EncodeToString(rapid.SliceOfN(rapid.Byte(), 8, 64).Draw(t, "nonce")), nil
 				})),
+				httpsig.WithTag("app"),
 				httpsig.WithContentDigestAlgorithm(rapid.SampledFrom([]httpsig.DigestAlgorithm{httpsig.Sha256, httpsig.Sha512}).Draw(t, "digest")),
-			}
-			if rapid.Bool().Draw(t, "tag") {
-				options = append(options, httpsig.WithTag("app"))
 			}
 			if rapid.Bool().Draw(t, "no expiry") {
 				options = append(options, httpsig.WithTTL(0))

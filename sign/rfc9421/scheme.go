@@ -20,8 +20,9 @@ type Options struct {
 	// others (of proxies, say) may stand beside it in the same line: they are not looked at.
 	Label string
 
-	// Tag says for which application a signature is made (RFC 9421, section 2.3). If it is set,
-	// a message must have the same one. Empty: signing leaves it out, and verifying takes any.
+	// Tag says for which application a signature is made (RFC 9421, section 2.3). A message must
+	// have the same one. Empty: signing leaves it out, and a message that has one is refused: it is
+	// meant for another application.
 	Tag string
 
 	// HTTPS says that clients come by https although this process does not see it, because a
@@ -30,7 +31,8 @@ type Options struct {
 	HTTPS bool
 
 	// Cover are the names of header fields that must be signed when they are present, beside
-	// Idempotency-Key and Content-Digest, which always must.
+	// Idempotency-Key, Content-Encoding and Content-Digest, which always must. What a guard or a
+	// handler reads belongs here: the field that names the user, and Content-Type.
 	Cover []string
 
 	// Require are the names of header fields that must be present and signed, or of derived
@@ -61,8 +63,9 @@ type Scheme struct {
 type field struct{ canonical, lower string }
 
 var (
-	idempotencyKey = field{sign.IdempotencyKey, "idempotency-key"}
-	contentDigest  = field{headerDigest, "content-digest"}
+	idempotencyKey  = field{sign.IdempotencyKey, "idempotency-key"}
+	contentEncoding = field{"Content-Encoding", "content-encoding"} // it makes another body of the one that was signed
+	contentDigest   = field{headerDigest, "content-digest"}
 )
 
 // New makes a scheme. It reports every fault of o at once, each as a *[sign.ConfigError].
@@ -71,7 +74,7 @@ func New(o Options) (*Scheme, error) {
 	fault := func(name, format string, args ...any) {
 		faults = append(faults, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
 	}
-	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []field{idempotencyKey}, needed: strict}
+	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []field{idempotencyKey, contentEncoding}, needed: strict}
 	if o.Label != "" && !isKey(o.Label) {
 		fault("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
 	}
@@ -190,6 +193,8 @@ func (s *Scheme) checkParameters(p *parameters) error {
 		return sign.Errorf(sign.ErrMissing, "the parameter keyid")
 	case p.nonce == "":
 		return sign.Errorf(sign.ErrMissing, "the parameter nonce")
+	case !isNonce(p.nonce):
+		return sign.Errorf(sign.ErrMalformed, "the nonce must be 16 to 128 of A-Z a-z 0-9 . _ ~ - + / =")
 	case s.tag != "" && p.has&tag == 0:
 		return sign.Errorf(sign.ErrMissing, "the parameter tag")
 	case !isKeyID(p.keyID):
@@ -197,10 +202,7 @@ func (s *Scheme) checkParameters(p *parameters) error {
 	case p.has&expires != 0 && p.expires < p.created:
 		return sign.Errorf(sign.ErrMalformed, "the signature expires before it was created")
 	}
-	if err := sign.CheckNonce(p.nonce); err != nil {
-		return err
-	}
-	if s.tag != "" && p.tag != s.tag {
+	if p.tag != s.tag {
 		return sign.Errorf(sign.ErrInvalid, "the signature was made for the application %q", p.tag)
 	}
 	return nil

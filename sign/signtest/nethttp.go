@@ -23,14 +23,20 @@ func NetHTTP(name string, verify func(*sign.Verifier) func(http.Handler) http.Ha
 
 func startNetHTTP(tb testing.TB, app App, verify func(http.Handler) http.Handler) string {
 	tb.Helper()
-	h := verify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Listen(tb, Handler(app, verify))
+}
+
+// Handler returns app's handler for net/http, and for its one route, if it has one, the mux around it. mount is
+// what puts middleware in front of the handler.
+func Handler(app App, mount func(http.Handler) http.Handler) http.Handler {
+	h := mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(app.Handle(Seen{Context: r.Context(), Method: r.Method, Header: r.Header.Get, Body: body, Err: err}))
 	}))
 	if app.Pattern == "" {
 		// Not on a mux, which would clean paths before anything else sees them.
-		return Listen(tb, h)
+		return h
 	}
 	segments := strings.Split(app.Pattern, "/")
 	for i, s := range segments {
@@ -40,7 +46,7 @@ func startNetHTTP(tb testing.TB, app App, verify func(http.Handler) http.Handler
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+strings.Join(segments, "/"), h)
-	return Listen(tb, mux)
+	return mux
 }
 
 // Listen serves h on a free port of 127.0.0.1 and returns the address. When the test ends it closes

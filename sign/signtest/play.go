@@ -259,12 +259,6 @@ func (w want) orFront() want {
 	return w
 }
 
-// statuses are those of DESIGN, section 7.
-var statuses = map[sign.Code]int{
-	sign.CodeMissing: 401, sign.CodeInvalid: 401, sign.CodeExpired: 401, sign.CodeNotYetValid: 401, sign.CodeReplayed: 401,
-	sign.CodeMalformed: 400, sign.CodeDuplicateHeader: 400, sign.CodeBodyTooLarge: 413, sign.CodeStoreUnavailable: 503,
-}
-
 // ask sends a request.
 type ask struct {
 	request request
@@ -497,48 +491,27 @@ func (p *play) checkAccepted(r reply, m *message) {
 	}
 }
 
-// problemDetails is the body of a refusal (RFC 9457, section 3.1).
-type problemDetails struct {
-	Type   string    `json:"type"`
-	Title  string    `json:"title"`
-	Status int       `json:"status"`
-	Detail string    `json:"detail"`
-	Code   sign.Code `json:"code"`
-}
-
 func (p *play) checkRefusal(r reply, w want, m *message) {
 	code := w.err.Code
 	if r.status != statuses[code] {
 		p.problem("it should be refused with %d %s; the answer is\n%s", statuses[code], code, r.raw)
 		return
 	}
+	faults := checkFields(w.err, p.b.scheme, r.header)
 	if m.method != http.MethodHead && !p.b.own {
-		var body problemDetails
-		if err := json.Unmarshal(r.body, &body); err != nil {
-			p.problem("the body is no problem: %v: %s", err, r.body)
-		} else if body.Code != code || body.Status != r.status || body.Title == "" || body.Detail == "" || !strings.HasSuffix(body.Type, "#"+string(code)) {
-			p.problem("the problem is %s; the code is %s", r.body, code)
-		}
-		p.field(r, "Content-Type", "application/problem+json")
+		faults = append(faults, CheckProblem(r.status, string(code), r.header, r.body)...)
 	}
-	p.field(r, "Cache-Control", "no-store")
-	if r.status == http.StatusUnauthorized {
-		p.field(r, "Www-Authenticate", `Signature scheme="`+p.b.scheme+`"`)
+	for _, fault := range faults {
+		p.problem("%s", fault)
 	}
-	if code == sign.CodeStoreUnavailable && r.header.Get("Retry-After") == "" {
-		p.problem("there is no Retry-After")
-	}
-	switch date := r.header.Values("Date"); {
-	case len(date) != 1:
-		p.problem("the Date fields are %q", date)
-	case (code == sign.CodeExpired || code == sign.CodeNotYetValid) && !p.b.h.OwnDate:
+	if (code == sign.CodeExpired || code == sign.CodeNotYetValid) && !p.b.h.OwnDate {
 		p.field(r, "Date", p.b.clock.now().UTC().Format(http.TimeFormat))
 	}
 }
 
 func (p *play) field(r reply, name, value string) {
-	if got := r.header.Values(name); len(got) != 1 || got[0] != value {
-		p.problem("%s is %q, not %q", name, got, value)
+	for _, fault := range checkField(r.header, name, value) {
+		p.problem("%s", fault)
 	}
 }
 

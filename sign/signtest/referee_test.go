@@ -108,6 +108,9 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 	}
 	host := m.Host
 	target := m.Target
+	if strings.Contains(target, "#") {
+		return v, sign.ErrMalformed
+	}
 	if _, rest, ok := strings.Cut(target, "://"); ok && target[0] != '/' {
 		at := strings.IndexAny(rest+"/", "/?")
 		host, target = rest[:at], rest[at:]
@@ -483,6 +486,9 @@ func (r *referee) fields(m *sign.Message, list string) (lines []string, err erro
 		} else if len(keys) > 0 && !(r.has("an empty Idempotency-Key need not be signed") && keys[0] == "") {
 			return nil, sign.ErrUncovered
 		}
+	}
+	if !strings.Contains(";"+list+";", ";content-encoding;") && len(m.Source.Values("Content-Encoding")) > 0 && !r.has("the Content-Encoding need not be signed") {
+		return nil, sign.ErrUncovered
 	}
 	return lines, nil
 }

@@ -222,7 +222,7 @@ var rfc9421Groups = []group{
 			one("a nonce with a comma", "as in v1", good9421.with(nonce9421("0123456789,abcdef")), malformed),
 			one("a nonce with an escape", "as in v1", good9421.with(nonce9421(`0123456789\"abcdef`)), malformed),
 			one("an empty nonce", "what is empty is not there", good9421.with(nonce9421("")), missing),
-			inputRow("a tag", "a verifier that wants none takes any", ";keyid", `;tag="shop";keyid`, accepted),
+			inputRow("a tag", "RFC 9421, section 2.3: it says for which application the signature is: a verifier that is for none takes none", ";keyid", `;tag="shop";keyid`, refused(sign.ErrInvalid)),
 			inputRow("an unknown parameter", "what is not understood may change everything", ";keyid", ";scope=1;keyid", malformed),
 			one("something behind", "the whole field counts", good9421.then(replace("Signature-Input", func(v string) string { return v + " x" })), malformed),
 			one("a comma behind", "as above", good9421.then(replace("Signature-Input", func(v string) string { return v + "," })), malformed),

@@ -140,6 +140,7 @@ var flaws = []struct{ name, noticed string }{
 
 	{"the body as text", "bodies/a line feed more"},
 	{"the first kilobyte of the body", "bodies/a large one"},
+	{"the Content-Encoding need not be signed", "bodies/said to be compressed"},
 	{"the body decompressed", "bodies/compressed, signed as plain"},
 	{"no limit of the body", "the body's limit/over it, in chunks"},
 

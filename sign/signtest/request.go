@@ -1,0 +1,60 @@
+package signtest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// Keys for what an adapter tests of its own, beside the suite: the two that [NewVerifier] knows, and one under
+// Demo's id of somebody who has not the secret.
+var (
+	Demo   = sign.MustKey(sign.NewHMACKey(demo.id, demo.secret))
+	Bob    = sign.MustKey(sign.NewHMACKey(bob.id, bob.secret))
+	Forger = sign.MustKey(sign.NewHMACKey(demo.id, stranger.secret))
+)
+
+// NewVerifier returns a verifier that knows Demo and Bob, configured as change leaves it.
+func NewVerifier(change ...func(*sign.Config)) *sign.Verifier {
+	c := sign.Config{Keys: sign.MustRing(Demo, Bob)}
+	for _, f := range change {
+		f(&c)
+	}
+	return sign.MustVerifier(c)
+}
+
+// NewRequest returns a POST of body to url, which is absolute, signed by key now. fields are names and values in
+// turn, and they are signed too; the type is JSON if they don't say otherwise. Without a key it is not
+// signed. It can be sent by a client, or be given to a handler.
+func NewRequest(tb testing.TB, key *sign.Key, url, body string, fields ...string) *http.Request {
+	tb.Helper()
+	r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cover := []string{"Content-Type"}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+		cover = append(cover, fields[i])
+	}
+	if key == nil {
+		return r
+	}
+	if err := sign.Request(r, key, &sign.RequestOptions{Cover: cover}); err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// Serve gives h the POST to /orders/a%2Fb?x=1 that [NewRequest] makes, without a connection in between, and
+// returns the answer.
+func Serve(tb testing.TB, h http.Handler, key *sign.Key, body string, fields ...string) *httptest.ResponseRecorder {
+	tb.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, NewRequest(tb, key, "http://shop.test/orders/a%2Fb?x=1", body, fields...))
+	return w
+}
