@@ -17,7 +17,8 @@ import (
 // Verify returns a handler that lets only requests through that v verifies, and answers all
 // others. The handlers behind it learn from [Verified], or sign.From(c.UserContext()), who has
 // signed; a guard takes the key id for its user (see core.Config.User). Mount it in front of
-// the guard: a failed signature then creates no record.
+// the guard: a failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
+// one way, it refuses everything: the nonce has been used.
 //
 // It is safe for concurrent use and may be mounted on any number of routes and apps. See the
 // package comment for multipart forms and for the Date of refusals.

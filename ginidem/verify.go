@@ -10,7 +10,8 @@ import (
 // Verify returns middleware that lets only requests through that v verifies; it answers all
 // others and aborts. The handler learns from [Verified] who has signed; a guard behind it
 // takes the key id for its user (see core.Config.User). Mount it in front of the guard: a
-// failed signature then creates no record.
+// failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
+// one way, it refuses everything: the nonce has been used.
 //
 // It is safe for concurrent use, and may be mounted on any number of routes. An error in
 // writing a refusal is added to c.Errors, as Gin itself does.

@@ -12,7 +12,8 @@ import (
 // Verify returns middleware that lets only requests through that v verifies, and answers all
 // others. The handler learns from sign.From(r.Context()) who has signed; a guard behind it
 // takes the key id for its user (see [core.Config].User). Mount it outside of the guard: a
-// failed signature then creates no record.
+// failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
+// one way, it refuses everything: the nonce has been used.
 //
 // It is safe for concurrent use, and may be mounted on any number of handlers. An error in
 // writing a refusal is dropped.

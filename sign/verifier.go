@@ -269,7 +269,7 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 	}
 	later := v.c.Clock()
 	if later.Unix() != now.Unix() {
-		if err := v.checkAgain(ctx, s, *key, later); err != nil {
+		if err := v.checkAgain(ctx, m, s, *key, later); err != nil {
 			return err
 		}
 	}
@@ -279,13 +279,13 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 // checkAgain is for messages whose body took its time. Who holds back the last byte of one must not
 // get it in when its timestamp has left the window, and its nonce is forgotten, or its key has been
 // revoked.
-func (v *Verifier) checkAgain(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
+func (v *Verifier) checkAgain(ctx context.Context, m *Message, s *Signature, key *Key, now time.Time) *Error {
 	if err := v.checkTime(s, now.Unix()); err != nil {
 		return err
 	}
 	candidates, err := v.candidates(ctx, s, now)
-	if err == nil && !slices.Contains(candidates, key) {
-		err = ErrUnknownKey
+	if err == nil && !slices.Contains(candidates, key) { // it has gone, or was made anew
+		_, err = v.checkSignature(m, s, candidates)
 	}
 	return err
 }

@@ -302,6 +302,36 @@ type at time.Duration
 
 func (a at) do(p *play) { p.b.clock.set(noon.Add(time.Duration(a))) }
 
+// slowly sends all of a request but its last byte, lets the time pass, and sends the rest.
+type slowly struct {
+	request request
+	takes   time.Duration
+	want    want
+}
+
+func (s slowly) do(p *play) {
+	m := s.request.message()
+	looked := make(chan struct{}, 1)
+	p.b.keyring.failing(func(context.Context) error {
+		select {
+		case looked <- struct{}{}:
+		default:
+		}
+		return nil
+	})
+	defer p.b.keyring.failing(nil)
+	m.meanwhile = func() {
+		// When a verifier has looked up the key, it has looked at the clock. One whose server reads bodies
+		// first has not begun.
+		select {
+		case <-looked:
+		case <-time.After(30 * time.Millisecond):
+		}
+		p.b.clock.set(noon.Add(s.takes))
+	}
+	p.send(m, s.want)
+}
+
 // alike sends requests whose answers must be the same, byte for byte but for the Date.
 type alike []ask
 

@@ -221,6 +221,11 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 	case !good:
 		return v, sign.ErrBadSignature
 	}
+	if !r.has("the time is looked at once") {
+		if err := r.window(created); err != nil {
+			return v, err
+		}
+	}
 	if !r.has("the nonce before the signature") {
 		if err := useNonce(); err != nil {
 			return v, err

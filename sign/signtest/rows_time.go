@@ -47,6 +47,14 @@ var timeGroups = []group{
 				},
 			},
 			{
+				name: "a body that is held back",
+				why:  "who has recorded a message may begin to send it in time, and end when its nonce is forgotten: it is refused when its time is over",
+				steps: []step{
+					slowly{request: good, takes: window * time.Second, want: accepted},
+					slowly{request: good, takes: (window + 1) * time.Second, want: expired},
+				},
+			},
+			{
 				name: "a time that was changed",
 				why:  "the timestamp is signed: an old message is not made young by writing another time on it",
 				steps: []step{

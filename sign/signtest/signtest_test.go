@@ -69,6 +69,7 @@ var flaws = []struct{ name, noticed string }{
 	{"the future is not looked at", "time/+W+1"},
 	{"no window at all", "time/-W-1"},
 	{"the window is exclusive", "time/-W"},
+	{"the time is looked at once", "time/a body that is held back"},
 	{"fractions count", "time/fractions of a second"},
 	{"ParseInt", "timestamps/plus sign"},
 	{"ParseInt with base 0", "timestamps/underscores"},

@@ -28,6 +28,8 @@ type message struct {
 	length   string // Content-Length, if it is not that of body; "-": no such field
 	cut      bool   // the client goes after having sent the body, which is less than it has said
 	trailers []line
+	// meanwhile is what happens before the last byte is sent.
+	meanwhile func()
 
 	signer  *party // who holds the secret
 	rfc9421 bool   // signed as HTTP Message Signatures say, and not by v1
@@ -128,7 +130,13 @@ func send(addr string, m *message) (reply, error) {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	// A server that answers early may close its side while the rest is still on the way, so
 	// that an error of writing is none: there is an answer, or there is not.
-	_, _ = c.Write(m.bytes())
+	all := m.bytes()
+	if m.meanwhile != nil {
+		_, _ = c.Write(all[:len(all)-1])
+		m.meanwhile()
+		all = all[len(all)-1:]
+	}
+	_, _ = c.Write(all)
 	if m.cut {
 		_ = c.(*net.TCPConn).CloseWrite()
 	}
