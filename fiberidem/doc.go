@@ -59,7 +59,10 @@
 //
 // Fiber reads a body before any handler, unless StreamRequestBody is set: also that of a message which the
 // verifier then refuses for its timestamp. c.Hostname() follows X-Forwarded-Host, which nobody has
-// signed, unless EnableTrustedProxyCheck is set.
+// signed, unless EnableTrustedProxyCheck is set; and c.Get("Host") is the line that was sent, also where a
+// target in absolute form overrides it, and is what was signed. A signed field with tabs around its
+// value, which fasthttp leaves to the handler, is refused as malformed. With DisableHeaderNormalizing a
+// relay can change the case of a signed name, so that c.Get does not find it.
 //
 // Where fasthttp keeps one of several lines of a field (Host, Content-Type and others), all
 // that were received count. Fields of a trailer are none of the header's with

@@ -28,11 +28,6 @@ func Verify(v *sign.Verifier) fiber.Handler {
 		m := messages.Get().(*message)
 		m.start(c)
 		signed, err := v.Verify(outer, &m.sign)
-		if err == nil && !strings.HasPrefix(m.sign.Target, "/") && m.sign.Target != "*" {
-			// The authority of a target in absolute form stands for the Host field (RFC 9112,
-			// section 3.2.2), also to handlers that ask for the field.
-			c.Request().Header.SetHostBytes(c.Request().URI().Host())
-		}
 		m.reset() // after a panic the garbage collector has it
 		messages.Put(m)
 		if err != nil {
@@ -79,37 +74,12 @@ func (m *message) start(c *fiber.Ctx) {
 	m.header.VisitAllInOrder(func(name, value []byte) {
 		m.sent = append(m.sent, core.Field{Name: utils.UnsafeString(name), Value: utils.UnsafeString(value)})
 	})
-	for i, f := range m.sent {
-		if m.sent[i].Value = strings.Trim(f.Value, " \t"); m.sent[i].Value != f.Value {
-			m.trim(f.Name)
-		}
-	}
 	m.sign = sign.Message{
 		Method: c.Method(), // who has overridden it has made another request of it
 		Target: utils.UnsafeString(m.header.RequestURI()),
 		Host:   utils.UnsafeString(m.header.Host()),
 		TLS:    c.Context().IsTLS(),
 		Source: m,
-	}
-}
-
-// trim takes away the white space around the values of a field, of which fasthttp leaves the tabs. It
-// belongs to the wire (RFC 9110, section 5.5): signed are the values without it, and these the handler
-// must get.
-func (m *message) trim(name string) {
-	name = strings.Clone(name)
-	if unsigned := isSpecial(name) && name != fiber.HeaderContentType && name != fiber.HeaderUserAgent && name != fiber.HeaderCookie; unsigned {
-		return
-	}
-	var values []string
-	m.header.VisitAll(func(k, value []byte) {
-		if strings.EqualFold(utils.UnsafeString(k), name) {
-			values = append(values, strings.Trim(string(value), " \t"))
-		}
-	})
-	m.header.Del(name)
-	for _, value := range values {
-		m.header.Add(name, value)
 	}
 }
 

@@ -25,6 +25,11 @@ func Verify(v *sign.Verifier) gin.HandlerFunc {
 			}
 			return
 		}
+		if _, ok := c.Get(gin.BodyBytesKey); ok {
+			// Somebody in front has kept a body for ShouldBindBodyWith. The handler's is the one that
+			// was verified.
+			c.Set(gin.BodyBytesKey, []byte(nil))
+		}
 		c.Request = verified
 		defer func() {
 			httpidem.Adopt(original, c.Request)

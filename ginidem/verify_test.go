@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	"github.com/gin-gonic/gin/binding"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
@@ -123,4 +124,22 @@ func TestErrorsPassVerify(t *testing.T) {
 		assert.Equal(t, replayed, w.Header().Get(core.ReplayedHeader))
 		fail = false
 	}
+}
+
+// ShouldBindBodyWith keeps what it has read beside the request. What somebody in front has read there is not
+// the body that was verified.
+func TestABodyThatGinHasKept(t *testing.T) {
+	var got struct {
+		Amount int `json:"amount"`
+	}
+	e := gin.New()
+	e.POST("/orders/:id", func(c *gin.Context) {
+		c.Set(gin.BodyBytesKey, []byte(`{"amount":500}`))
+	}, ginidem.Verify(signtest.NewVerifier()), func(c *gin.Context) {
+		assert.NoError(t, c.ShouldBindBodyWith(&got, binding.JSON))
+	})
+	e.UseRawPath = true
+	w := signtest.Serve(t, e, signtest.Demo, `{"amount":5}`)
+	assert.Equal(t, 200, w.Code)
+	assert.Equal(t, 5, got.Amount)
 }

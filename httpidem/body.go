@@ -28,7 +28,7 @@ const (
 	// maxPooled is the largest buffer that is kept for another request.
 	maxPooled = 64 << 10
 	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
-	// what is pooled anyway. When so much has come, it is believed.
+	// what is pooled anyway. From there on the buffer grows with what has come.
 	maxTrusted = maxPooled
 	// firstBuffer is the size of the buffer for a body of unknown length.
 	firstBuffer = 512
@@ -103,7 +103,7 @@ func (q *Request) fill(limit int64) error {
 		// Where a full buffer may well be the whole body, growing it must wait for one more
 		// byte to turn up.
 		if length := q.r.ContentLength; len(b) == cap(b) && len(b) >= maxTrusted && int64(len(b)) < length {
-			b = append(make([]byte, 0, length), b...)
+			b = append(make([]byte, 0, min(2*int64(len(b)), length)), b...)
 		}
 		free := b[len(b):cap(b)]
 		full := len(free) == 0

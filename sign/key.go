@@ -121,13 +121,13 @@ func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 	case ed25519.PublicKey:
 		k.algorithm = Ed25519
 		f.addIf(len(public) != ed25519.PublicKeySize, "key", "has %d bytes; an Ed25519 key has %d", len(public), ed25519.PublicKeySize)
-		f.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
 	case *ecdsa.PublicKey:
 		k.algorithm = ECDSAP256SHA256
-		f.addIf(public == nil || public.Curve != elliptic.P256(), "key", "is not on the curve P-256")
+		f.addIf(!isOnP256(public), "key", "is not on the curve P-256")
 	case *rsa.PublicKey:
 		k.algorithm = RSAPSSSHA512
 		f.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
+		f.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that proves nothing")
 	default:
 		f.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
 	}
@@ -145,6 +145,9 @@ func MustKey(k *Key, err error) *Key {
 }
 
 func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
+	if public, ok := k.public.(ed25519.PublicKey); ok {
+		f.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
+	}
 	f.addIf(!isKeyID(k.id), "id", "must be 1 to %d visible ASCII characters", maxKeyID)
 	for _, o := range opts {
 		o(k)
@@ -161,6 +164,15 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 }
 
 func isKeyID(id string) bool { return len(id) <= maxKeyID && consistsOf(id, inKeyID) }
+
+func isOnP256(public *ecdsa.PublicKey) bool {
+	//lint:ignore SA1019 a key without its point is to be refused, and must not panic later
+	if public == nil || public.Curve != elliptic.P256() || public.X == nil || public.Y == nil {
+		return false
+	}
+	_, err := public.ECDH()
+	return err == nil
+}
 
 // isSmallOrder reports whether an Ed25519 public key is one of the few points (and of their other
 // spellings) whose multiples are all of a few: signatures for them need no private key.

@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"math/big"
@@ -45,6 +46,19 @@ func TestKeysThatAreRefused(t *testing.T) {
 		}},
 		"nil pointers": {"is not on the curve P-256", func() (*sign.Key, error) { return sign.NewKey("k", (*ecdsa.PublicKey)(nil)) }},
 		"nil private":  {"is not a whole private key", func() (*sign.Key, error) { return sign.NewKey("k", (*rsa.PrivateKey)(nil)) }},
+		"no point of the curve": {"is not on the curve P-256", func() (*sign.Key, error) {
+			return sign.NewKey("k", &ecdsa.PublicKey{Curve: elliptic.P256()})
+		}},
+		"another point": {"is not on the curve P-256", func() (*sign.Key, error) {
+			//lint:ignore SA1019 only so can a point be made that is on no curve
+			return sign.NewKey("k", &ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)})
+		}},
+		"an exponent of one": {"proves nothing", func() (*sign.Key, error) {
+			return sign.NewKey("k", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047), E: 1})
+		}},
+		"a webhook's point of small order": {"small order", func() (*sign.Key, error) {
+			return sign.NewWebhookKey("k", "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+		}},
 		"another curve": {"is not on the curve P-256", func() (*sign.Key, error) {
 			k, _ := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 			return sign.NewKey("k", k)

@@ -87,13 +87,8 @@ func (l *params) has(name string) bool {
 // makes that.
 func (l *params) finish(o *SortedOptions) error {
 	slices.SortFunc(l.list, func(a, b param) int { return strings.Compare(a.name, b.name) })
-	seen := make(map[string]string, len(l.list))
-	for _, p := range l.list {
-		like := likeness(p.name)
-		if other, ok := seen[like]; ok && other != p.name {
-			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", other, p.name)
-		}
-		seen[like] = p.name
+	if err := l.checkLikeness(o); err != nil {
+		return err
 	}
 	for i, p := range l.list {
 		if i > 0 && p.name == l.list[i-1].name {
@@ -116,11 +111,38 @@ func (l *params) finish(o *SortedOptions) error {
 	return nil
 }
 
-// likeness is the same for names that decoders of handlers take for one: encoding/json and the binders
-// of frameworks fold case, and forms have a[] and a[b] for more of a. One of the two may be empty, and
-// so not signed, and come out on top.
+// checkLikeness refuses names that some decoder of a handler takes for one: one of the two may be empty,
+// and so not signed, and come out on top. encoding/json and the binders of frameworks fold case; forms have
+// a[] for more of a, and a[b] for a.b.
+func (l *params) checkLikeness(o *SortedOptions) error {
+	seen := make(map[string]string, len(l.list))
+	meet := func(like, name string) error {
+		if other, ok := seen[like]; ok && other != name {
+			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", other, name)
+		}
+		seen[like] = name
+		return nil
+	}
+	for _, p := range l.list {
+		if p.name == o.SecretName {
+			continue // no handler sees it
+		}
+		if err := meet(likeness(p.name), p.name); err != nil {
+			return err
+		}
+	}
+	for _, p := range l.list {
+		base, _, indexed := strings.Cut(p.name, "[")
+		if other, ok := seen[likeness(base)]; indexed && ok && other != p.name {
+			return Errorf(ErrMalformed, "the parameter %q is a part of %q to some decoders", p.name, other)
+		}
+	}
+	return nil
+}
+
+// likeness is the same for names that are one but for case and brackets.
 func likeness(name string) string {
-	name, _, _ = strings.Cut(name, "[")
+	name = strings.NewReplacer("[]", "", "[", ".", "]", "").Replace(name)
 	return strings.Map(func(r rune) rune {
 		// The least of those that are one but for their case.
 		least := r

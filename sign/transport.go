@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,8 @@ type Transport struct {
 	// Webhook-Id.
 	OperationHeader string
 	// MaxWait is the longest pause between two attempts. A server that asks for a longer one
-	// gets no other attempt: the client gets its answer. Zero: 30 s.
+	// gets no other attempt: the client gets its answer. Zero: 30 s. With [StandardWebhooks], whose
+	// attempts are at least a second apart, less than that means none.
 	MaxWait time.Duration
 }
 
@@ -114,11 +116,23 @@ var errRedirected = errors.New("sign: a redirect to another host is not signed")
 
 // leads reports whether r comes from a redirect that leads away from where the request went.
 func leads(r *http.Request) bool {
-	if r.Response == nil || r.Response.Request == nil || r.URL == nil {
+	if r.Response == nil {
 		return false
 	}
+	if r.Response.Request == nil || r.Response.Request.URL == nil || r.URL == nil {
+		return true // who knows
+	}
 	from := r.Response.Request.URL
-	return !strings.EqualFold(from.Host, r.URL.Host) || from.Scheme != r.URL.Scheme
+	return origin(from) != origin(r.URL)
+}
+
+// origin is scheme, host and port (RFC 6454, section 4).
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // drain reads what there is of a body that is not wanted, so that its connection can be used again, but

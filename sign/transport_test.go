@@ -128,6 +128,35 @@ func TestBodiesThatDoNotEnd(t *testing.T) {
 	})
 }
 
+// Only what leads to where the request went is signed again.
+func TestRedirectsByOrigin(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		signed   bool
+	}{
+		{"http://h/a", "http://h/b", true},
+		{"http://h/a", "http://H:80/b", true},
+		{"https://h:443/a", "https://h/b", true},
+		{"http://h/a", "https://h/a", false},
+		{"https://h/a", "http://h/a", false},
+		{"http://h/a", "http://h:81/a", false},
+		{"http://h/a", "http://h.evil/a", false},
+		{"", "http://h/a", false}, // nobody knows
+	} {
+		r, err := http.NewRequest("GET", c.to, nil)
+		require.NoError(t, err)
+		r.Response = new(http.Response)
+		if c.from != "" {
+			r.Response.Request, err = http.NewRequest("GET", c.from, nil)
+			require.NoError(t, err)
+		}
+		base := &roundTrips{answers: []any{answerOf(200)}}
+		_, err = (&sign.Transport{Key: newHMAC(t, "demo"), Base: base}).RoundTrip(r)
+		require.Equal(t, c.signed, err == nil, "%s to %s", c.from, c.to)
+		require.Equal(t, c.signed, len(base.requests) == 1)
+	}
+}
+
 func TestOperationHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for header, sent := range map[string]int{"": 1, "webhook-id": 2} {

@@ -191,12 +191,13 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	if err := sig.parseV1(signature); err != nil {
 		return err
 	}
-	return s.parseCovered(m, sig, signed)
+	return s.parseCovered(m, sig, strings.Trim(signed, " \t"))
 }
 
 // one returns the value of a field that must be there once.
 func one(m *Message, name string) (string, error) {
 	value, lines := m.Field(name)
+	value = strings.Trim(value, " \t") // nobody else reads it
 	switch {
 	case lines > 1:
 		return "", Errorf(ErrDuplicateHeader, "%s", name)

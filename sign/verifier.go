@@ -2,11 +2,8 @@ package sign
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,6 +70,7 @@ const (
 	defaultWindow       = time.Minute
 	maxWindow           = time.Hour
 	maxMargin           = 24 * time.Hour
+	maxStoreTimeout     = 10 * time.Minute
 	defaultMargin       = 30 * time.Second
 	defaultBodyLimit    = 1 << 20
 	defaultHeaderLines  = 100
@@ -109,11 +107,10 @@ func (e Event) SigningString() string {
 // first time. It is built once with [NewVerifier], and is safe for concurrent use.
 type Verifier struct {
 	c       Config
-	window  int64   // in seconds
-	bounded bool    // Nonces need no deadline
-	decoys  [2]*Key // stand in for keys that are not known: a secret, and an Ed25519 key
-	// The last key of each algorithm that has verified a message: decoys, too.
-	last [RSAPSSSHA512 + 1]atomic.Pointer[Key]
+	window  int64         // in seconds
+	bounded bool          // Nonces need no deadline
+	decoys  []*Key        // stand in for keys that are not known: one of each algorithm, HMAC first
+	last    atomic.Uint32 // the algorithm by which a message was last verified
 }
 
 // NewVerifier builds a verifier. It reports every fault of c at once, each as a
@@ -128,7 +125,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	f.addIf(c.BodyLimit < 0, "Config.BodyLimit", "is negative: %d", c.BodyLimit)
 	f.addIf(c.MaxHeaderLines < 0, "Config.MaxHeaderLines", "is negative: %d", c.MaxHeaderLines)
 	f.addIf(c.MaxHeaderBytes < 0, "Config.MaxHeaderBytes", "is negative: %d", c.MaxHeaderBytes)
-	f.addIf(c.StoreTimeout < 0, "Config.StoreTimeout", "is negative: %v", c.StoreTimeout)
+	f.addIf(c.StoreTimeout < 0 || c.StoreTimeout > maxStoreTimeout, "Config.StoreTimeout", "is %v; up to %v is allowed", c.StoreTimeout, maxStoreTimeout)
 	f.addIf(c.Host != "" && !isAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
 	if err := f.err(); err != nil {
 		return nil, err
@@ -264,8 +261,8 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 	case err != nil:
 		return err
 	}
-	if last := &v.last[(*key).algorithm]; last.Load() != *key {
-		last.Store(*key)
+	if a := uint32((*key).algorithm); v.last.Load() != a {
+		v.last.Store(a)
 	}
 	later := v.c.Clock()
 	if later.Unix() != now.Unix() {
@@ -285,6 +282,7 @@ func (v *Verifier) checkAgain(ctx context.Context, m *Message, s *Signature, key
 	}
 	candidates, err := v.candidates(ctx, s, now)
 	if err == nil && !slices.Contains(candidates, key) { // it has gone, or was made anew
+		s.tries = 0
 		_, err = v.checkSignature(m, s, candidates)
 	}
 	return err
@@ -363,37 +361,19 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 }
 
 // decoy returns a key that takes about as long as the one that the message should have been signed
-// with: one of the kind that the message names or, if it names none, of a kind that has been seen, and
-// always of the same for the same key id. What comes of it does not count.
+// with: of the algorithm that the message names or, if it names none, of the one by which a message
+// was last verified here. What comes of it does not count.
 func (v *Verifier) decoy(s *Signature) []*Key {
-	var seen []*Key
-	for a := HMACSHA256; a <= RSAPSSSHA512; a++ {
-		k := v.last[a].Load()
-		if k == nil {
-			continue
+	kind := Algorithm(v.last.Load())
+	for a, k := range v.decoys {
+		if s.Algorithm == k.algorithm.String() || s.Algorithm == tagEd25519 && k.algorithm == Ed25519 {
+			return v.decoys[a : a+1]
 		}
-		if s.Algorithm == a.String() {
-			return []*Key{k}
+		if s.Algorithm == "" && k.algorithm == kind {
+			return v.decoys[a : a+1]
 		}
-		seen = append(seen, k)
-	}
-	switch {
-	case s.Algorithm == "" && len(seen) > 0:
-		return []*Key{seen[maphash.String(hashSeed, s.KeyID)%uint64(len(seen))]}
-	case strings.HasSuffix(s.Algorithm, Ed25519.String()):
-		return v.decoys[1:]
 	}
 	return v.decoys[:1]
-}
-
-// newDecoys makes keys that nobody has.
-func newDecoys() [2]*Key {
-	var random [MinSecret + ed25519.SeedSize]byte
-	rand.Read(random[:]) // never fails
-	return [2]*Key{
-		MustKey(NewHMACKey("-", random[:MinSecret])),
-		MustKey(NewKey("-", ed25519.NewKeyFromSeed(random[MinSecret:]).Public())),
-	}
 }
 
 func (v *Verifier) keys(ctx context.Context, id string) ([]*Key, error) {
@@ -426,9 +406,10 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 
 // useNonce burns the nonce. It is kept until its timestamp has left the window by the clock
 // of every process that shares the store: Created + Window is the last second in which
-// the message is in time. StoreTimeout is what may pass between that check and this step.
+// the message is in time. A call of Keys and one of Nonces may pass between that check and the end of
+// this step.
 func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
-	ttl := time.Unix(s.Created+v.window+1, 0).Sub(now) + v.c.Margin + v.c.StoreTimeout
+	ttl := time.Unix(s.Created+v.window+1, 0).Sub(now) + v.c.Margin + 2*v.c.StoreTimeout
 	if !v.bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, v.c.StoreTimeout)

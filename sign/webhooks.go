@@ -180,7 +180,7 @@ func (s *StandardWebhooks) Parse(m *Message, sig *Signature) error {
 	}
 	sig.KeyID, sig.Nonce = s.keyID, id+"."+timestamp
 	for _, encoding := range m.Source.Values("Content-Encoding") {
-		if encoding != "" {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
 			return Errorf(ErrUncovered, "Content-Encoding is there, but this scheme does not sign it")
 		}
 	}

@@ -1,0 +1,42 @@
+package sign
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+)
+
+// newDecoys makes keys that nobody has, one of each algorithm.
+func newDecoys() []*Key {
+	var random [MinSecret + ed25519.SeedSize]byte
+	rand.Read(random[:]) // never fails
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // of crypto/rand, which never fails
+	}
+	return []*Key{
+		MustKey(NewHMACKey("-", random[:MinSecret])),
+		MustKey(NewKey("-", ed25519.NewKeyFromSeed(random[MinSecret:]).Public())),
+		MustKey(NewKey("-", private.Public())),
+		MustKey(NewKey("-", rsaDecoy)),
+	}
+}
+
+// rsaDecoy is a public key whose private part was thrown away: to make one takes too long.
+var rsaDecoy = func() any {
+	der, err := base64.StdEncoding.DecodeString("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA2u6CdvHP9bPQBcRV5pD+aLB/+e3MK6wnue0XoSki" +
+		"FK0Iteni8dqE2P21V3HKrzZplzNrQjPNlD+U+fDTv6V5Jq/y4O9Nndv8FGAKkDM/MIrWyDaqCttGcV+qgsEyURlefdF+9cSXW6h9OuXjJ8MOHpjqiKZn" +
+		"BBjo4SvEVugQid6MEi/xPif4jPpMLDyA5wiAOl+kbBYn5y60g0a+LWmqKkHEMFlBNSuq/bZDjZ5Qn714Rb3O2gcl56Oq60D3U2cFE1VCciTVXCG0oqQd" +
+		"V4dfgsn0qzAmO6pmMfZAL+OUG5vmi346vctrCfjaToQrczVz7L4BTkd9rIGuAZZZxr1Z5QIDAQAB")
+	if err != nil {
+		panic(err)
+	}
+	key, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}()
