@@ -115,21 +115,16 @@ func (l *params) finish(o *SortedOptions) error {
 // and so not signed, and come out on top. encoding/json and the binders of frameworks fold case; forms have
 // a[] for more of a, and a[b] for a.b.
 func (l *params) checkLikeness(o *SortedOptions) error {
-	seen := make(map[string]string, len(l.list))
-	meet := func(like, name string) error {
-		if other, ok := seen[like]; ok && other != name {
-			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", other, name)
-		}
-		seen[like] = name
-		return nil
-	}
+	seen := make(map[string]string, len(l.list)) // names, by their likeness
 	for _, p := range l.list {
 		if p.name == o.SecretName {
 			continue // no handler sees it
 		}
-		if err := meet(likeness(p.name), p.name); err != nil {
-			return err
+		like := likeness(p.name)
+		if other, ok := seen[like]; ok && other != p.name {
+			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", other, p.name)
 		}
+		seen[like] = p.name
 	}
 	for _, p := range l.list {
 		base, _, indexed := strings.Cut(p.name, "[")
