@@ -1,6 +1,5 @@
 GO       ?= go
 FUZZTIME ?= 50000x
-BENCH    ?= .
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -11,7 +10,7 @@ MODULES = $(dir $(wildcard go.mod */go.mod))
 
 .PHONY: help
 help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
 test: backends ## test everything with the race detector; servers that tests may use are started
@@ -34,8 +33,13 @@ fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 .PHONY: bench
-bench: ## run the benchmarks; BENCH selects some
-	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...); done
+bench: ## measure for ten minutes, write benchmarks/RESULTS.md and charts; BENCHFLAGS=-quick for a look
+	@cd benchmarks && $(GO) run ./cmd/report $(BENCHFLAGS)
+
+.PHONY: bench-compare
+bench-compare: ## say what has changed since OLD=file (measured anew, or NEW=file)
+	@test -n "$(OLD)" || { echo "OLD=file of saved results (benchmarks/RESULTS.txt)"; exit 1; }
+	@cd benchmarks && $(GO) run ./cmd/report -old $(abspath $(OLD)) $(if $(NEW),-new $(abspath $(NEW))) $(BENCHFLAGS)
 
 .PHONY: ci
 ci: ## do what the continuous integration does

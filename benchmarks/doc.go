@@ -1,11 +1,58 @@
-// Package benchmarks measures what a guard adds to a bare framework: the first request of
-// an operation, and a replay, with a client key and with a key made of the parameters.
+// Package benchmarks measures what this module costs, beside what it is to be compared with
+// in the same run: bare frameworks, Fiber's own idempotency middleware, the bare Redis
+// client, digests alone. It is a module of its own, so that nobody who uses the
+// other one downloads what is only needed here.
 //
-//	go test -run '^$' -bench . -benchmem ./benchmarks
+//	cd benchmarks && go test -run '^$' -bench . -benchmem .
 //
-// Every framework serves the same workload: a JSON body of 200 bytes, answered with 201
-// and a small JSON body, into a writer that keeps nothing, with the in-process store.
-// Each benchmark asserts that the workload is what it claims to be (that each first
-// request ran its handler, and that no replay did), and then times. Compare the rows
-// of one run: what a guard adds is the difference to "bare".
+// Each benchmark checks that its workload is what it claims to be (that first requests ran
+// the handler, that replays did not and said so, that refusals had their code, how many
+// records were left), and then times. Compare the rows of one run: what a guard adds is the
+// difference to "bare".
+//
+// Redis and PostgreSQL must be reachable (scripts/backends starts them), and redis-server
+// installed, or the rows that need them are skipped; with IDEM_REQUIRE_BACKENDS=1 they fail.
+// The store of five million records takes 3 GB; -short leaves it out.
+//
+// # Names
+//
+// The names are the axes of the tables, and programs read them. In <> stands one of the
+// words that follow.
+//
+//	Matrix/<framework>/bare/none
+//	Matrix/<framework>/<variant>/<store>
+//	    framework  gin, echo, fiber, nethttp
+//	    variant    client-key-first       201, the handler runs, with an Idempotency-Key
+//	               parameter-key-first    the same, without: the key is made of the body
+//	               replay                 201 from the store, with an Idempotency-Key
+//	               parameter-key-replay   the same, without
+//	               conflict               409 in_progress: a duplicate while the first one runs
+//	               key-reused             422: the Idempotency-Key came with another body before
+//	    store      memory, redis, sqlite, postgres
+//	FiberPeer/<way>
+//	    way        bare, own-first, own-replay (Fiber's middleware, with its storage in memory),
+//	               ours-first, ours-replay (client key, memory)
+//	RedisPeer/<what>/<way>                of 64 goroutines; round-trips/op
+//	    what       operation (Acquire and Complete), replay
+//	    way        commands (SET NX and SET, or GET), scripts (the store's, by the bare client),
+//	               store; replay also has cached (the store with its client-side cache)
+//	Keys/<kind>/<size>/<way>              MB/s
+//	    kind       json, form, multipart, binary
+//	    size       200B, 4KiB, 64KiB, 1MiB, exactly
+//	    way        key (Guard.Key), md5 (of the same bytes); json also has
+//	               jsontext (Canonicalize) and jsontext-md5
+//	Sign/<scheme>
+//	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks, sorted;
+//	               floor (the two hashes of v1 alone)
+//	Memstore/<records>/<what>
+//	    records    1k, 100k, 1M, 5M live records
+//	    what       operation (Acquire and Complete; B/record, beside key and result),
+//	               acquire (p50-ns, p99-ns, p99.9-ns, max-ns, max-cpu-ns),
+//	               expiry (the same, while all records are expired and being removed)
+//	Memstore/none/clock                   what measuring single calls costs
+//	Do                                    an operation that is not HTTP, memory
+//
+// Every framework of the matrix serves the same workload, one request after the other: a JSON
+// body of 200 bytes, answered with 201 and a small JSON body, into a writer that keeps
+// nothing, without a network.
 package benchmarks

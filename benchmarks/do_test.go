@@ -1,0 +1,28 @@
+package benchmarks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// BenchmarkDo is what an operation costs that is not HTTP.
+func BenchmarkDo(b *testing.B) {
+	e := openMemory(b, b.N).engine()
+	p := core.Policy{Name: "task", Lease: time.Minute}
+	keys := newClientKeys(b.N)
+	ran := 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if _, err := e.Do(context.Background(), keys.at(i), p, func(context.Context) ([]byte, error) { ran++; return nil, nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	if ran != b.N {
+		b.Fatalf("ran %d times in %d", ran, b.N)
+	}
+}

@@ -1,0 +1,153 @@
+package benchmarks
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// callers is how many goroutines use Redis at once.
+const callers = 64
+
+// BenchmarkRedisPeer sets an operation (Acquire and Complete) and a replay beside the bare
+// client, from 64 goroutines: calling the same scripts, and doing as many plain commands
+// (SET NX and SET; GET), which compare no owner. The server is one of its own, whose count of
+// commands must be as many as were to be sent: it is reported as round-trips/op.
+func BenchmarkRedisPeer(b *testing.B) {
+	url := backend.StartRedis(b).URL()
+	options, err := rueidis.ParseURL(url)
+	require.NoError(b, err)
+	client, err := rueidis.NewClient(options)
+	require.NoError(b, err)
+	b.Cleanup(client.Close)
+	store := redisstore.New(client)
+	b.Cleanup(store.Close)
+	cached := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	b.Cleanup(cached.Close)
+	acquire, complete := script(b, "acquire.lua"), script(b, "complete.lua")
+
+	const fingerprint = "c2a36fed15128e9e878583caaafefde9"
+	const retention = time.Second // of what is fresh, so that the server does not fill up
+	result := make([]byte, 300)
+	claim := func() core.Claim {
+		return core.Claim{Owner: core.NewOwner(), Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
+	}
+	record := func(c core.Claim) string { return "R1;60000;32;" + string(c.Owner[:]) + fingerprint }
+	done := claim()
+	_, err = store.Acquire(b.Context(), "done", done)
+	require.NoError(b, err)
+	require.NoError(b, store.Complete(b.Context(), "done", done.Owner, result, time.Hour))
+
+	ctx := b.Context()
+	var next atomic.Int64
+	fresh := func() string { return "fresh:" + strconv.FormatInt(next.Add(1), 10) }
+	replay := func(s *redisstore.Store) bool {
+		g, err := s.Acquire(ctx, "done", claim())
+		return err == nil && g.State == core.Done && len(g.Result) == len(result)
+	}
+	for _, bench := range []struct {
+		name  string
+		sends string // the commands that count
+		trips int
+		step  func() bool // reports whether Redis answered as it should
+	}{
+		{"operation/commands", "set", 2, func() bool {
+			key, c := fresh(), claim()
+			err1 := client.Do(ctx, client.B().Set().Key(key).Value(record(c)).Nx().PxMilliseconds(120000).Build()).Error()
+			err2 := client.Do(ctx, client.B().Set().Key(key).Value(fingerprint+string(result)).PxMilliseconds(retention.Milliseconds()).Build()).Error()
+			return err1 == nil && err2 == nil
+		}},
+		{"operation/scripts", "evalsha eval", 2, func() bool {
+			key, c := fresh(), claim()
+			first, err1 := acquire.Exec(ctx, client, []string{key}, []string{record(c), "120000", ""}).AsInt64()
+			held, err2 := complete.Exec(ctx, client, []string{key}, []string{string(c.Owner[:]), "1000", string(result)}).AsInt64()
+			return err1 == nil && err2 == nil && first == 1 && held == 1
+		}},
+		{"operation/store", "evalsha eval", 2, func() bool {
+			key, c := fresh(), claim()
+			g, err1 := store.Acquire(ctx, key, c)
+			err2 := store.Complete(ctx, key, c.Owner, result, retention)
+			return err1 == nil && err2 == nil && g.State == core.Acquired
+		}},
+		{"replay/commands", "get", 1, func() bool {
+			v, err := client.Do(ctx, client.B().Get().Key("done").Build()).ToString()
+			return err == nil && len(v) > len(result)
+		}},
+		{"replay/scripts", "evalsha eval", 1, func() bool {
+			parts, err := acquire.Exec(ctx, client, []string{"done"}, []string{record(claim()), "120000", ""}).ToArray()
+			return err == nil && len(parts) == 2
+		}},
+		{"replay/store", "evalsha eval", 1, func() bool { return replay(store) }},
+		{"replay/cached", "evalsha eval get", 0, func() bool { return replay(cached) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			for range rehearsed {
+				if !bench.step() {
+					b.Fatal("Redis was not found as expected")
+				}
+			}
+			procs := runtime.GOMAXPROCS(0)
+			b.SetParallelism((callers + procs - 1) / procs)
+			before := roundTrips(b, client, bench.sends)
+			var failed atomic.Int64
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if !bench.step() {
+						failed.Add(1)
+					}
+				}
+			})
+			b.StopTimer()
+			if n := failed.Load(); n > 0 {
+				b.Fatalf("%d of %d failed", n, b.N)
+			}
+			trips := roundTrips(b, client, bench.sends) - before
+			if trips != bench.trips*b.N {
+				b.Fatalf("%d round trips for %d operations, want %d each", trips, b.N, bench.trips)
+			}
+			b.ReportMetric(float64(trips)/float64(b.N), "round-trips/op")
+		})
+	}
+}
+
+// script is one of the store's own.
+func script(b *testing.B, name string) *rueidis.Lua {
+	b.Helper()
+	source, err := os.ReadFile(filepath.Join("..", "core", "store", "redisstore", name))
+	require.NoError(b, err)
+	return rueidis.NewLuaScript(string(source))
+}
+
+// roundTrips is how often the server has been sent one of the commands so far. It also counts
+// what scripts call: so it is asked for commands that the scripts under way do not use.
+func roundTrips(b *testing.B, client rueidis.Client, commands string) (sent int) {
+	b.Helper()
+	info, err := client.Do(context.Background(), client.B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(b, err)
+	for command := range strings.FieldsSeq(commands) {
+		_, rest, found := strings.Cut(info, "cmdstat_"+command+":calls=")
+		if !found {
+			continue
+		}
+		digits, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(digits)
+		require.NoError(b, err)
+		sent += n
+	}
+	return sent
+}

@@ -1,0 +1,148 @@
+package benchmarks
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/rfc9421"
+)
+
+// flat is a body of 200 bytes that every scheme can sign, also those that sign parameters.
+var flat = func() []byte {
+	b := []byte(`{"order":"ord-1001","amount":"19.90","currency":"EUR","to":"bob","fill":"`)
+	return append(b, strings.Repeat("x", 198-len(b))+`"}`...)
+}()
+
+// anyNonce is a nonce store that costs nothing: it counts.
+type anyNonce struct{ used int }
+
+func (n *anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) {
+	n.used++
+	return true, nil
+}
+
+// Bounded spares the verifier a deadline, as a memory store does.
+func (n *anyNonce) Bounded() {}
+
+// arrived is header and body of a message, as an adapter has them.
+type arrived struct {
+	header http.Header
+	body   []byte
+}
+
+func (a *arrived) Values(name string) []string { return a.header[name] }
+
+func (a *arrived) HeaderSize() (lines, bytes int) {
+	for name, values := range a.header {
+		lines += len(values)
+		for _, v := range values {
+			bytes += len(name) + len(v)
+		}
+	}
+	return lines, bytes
+}
+
+func (a *arrived) ReadBody(limit int64) ([]byte, error) {
+	if int64(len(a.body)) > limit {
+		return nil, sign.ErrBodyTooLarge
+	}
+	return a.body, nil
+}
+
+// BenchmarkSign is what it costs to verify a message with a body of 200 bytes, by scheme,
+// without the store of nonces. "floor" is HMAC-SHA256 and SHA-256 of as many bytes as v1 has
+// to hash, alone.
+func BenchmarkSign(b *testing.B) {
+	const secret = "0123456789abcdef0123456789abcdef"
+	shared := sign.MustKey(sign.NewHMACKey("demo", []byte(secret)))
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(b, err)
+	signer, verifier := sign.MustKey(sign.NewKey("demo", private)), sign.MustKey(sign.NewKey("demo", public))
+	webhook := sign.MustKey(sign.NewWebhookKey(sign.DefaultWebhookKeyID, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
+
+	messageSignatures, err := rfc9421.New(rfc9421.Options{})
+	require.NoError(b, err)
+	webhooks, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
+	require.NoError(b, err)
+	sorted, err := sign.NewSortedParams(sign.SortedOptions{})
+	require.NoError(b, err)
+
+	for _, bench := range []struct {
+		name             string
+		scheme           sign.Scheme
+		signer, verifier *sign.Key
+		keyed            bool // with an Idempotency-Key, which the others do not sign
+	}{
+		{"v1", nil, shared, shared, true},
+		{"v1-ed25519", nil, signer, verifier, true},
+		{"rfc9421-hmac", messageSignatures, shared, shared, true},
+		{"rfc9421-ed25519", messageSignatures, signer, verifier, true},
+		{"webhooks", webhooks, webhook, webhook, false},
+		{"sorted", sorted, shared, shared, false},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			require.Len(b, flat, 200)
+			r, err := http.NewRequest("POST", "http://api.example.com/orders", bytes.NewReader(flat))
+			require.NoError(b, err)
+			r.Header.Set("Content-Type", "application/json")
+			if bench.keyed {
+				r.Header.Set("Idempotency-Key", `"k-1"`)
+			}
+			require.NoError(b, sign.Request(r, bench.signer, &sign.RequestOptions{Scheme: bench.scheme}))
+
+			nonces := &anyNonce{}
+			signed := time.Now() // and so it stays, however long this takes
+			v := sign.MustVerifier(sign.Config{
+				Keys: sign.MustRing(bench.verifier), Scheme: bench.scheme, Nonces: nonces,
+				Clock: func() time.Time { return signed },
+			})
+			message := sign.Message{
+				Method: "POST", Target: "/orders", Host: "api.example.com", Source: &arrived{r.Header, flat},
+			}
+			tampered := message
+			tampered.Source = &arrived{r.Header, bytes.Replace(flat, []byte("bob"), []byte("eve"), 1)}
+			_, err = v.Verify(b.Context(), &tampered)
+			var refused *sign.Error
+			require.ErrorAs(b, err, &refused)
+			require.Equal(b, sign.CodeInvalid, refused.Code)
+			require.Zero(b, nonces.used)
+
+			m := new(sign.Message) // adapters use theirs again
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				*m = message
+				if _, err := v.Verify(b.Context(), m); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.Equal(b, n, nonces.used)
+		})
+	}
+	b.Run("floor", func(b *testing.B) {
+		base := bytes.Repeat([]byte("x"), 300)
+		mac := hmac.New(sha256.New, []byte(secret))
+		var sum []byte
+		b.ReportAllocs()
+		for b.Loop() {
+			digest := sha256.Sum256(flat)
+			mac.Reset()
+			mac.Write(base)
+			mac.Write(digest[:])
+			sum = mac.Sum(sum[:0])
+		}
+	})
+}

@@ -1,0 +1,358 @@
+package benchmarks
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/gofiber/fiber/v2"
+	"github.com/labstack/echo/v4"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/echoidem"
+	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/httpidem"
+)
+
+// body is the 200-byte JSON body; the digits of its "nonce2" member are overwritten to make
+// distinct operations.
+var body = func() []byte {
+	b := []byte(`{"order":{"sku":"A-1001","qty":3,"price":19.90},"customer":{"id":9007199254740993,"note":"leave at the door"},"nonce2":"0000000000","fill":"`)
+	return append(b, strings.Repeat("x", 198-len(b))+`"}`...)
+}()
+
+var (
+	nonceAt     = bytes.Index(body, []byte("0000000000"))
+	created     = []byte(`{"order_id":"ord-0001","status":"created"}`)
+	contentType = []string{"application/json"}
+)
+
+// handler is what every framework's handler does: it counts, and creates an order.
+type handler struct {
+	executed int
+	during   func() // is called by the next run, before it answers
+}
+
+func (h *handler) run() {
+	h.executed++
+	if during := h.during; during != nil {
+		h.during = nil
+		during()
+	}
+}
+
+// client sends requests to a framework, one at a time, that cost next to nothing to make.
+// The framework's handlers are called without a network.
+type client interface {
+	// send sends a request and returns the status of the answer. An empty key sends none;
+	// number goes into the body.
+	send(key string, number int) (status int)
+	// ask is send, for the whole answer.
+	ask(key string, number int) answer
+}
+
+// answer is what matters of an answer.
+type answer struct {
+	status   int
+	replayed bool   // it says so
+	body     string // of a problem: its code
+}
+
+// answerOf makes an answer. The body of a problem gives its code, if it is the one expected.
+func answerOf(status int, replayed string, contentType string, body []byte) answer {
+	a := answer{status, replayed == "true", string(body)}
+	if strings.HasPrefix(contentType, "application/problem+json") {
+		if _, rest, found := strings.Cut(a.body, `"code":"`); found {
+			a.body, _, _ = strings.Cut(rest, `"`)
+		}
+	}
+	return a
+}
+
+// framework is a row of the matrix. mount puts the handler, with the guard in front unless it
+// is nil, on POST /orders, and returns a function that makes clients.
+type framework struct {
+	name  string
+	mount func(h *handler, g *core.Guard) func() client
+}
+
+var frameworks = []framework{
+	{"gin", func(h *handler, g *core.Guard) func() client {
+		gin.SetMode(gin.ReleaseMode)
+		r := gin.New()
+		var handlers []gin.HandlerFunc
+		if g != nil {
+			handlers = append(handlers, ginidem.New(g))
+		}
+		r.POST("/orders", append(handlers, func(c *gin.Context) {
+			h.run()
+			drain(c.Request.Body)
+			c.Writer.Header()["Content-Type"] = contentType
+			c.Writer.WriteHeader(http.StatusCreated)
+			c.Writer.Write(created)
+		})...)
+		return func() client { return newHTTPClient(r) }
+	}},
+	{"echo", func(h *handler, g *core.Guard) func() client {
+		e := echo.New()
+		var mw []echo.MiddlewareFunc
+		if g != nil {
+			mw = append(mw, echoidem.New(g))
+		}
+		e.POST("/orders", func(c echo.Context) error {
+			h.run()
+			drain(c.Request().Body)
+			c.Response().Header()["Content-Type"] = contentType
+			c.Response().WriteHeader(http.StatusCreated)
+			_, err := c.Response().Write(created)
+			return err
+		}, mw...)
+		return func() client { return newHTTPClient(e) }
+	}},
+	{"fiber", func(h *handler, g *core.Guard) func() client {
+		if g == nil {
+			return mountFiber(h, "")
+		}
+		return mountFiber(h, core.DefaultKeyHeader, fiberidem.New(g))
+	}},
+	{"nethttp", func(h *handler, g *core.Guard) func() client {
+		var next http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.run()
+			drain(r.Body)
+			w.Header()["Content-Type"] = contentType
+			w.WriteHeader(http.StatusCreated)
+			w.Write(created)
+		})
+		if g != nil {
+			next = httpidem.New(g)(next)
+		}
+		mux := http.NewServeMux()
+		mux.Handle("POST /orders", next)
+		return func() client { return newHTTPClient(mux) }
+	}},
+}
+
+// mountFiber puts the handler behind mw. Its clients send their keys in the field keyHeader.
+func mountFiber(h *handler, keyHeader string, mw ...fiber.Handler) func() client {
+	app := fiber.New()
+	app.Post("/orders", append(mw, func(c *fiber.Ctx) error {
+		h.run()
+		c.Set("Content-Type", "application/json")
+		return c.Status(http.StatusCreated).Send(created)
+	})...)
+	serve := app.Handler()
+	return func() client {
+		return &fiberClient{serve: serve, keyHeader: keyHeader, payload: bytes.Clone(body)}
+	}
+}
+
+// httpClient is the client of frameworks on net/http.
+type httpClient struct {
+	handler http.Handler
+	w       nullWriter
+	reader  bytes.Reader
+	payload []byte
+	keys    []string
+	header  http.Header
+	blank   http.Request
+	req     http.Request
+}
+
+func newHTTPClient(h http.Handler) *httpClient {
+	c := &httpClient{
+		handler: h,
+		w:       nullWriter{header: make(http.Header, 8)},
+		payload: bytes.Clone(body),
+		keys:    []string{""},
+		header:  http.Header{"X-User": {"alice"}, "Content-Type": contentType},
+	}
+	c.blank = http.Request{
+		Method: "POST", URL: &url.URL{Path: "/orders"}, RequestURI: "/orders", Host: "shop.example",
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: "192.0.2.1:1234",
+		Header: c.header, Body: io.NopCloser(&c.reader), ContentLength: int64(len(c.payload)),
+	}
+	return c
+}
+
+func (c *httpClient) send(key string, number int) int {
+	writeNumber(c.payload, number)
+	c.reader.Reset(c.payload)
+	c.req = c.blank
+	if key != "" {
+		c.keys[0] = key
+		c.header[core.DefaultKeyHeader] = c.keys
+	}
+	clear(c.w.header)
+	c.handler.ServeHTTP(&c.w, &c.req)
+	return c.w.status
+}
+
+func (c *httpClient) ask(key string, number int) answer {
+	c.w.kept = new(bytes.Buffer)
+	defer func() { c.w.kept = nil }()
+	status := c.send(key, number)
+	return answerOf(status, c.w.header.Get(core.ReplayedHeader), c.w.header.Get("Content-Type"), c.w.kept.Bytes())
+}
+
+// nullWriter keeps the status and drops the rest, unless somebody wants the body.
+type nullWriter struct {
+	header http.Header
+	status int
+	kept   *bytes.Buffer // nil: nobody
+}
+
+func (w *nullWriter) Header() http.Header    { return w.header }
+func (w *nullWriter) WriteHeader(status int) { w.status = status }
+
+func (w *nullWriter) Write(b []byte) (int, error) {
+	if w.kept != nil {
+		w.kept.Write(b)
+	}
+	return len(b), nil
+}
+
+// fiberClient is the client of Fiber.
+type fiberClient struct {
+	serve     fasthttp.RequestHandler
+	keyHeader string
+	payload   []byte
+	ctx       fasthttp.RequestCtx
+}
+
+func (c *fiberClient) send(key string, number int) int {
+	c.ctx.Request.Reset()
+	c.ctx.Response.Reset()
+	c.ctx.ResetUserValues()
+	c.ctx.Request.Header.SetMethod("POST")
+	c.ctx.Request.SetRequestURI("/orders")
+	c.ctx.Request.Header.Set("X-User", "alice")
+	c.ctx.Request.Header.SetContentType("application/json")
+	if key != "" {
+		c.ctx.Request.Header.Set(c.keyHeader, key)
+	}
+	writeNumber(c.payload, number)
+	c.ctx.Request.SetBodyRaw(c.payload)
+	c.serve(&c.ctx)
+	return c.ctx.Response.StatusCode()
+}
+
+func (c *fiberClient) ask(key string, number int) answer {
+	status := c.send(key, number)
+	h := &c.ctx.Response.Header
+	return answerOf(status, string(h.Peek(core.ReplayedHeader)), string(h.ContentType()), c.ctx.Response.Body())
+}
+
+func writeNumber(payload []byte, number int) {
+	for i := nonceAt + 9; i >= nonceAt; i-- {
+		payload[i] = byte('0' + number%10)
+		number /= 10
+	}
+}
+
+// drain reads a body without an allocation of its own. The benchmarks run one at a time.
+func drain(r io.Reader) {
+	for {
+		if _, err := r.Read(drained[:]); err != nil {
+			return
+		}
+	}
+}
+
+var drained [512]byte
+
+// clientKeys are distinct keys in the form of UUIDs, in a single string: so the garbage
+// collector has nothing to look at, and to take one allocates nothing.
+type clientKeys string
+
+const keyLength = 36
+
+func newClientKeys(n int) clientKeys {
+	var b strings.Builder
+	b.Grow(n * keyLength)
+	for i := range n {
+		fmt.Fprintf(&b, "f81d4fae-7dec-41d0-8765-%012d", i)
+	}
+	return clientKeys(b.String())
+}
+
+func (k clientKeys) at(i int) string { return string(k[i*keyLength : (i+1)*keyLength]) }
+
+// workload is what is sent, and what must come back.
+type workload struct {
+	keyed    bool   // with a client key
+	distinct bool   // each request is another operation; else all are the same
+	executed bool   // each runs the handler; else none does
+	want     answer // to each
+	number   int    // of the first request
+}
+
+// rehearsed is how many requests a workload sends, and checks in full, before it is timed.
+const rehearsed = 3
+
+// measure checks that the workload is what it claims to be, and times it.
+func (w workload) measure(b *testing.B, h *handler, c client) {
+	b.Helper()
+	if len(body) != 200 {
+		b.Fatalf("the body has %d bytes", len(body))
+	}
+	n := rehearsed + b.N
+	var keys clientKeys
+	switch {
+	case w.keyed && w.distinct:
+		keys = newClientKeys(n)
+	case w.keyed:
+		keys = newClientKeys(1)
+	}
+	// Of an operation that is always the same, the key and the number are, too.
+	step, width := 0, len(keys)
+	if w.distinct {
+		step, width = 1, min(len(keys), keyLength)
+	}
+	key := func(i int) string { return string(keys[i*step*width:][:width]) }
+
+	before := h.executed
+	for i := range rehearsed {
+		if got := c.ask(key(i), w.number+i*step); got != w.want {
+			b.Fatalf("was answered with %+v, want %+v", got, w.want)
+		}
+	}
+	w.count(b, h.executed-before, rehearsed)
+
+	before = h.executed
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := rehearsed; i < n; i++ {
+		if status := c.send(key(i), w.number+i*step); status != w.want.status {
+			b.Fatalf("was answered with %d, want %d", status, w.want.status)
+		}
+	}
+	b.StopTimer()
+	w.count(b, h.executed-before, b.N)
+}
+
+func (w workload) count(b *testing.B, executed, sent int) {
+	b.Helper()
+	want := 0
+	if w.executed {
+		want = sent
+	}
+	if executed != want {
+		b.Fatalf("the handler ran %d times in %d requests, want %d", executed, sent, want)
+	}
+}
+
+// records is how many records a workload of n requests leaves behind, beside those that were
+// rehearsed.
+func (w workload) records(n int) int {
+	if w.distinct {
+		return rehearsed + n
+	}
+	return 1
+}
