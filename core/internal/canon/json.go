@@ -11,8 +11,14 @@ import (
 )
 
 // maxDepth is how deep objects and arrays may nest. It bounds the recursion, and how
-// often a byte is moved when members are put in order: once for each level.
+// often a byte of a small object is moved when members are put in order: once for each
+// level.
 const maxDepth = 64
+
+// maxMoved is how many bytes an object has at most that is put in order on the spot: so
+// few that they stay in the nearest cache. The larger ones, of which one may lie within the
+// other, wait for the end; see [postponed].
+const maxMoved = 4 << 10
 
 // readJSON reads a JSON text. It appends the canonical form to s.out or, if it stands
 // in text as it is, returns that part of it. found is the number of values that
@@ -28,6 +34,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	j.out, j.spare = s.out, s.spare
 	j.copied, j.selected = 0, 0
 	j.members, j.states = j.members[:0], j.states[:0]
+	j.postponed, j.waiting = j.postponed[:0], j.waiting[:0]
 
 	all := scope{seeking: r.Select != nil, defaultNames: r.DefaultNames}
 	j.states, all.exclude = r.Exclude.begin(j.states)
@@ -39,6 +46,10 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	end := i
 	if i >= 0 && j.blanks(i) != len(text) {
 		end = -1
+	}
+	if end >= 0 && len(j.postponed) > 0 {
+		j.flush(end)
+		j.arrangePostponed(before)
 	}
 	s.out, s.spare = j.out, j.spare
 	switch {
@@ -71,6 +82,9 @@ type jsonReader struct {
 	spare    []byte   // for putting members in order
 	states   []int32  // a stack of the states of Rules.Exclude and Rules.Select
 	selected int      // the values that Rules.Select has found
+
+	postponed []postponed // the objects that wait to be put in order
+	waiting   []member    // their members
 }
 
 // member is a member of an object. Its name and value stand at start:end in the
@@ -81,6 +95,14 @@ type member struct {
 	prefix     uint64 // the first bytes of the name, for quick comparison
 	start, end int
 	nameLen    int // in canonical form, with the quotes
+}
+
+// postponed is an object whose members are put in order when the whole text has been read:
+// then each byte is moved once, however deep it lies. Until then the object stands in the
+// canonical form as it was read, dropped names included.
+type postponed struct {
+	start, end  int // where its braces are in the canonical form
+	first, last int // its members, in order: jsonReader.waiting[first:last]
 }
 
 func (m *member) isDropped() bool { return m.end == m.start+m.nameLen }
@@ -274,7 +296,7 @@ func (j *jsonReader) ruledArray(i int, sc *scope, depth int) (end int, kept bool
 	last := begin // behind the last element that is kept, and its comma
 	var within scope
 	for index := 0; ; index++ {
-		start, states := len(j.out), len(j.states)
+		start, states, late := len(j.out), len(j.states), len(j.postponed)
 		v := j.enter(sc, &within, nil, index)
 		if i, kept = j.value(i, within.orNil(), depth); i < 0 {
 			return -1, false
@@ -289,6 +311,7 @@ func (j *jsonReader) ruledArray(i int, sc *scope, depth int) (end int, kept bool
 			last = len(j.out)
 		} else {
 			j.out, j.copied = j.out[:start], i
+			j.postponed = j.postponed[:late]
 			if v != excluded {
 				j.out = append(j.out, ',')
 			}
@@ -323,7 +346,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 	if src[i] == '}' {
 		return i + 1, sc.counts()
 	}
-	base := len(j.members)
+	base, late := len(j.members), len(j.postponed)
 	sorted, dropped := true, 0
 	for {
 		if src[i] != '"' {
@@ -375,6 +398,9 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 				dropped++
 			}
 		}
+		if len(j.members) == cap(j.members) {
+			j.members = grown(j.members, i, len(src))
+		}
 		j.members = append(j.members, member{prefix: prefix, start: start, end: j.at(i), nameLen: nameLen})
 
 		if i+1 < len(src) && src[i] == ',' && src[i+1] == '"' {
@@ -396,8 +422,17 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 	}
 	members := j.members[base:]
 	j.members = j.members[:base]
-	if (!sorted || dropped > 0) && !j.arrange(i, begin, members, sorted) {
+	if !sorted && !j.sort(i, members) {
 		return -1, false
+	}
+	switch {
+	case sorted && dropped == 0:
+	case j.at(i)-begin > maxMoved && depth > 1 || len(j.postponed) > late:
+		first := len(j.waiting)
+		j.waiting = append(j.waiting, members...)
+		j.postponed = append(j.postponed, postponed{begin - 1, j.at(i), first, len(j.waiting)})
+	default:
+		j.arrange(i, begin, members, sorted)
 	}
 	return i + 1, dropped < len(members) || sc.counts()
 }
@@ -407,7 +442,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 // form, but not the name: that must not occur twice.
 func (j *jsonReader) ruledMember(i int, sc *scope, start, nameLen, depth int) (end int, kept bool) {
 	j.flush(i)
-	states := len(j.states)
+	states, late := len(j.states), len(j.postponed)
 	var within scope
 	v := j.enter(sc, &within, j.name(start, nameLen), -1)
 	i, kept = j.value(i, within.orNil(), depth)
@@ -417,18 +452,16 @@ func (j *jsonReader) ruledMember(i int, sc *scope, start, nameLen, depth int) (e
 	j.states = j.states[:states]
 	if v != counts || !kept {
 		j.out, j.copied = j.out[:start+nameLen], i
+		j.postponed = j.postponed[:late]
 		return i, false
 	}
 	return i, true
 }
 
-// arrange brings the members of an object, which begins behind begin in the canonical
-// form and ends before src[i], into order, without the dropped ones. It returns false
-// if a name occurs twice.
-func (j *jsonReader) arrange(i, begin int, members []member, sorted bool) bool {
-	if !sorted && !j.sort(i, members) {
-		return false
-	}
+// arrange writes the members of an object, which begins behind begin in the canonical
+// form and ends before src[i], one after the other, without the dropped ones. sorted says
+// that they were in order from the start.
+func (j *jsonReader) arrange(i, begin int, members []member, sorted bool) {
 	var src, dst []byte
 	shift := 0
 	switch {
@@ -458,20 +491,47 @@ func (j *jsonReader) arrange(i, begin int, members []member, sorted bool) bool {
 		dst = append(dst, src[m.start-shift:m.end-shift]...)
 	}
 	j.out, j.copied = dst, i
-	return true
+}
+
+// arrangePostponed writes the canonical form from before on anew, with the members of the
+// postponed objects in order. All of it must have been flushed.
+func (j *jsonReader) arrangePostponed(before int) {
+	slices.SortFunc(j.postponed, func(a, b postponed) int { return cmp.Compare(a.start, b.start) })
+	text := append(j.spare[:0], j.out[:before]...)
+	text = j.appendArranged(text, before, len(j.out))
+	j.out, j.spare = text, j.out
+}
+
+// appendArranged appends what is between from and to in the canonical form, with the members
+// of the postponed objects in order. It calls itself once for each level of them.
+func (j *jsonReader) appendArranged(dst []byte, from, to int) []byte {
+	for {
+		next, _ := slices.BinarySearchFunc(j.postponed, from, func(p postponed, at int) int { return cmp.Compare(p.start, at) })
+		if next == len(j.postponed) || j.postponed[next].start >= to {
+			return append(dst, j.out[from:to]...)
+		}
+		p := j.postponed[next]
+		dst = append(dst, j.out[from:p.start+1]...)
+		begin := len(dst)
+		for k := p.first; k < p.last; k++ {
+			m := &j.waiting[k]
+			if m.isDropped() {
+				continue
+			}
+			if len(dst) > begin {
+				dst = append(dst, ',')
+			}
+			dst = j.appendArranged(dst, m.start, m.end)
+		}
+		from = p.end
+	}
 }
 
 // sort sorts the members of an object that ends before src[i]. It returns false if a
 // name occurs twice.
 func (j *jsonReader) sort(i int, members []member) bool {
-	if len(members) > 16 {
-		slices.SortFunc(members, func(a, b member) int { return j.compareNames(&a, &b, i) })
-		for k := 1; k < len(members); k++ {
-			if j.compareNames(&members[k-1], &members[k], i) == 0 {
-				return false
-			}
-		}
-		return true
+	if len(members) > fewMembers {
+		return j.sortMany(i, members, 8)
 	}
 	for k := 1; k < len(members); k++ {
 		m, l := members[k], k
@@ -492,6 +552,71 @@ func (j *jsonReader) sort(i int, members []member) bool {
 	return true
 }
 
+// fewMembers is up to how many members are sorted by insertion.
+const fewMembers = 16
+
+// sortMany is sort for many members, whose prefixes reach up to read bytes into their names,
+// and before which these are the same. It takes eight bytes of each name at a time, so that
+// the names themselves, which lie all over the text, are read once and not in each comparison.
+func (j *jsonReader) sortMany(i int, members []member, read int) bool {
+	sortByPrefix(members, func(m member) uint64 { return m.prefix }, func(few []member) {
+		slices.SortFunc(few, func(a, b member) int { return cmp.Compare(a.prefix, b.prefix) })
+	})
+	for start := 0; start < len(members); {
+		end := start + 1
+		for end < len(members) && members[end].prefix == members[start].prefix {
+			end++
+		}
+		if same := members[start:end]; len(same) > 1 && !j.sortSame(i, same, read) {
+			return false
+		}
+		start = end
+	}
+	return true
+}
+
+// sortSame sorts members whose names have the first read bytes in common.
+func (j *jsonReader) sortSame(i int, members []member, read int) bool {
+	if len(members) <= fewMembers {
+		return j.sort(i, members)
+	}
+	j.flush(i)
+	first := j.name(members[0].start, members[0].nameLen)
+	common := len(first)
+	for k := range members {
+		name := j.name(members[k].start, members[k].nameLen)
+		if read == 8 && bytes.IndexByte(name, '\\') >= 0 {
+			// Its bytes are not those of its canonical form.
+			slices.SortFunc(members, func(a, b member) int { return j.compareNames(&a, &b, i) })
+			for k := 1; k < len(members); k++ {
+				if j.compareNames(&members[k-1], &members[k], i) == 0 {
+					return false
+				}
+			}
+			return true
+		}
+		common = min(common, commonLength(first, name))
+	}
+	if byte(members[0].prefix) == 0 {
+		return false // no name holds a zero byte: they have all ended, and are the same
+	}
+	for k := range members {
+		m := &members[k]
+		m.prefix = plainPrefix(j.name(m.start, m.nameLen)[common:])
+	}
+	return j.sortMany(i, members, common+8)
+}
+
+// plainPrefix is namePrefix for a name, or the rest of one, without escapes.
+func plainPrefix(name []byte) uint64 {
+	if len(name) >= 8 {
+		if prefix := binary.BigEndian.Uint64(name); prefix&highBits == 0 {
+			return prefix
+		}
+	}
+	return namePrefix(name)
+}
+
 // name returns the canonical name, between the quotes, of the member that begins at
 // start in the canonical form. It must have been flushed.
 func (j *jsonReader) name(start, nameLen int) []byte {
@@ -506,25 +631,37 @@ func (j *jsonReader) compareNames(a, b *member, i int) int {
 	}
 	j.flush(i)
 	x, y := j.name(a.start, a.nameLen), j.name(b.start, b.nameLen)
-	if bytes.IndexByte(x, '\\') >= 0 || bytes.IndexByte(y, '\\') >= 0 {
+	n := commonLength(x, y)
+	if n == min(len(x), len(y)) {
+		return cmp.Compare(len(x), len(y))
+	}
+	// The bytes that differ may belong to an escape, of which 5 come before them at most.
+	escape := x[n] == '\\' || y[n] == '\\' || bytes.IndexByte(x[max(n-5, 0):n], '\\') >= 0
+	if escape {
 		return compareEscaped(x, y)
 	}
-	return compareUTF16(x, y)
+	return cmp.Compare(utf16Rank(x[n]), utf16Rank(y[n]))
 }
 
-// compareUTF16 compares UTF-8 texts as if they were UTF-16. The order of code units is
-// that of the UTF-8 bytes but for one thing: the characters above U+FFFF (lead bytes F0
-// and up) are written with surrogates, which come before U+E000 to U+FFFF (EE and EF).
-func compareUTF16(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return cmp.Compare(utf16Rank(a[i]), utf16Rank(b[i]))
+// commonLength returns how many bytes at the beginning of a and b are the same. It looks at
+// eight at a time.
+func commonLength(a, b []byte) int {
+	n, i := min(len(a), len(b)), 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)/8
 		}
 	}
-	return cmp.Compare(len(a), len(b))
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
 }
 
+// utf16Rank ranks the bytes of UTF-8 texts so that these compare as if they were UTF-16. The
+// order of code units is that of the UTF-8 bytes but for one thing: the characters above
+// U+FFFF (lead bytes F0 and up) are written with surrogates, which come before U+E000 to
+// U+FFFF (EE and EF).
 func utf16Rank(c byte) byte {
 	if c == 0xEE || c == 0xEF {
 		return c + 0x10
@@ -532,7 +669,7 @@ func utf16Rank(c byte) byte {
 	return c
 }
 
-// compareEscaped is compareUTF16 for names in canonical form that may hold escapes.
+// compareEscaped compares names in canonical form, with escapes, by their UTF-16 code units.
 func compareEscaped(a, b []byte) int {
 	for len(a) > 0 && len(b) > 0 {
 		x, n := nameByte(a)

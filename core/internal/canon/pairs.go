@@ -25,6 +25,7 @@ func (s *scratch) pathPair(p Pair) {
 
 // encodedPairs adds the pairs of a query or an urlencoded form.
 func (s *scratch) encodedPairs(r *Rules, text []byte) {
+	all := len(text)
 	for len(text) > 0 {
 		var segment []byte
 		if i := bytes.IndexByte(text, '&'); i >= 0 {
@@ -45,6 +46,9 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 		s.out = appendComponent(s.out, rawName)
 		s.out = append(s.out, '=')
 		s.out = appendComponent(s.out, rawValue)
+		if len(s.pairs) == cap(s.pairs) {
+			s.pairs = grown(s.pairs, all-len(text), all)
+		}
 		s.endPair(name, start)
 	}
 }
@@ -114,7 +118,9 @@ func (s *scratch) joinPairs() {
 		return
 	}
 	if !slices.IsSortedFunc(s.pairs, s.comparePairs) {
-		slices.SortFunc(s.pairs, s.comparePairs)
+		sortByPrefix(s.pairs, func(p pairSpan) uint64 { return p.prefix }, func(few []pairSpan) {
+			slices.SortFunc(few, s.comparePairs)
+		})
 		s.spare = append(s.spare[:0], s.out...)
 		s.out = s.out[:0]
 		for i := range s.pairs {

@@ -1,0 +1,62 @@
+package canon_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+// TestNothingLeaks: derivations of every shape at once, in memory that is used again and
+// poisoned in between, have the digest and the text that each has in fresh memory.
+func TestNothingLeaks(t *testing.T) {
+	type derivation struct {
+		rules        canon.Rules
+		in           canon.Input
+		digest, text string
+		info         canon.Info
+	}
+	var all []derivation
+	for _, s := range shapes() {
+		for _, size := range []int{100, 3000, 20_000} {
+			d := derivation{in: s.make(size)}
+			if s.rules != nil {
+				d.rules = s.rules(t)
+			}
+			d.text, d.digest, d.info = canon.Fresh(&d.rules, &d.in)
+			all = append(all, d)
+		}
+	}
+	const rounds = 4
+	order := make([]int, 0, rounds*len(all))
+	for range rounds {
+		order = append(order, rand.New(rand.NewPCG(1, uint64(len(order)))).Perm(len(all))...)
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				at := int(next.Add(1) - 1)
+				if at >= len(order) || t.Failed() {
+					return
+				}
+				d := &all[order[at]]
+				canon.PoisonPool()
+				digest, info := d.rules.AppendDigest(nil, &d.in)
+				canon.PoisonPool()
+				text, textInfo := d.rules.AppendCanonical(nil, &d.in)
+				canon.PoisonPool()
+				if string(digest) != d.digest || string(text) != d.text || info != d.info || textInfo != d.info {
+					t.Errorf("%.60q has the digest %s and the text %.60q; in fresh memory %s and %.60q", d.in.Body, digest, text, d.digest, d.text)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.GreaterOrEqual(t, next.Load(), int64(len(order)))
+}
