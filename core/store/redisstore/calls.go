@@ -45,15 +45,34 @@ type undated struct{ context.Context }
 
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// doing calls the server. It may go on after its caller has gone, and must not use what
-// belongs to the caller.
-type doing func(ctx context.Context) rueidis.RedisResult
+// endless hides a context's end as well. It is context.WithoutCancel and undated in one, of
+// which every claim makes one.
+type endless struct{ context.Context }
 
-// call runs do, and returns when do does or ctx ends. again says that do may have been
-// carried out more than once.
-//
-// If late is set, do goes on for its answer when ctx has ended, and late is called with it.
-func (c *calls) call(ctx context.Context, do doing, late func(rueidis.RedisResult)) (message rueidis.RedisMessage, again bool, err error) {
+func (endless) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (endless) Done() <-chan struct{}       { return nil }
+func (endless) Err() error                  { return nil }
+
+// script is a *rueidis.Lua.
+type script interface {
+	Exec(ctx context.Context, client rueidis.Client, keys, args []string) rueidis.RedisResult
+}
+
+// command is a script to be run. It may still be under way when its caller has gone, so it
+// holds nothing that belongs to the caller: only strings.
+type command struct {
+	script script
+	key    string
+	args   [3]string
+	n      int // how many args there are
+	// owner, unless empty, is the one that the script makes a claim for. If it does so when
+	// nobody waits for it any more, the claim must not stand in the way, and is released.
+	owner string
+}
+
+// call runs a command, and returns when that has been done or ctx ends. again says that it may
+// have been carried out more than once.
+func (c *calls) call(ctx context.Context, do command) (message rueidis.RedisMessage, again bool, err error) {
 	for tries := 1; ; tries++ {
 		if err := ctx.Err(); err != nil {
 			return message, again, err
@@ -61,7 +80,7 @@ func (c *calls) call(ctx context.Context, do doing, late func(rueidis.RedisResul
 		if c.closed.Load() {
 			return message, again, errClosed
 		}
-		message, err = c.handOff(ctx, do, late).ToMessage()
+		message, err = c.handOff(ctx, do).ToMessage()
 		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
 			return message, again, err
 		}
@@ -80,36 +99,64 @@ func (c *calls) call(ctx context.Context, do doing, late func(rueidis.RedisResul
 	}
 }
 
-// flight is a call that has been handed off. Either the caller waits for it to the end, or
+// flight is a command that has been handed off. Either the caller waits for it to the end, or
 // leaves it behind, or both happen at once and the first of them counts.
+//
+// Flights are pooled, but for those that are left behind. A flight that is done belongs to
+// its caller alone: the last thing that the goroutine does with it is to send the answer.
 type flight struct {
-	answer  chan rueidis.RedisResult
+	calls   *calls
+	ctx     context.Context
+	command command
+	keys    [1]string
 	decided atomic.Bool
+	answer  chan rueidis.RedisResult
+	fly     func() // carryOut, made once
 }
 
-// handOff runs do in a goroutine of its own, and leaves that behind when ctx ends.
-func (c *calls) handOff(ctx context.Context, do doing, late func(rueidis.RedisResult)) rueidis.RedisResult {
+var flights = sync.Pool{New: func() any {
+	f := &flight{answer: make(chan rueidis.RedisResult, 1)}
+	f.fly = f.carryOut
+	return f
+}}
+
+// carryOut is the goroutine of a flight.
+func (f *flight) carryOut() {
+	c, do := f.calls, &f.command
+	defer c.wg.Done()
+	var on context.Context = undated{f.ctx}
+	if do.owner != "" {
+		on = endless{f.ctx} // it goes on for its answer
+	}
+	result := do.script.Exec(on, c.client, f.keys[:], do.args[:do.n])
+	if f.decided.CompareAndSwap(false, true) {
+		f.answer <- result
+		return
+	}
+	if _, err := result.AsInt64(); err == nil && do.owner != "" {
+		releaseScript.Exec(context.Background(), c.client, f.keys[:], []string{do.owner})
+	}
+	c.left.Add(-1)
+}
+
+// end lets go of a flight whose answer has been taken.
+func (f *flight) end() {
+	f.calls, f.ctx, f.command, f.keys = nil, nil, command{}, [1]string{}
+	f.decided.Store(false)
+	flights.Put(f)
+}
+
+// handOff runs a command in a goroutine of its own, and leaves that behind when ctx ends.
+func (c *calls) handOff(ctx context.Context, do command) rueidis.RedisResult {
 	if err := c.begin(); err != nil {
 		return rueidis.NewErrorResult(err)
 	}
-	f := &flight{answer: make(chan rueidis.RedisResult, 1)}
-	go func() {
-		defer c.wg.Done()
-		on := ctx
-		if late != nil {
-			on = context.WithoutCancel(ctx)
-		}
-		result := do(undated{on})
-		f.answer <- result
-		if !f.decided.CompareAndSwap(false, true) {
-			if late != nil {
-				late(result)
-			}
-			c.left.Add(-1)
-		}
-	}()
+	f := flights.Get().(*flight)
+	f.calls, f.ctx, f.command, f.keys[0] = c, ctx, do, do.key
+	go f.fly()
 	select {
 	case result := <-f.answer:
+		f.end()
 		return result
 	case <-ctx.Done():
 		c.left.Add(1)
@@ -117,7 +164,9 @@ func (c *calls) handOff(ctx context.Context, do doing, late func(rueidis.RedisRe
 			return rueidis.NewErrorResult(ctx.Err())
 		}
 		c.left.Add(-1) // it has come at the same moment
-		return <-f.answer
+		result := <-f.answer
+		f.end()
+		return result
 	}
 }
 

@@ -12,14 +12,10 @@ import (
 // each call that has ever been made.
 func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 	c := &calls{}
-	answer := make(chan struct{})
-	blocks := func(context.Context) rueidis.RedisResult {
-		<-answer
-		return rueidis.NewErrorResult(context.Canceled)
-	}
+	answer := make(blocked)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	call := func() error { return c.handOff(ctx, blocks, nil).NonRedisError() }
+	call := func() error { return c.handOff(ctx, command{script: answer}).NonRedisError() }
 	for range leftMax {
 		require.ErrorIs(t, call(), context.Canceled)
 	}
@@ -29,4 +25,12 @@ func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 	require.Zero(t, c.left.Load())
 	require.NotErrorIs(t, call(), errStuck)
 	c.wg.Wait()
+}
+
+// blocked is a script that waits until it is closed.
+type blocked chan struct{}
+
+func (b blocked) Exec(context.Context, rueidis.Client, []string, []string) rueidis.RedisResult {
+	<-b
+	return rueidis.NewErrorResult(context.Canceled)
 }

@@ -12,19 +12,48 @@ import (
 
 var errNoRecord = errors.New("redisstore: what stands under the key is no record of this package")
 
-// firstRun returns the record of the first run under a claim. The layout is in the package
-// comment.
-func firstRun(claim core.Claim) string {
+const (
+	maxDecimal     = len("-9223372036854775808")
+	maxFingerprint = 64 // see core.Claim
+)
+
+// acquisition returns the command that makes a claim. The layout of the record is in the
+// package comment.
+func acquisition(key string, claim core.Claim) command {
+	var memory [len("R1;64;") + 2*maxDecimal + len(claim.Owner) + maxFingerprint]byte
+	b := append(memory[:0], "R1;"...)
+	b = strconv.AppendInt(b, ceil(claim.Retention), 10)
+	b = append(b, ';')
+	b = strconv.AppendInt(b, int64(len(claim.Fingerprint)), 10)
+	b = append(b, ';')
+	owner := len(b)
+	b = append(b, claim.Owner[:]...)
+	b = append(b, claim.Fingerprint...)
+	first := len(b)
+	b = strconv.AppendInt(b, ceil(claim.Lease)+ceil(claim.Retention), 10)
+	text := string(b) // one allocation for all
+	do := command{script: acquireScript, key: key, owner: text[owner : owner+len(claim.Owner)], n: 3}
+	do.args[0], do.args[1] = text[:first], text[first:]
+	if claim.Takeover {
+		do.args[2] = strconv.FormatUint(claim.Attempt, 10)
+	}
+	return do
+}
+
+// ownersCommand returns the command for a script that takes the owner, a span of time and
+// a result, which is copied: the client may still hold it when the context has ended.
+func ownersCommand(do script, key string, owner core.Owner, span time.Duration, result []byte) command {
 	var b strings.Builder
-	b.Grow(len("R1;9223372036855;64;") + len(claim.Owner) + len(claim.Fingerprint))
-	b.WriteString("R1;")
-	b.WriteString(decimal(ceil(claim.Retention)))
-	b.WriteByte(';')
-	b.WriteString(decimal(int64(len(claim.Fingerprint))))
-	b.WriteByte(';')
-	b.Write(claim.Owner[:])
-	b.WriteString(claim.Fingerprint)
-	return b.String()
+	b.Grow(len(owner) + maxDecimal + len(result))
+	b.Write(owner[:])
+	var memory [maxDecimal]byte
+	b.Write(strconv.AppendInt(memory[:0], ceil(span), 10))
+	end := b.Len()
+	b.Write(result)
+	text := b.String() // one allocation for all
+	c := command{script: do, key: key, n: 3}
+	c.args = [3]string{text[:len(owner)], text[len(owner):end], text[end:]}
+	return c
 }
 
 // parseRecord reads a record whose key expires in left milliseconds (negative: never). The
@@ -96,6 +125,3 @@ func milliseconds(ms int64) time.Duration {
 	}
 	return time.Duration(ms) * time.Millisecond
 }
-
-// decimal returns n as the scripts want it.
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	neturl "net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -146,23 +145,13 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 		return g, nil
 	}
 	asked := time.Now()
-	takeover := ""
-	if claim.Takeover {
-		takeover = strconv.FormatUint(claim.Attempt, 10)
-	}
-	// A claim that is made when nobody waits for it any more must not stand in the way.
-	unclaim := func(result rueidis.RedisResult) {
-		if _, err := result.AsInt64(); err == nil {
-			releaseScript.Exec(context.Background(), s.client, []string{key}, []string{string(claim.Owner[:])})
-		}
-	}
-	message, again, err := s.run(ctx, acquireScript, unclaim, key,
-		firstRun(claim), decimal(ceil(claim.Lease)+ceil(claim.Retention)), takeover)
+	message, again, err := s.run(ctx, acquisition(key, claim))
 	if err != nil {
 		return core.Grant{}, err
 	}
-	if attempt, err := message.AsInt64(); err == nil {
-		return core.Grant{State: core.Acquired, Attempt: uint64(attempt)}, nil
+	if message.IsInt64() {
+		attempt, err := message.AsInt64()
+		return core.Grant{State: core.Acquired, Attempt: uint64(attempt)}, err
 	}
 	parts, err := message.ToArray()
 	if err != nil || len(parts) != 2 {
@@ -188,7 +177,9 @@ func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	if lease <= 0 {
 		return errLease
 	}
-	return s.owners(ctx, renewScript, key, string(owner[:]), decimal(ceil(lease)))
+	do := ownersCommand(renewScript, key, owner, lease, nil)
+	do.n-- // it takes no result
+	return s.owners(ctx, do)
 }
 
 // Complete implements core.Store.
@@ -196,18 +187,17 @@ func (s *Store) Complete(ctx context.Context, key string, owner core.Owner, resu
 	if retention <= 0 {
 		return s.Release(ctx, key, owner)
 	}
-	// The result is copied: the client may still hold it when the context has ended.
-	return s.owners(ctx, completeScript, key, string(owner[:]), decimal(ceil(retention)), string(result))
+	return s.owners(ctx, ownersCommand(completeScript, key, owner, retention, result))
 }
 
 // Release implements core.Store.
 func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error {
-	return s.owners(ctx, releaseScript, key, string(owner[:]))
+	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:])}, n: 1})
 }
 
 // owners runs a script that only the owner of a record may run.
-func (s *Store) owners(ctx context.Context, script *rueidis.Lua, key string, args ...string) error {
-	held, again, err := s.number(ctx, script, key, args...)
+func (s *Store) owners(ctx context.Context, do command) error {
+	held, again, err := s.number(ctx, do)
 	switch {
 	case err != nil || held != 0:
 		return err
@@ -221,8 +211,8 @@ func (s *Store) owners(ctx context.Context, script *rueidis.Lua, key string, arg
 var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
 
 // number runs a script that answers with a number.
-func (s *Store) number(ctx context.Context, script *rueidis.Lua, key string, args ...string) (n int64, again bool, err error) {
-	message, again, err := s.run(ctx, script, nil, key, args...)
+func (s *Store) number(ctx context.Context, do command) (n int64, again bool, err error) {
+	message, again, err := s.run(ctx, do)
 	if err != nil {
 		return 0, again, err
 	}
@@ -230,11 +220,9 @@ func (s *Store) number(ctx context.Context, script *rueidis.Lua, key string, arg
 	return n, again, err
 }
 
-// run runs script on key. See call for late and again.
-func (s *Store) run(ctx context.Context, script *rueidis.Lua, late func(rueidis.RedisResult), key string, args ...string) (message rueidis.RedisMessage, again bool, err error) {
-	message, again, err = s.call(ctx, func(ctx context.Context) rueidis.RedisResult {
-		return script.Exec(ctx, s.client, []string{key}, args)
-	}, late)
+// run runs a script. See call for again.
+func (s *Store) run(ctx context.Context, do command) (message rueidis.RedisMessage, again bool, err error) {
+	message, again, err = s.call(ctx, do)
 	switch {
 	case err == nil:
 	case isFull(err):

@@ -59,7 +59,7 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 		stop()
 		return nil, nil, ctx.Err()
 	}
-	runs, _, err := s.number(ctx, watchScript, key)
+	runs, _, err := s.number(ctx, command{script: watchScript, key: key})
 	if err != nil {
 		stop()
 		return nil, nil, err
