@@ -1,0 +1,128 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// poisonFlights overwrites all memory of a flight that lies in the pool: it is nobody's.
+func poisonFlights() {
+	f := flights.Get().(*flight)
+	scratch := f.scratch[:cap(f.scratch)]
+	for i := range scratch {
+		scratch[i] = 0xA5
+	}
+	params, fields := f.req.PathParams[:cap(f.req.PathParams)], f.resp.Header[:cap(f.resp.Header)]
+	for i := range params {
+		params[i] = Pair{Name: "poison", Value: "poison"}
+	}
+	for i := range fields {
+		fields[i] = Field{Name: "X-Poison", Value: "poison"}
+	}
+	flights.Put(f)
+}
+
+// markedExchange is an exchange of which every value says whose it is.
+type markedExchange struct {
+	mark string
+	key  bool // it has a client key
+	got  Response
+	ran  Key
+}
+
+func (x *markedExchange) Header(name string) (string, int) {
+	switch {
+	case name == "X-User":
+		return "user" + x.mark, 1
+	case name == DefaultKeyHeader && x.key:
+		return "key" + x.mark, 1
+	}
+	return "", 0
+}
+
+func (x *markedExchange) Describe(r *Request) {
+	r.Method, r.Route, r.RawQuery, r.ContentType = "POST", "/orders/:id/:part", "q="+x.mark, "application/json"
+	r.PathParams = append(r.PathParams, Pair{Name: "id", Value: x.mark}, Pair{Name: "part", Value: x.mark})
+}
+
+func (x *markedExchange) ReadBody(int64) ([]byte, error) {
+	return fmt.Appendf(nil, `{"b":%q,"a":1}`, x.mark), nil
+}
+
+func (x *markedExchange) answer() *Response {
+	return &Response{Status: 201, Header: []Field{{"Location", x.mark}, {"X-Mark", "mark" + x.mark}}, Body: []byte(strings.Repeat(x.mark, 1+len(x.mark)*37%19))}
+}
+
+func (x *markedExchange) Run(ctx context.Context, _ int) (Capture, error) {
+	run, _ := RunFrom(ctx)
+	x.ran = run.Key()
+	poisonFlights()
+	return Capture{Response: x.answer()}, nil
+}
+
+func (x *markedExchange) Answer(r *Response) error {
+	poisonFlights()
+	x.got = Response{Status: r.Status, Header: append([]Field(nil), r.Header...), Body: r.Body} // the body is not copied
+	return nil
+}
+
+func (x *markedExchange) Pass() error    { return nil }
+func (x *markedExchange) Deliver() error { return nil }
+
+// TestNothingLeaks: operations at once, in memory that is used again and poisoned in between,
+// have the key, the record and the replay that are their own.
+func TestNothingLeaks(t *testing.T) {
+	e := MustNew(Config{User: UserFromHeader("X-User")})
+	byParameters, byKey := e.MustGuard(Policy{}), e.MustGuard(Policy{Key: Header(Required)})
+	const operations = 4000
+	guard := func(x *markedExchange) *Guard {
+		if x.key {
+			return byKey
+		}
+		return byParameters
+	}
+	all := make([]*markedExchange, operations)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for !t.Failed() {
+				i := int(next.Add(1) - 1)
+				if i >= operations {
+					return
+				}
+				x := &markedExchange{mark: fmt.Sprintf("%d-%s.", i, strings.Repeat("m", i%23)), key: i%2 == 0}
+				all[i] = x
+				if err := guard(x).Serve(context.Background(), x); err != nil || x.ran == "" {
+					t.Errorf("%s: %v, key %s", x.mark, err, x.ran)
+				}
+				poisonFlights()
+				if err := guard(x).Serve(context.Background(), x); err != nil {
+					t.Errorf("%s: %v", x.mark, err)
+				}
+				poisonFlights()
+			}
+		})
+	}
+	wg.Wait()
+	for _, x := range all {
+		if t.Failed() {
+			return
+		}
+		want := x.answer()
+		want.Header = append(want.Header, Field{ReplayedHeader, "true"})
+		if fmt.Sprint(x.got) != fmt.Sprint(*want) {
+			t.Errorf("%s: replayed %v, want %v", x.mark, x.got, *want)
+		}
+		r := Request{Headers: x}
+		x.Describe(&r)
+		r.Body, _ = x.ReadBody(0)
+		if key, _, err := guard(x).Key(&r); err != nil || key != x.ran {
+			t.Errorf("%s ran under %s, want %s (%v)", x.mark, x.ran, key, err)
+		}
+	}
+}

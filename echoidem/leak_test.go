@@ -1,0 +1,49 @@
+package echoidem_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/idem-go/idem/echoidem"
+	"github.com/idem-go/idem/internal/marked"
+)
+
+// TestNothingLeaks: thousands of requests at once, in memory that is used again, and nobody
+// gets or leaves anything of another. What package httpidem pools for this one is poisoned
+// in its own test.
+func TestNothingLeaks(t *testing.T) {
+	engine, store := marked.Engine(t)
+	parameters, key := marked.Guards(engine)
+	var bodies marked.Bodies
+	handler := func(c echo.Context) error {
+		r := c.Request()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		bodies.Keep(c.Param("id"), r.GetBody)
+		a := marked.Of(marked.Seen{ID: c.Param("id"), Query: r.URL.RawQuery,
+			User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key"), Body: body})
+		c.Response().Header().Set("Location", a.Location)
+		c.Response().Header().Set("X-Echo", a.Echo)
+		err = c.Blob(http.StatusCreated, a.ContentType, a.Body)
+		clear(a.Body) // it must have been copied
+		clear(body)   // and this is the handler's own
+		return err
+	}
+	e := echo.New()
+	e.POST(marked.Route, handler, echoidem.New(parameters))
+	e.POST(marked.KeyRoute, handler, echoidem.New(key))
+	send := func(r *http.Request) (*marked.Response, error) {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		return &marked.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
+	}
+	const requests = 3000
+	marked.Run{Requests: requests, Send: send}.Test(t, store)
+	bodies.Check(t, requests)
+}
