@@ -429,7 +429,7 @@ func TestSortedSigningString(t *testing.T) {
 	require.NotEqual(t, client, other)
 	require.Equal(t, strings.Split(client, "&")[1:], strings.Split(other, "&")[1:], "it is the amount that differs")
 	require.NotContains(t, client+other, "bob")
-	require.NotContains(t, client+other, "500")
+	require.NotContains(t, client+other, "=50") // digits alone may stand in the nonce
 	require.NotEqual(t, client, shown(`{"amount":500}`, newHMAC(t, "demo")), "who has not the secret cannot try values on")
 	require.Regexp(t, `^amount=\[3 bytes\]&key_id=demo&.*&to=\[3 bytes\]&key=\[redacted\]$`, shown(`{"amount":500}`, nil))
 	require.Empty(t, scheme.SigningString(messageOf(sent), new(sign.Signature), key))
