@@ -114,7 +114,7 @@ type ConfigError struct {
 // Error returns field and problem.
 func (e *ConfigError) Error() string { return "sign: " + e.Field + ": " + e.Problem }
 
-// Faults collects configuration errors. The zero value has none.
+// faults collects configuration errors. The zero value has none.
 type faults struct{ errs []error }
 
 func (f *faults) addIf(bad bool, field, format string, args ...any) {

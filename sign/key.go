@@ -67,7 +67,7 @@ type Key struct {
 	webhook             bool // short secrets are allowed there, and it is good for nothing else
 
 	secret  []byte
-	macs    sync.Pool // of hash.Hash, keyed
+	macs    sync.Pool // of *keyed
 	public  crypto.PublicKey
 	private crypto.Signer // nil: the key only verifies
 }

@@ -89,9 +89,7 @@ var standardV1 = func() *V1 {
 func NewV1(o V1Options) (*V1, error) {
 	var f faults
 	name := func(field, given, standard string) string {
-		if given == "" {
-			given = standard
-		}
+		setDefault(&given, standard)
 		f.addIf(!isToken(given), "V1Options."+field, "%q is no header field name", given)
 		return http.CanonicalHeaderKey(given)
 	}
@@ -395,17 +393,18 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 		covered = append(covered, lower)
 	}
 	slices.Sort(covered)
-	sig.Covered = slices.DeleteFunc(slices.Compact(covered), func(name string) bool {
-		return len(m.Source.Values(http.CanonicalHeaderKey(name))) == 0
-	})
-	for _, name := range sig.Covered {
+	sig.Covered = nil
+	for _, name := range slices.Compact(covered) {
 		value, lines := m.Field(http.CanonicalHeaderKey(name))
-		if lines > 1 {
+		switch {
+		case lines == 0:
+			continue
+		case lines > 1:
 			return Additions{}, Errorf(ErrDuplicateHeader, "%s", name)
-		}
-		if !isLine(value) {
+		case !isLine(value):
 			return Additions{}, Errorf(ErrMalformed, "%s has control characters", name)
 		}
+		sig.Covered = append(sig.Covered, name)
 		sig.fields = append(sig.fields, strings.Trim(value, " \t"))
 	}
 	for _, name := range s.require {
