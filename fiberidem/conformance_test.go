@@ -73,6 +73,13 @@ func startFiber(tb testing.TB, app adaptertest.App) string {
 		router.Add(r.Method, r.Pattern[len(app.Group):], handlers...)
 	}
 
+	return listen(tb, f)
+}
+
+// listen serves f, and returns its address. When tb ends, it waits until all connections are
+// closed.
+func listen(tb testing.TB, f *fiber.App) string {
+	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)

@@ -3,7 +3,6 @@ package fiberidem_test
 import (
 	"bufio"
 	"bytes"
-	"net"
 	"strings"
 	"testing"
 
@@ -55,20 +54,7 @@ func enrolled(config fiber.Config) guarded.Harness {
 		Name:         "fiber",
 		ClosesUnread: config.StreamRequestBody,
 		Start: func(tb testing.TB, app guarded.App) string {
-			f := signedApp(config, app)
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(tb, err)
-			counted := &countingListener{Listener: listener}
-			served := make(chan error, 1)
-			go func() { served <- f.Listener(counted) }()
-			tb.Cleanup(func() {
-				counted.open.Wait()
-				if err := f.Shutdown(); err != nil {
-					tb.Error("shutdown:", err)
-				}
-				<-served
-			})
-			return listener.Addr().String()
+			return listen(tb, signedApp(config, app))
 		},
 		Direct: func(tb testing.TB, app guarded.App, message []byte) func() {
 			c := new(fasthttp.RequestCtx)

@@ -31,7 +31,7 @@
 //
 // From 64 goroutines on one machine with its server, operations run at 0.8 of the rate of the
 // bare client with the same two scripts, and at half the rate of SET NX and SET, which compare
-// no owner: the rest is the server running Lua. See BenchmarkAgainstRaw.
+// no owner: the rest is the server running Lua. See BenchmarkRedisPeer in benchmarks.
 //
 // # Keys and records
 //
@@ -72,7 +72,7 @@
 //
 // With [ClientSideCache], a finished record that a process has met with once is fetched into
 // the client's cache when it is next asked for, and from then on answered from there: in
-// 1 µs instead of 10, and without the server (BenchmarkAgainstRaw). That pays for
+// 1 µs instead of 10, and without the server (BenchmarkRedisPeer). That pays for
 // a key that is replayed again and again to the same process, such as that of a client that
 // polls, and costs memory (ClientOption.CacheSizeEachConn, 128 MiB for each connection by
 // default; replays of a key that isn't in there cost the same one round trip). First
