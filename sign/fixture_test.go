@@ -69,7 +69,7 @@ func messageOf(r *http.Request) *sign.Message {
 	header := make(http.Header)
 	for name, values := range r.Header {
 		for _, v := range values {
-			header.Add(name, v)
+			header.Add(name, strings.Trim(v, " \t")) // as net/http sends it
 		}
 	}
 	var body []byte

@@ -74,6 +74,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST", "http://api.example.com/a%2Fb?x=1", "application/json", "body")
 	f.Add("get", "http://[::1]:80/%zz?%zz;+#f", " ", "")
 	f.Add("", "http://H", "a\x7f", "\x00")
+	f.Add("POST", "http://h/", " application/json\t", "{}")
 	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
 	f.Fuzz(func(t *testing.T, method, url, contentType, body string) {
 		r, err := http.NewRequest(method, url, strings.NewReader(body))
