@@ -125,6 +125,9 @@ func (sc *scope) orNil() *scope {
 
 func (sc *scope) counts() bool { return sc == nil || !sc.seeking }
 
+// onlyNames reports whether nothing but Rules.DefaultNames has a say.
+func (sc *scope) onlyNames() bool { return sc.exclude.empty() && !sc.seeking }
+
 // verdict is what the rules say about a member or element.
 type verdict uint8
 
@@ -358,11 +361,14 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 			return -1, false
 		}
 		nameLen := j.at(nameEnd) - start
+		var name []byte // in canonical form
 		var prefix uint64
 		if escaped {
 			j.flush(nameEnd)
-			prefix = namePrefix(j.name(start, nameLen))
+			name = j.name(start, nameLen)
+			prefix = namePrefix(name)
 		} else {
+			name = src[i+1 : nameEnd-1]
 			prefix = j.sourcePrefix(i+1, nameEnd-1)
 		}
 		if len(j.members) > base && sorted {
@@ -386,12 +392,12 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 		} else if i = j.next(i + 1); i < 0 {
 			return -1, false
 		}
-		if sc == nil {
+		if sc == nil || sc.onlyNames() && !isDefaultName(name) {
 			if i, _ = j.value(i, nil, depth); i < 0 {
 				return -1, false
 			}
 		} else {
-			if i, kept = j.ruledMember(i, sc, start, nameLen, depth); i < 0 {
+			if i, kept = j.ruledMember(i, sc, name, start+nameLen, depth); i < 0 {
 				return -1, false
 			}
 			if !kept {
@@ -439,19 +445,19 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 
 // ruledMember reads the value of a member that the rules may have something to say
 // about. If the member does not count it takes the value back out of the canonical
-// form, but not the name: that must not occur twice.
-func (j *jsonReader) ruledMember(i int, sc *scope, start, nameLen, depth int) (end int, kept bool) {
+// form, but not the name, which ends there at nameEnd: that must not occur twice.
+func (j *jsonReader) ruledMember(i int, sc *scope, name []byte, nameEnd, depth int) (end int, kept bool) {
 	j.flush(i)
 	states, late := len(j.states), len(j.postponed)
 	var within scope
-	v := j.enter(sc, &within, j.name(start, nameLen), -1)
+	v := j.enter(sc, &within, name, -1)
 	i, kept = j.value(i, within.orNil(), depth)
 	if i < 0 {
 		return -1, false
 	}
 	j.states = j.states[:states]
 	if v != counts || !kept {
-		j.out, j.copied = j.out[:start+nameLen], i
+		j.out, j.copied = j.out[:nameEnd], i
 		j.postponed = j.postponed[:late]
 		return i, false
 	}
