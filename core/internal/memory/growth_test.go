@@ -45,7 +45,7 @@ func TestCostIsIndependentOfRecords(t *testing.T) {
 
 		// moves returns how many records in the shard of key change their places.
 		moves := func(key string, do func()) (moved int, size int) {
-			sh := s.shard(key)
+			sh, _ := s.locate(key)
 			before := make(map[*entry]int32, len(sh.queue))
 			for _, slot := range sh.queue {
 				before[slot.entry] = slot.entry.place

@@ -2,7 +2,7 @@
 // no store, and core/store/memstore is its public face, where it is documented
 // for users.
 //
-// How it works. Records lie in shards, each a map and a queue under one mutex.
+// How it works. Records lie in shards, each a table and a queue under one mutex.
 // The queue is a binary heap ordered by the moment at which a record is
 // forgotten. There is no goroutine: each Acquire first takes at most
 // [ReclaimPerCall] records off the front of its shard's queue, which is more than
@@ -47,7 +47,7 @@ const (
 	// seldom meet at a mutex, and an empty store is still only 8 KiB.
 	shardCount = 128
 
-	// keepQueue is the capacity up to which an emptied shard keeps its map and
+	// keepQueue is the capacity up to which an emptied shard keeps its table and
 	// queue. Neither ever shrinks by itself.
 	keepQueue = 256
 )
@@ -89,9 +89,9 @@ type Store struct {
 // shard is a part of the records under one mutex, in a cache line of its own.
 type shard struct {
 	mu      sync.Mutex
-	records map[string]*entry
+	records table
 	queue   queue
-	_       [64 - 8 - 8 - 24]byte
+	_       [64 - 8 - 16 - 24]byte
 }
 
 // entry is one record. Its key, fingerprint and result are strings, so that a
@@ -175,9 +175,9 @@ func (s *Store) Acquire(ctx context.Context, key string, claim record.Claim) (re
 	if err := claim.Validate(); err != nil {
 		return record.Grant{}, err
 	}
-	sh := s.shard(key)
+	sh, hash := s.locate(key)
 	for {
-		grant, result, woken, ok := s.acquire(sh, key, &claim)
+		grant, result, woken, ok := s.acquire(sh, hash, key, &claim)
 		if woken != nil {
 			close(woken)
 		}
@@ -195,16 +195,20 @@ func (s *Store) Acquire(ctx context.Context, key string, claim record.Claim) (re
 
 // acquire is the atomic part of Acquire. It reports false, with nothing changed,
 // if there is no room for a new record. The caller closes woken.
-func (s *Store) acquire(sh *shard, key string, claim *record.Claim) (grant record.Grant, result string, woken chan struct{}, ok bool) {
+func (s *Store) acquire(sh *shard, hash uint64, key string, claim *record.Claim) (grant record.Grant, result string, woken chan struct{}, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
 	s.reclaim(sh, now)
 
-	e := sh.standing(key, now)
+	e := sh.records.find(hash, key)
+	if e != nil && sh.isOver(e, now) {
+		s.remove(sh, e) // forgotten already, only not reclaimed
+		e = nil
+	}
 	switch {
 	case e == nil:
-		if !s.create(sh, key, claim, now) {
+		if !s.create(sh, hash, key, claim, now) {
 			return record.Grant{}, "", nil, false
 		}
 		return record.Grant{State: record.Acquired, Attempt: 1}, "", nil, true
@@ -235,21 +239,15 @@ func (s *Store) acquire(sh *shard, key string, claim *record.Claim) (grant recor
 	return grant, result, nil, true
 }
 
-// create adds a running record, in place of one under the same key whose time has
-// passed. It reports false, with nothing changed, if there is no room.
-func (s *Store) create(sh *shard, key string, claim *record.Claim, now time.Duration) bool {
-	if old := sh.records[key]; old != nil {
-		s.remove(sh, old) // forgotten already, only not reclaimed
-	}
+// create adds a running record under a key that has none. It reports false, with nothing
+// changed, if there is no room.
+func (s *Store) create(sh *shard, hash uint64, key string, claim *record.Claim, now time.Duration) bool {
 	e := &entry{key: key, fingerprint: claim.Fingerprint, owner: claim.Owner, attempt: 1}
 	if !s.reserve(1, e.size()) {
 		return false
 	}
 	e.lease = later(now, claim.Lease)
-	if sh.records == nil {
-		sh.records = make(map[string]*entry)
-	}
-	sh.records[key] = e
+	sh.records.add(hash, e)
 	sh.queue.push(e, later(e.lease, claim.Retention))
 	return true
 }
@@ -263,11 +261,11 @@ func (s *Store) Renew(ctx context.Context, key string, owner record.Owner, lease
 	if err := record.ValidateLease(lease); err != nil {
 		return err
 	}
-	sh := s.shard(key)
+	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
-	e := sh.held(key, owner, now)
+	e := sh.held(hash, key, owner, now)
 	if e == nil {
 		return record.ErrLost
 	}
@@ -288,9 +286,9 @@ func (s *Store) Complete(ctx context.Context, key string, owner record.Owner, re
 		return err
 	}
 	stored := string(result) // copied before the lock is taken
-	sh := s.shard(key)
+	sh, hash := s.locate(key)
 	for {
-		woken, held, ok := s.complete(sh, key, owner, stored, retention)
+		woken, held, ok := s.complete(sh, hash, key, owner, stored, retention)
 		if woken != nil {
 			close(woken)
 		}
@@ -307,11 +305,11 @@ func (s *Store) Complete(ctx context.Context, key string, owner record.Owner, re
 
 // complete is the atomic part of Complete. It changes nothing unless the record is
 // held by owner and there is room for the result. The caller closes woken.
-func (s *Store) complete(sh *shard, key string, owner record.Owner, result string, retention time.Duration) (woken chan struct{}, held, ok bool) {
+func (s *Store) complete(sh *shard, hash uint64, key string, owner record.Owner, result string, retention time.Duration) (woken chan struct{}, held, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
-	e := sh.held(key, owner, now)
+	e := sh.held(hash, key, owner, now)
 	if e == nil {
 		return nil, false, false
 	}
@@ -331,7 +329,7 @@ func (s *Store) Release(ctx context.Context, key string, owner record.Owner) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	woken, held := s.release(s.shard(key), key, owner)
+	woken, held := s.release(key, owner)
 	if woken != nil {
 		close(woken)
 	}
@@ -342,11 +340,12 @@ func (s *Store) Release(ctx context.Context, key string, owner record.Owner) err
 }
 
 // release is the atomic part of Release. The caller closes woken.
-func (s *Store) release(sh *shard, key string, owner record.Owner) (woken chan struct{}, held bool) {
+func (s *Store) release(key string, owner record.Owner) (woken chan struct{}, held bool) {
+	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
-	e := sh.held(key, owner, now)
+	e := sh.held(hash, key, owner, now)
 	if e == nil {
 		return nil, false
 	}
@@ -378,10 +377,10 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	sh := s.shard(key)
+	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.standing(key, s.elapsed())
+	e := sh.standing(hash, key, s.elapsed())
 	if e == nil || e.done {
 		return closed, stop, nil
 	}
@@ -394,18 +393,21 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 func stop() {}
 
 // standing returns the record under key, unless its time has passed.
-func (sh *shard) standing(key string, now time.Duration) *entry {
-	e := sh.records[key]
-	if e == nil || sh.queue[e.place].at <= now {
+func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
+	e := sh.records.find(hash, key)
+	if e == nil || sh.isOver(e, now) {
 		return nil
 	}
 	return e
 }
 
+// isOver reports whether the time of e has passed.
+func (sh *shard) isOver(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
+
 // held returns the running record under key, if it stands and is owner's. The zero
 // Owner holds nothing: it marks a record that was released and kept.
-func (sh *shard) held(key string, owner record.Owner, now time.Duration) *entry {
-	e := sh.standing(key, now)
+func (sh *shard) held(hash uint64, key string, owner record.Owner, now time.Duration) *entry {
+	e := sh.standing(hash, key, now)
 	if e == nil || e.done || owner.IsZero() || e.owner != owner {
 		return nil
 	}
@@ -457,10 +459,10 @@ func (s *Store) reclaimLocked(sh *shard) int {
 
 // remove takes e out of the locked shard and gives its room back.
 func (s *Store) remove(sh *shard, e *entry) {
-	delete(sh.records, e.key)
+	sh.records.remove(maphash.String(s.seed, e.key), e)
 	sh.queue.remove(e)
 	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
-		sh.records, sh.queue = nil, nil
+		sh.records, sh.queue = table{}, nil
 	}
 	if e.changed != nil { // the run is forgotten: waiters had better look again
 		close(e.changed)
@@ -500,8 +502,10 @@ func add(c *atomic.Int64, n, limit int64) bool {
 	}
 }
 
-func (s *Store) shard(key string) *shard {
-	return &s.shards[maphash.String(s.seed, key)%shardCount]
+// locate returns the shard of key, and what its table goes by.
+func (s *Store) locate(key string) (sh *shard, hash uint64) {
+	hash = maphash.String(s.seed, key)
+	return &s.shards[hash%shardCount], hash
 }
 
 // elapsed is the store's time: how long ago the store was made. It is read under

@@ -73,8 +73,8 @@ func checkInvariants(t interface{ Fatalf(string, ...any) }, s *Store) {
 	var entries, bytes int64
 	for i := range s.shards {
 		sh := &s.shards[i]
-		if len(sh.records) != len(sh.queue) {
-			t.Fatalf("shard %d: %d records but a queue of %d", i, len(sh.records), len(sh.queue))
+		if sh.records.len() != len(sh.queue) {
+			t.Fatalf("shard %d: %d records but a queue of %d", i, sh.records.len(), len(sh.queue))
 		}
 		for j, slot := range sh.queue {
 			if int(slot.entry.place) != j {
@@ -83,7 +83,7 @@ func checkInvariants(t interface{ Fatalf(string, ...any) }, s *Store) {
 			if parent := (j - 1) / 2; j > 0 && sh.queue[parent].at > slot.at {
 				t.Fatalf("shard %d: %d is due before its parent", i, j)
 			}
-			if sh.records[slot.entry.key] != slot.entry {
+			if _, hash := s.locate(slot.entry.key); sh.records.find(hash, slot.entry.key) != slot.entry {
 				t.Fatalf("shard %d: queue and map disagree on %q", i, slot.entry.key)
 			}
 			entries++
@@ -186,7 +186,7 @@ func TestEmptiedShardLetsGo(t *testing.T) {
 		}
 	}
 	for i := range s.shards {
-		if s.shards[i].records != nil || s.shards[i].queue != nil {
+		if s.shards[i].records.len() != 0 || s.shards[i].records.first != nil || s.shards[i].queue != nil {
 			t.Fatalf("shard %d keeps room for %d records that are gone", i, cap(s.shards[i].queue))
 		}
 	}
