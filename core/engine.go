@@ -263,7 +263,10 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		if !w.enter(ctx, e) {
 			return g.refuse(ctx, op, id.key, inProgress, nil)
 		}
-		started := time.Now()
+		var asked time.Time
+		if !e.local {
+			asked = time.Now()
+		}
 		grant, err := e.acquire(ctx, id.key, claim)
 		w.leave(e)
 		if err != nil && w.began() {
@@ -280,7 +283,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		}
 		if grant.State == Acquired {
 			w.end()
-			c := &runContext{guard: g, values: ctx, route: op.route(), started: started}
+			c := &runContext{guard: g, values: ctx, route: op.route(), started: asked}
 			c.run.key, c.run.owner, c.run.attempt = id.key, claim.Owner, grant.Attempt
 			c.run.engine, c.run.outer = e, outer
 			return c.carryOut(op)
@@ -333,6 +336,9 @@ var (
 // carryOut runs an operation whose claim is held.
 func (c *runContext) carryOut(op operation) error {
 	g := c.guard
+	if c.started.IsZero() { // a local store has answered just now
+		c.started = time.Now()
+	}
 	c.Context, c.cancel = context.WithCancelCause(c.values)
 	g.engine.renewals.add(c, c.started)
 

@@ -58,8 +58,8 @@ type runContext struct {
 	guard           *Guard
 	values          context.Context // the caller's context, for values
 	route           string
-	started         time.Time
-	done            bool // the handler has returned
+	started         time.Time // when the store was asked for the claim: the lease has begun since
+	done            bool      // the handler has returned
 
 	// For the engine's list of runs to renew; guarded by renewals.mu.
 	prev, next *runContext

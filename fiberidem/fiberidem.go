@@ -89,7 +89,7 @@ func (x *exchange) Describe(r *core.Request) {
 	}
 	r.RawQuery = utils.UnsafeString(uri.QueryString())
 	r.ContentType = utils.UnsafeString(c.Request().Header.ContentType())
-	r.ContentEncoding, _ = x.Header(fiber.HeaderContentEncoding)
+	r.ContentEncoding = x.contentEncoding()
 	r.RemoteAddr = x.remoteAddr()
 	r.Native = c
 }
@@ -129,6 +129,15 @@ func (x *exchange) Header(name string) (first string, lines int) {
 		}
 	})
 	return first, lines
+}
+
+// contentEncoding is Header(fiber.HeaderContentEncoding), which hardly any request has.
+func (x *exchange) contentEncoding() string {
+	if x.place.namesAsSent {
+		encoding, _ := x.Header(fiber.HeaderContentEncoding)
+		return encoding
+	}
+	return utils.UnsafeString(x.c.Request().Header.ContentEncoding())
 }
 
 func (x *exchange) ReadBody(limit int64) ([]byte, error) { return readBody(x.c.Request(), limit) }
