@@ -24,10 +24,18 @@ func BenchmarkFiberPeer(b *testing.B) {
 			Storage: storage, Lifetime: 24 * time.Hour, // as ours
 		}))()
 	}
-	ours := func(b *testing.B, h *handler) client {
-		guard := openMemory(b, rehearsed+b.N).engine().MustGuard(core.ClientKey())
-		return mountFiber(h, core.DefaultKeyHeader, fiberidem.New(guard))()
+	guarded := func(policy core.Policy) func(*testing.B, *handler) client {
+		return func(b *testing.B, h *handler) client {
+			guard := openMemory(b, rehearsed+b.N).engine().MustGuard(policy)
+			return mountFiber(h, core.DefaultKeyHeader, fiberidem.New(guard))()
+		}
 	}
+	ours := guarded(core.ClientKey())
+	// like knows a request by its key alone, as Fiber's middleware does: with that key, any
+	// other body gets the first one's answer.
+	like := core.ClientKey()
+	like.AnyParameters = true
+	alike := guarded(like)
 	first := workload{keyed: true, distinct: true, executed: true, want: wantCreated}
 	for _, bench := range []struct {
 		name   string
@@ -38,8 +46,10 @@ func BenchmarkFiberPeer(b *testing.B) {
 		{"bare", func(_ *testing.B, h *handler) client { return mountFiber(h, core.DefaultKeyHeader)() }, false, first},
 		{"own-first", own, false, first},
 		{"ours-first", ours, false, first},
+		{"ours-unchecked-first", alike, false, first},
 		{"own-replay", own, true, workload{keyed: true, want: wantCreated}}, // it does not say that it replays
 		{"ours-replay", ours, true, workload{keyed: true, want: wantReplayed}},
+		{"ours-unchecked-replay", alike, true, workload{keyed: true, want: wantReplayed}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			h := &handler{}
