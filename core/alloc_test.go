@@ -68,3 +68,24 @@ func TestAllocations(t *testing.T) {
 		assert.LessOrEqual(t, replay, 2.0, name)
 	}
 }
+
+// The key of a request allocates itself and nothing else, and leaves the request as it was.
+func TestKeyAllocatesTheKey(t *testing.T) {
+	params := []core.Pair{{Name: "id", Value: "7"}}
+	r := core.Request{
+		Method: http.MethodPost, Route: "/orders/:id/pay", PathParams: params, ContentType: "application/json",
+		Headers: &null{key: "k-1"}, Body: []byte(`{"amount":5,"to":"bob","at":[1,2]}`),
+	}
+	for name, policy := range map[string]core.Policy{"client key": core.ClientKey(), "parameters": {}} {
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(policy)
+		want, _, err := g.Key(&r)
+		assert.NoError(t, err, name)
+		got := testing.AllocsPerRun(1000, func() {
+			if key, _, err := g.Key(&r); key != want || err != nil {
+				t.Fatal(key, err)
+			}
+		})
+		assert.LessOrEqual(t, got, 1.0, name)
+		assert.Equal(t, []core.Pair{{Name: "id", Value: "7"}}, params, name)
+	}
+}

@@ -47,11 +47,16 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 // is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
 // no key and has none gives an empty one.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
-	f := flight{guard: g, req: *r}
+	f := flights.Get().(*flight)
+	own := f.req.PathParams
+	f.guard, f.req = g, *r
+	f.req.PathParams = append(own, r.PathParams...) // reset clears it
 	if f.req.Headers == nil {
 		f.req.Headers = noHeaders{}
 	}
-	id := f.derive(func() ([]byte, *Refusal, error) { return r.Body, nil, nil })
+	id := f.derive(func() ([]byte, *Refusal, error) { return f.req.Body, nil, nil })
+	f.reset()
+	flights.Put(f)
 	if id.refusal != nil {
 		refused := *id.refusal
 		refused.cause = id.cause
