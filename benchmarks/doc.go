@@ -31,7 +31,9 @@
 //	    store      memory, redis, sqlite, postgres
 //	FiberPeer/<way>
 //	    way        bare, own-first, own-replay (Fiber's middleware, with its storage in memory),
-//	               ours-first, ours-replay (client key, memory)
+//	               ours-first, ours-replay (client key, memory),
+//	               ours-unchecked-first, ours-unchecked-replay (the same without the fingerprint
+//	               of the parameters, which Fiber's does not have)
 //	RedisPeer/<what>/<way>                of 64 goroutines; round-trips/op
 //	    what       operation (Acquire and Complete), replay
 //	    way        commands (SET NX and SET, or GET), scripts (the store's, by the bare client),
