@@ -86,6 +86,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return errors.New("-from and -old exclude each other")
 	}
 	o.defaults()
+	if err := os.MkdirAll(o.out, 0o755); err != nil { // before anything is measured
+		return err
+	}
 	switch {
 	case o.from != "":
 		return write(o.from, o.out)

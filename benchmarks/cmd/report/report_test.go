@@ -237,6 +237,13 @@ func TestOptionsThatExcludeEachOtherAreRefused(t *testing.T) {
 	}
 }
 
+// Ten minutes of measuring must not end at a folder that is not there.
+func TestTheFolderIsMadeBeforeAnythingIsMeasured(t *testing.T) {
+	o := options{out: filepath.Join(t.TempDir(), "not", "there"), packages: "./nowhere"}
+	assert.Error(t, run(t.Context(), o, io.Discard, io.Discard))
+	assert.DirExists(t, o.out)
+}
+
 func TestTheProcessorIsNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpuinfo")
 	require.NoError(t, os.WriteFile(file, []byte("processor\t: 0\nmodel name\t: Fast One: 9000\nmodel name\t: other\n"), 0o600))
