@@ -125,7 +125,8 @@ type Info struct {
 
 // AppendDigest appends the digest of the canonical text to dst, in lower-case
 // hexadecimal, and returns the extended slice. It allocates nothing if dst has the
-// capacity (32 bytes for MD5, 64 for SHA256), unless the body is a multipart form.
+// capacity (32 bytes for MD5, 64 for SHA256), unless the body is a multipart form that is
+// written in an unusual way.
 func (r *Rules) AppendDigest(dst []byte, in *Input) ([]byte, Info) {
 	s := scratches.Get().(*scratch)
 	rest, info := s.canonical(r, in)
@@ -174,14 +175,18 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // earlier request is never read: every buffer starts at length 0 and is only ever
 // read up to what has been written since.
 type scratch struct {
-	out      []byte     // the canonical text
-	spare    []byte     // for putting members and pairs in order
-	raw      []byte     // the query, or a multipart field
-	names    []byte     // decoded names of the pairs
-	pairs    []pairSpan // where the pairs are in out
-	files    bool       // whether there may be files among the pairs
+	out      []byte // the canonical text
+	spare    []byte // for putting members and pairs in order
+	raw      []byte // the query, or a multipart field
+	names    []byte // a decoded name
 	json     jsonReader
 	selected int // pairs found by Rules.Select
+
+	pairs      []pairRef // where the pairs are in out
+	sparePairs []pairRef // for putting them in order
+	unsorted   bool      // whether they may be out of order
+	files      bool      // whether there may be files among them
+	buckets    [256]int
 
 	md5, sha256 hash.Hash // made when first needed
 	sum         [sha256.Size]byte
@@ -196,7 +201,8 @@ func (s *scratch) free() {
 	s.spare = kept(s.spare, 1)
 	s.raw = kept(s.raw, 1)
 	s.names = kept(s.names, 1)
-	s.pairs = kept(s.pairs, 40)
+	s.pairs = kept(s.pairs, 16)
+	s.sparePairs = kept(s.sparePairs, 16)
 	s.json.members = kept(s.json.members, 32)
 	s.json.states = kept(s.json.states, 4)
 	s.json.postponed = kept(s.json.postponed, 32)
@@ -253,8 +259,8 @@ const rawMark = 0x00
 // canonical leaves the canonical text in s.out and in rest, which is a part of the
 // body that stands in the text as it is, and so need not be copied.
 func (s *scratch) canonical(r *Rules, in *Input) (rest []byte, info Info) {
-	s.out, s.names, s.pairs, s.selected = s.out[:0], s.names[:0], s.pairs[:0], 0
-	s.files = false
+	s.out, s.pairs, s.selected = s.out[:0], s.pairs[:0], 0
+	s.unsorted, s.files = false, false
 
 	for _, p := range in.PathParams {
 		s.pathPair(p)

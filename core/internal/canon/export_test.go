@@ -25,7 +25,9 @@ func PoisonPool() {
 			b[i] = 0xA5
 		}
 	}
-	fill(s.pairs, pairSpan{1 << 40, 1 << 40, 1 << 41, 1 << 42, 1 << 43}) // whoever reads these panics
+	fill(s.pairs, pairRef{1 << 40, 1 << 41}) // whoever reads these panics
+	fill(s.sparePairs, pairRef{1 << 40, 1 << 41})
+	fill(s.buckets[:], 1<<40)
 	fill(s.json.members, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.waiting, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.postponed, postponed{1 << 40, 1 << 41, 1 << 42, 1 << 43})
@@ -35,7 +37,7 @@ func PoisonPool() {
 			h.Write([]byte("poison"))
 		}
 	}
-	s.selected, s.files, s.json.selected, s.json.copied = 1<<40, true, 1<<40, 1<<40
+	s.selected, s.unsorted, s.files, s.json.selected, s.json.copied = 1<<40, true, true, 1<<40, 1<<40
 	scratches.Put(s)
 }
 

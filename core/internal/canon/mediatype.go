@@ -108,7 +108,7 @@ func isIdentity(contentEncoding string) bool {
 
 // equalFold compares s with lower, which is in lower case, without regard to the case
 // of ASCII letters. ([strings.EqualFold] also takes U+017F for an s.)
-func equalFold(s, lower string) bool {
+func equalFold[T string | []byte](s T, lower string) bool {
 	if len(s) != len(lower) {
 		return false
 	}

@@ -1,56 +1,136 @@
 package canon
 
-import (
-	"bytes"
-	"cmp"
-	"slices"
-)
-
-// pairSpan is a pair that stands in scratch.out.
-type pairSpan struct {
-	prefix        uint64 // the first bytes of the name, for quick comparison
-	name, nameEnd int    // the decoded name, in scratch.names
-	start, end    int    // name=value&, in scratch.out
-}
+import "bytes"
 
 // pathPair adds a path parameter. It always counts.
 func (s *scratch) pathPair(p Pair) {
-	name, start := len(s.names), len(s.out)
-	s.names = append(s.names, p.Name...)
+	start := len(s.out)
 	s.out = appendQueryEscape(s.out, p.Name)
 	s.out = append(s.out, '=')
 	s.out = appendQueryEscape(s.out, p.Value)
-	s.endPair(name, start)
+	s.endPair(start)
 }
 
 // encodedPairs adds the pairs of a query or an urlencoded form.
+//
+// It copies lazily: what stands in text as it does in the canonical form is only copied
+// when something different comes.
 func (s *scratch) encodedPairs(r *Rules, text []byte) {
-	all := len(text)
-	for len(text) > 0 {
-		var segment []byte
-		if i := bytes.IndexByte(text, '&'); i >= 0 {
-			segment, text = text[:i], text[i+1:]
-		} else {
-			segment, text = text, nil
-		}
-		if len(segment) == 0 {
-			continue
-		}
-		rawName, rawValue, _ := bytes.Cut(segment, []byte{'='})
-		name, start := len(s.names), len(s.out)
-		s.names = appendDecoded(s.names, rawName)
-		if !s.admits(r, s.names[name:], true) {
-			s.names = s.names[:name]
-			continue
-		}
-		s.out = appendComponent(s.out, rawName)
-		s.out = append(s.out, '=')
-		s.out = appendComponent(s.out, rawValue)
-		if len(s.pairs) == cap(s.pairs) {
-			s.pairs = grown(s.pairs, all-len(text), all)
-		}
-		s.endPair(name, start)
+	copied := 0 // text[:copied] has been copied to s.out, or left out
+	flush := func(to int) {
+		s.out = append(s.out, text[copied:to]...)
+		copied = to
 	}
+	for i := 0; i < len(text); {
+		if text[i] == '&' {
+			flush(i)
+			for i < len(text) && text[i] == '&' {
+				i++
+			}
+			copied = i
+			continue
+		}
+		begin, start := i, len(s.out)+i-copied // in text and, sooner or later, in s.out
+		var escaped bool
+		i, copied, escaped = s.component(text, i, copied, '=')
+		if r.looksAtNames() && !s.admits(r, s.decodedName(text[begin:i], escaped), true) {
+			if copied <= begin {
+				flush(begin)
+			}
+			s.out = s.out[:start]
+			if n := bytes.IndexByte(text[i:], '&'); n >= 0 {
+				i += n + 1
+			} else {
+				i = len(text)
+			}
+			copied = i
+			continue
+		}
+		if i < len(text) && text[i] == '=' {
+			i++
+		} else {
+			flush(i)
+			s.out = append(s.out, '=')
+		}
+		var key uint64
+		if copied <= begin {
+			key = nameKey(text, begin)
+		} else {
+			flush(i)
+			key = nameKey(s.out, start)
+		}
+		i, copied, _ = s.component(text, i, copied, '&')
+		if i < len(text) {
+			i++
+		} else {
+			flush(i)
+			s.out = append(s.out, '&')
+		}
+		if len(s.pairs) == cap(s.pairs) {
+			s.pairs = grown(s.pairs, i, len(text))
+		}
+		s.addPair(key, start)
+	}
+	flush(len(text))
+}
+
+// component reads a name or value, which begins at text[i], and copies of it what has to be
+// changed to bring it into canonical form, with all that comes before. It ends at end, or at
+// '&', or with the text. text[:copied] has been copied before. escaped tells whether the
+// component is not what it stands for.
+//
+// A component with a bad escape has no value; it is told from all that have one by "%!",
+// which is never the beginning of an escape.
+func (s *scratch) component(text []byte, i, copied int, end byte) (_, nowCopied int, escaped bool) {
+	begin, start := i, len(s.out)+i-copied
+	for i < len(text) {
+		c := text[i]
+		if unreserved[c] {
+			i++
+			continue
+		}
+		if c == '&' || c == end {
+			break
+		}
+		size := 1
+		switch c {
+		case '+':
+			escaped = true
+			i++
+			continue
+		case '%':
+			escaped = true
+			var ok bool
+			if c, ok = unescapeByte(text[i:]); !ok {
+				if copied <= begin {
+					s.out = append(s.out, text[copied:begin]...)
+				}
+				s.out = append(s.out[:start], "%!"...)
+				for i < len(text) && text[i] != '&' && text[i] != end {
+					i++
+				}
+				s.out = appendQueryEscape(s.out, text[begin:i])
+				return i, i, true
+			}
+			size = 3
+			if !unreserved[c] && c != ' ' && text[i+1] < 'a' && text[i+2] < 'a' {
+				i += size // it is as QueryEscape would write it
+				continue
+			}
+		}
+		if copied < i {
+			s.out = append(s.out, text[copied:i]...)
+		}
+		s.out = appendQueryByte(s.out, c)
+		i += size
+		copied = i
+	}
+	return i, copied, escaped
+}
+
+// looksAtNames reports whether a pair may be left out, or counted, for its name.
+func (r *Rules) looksAtNames() bool {
+	return r.DefaultNames || r.Exclude != nil || r.Select != nil
 }
 
 // admits reports whether a pair of this name counts, and counts it if it is selected.
@@ -67,49 +147,10 @@ func (s *scratch) admits(r *Rules, name []byte, defaultNames bool) bool {
 	return true
 }
 
-// endPair ends a pair whose decoded name begins at name in s.names and whose text, up
-// to and with the value, begins at start in s.out.
-func (s *scratch) endPair(name, start int) {
+// endPair ends a pair whose text, up to and with the value, begins at start in s.out.
+func (s *scratch) endPair(start int) {
 	s.out = append(s.out, '&')
-	s.pairs = append(s.pairs, pairSpan{
-		prefix:  bytesPrefix(s.names[name:]),
-		name:    name,
-		nameEnd: len(s.names),
-		start:   start,
-		end:     len(s.out),
-	})
-}
-
-// bytesPrefix returns the first 8 bytes of name so that they compare as the bytes do,
-// apart from equality: a shorter name is filled up with zeros.
-func bytesPrefix(name []byte) (prefix uint64) {
-	for i := range min(len(name), 8) {
-		prefix |= uint64(name[i]) << (56 - 8*i)
-	}
-	return prefix
-}
-
-func (s *scratch) comparePairs(a, b pairSpan) int {
-	if a.prefix != b.prefix {
-		return cmp.Compare(a.prefix, b.prefix)
-	}
-	if c := bytes.Compare(s.names[a.name:a.nameEnd], s.names[b.name:b.nameEnd]); c != 0 {
-		return c
-	}
-	if s.files && s.isFile(a) != s.isFile(b) {
-		if s.isFile(b) {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(a.start, b.start) // repeats stay in order
-}
-
-// isFile reports whether p is a file of a multipart form: only then is there a bare '@'
-// behind the '='.
-func (s *scratch) isFile(p pairSpan) bool {
-	text := s.out[p.start:p.end]
-	return text[bytes.IndexByte(text, '=')+1] == '@'
+	s.addPair(nameKey(s.out, start), start)
 }
 
 // joinPairs puts all pairs in order, and takes away the '&' behind the last one.
@@ -117,15 +158,8 @@ func (s *scratch) joinPairs() {
 	if len(s.pairs) == 0 {
 		return
 	}
-	if !slices.IsSortedFunc(s.pairs, s.comparePairs) {
-		sortByPrefix(s.pairs, func(p pairSpan) uint64 { return p.prefix }, func(few []pairSpan) {
-			slices.SortFunc(few, s.comparePairs)
-		})
-		s.spare = append(s.spare[:0], s.out...)
-		s.out = s.out[:0]
-		for i := range s.pairs {
-			s.out = append(s.out, s.spare[s.pairs[i].start:s.pairs[i].end]...)
-		}
+	if s.unsorted || s.files {
+		s.arrangePairs()
 	}
 	s.out = s.out[:len(s.out)-1]
 }
@@ -135,10 +169,18 @@ var unreserved = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 // appendQueryEscape appends text as [net/url.QueryEscape] writes it.
 func appendQueryEscape[T string | []byte](dst []byte, text T) []byte {
+	plain := 0
 	for i := 0; i < len(text); i++ {
+		if unreserved[text[i]] {
+			continue
+		}
+		if plain < i {
+			dst = append(dst, text[plain:i]...)
+		}
 		dst = appendQueryByte(dst, text[i])
+		plain = i + 1
 	}
-	return dst
+	return append(dst, text[plain:]...)
 }
 
 func appendQueryByte(dst []byte, c byte) []byte {
@@ -151,29 +193,14 @@ func appendQueryByte(dst []byte, c byte) []byte {
 	return append(dst, '%', upperHex[c>>4], upperHex[c&15])
 }
 
-// appendComponent appends a name or value, as it stands in a query, in its canonical
-// form. One with a bad escape has no value; it is told from all that have one by "%!",
-// which is never the beginning of an escape.
-func appendComponent(dst, raw []byte) []byte {
-	begin, plain := len(dst), 0
-	for i := 0; i < len(raw); i++ {
-		c := raw[i]
-		if unreserved[c] || c == '+' {
-			continue
-		}
-		dst = append(dst, raw[plain:i]...)
-		if c == '%' {
-			var ok bool
-			if c, ok = unescapeByte(raw[i:]); !ok {
-				dst = append(dst[:begin], "%!"...)
-				return appendQueryEscape(dst, raw)
-			}
-			i += 2
-		}
-		dst = appendQueryByte(dst, c)
-		plain = i + 1
+// decodedName returns the name that raw is the encoded form of. It is valid until the next
+// one is decoded.
+func (s *scratch) decodedName(raw []byte, escaped bool) []byte {
+	if !escaped {
+		return raw
 	}
-	return append(dst, raw[plain:]...)
+	s.names = appendDecoded(s.names[:0], raw)
+	return s.names
 }
 
 // appendDecoded appends the name that raw is the encoded form of, or raw itself if it

@@ -2,12 +2,15 @@ package canon_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/url"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
@@ -70,6 +73,61 @@ func TestPairsPropertyValues(t *testing.T) {
 	})
 }
 
+// Names of all kinds, so many of them that each way of sorting has its turn, are in the order
+// that sort gives them.
+func TestPairsInOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	pieces := func(list ...string) func() string {
+		return func() string {
+			var b strings.Builder
+			for range r.IntN(12) {
+				b.WriteString(list[r.IntN(len(list))])
+			}
+			return b.String()
+		}
+	}
+	chain := 0
+	kinds := map[string]func() string{
+		"letters":            pieces("a", "b", "c"),
+		"bytes":              func() string { return url.QueryEscape(string([]byte{byte(r.Uint32()), byte(r.Uint32())})) },
+		"numbers":            func() string { return fmt.Sprint("item", r.IntN(5000)) },
+		"numbers in halves":  func() string { return fmt.Sprintf("%d.sameinthemiddle.%d", r.IntN(30), r.IntN(30)) },
+		"ends and zero":      pieces("a", "%00"),
+		"escapes":            pieces("a", "%61", "+", "%20", "%2B", "%c3%A9", "é", "~"),
+		"bad escapes":        pieces("a", "%", "%6", "%zz", "%21", "!", "%25"),
+		"seven and more":     func() string { return "sixsix" + strings.Repeat("%37", r.IntN(4)) + strings.Repeat("7", r.IntN(3)) },
+		"a long beginning":   func() string { return strings.Repeat("beginning+", 20) + fmt.Sprint(r.IntN(300)) },
+		"each longer by one": func() string { chain++; return strings.Repeat("x", chain%150) },
+		"one":                func() string { return "one" },
+	}
+	for kind, name := range kinds {
+		for _, n := range []int{1, 2, 3, 20, 24, 25, 26, 100, 1000, 4000} {
+			for _, order := range []string{"in no order", "in order", "the other way round", "nearly in order"} {
+				names := make([]string, n)
+				for i := range names {
+					names[i] = name()
+				}
+				if order != "in no order" {
+					sort.Strings(names)
+				}
+				switch order {
+				case "the other way round":
+					slices.Reverse(names)
+				case "nearly in order":
+					a, b := r.IntN(n), r.IntN(n)
+					names[a], names[b] = names[b], names[a]
+				}
+				var query strings.Builder
+				for i, name := range names {
+					fmt.Fprintf(&query, "&%s=%d", name, i)
+				}
+				got, _ := text(canon.Rules{}, canon.Input{RawQuery: query.String()})
+				require.True(t, got == joined(segments(query.String())), "%s, %d of them %s", kind, n, order)
+			}
+		}
+	}
+}
+
 type pair = canon.Pair
 
 var pairsGen = rapid.SliceOfNDistinct(
@@ -127,25 +185,8 @@ func FuzzPairs(f *testing.F) {
 		if info != (canon.Info{}) {
 			t.Fatal(info)
 		}
-		// Nothing is dropped or made up: the segments, each read for itself.
-		type span struct{ name, text string }
-		var want []span
-		for _, segment := range strings.Split(query, "&") {
-			if segment == "" {
-				continue
-			}
-			name, value, _ := strings.Cut(segment, "=")
-			decoded, nameText := component(name)
-			_, valueText := component(value)
-			want = append(want, span{decoded, nameText + "=" + valueText})
-		}
-		sort.SliceStable(want, func(a, b int) bool { return want[a].name < want[b].name })
-		var texts []string
-		for _, s := range want {
-			texts = append(texts, s.text)
-		}
-		if joined := strings.Join(texts, "&"); got != joined {
-			t.Fatalf("%q: got %q, want %q", query, got, joined)
+		if want := joined(segments(query)); got != want {
+			t.Fatalf("%q: got %q, want %q", query, got, want)
 		}
 		if values, err := url.ParseQuery(query); err == nil && got != values.Encode() {
 			t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
@@ -155,6 +196,42 @@ func FuzzPairs(f *testing.F) {
 		}
 		text(canon.Rules{DefaultNames: true, Exclude: paths(t, "a", "**.b"), Select: paths(t, "*")}, canon.Input{RawQuery: query})
 	})
+}
+
+// span is a pair, and how it is written.
+type span struct {
+	name, text string
+	isFile     bool
+}
+
+// segments reads the segments of a query, each for itself: nothing is dropped or made up.
+func segments(query string) []span {
+	var spans []span
+	for _, segment := range strings.Split(query, "&") {
+		if segment == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(segment, "=")
+		decoded, nameText := component(name)
+		_, valueText := component(value)
+		spans = append(spans, span{name: decoded, text: nameText + "=" + valueText})
+	}
+	return spans
+}
+
+// joined puts spans in order and joins them.
+func joined(spans []span) string {
+	sort.SliceStable(spans, func(a, b int) bool {
+		if spans[a].name != spans[b].name {
+			return spans[a].name < spans[b].name
+		}
+		return !spans[a].isFile && spans[b].isFile
+	})
+	var texts []string
+	for _, s := range spans {
+		texts = append(texts, s.text)
+	}
+	return strings.Join(texts, "&")
 }
 
 func component(raw string) (decoded, text string) {
