@@ -136,11 +136,37 @@ func BenchmarkBinary(b *testing.B) {
 	b.Run("md5", func(b *testing.B) { benchmarkMD5(b, body) })
 }
 
-func BenchmarkPairs(b *testing.B) {
+// fields returns an urlencoded form of about size bytes, with blanks and escapes, its names in no
+// order.
+func fields(size int) []byte {
+	var b bytes.Buffer
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "field%d=leave+at+the+door&amount%d=%d.5&city%d=M%%C3%%BCnchen&", i, i, i, i)
+	}
+	return b.Bytes()[:b.Len()-1]
+}
+
+// upload returns a multipart form of about size bytes, most of which is a file.
+func upload(b *testing.B, size int) canon.Input {
+	return multipartInput(b, "----WebKitFormBoundary0123456789abcdef", part{name: "sku", content: "A-1"},
+		part{name: "photo", filename: "a.png", content: strings.Repeat("\x00binary\xff", size/8)})
+}
+
+// BenchmarkForms sets the derivation from forms beside the digest of the same bytes alone.
+func BenchmarkForms(b *testing.B) {
 	const query = "requestKey=key-0123456789&requestTime=20190101120001&requestValue=1000&note=leave+at+the+door&x=%E4%BD%A0"
-	b.Run("query", func(b *testing.B) { benchmark(b, canon.Rules{DefaultNames: true}, canon.Input{RawQuery: query}, false) })
-	b.Run("form 1MiB", func(b *testing.B) {
-		body := bytes.Repeat([]byte(query+"&"), 1<<20/len(query))
-		benchmark(b, canon.Rules{DefaultNames: true}, canon.Input{ContentType: typeForm, Body: body}, false)
-	})
+	rules := canon.Rules{DefaultNames: true}
+	b.Run("query", func(b *testing.B) { benchmark(b, rules, canon.Input{RawQuery: query}, false) })
+	for _, size := range []struct {
+		name  string
+		bytes int
+	}{{"200B", 200}, {"4KiB", 4 << 10}, {"64KiB", 64 << 10}, {"1MiB", 1 << 20}} {
+		for kind, in := range map[string]canon.Input{
+			"form":      {ContentType: typeForm, Body: fields(size.bytes)},
+			"multipart": upload(b, size.bytes),
+		} {
+			b.Run(kind+"/"+size.name+"/canon", func(b *testing.B) { benchmark(b, rules, in, false) })
+			b.Run(kind+"/"+size.name+"/md5", func(b *testing.B) { benchmarkMD5(b, in.Body) })
+		}
+	}
 }

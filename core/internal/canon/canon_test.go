@@ -312,6 +312,7 @@ func TestAllocations(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), 1<<20)
 	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId", "items.*.qty")}
 	sel := canon.Rules{Select: paths(t, "items.*.sku", "requestKey")}
+	sha256 := canon.Rules{Algorithm: canon.SHA256}
 	tests := []struct {
 		name  string
 		rules *canon.Rules
@@ -324,9 +325,22 @@ func TestAllocations(t *testing.T) {
 		{"JSON, many members", &rules, jsonInput(string(manyMembers(5000)))},
 		{"query", &rules, canon.Input{RawQuery: "b=2&a=%zz&ts=1&c=%41"}},
 		{"form", &rules, canon.Input{ContentType: typeForm + "; charset=UTF-8", Body: []byte("b=2&a=1&ts=1")}},
+		{"form, long", &rules, canon.Input{ContentType: typeForm, Body: fields(1 << 19)}},
+		{"form, each escape another way", &rules, canon.Input{ContentType: typeForm, Body: []byte("%62+x=%c3%a9%zz&%61=é&%zz=%2B")}},
+		{"multipart of a browser", &rules, canon.Input{ContentType: "multipart/form-data; boundary=----WebKitFormBoundaryABCDEFGHIJKLMNOP", Body: []byte(
+			"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\ngrüße\r\n" +
+				"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"f\"; filename=\"übung.png\"\r\nContent-Type: image/png\r\n\r\n\x89PNG\r\n\x00\r\n" +
+				"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"none\"; filename=\"\"\r\nContent-Type: application/octet-stream\r\n\r\n\r\n" +
+				"------WebKitFormBoundaryABCDEFGHIJKLMNOP--\r\n")}},
+		{"multipart of OkHttp", &rules, canon.Input{ContentType: "multipart/form-data; boundary=2f0e0c51-1d1c-4b0c-9f0a-0123456789ab", Body: []byte(
+			"--2f0e0c51-1d1c-4b0c-9f0a-0123456789ab\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Transfer-Encoding: binary\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 1\r\n\r\n1\r\n" +
+				"--2f0e0c51-1d1c-4b0c-9f0a-0123456789ab--\r\n")}},
+		{"multipart of Apache HttpClient", &sha256, canon.Input{ContentType: "multipart/form-data; charset=UTF-8; boundary=abc_DEF", Body: []byte(
+			"--abc_DEF\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.bin\"\r\nContent-Type: application/octet-stream\r\n\r\n\x00\r\n--abc_DEF--\r\n")}},
+		{"multipart of Go", &rules, multipartInput(t, strings.Repeat("0a1b2c3d4e", 6), part{name: "a", content: "1"}, part{name: "f", filename: "f", content: string(large)})},
 		{"raw", &rules, canon.Input{ContentType: "image/png", Body: large}},
 		{"raw and pairs", &rules, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
-		{"SHA-256", &canon.Rules{Algorithm: canon.SHA256}, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
+		{"SHA-256", &sha256, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
 	}
 	dst := make([]byte, 0, 64)
 	for _, test := range tests {

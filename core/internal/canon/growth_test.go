@@ -58,6 +58,11 @@ func (s shape) selecting(list ...string) shape {
 	return s
 }
 
+func (s shape) withDefaultNames() shape {
+	s.rules = func(testing.TB) canon.Rules { return canon.Rules{DefaultNames: true} }
+	return s
+}
+
 func (s shape) asRaw() shape {
 	s.raw = true
 	return s
@@ -184,6 +189,32 @@ func shapes() []shape {
 		formShape("form with escapes", func(i int) string { return fmt.Sprintf("%%6e%d=%%E4%%BD%%A0+x", scattered(i)) }),
 		formShape("form, bad escapes", func(i int) string { return fmt.Sprintf("%d%%=%%4", scattered(i)) }),
 		formShape("form, names left out", func(i int) string { return fmt.Sprintf("n%d=1", scattered(i)) }).excluding("a", "b.c", "*"),
+		formShape("form, default names", func(i int) string { return fmt.Sprintf("n%d=1&request_time=%d", scattered(i), i) }).withDefaultNames(),
+		formShape("form the other way round", func(i int) string { return fmt.Sprintf("n%09d=1", 999_999_999-i) }),
+		formShape("form, rising and falling", func(i int) string { return fmt.Sprintf("n%09d=1", 500_000_000+i*(i%2*2-1)) }),
+		formShape("form, names with a long common beginning", func(i int) string { return strings.Repeat("beginning", 30) + fmt.Sprintf("%d=1", scattered(i)) }),
+		formShape("form, names with a long common beginning, escaped", func(i int) string { return strings.Repeat("%c3%9f", 40) + fmt.Sprintf("%d=1", scattered(i)) }),
+		formShape("form, names that end in zeros", func(i int) string { return strings.Repeat("%00", int(scattered(i)>>29)) + "=1" }),
+		formShape("form, names of two letters", func(i int) string {
+			return string([]byte{'a' + byte(scattered(i)>>8)%26, 'a' + byte(scattered(i)>>16)%26})
+		}),
+		formShape("form, empty names and values", func(int) string { return "=" }),
+		formShape("form, one letter", func(int) string { return "a" }),
+		formShape("form, two letters in turn", func(i int) string { return string(byte('b' - i%2)) }),
+		formShape("form of escapes that need not be", func(i int) string { return fmt.Sprintf("%%%02x%%%02x=%%41", 'a'+i%26, 'a'+i/26%26) }),
+		formShape("form of bytes that are to be escaped", func(i int) string { return string([]byte{0x80 | byte(scattered(i)>>9), '=', 0xff}) }),
+		formShape("form of nothing, and a few", func(i int) string { return strings.Repeat("&", 100) + fmt.Sprint(scattered(i)) }),
+		{name: "form, each name one longer", make: func(size int) canon.Input {
+			var b bytes.Buffer
+			for n := int(math.Sqrt(float64(2 * size))); n > 0; n-- {
+				b.WriteString(strings.Repeat("n", n) + "&")
+			}
+			return canon.Input{ContentType: typeForm, Body: b.Bytes()}
+		}},
+		{name: "form, two long names", make: func(size int) canon.Input {
+			name := strings.Repeat("n", size/2-2)
+			return canon.Input{ContentType: typeForm, Body: []byte(name + "b&" + name + "a")}
+		}},
 		{name: "form, one value", make: func(size int) canon.Input {
 			return canon.Input{ContentType: typeForm, Body: []byte("a=" + strings.Repeat("%41", size/3))}
 		}},
@@ -225,6 +256,44 @@ func shapes() []shape {
 		multipartShape("one field", func(w *multipart.Writer, body *bytes.Buffer, size int) {
 			_ = w.WriteField("name", strings.Repeat("é ", size/3))
 		}),
+		multipartShape("fields the other way round", func(w *multipart.Writer, body *bytes.Buffer, size int) {
+			for i := 0; body.Len() < size; i++ {
+				_ = w.WriteField(fmt.Sprintf("n%09d", 999_999_999-i), "value")
+			}
+		}),
+		multipartShape("fields with names to be escaped", func(w *multipart.Writer, body *bytes.Buffer, size int) {
+			for i := 0; body.Len() < size; i++ {
+				_ = w.WriteField(fmt.Sprint("the same / beginning ", scattered(i)), "é")
+			}
+		}),
+		multipartShape("fields that the standard library reads", func(w *multipart.Writer, body *bytes.Buffer, size int) {
+			for body.Len() < size {
+				_ = w.WriteField(`a "quoted" name`, "value")
+			}
+		}),
+		multipartShape("many files of one name", func(w *multipart.Writer, body *bytes.Buffer, size int) {
+			for body.Len() < size {
+				if file, err := w.CreateFormFile("name", "file"); err == nil {
+					_, _ = file.Write([]byte("content"))
+				}
+			}
+		}),
+		multipartShape("one file of line ends", func(w *multipart.Writer, body *bytes.Buffer, size int) {
+			if file, err := w.CreateFormFile("name", "file"); err == nil {
+				_, _ = file.Write(bytes.Repeat([]byte("\r\n--"), size/4))
+			}
+		}),
+		multipartShape("one file of other boundaries", func(w *multipart.Writer, body *bytes.Buffer, size int) {
+			if file, err := w.CreateFormFile("name", "file"); err == nil {
+				_, _ = file.Write(bytes.Repeat([]byte("\r\n--boundaryx"), size/13))
+			}
+		}),
+		multipartShape("much before the first boundary", func(_ *multipart.Writer, body *bytes.Buffer, size int) {
+			body.WriteString(strings.Repeat("--boundarx\r\n", size/12))
+		}),
+		{name: "a header without an end", make: func(size int) canon.Input {
+			return canon.Input{ContentType: "multipart/form-data; boundary=boundary", Body: []byte("--boundary\r\nX: " + strings.Repeat("x", size))}
+		}},
 		{name: "fields without an end", raw: true, make: func(size int) canon.Input {
 			part := "--boundary\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\nvalue\r\n"
 			return canon.Input{ContentType: "multipart/form-data; boundary=boundary", Body: []byte(strings.Repeat(part, size/len(part)))}
