@@ -177,7 +177,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 type scratch struct {
 	out      []byte // the canonical text
 	spare    []byte // for putting members and pairs in order
-	raw      []byte // the query, or a multipart field
+	raw      []byte // the query, or the delimiter or a field of a multipart form
 	names    []byte // a decoded name
 	json     jsonReader
 	selected int // pairs found by Rules.Select
