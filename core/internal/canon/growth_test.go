@@ -377,7 +377,7 @@ func TestGrowth(t *testing.T) {
 			for range 5 {
 				derive()
 			}
-			for tries := 0; tries < 200 && growth() > 1; tries++ {
+			for tries := 0; tries < 1000 && growth() > 1; tries++ {
 				derive()
 			}
 			assert.LessOrEqual(t, growth(), 1.0, "%v for %v bytes", fastest, lengths)
