@@ -44,8 +44,9 @@
 //	    way        key (Guard.Key), md5 (of the same bytes); json also has
 //	               jsontext (Canonicalize) and jsontext-md5
 //	Sign/<scheme>
-//	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks, sorted;
-//	               floor (the two hashes of v1 alone)
+//	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks,
+//	               sorted-query, sorted-form, sorted-json, sorted-xml (by where the parameters
+//	               stand); floor (the two hashes of v1 alone)
 //	Memstore/<records>/<what>
 //	    records    1k, 100k, 1M, 5M live records
 //	    what       operation (Acquire and Complete; B/record, beside key and result),

@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +38,34 @@ func (n *anyNonce) Use(context.Context, string, string, time.Duration) (bool, er
 // Bounded spares the verifier a deadline, as a memory store does.
 func (n *anyNonce) Bounded() {}
 
+// sent is a message that is to be signed.
+type sent struct {
+	target, contentType string
+	body                []byte
+}
+
+// byJSON has its parameters in flat.
+var byJSON = sent{"/orders", "application/json", flat}
+
+// bySource has the parameters of flat in each of the places that [sign.SortedParams] knows.
+var bySource = func() map[string]sent {
+	var members map[string]string
+	if err := json.Unmarshal(flat, &members); err != nil {
+		panic(err)
+	}
+	pairs, elements := make(url.Values), "<xml>"
+	for name, value := range members {
+		pairs.Set(name, value)
+		elements += "<" + name + "><![CDATA[" + value + "]]></" + name + ">"
+	}
+	return map[string]sent{
+		"query": {"/orders?" + pairs.Encode(), "", nil},
+		"form":  {"/orders", "application/x-www-form-urlencoded", []byte(pairs.Encode())},
+		"json":  byJSON,
+		"xml":   {"/orders", "text/xml", []byte(elements + "</xml>")},
+	}
+}()
+
 // arrived is header and body of a message, as an adapter has them.
 type arrived struct {
 	header http.Header
@@ -61,8 +91,8 @@ func (a *arrived) ReadBody(limit int64) ([]byte, error) {
 	return a.body, nil
 }
 
-// BenchmarkSign is what it costs to verify a message with a body of 200 bytes, by scheme,
-// without the store of nonces. "floor" is HMAC-SHA256 and SHA-256 of as many bytes as v1 has
+// BenchmarkSign is what it costs to verify a message with a body of 200 bytes, by scheme (and by where
+// its parameters stand, for those that sign parameters), without the store of nonces. "floor" is HMAC-SHA256 and SHA-256 of as many bytes as v1 has
 // to hash, alone.
 func BenchmarkSign(b *testing.B) {
 	const secret = "0123456789abcdef0123456789abcdef"
@@ -84,19 +114,26 @@ func BenchmarkSign(b *testing.B) {
 		scheme           sign.Scheme
 		signer, verifier *sign.Key
 		keyed            bool // with an Idempotency-Key, which the others do not sign
+		sent             sent
 	}{
-		{"v1", nil, shared, shared, true},
-		{"v1-ed25519", nil, signer, verifier, true},
-		{"rfc9421-hmac", messageSignatures, shared, shared, true},
-		{"rfc9421-ed25519", messageSignatures, signer, verifier, true},
-		{"webhooks", webhooks, webhook, webhook, false},
-		{"sorted", sorted, shared, shared, false},
+		{"v1", nil, shared, shared, true, byJSON},
+		{"v1-ed25519", nil, signer, verifier, true, byJSON},
+		{"rfc9421-hmac", messageSignatures, shared, shared, true, byJSON},
+		{"rfc9421-ed25519", messageSignatures, signer, verifier, true, byJSON},
+		{"webhooks", webhooks, webhook, webhook, false, byJSON},
+		{"sorted-query", sorted, shared, shared, false, bySource["query"]},
+		{"sorted-form", sorted, shared, shared, false, bySource["form"]},
+		{"sorted-json", sorted, shared, shared, false, bySource["json"]},
+		{"sorted-xml", sorted, shared, shared, false, bySource["xml"]},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			require.Len(b, flat, 200)
-			r, err := http.NewRequest("POST", "http://api.example.com/orders", bytes.NewReader(flat))
+			target, body := bench.sent.target, bench.sent.body
+			r, err := http.NewRequest("POST", "http://api.example.com"+target, bytes.NewReader(body))
 			require.NoError(b, err)
-			r.Header.Set("Content-Type", "application/json")
+			if bench.sent.contentType != "" {
+				r.Header.Set("Content-Type", bench.sent.contentType)
+			}
 			if bench.keyed {
 				r.Header.Set("Idempotency-Key", `"k-1"`)
 			}
@@ -109,10 +146,12 @@ func BenchmarkSign(b *testing.B) {
 				Clock: func() time.Time { return signed },
 			})
 			message := sign.Message{
-				Method: "POST", Target: "/orders", Host: "api.example.com", Source: &arrived{r.Header, flat},
+				Method: "POST", Target: target, Host: "api.example.com", Source: &arrived{r.Header, body},
 			}
+			require.Contains(b, target+string(body), "bob")
 			tampered := message
-			tampered.Source = &arrived{r.Header, bytes.Replace(flat, []byte("bob"), []byte("eve"), 1)}
+			tampered.Target = strings.Replace(target, "bob", "eve", 1)
+			tampered.Source = &arrived{r.Header, bytes.Replace(body, []byte("bob"), []byte("eve"), 1)}
 			_, err = v.Verify(b.Context(), &tampered)
 			var refused *sign.Error
 			require.ErrorAs(b, err, &refused)
