@@ -60,6 +60,7 @@ type Signature struct {
 
 	scratch []byte   // decoded values; the signing string
 	fields  []string // the values of Covered
+	params  params   // what is signed by SortedParams
 	tries   int      // how many values have been compared
 }
 

@@ -173,7 +173,10 @@ type SortedBinding struct {
 //
 // An XML body counts with all its bytes for core.Params, nonce included, so that each try would be another
 // operation: take the key from what names the operation, out_trade_no, by core.Func.
-type SortedParams struct{ o SortedOptions }
+type SortedParams struct {
+	o          SortedOptions
+	secretName []byte // as it is signed: "&key="
+}
 
 // NewSortedParams makes a [SortedParams]. It reports every fault at once, each as a
 // *[ConfigError].
@@ -226,7 +229,7 @@ func NewSortedParams(o SortedOptions) (*SortedParams, error) {
 	}
 	setDefault(&o.Places, fromAnywhere)
 	o.InsecureAmpersands = slices.Clone(o.InsecureAmpersands)
-	return &SortedParams{o}, nil
+	return &SortedParams{o, []byte("&" + o.SecretName + "=")}, nil
 }
 
 // isParamName reports whether a name can stand in all places as it is.
@@ -263,7 +266,7 @@ func (s *SortedParams) Parse(m *Message, sig *Signature) error {
 			return err
 		}
 	}
-	list, err := s.params(m)
+	list, err := s.params(m, sig)
 	if err != nil {
 		return err
 	}
@@ -335,12 +338,7 @@ func (s *SortedParams) fill(sig *Signature, f *sortedFields) (err error) {
 		return err
 	}
 	sig.Nonce = f.nonce
-	value, err := s.parseSign(f.sign)
-	if err != nil {
-		return err
-	}
-	sig.Values = append(sig.Values, value)
-	return nil
+	return s.parseSign(sig, f.sign)
 }
 
 func (s *SortedParams) parseTime(text string) (int64, error) {
@@ -370,7 +368,7 @@ func (s *SortedParams) formatTime(seconds int64) string {
 }
 
 // parseSign decodes a signature, of which there is one text only.
-func (s *SortedParams) parseSign(text string) ([]byte, error) {
+func (s *SortedParams) parseSign(sig *Signature, text string) (err error) {
 	size, first, last, are := sha256.Size, byte('A'), byte('F'), "upper-case"
 	if s.o.InsecureMD5 {
 		size = md5.Size
@@ -383,14 +381,18 @@ func (s *SortedParams) parseSign(text string) ([]byte, error) {
 		ok = '0' <= text[i] && text[i] <= '9' || first <= text[i] && text[i] <= last
 	}
 	if !ok {
-		return nil, Errorf(ErrMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
+		return Errorf(ErrMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
 	}
-	return hex.DecodeString(text)
+	n := len(sig.scratch)
+	sig.scratch, err = hex.AppendDecode(sig.scratch, []byte(text))
+	sig.Values = append(sig.Values, sig.scratch[n:len(sig.scratch):len(sig.scratch)])
+	return err
 }
 
 // params returns the parameters of the message, and what is bound to them.
-func (s *SortedParams) params(m *Message) (*params, error) {
-	list := new(params)
+func (s *SortedParams) params(m *Message, sig *Signature) (*params, error) {
+	list := &sig.params
+	list.reset()
 	keys := m.Source.Values(IdempotencyKey)
 	switch {
 	case len(keys) > 1:
@@ -420,12 +422,12 @@ func (s *SortedParams) Check(_ *Message, sig *Signature, key *Key) error {
 	}
 	base, value := sig.State.(*params).base, sig.Values[0]
 	if s.o.InsecureMD5 {
-		if sum := key.sortedMD5(base, s.o.SecretName); !sum.equals(value) {
+		if sum := key.sortedMD5(base, s.secretName); !sum.equals(value) {
 			return ErrBadSignature
 		}
 		return nil
 	}
-	if sum := key.sortedMAC(base, s.o.SecretName); !sum.equals(value) {
+	if sum := key.sortedMAC(base, s.secretName); !sum.equals(value) {
 		return ErrBadSignature
 	}
 	return nil
@@ -445,7 +447,7 @@ func (s *SortedParams) Sign(m *Message, sig *Signature, key *Key) (Additions, er
 		return Additions{}, err
 	}
 	f := sortedFields{keyID: sig.KeyID, timestamp: s.formatTime(sig.Created), nonce: sig.Nonce}
-	list, err := s.params(m)
+	list, err := s.params(m, sig)
 	if err != nil {
 		return Additions{}, err
 	}
@@ -463,11 +465,9 @@ func (s *SortedParams) Sign(m *Message, sig *Signature, key *Key) (Additions, er
 	}
 	sig.State = list
 	f.sign = s.sum(key, list.base)
-	value, err := s.parseSign(f.sign)
-	if err != nil {
+	if err := s.parseSign(sig, f.sign); err != nil {
 		return Additions{}, err
 	}
-	sig.Values = append(sig.Values, value)
 	if s.o.InParams {
 		return addTo(m, s.o.Places, append(added, param{s.o.Sign, f.sign}))
 	}
@@ -504,10 +504,10 @@ func (s *SortedParams) addParams(list *params, f *sortedFields) ([]param, error)
 func (s *SortedParams) sum(key *Key, base []byte) string {
 	var text string
 	if s.o.InsecureMD5 {
-		sum := key.sortedMD5(base, s.o.SecretName)
+		sum := key.sortedMD5(base, s.secretName)
 		text = hex.EncodeToString(sum.sum[:])
 	} else {
-		sum := key.sortedMAC(base, s.o.SecretName)
+		sum := key.sortedMAC(base, s.secretName)
 		text = hex.EncodeToString(sum.sum[:])
 	}
 	if s.o.LowerCase {

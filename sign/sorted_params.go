@@ -24,7 +24,23 @@ type param struct{ name, value string }
 type params struct {
 	list     []param
 	reserved []string // names that the message must not use
+	alike    []alike  // the names, but for that of the secret
 	base     []byte   // what is signed, up to the secret
+}
+
+// alike is a name and what it has in common with those that some decoder takes for the same.
+type alike struct{ likeness, name string }
+
+// reset makes l blank, and keeps its memory for another message, but none of what was in the strings.
+func (l *params) reset() {
+	list, reserved, alike, base := l.list, l.reserved, l.alike, l.base
+	clear(list)
+	clear(reserved)
+	clear(alike)
+	if cap(base) > maxScratch {
+		base = nil
+	}
+	*l = params{list[:0], reserved[:0], alike[:0], base[:0]}
 }
 
 // add adds a parameter of the message.
@@ -53,7 +69,7 @@ func (l *params) add(name, value string) error {
 // isParamText reports whether s is UTF-8 without U+FFFD, which decoders (of JSON, of XML, those of the
 // handler) put in place of what is none: several texts would be one.
 func isParamText(s string) bool {
-	return !strings.ContainsRune(s, utf8.RuneError) // which finds invalid bytes, too
+	return utf8.ValidString(s) && !strings.Contains(s, string(utf8.RuneError))
 }
 
 // reserve adds a parameter that stands for something else, and keeps its name from the message. It must
@@ -115,37 +131,53 @@ func (l *params) finish(o *SortedOptions) error {
 // and so not signed, and come out on top. encoding/json and the binders of frameworks fold case; forms have
 // a[] for more of a, and a[b] for a.b.
 func (l *params) checkLikeness(o *SortedOptions) error {
-	seen := make(map[string]string, len(l.list)) // names, by their likeness
 	for _, p := range l.list {
-		if p.name == o.SecretName {
-			continue // no handler sees it
+		if p.name != o.SecretName { // which no handler sees
+			l.alike = append(l.alike, alike{likeness(p.name), p.name})
 		}
-		like := likeness(p.name)
-		if other, ok := seen[like]; ok && other != p.name {
-			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", other, p.name)
-		}
-		seen[like] = p.name
 	}
-	for _, p := range l.list {
-		base, _, indexed := strings.Cut(p.name, "[")
-		if other, ok := seen[likeness(base)]; indexed && ok && other != p.name {
-			return Errorf(ErrMalformed, "the parameter %q is a part of %q to some decoders", p.name, other)
+	slices.SortStableFunc(l.alike, func(a, b alike) int { return strings.Compare(a.likeness, b.likeness) })
+	for i, a := range l.alike {
+		if i > 0 && a.likeness == l.alike[i-1].likeness && a.name != l.alike[i-1].name {
+			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", l.alike[i-1].name, a.name)
+		}
+	}
+	for _, a := range l.alike {
+		base, _, indexed := strings.Cut(a.name, "[")
+		if !indexed {
+			continue
+		}
+		i, ok := slices.BinarySearchFunc(l.alike, likeness(base), func(a alike, like string) int { return strings.Compare(a.likeness, like) })
+		if ok && l.alike[i].name != a.name {
+			return Errorf(ErrMalformed, "the parameter %q is a part of %q to some decoders", a.name, l.alike[i].name)
 		}
 	}
 	return nil
 }
 
-// likeness is the same for names that are one but for case and brackets.
+// likeness is the same for names that are one but for case and brackets. Of most names it is the name.
 func likeness(name string) string {
-	name = strings.NewReplacer("[]", "", "[", ".", "]", "").Replace(name)
-	return strings.Map(func(r rune) rune {
-		// The least of those that are one but for their case.
-		least := r
+	if strings.Contains(name, "[") || strings.Contains(name, "]") {
+		name = brackets.Replace(name)
+	}
+	return strings.Map(foldCase, name)
+}
+
+var brackets = strings.NewReplacer("[]", "", "[", ".", "]", "")
+
+// foldCase returns one of the characters that are one but for their case: the lower-case letter in ASCII if
+// there is one, and else the least.
+func foldCase(r rune) rune {
+	least := r
+	if r >= utf8.RuneSelf {
 		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 			least = min(least, f)
 		}
-		return least
-	}, name)
+	}
+	if 'A' <= least && least <= 'Z' {
+		return least + ('a' - 'A')
+	}
+	return least
 }
 
 // collect adds the parameters of query and body.
@@ -195,26 +227,44 @@ func bodyPlace(m *Message, places Place) (Place, error) {
 	if exact := contentType[:cutType(contentType)]; strings.ToLower(exact) != exact || strings.Contains(contentType, "\t") {
 		return 0, Errorf(ErrMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
 	}
-	kind, attributes, err := mime.ParseMediaType(contentType)
+	kind, charset, err := parseType(contentType)
 	if err != nil && contentType != "" {
 		return 0, Errorf(ErrMalformed, "the Content-Type cannot be read")
 	}
-	var place Place
-	switch kind {
-	case "application/x-www-form-urlencoded":
-		place = FromForm
-	case "application/json":
-		place = FromJSON
-	case "text/xml", "application/xml":
-		place = FromXML
-	}
+	place := placeOf(kind)
 	if places&place == 0 {
 		return 0, Errorf(ErrUncovered, "a body of the type %q is not signed", kind)
 	}
-	if charset := attributes["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+	if charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return 0, Errorf(ErrMalformed, "the charset is %q; utf-8 is allowed", charset)
 	}
 	return place, nil
+}
+
+// placeOf returns where a body of the type has its parameters, or 0.
+func placeOf(kind string) Place {
+	switch kind {
+	case "application/x-www-form-urlencoded":
+		return FromForm
+	case "application/json":
+		return FromJSON
+	case "text/xml", "application/xml":
+		return FromXML
+	}
+	return 0
+}
+
+// parseType takes a Content-Type apart. For the usual ones, it allocates nothing.
+func parseType(contentType string) (kind, charset string, err error) {
+	kind = contentType[:cutType(contentType)]
+	if placeOf(kind) != 0 {
+		switch contentType[len(kind):] {
+		case "", "; charset=utf-8", "; charset=UTF-8":
+			return kind, "utf-8", nil
+		}
+	}
+	kind, attributes, err := mime.ParseMediaType(contentType)
+	return kind, attributes["charset"], err
 }
 
 // cutType returns where the type ends that a Content-Type begins with.

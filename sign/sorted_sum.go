@@ -6,9 +6,9 @@ import (
 	"encoding/hex"
 )
 
-// sortedMAC is what [SortedParams] signs with: the key's code of base and "&key=<secret>".
-func (k *Key) sortedMAC(base []byte, secretName string) mac {
-	return k.mac(base, []byte("&"+secretName+"="), k.secret)
+// sortedMAC is what [SortedParams] signs with: the key's code of base, "&key=" and the secret.
+func (k *Key) sortedMAC(base, secretName []byte) mac {
+	return k.mac(base, secretName, k.secret)
 }
 
 // md5Sum is for MD5 what mac is for HMAC-SHA256.
@@ -21,11 +21,11 @@ func (m *md5Sum) equals(received []byte) bool {
 	return subtle.ConstantTimeCompare(m.sum[:], received) == 1
 }
 
-// sortedMD5 is the MD5 of base and "&key=<secret>".
-func (k *Key) sortedMD5(base []byte, secretName string) (m md5Sum) {
+// sortedMD5 is the MD5 of base, "&key=" and the secret.
+func (k *Key) sortedMD5(base, secretName []byte) (m md5Sum) {
 	h := md5.New()
 	h.Write(base)
-	h.Write([]byte("&" + secretName + "="))
+	h.Write(secretName)
 	h.Write(k.secret)
 	h.Sum(m.sum[:0])
 	return m

@@ -230,7 +230,9 @@ func (sig *Signature) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	*sig = Signature{Values: values[:0], Covered: covered[:0], fields: fields[:0], scratch: scratch[:0]}
+	params := sig.params
+	params.reset()
+	*sig = Signature{Values: values[:0], Covered: covered[:0], fields: fields[:0], scratch: scratch[:0], params: params}
 }
 
 // verify is the order of the checks: it stands nowhere else.

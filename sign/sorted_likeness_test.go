@@ -1,0 +1,87 @@
+package sign
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// plainLikeness says the same as likeness, one character after the other: the least of those that are one
+// but for their case.
+func plainLikeness(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(name, "[]", ""), "[", "."), "]", ""))
+}
+
+// areAlike is what checkLikeness refuses, name by name.
+func areAlike(names []string) bool {
+	for _, name := range names {
+		base, _, indexed := strings.Cut(name, "[")
+		for _, other := range names {
+			if other != name && (plainLikeness(other) == plainLikeness(name) || indexed && plainLikeness(other) == plainLikeness(base)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Of all characters, those are taken for one that are one but for their case, and no others.
+func TestLikenessOfCharacters(t *testing.T) {
+	read := make(map[string]string)
+	for r := range rune(unicode.MaxRune + 1) {
+		plain, like := plainLikeness(string(r)), likeness(string(r))
+		if first, ok := read[plain]; ok && first != like { // require a million times is slow
+			t.Fatalf("%q has the likeness %q, and others %q", r, like, first)
+		}
+		read[plain] = like
+	}
+	unlike := make(map[string]bool, len(read))
+	for _, like := range read {
+		unlike[like] = true
+	}
+	require.Len(t, unlike, len(read))
+}
+
+func TestLikenessOfNames(t *testing.T) {
+	name := rapid.StringMatching(`[abAkK\x{212a}s\x{17f}.]{1,2}(\[\]|\[a\]|\[|\]){0,2}`)
+	rapid.Check(t, func(rt *rapid.T) {
+		names := rapid.SliceOfN(name, 0, 6).Draw(rt, "names")
+		l := new(params)
+		for _, name := range names {
+			require.NoError(rt, l.add(name, ""))
+		}
+		err := l.checkLikeness(&SortedOptions{SecretName: "key"})
+		if areAlike(names) {
+			require.ErrorIs(rt, err, ErrMalformed, "%q", names)
+		} else {
+			require.NoError(rt, err, "%q", names)
+		}
+	})
+}
+
+// The types that are known at sight are those that mime reads so.
+func TestTypesKnownAtSight(t *testing.T) {
+	for _, kind := range []string{"application/x-www-form-urlencoded", "application/json", "text/xml", "application/xml"} {
+		for more, charset := range map[string]string{
+			"": "utf-8", "; charset=utf-8": "utf-8", "; charset=UTF-8": "utf-8",
+			";charset=UTF-8": "UTF-8", "; charset=\"utf-8\"": "utf-8", "; charset=gbk": "gbk", ";": "", "; a=b": "",
+		} {
+			gotKind, gotCharset, err := parseType(kind + more)
+			require.NoError(t, err)
+			require.Equal(t, []string{kind, charset}, []string{gotKind, gotCharset}, more)
+		}
+	}
+	for _, wrong := range []string{"application/json; charset", "application/json; a=b; a=c", "application/json; char\u017fet=utf-8", "application/json x"} {
+		_, _, err := parseType(wrong)
+		require.Error(t, err, wrong)
+	}
+}
