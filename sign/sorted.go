@@ -141,7 +141,8 @@ type SortedBinding struct {
 // refused, too. A JSON body is one object of strings, numbers (by their exact text: 1.0
 // and 1 are two values), booleans and null; objects and arrays within it are refused, as their
 // texts differ between the two sides; send them as strings. An XML body is
-// <xml><name>value</name>…</xml>, also with CDATA; DOCTYPE, comments, attributes, nested elements and
+// <xml><name>value</name>…</xml>, also with CDATA, and with a declaration in front; names are letters, digits, _,
+// - and full stops. DOCTYPE, comments, attributes, nested elements and
 // entities other than &lt; &gt; &amp; &apos; &quot; and &#…; are refused. Everything is
 // UTF-8. A message has at most 256 parameters. A name that is there twice, in one place or in two, is
 // refused. Faults of form are [ErrMalformed].

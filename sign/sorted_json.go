@@ -4,49 +4,139 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
-// addJSON adds the members of a flat object.
+// addJSON adds the members of a flat object (RFC 8259). What is a number is left to
+// encoding/json, and what is not UTF-8 to add.
 func (l *params) addJSON(body []byte) error {
-	// The decoder does not look at what comes after the object. It makes U+FFFD of invalid UTF-8, which
-	// add refuses.
-	if !json.Valid(body) {
+	r := reader{string(body)}
+	if !r.takeMark("{") {
 		return errSortedJSON
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber() // its exact text
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errSortedJSON
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
+	for more := !r.takeMark("}"); more; {
+		name, ok := r.takeString()
+		if !ok || !r.takeMark(":") {
 			return errSortedJSON
 		}
-		value, err := d.Token()
-		if err != nil {
-			return errSortedJSON
-		}
-		var text string
-		switch v := value.(type) {
-		case string:
-			text = v
-		case json.Number:
-			text = v.String()
-		case bool:
-			text = strconv.FormatBool(v)
-		case nil: // null is empty
-		default:
+		if r.takeMark("{") || r.takeMark("[") {
 			return Errorf(ErrMalformed, "a member of the JSON object is an object or an array")
 		}
-		if err := l.add(name.(string), text); err != nil {
+		value, ok := r.takeScalar()
+		if !ok {
+			return errSortedJSON
+		}
+		if err := l.add(name, value); err != nil {
 			return err
 		}
+		if more = r.takeMark(","); !more && !r.takeMark("}") {
+			return errSortedJSON
+		}
+	}
+	if r.skipSpace(); r.rest != "" {
+		return errSortedJSON
 	}
 	return nil
 }
 
 var errSortedJSON = Errorf(ErrMalformed, "the body is not a JSON object")
+
+// takeMark is take for what may have white space in front.
+func (r *reader) takeMark(mark string) bool {
+	r.skipSpace()
+	return r.take(mark)
+}
+
+// takeScalar takes a string, a number, a boolean or null, and returns its text: that of numbers is their
+// own, and null is empty. What comes next is neither an object nor an array.
+func (r *reader) takeScalar() (text string, ok bool) {
+	if strings.HasPrefix(r.rest, `"`) {
+		return r.takeString()
+	}
+	end := strings.IndexAny(r.rest, ",} \t\r\n")
+	if end < 0 {
+		return "", false
+	}
+	text, r.rest = r.rest[:end], r.rest[end:]
+	switch text {
+	case "null":
+		return "", true
+	case "true", "false":
+		return text, true
+	}
+	return text, json.Valid([]byte(text)) // so it is a number
+}
+
+// takeString takes a string, and returns what it stands for. Without escapes, that is a part of the body.
+func (r *reader) takeString() (text string, ok bool) {
+	r.skipSpace()
+	quoted, escaped := r.rest, false
+	if !r.take(`"`) {
+		return "", false
+	}
+	for i := 1; i < len(quoted); i++ {
+		switch c := quoted[i]; {
+		case c == '"':
+			r.rest = quoted[i+1:]
+			if escaped {
+				return unescapeJSON(quoted[1:i])
+			}
+			return quoted[1:i], true
+		case c == '\\':
+			escaped = true
+			i++ // what is escaped does not end the string
+		case c < ' ':
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// unescapeJSON puts characters in the place of escapes (RFC 8259, section 7). Half of a surrogate pair is refused.
+func unescapeJSON(text string) (unescaped string, ok bool) {
+	var b strings.Builder
+	b.Grow(len(text))
+	r := reader{text}
+	for {
+		plain, _, found := strings.Cut(r.rest, `\`)
+		b.WriteString(plain)
+		if !found {
+			return b.String(), true
+		}
+		r.take(plain)
+		c, ok := r.takeEscape()
+		if utf16.IsSurrogate(c) {
+			low, _ := r.takeEscape()
+			c = utf16.DecodeRune(c, low)
+			ok = c != utf8.RuneError
+		}
+		if !ok {
+			return "", false
+		}
+		b.WriteRune(c)
+	}
+}
+
+// takeEscape takes one escape, and returns the character that it stands for, or half of a pair.
+func (r *reader) takeEscape() (c rune, ok bool) {
+	if !r.take(`\`) || r.rest == "" {
+		return 0, false
+	}
+	kind := r.rest[0]
+	r.rest = r.rest[1:]
+	if kind == 'u' && len(r.rest) >= 4 {
+		n, err := strconv.ParseUint(r.rest[:4], 16, 16)
+		r.rest = r.rest[4:]
+		return rune(n), err == nil
+	}
+	i := strings.IndexByte(`"\/bfnrt`, kind)
+	if i < 0 {
+		return 0, false
+	}
+	return rune("\"\\/\b\f\n\r\t"[i]), true
+}
 
 // appendJSON returns an object with more members. They are strings.
 func appendJSON(object []byte, added []param) ([]byte, error) {

@@ -3,62 +3,202 @@ package sign
 import (
 	"bytes"
 	"encoding/xml"
-	"io"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // addXML adds the elements of <xml><name>value</name>…</xml>. Everything that XML has beyond that is refused:
-// what parsers do with it differs.
+// what parsers do with it differs. Bytes that are not UTF-8 are left to add.
 func (l *params) addXML(body []byte) error {
-	d := xml.NewDecoder(bytes.NewReader(body)) // strict; knows the five entities only, and UTF-8
-	var depth, roots int
-	var name string
-	var value strings.Builder
-	for first := true; ; first = false {
-		token, err := d.Token()
-		if err == io.EOF && roots > 0 {
-			return nil
+	r := reader{string(body)}
+	if !r.takeDeclaration() {
+		return errSortedXML
+	}
+	r.skipSpace()
+	root, empty, ok := r.takeStartTag()
+	if !ok || root != "xml" {
+		return errSortedXML
+	}
+	for !empty {
+		r.skipSpace()
+		if strings.HasPrefix(r.rest, "</") {
+			break
 		}
-		if err != nil {
+		name, value, ok := r.takeElement()
+		if !ok {
 			return errSortedXML
 		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			if len(t.Attr) > 0 || t.Name.Space != "" || strings.Contains(t.Name.Local, ":") {
-				return errSortedXML
-			}
-			switch depth++; {
-			case depth == 1 && roots == 0 && t.Name.Local == "xml":
-				roots++
-			case depth == 2:
-				name = t.Name.Local
-				value.Reset()
-			default:
-				return errSortedXML
-			}
-		case xml.EndElement:
-			if depth--; depth == 1 {
-				if err := l.add(name, value.String()); err != nil {
-					return err
-				}
-			}
-		case xml.CharData:
-			if depth == 2 {
-				value.Write(t)
-			} else if len(bytes.Trim(t, " \t\r\n")) > 0 {
-				return errSortedXML
-			}
-		case xml.ProcInst:
-			if !first || t.Target != "xml" {
-				return errSortedXML
-			}
-		default: // a comment, a DOCTYPE
-			return errSortedXML
+		if err := l.add(name, value); err != nil {
+			return err
 		}
 	}
+	if !empty && !r.takeEndTag(root) {
+		return errSortedXML
+	}
+	if r.skipSpace(); r.rest != "" {
+		return errSortedXML
+	}
+	return nil
 }
 
 var errSortedXML = Errorf(ErrMalformed, "the body is not <xml> with elements that hold text, and nothing else")
+
+// takeDeclaration takes <?xml version="1.0" encoding="UTF-8" standalone="yes"?>, which may be missing, and so may
+// all of it but the version.
+func (r *reader) takeDeclaration() bool {
+	if !r.take("<?xml") {
+		return true
+	}
+	if !r.takeDeclared("version", "1.0") {
+		return false
+	}
+	r.takeDeclared("encoding", "UTF-8", "utf-8")
+	r.takeDeclared("standalone", "yes", "no")
+	r.skipSpace()
+	return r.take("?>")
+}
+
+// takeDeclared takes white space and name="value", if that comes next.
+func (r *reader) takeDeclared(name string, values ...string) bool {
+	next := *r
+	next.skipSpace()
+	if next == *r || !next.take(name) || !next.take("=") {
+		return false
+	}
+	for _, value := range values {
+		if next.take(`"`+value+`"`) || next.take("'"+value+"'") {
+			*r = next
+			return true
+		}
+	}
+	return false
+}
+
+// takeElement takes <name>value</name> or <name/>.
+func (r *reader) takeElement() (name, value string, ok bool) {
+	name, empty, ok := r.takeStartTag()
+	if !ok || empty {
+		return name, "", ok
+	}
+	value, ok = r.takeText()
+	return name, value, ok && r.takeEndTag(name)
+}
+
+// takeStartTag takes <name> or, if it is empty, <name/>.
+func (r *reader) takeStartTag() (name string, empty, ok bool) {
+	if !r.take("<") {
+		return "", false, false
+	}
+	end := strings.IndexAny(r.rest, "/> \t\r\n")
+	if end < 0 {
+		return "", false, false
+	}
+	name, r.rest = r.rest[:end], r.rest[end:]
+	r.skipSpace()
+	empty = r.take("/")
+	return name, empty, r.take(">") && isParamName(name)
+}
+
+func (r *reader) takeEndTag(name string) bool {
+	if !r.take("</") || !r.take(name) {
+		return false
+	}
+	r.skipSpace()
+	return r.take(">")
+}
+
+// takeText takes text and CDATA sections up to the next tag, and returns what they stand for. If it is all of a
+// piece, without references, that is a part of the body.
+func (r *reader) takeText() (text string, ok bool) {
+	pieces := make([]string, 0, 8)
+	for !strings.HasPrefix(r.rest, "</") {
+		var piece string
+		if r.take("<![CDATA[") {
+			if piece, ok = r.takeUntil("]]>"); !ok {
+				return "", false
+			}
+			pieces = append(pieces, newlines(piece))
+			continue
+		}
+		end := strings.IndexByte(r.rest, '<')
+		if end <= 0 {
+			return "", false // there is no end, or another tag
+		}
+		piece, r.rest = r.rest[:end], r.rest[end:]
+		if strings.Contains(piece, "]]>") {
+			return "", false // only a CDATA section may have that
+		}
+		if piece, ok = resolveXML(newlines(piece)); !ok {
+			return "", false
+		}
+		pieces = append(pieces, piece)
+	}
+	text = strings.Join(pieces, "")
+	return text, isXMLText(text)
+}
+
+// newlines makes a line feed of every line's end (XML 1.0, section 2.11).
+func newlines(text string) string {
+	if !strings.Contains(text, "\r") {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
+// resolveXML puts the characters in the place of references to them: &amp; and &#38;.
+func resolveXML(text string) (resolved string, ok bool) {
+	text, more, found := strings.Cut(text, "&")
+	if !found {
+		return text, true
+	}
+	var b strings.Builder
+	for found {
+		b.WriteString(text)
+		reference, rest, ended := strings.Cut(more, ";")
+		c, ok := referredTo(reference)
+		if !ended || !ok {
+			return "", false
+		}
+		b.WriteRune(c) // U+FFFD for half of a surrogate pair
+		text, more, found = strings.Cut(rest, "&")
+	}
+	b.WriteString(text)
+	return b.String(), true
+}
+
+// referredTo returns the character that a reference without & and ; stands for.
+func referredTo(reference string) (c rune, ok bool) {
+	switch reference {
+	case "lt":
+		return '<', true
+	case "gt":
+		return '>', true
+	case "amp":
+		return '&', true
+	case "apos":
+		return '\'', true
+	case "quot":
+		return '"', true
+	}
+	digits, ok := strings.CutPrefix(reference, "#")
+	base := 10
+	if hexadecimal, ok := strings.CutPrefix(digits, "x"); ok {
+		digits, base = hexadecimal, 16
+	}
+	n, err := strconv.ParseUint(digits, base, 32)
+	return rune(n), ok && err == nil && n <= unicode.MaxRune
+}
+
+// isXMLText reports whether s has characters of XML 1.0, section 2.2, only.
+func isXMLText(s string) bool {
+	for _, c := range s {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0xfffe || c == 0xffff {
+			return false
+		}
+	}
+	return true
+}
 
 // appendXML returns a document with more elements.
 func appendXML(document []byte, added []param) ([]byte, error) {
