@@ -43,6 +43,13 @@
 //	    size       200B, 4KiB, 64KiB, 1MiB, exactly
 //	    way        key (Guard.Key), md5 (of the same bytes); json also has
 //	               jsontext (Canonicalize) and jsontext-md5
+//	Body/<framework>/<kind>/<size>/<way>  of a request whose handler reads the whole body; MB/s
+//	    kind       json, binary
+//	    size       200B, 64KiB, 1MiB, exactly
+//	    way        bare; guarded (the key is made of the body); 1MiB binary also has
+//	               bare-chunked and guarded-chunked (no Content-Length), and for fiber
+//	               bare-streamed and guarded-streamed (StreamRequestBody)
+//	Body/none/<kind>/<size>/md5           of the same bytes
 //	Sign/<scheme>
 //	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks,
 //	               sorted-query, sorted-form, sorted-json, sorted-xml (by where the parameters

@@ -34,10 +34,45 @@ var (
 	contentType = []string{"application/json"}
 )
 
-// handler is what every framework's handler does: it counts, and creates an order.
+// cargo is what a client sends for a body. The ten digits at numberAt are overwritten to make
+// distinct operations.
+type cargo struct {
+	contentType string
+	body        []byte
+	numberAt    int
+	framing     framing
+}
+
+// framing is how a body is sent.
+type framing uint8
+
+const (
+	whole    framing = iota // with a Content-Length; Fiber has read it
+	chunked                 // without; Fiber hands it on as a stream
+	streamed                // with a Content-Length; Fiber hands it on as a stream
+)
+
+var order = cargo{"application/json", body, nonceAt, whole}
+
+// handler is what every framework's handler does: it counts, reads the body, and creates an
+// order.
 type handler struct {
 	executed int
 	during   func() // is called by the next run, before it answers
+	keeps    bool   // it reads the body into memory of its own; else piece by piece
+	received int    // how many bytes it has read last, if it keeps them
+}
+
+func (h *handler) read(body io.Reader) {
+	if !h.keeps {
+		drain(body)
+		return
+	}
+	b, err := io.ReadAll(body)
+	if err != nil {
+		panic(err)
+	}
+	h.received = len(b)
 }
 
 func (h *handler) run() {
@@ -56,6 +91,8 @@ type client interface {
 	send(key string, number int) (status int)
 	// ask is send, for the whole answer.
 	ask(key string, number int) answer
+	// carry changes what is sent: until then, order.
+	carry(c cargo)
 }
 
 // answer is what matters of an answer.
@@ -93,7 +130,7 @@ var frameworks = []framework{
 		}
 		r.POST("/orders", append(handlers, func(c *gin.Context) {
 			h.run()
-			drain(c.Request.Body)
+			h.read(c.Request.Body)
 			c.Writer.Header()["Content-Type"] = contentType
 			c.Writer.WriteHeader(http.StatusCreated)
 			c.Writer.Write(created)
@@ -108,7 +145,7 @@ var frameworks = []framework{
 		}
 		e.POST("/orders", func(c echo.Context) error {
 			h.run()
-			drain(c.Request().Body)
+			h.read(c.Request().Body)
 			c.Response().Header()["Content-Type"] = contentType
 			c.Response().WriteHeader(http.StatusCreated)
 			_, err := c.Response().Write(created)
@@ -125,7 +162,7 @@ var frameworks = []framework{
 	{"nethttp", func(h *handler, g *core.Guard) func() client {
 		var next http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.run()
-			drain(r.Body)
+			h.read(r.Body)
 			w.Header()["Content-Type"] = contentType
 			w.WriteHeader(http.StatusCreated)
 			w.Write(created)
@@ -144,12 +181,17 @@ func mountFiber(h *handler, keyHeader string, mw ...fiber.Handler) func() client
 	app := fiber.New()
 	app.Post("/orders", append(mw, func(c *fiber.Ctx) error {
 		h.run()
+		if h.keeps {
+			h.received = len(c.Body()) // kept by Fiber
+		}
 		c.Set("Content-Type", "application/json")
 		return c.Status(http.StatusCreated).Send(created)
 	})...)
 	serve := app.Handler()
 	return func() client {
-		return &fiberClient{serve: serve, keyHeader: keyHeader, payload: bytes.Clone(body)}
+		c := &fiberClient{serve: serve, keyHeader: keyHeader}
+		c.carry(order)
+		return c
 	}
 }
 
@@ -158,7 +200,7 @@ type httpClient struct {
 	handler http.Handler
 	w       nullWriter
 	reader  bytes.Reader
-	payload []byte
+	cargo   cargo
 	keys    []string
 	header  http.Header
 	blank   http.Request
@@ -169,21 +211,31 @@ func newHTTPClient(h http.Handler) *httpClient {
 	c := &httpClient{
 		handler: h,
 		w:       nullWriter{header: make(http.Header, 8)},
-		payload: bytes.Clone(body),
 		keys:    []string{""},
-		header:  http.Header{"X-User": {"alice"}, "Content-Type": contentType},
+		header:  http.Header{"X-User": {"alice"}},
 	}
 	c.blank = http.Request{
 		Method: "POST", URL: &url.URL{Path: "/orders"}, RequestURI: "/orders", Host: "shop.example",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: "192.0.2.1:1234",
-		Header: c.header, Body: io.NopCloser(&c.reader), ContentLength: int64(len(c.payload)),
+		Header: c.header, Body: io.NopCloser(&c.reader),
 	}
+	c.carry(order)
 	return c
 }
 
+func (c *httpClient) carry(of cargo) {
+	of.body = bytes.Clone(of.body)
+	c.cargo = of
+	c.header.Set("Content-Type", of.contentType)
+	c.blank.ContentLength = int64(len(of.body))
+	if of.framing == chunked {
+		c.blank.ContentLength = -1
+	}
+}
+
 func (c *httpClient) send(key string, number int) int {
-	writeNumber(c.payload, number)
-	c.reader.Reset(c.payload)
+	c.cargo.write(number)
+	c.reader.Reset(c.cargo.body)
 	c.req = c.blank
 	if key != "" {
 		c.keys[0] = key
@@ -222,8 +274,16 @@ func (w *nullWriter) Write(b []byte) (int, error) {
 type fiberClient struct {
 	serve     fasthttp.RequestHandler
 	keyHeader string
-	payload   []byte
+	cargo     cargo
+	reader    bytes.Reader
+	stream    struct{ io.Reader } // reads from reader
 	ctx       fasthttp.RequestCtx
+}
+
+func (c *fiberClient) carry(of cargo) {
+	of.body = bytes.Clone(of.body)
+	c.cargo = of
+	c.stream.Reader = &c.reader
 }
 
 func (c *fiberClient) send(key string, number int) int {
@@ -233,12 +293,20 @@ func (c *fiberClient) send(key string, number int) int {
 	c.ctx.Request.Header.SetMethod("POST")
 	c.ctx.Request.SetRequestURI("/orders")
 	c.ctx.Request.Header.Set("X-User", "alice")
-	c.ctx.Request.Header.SetContentType("application/json")
+	c.ctx.Request.Header.SetContentType(c.cargo.contentType)
 	if key != "" {
 		c.ctx.Request.Header.Set(c.keyHeader, key)
 	}
-	writeNumber(c.payload, number)
-	c.ctx.Request.SetBodyRaw(c.payload)
+	c.cargo.write(number)
+	c.reader.Reset(c.cargo.body)
+	switch c.cargo.framing {
+	case whole:
+		c.ctx.Request.SetBodyRaw(c.cargo.body)
+	case chunked:
+		c.ctx.Request.SetBodyStream(&c.stream, -1)
+	case streamed:
+		c.ctx.Request.SetBodyStream(&c.stream, len(c.cargo.body))
+	}
 	c.serve(&c.ctx)
 	return c.ctx.Response.StatusCode()
 }
@@ -249,9 +317,10 @@ func (c *fiberClient) ask(key string, number int) answer {
 	return answerOf(status, string(h.Peek(core.ReplayedHeader)), string(h.ContentType()), c.ctx.Response.Body())
 }
 
-func writeNumber(payload []byte, number int) {
-	for i := nonceAt + 9; i >= nonceAt; i-- {
-		payload[i] = byte('0' + number%10)
+// write makes the operation with this number of the body.
+func (c *cargo) write(number int) {
+	for i := c.numberAt + 9; i >= c.numberAt; i-- {
+		c.body[i] = byte('0' + number%10)
 		number /= 10
 	}
 }
