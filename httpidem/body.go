@@ -19,7 +19,9 @@ type Request struct {
 	original io.ReadCloser // r.Body, while it is replaced
 	length   int64         // r.ContentLength then
 	read     bool          // the body has been read
-	buffer   []byte        // of the body; never handed to a handler while it is pooled
+	body     []byte        // what has been read
+	pooled   bool          // it is in buffer; else in memory that handlers may share
+	buffer   []byte        // used again, unless a handler gets it
 	hooks    bodyReader    // what hooks read between ReadBody and the handler
 	extra    [1]byte
 }
@@ -30,6 +32,10 @@ const (
 	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
 	// what is pooled anyway. From there on the buffer grows with what has come.
 	maxTrusted = maxPooled
+	// trustedGrowth is how many times the bytes that have come a Content-Length gets then. A body of
+	// the usual limit, 1 MiB, is so moved once, and but a sixteenth of it; and nobody makes a
+	// server keep more than sixteen times what he has sent it.
+	trustedGrowth = 16
 	// firstBuffer is the size of the buffer for a body of unknown length.
 	firstBuffer = 512
 )
@@ -40,9 +46,6 @@ func (q *Request) Start(r *http.Request) { q.r = r }
 // End lets go of the request, which gets back the body it had.
 func (q *Request) End() {
 	q.restore()
-	if cap(q.buffer) > maxPooled {
-		q.buffer = nil
-	}
 	*q = Request{buffer: q.buffer[:0]}
 }
 
@@ -75,14 +78,7 @@ func (q *Request) ReadBody(limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, core.ErrBodyTooLarge
 	}
-	want := min(r.ContentLength, maxTrusted)
-	if want <= 0 {
-		want = firstBuffer
-	}
-	if int64(cap(q.buffer)) < want {
-		q.buffer = make([]byte, 0, want)
-	}
-	if err := q.fill(limit); err != nil {
+	if err := q.readFrom(r.Body, limit); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, core.ErrBodyTooLarge
 		}
@@ -90,44 +86,72 @@ func (q *Request) ReadBody(limit int64) ([]byte, error) {
 	}
 	q.read = true
 	q.original, q.length = r.Body, r.ContentLength
-	q.hooks.reset(q.buffer, q.original)
-	r.Body, r.ContentLength = &q.hooks, int64(len(q.buffer))
+	q.hooks.reset(q.body, q.original)
+	r.Body, r.ContentLength = &q.hooks, int64(len(q.body))
 	return q.hooks.all, nil
 }
 
-// fill reads the body into the buffer, and no more than one byte over the limit.
-func (q *Request) fill(limit int64) error {
-	b := q.buffer[:0]
-	defer func() { q.buffer = b }()
+// readFrom reads what is left of body, or takes it if it has been read into memory already.
+func (q *Request) readFrom(body io.Reader, limit int64) (err error) {
+	if b, ok := body.(*Body); ok { // left by Verify, or by a guard further out
+		q.body, err = b.take(limit)
+		return err
+	}
+	q.body, err = q.fill(body, limit)
+	if q.pooled = cap(q.body) <= maxPooled; q.pooled {
+		q.buffer = q.body
+	}
+	return err
+}
+
+// fill reads body into the buffer, as long as it fits, and no more than one byte over the limit.
+func (q *Request) fill(body io.Reader, limit int64) ([]byte, error) {
+	length, b := q.r.ContentLength, q.buffer[:0]
+	want := min(length, maxTrusted)
+	if want <= 0 {
+		want = firstBuffer
+	}
+	if int64(cap(b)) < want {
+		b = make([]byte, 0, want)
+	}
 	for {
-		// Where a full buffer may well be the whole body, growing it must wait for one more
-		// byte to turn up.
-		if length := q.r.ContentLength; len(b) == cap(b) && len(b) >= maxTrusted && int64(len(b)) < length {
-			b = append(make([]byte, 0, min(2*int64(len(b)), length)), b...)
+		if have := int64(len(b)); len(b) == cap(b) && have < length {
+			b = q.grow(b, min(trustedGrowth*have, length))
 		}
 		free := b[len(b):cap(b)]
 		full := len(free) == 0
 		if full {
+			// It may well be the whole body: growing waits for one more byte to turn up.
 			free = q.extra[:]
 		}
 		if left := limit + 1 - int64(len(b)); int64(len(free)) > left {
 			free = free[:left]
 		}
-		n, err := q.r.Body.Read(free)
-		if full {
-			b = append(b, free[:n]...)
-		} else {
-			b = b[:len(b)+n]
+		n, err := body.Read(free)
+		if int64(len(b)+n) > limit {
+			return b, core.ErrBodyTooLarge
 		}
+		if full && n > 0 {
+			b = q.grow(b, min(2*int64(len(b)), limit))
+			copy(b[len(b):cap(b)], free[:n])
+		}
+		b = b[:len(b)+n]
 		switch {
-		case int64(len(b)) > limit:
-			return core.ErrBodyTooLarge
 		case err == io.EOF:
-			return nil
+			return b, nil
 		case err != nil:
-			return err
+			return b, err
 		}
 	}
+}
+
+// grow returns a copy of b with that capacity. b itself is kept for another request, unless it
+// is too large.
+func (q *Request) grow(b []byte, capacity int64) []byte {
+	if cap(b) <= maxPooled {
+		q.buffer = b
+	}
+	return append(make([]byte, 0, capacity), b...)
 }
 
 // For returns the request for the handler: a copy with ctx, and with b as its body if the
@@ -139,13 +163,16 @@ func (q *Request) For(ctx context.Context, b *Body) *http.Request {
 	}
 	closer := q.original
 	q.restore()
-	switch n := len(q.buffer); {
+	switch n := len(q.body); {
+	case !q.pooled:
+		b.reset(q.body, closer)
 	case n <= len(b.few):
-		b.reset(b.few[:copy(b.few[:], q.buffer)], closer)
-	case cap(q.buffer) <= maxPooled:
-		b.reset(bytes.Clone(q.buffer), closer)
-	default: // too large to be pooled: the handler may have it
-		b.reset(q.buffer, closer)
+		b.reset(b.few[:copy(b.few[:], q.body)], closer)
+	case 2*n < cap(q.buffer):
+		b.reset(bytes.Clone(q.body), closer)
+	default: // one copy of the body is enough: the handler gets it for good
+		b.reset(q.body, closer)
+		q.buffer, q.pooled = nil, false
 	}
 	r.Body = b
 	r.ContentLength = int64(len(b.all))
@@ -198,6 +225,19 @@ type Body struct {
 // again is for [http.Request.GetBody].
 func (b *Body) again() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b.all)), nil
+}
+
+// take returns what is left to read, and leaves nothing. It is shared: nobody changes it.
+func (b *Body) take(limit int64) ([]byte, error) {
+	switch {
+	case b.closed:
+		return nil, http.ErrBodyReadAfterClose
+	case int64(len(b.rest)) > limit:
+		return nil, core.ErrBodyTooLarge
+	}
+	rest := b.rest
+	b.rest = nil
+	return rest, nil
 }
 
 type bodyReader struct {
