@@ -159,17 +159,22 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 		}
 		return body, nil
 	}
-	// The buffer is not pooled: a middleware further out may still read it after Serve.
-	body, err := io.ReadAll(io.LimitReader(req.BodyStream(), limit+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case int64(len(body)) > limit:
-		return nil, core.ErrBodyTooLarge
-	case length >= 0 && int64(len(body)) < length:
-		return nil, io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
+	if left, ok := req.BodyStream().(*buffered); ok { // by Verify, or by a guard further out
+		body := left.rest()
+		switch {
+		case int64(len(body)) > limit:
+			return nil, core.ErrBodyTooLarge
+		case int64(len(body)) < length:
+			return nil, io.ErrUnexpectedEOF // somebody in between has read a part
+		}
+		return body, nil
 	}
-	req.SetBodyStream(bytes.NewReader(body), len(body))
+	// The buffer is not pooled: a middleware further out may still read it after Serve.
+	body, err := readStream(req.BodyStream(), length, limit)
+	if err != nil {
+		return nil, err
+	}
+	req.SetBodyStream(newBuffered(body), len(body))
 	return body, nil
 }
 
@@ -178,8 +183,11 @@ func hasUnread(req *fasthttp.Request) bool {
 	if !req.IsBodyStream() {
 		return false
 	}
-	_, buffered := req.BodyStream().(*bytes.Reader) // see readBody
-	return !buffered
+	switch req.BodyStream().(type) {
+	case *buffered, *bytes.Reader:
+		return false
+	}
+	return true
 }
 
 func (x *exchange) Answer(r *core.Response) error {
