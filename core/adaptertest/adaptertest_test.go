@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -153,7 +154,68 @@ var faults = []fault{
 			r.Body, r.ContentLength = io.NopCloser(io.LimitReader(r.Body, 64)), -1
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"a body over the limit"},
+		noticed: []string{"a body over the limit", "open brackets over the limit"},
+	},
+	{
+		name: "looks at the beginning of a body",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			_, r = stash(r, body)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body[:min(len(body), 64<<10)])), -1
+			next.ServeHTTP(w, r)
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body := unstash[[]byte](r)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a megabyte of open brackets", "objects a hundred thousand deep", "an object of 100,001 members",
+			"a form of 100,001 fields", "a form of 5,000 parts"},
+	},
+	{
+		name: "takes every body for raw bytes",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Content-Type", "application/octet-stream")
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"64 levels and 65", "an object of 100,001 members", "a form of 900 parts"},
+	},
+	{
+		name: "reads JSON by a parser with limits of its own",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if r.Header.Get("Content-Type") == "application/json" && !json.Valid(body) {
+				http.Error(w, "not JSON", http.StatusBadRequest)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a megabyte of open brackets", "objects a hundred thousand deep"},
+	},
+	{
+		name: "reads forms by a parser with limits of its own",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			const fields, parts = 10_000, 1000
+			if bytes.Count(body, []byte("&")) > fields || bytes.Count(body, []byte("\r\n--")) > parts {
+				http.Error(w, "too many fields", http.StatusBadRequest)
+				return
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a form of 100,001 fields", "a form of 5,000 parts"},
+	},
+	{
+		name: "cuts the query",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			u := *r.URL
+			u.RawQuery = u.RawQuery[:min(len(u.RawQuery), 2000)]
+			r.URL = &u
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a query as long as the server takes"},
 	},
 	{
 		name: "stores before errors are rendered",

@@ -4,4 +4,4 @@ import "slices"
 
 // cases is the whole table. The transcripts stand in testdata in this order.
 var cases = slices.Concat(duplicateCases, clientKeyCases, parameterCases, requestCases, responseCases,
-	failureCases, runCases, waitCases, storeCases, mountCases)
+	failureCases, runCases, waitCases, storeCases, mountCases, hostileCases)

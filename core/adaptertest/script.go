@@ -547,7 +547,7 @@ func refused(code core.Code) want { return want{kind: refusal, code: code} }
 // before the request, or -1 if that is of no use.
 func (s *script) check(r request, w want, got reply, before int) {
 	s.Helper()
-	what := r.method + " " + r.target
+	what := r.method + " " + abridged([]byte(r.target))
 	if w.status != 0 && got.status != w.status {
 		s.Errorf("%s: status %d, not %d: %s", what, got.status, w.status, abridged(got.body))
 	}

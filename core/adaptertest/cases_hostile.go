@@ -1,0 +1,206 @@
+package adaptertest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/idem-go/idem/core"
+)
+
+// megabyte is the body limit of a guard that sets none.
+const megabyte = 1 << 20
+
+// hostileCases: requests that are made to hurt whoever reads them. Their transcripts hold the
+// keys, which are those of all adapters.
+var hostileCases = []testCase{
+	{
+		name: "a megabyte of open brackets",
+		why:  "a parser that recurses overflows its stack, which ends the whole process: what nests too deep counts by its raw bytes",
+		steps: []step{
+			ask{posted("", strings.Repeat("[", megabyte-1)), created, ""},
+			ask{posted("", strings.Repeat("[", megabyte-1)), replayed, ""},
+			ask{request{body: strings.Repeat("[", megabyte-1), chunked: true}, replayed, ""},
+			ask{posted("", strings.Repeat("[", megabyte-2)+"]"), created, ""},
+			ask{posted("", strings.Repeat("[", megabyte)), created, ""},
+			ask{posted("", strings.Repeat("[", megabyte)), replayed, ""},
+		},
+	},
+	{
+		name:   "open brackets over the limit",
+		why:    "DESIGN 5: 413 body_too_large comes before anybody looks at what the body says",
+		policy: core.Policy{BodyLimit: 50_000},
+		steps: []step{
+			ask{posted("", strings.Repeat("[", 50_001)), refused(core.CodeBodyTooLarge), ""},
+			ask{request{body: strings.Repeat("[", 50_001), chunked: true}, refused(core.CodeBodyTooLarge), ""},
+			executions(0),
+			ask{posted("", strings.Repeat("[", 50_000)), created, ""},
+		},
+	},
+	{
+		name: "objects a hundred thousand deep",
+		why:  "well-formed JSON, too, must neither overflow a stack nor take time by its depth; deep down a value still counts",
+		steps: []step{
+			ask{posted("", nested(`{"a":`, 100_000, "1", "}")), created, ""},
+			ask{posted("", nested(`{"a":`, 100_000, "1", "}")), replayed, ""},
+			ask{posted("", nested(`{"a":`, 100_000, "2", "}")), created, ""},
+			ask{posted("", nested(`{"a":`, 99_999, "1", "}")), created, ""},
+		},
+	},
+	{
+		name: "64 levels and 65",
+		why:  "JSON that nests up to 64 deep counts by its values, and by its raw bytes from there on: through every adapter alike",
+		steps: []step{
+			ask{posted("", nested("[", 63, `{"b":1,"a":2}`, "]")), created, ""},
+			ask{posted("", nested("[", 63, ` {"a": 2, "b": 1} `, "]")), replayed, ""},
+			ask{posted("", nested("[", 64, `{"b":1,"a":2}`, "]")), created, ""},
+			ask{posted("", nested("[", 64, `{"a":2,"b":1}`, "]")), created, ""},
+			ask{posted("", nested("[", 64, `{"b":1,"a":2}`, "]")), replayed.of(1), ""},
+		},
+	},
+	{
+		name: "an object of 100,001 members",
+		why:  "putting members in order, and finding one that is there twice, must not take time by the square of their number",
+		steps: []step{
+			ask{posted("", object(names(100_001), "1")), created, ""},
+			ask{posted("", object(backwards(names(100_001)), "1")), replayed, ""},
+			ask{posted("", object(names(100_001), "2")), created, ""},
+			ask{posted("", object(append(names(100_000), "0"), "1")), created, ""}, // one is there twice
+			ask{posted("", object(append(names(100_000), "0"), "1")), replayed, ""},
+			ask{posted("", object(backwards(append(names(100_000), "0")), "1")), created, ""},
+		},
+	},
+	{
+		name: "a form of 100,001 fields",
+		why:  "the same for fields; a server that reads no more than so many must not make two forms one",
+		steps: []step{
+			ask{form(strings.Join(names(100_001), "=&") + "=1"), created, ""},
+			ask{form(strings.Join(names(100_001), "=&") + "=1"), replayed, ""},
+			ask{form(strings.Join(names(100_001), "=&") + "=2"), created, ""},
+			ask{form(strings.Join(backwards(names(100_001)), "=&") + "="), created, ""},
+			ask{form(strings.Join(names(100_001), "=&") + "="), replayed, ""},
+		},
+	},
+	{
+		name: "a form of 900 parts",
+		why:  "a thousand is what mime/multipart reads of a form by default, and so do frameworks: as many are read through every adapter alike",
+		steps: []step{
+			ask{parts("b1", 900, "1"), created, ""},
+			ask{parts("b2", 900, "1"), replayed, ""},
+			ask{parts("b1", 900, "2"), created, ""},
+		},
+	},
+	{
+		name:  "a form of 5,000 parts",
+		why:   "a framework that reads forms in front of everybody (Fiber) may refuse this one; whoever takes it must tell two of them apart",
+		loose: true,
+		steps: []step{
+			asTheServerTakesIt(parts("b1", 5000, "1"), parts("b1", 5000, "2")),
+		},
+	},
+	{
+		name:  "a query as long as the server takes",
+		why:   "a query has no limit but the server's: all of it counts, to its last byte",
+		loose: true,
+		steps: []step{then(longestQuery)},
+	},
+}
+
+// nested is inner within so many levels.
+func nested(opening string, levels int, inner, closing string) string {
+	return strings.Repeat(opening, levels) + inner + strings.Repeat(closing, levels)
+}
+
+// names are n short names, all different.
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = strconv.FormatInt(int64(i), 36)
+	}
+	return all
+}
+
+func backwards(all []string) []string {
+	slices.Reverse(all)
+	return all
+}
+
+// object is a JSON object of members with these names. The one called 0 has the value, all others have 1.
+func object(names []string, value string) string {
+	members := make([]string, len(names))
+	for i, name := range names {
+		members[i] = `"` + name + `":1`
+		if name == "0" {
+			members[i] = `"0":` + value
+		}
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+func form(body string) request {
+	return request{body: body, media: "application/x-www-form-urlencoded"}
+}
+
+// parts is a multipart form of n fields, of which the last has the value.
+func parts(boundary string, n int, value string) request {
+	var b strings.Builder
+	for i := range n {
+		of := ""
+		if i == n-1 {
+			of = value
+		}
+		fmt.Fprintf(&b, "--%s\r\nContent-Disposition: form-data; name=\"%d\"\r\n\r\n%s\r\n", boundary, i, of)
+	}
+	return request{body: b.String() + "--" + boundary + "--\r\n", media: "multipart/form-data; boundary=" + boundary}
+}
+
+// asTheServerTakesIt sends a request twice, then one that differs in a single byte, if the
+// application without guards takes them; else the guarded one must not take them either.
+func asTheServerTakesIt(r, other request) step {
+	return then(func(s *script) {
+		s.Helper()
+		if !s.takes(r) {
+			broken{r}.do(s)
+			return
+		}
+		ask{r, created, ""}.do(s)
+		ask{r, replayed, ""}.do(s)
+		ask{other, created, ""}.do(s)
+	})
+}
+
+// longestQuery finds out by halves how long a query may be, and sends two of that length.
+func longestQuery(s *script) {
+	s.Helper()
+	query := func(n int, last string) request {
+		return request{target: "/orders?q=" + strings.Repeat("x", n) + last}
+	}
+	takes, refuses := 0, 2*megabyte
+	for refuses-takes > 1 {
+		if n := (takes + refuses) / 2; s.takes(query(n, "1")) {
+			takes = n
+		} else {
+			refuses = n
+		}
+	}
+	if takes < 1000 {
+		s.Fatalf("the server takes queries of %d bytes", takes)
+	}
+	asTheServerTakesIt(query(takes, "1"), query(takes, "2")).do(s)
+}
+
+// takes reports whether the application without guards hands r to its handler.
+func (s *script) takes(r request) bool {
+	s.Helper()
+	r = r.orDefaults()
+	c, err := dial(s.bare)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	defer c.Close()
+	before := s.plain.count()
+	c.send(r)
+	_, _ = c.receive(r.method) // who refuses a large request may close the connection before it is sent
+	return s.plain.count() > before
+}
