@@ -1,0 +1,173 @@
+package fiberidem_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/sign/signtest"
+)
+
+// allocated returns how many bytes f allocates, whether they are freed or not.
+func allocated(f func()) int64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which empties pools
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// streamed is a request whose body fasthttp hands on as a stream.
+func streamed(body io.Reader, length int) *fasthttp.RequestCtx {
+	ctx := requestCtx("POST", "/", "")
+	ctx.Request.SetBodyStream(struct{ io.Reader }{body}, length)
+	return ctx
+}
+
+// However many on the way need the whole body of a stream, it is in memory once, beside the
+// 64 KiB that its first bytes were read into.
+func TestOneCopyOfTheBody(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector makes allocations of its own")
+	}
+	const requests, first = 20, 64 << 10
+	for name, guards := range map[string]int{"guard": 1, "two guards": 2} {
+		for _, size := range []int{32 << 10, 64 << 10, 100_000, 1 << 20} {
+			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
+				app := newApp()
+				for range guards {
+					app.Use(fiberidem.New(newEngine(t).MustGuard(core.Policy{})))
+				}
+				read := 0
+				chunk := make([]byte, 4096)
+				app.Post("/", func(c *fiber.Ctx) error {
+					for {
+						n, err := c.Context().RequestBodyStream().Read(chunk)
+						read += n
+						if err != nil {
+							return nil
+						}
+					}
+				})
+				serve := app.Handler()
+				var all []*fasthttp.RequestCtx
+				for range requests + 1 {
+					all = append(all, streamed(strings.NewReader(rand.Text()+strings.Repeat("x", size-26)), size))
+				}
+				serve(all[0]) // fills the pools
+				read = 0
+				n := allocated(func() {
+					for _, ctx := range all[1:] {
+						serve(ctx)
+					}
+				}) / requests
+				require.Equal(t, requests*size, read)
+				const page, rest = 8 << 10, 12_000 // what is large is allocated in pages
+				want := (size + page - 1) / page * page
+				if size > first {
+					want += first
+				}
+				assert.LessOrEqual(t, n, int64(want+rest))
+			})
+		}
+	}
+}
+
+// A client pays with bytes for the memory that its Content-Length gets.
+func TestAContentLengthBuysNoMemory(t *testing.T) {
+	for _, sent := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 1 << 20} {
+		app := newApp()
+		app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{BodyLimit: 1 << 50})), func(*fiber.Ctx) error {
+			panic("there is no whole body")
+		})
+		serve := app.Handler()
+		for _, end := range []error{errors.New("the client has gone"), io.EOF} {
+			ctx := streamed(io.MultiReader(bytes.NewReader(make([]byte, sent)), failing{end}), 1<<40)
+			n := allocated(func() { serve(ctx) })
+			assert.LessOrEqual(t, n, int64(80<<10+18*sent), "for %d bytes", sent)
+			assert.Equal(t, 400, ctx.Response.StatusCode())
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// What Verify has left of a stream is used as it is; what somebody in between has made of it
+// counts.
+func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
+	const limit = 100_000
+	const reversed = "desrever"
+	type outcome struct {
+		status    int
+		key, body string
+	}
+	whole := func(sent string) outcome { return outcome{200, sent, sent} }
+	other := func(string) outcome { return outcome{200, reversed, reversed} }
+	for _, between := range []struct {
+		name string
+		do   func(r *fasthttp.Request)
+		want func(sent string) outcome
+	}{
+		{"nothing", func(*fasthttp.Request) {}, whole},
+		{"somebody who reads it as a whole", func(r *fasthttp.Request) { _ = r.Body() }, whole},
+		{"another body", func(r *fasthttp.Request) { r.SetBodyString(reversed) }, other},
+		{"another stream", func(r *fasthttp.Request) {
+			r.SetBodyStream(strings.NewReader(reversed), len(reversed))
+		}, other},
+		{"another stream, of no known length", func(r *fasthttp.Request) {
+			r.SetBodyStream(strings.NewReader(reversed), -1)
+		}, other},
+		{"a longer stream than it says", func(r *fasthttp.Request) {
+			r.SetBodyStream(strings.NewReader(reversed), 3)
+		}, other},
+		{"a stream over the limit", func(r *fasthttp.Request) {
+			r.SetBodyStream(strings.NewReader(strings.Repeat("x", limit+1)), 3)
+		}, func(string) outcome { return outcome{status: 413} }},
+		{"a peek", func(r *fasthttp.Request) { _, _ = r.BodyStream().Read(make([]byte, 4)) },
+			func(string) outcome { return outcome{status: 400} }}, // it is shorter than it says
+	} {
+		for _, size := range []int{10, 1000, 60_000, limit} {
+			for _, chunked := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d/%t", between.name, size, chunked), func(t *testing.T) {
+					var got outcome
+					policy := core.Policy{BodyLimit: limit, Key: core.Func(func(r *core.Request) (string, error) {
+						got.key = string(r.Body)
+						return "k", nil
+					})}
+					app := newApp(fiber.Config{StreamRequestBody: true})
+					app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error {
+						between.do(c.Request())
+						return c.Next()
+					}, fiberidem.New(newEngine(t).MustGuard(policy)), func(c *fiber.Ctx) error {
+						got.body = string(c.BodyRaw())
+						return nil
+					})
+					s := serve(t, app)
+					sent := rand.Text()[:8] + strings.Repeat("x", size-8)
+					r := s.signed(signtest.Demo, "/", sent)
+					if chunked {
+						r.ContentLength = -1
+					}
+					got.status = s.do(r).status
+					assert.Equal(t, between.want(sent), got)
+				})
+			}
+		}
+	}
+}
