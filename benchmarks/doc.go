@@ -49,7 +49,8 @@
 //	    way        bare; guarded (the key is made of the body); 1MiB binary also has
 //	               bare-chunked and guarded-chunked (no Content-Length), and for fiber
 //	               bare-streamed and guarded-streamed (StreamRequestBody)
-//	Body/none/<kind>/<size>/md5           of the same bytes
+//	Body/none/<kind>/<size>/<way>         md5 (of the same bytes), read-md5 (the same, after
+//	                                      they were read into memory of their own)
 //	Sign/<scheme>
 //	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks,
 //	               sorted-query, sorted-form, sorted-json, sorted-xml (by where the parameters
