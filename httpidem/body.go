@@ -32,9 +32,9 @@ const (
 	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
 	// what is pooled anyway. From there on the buffer grows with what has come.
 	maxTrusted = maxPooled
-	// trustedGrowth is how many times the bytes that have come a Content-Length gets then. A body of
-	// the usual limit, 1 MiB, is so moved once, and but a sixteenth of it; and nobody makes a
-	// server keep more than sixteen times what he has sent it.
+	// trustedGrowth is how many times the bytes that have come a Content-Length gets after that. So
+	// nobody buys more memory than sixteen times what he sends; and of a body of the usual limit,
+	// 1 MiB, no more than the first sixteenth is copied on the way.
 	trustedGrowth = 16
 	// firstBuffer is the size of the buffer for a body of unknown length.
 	firstBuffer = 512
