@@ -63,23 +63,23 @@ func BenchmarkBody(b *testing.B) {
 			})
 			for _, fw := range frameworks {
 				name := fw.name + "/" + kind.name + "/" + size.name
-				benchmarkBody(b, name, "", fw, cargoOf(kind, size.bytes, whole))
+				benchmarkBody(b, name, fw, cargoOf(kind, size.bytes, whole))
 				if size.name != "1MiB" || kind.name != "binary" {
 					continue
 				}
-				benchmarkBody(b, name, "-chunked", fw, cargoOf(kind, size.bytes, chunked))
+				benchmarkBody(b, name+"-chunked", fw, cargoOf(kind, size.bytes, chunked))
 				if fw.name == "fiber" {
-					benchmarkBody(b, name, "-streamed", fw, cargoOf(kind, size.bytes, streamed))
+					benchmarkBody(b, name+"-streamed", fw, cargoOf(kind, size.bytes, streamed))
 				}
 			}
 		}
 	}
 }
 
-func benchmarkBody(b *testing.B, name, suffix string, fw framework, c cargo) {
+func benchmarkBody(b *testing.B, name string, fw framework, c cargo) {
 	work := workload{distinct: true, executed: true, want: wantCreated}
-	b.Run(name+"/bare"+suffix, func(b *testing.B) { measureBody(b, fw, nil, c, work) })
-	b.Run(name+"/guarded"+suffix, func(b *testing.B) {
+	b.Run(name+"/bare", func(b *testing.B) { measureBody(b, fw, nil, c, work) })
+	b.Run(name+"/guarded", func(b *testing.B) {
 		on := openMemory(b, work.records(b.N))
 		measureBody(b, fw, on.engine().MustGuard(core.Policy{}), c, work)
 		// Each was another operation, so the body counts up to the number at its end.

@@ -45,10 +45,9 @@
 //	               jsontext (Canonicalize) and jsontext-md5
 //	Body/<framework>/<kind>/<size>/<way>  of a request whose handler reads the whole body; MB/s
 //	    kind       json, binary
-//	    size       200B, 64KiB, 1MiB, exactly
-//	    way        bare; guarded (the key is made of the body); 1MiB binary also has
-//	               bare-chunked and guarded-chunked (no Content-Length), and for fiber
-//	               bare-streamed and guarded-streamed (StreamRequestBody)
+//	    size       200B, 64KiB, 1MiB, exactly; binary also has 1MiB-chunked (without a
+//	               Content-Length), and for fiber 1MiB-streamed (StreamRequestBody)
+//	    way        bare, guarded (the key is made of the body)
 //	Body/none/<kind>/<size>/<way>         md5 (of the same bytes), read-md5 (the same, after
 //	                                      they were read into memory of their own)
 //	Sign/<scheme>

@@ -14,6 +14,7 @@ var about = map[string]string{
 	"FiberPeer": "A guard on Fiber beside Fiber's own idempotency middleware, each with its in-process store.",
 	"RedisPeer": "64 goroutines on one Redis: a whole operation (claim and result) and a replay, through the store, by rueidis calling the same scripts, and by rueidis with plain commands, which compare no owner.",
 	"Keys":      "The key of a request made of its parameters, by kind and size of the body, beside the MD5 of the same bytes and jsontext's canonical form.",
+	"Body":      "A request whose handler reads the whole body, and whose key is made of it. \"none\" is the MD5 of the same bytes, alone and after they were read into memory of their own.",
 	"Sign":      "Verifying a signed message with a body of 200 bytes, without the store of nonces.",
 	"Memstore":  "The store in the process, by how many records it holds. B/record is beyond key and response; the percentiles are of single calls of Acquire, by the wall clock, and max-cpu is the most processor time that one took.",
 	"Do":        "An operation that is not HTTP.",
