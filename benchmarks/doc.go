@@ -61,6 +61,9 @@
 //	               expiry (the same, while all records are expired and being removed)
 //	Memstore/none/clock                   what measuring single calls costs
 //	Do                                    an operation that is not HTTP, memory
+//	Wait/<store>/<waiters>                the end of a run for which 1, 100 or 10000 duplicates wait;
+//	                                      looks/op, watches/op, on redis also round-trips/op, sent-B/op
+//	    store      memory, redis
 //
 // Every framework of the matrix serves the same workload, one request after the other: a JSON
 // body of 200 bytes, answered with 201 and a small JSON body, into a writer that keeps

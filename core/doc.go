@@ -113,6 +113,11 @@
 // result. For so long the client waits for its answer, and then gets it all the same.
 // A duplicate that waits goes on waiting when a look at the record fails.
 //
+// The duplicates that wait for one operation in one process look at its record together: one
+// of them does it for all. Each has asked for itself first, whether it may run, and asks for
+// itself once more at its limit; so its own time, and a store that is down, mean for it what
+// they would mean without the others.
+//
 // A request in which an outer guard has claimed the same key passes an inner one: it is
 // the same request, not a duplicate.
 package core

@@ -25,6 +25,7 @@ type Engine struct {
 	renewals     renewals
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
 	looks        chan struct{} // bounds the store calls of duplicates that wait; nil for a local store
+	crowds       crowds
 }
 
 // New builds an engine. It reports every fault of c at once, each as a *[ConfigError].
@@ -82,6 +83,7 @@ type Guard struct {
 	params   canon.Rules // for fingerprints
 	user     UserSource
 	callers  bool     // a verified caller is the user by default
+	task     bool     // for Do, which compiles one at each call
 	refused  *Refusal // what a finished duplicate gets under Reject
 }
 
@@ -100,7 +102,7 @@ func (e *Engine) MustGuard(p Policy) *Guard {
 }
 
 func (e *Engine) compile(p Policy, http bool) (*Guard, error) {
-	g := &Guard{engine: e, policy: p, user: p.User}
+	g := &Guard{engine: e, policy: p, user: p.User, task: !http}
 	q := &g.policy
 	f := faults{of: "Policy"}
 
@@ -258,22 +260,26 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		Takeover: g.policy.Abandoned == TakeOver,
 	}
 	var w waiting
-	defer w.end()
+	defer w.end(e)
 	for {
 		if !w.enter(ctx, e) {
+			w.end(e)
 			return g.refuse(ctx, op, id.key, inProgress, nil)
 		}
 		var asked time.Time
 		if !e.local {
 			asked = time.Now()
 		}
-		grant, err := e.acquire(ctx, id.key, claim)
+		grant, err := w.look(ctx, g, id, claim)
 		w.leave(e)
+		// A verdict is about one run, and has been used up.
+		tried := claim.Attempt
+		claim.Takeover, claim.Attempt = g.policy.Abandoned == TakeOver, 0
 		if err != nil && w.began() {
 			// Who waits has time for a store that is slow for a moment. Whether this look has
 			// claimed the key is not known: the next one must not meet with its own claim.
 			e.releaseUnclaimed(id.key, claim.Owner, err)
-			if w.wait(ctx, g, id.key, watchPause) {
+			if w.wait(ctx, g, id, watchPause) {
 				claim.Owner = NewOwner()
 				continue
 			}
@@ -282,16 +288,12 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return g.storeUnavailable(ctx, op, id.key, claim.Owner, err)
 		}
 		if grant.State == Acquired {
-			w.end()
 			c := &runContext{guard: g, values: ctx, route: op.route(), started: asked}
 			c.run.key, c.run.owner, c.run.attempt = id.key, claim.Owner, grant.Attempt
 			c.run.engine, c.run.outer = e, outer
 			return c.carryOut(op)
 		}
-		// A verdict is about one run, and has been used up.
-		tried := claim.Attempt
-		claim.Takeover, claim.Attempt = g.policy.Abandoned == TakeOver, 0
-		if !g.policy.AnyParameters && grant.Fingerprint != id.fingerprint {
+		if g.reused(id, grant) {
 			return g.refuse(ctx, op, id.key, ErrKeyReused, nil)
 		}
 		switch grant.State {
@@ -302,7 +304,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return g.replay(ctx, op, id.key, grant)
 
 		case Running:
-			if g.policy.Duplicate <= 0 || !w.wait(ctx, g, id.key, grant.Remaining) {
+			if g.policy.Duplicate <= 0 || !w.wait(ctx, g, id, grant.Remaining) {
 				return g.refuse(ctx, op, id.key, inProgress, nil)
 			}
 
@@ -322,6 +324,11 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return g.storeUnavailable(ctx, op, id.key, claim.Owner, errBadGrant)
 		}
 	}
+}
+
+// reused reports whether a record with other parameters stands in the way.
+func (g *Guard) reused(id identity, grant Grant) bool {
+	return grant.State != Acquired && grant.Fingerprint != id.fingerprint && !g.policy.AnyParameters
 }
 
 var (

@@ -29,7 +29,8 @@ type Exchange interface {
 	// Answer writes r instead of running the handler, and ends the chain of
 	// handlers. A header field of r replaces all fields of the same name that are
 	// already set in the response, never adds to them; several fields of one name
-	// in r are all written. Content-Length is the adapter's to set.
+	// in r are all written. Content-Length is the adapter's to set. The bytes of r must not
+	// be changed: others may be answered with the same ones.
 	Answer(r *Response) error
 
 	// Pass runs the handler without recording anything. The error is the framework's

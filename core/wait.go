@@ -1,17 +1,21 @@
 package core
 
 import (
+	"bytes"
 	"context"
-	"math/rand/v2"
 	"time"
 )
 
-// waiting is a duplicate's wait for a run to end.
+// waiting is a duplicate's wait for a run to end, in the [crowd] of those who wait for it.
 type waiting struct {
-	until   time.Time
-	pause   time.Duration // of a store that cannot be watched
-	watched time.Duration // pause of one that can
-	timer   *time.Timer
+	until  time.Time
+	timer  *time.Timer
+	crowd  *crowd // nil: it looks at the record for itself
+	leads  bool   // it holds the crowd's token
+	joined uint64 // how many looks of the crowd had begun before
+	news   *news  // what it listens to
+	told   bool   // news holds the answer
+	inTurn bool   // it holds a place in Engine.looks
 }
 
 const (
@@ -19,13 +23,13 @@ const (
 	lastPause  = 250 * time.Millisecond
 	// watchPause is after how long a watched record is looked at all the same, in case a
 	// message was lost on the way; then after twice as long, and so on up to
-	// lastWatchPause: thousands of waiters must not be a load.
+	// lastWatchPause: thousands of operations must not be a load.
 	watchPause     = time.Second
 	lastWatchPause = 4 * time.Second
 )
 
-// maxLooks is how many waiting duplicates look at the store at once. When a run ends, all
-// that wait for it are woken, and thousands of calls at once would outlast their deadlines.
+// maxLooks is how many waiting duplicates look at the store at once. When many runs end, or
+// the limits of thousands that wait, as many calls at once would outlast their deadlines.
 const maxLooks = 64
 
 // began reports whether the caller has waited.
@@ -34,11 +38,12 @@ func (w *waiting) began() bool { return !w.until.IsZero() }
 // enter waits for the caller's turn to call the store, if it is one that waits anyway. It
 // returns false when the limit is reached or the caller has gone. After it comes leave.
 func (w *waiting) enter(ctx context.Context, e *Engine) bool {
-	if e.looks == nil || !w.began() {
+	if e.looks == nil || !w.began() || w.told {
 		return true
 	}
 	select {
 	case e.looks <- struct{}{}:
+		w.inTurn = true
 		return true
 	default:
 	}
@@ -46,6 +51,7 @@ func (w *waiting) enter(ctx context.Context, e *Engine) bool {
 	defer limit.Stop()
 	select {
 	case e.looks <- struct{}{}:
+		w.inTurn = true
 		return true
 	case <-limit.C:
 	case <-ctx.Done():
@@ -54,70 +60,147 @@ func (w *waiting) enter(ctx context.Context, e *Engine) bool {
 }
 
 func (w *waiting) leave(e *Engine) {
-	if e.looks != nil && w.began() {
+	if w.inTurn {
+		w.inTurn = false
 		<-e.looks
 	}
 }
 
-// wait returns true when it is worth looking at the record again: it may have changed, or
-// its lease has passed. It returns false when the limit is reached or the caller has gone.
-func (w *waiting) wait(ctx context.Context, g *Guard, key Key, remaining time.Duration) bool {
-	now := time.Now()
-	if w.until.IsZero() {
-		w.until = now.Add(time.Duration(g.policy.Duplicate))
-		w.pause, w.watched = firstPause, watchPause
+// look asks the store for the claim, unless the look of another has answered already. Who
+// leads tells the others what it has found, if that is the same for all; else each of them
+// looks for itself, in turn. It leaves them before it does anything else, for that may take long.
+func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) (Grant, error) {
+	e, c := g.engine, w.crowd
+	if w.told {
+		w.told = false
+		return g.copied(w.news.grant), nil
 	}
-	left := w.until.Sub(now)
-	if left <= 0 || ctx.Err() != nil {
+	if c == nil {
+		return e.acquire(ctx, id.key, claim)
+	}
+	look := e.crowds.begin(c)
+	grant, err := e.acquire(ctx, id.key, claim)
+	reused := g.reused(id, grant)
+	if err != nil || grant.State == Running && !reused {
+		return grant, err // and waits on
+	}
+	if grant.State == Done || reused || grant.State == Abandoned && g.decidesAlike() {
+		e.crowds.tell(c, look, g.copied(grant))
+	}
+	w.end(e)
+	return grant, nil
+}
+
+// decidesAlike reports whether an abandoned run is the same to all who wait together: not if they
+// would have to ask, nor to tasks, whose policies may differ.
+func (g *Guard) decidesAlike() bool { return g.policy.Reconcile == nil && !g.task }
+
+// copied returns grant with a result of its own if it is a task's: Result.Value belongs to who
+// called Do. Responses are only ever read, and are shared.
+func (g *Guard) copied(grant Grant) Grant {
+	if g.task {
+		grant.Result = bytes.Clone(grant.Result)
+	}
+	return grant
+}
+
+// wait returns true when it is worth looking again: the record may have changed, its lease
+// has passed, or the limit is reached, at which there is one last look. It returns false
+// after that, or when the caller has gone.
+func (w *waiting) wait(ctx context.Context, g *Guard, id identity, remaining time.Duration) bool {
+	if !w.began() {
+		w.until = time.Now().Add(time.Duration(g.policy.Duplicate))
+	}
+	again := w.pause(ctx, g, id, remaining)
+	if !again {
+		w.end(g.engine)
+	}
+	return again
+}
+
+func (w *waiting) pause(ctx context.Context, g *Guard, id identity, remaining time.Duration) bool {
+	e := g.engine
+	if w.left() <= 0 || ctx.Err() != nil {
 		return false
 	}
-
-	var changed <-chan struct{} // nil: never
-	var pause time.Duration
-	watched := false
-	if g.engine.watcher != nil {
-		if !w.enter(ctx, g.engine) {
+	if w.crowd == nil {
+		with := crowdID{id.key, id.fingerprint, g}
+		if g.task {
+			with.guard = nil
+		}
+		e.crowds.join(w, with)
+	}
+	if w.leads { // and has just looked
+		w.crowd.watch(ctx, w, e, remaining)
+		if w.left() <= 0 {
 			return false
 		}
-		wctx, cancel := context.WithTimeout(ctx, min(g.engine.storeTimeout, max(time.Until(w.until), 1)))
-		ch, stop, err := g.engine.watcher.Watch(wctx, string(key))
-		cancel()
-		w.leave(g.engine)
-		if err == nil {
-			defer stop()
-			changed, watched = ch, true
-		}
-	}
-	// The pauses are random, so that waiters do not march in step.
-	if watched {
-		pause = w.watched/2 + rand.N(w.watched)
-		w.watched = min(w.watched*2, lastWatchPause)
-	} else {
-		pause = w.pause/2 + rand.N(w.pause)
-		w.pause = min(w.pause*3/2, lastPause)
-	}
-
-	if left = time.Until(w.until); left <= 0 {
+	} else if !w.follow(ctx, e) {
 		return false
 	}
-	// When the lease passes, nobody calls; one more millisecond makes sure that it has.
-	pause = min(pause, remaining+time.Millisecond, left)
-	if w.timer == nil {
-		w.timer = time.NewTimer(pause)
-	} else {
-		w.timer.Reset(pause)
+	c := w.crowd
+	if c == nil || c.due.IsZero() {
+		return true
 	}
+	w.arm(min(time.Until(c.due), w.left()))
 	select {
-	case <-changed:
+	case <-c.changed:
 	case <-w.timer.C:
+		if w.left() <= 0 {
+			w.end(e) // the others need not wait for the last look
+			return true
+		}
 	case <-ctx.Done():
 		return false
 	}
+	c.unwatch()
 	return true
 }
 
-func (w *waiting) end() {
+// follow sleeps until the caller leads, or need not wait any longer and has left the crowd. It
+// returns false when the caller has gone.
+func (w *waiting) follow(ctx context.Context, e *Engine) bool {
+	w.arm(w.left())
+	for {
+		select {
+		case <-w.crowd.token:
+			w.leads = true
+			return true
+		case <-w.news.out:
+			// A look that began before the caller came may tell of a record that was gone by then.
+			if w.joined < w.news.look {
+				w.told = true
+				w.end(e)
+				return true
+			}
+			w.news = e.crowds.latest(w.crowd)
+		case <-w.timer.C:
+			w.end(e)
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (w *waiting) left() time.Duration { return time.Until(w.until) }
+
+func (w *waiting) arm(d time.Duration) {
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+}
+
+// end leaves the crowd, and whatever else the caller holds.
+func (w *waiting) end(e *Engine) {
 	if w.timer != nil {
 		w.timer.Stop()
+	}
+	w.leave(e)
+	if w.crowd != nil {
+		e.crowds.leave(w.crowd, w.leads)
+		w.crowd, w.leads = nil, false
 	}
 }

@@ -1,0 +1,183 @@
+package benchmarks
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// BenchmarkWait is the end of a run for which duplicates wait: from the moment at which the
+// handler returns until all of them are answered, with a result of 4 KiB. How often the store
+// was looked at in that time is reported as looks/op, and on Redis, which is one of its own, what
+// it was asked and has sent as round-trips/op (one is the run's) and sent-B/op; watches/op is how
+// often it was asked to watch before.
+func BenchmarkWait(b *testing.B) {
+	for _, waiters := range []int{1, 100, 10_000} {
+		b.Run("memory/"+strconv.Itoa(waiters), func(b *testing.B) {
+			type local interface {
+				core.Store
+				core.Watcher
+				core.Local
+			}
+			var store local = newMemstore(b, memstore.Options{})
+			benchmarkWait(b, waiters, &countedLocal{counted{Store: store, Watcher: store}}, nil)
+		})
+	}
+	url := backend.StartRedis(b).URL()
+	options, err := rueidis.ParseURL(url)
+	require.NoError(b, err)
+	client, err := rueidis.NewClient(options)
+	require.NoError(b, err)
+	b.Cleanup(client.Close)
+	store := redisstore.New(client)
+	b.Cleanup(store.Close)
+	for _, waiters := range []int{1, 100, 10_000} {
+		b.Run("redis/"+strconv.Itoa(waiters), func(b *testing.B) {
+			benchmarkWait(b, waiters, &counted{Store: store, Watcher: store}, client)
+		})
+	}
+}
+
+// counted counts how often a store is looked at and asked to watch.
+type counted struct {
+	core.Store
+	core.Watcher
+	looks, watches atomic.Int64
+}
+
+func (s *counted) counts() *counted { return s }
+
+func (s *counted) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+	g, err := s.Store.Acquire(ctx, key, claim)
+	s.looks.Add(1)
+	return g, err
+}
+
+func (s *counted) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	changed, stop, err := s.Watcher.Watch(ctx, key)
+	s.watches.Add(1)
+	return changed, stop, err
+}
+
+type countedLocal struct{ counted }
+
+func (*countedLocal) Local() {}
+
+// order is an exchange that costs nothing itself.
+type order struct {
+	key    string
+	run    func() *core.Response
+	status int
+	body   int
+}
+
+func (o *order) Header(name string) (string, int) {
+	switch name {
+	case "X-User":
+		return "alice", 1
+	case core.DefaultKeyHeader:
+		return o.key, 1
+	}
+	return "", 0
+}
+
+func (o *order) Describe(r *core.Request)       { r.Method, r.Route = "POST", "/orders" }
+func (o *order) ReadBody(int64) ([]byte, error) { return nil, nil }
+func (o *order) Pass() error                    { return nil }
+func (o *order) Deliver() error                 { return nil }
+func (o *order) Answer(r *core.Response) error {
+	o.status, o.body = r.Status, len(r.Body)
+	return nil
+}
+
+func (o *order) Run(context.Context, int) (core.Capture, error) {
+	return core.Capture{Response: o.run()}, nil
+}
+
+func benchmarkWait(b *testing.B, waiters int, store interface {
+	core.Store
+	counts() *counted
+}, redis rueidis.Client) {
+	p := core.ClientKey()
+	p.Duplicate, p.Retention = core.Wait(time.Minute), 10*time.Second
+	prefix := rand.Text() // the Redis outlives the keys of one round
+	g := core.MustNew(core.Config{Store: store, Prefix: prefix, User: core.UserFromHeader("X-User"), StoreTimeout: time.Minute}).MustGuard(p)
+	seen := store.counts()
+	keys := newClientKeys(b.N)
+	response := &core.Response{Status: 201, Body: bytes.Repeat([]byte("x"), 4<<10)}
+	var looks, watches int64
+	sent, commands := 0, 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.StopTimer()
+	for i := range b.N {
+		began, ended := make(chan struct{}), make(chan struct{})
+		first := &order{key: keys.at(i), run: func() *core.Response { close(began); <-ended; return response }}
+		var all sync.WaitGroup
+		all.Go(func() { _ = g.Serve(context.Background(), first) })
+		<-began
+		seen.looks.Store(0)
+		seen.watches.Store(0)
+		orders := make([]order, waiters)
+		for j := range orders {
+			o := &orders[j]
+			o.key, o.run = keys.at(i), func() *core.Response { b.Error("a duplicate ran"); return response }
+			all.Go(func() { _ = g.Serve(context.Background(), o) })
+		}
+		for seen.looks.Load() < int64(waiters) || seen.watches.Load() < 1 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20*time.Millisecond + time.Duration(waiters)*10*time.Microsecond) // until all are asleep
+		watches += seen.watches.Load()
+		seen.looks.Store(0)
+		sentBefore, commandsBefore := traffic(b, redis)
+		b.StartTimer()
+		close(ended)
+		all.Wait()
+		b.StopTimer()
+		looks += seen.looks.Load()
+		sentAfter, commandsAfter := traffic(b, redis)
+		sent += sentAfter - sentBefore
+		commands += commandsAfter - commandsBefore
+		for j := range orders {
+			if orders[j].status != 201 || orders[j].body != len(response.Body) {
+				b.Fatalf("answered %d with %d bytes", orders[j].status, orders[j].body)
+			}
+		}
+	}
+	b.ReportMetric(float64(looks)/float64(b.N), "looks/op")
+	b.ReportMetric(float64(watches)/float64(b.N), "watches/op")
+	if redis != nil {
+		b.ReportMetric(float64(sent)/float64(b.N), "sent-B/op")
+		b.ReportMetric(float64(commands)/float64(b.N), "round-trips/op")
+	}
+}
+
+// traffic is how many bytes the server has sent so far, and how many scripts it was asked to run.
+func traffic(b *testing.B, client rueidis.Client) (sent, commands int) {
+	b.Helper()
+	if client == nil {
+		return 0, 0
+	}
+	info, err := client.Do(context.Background(), client.B().Info().Section("stats").Build()).ToString()
+	require.NoError(b, err)
+	_, rest, _ := strings.Cut(info, "total_net_output_bytes:")
+	_, err = fmt.Sscan(rest, &sent)
+	require.NoError(b, err)
+	return sent, roundTrips(b, client, "evalsha eval")
+}

@@ -1,0 +1,704 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+// watchedSpy can be watched, and counts that too. What happens to Acquire may change on the way.
+type watchedSpy struct {
+	*spy
+	watches, stops atomic.Int64
+	trouble        atomic.Pointer[func(context.Context) error]
+}
+
+func newWatchedSpy(t testing.TB) *watchedSpy {
+	s := &watchedSpy{spy: &spy{Store: newStore(t)}}
+	s.onAcquire(works)
+	s.acquire = func(ctx context.Context) error { return (*s.trouble.Load())(ctx) }
+	return s
+}
+
+func works(context.Context) error { return nil }
+
+func (s *watchedSpy) onAcquire(trouble func(context.Context) error) { s.trouble.Store(&trouble) }
+
+func (s *watchedSpy) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	s.watches.Add(1)
+	changed, stop, err := s.Store.(core.Watcher).Watch(ctx, key)
+	return changed, func() { s.stops.Add(1); stop() }, err
+}
+
+// together is a service in synctest's bubble for which many wait at once.
+type together struct {
+	*testing.T
+	*core.Engine
+	store *watchedSpy
+	start time.Time
+}
+
+func inBubble(t *testing.T, test func(t *together)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWatchedSpy(t)
+		e := core.MustNew(core.Config{User: byUser, Store: s})
+		test(&together{t, e, s, time.Now()})
+		synctest.Wait()
+		assert.Zero(t, e.Crowds(), "nobody waits any more")
+		assert.Equal(t, s.watches.Load(), s.stops.Load(), "every watch was given up")
+	})
+}
+
+// arrive serves n calls, one after the other has begun to wait if they are few, and returns
+// when all of them wait.
+func (t *together) arrive(g *core.Guard, n int, newCall func() *call) (calls []*call, served *sync.WaitGroup) {
+	served = new(sync.WaitGroup)
+	for range n {
+		c := newCall()
+		calls = append(calls, c)
+		served.Go(func() { serve(t, g, c) })
+		if n <= 10 {
+			synctest.Wait()
+		}
+	}
+	synctest.Wait()
+	return calls, served
+}
+
+const many = 10_000
+
+func TestOneLookForAllWhoWait(t *testing.T) {
+	for name, wrap := range map[string]func(*watchedSpy) core.Store{
+		"watched": func(s *watchedSpy) core.Store { return s },
+		"polled":  func(s *watchedSpy) core.Store { return s.spy },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *together) {
+				var ledger atomic.Int64
+				e := core.MustNew(core.Config{User: byUser, Store: wrap(t.store)})
+				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+				first := post("{}", &ledger)
+				handler := first.handler
+				first.handler = func(ctx context.Context) core.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
+				go serve(t, g, first)
+				synctest.Wait()
+				calls, served := t.arrive(g, many, func() *call { return post("{}", &ledger) })
+				assert.EqualValues(t, 1+many, t.store.acquires.Load(), "each asks whether it may run")
+				assert.Equal(t, 1, e.Crowds())
+
+				t.store.acquires.Store(0)
+				served.Wait()
+				if name == "watched" {
+					assert.Equal(t, 10*time.Second, time.Since(t.start))
+					assert.LessOrEqual(t, t.store.acquires.Load(), int64(8), "the run's end, and now and then before")
+					assert.LessOrEqual(t, t.store.watches.Load(), int64(8))
+				} else {
+					assert.LessOrEqual(t, t.store.acquires.Load(), int64(2*10*time.Second/(250*time.Millisecond)))
+				}
+				assert.EqualValues(t, 1, ledger.Load())
+				for _, c := range calls {
+					require.True(t, c.replayed())
+					require.Equal(t, first.response.Body, c.response.Body)
+					require.Equal(t, first.response.Header, c.response.Header[:len(c.response.Header)-1])
+				}
+				assert.Zero(t, e.Crowds())
+			})
+		})
+	}
+}
+
+// Who waits in Do gets a value that is its own to change.
+func TestValuesAreNotShared(t *testing.T) {
+	inBubble(t, func(t *together) {
+		p := core.Policy{Name: "n", Duplicate: core.Wait(time.Minute)}
+		value := bytes.Repeat([]byte("v"), 1000)
+		var runs atomic.Int64
+		for range 100 {
+			go func() {
+				r, err := t.Do(context.Background(), "k", p, func(context.Context) ([]byte, error) {
+					runs.Add(1)
+					time.Sleep(500 * time.Millisecond)
+					return value, nil
+				})
+				assert.NoError(t, err)
+				if !r.Replayed {
+					return
+				}
+				assert.Equal(t, value, r.Value)
+				for i := range r.Value {
+					r.Value[i]++ // the race detector watches
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 1, runs.Load())
+		assert.EqualValues(t, 1, t.store.watches.Load())
+		assert.EqualValues(t, 101, t.store.acquires.Load())
+	})
+}
+
+// handingOut keeps what it hands out, to see what becomes of it.
+type handingOut struct {
+	*watchedSpy
+	mu     sync.Mutex
+	handed [][2][]byte // the result, and a copy
+}
+
+func (s *handingOut) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+	g, err := s.watchedSpy.Acquire(ctx, key, claim)
+	if g.State == core.Done {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.handed = append(s.handed, [2][]byte{g.Result, bytes.Clone(g.Result)})
+	}
+	return g, err
+}
+
+// All who wait are answered with the same bytes. Were one of them to write there, the race
+// detector would tell; and pools are poisoned in between, as in TestNothingLeaks.
+func TestSharedResultIsOnlyRead(t *testing.T) {
+	inBubble(t, func(t *together) {
+		var ledger atomic.Int64
+		store := &handingOut{watchedSpy: t.store}
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{
+			Duplicate: core.Wait(time.Minute), Authorize: func(context.Context, *core.Request) error {
+				runtime.Gosched()
+				return nil
+			}})
+		body := bytes.Repeat([]byte("0123456789"), 1000)
+		slow := func() *call {
+			c := post("{}", &ledger)
+			c.handler = func(context.Context) core.Capture { time.Sleep(time.Second / 2); return answer(201, string(body)) }
+			return c
+		}
+		calls, served := t.arrive(g, 500, slow)
+		served.Wait()
+		replayed := 0
+		for _, c := range calls {
+			require.Equal(t, body, c.response.Body)
+			if c.replayed() {
+				replayed++
+			}
+		}
+		assert.Equal(t, 499, replayed)
+		require.Len(t, store.handed, 1, "what all were answered with")
+		assert.Equal(t, store.handed[0][1], store.handed[0][0])
+	})
+}
+
+func TestOneOfManyTakesOver(t *testing.T) {
+	for name, p := range map[string]core.Policy{"parameters": {}, "client key": core.ClientKey()} {
+		p.Duplicate = core.Wait(time.Minute)
+		t.Run(name, func(t *testing.T) { oneOfManyTakesOver(t, p) })
+	}
+}
+
+func oneOfManyTakesOver(t *testing.T, p core.Policy) {
+	inBubble(t, func(t *together) {
+		var runs, running atomic.Int64
+		g := t.MustGuard(p)
+		calls, served := t.arrive(g, many, func() *call {
+			c := post("{}", nil).withKey("k")
+			c.handler = func(context.Context) core.Capture {
+				assert.EqualValues(t, 1, running.Add(1), "never two at a time")
+				time.Sleep(100 * time.Millisecond)
+				running.Add(-1)
+				if runs.Add(1) <= 3 {
+					return answer(500, "failed")
+				}
+				return answer(201, "done")
+			}
+			return c
+		})
+		t.store.acquires.Store(0)
+		served.Wait()
+		assert.Equal(t, 400*time.Millisecond, time.Since(t.start))
+		assert.EqualValues(t, 4, runs.Load(), "three failed, the fourth did it")
+		failed := 0
+		for _, c := range calls {
+			if c.response.Status == 500 {
+				failed++
+			} else {
+				require.Equal(t, "done", string(c.response.Body))
+			}
+		}
+		assert.Equal(t, 3, failed)
+		assert.LessOrEqual(t, t.store.acquires.Load(), int64(10), "who takes over, and who leads then")
+		assert.LessOrEqual(t, t.store.watches.Load(), int64(4))
+	})
+}
+
+// When the leader leaves, another goes on at once, where it was.
+func TestLeaderLeaves(t *testing.T) {
+	t.Run("when its client has gone", func(t *testing.T) {
+		inBubble(t, func(t *together) {
+			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			first, leader := post("{}", new(atomic.Int64)), post("{}", nil)
+			first.handler = func(context.Context) core.Capture { time.Sleep(900 * time.Millisecond / 2); return answer(201, "done") }
+			go serve(t, g, first)
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(context.Background())
+			go func() { assert.NoError(t, g.Serve(ctx, leader)) }()
+			synctest.Wait()
+			calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
+			cancel()
+			synctest.Wait()
+			assert.Equal(t, "in_progress", leader.code())
+			assert.Zero(t, time.Since(t.start))
+			served.Wait()
+			for _, c := range calls {
+				assert.Equal(t, "done", string(c.response.Body))
+			}
+			assert.Equal(t, 450*time.Millisecond, time.Since(t.start))
+			assert.EqualValues(t, 1, t.store.watches.Load(), "handed on")
+			assert.EqualValues(t, 1+1+3+1, t.store.acquires.Load(), "what the leader knew is known")
+		})
+	})
+
+	t.Run("at its limit", func(t *testing.T) {
+		inBubble(t, func(t *together) {
+			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Second)})
+			first := post("{}", nil)
+			first.handler = func(context.Context) core.Capture { time.Sleep(1100 * time.Millisecond); return answer(201, "done") }
+			go serve(t, g, first)
+			synctest.Wait()
+			leaders, _ := t.arrive(g, 2, func() *call { return post("{}", nil) })
+			time.Sleep(200 * time.Millisecond)
+			followers, served := t.arrive(g, 2, func() *call { return post("{}", nil) })
+			time.Sleep(800 * time.Millisecond)
+			synctest.Wait()
+			for _, c := range leaders {
+				assert.Equal(t, "in_progress", c.code(), "at the limit")
+			}
+			served.Wait()
+			assert.Equal(t, 1100*time.Millisecond, time.Since(t.start))
+			for _, c := range followers {
+				assert.Equal(t, "done", string(c.response.Body))
+			}
+		})
+	})
+
+	// The store that the leader asks does not answer: the leader waits for it, although its
+	// client has gone, and the next one asks again.
+	t.Run("when its look has failed", func(t *testing.T) {
+		inBubble(t, func(t *together) {
+			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			first, leader := post("{}", nil), post("{}", nil)
+			first.handler = func(context.Context) core.Capture {
+				time.Sleep(100 * time.Millisecond)
+				t.store.onAcquire(hang)
+				return answer(201, "done")
+			}
+			go serve(t, g, first)
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(context.Background())
+			answered := make(chan struct{})
+			go func() { defer close(answered); assert.NoError(t, g.Serve(ctx, leader)) }()
+			synctest.Wait()
+			calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
+			time.Sleep(time.Second)
+			cancel() // it is asking since 900 ms
+			synctest.Wait()
+			select {
+			case <-answered:
+				t.Error("a look was cut off half-way")
+			default:
+			}
+			t.store.onAcquire(works)
+			served.Wait()
+			<-answered
+			assert.Equal(t, "store_unavailable", leader.code())
+			assert.Equal(t, 2100*time.Millisecond, time.Since(t.start), "the store's deadline, and no longer")
+			for _, c := range calls {
+				assert.Equal(t, "done", string(c.response.Body))
+			}
+		})
+	})
+
+	t.Run("with a panic of the store", func(t *testing.T) {
+		inBubble(t, func(t *together) {
+			var ledger atomic.Int64
+			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
+			go func() {
+				defer func() { assert.Equal(t, "boom", recover()) }()
+				_ = g.Serve(context.Background(), post("{}", &ledger))
+			}()
+			synctest.Wait()
+			calls, served := t.arrive(g, 3, func() *call { return post("{}", &ledger) })
+			var panicked atomic.Bool
+			t.store.onAcquire(func(context.Context) error {
+				if panicked.CompareAndSwap(false, true) {
+					panic("boom")
+				}
+				return nil
+			})
+			served.Wait()
+			assert.True(t, panicked.Load())
+			assert.Equal(t, 301*time.Millisecond, time.Since(t.start))
+			assert.EqualValues(t, 1, ledger.Load())
+			for _, c := range calls {
+				assert.Equal(t, 201, c.response.Status)
+			}
+		})
+	})
+
+	// While one thinks about what has become of a run, the others ask for themselves, as each
+	// would alone; a hook that panics, or never returns, holds up nobody.
+	for name, hook := range map[string]func(){
+		"with a panic in Reconcile": func() { panic("boom") },
+		"to sleep in Reconcile":     func() { time.Sleep(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *together) {
+				var asked atomic.Int64
+				g := t.MustGuard(core.Policy{
+					Duplicate: core.Wait(time.Minute), Lease: 300 * time.Millisecond, Abandoned: core.Uncertain,
+					Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
+						if asked.Add(1) == 1 {
+							hook()
+							return core.Unknown(), nil
+						}
+						return core.Settled(&core.Response{Status: 201, Body: []byte("found")}), nil
+					}})
+				crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
+				go func() {
+					defer func() { _ = recover() }()
+					_ = g.Serve(context.Background(), post("{}", nil))
+				}()
+				synctest.Wait()
+				calls, served := t.arrive(g, 5, func() *call { return post("{}", nil) })
+				served.Wait()
+				assert.Equal(t, 301*time.Millisecond, time.Since(t.start))
+				for _, c := range calls {
+					assert.Equal(t, "found", string(c.response.Body))
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// While the answer to a look is on its way, the record that it tells of may pass, and the
+// operation run again. Who came after that waits for the second run, and must not be told of
+// the first.
+func TestNewsFromBeforeOnesTime(t *testing.T) {
+	inBubble(t, func(t *together) {
+		var runs atomic.Int64
+		t.store.after = true // a look takes effect at once; it is the answer that may be slow
+		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Retention: 100 * time.Millisecond})
+		order := func() *call {
+			c := post("{}", nil)
+			c.handler = func(context.Context) core.Capture {
+				n := runs.Add(1)
+				time.Sleep(400 * time.Millisecond) // the leader does not look before
+				return answer(201, "run "+string(rune('0'+n)))
+			}
+			return c
+		}
+		first := order()
+		go serve(t, g, first)
+		synctest.Wait()
+		early, earlyServed := t.arrive(g, 3, order)
+
+		var slow atomic.Bool
+		slow.Store(true)
+		t.store.onAcquire(func(context.Context) error {
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(500 * time.Millisecond)
+			}
+			return nil
+		})
+		time.Sleep(600 * time.Millisecond) // the record has been found, and its retention has passed
+		second := order()
+		go serve(t, g, second)
+		synctest.Wait()
+		require.EqualValues(t, 2, runs.Load())
+		late, lateServed := t.arrive(g, 3, order)
+		assert.Equal(t, 1, t.Crowds())
+
+		earlyServed.Wait()
+		assert.Equal(t, 900*time.Millisecond, time.Since(t.start))
+		for _, c := range early {
+			assert.Equal(t, "run 1", string(c.response.Body))
+		}
+		lateServed.Wait()
+		assert.Equal(t, time.Second, time.Since(t.start))
+		for _, c := range late {
+			assert.Equal(t, "run 2", string(c.response.Body))
+		}
+		assert.EqualValues(t, 2, runs.Load())
+	})
+}
+
+func TestWhoWaitsTogether(t *testing.T) {
+	inBubble(t, func(t *together) {
+		p := core.Policy{Duplicate: core.Wait(time.Minute)}
+		one, same, other := t.MustGuard(p), t.MustGuard(p), core.ClientKey()
+		other.Duplicate = p.Duplicate
+		keyed := t.MustGuard(other)
+		slow := func(user string, answered string) func() *call {
+			return func() *call {
+				c := post("{}", nil)
+				c.header.Set("X-User", user)
+				c.handler = func(context.Context) core.Capture { time.Sleep(500 * time.Millisecond); return answer(201, answered) }
+				return c
+			}
+		}
+		var all sync.WaitGroup
+		for i, tc := range []struct {
+			guard *core.Guard
+			call  func() *call
+		}{
+			{one, slow("alice", "alice's")},
+			{one, slow("bob", "bob's")},
+			{same, slow("alice", "alice's")}, // the key is one, and so is the run
+			{keyed, func() *call { return slow("alice", "keyed")().withKey("k") }},
+			{keyed, func() *call { return slow("alice", "keyed too")().withKey("l") }},
+		} {
+			calls, served := t.arrive(tc.guard, 5, tc.call)
+			assert.Equal(t, i+1, t.Crowds())
+			assert.EqualValues(t, i+1, t.store.watches.Load())
+			all.Go(func() {
+				served.Wait()
+				want := string(tc.call().handler(context.Background()).Response.Body)
+				for _, c := range calls {
+					assert.Equal(t, want, string(c.response.Body))
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// When the run fails that many wait for, somebody else may be the first with the same key and
+// other parameters. All are told so, and those who wait for the other run wait apart.
+func TestKeyReusedWhileManyWait(t *testing.T) {
+	inBubble(t, func(t *together) {
+		p := core.ClientKey()
+		p.Duplicate = core.Wait(time.Minute)
+		g := t.MustGuard(p)
+		sleepy := func(body string, status int) func() *call {
+			return func() *call {
+				c := post(body, nil).withKey("k")
+				c.handler = func(context.Context) core.Capture { time.Sleep(300 * time.Millisecond); return answer(status, body) }
+				return c
+			}
+		}
+		first := sleepy(`{"n":1}`, 500)()
+		go serve(t, g, first)
+		synctest.Wait()
+		calls, served := t.arrive(g, 1000, sleepy(`{"n":1}`, 500))
+
+		var others []*call
+		var othersServed *sync.WaitGroup
+		arrived := make(chan struct{})
+		var reached atomic.Int64
+		t.store.onAcquire(func(context.Context) error {
+			if reached.Add(1) == 1 { // the leader's look, when the run has failed
+				<-arrived
+			}
+			return nil
+		})
+		time.Sleep(301 * time.Millisecond)
+		others, othersServed = t.arrive(g, 10, sleepy(`{"n":2}`, 201))
+		assert.Equal(t, 2, t.Crowds())
+		before := t.store.acquires.Load()
+		close(arrived)
+		served.Wait()
+		assert.Equal(t, before, t.store.acquires.Load(), "one look for all")
+		for _, c := range calls {
+			require.Equal(t, "key_reused", c.code())
+		}
+		othersServed.Wait()
+		for _, c := range others {
+			assert.Equal(t, `{"n":2}`, string(c.response.Body))
+		}
+	})
+}
+
+// At the limit each one looks for the last time itself, and what it finds decides.
+func TestLastLook(t *testing.T) {
+	for name, failOpen := range map[string]bool{"refused": false, "unprotected": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *together) {
+				var ledger atomic.Int64
+				g := t.MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second), FailOpen: failOpen})
+				crash(t.T, t.store.Store, g, post("{}", nil), time.Minute)
+				calls, served := t.arrive(g, 20, func() *call { return post("{}", &ledger) })
+				t.store.onAcquire(down)
+				served.Wait()
+				assert.Equal(t, 2*time.Second, time.Since(t.start))
+				for _, c := range calls {
+					if failOpen {
+						assert.Equal(t, 1, c.passed)
+					} else {
+						assert.Equal(t, "store_unavailable", c.code())
+					}
+				}
+				t.store.onAcquire(works)
+				calls, served = t.arrive(g, 20, func() *call { return post("{}", &ledger) })
+				served.Wait()
+				assert.Equal(t, 4*time.Second, time.Since(t.start))
+				for _, c := range calls {
+					assert.Equal(t, "in_progress", c.code())
+				}
+			})
+		})
+	}
+}
+
+// silent loses the messages that it should bring.
+type silent struct{ *spy }
+
+func (silent) Watch(context.Context, string) (<-chan struct{}, func(), error) {
+	return make(chan struct{}), func() {}, nil
+}
+
+func TestLastLookFindsWhatNobodyWasToldOf(t *testing.T) {
+	inBubble(t, func(t *together) {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser, Store: silent{t.store.spy}}).
+			MustGuard(core.Policy{Duplicate: core.Wait(400 * time.Millisecond)})
+		first := post("{}", &ledger)
+		handler := first.handler
+		first.handler = func(ctx context.Context) core.Capture { time.Sleep(200 * time.Millisecond); return handler(ctx) }
+		go serve(t, g, first)
+		synctest.Wait()
+		calls, served := t.arrive(g, 10, func() *call { return post("{}", &ledger) })
+		served.Wait()
+		for _, c := range calls {
+			assert.True(t, c.replayed())
+		}
+		assert.Equal(t, 400*time.Millisecond, time.Since(t.start))
+	})
+}
+
+// A run crashes for which many wait, and nobody knows what has become of it.
+func TestManyAreUncertain(t *testing.T) {
+	inBubble(t, func(t *together) {
+		var ledger, asked atomic.Int64
+		p := core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute), Lease: time.Second, Abandoned: core.Uncertain}
+		g := t.MustGuard(p)
+		crash(t.T, t.store.Store, g, post("{}", nil).withKey("k"), time.Second)
+		calls, served := t.arrive(g, 1000, func() *call { return post("{}", &ledger).withKey("k") })
+		t.store.acquires.Store(0)
+		served.Wait()
+		assert.Equal(t, 1001*time.Millisecond, time.Since(t.start))
+		assert.LessOrEqual(t, t.store.acquires.Load(), int64(2), "there is nobody to ask: one look tells all, and one may come before")
+		for _, c := range calls {
+			require.Equal(t, "uncertain", c.code())
+		}
+
+		p.Reconcile = func(context.Context, core.Uncertainty) (core.Verdict, error) {
+			asked.Add(1)
+			return core.RunAgain(), nil
+		}
+		g = t.MustGuard(p)
+		calls, served = t.arrive(g, 1000, func() *call { return post("{}", &ledger).withKey("k") })
+		served.Wait()
+		assert.EqualValues(t, 1, ledger.Load())
+		assert.Positive(t, asked.Load())
+		for _, c := range calls {
+			require.Equal(t, 201, c.response.Status)
+		}
+	})
+}
+
+// Two calls of Do wait together although one may take over and the other may not.
+func TestTasksDecideForThemselves(t *testing.T) {
+	inBubble(t, func(t *together) {
+		var key core.Key
+		run := func(p core.Policy) (core.Result, error) {
+			p.Name, p.Duplicate, p.Lease = "task", core.Wait(time.Minute), time.Second
+			return t.Do(t.Context(), "k", p, func(ctx context.Context) ([]byte, error) {
+				r, _ := core.RunFrom(ctx)
+				key = r.Key()
+				return []byte("done"), nil
+			})
+		}
+		_, err := run(core.Policy{OnSuccess: core.Release})
+		require.NoError(t, err)
+		crashed := core.Claim{Owner: core.NewOwner(), Lease: time.Second, Retention: time.Hour}
+		_, err = t.store.Store.Acquire(t.Context(), string(key), crashed)
+		require.NoError(t, err)
+
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, err := run(core.Policy{Abandoned: core.Uncertain})
+			assert.ErrorIs(t, err, core.ErrUncertain)
+		})
+		synctest.Wait() // the cautious one leads
+		all.Go(func() {
+			r, err := run(core.Policy{})
+			assert.NoError(t, err)
+			assert.EqualValues(t, 2, r.Attempt)
+		})
+		synctest.Wait()
+		assert.Equal(t, 1, t.Crowds())
+		all.Wait()
+	})
+}
+
+// Everything at once: clients that leave, runs that fail and crash, stores that fail, limits.
+// There is never more than one run at a time, everybody is answered, nothing is left.
+func TestCrowdInTrouble(t *testing.T) {
+	inBubble(t, func(t *together) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var running, answered, done atomic.Int64
+		t.store.onAcquire(func(context.Context) error {
+			if rand.IntN(20) == 0 {
+				return errDown
+			}
+			return nil
+		})
+		g := t.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Lease: 10 * time.Second, Retention: 50 * time.Millisecond})
+		var all sync.WaitGroup
+		for range 3000 {
+			c := post("{}", nil).withKey("k")
+			takes, fails := time.Duration(rnd.IntN(200))*time.Millisecond, rnd.IntN(3) > 0
+			c.handler = func(context.Context) core.Capture {
+				assert.EqualValues(t, 1, running.Add(1), "never two at a time")
+				time.Sleep(takes)
+				running.Add(-1)
+				if fails {
+					return answer(500, "failed")
+				}
+				done.Add(1)
+				return answer(201, "done")
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			if rnd.IntN(3) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(1000))*time.Millisecond)
+			}
+			all.Go(func() {
+				defer cancel()
+				if err := g.Serve(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if c.response != nil {
+					answered.Add(1)
+				}
+			})
+			if rnd.IntN(10) == 0 {
+				time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+			}
+		}
+		all.Wait()
+		assert.EqualValues(t, 3000, answered.Load())
+		assert.Greater(t, done.Load(), int64(5))
+	})
+}

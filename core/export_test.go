@@ -1,0 +1,8 @@
+package core
+
+// Crowds returns how many crowds wait.
+func (e *Engine) Crowds() int {
+	e.crowds.mu.Lock()
+	defer e.crowds.mu.Unlock()
+	return len(e.crowds.all)
+}
