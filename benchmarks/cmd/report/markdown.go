@@ -17,6 +17,7 @@ var about = map[string]string{
 	"Body":      "A request whose handler reads the whole body, and whose key is made of it. \"none\" is the MD5 of the same bytes, alone and after they were read into memory of their own.",
 	"Sign":      "Verifying a signed message with a body of 200 bytes, without the store of nonces.",
 	"Memstore":  "The store in the process, by how many records it holds. B/record is beyond key and response; the percentiles are of single calls of Acquire, by the wall clock, and max-cpu is the most processor time that one took.",
+	"Wait":      "From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and watched for them, and on Redis the round trips (one is the run's own) and what it sends.",
 	"Do":        "An operation that is not HTTP.",
 }
 
