@@ -58,8 +58,8 @@ func (l *crowds) join(w *waiting, id crowdID) {
 	defer l.mu.Unlock()
 	c := l.all[id]
 	if w.leads = c == nil; w.leads {
-		c = &crowd{id: id, token: make(chan struct{}, 1), news: &news{out: make(chan struct{})},
-			pause: firstPause, watched: watchPause}
+		c = &crowd{id: id, token: make(chan struct{}, 1), news: &news{out: make(chan struct{})}}
+		c.waitAnew()
 		if l.all == nil {
 			l.all = map[crowdID]*crowd{}
 		}
@@ -117,6 +117,9 @@ func (l *crowds) latest(c *crowd) *news {
 	return c.news
 }
 
+// waitAnew makes the pauses short again: it is another run that the crowd waits for now.
+func (c *crowd) waitAnew() { c.pause, c.watched = firstPause, watchPause }
+
 // watch begins a pause between two looks of the leader's. It ends when the record may have
 // changed, or when the lease may have passed, which is after remaining.
 func (c *crowd) watch(ctx context.Context, w *waiting, e *Engine, remaining time.Duration) {
@@ -129,6 +132,9 @@ func (c *crowd) watch(ctx context.Context, w *waiting, e *Engine, remaining time
 		if err == nil {
 			c.changed, c.stop = changed, stop
 		}
+	}
+	if e.watcher != nil && c.stop == nil && (w.left() <= 0 || ctx.Err() != nil) {
+		return // it is not the store that has failed: who leads next looks and watches at once
 	}
 	// The pauses are random, so that the waiters of several processes do not march in step.
 	var pause time.Duration

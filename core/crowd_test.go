@@ -37,8 +37,10 @@ func works(context.Context) error { return nil }
 func (s *watchedSpy) onAcquire(trouble func(context.Context) error) { s.trouble.Store(&trouble) }
 
 func (s *watchedSpy) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	s.watches.Add(1)
 	changed, stop, err := s.Store.(core.Watcher).Watch(ctx, key)
+	if err == nil {
+		s.watches.Add(1)
+	}
 	return changed, func() { s.stops.Add(1); stop() }, err
 }
 
@@ -241,6 +243,29 @@ func oneOfManyTakesOver(t *testing.T, p core.Policy) {
 	})
 }
 
+// Where runs follow one another, the wait for each begins with short pauses, however long those
+// in front have waited together.
+func TestManyRunsPolledFor(t *testing.T) {
+	inBubble(t, func(t *together) {
+		const runs = 50
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser, Store: t.store.spy}).
+			MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), OnSuccess: core.Release})
+		_, served := t.arrive(g, runs, func() *call {
+			c := post("{}", nil)
+			c.handler = func(context.Context) core.Capture {
+				ledger.Add(1)
+				time.Sleep(10 * time.Millisecond)
+				return answer(201, "done")
+			}
+			return c
+		})
+		served.Wait()
+		assert.EqualValues(t, runs, ledger.Load())
+		assert.LessOrEqual(t, time.Since(t.start), runs*40*time.Millisecond, "the second look finds each run ended")
+	})
+}
+
 // When the leader leaves, another goes on at once, where it was.
 func TestLeaderLeaves(t *testing.T) {
 	t.Run("when its client has gone", func(t *testing.T) {
@@ -267,6 +292,35 @@ func TestLeaderLeaves(t *testing.T) {
 			assert.EqualValues(t, 1+1+3+1, t.store.acquires.Load(), "what the leader knew is known")
 		})
 	})
+
+	// What has ended there is the caller's time, not the store: who leads next need not poll.
+	for name, limit := range map[string]time.Duration{
+		"while it begins to watch":               time.Minute,
+		"at its limit, while it begins to watch": 100 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *together) {
+				g := core.MustNew(core.Config{User: byUser, Store: &slowToWatch{watchedSpy: t.store}}).
+					MustGuard(core.Policy{Duplicate: core.Wait(limit)})
+				first, leader := post("{}", new(atomic.Int64)), post("{}", nil)
+				first.handler = func(context.Context) core.Capture { time.Sleep(101 * time.Millisecond); return answer(201, "done") }
+				go serve(t, g, first)
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				defer cancel()
+				go func() { assert.NoError(t, g.Serve(ctx, leader)) }()
+				time.Sleep(50 * time.Millisecond)
+				calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
+				served.Wait()
+				synctest.Wait()
+				assert.Equal(t, "in_progress", leader.code())
+				assert.Equal(t, 101*time.Millisecond, time.Since(t.start), "told at once")
+				for _, c := range calls {
+					assert.Equal(t, "done", string(c.response.Body))
+				}
+			})
+		})
+	}
 
 	t.Run("at its limit", func(t *testing.T) {
 		inBubble(t, func(t *together) {
@@ -390,6 +444,19 @@ func TestLeaderLeaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowToWatch takes longer over the first watch than its caller has.
+type slowToWatch struct {
+	*watchedSpy
+	begun atomic.Bool
+}
+
+func (s *slowToWatch) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	if s.begun.CompareAndSwap(false, true) {
+		return nil, nil, hang(ctx)
+	}
+	return s.watchedSpy.Watch(ctx, key)
 }
 
 // While the answer to a look is on its way, the record that it tells of may pass, and the

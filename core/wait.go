@@ -87,6 +87,9 @@ func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) 
 	if grant.State == Done || reused || grant.State == Abandoned && g.decidesAlike() {
 		e.crowds.tell(c, look, g.copied(grant))
 	}
+	if grant.State == Acquired {
+		c.waitAnew()
+	}
 	w.end(e)
 	return grant, nil
 }
@@ -132,7 +135,7 @@ func (w *waiting) pause(ctx context.Context, g *Guard, id identity, remaining ti
 	}
 	if w.leads { // and has just looked
 		w.crowd.watch(ctx, w, e, remaining)
-		if w.left() <= 0 {
+		if w.left() <= 0 || ctx.Err() != nil {
 			return false
 		}
 	} else if !w.follow(ctx, e) {
