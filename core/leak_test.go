@@ -126,3 +126,55 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyWithinKey: a key source may ask another guard for a key, and is handed its own request
+// before, while and after that.
+func TestKeyWithinKey(t *testing.T) {
+	e := MustNew(Config{User: UserFromHeader("X-User")})
+	inner := e.MustGuard(Policy{})
+	outer := e.MustGuard(Policy{Key: Func(func(r *Request) (string, error) {
+		poisonFlights()
+		before := fmt.Sprint(*r)
+		key, _, err := inner.Key(r)
+		poisonFlights()
+		if after := fmt.Sprint(*r); after != before {
+			t.Errorf("the request was %s, and then %s", before, after)
+		}
+		if r.RawQuery == "q=panic" {
+			panic(r.RawQuery)
+		}
+		return string(key), err
+	})})
+	request := func(x *markedExchange) *Request {
+		r := &Request{Headers: x, PathParams: make([]Pair, 0, 8)}
+		x.Describe(r)
+		r.Body, _ = x.ReadBody(0)
+		return r
+	}
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			for i := range 200 {
+				x := &markedExchange{mark: fmt.Sprintf("%d-%d.", n, i)}
+				r := request(x)
+				whole := fmt.Sprint(*r, r.PathParams[:cap(r.PathParams)])
+				key, fingerprint, err := outer.Key(r)
+				poisonFlights()
+				if again := fmt.Sprint(*r, r.PathParams[:cap(r.PathParams)]); err != nil || again != whole {
+					t.Errorf("%s: %v, and the request has become %s", x.mark, err, again)
+				}
+				if err := outer.Serve(context.Background(), x); err != nil || x.ran != key {
+					t.Errorf("%s ran under %s, want %s (%v)", x.mark, x.ran, key, err)
+				}
+				func() {
+					defer func() { _ = recover() }()
+					_, _, _ = outer.Key(request(&markedExchange{mark: "panic"}))
+				}()
+				if k, f, err := outer.Key(r); err != nil || k != key || f != fingerprint {
+					t.Errorf("%s: the key was %s, and then %s (%v)", x.mark, key, k, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
