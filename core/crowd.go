@@ -9,9 +9,9 @@ import (
 )
 
 // crowd is the duplicates of one operation that wait for it in this process. One of them
-// leads: it holds the token, and watches and looks at the record for all. When it finds the
-// operation done, it tells those who follow. When it leaves, whatever the reason, one of them
-// gets the token, and goes on where it was.
+// leads: it holds the token, and watches and looks at the record for all. When it finds that
+// nothing runs any more, it tells those who follow. When it leaves, whatever the reason, one
+// of them gets the token, and goes on where it was.
 type crowd struct {
 	id    crowdID
 	token chan struct{} // holds the token while nobody leads; has room for it always

@@ -685,6 +685,28 @@ func TestManyAreUncertain(t *testing.T) {
 	})
 }
 
+// Many ask a hook what has become of a run: all of them do so in time, not one after the other.
+func TestManyAskForThemselves(t *testing.T) {
+	inBubble(t, func(t *together) {
+		var asked atomic.Int64
+		g := t.MustGuard(core.Policy{
+			Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Lease: time.Second, Abandoned: core.Uncertain,
+			Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
+				asked.Add(1)
+				return core.Unknown(), nil
+			},
+		})
+		crash(t.T, t.store.Store, g, post("{}", nil).withKey("k"), time.Second)
+		t.store.onAcquire(func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+		calls, served := t.arrive(g, 5000, func() *call { return post("{}", nil).withKey("k") })
+		served.Wait()
+		assert.EqualValues(t, 5000, asked.Load())
+		for _, c := range calls {
+			require.Equal(t, "uncertain", c.code())
+		}
+	})
+}
+
 // Two calls of Do wait together although one may take over and the other may not.
 func TestTasksDecideForThemselves(t *testing.T) {
 	inBubble(t, func(t *together) {

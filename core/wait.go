@@ -67,8 +67,8 @@ func (w *waiting) leave(e *Engine) {
 }
 
 // look asks the store for the claim, unless the look of another has answered already. Who
-// leads tells the others what it has found, if that is the same for all; else each of them
-// looks for itself, in turn. It leaves them before it does anything else, for that may take long.
+// leads tells the others what it has found, if that ends their wait, and leaves them before it
+// does anything else, for that may take long.
 func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) (Grant, error) {
 	e, c := g.engine, w.crowd
 	if w.told {
@@ -84,19 +84,27 @@ func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) 
 	if err != nil || grant.State == Running && !reused {
 		return grant, err // and waits on
 	}
-	if grant.State == Done || reused || grant.State == Abandoned && g.decidesAlike() {
-		e.crowds.tell(c, look, g.copied(grant))
-	}
 	if grant.State == Acquired {
 		c.waitAnew()
+	} else {
+		e.crowds.tell(c, look, g.copied(grant))
 	}
 	w.end(e)
 	return grant, nil
 }
 
-// decidesAlike reports whether an abandoned run is the same to all who wait together: not if they
-// would have to ask, nor to tasks, whose policies may differ.
-func (g *Guard) decidesAlike() bool { return g.policy.Reconcile == nil && !g.task }
+// answersAll reports whether what a look has found is the answer to all who wait together. It is
+// not if they would ask what has become of an abandoned run, nor to tasks, whose policies may
+// differ: then each of them looks for itself.
+func (g *Guard) answersAll(id identity, grant Grant) bool {
+	switch {
+	case grant.State == Done, g.reused(id, grant):
+		return true
+	case grant.State == Abandoned:
+		return g.policy.Reconcile == nil && !g.task
+	}
+	return false
+}
 
 // copied returns grant with a result of its own if it is a task's: Result.Value belongs to who
 // called Do. Responses are only ever read, and are shared.
@@ -138,7 +146,7 @@ func (w *waiting) pause(ctx context.Context, g *Guard, id identity, remaining ti
 		if w.left() <= 0 || ctx.Err() != nil {
 			return false
 		}
-	} else if !w.follow(ctx, e) {
+	} else if !w.follow(ctx, g, id) {
 		return false
 	}
 	c := w.crowd
@@ -162,7 +170,8 @@ func (w *waiting) pause(ctx context.Context, g *Guard, id identity, remaining ti
 
 // follow sleeps until the caller leads, or need not wait any longer and has left the crowd. It
 // returns false when the caller has gone.
-func (w *waiting) follow(ctx context.Context, e *Engine) bool {
+func (w *waiting) follow(ctx context.Context, g *Guard, id identity) bool {
+	e := g.engine
 	w.arm(w.left())
 	for {
 		select {
@@ -172,7 +181,7 @@ func (w *waiting) follow(ctx context.Context, e *Engine) bool {
 		case <-w.news.out:
 			// A look that began before the caller came may tell of a record that was gone by then.
 			if w.joined < w.news.look {
-				w.told = true
+				w.told = g.answersAll(id, w.news.grant)
 				w.end(e)
 				return true
 			}
