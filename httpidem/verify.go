@@ -59,7 +59,7 @@ func refusalResponse(r *sign.Refusal) *core.Response {
 }
 
 // message is a request as its signature sees it. Messages are pooled; nothing of one goes on
-// to the handler, but a buffer that is too large for the pool.
+// to the handler, but memory that holds the body, which then is not in the pool any more.
 type message struct {
 	Request
 	sign sign.Message
