@@ -38,8 +38,10 @@
 //
 // A request body counts as sent: compressed bodies are not decompressed. Fiber takes
 // multipart forms apart before any handler runs and drops the bytes; the guard then sees
-// the form put together again, with its parts in any order. Keys do not depend on that,
-// but a hook that reads core.Request.Body may: set DisablePreParseMultipartForm for it.
+// the form put together again, with its parts in any order, and without those that have no
+// name. Keys do not depend on the order, but where a form is read as it was sent, parts
+// without a name count; and a hook that reads core.Request.Body may depend on both. For
+// these, set DisablePreParseMultipartForm.
 //
 // With StreamRequestBody the body is read up to the policy's BodyLimit and put back as a
 // stream. A request that is answered with part of its body unread ends its connection,
