@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -242,6 +243,19 @@ func TestTheFolderIsMadeBeforeAnythingIsMeasured(t *testing.T) {
 	o := options{out: filepath.Join(t.TempDir(), "not", "there"), packages: "./nowhere"}
 	assert.Error(t, run(t.Context(), o, io.Discard, io.Discard))
 	assert.DirExists(t, o.out)
+}
+
+// A machine that becomes twice as slow between two rounds changes no ratio.
+func TestRatiosAreThoseOfTheSameRound(t *testing.T) {
+	ratioOf := func(text string) float64 {
+		rs, err := parse(strings.NewReader(text))
+		require.NoError(t, err)
+		v, _ := quotient("A", "B", "ns/op", duration)(rs)
+		return v
+	}
+	assert.Equal(t, 2.0, ratioOf("BenchmarkA 1 20 ns/op\nBenchmarkB 1 10 ns/op\nBenchmarkA 1 40 ns/op\nBenchmarkB 1 20 ns/op\nBenchmarkA 1 20 ns/op\nBenchmarkB 1 10 ns/op\n"))
+	assert.Equal(t, 3.0, ratioOf("BenchmarkA 1 20 ns/op\nBenchmarkA 1 40 ns/op\nBenchmarkB 1 10 ns/op\n"), "one was not measured as often: the medians count")
+	assert.True(t, math.IsNaN(ratioOf("BenchmarkA 1 20 ns/op\n")))
 }
 
 func TestTheProcessorIsNamed(t *testing.T) {

@@ -83,15 +83,19 @@ func targets() []target {
 		ts = append(ts, target{
 			what: "fiber, client key, " + way.name + ": time added, against what Fiber's own middleware adds", limit: way.limit, write: ratio,
 			reach: func(rs *results) (float64, string) {
-				added := func(who string) float64 {
-					return difference(rs, "FiberPeer/"+who+"-"+way.name, "FiberPeer/bare", "ns/op")
+				row := func(who string) *row { return rs.row("FiberPeer/" + who + "-" + way.name) }
+				against := func(who string) float64 {
+					return ofEachRound(func(x []float64) float64 { return (x[0] - x[2]) / (x[1] - x[2]) }, "ns/op",
+						row(who), row("own"), rs.row("FiberPeer/bare"))
 				}
-				ours, alike, own := added("ours"), added("ours-unchecked"), added("own")
-				remark := duration(ours) + " against " + duration(own)
-				if !math.IsNaN(alike) {
-					remark += "; by the key alone, as Fiber's has it: " + ratio(alike/own)
+				added := func(who string) string {
+					return duration(difference(rs, "FiberPeer/"+who+"-"+way.name, "FiberPeer/bare", "ns/op"))
 				}
-				return ours / own, remark
+				remark := added("ours") + " against " + added("own")
+				if alike := against("ours-unchecked"); !math.IsNaN(alike) {
+					remark += "; by the key alone, as Fiber's has it: " + ratio(alike)
+				}
+				return against("ours"), remark
 			},
 		})
 	}
@@ -165,9 +169,43 @@ func of(name, unit string) func(*results) (float64, string) {
 // quotient reaches for how many times one row is another.
 func quotient(name, by, unit string, write func(float64) string) func(*results) (float64, string) {
 	return func(rs *results) (float64, string) {
-		a, b := rs.row(name).median(unit), rs.row(by).median(unit)
-		return a / b, write(a) + " / " + write(b)
+		a, b := rs.row(name), rs.row(by)
+		v := ofEachRound(func(x []float64) float64 { return x[0] / x[1] }, unit, a, b)
+		return v, write(a.median(unit)) + " / " + write(b.median(unit))
 	}
+}
+
+// ofEachRound is the median of what f makes of each round's values of the rows. Rounds are
+// minutes apart, in which a machine that is shared may become faster or slower: what ran
+// in the same one is compared. If the rows were not measured equally often, f gets their medians.
+func ofEachRound(f func(values []float64) float64, unit string, rows ...*row) float64 {
+	rounds := 0
+	for i, r := range rows {
+		n := 0
+		if r != nil {
+			n = len(r.values[unit])
+		}
+		if i > 0 && n != rounds {
+			rounds = 0
+			break
+		}
+		rounds = n
+	}
+	values := make([]float64, len(rows))
+	if rounds == 0 {
+		for i, r := range rows {
+			values[i] = r.median(unit)
+		}
+		return f(values)
+	}
+	var all []float64
+	for round := range rounds {
+		for i, r := range rows {
+			values[i] = r.values[unit][round]
+		}
+		all = append(all, f(values))
+	}
+	return median(all)
 }
 
 // besideHashes reaches for the time of a verification, beside the two hashes that it cannot do
