@@ -125,7 +125,7 @@ func (c *crowd) waitAnew() { c.pause, c.watched = firstPause, watchPause }
 func (c *crowd) watch(ctx context.Context, w *waiting, e *Engine, remaining time.Duration) {
 	c.unwatch()
 	if e.watcher != nil && w.enter(ctx, e) {
-		wctx, cancel := context.WithTimeout(ctx, min(e.storeTimeout, max(time.Until(w.until), 1)))
+		wctx, cancel := context.WithTimeout(ctx, min(e.storeTimeout, max(w.left(), 1)))
 		changed, stop, err := e.watcher.Watch(wctx, string(c.id.key))
 		cancel()
 		w.leave(e)

@@ -47,13 +47,12 @@ func (w *waiting) enter(ctx context.Context, e *Engine) bool {
 		return true
 	default:
 	}
-	limit := time.NewTimer(time.Until(w.until))
-	defer limit.Stop()
+	w.arm(w.left())
 	select {
 	case e.looks <- struct{}{}:
 		w.inTurn = true
 		return true
-	case <-limit.C:
+	case <-w.timer.C:
 	case <-ctx.Done():
 	}
 	return false
@@ -80,8 +79,7 @@ func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) 
 	}
 	look := e.crowds.begin(c)
 	grant, err := e.acquire(ctx, id.key, claim)
-	reused := g.reused(id, grant)
-	if err != nil || grant.State == Running && !reused {
+	if err != nil || grant.State == Running && !g.reused(id, grant) {
 		return grant, err // and waits on
 	}
 	if grant.State == Acquired {

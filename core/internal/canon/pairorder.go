@@ -83,9 +83,8 @@ func goesOn(key uint64) bool { return byte(key) == 8 }
 // bytesIn returns a number whose lowest bit that is set lies in the lowest byte of word that is
 // c; it is 0 if there is none.
 func bytesIn(word uint64, c byte) uint64 {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	word ^= uint64(c) * ones
-	return (word - ones) &^ word & highs
+	word ^= everyByte * uint64(c)
+	return (word - everyByte) &^ word & highBits
 }
 
 // addPair adds a pair that begins at start in the canonical form.
