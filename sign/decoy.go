@@ -21,12 +21,12 @@ func newDecoys() []*Key {
 		MustKey(NewHMACKey("-", random[:MinSecret])),
 		MustKey(NewKey("-", ed25519.NewKeyFromSeed(random[MinSecret:]).Public())),
 		MustKey(NewKey("-", private.Public())),
-		MustKey(NewKey("-", rsaDecoy)),
+		MustKey(NewKey("-", rsaDecoy())),
 	}
 }
 
-// rsaDecoy is a public key whose private part was thrown away: to make one takes too long.
-var rsaDecoy = func() any {
+// rsaDecoy returns a public key whose private part was thrown away: to make one takes too long.
+func rsaDecoy() any {
 	der, err := base64.StdEncoding.DecodeString("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA2u6CdvHP9bPQBcRV5pD+aLB/+e3MK6wnue0XoSki" +
 		"FK0Iteni8dqE2P21V3HKrzZplzNrQjPNlD+U+fDTv6V5Jq/y4O9Nndv8FGAKkDM/MIrWyDaqCttGcV+qgsEyURlefdF+9cSXW6h9OuXjJ8MOHpjqiKZn" +
 		"BBjo4SvEVugQid6MEi/xPif4jPpMLDyA5wiAOl+kbBYn5y60g0a+LWmqKkHEMFlBNSuq/bZDjZ5Qn714Rb3O2gcl56Oq60D3U2cFE1VCciTVXCG0oqQd" +
@@ -39,4 +39,4 @@ var rsaDecoy = func() any {
 		panic(err)
 	}
 	return key
-}()
+}
