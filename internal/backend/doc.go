@@ -2,14 +2,14 @@
 //
 // There are three kinds of things here.
 //
-// Shared servers: [Redis], [Postgres], [MySQL] and [AMQP] return the URL of a server that
-// runs already, started by scripts/backends or by whoever set the environment variable.
+// Shared servers: [Redis], [Postgres], [MySQL], [AMQP] and [NATS] return the URL of a server
+// that runs already, started by scripts/backends or by whoever set the environment variable.
 // Other tests use the same server at the same time, so a test keeps to a key prefix or a
 // table of its own, and cleans up.
 //
-// Own servers: [StartRedis], [StartRedisCluster], [StartRedisSentinel], [StartPostgres]
-// and [StartMariaDB] start processes on free ports of 127.0.0.1. A test may kill, freeze
-// and restart them. They end with the test, and also when the test binary is killed.
+// Own servers: [StartRedis], [StartRedisCluster], [StartRedisSentinel], [StartPostgres],
+// [StartPgBouncer], [StartMariaDB], [StartGalera] and [StartRabbitMQ] start processes on free ports of 127.0.0.1. A test may
+// kill, freeze and restart them. They end with the test, and also when the test binary is killed.
 //
 // A [Proxy] is a TCP link to any server that can fail: cut, stall, delay, lose the request
 // or lose the answer.

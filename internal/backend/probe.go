@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -183,6 +184,29 @@ func probeAMQP(u *url.URL, limit time.Duration) error {
 	}
 	if frame != [3]byte{1, 0, 0} {
 		return fmt.Errorf("not AMQP 0-9-1: %q", frame)
+	}
+	return nil
+}
+
+// probeNATS reads what a server says of itself to whoever connects. JetStream is off unless its
+// configuration asks for it.
+func probeNATS(u *url.URL, limit time.Duration) error {
+	conn, err := dial(u, "4222", limit)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	line, err := bufio.NewReader(io.LimitReader(conn, 1<<16)).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	text, ok := strings.CutPrefix(line, "INFO ")
+	var info struct{ JetStream bool }
+	if !ok || json.Unmarshal([]byte(text), &info) != nil {
+		return fmt.Errorf("not NATS: %q", line)
+	}
+	if !info.JetStream {
+		return errors.New("it has no JetStream; start it with -js")
 	}
 	return nil
 }

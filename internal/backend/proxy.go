@@ -13,12 +13,12 @@ import (
 // Proxy is a TCP link to a server that can fail. At first it passes on all that it gets.
 // Its methods are safe for concurrent use.
 type Proxy struct {
-	tb     testing.TB
-	addr   string
-	target string
-	work   sync.WaitGroup
+	tb   testing.TB
+	addr string
+	work sync.WaitGroup
 
 	mu       sync.Mutex
+	target   string
 	listener net.Listener // nil while cut
 	links    map[*link]struct{}
 	flow     chan struct{} // closed unless stalled
@@ -98,6 +98,13 @@ func (p *Proxy) Restore() {
 	}
 	p.listener = listener
 	p.work.Go(func() { p.accept(listener) })
+}
+
+// Lead makes new connections lead to the server at target. Those that are there stay where they are.
+func (p *Proxy) Lead(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // Stall holds all bytes back in both directions, until Resume. Connections stay open, and
@@ -223,7 +230,10 @@ func (l *link) cut() {
 }
 
 func (l *link) run() {
-	server, err := new(net.Dialer).DialContext(l.ctx, "tcp", l.proxy.target)
+	l.proxy.mu.Lock()
+	target := l.proxy.target
+	l.proxy.mu.Unlock()
+	server, err := new(net.Dialer).DialContext(l.ctx, "tcp", target)
 	if err == nil {
 		l.mu.Lock()
 		l.server = server.(*net.TCPConn)

@@ -191,10 +191,7 @@ func TestProxyURL(t *testing.T) {
 
 func TestProxyWithoutServer(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	call(t, NewProxy(t, listener.Addr().String()).Addr()).isCut()
+	call(t, NewProxy(t, net.JoinHostPort("127.0.0.1", freePort(t))).Addr()).isCut()
 }
 
 func TestProxyCut(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 // startLimit is how long a server may take until it answers, and anything else that is
 // waited for here. It is long because it only matters when something is wrong.
-const startLimit = 60 * time.Second
+const startLimit = 3 * time.Minute
 
 // Server is a server process that belongs to one test. Its methods are safe for
 // concurrent use, and for goroutines other than the test's: what goes wrong is reported
@@ -42,6 +42,7 @@ type Server struct {
 type plan struct {
 	program string                     // full path
 	args    func(port string) []string // for the program
+	env     func(port string) []string // added to its environment; nil: nothing
 	url     string                     // of the server, with %s for its address
 	ready   func(addr string) error    // nil if it answers
 	account *account                   // whom it runs as; nil: as ourselves
@@ -75,6 +76,9 @@ func start(tb testing.TB, p plan) *Server {
 		s.addr = net.JoinHostPort("127.0.0.1", port)
 		s.url = fmt.Sprintf(p.url, s.addr)
 		s.argv = append([]string{p.program}, p.args(port)...)
+		if p.env != nil {
+			s.argv = slices.Concat([]string{"/usr/bin/env"}, p.env(port), s.argv)
+		}
 		s.ready = func() error { return p.ready(s.addr) }
 		if err = s.run(); err == nil {
 			return s
@@ -210,9 +214,9 @@ func eventually(try func() error) error {
 }
 
 // freePort returns a port of 127.0.0.1 on which nothing listens, until the end of the
-// test. The ports at the given distances are free, too.
+// test. So are the ports at the given distances.
 //
-// The port is reserved: test binaries run side by side, and a server keeps its port while it
+// The ports are reserved: test binaries run side by side, and a server keeps its port while it
 // is down. It lies below those that Linux gives to outgoing connections (32768 and up). From
 // among those, a client that tries to reach a server that is down could be given the
 // server's own port, connect to itself, and keep the server from coming back.
@@ -220,12 +224,14 @@ func freePort(tb testing.TB, also ...int) string {
 	tb.Helper()
 	for range 1000 {
 		port := 10000 + rand.IntN(12000)
-		release, ok := reserve(port)
-		if !ok {
-			continue
-		}
-		tb.Cleanup(release)
-		if !slices.ContainsFunc(append(also, 0), func(distance int) bool { return !free(port + distance) }) {
+		taken := slices.ContainsFunc(append([]int{0}, also...), func(distance int) bool {
+			release, ok := reserve(port + distance)
+			if ok {
+				tb.Cleanup(release)
+			}
+			return !ok || !free(port+distance)
+		})
+		if !taken {
 			return strconv.Itoa(port)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -207,6 +208,29 @@ func testDatabase(t *testing.T, s *Server, db *sql.DB, child string) {
 	s.Freeze() // for the cleanup
 }
 
+func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
+	s := StartRabbitMQ(t, "channel_max = 17")
+	u, err := url.Parse(s.URL())
+	require.NoError(t, err)
+	require.NoError(t, probeAMQP(u, patience))
+	tree := s.process.tree()
+	require.Greater(t, len(tree), 1, "Erlang has processes beside the node")
+	s.Kill()
+	for _, pid := range tree {
+		require.NoError(t, await(pid, 'Z', 'X'))
+	}
+	require.Error(t, probeAMQP(u, patience))
+	s.Start()
+	require.NoError(t, probeAMQP(u, patience))
+
+	s.Freeze()
+	require.ErrorContains(t, probeAMQP(u, 50*time.Millisecond), "timeout")
+	s.Thaw()
+	require.NoError(t, eventually(func() error { return probeAMQP(u, patience) }))
+	s.Freeze() // for the cleanup
+}
+
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	c := StartRedisCluster(t)
@@ -217,13 +241,13 @@ func TestRedisCluster(t *testing.T) {
 	client, err := rueidis.NewClient(option)
 	require.NoError(t, err)
 	defer client.Close()
-	set := func(key string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	set := func(key string, limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return client.Do(ctx, client.B().Set().Key(key).Value("value").Build()).Error()
 	}
 	for i := range 50 {
-		require.NoError(t, set(strconv.Itoa(i)))
+		require.NoError(t, set(strconv.Itoa(i), startLimit))
 	}
 	for _, node := range c.Nodes {
 		size, err := ask(node.Addr(), "DBSIZE")
@@ -233,10 +257,10 @@ func TestRedisCluster(t *testing.T) {
 
 	// The slot of "foo" is 12182, of the last third; that of "bar" is 5061, of the first.
 	c.Nodes[2].Kill()
-	require.Error(t, set("foo"))
-	require.NoError(t, set("bar"))
+	require.Error(t, set("foo", time.Second))
+	require.NoError(t, set("bar", startLimit))
 	c.Nodes[2].Start()
-	require.NoError(t, eventually(func() error { return set("foo") }))
+	require.NoError(t, eventually(func() error { return set("foo", time.Second) }))
 }
 
 func TestRedisSentinel(t *testing.T) {
@@ -249,8 +273,8 @@ func TestRedisSentinel(t *testing.T) {
 	client, err := rueidis.NewClient(option)
 	require.NoError(t, err)
 	defer client.Close()
-	set := func(key string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	set := func(key string, limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return client.Do(ctx, client.B().Set().Key(key).Value("value").Build()).Error()
 	}
@@ -261,7 +285,7 @@ func TestRedisSentinel(t *testing.T) {
 		}
 		return err
 	}
-	require.NoError(t, set("first"))
+	require.NoError(t, set("first", startLimit))
 	require.NoError(t, get(s.Master, "first"))
 	require.NoError(t, eventually(func() error { return get(s.Replica, "first") }))
 
@@ -269,7 +293,7 @@ func TestRedisSentinel(t *testing.T) {
 	s.Failover()
 	require.Same(t, master, s.Replica)
 	require.Same(t, replica, s.Master)
-	require.NoError(t, eventually(func() error { return set("second") }))
+	require.NoError(t, eventually(func() error { return set("second", time.Second) }))
 	require.NoError(t, get(s.Master, "second"))
 	require.NoError(t, eventually(func() error { return get(s.Replica, "second") }))
 
@@ -277,7 +301,7 @@ func TestRedisSentinel(t *testing.T) {
 	s.AwaitFailover()
 	require.Same(t, master, s.Master)
 	require.NoError(t, get(s.Master, "second"))
-	require.NoError(t, eventually(func() error { return set("third") }))
+	require.NoError(t, eventually(func() error { return set("third", time.Second) }))
 	require.NoError(t, get(s.Master, "third"))
 
 	// It comes back as a replica, some time later.

@@ -11,7 +11,7 @@ import (
 
 // patience is how long a shared server may take to answer. A server that is not there
 // refuses at once; this is for one that is busy.
-const patience = 3 * time.Second
+const patience = 15 * time.Second
 
 // Redis returns the URL of the shared Redis: IDEM_REDIS_URL, or redis://127.0.0.1:6379.
 // If nothing answers there, the test is skipped, or fails (see the package comment).
@@ -42,6 +42,13 @@ func MySQL(tb testing.TB) string {
 func AMQP(tb testing.TB) string {
 	tb.Helper()
 	return shared(tb, "RabbitMQ", "IDEM_AMQP_URL", "amqp://guest:guest@127.0.0.1:5672/", probeAMQP)
+}
+
+// NATS returns the URL of the shared NATS: IDEM_NATS_URL, or nats://127.0.0.1:4222. If nothing
+// answers there, or only a server without JetStream, the test is skipped, or fails.
+func NATS(tb testing.TB) string {
+	tb.Helper()
+	return shared(tb, "NATS with JetStream", "IDEM_NATS_URL", "nats://127.0.0.1:4222", probeNATS)
 }
 
 // answered remembers which shared servers have answered: one question to each is enough

@@ -18,6 +18,7 @@ var sharedServers = []struct {
 	{"postgres", "IDEM_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable", Postgres},
 	{"mysql", "IDEM_MYSQL_URL", "mysql://root@127.0.0.1:3306/test", MySQL},
 	{"amqp", "IDEM_AMQP_URL", "amqp://guest:guest@127.0.0.1:5672/", AMQP},
+	{"nats", "IDEM_NATS_URL", "nats://127.0.0.1:4222", NATS},
 }
 
 func TestShared(t *testing.T) {
@@ -33,12 +34,10 @@ func TestShared(t *testing.T) {
 
 // A server that is not there: skipped, or a failure where servers are required.
 func TestSharedMissing(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, nobody.Close())
+	nobody := net.JoinHostPort("127.0.0.1", freePort(t))
 	for _, s := range sharedServers {
 		t.Run(s.name, func(t *testing.T) {
-			at := "scheme://user:secret@" + nobody.Addr().String() + "/test?sslmode=disable"
+			at := "scheme://user:secret@" + nobody + "/test?sslmode=disable"
 			t.Setenv(s.variable, at)
 			for _, value := range []string{"", "0", "1"} {
 				required(t, value)
@@ -48,7 +47,7 @@ func TestSharedMissing(t *testing.T) {
 				})
 				require.Equal(t, value != "1", trial.skipped, "with %q", value)
 				require.Equal(t, value == "1", trial.failed, "with %q", value)
-				require.Contains(t, trial.said, nobody.Addr().String())
+				require.Contains(t, trial.said, nobody)
 				require.Contains(t, trial.said, s.variable)
 				require.Contains(t, trial.said, "refused")
 				require.NotContains(t, trial.said, "secret")
@@ -118,6 +117,12 @@ func TestProbes(t *testing.T) {
 		{"amqp of another version", probeAMQP, "amqp://", "AMQP\x00\x00\x09\x01", "not AMQP"},
 		{"silent", probeAMQP, "amqp://", "", "timeout"},
 		{"amqp with TLS", probeAMQP, "amqps://", "", ""},
+
+		{"nats", probeNATS, "nats://", `INFO {"server_id":"N","jetstream":true} ` + "\r\n", ""},
+		{"nats without JetStream", probeNATS, "nats://", `INFO {"server_id":"N"}` + "\r\n", "no JetStream"},
+		{"not nats", probeNATS, "nats://", "220 mail\r\n", "not NATS"},
+		{"not JSON", probeNATS, "nats://", "INFO {\r\n", "not NATS"},
+		{"silent", probeNATS, "nats://", "", "timeout"},
 	} {
 		u, err := url.Parse(c.url)
 		require.NoError(t, err)

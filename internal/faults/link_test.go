@@ -17,6 +17,11 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		proxy, store := fresh(t)
 		return proxy, newShop(t, store, p)
 	}
+	hasty := func(t *testing.T, p core.Policy) (*backend.Proxy, *shop) {
+		t.Parallel()
+		proxy, store := fresh(t)
+		return proxy, newHastyShop(t, store, p)
+	}
 	t.Run("cut before the claim", func(t *testing.T) {
 		proxy, s := link(t, core.Policy{})
 		for _, op := range three {
@@ -29,7 +34,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		s.report(section, "link cut as the claim is sent", name, tally{executions: 3}, three...)
 	})
 	t.Run("cut after the claim", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{})
+		proxy, s := link(t, core.Policy{Lease: lease})
 		for _, op := range three {
 			cut := proxy.CutAfter([]byte(op))
 			require.Equal(t, "503 store_unavailable", s.send(op), "whether it is claimed is not known")
@@ -70,7 +75,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 	})
 	for _, policy := range policies {
 		t.Run("down from the handler on, "+policy.name, func(t *testing.T) {
-			proxy, s := link(t, core.Policy{Abandoned: policy.abandoned})
+			proxy, s := hasty(t, core.Policy{Abandoned: policy.abandoned})
 			s.while(func(_ string, attempt uint64) {
 				if attempt == 1 {
 					proxy.Cut()
@@ -85,7 +90,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		})
 	}
 	t.Run("slower than the deadline", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{})
+		proxy, s := hasty(t, core.Policy{})
 		for _, op := range three {
 			proxy.Delay(2 * storeTimeout)
 			require.Equal(t, "503 store_unavailable", s.send(op))
@@ -96,7 +101,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		s.report(section, "link slower than the deadline before the claim", name, tally{executions: 3}, three...)
 	})
 	t.Run("stalled during the handler", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Abandoned: core.Uncertain})
+		proxy, s := hasty(t, core.Policy{Abandoned: core.Uncertain})
 		s.while(func(string, uint64) { proxy.Stall() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")

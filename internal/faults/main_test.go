@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/internal/leak"
 )
 
 func TestMain(m *testing.M) {
@@ -15,7 +17,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	flag.Parse()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(leak.Patient(m), goleak.Cleanup(func(code int) {
 		if code == 0 && *update {
 			if err := write(); err != nil {
 				fmt.Fprintln(os.Stderr, err)

@@ -99,7 +99,7 @@ func TestRedisReplicas(t *testing.T) {
 	t.Run("failover", func(t *testing.T) {
 		t.Parallel()
 		pair := backend.StartRedisSentinel(t)
-		s := newShop(t, openRedis(t, pair.URL()), core.Policy{})
+		s := newHastyShop(t, openRedis(t, pair.URL()), core.Policy{})
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
 		}
@@ -121,7 +121,7 @@ func TestRedisReplicas(t *testing.T) {
 	t.Run("cluster node", func(t *testing.T) {
 		t.Parallel()
 		cluster := backend.StartRedisCluster(t)
-		s := newShop(t, openRedis(t, cluster.URL()), core.Policy{})
+		s := newHastyShop(t, openRedis(t, cluster.URL()), core.Policy{})
 		var ops []string
 		for i := range 12 {
 			ops = append(ops, "op-"+strconv.Itoa(i))

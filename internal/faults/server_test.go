@@ -39,7 +39,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	})
 	t.Run("killed and restarted during the handler", func(t *testing.T) {
 		server, store := fresh(t)
-		s := newShop(t, store, core.Policy{})
+		s := newShop(t, store, core.Policy{Lease: longLease})
 		s.while(func(string, uint64) { server.Kill(); server.Start() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
@@ -50,7 +50,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	for _, policy := range policies {
 		t.Run("killed during the handler, "+policy.name, func(t *testing.T) {
 			server, store := fresh(t)
-			s := newShop(t, store, core.Policy{Abandoned: policy.abandoned})
+			s := newHastyShop(t, store, core.Policy{Abandoned: policy.abandoned})
 			s.while(func(_ string, attempt uint64) {
 				if attempt == 1 {
 					server.Kill()
@@ -58,7 +58,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 			})
 			for _, op := range three {
 				require.Equal(t, "201", s.send(op), "the client gets the real response")
-				require.True(t, s.saw(core.StoreFailed))
+				require.True(t, s.saw(core.Unsettled))
 				server.Start()
 				s.until(policy.last, op)
 			}
@@ -67,7 +67,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	}
 	t.Run("frozen before the claim", func(t *testing.T) {
 		server, store := fresh(t)
-		s := newShop(t, store, core.Policy{})
+		s := newHastyShop(t, store, core.Policy{})
 		for _, op := range three {
 			server.Freeze()
 			require.Equal(t, "503 store_unavailable", s.send(op))
@@ -82,11 +82,11 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	})
 	t.Run("frozen during the handler", func(t *testing.T) {
 		server, store := fresh(t)
-		s := newShop(t, store, core.Policy{Abandoned: core.Uncertain})
+		s := newHastyShop(t, store, core.Policy{Abandoned: core.Uncertain})
 		s.while(func(string, uint64) { server.Freeze() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")
-			require.True(t, s.saw(core.StoreFailed))
+			require.True(t, s.saw(core.Unsettled))
 			server.Thaw()
 			s.until(eitherWay, op)
 		}

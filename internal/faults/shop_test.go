@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,11 +15,14 @@ import (
 	"github.com/idem-go/idem/httpidem"
 )
 
-// The spans of the shops under test. A lease is short, for some tests wait for its end.
+// The spans of the shops under test. A lease is short, for some tests wait for its end; longLease is for
+// those in which it must not end, however busy the machine is. The same goes for the deadline of the store.
 const (
-	lease        = time.Second
-	storeTimeout = time.Second
-	patience     = 20 * time.Second // for what must happen at some time
+	lease        = 2 * time.Second
+	longLease    = time.Minute
+	storeTimeout = 2 * time.Second
+	longTimeout  = 20 * time.Second
+	patience     = time.Minute // for what must happen at some time
 )
 
 // shop is a service in this process, over net/http. Its handler writes into the ledger.
@@ -29,7 +33,20 @@ type shop struct {
 	events []core.Event
 }
 
+// newShop returns a shop whose store answers at some time, if only by an error. Unless p says otherwise,
+// no lease ends: a claim that takes longer than its lease is refused.
 func newShop(t *testing.T, store core.Store, p core.Policy) *shop {
+	p.Lease = cmp.Or(p.Lease, longLease)
+	return openShop(t, store, p, longTimeout)
+}
+
+// newHastyShop returns a shop for a test that waits for the end of storeTimeout.
+func newHastyShop(t *testing.T, store core.Store, p core.Policy) *shop {
+	p.Lease = cmp.Or(p.Lease, lease)
+	return openShop(t, store, p, storeTimeout)
+}
+
+func openShop(t *testing.T, store core.Store, p core.Policy, storeTimeout time.Duration) *shop {
 	s := &shop{service: service{trial: newTrial(t)}}
 	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User"), StoreTimeout: storeTimeout,
 		Observe: func(_ context.Context, e core.Event) {
@@ -37,7 +54,7 @@ func newShop(t *testing.T, store core.Store, p core.Policy) *shop {
 			defer s.mu.Unlock()
 			s.events = append(s.events, e)
 		}})
-	p.Key, p.Lease = core.Header(core.Required), lease
+	p.Key = core.Header(core.Required)
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", httpidem.New(engine.MustGuard(p))(http.HandlerFunc(s.pay)))
 	server := httptest.NewServer(mux)
@@ -48,7 +65,7 @@ func newShop(t *testing.T, store core.Store, p core.Policy) *shop {
 
 func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 	operation := r.Header.Get("Idempotency-Key")
-	run, _ := core.RunFrom(r.Context())
+	run := core.RunFrom(r.Context())
 	s.execute(operation, run.Attempt())
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprintf(w, "%s, attempt %d", operation, run.Attempt())

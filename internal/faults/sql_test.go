@@ -192,7 +192,7 @@ func TestSQLSessions(t *testing.T) {
 				return newOperator(t, e, server, url), s
 			}
 			t.Run("killed before the claim", func(t *testing.T) {
-				o, s := start(t, core.Policy{})
+				o, s := start(t, core.Policy{Lease: lease})
 				for _, op := range three {
 					o.endAll()
 					s.until("201", op) // whether the driver notices in time is its own affair
@@ -239,7 +239,7 @@ func TestSQLSessions(t *testing.T) {
 				}
 				s.while(func(string, uint64) { o.endAll() })
 				require.Equal(t, "201", s.send("op-8"))
-				require.False(t, s.saw(core.StoreFailed))
+				require.False(t, s.saw(core.Unsettled))
 				require.Equal(t, "201 replayed", s.send("op-8"))
 				ops = append(ops, "op-8")
 				s.report(sqlServers, "eight idle sessions killed while a handler runs", e.name, tally{executions: len(ops)}, ops...)

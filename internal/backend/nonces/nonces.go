@@ -3,6 +3,7 @@ package nonces
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // OnRedis returns the nonces of n engines that share the shared Redis, each with a connection of
-// its own, as n processes have. They expire by themselves. If Redis does not answer, the test is
+// its own, as n processes have, and time for a hundred requests at once on a machine that is busy. They expire by themselves. If Redis does not answer, the test is
 // skipped, or fails (see package backend).
 func OnRedis(tb testing.TB, n int) []sign.NonceStore {
 	tb.Helper()
@@ -23,7 +24,7 @@ func OnRedis(tb testing.TB, n int) []sign.NonceStore {
 		store, err := redisstore.NewURL(url)
 		require.NoError(tb, err)
 		tb.Cleanup(store.Close)
-		stores[i] = core.MustNew(core.Config{Store: store, Prefix: prefix}).Nonces()
+		stores[i] = core.MustNew(core.Config{Store: store, Prefix: prefix, StoreTimeout: time.Minute}).Nonces()
 	}
 	return stores
 }

@@ -124,7 +124,7 @@ func serve() error {
 			})
 		} else {
 			router.POST("/payments", ginidem.New(guard), func(c *gin.Context) {
-				run, _ := ginidem.Run(c)
+				run := ginidem.Run(c)
 				status, body := pay(c.GetHeader("Idempotency-Key"), run)
 				c.String(status, body)
 			})
@@ -147,7 +147,7 @@ func serve() error {
 			})
 		} else {
 			app.Post("/payments", fiberidem.New(guard), func(c *fiber.Ctx) error {
-				run, _ := fiberidem.Run(c)
+				run := fiberidem.Run(c)
 				status, body := pay(c.Get("Idempotency-Key"), run)
 				return c.Status(status).SendString(body)
 			})
@@ -165,7 +165,7 @@ func observe(_ context.Context, e core.Event) { fmt.Println("event:", e.Kind) }
 func now() string { return strconv.FormatInt(time.Now().Unix(), 10) }
 
 // payTx makes the payment in the transaction that holds the record.
-func payTx(ctx context.Context, s *sqlstore.Store, db *sql.DB, operation string) (core.Result, error) {
+func payTx(ctx context.Context, s *sqlstore.Store, db *sql.DB, operation string) (core.Result[[]byte], error) {
 	result, err := s.DoTx(ctx, db, operation, func(tx *sql.Tx) ([]byte, error) {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO payments (operation) VALUES ('"+operation+"')"); err != nil {
 			return nil, err
