@@ -128,6 +128,32 @@ func TestLargeObjectsAreArranged(t *testing.T) {
 	require.Greater(t, arranged, rounds/20)
 }
 
+// TestLargeObjectsThatDoNotCount leaves large objects out whose members are in no order. What stands
+// in their place afterwards is not put in the order of theirs.
+func TestLargeObjectsThatDoNotCount(t *testing.T) {
+	x, y := `"`+strings.Repeat("x", 6000)+`"`, `"`+strings.Repeat("y", 5000)+`"`
+	out := `{"c":` + x + `,"b":{"z":` + x + `,"y":1},"a":2}`
+	body, inOrder := `{"n":`+y+`,"m":3}`, `{"m":3,"n":`+y+`}`
+	for _, test := range []struct {
+		name  string
+		rules canon.Rules
+		body  string
+		want  string
+	}{
+		{"the first element", canon.Rules{Exclude: paths(t, "0")}, `[` + out + `,` + y + `,` + body + `]`, `[` + y + `,` + inOrder + `]`},
+		{"an element between others", canon.Rules{Exclude: paths(t, "1")}, `[` + body + `,` + out + `,` + body + `,` + y + `]`, `[` + inOrder + `,` + inOrder + `,` + y + `]`},
+		{"the last element", canon.Rules{Exclude: paths(t, "a.1")}, `{"b":` + y + `,"a":[` + body + `,` + out + `]}`, `{"a":[` + inOrder + `],"b":` + y + `}`},
+		{"all but one", canon.Rules{Exclude: paths(t, "0", "1", "3")}, `[` + out + `,` + out + `,` + body + `,` + out + `]`, `[` + inOrder + `]`},
+		{"elements that are not selected", canon.Rules{Select: paths(t, "*.n")}, `[` + out + `,` + out + `,` + body + `,` + y + `]`, `[,,{"n":` + y + `}]`},
+		{"members", canon.Rules{Exclude: paths(t, "b", "d")}, `{"d":` + out + `,"c":` + body + `,"b":` + out + `,"a":` + y + `}`, `{"a":` + y + `,"c":` + inOrder + `}`},
+		{"members that are not selected", canon.Rules{Select: paths(t, "*.n")}, `{"d":` + out + `,"c":` + body + `,"b":` + out + `,"a":` + y + `}`, `{"c":{"n":` + y + `}}`},
+	} {
+		got, info := text(test.rules, jsonInput(test.body))
+		require.False(t, info.Raw, test.name)
+		require.Equal(t, test.want, got, test.name)
+	}
+}
+
 // TestOneNameAThousandTimes: however long a name is, and whatever stands before it, it must
 // not occur twice; and the same beginnings are not the same names.
 func TestOneNameAThousandTimes(t *testing.T) {

@@ -11,37 +11,79 @@
 //
 // # The canonical text
 //
-// The text is the pairs, or the body, or both joined by a line feed, or nothing.
+// The text is made of these parts, in this order, joined by line feeds. A part that is absent
+// leaves nothing, not even a line feed; with none of them the text is empty.
+//
+//	a=1&body:b=2           pairs: path parameters, query and form
+//	{"c":3}                a JSON body
+//	if-match:"v1"          a line for each header field that counts
+//	type:image/png         the media type
+//	0x00 and raw bytes     every other body
 //
 // Pairs are the path parameters, then those of the query, then the fields of a form.
 // Each is written name=value, both as by [net/url.QueryEscape], sorted by the decoded
-// name, repeats in their order of appearance, joined by '&'. Query and urlencoded
-// form are split at '&' only. Unlike [net/url.ParseQuery], which drops what it cannot
-// read, a name or value with a bad escape is kept, as "%!" and its escaped raw text,
-// which no well-formed one gives. A file in a multipart form is the pair
-// name=@digest-of-its-content; QueryEscape never lets a bare '@' through, so that no
-// text field can pass for a file. Of parts with the same name the text fields come
-// first, wherever they stand in the form: a framework that has parsed the form no
-// longer knows how fields and files were mixed.
+// name, byte by byte, repeats in their order of appearance, joined by '&'. Query and
+// urlencoded form are split at '&' only, name and value at the first '='; an empty segment is
+// no pair, one without '=' has an empty value. Unlike [net/url.ParseQuery], which drops what it
+// cannot read, a name or value with a bad escape is kept, as "%!" and its escaped raw text,
+// which no well-formed one gives; its raw text stands for what it does not decode to.
+//
+// Fields of a form, urlencoded or multipart, files too, have "body:" in front of their
+// names, also in the order. It is not escaped, while the ':' of a query parameter called
+// body:x is; so what came by query is never what came by form. Where a rule asks for the
+// name of a field, it is the name without "body:".
+//
+// A multipart form is what [mime/multipart] makes of it; its boundary, the order of
+// fields with different names, and the other headers of its parts do not count. A part is a
+// file if it has a file name, and is the pair name=@digest;filename: the digest of its content
+// in lower-case hexadecimal, by the algorithm of the rules, and its
+// [mime/multipart.Part.FileName] query-escaped. With [Rules.WithoutFileNames] it is
+// name=@digest. QueryEscape never lets a bare '@' through, so that no text field can pass
+// for a file. Of fields with the same name those of text come first, wherever they stand in
+// the form: a framework that has parsed the form no longer knows how text and files were
+// mixed.
 //
 // A JSON body is written by the JSON Canonicalization Scheme (RFC 8785), but with
 // numbers as exact decimals of any size instead of float64s: equal values get equal
 // text and different values different text. Number-like strings stay strings. No
 // Unicode normalisation takes place. Excluded members are gone, empty objects and
-// arrays stay.
+// arrays stay. JSON is application/json and every type whose subtype has a name before the
+// suffix +json.
+//
+// Header fields are those of [Input.Header], sorted by name, lines of one name in their
+// order. Each is written name:value, without the spaces and tabs around the value. The
+// media type is what stands in Content-Type before the first ';', without spaces and tabs
+// around it, the letters of ASCII in lower case. It has no line if it is empty, application/json,
+// application/x-www-form-urlencoded or begins with multipart/. Whether there is a body
+// does not matter, nor do the rules: these lines always count.
 //
 // Every other body counts as its raw bytes: another media type or none, a charset
-// that is neither UTF-8 nor US-ASCII, a Content-Encoding, and JSON or multipart that
-// is malformed or ambiguous (RFC 8785 rests on RFC 7493: valid UTF-8, no lone
+// that is neither UTF-8 (or utf8) nor US-ASCII, a Content-Encoding other than identity, and JSON or
+// multipart that is malformed or ambiguous (RFC 8785 rests on RFC 7493: valid UTF-8, no lone
 // surrogates, no member name twice), nests deeper than 64 levels or holds a number
-// whose exponent has more than 18 digits. An empty body counts as nothing.
+// whose exponent has more than 18 digits, leading zeros apart, and which is not zero. An empty
+// body counts as nothing.
 //
-// Raw bytes are written behind a mark, the byte 0x00, which begins neither pairs, as
-// they are escaped, nor JSON. So the text says how the body was read: the same bytes
-// as text/plain and as JSON are two requests, and so are a=b as a query and as
-// text/plain. Without the mark a client that sends JSON under the wrong Content-Type,
-// and is answered 415, would have that 415 replayed when it then sends the same bytes
-// under the right one.
+// # Why no two requests have one text
+//
+// Each line says by its beginning what it is. Pairs have a '=' before any ':' but that of
+// "body:"; JSON begins with a bracket, a brace or a quote, or holds neither '=' nor ':'; a
+// header line begins with a token and a ':'. Two names would break that, body and type. The
+// value of a header field of such a name has a space in front, which no pair holds, and with
+// which no media type begins. A line feed is escaped in pairs and in JSON. HTTP lets none into
+// a header field; if there is one all the same, a space follows it, with which no line begins.
+//
+// Raw bytes may hold anything, also a line that reads like a header line, or like all the
+// other parts. So they come last, behind the byte 0x00, with which no line begins: what is
+// in front of the first line with this mark is all that is not the body. The mark also says
+// how the body was read: the same bytes as text/plain and as JSON are two requests, and so
+// are a=b as a query and as text/plain. Without it a client that sends JSON under the wrong
+// Content-Type, and is answered 415, would have that 415 replayed when it then sends the
+// same bytes under the right one.
+//
+// The text does not say why a body counts as raw bytes: the same bytes without a
+// Content-Type, as malformed JSON, as a malformed form, and under another Content-Encoding
+// are one request.
 //
 // # Selection
 //
@@ -100,6 +142,9 @@ type Rules struct {
 	Select *Paths
 	// WithoutFiles leaves out the files of a multipart form.
 	WithoutFiles bool
+	// WithoutFileNames leaves out the names of these files, but not what they hold, nor
+	// the names of their fields.
+	WithoutFileNames bool
 }
 
 // Input is what a request brings. Nothing of it is kept or changed.
@@ -110,6 +155,15 @@ type Input struct {
 	RawQuery string
 	// ContentType and ContentEncoding are the header fields of these names.
 	ContentType, ContentEncoding string
+	// Header holds the other header fields that count, line by line. Names are tokens
+	// (RFC 9110, section 5.6.2) in lower case; values may be as sent. The order matters
+	// only among the lines of one name.
+	Header []Pair
+	// Consumed are the names of the parameters that a verifier in front has used up as a
+	// signature (a timestamp, a nonce, the signature itself). They do not count in a query,
+	// in a form, and as members of a JSON object at the top level, whatever the rules say.
+	// They are matched exactly. Path parameters and files of such a name do count.
+	Consumed []string
 	// Body is the whole body as sent.
 	Body []byte
 }
@@ -129,7 +183,7 @@ type Info struct {
 // written in an unusual way.
 func (r *Rules) AppendDigest(dst []byte, in *Input) ([]byte, Info) {
 	s := scratches.Get().(*scratch)
-	rest, info := s.canonical(r, in)
+	cut, rest, info := s.canonical(r, in)
 	switch {
 	case len(rest) == 0:
 		dst = r.Algorithm.appendSum(dst, s.out)
@@ -137,8 +191,9 @@ func (r *Rules) AppendDigest(dst []byte, in *Input) ([]byte, Info) {
 		dst = r.Algorithm.appendSum(dst, rest)
 	default:
 		h := s.hash(r.Algorithm)
-		h.Write(s.out)
+		h.Write(s.out[:cut])
 		h.Write(rest)
+		h.Write(s.out[cut:])
 		dst = s.appendHash(dst, h)
 	}
 	s.free()
@@ -149,9 +204,10 @@ func (r *Rules) AppendDigest(dst []byte, in *Input) ([]byte, Info) {
 // into why two requests have different keys.
 func (r *Rules) AppendCanonical(dst []byte, in *Input) ([]byte, Info) {
 	s := scratches.Get().(*scratch)
-	rest, info := s.canonical(r, in)
-	dst = append(dst, s.out...)
+	cut, rest, info := s.canonical(r, in)
+	dst = append(dst, s.out[:cut]...)
 	dst = append(dst, rest...)
+	dst = append(dst, s.out[cut:]...)
 	s.free()
 	return dst, info
 }
@@ -180,10 +236,14 @@ type scratch struct {
 	raw      []byte // the query, or the delimiter or a field of a multipart form
 	names    []byte // a decoded name
 	json     jsonReader
-	selected int // pairs found by Rules.Select
+	selected int      // pairs found by Rules.Select
+	consumed []string // Input.Consumed
+	order    []int    // of Input.Header
 
 	pairs      []pairRef // where the pairs are in out
 	sparePairs []pairRef // for putting them in order
+	prefix     string    // in front of the names of those to come
+	common     int       // how much of it all names have in common
 	unsorted   bool      // whether they may be out of order
 	files      bool      // whether there may be files among them
 	buckets    [256]int
@@ -195,12 +255,14 @@ type scratch struct {
 
 // free gives s back to the pool.
 func (s *scratch) free() {
-	s.json.src, s.json.rules = nil, nil
+	s.consumed = nil
+	s.json.src, s.json.rules, s.json.consumed = nil, nil, nil
 	s.json.out, s.json.spare = nil, nil
 	s.out = kept(s.out, 1)
 	s.spare = kept(s.spare, 1)
 	s.raw = kept(s.raw, 1)
 	s.names = kept(s.names, 1)
+	s.order = kept(s.order, 8)
 	s.pairs = kept(s.pairs, 16)
 	s.sparePairs = kept(s.sparePairs, 16)
 	s.json.members = kept(s.json.members, 32)
@@ -252,14 +314,15 @@ func (s *scratch) appendHash(dst []byte, h hash.Hash) []byte {
 	return hex.AppendEncode(dst, h.Sum(s.sum[:0]))
 }
 
-// rawMark stands before a body that counts as raw bytes. Neither pairs nor JSON begin
-// with it.
+// rawMark stands before a body that counts as raw bytes. No other line begins with it.
 const rawMark = 0x00
 
-// canonical leaves the canonical text in s.out and in rest, which is a part of the
-// body that stands in the text as it is, and so need not be copied.
-func (s *scratch) canonical(r *Rules, in *Input) (rest []byte, info Info) {
-	s.out, s.pairs, s.selected = s.out[:0], s.pairs[:0], 0
+// canonical leaves the canonical text in s.out and in rest, which stands between s.out[:cut]
+// and s.out[cut:]. It is a part of the body that stands in the text as it is, and so need not
+// be copied.
+func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Info) {
+	s.out, s.pairs, s.selected, s.consumed = s.out[:0], s.pairs[:0], 0, in.Consumed
+	s.prefix, s.common = "", 0
 	s.unsorted, s.files = false, false
 
 	for _, p := range in.PathParams {
@@ -270,19 +333,22 @@ func (s *scratch) canonical(r *Rules, in *Input) (rest []byte, info Info) {
 		s.encodedPairs(r, s.raw)
 	}
 
+	mediaType, params := cutMediaType(in.ContentType)
 	kind := rawBody
 	switch {
 	case len(in.Body) == 0:
 		kind = noBody
 	case isIdentity(in.ContentEncoding):
-		kind = kindOf(in.ContentType)
+		kind = kindOf(mediaType, params)
 	}
 	switch kind {
 	case formBody:
+		s.beginForm()
 		s.encodedPairs(r, in.Body)
 		kind = noBody
 	case multipartBody:
 		kind = rawBody
+		s.beginForm()
 		if s.multipart(r, in.ContentType, in.Body) {
 			kind = noBody
 		}
@@ -290,25 +356,30 @@ func (s *scratch) canonical(r *Rules, in *Input) (rest []byte, info Info) {
 	s.joinPairs()
 	info.Selected = s.selected
 
-	if kind == noBody {
-		return nil, info
-	}
-	pairs := len(s.out)
-	if pairs > 0 {
-		s.out = append(s.out, '\n')
-	}
 	if kind == jsonBody {
-		if rest, found, ok := s.readJSON(r, in.Body); ok {
-			if r.Select != nil {
-				info.Selected += found
-				if found == 0 {
-					s.out, rest = s.out[:pairs], nil
-				}
+		pairs := len(s.out)
+		s.beginLine(false)
+		var found int
+		var ok bool
+		rest, found, ok = s.readJSON(r, in.Body)
+		switch {
+		case !ok:
+			s.out = s.out[:pairs]
+			kind = rawBody
+		case r.Select != nil:
+			info.Selected += found
+			if found == 0 {
+				s.out, rest = s.out[:pairs], nil
 			}
-			return rest, info
 		}
 	}
-	info.Raw = true
-	s.out = append(s.out, rawMark)
-	return in.Body, info
+	cut = len(s.out)
+	s.addLines(in.Header, mediaType, len(rest) > 0)
+	if kind == rawBody {
+		info.Raw = true
+		s.beginLine(false)
+		s.out = append(s.out, rawMark)
+		return len(s.out), in.Body, info
+	}
+	return cut, rest, info
 }

@@ -72,6 +72,10 @@ func TestDigestIsThatOfTheText(t *testing.T) {
 		{ContentType: typeForm, Body: []byte("b=1&a=2")},
 	}
 	for _, in := range inputs {
+		in.Header = []pair{{Name: "range", Value: "bytes=0-9"}, {Name: "if-match", Value: "*"}}
+		inputs = append(inputs, in)
+	}
+	for _, in := range inputs {
 		want, wantInfo := text(canon.Rules{}, in)
 		prefix := []byte("P=")
 
@@ -95,18 +99,18 @@ func TestText(t *testing.T) {
 		raw  bool
 	}{
 		{"nothing", canon.Input{}, "", false},
-		{"empty body of any kind", canon.Input{ContentType: "image/png", ContentEncoding: "gzip"}, "", false},
+		{"empty body of any kind", canon.Input{ContentType: typeForm, ContentEncoding: "gzip"}, "", false},
 		{"path parameters", canon.Input{PathParams: id}, "id=7%2F8", false},
 		{"pairs and JSON", canon.Input{PathParams: id, RawQuery: "a=1", ContentType: typeJSON, Body: []byte("[1 ]")}, "a=1&id=7%2F8\n[1]", false},
 		{"pairs and raw", canon.Input{RawQuery: "a=1", Body: []byte("[1 ]")}, "a=1\n\x00[1 ]", true},
-		{"path before query before form", canon.Input{PathParams: []canon.Pair{{Name: "a", Value: "1"}}, RawQuery: "a=2&b", ContentType: typeForm, Body: []byte("b=2&a=3")}, "a=1&a=2&a=3&b=&b=2", false},
+		{"path before query before form", canon.Input{PathParams: []canon.Pair{{Name: "a", Value: "1"}}, RawQuery: "a=2&b", ContentType: typeForm, Body: []byte("b=2&a=3")}, "a=1&a=2&b=&body:a=3&body:b=2", false},
 		{"no type", canon.Input{Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
-		{"another type", canon.Input{ContentType: "text/plain", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
+		{"another type", canon.Input{ContentType: "text/plain", Body: []byte(`{ }`)}, "type:text/plain\n\x00" + `{ }`, true},
 		{"type in any case", canon.Input{ContentType: "Application/JSON", Body: []byte(`{ }`)}, `{}`, false},
 		{"type with parameters", canon.Input{ContentType: ` application/json ; x="a;charset=latin1"; Charset="UTF-8"`, Body: []byte(`{ }`)}, `{}`, false},
 		{"type with an empty parameter", canon.Input{ContentType: `application/json; `, Body: []byte(`{ }`)}, `{}`, false},
-		{"structured type", canon.Input{ContentType: "application/vnd.api+JSON", Body: []byte(`{ }`)}, `{}`, false},
-		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
+		{"structured type", canon.Input{ContentType: "application/vnd.api+JSON", Body: []byte(`{ }`)}, "{}\ntype:application/vnd.api+json", false},
+		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)}, "type:application/+json\n\x00{ }", true},
 		{"ASCII", canon.Input{ContentType: "application/json;charset=US-ASCII", Body: []byte(`{ }`)}, `{}`, false},
 		{"another charset", canon.Input{ContentType: "application/json;a=b;charset=utf-16", Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
 		{"another charset of a form", canon.Input{ContentType: typeForm + ";charset=gbk", Body: []byte(`b&a`)}, "\x00" + `b&a`, true},
@@ -114,10 +118,10 @@ func TestText(t *testing.T) {
 		{"encoded form", canon.Input{ContentType: typeForm, ContentEncoding: "br", Body: []byte(`b&a`)}, "\x00" + `b&a`, true},
 		{"not encoded", canon.Input{ContentType: typeJSON, ContentEncoding: " Identity", Body: []byte(`{ }`)}, `{}`, false},
 		{"malformed JSON", jsonInput(`{"b":1,"a":}`), "\x00" + `{"b":1,"a":}`, true},
-		{"text like pairs", canon.Input{ContentType: "text/plain", Body: []byte("a=b")}, "\x00a=b", true},
-		{"text like pairs and a body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\nX")}, "\x00a=b\nX", true},
-		{"text like pairs and a raw body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\n\x00X")}, "\x00a=b\n\x00X", true},
-		{"text like a marked one", canon.Input{ContentType: "text/plain", Body: []byte("\x00X")}, "\x00\x00X", true},
+		{"text like pairs", canon.Input{ContentType: "text/plain", Body: []byte("a=b")}, "type:text/plain\n\x00a=b", true},
+		{"text like pairs and a body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\nX")}, "type:text/plain\n\x00a=b\nX", true},
+		{"text like pairs and a raw body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\n\x00X")}, "type:text/plain\n\x00a=b\n\x00X", true},
+		{"text like a marked one", canon.Input{ContentType: "text/plain", Body: []byte("\x00X")}, "type:text/plain\n\x00\x00X", true},
 		{"pairs like a mark", canon.Input{RawQuery: "\x00X"}, "%00X=", false},
 		{"blank JSON", jsonInput(" \n"), "\x00 \n", true},
 	}
@@ -147,7 +151,7 @@ func TestRawPropertyNeverMerges(t *testing.T) {
 		}
 		others := []canon.Input{{}, {RawQuery: query}, jsonInput(v), {RawQuery: query, ContentType: typeJSON, Body: []byte(v)}}
 		for _, body := range bodies {
-			others = append(others, canon.Input{RawQuery: query, ContentType: "text/plain", Body: []byte(body)},
+			others = append(others, canon.Input{RawQuery: query, Body: []byte(body)},
 				canon.Input{ContentType: typeForm, Body: []byte(body)})
 			if in := jsonInput(body); !raw(in) {
 				others = append(others, in)
@@ -158,7 +162,7 @@ func TestRawPropertyNeverMerges(t *testing.T) {
 			seen[digest(canon.Rules{}, in)] = in
 		}
 		for _, body := range bodies {
-			in := canon.Input{ContentType: "text/plain", Body: []byte(body)}
+			in := canon.Input{Body: []byte(body)}
 			if other, ok := seen[digest(canon.Rules{}, in)]; ok {
 				t.Fatalf("raw %q merges with query %q, %s %q", body, other.RawQuery, other.ContentType, other.Body)
 			}
@@ -187,13 +191,15 @@ func TestDefaultNames(t *testing.T) {
 		got, _ := text(rules, canon.Input{RawQuery: name + "=1&a=1"})
 		assert.Equal(t, "a=1", got, "query %s", name)
 		got, _ = text(rules, canon.Input{ContentType: typeForm, Body: []byte("a=1&" + name)})
-		assert.Equal(t, "a=1", got, "form %s", name)
+		assert.Equal(t, "body:a=1", got, "form %s", name)
 		got, _ = text(rules, jsonInput(`{"`+name+`":[1],"a":1}`))
 		assert.Equal(t, `{"a":1}`, got, "JSON %s", name)
 		got, _ = text(rules, canon.Input{PathParams: []canon.Pair{{Name: name, Value: "1"}}})
 		assert.NotEmpty(t, got, "path %s", name)
 		got, _ = text(rules, jsonInput(`{"a":{"`+name+`":1}}`))
 		assert.Contains(t, got, name, "deeper")
+		got, _ = text(canon.Rules{DefaultNames: true, Exclude: paths(t, "**.x")}, jsonInput(`{"a":{"`+name+`":1}}`))
+		assert.Contains(t, got, name, "deeper, where another rule looks")
 		got, _ = text(rules, jsonInput(`[{"`+name+`":1}]`))
 		assert.Contains(t, got, name, "not an object's member at the top")
 		got, _ = text(canon.Rules{}, jsonInput(`{"`+name+`":1}`))
@@ -310,6 +316,7 @@ func TestAllocations(t *testing.T) {
 		t.Skip("under the race detector sync.Pool drops what it is given at random")
 	}
 	large := bytes.Repeat([]byte("x"), 1<<20)
+	preconditions := []canon.Pair{{Name: "range", Value: " bytes=0-9 "}, {Name: "if-match", Value: `"a\nb"`}, {Name: "if-match", Value: "*"}}
 	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId", "items.*.qty")}
 	sel := canon.Rules{Select: paths(t, "items.*.sku", "requestKey")}
 	sha256 := canon.Rules{Algorithm: canon.SHA256}
@@ -338,6 +345,10 @@ func TestAllocations(t *testing.T) {
 		{"multipart of Apache HttpClient", &sha256, canon.Input{ContentType: "multipart/form-data; charset=UTF-8; boundary=abc_DEF", Body: []byte(
 			"--abc_DEF\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.bin\"\r\nContent-Type: application/octet-stream\r\n\r\n\x00\r\n--abc_DEF--\r\n")}},
 		{"multipart of Go", &rules, multipartInput(t, strings.Repeat("0a1b2c3d4e", 6), part{name: "a", content: "1"}, part{name: "f", filename: "f", content: string(large)})},
+		{"JSON and lines", &rules, canon.Input{ContentType: "application/vnd.api+json", Body: []byte(body200), Header: preconditions}},
+		{"JSON, consumed names", &canon.Rules{}, canon.Input{ContentType: typeJSON, Body: []byte(body200), Consumed: []string{"requestTime", "no\nne"}}},
+		{"query and form", &rules, canon.Input{RawQuery: "c=1&b=%zz", ContentType: typeForm, Body: []byte("b=%zz&a=2&sign=x"), Consumed: []string{"sign"}}},
+		{"raw and lines", &rules, canon.Input{ContentType: "IMAGE/png", Body: large, Header: preconditions}},
 		{"raw", &rules, canon.Input{ContentType: "image/png", Body: large}},
 		{"raw and pairs", &rules, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
 		{"SHA-256", &sha256, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
@@ -367,7 +378,8 @@ func TestConcurrentUse(t *testing.T) {
 			expect = `{"a":[` + fmt.Sprint(i) + `],"b":"` + mark + `"}`
 		case 1:
 			in.ContentType, in.Body = "image/png", []byte(mark)
-			expect = "\x00" + mark
+			in.Header = []canon.Pair{{Name: "range", Value: mark}, {Name: "if-match", Value: mark}}
+			expect = "if-match:" + mark + "\nrange:" + mark + "\ntype:image/png\n\x00" + mark
 		case 2:
 			in.ContentType, in.Body = typeJSON, []byte(`{"`+mark)
 			expect = "\x00{\"" + mark
@@ -377,7 +389,7 @@ func TestConcurrentUse(t *testing.T) {
 		}
 		expect = "a=" + mark + "&id=" + mark + "&z=" + mark + "\n" + expect
 		if i%4 == 3 {
-			expect = "id=" + mark + "&z=" + mark
+			expect = "body:z=" + mark + "&id=" + mark
 		}
 		sum := md5.Sum([]byte(expect))
 		want[i] = hex.EncodeToString(sum[:])
@@ -405,9 +417,12 @@ func TestConcurrentUse(t *testing.T) {
 func TestInputIsNotChanged(t *testing.T) {
 	for _, contentType := range []string{typeJSON, typeForm, "multipart/form-data; boundary=b", ""} {
 		for _, body := range []string{` {"b" : 1.0, "a":"\u0041", "ts":[ ] }`, "b=%41&a=+", "--b\r\nContent-Disposition: form-data; name=z\r\n\r\nv\r\n--b--"} {
-			in := canon.Input{RawQuery: "b&a", ContentType: contentType, Body: []byte(body)}
+			in := canon.Input{RawQuery: "b&a", ContentType: contentType, Body: []byte(body),
+				Header: []canon.Pair{{Name: "b", Value: " 1 "}, {Name: "a", Value: "2"}}, Consumed: []string{"b", "a"}}
 			digest(canon.Rules{DefaultNames: true}, in)
 			require.Equal(t, body, string(in.Body))
+			require.Equal(t, []canon.Pair{{Name: "b", Value: " 1 "}, {Name: "a", Value: "2"}}, in.Header)
+			require.Equal(t, []string{"b", "a"}, in.Consumed)
 		}
 	}
 }

@@ -28,6 +28,7 @@ func PoisonPool() {
 	fill(s.pairs, pairRef{1 << 40, 1 << 41}) // whoever reads these panics
 	fill(s.sparePairs, pairRef{1 << 40, 1 << 41})
 	fill(s.buckets[:], 1<<40)
+	fill(s.order, 1<<40)
 	fill(s.json.members, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.waiting, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.postponed, postponed{1 << 40, 1 << 41, 1 << 42, 1 << 43})
@@ -38,6 +39,7 @@ func PoisonPool() {
 		}
 	}
 	s.selected, s.unsorted, s.files, s.json.selected, s.json.copied = 1<<40, true, true, 1<<40, 1<<40
+	s.prefix, s.common, s.consumed, s.json.consumed = "poison", 1<<40, []string{"a", "b"}, []string{"a", "b"}
 	scratches.Put(s)
 }
 
@@ -51,7 +53,18 @@ func fill[T any](list []T, with T) {
 // Fresh derives in memory that nothing was derived in before.
 func Fresh(r *Rules, in *Input) (text, digest string, info Info) {
 	s := new(scratch)
-	rest, info := s.canonical(r, in)
-	all := append(append([]byte(nil), s.out...), rest...)
+	cut, rest, info := s.canonical(r, in)
+	all := append(append(append([]byte(nil), s.out[:cut]...), rest...), s.out[cut:]...)
 	return string(all), string(r.Algorithm.appendSum(nil, all)), info
+}
+
+// LiveStates returns how many states of p are followed side by side within each of names, which lie
+// within each other, and how many states there are.
+func LiveStates(p *Paths, names ...string) (live []int, all int) {
+	states, at := p.begin(nil)
+	for _, name := range names {
+		states, at, _ = p.step(states, at, []byte(name), -1)
+		live = append(live, at.to-at.from)
+	}
+	return live, len(p.segments)
 }

@@ -30,13 +30,13 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	}
 	before := len(s.out)
 	j := &s.json
-	j.src, j.rules = text, r
+	j.src, j.rules, j.consumed = text, r, s.consumed
 	j.out, j.spare = s.out, s.spare
 	j.copied, j.selected = 0, 0
 	j.members, j.states = j.members[:0], j.states[:0]
 	j.postponed, j.waiting = j.postponed[:0], j.waiting[:0]
 
-	all := scope{seeking: r.Select != nil, defaultNames: r.DefaultNames}
+	all := scope{seeking: r.Select != nil, names: r.DefaultNames || len(s.consumed) > 0}
 	j.states, all.exclude = r.Exclude.begin(j.states)
 	j.states, all.sel = r.Select.begin(j.states)
 
@@ -77,6 +77,8 @@ type jsonReader struct {
 	out    []byte
 	copied int // src[:copied] has been copied to out, or cut
 	rules  *Rules
+	// consumed is Input.Consumed.
+	consumed []string
 
 	members  []member // a stack of the members of the open objects
 	spare    []byte   // for putting members in order
@@ -112,12 +114,12 @@ func (m *member) isDropped() bool { return m.end == m.start+m.nameLen }
 type scope struct {
 	exclude, sel frame // the states that are live
 	seeking      bool  // nothing counts until a path of Rules.Select ends
-	defaultNames bool  // the object is the outermost one and Rules.DefaultNames is set
+	names        bool  // the object is the outermost one: see leavesOut
 }
 
 // orNil returns nil if all that is within counts.
 func (sc *scope) orNil() *scope {
-	if sc.exclude.empty() && !sc.seeking && !sc.defaultNames {
+	if sc.exclude.empty() && !sc.seeking && !sc.names {
 		return nil
 	}
 	return sc
@@ -125,8 +127,34 @@ func (sc *scope) orNil() *scope {
 
 func (sc *scope) counts() bool { return sc == nil || !sc.seeking }
 
-// onlyNames reports whether nothing but Rules.DefaultNames has a say.
+// onlyNames reports whether nothing but leavesOut has a say.
 func (sc *scope) onlyNames() bool { return sc.exclude.empty() && !sc.seeking }
+
+// leavesOut reports whether a member of the outermost object, whose canonical name this is, does
+// not count for its name alone.
+func (j *jsonReader) leavesOut(name []byte) bool {
+	if j.rules.DefaultNames && isDefaultName(name) {
+		return true
+	}
+	for _, consumed := range j.consumed {
+		if isCanonical(name, consumed) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCanonical reports whether a name in canonical form stands for text.
+func isCanonical(name []byte, text string) bool {
+	for len(name) > 0 && text != "" {
+		c, n := nameByte(name)
+		if c != text[0] {
+			return false
+		}
+		name, text = name[n:], text[1:]
+	}
+	return len(name) == 0 && text == ""
+}
 
 // verdict is what the rules say about a member or element.
 type verdict uint8
@@ -141,7 +169,7 @@ const (
 // within the array element with the given index (-1 for members).
 func (j *jsonReader) enter(sc, within *scope, name []byte, index int) verdict {
 	*within = scope{}
-	if sc.defaultNames && index < 0 && isDefaultName(name) {
+	if sc.names && index < 0 && j.leavesOut(name) {
 		return excluded
 	}
 	hit := false
@@ -392,7 +420,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 		} else if i = j.next(i + 1); i < 0 {
 			return -1, false
 		}
-		if sc == nil || sc.onlyNames() && !isDefaultName(name) {
+		if sc == nil || sc.onlyNames() && !j.leavesOut(name) {
 			if i, _ = j.value(i, nil, depth); i < 0 {
 				return -1, false
 			}

@@ -269,6 +269,38 @@ func TestJSONPropertyOneText(t *testing.T) {
 	})
 }
 
+// TestNamesThatPartAtAnEscape: names that are alike up to what is escaped in some of them, or in all, have
+// one order, that of the characters and not of their escapes, however they are written and however many
+// they are.
+func TestNamesThatPartAtAnEscape(t *testing.T) {
+	escaped := []string{`"`, `\`}
+	for c := range ' ' {
+		escaped = append(escaped, string(c))
+	}
+	mixed := append(strings.Split(" |!|#|0|[|]|b|f|n|r|t|u|é|\uE000|\uFB33|😀", "|"), "", "\x00", "\n", "\t", "\x1f", `"`, `\`)
+	r := rand.New(rand.NewSource(1))
+	for _, beginning := range []string{"the same beginning", "\x01\b\"\x1fa\n\\b\x00\t\x10\r"} {
+		for length := range len(beginning) + 1 {
+			for _, ends := range [][]string{escaped, mixed} {
+				for _, n := range []int{3, 16, 17, len(ends)} {
+					r.Shuffle(len(ends), func(i, k int) { ends[i], ends[k] = ends[k], ends[i] })
+					var o object
+					for _, end := range ends[:n] {
+						o = append(o, member{beginning[:length] + end, number("1")})
+					}
+					want := jsontext.Value(written(r, o))
+					require.NoError(t, want.Canonicalize())
+					for range 5 {
+						body := written(r, o)
+						got, _ := text(canon.Rules{}, jsonInput(body))
+						require.Equal(t, string(want), got, body)
+					}
+				}
+			}
+		}
+	}
+}
+
 // change changes one thing within v, and returns the path to it.
 func change(t *rapid.T, v any) (changed any, path []string) {
 	switch v := v.(type) {

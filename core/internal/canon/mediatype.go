@@ -13,11 +13,10 @@ const (
 	multipartBody
 )
 
-// kindOf tells from a Content-Type how the body is to be read. It knows parameters
+// kindOf tells from a media type and its parameters how the body is to be read. It knows these
 // only so far as to find a charset, and it is forgiving about them, because a client
 // that sends "application/json;" does mean JSON.
-func kindOf(contentType string) bodyKind {
-	mediaType, params := cutMediaType(contentType)
+func kindOf(mediaType, params string) bodyKind {
 	var kind bodyKind
 	switch {
 	case isJSON(mediaType):

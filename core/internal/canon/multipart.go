@@ -85,17 +85,18 @@ func beginsLine(text []byte) bool { return len(text) >= 2 && text[0] == '\r' && 
 
 // plainPart is what counts in the header of a part.
 type plainPart struct {
-	name   []byte
-	isFile bool
+	name, file []byte // file is empty for a field
 }
 
 func (s *scratch) addPlainPart(r *Rules, p plainPart, content []byte) {
-	if !s.admitsPart(r, p.name, p.isFile) {
+	isFile := len(p.file) > 0
+	if !s.admitsPart(r, p.name, isFile) {
 		return
 	}
-	start := s.startPart(p.name, p.isFile)
-	if p.isFile {
+	start := s.startPart(p.name, isFile)
+	if isFile {
 		s.out = r.Algorithm.appendSum(s.out, content)
+		s.out = appendFileName(s.out, r, p.file)
 	} else {
 		s.out = appendQueryEscape(s.out, content)
 	}
@@ -148,7 +149,8 @@ func plainHeader(text []byte) (p plainPart, content []byte, ok bool) {
 	return p, nil, false
 }
 
-// plainDisposition reads form-data; name="..."; filename="...".
+// plainDisposition reads form-data; name="..."; filename="...". A file name that may be a path,
+// on whatever system, is left to [mime/multipart], which cuts it down to its base.
 func plainDisposition(value []byte) (p plainPart, ok bool) {
 	kind, params, found := bytes.Cut(value, []byte(";"))
 	if !found || !equalFold(bytes.TrimRight(kind, " \t"), "form-data") {
@@ -163,8 +165,8 @@ func plainDisposition(value []byte) (p plainPart, ok bool) {
 		switch {
 		case equalFold(param, "name") && !named:
 			p.name, named = text, true
-		case equalFold(param, "filename") && !filed:
-			p.isFile, filed = len(text) > 0, true
+		case equalFold(param, "filename") && !filed && !bytes.ContainsAny(text, "/:"):
+			p.file, filed = text, true
 		default:
 			return p, false
 		}
@@ -259,7 +261,8 @@ func validValue(value []byte) bool {
 
 // addPart adds a part that [mime/multipart] reads.
 func (s *scratch) addPart(r *Rules, part *multipart.Part) bool {
-	isFile := part.FileName() != ""
+	file := part.FileName()
+	isFile := file != ""
 	s.names = append(s.names[:0], part.FormName()...)
 	counts := s.admitsPart(r, s.names, isFile)
 	start := s.startPart(s.names, isFile)
@@ -270,6 +273,7 @@ func (s *scratch) addPart(r *Rules, part *multipart.Part) bool {
 			return false
 		}
 		s.out = s.appendHash(s.out, h)
+		s.out = appendFileName(s.out, r, file)
 	} else {
 		value := bytes.NewBuffer(s.raw[:0])
 		_, err := value.ReadFrom(part)
@@ -289,12 +293,21 @@ func (s *scratch) addPart(r *Rules, part *multipart.Part) bool {
 
 // admitsPart is admits for a part of a multipart form.
 func (s *scratch) admitsPart(r *Rules, name []byte, isFile bool) bool {
-	return !(isFile && r.WithoutFiles) && s.admits(r, name, !isFile)
+	return !(isFile && r.WithoutFiles) && s.admits(r, name, isFile)
+}
+
+// appendFileName appends what follows the digest of a file.
+func appendFileName[T string | []byte](dst []byte, r *Rules, file T) []byte {
+	if r.WithoutFileNames {
+		return dst
+	}
+	return appendQueryEscape(append(dst, ';'), file)
 }
 
 // startPart writes what comes before the value of a part. It returns where its pair begins.
 func (s *scratch) startPart(name []byte, isFile bool) (start int) {
 	start = len(s.out)
+	s.out = append(s.out, s.prefix...)
 	s.out = appendQueryEscape(s.out, name)
 	s.out = append(s.out, '=')
 	if isFile {

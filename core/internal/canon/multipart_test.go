@@ -59,7 +59,8 @@ func md5Hex(s string) string {
 func TestMultipart(t *testing.T) {
 	file := part{name: "photo", filename: "a.png", content: "\x89PNG\r\n--x"}
 	fields := []part{{name: "z", content: "1&2"}, file, {name: "a b", content: "é"}, {name: "z", content: ""}}
-	want := "a+b=%C3%A9&photo=@" + md5Hex(file.content) + "&z=1%262&z="
+	photo := "body:photo=@" + md5Hex(file.content)
+	want := "body:a+b=%C3%A9&" + photo + ";a.png&body:z=1%262&body:z="
 	in := multipartInput(t, "bbb", fields...)
 
 	got, info := text(canon.Rules{}, in)
@@ -69,7 +70,6 @@ func TestMultipart(t *testing.T) {
 	for name, other := range map[string]canon.Input{
 		"boundary": multipartInput(t, "another", fields...),
 		"order":    multipartInput(t, "bbb", fields[2], fields[0], file, fields[3]),
-		"filename": multipartInput(t, "bbb", fields[0], part{name: "photo", filename: "b.jpg", content: file.content}, fields[2], fields[3]),
 		"headers":  multipartInput(t, "bbb", fields[0], part{name: "photo", filename: "a.png", content: file.content, header: []string{"Content-Type", "image/png", "X-Other", "1"}}, fields[2], fields[3]),
 	} {
 		got, _ := text(canon.Rules{}, other)
@@ -81,21 +81,23 @@ func TestMultipart(t *testing.T) {
 	assert.Equal(t, want, got)
 
 	got, _ = text(canon.Rules{WithoutFiles: true}, in)
-	assert.Equal(t, "a+b=%C3%A9&z=1%262&z=", got)
+	assert.Equal(t, "body:a+b=%C3%A9&body:z=1%262&body:z=", got)
+	got, _ = text(canon.Rules{WithoutFileNames: true}, in)
+	assert.Equal(t, strings.Replace(want, ";a.png", "", 1), got)
 
 	sum := sha256.Sum256([]byte(file.content))
 	got, _ = text(canon.Rules{Algorithm: canon.SHA256}, in)
-	assert.Contains(t, got, "photo=@"+hex.EncodeToString(sum[:])+"&")
+	assert.Contains(t, got, "body:photo=@"+hex.EncodeToString(sum[:])+";a.png&")
 
 	query := in
 	query.RawQuery = "a+b=0&y=2"
 	got, _ = text(canon.Rules{}, query)
-	assert.Equal(t, "a+b=0&a+b=%C3%A9&photo=@"+md5Hex(file.content)+"&y=2&z=1%262&z=", got, "together with the query")
+	assert.Equal(t, "a+b=0&"+want+"&y=2", got, "together with the query")
 
 	got, _ = text(canon.Rules{Exclude: paths(t, "z", "photo")}, in)
-	assert.Equal(t, "a+b=%C3%A9", got)
+	assert.Equal(t, "body:a+b=%C3%A9", got)
 	got, info = text(canon.Rules{Select: paths(t, "z", "photo")}, in)
-	assert.Equal(t, "photo=@"+md5Hex(file.content)+"&z=1%262&z=", got)
+	assert.Equal(t, photo+";a.png&body:z=1%262&body:z=", got)
 	assert.Equal(t, 3, info.Selected)
 	got, info = text(canon.Rules{Select: paths(t, "photo"), WithoutFiles: true}, in)
 	assert.Empty(t, got)
@@ -108,7 +110,48 @@ func TestMultipartImitation(t *testing.T) {
 	x, _ := text(canon.Rules{}, file)
 	y, _ := text(canon.Rules{}, field)
 	assert.NotEqual(t, x, y)
-	assert.Equal(t, "f=%40"+md5Hex("content"), y)
+	assert.Equal(t, "body:f=%40"+md5Hex("content"), y)
+	field = multipartInput(t, "b", part{name: "f", content: "@" + md5Hex("content") + ";x"})
+	y, _ = text(canon.Rules{}, field)
+	assert.NotEqual(t, x, y)
+	assert.Equal(t, "body:f=%40"+md5Hex("content")+"%3Bx", y)
+}
+
+// The name of a file counts, as [multipart.Part.FileName] gives it.
+func TestMultipartFileNames(t *testing.T) {
+	seen := map[string]string{}
+	for parameter, name := range map[string]string{
+		`filename="a.png"`:                "a.png",
+		`filename=a.jpg`:                  "a.jpg",
+		`filename="übung 1;x=&.png"`:      "%C3%BCbung+1%3Bx%3D%26.png",
+		`filename="photos/2024/b.png"`:    "b.png",
+		`filename="c.png/"`:               "c.png",
+		`filename="../../d.png"`:          "d.png",
+		`filename="/"`:                    "%2F",
+		`filename="e\".png"`:              "e%22.png",
+		`filename*=utf-8''%e2%82%ac.png`:  "%E2%82%AC.png",
+		`filename*0="f."; filename*1=png`: "f.png",
+		`filename="."`:                    ".",
+		`filename="12:30"`:                "12%3A30",
+		"filename=\"g\xff\"":              "g%FF",
+	} {
+		in := canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b\r\nContent-Disposition: form-data; name=\"f\"; " + parameter + "\r\n\r\ncontent\r\n--b--\r\n")}
+		got, _ := text(canon.Rules{}, in)
+		assert.Equal(t, "body:f=@"+md5Hex("content")+";"+name, got, parameter)
+		assert.NotContains(t, seen, got, "%s, %s", parameter, seen[got])
+		seen[got] = parameter
+		got, _ = text(canon.Rules{WithoutFileNames: true}, in)
+		assert.Equal(t, "body:f=@"+md5Hex("content"), got, parameter)
+	}
+
+	// A form that a framework has parsed and that is put together again has the same text.
+	in := multipartInput(t, "b", part{name: "f", filename: "dir/a b.png", content: "1"}, part{name: "n", content: "2"})
+	_, params, err := mime.ParseMediaType(in.ContentType)
+	require.NoError(t, err)
+	form, err := multipart.NewReader(bytes.NewReader(in.Body), params["boundary"]).ReadForm(1 << 20)
+	require.NoError(t, err)
+	again := multipartInput(t, "c", part{name: "n", content: form.Value["n"][0]}, part{name: "f", filename: form.File["f"][0].Filename, content: "1"})
+	assert.Equal(t, digest(canon.Rules{}, in), digest(canon.Rules{}, again))
 }
 
 // A framework that has parsed the form hands out fields and files apart.
@@ -116,7 +159,7 @@ func TestMultipartFieldsBeforeFiles(t *testing.T) {
 	f1, f2 := part{name: "n", filename: "x", content: "1"}, part{name: "n", filename: "y", content: "2"}
 	t1, t2 := part{name: "n", content: "3"}, part{name: "n", content: "4"}
 	other := part{name: "a", filename: "z", content: "5"}
-	want := "a=@" + md5Hex("5") + "&n=q&n=3&n=4&n=@" + md5Hex("1") + "&n=@" + md5Hex("2")
+	want := "body:a=@" + md5Hex("5") + ";z&body:n=3&body:n=4&body:n=@" + md5Hex("1") + ";x&body:n=@" + md5Hex("2") + ";y&n=q"
 	for name, parts := range map[string][]part{
 		"fields first": {t1, t2, f1, f2, other},
 		"files first":  {f1, f2, t1, t2, other},
@@ -143,7 +186,7 @@ func TestMultipartDefaultNames(t *testing.T) {
 		part{name: "sign", content: "x"}, part{name: "Request-Time", content: "1"}, part{name: "a", content: "1"},
 		part{name: "signature", filename: "signature.png", content: "ink"})
 	got, _ := text(canon.Rules{DefaultNames: true}, in)
-	assert.Equal(t, "a=1&signature=@"+md5Hex("ink"), got, "a file is content, whatever its name")
+	assert.Equal(t, "body:a=1&body:signature=@"+md5Hex("ink")+";signature.png", got, "a file is content, whatever its name")
 }
 
 func TestMultipartThatIsRaw(t *testing.T) {
@@ -170,7 +213,7 @@ func TestMultipartThatIsRaw(t *testing.T) {
 
 func TestMultipartWithoutName(t *testing.T) {
 	got, info := text(canon.Rules{}, canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b\r\n\r\nx\r\n--b--")})
-	assert.Equal(t, "=x", got, "what has no name counts too")
+	assert.Equal(t, "body:=x", got, "what has no name counts too")
 	assert.False(t, info.Raw)
 
 	got, info = text(canon.Rules{}, canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b--")})
@@ -178,8 +221,7 @@ func TestMultipartWithoutName(t *testing.T) {
 	assert.False(t, info.Raw)
 }
 
-// A form counts the same as fields of a multipart form, of an urlencoded one, and of a
-// query.
+// A form counts the same as fields of a multipart form and of an urlencoded one.
 func TestMultipartPropertySameAsPairs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		values := rapid.SliceOfN(rapid.StringN(0, 20, -1), 1, 5).Draw(rt, "values")
@@ -191,7 +233,7 @@ func TestMultipartPropertySameAsPairs(t *testing.T) {
 			segments = append(segments, name+"="+url.QueryEscape(v))
 		}
 		in := multipartInput(t, "a-boundary-that-is-rather-long", parts...)
-		if got, want := digest(canon.Rules{}, in), digest(canon.Rules{}, canon.Input{RawQuery: strings.Join(segments, "&")}); got != want {
+		if got, want := digest(canon.Rules{}, in), digest(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(strings.Join(segments, "&"))}); got != want {
 			rt.Fatalf("%q", segments)
 		}
 	})
@@ -216,10 +258,10 @@ func readParts(contentType string, body []byte) (spans []span, ok bool) {
 		if err != nil {
 			return nil, false
 		}
-		s := span{name: p.FormName(), isFile: p.FileName() != ""}
-		s.text = url.QueryEscape(s.name) + "="
+		s := span{name: "body:" + p.FormName(), isFile: p.FileName() != ""}
+		s.text = "body:" + url.QueryEscape(p.FormName()) + "="
 		if s.isFile {
-			s.text += "@" + md5Hex(string(content))
+			s.text += "@" + md5Hex(string(content)) + ";" + url.QueryEscape(p.FileName())
 		} else {
 			s.text += url.QueryEscape(string(content))
 		}
@@ -230,7 +272,7 @@ func readParts(contentType string, body []byte) (spans []span, ok bool) {
 // multipartText is the canonical text of a multipart body that is not empty, and a query, by
 // way of mime/multipart.
 func multipartText(query, contentType string, body []byte) (text string, raw bool) {
-	spans := segments(query)
+	spans := segments("", query)
 	parts, ok := readParts(contentType, body)
 	if ok {
 		return joined(append(spans, parts...)), false
@@ -266,7 +308,7 @@ func drawForm(r *rand.Rand) (contentType string, body []byte) {
 		name := oneOf(r, "a", "b", "c d", "é")
 		b.WriteString(piece(r, fmt.Sprintf(`; name="%s"`, name), "; name=a", ";name=a", "; NAME=a", "; name = a", "; name= a", `; name="a\"b"`, `; name="a\b"`, `; name="a\\b"`, `; name="a\"; filename="b"`, "; name*=utf-8''%c3%a9", "; name*0=a; name*1=b",
 			"; name=a; name=a", "; name=a; name=b", `; name=""`, "; name=", "; name=a'b", "; name=a*", "; name={a}", "; name=é", `; name="a" b`, "; x=y", "", ";", `; name="a`, `; name="a;b=c"`, `; name="a	b"`))
-		b.WriteString(piece(r, oneOf(r, "", `; filename="f.png"`), `; filename=""`, "; filename=f", `; filename="/"`, `; filename="C:\f"`, "; filename*=utf-8''f", `; filename="é"`, ";", "; filename"))
+		b.WriteString(piece(r, oneOf(r, "", `; filename="f.png"`), `; filename=""`, `; filename="d/f"`, `; filename="c:f"`, `; filename="f/"`, "; filename=f", `; filename="/"`, `; filename="C:\f"`, "; filename*=utf-8''f", `; filename="é"`, ";", "; filename"))
 		b.WriteString(end)
 		b.WriteString(piece(r, "", "Content-Transfer-Encoding: quoted-printable\r\n", "content-transfer-encoding: Quoted-Printable \r\n", "Content-Transfer-Encoding: binary\r\n", "Content-Type: image/png\r\n",
 			"Content-Disposition: form-data; name=second\r\n", "X: \x7f\r\n", "X: \xff\r\n", "X:\r\n", "X: 1\r\n\tfolded\r\n"))
@@ -293,7 +335,7 @@ func TestMultipartSameAsStandard(t *testing.T) {
 			want = want[len("\n"):]
 		}
 		if len(body) == 0 {
-			want, raw = joined(segments(query)), false
+			want, raw = joined(segments("", query)), false
 		}
 		require.Equal(t, want, got, "%s, %q", contentType, body)
 		require.Equal(t, raw, info.Raw, "%s, %q", contentType, body)

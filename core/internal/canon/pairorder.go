@@ -8,6 +8,9 @@ import (
 )
 
 // pairRef is a pair that stands in scratch.out, as name=value&.
+//
+// "body:" belongs to the name, in which it counts like any other bytes. If all names have it in
+// front, they are compared from behind it.
 type pairRef struct {
 	key uint64 // a part of the name; see [nameKey]
 	at  int    // where that part is in scratch.out
@@ -36,8 +39,8 @@ func nameKey(text []byte, at int) uint64 {
 
 // decodedNameKey is nameKey for any name, byte by byte.
 func decodedNameKey(text []byte, at int) (key uint64) {
-	at = behindMark(text, at)
 	for n := range 7 {
+		at = behindMark(text, at)
 		c := text[at]
 		switch c {
 		case '=':
@@ -59,8 +62,8 @@ func decodedNameKey(text []byte, at int) (key uint64) {
 
 // behindKey returns where a name goes on behind the seven bytes at text[at].
 func behindKey(text []byte, at int) int {
-	at = behindMark(text, at)
 	for range 7 {
+		at = behindMark(text, at)
 		if text[at] == '%' {
 			at += 2
 		}
@@ -69,7 +72,7 @@ func behindKey(text []byte, at int) int {
 	return at
 }
 
-// behindMark returns where a name begins behind the mark, if any, that it has no value.
+// behindMark returns where a name goes on behind the mark, if there is one, that it has no value.
 func behindMark(text []byte, at int) int {
 	if text[at] == '%' && text[at+1] == '!' {
 		return at + 2

@@ -1,6 +1,21 @@
 package canon
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
+
+// bodyPrefix is what the names of form fields have in front. A ':' of a name is escaped, so
+// that no other pair begins with it.
+const bodyPrefix = "body:"
+
+// beginForm says that the pairs from here on are the fields of a form.
+func (s *scratch) beginForm() {
+	s.prefix = bodyPrefix
+	if len(s.pairs) == 0 {
+		s.common = len(bodyPrefix) // of all names: nothing to compare
+	}
+}
 
 // pathPair adds a path parameter. It always counts.
 func (s *scratch) pathPair(p Pair) {
@@ -11,11 +26,15 @@ func (s *scratch) pathPair(p Pair) {
 	s.endPair(start)
 }
 
-// encodedPairs adds the pairs of a query or an urlencoded form.
+// encodedPairs adds the pairs of a query or, after beginForm, of an urlencoded form.
 //
 // It copies lazily: what stands in text as it does in the canonical form is only copied
 // when something different comes.
 func (s *scratch) encodedPairs(r *Rules, text []byte) {
+	if s.prefix != "" {
+		pairs := bytes.Count(text, []byte("&")) + 1
+		s.out = slices.Grow(s.out, len(text)+pairs*(len(s.prefix)+len("=")))
+	}
 	copied := 0 // text[:copied] has been copied to s.out, or left out
 	flush := func(to int) {
 		s.out = append(s.out, text[copied:to]...)
@@ -30,14 +49,18 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			copied = i
 			continue
 		}
+		if s.prefix != "" {
+			flush(i)
+			s.out = append(s.out, s.prefix...)
+		}
 		begin, start := i, len(s.out)+i-copied // in text and, sooner or later, in s.out
 		var escaped bool
 		i, copied, escaped = s.component(text, i, copied, '=')
-		if r.looksAtNames() && !s.admits(r, s.decodedName(text[begin:i], escaped), true) {
+		if s.looksAtNames(r) && !s.admits(r, s.decodedName(text[begin:i], escaped), false) {
 			if copied <= begin {
 				flush(begin)
 			}
-			s.out = s.out[:start]
+			s.out = s.out[:start-len(s.prefix)]
 			if n := bytes.IndexByte(text[i:], '&'); n >= 0 {
 				i += n + 1
 			} else {
@@ -52,12 +75,13 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			flush(i)
 			s.out = append(s.out, '=')
 		}
+		at := start - len(s.prefix) + s.common
 		var key uint64
-		if copied <= begin {
+		if at == start && copied <= begin {
 			key = nameKey(text, begin)
 		} else {
 			flush(i)
-			key = nameKey(s.out, start)
+			key = nameKey(s.out, at)
 		}
 		i, copied, _ = s.component(text, i, copied, '&')
 		if i < len(text) {
@@ -69,7 +93,7 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 		if len(s.pairs) == cap(s.pairs) {
 			s.pairs = grown(s.pairs, i, len(text))
 		}
-		s.addPair(key, start)
+		s.addPair(key, at)
 	}
 	flush(len(text))
 }
@@ -129,13 +153,16 @@ func (s *scratch) component(text []byte, i, copied int, end byte) (_, nowCopied 
 }
 
 // looksAtNames reports whether a pair may be left out, or counted, for its name.
-func (r *Rules) looksAtNames() bool {
-	return r.DefaultNames || r.Exclude != nil || r.Select != nil
+func (s *scratch) looksAtNames(r *Rules) bool {
+	return r.DefaultNames || r.Exclude != nil || r.Select != nil || len(s.consumed) > 0
 }
 
 // admits reports whether a pair of this name counts, and counts it if it is selected.
-func (s *scratch) admits(r *Rules, name []byte, defaultNames bool) bool {
-	if defaultNames && r.DefaultNames && isDefaultName(name) || r.Exclude.matchesPair(name) {
+func (s *scratch) admits(r *Rules, name []byte, isFile bool) bool {
+	if !isFile && (r.DefaultNames && isDefaultName(name) || isOneOf(s.consumed, name)) {
+		return false
+	}
+	if r.Exclude.matchesPair(name) {
 		return false
 	}
 	if r.Select != nil {
@@ -147,10 +174,20 @@ func (s *scratch) admits(r *Rules, name []byte, defaultNames bool) bool {
 	return true
 }
 
+func isOneOf(list []string, name []byte) bool {
+	for _, one := range list {
+		if one == string(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // endPair ends a pair whose text, up to and with the value, begins at start in s.out.
 func (s *scratch) endPair(start int) {
 	s.out = append(s.out, '&')
-	s.addPair(nameKey(s.out, start), start)
+	at := start + s.common
+	s.addPair(nameKey(s.out, at), at)
 }
 
 // joinPairs puts all pairs in order, and takes away the '&' behind the last one.

@@ -46,7 +46,7 @@ func TestPairs(t *testing.T) {
 			got, _ := text(canon.Rules{}, canon.Input{RawQuery: test.in})
 			assert.Equal(t, test.want, got)
 			got, info := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(test.in)})
-			assert.Equal(t, test.want, got, "as a form")
+			assert.Equal(t, inBody(test.want), got, "as a form")
 			assert.Zero(t, info)
 		})
 	}
@@ -122,10 +122,28 @@ func TestPairsInOrder(t *testing.T) {
 					fmt.Fprintf(&query, "&%s=%d", name, i)
 				}
 				got, _ := text(canon.Rules{}, canon.Input{RawQuery: query.String()})
-				require.True(t, got == joined(segments(query.String())), "%s, %d of them %s", kind, n, order)
+				want := joined(segments("", query.String()))
+				require.True(t, got == want, "%s, %d of them %s", kind, n, order)
+				form := canon.Input{ContentType: typeForm, Body: []byte(query.String())}
+				got, _ = text(canon.Rules{}, form)
+				require.True(t, got == inBody(want), "%s, %d of them %s, in a form", kind, n, order)
+
+				// Query and form, whose names go through each other.
+				form.RawQuery = strings.ReplaceAll(query.String(), "&", "&body:") + query.String() + "&%zz&z"
+				got, _ = text(canon.Rules{}, form)
+				want = joined(append(segments("", form.RawQuery), segments("body:", query.String())...))
+				require.True(t, got == want, "%s, %d of them %s, in query and form", kind, n, order)
 			}
 		}
 	}
+}
+
+// inBody is the text of pairs if they are the fields of a form.
+func inBody(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "body:" + strings.ReplaceAll(text, "&", "&body:")
 }
 
 type pair = canon.Pair
@@ -151,8 +169,11 @@ func TestPairsPropertyOrderAndChange(t *testing.T) {
 		if got := digest(canon.Rules{}, canon.Input{RawQuery: encode(shuffled)}); got != want {
 			t.Fatalf("order counts: %q", encode(pairs))
 		}
-		if got := digest(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(encode(shuffled))}); got != want {
-			t.Fatalf("form differs from query: %q", encode(pairs))
+		form := func(pairs []pair) canon.Input {
+			return canon.Input{ContentType: typeForm, Body: []byte(encode(pairs))}
+		}
+		if got := digest(canon.Rules{}, form(shuffled)); got == want || got != digest(canon.Rules{}, form(pairs)) {
+			t.Fatalf("form does not differ from query, or order counts: %q", encode(pairs))
 		}
 		if got := digest(canon.Rules{}, canon.Input{PathParams: shuffled}); got != want {
 			t.Fatalf("path differs from query: %q", encode(pairs))
@@ -185,14 +206,19 @@ func FuzzPairs(f *testing.F) {
 		if info != (canon.Info{}) {
 			t.Fatal(info)
 		}
-		if want := joined(segments(query)); got != want {
+		if want := joined(segments("", query)); got != want {
 			t.Fatalf("%q: got %q, want %q", query, got, want)
 		}
 		if values, err := url.ParseQuery(query); err == nil && got != values.Encode() {
 			t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
 		}
-		if form, _ := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(query)}); form != got {
+		if form, _ := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(query)}); form != inBody(got) {
 			t.Fatalf("%q as a form: %q", query, form)
+		}
+		half := len(query) / 2
+		got, _ = text(canon.Rules{}, canon.Input{RawQuery: query[:half], ContentType: typeForm, Body: []byte(query[half:])})
+		if want := joined(append(segments("", query[:half]), segments("body:", query[half:])...)); got != want {
+			t.Fatalf("%q, half of it as a form: got %q, want %q", query, got, want)
 		}
 		text(canon.Rules{DefaultNames: true, Exclude: paths(t, "a", "**.b"), Select: paths(t, "*")}, canon.Input{RawQuery: query})
 	})
@@ -204,8 +230,9 @@ type span struct {
 	isFile     bool
 }
 
-// segments reads the segments of a query, each for itself: nothing is dropped or made up.
-func segments(query string) []span {
+// segments reads the segments of a query or form, each for itself: nothing is dropped or made
+// up. Its names have prefix in front.
+func segments(prefix, query string) []span {
 	var spans []span
 	for _, segment := range strings.Split(query, "&") {
 		if segment == "" {
@@ -214,7 +241,7 @@ func segments(query string) []span {
 		name, value, _ := strings.Cut(segment, "=")
 		decoded, nameText := component(name)
 		_, valueText := component(value)
-		spans = append(spans, span{name: decoded, text: nameText + "=" + valueText})
+		spans = append(spans, span{name: prefix + decoded, text: prefix + nameText + "=" + valueText})
 	}
 	return spans
 }

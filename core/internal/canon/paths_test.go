@@ -2,6 +2,7 @@ package canon_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +130,20 @@ func TestPathsPropertyMatch(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNoStateIsFollowedTwice counts the states that are followed: each at most once, however many ways
+// lead to it. With five ** there are as many ways as there are choices of five levels.
+func TestNoStateIsFollowedTwice(t *testing.T) {
+	names := slices.Repeat([]string{"a"}, 24)
+	for _, list := range [][]string{
+		{"**.a.**.a.**.a.**.a.**.a.b"},
+		{"**.*.**.*.**.*.**.*.**.*.b"},
+		{"**.a.**.b", "**.*.**.b", "**.a.**.a.**.b", "**.*.**.a.**.b", "**.**.*.**.*.**.c"},
+	} {
+		live, all := canon.LiveStates(paths(t, list...), names...)
+		assert.LessOrEqual(t, slices.Max(live), all, "%q: %d", list, live)
+	}
 }
 
 func FuzzPaths(f *testing.F) {

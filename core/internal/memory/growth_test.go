@@ -73,6 +73,9 @@ func TestCostIsIndependentOfRecords(t *testing.T) {
 			key += "x"
 			check("a claim", -1, key, func() { begin(key) })
 			check("a release", -1, key, func() { must(s.Release(ctx, key, owner)) })
+			key += "y"
+			check("a claim", -1, key, func() { begin(key) })
+			check("an abandoning", -1, key, func() { must(s.Abandon(ctx, key, owner)) })
 		}
 
 		// A shard's map and queue grow now and then, whatever their size; what is counted here is

@@ -326,10 +326,21 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner record.Owner,
 // Release implements core.Store. The error is that of the context, or
 // record.ErrLost.
 func (s *Store) Release(ctx context.Context, key string, owner record.Owner) error {
+	return s.letGo(ctx, key, owner, false)
+}
+
+// Abandon implements core.Store. The error is that of the context, or
+// record.ErrLost.
+func (s *Store) Abandon(ctx context.Context, key string, owner record.Owner) error {
+	return s.letGo(ctx, key, owner, true)
+}
+
+// letGo ends a run without a result. A first attempt is forgotten, unless keep is set.
+func (s *Store) letGo(ctx context.Context, key string, owner record.Owner, keep bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	woken, held := s.release(key, owner)
+	woken, held := s.release(key, owner, keep)
 	if woken != nil {
 		close(woken)
 	}
@@ -339,8 +350,8 @@ func (s *Store) Release(ctx context.Context, key string, owner record.Owner) err
 	return nil
 }
 
-// release is the atomic part of Release. The caller closes woken.
-func (s *Store) release(key string, owner record.Owner) (woken chan struct{}, held bool) {
+// release is the atomic part of letGo. The caller closes woken.
+func (s *Store) release(key string, owner record.Owner, keep bool) (woken chan struct{}, held bool) {
 	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -351,12 +362,12 @@ func (s *Store) release(key string, owner record.Owner) (woken chan struct{}, he
 	}
 	woken, e.changed = e.changed, nil
 	retention := sh.queue[e.place].at - e.lease
-	if e.attempt == 1 || retention == 0 {
+	if e.attempt == 1 && !keep || retention == 0 {
 		s.remove(sh, e)
 		return woken, true
 	}
-	// An earlier run never finished: the record stays, as nobody's, so that attempts
-	// count on.
+	// This run or an earlier one never finished: the record stays, as nobody's, so that
+	// attempts count on.
 	e.owner = record.Owner{}
 	e.lease = now
 	sh.queue.move(e, later(now, retention))
@@ -405,7 +416,7 @@ func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
 func (sh *shard) isOver(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
 
 // held returns the running record under key, if it stands and is owner's. The zero
-// Owner holds nothing: it marks a record that was released and kept.
+// Owner holds nothing: it marks a record that was abandoned, or released and kept.
 func (sh *shard) held(hash uint64, key string, owner record.Owner, now time.Duration) *entry {
 	e := sh.standing(hash, key, now)
 	if e == nil || e.done || owner.IsZero() || e.owner != owner {

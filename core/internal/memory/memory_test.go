@@ -21,15 +21,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestInvariants drives a small store at random and checks what no caller can see:
 // that the queue is a heap whose records know their places, that map and queue
-// hold the same records, and that the counters are exact.
+// hold the same records, that the counters are exact, and that a store which refuses is
+// full of what stands. The keys meet in two shards: spread over all of them, they would
+// make queues of one record each, which are in order whatever is done to them.
 func TestInvariants(t *testing.T) {
+	const room = 24
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(0, 0)
-		s, err := New(Options{MaxEntries: 24, MaxBytes: 24*Overhead + 400, Now: func() time.Time { return now }})
+		s, err := New(Options{MaxEntries: room, MaxBytes: room*Overhead + 400, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := rapid.Custom(func(t *rapid.T) string { return strconv.Itoa(rapid.IntRange(0, 40).Draw(t, "key")) })
+		keys := append(keysIn(s, 0, 30), keysIn(s, 1, 10)...)
+		key := rapid.Custom(func(t *rapid.T) string { return keys[rapid.IntRange(0, len(keys)-1).Draw(t, "key")] })
 		span := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(1, 50).Draw(t, "span")) * time.Second
 		})
@@ -37,26 +41,33 @@ func TestInvariants(t *testing.T) {
 			return record.Owner{byte(rapid.IntRange(1, 2).Draw(t, "owner"))}
 		})
 		ctx := context.Background()
+		acquire := func(t *rapid.T) {
+			key := key.Draw(t, "key")
+			_, err := s.Acquire(ctx, key, record.Claim{
+				Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
+				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
+				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
+			})
+			checkFull(t, s, err, 1, Overhead+int64(len(key)))
+		}
+		for range rapid.IntRange(0, 2*room).Draw(t, "first") {
+			acquire(t)
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"acquire": func(t *rapid.T) {
-				_, err := s.Acquire(ctx, key.Draw(t, "key"), record.Claim{
-					Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
-					Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
-					Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
-				})
-				if err != nil && !errors.Is(err, record.ErrStoreFull) {
-					t.Fatal(err)
-				}
-			},
+			"acquire": acquire,
 			"renew": func(t *rapid.T) {
 				_ = s.Renew(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), span.Draw(t, "lease"))
 			},
 			"complete": func(t *rapid.T) {
-				result := make([]byte, rapid.IntRange(0, 100).Draw(t, "size"))
-				_ = s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), result, span.Draw(t, "retention"))
+				size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, room*Overhead)).Draw(t, "size")
+				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), span.Draw(t, "retention"))
+				checkFull(t, s, err, 0, int64(size))
 			},
 			"release": func(t *rapid.T) {
 				_ = s.Release(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))
+			},
+			"abandon": func(t *rapid.T) {
+				_ = s.Abandon(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))
 			},
 			"watch": func(t *rapid.T) {
 				if _, _, err := s.Watch(ctx, key.Draw(t, "key")); err != nil {
@@ -67,6 +78,42 @@ func TestInvariants(t *testing.T) {
 			"":     func(t *rapid.T) { checkInvariants(t, s) },
 		})
 	})
+}
+
+// keysIn returns n keys that lie in one shard.
+func keysIn(s *Store, shard, n int) []string {
+	var keys []string
+	for i := 0; len(keys) < n; i++ {
+		key := strconv.Itoa(i)
+		if sh, _ := s.locate(key); sh == &s.shards[shard] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// checkFull expects that a call which wanted so many entries and bytes more has met with no
+// error but the claim's loss, or with a store whose standing records leave too little room.
+func checkFull(t *rapid.T, s *Store, err error, entries, bytes int64) {
+	if err == nil || errors.Is(err, record.ErrLost) {
+		return
+	}
+	if !errors.Is(err, record.ErrStoreFull) {
+		t.Fatal(err)
+	}
+	now := s.elapsed()
+	for i := range s.shards {
+		for _, slot := range s.shards[i].queue {
+			if slot.at > now {
+				entries++
+				bytes += slot.entry.size()
+			}
+		}
+	}
+	if entries <= s.maxEntries && bytes <= s.maxBytes {
+		t.Fatalf("the store is full, but with what was wanted %d entries and %d bytes would stand, where %d and %d are allowed",
+			entries, bytes, s.maxEntries, s.maxBytes)
+	}
 }
 
 func checkInvariants(t interface{ Fatalf(string, ...any) }, s *Store) {
@@ -139,6 +186,39 @@ func TestBoundsHoldUnderLoad(t *testing.T) {
 		t.Error("nothing was acquired: this tests nothing")
 	}
 	t.Logf("%d acquired, %d refused by a full store", acquired.Load(), full.Load())
+}
+
+// TestAResultTakesTheRoomOfManyDead: a result that is larger than what one pass over a shard
+// gives back is refused only if there is no room after all of them.
+func TestAResultTakesTheRoomOfManyDead(t *testing.T) {
+	const n = 40 * ReclaimPerCall
+	now := time.Unix(0, 0)
+	s, err := New(Options{MaxEntries: n + 1, MaxBytes: 1 << 20, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	owner := record.Owner{1}
+	// In one shard, lest a few from each of them be enough.
+	for i, key := range keysIn(s, 7, n+1) {
+		lease := time.Second
+		if i == 0 {
+			lease = time.Hour
+		}
+		if _, err := s.Acquire(ctx, key, record.Claim{Owner: owner, Lease: lease}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Second)
+	key := keysIn(s, 7, 1)[0]
+	rest := 1<<20 - Overhead - len(key)
+	if err := s.Complete(ctx, key, owner, make([]byte, rest), time.Hour); err != nil {
+		t.Fatalf("a result of %d bytes beside %d dead records: %v", rest, n, err)
+	}
+	if s.Len() != 1 {
+		t.Errorf("%d records are left beside the one that takes all the room", s.Len()-1)
+	}
+	checkInvariants(t, s)
 }
 
 // TestLayout holds the sizes that the comments and the memory target rest on.

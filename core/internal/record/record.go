@@ -17,7 +17,7 @@ const MaxFingerprint = 64
 
 // Claim is what a caller asks a core.Store for.
 type Claim struct {
-	// Owner is the random token that must be shown to renew, complete or release.
+	// Owner is the random token that must be shown to renew, complete, release or abandon.
 	// The zero Owner is refused.
 	Owner Owner
 	// Fingerprint is the digest of the operation's parameters. It is kept beside
@@ -99,7 +99,7 @@ const (
 	// Running means that another owner holds the claim and its lease stands.
 	Running
 	// Abandoned means that a run was begun and never finished: its lease has passed,
-	// or a later run that had taken over from it was released.
+	// it was given up by Abandon, or a later run that had taken over from it was released.
 	Abandoned
 	// Done means that the operation has finished; its result stands.
 	Done
