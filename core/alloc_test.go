@@ -21,7 +21,7 @@ type null struct {
 	ran  int
 }
 
-func (n *null) Header(name string) (string, int) {
+func (n *null) Header(name string, _ int) (string, int) {
 	switch name {
 	case "X-User":
 		return "alice", 1
@@ -37,7 +37,7 @@ func (n *null) Describe(r *core.Request) {
 func (n *null) ReadBody(int64) ([]byte, error) { return n.body, nil }
 func (n *null) Answer(r *core.Response) error  { return nil }
 func (n *null) Pass() error                    { return nil }
-func (n *null) Deliver() error                 { return nil }
+func (n *null) Deliver([]core.Field) error     { return nil }
 func (n *null) Run(context.Context, int) (core.Capture, error) {
 	n.ran++
 	return core.Capture{Response: &n.resp}, nil

@@ -33,7 +33,9 @@ func TestBoundaries(t *testing.T) {
 		"github.com/idem-go/idem/ginidem":   "arrows go from adapter to core",
 		"github.com/idem-go/idem/echoidem":  "arrows go from adapter to core",
 		"github.com/idem-go/idem/fiberidem": "arrows go from adapter to core",
+		"golang.org/x/time":                 "only who limits in the process compiles it",
 		"github.com/dunglas/httpsfv":        "only who uses RFC 9421 compiles structured fields",
+		"encoding/xml":                      "only who reads XML compiles a reader of all of it",
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
 	}
 	const (
@@ -43,6 +45,7 @@ func TestBoundaries(t *testing.T) {
 	)
 	for pkg, except := range map[string][]string{
 		"core":                  nil,
+		"core/limit":            {"golang.org/x/time"},
 		"core/store/memstore":   nil,
 		"core/store/redisstore": {"github.com/redis/rueidis"},
 		"core/store/sqlstore":   {"database/sql"},
@@ -51,10 +54,10 @@ func TestBoundaries(t *testing.T) {
 		"sign":                  nil,
 		"sign/rfc9421":          {"github.com/dunglas/httpsfv"},
 		"httpidem":              {core, sign},
-		"ginidem":               {core, sign, httpidem, "github.com/gin-gonic/gin"},
-		"echoidem":              {core, sign, httpidem, "github.com/labstack/echo"},
+		"ginidem":               {core, sign, httpidem, "github.com/gin-gonic/gin", "encoding/xml"},
+		"echoidem":              {core, sign, httpidem, "github.com/labstack/echo", "encoding/xml"},
 		// Fiber's UUIDs can be stored with database/sql.
-		"fiberidem": {core, sign, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql"},
+		"fiberidem": {core, sign, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 	} {
 		out, err := exec.Command("go", "list", "-deps", "github.com/idem-go/idem/"+pkg).Output()
 		require.NoError(t, err, pkg)

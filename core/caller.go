@@ -7,19 +7,33 @@ import (
 
 // WithCaller returns a context that says who sends the request: id, whom a middleware in
 // front has authenticated (by a signature, see package sign: the adapters' Verify sets the
-// key id). A guard behind it takes the caller for its user, see [Config].User. id is kept,
-// so that it must not share memory that is used again. An empty id says nothing.
-func WithCaller(ctx context.Context, id string) context.Context {
-	return &callerContext{ctx, id}
+// key's owner). A guard behind it takes the caller for its user, see [Config].User. An empty id says
+// nothing. consumed are the names of parameters, at the top level of query, form and JSON, that
+// have been used up by that: they do not count for keys and fingerprints, for a retry is signed
+// anew. The strings are kept, so that they must not share memory that is used again.
+func WithCaller(ctx context.Context, id string, consumed ...string) context.Context {
+	return WithCallerEvent(ctx, id, "", consumed...)
+}
+
+// WithCallerEvent is [WithCaller] for a request that reports an event: event is the id that it has in all
+// its deliveries (sign.Verified.EventID), for [CallerEvent]. An empty one says nothing. It must be as
+// authentic as the caller: made of what the caller has signed, not of a header field that anybody can change.
+func WithCallerEvent(ctx context.Context, id, event string, consumed ...string) context.Context {
+	return &callerContext{ctx, id, event, consumed}
 }
 
 // CallerFrom returns the caller whom a middleware in front has authenticated, if any.
 func CallerFrom(ctx context.Context) (id string, ok bool) {
+	id, _, _ = callerFrom(ctx)
+	return id, id != ""
+}
+
+func callerFrom(ctx context.Context) (id, event string, consumed []string) {
 	c, _ := ctx.Value(callerKey{}).(*callerContext)
 	if c == nil {
-		return "", false
+		return "", "", nil
 	}
-	return c.id, c.id != ""
+	return c.id, c.event, c.consumed
 }
 
 type callerKey struct{}
@@ -27,7 +41,8 @@ type callerKey struct{}
 // callerContext is its own value: one allocation.
 type callerContext struct {
 	context.Context
-	id string
+	id, event string
+	consumed  []string
 }
 
 func (c *callerContext) Value(key any) any {
@@ -35,16 +50,6 @@ func (c *callerContext) Value(key any) any {
 		return c
 	}
 	return c.Context.Value(key)
-}
-
-// NotReached tells the guards around, if there are any, that a middleware behind them has
-// refused the request to which ctx belongs, so that its handler is not reached: they forget
-// the request, and the next try runs. The adapters' Verify says so. It has to be called
-// before the guards' handler returns.
-func NotReached(ctx context.Context) {
-	for r, _ := RunFrom(ctx); r != nil; r = r.outer {
-		r.refused.Store(true)
-	}
 }
 
 // UserFromCaller takes the caller whom a middleware in front has authenticated

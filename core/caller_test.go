@@ -67,7 +67,7 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		"the caller alone":                    {byUser, false, "demo", "", "caller#demo"},
 		"and a user of his":                   {byUser, false, "demo", "X-User: bob", "caller&#demo%20bob"},
 		"both are escaped":                    {byUser, false, "a b=", "X-User: c d=", "caller&#a+b%253D%20c%20d%3D"},
-		"a user of an issuer":                 {core.UserFromJWTSubject(), false, "demo", "Authorization: " + jwt(`{"sub":"u","iss":"i"}`), "caller&iss#demo%20i%20u"},
+		"a user of an issuer":                 {core.UserFromUnverifiedJWT(), false, "demo", "Authorization: " + jwt(`{"sub":"u","iss":"i"}`), "caller&iss#demo%20i%20u"},
 		"a credential stays a secret":         {core.UserFromAuthorization(), false, "demo", "Authorization: Bearer x", "caller&##" + hashed("demo Bearer x")},
 		"a long one is hashed":                {byUser, false, strings.Repeat("k", 128), "", "caller##" + hashed(strings.Repeat("k", 128))},
 		"an address adds nothing":             {core.UserFromRemoteAddr(), false, "demo", "", "caller#demo"},
@@ -77,7 +77,7 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		"nested, an address":                  {first(byUser, first(core.UserFromRealIP(), byUser)), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
 		"the caller himself adds nothing":     {core.UserFromCaller(), false, "demo", "", "caller#demo"},
 		"nor as a fallback":                   {first(byUser, core.UserFromCaller()), false, "demo", "", "caller#demo"},
-		"shared adds nothing":                 {core.SharedByAllCallers, false, "demo", "", "caller#demo"},
+		"shared adds nothing":                 {core.SharedByAllCallers(), false, "demo", "", "caller#demo"},
 		"nor if a function says so":           {byFunc(core.User{Shared: true}, nil), false, "demo", "", "caller#demo"},
 		"a failure is not the caller":         {byFunc(core.User{}, errDown), false, "demo", "", "user_missing"},
 		"nobody is verified":                  {byUser, false, "", "X-User: bob", "bob"},
@@ -89,7 +89,7 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		"named: a header":                     {byUser, true, "demo", "X-User: bob", "bob"},
 		"named: an address":                   {core.UserFromRemoteAddr(), true, "demo", "", "192.0.2.1"},
 		"named: an address as a fallback":     {first(byUser, core.UserFromRemoteAddr()), true, "demo", "", "1#192.0.2.1"},
-		"named: shared":                       {core.SharedByAllCallers, true, "demo", "", ""},
+		"named: shared":                       {core.SharedByAllCallers(), true, "demo", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := post("", new(atomic.Int64))
@@ -174,13 +174,14 @@ func TestUserFromCallerNeedsACallerAlways(t *testing.T) {
 }
 
 // What a middleware between a guard and its handler refuses was not done.
-func TestNotReached(t *testing.T) {
+func TestRefusalsOfOthersAreNotKept(t *testing.T) {
 	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	outer, inner := e.MustGuard(core.ClientKey()), e.MustGuard(core.Policy{})
-	refuse := func(ctx context.Context) core.Capture {
-		core.NotReached(ctx)
-		return answer(401, "{}")
+	refuse := func(context.Context) core.Capture {
+		c := answer(401, "{}")
+		c.Response.Header = append(c.Response.Header, core.Field{Name: core.RefusedHeader, Value: "invalid"})
+		return c
 	}
 	refused := post("{}", &ledger)
 	refused.handler = refuse
@@ -190,6 +191,4 @@ func TestNotReached(t *testing.T) {
 	again := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
 	assert.Equal(t, 201, again.response.Status, "neither guard has kept the refusal")
 	assert.EqualValues(t, 1, ledger.Load())
-
-	core.NotReached(t.Context()) // without a guard there is nobody to tell
 }

@@ -12,7 +12,8 @@ import (
 //	response      status, fields, body    status as a uvarint; each field as two strings
 //	                                      with their length as a uvarint in front, an empty
 //	                                      name after the last; the rest is the body
-//	value         the bytes               what the function of Engine.Do returned
+//	value         the bytes               what the function of a task returned
+//	failed        nothing                 the run failed, and duplicates are rejected
 //
 // The byte doubles as a version: a result with an unknown one counts as unavailable, so
 // that two versions of a service can share a store while it is being updated.
@@ -20,9 +21,13 @@ const (
 	resultUnavailable = 1
 	resultResponse    = 2
 	resultValue       = 3
+	resultFailed      = 4
 )
 
-var unavailable = []byte{resultUnavailable}
+var (
+	unavailable = []byte{resultUnavailable}
+	failed      = []byte{resultFailed}
+)
 
 func appendResponse(dst []byte, r *Response, filter *HeaderFilter) []byte {
 	dst = append(dst, resultResponse)

@@ -23,21 +23,27 @@ type Config struct {
 	// caller who is known. Where all routes are signed, [UserFromCaller] is what to set.
 	User UserSource
 
-	// Prefix stands in front of every stored key. Empty: "idem:".
+	// Prefix stands in front of every stored key. Empty: "idem:". At most 128 bytes, without blanks and
+	// control characters.
 	Prefix string
 
 	// StoreTimeout is how long one call of the store may take. Zero: 2 s. A store that
-	// is local to the process has no deadline.
+	// is local to the process has no deadline; there it is only how long [Engine.Drain] gives the
+	// runs that it has ended.
 	StoreTimeout time.Duration
 
 	// Observe is told what happens. It is called synchronously and concurrently, and
 	// must return quickly. Nil: nobody is told. See [LogEvents].
 	Observe func(ctx context.Context, e Event)
 
-	// RefusalBody renders the whole body of a refusal, for houses with an envelope of
-	// their own such as {code,msg,data}. Status, Cache-Control and Retry-After stay as
-	// they are. It is called concurrently. Nil: application/problem+json (RFC 9457).
-	RefusalBody func(r *Refusal) (contentType string, body []byte)
+	// Refuse makes the answer of a refusal, for services with an error format of their own: they
+	// may answer 200 to everything, 409 where 422 is the default, or show a page to a browser.
+	// r is the function's own; r.Request is always there, and valid during the call only. In the
+	// answer, a Status of zero is r.Status; a nil answer is the default one:
+	// application/problem+json (RFC 9457).
+	// [RefusedHeader] and Cache-Control: no-store are on every refusal, whatever Refuse makes of
+	// it, and Retry-After if it sets none and r.RetryAfter says so. It is called concurrently.
+	Refuse func(ctx context.Context, r *Refusal) *Response
 }
 
 const (

@@ -31,12 +31,14 @@ type crowd struct {
 	watched time.Duration // pause of one that can
 }
 
-// crowdID says who waits together. What a look finds depends on the key alone. That
-// parameters and policy are the same as well is so that nobody has to prove it.
+// crowdID says who waits together. What a look finds depends on the key alone, and on whether it may
+// take over, which with a token that is too old it may not. That parameters and policy are the same as well is so
+// that nobody has to prove it.
 type crowdID struct {
 	key         Key
 	fingerprint string
-	guard       *Guard // nil for tasks, whose policy is compiled anew at each call
+	expired     bool
+	guard       *Guard
 }
 
 // news is what a look has found. It is read only: all who follow get the same bytes.

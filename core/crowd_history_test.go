@@ -193,7 +193,7 @@ func crowdHistories(t *testing.T, e *core.Engine) (told int64) {
 				}
 			}()
 			if task {
-				r, err := e.Do(ctx, key, policies[limited], func(context.Context) ([]byte, error) {
+				r, err := do(ctx, e, key, policies[limited], func(context.Context) ([]byte, error) {
 					ran = true
 					result, ok := h.run()
 					if !ok {
@@ -239,6 +239,7 @@ func crowdHistories(t *testing.T, e *core.Engine) (told int64) {
 	all.Wait()
 	time.Sleep(time.Minute) // what a store that hangs has kept
 	assert.Zero(t, e.Crowds(), "nobody waits any more")
+	assert.Zero(t, e.Looks(), "every place was given back")
 	return replays.Load()
 }
 

@@ -10,9 +10,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
 )
+
+// do compiles p for this call alone.
+func do(ctx context.Context, e *core.Engine, key string, p core.Policy, fn func(context.Context) ([]byte, error)) (core.Result[[]byte], error) {
+	task, err := e.Task(p)
+	if err != nil {
+		return core.Result[[]byte]{}, err
+	}
+	return core.Do(ctx, task, core.Call{Key: key}, fn)
+}
 
 func TestDo(t *testing.T) {
 	ctx := context.Background()
@@ -21,26 +31,26 @@ func TestDo(t *testing.T) {
 	work := func(context.Context) ([]byte, error) { ledger.Add(1); return []byte("v"), nil }
 	p := core.Policy{Name: "mail"}
 
-	r, err := e.Do(ctx, "k", p, work)
+	r, err := do(ctx, e, "k", p, work)
 	assert.NoError(t, err)
-	assert.Equal(t, core.Result{Value: []byte("v"), Attempt: 1}, r)
-	r, err = e.Do(ctx, "k", p, work)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("v"), Attempt: 1}, r)
+	r, err = do(ctx, e, "k", p, work)
 	assert.NoError(t, err)
-	assert.Equal(t, core.Result{Value: []byte("v"), Replayed: true}, r)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("v"), Replayed: true}, r)
 	r.Value[0] = 'x'
-	r, _ = e.Do(ctx, "k", p, work)
+	r, _ = do(ctx, e, "k", p, work)
 	assert.Equal(t, "v", string(r.Value), "the value is the caller's own")
 
-	_, err = e.Do(ctx, "k", core.Policy{Name: "sms"}, work)
+	_, err = do(ctx, e, "k", core.Policy{Name: "sms"}, work)
 	assert.NoError(t, err)
 	assert.EqualValues(t, 2, ledger.Load(), "another task's keys are others")
 
-	_, err = e.Do(ctx, "k", core.Policy{Name: "mail", Duplicate: core.Reject, Message: "sent"}, work)
-	assert.ErrorIs(t, err, core.ErrDuplicate)
+	_, err = do(ctx, e, "k", core.Policy{Name: "mail", Duplicate: core.Reject, Message: "sent"}, work)
+	assert.ErrorIs(t, err, core.CodeDuplicate)
 	assert.ErrorContains(t, err, "sent")
-	_, err = e.Do(ctx, "", p, work)
-	assert.ErrorIs(t, err, core.ErrKeyMissing)
-	_, err = e.Do(ctx, "k", core.Policy{}, work)
+	_, err = do(ctx, e, "", p, work)
+	assert.ErrorIs(t, err, core.CodeKeyMissing)
+	_, err = do(ctx, e, "k", core.Policy{}, work)
 	assert.Equal(t, []string{"Policy.Name"}, faultyFields(t, err))
 	assert.EqualValues(t, 2, ledger.Load())
 }
@@ -52,45 +62,51 @@ func TestDoFailures(t *testing.T) {
 	fail := func(context.Context) ([]byte, error) { return nil, boom }
 	work := func(context.Context) ([]byte, error) { return []byte("v"), nil }
 
-	_, err := e.Do(ctx, "released", core.Policy{Name: "n"}, fail)
+	_, err := do(ctx, e, "released", core.Policy{Name: "n"}, fail)
 	assert.Equal(t, boom, err)
-	r, err := e.Do(ctx, "released", core.Policy{Name: "n"}, work)
+	r, err := do(ctx, e, "released", core.Policy{Name: "n"}, work)
 	assert.NoError(t, err)
 	assert.False(t, r.Replayed)
 
 	keep := core.Policy{Name: "n", OnFailure: core.Keep}
-	_, err = e.Do(ctx, "kept", keep, fail)
+	_, err = do(ctx, e, "kept", keep, fail)
 	assert.Equal(t, boom, err)
-	_, err = e.Do(ctx, "kept", keep, work)
-	assert.ErrorIs(t, err, core.ErrResultUnavailable)
+	_, err = do(ctx, e, "kept", keep, work)
+	assert.ErrorIs(t, err, core.CodeResultUnavailable)
 
 	small := core.Policy{Name: "n", ResponseLimit: 1}
-	r, err = e.Do(ctx, "large", small, func(context.Context) ([]byte, error) { return []byte("12"), nil })
+	for _, replayed := range []bool{false, true} {
+		r, err = do(ctx, e, "limit", small, func(context.Context) ([]byte, error) { return []byte("1"), nil })
+		assert.NoError(t, err)
+		assert.Equal(t, "1", string(r.Value))
+		assert.Equal(t, replayed, r.Replayed, "a value of just the limit is stored")
+	}
+	r, err = do(ctx, e, "large", small, func(context.Context) ([]byte, error) { return []byte("12"), nil })
 	assert.NoError(t, err)
 	assert.Equal(t, "12", string(r.Value))
-	_, err = e.Do(ctx, "large", small, work)
-	assert.ErrorIs(t, err, core.ErrResultUnavailable)
+	_, err = do(ctx, e, "large", small, work)
+	assert.ErrorIs(t, err, core.CodeResultUnavailable)
 
 	assert.Panics(t, func() {
-		_, _ = e.Do(ctx, "panic", core.Policy{Name: "n"}, func(context.Context) ([]byte, error) { panic("boom") })
+		_, _ = do(ctx, e, "panic", core.Policy{Name: "n"}, func(context.Context) ([]byte, error) { panic("boom") })
 	})
-	_, err = e.Do(ctx, "panic", core.Policy{Name: "n"}, work)
+	_, err = do(ctx, e, "panic", core.Policy{Name: "n"}, work)
 	assert.NoError(t, err)
 
 	broken := core.MustNew(core.Config{Store: &spy{Store: newStore(t), acquire: down, release: down}})
-	_, err = broken.Do(ctx, "k", core.Policy{Name: "n"}, work)
-	assert.ErrorIs(t, err, core.ErrStoreUnavailable)
+	_, err = do(ctx, broken, "k", core.Policy{Name: "n"}, work)
+	assert.ErrorIs(t, err, core.CodeStoreUnavailable)
 	assert.ErrorIs(t, err, errDown)
-	r, err = broken.Do(ctx, "k", core.Policy{Name: "n", FailOpen: true}, work)
+	r, err = do(ctx, broken, "k", core.Policy{Name: "n", FailOpen: true}, work)
 	assert.NoError(t, err)
-	assert.Equal(t, core.Result{Value: []byte("v")}, r)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("v")}, r)
 }
 
 func TestDoUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		verdict := core.Unknown()
-		p := core.Policy{Name: "n", Lease: 5 * time.Second, Abandoned: core.Uncertain,
+		p := core.Policy{Name: "n", Lease: 5 * time.Second, Abandoned: core.Uncertain, ResponseLimit: len("found"),
 			Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 				assert.Nil(t, u.Request)
 				return verdict, nil
@@ -98,21 +114,21 @@ func TestDoUncertain(t *testing.T) {
 		store := &spy{Store: newStore(t), complete: down, renew: down}
 		e := core.MustNew(core.Config{Store: store})
 		work := func(context.Context) ([]byte, error) { return []byte("v"), nil }
-		_, err := e.Do(ctx, "k", p, work)
+		_, err := do(ctx, e, "k", p, work)
 		assert.NoError(t, err, "what was done is not undone by the store")
 		store.complete = nil
-		_, err = e.Do(ctx, "k", p, work)
-		assert.ErrorIs(t, err, core.ErrInProgress)
+		_, err = do(ctx, e, "k", p, work)
+		assert.ErrorIs(t, err, core.CodeInProgress)
 		time.Sleep(5 * time.Second)
-		_, err = e.Do(ctx, "k", p, work)
-		assert.ErrorIs(t, err, core.ErrUncertain)
+		_, err = do(ctx, e, "k", p, work)
+		assert.ErrorIs(t, err, core.CodeUncertain)
 		verdict = core.Settled(&core.Response{Status: 200})
-		_, err = e.Do(ctx, "k", p, work)
-		assert.ErrorIs(t, err, core.ErrUncertain, "a response settles no task")
+		_, err = do(ctx, e, "k", p, work)
+		assert.ErrorIs(t, err, core.CodeUncertain, "a response settles no task")
 		verdict = core.SettledValue([]byte("found"))
-		r, err := e.Do(ctx, "k", p, work)
+		r, err := do(ctx, e, "k", p, work)
 		assert.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("found"), Replayed: true}, r)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("found"), Replayed: true}, r)
 	})
 }
 
@@ -127,7 +143,7 @@ func TestSettledValueWithoutRoom(t *testing.T) {
 				return core.SettledValue([]byte("found")), nil
 			}}
 		work := func(context.Context) ([]byte, error) { return nil, nil }
-		_, err := e.Do(ctx, "k", p, work)
+		_, err := do(ctx, e, "k", p, work)
 		assert.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		tries := 0
@@ -137,8 +153,8 @@ func TestSettledValueWithoutRoom(t *testing.T) {
 			}
 			return nil
 		}
-		_, err = e.Do(ctx, "k", p, work)
-		assert.ErrorIs(t, err, core.ErrResultUnavailable)
+		_, err = do(ctx, e, "k", p, work)
+		assert.ErrorIs(t, err, core.CodeResultUnavailable)
 		assert.Equal(t, 2, tries)
 	})
 }
@@ -149,14 +165,14 @@ func TestDoConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 200 {
 		wg.Go(func() {
-			_, err := e.Do(context.Background(), "k", core.Policy{Name: "n"}, func(context.Context) ([]byte, error) {
+			_, err := do(context.Background(), e, "k", core.Policy{Name: "n"}, func(context.Context) ([]byte, error) {
 				ledger.Add(1)
 				return []byte("v"), nil
 			})
 			switch {
 			case err == nil:
 				done.Add(1)
-			case errors.Is(err, core.ErrInProgress):
+			case errors.Is(err, core.CodeInProgress):
 				inProgress.Add(1)
 			default:
 				t.Error(err)
@@ -169,12 +185,21 @@ func TestDoConcurrently(t *testing.T) {
 }
 
 func TestRefusalErrors(t *testing.T) {
-	for _, err := range []*core.Refusal{core.ErrInProgress, core.ErrDuplicate, core.ErrResultUnavailable, core.ErrUncertain,
-		core.ErrKeyReused, core.ErrKeyMissing, core.ErrKeyInvalid, core.ErrStoreUnavailable} {
-		assert.ErrorContains(t, err, string(err.Code))
-		assert.NotEmpty(t, err.Title())
-		assert.NotEmpty(t, err.Detail)
-		assert.GreaterOrEqual(t, err.Status, 400)
-		assert.Equal(t, err != core.ErrDuplicate, !errors.Is(err, core.ErrDuplicate))
+	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+	refused := func() *core.Refusal {
+		_, err := core.Do(t.Context(), task, core.Call{}, func(context.Context) (int, error) { return 0, nil })
+		require.ErrorIs(t, err, core.CodeKeyMissing)
+		require.NotErrorIs(t, err, core.CodeKeyInvalid)
+		require.ErrorContains(t, err, "key_missing")
+		r, ok := errors.AsType[*core.Refusal](err)
+		require.True(t, ok)
+		return r
 	}
+	first := refused()
+	require.ErrorIs(t, first, refused())
+	require.Equal(t, 400, first.Status)
+	require.NotEmpty(t, first.Title())
+	require.NotEmpty(t, first.Detail)
+	*first = core.Refusal{Code: "mine"}
+	require.Equal(t, 400, refused().Status, "nobody can change what others get")
 }

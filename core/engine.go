@@ -1,9 +1,11 @@
 package core
 
 import (
+	"bytes"
 	"context"
-	"crypto/fips140"
 	"errors"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
@@ -21,7 +23,7 @@ type Engine struct {
 	prefix       string
 	storeTimeout time.Duration
 	observer     func(context.Context, Event)
-	refusalBody  func(*Refusal) (string, []byte)
+	refuse       func(context.Context, *Refusal) *Response
 	renewals     renewals
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
 	looks        chan struct{} // bounds the store calls of duplicates that wait; nil for a local store
@@ -31,9 +33,14 @@ type Engine struct {
 // New builds an engine. It reports every fault of c at once, each as a *[ConfigError].
 func New(c Config) (*Engine, error) {
 	f := faults{of: "Config"}
+	if v := reflect.ValueOf(c.Store); v.Kind() == reflect.Pointer && v.IsNil() {
+		f.add("Store", "is a nil %T; was there an error when it was made?", c.Store)
+	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
 	f.addIf(len(c.Prefix) > 128, "Prefix", "has %d bytes; 128 are allowed", len(c.Prefix))
+	f.addIf(strings.ContainsFunc(c.Prefix, func(r rune) bool { return r <= ' ' || r == 0x7f }), "Prefix",
+		"holds a blank or a control character: %q; a key can be typed", c.Prefix)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
@@ -43,7 +50,7 @@ func New(c Config) (*Engine, error) {
 		prefix:       c.Prefix,
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
-		refusalBody:  c.RefusalBody,
+		refuse:       c.Refuse,
 		cleanups:     make(chan struct{}, maxCleanups),
 	}
 	if e.store == nil {
@@ -59,6 +66,8 @@ func New(c Config) (*Engine, error) {
 	_, e.local = e.store.(Local)
 	if !e.local {
 		e.looks = make(chan struct{}, maxLooks)
+	} else if e.observer != nil {
+		e.observer(context.Background(), Event{Kind: StoreIsLocal})
 	}
 	return e, nil
 }
@@ -77,14 +86,16 @@ func MustNew(c Config) *Engine {
 // concurrent use, and may be mounted on any number of routes: the route is part of
 // the key.
 type Guard struct {
-	engine   *Engine
-	policy   Policy // with defaults filled in
-	identity canon.Rules
-	params   canon.Rules // for fingerprints
-	user     UserSource
-	callers  bool     // a verified caller is the user by default
-	task     bool     // for Do, which compiles one at each call
-	refused  *Refusal // what a finished duplicate gets under Reject
+	engine        *Engine
+	policy        Policy // with defaults filled in
+	identity      canon.Rules
+	params        canon.Rules // for fingerprints
+	user          UserSource
+	callers       bool     // a verified caller is the user by default
+	task          bool     // of a Task
+	running       *Refusal // what a duplicate gets while the operation runs
+	refused       *Refusal // what it gets under Reject when the operation has finished
+	refusedFailed *Refusal // and what if the run has failed
 }
 
 // Guard compiles p for HTTP. It reports every fault of p at once, each as a
@@ -101,42 +112,55 @@ func (e *Engine) MustGuard(p Policy) *Guard {
 	return g
 }
 
-func (e *Engine) compile(p Policy, http bool) (*Guard, error) {
-	g := &Guard{engine: e, policy: p, user: p.User, task: !http}
-	q := &g.policy
+func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
+	g := &Guard{engine: e, policy: p, user: p.User, task: !forHTTP}
 	f := faults{of: "Policy"}
-
-	f.addIf(p.Duplicate < Reject, "Duplicate", "Wait needs a limit of more than zero")
-	f.addIf(p.Message != "" && p.Duplicate != Reject, "Message", "is only shown under Reject")
-	f.addIf(p.Lease < 0 || p.Lease > 0 && p.Lease < minLease, "Lease", "is %v; at least %v is needed", p.Lease, minLease)
-	f.addIf(p.Retention < 0, "Retention", "is negative: %v", p.Retention)
-	f.addIf(p.RetainFrom > FromStart, "RetainFrom", "is unknown: %d", p.RetainFrom)
-	f.addIf(p.OnSuccess > Release, "OnSuccess", "is unknown: %d", p.OnSuccess)
-	f.addIf(p.OnFailure > Release, "OnFailure", "is unknown: %d", p.OnFailure)
-	f.addIf(p.Abandoned > Uncertain, "Abandoned", "is unknown: %d", p.Abandoned)
-	f.addIf(p.Reconcile != nil && p.Abandoned != Uncertain, "Reconcile", "is only asked if Abandoned is Uncertain")
-	f.addIf(p.ResponseLimit < 0, "ResponseLimit", "is negative: %d", p.ResponseLimit)
-	if http {
+	checkPolicy(&f, &p)
+	if forHTTP {
 		g.compileHTTP(&f)
 	} else {
-		f.addIf(p.Name == "", "Name", "is empty; it is part of the keys of Do")
+		checkTask(&f, &p)
 	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}
 
+	q, ofParameters := &g.policy, forHTTP && (p.Key.kind == keyParams || p.Key.kind == keyFields)
+	if p.Key.kind == keyToken {
+		setDefault(&q.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
+		setDefault(&q.RememberAbandoned, max(DefaultRememberAbandoned, p.Key.tokens.outlasting()))
+	}
 	setDefault(&q.Lease, DefaultLease)
-	setDefault(&q.Retention, DefaultRetention)
+	setDefault(&q.RememberAbandoned, DefaultRememberAbandoned)
+	setDefault(&q.Linger, DefaultLinger)
 	setDefault(&q.BodyLimit, DefaultBodyLimit)
 	setDefault(&q.ResponseLimit, DefaultResponseLimit)
 	setDefault(&q.OnSuccess, Keep)
 	setDefault(&q.OnFailure, Release)
-	if q.Failed == nil {
+	if ofParameters {
+		setDefault(&q.Retention, DefaultRetention)
+	} else {
+		setDefault(&q.Retention, DefaultKeyRetention)
+	}
+	switch {
+	case q.Failed != nil:
+	case ofParameters, p.Key.kind == keyToken:
+		q.Failed = FailedByAnyError
+	default:
 		q.Failed = FailedByStatus
 	}
-	g.refused = refusal(CodeDuplicate)
+	if !forHTTP {
+		q.Linger = 0 // the context is the caller's own: its end is meant
+	}
+	g.running = inProgress
+	if q.Duplicate == Reject {
+		g.running = refusal(CodeInProgress)
+		g.running.Detail = "The same operation is being carried out."
+	}
+	g.refused, g.refusedFailed = refusal(CodeDuplicate), refusal(CodeDuplicate)
+	g.refusedFailed.Detail = "This operation has just been tried, and did not succeed."
 	if q.Message != "" {
-		g.refused.Detail = q.Message
+		g.refused.Detail, g.refusedFailed.Detail = q.Message, q.Message
 	}
 	return g, nil
 }
@@ -148,54 +172,6 @@ func setDefault[T comparable](v *T, to T) {
 	}
 }
 
-// compileHTTP checks and compiles the part of the policy that has to do with requests.
-func (g *Guard) compileHTTP(f *faults) {
-	p := &g.policy
-	if g.user.isZero() {
-		g.user, g.callers = g.engine.user, true
-	}
-	f.addIf(g.user.fault != "", "User", "%s", g.user.fault)
-	f.addIf(g.user.isZero(), "User",
-		"is not set, nor is Config.User: without it one caller could be given another's response (UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
-	f.addIf(p.BodyLimit < 0, "BodyLimit", "is negative: %d", p.BodyLimit)
-	f.addIf(p.Digest > SHA256, "Digest", "is unknown: %d", p.Digest)
-	f.addIf(p.Digest == MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
-	if fault := p.StoredHeaders.fault(); fault != "" {
-		f.add("StoredHeaders", "%s", fault)
-	}
-
-	rules := canon.Rules{Algorithm: p.Digest, DefaultNames: !p.Exclude.only, WithoutFiles: p.WithoutFiles}
-	rules.Exclude = compilePaths(f, "Exclude", p.Exclude.paths)
-	g.params, g.identity = rules, rules
-
-	switch p.Key.kind {
-	case keyHeader:
-		f.addIf(!isToken(p.Key.name), "Key", "%q is no header field name", p.Key.name)
-		f.addIf(p.Key.presence > Optional, "Key", "presence is unknown: %d", p.Key.presence)
-	case keyFields:
-		f.addIf(len(p.Key.paths) == 0, "Key", "Fields names no field")
-		g.identity.Select = compilePaths(f, "Key", p.Key.paths)
-		g.identity.DefaultNames = false // a field that is named is meant
-	case keyFunc:
-		f.addIf(p.Key.fn == nil, "Key", "Func was given no function")
-	}
-}
-
-func compilePaths(f *faults, field string, paths []string) *canon.Paths {
-	if len(paths) == 0 {
-		return nil
-	}
-	compiled, err := canon.CompilePaths(paths)
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			f.add(field, "%v", err)
-		}
-	} else if err != nil {
-		f.add(field, "%v", err)
-	}
-	return compiled
-}
-
 // operation is what once carries out at most once: an HTTP exchange or a task.
 type operation interface {
 	identify() identity
@@ -204,11 +180,14 @@ type operation interface {
 
 	// perform runs the operation. If it panics, the run counts as failed.
 	perform(c *runContext) (outcome, error)
-	// deliver hands the answer on, once the record is settled.
-	deliver() error
+	// deliver hands the answer on, once the record is settled. The result stands for as long as
+	// stands says; zero: it was not kept.
+	deliver(stands time.Duration) error
 	// replay answers with a stored result, or refuses.
-	replay(ctx context.Context, result []byte) (status int, r *Refusal, err error)
-	refuse(r *Refusal) error
+	replay(ctx context.Context, grant Grant) (status int, r *Refusal, err error)
+	refuse(ctx context.Context, r *Refusal) error
+	// stored returns the response behind grant, if a refusal may tell of it, or nil.
+	stored(ctx context.Context, grant Grant) *Response
 	// unprotected runs the operation without a claim.
 	unprotected(ctx context.Context) error
 	// settle makes a stored result of a verdict.
@@ -219,6 +198,7 @@ type operation interface {
 type identity struct {
 	key         Key
 	fingerprint string
+	expired     bool // the key is a token that is too old for a first use
 	refusal     *Refusal
 	cause       error // behind the refusal
 	pass        bool  // no key was sent, and none is needed
@@ -226,14 +206,17 @@ type identity struct {
 
 // outcome is how a run has ended.
 type outcome struct {
-	failed     bool
-	panicked   bool
-	unrendered bool
-	deferred   bool   // how it has ended will be known later
-	streaming  bool   // the response may still be on its way when the handler has returned
-	result     []byte // to be stored, if the record is kept
-	status     int
-	err        error // for the observer
+	failed   bool
+	panicked bool
+	refusal  bool     // the response is one, and must not be kept
+	refused  *Refusal // what the handler has reported, and nobody has rendered; nil: nothing
+	runsOn   bool     // the handler may still be running
+	cut      bool     // a part of the response has been sent, and the rest could not be
+	empty    bool     // the handler has written nothing
+	deferred bool     // how it has ended will be known later
+	result   []byte   // to be stored, if the record is kept
+	status   int
+	err      error // for the observer
 }
 
 // once is the flow: key, claim, run, settle, deliver. It stands nowhere else.
@@ -244,27 +227,31 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		return g.refuse(ctx, op, "", id.refusal, id.cause)
 	}
 	if id.pass {
+		g.observe(ctx, Event{Kind: Passed, Route: op.route()})
 		return op.unprotected(ctx)
 	}
-	outer, _ := RunFrom(ctx)
+	outer := RunFrom(ctx)
 	for r := outer; r != nil; r = r.outer {
-		if r.engine == e && r.key == id.key {
-			// The same guard is mounted twice on the way to the handler.
-			return op.unprotected(ctx)
+		if r.key != id.key || r.guard.engine != e || r.ended.Load() {
+			continue
 		}
+		if r.guard != g {
+			// It would wait for itself, or be refused as a duplicate of itself; and to let it
+			// pass would switch its policy off.
+			return g.refuse(ctx, op, id.key, guardConflict, nil)
+		}
+		// The same guard is mounted twice on the way to the handler.
+		return op.unprotected(ctx)
 	}
 
-	claim := Claim{
-		Owner: NewOwner(), Fingerprint: id.fingerprint,
-		Lease: g.policy.Lease, Retention: g.policy.Retention,
-		Takeover: g.policy.Abandoned == TakeOver,
-	}
+	claim := Claim{Owner: NewOwner(), Lease: g.policy.Lease, Retention: g.policy.RememberAbandoned}
+	g.claimAnew(&claim, id)
 	var w waiting
 	defer w.end(e)
 	for {
 		if !w.enter(ctx, e) {
 			w.end(e)
-			return g.refuse(ctx, op, id.key, inProgress, nil)
+			return g.refuse(ctx, op, id.key, g.running, nil)
 		}
 		var asked time.Time
 		if !e.local {
@@ -272,9 +259,12 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		}
 		grant, err := w.look(ctx, g, id, claim)
 		w.leave(e)
+		if err == nil && grant.State == Acquired && !asked.IsZero() && time.Since(asked) >= claim.Lease {
+			err = errLate
+		}
 		// A verdict is about one run, and has been used up.
 		tried := claim.Attempt
-		claim.Takeover, claim.Attempt = g.policy.Abandoned == TakeOver, 0
+		g.claimAnew(&claim, id)
 		if err != nil && w.began() {
 			// Who waits has time for a store that is slow for a moment. Whether this look has
 			// claimed the key is not known: the next one must not meet with its own claim.
@@ -285,84 +275,133 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			}
 		}
 		if err != nil {
-			return g.storeUnavailable(ctx, op, id.key, claim.Owner, err)
+			return g.storeUnavailable(ctx, op, id, claim.Owner, err)
+		}
+		switch {
+		case grant.State == Acquired && id.expired && grant.Attempt == 1:
+			return g.refuse(ctx, op, id.key, refusalTokenExpired, e.release(ctx, id.key, claim.Owner))
+		case g.isOfExpiredUse(grant) && (id.expired || grant.State != Running):
+			return g.refuse(ctx, op, id.key, refusalTokenExpired, nil)
 		}
 		if grant.State == Acquired {
 			c := &runContext{guard: g, values: ctx, route: op.route(), started: asked}
 			c.run.key, c.run.owner, c.run.attempt = id.key, claim.Owner, grant.Attempt
-			c.run.engine, c.run.outer = e, outer
+			c.run.guard, c.run.outer = g, outer
+			now := time.Now()
+			if c.started.IsZero() { // a local store has answered just now
+				c.started = now
+			}
+			c.open() // before it is listed: from then on it may be ended
+			if !e.renewals.add(c, now) {
+				c.close()
+				return g.refuse(ctx, op, id.key, shuttingDown, e.release(ctx, id.key, claim.Owner))
+			}
 			return c.carryOut(op)
 		}
 		if g.reused(id, grant) {
-			return g.refuse(ctx, op, id.key, ErrKeyReused, nil)
+			reused := *keyReused
+			reused.Stored = op.stored(ctx, grant)
+			return g.refuse(ctx, op, id.key, &reused, nil)
 		}
 		switch grant.State {
 		case Done:
 			if g.policy.Duplicate == Reject {
-				return g.refuse(ctx, op, id.key, g.refused, nil)
+				r := g.refused
+				if bytes.Equal(grant.Result, failed) {
+					r = g.refusedFailed
+				}
+				return g.refuse(ctx, op, id.key, r, nil)
 			}
 			return g.replay(ctx, op, id.key, grant)
 
 		case Running:
-			if g.policy.Duplicate <= 0 || !w.wait(ctx, g, id, grant.Remaining) {
-				return g.refuse(ctx, op, id.key, inProgress, nil)
+			if g.policy.Duplicate.limit() == 0 || !w.wait(ctx, g, id, grant.Remaining) {
+				return g.refuse(ctx, op, id.key, g.running, nil)
 			}
 
 		case Abandoned:
+			claim.Fingerprint = id.fingerprint
+			if id.expired && g.policy.Abandoned == TakeOver && tried != grant.Attempt {
+				// The token was used in time: only that was asked so far of this attempt.
+				claim.Takeover, claim.Attempt = true, grant.Attempt
+				continue
+			}
 			if claim.Takeover || tried == grant.Attempt {
 				// Only another fingerprint can have kept the store from handing it over (with
 				// AnyParameters: one from before the policy said so).
-				return g.refuse(ctx, op, id.key, ErrKeyReused, nil)
+				return g.refuse(ctx, op, id.key, keyReused, nil)
 			}
 			again, settled, err := g.reconcile(ctx, op, id.key, claim, grant.Attempt)
-			if err != nil || !again && !settled {
-				return g.refuse(ctx, op, id.key, ErrUncertain, err)
+			if !again && !settled {
+				return g.refuse(ctx, op, id.key, uncertain, err)
 			}
 			claim.Takeover, claim.Attempt = again, grant.Attempt
 
 		default:
-			return g.storeUnavailable(ctx, op, id.key, claim.Owner, errBadGrant)
+			return g.storeUnavailable(ctx, op, id, claim.Owner, errBadGrant)
 		}
+	}
+}
+
+// claimAnew makes claim one that knows of no earlier run. With a token that is too old it takes over
+// nothing, and leaves a mark: if it can't be released, it must not pass for a run that was begun.
+func (g *Guard) claimAnew(claim *Claim, id identity) {
+	claim.Fingerprint, claim.Takeover, claim.Attempt = id.fingerprint, g.policy.Abandoned == TakeOver && !id.expired, 0
+	if id.expired {
+		claim.Fingerprint = expiredUse
 	}
 }
 
 // reused reports whether a record with other parameters stands in the way.
 func (g *Guard) reused(id identity, grant Grant) bool {
-	return grant.State != Acquired && grant.Fingerprint != id.fingerprint && !g.policy.AnyParameters
+	return grant.State != Acquired && grant.Fingerprint != id.fingerprint && !g.policy.AnyParameters && !g.isOfExpiredUse(grant)
+}
+
+// isOfExpiredUse reports whether what stands is the claim of a token that is too old, or what it has left. (A task's
+// fingerprint may read like its mark.) While it is running, it may just be about to be released.
+func (g *Guard) isOfExpiredUse(grant Grant) bool {
+	return grant.State != Acquired && grant.Fingerprint == expiredUse && g.policy.Key.kind == keyToken
 }
 
 var (
-	inProgress = func() *Refusal {
-		r := refusal(CodeInProgress)
-		r.RetryAfter = time.Second
-		return r
-	}()
-	errBadGrant = errors.New("idem: the store reported a state that there is none of")
+	inProgress    = refusal(CodeInProgress)
+	keyReused     = refusal(CodeKeyReused)
+	uncertain     = refusal(CodeUncertain)
+	shuttingDown  = refusal(CodeShuttingDown)
+	unfinished    = refusal(CodeUnfinished)
+	guardConflict = refusal(CodeGuardConflict)
+
+	errBadGrant = errors.New("idem: the store reported an unknown state")
+	// Another run may have begun by then.
+	errLate   = errors.New("idem: the store answered when the lease of the claim had passed")
+	errRunsOn = errors.New("idem: a timeout behind the guard has answered, and the handler may run on; mount the guard inside of the timeout, around the handler")
 )
 
 // carryOut runs an operation whose claim is held.
 func (c *runContext) carryOut(op operation) error {
 	g := c.guard
-	if c.started.IsZero() { // a local store has answered just now
-		c.started = time.Now()
-	}
-	c.Context, c.cancel = context.WithCancelCause(c.values)
-	g.engine.renewals.add(c, c.started)
-
 	returned := false
 	defer func() {
-		if !returned { // a panic or runtime.Goexit, which goes on
-			c.settlePanic()
+		if returned {
+			return
+		}
+		c.settlePanic() // a panic or runtime.Goexit, which goes on
+		if c.done {
+			_ = op.deliver(c.stands) // it was not the handler's: the client gets the answer
 		}
 	}()
 	g.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.run.key, Attempt: c.run.attempt})
 	o, err := op.perform(c)
-	returned = true
 	if o.deferred {
+		returned = true
 		return err
 	}
-	c.settle(o)
-	if derr := op.deliver(); err == nil {
+	instead := c.settle(o)
+	returned = true
+	if instead != nil {
+		return op.refuse(c.values, instead)
+	}
+	if derr := op.deliver(c.stands); err == nil {
 		err = derr
 	}
 	return err
@@ -370,60 +409,93 @@ func (c *runContext) carryOut(op operation) error {
 
 // settle brings the record of a run that has ended into its final state, and ends the run's
 // context. It does so although the caller may have gone: what has been done must be
-// remembered.
-func (c *runContext) settle(o outcome) {
+// remembered. If the handler has given up without an answer, instead is what a client that is
+// still there gets.
+func (c *runContext) settle(o outcome) (instead *Refusal) {
 	g, e := c.guard, c.guard.engine
 	e.renewals.remove(c)
-	if !o.streaming {
-		defer c.cancel(errRunEnded)
-	}
+	defer e.renewals.settled(c)
+	defer c.close()
 
+	instead = o.refused
+	decided := Disposition(c.run.decided.Load())
+	if o.empty && c.over && decided != Keep {
+		if instead = unfinished; context.Cause(c) == ErrShutdown {
+			instead = shuttingDown
+		}
+		o.failed, o.refusal, o.status = true, true, instead.Status
+	}
 	disposition := g.policy.OnSuccess
-	if o.failed {
+	switch {
+	case o.cut || c.cut(o.panicked):
+		disposition, o.failed = Abandon, true
+	case o.failed:
 		disposition = g.policy.OnFailure
+	}
+	if decided != ByDefault {
+		disposition = decided
 	}
 	elapsed := time.Since(c.started)
 	retention := g.policy.Retention
 	if g.policy.RetainFrom == FromStart {
 		retention -= elapsed
 	}
+	if disposition == Keep && (o.refusal || retention <= 0) {
+		disposition = Release
+	}
+	if o.failed && g.policy.Duplicate == Reject {
+		o.result = failed
+	}
 
-	kind, err := Finished, error(nil)
-	refused := c.run.refused.Load() // then the handler was not reached, and nothing was done
-	if refused || disposition == Release || retention <= 0 {
-		kind = Released
-		err = e.release(c.values, c.run.key, c.run.owner)
-	} else {
+	ev := Event{Route: c.route, Key: c.run.key, Attempt: c.run.attempt, Status: o.status,
+		Elapsed: elapsed, Failed: o.failed, Panicked: o.panicked, Err: o.err}
+	var err error
+	switch {
+	case o.runsOn:
+		err = errRunsOn // nobody will know when it has ended
+	case disposition == Release:
+		ev.Kind = Released
+		if o.failed {
+			err = e.release(c.values, c.run.key, c.run.owner)
+		} else { // nothing of it is to be remembered, not even that it has been committed
+			_, err = e.complete(c.values, c.run.key, c.run.owner, nil, 0)
+		}
+	case disposition == Abandon:
+		ev.Kind = RunAbandoned
+		err = e.abandon(c.values, c.run.key, c.run.owner)
+	default:
+		ev.Kind = Finished
 		var full bool
 		if full, err = e.complete(c.values, c.run.key, c.run.owner, o.result, retention); full {
-			o.err = ErrStoreFull
+			ev.Err = ErrStoreFull
 		}
 	}
-	if o.panicked {
-		g.observe(c.values, Event{Kind: Panicked, Route: c.route, Key: c.run.key, Attempt: c.run.attempt, Elapsed: elapsed})
+	c.run.ended.Store(true)
+	if err == nil && ev.Kind == Finished {
+		c.stands = retention
 	}
-	ev := Event{Kind: kind, Route: c.route, Key: c.run.key, Attempt: c.run.attempt,
-		Status: o.status, Elapsed: elapsed, Err: o.err}
 	switch {
 	case errors.Is(err, ErrLost):
-		ev.Kind, ev.Err = LeaseLost, err
+		ev.Kind, ev.Err = RunLost, err
 	case err != nil:
-		ev.Kind, ev.Err = StoreFailed, err
-	case o.unrendered:
-		ev.Kind = Unrendered
+		ev.Kind, ev.Err = Unsettled, err
 	}
 	g.observe(c.values, ev)
+	return instead
 }
 
 // settlePanic settles a run that has ended with a panic.
 func (c *runContext) settlePanic() {
+	if c.run.ended.Load() {
+		return // it was an observer's
+	}
 	// If it was not the handler but a hook behind it (Policy.Failed), then the operation has
 	// been done, and must not be done again.
 	c.settle(outcome{failed: !c.done, panicked: true, result: unavailable})
 }
 
 func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) error {
-	status, r, err := op.replay(ctx, grant.Result)
+	status, r, err := op.replay(ctx, grant)
 	if r != nil {
 		return g.refuse(ctx, op, key, r, err)
 	}
@@ -432,25 +504,21 @@ func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) 
 }
 
 func (g *Guard) refuse(ctx context.Context, op operation, key Key, r *Refusal, cause error) error {
-	if op.request() != nil { // the runs around it are this request's own
-		NotReached(ctx)
-	}
 	g.observe(ctx, Event{Kind: Refused, Route: op.route(), Key: key, Status: r.Status, Code: r.Code, Err: cause})
-	return op.refuse(r)
+	return op.refuse(ctx, r.because(cause))
 }
 
 // storeUnavailable decides what happens when the store has failed before the handler.
-func (g *Guard) storeUnavailable(ctx context.Context, op operation, key Key, owner Owner, err error) error {
-	if g.policy.FailOpen {
-		g.observe(ctx, Event{Kind: Unprotected, Route: op.route(), Key: key, Err: err})
+func (g *Guard) storeUnavailable(ctx context.Context, op operation, id identity, owner Owner, err error) error {
+	if g.policy.FailOpen && !id.expired {
+		g.observe(ctx, Event{Kind: Unprotected, Route: op.route(), Key: id.key, Err: err})
 		return op.unprotected(ctx)
 	}
-	g.engine.releaseUnclaimed(key, owner, err)
-	r := refusal(CodeStoreUnavailable)
-	r.RetryAfter = time.Second
-	r.cause = err
-	return g.refuse(ctx, op, key, r, err)
+	g.engine.releaseUnclaimed(id.key, owner, err)
+	return g.refuse(ctx, op, id.key, storeUnavailable, err)
 }
+
+var storeUnavailable = refusal(CodeStoreUnavailable)
 
 // maxCleanups bounds the releases under way that follow a failed Acquire: each is a goroutine,
 // for no longer than the store's deadline. A link that is cut strikes all requests at once.
@@ -476,8 +544,8 @@ func (e *Engine) releaseUnclaimed(key Key, owner Owner, err error) {
 	}()
 }
 
-// reconcile asks the policy about an abandoned run. again: it may be taken over;
-// settled: its result is stored now.
+// reconcile asks the policy about an abandoned run. again: it may be taken over; settled: its
+// result is stored now, or somebody else was faster. It is neither if there is an err.
 func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Claim, attempt uint64) (again, settled bool, err error) {
 	if g.policy.Reconcile == nil {
 		return false, false, nil
@@ -496,9 +564,7 @@ func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Clai
 	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := g.engine.acquire(ctx, key, claim)
 	if err != nil || grant.State != Acquired {
-		// Somebody else was faster: look again. But if it is still there, it cannot be had.
-		there := grant.State == Abandoned && grant.Attempt == attempt
-		return false, err == nil && !there, err
+		return false, err == nil, err // somebody else was faster: look again
 	}
 	_, err = g.engine.complete(ctx, key, claim.Owner, result, g.policy.Retention)
 	return false, err == nil, err
@@ -527,6 +593,12 @@ func (e *Engine) release(ctx context.Context, key Key, owner Owner) error {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
 	return settled(ctx, func() error { return e.store.Release(ctx, string(key), owner) })
+}
+
+func (e *Engine) abandon(ctx context.Context, key Key, owner Owner) error {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return settled(ctx, func() error { return e.store.Abandon(ctx, string(key), owner) })
 }
 
 // settled calls a store to settle a record, and again if that failed, until the store's

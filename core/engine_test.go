@@ -3,8 +3,10 @@ package core_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -131,6 +133,10 @@ func TestFieldsAndFunc(t *testing.T) {
 			return "", nil
 		case "bad":
 			return "", errors.New("no such key")
+		case "longest":
+			return strings.Repeat("k", 255), nil
+		case "too long":
+			return strings.Repeat("k", 256), nil
 		}
 		return "constant", nil
 	})})
@@ -139,6 +145,8 @@ func TestFieldsAndFunc(t *testing.T) {
 	assert.Equal(t, "key_reused", serve(t, fn, post(`{"n":2}`, &ledger)).code())
 	assert.Equal(t, "key_missing", serve(t, fn, post("none", &ledger)).code())
 	assert.Equal(t, "key_invalid", serve(t, fn, post("bad", &ledger)).code())
+	assert.Equal(t, 201, serve(t, fn, post("longest", &ledger)).response.Status)
+	assert.Equal(t, "key_invalid", serve(t, fn, post("too long", &ledger)).code())
 }
 
 func TestSafeMethodsPass(t *testing.T) {
@@ -178,23 +186,42 @@ func TestNothingIsRecordedForRefusedRequests(t *testing.T) {
 }
 
 func TestFailuresAreReleased(t *testing.T) {
-	for _, status := range []int{500, 503, 599, 429, 425, 408} {
-		var ledger atomic.Int64
-		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-		c := post("{}", &ledger)
-		c.handler = func(context.Context) core.Capture { return answer(status, "no") }
-		assert.Equal(t, status, serve(t, g, c).response.Status)
-		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status, "the next try runs after %d", status)
-	}
-	for _, status := range []int{200, 204, 302, 400, 404, 409, 422} {
-		var ledger atomic.Int64
-		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-		c := post("{}", &ledger)
-		c.handler = func(context.Context) core.Capture { return answer(status, "yes") }
-		serve(t, g, c)
-		again := serve(t, g, post("{}", &ledger))
-		assert.Equal(t, status, again.response.Status)
-		assert.True(t, again.replayed())
+	byKey := core.Func(func(*core.Request) (string, error) { return "k", nil })
+	for name, tc := range map[string]struct {
+		key            core.KeySource
+		failures, kept []int
+		retryAfterToo  bool // 4xx with Retry-After are failures
+	}{
+		"parameters":   {core.Params(), []int{400, 402, 404, 406, 409, 412, 415, 422, 428, 429, 499, 500, 503, 599}, []int{200, 204, 302}, false},
+		"fields":       {core.Fields("f"), []int{400, 402, 415, 500}, []int{200}, false},
+		"client key":   {core.Header(core.Required), []int{500, 503, 599, 429, 425, 408, 499}, []int{200, 204, 302, 400, 402, 404, 409, 422}, true},
+		"own function": {byKey, []int{500, 429, 499}, []int{200, 402}, true},
+	} {
+		again := func(status int, fields ...core.Field) *call {
+			var ledger atomic.Int64
+			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: tc.key})
+			c := post(`{"f":1}`, &ledger).withKey("k")
+			c.handler = func(context.Context) core.Capture {
+				r := answer(status, "answer")
+				r.Response.Header = append(r.Response.Header, fields...)
+				return r
+			}
+			require.Equal(t, status, serve(t, g, c).response.Status)
+			return serve(t, g, post(`{"f":1}`, &ledger).withKey("k"))
+		}
+		for _, status := range tc.failures {
+			assert.Equal(t, 201, again(status).response.Status, "%s: the next try runs after %d", name, status)
+		}
+		for _, status := range tc.kept {
+			c := again(status)
+			assert.True(t, c.replayed(), "%s: %d", name, status)
+			assert.Equal(t, status, c.response.Status)
+			assert.False(t, again(status, core.Field{Name: "idempotency-refused", Value: "in_progress"}).replayed(), "%s: a refusal with %d", name, status)
+		}
+		if tc.retryAfterToo {
+			assert.False(t, again(409, core.Field{Name: "Retry-After", Value: "1"}).replayed(), name)
+			assert.True(t, again(201, core.Field{Name: "Retry-After", Value: "1"}).replayed(), name)
+		}
 	}
 }
 
@@ -210,7 +237,7 @@ func TestDispositions(t *testing.T) {
 		serve(t, g, c)
 		return serve(t, g, post("{}", &ledger))
 	}
-	assert.False(t, run(core.Policy{OnSuccess: core.Release}, nil).replayed(), "a pure lock")
+	assert.False(t, run(core.Policy{OnSuccess: core.Release, Duplicate: core.Wait(time.Second)}, nil).replayed(), "a pure lock")
 	kept := run(core.Policy{OnFailure: core.Keep}, failing)
 	assert.True(t, kept.replayed())
 	assert.Equal(t, 500, kept.response.Status)
@@ -233,7 +260,8 @@ func TestPanicReleasesAndGoesOn(t *testing.T) {
 	assert.PanicsWithValue(t, "boom", func() { _ = g.Serve(context.Background(), c) })
 	assert.Error(t, ctx.Err(), "the run's context has ended")
 	require.Len(t, events, 3)
-	assert.Equal(t, []core.Kind{core.Started, core.Panicked, core.Released}, []core.Kind{events[0].Kind, events[1].Kind, events[2].Kind})
+	assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Released}, []core.Kind{events[0].Kind, events[1].Kind, events[2].Kind})
+	assert.True(t, events[2].Panicked && events[2].Failed)
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 }
 
@@ -250,14 +278,15 @@ func TestPanicBehindTheHandler(t *testing.T) {
 	c.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
 	serve(t, g, c)
 	final := answer(200, "")
+	c.held = final.Response
 	assert.PanicsWithValue(t, "hook", func() { c.pending.Finish(&final) })
+	assert.Equal(t, 200, c.response.Status, "the client gets its answer")
 	assert.Equal(t, "result_unavailable", serve(t, g, post(`{"deferred":1}`, &ledger)).code())
 }
 
 func TestResultUnavailable(t *testing.T) {
 	for name, capture := range map[string]core.Capture{
 		"incomplete": {Response: &core.Response{Status: 200}, Incomplete: true},
-		"streaming":  {Response: &core.Response{Status: 200}, Incomplete: true, Streaming: true},
 		"too large":  answer(200, "123456789"),
 	} {
 		var ledger atomic.Int64
@@ -270,7 +299,7 @@ func TestResultUnavailable(t *testing.T) {
 		assert.Equal(t, "result_unavailable", dup.code(), name)
 		assert.Equal(t, 409, dup.response.Status)
 		assert.Zero(t, ledger.Load(), "the handler does not run again")
-		assert.Equal(t, capture.Streaming, ctx.Err() == nil, "a stream may still be written")
+		assert.Error(t, ctx.Err(), "the run has ended")
 	}
 }
 
@@ -283,8 +312,9 @@ func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
 	c.err = boom
 	c.handler = func(context.Context) core.Capture { return core.Capture{Unrendered: true, Err: boom} }
 	assert.Equal(t, boom, g.Serve(context.Background(), c))
-	assert.Equal(t, core.Unrendered, last.Kind)
-	assert.Equal(t, boom, last.Err)
+	assert.Equal(t, core.Released, last.Kind)
+	assert.ErrorIs(t, last.Err, core.ErrUnrendered)
+	assert.ErrorIs(t, last.Err, boom)
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 }
 
@@ -303,12 +333,12 @@ func TestDeferredOutcome(t *testing.T) {
 	}
 	deferred().pending.Finish(nil) // a panic came out instead
 	c := deferred()
-	final := answer(422, "rendered")
+	final := answer(201, "rendered")
 	c.pending.Finish(&final)
 	c.pending.Finish(nil) // does nothing any more
 	dup := serve(t, g, post("{}", &ledger))
 	assert.True(t, dup.replayed())
-	assert.Equal(t, 422, dup.response.Status)
+	assert.Equal(t, 201, dup.response.Status)
 	assert.Equal(t, "rendered", string(dup.response.Body))
 }
 
@@ -351,18 +381,25 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 	c := post("{}", &ledger)
 	type ctxKey struct{}
 	c.handler = func(ctx context.Context) core.Capture {
-		run, ok := core.RunFrom(ctx)
-		require.True(t, ok)
+		run := core.RunFrom(ctx)
+		require.NotNil(t, run)
 		assert.EqualValues(t, 1, run.Attempt())
 		assert.False(t, run.Takeover())
 		assert.False(t, run.Owner().IsZero())
-		assert.Contains(t, string(run.Key()), "U=aliceM=POST /ordersP=")
+		assert.Contains(t, string(run.Key()), "U=aliceM=POST%20/ordersP=")
 		assert.Equal(t, "outer", ctx.Value(ctxKey{}), "the request's values are still there")
 		return answer(200, "")
 	}
 	require.NoError(t, g.Serve(context.WithValue(context.Background(), ctxKey{}, "outer"), c))
-	_, ok := core.RunFrom(context.Background())
-	assert.False(t, ok)
+	run := core.RunFrom(context.Background())
+	assert.Nil(t, run)
+	assert.EqualValues(t, 1, run.Attempt(), "a handler needs no check")
+	assert.False(t, run.Takeover())
+	assert.Empty(t, run.Key())
+	assert.True(t, run.Owner().IsZero())
+	run.Keep()
+	run.Release()
+	run.Abandon()
 }
 
 func TestRefusalsOnTheWire(t *testing.T) {
@@ -370,19 +407,32 @@ func TestRefusalsOnTheWire(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
 	c := serve(t, g, post("{}", &ledger))
 	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
-	assert.JSONEq(t, `{"type":"https://github.com/idem-go/idem/blob/main/README.md#key_missing","title":"Idempotency key missing",
+	assert.JSONEq(t, `{"type":"https://github.com/idem-go/idem/blob/main/docs/problems.md#key_missing","title":"Idempotency key missing",
 		"status":400,"detail":"This operation needs an idempotency key.","code":"key_missing"}`, string(c.response.Body))
 
-	own := core.MustNew(core.Config{User: byUser, RefusalBody: func(r *core.Refusal) (string, []byte) {
-		r.Detail, r.Status = "changed", 200 // its own copy
-		return "application/json", []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)
+	assert.Equal(t, "key_missing", c.response.Get(core.RefusedHeader))
+
+	var native any
+	own := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		native = r.Request.Native
+		if r.Code == core.CodeKeyInvalid {
+			return nil
+		}
+		body := []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)
+		r.Detail, r.Status = "changed", 299 // its own copy
+		return &core.Response{Status: 200, Body: body, Header: []core.Field{{Name: "X-Own", Value: "1"},
+			{Name: "cache-control", Value: "public"}, {Name: core.RefusedHeader, Value: "no"}}}
 	}}).MustGuard(core.ClientKey())
-	c = serve(t, own, post("{}", &ledger))
-	assert.Equal(t, 400, c.response.Status)
-	assert.Equal(t, "application/json", c.response.Get("Content-Type"))
-	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
-	assert.Equal(t, `{"code":40000,"msg":"key_missing"}`, string(c.response.Body))
-	assert.NotEqual(t, "changed", core.ErrKeyMissing.Detail)
+	for range 2 {
+		asked := post("{}", &ledger)
+		c = serve(t, own, asked)
+		assert.Equal(t, 200, c.response.Status)
+		assert.Equal(t, []core.Field{{Name: "X-Own", Value: "1"}, {Name: "Cache-Control", Value: "no-store"},
+			{Name: core.RefusedHeader, Value: "key_missing"}}, c.response.Header, "the marks of a refusal stay")
+		assert.Equal(t, `{"code":40000,"msg":"key_missing"}`, string(c.response.Body))
+		assert.Same(t, asked, native)
+	}
+	assert.Equal(t, "key_invalid", serve(t, own, post("{}", &ledger).withKey("a", "b")).code(), "nil is the default answer")
 }
 
 func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {
@@ -402,13 +452,15 @@ func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {
 		"Policy.ResponseLimit", "Policy.Reconcile", "Policy.Digest", "Policy.Exclude", "Policy.StoredHeaders", "Policy.User",
 	}, faultyFields(t, err))
 	assert.Panics(t, func() { e.MustGuard(core.Policy{}) }, "the user is never guessed")
-	assert.NotPanics(t, func() { e.MustGuard(core.Policy{User: core.SharedByAllCallers}) })
+	assert.NotPanics(t, func() { e.MustGuard(core.Policy{User: core.SharedByAllCallers()}) })
 
 	known := core.MustNew(core.Config{User: byUser})
 	for _, p := range []core.Policy{
 		{Key: core.Header(core.Required).Named("a b")}, {Key: core.Header(9)}, {Key: core.Fields()},
 		{Key: core.Func(nil)}, {User: core.UserFunc(nil)}, {User: core.FirstUser()},
 		{User: core.FirstUser(byUser, core.UserSource{})}, {StoredHeaders: core.DropHeaders("")},
+		{RequestHeaders: []string{"a b"}}, {RequestHeaders: []string{"Upload-Offset", "if-match"}},
+		{RequestHeaders: []string{"Upload-Offset", "upload-offset"}},
 	} {
 		_, err := known.Guard(p)
 		assert.Len(t, faultyFields(t, err), 1, "%+v", p)

@@ -27,6 +27,7 @@ type call struct {
 	header               http.Header
 	body                 string
 	bodyErr              error
+	preforked            bool
 
 	handler func(ctx context.Context) core.Capture
 	err     error // that Run returns
@@ -39,19 +40,19 @@ type call struct {
 	pending   *core.Pending
 }
 
-func (c *call) Header(name string) (string, int) {
+func (c *call) Header(name string, i int) (string, int) {
 	lines := c.header[name]
-	if len(lines) == 0 {
-		return "", 0
+	if i >= len(lines) {
+		return "", len(lines)
 	}
-	return lines[0], len(lines)
+	return lines[i], len(lines)
 }
 
 func (c *call) Describe(r *core.Request) {
 	r.Method, r.Route, r.RawQuery = c.method, c.route, c.query
 	r.PathParams = append(r.PathParams, c.params...)
 	r.ContentType, r.RemoteAddr = c.contentType, c.remote
-	r.Native = c
+	r.Native, r.Preforked = c, c.preforked
 }
 
 func (c *call) ReadBody(limit int64) ([]byte, error) {
@@ -84,9 +85,13 @@ func (c *call) Run(ctx context.Context, limit int) (core.Capture, error) {
 	return got, c.err
 }
 
-func (c *call) Deliver() error {
+func (c *call) Deliver(fields []core.Field) error {
 	c.delivered++
 	c.response = c.held
+	if len(fields) > 0 {
+		c.response = clone(c.held)
+		c.response.Header = append(c.response.Header, fields...)
+	}
 	return nil
 }
 

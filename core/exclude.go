@@ -7,12 +7,15 @@ type Exclusion struct {
 	paths []string
 }
 
-// Exclude leaves out the values at paths in addition to the default names.
+func (e Exclusion) isSet() bool { return e.only || len(e.paths) > 0 }
+
+// Exclude leaves out the values at paths, and under [Params] the default names as well.
 //
 // The default names are a request's own metadata (timestamp, ts, _t, requestTime,
 // nonce, sign, signature) and coordinates (lat, lng, lon, latitude, longitude), in
 // any case, with or without _ and -, at the top level of the query, a form and a
-// JSON object. Path parameters always count.
+// JSON object. Path parameters always count. The default names are left out under [Params]
+// only: under another key source everything counts but the paths.
 //
 // A path is made of member names and array indices joined by dots, and matches
 // exactly, case included: "device.gps", "items.*.ts", "**.traceId". "*" stands for
@@ -21,5 +24,5 @@ type Exclusion struct {
 func Exclude(paths ...string) Exclusion { return Exclusion{paths: paths} }
 
 // ExcludeOnly leaves out the values at paths and nothing else: the default names
-// count. Without arguments everything counts.
+// count. Without arguments everything counts. It is for [Params]; elsewhere [Exclude] does that.
 func ExcludeOnly(paths ...string) Exclusion { return Exclusion{only: true, paths: paths} }

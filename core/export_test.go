@@ -6,3 +6,6 @@ func (e *Engine) Crowds() int {
 	defer e.crowds.mu.Unlock()
 	return len(e.crowds.all)
 }
+
+// Looks returns how many who wait are calling the store.
+func (e *Engine) Looks() int { return len(e.looks) }

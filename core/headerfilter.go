@@ -9,7 +9,7 @@ import (
 // stores all end-to-end fields but Set-Cookie, Date, request ids and trace ids.
 //
 // Hop-by-hop fields (RFC 9110, section 7.6.1, and whatever Connection names),
-// Content-Length and Idempotent-Replayed are never stored: they belong to one
+// Content-Length and what an engine adds are never stored: they belong to one
 // message, and are made anew for a replay.
 type HeaderFilter struct {
 	only  bool
@@ -23,12 +23,18 @@ func DropHeaders(names ...string) HeaderFilter { return HeaderFilter{names: name
 // the zero filter drops (Set-Cookie, say) is stored if it is named.
 func KeepHeaders(names ...string) HeaderFilter { return HeaderFilter{only: true, names: names} }
 
-// ReplayedHeader marks a replayed response; its value is "true".
-const ReplayedHeader = "Idempotent-Replayed"
+// Header fields of answers.
+const (
+	// ReplayedHeader marks a replayed response; its value is "true".
+	ReplayedHeader = "Idempotent-Replayed"
+	// ExpiresHeader says when a result will be forgotten, as an HTTP date (RFC 9110, section
+	// 5.6.7). It is there if [Policy.EchoKey] says so.
+	ExpiresHeader = "Idempotency-Key-Expires"
+)
 
 var neverStored = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Content-Length", ReplayedHeader,
+	"Transfer-Encoding", "Upgrade", "Content-Length", ReplayedHeader, RefusedHeader, ExpiresHeader,
 }
 
 var notStoredByDefault = []string{
@@ -39,16 +45,20 @@ var notStoredByDefault = []string{
 	"Uber-Trace-Id", "X-Amzn-Trace-Id", "X-Cloud-Trace-Context", "Server-Timing",
 }
 
+func (f HeaderFilter) isSet() bool { return f.only || len(f.names) > 0 }
+
 // fault says what is wrong with the filter, or nothing.
 func (f HeaderFilter) fault() string {
-	for _, name := range f.names {
-		if name == "" || strings.ContainsAny(name, " \t\r\n:") {
+	for i, name := range f.names {
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case name == "" || strings.ContainsAny(name, " \t\r\n:"):
 			return "holds a name that is none: " + quote(name)
-		}
-		for _, never := range neverStored {
-			if f.only && equalFold(name, never) {
-				return http.CanonicalHeaderKey(name) + " belongs to one message and cannot be kept"
-			}
+		case f.only && contains(neverStored, name):
+			return canonical + " belongs to one message and cannot be kept"
+		case !f.only && (contains(neverStored, name) || contains(notStoredByDefault, name)):
+			return canonical + " is not stored in any case; leave it away"
+		case contains(f.names[:i], name):
+			return canonical + " is named twice"
 		}
 	}
 	return ""

@@ -34,7 +34,7 @@ type markedExchange struct {
 	ran  Key
 }
 
-func (x *markedExchange) Header(name string) (string, int) {
+func (x *markedExchange) Header(name string, i int) (string, int) {
 	switch {
 	case name == "X-User":
 		return "user" + x.mark, 1
@@ -58,8 +58,7 @@ func (x *markedExchange) answer() *Response {
 }
 
 func (x *markedExchange) Run(ctx context.Context, _ int) (Capture, error) {
-	run, _ := RunFrom(ctx)
-	x.ran = run.Key()
+	x.ran = RunFrom(ctx).Key()
 	poisonFlights()
 	return Capture{Response: x.answer()}, nil
 }
@@ -70,8 +69,8 @@ func (x *markedExchange) Answer(r *Response) error {
 	return nil
 }
 
-func (x *markedExchange) Pass() error    { return nil }
-func (x *markedExchange) Deliver() error { return nil }
+func (x *markedExchange) Pass() error           { return nil }
+func (x *markedExchange) Deliver([]Field) error { return nil }
 
 // TestNothingLeaks: operations at once, in memory that is used again and poisoned in between,
 // have the key, the record and the replay that are their own.

@@ -68,8 +68,8 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 	// A task that is refused is the handler's own business.
 	tasks := post("{}", &ledger).withKey("tasks")
 	tasks.handler = func(ctx context.Context) core.Capture {
-		_, err := e.Do(ctx, "", core.Policy{Name: "mail"}, nil)
-		assert.ErrorIs(t, err, core.ErrKeyMissing)
+		_, err := do(ctx, e, "", core.Policy{Name: "mail"}, nil)
+		assert.ErrorIs(t, err, core.CodeKeyMissing)
 		return answer(201, "")
 	}
 	serve(t, outer, tasks)
@@ -78,7 +78,7 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 
 // An observer that panics is a bug, but it must not hold a claim for ever.
 func TestObserverPanics(t *testing.T) {
-	for _, kind := range []core.Kind{core.Started, core.Panicked, core.Released, core.Finished} {
+	for _, kind := range []core.Kind{core.Started, core.Released, core.Finished} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			armed := true
@@ -109,7 +109,7 @@ func TestFencingNumbersNeverGoBack(t *testing.T) {
 		for attempt := uint64(2); attempt < 5; attempt++ {
 			c := post("{}", &ledger)
 			c.handler = func(ctx context.Context) core.Capture {
-				run, _ := core.RunFrom(ctx)
+				run := core.RunFrom(ctx)
 				assert.Equal(t, attempt, run.Attempt())
 				assert.True(t, run.Takeover())
 				return answer(503, "not yet")
@@ -117,4 +117,94 @@ func TestFencingNumbersNeverGoBack(t *testing.T) {
 			assert.Equal(t, 503, serve(t, g, c).response.Status)
 		}
 	})
+}
+
+// Who keeps the context of a run that has ended, and calls Do with it, is no part of that run: the
+// record stands, and answers.
+func TestTheContextOfARunThatHasEndedRunsNothing(t *testing.T) {
+	var ledger atomic.Int64
+	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "mail"})
+	var kept context.Context
+	work := func(ctx context.Context) (string, error) {
+		kept = ctx
+		ledger.Add(1)
+		within, err := core.Do(ctx, task, core.Call{Key: "k"}, func(context.Context) (string, error) { return "the same run", nil })
+		assert.NoError(t, err)
+		assert.Equal(t, "the same run", within.Value)
+		return "sent", nil
+	}
+	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, work)
+	require.NoError(t, err)
+	again, err := core.Do(kept, task, core.Call{Key: "k"}, work)
+	require.NoError(t, err)
+	assert.True(t, again.Replayed)
+	assert.Equal(t, "sent", again.Value)
+	assert.EqualValues(t, 1, ledger.Load())
+}
+
+// What another guard has refused may have been done in part: it is a failure, whatever its status.
+func TestInnerRefusalsAreFailures(t *testing.T) {
+	var ledger atomic.Int64
+	var last core.Event
+	p := core.ClientKey() // under which a 409 is a result
+	p.OnFailure = core.Abandon
+	e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
+	serve(t, e.MustGuard(p), inside(t, post("{}", &ledger).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", &ledger).withKey("a", "b")))
+	assert.Equal(t, core.RunAbandoned, last.Kind)
+	assert.True(t, last.Failed)
+}
+
+// Who has answered in a handler's place does not know when it ends: the claim stands.
+func TestAHandlerThatRunsOnKeepsItsClaim(t *testing.T) {
+	for _, status := range []int{503, 200} {
+		handlerThatRunsOn(t, status)
+	}
+}
+
+func handlerThatRunsOn(t *testing.T, status int) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		var last core.Event
+		store := &spy{Store: newStore(t)}
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{OnFailure: core.Keep})
+		c := post("{}", &ledger)
+		c.handler = func(context.Context) core.Capture {
+			got := answer(status, "too late")
+			got.RunsOn = true
+			return got
+		}
+		assert.Equal(t, status, serve(t, g, c).response.Status)
+		assert.Equal(t, core.Unsettled, last.Kind)
+		assert.True(t, last.Failed)
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+		time.Sleep(core.DefaultLease + time.Second)
+		assert.Zero(t, store.renews.Load(), "nobody renews it")
+		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	})
+}
+
+// Preforked processes share what is outside of them, and nothing else.
+func TestPreforkedProcesses(t *testing.T) {
+	var ledger atomic.Int64
+	for want, store := range map[string]core.Store{"store_not_shared": nil, "": &spy{Store: newStore(t)}} {
+		c := post("{}", &ledger)
+		c.preforked = true
+		serve(t, core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{}), c)
+		assert.Equal(t, want, c.code())
+	}
+	assert.EqualValues(t, 1, ledger.Load())
+}
+
+func TestAStoreOfTheProcessIsReportedOnce(t *testing.T) {
+	var kinds []core.Kind
+	observe := func(_ context.Context, e core.Event) { kinds = append(kinds, e.Kind) }
+	e := core.MustNew(core.Config{User: byUser, Observe: observe})
+	assert.Equal(t, []core.Kind{core.StoreIsLocal}, kinds)
+	var ledger atomic.Int64
+	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+	serve(t, e.MustGuard(core.Exclusive()), post(`{"n":1}`, &ledger))
+	assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Finished, core.Started, core.Released}, kinds)
+	kinds = nil
+	core.MustNew(core.Config{User: byUser, Observe: observe, Store: &spy{Store: newStore(t)}})
+	assert.Empty(t, kinds)
 }

@@ -62,7 +62,7 @@ func TestNonces(t *testing.T) {
 	for name, open := range nonceStores {
 		t.Run(name, func(t *testing.T) {
 			// The patience is for a machine that is busy with other tests.
-			config := core.Config{Store: open(t), Prefix: "nonces " + rand.Text() + ":", StoreTimeout: 30 * time.Second}
+			config := core.Config{Store: open(t), Prefix: "nonces-" + rand.Text() + ":", StoreTimeout: 30 * time.Second}
 			one, two := core.MustNew(config).Nonces(), core.MustNew(config).Nonces()
 
 			var unused, failed atomic.Int64
@@ -140,7 +140,7 @@ func TestNonceKeys(t *testing.T) {
 	var ledger atomic.Int64
 	keys.who = "operation"
 	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
-	_, err := e.Do(t.Context(), "k", core.Policy{Name: "task"}, func(context.Context) ([]byte, error) { return nil, nil })
+	_, err := do(t.Context(), e, "k", core.Policy{Name: "task"}, func(context.Context) ([]byte, error) { return nil, nil })
 	require.NoError(t, err)
 	assert.Len(t, keys.seen, len(parts)*len(parts)+2)
 	assert.Zero(t, recorder.renews.Load(), "nobody renews a nonce")

@@ -32,7 +32,8 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // Kind says what an [Event] is about.
 type Kind uint8
 
-// The kinds of events.
+// The kinds of events. Each run has a Started, and in the end exactly one of Finished, Released,
+// RunAbandoned, RunLost and Unsettled, which say what has become of its record.
 const (
 	// Started: the claim was acquired; the operation runs now. Attempt is higher than 1
 	// if it was taken over.
@@ -40,30 +41,37 @@ const (
 	// Finished: the run has ended and its result stands; without its response if Err is
 	// [ErrStoreFull].
 	Finished
-	// Released: the run has ended and its record was released.
+	// Released: the run has ended and its record was released: the next request runs.
 	Released
-	// Panicked: the run has ended with a panic (or runtime.Goexit), which goes on.
-	Panicked
+	// RunAbandoned: the run has ended, and its record was left as abandoned: it may have taken
+	// effect.
+	RunAbandoned
+	// RunLost: the run has ended, but its claim was not its own any more (see LeaseLost).
+	RunLost
+	// Unsettled: the run has ended, and completing, releasing or abandoning its record failed
+	// with Err, or must not be (Capture.RunsOn). The record stands as it was, until its lease ends.
+	Unsettled
+	// LeaseLost: the claim was lost while the operation was running; its context has been
+	// cancelled.
+	LeaseLost
+	// RenewFailed: renewing a lease failed with Err. It is tried again.
+	RenewFailed
 	// Replayed: a duplicate was answered with the stored result.
 	Replayed
 	// Refused: a request was answered with the refusal Code.
 	Refused
+	// Passed: a request without a key went by unprotected, as the policy allows ([Optional]).
+	Passed
 	// Unprotected: the store could not be reached, and the operation ran all the same,
 	// because the policy says FailOpen. Err is the store's.
 	Unprotected
-	// LeaseLost: the claim was lost while the operation was running; its context has been
-	// cancelled.
-	LeaseLost
-	// StoreFailed: renewing, completing or releasing failed with Err. The record stands
-	// as it was, until its lease ends.
-	StoreFailed
-	// Unrendered: the handler returned Err, and no response to it was seen; the run
-	// counts as failed.
-	Unrendered
+	// StoreIsLocal: an engine was built on a store of the process, which forgets everything at
+	// a restart and knows nothing of other instances. It comes once, from [New].
+	StoreIsLocal
 )
 
-var kindNames = [...]string{"invalid", "started", "finished", "released", "panicked", "replayed",
-	"refused", "unprotected", "lease lost", "store failed", "unrendered"}
+var kindNames = [...]string{"invalid", "started", "finished", "released", "abandoned", "lost", "unsettled",
+	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local"}
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
@@ -76,41 +84,66 @@ func (k Kind) String() string {
 // Event is one thing that happened to an operation.
 type Event struct {
 	Kind Kind
-	// Policy is the policy's name, Route the request's method and route pattern.
+	// Policy is the policy's name. Route is the request's method and route pattern; where no
+	// pattern is known, the one under which the guard is mounted. It is never a path as sent.
 	Policy, Route string
 	// Key is empty if the request was refused before it had one.
 	Key Key
 	// Attempt is the number of the run; 0 if none is concerned.
 	Attempt uint64
-	// Status is the response's, 0 if there is none.
+	// Status is the response's, 0 if there is none. For a refusal it is [Refusal].Status, whatever
+	// [Config.Refuse] makes of that.
 	Status int
 	// Code is set when a request was refused.
 	Code Code
-	// Elapsed is the time since the claim was acquired, for events that end a run.
+	// Elapsed is the time since the claim was asked for, for events of a run after Started.
 	Elapsed time.Duration
-	// Err is the error behind the event, if any. It may hold what a store or hook put
-	// into it.
+	// Failed says that a run which has ended counts as failed; Panicked, that it ended with a
+	// panic (or runtime.Goexit), which goes on.
+	Failed, Panicked bool
+	// Err is the error behind the event, if any: what the handler reported, [ErrUnrendered]
+	// around it, or what a store or hook said. It may hold what they put into it.
 	Err error
 }
 
-// LogEvents returns an observer for [Config.Observe] that logs to logger: what needs
-// somebody's attention as warnings, the rest at the debug level. Raw keys are not
-// logged.
+// ErrUnrendered is in the event of a run whose handler has reported an error that nobody has
+// made a response of, as far as the guard could see. The run counts as failed.
+var ErrUnrendered = errors.New("idem: no response to the handler's error was seen")
+
+// alarming are refusals that tell of a fault of the service, not of the request.
+func (c Code) alarming() bool { return particulars[c].status >= 500 && c != CodeShuttingDown }
+
+// LogEvents returns an observer for [Config.Observe] that logs to logger. What needs
+// somebody's attention is a warning: a takeover, a lease or record that could not be kept, a panic,
+// an operation whose outcome is uncertain, a refusal that is the service's own fault. That the
+// store is local is logged at the info level, the rest at the debug level. Raw keys are not logged.
 func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case Unprotected, LeaseLost, StoreFailed, Unrendered, Panicked:
+		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, Unsettled:
 			level = slog.LevelWarn
+		case Started:
+			if e.Attempt > 1 {
+				level = slog.LevelWarn
+			}
+		case StoreIsLocal:
+			level = slog.LevelInfo
 		}
-		if errors.Is(e.Err, ErrStoreFull) || e.Code == CodeStoreUnavailable || e.Attempt > 1 && e.Kind == Started {
+		// Nobody needs to know of a user who is not logged in; but a user source that does not
+		// understand what it finds is a fault.
+		misconfigured := e.Code == CodeUserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
+		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, ErrStoreFull) || errors.Is(e.Err, ErrUnrendered) {
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := make([]slog.Attr, 0, 8)
-		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route), slog.Any("key", e.Key))
+		attrs := make([]slog.Attr, 0, 10)
+		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
+		if e.Key != "" {
+			attrs = append(attrs, slog.Any("key", e.Key))
+		}
 		if e.Attempt > 0 {
 			attrs = append(attrs, slog.Uint64("attempt", e.Attempt))
 		}
@@ -122,6 +155,12 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		}
 		if e.Elapsed > 0 {
 			attrs = append(attrs, slog.Duration("elapsed", e.Elapsed))
+		}
+		if e.Failed {
+			attrs = append(attrs, slog.Bool("failed", true))
+		}
+		if e.Panicked {
+			attrs = append(attrs, slog.Bool("panicked", true))
 		}
 		if e.Err != nil {
 			attrs = append(attrs, slog.Any("err", e.Err))

@@ -7,13 +7,14 @@ import (
 
 // Policy says how one route, or one kind of task, is protected. The zero Policy takes
 // the key from the parameters, replays to duplicates, holds a claim for 30 seconds
-// without renewal, keeps a success for 24 hours and forgets a failure; it needs a
+// without renewal, keeps a success for a minute and forgets a failure; it needs a
 // user source (here or in [Config.User]) to be compiled.
 //
-// A Policy is a plain value: copy it, change fields, compile it with [Engine.Guard].
+// A Policy is a plain value: copy it, change fields, compile it with [Engine.Guard] or
+// [Engine.Task]. A setting that has no effect in its policy is a fault.
 type Policy struct {
-	// Name appears in events and error messages, and in the keys of [Engine.Do],
-	// where it is required.
+	// Name appears in events and error messages, and in the keys of a [Task] and of [Token], for
+	// which it is required.
 	Name string
 
 	// Key is where the identity of an operation comes from. Zero: [Params].
@@ -26,30 +27,51 @@ type Policy struct {
 	// Duplicate is what a duplicate gets: [Replay] (zero), [Wait] or [Reject].
 	Duplicate Duplicate
 
-	// Message is the detail of the refusal that a duplicate gets under [Reject].
-	// Empty: a general sentence.
+	// Message is the detail of the refusal that a duplicate gets under [Reject] when the
+	// operation has finished. If failures are kept, it is also shown after one: it must not
+	// claim success then. Empty: a general sentence, which tells the two apart.
 	Message string
 
 	// Lease is how long a claim stands without renewal; it is renewed each third of
-	// it while the handler runs. It bounds how long a crash blocks the operation.
-	// Zero: 30 s. At least 10 ms.
+	// it while the handler runs. It bounds how long a crash blocks the operation, and may be
+	// longer than Retention. Zero: 30 s. At least 10 ms.
 	Lease time.Duration
 
-	// Retention is how long a finished result stands, and how long an abandoned run
-	// is remembered. Zero: 24 h.
+	// Retention is how long a finished result stands. Zero: 1 minute if the key is made of
+	// parameters ([Params], [Fields]), because a customer may well order the same again
+	// tomorrow; 24 h if somebody has chosen it ([Header], [Func], a [Task]).
 	Retention time.Duration
+
+	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
+	// whatever the retention: as long as that, the next run knows that it is not the first, and
+	// an uncertain outcome stays uncertain. Zero: 24 h.
+	RememberAbandoned time.Duration
+
+	// Linger is how much longer a run's context stands when the client has left
+	// (context.Canceled of the request): what has been begun is finished, and its result is
+	// there for the retry. Zero: 1 minute; negative: the context ends at once. A deadline of
+	// the request, or another cause, ends the run's context at once. So does the client's
+	// leaving once a part of the response has been streamed to it, and the end of the context that
+	// a task was given.
+	Linger time.Duration
 
 	// RetainFrom is the moment from which Retention counts. Zero: [FromEnd].
 	RetainFrom Moment
 
-	// OnSuccess and OnFailure say whether the record of a run is kept or released
-	// when it has finished. Zero: a success is kept, a failure is released.
+	// OnSuccess and OnFailure say what becomes of the record of a run that has finished.
+	// Zero: a success is kept, a failure is released. A handler can decide otherwise about its
+	// own run, see [Run].
 	OnSuccess, OnFailure Disposition
 
-	// Failed decides whether a response is a failure. Nil: [FailedByStatus]. The
-	// response is valid only during the call and must not be changed; its Body is
-	// not the whole one if it was streamed or over ResponseLimit. A panic always
-	// counts as a failure, and so does an error that nothing has rendered.
+	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made
+	// of parameters, for then the caller can't choose another one, and after a top-up the form
+	// that got 402 must run; else [FailedByStatus]. The response is valid only during the call
+	// and must not be changed; its Body is not the whole one if it was streamed or over
+	// ResponseLimit.
+	//
+	// These are failures in any case, and Failed is not asked: a panic; an error that nothing
+	// has rendered; a refusal ([RefusedHeader]), by whomever; nothing written by a handler whose
+	// context has ended.
 	Failed func(*Response) bool
 
 	// Abandoned says what happens to an operation whose earlier run never finished.
@@ -62,7 +84,8 @@ type Policy struct {
 	Reconcile func(ctx context.Context, u Uncertainty) (Verdict, error)
 
 	// FailOpen runs the handler unprotected, and reports it, when the store cannot be
-	// reached before the handler. Without it such a request gets 503.
+	// reached before the handler. Without it such a request gets 503. It does not go with
+	// [Uncertain].
 	FailOpen bool
 
 	// Authorize is asked before a stored response is replayed, for rights that may have
@@ -70,16 +93,32 @@ type Policy struct {
 	// goes to the observer only.
 	Authorize func(ctx context.Context, r *Request) error
 
-	// Exclude says which parameters do not count. Zero: the default names,
-	// see [Exclude].
+	// Exclude says which parameters do not count. Zero: the default names under [Params] (see
+	// [Exclude]), none under another key source.
 	Exclude Exclusion
 
+	// RequestHeaders are names of header fields that count as parameters: Upload-Offset, or
+	// X-Amz-Target. The preconditions and ranges of RFC 9110 (If-Match, If-None-Match,
+	// If-Modified-Since, If-Unmodified-Since, If-Range, Range, Content-Range) count always, and
+	// so does the media type of the body.
+	RequestHeaders []string
+
 	// AnyParameters makes the key alone decide. Without it a request that shows a known
-	// key with other parameters is a misuse and gets 422 key_reused.
+	// key with other parameters is a misuse and gets 422 key_reused. It is for keys that
+	// somebody has chosen ([Header], [Func], a [Task]), but not for a [Token], whose key names no route.
 	AnyParameters bool
 
 	// WithoutFiles leaves the files of a multipart form out of the parameters.
 	WithoutFiles bool
+
+	// WithoutFileNames leaves only the names of files out: a file counts by its field and content.
+	WithoutFileNames bool
+
+	// EchoKey adds to answers of the handler and to replays the client's key ([DefaultKeyHeader],
+	// or the header field that [KeySource.Named] says) and, in [ExpiresHeader], when the
+	// result will be forgotten, if it is kept. It needs [Header]. A response that has begun to
+	// leave before its handler has returned goes without.
+	EchoKey bool
 
 	// Digest is the algorithm for parameters. Zero: [MD5]; under FIPS 140 it must be
 	// [SHA256].
@@ -88,27 +127,34 @@ type Policy struct {
 	// BodyLimit is the largest request body in bytes; a larger one gets 413. Zero: 1 MiB.
 	BodyLimit int64
 
-	// ResponseLimit is the largest response body in bytes that is stored; of a larger
-	// one only the fact is kept. Zero: 1 MiB.
+	// ResponseLimit is the largest response body in bytes that is held back, shown to Failed
+	// and stored; of a larger one only the fact is kept. Zero: 1 MiB.
 	ResponseLimit int
 
 	// StoredHeaders says which header fields of a response are stored. Zero: the default
 	// ones, see [DropHeaders].
 	StoredHeaders HeaderFilter
+
+	// window says that Retention and RetainFrom are those of DoubleClick: its options may leave
+	// them without effect.
+	window bool
 }
 
 // Defaults of a [Policy].
 const (
-	DefaultLease         = 30 * time.Second
-	DefaultRetention     = 24 * time.Hour
-	DefaultBodyLimit     = 1 << 20
-	DefaultResponseLimit = 1 << 20
+	DefaultLease             = 30 * time.Second
+	DefaultRetention         = time.Minute    // of keys made of parameters
+	DefaultKeyRetention      = 24 * time.Hour // of keys that somebody has chosen
+	DefaultRememberAbandoned = 24 * time.Hour
+	DefaultLinger            = time.Minute
+	DefaultBodyLimit         = 1 << 20
+	DefaultResponseLimit     = 1 << 20
 
 	minLease = 10 * time.Millisecond
 )
 
 // Duplicate is what a duplicate of an operation gets: [Replay], [Reject] or what
-// [Wait] returns.
+// [Wait] returns. Every other value is a fault of the policy.
 type Duplicate int64
 
 const (
@@ -120,16 +166,26 @@ const (
 	Reject Duplicate = -1
 
 	invalidWait Duplicate = -2
+	// waits marks what Wait has made: a plain number is no Duplicate.
+	waits Duplicate = 1 << 62
 )
 
 // Wait makes a duplicate of a running operation wait for its result, for at most
 // limit, and then replays it; at the limit it gets 409 in_progress. If the run
 // fails, exactly one of those who wait runs next. limit must be more than zero.
 func Wait(limit time.Duration) Duplicate {
-	if limit <= 0 {
+	if limit <= 0 || Duplicate(limit) >= waits {
 		return invalidWait
 	}
-	return Duplicate(limit)
+	return waits | Duplicate(limit)
+}
+
+// limit returns how long a duplicate waits; zero: not at all.
+func (d Duplicate) limit() time.Duration {
+	if d < waits {
+		return 0
+	}
+	return time.Duration(d &^ waits)
 }
 
 // Moment is a point in a run from which a retention counts.
@@ -153,6 +209,9 @@ const (
 	Keep
 	// Release forgets the run, so that the next request runs.
 	Release
+	// Abandon leaves what a crash leaves, but at once: the run may have taken effect.
+	// [Policy.Abandoned] says what the next request gets. It is for failures.
+	Abandon
 )
 
 // Recovery says what happens to an operation whose earlier run was abandoned: begun,
@@ -173,8 +232,7 @@ type Uncertainty struct {
 	Key Key
 	// Attempt is the number of the abandoned run.
 	Attempt uint64
-	// Request is the duplicate that asks, valid only during the call. Nil
-	// under [Engine.Do].
+	// Request is the duplicate that asks, valid only during the call. Nil for a [Task].
 	Request *Request
 }
 
@@ -203,12 +261,21 @@ func RunAgain() Verdict { return Verdict{kind: verdictRunAgain} }
 // it is stored and replayed.
 func Settled(r *Response) Verdict { return Verdict{kind: verdictSettled, response: r} }
 
-// SettledValue is [Settled] for a run of [Engine.Do].
+// SettledValue is [Settled] for a [Task]; value is what [Do] would have stored: the bytes, if its
+// function returns []byte, else JSON.
 func SettledValue(value []byte) Verdict { return Verdict{kind: verdictSettled, value: value} }
 
-// FailedByStatus is the default of [Policy.Failed]: a status of 500 and above, 425,
-// 429 and 408 (RFC 9110, RFC 8470, RFC 6585) says that the operation was not done
-// and may be tried again.
+// FailedByStatus says that these answers mean "not done, try again": a status of 500 and above,
+// 408, 425 and 429 (RFC 9110, RFC 8470, RFC 6585), 499 (the client has gone), and every 4xx with
+// a Retry-After. It is the default of [Policy.Failed] for keys that the client has chosen.
 func FailedByStatus(r *Response) bool {
-	return r.Status >= 500 || r.Status == 429 || r.Status == 425 || r.Status == 408
+	switch r.Status {
+	case 408, 425, 429, 499:
+		return true
+	}
+	return r.Status >= 500 || r.Status >= 400 && r.Get("Retry-After") != ""
 }
+
+// FailedByAnyError says that every status of 400 and above is a failure. It is the default of
+// [Policy.Failed] for keys made of parameters.
+func FailedByAnyError(r *Response) bool { return r.Status >= 400 }

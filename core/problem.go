@@ -1,15 +1,25 @@
 package core
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// Code names the reason of a refusal. Codes are stable: clients may branch on them.
+// Code names the reason of a refusal. Codes are stable: clients may branch on them. A Code is
+// an error, so that a refusal can be told by it: errors.Is(err, core.CodeKeyReused).
 type Code string
+
+// Error returns the code.
+func (c Code) Error() string { return string(c) }
+
+// RefusedHeader is on every refusal; its value is the [Code]. Whoever keeps responses must not
+// keep one that has it.
+const RefusedHeader = "Idempotency-Refused"
 
 // The codes, each with its status.
 const (
@@ -20,16 +30,25 @@ const (
 	CodeKeyReused         Code = "key_reused"         // 422: the key belongs to other parameters
 	CodeKeyMissing        Code = "key_missing"        // 400: the request has no key
 	CodeKeyInvalid        Code = "key_invalid"        // 400: the key is malformed, sent twice or too long
+	CodeTokenMissing      Code = "token_missing"      // 400: the request has no one-shot token
+	CodeTokenInvalid      Code = "token_invalid"      // 403: the token is malformed, forged, or issued for another caller or purpose
+	CodeTokenExpired      Code = "token_expired"      // 410: the token is too old for a first use
 	CodeUserMissing       Code = "user_missing"       // 400: the request does not say who sends it
 	CodeBodyUnreadable    Code = "body_unreadable"    // 400: the body could not be read to its end
 	CodeBodyTooLarge      Code = "body_too_large"     // 413: the body is over the limit
+	CodeBodyConsumed      Code = "body_consumed"      // 500: a middleware in front has read the body
 	CodeNotAuthorized     Code = "not_authorized"     // 403: the stored response may not be shown to the caller
+	CodeRateLimited       Code = "rate_limited"       // 429: asked for too often; nothing was counted or carried out
 	CodeStoreUnavailable  Code = "store_unavailable"  // 503: the store cannot be reached; the handler did not run
+	CodeShuttingDown      Code = "shutting_down"      // 503: the service begins no more runs, or has ended this one
+	CodeUnfinished        Code = "unfinished"         // 503: the handler has given up without an answer
+	CodeStoreNotShared    Code = "store_not_shared"   // 500: several processes, and each has a store of its own
+	CodeGuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
 )
 
 // Refusal is an answer given without running the operation and without a stored
-// response. It is the error that [Engine.Do] returns, and what [Config.RefusalBody]
-// gets to render. A *Refusal is errors.Is another one if their codes are equal.
+// response. It is an error that [Do] returns, and what [Config.Refuse] gets. It
+// is errors.Is its Code, and another refusal with the same one.
 type Refusal struct {
 	// Code is the stable reason.
 	Code Code
@@ -40,21 +59,16 @@ type Refusal struct {
 	// RetryAfter is when another try makes sense. Zero: never, or nobody knows. On the
 	// wire it is rounded up to whole seconds.
 	RetryAfter time.Duration
+	// Request is what was refused, for [Config.Refuse] only; else it is nil. It has its Body only
+	// if that was read before.
+	Request *Request
+	// Stored is what the operation has answered, if Code is key_reused and its response is stored and
+	// may be shown to the caller ([Policy].Authorize): a page can link to the receipt. For [Config.Refuse]
+	// only; it must not be changed.
+	Stored *Response
 
 	cause error
 }
-
-// The refusals without particulars, for errors.Is.
-var (
-	ErrInProgress        = refusal(CodeInProgress)
-	ErrDuplicate         = refusal(CodeDuplicate)
-	ErrResultUnavailable = refusal(CodeResultUnavailable)
-	ErrUncertain         = refusal(CodeUncertain)
-	ErrKeyReused         = refusal(CodeKeyReused)
-	ErrKeyMissing        = refusal(CodeKeyMissing)
-	ErrKeyInvalid        = refusal(CodeKeyInvalid)
-	ErrStoreUnavailable  = refusal(CodeStoreUnavailable)
-)
 
 // Error returns the code and the detail.
 func (r *Refusal) Error() string {
@@ -67,10 +81,12 @@ func (r *Refusal) Error() string {
 // Unwrap returns what lies behind the refusal: the store's error, say. It may be nil.
 func (r *Refusal) Unwrap() error { return r.cause }
 
-// Is reports whether target is a refusal with the same code.
+// Is reports whether target is the refusal's code, or a refusal with the same one.
 func (r *Refusal) Is(target error) bool {
-	t, ok := target.(*Refusal)
-	return ok && t.Code == r.Code
+	if t, ok := target.(*Refusal); ok {
+		return t.Code == r.Code
+	}
+	return target == r.Code
 }
 
 // Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and leads to
@@ -80,7 +96,7 @@ func (r *Refusal) Type() string { return problemTypes + string(r.Code) }
 // Title returns the short text that goes with the code (RFC 9457, section 3.1.3).
 func (r *Refusal) Title() string { return particulars[r.Code].title }
 
-const problemTypes = "https://github.com/idem-go/idem/blob/main/README.md#"
+const problemTypes = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
 
 var particulars = map[Code]struct {
 	status        int
@@ -88,21 +104,52 @@ var particulars = map[Code]struct {
 }{
 	CodeInProgress:        {http.StatusConflict, "Operation in progress", "The same operation is being carried out. Try again later to get its result."},
 	CodeDuplicate:         {http.StatusConflict, "Duplicate operation", "This operation has already been carried out."},
-	CodeResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been carried out; its response was not stored."},
+	CodeResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been run; its response was not stored."},
 	CodeUncertain:         {http.StatusConflict, "Outcome uncertain", "An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
 	CodeKeyReused:         {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
 	CodeKeyMissing:        {http.StatusBadRequest, "Idempotency key missing", "This operation needs an idempotency key."},
 	CodeKeyInvalid:        {http.StatusBadRequest, "Idempotency key invalid", "The idempotency key must be sent once, as one string or token of 1 to 255 bytes."},
+	CodeTokenMissing:      {http.StatusBadRequest, "Token missing", "This operation needs a one-shot token."},
+	CodeTokenInvalid:      {http.StatusForbidden, "Token invalid", "The one-shot token was not issued for this caller and this operation."},
+	CodeTokenExpired:      {http.StatusGone, "Token expired", "The one-shot token is too old to be used for the first time. Ask for a new one."},
 	CodeUserMissing:       {http.StatusBadRequest, "User missing", "The request does not say who sends it."},
 	CodeBodyUnreadable:    {http.StatusBadRequest, "Body unreadable", "The request body could not be read to its end."},
 	CodeBodyTooLarge:      {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
+	CodeBodyConsumed:      {http.StatusInternalServerError, "Body consumed", "The service has read the request body before it was protected. Nothing was carried out."},
 	CodeNotAuthorized:     {http.StatusForbidden, "Not authorized", "The stored result may not be shown to this caller."},
+	CodeRateLimited:       {http.StatusTooManyRequests, "Rate limited", "This has been asked for too often. Try again later."},
 	CodeStoreUnavailable:  {http.StatusServiceUnavailable, "Store unavailable", "The operation was not carried out, because it could not be protected against being repeated."},
+	CodeShuttingDown:      {http.StatusServiceUnavailable, "Shutting down", "The service is shutting down. Try again: another instance will answer."},
+	CodeUnfinished:        {http.StatusServiceUnavailable, "Operation unfinished", "The operation was begun, and given up before it had an answer. Try again."},
+	CodeStoreNotShared:    {http.StatusInternalServerError, "Store not shared", "The service runs as several processes whose stores know nothing of each other. Nothing was carried out."},
+	CodeGuardConflict:     {http.StatusInternalServerError, "Guards in conflict", "Two policies of the service claim the same operation. Nothing was carried out."},
 }
 
+// refusal makes a refusal with the particulars of its code. Those of the package are shared, and
+// are copied before anybody else gets hold of them.
 func refusal(c Code) *Refusal {
 	p := particulars[c]
-	return &Refusal{Code: c, Status: p.status, Detail: p.detail}
+	r := &Refusal{Code: c, Status: p.status, Detail: p.detail}
+	if p.status == http.StatusServiceUnavailable || c == CodeInProgress || c == CodeRateLimited {
+		r.RetryAfter = time.Second
+	}
+	return r
+}
+
+// NewRefusal returns a refusal with the particulars of its code, and cause behind it, which may be
+// nil: for what refuses operations as a guard does. An unknown code has the status 500.
+func NewRefusal(code Code, cause error) *Refusal {
+	r := refusal(code)
+	setDefault(&r.Status, http.StatusInternalServerError)
+	r.cause = cause
+	return r
+}
+
+// because returns a copy of r with what lies behind it.
+func (r *Refusal) because(cause error) *Refusal {
+	own := *r
+	own.cause = cause
+	return &own
 }
 
 // problem is the body of a refusal (RFC 9457, section 3).
@@ -114,23 +161,71 @@ type problem struct {
 	Code   Code   `json:"code"`
 }
 
-// response renders the refusal for the wire.
-func (r *Refusal) response(body func(*Refusal) (string, []byte)) *Response {
-	resp := &Response{Status: r.Status}
-	var contentType string
-	if body != nil {
-		own := *r // not the package's: the function may change it
-		contentType, resp.Body = body(&own)
-	} else {
-		contentType = "application/problem+json"
+// RefusalResponse returns what a guard answers to the [Refusal] that err is, or holds: the one that
+// [Do] has returned within a handler, say. It is nil if err is none. ctx is the handler's: if it
+// belongs to a run, [Config.Refuse] of the run's engine is asked. request is what it is told of the
+// handler's request; nil: a Request in which nothing is set.
+//
+// It is for handlers that can't report an error, see httpidem.Refuse. Where they can (Echo, Fiber,
+// and c.Error of Gin), the guard itself answers a refusal that a handler reports, in place of a
+// response of 500 or of none; one that somebody has rendered otherwise stands. Either way the run
+// has failed, and its response is not kept.
+func RefusalResponse(ctx context.Context, err error, request *Request) *Response {
+	r := reported(err)
+	if r == nil {
+		return nil
+	}
+	if run := RunFrom(ctx); run != nil {
+		if request == nil {
+			request = &Request{Headers: noHeaders{}}
+		}
+		return run.guard.response(ctx, r, request)
+	}
+	return r.response(ctx, nil, nil)
+}
+
+// response makes the response that r is on the wire.
+func (g *Guard) response(ctx context.Context, r *Refusal, request *Request) *Response {
+	return r.response(ctx, g.engine.refuse, request)
+}
+
+func (r *Refusal) response(ctx context.Context, hook func(context.Context, *Refusal) *Response, request *Request) *Response {
+	var resp *Response
+	if hook != nil {
+		own := *r
+		own.Request = request
+		if made := hook(ctx, &own); made != nil {
+			c := *made
+			resp = &c
+			resp.Header = canonical(made.Header)
+			setDefault(&resp.Status, r.Status)
+		}
+	}
+	if resp == nil {
+		resp = &Response{Status: r.Status, Header: []Field{{"Content-Type", "application/problem+json"}}}
 		resp.Body, _ = json.Marshal(problem{r.Type(), r.Title(), r.Status, r.Detail, r.Code}) // strings and an int: cannot fail
 	}
-	resp.Header = append(resp.Header,
-		Field{"Cache-Control", "no-store"},
-		Field{"Content-Type", contentType})
-	if r.RetryAfter > 0 {
-		seconds := int64((r.RetryAfter + time.Second - 1) / time.Second)
-		resp.Header = append(resp.Header, Field{"Retry-After", strconv.FormatInt(seconds, 10)})
+	resp.set("Cache-Control", "no-store")
+	resp.set(RefusedHeader, string(r.Code))
+	if r.RetryAfter > 0 && resp.Get("Retry-After") == "" {
+		seconds := 1 + int64((r.RetryAfter-1)/time.Second)
+		resp.set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	return resp
+}
+
+// canonical returns a copy of fields that somebody has written by hand, with the names as net/http looks
+// them up: it does not find "content-type", and adds a Content-Type of its own.
+func canonical(fields []Field) []Field {
+	own := slices.Clone(fields)
+	for i := range own {
+		own[i].Name = http.CanonicalHeaderKey(own[i].Name)
+	}
+	return own
+}
+
+// set replaces the fields called name by one.
+func (r *Response) set(name, value string) {
+	r.Header = slices.DeleteFunc(r.Header, func(f Field) bool { return equalFold(f.Name, name) })
+	r.Header = append(r.Header, Field{name, value})
 }

@@ -83,9 +83,47 @@ func TestStoredHeaders(t *testing.T) {
 	}
 }
 
+// What belongs to one request is not stored unless it is named, and what belongs to one message
+// never is. Each name is spelled as its source does, and what only looks like it is stored.
+func TestNamesOfTheDefaultHeaderFilter(t *testing.T) {
+	stored := func(name string, filter HeaderFilter) bool {
+		var got Response
+		r := Response{Status: 200, Header: []Field{{name, "v"}}}
+		require.True(t, decodeResponse(&got, appendResponse(nil, &r, &filter)))
+		return len(got.Header) > 1 // the mark of a replay comes last
+	}
+	for source, names := range map[string]string{
+		"RFC 6265, RFC 9110":     "Set-Cookie Date",
+		"proxies and frameworks": "X-Request-ID Request-Id X-Correlation-ID Correlation-Id X-Trace-Id Trace-Id",
+		"W3C Trace Context":      "traceparent tracestate traceresponse",
+		"Zipkin, B3":             "b3 X-B3-TraceId X-B3-SpanId X-B3-ParentSpanId X-B3-Sampled X-B3-Flags",
+		"Jaeger":                 "uber-trace-id",
+		"Amazon":                 "x-amzn-RequestId X-Amzn-Trace-Id",
+		"Google":                 "X-Cloud-Trace-Context",
+		"W3C Server Timing":      "Server-Timing",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			for _, name := range []string{name, strings.ToLower(name), strings.ToUpper(name)} {
+				assert.False(t, stored(name, HeaderFilter{}), "%s: %s", source, name)
+				assert.False(t, stored(name, DropHeaders("X-Other")), "%s: %s", source, name)
+				assert.True(t, stored(name, KeepHeaders(name)), "%s: %s", source, name)
+				assert.True(t, stored(name+"s", HeaderFilter{}), "%s: %ss", source, name)
+				assert.True(t, stored(name[1:], HeaderFilter{}), "%s: %s", source, name[1:])
+			}
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "TE", "Trailer",
+		"Transfer-Encoding", "Upgrade", "Content-Length", "Idempotent-Replayed"} {
+		assert.False(t, stored(name, HeaderFilter{}), name)
+		assert.False(t, stored(name, HeaderFilter{only: true, names: []string{name}}), name)
+		assert.NotEmpty(t, KeepHeaders(name).fault(), name)
+	}
+}
+
 // A flight goes back to the pool blank: nothing of one request may reach the next.
 func TestFlightsAreBlankWhenReused(t *testing.T) {
-	f := &flight{guard: new(Guard), routing: "r", scratch: []byte("secret")}
+	f := &flight{guard: new(Guard), routing: "r", scratch: []byte("secret"), echo: [2]Field{{"Idempotency-Key", "k"}},
+		counted: append(make([]Pair, 0, 4), Pair{Name: "if-match", Value: "secret"})}
 	f.req = Request{Method: "POST", Route: "r", RawQuery: "q", ContentType: "c", RemoteAddr: "a", Native: f, Body: []byte("b"),
 		PathParams: append(make([]Pair, 0, 4), Pair{Name: "id", Value: "1"})}
 	f.resp = Response{Status: 200, Header: append(make([]Field, 0, 4), Field{"A", "secret"}), Body: []byte("b")}
@@ -96,8 +134,12 @@ func TestFlightsAreBlankWhenReused(t *testing.T) {
 	for _, h := range f.resp.Header[:cap(f.resp.Header)] {
 		assert.Zero(t, h)
 	}
+	for _, h := range f.counted[:cap(f.counted)] {
+		assert.Zero(t, h)
+	}
 	assert.Empty(t, f.scratch)
-	f.scratch, f.req.PathParams, f.resp.Header = nil, nil, nil
+	assert.Empty(t, f.counted)
+	f.scratch, f.req.PathParams, f.resp.Header, f.counted = nil, nil, nil, nil
 	assert.Equal(t, flight{}, *f)
 
 	f.scratch = make([]byte, 0, maxScratch+1)

@@ -10,7 +10,8 @@ type Request struct {
 	Method string
 	// Route is the pattern of the route in the one spelling that all adapters
 	// share: parameters as ":name", a trailing wildcard as "*", no host unless the
-	// pattern names one. Without a matched route it is the escaped path as sent.
+	// pattern names one, or that of a router further out. Without a matched route it is the
+	// escaped path as sent.
 	Route string
 	// PathParams are the decoded values of the route's parameters, in the order
 	// of the pattern. A trailing wildcard has the name "*" and no leading slash.
@@ -20,14 +21,29 @@ type Request struct {
 	// ContentType and ContentEncoding are the header fields of these names.
 	ContentType     string
 	ContentEncoding string
+	// Host is the host that the client asked for, in lower case, with the port if one was sent.
+	Host string
 	// RemoteAddr is the network address of the peer, "IP:port".
 	RemoteAddr string
+	// Unmatched says that Route is the path as sent, or holds a part of it, because no pattern
+	// is known for it. Events then show Mount in its place: the pattern under which the guard is
+	// mounted, "/api/*", or "" if that is not known either.
+	Unmatched bool
+	Mount     string
+	// Preforked says that the application is served by several processes that share nothing.
+	Preforked bool
 	// Headers gives access to all header fields.
 	Headers Headers
 	// Caller is who sends the request, if a middleware in front has authenticated somebody
 	// (see [WithCaller]); else it is empty. It is filled in by the engine, not by the
 	// adapter.
 	Caller string
+	// CallerEvent is the id of the event that the request reports, if that middleware knows it (see
+	// [WithCallerEvent]). It is filled in by the engine.
+	CallerEvent string
+	// Consumed are the names of parameters that a middleware in front has consumed, see
+	// [WithCaller]. It is filled in by the engine.
+	Consumed []string
 	// Native is the framework's own context: *http.Request, *gin.Context,
 	// echo.Context or *fiber.Ctx.
 	Native any
@@ -38,7 +54,8 @@ type Request struct {
 
 // Headers looks up the header fields of a request.
 type Headers interface {
-	// Header returns the value of the first field line called name (which is in
-	// canonical form, "Idempotency-Key") and the number of lines of that name.
-	Header(name string) (first string, lines int)
+	// Header returns the value of the ith field line (from 0) called name (which is in
+	// canonical form, "Idempotency-Key"), or "" if there is none, and the number of lines of
+	// that name. "Host" is [Request.Host], one line, whatever the framework makes of it.
+	Header(name string, i int) (value string, lines int)
 }

@@ -8,58 +8,112 @@ import (
 	"time"
 )
 
-// Run is what a handler can learn about its own run.
+// Run is what a handler can learn about its own run, and say about it. A nil *Run answers like
+// the first attempt of an operation without a key, and does nothing: handlers need no check.
+// It is safe for concurrent use.
 type Run struct {
 	key     Key
 	owner   Owner
 	attempt uint64
 
-	engine  *Engine
-	outer   *Run        // the run in which this one was begun, if any
-	refused atomic.Bool // a guard further in has refused the request
+	guard   *Guard
+	outer   *Run          // the run in which this one was begun, if any
+	decided atomic.Uint32 // the Disposition that the handler has decided on
+	ended   atomic.Bool   // the record has been settled
 }
 
 // Key returns the key of the operation.
-func (r *Run) Key() Key { return r.key }
+func (r *Run) Key() Key {
+	if r == nil {
+		return ""
+	}
+	return r.key
+}
 
 // Owner returns the random token that holds the claim.
-func (r *Run) Owner() Owner { return r.owner }
+func (r *Run) Owner() Owner {
+	if r == nil {
+		return Owner{}
+	}
+	return r.owner
+}
 
 // Attempt returns the number of the run, from 1. It is one higher at each takeover: hand
 // it on as a fencing token to systems that can refuse a lower one than they have seen.
-func (r *Run) Attempt() uint64 { return r.attempt }
+func (r *Run) Attempt() uint64 {
+	if r == nil {
+		return 1
+	}
+	return r.attempt
+}
 
 // Takeover reports whether an earlier run of the operation was begun and never finished.
 // What that run did is not known; the handler should find out before it does it again.
-func (r *Run) Takeover() bool { return r.attempt > 1 }
+func (r *Run) Takeover() bool { return r.Attempt() > 1 }
 
-// RunFrom returns the run to which ctx belongs, if any: the request's context under an
-// adapter, the function's under [Engine.Do].
-func RunFrom(ctx context.Context) (*Run, bool) {
-	r, ok := ctx.Value(runKey{}).(*Run)
-	return r, ok
+// Keep decides that the record of this run is kept when it ends, however it ends, in place of
+// [Policy.OnSuccess] and OnFailure; see [Disposition]. [Run.Release] and [Run.Abandon] decide
+// likewise; the last call before the handler returns counts. A response that is a refusal is
+// never kept.
+func (r *Run) Keep() { r.decide(Keep) }
+
+// Release decides, as [Run.Keep] does, that the record is released.
+func (r *Run) Release() { r.decide(Release) }
+
+// Abandon decides, as [Run.Keep] does, that the run is abandoned. It is for a handler that does
+// not know whether it has done what it was to do: the bank has not answered.
+func (r *Run) Abandon() { r.decide(Abandon) }
+
+func (r *Run) decide(d Disposition) {
+	if r != nil {
+		r.decided.Store(uint32(d))
+	}
+}
+
+// RunFrom returns the run to which ctx belongs, or nil: ctx is the request's context under an
+// adapter, the function's under [Do].
+func RunFrom(ctx context.Context) *Run {
+	r, _ := ctx.Value(runKey{}).(*Run)
+	return r
 }
 
 type runKey struct{}
 
-// ErrLeaseLost is the cause of a run's cancelled context (context.Cause) when the claim
-// was lost while the handler was running: its lease could not be renewed in time, and
-// another run may have begun.
-var ErrLeaseLost = errors.New("idem: the lease was lost while the operation was running")
+// The causes with which the engine ends a run's context (context.Cause).
+var (
+	// ErrLeaseLost: the claim was lost while the handler was running. Its lease could not be
+	// renewed in time, and another run may have begun.
+	ErrLeaseLost = errors.New("idem: the lease was lost while the operation was running")
+	// ErrShutdown: the time that [Engine.Drain] was given has passed.
+	ErrShutdown = errors.New("idem: the engine was shut down while the operation was running")
+)
 
 // errRunEnded is the cause when the run has ended, as for a net/http request.
 var errRunEnded = errors.New("idem: the run has ended")
 
 // runContext is the context of a run, and everything else that a run needs: one allocation.
 type runContext struct {
-	context.Context // cancelled when the lease is lost or the run has ended
+	context.Context // that of the run alone: it has the caller's deadline, but not its end
 	cancel          context.CancelCauseFunc
 	run             Run
 	guard           *Guard
-	values          context.Context // the caller's context, for values
+	values          context.Context // the caller's context
 	route           string
-	started         time.Time // when the store was asked for the claim: the lease has begun since
-	done            bool      // the handler has returned
+	started         time.Time     // when the store was asked for the claim: the lease has begun since
+	done            bool          // the handler has returned
+	over            bool          // … when the context had ended
+	cutShort        bool          // … when the client of its stream had left
+	stands          time.Duration // how long its result stands; zero: it was not kept
+
+	unwatch func() bool        // gives up waiting for the caller's end
+	timeout context.CancelFunc // of the deadline
+
+	mu        sync.Mutex
+	tied      bool // the context ends when the caller leaves: it does not linger
+	partSent  bool // a part of the response has gone out
+	streamed  bool // … and the client has seen it at once
+	unseen    bool // a stream was held back, for there was nobody to see it
+	lingering *time.Timer
 
 	// For the engine's list of runs to renew; guarded by renewals.mu.
 	prev, next *runContext
@@ -67,14 +121,125 @@ type runContext struct {
 	expires    time.Time // of the lease, by this process's clock
 	renewing   bool
 	listed     bool
+	counted    bool // among those that Drain waits for
+}
+
+// open makes the run's context. It has the caller's deadline. It does not end with the caller's
+// context if that only says that the client has left, but lingers: what has been begun is
+// finished.
+func (c *runContext) open() {
+	own := context.Background()
+	if at, ok := c.values.Deadline(); ok {
+		own, c.timeout = context.WithDeadline(own, at)
+	}
+	c.Context, c.cancel = context.WithCancelCause(own)
+	c.tied = c.guard.policy.Linger <= 0
+	if c.values.Done() != nil {
+		c.unwatch = context.AfterFunc(c.values, c.callerEnded)
+	}
+}
+
+// close ends the run's context.
+func (c *runContext) close() {
+	if c.unwatch != nil {
+		c.unwatch()
+	}
+	c.mu.Lock()
+	c.tied = true // the caller may be leaving just now
+	if c.lingering != nil {
+		c.lingering.Stop()
+	}
+	c.mu.Unlock()
+	c.cancel(errRunEnded)
+	if c.timeout != nil {
+		c.timeout()
+	}
+}
+
+// callerEnded ends the run's context, now or after it has lingered: the caller's has ended.
+func (c *runContext) callerEnded() {
+	if c.timeout != nil && errors.Is(c.values.Err(), context.DeadlineExceeded) {
+		return // the run's context has the same deadline
+	}
+	cause := context.Cause(c.values)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cause == context.Canceled && !c.tied {
+		c.lingering = time.AfterFunc(c.guard.policy.Linger, func() { c.cancel(cause) })
+		return
+	}
+	c.cancel(cause)
+}
+
+// returned notes that the handler has returned, and how things stood.
+func (c *runContext) returned() {
+	c.over = c.Err() != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A handler may have seen the client leave before the context has ended of it.
+	c.cutShort = c.streamed && (c.over || c.values.Err() != nil) || c.unseen && c.over
+}
+
+// MayStream reports whether the client of the run to which ctx belongs is there to see what its
+// handler flushes. If it has left before anything was streamed, it is not: the adapter then goes on
+// holding back what it can, as if nobody had flushed. So what has been begun is finished, and the
+// answer is there for the retry. For adapters, see [Exchange].
+func MayStream(ctx context.Context) bool {
+	c, _ := ctx.Value(partKey{}).(*runContext)
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streamed || context.Cause(c.values) != context.Canceled {
+		return true
+	}
+	c.unseen = true
+	return false
+}
+
+// PartSent tells the run to which ctx belongs that a part of its response has left before the
+// handler has returned. For adapters, see [Exchange]. If it is streaming, which is to say that
+// the client sees what is sent at once, the run is tied to the client from then on: when the
+// client leaves, there is nobody left to stream to.
+func PartSent(ctx context.Context, streaming bool) {
+	c, _ := ctx.Value(partKey{}).(*runContext)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partSent = true
+	if streaming {
+		c.tied, c.streamed = true, true
+		if c.lingering != nil {
+			c.cancel(context.Cause(c.values))
+		}
+	}
+}
+
+type partKey struct{}
+
+// cut reports whether a response of which a part has been sent has been cut short: the context
+// had ended before a stream had, or the handler has panicked.
+func (c *runContext) cut(panicked bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cutShort || c.partSent && panicked && !c.done
 }
 
 // Value makes the run itself a value of the context.
 func (c *runContext) Value(key any) any {
-	if _, ok := key.(runKey); ok {
+	switch key.(type) {
+	case runKey:
 		return &c.run
+	case partKey:
+		return c
 	}
-	return c.Context.Value(key)
+	if v := c.Context.Value(key); v != nil {
+		return v // package context looks for its own
+	}
+	return c.values.Value(key)
 }
 
 // renewals is the list of running claims, and the one timer that renews them: neither a
@@ -84,14 +249,23 @@ type renewals struct {
 	head  *runContext
 	timer *time.Timer
 	armed time.Time // when the timer fires; zero: it does not
+
+	running int           // runs that have begun and are not settled
+	drained chan struct{} // closed when none runs any more; nil: more may begin
 }
 
-func (l *renewals) add(c *runContext, now time.Time) {
+// add lists a run, unless no more may begin.
+func (l *renewals) add(c *runContext, now time.Time) bool {
 	lease := c.guard.policy.Lease
-	c.expires = now.Add(lease)
-	c.due = now.Add(lease / 3)
+	c.expires = c.started.Add(lease)
+	c.due = c.started.Add(lease / 3)
 	l.mu.Lock()
-	c.listed = true
+	if l.drained != nil {
+		l.mu.Unlock()
+		return false
+	}
+	l.running++
+	c.listed, c.counted = true, true
 	c.next = l.head
 	if l.head != nil {
 		l.head.prev = c
@@ -99,6 +273,63 @@ func (l *renewals) add(c *runContext, now time.Time) {
 	l.head = c
 	l.arm(c.due, now)
 	l.mu.Unlock()
+	return true
+}
+
+// settled counts a run out, once.
+func (l *renewals) settled(c *runContext) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.counted {
+		return
+	}
+	c.counted = false
+	if l.running--; l.running == 0 && l.drained != nil {
+		close(l.drained)
+	}
+}
+
+// Drain ends the engine's work in good order: a new run is refused from now on, with 503
+// shutting_down ([CodeShuttingDown]), while duplicates of what is done are still answered. It
+// waits for the runs that there are, and returns nil when the last one is settled.
+//
+// When ctx ends, it ends the contexts of the runs that are left, with [ErrShutdown], gives them
+// [Config.StoreTimeout] to settle, and returns context.Cause(ctx) if that was not enough or any
+// had to be ended. An engine cannot be used for runs again. Drain may be called more than once,
+// also concurrently. Call it before the server's Shutdown, with the same context.
+func (e *Engine) Drain(ctx context.Context) error {
+	l := &e.renewals
+	l.mu.Lock()
+	if l.drained == nil {
+		l.drained = make(chan struct{})
+		if l.running == 0 {
+			close(l.drained)
+		}
+	}
+	drained := l.drained
+	l.mu.Unlock()
+
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	if l.running == 0 {
+		l.mu.Unlock()
+		return nil // both at once
+	}
+	for c := l.head; c != nil; c = c.next {
+		c.cancel(ErrShutdown)
+	}
+	l.mu.Unlock()
+	settling := time.NewTimer(e.storeTimeout)
+	defer settling.Stop()
+	select {
+	case <-drained:
+	case <-settling.C:
+	}
+	return context.Cause(ctx)
 }
 
 func (l *renewals) remove(c *runContext) {
@@ -201,6 +432,6 @@ func (c *runContext) renew(l *renewals) {
 			Attempt: c.run.attempt, Elapsed: now.Sub(c.started), Err: err})
 		return
 	}
-	g.observe(c.values, Event{Kind: StoreFailed, Route: c.route, Key: c.run.key,
+	g.observe(c.values, Event{Kind: RenewFailed, Route: c.route, Key: c.run.key,
 		Attempt: c.run.attempt, Elapsed: now.Sub(c.started), Err: err})
 }

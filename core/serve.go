@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
 )
@@ -20,6 +23,22 @@ const (
 	SHA256 = canon.SHA256
 )
 
+// fill fills in all but the body.
+func (r *Request) fill(ctx context.Context, x Exchange) {
+	x.Describe(r)
+	r.Headers = x
+	r.Caller, r.CallerEvent, r.Consumed = callerFrom(ctx)
+}
+
+// appendOperation appends what every key begins with, but that of a token.
+func (g *Guard) appendOperation(k []byte, u User, method, route string) []byte {
+	k = append(k, g.engine.prefix...)
+	k = append(k, "U="...)
+	k = appendUser(k, u)
+	k = append(k, "M="...)
+	return appendRoute(k, method, route)
+}
+
 // Serve carries out the operation behind x at most once: it runs the handler, replays,
 // waits or refuses. It is all that an adapter calls. ctx is the request's context; the
 // error is the one that the framework's handler returned, or that writing met with.
@@ -27,9 +46,7 @@ const (
 func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	f := flights.Get().(*flight)
 	f.guard, f.x = g, x
-	x.Describe(&f.req)
-	f.req.Headers = x
-	f.req.Caller, _ = CallerFrom(ctx)
+	f.req.fill(ctx, x)
 
 	var err error
 	if isSafe(f.req.Method) {
@@ -43,8 +60,8 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	return err
 }
 
-// Key derives the key and the fingerprint of a request whose Body (and Caller, if it has one)
-// is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
+// Key derives the key and the fingerprint of a request whose Body (and Caller and Consumed, if it
+// has them) is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
 // no key and has none gives an empty one.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := flights.Get().(*flight)
@@ -58,16 +75,14 @@ func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f.reset()
 	flights.Put(f)
 	if id.refusal != nil {
-		refused := *id.refusal
-		refused.cause = id.cause
-		return "", "", &refused
+		return "", "", id.refusal.because(id.cause)
 	}
 	return id.key, id.fingerprint, nil
 }
 
 type noHeaders struct{}
 
-func (noHeaders) Header(string) (string, int) { return "", 0 }
+func (noHeaders) Header(string, int) (string, int) { return "", 0 }
 
 // flight is the state of one exchange. Flights are pooled; reset makes sure that none
 // carries anything of one request to the next. (The bytes of scratch stay, but it is
@@ -79,6 +94,8 @@ type flight struct {
 	resp    Response
 	scratch []byte // the key under construction, then the result to be stored
 	routing string
+	echo    [2]Field // of EchoKey; the first is empty if nothing is to be echoed
+	counted []Pair   // the header fields that count as parameters
 }
 
 var flights = sync.Pool{New: func() any { return new(flight) }}
@@ -87,13 +104,14 @@ var flights = sync.Pool{New: func() any { return new(flight) }}
 const maxScratch = 64 << 10
 
 func (f *flight) reset() {
-	params, fields, scratch := f.req.PathParams, f.resp.Header, f.scratch
+	params, fields, scratch, counted := f.req.PathParams, f.resp.Header, f.scratch, f.counted
 	clear(params[:cap(params)])
 	clear(fields[:cap(fields)])
+	clear(counted[:cap(counted)])
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	*f = flight{scratch: scratch[:0]}
+	*f = flight{scratch: scratch[:0], counted: counted[:0]}
 	f.req.PathParams, f.resp.Header = params[:0], fields[:0]
 }
 
@@ -105,9 +123,18 @@ func (f *flight) route() string {
 		return ""
 	}
 	if f.routing == "" {
-		f.routing = f.req.Method + " " + f.req.Route
+		f.routing = f.req.endpoint()
 	}
 	return f.routing
+}
+
+// endpoint is a copy of what events call the route.
+func (r *Request) endpoint() string {
+	pattern := r.Route
+	if r.Unmatched {
+		pattern = r.Mount
+	}
+	return r.Method + " " + pattern
 }
 
 func (f *flight) identify() identity {
@@ -116,6 +143,8 @@ func (f *flight) identify() identity {
 		switch {
 		case errors.Is(err, ErrBodyTooLarge):
 			return nil, refusalBodyTooLarge, err
+		case errors.Is(err, ErrBodyConsumed):
+			return nil, refusalBodyConsumed, err
 		case err != nil:
 			return nil, refusalBodyUnreadable, err
 		}
@@ -125,6 +154,14 @@ func (f *flight) identify() identity {
 
 var (
 	refusalBodyTooLarge   = refusal(CodeBodyTooLarge)
+	refusalBodyConsumed   = refusal(CodeBodyConsumed)
+	refusalKeyMissing     = refusal(CodeKeyMissing)
+	refusalKeyInvalid     = refusal(CodeKeyInvalid)
+	refusalTokenMissing   = refusal(CodeTokenMissing)
+	refusalTokenInvalid   = refusal(CodeTokenInvalid)
+	refusalTokenExpired   = refusal(CodeTokenExpired)
+	refusalUnavailable    = refusal(CodeResultUnavailable)
+	refusalNotShared      = refusal(CodeStoreNotShared)
 	refusalBodyUnreadable = refusal(CodeBodyUnreadable)
 	refusalUserMissing    = refusal(CodeUserMissing)
 	refusalNotAuthorized  = refusal(CodeNotAuthorized)
@@ -134,9 +171,12 @@ var (
 // before the body is read.
 func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	g, r := f.guard, &f.req
+	if r.Preforked && g.engine.local {
+		return identity{refusal: refusalNotShared, cause: errPreforked}
+	}
 	var clientKey string
 	if g.policy.Key.kind == keyHeader {
-		field, lines := r.Headers.Header(g.policy.Key.name)
+		field, lines := r.Headers.Header(g.policy.Key.name, 0)
 		switch {
 		case lines == 0 && g.policy.Key.presence == Optional:
 			if g.user.caller && r.Caller == "" {
@@ -144,18 +184,24 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 			}
 			return identity{pass: true}
 		case lines == 0:
-			return identity{refusal: ErrKeyMissing}
+			return identity{refusal: refusalKeyMissing}
 		case lines > 1:
-			return identity{refusal: ErrKeyInvalid}
+			return identity{refusal: refusalKeyInvalid}
 		}
 		var err error
 		if clientKey, err = canon.ParseClientKey(field); err != nil {
-			return identity{refusal: ErrKeyInvalid, cause: err}
+			return identity{refusal: refusalKeyInvalid, cause: err}
+		}
+		if g.policy.EchoKey {
+			f.echo[0] = Field{g.policy.Key.name, strings.Clone(field)}
 		}
 	}
 	user, err := g.findUser(r)
 	if err != nil || user.ID == "" && !user.Shared {
 		return identity{refusal: refusalUserMissing, cause: err}
+	}
+	if g.policy.Key.kind == keyToken {
+		return f.deriveFromToken(user, readBody)
 	}
 	body, refused, err := readBody()
 	if refused != nil {
@@ -164,20 +210,15 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	r.Body = body
 	if g.policy.Key.kind == keyFunc {
 		if clientKey, err = g.policy.Key.fn(r); err != nil || len(clientKey) > 255 {
-			return identity{refusal: ErrKeyInvalid, cause: err}
+			return identity{refusal: refusalKeyInvalid, cause: err}
 		}
 		if clientKey == "" {
-			return identity{refusal: ErrKeyMissing}
+			return identity{refusal: refusalKeyMissing}
 		}
 	}
 
-	in := canon.Input{PathParams: r.PathParams, RawQuery: r.RawQuery,
-		ContentType: r.ContentType, ContentEncoding: r.ContentEncoding, Body: r.Body}
-	k := append(f.scratch[:0], g.engine.prefix...)
-	k = append(k, "U="...)
-	k = appendUser(k, user)
-	k = append(k, "M="...)
-	k = appendRoute(k, r.Method, r.Route)
+	in := f.parameters()
+	k := g.appendOperation(f.scratch[:0], user, r.Method, r.Route)
 
 	if g.policy.Key.kind == keyParams || g.policy.Key.kind == keyFields {
 		var info canon.Info
@@ -185,7 +226,7 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 		k, info = g.identity.AppendDigest(k, &in)
 		f.scratch = k
 		if g.policy.Key.kind == keyFields && info.Selected == 0 {
-			return identity{refusal: ErrKeyMissing}
+			return identity{refusal: refusalKeyMissing}
 		}
 		// The parameters are in the key: there is nothing left to compare.
 		return identity{key: Key(k)}
@@ -193,14 +234,48 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 
 	k = append(k, "K="...)
 	k = canon.AppendPart(k, clientKey)
-	n := len(k)
-	if !g.policy.AnyParameters {
-		k, _ = g.params.AppendDigest(k, &in)
+	return f.withFingerprint(k, &in)
+}
+
+// parameters are what counts of the request, whose body has been read.
+func (f *flight) parameters() canon.Input {
+	f.count(conditions[:])
+	f.count(f.guard.policy.RequestHeaders)
+	r := &f.req
+	return canon.Input{PathParams: r.PathParams, RawQuery: r.RawQuery, ContentType: r.ContentType,
+		ContentEncoding: r.ContentEncoding, Body: r.Body, Header: f.counted, Consumed: r.Consumed}
+}
+
+// withFingerprint is the identity of key, which somebody has chosen, and of the parameters in.
+func (f *flight) withFingerprint(key []byte, in *canon.Input) identity {
+	n := len(key)
+	if !f.guard.policy.AnyParameters {
+		key, _ = f.guard.params.AppendDigest(key, in)
 	}
-	f.scratch = k
-	both := string(k) // one allocation for the two
+	f.scratch = key
+	both := string(key) // one allocation for the two
 	return identity{key: Key(both[:n]), fingerprint: both[n:]}
 }
+
+// conditions are the preconditions and ranges of RFC 9110, sections 13 and 14: they are a part
+// of what is asked for.
+var conditions = [...]string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
+	"If-Range", "Range", "Content-Range"}
+
+// count adds the header fields called names to those that count as parameters.
+func (f *flight) count(names []string) {
+	for _, name := range names {
+		value, lines := f.req.Headers.Header(name, 0)
+		for i := 0; i < lines; {
+			f.counted = append(f.counted, Pair{Name: strings.ToLower(name), Value: value})
+			if i++; i < lines {
+				value, _ = f.req.Headers.Header(name, i)
+			}
+		}
+	}
+}
+
+var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; set Config.Store to one that they share")
 
 func (g *Guard) findUser(r *Request) (User, error) {
 	if g.callers && r.Caller != "" {
@@ -224,9 +299,11 @@ func appendUser(k []byte, u User) []byte {
 	return base64.RawURLEncoding.AppendEncode(k, sum[:])
 }
 
+// appendRoute appends the part of method and route, in which the blank between them is escaped like
+// any other.
 func appendRoute(k []byte, method, route string) []byte {
 	k = appendPart(k, method)
-	k = append(k, ' ')
+	k = append(k, "%20"...)
 	return appendPart(k, route)
 }
 
@@ -234,12 +311,13 @@ func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
 func (f *flight) perform(c *runContext) (outcome, error) {
 	captured, err := f.x.Run(c, f.guard.policy.ResponseLimit)
-	c.done = true
+	c.returned()
 	if captured.Deferred {
-		c.done = false // whether it has succeeded is not known yet
-		f.x.(Deferrer).Defer(&Pending{run: c})
+		p := &Pending{run: c, x: f.x, echo: f.echo, reported: captured.Err}
+		f.x.(Deferrer).Defer(p)
 		return outcome{deferred: true}, err
 	}
+	c.done = true
 	var o outcome
 	o, f.scratch = f.guard.outcome(&captured, f.scratch[:0])
 	return o, err
@@ -248,9 +326,25 @@ func (f *flight) perform(c *runContext) (outcome, error) {
 // outcome makes an outcome of a capture, with the result in buf.
 func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
 	if c.Unrendered || c.Response == nil {
-		return outcome{failed: true, unrendered: true, result: unavailable, err: c.Err}, buf
+		o := outcome{failed: true, result: unavailable, err: unrendered(c.Err)}
+		if r := reported(c.Err); r != nil && !c.Incomplete {
+			o.refused, o.status, o.err = r, r.Status, c.Err
+		}
+		return o, buf
 	}
-	o := outcome{failed: g.policy.Failed(c.Response), status: c.Response.Status, streaming: c.Streaming, err: c.Err}
+	o := outcome{status: c.Response.Status, cut: c.Cut, empty: c.Empty, err: c.Err,
+		refusal: c.Response.Get(RefusedHeader) != "", runsOn: c.RunsOn}
+	if r := reported(c.Err); r != nil {
+		o.refusal = true
+		if (c.Empty || o.status == http.StatusInternalServerError) && !c.Incomplete {
+			o.refused, o.status = r, r.Status
+		}
+	}
+	if c.Empty && c.Err != nil && o.refused == nil { // whoever was to render the error has ignored it
+		o.failed, o.result, o.err = true, unavailable, unrendered(c.Err)
+		return o, buf
+	}
+	o.failed = o.refusal || g.policy.Failed(c.Response) || o.runsOn
 	switch {
 	case g.policy.Duplicate == Reject:
 		// Nothing of it will ever be shown.
@@ -263,22 +357,73 @@ func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
 	return o, buf
 }
 
-func (f *flight) deliver() error { return f.x.Deliver() }
+// reported returns the refusal that err is, or holds, or nil.
+func reported(err error) *Refusal {
+	if err == nil {
+		return nil // at no cost
+	}
+	var r *Refusal
+	errors.As(err, &r)
+	return r
+}
 
-func (f *flight) replay(ctx context.Context, result []byte) (int, *Refusal, error) {
+func unrendered(err error) error {
+	if err == nil {
+		return ErrUnrendered
+	}
+	return fmt.Errorf("%w: %w", ErrUnrendered, err)
+}
+
+func (f *flight) deliver(stands time.Duration) error { return deliver(f.x, &f.echo, stands) }
+
+// deliver hands on what the exchange has held back, with the fields of EchoKey. What was not kept
+// has no end.
+func deliver(x Exchange, echo *[2]Field, stands time.Duration) error {
+	switch {
+	case echo[0].Name == "":
+		return x.Deliver(nil)
+	case stands <= 0:
+		return x.Deliver(echo[:1])
+	}
+	echo[1] = expires(stands)
+	return x.Deliver(echo[:])
+}
+
+func expires(in time.Duration) Field {
+	return Field{ExpiresHeader, time.Now().Add(in).UTC().Format(http.TimeFormat)}
+}
+
+func (f *flight) replay(ctx context.Context, grant Grant) (int, *Refusal, error) {
 	if authorize := f.guard.policy.Authorize; authorize != nil {
 		if err := authorize(ctx, &f.req); err != nil {
 			return 0, refusalNotAuthorized, err
 		}
 	}
-	if !decodeResponse(&f.resp, result) {
-		return 0, ErrResultUnavailable, nil
+	if !decodeResponse(&f.resp, grant.Result) {
+		return 0, refusalUnavailable, nil
+	}
+	if f.echo[0].Name != "" {
+		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
 	return f.resp.Status, nil, f.x.Answer(&f.resp)
 }
 
-func (f *flight) refuse(r *Refusal) error {
-	return f.x.Answer(r.response(f.guard.engine.refusalBody))
+func (f *flight) refuse(ctx context.Context, r *Refusal) error {
+	return f.x.Answer(f.guard.response(ctx, r, &f.req))
+}
+
+// stored returns the response of a run that has ended, for whoever makes a refusal's answer.
+func (f *flight) stored(ctx context.Context, grant Grant) *Response {
+	g := f.guard
+	if g.engine.refuse == nil || grant.State != Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {
+		return nil
+	}
+	r := new(Response)
+	if !decodeResponse(r, grant.Result) {
+		return nil
+	}
+	r.Header = r.Header[:len(r.Header)-1] // it is no replay
+	return r
 }
 
 func (f *flight) unprotected(context.Context) error { return f.x.Pass() }
@@ -287,38 +432,61 @@ func (f *flight) settle(v Verdict) ([]byte, error) {
 	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {
 		return nil, errors.New("idem: a settled request needs a response with a final status")
 	}
+	if f.guard.policy.Duplicate == Reject {
+		return nil, nil
+	}
 	if len(v.response.Body) > f.guard.policy.ResponseLimit {
 		return unavailable, nil
 	}
-	return appendResponse(nil, v.response, &f.guard.policy.StoredHeaders), nil
+	own := *v.response
+	own.Header = canonical(own.Header)
+	return appendResponse(nil, &own, &f.guard.policy.StoredHeaders), nil
 }
 
-// Pending is a claim whose outcome a middleware further out decides, see [Deferrer].
+// Pending is a claim whose outcome is known only after [Exchange.Run], see [Deferrer].
 type Pending struct {
 	run  *runContext
+	x    Exchange
+	echo [2]Field
 	once sync.Once
+
+	reported error // by the handler; a middleware further out may have taken it for itself
 }
 
-// Finish settles the claim with what was answered in the end; nil means that a panic came
-// out instead. The adapter delivers the response afterwards. Calls after the first do
-// nothing.
-func (p *Pending) Finish(c *Capture) {
+// Finish settles the claim with what was answered in the end, and then has the exchange deliver
+// it; nil means that a panic came out instead: then nothing is delivered. The error is the
+// delivery's. Calls after the first do nothing.
+func (p *Pending) Finish(c *Capture) (err error) {
 	p.once.Do(func() {
+		run, g := p.run, p.run.guard
 		if c == nil {
-			p.run.settlePanic()
+			run.settlePanic()
 			return
 		}
-		p.run.done = true
-		finished := false
+		run.done = true
+		returned := false
 		defer func() {
-			if !finished { // Policy.Failed has panicked
-				p.run.settlePanic()
+			if !returned { // Policy.Failed has panicked, or an observer
+				run.settlePanic()
+				err = deliver(p.x, &p.echo, run.stands)
 			}
 		}()
-		o, _ := p.run.guard.outcome(c, nil)
-		finished = true
-		p.run.settle(o)
+		last := *c
+		if last.Err == nil {
+			last.Err = p.reported
+		}
+		o, _ := g.outcome(&last, nil)
+		instead := run.settle(o)
+		returned = true
+		if instead != nil {
+			var r Request // that of the flight has been given back
+			r.fill(run.values, p.x)
+			err = p.x.Answer(g.response(run.values, instead, &r))
+			return
+		}
+		err = deliver(p.x, &p.echo, run.stands)
 	})
+	return err
 }
 
 func isSafe(method string) bool {

@@ -9,7 +9,7 @@ import (
 
 // Store keeps the records of operations. It is dumb on purpose: it holds no
 // policy, derives no keys and interprets no results; it only makes each of the
-// four calls one atomic step.
+// five calls one atomic step.
 //
 // The rules every store keeps (package core/storetest checks them):
 //
@@ -43,8 +43,8 @@ type Store interface {
 	//   - A finished record whose retention stands: [Done], with the result.
 	//
 	// An abandoned record is remembered for the retention of the claim that made it,
-	// counted from the end of its lease (or from its release, if that is what
-	// abandoned it), and is then gone.
+	// counted from the end of its lease (or from the Abandon or Release that made it
+	// one), and is then gone.
 	Acquire(ctx context.Context, key string, claim Claim) (Grant, error)
 
 	// Renew makes the lease end lease from now, which must be more than zero; the
@@ -76,6 +76,17 @@ type Store interface {
 	//     never finished is not forgotten. The record is then nobody's: owner, and
 	//     the zero Owner too, get [ErrLost] for everything.
 	Release(ctx context.Context, key string, owner Owner) error
+
+	// Abandon ends owner's running record as one whose run may have taken effect: what
+	// a crash leaves, at once, without waiting for the lease. It returns [ErrLost] and
+	// changes nothing unless the record is running and owner's (a lease that has passed
+	// is no obstacle here either).
+	//
+	// Whatever its attempt, the record stays as an abandoned one, as Release leaves one
+	// that was taken over: its lease has passed at once, and it is remembered for the
+	// retention of its claim, counted from now (not at all if that is zero). The record
+	// is then nobody's: owner, and the zero Owner too, get [ErrLost] for everything.
+	Abandon(ctx context.Context, key string, owner Owner) error
 }
 
 // Watcher is implemented by stores that can tell a waiter that a record has
@@ -83,8 +94,8 @@ type Store interface {
 // are polled with a growing, jittered pause.
 type Watcher interface {
 	// Watch returns a channel that is closed when the record under key may have
-	// been completed, released or taken over since Watch was called, or at any
-	// time for no reason. The record's lease or retention passing closes nothing:
+	// been completed, released, abandoned by [Store.Abandon] or taken over since Watch
+	// was called, or at any time for no reason. The record's lease or retention passing closes nothing:
 	// the waiter keeps its own timer for that. If no running record stands under
 	// key, the channel is closed already.
 	//
@@ -102,8 +113,8 @@ type Local interface {
 
 // Claim is what a caller asks a [Store] for.
 //
-//   - Owner (Owner) is the random token that must be shown to renew, complete or release.
-//     The zero Owner is refused.
+//   - Owner (Owner) is the random token that must be shown to renew, complete, release or
+//     abandon. The zero Owner is refused.
 //   - Fingerprint (string) is the digest of the operation's parameters. It is kept beside
 //     the key and reported to later callers. At most 64 bytes; may be empty.
 //   - Lease (time.Duration) is how long the claim stands without renewal. More than zero.
@@ -142,7 +153,7 @@ const (
 	// Running means that another owner holds the claim and its lease stands.
 	Running = record.Running
 	// Abandoned means that a run was begun and never finished: its lease has passed,
-	// or a later run that had taken over from it was released.
+	// it was given up by Abandon, or a later run that had taken over from it was released.
 	Abandoned = record.Abandoned
 	// Done means that the operation has finished; its result stands.
 	Done = record.Done

@@ -26,10 +26,10 @@ var errDown = errors.New("connection refused")
 // watchable, so that the engine treats it as one on another machine.
 type spy struct {
 	core.Store
-	acquires, renews, completes, releases atomic.Int64
+	acquires, renews, completes, releases, abandons atomic.Int64
 
-	acquire, renew, complete, release func(ctx context.Context) error // nil: works
-	after                             bool                            // the failing call takes effect all the same
+	acquire, renew, complete, release, abandon func(ctx context.Context) error // nil: works
+	after                                      bool                            // the failing call takes effect all the same
 }
 
 func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call func() error) error {
@@ -68,6 +68,11 @@ func (s *spy) Complete(ctx context.Context, key string, owner core.Owner, result
 func (s *spy) Release(ctx context.Context, key string, owner core.Owner) error {
 	s.releases.Add(1)
 	return s.fault(ctx, s.release, func() error { return s.Store.Release(ctx, key, owner) })
+}
+
+func (s *spy) Abandon(ctx context.Context, key string, owner core.Owner) error {
+	s.abandons.Add(1)
+	return s.fault(ctx, s.abandon, func() error { return s.Store.Abandon(ctx, key, owner) })
 }
 
 func down(context.Context) error { return errDown }

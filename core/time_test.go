@@ -54,7 +54,7 @@ func TestManyLeasesShareOneTimer(t *testing.T) {
 			p := core.Policy{Name: "n", Lease: time.Duration(50+97*i) * time.Millisecond}
 			go func() {
 				time.Sleep(time.Duration(i*13) * time.Millisecond)
-				_, err := e.Do(context.Background(), strings.Repeat("k", i+1), p, func(ctx context.Context) ([]byte, error) {
+				_, err := do(context.Background(), e, strings.Repeat("k", i+1), p, func(ctx context.Context) ([]byte, error) {
 					select {
 					case <-ctx.Done():
 					case <-time.After(20 * time.Second):
@@ -111,7 +111,7 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 			}
 			return nil
 		}}
-		_, err := core.MustNew(core.Config{Store: store}).Do(context.Background(), "k", core.Policy{Name: "n", Lease: 3 * time.Second},
+		_, err := do(context.Background(), core.MustNew(core.Config{Store: store}), "k", core.Policy{Name: "n", Lease: 3 * time.Second},
 			func(ctx context.Context) ([]byte, error) {
 				select {
 				case <-ctx.Done():
@@ -138,7 +138,7 @@ func TestStaleOwnerChangesNothing(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		second := post("{}", &ledger)
 		second.handler = func(ctx context.Context) core.Capture {
-			run, _ := core.RunFrom(ctx)
+			run := core.RunFrom(ctx)
 			assert.EqualValues(t, 2, run.Attempt())
 			assert.True(t, run.Takeover())
 			time.Sleep(10 * time.Second)
@@ -177,7 +177,7 @@ func TestCrashedRunBlocksForItsLeaseOnly(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		c := post("{}", &ledger)
 		c.handler = func(ctx context.Context) core.Capture {
-			run, _ := core.RunFrom(ctx)
+			run := core.RunFrom(ctx)
 			assert.EqualValues(t, 2, run.Attempt())
 			return answer(200, "second")
 		}
@@ -190,7 +190,8 @@ func TestUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		verdict, asked := core.Unknown(), 0
 		var failure error
-		p := core.Policy{Lease: time.Second, Abandoned: core.Uncertain,
+		// What is stored here has just the size of the limit.
+		p := core.Policy{Lease: time.Second, Abandoned: core.Uncertain, ResponseLimit: len(`{"order":1}`), StoredHeaders: core.DropHeaders("X-Secret"),
 			Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 				asked++
 				assert.EqualValues(t, 1, u.Attempt)
@@ -214,15 +215,20 @@ func TestUncertain(t *testing.T) {
 			assert.Equal(t, "uncertain", c.code())
 		}
 		failure = errDown
-		assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code())
+		for _, verdict = range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 201}), core.Unknown()} {
+			assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code(), "a verdict beside an error is none")
+		}
 		failure = nil
 		assert.Zero(t, ledger.Load())
-		assert.Equal(t, 3, asked)
+		assert.Equal(t, 5, asked)
 
-		verdict = core.Settled(&core.Response{Status: 201, Body: []byte("as found")})
+		verdict = core.Settled(&core.Response{Status: 201, Body: []byte("as we found"),
+			Header: []core.Field{{Name: "X-Kept", Value: "1"}, {Name: "X-Secret", Value: "s"}}})
 		c := serve(t, g, post("{}", ledger))
 		assert.True(t, c.replayed())
-		assert.Equal(t, "as found", string(c.response.Body))
+		assert.Equal(t, "as we found", string(c.response.Body))
+		assert.Equal(t, "1", c.response.Get("X-Kept"))
+		assert.Empty(t, c.response.Get("X-Secret"), "StoredHeaders are about it, too")
 		assert.Zero(t, ledger.Load())
 		verdict = core.Settled(nil)
 		assert.True(t, serve(t, g, post("{}", ledger)).replayed(), "it is not asked again")
@@ -284,14 +290,19 @@ func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 			strict := e.MustGuard(p)
 			asked := 0
 			p.AnyParameters = true
+			p.Abandoned = core.TakeOver
+			takesOver := e.MustGuard(p)
+			p.Abandoned = core.Uncertain
 			p.Reconcile = func(context.Context, core.Uncertainty) (core.Verdict, error) { asked++; return verdict, nil }
 			lenient := e.MustGuard(p)
 
 			crash(t, store, strict, post("{}", &ledger).withKey("k"), time.Second)
 			time.Sleep(2 * time.Second)
-			c := serve(t, lenient, post("{}", &ledger).withKey("k"))
-			assert.GreaterOrEqual(t, c.response.Status, 400)
+			for _, g := range []*core.Guard{lenient, takesOver} {
+				assert.Equal(t, "key_reused", serve(t, g, post("{}", &ledger).withKey("k")).code())
+			}
 			assert.Equal(t, 1, asked)
+			assert.Zero(t, ledger.Load())
 		})
 	}
 }
@@ -412,6 +423,12 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 					return answer(503, "failed") // so that the waiter's next look claims the key
 				}
 				second := post("{}", &ledger)
+				handler := second.handler
+				second.handler = func(ctx context.Context) core.Capture {
+					run := core.RunFrom(ctx)
+					assert.False(t, run.Takeover(), "of a claim of its own")
+					return handler(ctx)
+				}
 				go serve(t, g, first)
 				time.Sleep(time.Second)
 				answered := make(chan struct{})
@@ -425,7 +442,9 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 				default:
 				}
 				isDown.Store(false)
+				up := time.Now()
 				<-answered
+				assert.Less(t, time.Since(up), time.Second)
 				assert.Equal(t, 201, second.response.Status)
 				assert.EqualValues(t, 1, ledger.Load())
 			})
@@ -488,6 +507,12 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 		synctest.Wait()
 		store.acquire = nil
 		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+
+		released := store.releases.Load()
+		store.acquire = func(context.Context) error { return core.ErrStoreFull }
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
+		synctest.Wait()
+		assert.Equal(t, released, store.releases.Load(), "a store that is full has answered: there is no claim")
 	})
 }
 
@@ -497,7 +522,7 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 		var last core.Event
 		store := &spy{Store: newStore(t), complete: hang}
 		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.StoreFailed {
+			if e.Kind == core.Unsettled {
 				last = e
 			}
 		}}).MustGuard(core.Policy{Lease: 10 * time.Second})
@@ -528,7 +553,7 @@ func TestBrokenConnectionWhileSettling(t *testing.T) {
 		want  core.Kind
 	}{
 		{"on the way there", false, core.Finished},
-		{"on the way back", true, core.StoreFailed}, // what has become of it is not known
+		{"on the way back", true, core.Unsettled}, // what has become of it is not known
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			var ledger atomic.Int64
@@ -554,12 +579,22 @@ func TestBrokenConnectionWhileSettling(t *testing.T) {
 			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 		}
 	})
+	t.Run("abandon", func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t)}
+		store.abandon = once(&store.abandons)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{OnFailure: core.Abandon, Abandoned: core.Uncertain})
+		c := post("{}", &ledger)
+		c.handler = handlerOf(502)
+		serve(t, g, c)
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", &ledger)).code(), "at once, not when the lease has passed")
+	})
 }
 
 // A store that restarts within the deadline costs no result; one that does not gets no more
 // of the client's time than that.
 func TestStoreRestartsWhileSettling(t *testing.T) {
-	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Finished, time.Minute: core.StoreFailed} {
+	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Finished, time.Minute: core.Unsettled} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger atomic.Int64
@@ -594,15 +629,17 @@ func TestFailingLocalStore(t *testing.T) {
 }
 
 func TestClientGoneResultIsStored(t *testing.T) {
-	var ledger atomic.Int64
-	store := &spy{Store: newStore(t), complete: func(ctx context.Context) error { return ctx.Err() }}
-	g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
-	ctx, cancel := context.WithCancel(context.Background())
-	c := post("{}", &ledger)
-	handler := c.handler
-	c.handler = func(ctx context.Context) core.Capture { cancel(); <-ctx.Done(); return handler(ctx) }
-	require.NoError(t, g.Serve(ctx, c))
-	assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t), complete: func(ctx context.Context) error { return ctx.Err() }}
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
+		ctx, cancel := context.WithCancel(context.Background())
+		c := post("{}", &ledger)
+		handler := c.handler
+		c.handler = func(ctx context.Context) core.Capture { cancel(); <-ctx.Done(); return handler(ctx) }
+		require.NoError(t, g.Serve(ctx, c))
+		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+	})
 }
 
 func TestNoRoomForTheResponse(t *testing.T) {
@@ -614,8 +651,11 @@ func TestNoRoomForTheResponse(t *testing.T) {
 		}
 		return nil
 	}
-	g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
+	var told events
+	g := core.MustNew(core.Config{User: byUser, Store: store, Observe: told.add}).MustGuard(core.Policy{})
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	require.Equal(t, []core.Kind{core.Started, core.Finished}, told.kinds())
+	assert.ErrorIs(t, told.all[1].Err, core.ErrStoreFull, "somebody has to make room")
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
 	assert.EqualValues(t, 1, ledger.Load())
 }

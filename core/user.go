@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -41,6 +43,7 @@ type UserSource struct {
 	// refine finds what tells the users of one verified caller apart. Nil: find does.
 	refine func(*Request) (User, error)
 	caller bool // there must be a verified caller, also where no user is needed
+	all    bool // it knows a user for every request
 	fault  string
 }
 
@@ -59,34 +62,68 @@ func UserFunc(fn func(r *Request) (User, error)) UserSource {
 // SharedByAllCallers says that the operation is the same whoever asks for it: the first
 // caller's answer is replayed to every other caller. Only a policy that says so itself means
 // callers that are verified (see [WithCaller]), too.
-var SharedByAllCallers = UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: nobody}
+func SharedByAllCallers() UserSource {
+	return UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: nobody, all: true}
+}
 
 // UserFromHeader takes the user from a header field that a trusted party in front of
-// the service has set. A field that is sent twice is refused.
+// the service has set. A field that is sent twice is refused. If the name tells of a secret,
+// the value is stored as a hash, as by [UserFromSecretHeader]: if one of its words (between
+// hyphens, in any case) ends with key or is sid, pin, otp, pwd or sig, or if it holds auth, token,
+// secret, cookie, session, pass, credential, jwt, saml, bearer, csrf, xsrf, signature or apikey.
 func UserFromHeader(name string) UserSource {
-	if name == "" {
-		return UserSource{fault: "UserFromHeader was given an empty name"}
+	return userFromHeader("UserFromHeader", name, tellsOfSecret(name))
+}
+
+// UserFromSecretHeader takes the user from a header field that is itself a secret: an API key. It
+// is stored as a hash. A caller whose secret is renewed becomes another user, for whom every retry
+// runs again: what verifies the secret knows whose it is, and a source that asks for that
+// (the adapters' UserFromContext) is better.
+func UserFromSecretHeader(name string) UserSource {
+	return userFromHeader("UserFromSecretHeader", name, true)
+}
+
+func userFromHeader(source, name string, secret bool) UserSource {
+	if !isToken(name) {
+		return UserSource{fault: source + " was given " + quote(name) + ", which is no header field name"}
 	}
 	name = http.CanonicalHeaderKey(name)
 	return UserFunc(func(r *Request) (User, error) {
 		id, err := oneHeader(r, name)
-		return User{ID: id}, err
+		return User{ID: id, Credential: secret}, err
 	})
+}
+
+// tellsOfSecret reports whether a header field of that name is likely to hold a credential. One
+// hash too many costs nothing but a look at whose it is; one too few shows a secret.
+func tellsOfSecret(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	for _, word := range words {
+		switch {
+		case strings.HasSuffix(word, "key"), strings.HasSuffix(word, "keys"),
+			word == "sid", word == "pin", word == "otp", word == "pwd", word == "sig":
+			return true
+		}
+	}
+	joined := strings.Join(words, "")
+	for _, part := range []string{"auth", "token", "secret", "cookie", "session", "pass", "credential", "jwt", "saml",
+		"bearer", "csrf", "xsrf", "signature", "apikey"} {
+		if strings.Contains(joined, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // UserFromAuthorization takes the whole Authorization header field as the user. It is
 // stored as a hash. A user whose token is renewed becomes another user.
-func UserFromAuthorization() UserSource {
-	return UserFunc(func(r *Request) (User, error) {
-		id, err := oneHeader(r, "Authorization")
-		return User{ID: id, Credential: true}, err
-	})
-}
+func UserFromAuthorization() UserSource { return UserFromSecretHeader("Authorization") }
 
-// UserFromJWTSubject takes the user from the "sub" claim of the bearer token (RFC 7519).
+// UserFromUnverifiedJWT takes the user from the "sub" claim of the bearer token (RFC 7519).
 // It does NOT verify the token: mount the guard behind the middleware that does, else
-// anybody can name any subject.
-func UserFromJWTSubject() UserSource {
+// anybody can name any subject. Where that middleware leaves the token in the framework's context,
+// the adapters' UserFromContext finds it there, verified.
+func UserFromUnverifiedJWT() UserSource {
 	return UserFunc(func(r *Request) (User, error) {
 		auth, err := oneHeader(r, "Authorization")
 		if err != nil {
@@ -111,12 +148,17 @@ func UserFromJWTSubject() UserSource {
 		if json.Unmarshal(payload, &claims) != nil || claims.Subject == "" {
 			return User{}, ErrNoUser
 		}
-		// A subject is unique within its issuer only (RFC 7519, section 4.1.2).
-		if claims.Issuer != "" {
-			return User{ID: url.QueryEscape(claims.Issuer) + " " + claims.Subject, source: "iss"}, nil
-		}
-		return User{ID: claims.Subject}, nil
+		return subject(claims.Issuer, claims.Subject), nil
 	})
+}
+
+// subject is the user whom a token names. A subject is unique within its issuer only (RFC 7519,
+// section 4.1.2).
+func subject(issuer, sub string) User {
+	if issuer != "" {
+		return User{ID: url.QueryEscape(issuer) + " " + sub, source: "iss"}
+	}
+	return User{ID: sub}
 }
 
 // UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front
@@ -148,9 +190,12 @@ func FirstUser(sources ...UserSource) UserSource {
 	if len(sources) == 0 {
 		return UserSource{fault: "FirstUser was given no sources"}
 	}
-	for _, s := range sources {
-		if s.find == nil {
+	for i, s := range sources {
+		switch {
+		case s.find == nil:
 			return UserSource{fault: "FirstUser: " + s.problem()}
+		case s.all && i < len(sources)-1:
+			return UserSource{fault: "FirstUser: a source behind SharedByAllCallers is never asked"}
 		}
 	}
 	first := func(r *Request, ask func(UserSource, *Request) (User, error)) (User, error) {
@@ -206,9 +251,11 @@ func (s UserSource) problem() string {
 }
 
 // UserFromValue makes a user of what authentication middleware has left in a request's
-// context: a string, an integer or a [fmt.Stringer] (a UUID, say). For nil it returns
-// [ErrNoUser], for any other type an error that names it. Adapters build their native
-// user sources on it.
+// context: a string, an integer (also as JSON has it, a float64 without a fraction), a
+// [fmt.Stringer] (a UUID, say), or a verified JSON Web Token as golang-jwt has it (a *jwt.Token, its
+// claims, or a map of claims), whose user is its subject within its issuer. For nil it returns
+// [ErrNoUser], for any other value an error that says what to write instead. Adapters build their
+// native user sources on it.
 func UserFromValue(v any) (User, error) {
 	switch v := v.(type) {
 	case nil:
@@ -227,14 +274,106 @@ func UserFromValue(v any) (User, error) {
 		return User{ID: strconv.FormatUint(uint64(v), 10)}, nil
 	case uint64:
 		return User{ID: strconv.FormatUint(v, 10)}, nil
-	case fmt.Stringer:
-		return User{ID: v.String()}, nil
+	case float64: // a claim that is a number; beyond 2^53 two of them may have become one
+		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
+			return User{}, fmt.Errorf("idem: %v in the context is no whole number below 2^53, and does not name a user; %s", v, takeItYourself)
+		}
+		return User{ID: strconv.FormatInt(int64(v), 10)}, nil
 	}
-	return User{}, fmt.Errorf("idem: a %T does not name a user; use core.UserFunc to take the user out of it", v)
+	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && value.IsNil() {
+		return User{}, ErrNoUser
+	}
+	if u, ok, err := userFromClaims(v); ok {
+		return u, err
+	}
+	if s, ok := v.(fmt.Stringer); ok {
+		return User{ID: s.String()}, nil
+	}
+	return User{}, fmt.Errorf("idem: a %T in the context does not name a user; %s", v, takeItYourself)
+}
+
+const takeItYourself = "take the user out of it with core.UserFunc(func(r *core.Request) (core.User, error) { … r.Native … })"
+
+// userFromClaims finds the subject of a token that has been verified. It knows the types of
+// golang-jwt by their form, so that core need not import it. ok is false if v has none of them.
+func userFromClaims(v any) (u User, ok bool, err error) {
+	type claims interface {
+		GetSubject() (string, error)
+		GetIssuer() (string, error)
+	}
+	if c, is := v.(claims); is { // golang-jwt v5: registered, map or custom claims
+		sub, err := c.GetSubject()
+		if err != nil {
+			return subjectOf("", "", v, err)
+		}
+		issuer, err := c.GetIssuer()
+		return subjectOf(issuer, sub, v, err)
+	}
+	value := reflect.Indirect(reflect.ValueOf(v))
+	switch value.Kind() {
+	case reflect.Map: // v4's and gin-jwt's map of claims
+		if value.Type().Key().Kind() != reflect.String {
+			break
+		}
+		issuer, err := claim(value, "iss")
+		if err != nil {
+			return subjectOf("", "", v, err)
+		}
+		sub, err := claim(value, "sub")
+		return subjectOf(issuer, sub, v, err)
+	case reflect.Struct:
+		if inner := field(value, "Claims", reflect.Interface); inner.IsValid() { // the token
+			if valid := field(value, "Valid", reflect.Bool); valid.IsValid() && !valid.Bool() {
+				return User{}, true, fmt.Errorf("idem: the %T in the context has not been verified", v)
+			}
+			return userFromClaims(inner.Interface())
+		}
+		sub, issuer := field(value, "Subject", reflect.String), field(value, "Issuer", reflect.String)
+		if sub.IsValid() && issuer.IsValid() {
+			return subjectOf(issuer.String(), sub.String(), v, nil) // v4's registered claims, or what embeds them
+		}
+	}
+	return User{}, false, nil
+}
+
+// claim returns a member of a map of claims, or "". A number is none: it may have lost digits.
+func claim(claims reflect.Value, name string) (string, error) {
+	entry := claims.MapIndex(reflect.ValueOf(name).Convert(claims.Type().Key()))
+	if !entry.IsValid() {
+		return "", nil
+	}
+	text, ok := entry.Interface().(string)
+	if !ok {
+		return "", fmt.Errorf("%s is a %T", name, entry.Interface())
+	}
+	return text, nil
+}
+
+// field returns an exported field of that kind, or of what is embedded; else the zero Value.
+func field(of reflect.Value, name string, kind reflect.Kind) reflect.Value {
+	f, ok := of.Type().FieldByName(name)
+	if !ok || f.Type.Kind() != kind {
+		return reflect.Value{}
+	}
+	v, err := of.FieldByIndexErr(f.Index)
+	if err != nil {
+		return reflect.Value{} // an embedded pointer is nil
+	}
+	return v
+}
+
+func subjectOf(issuer, sub string, v any, err error) (User, bool, error) {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("idem: the %T in the context has no subject (sub) that names a user: %w; %s", v, err, takeItYourself)
+	case sub == "":
+		err = fmt.Errorf("idem: the %T in the context has no subject (sub); %s", v, takeItYourself)
+	}
+	return subject(issuer, sub), true, err
 }
 
 func oneHeader(r *Request, name string) (string, error) {
-	v, lines := r.Headers.Header(name)
+	v, lines := r.Headers.Header(name, 0)
 	if lines > 1 {
 		return "", errUserTwice // not ErrNoUser: nothing may stand in for it
 	}

@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,11 +55,11 @@ func TestUserSources(t *testing.T) {
 		"64 bytes":                {byUser, "X-User: " + strings.Repeat("a", 64), strings.Repeat("a", 64)},
 		"65 bytes are hashed":     {byUser, "X-User: " + strings.Repeat("a", 65), "#Y1NhxIu56rFBmOduqKt_GkFoXWrWKqkUbTAdTxfrCuA"},
 		"authorization is hashed": {core.UserFromAuthorization(), "Authorization: Bearer x", "#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
-		"subject":                 {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1"}`), "u1"},
-		"subject of an issuer":    {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"sub":"u1","iss":"https://id"}`), "iss#https%253A%252F%252Fid%20u1"},
-		"no subject":              {core.UserFromJWTSubject(), "Authorization: " + jwt(`{"iss":"x"}`), "user_missing"},
-		"no token":                {core.UserFromJWTSubject(), "Authorization: Basic eDp5", "user_missing"},
-		"malformed token":         {core.UserFromJWTSubject(), "Authorization: Bearer a.b!.c", "user_missing"},
+		"subject":                 {core.UserFromUnverifiedJWT(), "Authorization: " + jwt(`{"sub":"u1"}`), "u1"},
+		"subject of an issuer":    {core.UserFromUnverifiedJWT(), "Authorization: " + jwt(`{"sub":"u1","iss":"https://id"}`), "iss#https%253A%252F%252Fid%20u1"},
+		"no subject":              {core.UserFromUnverifiedJWT(), "Authorization: " + jwt(`{"iss":"x"}`), "user_missing"},
+		"no token":                {core.UserFromUnverifiedJWT(), "Authorization: Basic eDp5", "user_missing"},
+		"malformed token":         {core.UserFromUnverifiedJWT(), "Authorization: Bearer a.b!.c", "user_missing"},
 		"real IP":                 {core.UserFromRealIP(), "X-Real-Ip: 10.1.2.3", "10.1.2.3"},
 		"address":                 {core.UserFromRemoteAddr(), "", "192.0.2.1"},
 		"fallback not needed":     {core.FirstUser(byUser, core.UserFromRemoteAddr()), "X-User: bob", "bob"},
@@ -65,7 +67,7 @@ func TestUserSources(t *testing.T) {
 		"nested fallback":         {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "1.1#192.0.2.1"},
 		"fallback, hashed":        {core.FirstUser(byUser, core.UserFromAuthorization()), "Authorization: Bearer x", "1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
 		"nobody at all":           {core.FirstUser(byUser, core.UserFromRealIP()), "", "user_missing"},
-		"shared":                  {core.SharedByAllCallers, "X-User: bob", ""},
+		"shared":                  {core.SharedByAllCallers(), "X-User: bob", ""},
 		"function":                {byFunc(core.User{ID: "f"}, nil), "", "f"},
 		"function without":        {byFunc(core.User{}, nil), "", "user_missing"},
 		"function fails":          {byFunc(core.User{ID: "f"}, errDown), "", "user_missing"},
@@ -82,6 +84,8 @@ func TestUserSources(t *testing.T) {
 		})
 	}
 	c := post("", new(atomic.Int64))
+	delete(c.header, "X-User")
+	assert.Equal(t, "1#", userPart(t, core.FirstUser(byUser, core.SharedByAllCallers()), c), "all guests are one")
 	c.header["X-User"] = []string{"alice", "bob"}
 	assert.Equal(t, "user_missing", userPart(t, core.FirstUser(byUser, core.UserFromRemoteAddr()), c),
 		"a user named twice is not replaced by a guest")
@@ -103,7 +107,7 @@ func TestUsersFromDifferentSourcesAreNeverOne(t *testing.T) {
 	subject.header.Set("Authorization", jwt(`{"sub":"a b"}`))
 	issued := post("", new(atomic.Int64))
 	issued.header.Set("Authorization", jwt(`{"sub":"b","iss":"a"}`))
-	assert.NotEqual(t, userPart(t, core.UserFromJWTSubject(), subject), userPart(t, core.UserFromJWTSubject(), issued))
+	assert.NotEqual(t, userPart(t, core.UserFromUnverifiedJWT(), subject), userPart(t, core.UserFromUnverifiedJWT(), issued))
 }
 
 func TestUserFromValue(t *testing.T) {
@@ -136,6 +140,8 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 	event := core.Event{Key: "idem:U=alice"}
 	fmt.Fprintf(&out, "%v %+v %#v %s %q", event, event, event, event.Key, event.Key)
 	assert.NotContains(t, out.String(), "alice")
+	sum := sha256.Sum256([]byte("idem:U=alice"))
+	assert.Equal(t, hex.EncodeToString(sum[:])[:16], event.Key.String())
 	for _, want := range []string{"idem: started", "idem: finished", "idem: replayed", "policy=orders", `"route":"POST /orders"`, "attempt=1", "status=201"} {
 		assert.Contains(t, out.String(), want)
 	}
@@ -144,9 +150,13 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 func TestLogLevels(t *testing.T) {
 	var out strings.Builder
 	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)))
-	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Finished}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress}}
-	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.StoreFailed, Err: errDown},
-		{Kind: core.Finished, Err: core.ErrStoreFull}, {Kind: core.Unprotected}, {Kind: core.Panicked}, {Kind: core.Unrendered}, {Kind: core.Refused, Code: core.CodeStoreUnavailable}}
+	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Finished}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress},
+		{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: core.CodeShuttingDown}, {Kind: core.Passed}}
+	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.Unsettled, Err: errDown},
+		{Kind: core.Finished, Err: core.ErrStoreFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
+		{Kind: core.RunLost}, {Kind: core.RunAbandoned}, {Kind: core.RenewFailed},
+		{Kind: core.Refused, Code: core.CodeStoreUnavailable}, {Kind: core.Refused, Code: core.CodeBodyConsumed},
+		{Kind: core.Refused, Code: core.CodeUserMissing, Err: errDown}}
 	for _, e := range quiet {
 		log(t.Context(), e)
 	}

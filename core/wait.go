@@ -92,19 +92,18 @@ func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) 
 }
 
 // answersAll reports whether what a look has found is the answer to all who wait together. It is
-// not if they would ask what has become of an abandoned run, nor to tasks, whose policies may
-// differ: then each of them looks for itself.
+// not if they would ask what has become of an abandoned run: then each of them looks for itself.
 func (g *Guard) answersAll(id identity, grant Grant) bool {
 	switch {
 	case grant.State == Done, g.reused(id, grant):
 		return true
 	case grant.State == Abandoned:
-		return g.policy.Reconcile == nil && !g.task
+		return g.policy.Reconcile == nil
 	}
 	return false
 }
 
-// copied returns grant with a result of its own if it is a task's: Result.Value belongs to who
+// copied returns grant with a result of its own if it is a task's: a Result's Value belongs to who
 // called Do. Responses are only ever read, and are shared.
 func (g *Guard) copied(grant Grant) Grant {
 	if g.task {
@@ -118,7 +117,7 @@ func (g *Guard) copied(grant Grant) Grant {
 // after that, or when the caller has gone.
 func (w *waiting) wait(ctx context.Context, g *Guard, id identity, remaining time.Duration) bool {
 	if !w.began() {
-		w.until = time.Now().Add(time.Duration(g.policy.Duplicate))
+		w.until = time.Now().Add(g.policy.Duplicate.limit())
 	}
 	again := w.pause(ctx, g, id, remaining)
 	if !again {
@@ -133,11 +132,7 @@ func (w *waiting) pause(ctx context.Context, g *Guard, id identity, remaining ti
 		return false
 	}
 	if w.crowd == nil {
-		with := crowdID{id.key, id.fingerprint, g}
-		if g.task {
-			with.guard = nil
-		}
-		e.crowds.join(w, with)
+		e.crowds.join(w, crowdID{id.key, id.fingerprint, id.expired, g})
 	}
 	if w.leads { // and has just looked
 		w.crowd.watch(ctx, w, e, remaining)

@@ -1,0 +1,419 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/idem-go/idem/core"
+)
+
+// detail returns what a refused call was told.
+func (c *call) detail() string {
+	if c.response.Get(core.RefusedHeader) == "" {
+		return ""
+	}
+	return string(c.response.Body)
+}
+
+func handlerOf(status int) func(context.Context) core.Capture {
+	return func(context.Context) core.Capture { return answer(status, "") }
+}
+
+// What a rejected duplicate is told must be true: what has failed has not been carried out.
+func TestWhatARejectedDuplicateIsTold(t *testing.T) {
+	const claimsSuccess, saysFailed = "already been carried out", "did not succeed"
+	keep := core.Policy{Duplicate: core.Reject, OnFailure: core.Keep}
+	kept := core.DoubleClick()
+	message := kept
+	message.Message = "Please wait."
+	for name, tc := range map[string]struct {
+		policy  core.Policy
+		handler func(context.Context) core.Capture
+		told    string // in the refusal; empty: the next one runs
+	}{
+		"a success":                    {core.DoubleClick(), handlerOf(201), claimsSuccess},
+		"a failure":                    {core.DoubleClick(), handlerOf(402), saysFailed},
+		"one under a client key":       {withClientKey(keep), handlerOf(503), saysFailed},
+		"a refusal of the payment":     {withClientKey(keep), handlerOf(402), claimsSuccess}, // it is a result, see FailedByStatus
+		"a panic":                      {keep, func(context.Context) core.Capture { panic("boom") }, saysFailed},
+		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Unrendered: true} }, saysFailed},
+		"kept by the handler": {core.ResubmitWindow(), func(ctx context.Context) core.Capture {
+			core.RunFrom(ctx).Keep()
+			return answer(402, "")
+		}, saysFailed},
+		"the policy's message":           {message, handlerOf(201), "Please wait."},
+		"also after a failure":           {message, handlerOf(402), "Please wait."},
+		"no repeat submit":               {core.NoRepeatSubmit(0, ""), handlerOf(200), "Please do not submit twice."},
+		"with a message of its own":      {core.NoRepeatSubmit(0, "Once!"), handlerOf(200), "Once!"},
+		"no repeat submit, failed":       {core.NoRepeatSubmit(0, ""), handlerOf(402), ""},
+		"failed by its own code":         {core.NoRepeatSubmit(0, ""), func(context.Context) core.Capture { return answer(200, `{"code":50001}`) }, ""},
+		"resubmit window, failed":        {core.ResubmitWindow(), handlerOf(500), ""},
+		"exclusive":                      {core.Exclusive(), handlerOf(200), ""},
+		"a failure that may be repeated": {func() core.Policy { p := core.DoubleClick(); p.OnFailure = core.Release; return p }(), handlerOf(402), ""},
+	} {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
+		first := post("{}", &ledger).withKey("k")
+		first.handler = func(ctx context.Context) core.Capture {
+			running := serve(t, g, post("{}", &ledger).withKey("k"))
+			assert.Equal(t, "in_progress", running.code(), name)
+			assert.NotContains(t, running.detail(), "result", "%s: there will be none to get", name)
+			return tc.handler(ctx)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = g.Serve(t.Context(), first)
+		}()
+		again := serve(t, g, post("{}", &ledger).withKey("k"))
+		if tc.told == "" {
+			assert.Equal(t, 201, again.response.Status, name)
+			continue
+		}
+		assert.Equal(t, "duplicate", again.code(), name)
+		assert.Contains(t, again.detail(), tc.told, name)
+		if tc.told == saysFailed {
+			assert.NotContains(t, again.detail(), claimsSuccess, name)
+		}
+	}
+}
+
+// What was stored under another policy has been carried out, too.
+func TestWhatARejectedDuplicateIsToldOfAResponse(t *testing.T) {
+	var ledger atomic.Int64
+	e := core.MustNew(core.Config{User: byUser})
+	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+	again := serve(t, e.MustGuard(core.Policy{Duplicate: core.Reject}), post("{}", &ledger))
+	assert.Equal(t, "duplicate", again.code())
+	assert.Contains(t, again.detail(), "already been carried out")
+}
+
+func withClientKey(p core.Policy) core.Policy {
+	p.Key = core.Header(core.Required)
+	return p
+}
+
+func TestWhatARejectedTaskIsTold(t *testing.T) {
+	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n", Duplicate: core.Reject, OnFailure: core.Keep})
+	boom := errors.New("boom")
+	for key, fn := range map[string]func(context.Context) (int, error){
+		"done":     func(context.Context) (int, error) { return 1, nil },
+		"failed":   func(context.Context) (int, error) { return 0, boom },
+		"panicked": func(context.Context) (int, error) { panic("boom") },
+	} {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = core.Do(t.Context(), task, core.Call{Key: key}, fn)
+		}()
+		_, err := core.Do(t.Context(), task, core.Call{Key: key}, fn)
+		assert.ErrorIs(t, err, core.CodeDuplicate, key)
+		assert.Regexp(t, "^idem: duplicate: This ", err.Error())
+		if key == "done" {
+			assert.ErrorContains(t, err, "already been carried out")
+		} else {
+			assert.ErrorContains(t, err, "did not succeed", key)
+		}
+	}
+}
+
+// What can't be shown is not stored: under Reject no response and no value, and else the one
+// byte that says that there is none.
+func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
+	const unavailable = "\x01"
+	keep := core.Policy{OnFailure: core.Keep}
+	reject := core.Policy{Duplicate: core.Reject}
+	settled := reject
+	settled.Abandoned = core.Uncertain
+	settled.Reconcile = func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+		if u.Request == nil {
+			return core.SettledValue([]byte("7")), nil
+		}
+		return core.Settled(&core.Response{Status: 201}), nil
+	}
+	for name, tc := range map[string]struct {
+		policy  core.Policy
+		handler func(context.Context) core.Capture // nil: a task
+		want    string
+	}{
+		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Unrendered: true} }, unavailable},
+		"one that somebody ignores":    {keep, func(context.Context) core.Capture { c := nothing(); c.Err = errDown; return c }, unavailable},
+		"a panic of a hook":            {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(201), unavailable},
+		"a response that is rejected":  {reject, handlerOf(201), ""},
+		"a value that is rejected":     {reject, nil, ""},
+		"a response that was found":    {settled, handlerOf(201), ""},
+		"a value that was found":       {settled, nil, ""},
+	} {
+		var key core.Key
+		store := newStore(t)
+		e := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, ev core.Event) { key = ev.Key }})
+		ask := func() {
+			defer func() { _ = recover() }()
+			if tc.handler != nil {
+				c := post("{}", nil)
+				c.handler = func(ctx context.Context) core.Capture {
+					if tc.policy.Reconcile != nil {
+						core.RunFrom(ctx).Abandon()
+					}
+					return tc.handler(ctx)
+				}
+				_ = e.MustGuard(tc.policy).Serve(t.Context(), c)
+				return
+			}
+			p := tc.policy
+			p.Name = "n"
+			_, _ = core.Do(t.Context(), e.MustTask(p), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+				if p.Reconcile != nil {
+					core.RunFrom(ctx).Abandon()
+				}
+				return 7, nil
+			})
+		}
+		ask()
+		if tc.policy.Reconcile != nil {
+			ask()
+		}
+		grant, err := store.Acquire(t.Context(), string(key), core.Claim{Owner: core.NewOwner(), Lease: time.Second})
+		assert.NoError(t, err, name)
+		assert.Equal(t, core.Done, grant.State, name)
+		assert.Equal(t, tc.want, string(grant.Result), name)
+	}
+}
+
+// A retention that counts from the start may end with the run, to the moment.
+func TestARunAsLongAsItsRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		var told events
+		g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.Policy{Retention: time.Second, RetainFrom: core.FromStart})
+		c := post("{}", &ledger)
+		c.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(201, "") }
+		serve(t, g, c)
+		assert.Equal(t, core.Released, told.all[len(told.all)-1].Kind)
+		assert.False(t, serve(t, g, post("{}", &ledger)).replayed())
+	})
+}
+
+// How long an abandoned run is remembered is not the retention's business.
+func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
+	short := core.Policy{Lease: time.Second, Retention: 2 * time.Second}
+	for name, tc := range map[string]struct {
+		remember time.Duration
+		left     func(t *testing.T, store *spy, g *core.Guard, c *call) // leaves an abandoned run, within a second
+	}{
+		"a crash": {0, func(t *testing.T, store *spy, g *core.Guard, c *call) {
+			store.renew, store.complete = down, down
+			serve(t, g, c)
+			store.renew, store.complete = nil, nil
+		}},
+		"a failure that may have taken effect": {0, func(t *testing.T, _ *spy, g *core.Guard, c *call) {
+			c.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
+			serve(t, g, c)
+		}},
+		"for as long as the policy says": {time.Minute, func(t *testing.T, _ *spy, g *core.Guard, c *call) {
+			c.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
+			serve(t, g, c)
+		}},
+	} {
+		for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+			for _, remembered := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					var ledger atomic.Int64
+					p := short
+					p.Abandoned, p.RememberAbandoned = recovery, tc.remember
+					store := &spy{Store: newStore(t)}
+					g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+					tc.left(t, store, g, post("{}", &ledger))
+					remember := tc.remember
+					if remember == 0 {
+						remember = 24 * time.Hour
+					}
+					if remembered {
+						time.Sleep(remember - 2*time.Second)
+					} else {
+						time.Sleep(remember + 5*time.Second)
+					}
+					var attempt uint64
+					c := post("{}", &ledger)
+					c.handler = func(ctx context.Context) core.Capture {
+						attempt = core.RunFrom(ctx).Attempt()
+						return answer(201, "")
+					}
+					serve(t, g, c)
+					switch {
+					case !remembered:
+						assert.EqualValues(t, 1, attempt, name)
+					case recovery == core.Uncertain:
+						assert.Equal(t, "uncertain", c.code(), name)
+					default:
+						assert.EqualValues(t, 2, attempt, name)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestAbandonedTasksAreRememberedBeyondTheRetention(t *testing.T) {
+	for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+		synctest.Test(t, func(t *testing.T) {
+			task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n", Lease: time.Second, Retention: time.Second,
+				OnFailure: core.Abandon, Abandoned: recovery})
+			_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
+			assert.ErrorIs(t, err, errDown)
+			time.Sleep(24*time.Hour - time.Second)
+			r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
+			if recovery == core.Uncertain {
+				assert.ErrorIs(t, err, core.CodeUncertain)
+			} else {
+				assert.NoError(t, err)
+				assert.EqualValues(t, 2, r.Attempt)
+			}
+		})
+	}
+}
+
+// Each way in which a handler decides about its run, against each way in which the run ends.
+func TestHandlersDecideAboutTheirRuns(t *testing.T) {
+	decide := map[string]func(*core.Run){
+		"keep": (*core.Run).Keep, "release": (*core.Run).Release, "abandon": (*core.Run).Abandon,
+	}
+	refusal := func() core.Capture {
+		r := answer(409, "")
+		r.Response.Header = append(r.Response.Header, core.Field{Name: core.RefusedHeader, Value: "in_progress"})
+		return r
+	}
+	// What the next request gets: a replay, a run with attempt 1 or 2, or a refusal.
+	want := map[string]map[string]string{
+		"success": {"keep": "replay", "release": "attempt 1", "abandon": "attempt 2"},
+		"failure": {"keep": "replay", "release": "attempt 1", "abandon": "attempt 2"},
+		"panic":   {"keep": "result_unavailable", "release": "attempt 1", "abandon": "attempt 2"},
+		"refusal": {"keep": "attempt 1", "release": "attempt 1", "abandon": "attempt 2"},
+		"lost":    {"keep": "attempt 2", "release": "attempt 2", "abandon": "attempt 2"},
+	}
+	for ending, of := range want {
+		for decision, next := range of {
+			for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+				synctest.Test(t, func(t *testing.T) {
+					var ledger atomic.Int64
+					var told events
+					store := &spy{Store: newStore(t)}
+					if ending == "lost" {
+						store.renew, store.complete, store.release, store.abandon = lost, lost, lost, lost
+					}
+					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: told.add}).
+						MustGuard(core.Policy{Lease: time.Second, Abandoned: recovery})
+					c := post("{}", &ledger)
+					c.handler = func(ctx context.Context) core.Capture {
+						core.RunFrom(ctx).Release() // the last call counts
+						decide[decision](core.RunFrom(ctx))
+						switch ending {
+						case "failure":
+							return answer(502, "")
+						case "panic":
+							panic("boom")
+						case "refusal":
+							return refusal()
+						case "lost":
+							<-ctx.Done()
+							assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
+						}
+						return answer(201, "")
+					}
+					func() {
+						defer func() { assert.Equal(t, ending == "panic", recover() != nil) }()
+						_ = g.Serve(t.Context(), c)
+					}()
+					synctest.Wait() // for a renewal that is still under way
+					store.renew, store.complete, store.release, store.abandon = nil, nil, nil, nil
+					if ending == "lost" {
+						assert.Contains(t, told.kinds(), core.RunLost)
+						time.Sleep(time.Second)
+					}
+					got := "attempt 1"
+					again := post("{}", &ledger)
+					again.handler = func(ctx context.Context) core.Capture {
+						if core.RunFrom(ctx).Attempt() == 2 {
+							got = "attempt 2"
+						}
+						return answer(201, "")
+					}
+					serve(t, g, again)
+					switch {
+					case again.code() != "":
+						got = again.code()
+					case again.replayed():
+						got = "replay"
+					}
+					expected := next
+					if recovery == core.Uncertain && next == "attempt 2" {
+						expected = "uncertain"
+					}
+					assert.Equal(t, expected, got, "%s, %s", ending, decision)
+				})
+			}
+		}
+	}
+}
+
+func lost(context.Context) error { return core.ErrLost }
+
+// Who waits for a run that is abandoned does not wait for its lease: one takes over at once, and
+// the others get what that one does.
+func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
+	for name, open := range map[string]func(testing.TB) core.Store{
+		"watched": newStore,
+		"polled":  func(t testing.TB) core.Store { return &spy{Store: newStore(t)} },
+	} {
+		for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger, second atomic.Int64
+				began := time.Now()
+				g := core.MustNew(core.Config{User: byUser, Store: open(t)}).MustGuard(core.Policy{
+					Duplicate: core.Wait(time.Minute), Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery})
+				first := post("{}", &ledger)
+				first.handler = func(context.Context) core.Capture {
+					time.Sleep(time.Second)
+					return answer(502, "")
+				}
+				go func() { serve(t, g, first) }()
+				synctest.Wait()
+				done := make(chan *call, 20)
+				for range cap(done) {
+					c := post("{}", &ledger)
+					c.handler = func(ctx context.Context) core.Capture {
+						second.Add(1)
+						assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
+						soon := time.Second + time.Millisecond
+						if name == "polled" {
+							soon = 2 * time.Second
+						}
+						assert.Less(t, time.Since(began), soon, "%s: not when the old lease ends", name)
+						time.Sleep(time.Second)
+						return answer(201, "")
+					}
+					go func() { done <- serve(t, g, c) }()
+				}
+				for range cap(done) {
+					c := <-done
+					if recovery == core.Uncertain {
+						assert.Equal(t, "uncertain", c.code(), name)
+					} else {
+						assert.Equal(t, http.StatusCreated, c.response.Status, name)
+					}
+				}
+				assert.Less(t, time.Since(began), 4*time.Second, name)
+				if recovery == core.TakeOver {
+					assert.EqualValues(t, 1, second.Load(), name)
+				} else {
+					assert.Zero(t, second.Load(), name)
+				}
+			})
+		}
+	}
+}

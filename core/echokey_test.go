@@ -1,0 +1,124 @@
+package core_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+// expires returns how long the result stands, as an answer says it; zero: it says nothing.
+func (c *call) expires(t *testing.T) time.Duration {
+	t.Helper()
+	at := c.response.Get(core.ExpiresHeader)
+	if at == "" {
+		return 0
+	}
+	when, err := http.ParseTime(at)
+	require.NoError(t, err)
+	require.Positive(t, time.Until(when))
+	return time.Until(when)
+}
+
+func TestEchoKey(t *testing.T) {
+	here := time.Local
+	time.Local = time.FixedZone("elsewhere", 2*60*60) // dates are in UTC wherever the service is
+	t.Cleanup(func() { time.Local = here })
+	for name, tc := range map[string]struct {
+		policy  core.Policy
+		handler func(context.Context) core.Capture
+		stands  time.Duration // as the first answer says
+	}{
+		"a success":             {core.Policy{}, handlerOf(201), 24 * time.Hour},
+		"for how long":          {core.Policy{Retention: time.Hour}, handlerOf(201), time.Hour},
+		"from the start":        {core.Policy{Retention: time.Hour, RetainFrom: core.FromStart}, handlerOf(201), 50 * time.Minute},
+		"not any more":          {core.Policy{Retention: time.Minute, RetainFrom: core.FromStart}, handlerOf(201), 0},
+		"a failure":             {core.Policy{}, handlerOf(503), 0},
+		"a failure that's kept": {core.Policy{OnFailure: core.Keep}, handlerOf(503), 24 * time.Hour},
+		"released": {core.Policy{}, func(ctx context.Context) core.Capture {
+			core.RunFrom(ctx).Release()
+			return answer(201, "")
+		}, 0},
+		"abandoned":           {core.Policy{OnFailure: core.Abandon}, handlerOf(503), 0},
+		"rejected duplicates": {core.Policy{Duplicate: core.Reject}, handlerOf(201), 24 * time.Hour},
+	} {
+		for _, deferred := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				p := tc.policy
+				p.Key, p.EchoKey = core.Header(core.Required), true
+				g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
+				c := post("{}", &ledger).withKey(`"k 1"`)
+				var final core.Capture
+				c.handler = func(ctx context.Context) core.Capture {
+					time.Sleep(10 * time.Minute)
+					if final = tc.handler(ctx); deferred {
+						c.held = final.Response
+						return core.Capture{Deferred: true}
+					}
+					return final
+				}
+				serve(t, g, c)
+				if deferred {
+					require.NoError(t, c.pending.Finish(&final))
+				}
+				assert.Equal(t, `"k 1"`, c.response.Get(core.DefaultKeyHeader), name)
+				assert.Equal(t, tc.stands, c.expires(t), name)
+				if tc.stands == 0 {
+					return
+				}
+				time.Sleep(10 * time.Minute)
+				again := serve(t, g, post("{}", &ledger).withKey(`"k 1"`))
+				if p.Duplicate == core.Reject {
+					assert.Empty(t, again.response.Get(core.ExpiresHeader), "refusals have fields of their own")
+					return
+				}
+				assert.True(t, again.replayed(), name)
+				assert.Equal(t, `"k 1"`, again.response.Get(core.DefaultKeyHeader), name)
+				assert.Equal(t, tc.stands-10*time.Minute, again.expires(t), name)
+			})
+		}
+	}
+}
+
+// A framework's strings may change under the handler's hands.
+func TestEchoKeyIsWhatWasSent(t *testing.T) {
+	p := core.ClientKey()
+	p.EchoKey = true
+	sent := []byte("key")
+	c := post("{}", nil).withKey(unsafe.String(&sent[0], len(sent)))
+	c.handler = func(context.Context) core.Capture { copy(sent, "xxx"); return answer(201, "") }
+	serve(t, core.MustNew(core.Config{User: byUser}).MustGuard(p), c)
+	assert.Equal(t, "key", c.response.Get(core.DefaultKeyHeader))
+}
+
+// What the store could not keep has no end that anybody knows.
+func TestEchoKeyWithoutAStore(t *testing.T) {
+	for _, fault := range []error{errDown, core.ErrLost} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			store := &spy{Store: newStore(t), complete: func(context.Context) error { return fault }}
+			p := core.ClientKey()
+			p.EchoKey, p.Key = true, core.Header(core.Optional).Named("X-Key")
+			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+			c := post("{}", &ledger)
+			c.header.Set("X-Key", "k")
+			serve(t, g, c)
+			assert.Equal(t, 201, c.response.Status)
+			assert.Equal(t, "k", c.response.Get("X-Key"))
+			assert.Zero(t, c.expires(t))
+
+			without := serve(t, g, post("{}", &ledger))
+			assert.Equal(t, 1, without.passed)
+			assert.Empty(t, without.response.Get("X-Key"), "nothing of the one before")
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+var endingKinds = []core.Kind{core.Finished, core.Released, core.RunAbandoned, core.RunLost, core.Unsettled}
+
+// However a run ends, whatever its handler has decided, and whatever the store does about it:
+// its Started is followed by one ending event, and by none after that.
+func TestEachRunHasOneEndingEvent(t *testing.T) {
+	endings := map[string]func(ctx context.Context, c *call) core.Capture{
+		"success":    func(context.Context, *call) core.Capture { return answer(201, "") },
+		"failure":    func(context.Context, *call) core.Capture { return answer(502, "") },
+		"panic":      func(context.Context, *call) core.Capture { panic("boom") },
+		"goexit":     func(context.Context, *call) core.Capture { runtime.Goexit(); panic("unreachable") },
+		"unrendered": func(context.Context, *call) core.Capture { return core.Capture{Unrendered: true, Err: errDown} },
+		"too large":  func(context.Context, *call) core.Capture { return answer(200, strings.Repeat("x", 100)) },
+		"streamed, and cut": func(ctx context.Context, _ *call) core.Capture {
+			core.PartSent(ctx, true)
+			r := answer(200, "")
+			r.Cut = true
+			return r
+		},
+		"gives up": func(ctx context.Context, _ *call) core.Capture {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+			}
+			r := answer(200, "")
+			r.Empty = true
+			return r
+		},
+		"a refusal further in": func(context.Context, *call) core.Capture {
+			r := answer(409, "")
+			r.Response.Header = append(r.Response.Header, core.Field{Name: core.RefusedHeader, Value: "in_progress"})
+			return r
+		},
+		"deferred":             func(_ context.Context, c *call) core.Capture { return core.Capture{Deferred: true} },
+		"deferred, then panic": func(_ context.Context, c *call) core.Capture { return core.Capture{Deferred: true} },
+		"a hook panics":        func(context.Context, *call) core.Capture { return answer(299, "") },
+		"deferred, and a hook panics": func(context.Context, *call) core.Capture {
+			return core.Capture{Deferred: true}
+		},
+		"the observer panics": func(context.Context, *call) core.Capture { return answer(201, "") },
+	}
+	decisions := map[string]func(*core.Run){
+		"": func(*core.Run) {}, "keep": (*core.Run).Keep, "release": (*core.Run).Release, "abandon": (*core.Run).Abandon,
+	}
+	trouble := map[string]func(*spy){
+		"":                  func(*spy) {},
+		"down at the end":   func(s *spy) { s.complete, s.release, s.abandon = down, down, down },
+		"hangs at the end":  func(s *spy) { s.complete, s.release, s.abandon = hang, hang, hang },
+		"the claim is lost": func(s *spy) { s.renew, s.complete, s.release, s.abandon = lost, lost, lost, lost },
+		"no room":           func(s *spy) { s.complete = func(context.Context) error { return core.ErrStoreFull } },
+	}
+	for ending, handler := range endings {
+		for decision, decide := range decisions {
+			for fault, strike := range trouble {
+				for _, drained := range []bool{false, true} {
+					name := fmt.Sprintf("%s, %q, %q, drained %v", ending, decision, fault, drained)
+					synctest.Test(t, func(t *testing.T) {
+						var ledger atomic.Int64
+						var told events
+						store := &spy{Store: newStore(t)}
+						strike(store)
+						e := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(ctx context.Context, ev core.Event) {
+							told.add(ctx, ev)
+							if ending == "the observer panics" && slices.Contains(endingKinds, ev.Kind) {
+								panic("observer")
+							}
+						}})
+						g := e.MustGuard(core.Policy{Lease: time.Second, ResponseLimit: 50, Failed: func(r *core.Response) bool {
+							if r.Status == 299 {
+								panic("hook")
+							}
+							return core.FailedByStatus(r)
+						}})
+						c := post("{}", &ledger)
+						c.handler = func(ctx context.Context) core.Capture {
+							decide(core.RunFrom(ctx))
+							if drained {
+								drain, cancel := context.WithCancel(t.Context())
+								cancel()
+								go func() { _ = e.Drain(drain) }()
+							}
+							if fault == "the claim is lost" {
+								<-ctx.Done() // found out by a renewal
+							}
+							return handler(ctx, c)
+						}
+						done := make(chan struct{})
+						go func() {
+							defer close(done)
+							defer func() { _ = recover() }()
+							_ = g.Serve(t.Context(), c)
+							switch ending {
+							case "deferred":
+								final := answer(201, "")
+								_ = c.pending.Finish(&final)
+								_ = c.pending.Finish(&final)
+							case "deferred, then panic":
+								_ = c.pending.Finish(nil)
+							case "deferred, and a hook panics":
+								defer func() { _ = c.pending.Finish(nil) }() // whoever recovers may try
+								final := answer(299, "")
+								_ = c.pending.Finish(&final)
+							}
+						}()
+						<-done
+						time.Sleep(time.Minute)
+						synctest.Wait()
+
+						// That the lease was lost may be told when the handler has already given up.
+						lasting := slices.DeleteFunc(told.all, func(ev core.Event) bool { return ev.Kind == core.LeaseLost })
+						var kinds []core.Kind
+						for _, ev := range lasting {
+							kinds = append(kinds, ev.Kind)
+						}
+						assert.Equal(t, 1, count(kinds, core.Started), name)
+						assert.Equal(t, 1, count(kinds, endingKinds...), "%s: %v", name, kinds)
+						assert.Contains(t, endingKinds, kinds[len(kinds)-1], "%s: %v", name, kinds)
+						last := lasting[len(lasting)-1]
+						assert.EqualValues(t, 1, last.Attempt, name)
+						switch {
+						case fault == "the claim is lost":
+							assert.Equal(t, core.RunLost, last.Kind, name)
+							assert.ErrorIs(t, last.Err, core.ErrLost, name)
+						case strings.HasSuffix(fault, "at the end"):
+							assert.Equal(t, core.Unsettled, last.Kind, name)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func count(kinds []core.Kind, of ...core.Kind) (n int) {
+	for _, k := range kinds {
+		if slices.Contains(of, k) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFlagsOfEndingEvents(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy           core.Policy
+		handler          func(context.Context) core.Capture
+		kind             core.Kind
+		failed, panicked bool
+	}{
+		"success":                            {core.Policy{}, handlerOf(201), core.Finished, false, false},
+		"failure":                            {core.Policy{}, handlerOf(500), core.Released, true, false},
+		"failure that is kept":               {core.Policy{OnFailure: core.Keep}, handlerOf(500), core.Finished, true, false},
+		"failure that may have taken effect": {core.Policy{OnFailure: core.Abandon}, handlerOf(500), core.RunAbandoned, true, false},
+		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
+		"panic":                              {core.Policy{}, func(context.Context) core.Capture { panic("boom") }, core.Released, true, true},
+		"panic of a hook":                    {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(200), core.Finished, false, true},
+	} {
+		var ledger atomic.Int64
+		var told events
+		g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(tc.policy)
+		c := post("{}", &ledger)
+		c.handler = tc.handler
+		func() {
+			defer func() { _ = recover() }()
+			_ = g.Serve(t.Context(), c)
+		}()
+		last := told.all[len(told.all)-1]
+		assert.Equal(t, tc.kind, last.Kind, name)
+		assert.Equal(t, []bool{tc.failed, tc.panicked}, []bool{last.Failed, last.Panicked}, name)
+	}
+}
+
+func TestRequestsThatPassAreSeen(t *testing.T) {
+	var ledger atomic.Int64
+	var told events
+	g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.Policy{Name: "hooks", Key: core.Header(core.Optional)})
+	c := serve(t, g, post("{}", &ledger))
+	assert.Equal(t, 1, c.passed)
+	assert.Equal(t, core.Event{Kind: core.Passed, Policy: "hooks", Route: "POST /orders"}, told.all[len(told.all)-1])
+	safe := post("", &ledger)
+	safe.method = "GET"
+	serve(t, g, safe)
+	assert.Len(t, told.all, 2, "a safe method is none of the guard's business")
+}
+
+func TestLevelsOfLogEvents(t *testing.T) {
+	var out bytes.Buffer
+	observe := core.LogEvents(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for _, tc := range []struct {
+		event core.Event
+		level string
+	}{
+		{core.Event{Kind: core.StoreIsLocal}, "INFO"},
+		{core.Event{Kind: core.Started, Attempt: 1}, "DEBUG"},
+		{core.Event{Kind: core.Started, Attempt: 2}, "WARN"},
+		{core.Event{Kind: core.Finished}, "DEBUG"},
+		{core.Event{Kind: core.Finished, Err: core.ErrStoreFull}, "WARN"},
+		{core.Event{Kind: core.Finished, Panicked: true}, "WARN"},
+		{core.Event{Kind: core.Released, Failed: true}, "DEBUG"},
+		{core.Event{Kind: core.Released, Failed: true, Panicked: true}, "WARN"},
+		{core.Event{Kind: core.Released, Err: core.ErrUnrendered}, "WARN"},
+		{core.Event{Kind: core.RunAbandoned}, "WARN"},
+		{core.Event{Kind: core.RunLost}, "WARN"},
+		{core.Event{Kind: core.Unsettled}, "WARN"},
+		{core.Event{Kind: core.LeaseLost}, "WARN"},
+		{core.Event{Kind: core.RenewFailed}, "WARN"},
+		{core.Event{Kind: core.Unprotected}, "WARN"},
+		{core.Event{Kind: core.Replayed}, "DEBUG"},
+		{core.Event{Kind: core.Passed}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: core.CodeInProgress}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: core.CodeKeyReused}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: core.CodeUserMissing}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: core.CodeUserMissing, Err: errors.New("a *jwt.Token")}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: core.CodeShuttingDown}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: core.CodeUncertain}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: core.CodeStoreUnavailable}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: core.CodeBodyConsumed}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: core.CodeStoreNotShared}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: core.CodeGuardConflict}, "WARN"},
+	} {
+		out.Reset()
+		observe(context.Background(), tc.event)
+		assert.Contains(t, out.String(), "level="+tc.level+" ", "%+v", tc.event)
+		assert.NotContains(t, out.String(), "key=", "there is none")
+	}
+	out.Reset()
+	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: "idem:U=alice", Attempt: 2,
+		Status: 500, Elapsed: time.Second, Failed: true, Panicked: true, Err: errDown})
+	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v attempt=2 status=500 elapsed=1s failed=true panicked=true err="connection refused"`,
+		core.Key("idem:U=alice")))
+	assert.NotContains(t, out.String(), "alice")
+}

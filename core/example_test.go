@@ -1,0 +1,116 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+func ExampleDo() {
+	engine := core.MustNew(core.Config{})
+	receipts := engine.MustTask(core.Policy{Name: "send receipt"})
+
+	type sent struct{ MessageID string }
+	for range 2 { // the broker delivers twice
+		r, err := core.Do(context.Background(), receipts, core.Call{Key: "message-1"}, func(context.Context) (sent, error) {
+			fmt.Println("sending")
+			return sent{"m-17"}, nil
+		})
+		fmt.Println(r.Value.MessageID, r.Replayed, err)
+	}
+	// Output:
+	// sending
+	// m-17 false <nil>
+	// m-17 true <nil>
+}
+
+// A fingerprint tells a repetition from a reuse.
+func ExampleDo_fingerprint() {
+	engine := core.MustNew(core.Config{})
+	payouts := engine.MustTask(core.Policy{Name: "payout"})
+	pay := func(id, body string) error {
+		_, err := core.Do(context.Background(), payouts, core.Call{Key: id, User: "alice", Fingerprint: body},
+			func(context.Context) (string, error) { return "paid", nil })
+		return err
+	}
+	fmt.Println(pay("p-1", "5 to bob"))
+	fmt.Println(pay("p-1", "5 to bob"))
+	fmt.Println(errors.Is(pay("p-1", "700 to eve"), core.CodeKeyReused))
+	// Output:
+	// <nil>
+	// <nil>
+	// true
+}
+
+// A cron job runs on one of many machines, and not again for an hour.
+func ExampleEngine_Task() {
+	engine := core.MustNew(core.Config{}) // with a Store that the machines share
+	nightly, err := engine.Task(core.Policy{
+		Name: "nightly report", Duplicate: core.Reject,
+		Retention: time.Hour, RetainFrom: core.FromStart,
+	})
+	if err != nil {
+		fmt.Println(err) // all faults of the policy
+		return
+	}
+	for range 2 {
+		_, err = core.Do(context.Background(), nightly, core.Call{Key: "2026-01-31"},
+			func(context.Context) (struct{}, error) { fmt.Println("running"); return struct{}{}, nil })
+		switch {
+		case errors.Is(err, core.CodeInProgress), errors.Is(err, core.CodeDuplicate):
+			fmt.Println("not ours")
+		case err != nil:
+			fmt.Println("failed:", err)
+		}
+	}
+	// Output:
+	// running
+	// not ours
+}
+
+// A policy says all its faults at once.
+func ExampleConfigError() {
+	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+	_, err := engine.Guard(core.Policy{
+		Duplicate: core.Reject,
+		Retention: -time.Second,
+		Authorize: func(context.Context, *core.Request) error { return nil },
+	})
+	fmt.Println(err)
+	// Output:
+	// idem: Policy.Retention: is negative: -1s
+	// idem: Policy.Authorize: has no effect: no response is stored under Reject, or if nothing is kept; leave it away
+}
+
+// A handler says what it does not know: the bank has not answered.
+func ExampleRun_Abandon() {
+	engine := core.MustNew(core.Config{})
+	charge := engine.MustTask(core.Policy{Name: "charge", Abandoned: core.Uncertain})
+	errTimeout := errors.New("the bank has not answered")
+
+	_, err := core.Do(context.Background(), charge, core.Call{Key: "c-1"}, func(ctx context.Context) (string, error) {
+		core.RunFrom(ctx).Abandon()
+		return "", errTimeout
+	})
+	fmt.Println(err)
+	_, err = core.Do(context.Background(), charge, core.Call{Key: "c-1"}, func(context.Context) (string, error) { return "charged", nil })
+	fmt.Println(errors.Is(err, core.CodeUncertain))
+	// Output:
+	// the bank has not answered
+	// true
+}
+
+// A service with an error format of its own.
+func ExampleConfig_refuse() {
+	core.MustNew(core.Config{Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		body := fmt.Sprintf(`{"code":40900,"msg":%q,"data":null}`, r.Detail)
+		return &core.Response{
+			Status: 200,
+			Header: []core.Field{{Name: "Content-Type", Value: "application/json"}},
+			Body:   []byte(body),
+		}
+	}})
+}

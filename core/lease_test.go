@@ -1,0 +1,279 @@
+package core_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Leases when the store is slow. A store carries a call out at any moment between the question
+// and the answer, and another process counts from that moment.
+
+// late is an answer that comes after d, the first time.
+func late(d time.Duration) func(context.Context) error {
+	var asked atomic.Bool
+	return func(context.Context) error {
+		if asked.CompareAndSwap(false, true) {
+			time.Sleep(d)
+		}
+		return nil
+	}
+}
+
+// worksFor is a store that is down after n calls.
+func worksFor(n int64) func(context.Context) error {
+	var calls atomic.Int64
+	return func(context.Context) error {
+		if calls.Add(1) > n {
+			return errDown
+		}
+		return nil
+	}
+}
+
+// processes are two of one service: the first has a slow way to the store that they share.
+type processes struct {
+	*testing.T
+	first, second *core.Guard
+	told          events // what the first one observes
+	running       atomic.Int64
+	start         time.Time
+	served        sync.WaitGroup
+}
+
+func inTwoProcesses(t *testing.T, slow func(core.Store) core.Store, storeTimeout time.Duration, p core.Policy, test func(t *processes)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		two := &processes{T: t, start: time.Now()}
+		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: storeTimeout, Observe: two.told.add}).MustGuard(p)
+		p.Duplicate = core.Wait(time.Minute)
+		two.second = core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+		test(two)
+		two.served.Wait()
+	})
+}
+
+// begin serves c in the first process, and returns when the handler waits for something.
+func (t *processes) begin(ctx context.Context, c *call) {
+	t.served.Go(func() { assert.NoError(t, t.first.Serve(ctx, c)) })
+	synctest.Wait()
+}
+
+// order is a call whose handler runs until it has taken so long or until its lease is lost.
+func (t *processes) order(takes time.Duration) *call {
+	c := post("{}", nil)
+	c.handler = func(ctx context.Context) core.Capture {
+		assert.EqualValues(t, 1, t.running.Add(1), "never two at a time")
+		defer t.running.Add(-1)
+		select {
+		case <-ctx.Done():
+		case <-time.After(takes):
+		}
+		return answer(201, "done")
+	}
+	return c
+}
+
+// A run whose lease can't be renewed ends before another one begins.
+func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
+	for name, tc := range map[string]struct {
+		slow    func(core.Store) core.Store
+		timeout time.Duration
+		ends    time.Duration
+	}{
+		"the answer to the claim is late": {func(s core.Store) core.Store {
+			return &spy{Store: &spy{Store: s, renew: down}, after: true, acquire: late(1500 * time.Millisecond)}
+		}, 2 * time.Second, 3 * time.Second},
+		"the answer to a renewal is late": {func(s core.Store) core.Store {
+			return &spy{Store: &spy{Store: s, renew: worksFor(1)}, after: true, renew: late(time.Second)}
+		}, 2 * time.Second, 4 * time.Second},
+		"no answer to a renewal": {func(s core.Store) core.Store {
+			return &spy{Store: s, renew: hang}
+		}, 10 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+				first, second := t.order(time.Hour), t.order(time.Second)
+				handler := first.handler
+				first.handler = func(ctx context.Context) core.Capture {
+					captured := handler(ctx)
+					assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
+					assert.Equal(t, tc.ends, time.Since(t.start))
+					time.Sleep(time.Second) // it has stopped, and tidies up
+					return captured
+				}
+				t.begin(context.Background(), first)
+				serve(t, t.second, second)
+				assert.Equal(t, 1, second.ran)
+			})
+		})
+	}
+}
+
+// A store that is slow, but answers, costs no lease.
+func TestSlowStoreCostsNoLease(t *testing.T) {
+	for name, tc := range map[string]struct {
+		slow    func(core.Store) core.Store
+		timeout time.Duration
+	}{
+		"the answer to the claim takes nearly as long as the lease": {func(s core.Store) core.Store {
+			return &spy{Store: s, after: true, acquire: late(2500 * time.Millisecond)}
+		}, 5 * time.Second},
+		"no answer to a renewal within the store's deadline": {func(s core.Store) core.Store {
+			var asked atomic.Bool
+			return &spy{Store: s, renew: func(ctx context.Context) error {
+				if asked.CompareAndSwap(false, true) {
+					return hang(ctx)
+				}
+				return nil
+			}}
+		}, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+				first, second := t.order(20*time.Second), t.order(0)
+				t.begin(context.Background(), first)
+				serve(t, t.second, second)
+				assert.Zero(t, second.ran)
+				assert.True(t, second.replayed())
+				t.served.Wait()
+				assert.NotContains(t, t.told.kinds(), core.LeaseLost)
+			})
+		})
+	}
+}
+
+// A client that leaves takes no claim with it: a handler that goes on is not run beside.
+func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
+	slow := func(s core.Store) core.Store { return &spy{Store: s} }
+	inTwoProcesses(t, slow, 0, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+		ctx, leave := context.WithCancel(context.Background())
+		first, second := post("{}", nil), t.order(0)
+		first.handler = func(context.Context) core.Capture {
+			t.running.Add(1)
+			defer t.running.Add(-1)
+			leave()
+			time.Sleep(10 * time.Second) // it does not look at its context
+			return answer(201, "done")
+		}
+		t.begin(ctx, first)
+		serve(t, t.second, second)
+		assert.Zero(t, second.ran)
+		assert.True(t, second.replayed())
+		assert.Equal(t, 10*time.Second, time.Since(t.start))
+	})
+}
+
+// While a run's record is settled, and when it has been, nothing is renewed: the store would
+// answer that the claim is gone, and a run that went well would be told of as a lost one.
+func TestSettledRunsLoseNoLease(t *testing.T) {
+	for name, tc := range map[string]struct {
+		slow   func(core.Store) core.Store
+		takes  time.Duration
+		status int
+		want   core.Kind
+	}{
+		"done, and the answer is late": {func(s core.Store) core.Store {
+			return &spy{Store: s, after: true, complete: late(1500 * time.Millisecond)}
+		}, 900 * time.Millisecond, 201, core.Finished},
+		"released, and the answer is late": {func(s core.Store) core.Store {
+			return &spy{Store: s, after: true, release: late(1500 * time.Millisecond)}
+		}, 900 * time.Millisecond, 500, core.Released},
+		"done while a renewal is on its way": {func(s core.Store) core.Store {
+			return &spy{Store: s, renew: late(500 * time.Millisecond)}
+		}, 1100 * time.Millisecond, 201, core.Finished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTwoProcesses(t, tc.slow, 0, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+				c := post("{}", nil)
+				c.handler = func(context.Context) core.Capture { time.Sleep(tc.takes); return answer(tc.status, "") }
+				serve(t, t.first, c)
+				time.Sleep(time.Minute)
+				assert.Contains(t, t.told.kinds(), tc.want)
+				assert.NotContains(t, t.told.kinds(), core.LeaseLost)
+			})
+		})
+	}
+}
+
+// A lost lease is lost once: nobody asks for it again while its handler goes on.
+func TestALeaseIsLostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told events
+		store := &spy{Store: newStore(t), renew: lost}
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: told.add}).MustGuard(core.Policy{Lease: 3 * time.Second})
+		var served sync.WaitGroup
+		for _, body := range []string{"1", "2"} {
+			c := post(body, nil)
+			c.handler = func(context.Context) core.Capture { time.Sleep(time.Minute); return answer(201, "") }
+			served.Go(func() { serve(t, g, c) })
+			time.Sleep(2 * time.Second)
+		}
+		served.Wait()
+		assert.Equal(t, 2, count(told.kinds(), core.LeaseLost))
+		assert.EqualValues(t, 2, store.renews.Load())
+	})
+}
+
+// A claim whose lease has passed when the store's answer comes is none: another run may have
+// begun.
+func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
+	slow := func(s core.Store) core.Store {
+		return &spy{Store: s, after: true, acquire: late(1500 * time.Millisecond)}
+	}
+	t.Run("another has taken over", func(t *testing.T) {
+		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
+			first, second := t.order(5*time.Second), t.order(5*time.Second)
+			t.begin(context.Background(), first)
+			serve(t, t.second, second)
+			t.served.Wait()
+			assert.Equal(t, 1, second.ran)
+			assert.Zero(t, first.ran)
+			assert.Equal(t, "store_unavailable", first.code())
+		})
+	})
+	t.Run("nobody else has come", func(t *testing.T) {
+		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
+			first, again := t.order(0), t.order(0)
+			serve(t, t.first, first)
+			assert.Equal(t, "store_unavailable", first.code())
+			synctest.Wait()
+			again.handler = func(ctx context.Context) core.Capture {
+				run := core.RunFrom(ctx)
+				assert.EqualValues(t, 1, run.Attempt(), "it was released")
+				return answer(201, "done")
+			}
+			serve(t, t.first, again)
+			assert.Equal(t, 1, again.ran)
+		})
+	})
+	t.Run("who waits goes on waiting", func(t *testing.T) {
+		start := time.Now()
+		slow := func(s core.Store) core.Store {
+			answer := late(1500 * time.Millisecond)
+			return &spy{Store: s, after: true, acquire: func(ctx context.Context) error {
+				if time.Since(start) < time.Second {
+					return nil
+				}
+				return answer(ctx)
+			}}
+		}
+		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
+			start = t.start
+			failing, waits := post("{}", nil), t.order(0)
+			failing.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(503, "") }
+			t.served.Go(func() { serve(t, t.second, failing) })
+			synctest.Wait()
+			serve(t, t.first, waits)
+			assert.Equal(t, "done", string(waits.response.Body))
+			assert.GreaterOrEqual(t, time.Since(t.start), 2500*time.Millisecond)
+		})
+	})
+}

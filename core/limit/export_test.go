@@ -1,0 +1,6 @@
+package limit
+
+import "time"
+
+// Clock makes l tell the time by now. It is called before l is used.
+func (l *Limiter) Clock(now func() time.Time) { l.now = now }

@@ -1,0 +1,122 @@
+package core_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/idem-go/idem/core"
+)
+
+func TestFailedByCode(t *testing.T) {
+	response := func(status int, body string, fields ...core.Field) *core.Response {
+		return &core.Response{Status: status, Body: []byte(body), Header: append(fields, core.Field{Name: "content-type", Value: "application/json; charset=utf-8"})}
+	}
+	unlisted, listed := core.FailedByCode("code"), core.FailedByCode("code", "0", "OK", "true", "1.50")
+	for _, tc := range []struct {
+		body             string
+		unlisted, listed bool // whether it is a failure
+	}{
+		{`{"code":0}`, false, false},
+		{`{"code":"0"}`, false, false},
+		{`{"code":200}`, false, true},
+		{`{"code":299}`, false, true},
+		{`{"code":"204"}`, false, true},
+		{`{"code":199}`, true, true},
+		{`{"code":300}`, true, true},
+		{`{"code":50001,"msg":"no"}`, true, true},
+		{`{"code":"50001"}`, true, true},
+		{`{"code":-1}`, true, true},
+		{`{"code":"-1"}`, true, true},
+		{`{"code":123456789012345678901234567890}`, true, true},
+		{`{"code":"OK"}`, false, false},
+		{`{"code":"ok"}`, false, true},
+		{`{"code":"E_FUNDS"}`, false, true},
+		{`{"code":true}`, false, false},
+		{`{"code":false}`, false, true},
+		{`{"code":1.50}`, false, false},
+		{`{"code":1.5}`, false, true},
+		{`{"code":""}`, false, true},
+		{`{"code":[1]}`, false, true},
+		{`{"code":null}`, false, false},
+		{`{"Code":50001}`, false, false},
+		{`{"data":{"code":50001}}`, false, false},
+		{`{}`, false, false},
+		{`null`, false, false},
+		{`[{"code":50001}]`, false, false},
+		{`50001`, false, false},
+		{`{"code":50001`, false, false},
+		{``, false, false},
+	} {
+		assert.Equal(t, tc.unlisted, unlisted(response(200, tc.body)), tc.body)
+		assert.Equal(t, tc.listed, listed(response(200, tc.body)), tc.body)
+		assert.True(t, unlisted(response(402, tc.body)), tc.body)
+		assert.True(t, listed(response(500, tc.body)), tc.body)
+		assert.False(t, unlisted(response(200, tc.body, core.Field{Name: "Content-Encoding", Value: "gzip"})), tc.body)
+	}
+	for contentType, failed := range map[string]bool{
+		"application/json": true, "application/vnd.api+json": true, "Application/JSON": true, "text/html": false, "": false,
+	} {
+		r := &core.Response{Status: 200, Body: []byte(`{"code":1}`), Header: []core.Field{{Name: "Content-Type", Value: contentType}}}
+		assert.Equal(t, failed, unlisted(r), contentType)
+	}
+	own := []string{"1"}
+	f := core.FailedByCode("code", own...)
+	own[0] = "2"
+	assert.False(t, f(response(200, `{"code":1}`)), "the successes are its own")
+}
+
+// Each preset over time: what the same request gets while the first runs, and when.
+func TestPresetsOverTime(t *testing.T) {
+	const runs, busy, rejected = "runs", "in_progress", "duplicate"
+	type moment struct {
+		at   time.Duration // since the start of the first
+		gets string
+	}
+	s := time.Second
+	released := core.DoubleClick()
+	released.OnSuccess, released.OnFailure = core.Release, core.Release
+	for name, tc := range map[string]struct {
+		policy  core.Policy
+		takes   time.Duration
+		handler func(context.Context) core.Capture
+		moments []moment
+	}{
+		"double click":             {core.DoubleClick(), 5 * s, handlerOf(200), []moment{{1 * s, busy}, {6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
+		"double click, failed":     {core.DoubleClick(), 5 * s, handlerOf(500), []moment{{6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
+		"double click, slow":       {core.DoubleClick(), 100 * s, handlerOf(200), []moment{{46 * s, busy}, {99 * s, busy}, {101 * s, runs}}},
+		"double click, released":   {released, 5 * s, handlerOf(200), []moment{{4 * s, busy}, {6 * s, runs}}},
+		"no repeat submit":         {core.NoRepeatSubmit(0, ""), s / 10, handlerOf(200), []moment{{s / 2, rejected}, {9 * s / 10, rejected}, {11 * s / 10, runs}}},
+		"no repeat submit, failed": {core.NoRepeatSubmit(0, ""), s / 10, handlerOf(400), []moment{{s / 20, busy}, {s / 5, runs}}},
+		"its own interval":         {core.NoRepeatSubmit(time.Minute, ""), s, handlerOf(200), []moment{{59 * s, rejected}, {61 * s, runs}}},
+		"resubmit window":          {core.ResubmitWindow(), 30 * s, handlerOf(200), []moment{{29 * s, busy}, {31 * s, rejected}, {49 * s, rejected}, {51 * s, runs}}},
+		"resubmit window, failed":  {core.ResubmitWindow(), 30 * s, handlerOf(500), []moment{{31 * s, runs}}},
+		"exclusive":                {core.Exclusive(), 90 * s, handlerOf(200), []moment{{89 * s, busy}, {91 * s, runs}}},
+		"exclusive, failed":        {core.Exclusive(), 90 * s, handlerOf(500), []moment{{89 * s, busy}, {91 * s, runs}}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
+			began := time.Now()
+			first := post("{}", &ledger)
+			first.handler = func(ctx context.Context) core.Capture { time.Sleep(tc.takes); return tc.handler(ctx) }
+			go func() { serve(t, g, first) }()
+			for _, m := range tc.moments {
+				time.Sleep(m.at - time.Since(began))
+				c, got := serve(t, g, post("{}", &ledger)), runs
+				if c.ran == 0 {
+					got = c.code()
+				}
+				assert.Equal(t, m.gets, got, "%s, after %v", name, m.at)
+			}
+			time.Sleep(tc.takes)
+		})
+	}
+	message := core.NoRepeatSubmit(0, "").Message
+	assert.True(t, strings.HasPrefix(message, "Please do not submit twice"))
+}

@@ -1,0 +1,340 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+// An exported variable is one that everybody can change. There are none but errors, which are
+// plain ones: nothing in them can be written to.
+func TestExportedVariablesAreErrors(t *testing.T) {
+	seen := map[string]int{}
+	for _, dir := range []string{".", "internal/record"} {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for _, entry := range entries {
+			if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), dir+"/"+entry.Name(), nil, 0)
+			require.NoError(t, err)
+			for _, decl := range file.Decls {
+				vars, ok := decl.(*ast.GenDecl)
+				if !ok || vars.Tok != token.VAR {
+					continue
+				}
+				for _, spec := range vars.Specs {
+					v := spec.(*ast.ValueSpec)
+					for i, name := range v.Names {
+						if !name.IsExported() {
+							continue
+						}
+						seen[dir]++
+						require.Len(t, v.Values, len(v.Names), name)
+						made := v.Values[i]
+						if call, ok := made.(*ast.CallExpr); ok {
+							made = call.Fun
+						} else if dir != "." {
+							made = nil
+						}
+						from, ok := made.(*ast.SelectorExpr)
+						require.True(t, ok, "%s is made by neither errors.New nor package record", name)
+						of := from.X.(*ast.Ident).Name + "." + from.Sel.Name
+						assert.True(t, of == "errors.New" || of == "record."+name.Name, "%s is made by %s", name, of)
+					}
+				}
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, seen["."], 8)
+	assert.GreaterOrEqual(t, seen["internal/record"], 2)
+}
+
+// Every code is told apart from every other one, by itself, by a refusal, and through what wraps one.
+func TestCodesAreErrors(t *testing.T) {
+	codes := []core.Code{core.CodeInProgress, core.CodeDuplicate, core.CodeResultUnavailable, core.CodeUncertain,
+		core.CodeKeyReused, core.CodeKeyMissing, core.CodeKeyInvalid, core.CodeTokenMissing, core.CodeTokenInvalid,
+		core.CodeTokenExpired, core.CodeUserMissing, core.CodeBodyUnreadable,
+		core.CodeBodyTooLarge, core.CodeBodyConsumed, core.CodeNotAuthorized, core.CodeRateLimited, core.CodeStoreUnavailable,
+		core.CodeShuttingDown, core.CodeUnfinished, core.CodeStoreNotShared, core.CodeGuardConflict}
+	for _, a := range codes {
+		r := &core.Refusal{Code: a, Detail: "Detail."}
+		wrapped := errors.Join(errDown, r)
+		assert.Equal(t, string(a), a.Error())
+		assert.Equal(t, "idem: "+string(a)+": Detail.", r.Error())
+		assert.NotEmpty(t, r.Title(), a)
+		assert.Equal(t, "https://github.com/idem-go/idem/blob/main/docs/problems.md#"+string(a), r.Type())
+		for _, b := range codes {
+			assert.Equal(t, a == b, errors.Is(r, b))
+			assert.Equal(t, a == b, errors.Is(wrapped, b))
+			assert.Equal(t, a == b, errors.Is(r, &core.Refusal{Code: b}))
+		}
+	}
+}
+
+// Refuse has a request to look at, also when a handler has none to show.
+func TestRefuseWithoutARequest(t *testing.T) {
+	asked := 0
+	e := core.MustNew(core.Config{Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		asked++
+		_, lines := r.Request.Headers.Header("Accept", 0)
+		return &core.Response{Status: 200 + lines}
+	}})
+	_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "t"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+		return core.RefusalResponse(ctx, core.NewRefusal(core.CodeKeyReused, nil), nil).Status, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, asked)
+}
+
+// Whatever Refuse does with a refusal, it does to its own.
+func TestRefuseConcurrently(t *testing.T) {
+	var ledger atomic.Int64
+	shared := &core.Response{Status: 200, Header: make([]core.Field, 1, 8), Body: []byte("x")}
+	shared.Header[0] = core.Field{Name: "X-Own", Value: "1"}
+	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		assert.Equal(t, core.CodeKeyMissing, r.Code)
+		assert.Equal(t, 400, r.Status)
+		assert.Equal(t, "/orders", r.Request.Route)
+		*r = core.Refusal{}
+		return shared // with room behind its fields
+	}}).MustGuard(core.ClientKey())
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			c := serve(t, g, post("{}", &ledger))
+			assert.Equal(t, "key_missing", c.response.Get(core.RefusedHeader))
+			assert.Equal(t, "1", c.response.Get("X-Own"))
+		})
+	}
+	wg.Wait()
+	assert.Len(t, shared.Header, 1)
+	assert.Zero(t, shared.Header[:2][1])
+}
+
+// Who has waited in vain is refused like everybody else: with its own request.
+func TestRefuseForWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		var mu sync.Mutex
+		asked := map[any]core.Code{}
+		g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[r.Request.Native] = r.Code
+			assert.Equal(t, time.Second, r.RetryAfter)
+			return &core.Response{Body: []byte(r.Request.Method)}
+		}}).MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second)})
+		first := post("{}", &ledger)
+		first.handler = func(context.Context) core.Capture { time.Sleep(time.Minute); return answer(201, "") }
+		var wg sync.WaitGroup
+		wg.Go(func() { serve(t, g, first) })
+		synctest.Wait()
+		for range 5 {
+			wg.Go(func() {
+				c := serve(t, g, post("{}", &ledger))
+				assert.Equal(t, 409, c.response.Status)
+				assert.Equal(t, "POST", string(c.response.Body))
+				assert.Equal(t, "1", c.response.Get("Retry-After"))
+				mu.Lock()
+				defer mu.Unlock()
+				assert.Equal(t, core.CodeInProgress, asked[c])
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// A handler has given up: the refusal in place of its answer has its request, also if the answer was
+// awaited from further out.
+func TestRefuseForUnfinishedRuns(t *testing.T) {
+	for _, deferred := range []bool{false, true} {
+		for _, drained := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				var seen []core.Code
+				e := core.MustNew(core.Config{User: byUser, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
+					seen = append(seen, r.Code)
+					id, _ := core.CallerFrom(ctx)
+					assert.Equal(t, []string{"key-1", "POST", "/orders", "key-1"}, []string{id, r.Request.Method, r.Request.Route, r.Request.Caller})
+					user, lines := r.Request.Headers.Header("X-User", 0)
+					assert.Equal(t, "alice", user)
+					assert.Equal(t, 1, lines)
+					assert.IsType(t, (*call)(nil), r.Request.Native)
+					return nil
+				}})
+				g := e.MustGuard(core.Policy{Linger: -1})
+				ctx, leave := context.WithCancel(core.WithCaller(t.Context(), "key-1"))
+				empty := answer(200, "")
+				empty.Empty = true
+				c := post("{}", &ledger)
+				c.handler = func(run context.Context) core.Capture {
+					if drained {
+						over, cancel := context.WithCancel(t.Context())
+						cancel()
+						go func() { _ = e.Drain(over) }()
+					} else {
+						leave()
+					}
+					<-run.Done()
+					if deferred {
+						return core.Capture{Deferred: true}
+					}
+					return empty
+				}
+				require.NoError(t, g.Serve(ctx, c))
+				if deferred {
+					require.NoError(t, c.pending.Finish(&empty))
+				}
+				leave()
+				want := core.CodeUnfinished
+				if drained {
+					want = core.CodeShuttingDown
+				}
+				assert.Equal(t, []core.Code{want}, seen)
+				assert.Equal(t, 503, c.response.Status)
+				assert.Equal(t, string(want), c.response.Get(core.RefusedHeader))
+				assert.Zero(t, c.delivered)
+			})
+		}
+	}
+}
+
+// What lies behind one refusal is not behind the next with the same code.
+func TestRefusalsHaveCausesOfTheirOwn(t *testing.T) {
+	keys := map[string]error{"a": errDown, "b": nil}
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		return strings.Repeat("k", 256), keys[r.RawQuery]
+	})})
+	key := func(query string) error {
+		c := post("", nil)
+		_, _, err := g.Key(&core.Request{Headers: c, Method: "POST", Route: "/orders", RawQuery: query})
+		return err
+	}
+	first, second := key("a"), key("b")
+	assert.ErrorIs(t, first, core.CodeKeyInvalid)
+	assert.ErrorIs(t, first, errDown)
+	assert.ErrorIs(t, second, core.CodeKeyInvalid)
+	assert.NotErrorIs(t, second, errDown)
+}
+
+func TestNewRefusal(t *testing.T) {
+	r := core.NewRefusal(core.CodeUncertain, errDown)
+	assert.Equal(t, 409, r.Status)
+	assert.ErrorIs(t, r, core.CodeUncertain)
+	assert.ErrorIs(t, r, errDown)
+	assert.Equal(t, 500, core.NewRefusal("one_of_mine", nil).Status)
+}
+
+// A refusal that a handler makes a response of is rendered as its own engine renders all.
+func TestRefusalResponse(t *testing.T) {
+	assert.Nil(t, core.RefusalResponse(t.Context(), errDown, nil))
+	assert.Nil(t, core.RefusalResponse(t.Context(), nil, nil))
+	r := core.NewRefusal(core.CodeInProgress, nil)
+	r.RetryAfter = 1500 * time.Millisecond
+	got := core.RefusalResponse(t.Context(), errors.Join(errDown, r), nil)
+	assert.Equal(t, 409, got.Status)
+	assert.Equal(t, "2", got.Get("Retry-After"), "rounded up")
+
+	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		assert.Equal(t, "/orders", r.Request.Route)
+		return &core.Response{Status: 200, Header: []core.Field{{Name: "retry-after", Value: "60"}, {Name: "cache-control", Value: "private"}}}
+	}}).MustGuard(core.Policy{})
+	c := post("{}", nil)
+	c.handler = func(ctx context.Context) core.Capture {
+		return core.Capture{Response: core.RefusalResponse(ctx, r, &core.Request{Route: "/orders"})}
+	}
+	serve(t, g, c)
+	assert.Equal(t, 200, c.response.Status)
+	assert.ElementsMatch(t, []core.Field{{Name: "Retry-After", Value: "60"}, {Name: "Cache-Control", Value: "no-store"},
+		{Name: core.RefusedHeader, Value: "in_progress"}}, c.response.Header)
+}
+
+// A refusal that a handler reports is answered unless somebody has rendered it, or something has
+// been sent; it is not kept in any case.
+func TestReportedRefusals(t *testing.T) {
+	reported := core.NewRefusal(core.CodeInProgress, nil)
+	for name, tc := range map[string]struct {
+		captured core.Capture
+		status   int // of the response; 409: the refusal's
+	}{
+		"nobody renders it":               {core.Capture{Unrendered: true}, 409},
+		"nobody, and something was sent":  {core.Capture{Unrendered: true, Incomplete: true}, 200},
+		"as an unknown error":             {answer(500, ""), 409},
+		"so, and something was sent":      {core.Capture{Response: &core.Response{Status: 500}, Incomplete: true}, 500},
+		"nobody writes anything":          {nothing(), 409},
+		"somebody has a form for it":      {answer(200, `{"code":"busy"}`), 200},
+		"somebody has a form of a client": {answer(423, ""), 423},
+	} {
+		for _, deferred := range []bool{false, true} {
+			var ledger atomic.Int64
+			var told events
+			g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.ClientKey())
+			c := post("{}", &ledger).withKey("k")
+			c.handler = func(context.Context) core.Capture {
+				if c.held = tc.captured.Response; c.held == nil {
+					c.held = &core.Response{Status: 200}
+				}
+				if deferred { // a middleware further out renders it, and says nothing of it
+					return core.Capture{Deferred: true, Err: reported}
+				}
+				captured := tc.captured
+				captured.Err = reported
+				return captured
+			}
+			serve(t, g, c)
+			if deferred {
+				final := tc.captured
+				assert.NoError(t, c.pending.Finish(&final), name)
+			}
+			assert.Equal(t, tc.status, c.response.Status, "%s, deferred %v", name, deferred)
+			if tc.status == 409 {
+				assert.Equal(t, "in_progress", c.response.Get(core.RefusedHeader), name)
+				assert.Zero(t, c.delivered, name)
+				assert.NotErrorIs(t, told.all[len(told.all)-1].Err, core.ErrUnrendered, "the guard has answered it")
+			}
+			last := told.all[len(told.all)-1]
+			assert.Equal(t, core.Released, last.Kind, "%s, deferred %v", name, deferred)
+			assert.True(t, last.Failed, name)
+			assert.ErrorIs(t, last.Err, core.CodeInProgress, name)
+			if tc.captured.Response != nil {
+				assert.Equal(t, tc.status, last.Status, name)
+			}
+		}
+	}
+}
+
+// A refusal that is an error is kept by whoever gets it; requests are valid during a call only.
+func TestRefusalsHoldNoRequest(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser, Refuse: func(context.Context, *core.Refusal) *core.Response { return nil }}).
+		MustGuard(core.ClientKey())
+	c := post("{}", &ledger)
+	serve(t, g, c)
+	r := core.Request{Headers: c}
+	c.Describe(&r)
+	_, _, err := g.Key(&r)
+	refusal, ok := errors.AsType[*core.Refusal](err)
+	require.True(t, ok)
+	assert.Nil(t, refusal.Request)
+	_, err = core.Do(t.Context(), core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"}), core.Call{},
+		func(context.Context) (int, error) { return 0, nil })
+	refusal, ok = errors.AsType[*core.Refusal](err)
+	require.True(t, ok)
+	assert.Nil(t, refusal.Request)
+}

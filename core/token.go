@@ -1,0 +1,339 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+	"html/template"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+// Where a token is read from.
+const (
+	TokenHeader = "X-Idempotency-Token" // header field
+	TokenField  = "idempotency_token"   // field of a form, and parameter of a query
+)
+
+const (
+	// DefaultTokenLifetime is for how long a token may be used for the first time.
+	DefaultTokenLifetime = 5 * time.Minute
+
+	// tokenMargin is for how much longer than its token a record stands, whatever the clocks of two
+	// servers say.
+	tokenMargin      = 5 * time.Minute
+	maxTokenLifetime = 365 * 24 * time.Hour
+	minTokenSecret   = 32 // bytes
+
+	tokenVersion = "t1."
+	tokenExpiry  = 6 // bytes: milliseconds since 1970
+	tokenID      = 16
+	tokenSigned  = tokenExpiry + tokenID
+	tokenBytes   = tokenSigned + sha256.Size
+	tokenLength  = len(tokenVersion) + tokenBytes/3*4
+
+	// expiredUse is the fingerprint of a claim that only finds out whether a token that is too old has been
+	// used before. It is no digest. Nobody takes over what it leaves behind if it can't be released.
+	expiredUse = "expired"
+)
+
+// TokenConfig says how [Tokens] are made. The zero TokenConfig is for a single process.
+type TokenConfig struct {
+	// Secrets are the keys of the HMAC, of at least 32 random bytes each. The first one issues, all of
+	// them check, and all processes of a service need the same ones. To rotate, put a new one last; in
+	// front, when all processes know it, for until then they refuse its tokens; and take the old one away
+	// when no record of its tokens is needed any more ([Policy].Retention). None: a random one, for
+	// which the store must be one of the process.
+	Secrets [][]byte
+
+	// Lifetime is for how long a token may be used for the first time. Zero: 5 minutes; at most 365
+	// days. Where it was longer before, tokens that would outlive the record of their use are refused as
+	// too old until less of their time is left.
+	Lifetime time.Duration
+
+	// Limit bounds how many tokens a user gets, see [Guard.NewToken]. It is asked with the user part of a
+	// key; under [SharedByAllCallers] all callers have one limit together. Nil: no limit; issuing stores
+	// nothing.
+	Limit Limiter
+
+	// FromQuery also reads the token from a parameter of the query. A query stands in logs, histories
+	// and Referer fields.
+	FromQuery bool
+}
+
+// Tokens issues one-shot tokens and checks them, for the guards whose key is [Token]. It is safe for
+// concurrent use, by any number of guards.
+//
+// A token is a permit to do one thing once, for people without a client that makes keys. It is bound to
+// a user and to a purpose, the policy's Name; it can't be guessed, and expires. It is
+// self-contained: to issue one writes nothing anywhere. What makes it work once is the record of its use:
+// guards of one purpose, in whatever processes, need one store and one [Config].Prefix, else it works once
+// in each. It is not a protection against
+// cross-site requests: mount [net/http.CrossOriginProtection], or its equal, beside it.
+//
+//	"t1." base64url( expiry(6) id(16) HMAC-SHA256(32) )
+//
+// The expiry is in milliseconds since 1970, big-endian. The HMAC is that of "idem t1", 0x00, expiry,
+// id, the user's length as a uvarint, the user as in the key, and the purpose.
+type Tokens struct {
+	secrets   []*tokenSecret
+	lifetime  time.Duration
+	limit     Limiter
+	fromQuery bool
+	random    bool // the secret is known to this process only
+}
+
+// NewTokens returns the issuer that c describes. It reports every fault of c at once, each as a *[ConfigError].
+func NewTokens(c TokenConfig) (*Tokens, error) {
+	f := faults{of: "TokenConfig"}
+	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime", "is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
+	for i, secret := range c.Secrets {
+		f.addIf(len(secret) < minTokenSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(secret), minTokenSecret)
+		f.addIf(slices.ContainsFunc(c.Secrets[:i], func(other []byte) bool { return bytes.Equal(other, secret) }),
+			"Secrets", "the one at %d is there twice", i)
+	}
+	if v := reflect.ValueOf(c.Limit); v.Kind() == reflect.Pointer && v.IsNil() {
+		f.add("Limit", "is a nil %T; was there an error when it was made?", c.Limit)
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	setDefault(&c.Lifetime, DefaultTokenLifetime)
+	t := &Tokens{lifetime: c.Lifetime, limit: c.Limit, fromQuery: c.FromQuery, random: len(c.Secrets) == 0}
+	if t.random {
+		secret := make([]byte, minTokenSecret)
+		_, _ = rand.Read(secret) // never fails
+		c.Secrets = [][]byte{secret}
+	}
+	for _, secret := range c.Secrets {
+		t.secrets = append(t.secrets, newTokenSecret(bytes.Clone(secret)))
+	}
+	return t, nil
+}
+
+// MustTokens is [NewTokens] for configurations that are fixed in the program; it panics with the
+// faults.
+func MustTokens(c TokenConfig) *Tokens {
+	t, err := NewTokens(c)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// Token takes the key from a token that t has issued for the caller and for the policy's Name, which is
+// required. It is read from the header field X-Idempotency-Token, else from the field
+// idempotency_token of a form, else, if t says so, from that parameter of the query. The parameters become
+// the fingerprint, as for [Header]; a parameter that is called like the field never counts.
+//
+// A token that is too old is refused if it is used for the first time only: whoever submits again
+// gets the receipt. So the policy's Retention and RememberAbandoned must outlast the token's lifetime by
+// 5 minutes; by default they do.
+func Token(t *Tokens) KeySource { return KeySource{kind: keyToken, tokens: t} }
+
+// TokenInput returns the hidden input of an HTML form that carries token, for html/template. It is not restored
+// when the page is loaded anew: browsers would put the used token into the fresh form.
+func TokenInput(token string) template.HTML {
+	return template.HTML(`<input type="hidden" name="` + TokenField + `" value="` + template.HTMLEscapeString(token) + `" autocomplete="off">`)
+}
+
+// NewToken issues a token for the caller of r. The answer that it stands in is for this caller and this visit. A page
+// says Cache-Control: private, no-cache, so that the browser's Back shows the form with its own token; what is no page
+// says no-store. An error is a *[Refusal]: user_missing, rate_limited, or store_unavailable if
+// [TokenConfig].Limit could not say. It panics if the guard's key is no [Token].
+func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
+	g.MustUseTokens()
+	t := g.policy.Key.tokens
+	q := *r
+	if q.Caller == "" {
+		q.Caller, _, _ = callerFrom(ctx)
+	}
+	if q.Headers == nil {
+		q.Headers = noHeaders{}
+	}
+	user, err := g.findUser(&q)
+	if err != nil || user.ID == "" && !user.Shared {
+		return "", refusalUserMissing.because(err)
+	}
+	who := appendUser(nil, user)
+	if t.limit != nil {
+		if err := Allow(ctx, t.limit, string(who)); err != nil {
+			return "", err
+		}
+	}
+	return t.issue(who, g.policy.Name), nil
+}
+
+// MustUseTokens panics if the guard's key is no [Token]: for adapters, when a handler is made that
+// issues them.
+func (g *Guard) MustUseTokens() {
+	if g.policy.Key.kind != keyToken {
+		panic("idem: the key of the policy " + quote(g.policy.Name) + " is no Token: there is nothing to issue")
+	}
+}
+
+// ServeToken answers x with a new token, {"token":"t1.…"}, or with a refusal. It is all that an adapter's
+// handler calls. ctx is the request's context.
+func (g *Guard) ServeToken(ctx context.Context, x Exchange) error {
+	var r Request
+	r.fill(ctx, x)
+	token, err := g.NewToken(ctx, &r)
+	if refused := reported(err); refused != nil {
+		g.observe(ctx, Event{Kind: Refused, Route: r.endpoint(), Status: refused.Status, Code: refused.Code, Err: refused.cause})
+		return x.Answer(g.response(ctx, refused, &r))
+	}
+	answer := Response{Status: 200, Header: []Field{{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}}}
+	answer.Body = []byte(`{"token":"` + token + `"}`) // nothing of it needs an escape
+	return x.Answer(&answer)
+}
+
+// issue makes a token for user, as it stands in a key, and purpose.
+func (t *Tokens) issue(user []byte, purpose string) string {
+	var k token
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().Add(t.lifetime).UnixMilli()))
+	copy(k.raw[:], ms[8-tokenExpiry:])
+	_, _ = rand.Read(k.raw[tokenExpiry:tokenSigned]) // never fails
+	m := t.secrets[0].mac(k.raw[:tokenSigned], user, purpose)
+	copy(k.raw[tokenSigned:], m.sum)
+	t.secrets[0].macs.Put(m)
+	return string(base64.RawURLEncoding.AppendEncode(append(make([]byte, 0, tokenLength), tokenVersion...), k.raw[:]))
+}
+
+// token is a token without its version: expiry, id and HMAC.
+type token struct{ raw [tokenBytes]byte }
+
+func (k *token) expiry() time.Time {
+	var ms [8]byte
+	copy(ms[8-tokenExpiry:], k.raw[:])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:])))
+}
+
+// check reads sent into k. It reports false if it was not issued for user, as it stands in a key, and
+// purpose.
+func (t *Tokens) check(k *token, sent string, user []byte, purpose string) bool {
+	encoded, ok := strings.CutPrefix(sent, tokenVersion)
+	if !ok || len(sent) != tokenLength {
+		return false
+	}
+	// The decoder skips line feeds: then fewer bytes come out. No other text stands for the same ones, for
+	// no character has bits to spare.
+	if n, err := base64.RawURLEncoding.Decode(k.raw[:], append(make([]byte, 0, tokenLength), encoded...)); err != nil || n != tokenBytes {
+		return false
+	}
+	return slices.ContainsFunc(t.secrets, func(s *tokenSecret) bool {
+		m := s.mac(k.raw[:tokenSigned], user, purpose)
+		defer s.macs.Put(m)
+		return hmac.Equal(m.sum, k.raw[tokenSigned:])
+	})
+}
+
+// tokenSecret makes the HMACs of one secret.
+type tokenSecret struct{ macs sync.Pool }
+
+type tokenMAC struct {
+	hash.Hash
+	text []byte
+	sum  []byte
+}
+
+func newTokenSecret(secret []byte) *tokenSecret {
+	return &tokenSecret{sync.Pool{New: func() any { return &tokenMAC{Hash: hmac.New(sha256.New, secret)} }}}
+}
+
+// mac returns an HMAC that is to be given back when its sum has been used.
+func (s *tokenSecret) mac(signed, user []byte, purpose string) *tokenMAC {
+	m := s.macs.Get().(*tokenMAC)
+	m.text = append(append(m.text[:0], "idem t1\x00"...), signed...)
+	m.text = append(binary.AppendUvarint(m.text, uint64(len(user))), user...)
+	m.text = append(m.text, purpose...)
+	m.Reset()
+	m.Write(m.text)
+	m.sum = m.Sum(m.sum[:0])
+	return m
+}
+
+// outlasting is for how long a record must stand so that it outlasts its token.
+func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
+
+// deriveFromToken is derive for a key that is a token. The route has no part in it: the purpose
+// stands in its place.
+func (f *flight) deriveFromToken(user User, readBody func() ([]byte, *Refusal, error)) identity {
+	g, r, t := f.guard, &f.req, f.guard.policy.Key.tokens
+	who := appendUser(make([]byte, 0, 96), user)
+	var id token
+	sent, lines := r.Headers.Header(TokenHeader, 0)
+	if lines > 1 {
+		return identity{refusal: refusalTokenInvalid}
+	}
+	if sent != "" && !t.check(&id, sent, who, g.policy.Name) {
+		return identity{refusal: refusalTokenInvalid}
+	}
+	body, refused, err := readBody()
+	if refused != nil {
+		return identity{refusal: refused, cause: err}
+	}
+	r.Body = body
+	if sent == "" {
+		if sent = f.sentToken(); sent == "" {
+			return identity{refusal: refusalTokenMissing}
+		}
+		if !t.check(&id, sent, who, g.policy.Name) {
+			return identity{refusal: refusalTokenInvalid}
+		}
+	}
+	in := f.parameters()
+	// The key does not name the route: under another one it is another request. No header field has such a name.
+	in.Header = append(in.Header, Pair{Name: ":method", Value: r.Method}, Pair{Name: ":route", Value: r.Route})
+	f.counted = in.Header
+	k := append(f.scratch[:0], g.engine.prefix...)
+	k = append(k, "U=M="...)
+	k = appendPart(k, g.policy.Name)
+	k = append(k, "T="...)
+	k = base64.RawURLEncoding.AppendEncode(k, id.raw[tokenExpiry:tokenSigned])
+	found := f.withFingerprint(k, &in)
+	left := time.Until(id.expiry())
+	found.expired = left <= 0 || left > min(g.policy.Retention, g.policy.RememberAbandoned)
+	return found
+}
+
+// sentToken returns the token of a request whose body has been read, and which has none in its header.
+// The canonical text of this one field is its name and value: a token holds nothing that is escaped, and
+// a field that was sent twice is no token.
+func (f *flight) sentToken() string {
+	r := &f.req
+	const inForm, inQuery = "body:" + TokenField + "=", TokenField + "="
+	in := canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding}
+	if !canon.IsJSON(r.ContentType) { // which is no form, and costs time to read
+		in.Body = r.Body
+	}
+	f.scratch, _ = onlyToken.AppendCanonical(f.scratch[:0], &in)
+	token, ok := bytes.CutPrefix(f.scratch, []byte(inForm))
+	if !ok && f.guard.policy.Key.tokens.fromQuery {
+		f.scratch, _ = onlyToken.AppendCanonical(f.scratch[:0], &canon.Input{RawQuery: r.RawQuery})
+		token, _ = bytes.CutPrefix(f.scratch, []byte(inQuery))
+	} else if !ok {
+		return ""
+	}
+	return string(token)
+}
+
+var onlyToken = canon.Rules{Select: mustCompile(TokenField)}
+
+func mustCompile(path string) *canon.Paths {
+	p, err := canon.CompilePaths([]string{path})
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

@@ -1,0 +1,811 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"mime/multipart"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+var tokenSecret = []byte("0123456789abcdef0123456789abcdef")
+
+func checkout(t *core.Tokens) core.Policy {
+	p := core.OneShotToken(t)
+	p.Name = "checkout"
+	return p
+}
+
+func tokensFor(secrets ...[]byte) *core.Tokens {
+	return core.MustTokens(core.TokenConfig{Secrets: secrets})
+}
+
+// tokenFor gets a token for a user.
+func tokenFor(t testing.TB, g *core.Guard, user string) string {
+	t.Helper()
+	token, err := g.NewToken(t.Context(), &core.Request{Headers: &call{header: map[string][]string{"X-User": {user}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// submit is a form of alice's with a token in it.
+func submit(token, fields string, ledger *atomic.Int64) *call {
+	c := post(core.TokenField+"="+url.QueryEscape(token)+fields, ledger)
+	c.contentType = "application/x-www-form-urlencoded"
+	return c
+}
+
+// forged is a token as its documentation has it.
+func forged(expiry time.Time, id [16]byte, secret []byte, user, purpose string) string {
+	raw := binary.BigEndian.AppendUint64(nil, uint64(expiry.UnixMilli()))[2:]
+	raw = append(raw, id[:]...)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(append([]byte("idem t1\x00"), raw...))
+	mac.Write(binary.AppendUvarint(nil, uint64(len(user))))
+	mac.Write([]byte(user + purpose))
+	return "t1." + base64.RawURLEncoding.EncodeToString(mac.Sum(raw))
+}
+
+func TestATokenIsAsDocumented(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := core.MustNew(core.Config{User: byUser})
+		g := e.MustGuard(checkout(tokensFor(tokenSecret)))
+		token := tokenFor(t, g, "alice@example.com")
+		assert.Len(t, token, 75)
+		raw, err := base64.RawURLEncoding.DecodeString(token[len("t1."):])
+		require.NoError(t, err)
+		expiry := time.UnixMilli(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, raw[:6]...))))
+		assert.Equal(t, time.Now().Add(core.DefaultTokenLifetime).UnixMilli(), expiry.UnixMilli())
+		assert.Equal(t, forged(expiry, [16]byte(raw[6:22]), tokenSecret, "alice@example.com", "checkout"), token)
+		assert.NotEqual(t, token, tokenFor(t, g, "alice@example.com"))
+
+		var ledger atomic.Int64
+		id := [16]byte{0: 1, 15: 255}
+		c := serve(t, g, submit(forged(time.Now().Add(time.Millisecond), id, tokenSecret, "alice", "checkout"), "&n=1", &ledger))
+		assert.Equal(t, 201, c.response.Status)
+		r := core.Request{Method: "POST", Route: "/orders", ContentType: c.contentType, Headers: c, Body: []byte(c.body)}
+		key, fingerprint, err := g.Key(&r)
+		require.NoError(t, err)
+		assert.Equal(t, core.Key("idem:U=M=checkoutT=AQAAAAAAAAAAAAAAAAAA_w"), key)
+		r.Body = []byte(strings.ReplaceAll(c.body, core.TokenField, "x"))
+		r.Headers = &call{header: map[string][]string{"X-User": {"alice"}, core.TokenHeader: {forged(time.Now(), id, tokenSecret, "alice", "checkout")}}}
+		_, other, err := g.Key(&r)
+		require.NoError(t, err)
+		assert.NotEqual(t, fingerprint, other, "the field counts under another name")
+	})
+}
+
+// Users and purposes stand in a key and in the HMAC escaped; 192 bytes have a length of two.
+func TestATokenOfOtherLetters(t *testing.T) {
+	var ledger atomic.Int64
+	p := checkout(tokensFor(tokenSecret))
+	p.Name = "check out"
+	g := core.MustNew(core.Config{User: byUser, Prefix: "shop:"}).MustGuard(p)
+	c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, strings.Repeat("%C3%BC", 32), "check out"), "", &ledger)
+	c.header.Set("X-User", strings.Repeat("ü", 32))
+	assert.Equal(t, 201, serve(t, g, c).response.Status)
+	key, _, err := g.Key(&core.Request{Headers: c, ContentType: c.contentType, Body: []byte(c.body)})
+	require.NoError(t, err)
+	assert.Equal(t, core.Key("shop:U=M=check%20outT=AAAAAAAAAAAAAAAAAAAAAA"), key)
+}
+
+// Nothing can be guessed: no byte of an id is ever the same, and a random secret is one of its own.
+func TestTokensAreRandom(t *testing.T) {
+	e := core.MustNew(core.Config{User: byUser})
+	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{})))
+	var varied [16]byte
+	first := [16]byte(decoded(t, tokenFor(t, g, "alice"))[6:])
+	for range 64 {
+		for i, b := range decoded(t, tokenFor(t, g, "alice"))[6:22] {
+			varied[i] |= b ^ first[i]
+		}
+	}
+	assert.NotContains(t, varied, byte(0))
+
+	var ledger atomic.Int64
+	other := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{}})))
+	assert.Equal(t, "token_invalid", serve(t, other, submit(tokenFor(t, g, "alice"), "", &ledger)).code())
+	assert.Equal(t, 201, serve(t, other, submit(tokenFor(t, other, "alice"), "", &ledger)).response.Status)
+}
+
+func decoded(t *testing.T, token string) []byte {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, "t1."))
+	require.NoError(t, err)
+	return raw
+}
+
+// A decoder that skips line feeds leaves out the last byte, which is zero in any case: that would be another text for
+// the same token. So would one with blanks around it.
+func TestNoOtherTextIsAToken(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
+	expiry := time.Now().Add(time.Minute)
+	var id [16]byte
+	token := ""
+	for token == "" || decoded(t, token)[53] != 0 {
+		binary.BigEndian.PutUint64(id[:], binary.BigEndian.Uint64(id[:])+1)
+		token = forged(expiry, id, tokenSecret, "alice", "checkout")
+	}
+	for _, text := range []string{token[:74] + "\n", token + " ", " " + token, token + "\n"} {
+		c := post(`{}`, &ledger)
+		c.header[core.TokenHeader] = []string{text}
+		assert.Equal(t, "token_invalid", serve(t, g, c).code(), "%q", text)
+	}
+	assert.Equal(t, 201, serve(t, g, submit(token, "", &ledger)).response.Status)
+}
+
+// A secret that is a user's credential stands in the token's HMAC as in keys; two users, or a user and a purpose, that are
+// one text when they are put together are two.
+func TestATokenBelongsToUserAndPurpose(t *testing.T) {
+	var ledger atomic.Int64
+	e := core.MustNew(core.Config{User: byUser})
+	tokens := tokensFor(tokenSecret)
+	g := e.MustGuard(checkout(tokens))
+	for _, user := range []string{"alic", "alicec", "ALICE", "alice ", "", strings.Repeat("a", 65)} {
+		if user == "" {
+			continue
+		}
+		c := serve(t, g, submit(tokenFor(t, g, user), "", &ledger))
+		assert.Equal(t, "token_invalid", c.code(), user)
+		assert.Equal(t, 403, c.response.Status)
+	}
+	shifted := checkout(tokens)
+	shifted.Name = "echeckout"
+	elsewhere := e.MustGuard(shifted)
+	assert.Equal(t, "token_invalid", serve(t, g, submit(tokenFor(t, elsewhere, "alic"), "", &ledger)).code())
+	assert.Equal(t, 201, serve(t, elsewhere, submit(tokenFor(t, elsewhere, "alice"), "", &ledger)).response.Status)
+	assert.EqualValues(t, 1, ledger.Swap(0))
+
+	everybody := checkout(tokens)
+	everybody.User = core.SharedByAllCallers()
+	shared := e.MustGuard(everybody)
+	assert.Equal(t, "token_invalid", serve(t, g, submit(tokenFor(t, shared, "alice"), "", &ledger)).code(), "a permit for all is none for one")
+	assert.Equal(t, 201, serve(t, shared, submit(tokenFor(t, shared, "bob"), "", &ledger)).response.Status)
+	assert.EqualValues(t, 1, ledger.Load())
+
+	_, err := g.NewToken(t.Context(), &core.Request{})
+	assert.ErrorIs(t, err, core.CodeUserMissing)
+	ctx := core.WithCaller(t.Context(), "partner")
+	verified, err := g.NewToken(ctx, &core.Request{})
+	require.NoError(t, err)
+	c := submit(verified, "", &ledger)
+	delete(c.header, "X-User")
+	require.NoError(t, g.Serve(ctx, c))
+	assert.Equal(t, 201, c.response.Status, "who is verified is the user")
+	assert.Equal(t, "token_invalid", serve(t, g, submit(verified, "", &ledger)).code())
+	r := core.Request{Caller: "partner"}
+	verified, err = g.NewToken(core.WithCaller(t.Context(), "somebody else"), &r)
+	require.NoError(t, err)
+	c = submit(verified, "", &ledger)
+	delete(c.header, "X-User")
+	require.NoError(t, g.Serve(ctx, c))
+	assert.Equal(t, 201, c.response.Status, "the request says who is verified")
+	unsaid := core.Request{}
+	_, err = g.NewToken(ctx, &unsaid)
+	require.NoError(t, err)
+	assert.Equal(t, core.Request{}, unsaid, "it is the caller's")
+}
+
+// A user of whom nothing, or nothing certain, is known is nobody.
+func TestATokenForNobody(t *testing.T) {
+	for name, find := range map[string]func(*core.Request) (core.User, error){
+		"an error": func(*core.Request) (core.User, error) { return core.User{ID: "alice"}, errDown },
+		"no ID":    func(*core.Request) (core.User, error) { return core.User{}, nil },
+	} {
+		var ledger atomic.Int64
+		e := core.MustNew(core.Config{User: core.UserFunc(find)})
+		g := e.MustGuard(checkout(tokensFor(tokenSecret)))
+		_, err := g.NewToken(t.Context(), &core.Request{})
+		assert.ErrorIs(t, err, core.CodeUserMissing, name)
+		assert.Equal(t, name == "an error", errors.Is(err, errDown))
+		for _, user := range []string{"", "alice"} {
+			c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, user, "checkout"), "", &ledger)
+			assert.Equal(t, "user_missing", serve(t, g, c).code(), name)
+		}
+	}
+}
+
+// What can be refused without the body is refused before it is read, and why it can't be read is told.
+func TestATokenAndABodyThatCannotBeRead(t *testing.T) {
+	var ledger atomic.Int64
+	var seen events
+	g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(checkout(tokensFor(tokenSecret)))
+	for header, code := range map[string]string{tokenFor(t, g, "alice"): "body_unreadable", "t1.x": "token_invalid", "": "body_unreadable"} {
+		c := submit(tokenFor(t, g, "alice"), "", &ledger)
+		c.bodyErr = errDown
+		c.header.Set(core.TokenHeader, header)
+		assert.Equal(t, code, serve(t, g, c).code(), header)
+		assert.Equal(t, code == "body_unreadable", errors.Is(seen.all[len(seen.all)-1].Err, errDown))
+	}
+	assert.Zero(t, ledger.Load())
+}
+
+func TestSecretsAreRotated(t *testing.T) {
+	var ledger atomic.Int64
+	older, newer := tokenSecret, []byte(strings.Repeat("n", 32))
+	e := core.MustNew(core.Config{User: byUser})
+	before := e.MustGuard(checkout(tokensFor(older)))
+	during := e.MustGuard(checkout(tokensFor(newer, older)))
+	after := e.MustGuard(checkout(tokensFor(newer)))
+	issued := tokenFor(t, before, "alice")
+	assert.False(t, serve(t, during, submit(issued, "", &ledger)).replayed())
+	assert.True(t, serve(t, before, submit(issued, "", &ledger)).replayed(), "the record is the same")
+	assert.Equal(t, "token_invalid", serve(t, after, submit(issued, "", &ledger)).code())
+	assert.False(t, serve(t, after, submit(tokenFor(t, during, "alice"), "", &ledger)).replayed(), "the first one issues")
+	assert.False(t, serve(t, during, submit(tokenFor(t, during, "alice"), "", &ledger)).replayed())
+	assert.EqualValues(t, 3, ledger.Load())
+
+	changed := bytes.Clone(older)
+	own := e.MustGuard(checkout(tokensFor(changed)))
+	clear(changed)
+	assert.True(t, serve(t, own, submit(issued, "", &ledger)).replayed(), "the caller's bytes are not kept")
+}
+
+func TestWhereATokenIsReadFrom(t *testing.T) {
+	e := core.MustNew(core.Config{User: byUser})
+	form := e.MustGuard(checkout(tokensFor(tokenSecret)))
+	query := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, FromQuery: true})))
+	multi := func(write func(w *multipart.Writer)) (contentType, body string) {
+		var b bytes.Buffer
+		w := multipart.NewWriter(&b)
+		write(w)
+		require.NoError(t, w.Close())
+		return w.FormDataContentType(), b.String()
+	}
+	const urlencoded = "application/x-www-form-urlencoded"
+	token := tokenFor(t, form, "alice")
+	fields, inFields := multi(func(w *multipart.Writer) { _ = w.WriteField(core.TokenField, token) })
+	file, inFile := multi(func(w *multipart.Writer) {
+		part, _ := w.CreateFormFile(core.TokenField, "token")
+		_, _ = part.Write([]byte(token))
+	})
+	for name, tc := range map[string]struct {
+		guard                            *core.Guard
+		header, query, contentType, body string
+		code                             string // "": it runs
+	}{
+		"header":                      {form, token, "", "application/json", `{}`, ""},
+		"header without a body":       {form, token, "", "", "", ""},
+		"form":                        {form, "", "", urlencoded, "a=1&idempotency_token=" + token, ""},
+		"form, escaped name":          {form, "", "", urlencoded, "idempotency%5Ftoken=" + token, ""},
+		"multipart":                   {form, "", "", fields, inFields, ""},
+		"query":                       {query, "", "idempotency_token=" + token, "application/json", `{}`, ""},
+		"header before form":          {form, token, "", urlencoded, "idempotency_token=t1.x", ""},
+		"form before query":           {query, "", "idempotency_token=t1.x", urlencoded, "idempotency_token=" + token, ""},
+		"a bad header":                {form, "t1.x", "", urlencoded, "idempotency_token=" + token, "token_invalid"},
+		"a bad form field":            {query, "", "idempotency_token=" + token, urlencoded, "idempotency_token=t1.x", "token_invalid"},
+		"an empty form field":         {query, "", "idempotency_token=" + token, urlencoded, "idempotency_token=", "token_missing"},
+		"an empty header is none":     {form, "", "", urlencoded, "idempotency_token=" + token, ""},
+		"query, not read":             {form, "", "idempotency_token=" + token, urlencoded, "a=1", "token_missing"},
+		"twice in a form":             {form, "", "", urlencoded, "idempotency_token=" + token + "&idempotency_token=" + token, "token_invalid"},
+		"JSON is no form":             {form, "", "", "application/json", `{"idempotency_token":"` + token + `"}`, "token_missing"},
+		"text that reads like a form": {form, "", "", "text/plain", "body:idempotency_token=" + token, "token_missing"},
+		"a file":                      {form, "", "", file, inFile, "token_invalid"},
+		"nowhere":                     {query, "", "a=1", "", "", "token_missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ledger atomic.Int64
+			c := post(tc.body, &ledger)
+			c.contentType, c.query, c.route = tc.contentType, tc.query, "/"+name // another request each time
+			if tc.header != "" || strings.Contains(name, "empty header") {
+				c.header[core.TokenHeader] = []string{tc.header}
+			}
+			fresh := core.MustNew(core.Config{User: byUser})
+			p := checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, FromQuery: tc.guard == query}))
+			serve(t, fresh.MustGuard(p), c)
+			assert.Equal(t, tc.code, c.code())
+			assert.Equal(t, tc.code == "", ledger.Load() == 1)
+		})
+	}
+	beside := post(`{"idempotency_token":"t1.x"}`, new(atomic.Int64))
+	beside.query = "idempotency_token=" + token
+	assert.Equal(t, 201, serve(t, query, beside).response.Status, "a member of JSON is nothing beside the query")
+	_, _, err := form.Key(&core.Request{ContentType: urlencoded, ContentEncoding: "gzip", Headers: post("", nil), Body: []byte("idempotency_token=" + token)})
+	assert.ErrorIs(t, err, core.CodeTokenMissing, "what is encoded counts by its raw bytes")
+	twice := post(`{}`, new(atomic.Int64))
+	twice.header[core.TokenHeader] = []string{token, token}
+	assert.Equal(t, "token_invalid", serve(t, form, twice).code())
+}
+
+// The key does not name the route, and does not need to: a token that was used on one is no key of another.
+func TestATokenIsUsedOnOneRoute(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
+	token := tokenFor(t, g, "alice")
+	serve(t, g, submit(token, "", &ledger))
+	other := submit(token, "", &ledger)
+	other.route = "/refunds"
+	assert.Equal(t, "key_reused", serve(t, g, other).code())
+	put := submit(token, "", &ledger)
+	put.method = "PUT"
+	assert.Equal(t, "key_reused", serve(t, g, put).code())
+	assert.EqualValues(t, 1, ledger.Load())
+}
+
+// Also what is left out of keys that are made of parameters: somebody has chosen to do the one thing.
+func TestADefaultNameCountsBesideAToken(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
+	token := tokenFor(t, g, "alice")
+	serve(t, g, submit(token, "&latitude=1", &ledger))
+	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&latitude=2", &ledger)).code())
+}
+
+func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t)}
+		var seen events
+		e := core.MustNew(core.Config{User: byUser, Store: store, Observe: seen.add})
+		g := e.MustGuard(checkout(tokensFor(tokenSecret)))
+		used, unused, failed, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice"), tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
+		serve(t, g, submit(used, "", &ledger))
+		bad := submit(failed, "", &ledger)
+		bad.handler = func(context.Context) core.Capture { return answer(402, "") }
+		assert.Equal(t, 402, serve(t, g, bad).response.Status)
+		bad = submit(crashed, "", &ledger)
+		bad.handler = func(ctx context.Context) core.Capture {
+			core.RunFrom(ctx).Abandon()
+			return answer(500, "")
+		}
+		serve(t, g, bad)
+
+		time.Sleep(core.DefaultTokenLifetime - time.Millisecond)
+		serve(t, g, submit(tokenFor(t, g, "alice"), "", &ledger))
+		assert.EqualValues(t, 2, ledger.Load())
+		time.Sleep(time.Millisecond)
+		for _, token := range []string{unused, failed, unused} {
+			c := serve(t, g, submit(token, "", &ledger))
+			assert.Equal(t, "token_expired", c.code())
+			assert.Equal(t, 410, c.response.Status)
+		}
+		assert.EqualValues(t, 2, ledger.Load())
+		assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed(), "who submits again gets the receipt")
+		assert.Equal(t, "key_reused", serve(t, g, submit(used, "&n=2", &ledger)).code())
+
+		// A run that was begun in time and abandoned is a standing record: it is taken over.
+		var attempt uint64
+		again := submit(crashed, "", &ledger)
+		again.handler = func(ctx context.Context) core.Capture {
+			attempt = core.RunFrom(ctx).Attempt()
+			return answer(201, "")
+		}
+		assert.Equal(t, 201, serve(t, g, again).response.Status)
+		assert.EqualValues(t, 2, attempt)
+		assert.True(t, serve(t, g, submit(crashed, "", &ledger)).replayed())
+		for _, ev := range seen.all {
+			assert.False(t, ev.Code == core.CodeTokenExpired && ev.Kind != core.Refused)
+		}
+	})
+}
+
+// The claim of a token that is too old may stay behind: the store is down when it is to be released, or the process
+// ends. What it leaves must not pass for a run that was begun.
+func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
+	runAgain := func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil }
+	for name, set := range map[string]func(p *core.Policy){
+		"TakeOver":  func(*core.Policy) {},
+		"Uncertain": func(p *core.Policy) { p.Abandoned, p.Reconcile = core.Uncertain, runAgain },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			var seen events
+			store := &spy{Store: newStore(t)}
+			p := checkout(tokensFor(tokenSecret))
+			set(&p)
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: seen.add}).MustGuard(p)
+			token := tokenFor(t, g, "alice")
+			// The same one in a process whose clock is behind.
+			young := forged(time.Now().Add(time.Hour), [16]byte(decoded(t, token)[6:]), tokenSecret, "alice", "checkout")
+			time.Sleep(core.DefaultTokenLifetime)
+			refused := func(token, fields, when string) {
+				code := "token_expired"
+				if token == young && when == "while it stands" { // it may just be about to be released
+					code = "in_progress"
+				}
+				assert.Equal(t, code, serve(t, g, submit(token, fields, &ledger)).code(), "%s, %s", name, when)
+			}
+			store.release = func(context.Context) error { return errDown }
+			refused(token, "", "at first")
+			store.release = nil
+			last := seen.all[len(seen.all)-1]
+			assert.ErrorIs(t, last.Err, errDown)
+			assert.Contains(t, last.Key, "M=checkoutT=")
+			for _, when := range []string{"while it stands", "when its lease has passed", "again"} {
+				refused(token, "", when)
+				refused(token, "&n=2", when)
+				refused(young, "", when)
+				refused(young, "&n=2", when)
+				time.Sleep(core.DefaultLease)
+			}
+			assert.Zero(t, ledger.Load())
+		})
+	}
+}
+
+// Of two who take over from a run that was begun in time, one does it first; the other waits for it, and may then do
+// the same.
+func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t)}
+		p := checkout(tokensFor(tokenSecret))
+		p.Duplicate = core.Wait(time.Minute)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+		token := tokenFor(t, g, "alice")
+		crashing := func() *call {
+			c := submit(token, "", &ledger)
+			c.handler = func(ctx context.Context) core.Capture {
+				time.Sleep(time.Second)
+				core.RunFrom(ctx).Abandon()
+				return answer(500, "")
+			}
+			return c
+		}
+		serve(t, g, crashing())
+		time.Sleep(core.DefaultTokenLifetime)
+		looks := 0
+		store.acquire = func(context.Context) error {
+			if looks++; looks == 2 { // the first has told of the abandoned run
+				store.acquire = nil
+				go serve(t, g, crashing())
+				synctest.Wait()
+			}
+			return nil
+		}
+		var attempt uint64
+		last := submit(token, "", &ledger)
+		last.handler = func(ctx context.Context) core.Capture {
+			attempt = core.RunFrom(ctx).Attempt()
+			return answer(201, "")
+		}
+		assert.Equal(t, 201, serve(t, g, last).response.Status)
+		assert.EqualValues(t, 3, attempt)
+	})
+}
+
+// While the store is down nobody knows whether the token was used before.
+func TestAnOldTokenAndAStoreThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		store := &spy{Store: newStore(t)}
+		p := checkout(tokensFor(tokenSecret))
+		p.FailOpen = true
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+		token := tokenFor(t, g, "alice")
+		store.acquire = func(context.Context) error { return errDown }
+		assert.Equal(t, 1, serve(t, g, submit(token, "", &ledger)).passed)
+		time.Sleep(core.DefaultTokenLifetime)
+		assert.Equal(t, "store_unavailable", serve(t, g, submit(token, "", &ledger)).code())
+		synctest.Wait()
+		assert.EqualValues(t, 1, store.releases.Load(), "the claim may stand all the same")
+	})
+}
+
+// An uncertain run that was begun in time, and what is asked about it later.
+func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verdict core.Verdict
+		status  int
+		runs    int64
+	}{
+		"unknown":   {core.Unknown(), 409, 0},
+		"run again": {core.RunAgain(), 201, 1},
+		"settled":   {core.Settled(&core.Response{Status: 202}), 202, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			p := checkout(tokensFor(tokenSecret))
+			p.Abandoned = core.Uncertain
+			p.Reconcile = func(context.Context, core.Uncertainty) (core.Verdict, error) { return tc.verdict, nil }
+			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
+			token := tokenFor(t, g, "alice")
+			crash := submit(token, "", &ledger)
+			crash.handler = func(ctx context.Context) core.Capture {
+				core.RunFrom(ctx).Abandon()
+				return answer(500, "")
+			}
+			serve(t, g, crash)
+			time.Sleep(core.DefaultTokenLifetime)
+			assert.Equal(t, tc.status, serve(t, g, submit(token, "", &ledger)).response.Status, name)
+			assert.Equal(t, tc.runs, ledger.Load(), name)
+		})
+	}
+}
+
+func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
+	var ledger atomic.Int64
+	var seen []*core.Refusal
+	var forbidden error
+	e := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		seen = append(seen, r)
+		return nil
+	}})
+	p := checkout(tokensFor(tokenSecret))
+	p.Authorize = func(context.Context, *core.Request) error { return forbidden }
+	g := e.MustGuard(p)
+	token := tokenFor(t, g, "alice")
+	running := submit(token, "", &ledger)
+	running.handler = func(context.Context) core.Capture {
+		serve(t, g, submit(token, "&n=2", &ledger))
+		c := answer(303, "")
+		c.Response.Header = append(c.Response.Header, core.Field{Name: "Location", Value: "/receipts/1"})
+		return c
+	}
+	serve(t, g, running)
+	serve(t, g, submit(token, "&n=2", &ledger))
+	forbidden = errors.New("no")
+	serve(t, g, submit(token, "&n=2", &ledger))
+	require.Len(t, seen, 3)
+	for i, r := range seen {
+		assert.Equal(t, core.CodeKeyReused, r.Code)
+		if i != 1 {
+			assert.Nil(t, r.Stored)
+			continue
+		}
+		assert.Equal(t, "/receipts/1", r.Stored.Get("Location"))
+		assert.Equal(t, 303, r.Stored.Status)
+		assert.Empty(t, r.Stored.Get(core.ReplayedHeader))
+	}
+}
+
+// Under Reject there is no response to tell of.
+func TestWhatAPageCanSayUnderReject(t *testing.T) {
+	var ledger atomic.Int64
+	var seen []*core.Refusal
+	p := checkout(tokensFor(tokenSecret))
+	p.Duplicate = core.Reject
+	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		seen = append(seen, r)
+		return nil
+	}}).MustGuard(p)
+	token := tokenFor(t, g, "alice")
+	serve(t, g, submit(token, "", &ledger))
+	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&n=2", &ledger)).code())
+	require.Len(t, seen, 1)
+	assert.Nil(t, seen[0].Stored)
+}
+
+// limiter is a [core.Limiter] that remembers whom it was asked about.
+type limiter struct {
+	wait time.Duration
+	err  error
+	keys []string
+}
+
+func (l *limiter) Allow(ctx context.Context, key string) (time.Duration, error) {
+	l.keys = append(l.keys, key)
+	return l.wait, errors.Join(l.err, ctx.Err())
+}
+
+func TestIssuingIsLimited(t *testing.T) {
+	var seen events
+	l := new(limiter)
+	e := core.MustNew(core.Config{User: byUser, Observe: seen.add})
+	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: l})))
+	ask := func() *call {
+		c := post("", nil)
+		c.method, c.route = "GET", "/tokens"
+		require.NoError(t, g.ServeToken(t.Context(), c))
+		return c
+	}
+	c := ask()
+	assert.Regexp(t, `^\{"token":"t1\.[A-Za-z0-9_-]{72}"\}$`, string(c.response.Body))
+	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
+	assert.Equal(t, "application/json", c.response.Get("Content-Type"))
+
+	l.wait = 2100 * time.Millisecond
+	c = ask()
+	assert.Equal(t, 429, c.response.Status)
+	assert.Equal(t, "rate_limited", c.code())
+	assert.Equal(t, "3", c.response.Get("Retry-After"))
+	assert.Equal(t, "rate_limited", c.response.Get(core.RefusedHeader))
+
+	l.wait, l.err = 0, errDown
+	c = ask()
+	assert.Equal(t, "store_unavailable", c.code())
+	_, err := g.NewToken(t.Context(), &core.Request{Headers: c})
+	assert.ErrorIs(t, err, errDown)
+	assert.Equal(t, []string{"alice", "alice", "alice", "alice"}, l.keys)
+
+	delete(c.header, "X-User")
+	require.NoError(t, g.ServeToken(t.Context(), c))
+	assert.Equal(t, "user_missing", c.code())
+	assert.Len(t, l.keys, 4, "nobody is not counted")
+	last := seen.all[len(seen.all)-1]
+	assert.Equal(t, core.Refused, last.Kind)
+	assert.Equal(t, "GET /tokens", last.Route)
+	assert.Equal(t, core.CodeUserMissing, last.Code)
+	assert.Equal(t, 400, last.Status)
+	assert.ErrorIs(t, last.Err, core.ErrNoUser)
+	assert.Equal(t, "checkout", last.Policy)
+}
+
+// A limiter is asked by the user part of a key: it sees no secret, and all callers are one if they are so for the policy.
+func TestWhomALimitIsFor(t *testing.T) {
+	l := new(limiter)
+	e := core.MustNew(core.Config{User: core.UserFromSecretHeader("X-User")})
+	p := checkout(core.MustTokens(core.TokenConfig{Limit: l}))
+	tokenFor(t, e.MustGuard(p), "secret")
+	p.User = byUser
+	tokenFor(t, e.MustGuard(p), "ann smith")
+	p.User = core.SharedByAllCallers()
+	tokenFor(t, e.MustGuard(p), "alice")
+	digest := sha256.Sum256([]byte("secret"))
+	assert.Equal(t, []string{"#" + base64.RawURLEncoding.EncodeToString(digest[:]), "ann%20smith", ""}, l.keys)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := e.MustGuard(p).NewToken(ctx, &core.Request{})
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// gone is a call whose client has gone.
+type gone struct{ *call }
+
+func (gone) Answer(*core.Response) error { return errDown }
+
+func TestServeTokenTellsOfTheRequest(t *testing.T) {
+	asked := 0
+	e := core.MustNew(core.Config{User: core.UserFromCaller(), Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		asked++
+		assert.Equal(t, "partner", r.Request.Caller)
+		assert.Equal(t, []string{"X-Sign"}, r.Request.Consumed)
+		assert.Equal(t, "/tokens", r.Request.Route)
+		return nil
+	}})
+	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: &limiter{wait: time.Second}})))
+	c := post("", nil)
+	c.method, c.route = "GET", "/tokens"
+	ctx := core.WithCaller(t.Context(), "partner", "X-Sign")
+	require.NoError(t, g.ServeToken(ctx, c))
+	assert.Equal(t, "rate_limited", c.code())
+	assert.Equal(t, 1, asked)
+
+	assert.ErrorIs(t, g.ServeToken(ctx, gone{c}), errDown)
+	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeToken(ctx, gone{c}), errDown)
+}
+
+func TestFaultsOfTokens(t *testing.T) {
+	for _, c := range []core.TokenConfig{
+		{Lifetime: -1},
+		{Lifetime: 365*24*time.Hour + 1},
+		{Secrets: [][]byte{tokenSecret[:31]}},
+		{Secrets: [][]byte{nil}},
+		{Limit: (*limiter)(nil)},
+		{Secrets: [][]byte{tokenSecret, bytes.Clone(tokenSecret)}},
+		{Secrets: [][]byte{tokenSecret, make([]byte, 32), tokenSecret}},
+	} {
+		_, err := core.NewTokens(c)
+		assert.Len(t, faultyFields(t, err), 1, "%+v", c)
+		assert.Panics(t, func() { core.MustTokens(c) })
+	}
+	_, err := core.NewTokens(core.TokenConfig{Lifetime: 365 * 24 * time.Hour})
+	assert.NoError(t, err)
+	_, err = core.NewTokens(core.TokenConfig{Lifetime: -1, Secrets: [][]byte{{1}, {1}}})
+	assert.Equal(t, []string{"TokenConfig.Lifetime", "TokenConfig.Secrets", "TokenConfig.Secrets", "TokenConfig.Secrets"}, faultyFields(t, err))
+
+	local := core.MustNew(core.Config{User: byUser})
+	assert.Panics(t, func() { local.MustGuard(core.Policy{}).MustUseTokens() })
+	assert.Panics(t, func() { _, _ = local.MustGuard(core.Policy{}).NewToken(t.Context(), &core.Request{}) })
+	random := checkout(core.MustTokens(core.TokenConfig{}))
+	local.MustGuard(random).MustUseTokens()
+	_, err = core.MustNew(core.Config{User: byUser, Store: &spy{}}).Guard(random)
+	assert.Equal(t, []string{"Policy.Key"}, faultyFields(t, err), "the other processes could not check it")
+
+	_, err = local.Guard(core.Policy{Key: core.Token(nil)})
+	assert.Equal(t, []string{"Policy.Name", "Policy.Key"}, faultyFields(t, err))
+	long := core.MustTokens(core.TokenConfig{Lifetime: 48 * time.Hour})
+	for name, tc := range map[string]struct {
+		set    func(p *core.Policy)
+		faults []string
+	}{
+		"as it is": {func(*core.Policy) {}, nil},
+		"outlasts it": {func(p *core.Policy) {
+			p.Retention, p.RememberAbandoned = 48*time.Hour+5*time.Minute, 48*time.Hour+5*time.Minute
+		}, nil},
+		"is forgotten too early": {func(p *core.Policy) { p.Retention = 48*time.Hour + 5*time.Minute - 1 }, []string{"Policy.Retention"}},
+		"so is an abandoned one": {func(p *core.Policy) { p.RememberAbandoned = 48*time.Hour + 5*time.Minute - 1 }, []string{"Policy.RememberAbandoned"}},
+		"used again and again":   {func(p *core.Policy) { p.Duplicate, p.OnSuccess = core.Reject, core.Release }, []string{"Policy.OnSuccess"}},
+		"a header like another":  {func(p *core.Policy) { p.Key, p.RequestHeaders = core.Header(core.Required), []string{core.TokenHeader} }, nil},
+		"the token is the key":   {func(p *core.Policy) { p.RequestHeaders = []string{"x-idempotency-token"} }, []string{"Policy.RequestHeaders"}},
+		"nor does its field":     {func(p *core.Policy) { p.Exclude = core.Exclude(core.TokenField) }, []string{"Policy.Exclude"}},
+	} {
+		p := checkout(long)
+		tc.set(&p)
+		_, err := local.Guard(p)
+		if tc.faults == nil {
+			assert.NoError(t, err, name)
+		} else {
+			assert.Equal(t, tc.faults, faultyFields(t, err), name)
+		}
+	}
+
+	paths := make([]string, 1, 2)
+	paths[0] = "note"
+	p := checkout(long)
+	p.Exclude = core.Exclude(paths...)
+	local.MustGuard(p)
+	assert.Equal(t, []string{"note", ""}, paths[:2], "they are the caller's")
+}
+
+// The record of a token outlasts it also if its lifetime is longer than what records stand for by default.
+func TestARecordOutlastsItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).
+			MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, Lifetime: 48 * time.Hour})))
+		used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
+		serve(t, g, submit(used, "", &ledger))
+		crash := submit(crashed, "", &ledger)
+		crash.handler = func(ctx context.Context) core.Capture {
+			core.RunFrom(ctx).Abandon()
+			return answer(500, "")
+		}
+		serve(t, g, crash)
+		time.Sleep(48*time.Hour + 4*time.Minute)
+		assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())
+		var attempt uint64
+		again := submit(crashed, "", &ledger)
+		again.handler = func(ctx context.Context) core.Capture {
+			attempt = core.RunFrom(ctx).Attempt()
+			return answer(201, "")
+		}
+		serve(t, g, again)
+		assert.EqualValues(t, 2, attempt)
+	})
+}
+
+// The record of a token that lives for minutes stands for 24 hours, done or abandoned, unless the policy says otherwise.
+func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
+	for retention, stands := range map[time.Duration]time.Duration{0: 24 * time.Hour, 10 * time.Minute: 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			p := checkout(tokensFor(tokenSecret))
+			p.Retention, p.RememberAbandoned = retention, retention
+			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).MustGuard(p)
+			used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
+			serve(t, g, submit(used, "", &ledger))
+			crash := submit(crashed, "", &ledger)
+			crash.handler = func(ctx context.Context) core.Capture {
+				core.RunFrom(ctx).Abandon()
+				return answer(500, "")
+			}
+			serve(t, g, crash)
+			time.Sleep(stands - time.Millisecond)
+			assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())
+			again := submit(crashed, "", &ledger)
+			again.handler = func(ctx context.Context) core.Capture {
+				assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
+				core.RunFrom(ctx).Abandon()
+				return answer(500, "")
+			}
+			assert.Equal(t, 500, serve(t, g, again).response.Status)
+			time.Sleep(time.Millisecond)
+			assert.Equal(t, "token_expired", serve(t, g, submit(used, "", &ledger)).code())
+			time.Sleep(stands)
+			assert.Equal(t, "token_expired", serve(t, g, submit(crashed, "", &ledger)).code())
+		})
+	}
+}
+
+func TestTokenInput(t *testing.T) {
+	assert.Equal(t, `<input type="hidden" name="idempotency_token" value="t1.&#34;&gt;" autocomplete="off">`, string(core.TokenInput(`t1.">`)))
+}
