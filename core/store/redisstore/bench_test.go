@@ -7,4 +7,4 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-func BenchmarkStandalone(b *testing.B) { storetest.Bench(b, instances(b, backend.Redis(b))) }
+func BenchmarkStandalone(b *testing.B) { storetest.Bench(b, instances(b, backend.Redis(b), openStore)) }

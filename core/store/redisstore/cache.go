@@ -89,8 +89,7 @@ func (s *Store) recall(ctx context.Context, key string) (core.Grant, bool) {
 	if ctx.Err() != nil || s.closed.Load() {
 		return core.Grant{}, false
 	}
-	left := f.left(key)
-	if left == 0 {
+	if f.left(key) == 0 {
 		return core.Grant{}, false
 	}
 	// In the caller's own goroutine, for most of the time the answer is in this process. If it
@@ -110,10 +109,14 @@ func (s *Store) recall(ctx context.Context, key string) (core.Grant, bool) {
 		f.forget(key)
 		return core.Grant{}, false
 	}
+	// Asked only now: the record that was known may have passed during the look, and the one
+	// that was found be its successor. The script knows how long that one stands.
+	if g.Remaining = f.left(key); g.Remaining == 0 {
+		return core.Grant{}, false
+	}
 	if message.CachePTTL() < 0 {
 		f.off.Store(true)
 		f.forget(key)
 	}
-	g.Remaining = left
 	return g, true
 }

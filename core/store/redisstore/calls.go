@@ -19,8 +19,9 @@ import (
 type calls struct {
 	client rueidis.Client
 
-	left   atomic.Int32 // goroutines left behind
-	closed atomic.Bool
+	left        atomic.Int32 // goroutines left behind
+	closed      atomic.Bool
+	scriptsOnly atomic.Bool // a server does not know the command for a claim
 
 	mu sync.Mutex     // between begin and Close
 	wg sync.WaitGroup // goroutines: of calls, and the others of the store
@@ -72,28 +73,27 @@ type command struct {
 
 // call runs a command, and returns when that has been done or ctx ends. again says that it may
 // have been carried out more than once.
-func (c *calls) call(ctx context.Context, do command) (message rueidis.RedisMessage, again bool, err error) {
+func (c *calls) call(ctx context.Context, do command) (a answer, again bool, err error) {
 	for tries := 1; ; tries++ {
 		if err := ctx.Err(); err != nil {
-			return message, again, err
+			return a, again, err
 		}
 		if c.closed.Load() {
-			return message, again, errClosed
+			return a, again, errClosed
 		}
-		message, err = c.handOff(ctx, do).ToMessage()
-		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
-			return message, again, err
+		if a = c.handOff(ctx, do); a.answered() {
+			return a, again, a.err
 		}
 		if ended := ctx.Err(); ended != nil {
-			return message, again, ended
+			return a, again, ended
 		}
 		// Of the callers that wait for a connection, one makes it. When his context ends,
 		// the others get its error, and have sent nothing yet. (Nearly: a client that
 		// renews its credentials may end a connection in the same way.) Any other failure
 		// may have come after the server has acted.
-		foreign := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		foreign := errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)
 		if !foreign || tries == triesMax {
-			return message, again, err
+			return a, again, a.err
 		}
 		again = true
 	}
@@ -102,20 +102,23 @@ func (c *calls) call(ctx context.Context, do command) (message rueidis.RedisMess
 // flight is a command that has been handed off. Either the caller waits for it to the end, or
 // leaves it behind, or both happen at once and the first of them counts.
 //
-// Flights are pooled, but for those that are left behind. A flight that is done belongs to
-// its caller alone: the last thing that the goroutine does with it is to send the answer.
+// Flights are pooled, but for those that the server has not answered: the client may still
+// hold what it was given for them. A flight that is done belongs to its caller alone: the last thing
+// that the goroutine does with it is to send the answer.
 type flight struct {
 	calls   *calls
-	ctx     context.Context
+	undated undated // of the caller's context, as endless is
+	endless endless
 	command command
 	keys    [1]string
+	pair    [2]rueidis.Completed // see claim
 	decided atomic.Bool
-	answer  chan rueidis.RedisResult
+	answer  chan answer
 	fly     func() // carryOut, made once
 }
 
 var flights = sync.Pool{New: func() any {
-	f := &flight{answer: make(chan rueidis.RedisResult, 1)}
+	f := &flight{answer: make(chan answer, 1)}
 	f.fly = f.carryOut
 	return f
 }}
@@ -124,49 +127,52 @@ var flights = sync.Pool{New: func() any {
 func (f *flight) carryOut() {
 	c, do := f.calls, &f.command
 	defer c.wg.Done()
-	var on context.Context = undated{f.ctx}
-	if do.owner != "" {
-		on = endless{f.ctx} // it goes on for its answer
+	var a answer
+	if do.owner == "" {
+		a = f.run(&f.undated)
+	} else {
+		a = f.claim(&f.endless) // it goes on for its answer
 	}
-	result := do.script.Exec(on, c.client, f.keys[:], do.args[:do.n])
 	if f.decided.CompareAndSwap(false, true) {
-		f.answer <- result
+		f.answer <- a
 		return
 	}
-	if _, err := result.AsInt64(); err == nil && do.owner != "" {
+	if do.owner != "" && a.number > 0 {
 		releaseScript.Exec(context.Background(), c.client, f.keys[:], []string{do.owner})
 	}
 	c.left.Add(-1)
 }
 
 // end lets go of a flight whose answer has been taken.
-func (f *flight) end() {
-	f.calls, f.ctx, f.command, f.keys = nil, nil, command{}, [1]string{}
-	f.decided.Store(false)
-	flights.Put(f)
+func (f *flight) end(a answer) answer {
+	if a.answered() {
+		f.calls, f.undated, f.endless = nil, undated{}, endless{}
+		f.command, f.keys, f.pair = command{}, [1]string{}, [2]rueidis.Completed{}
+		f.decided.Store(false)
+		flights.Put(f)
+	}
+	return a
 }
 
 // handOff runs a command in a goroutine of its own, and leaves that behind when ctx ends.
-func (c *calls) handOff(ctx context.Context, do command) rueidis.RedisResult {
+func (c *calls) handOff(ctx context.Context, do command) answer {
 	if err := c.begin(); err != nil {
-		return rueidis.NewErrorResult(err)
+		return answer{err: err}
 	}
 	f := flights.Get().(*flight)
-	f.calls, f.ctx, f.command, f.keys[0] = c, ctx, do, do.key
+	f.calls, f.undated, f.endless = c, undated{ctx}, endless{ctx}
+	f.command, f.keys[0] = do, do.key
 	go f.fly()
 	select {
-	case result := <-f.answer:
-		f.end()
-		return result
+	case a := <-f.answer:
+		return f.end(a)
 	case <-ctx.Done():
 		c.left.Add(1)
 		if f.decided.CompareAndSwap(false, true) {
-			return rueidis.NewErrorResult(ctx.Err())
+			return answer{err: ctx.Err()}
 		}
 		c.left.Add(-1) // it has come at the same moment
-		result := <-f.answer
-		f.end()
-		return result
+		return f.end(<-f.answer)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 	answer := make(blocked)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	call := func() error { return c.handOff(ctx, command{script: answer}).NonRedisError() }
+	call := func() error { return c.handOff(ctx, command{script: answer}).err }
 	for range leftMax {
 		require.ErrorIs(t, call(), context.Canceled)
 	}

@@ -50,7 +50,7 @@ func calls(t *testing.T, client rueidis.Client) map[string]int {
 	n := map[string]int{}
 	for line := range strings.Lines(info) {
 		name, rest, is := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		if count, _, _ := strings.Cut(rest, ","); is && name != "info" && name != "hello" && name != "ping" && !strings.HasPrefix(name, "client|") {
+		if count, _, _ := strings.Cut(rest, ","); is && name != "info" && name != "hello" && name != "ping" && !strings.HasPrefix(name, "client|") && name != "acl" && !strings.HasPrefix(name, "acl|") {
 			n[name], err = strconv.Atoi(count)
 			require.NoError(t, err)
 		}
@@ -58,12 +58,23 @@ func calls(t *testing.T, client rueidis.Client) map[string]int {
 	return n
 }
 
-// during returns what the server has executed while do ran.
+// await waits until the server has executed a command n times.
+func await(t *testing.T, client rueidis.Client, name string, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); calls(t, client)[name] != n; time.Sleep(5 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "%s: not called %d times", name, n)
+	}
+}
+
+// during returns what the server has executed while do ran, without the scripts that a store
+// gives it in the background.
 func during(t *testing.T, client rueidis.Client, do func()) map[string]int {
 	t.Helper()
 	before := calls(t, client)
 	do()
 	after := calls(t, client)
+	delete(after, "script|load")
+	delete(before, "script|load")
 	for name, n := range before {
 		if after[name] -= n; after[name] == 0 {
 			delete(after, name)
@@ -72,31 +83,81 @@ func during(t *testing.T, client rueidis.Client, do func()) map[string]int {
 	return after
 }
 
-// TestRoundTrips: each call is one command from outside, and does no more inside than it must.
+// TestRoundTrips: each call does no more than it must, and in one round trip; two for a claim that meets
+// with what is not finished.
 func TestRoundTrips(t *testing.T) {
-	server := backend.StartRedis(t)
-	client := openClient(t, server.URL())
-	s := redisstore.New(client)
+	t.Run("commands", func(t *testing.T) {
+		client := openClient(t, backend.StartRedis(t).URL())
+		roundTrips(t, client, &between{Client: client}, []step{
+			{"claim", 1, map[string]int{"set": 1, "pttl": 1}},
+			{"meet a running one", 2, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1}},
+			{"renew", 1, map[string]int{"evalsha": 1, "get": 1, "pexpire": 1}},
+			{"complete", 1, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+			{"replay", 1, map[string]int{"set": 1, "pttl": 1}},
+			{"claim another", 1, map[string]int{"set": 1, "pttl": 1}},
+			{"release", 1, map[string]int{"evalsha": 1, "get": 1, "del": 1}},
+			{"claim a third", 1, map[string]int{"set": 1, "pttl": 1}},
+			{"abandon", 1, map[string]int{"evalsha": 1, "get": 1, "pexpire": 1, "set": 1}},
+			{"meet an abandoned one", 2, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1}},
+			{"take it over", 2, map[string]int{"set": 2, "pttl": 2, "evalsha": 1, "get": 1, "pexpire": 1}},
+		})
+	})
+	t.Run("scripts", func(t *testing.T) {
+		client := openClient(t, backend.StartRedis(t).URL())
+		roundTrips(t, client, &between{Client: early{client}}, []step{
+			{"claim", 1, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+			{"meet a running one", 1, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
+			{"renew", 1, map[string]int{"evalsha": 1, "get": 1, "pexpire": 1}},
+			{"complete", 1, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+			{"replay", 1, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
+			{"claim another", 1, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+			{"release", 1, map[string]int{"evalsha": 1, "get": 1, "del": 1}},
+			{"claim a third", 1, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
+			{"abandon", 1, map[string]int{"evalsha": 1, "get": 1, "pexpire": 1, "set": 1}},
+			{"meet an abandoned one", 1, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
+			{"take it over", 1, map[string]int{"evalsha": 1, "get": 1, "pttl": 1, "pexpire": 1, "set": 1}},
+		})
+	})
+}
+
+// step is one call of roundTrips, and what it takes.
+type step struct {
+	name     string
+	trips    int32
+	commands map[string]int
+}
+
+func roundTrips(t *testing.T, client rueidis.Client, b *between, steps []step) {
+	s := redisstore.New(b)
 	t.Cleanup(s.Close)
 	ctx := t.Context()
 	// The scripts are there before the first call.
-	require.Eventually(t, func() bool { return calls(t, client)["script|load"] == 5 }, 10*time.Second, 5*time.Millisecond)
-
+	await(t, client, "script|load", 5)
+	begin(t, s, "whether the server knows the command is found out")
 	var c core.Claim
-	for _, step := range []struct {
-		name string
-		do   func()
-		want map[string]int
-	}{
-		{"claim", func() { c = begin(t, s, "k") }, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
-		{"meet a running one", func() { meet(t, s, "k", core.Running) }, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
-		{"renew", func() { require.NoError(t, s.Renew(ctx, "k", c.Owner, time.Hour)) }, map[string]int{"evalsha": 1, "get": 1, "pexpire": 1}},
-		{"complete", func() { require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("done"), time.Hour)) }, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
-		{"replay", func() { meet(t, s, "k", core.Done) }, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}},
-		{"claim another", func() { c = begin(t, s, "l") }, map[string]int{"evalsha": 1, "get": 1, "set": 1}},
-		{"release", func() { require.NoError(t, s.Release(ctx, "l", c.Owner)) }, map[string]int{"evalsha": 1, "get": 1, "del": 1}},
-	} {
-		require.Equal(t, step.want, during(t, client, step.do), step.name)
+	do := map[string]func(){
+		"claim":                 func() { c = begin(t, s, "k") },
+		"meet a running one":    func() { meet(t, s, "k", core.Running) },
+		"renew":                 func() { require.NoError(t, s.Renew(ctx, "k", c.Owner, time.Hour)) },
+		"complete":              func() { require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("done"), time.Hour)) },
+		"replay":                func() { meet(t, s, "k", core.Done) },
+		"claim another":         func() { c = begin(t, s, "l") },
+		"release":               func() { require.NoError(t, s.Release(ctx, "l", c.Owner)) },
+		"claim a third":         func() { c = begin(t, s, "m") },
+		"abandon":               func() { require.NoError(t, s.Abandon(ctx, "m", c.Owner)) },
+		"meet an abandoned one": func() { meet(t, s, "m", core.Abandoned) },
+		"take it over": func() {
+			c := newClaim()
+			c.Takeover = true
+			g, err := s.Acquire(ctx, "m", c)
+			require.NoError(t, err)
+			require.Equal(t, core.Grant{State: core.Acquired, Attempt: 2}, g)
+		},
+	}
+	for _, step := range steps {
+		b.trips.Store(0)
+		require.Equal(t, step.commands, during(t, client, do[step.name]), step.name)
+		require.Equal(t, step.trips, b.trips.Load(), step.name)
 	}
 }
 
@@ -130,7 +191,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 // a number that the server refuses.
 func TestLongestSpans(t *testing.T) {
 	url := backend.Redis(t)
-	i := instances(t, url)(t)
+	i := instances(t, url, openStore)(t)
 	for _, span := range []time.Duration{1, 100 * 365 * 24 * time.Hour, math.MaxInt64} {
 		key := span.String()
 		c := newClaim()
@@ -162,6 +223,7 @@ func TestStrangeValues(t *testing.T) {
 		require.Error(t, err, "%q", value)
 		require.ErrorIs(t, s.Complete(t.Context(), key, core.NewOwner(), nil, time.Hour), core.ErrLost, "%q", value)
 		require.ErrorIs(t, s.Release(t.Context(), key, core.NewOwner()), core.ErrLost, "%q", value)
+		require.ErrorIs(t, s.Abandon(t.Context(), key, core.NewOwner()), core.ErrLost, "%q", value)
 		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
 		require.NoError(t, err)
 		require.Equal(t, value, got)

@@ -17,8 +17,10 @@
 //
 // # Calls
 //
-// Each of the four calls is one script on one key, sent by its digest: one round trip, one
-// EVALSHA. A first request costs two (Acquire, Complete), a replay one. The servers get the
+// A claim is one SET with NX and GET, and PTTL in the same round trip. A script takes its place where the
+// server does not know that (before Redis 7.0; found out once for each store) or refuses to write, and follows
+// it where a record stands that is not finished: two round trips then. Each other call is one script on one key, sent by its
+// digest: one round trip, one EVALSHA. A first request costs two (Acquire, Complete), a replay one. The servers get the
 // scripts when the store is made; one that does not know a script all the same (after a
 // failover, or SCRIPT FLUSH) gets it, once, in a second round trip. Whatever the server was slow to
 // answer is not sent again: a call that fails may have taken effect. All spans are counted
@@ -29,9 +31,9 @@
 // its answer comes. (A replay from the client's cache is looked up in the caller's goroutine,
 // and may wait for a new connection.)
 //
-// From 64 goroutines on one machine with its server, operations run at 0.8 of the rate of the
-// bare client with the same two scripts, and at half the rate of SET NX and SET, which compare
-// no owner: the rest is the server running Lua. See BenchmarkRedisPeer in benchmarks.
+// From 64 goroutines on one machine with its server, operations run at the rate of the bare client that sends
+// the same, and replays at 0.85 of it. SET NX and SET, which compare no owner, run 1.5 times as fast. See
+// BenchmarkRedisPeer in benchmarks.
 //
 // # Keys and records
 //
@@ -40,8 +42,8 @@
 //
 //	<state><attempt>;<retention>;<length>;<owner><fingerprint><result>
 //
-// State is R for running, W for running and watched by waiters, A for abandoned by release,
-// D for done. Attempt, the claim's retention in ms, and the fingerprint's length are
+// State is R for running, W for running and watched by waiters, A for abandoned by Abandon or
+// Release, D for done. Attempt, the retention in ms (under D that of the result, or 0), and the fingerprint's length are
 // decimal numbers. The owner, 16 bytes, is there under R and W only, the result under D.
 //
 // No point in time is stored: the key expires. It lives for its lease and its
@@ -55,7 +57,7 @@
 // The server must not drop records that stand: set maxmemory-policy to noeviction. Anything
 // else is reported once, when the store is made; see [Warn]. Under noeviction, a server that
 // is full refuses new records and results with core.ErrStoreFull, and still renews, releases,
-// takes over, and completes without a result.
+// abandons, takes over, and completes without a result.
 //
 // # Waiting
 //
@@ -85,6 +87,21 @@
 // needs RESP3 and a client without DisableCache; without them it switches itself off. The
 // remaining retention is then counted by the process's clock from when the record was met.
 //
+// # Limits
+//
+// [NewLimiter] makes a core.Limiter that processes share: at most n in a window, for each user. A call is one
+// script on one key, like those of the store; nothing is made in advance. The key is
+//
+//	<prefix>L=<name>#<SHA-256 of the limiter's key, in hexadecimal>
+//
+// where no engine has records. It holds when the bucket is full again, in microseconds of the server's
+// clock, and who was counted last; then it expires. It takes some 250 bytes. What is one step, window/n, is rounded up to
+// whole microseconds. When the server's clock is set back, nobody waits longer than a step for it.
+//
+// A call that failed may have been counted. One that the client has sent twice is counted once, unless
+// another for the same key came in between; then one too many is counted. A server that can't count (out of
+// memory, loading, a replica) is an error. A failover may lose the last counts, and then more is allowed.
+//
 // # Permissions
 //
 // A user of Redis's access control lists needs, for an engine with the default prefix:
@@ -97,7 +114,10 @@
 // for [ClientSideCache], and +cluster (or +sentinel, +role) where there is one. Without the channel, waiters poll. Without INFO, the
 // maxmemory-policy is not looked at; without SCRIPT LOAD, the first call of each script sends it
 // (but under FIPS 140, GODEBUG=fips140=only, where the server computes the digests, it
-// is needed).
+// is needed). A command that the user may not run is reported when the store is made, not at the first renewal; see [Warn]. It is found by
+// ACL DRYRUN (Redis 7.0), where the user may call that, else by running each command on a key idem:<random> that does not exist. Where
+// ACL DRYRUN can't be had, each command that is refused makes an entry of ACL LOG at each start. Which keys and channels he may use
+// is not looked at. A limiter needs +eval, +evalsha, +get, +set, +getex and +time on ~idem:L=*.
 //
 // # What can be lost
 //
@@ -121,7 +141,8 @@
 // what follows a call that timed out arrives after it; by default a Release may overtake its
 // Acquire. With ConnLifetime, rueidis sends a command again if the server was silent for a second when the
 // connection's life ended: a claim may then meet with itself, and the operation is in
-// progress for nobody until the lease passes. With SendToReplicas, the store's commands must
+// progress for nobody until the lease passes. So may, with Standalone.EnableRedirect, one that a server has
+// made just before it became a replica. With SendToReplicas, the store's commands must
 // go to masters. ConnWriteTimeout (10 s by default; 3 s with [NewURL]) is how long a silent
 // connection is kept.
 package redisstore

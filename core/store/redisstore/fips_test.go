@@ -32,6 +32,12 @@ func TestFIPS(t *testing.T) {
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("x"), time.Hour))
 	woken(t, changed)
 	meet(t, s, "k", core.Done)
+	l, err := s.NewLimiter(1, time.Hour, "l")
+	require.NoError(t, err)
+	allowed(t, l, "k")
+	refused(t, l, "k")
 	client := openClient(t, server.URL())
-	require.Equal(t, map[string]int{"evalsha": 1, "get": 1, "pttl": 1}, during(t, client, func() { meet(t, s, "k", core.Done) }))
+	begin(t, s, "running")
+	meet(t, s, "running", core.Running)
+	require.Equal(t, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1}, during(t, client, func() { meet(t, s, "running", core.Running) }))
 }

@@ -33,7 +33,7 @@ func TestFullServer(t *testing.T) {
 	ctx := t.Context()
 
 	claims := map[string]core.Claim{}
-	for _, key := range []string{"renewed", "completed", "released", "done"} {
+	for _, key := range []string{"renewed", "completed", "released", "given up", "done"} {
 		claims[key] = begin(t, s, key)
 	}
 	require.NoError(t, s.Complete(ctx, "done", claims["done"].Owner, []byte("result"), time.Hour))
@@ -74,6 +74,8 @@ func TestFullServer(t *testing.T) {
 	require.Empty(t, meet(t, s, "completed", core.Done).Result)
 	require.NoError(t, s.Release(ctx, "released", claims["released"].Owner))
 	require.NoError(t, s.Release(ctx, "taken", taker.Owner))
+	require.NoError(t, s.Abandon(ctx, "given up", claims["given up"].Owner))
+	meet(t, s, "given up", core.Abandoned)
 	g, err = s.Acquire(ctx, "taken", newClaim())
 	require.NoError(t, err)
 	require.Equal(t, core.Abandoned, g.State)
@@ -87,6 +89,22 @@ func TestFullServer(t *testing.T) {
 	begin(t, s, "released")
 }
 
+// usedMemory returns what the server spends on keys, with all that belongs to them.
+func usedMemory(t *testing.T, client rueidis.Client) float64 {
+	t.Helper()
+	info, err := client.Do(t.Context(), client.B().Info().Section("memory").Build()).ToString()
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(info, "\nused_memory_dataset:")
+	value, _, _ := strings.Cut(rest, "\r")
+	dataset, err := strconv.ParseFloat(value, 64)
+	require.NoError(t, err)
+	_, rest, _ = strings.Cut(info, "\nused_memory_overhead:")
+	value, _, _ = strings.Cut(rest, "\r")
+	overhead, err := strconv.ParseFloat(value, 64)
+	require.NoError(t, err)
+	return dataset + overhead
+}
+
 // TestMemoryPerRecord holds what the package comment says, with all that the server spends on
 // a key, its expiry included.
 func TestMemoryPerRecord(t *testing.T) {
@@ -95,19 +113,7 @@ func TestMemoryPerRecord(t *testing.T) {
 	client := openClient(t, server.URL())
 	s := redisstore.New(client)
 	t.Cleanup(s.Close)
-	used := func() float64 {
-		info, err := client.Do(t.Context(), client.B().Info().Section("memory").Build()).ToString()
-		require.NoError(t, err)
-		_, rest, _ := strings.Cut(info, "\nused_memory_dataset:")
-		value, _, _ := strings.Cut(rest, "\r")
-		dataset, err := strconv.ParseFloat(value, 64)
-		require.NoError(t, err)
-		_, rest, _ = strings.Cut(info, "\nused_memory_overhead:")
-		value, _, _ = strings.Cut(rest, "\r")
-		overhead, err := strconv.ParseFloat(value, 64)
-		require.NoError(t, err)
-		return dataset + overhead
-	}
+	used := func() float64 { return usedMemory(t, client) }
 	key := func(i int) string { return fmt.Sprintf("idem:U=user-%06dM=POST%%20/ordersP=%032d", i, i) }
 	result := bytes.Repeat([]byte("r"), 300)
 	claim := newClaim()

@@ -33,8 +33,8 @@ type Store struct {
 type Option func(*Store)
 
 // Warn makes the store report what its owner should know and calls don't suffer from:
-// a server that may drop records (its maxmemory-policy is not noeviction). It is called once
-// for each such server, soon after the store was made, in a goroutine of the store, and not
+// a server that may drop records (its maxmemory-policy is not noeviction), or whose user may not run
+// a command that the store takes. It is called once for each such server and matter, soon after the store was made, in a goroutine of the store, and not
 // after Close has returned. The default writes a warning with slog.Default; so does nil.
 func Warn(report func(error)) Option {
 	return func(s *Store) { s.warn = report }
@@ -145,25 +145,15 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 		return g, nil
 	}
 	asked := time.Now()
-	message, again, err := s.run(ctx, acquisition(key, claim))
+	a, again, err := s.run(ctx, acquisition(key, claim))
 	if err != nil {
 		return core.Grant{}, err
 	}
-	if message.IsInt64() {
-		attempt, err := message.AsInt64()
-		return core.Grant{State: core.Acquired, Attempt: uint64(attempt)}, err
+	if a.number > 0 {
+		return core.Grant{State: core.Acquired, Attempt: uint64(a.number)}, nil
 	}
-	parts, err := message.ToArray()
-	if err != nil || len(parts) != 2 {
-		return core.Grant{}, errNoRecord
-	}
-	record, err1 := parts[0].ToString()
-	left, err2 := parts[1].AsInt64()
-	if err1 != nil || err2 != nil {
-		return core.Grant{}, errNoRecord
-	}
-	g, err := parseRecord(record, left)
-	if again && g.State == core.Running && ownedBy(record, claim.Owner) {
+	g, err := parseRecord(a.record, a.left)
+	if again && g.State == core.Running && ownedBy(a.record, claim.Owner) {
 		return core.Grant{State: core.Acquired, Attempt: g.Attempt}, nil // at the first try
 	}
 	if g.State == core.Done {
@@ -195,11 +185,16 @@ func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error
 	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:])}, n: 1})
 }
 
+// Abandon implements core.Store.
+func (s *Store) Abandon(ctx context.Context, key string, owner core.Owner) error {
+	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), "abandon"}, n: 2})
+}
+
 // owners runs a script that only the owner of a record may run.
 func (s *Store) owners(ctx context.Context, do command) error {
-	held, again, err := s.number(ctx, do)
+	a, again, err := s.run(ctx, do)
 	switch {
-	case err != nil || held != 0:
+	case err != nil || a.number != 0:
 		return err
 	case again:
 		return errUnknown
@@ -210,28 +205,18 @@ func (s *Store) owners(ctx context.Context, do command) error {
 // errUnknown is returned in place of core.ErrLost if the script may have run before.
 var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
 
-// number runs a script that answers with a number.
-func (s *Store) number(ctx context.Context, do command) (n int64, again bool, err error) {
-	message, again, err := s.run(ctx, do)
-	if err != nil {
-		return 0, again, err
-	}
-	n, err = message.AsInt64()
-	return n, again, err
-}
-
-// run runs a script. See call for again.
-func (s *Store) run(ctx context.Context, do command) (message rueidis.RedisMessage, again bool, err error) {
-	message, again, err = s.call(ctx, do)
+// run carries a command out. See call for again.
+func (c *calls) run(ctx context.Context, do command) (a answer, again bool, err error) {
+	a, again, err = c.call(ctx, do)
 	switch {
 	case err == nil:
 	case isFull(err):
 		err = core.ErrStoreFull
-	case errors.Is(err, errClosed), errors.Is(err, errStuck):
+	case errors.Is(err, errClosed), errors.Is(err, errStuck), errors.Is(err, errNoRecord):
 	default:
 		err = fmt.Errorf("redisstore: %w", err)
 	}
-	return message, again, err
+	return a, again, err
 }
 
 // isFull reports whether a server has refused a command for lack of memory. Before Redis 7,

@@ -59,12 +59,12 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 		stop()
 		return nil, nil, ctx.Err()
 	}
-	runs, _, err := s.number(ctx, command{script: watchScript, key: key})
+	a, _, err := s.run(ctx, command{script: watchScript, key: key})
 	if err != nil {
 		stop()
 		return nil, nil, err
 	}
-	if runs == 0 {
+	if a.number == 0 {
 		stop()
 	}
 	return w.changed, stop, nil

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -40,6 +42,8 @@ func newBooks(t *testing.T, url string) *books {
 	_, err := db.Exec("CREATE TABLE " + b.rows + " (name VARCHAR(64) NOT NULL, amount BIGINT NOT NULL)" + suffix)
 	require.NoError(t, err)
 	t.Cleanup(func() {
+		// What a context has ended is rolled back a moment later.
+		assert.Eventually(t, func() bool { return db.Stats().InUse == 0 }, 10*time.Second, time.Millisecond)
 		_, err := db.Exec("DROP TABLE " + b.rows)
 		assert.NoError(t, err)
 	})
@@ -61,7 +65,7 @@ func (b *books) count(name string) (n int) {
 	return n
 }
 
-func (b *books) do(key string, fn func(tx *sql.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result, error) {
+func (b *books) do(key string, fn func(tx *sql.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	return b.store.DoTx(b.t.Context(), b.db, key, fn, opts...)
 }
 
@@ -76,10 +80,10 @@ func TestDoTx(t *testing.T) {
 		b := newBooks(t, url)
 		first, err := b.do("k", b.enter("k"))
 		require.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("entered k"), Attempt: 1}, first)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Attempt: 1}, first)
 		again, err := b.do("k", never)
 		require.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("entered k"), Replayed: true}, again)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Replayed: true}, again)
 		assert.Equal(t, 1, b.count("k"))
 
 		// The store sees it done.
@@ -87,7 +91,7 @@ func TestDoTx(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, core.Done, g.State)
 		assert.Equal(t, "entered k", string(g.Result))
-		assert.InDelta(t, core.DefaultRetention.Seconds(), g.Remaining.Seconds(), 60)
+		assert.InDelta(t, core.DefaultKeyRetention.Seconds(), g.Remaining.Seconds(), 60)
 
 		// Another pool on the same database serves as well, and so does one connection.
 		other, _ := open(t, strings.Replace(url, "///", "/", 1))
@@ -110,7 +114,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		b := newBooks(t, url)
 		ctx := t.Context()
 		_, err := b.do("", never)
-		require.ErrorIs(t, err, core.ErrKeyMissing)
+		require.ErrorIs(t, err, core.CodeKeyMissing)
 		_, err = b.do("k", never, sqlstore.Retention(0))
 		require.ErrorContains(t, err, "retention")
 		_, err = b.do("k", never, sqlstore.Fingerprint(strings.Repeat("f", 65)))
@@ -120,18 +124,18 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		_, err = b.do("k", b.enter("k"), sqlstore.Fingerprint("f"))
 		require.NoError(t, err)
 		_, err = b.do("k", never, sqlstore.Fingerprint("g"))
-		require.ErrorIs(t, err, core.ErrKeyReused)
+		require.ErrorIs(t, err, core.CodeKeyReused)
 		running := claim(time.Hour)
 		_, err = b.store.Acquire(ctx, "running", running)
 		require.NoError(t, err)
 		_, err = b.do("running", never, sqlstore.Fingerprint("g"))
-		require.ErrorIs(t, err, core.ErrKeyReused)
+		require.ErrorIs(t, err, core.CodeKeyReused)
 		_, err = b.do("running", never)
-		require.ErrorIs(t, err, core.ErrInProgress)
+		require.ErrorIs(t, err, core.CodeInProgress)
 		require.NoError(t, b.store.Complete(ctx, "running", running.Owner, []byte("elsewhere"), time.Hour))
 		r, err := b.do("running", never)
 		require.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("elsewhere"), Replayed: true}, r)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("elsewhere"), Replayed: true}, r)
 
 		// An abandoned run is taken over in the transaction, and is abandoned again if that
 		// fails.
@@ -140,7 +144,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Millisecond)
 		_, err = b.do("abandoned", never, sqlstore.Fingerprint("g"))
-		require.ErrorIs(t, err, core.ErrKeyReused)
+		require.ErrorIs(t, err, core.CodeKeyReused)
 		_, err = b.do("abandoned", never)
 		require.ErrorContains(t, err, "the function ran")
 		r, err = b.do("abandoned", b.enter("abandoned"))
@@ -181,7 +185,7 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 			return nil, errors.Join(err, cause)
 		})
 		require.ErrorIs(t, err, cause)
-		require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
 
 		require.PanicsWithValue(t, "oops", func() {
 			_, _ = b.do("k", func(tx *sql.Tx) ([]byte, error) {
@@ -207,7 +211,7 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 			return v, err
 		})
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 
 		assert.Zero(t, b.count("k"))
@@ -231,7 +235,7 @@ func TestDoTxThatWasEnded(t *testing.T) {
 		} {
 			_, err := b.do(name, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
 			require.ErrorContains(t, err, "ended the transaction", name)
-			require.NotErrorIs(t, err, core.ErrStoreUnavailable, name)
+			require.NotErrorIs(t, err, core.CodeStoreUnavailable, name)
 		}
 		if dialectOf(url) == sqlstore.PostgreSQL { // where an error ends it
 			_, err := b.do("goes on", func(tx *sql.Tx) ([]byte, error) {
@@ -379,7 +383,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
 		runs := 0
-		do := func(key string) (core.Result, error) {
+		do := func(key string) (core.Result[[]byte], error) {
 			runs = 0
 			return b.store.DoTx(t.Context(), pool, key, func(tx *sql.Tx) ([]byte, error) {
 				runs++
@@ -391,7 +395,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		l.after.Store(1)
 		r, err := do("committed")
 		require.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("entered committed"), Attempt: 1}, r)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered committed"), Attempt: 1}, r)
 		assert.Equal(t, 1, runs)
 		assert.Equal(t, 1, b.count("committed"))
 
@@ -399,7 +403,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		l.before.Store(1)
 		r, err = do("rolled back")
 		require.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("entered rolled back"), Attempt: 1}, r)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered rolled back"), Attempt: 1}, r)
 		assert.Equal(t, 2, runs)
 		assert.Equal(t, 1, b.count("rolled back"))
 
@@ -420,7 +424,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		l.before.Store(100)
 		_, err = do("hopeless")
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.ErrorIs(t, err, core.CodeUnfinished)
 		require.ErrorIs(t, err, errBroken)
 		l.before.Store(0)
 		assert.Zero(t, b.count("hopeless"))
@@ -440,12 +444,12 @@ func TestDoTxLostCommit(t *testing.T) {
 			return b.enter("unknown")(tx)
 		})
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.ErrorIs(t, err, core.CodeUnfinished)
 		require.ErrorIs(t, err, context.Canceled)
 		l.gone.Store(nil)
 		r, err = do("unknown")
 		require.NoError(t, err)
-		assert.Equal(t, core.Result{Value: []byte("entered unknown"), Replayed: true}, r)
+		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered unknown"), Replayed: true}, r)
 		assert.Zero(t, runs)
 
 		// A commit that does not return, for the server does not answer. Here it does at last.
@@ -464,6 +468,39 @@ func TestDoTxLostCommit(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "entered held", string(r.Value))
 		assert.Equal(t, 1, b.count("held"))
+	})
+}
+
+// TestDoTxLostCommitIsAskedAfter: for five seconds, where nothing else ends it. A connection of the caller's that is gone can't be asked.
+func TestDoTxLostCommitIsAskedAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		url := engines[2].url(t)
+		b := newBooks(t, url)
+		pool, l := lossyDB(t, b.db, url)
+		pool.SetMaxIdleConns(-1) // the connection is closed when it comes back
+		l.before.Store(1)
+		asked := 0
+		gone := func() { asked++ }
+		begun := time.Now()
+		_, err := b.store.DoTx(t.Context(), pool, "k", func(tx *sql.Tx) ([]byte, error) {
+			l.gone.Store(&gone)
+			return b.enter("k")(tx)
+		})
+		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, core.CodeUnfinished)
+		assert.InDelta(t, 5, time.Since(begun).Seconds(), 0.5)
+		assert.Greater(t, asked, 5)
+		assert.Less(t, asked, 500, "with pauses between")
+
+		l.gone.Store(nil)
+		conn, err := pool.Conn(t.Context())
+		require.NoError(t, err)
+		l.before.Store(1)
+		l.err = driver.ErrBadConn
+		begun = time.Now()
+		_, err = b.store.DoTx(t.Context(), conn, "k", b.enter("k"))
+		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+		assert.Less(t, time.Since(begun), time.Second)
 	})
 }
 
@@ -491,7 +528,7 @@ func TestDoTxLostCommitOnTheWire(t *testing.T) {
 			})
 			require.NoError(t, err, name)
 			<-lost
-			assert.Equal(t, core.Result{Value: []byte("entered " + name), Attempt: 1}, r, name)
+			assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + name), Attempt: 1}, r, name)
 			assert.Equal(t, c.runs, runs, name)
 			assert.Equal(t, 1, b.count(name), name)
 		}
@@ -513,7 +550,63 @@ func TestDoTxConstraint(t *testing.T) {
 		return nil, err
 	})
 	require.ErrorContains(t, err, "23505")
-	require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+	require.NotErrorIs(t, err, core.CodeStoreUnavailable)
 	assert.Equal(t, 1, runs)
 	assert.Zero(t, b.count("k"))
+}
+
+// between does something before the second transaction begins.
+type between struct {
+	sqlstore.TxBeginner
+	begun int
+	do    func()
+}
+
+func (b *between) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error) {
+	if b.begun++; b.begun == 2 {
+		b.do()
+	}
+	return b.TxBeginner.BeginTx(ctx, opts)
+}
+
+// TestDoTxLostCommitToAnother: if another process has carried the operation out while a lost commit was asked after, then that is whose
+// value it is.
+func TestDoTxLostCommitToAnother(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		pool, l := lossyDB(t, b.db, url)
+		other := another(t, url, strings.Trim(b.store.TableName(), "\"`"))
+		db, _ := open(t, url)
+		l.before.Store(1)
+		result, err := b.store.DoTx(t.Context(), &between{TxBeginner: pool, do: func() {
+			_, err := other.DoTx(t.Context(), db, "k", b.enter("theirs"))
+			assert.NoError(t, err)
+		}}, "k", b.enter("ours"))
+		require.NoError(t, err)
+		require.Equal(t, core.Result[[]byte]{Value: []byte("entered theirs"), Replayed: true}, result)
+		require.Equal(t, 1, b.count("theirs"))
+		require.Zero(t, b.count("ours"))
+	})
+}
+
+// TestLeavesBetweenTries: when ctx ends after a try that is worth another one, the error is ctx's.
+func TestLeavesBetweenTries(t *testing.T) {
+	run(t, engines[2:], func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		// A record that can neither be made nor be found keeps changing, it seems.
+		_, err := b.db.Exec("CREATE TRIGGER vanished BEFORE INSERT ON " + b.store.TableName() + " BEGIN SELECT RAISE(IGNORE); END")
+		require.NoError(t, err)
+		_, err = b.do("k", never)
+		require.ErrorIs(t, err, core.CodeStoreUnavailable)
+		require.ErrorContains(t, err, "kept changing")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		pool, l := lossyDB(t, b.db, url)
+		l.rollback = cancel
+		_, err = b.store.DoTx(ctx, pool, "k", never)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "kept changing")
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+	})
 }

@@ -30,10 +30,10 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		engine := core.MustNew(core.Config{Store: store})
-		result, err := engine.Do(ctx, "2041", core.Policy{Name: "send invoice"}, func(context.Context) ([]byte, error) {
+		invoices := core.MustNew(core.Config{Store: store}).MustTask(core.Policy{Name: "send invoice"})
+		result, err := core.Do(ctx, invoices, core.Call{Key: "2041"}, func(context.Context) (string, error) {
 			fmt.Println("sending")
-			return []byte("sent"), nil
+			return "sent", nil
 		})
 		fmt.Printf("%s, replayed: %v, %v\n", result.Value, result.Replayed, err)
 		store.Close()
@@ -81,34 +81,43 @@ func ExampleStore_DoTx() {
 	// 1 invoice
 }
 
-// Behind a guard, DoTx takes a key of its own that follows from the guard's. If the process
-// dies after the commit and before the guard has stored the response, the next try takes the
-// guard's record over, and DoTx gives it what was committed.
-func ExampleStore_DoTx_behindAGuard() {
-	db, dialect, _ := sqlstore.Open("sqlite::memory:")
+// A handler whose order is exactly once in its database. The guard has taken the key with its user
+// from the request and compared the parameters; it replays the answer, and it renders what RunTx
+// refuses. If the process dies after the commit, the next try gets what was committed.
+func ExampleStore_RunTx() {
+	ctx := context.Background()
+	db, dialect, err := sqlstore.Open("sqlite::memory:")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer db.Close()
-	store, _ := sqlstore.New(db, dialect)
+	store, err := sqlstore.New(db, dialect)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer store.Close()
-	if err := store.Migrate(context.Background()); err != nil {
+	if err := store.Migrate(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}
 	_, _ = db.Exec("CREATE TABLE orders (item TEXT)")
 
 	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User")})
-	guard := engine.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Replay})
+	guard := engine.MustGuard(core.Policy{Key: core.Header(core.Required)})
 	handler := httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		run, _ := core.RunFrom(r.Context())
-		result, err := store.DoTx(r.Context(), db, string(run.Key())+"#order", func(tx *sql.Tx) ([]byte, error) {
-			_, err := tx.Exec("INSERT INTO orders VALUES ('book')")
+		result, err := store.RunTx(r.Context(), db, func(tx *sql.Tx) ([]byte, error) {
+			_, err := tx.ExecContext(r.Context(), "INSERT INTO orders VALUES ('book')")
 			return []byte("ordered\n"), err
 		})
-		if err != nil {
-			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
+		switch {
+		case err == nil:
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(result.Value)
+		case !httpidem.Refuse(w, r, err):
+			http.Error(w, "the order could not be entered", http.StatusInternalServerError)
 		}
-		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(result.Value)
 	}))
 
 	for range 2 {

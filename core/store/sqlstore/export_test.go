@@ -1,15 +1,12 @@
 package sqlstore
 
 import (
-	"fmt"
+	"context"
 	"time"
 )
 
-// ClockAhead makes a store's clock run ahead of the server's by the microseconds that the
-// SQL expression gives.
-func ClockAhead(d Dialect, by string) Option {
-	return func(o *options) { o.now = fmt.Sprintf("(%s + %s)", d.now(), by) }
-}
+// Clock makes an SQL expression a store's clock, in place of the server's.
+func Clock(now string) Option { return func(o *options) { o.now = now } }
 
 // Tick is the step of a server's clock.
 func Tick(d Dialect) time.Duration { return d.tick() }
@@ -31,14 +28,24 @@ var (
 	Undone    = Dialect.undone
 )
 
+// Failure is err as a call of a store returns it.
+func Failure(d Dialect, err error) error {
+	return (&Store{dialect: d}).failure(context.Background(), "call", err)
+}
+
 const (
 	FaultOther     = faultOther
 	FaultTransient = faultTransient
 	FaultLocked    = faultLocked
 	FaultDuplicate = faultDuplicate
 	FaultFull      = faultFull
+	FaultReadOnly  = faultReadOnly
 	PurgeBatch     = purgeBatch
+	Tries          = tries
 )
+
+// LeftLongAgo makes the next call that meets with a server which only reads close connections at once.
+func (s *Store) LeftLongAgo() { s.left.Store(nil) }
 
 // TableName is the table's name, quoted.
 func (s *Store) TableName() string { return s.table.name }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -23,7 +24,17 @@ const (
 	faultLocked          // somebody else's lock stood for too long: the same, and it is worth waiting
 	faultDuplicate       // the key is there already
 	faultFull            // there is no room
+	faultReadOnly        // the server does not write (any more): the statement had no effect, but see cutOff
 )
+
+// temporary reports whether what has failed is worth trying again.
+func (d Dialect) temporary(err error) bool {
+	switch d.fault(err) {
+	case faultTransient, faultLocked, faultReadOnly:
+		return true
+	}
+	return errors.Is(err, errAgain)
+}
 
 // fault looks into err without knowing the driver.
 func (d Dialect) fault(err error) fault {
@@ -36,6 +47,8 @@ func (d Dialect) fault(err error) fault {
 			return faultLocked
 		case "53100": // disk_full
 			return faultFull
+		case "25006": // read_only_sql_transaction
+			return faultReadOnly
 		}
 	case MySQL:
 		switch mysqlNumber(err) {
@@ -47,6 +60,15 @@ func (d Dialect) fault(err error) fault {
 			return faultDuplicate
 		case 1114, 1021: // table full, disk full
 			return faultFull
+		case 1836, 1792: // read-only mode, read-only transaction
+			return faultReadOnly
+		case 1290: // an option forbids it, whose name is in the text of any language
+			if text := err.Error(); strings.Contains(text, "read-only") || strings.Contains(text, "read_only") {
+				return faultReadOnly
+			}
+		}
+		if d.cutOff(err) {
+			return faultReadOnly
 		}
 		// A result that is larger than the server takes. There are several numbers for it, one
 		// of which says that nobody knows what is wrong.
@@ -70,6 +92,8 @@ func (d Dialect) undone(err error) bool {
 	switch d.fault(err) {
 	case faultTransient, faultLocked, faultFull:
 		return true
+	case faultReadOnly:
+		return !d.cutOff(err)
 	}
 	state := sqlState(err)
 	if d != PostgreSQL || len(state) != 5 || state == "40003" { // statement_completion_unknown
@@ -80,6 +104,27 @@ func (d Dialect) undone(err error) bool {
 		return false
 	}
 	return true // a deferred constraint, say
+}
+
+// cutOff reports whether err is that of a node of Galera which is cut off from its cluster and takes no
+// commands. It may come when a change was sent to the others, so that a COMMIT, or a statement outside a
+// transaction, may have taken effect.
+func (d Dialect) cutOff(err error) bool { return d == MySQL && mysqlNumber(err) == 1047 }
+
+// noTransaction reports whether err says that the transaction, or a savepoint in it, is not there.
+func (d Dialect) noTransaction(err error) bool {
+	switch d {
+	case PostgreSQL:
+		switch sqlState(err) {
+		case "25P01", "25P02", "3B001": // no active, in failed transaction; invalid savepoint
+			return true
+		}
+	case MySQL:
+		return mysqlNumber(err) == 1305 // SAVEPOINT does not exist
+	case SQLite:
+		return err != nil && strings.Contains(err.Error(), "no such savepoint")
+	}
+	return false
 }
 
 // sqlState returns the SQLSTATE of an error of PostgreSQL (pgx and lib/pq both have the
@@ -172,12 +217,16 @@ const (
 	tries     = 20                    // of a call that meets with deadlocks and the like
 	lockWait  = time.Minute           // of a call that meets with locks, if its context has no end
 	lastPause = 50 * time.Millisecond // between two tries, at most
+	servers   = 3                     // of which a call may find that they only read
+
+	leaveEvery = time.Second // at most: a store's closing of idle connections
 )
 
 // patience decides how often a call is tried.
 type patience struct {
-	begun time.Time
-	tries int
+	begun    time.Time
+	tries    int
+	readOnly int // how many of them
 }
 
 // again reports whether the failure of a try allows another one, and waits for the moment.
@@ -186,7 +235,12 @@ func (p *patience) again(ctx context.Context, d Dialect, err error) bool {
 		p.begun = time.Now()
 	}
 	p.tries++
-	switch fault := d.fault(err); {
+	fault := d.fault(err)
+	if fault == faultReadOnly {
+		p.readOnly++
+	}
+	switch {
+	case fault == faultReadOnly && p.readOnly < servers:
 	case fault == faultLocked && time.Since(p.begun) < lockWait:
 	case (fault == faultTransient || errors.Is(err, errAgain)) && p.tries < tries:
 	default:
@@ -203,7 +257,8 @@ func (s *Store) retry(ctx context.Context, call string, try func() error) error 
 			return err
 		}
 		err := try()
-		if err == nil || !p.again(ctx, s.dialect, err) {
+		s.leave(ctx, s.db, err)
+		if err == nil || s.dialect.cutOff(err) || !p.again(ctx, s.dialect, err) {
 			s.weed(ctx, err)
 			return s.failure(ctx, call, err)
 		}
@@ -221,6 +276,39 @@ func (s *Store) weed(ctx context.Context, err error) {
 		if !errors.Is(s.db.PingContext(ctx), driver.ErrBadConn) {
 			return
 		}
+	}
+}
+
+// leave follows a call that failed. If its server only reads, it may be a primary that was demoted and
+// has kept its connections: those that lie idle in db are closed, for new ones may lead to its
+// successor. As long as there is none, that happens at most once a second.
+func (s *Store) leave(ctx context.Context, db TxBeginner, err error) {
+	if err == nil || s.dialect.fault(err) != faultReadOnly || ctx.Err() != nil {
+		return
+	}
+	last, now := s.left.Load(), time.Now()
+	if last != nil && now.Sub(*last) < leaveEvery || !s.left.CompareAndSwap(last, &now) {
+		return
+	}
+	if pool, is := db.(interface { // a *sql.DB, or what is made of one
+		Stats() sql.DBStats
+		Conn(ctx context.Context) (*sql.Conn, error)
+	}); is {
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // others may have taken what was idle
+		defer cancel()
+		for idle := pool.Stats().Idle; idle > 0; idle-- {
+			conn, err := pool.Conn(ctx)
+			if err != nil {
+				break
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}
+	if pool, is := db.(interface{ Reset() }); is {
+		pool.Reset()
+	}
+	if s.reset != nil {
+		s.reset()
 	}
 }
 
@@ -244,6 +332,12 @@ func pause(ctx context.Context, n int, limit time.Duration) bool {
 func (s *Store) failure(ctx context.Context, call string, err error) error {
 	if err == nil || errors.Is(err, core.ErrLost) {
 		return err
+	}
+	switch state := sqlState(err); {
+	case s.dialect != PostgreSQL:
+	case state == "42P05", state == "26000", // a prepared statement is there already, or is not there
+		state == "08P01" && strings.Contains(err.Error(), "bind message"): // or is another
+		err = fmt.Errorf("%w (is a pooler between that shares its connections? see pooler=transaction in Open)", err)
 	}
 	if s.dialect.fault(err) == faultFull {
 		err = fmt.Errorf("%w: %w", core.ErrStoreFull, err)

@@ -3,7 +3,9 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -71,77 +74,176 @@ func TestHugeResultOnAForeignPool(t *testing.T) {
 	}
 }
 
-// TestTablesThatDoNotProtect: in MySQL the statements work on them, and operations run twice.
-func TestTablesThatDoNotProtect(t *testing.T) {
-	for change, fault := range map[string]string{
-		"DROP PRIMARY KEY": "not unique",
-		"DROP PRIMARY KEY, ADD PRIMARY KEY (source_type, serial_number(10))":                 "not unique",
-		"DROP PRIMARY KEY, ADD PRIMARY KEY (serial_number)":                                  "not unique",
-		"ENGINE=MyISAM, DROP PRIMARY KEY, ADD PRIMARY KEY (source_type, serial_number(800))": "InnoDB",
-		"MODIFY serial_number VARBINARY(255) NOT NULL":                                       "serial_number",
-		"MODIFY source_type VARCHAR(64) NOT NULL":                                            "source_type",
-	} {
-		s, db, name := fresh(t, engines[1].url(t))
-		_, err := db.Exec("ALTER TABLE " + name + " " + change)
-		require.NoError(t, err, change)
-		require.ErrorContains(t, s.Migrate(t.Context()), fault, change)
+// TestForeignTables: Migrate refuses what an engine would let pass in silence, and names all of it; then there is no store.
+func TestForeignTables(t *testing.T) {
+	type change = struct {
+		from, to string // in the table that Schema gives; an empty from is a statement after it
+		faults   []string
 	}
-	// Another index beside it harms nobody.
-	s, db, name := fresh(t, engines[1].url(t))
-	_, err := db.Exec("ALTER TABLE " + name + " ADD UNIQUE (serial_number, version)")
-	require.NoError(t, err)
-	require.NoError(t, s.Migrate(t.Context()))
+	const key = "(source_type, serial_number) is not unique"
+	type list = []change
+	for i, changes := range []list{
+		{ // PostgreSQL
+			{"CREATE TABLE", "CREATE UNLOGGED TABLE", []string{"UNLOGGED"}},
+			{"lease_until BIGINT", "lease_until INT", []string{"lease_until has the type integer"}},
+			{"owner BYTEA", "owner TEXT", []string{"owner has the type text"}},
+			{"remark TEXT", "remark VARCHAR(100)", []string{"remark has the type character varying(100)"}},
+			{"version BIGINT NOT NULL,", "", []string{"no column version"}},
+			{"PRIMARY KEY (source_type, serial_number)", "PRIMARY KEY (serial_number)", []string{key}},
+			{"PRIMARY KEY (source_type, serial_number)", "PRIMARY KEY (source_type, serial_number) DEFERRABLE", []string{key}},
+			{"PRIMARY KEY (source_type, serial_number)", "CHECK (true)", []string{key}},
+			{"source_type TEXT NOT NULL,\n\tserial_number BYTEA", "source_type TEXT NOT NULL,\n\tserial_number TEXT", []string{"serial_number has the type text"}},
+			{"expires_at BIGINT", "expires_at INT, extra TEXT", []string{"expires_at"}},
+			{"created_at BIGINT NOT NULL,\n\tupdated_at BIGINT", "created_at TIMESTAMP NOT NULL,\n\tupdated_at TIMESTAMP", []string{"created_at has the type timestamp", "updated_at has the type timestamp"}},
+			{"PRIMARY KEY (source_type, serial_number)", "UNIQUE (serial_number, source_type)", nil}, // as good
+			{"state SMALLINT", "extra TEXT, state INT", nil},
+		},
+		{ // MySQL
+			{"", "DROP PRIMARY KEY", []string{key}},
+			{"", "DROP PRIMARY KEY, ADD PRIMARY KEY (source_type, serial_number(10))", []string{key}},
+			{"", "DROP PRIMARY KEY, ADD PRIMARY KEY (serial_number)", []string{key}},
+			{"", "ENGINE=MyISAM, DROP PRIMARY KEY, ADD PRIMARY KEY (source_type, serial_number(800))", []string{"engine is MyISAM", key}},
+			{"", "MODIFY serial_number VARBINARY(255) NOT NULL", []string{"serial_number has the type varbinary(255)"}},
+			{"", "MODIFY source_type VARCHAR(64) NOT NULL", []string{"source_type has the type varchar(64)"}},
+			{"", "MODIFY result BLOB NOT NULL", []string{"result has the type blob, and not LONGBLOB"}},
+			{"", "MODIFY owner VARBINARY(8) NOT NULL, MODIFY lease_until INT NOT NULL", []string{"owner has the type varbinary(8)", "lease_until has the type int"}},
+			{"", "MODIFY owner BINARY(16) NOT NULL", []string{"owner has the type binary(16)"}},
+			{"", "MODIFY expires_at BIGINT UNSIGNED NOT NULL", []string{"expires_at has the type bigint(20) unsigned"}},
+			{"", "MODIFY remark VARCHAR(255) CHARACTER SET latin1 NOT NULL", []string{"remark has the type varchar(255) latin1"}},
+			{"", "DROP COLUMN version", []string{"no column version"}},
+			{"", "ADD UNIQUE (serial_number, version)", nil}, // another key harms nobody
+			{"", "MODIFY serial_number VARBINARY(2100) NOT NULL, MODIFY state INT NOT NULL", nil},
+		},
+		{ // SQLite
+			{"serial_number)\n)", "serial_number)\n) WITHOUT ROWID", []string{"WITHOUT ROWID"}},
+			{"owner BLOB", "owner TEXT", []string{"owner has the type TEXT"}},
+			{"lease_until INTEGER", "lease_until TEXT", []string{"lease_until has the type TEXT"}},
+			{"version INTEGER NOT NULL,", "", []string{"no column version"}},
+			{"PRIMARY KEY (source_type, serial_number)", "CHECK (true)", []string{key}},
+			{"PRIMARY KEY (source_type, serial_number)", "PRIMARY KEY (serial_number)", []string{key}},
+			{"source_type TEXT", "source_type TEXT COLLATE NOCASE", []string{key}},
+			{"owner BLOB NOT NULL,\n\tattempt INTEGER", "owner BLOB NOT NULL,\n\tattempt INT", nil}, // all are of 64 bits
+			{"PRIMARY KEY (source_type, serial_number)", "UNIQUE (serial_number, source_type)", nil},
+			{"serial_number)\n)", "serial_number)\n) STRICT", nil},
+		},
+	} {
+		t.Run(engines[i].name, func(t *testing.T) {
+			t.Parallel()
+			_, db, name := fresh(t, engines[i].url(t))
+			dialect := dialectOf(engines[i].url(t))
+			ddl, err := sqlstore.Schema(dialect, name)
+			require.NoError(t, err)
+			create, _, _ := strings.Cut(ddl, ";")
+			for _, c := range changes {
+				_, err := db.Exec("DROP TABLE " + name)
+				require.NoError(t, err)
+				statements := []string{strings.Replace(create, c.from, c.to, 1)}
+				if c.from == "" {
+					statements = []string{create, "ALTER TABLE " + name + " " + c.to}
+				} else {
+					require.Contains(t, create, c.from)
+				}
+				for _, q := range statements {
+					_, err := db.Exec(q)
+					require.NoError(t, err, q)
+				}
+				s, err := sqlstore.New(db, dialect, sqlstore.Table(name))
+				require.NoError(t, err)
+				err = s.Migrate(t.Context())
+				s.Close()
+				if c.faults == nil {
+					assert.NoError(t, err, c.to)
+				}
+				for _, fault := range c.faults {
+					assert.ErrorContains(t, err, fault, c.to)
+				}
+			}
+		})
+	}
+}
+
+// TestViews: a view is no table.
+func TestViews(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		_, db, name := fresh(t, url)
+		_, err := db.Exec("CREATE VIEW " + name + "_view AS SELECT * FROM " + name)
+		require.NoError(t, err)
+		s, err := sqlstore.New(db, dialectOf(url), sqlstore.Table(name+"_view"))
+		require.NoError(t, err)
+		require.Error(t, s.Migrate(t.Context()))
+		s.Close()
+		_, err = db.Exec("DROP VIEW " + name + "_view")
+		require.NoError(t, err)
+	})
 }
 
 // TestLeaseThatWaitedForALock: a lease counts from when the claim is reported, not from when
-// the server began to wait for somebody's lock.
+// the server began to wait for somebody's lock. Each call waits with the statement that makes
+// the lease: on a row that is locked, or for one that is inserted and then is not.
 func TestLeaseThatWaitedForALock(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		const lease = 2 * time.Second
-		locked := func(call func() error) {
-			t.Helper()
-			called := make(chan error, 1)
-			_, err := b.do("holder", func(tx *sql.Tx) ([]byte, error) {
-				if _, err := tx.Exec("UPDATE " + b.store.TableName() + " SET version = version + 1"); err != nil {
-					return nil, err
+		acquire := func(key string, attempt uint64) func() error {
+			return func() error {
+				c := claim(lease)
+				c.Takeover = true
+				g, err := b.store.Acquire(t.Context(), key, c)
+				if err == nil && (g.State != core.Acquired || g.Attempt != attempt) {
+					err = fmt.Errorf("%q is %v, attempt %d", key, g.State, g.Attempt)
 				}
-				go func() { called <- call() }()
-				time.Sleep(lease * 3 / 5)
-				return nil, errors.New("leave no trace")
-			})
-			require.ErrorContains(t, err, "leave no trace")
-			require.NoError(t, <-called)
+				return err
+			}
 		}
-		remains := func(key string) {
-			t.Helper()
-			g, err := b.store.Acquire(t.Context(), key, claim(time.Hour))
+		renewed, forgotten := claim(lease), claim(1)
+		forgotten.Retention = 0
+		calls := map[string]func() error{
+			"renewed":    func() error { return b.store.Renew(t.Context(), "renewed", renewed.Owner, lease) },
+			"begun":      acquire("begun", 1),
+			"begun anew": acquire("begun anew", 1),
+			"taken over": acquire("taken over", 2),
+		}
+		for key, c := range map[string]core.Claim{"renewed": renewed, "begun anew": forgotten} {
+			_, err := b.store.Acquire(t.Context(), key, c)
 			require.NoError(t, err)
-			require.Equal(t, core.Running, g.State)
-			require.Greater(t, g.Remaining, lease/2)
 		}
-		c := claim(lease)
-		_, err := b.store.Acquire(t.Context(), "renewed", c)
+		_, err := b.store.Acquire(t.Context(), "taken over", claim(1))
 		require.NoError(t, err)
-		locked(func() error { return b.store.Renew(t.Context(), "renewed", c.Owner, lease) })
-		remains("renewed")
-
-		_, err = b.store.Acquire(t.Context(), "taken over", claim(1))
-		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		require.Eventually(t, func() bool { // the forgotten one's time has passed then, too
 			g, err := b.store.Acquire(t.Context(), "taken over", claim(time.Hour))
 			return err == nil && g.State == core.Abandoned
 		}, 10*time.Second, time.Millisecond)
-		locked(func() error {
-			taker := claim(lease)
-			taker.Takeover = true
-			g, err := b.store.Acquire(t.Context(), "taken over", taker)
-			if err == nil && (g.State != core.Acquired || g.Attempt != 2) {
-				err = errors.New("it was not taken over: " + g.State.String())
+
+		lock := "UPDATE " + b.store.TableName() + " SET version = version + 1"
+		if dialectOf(url) == sqlstore.PostgreSQL {
+			// An insert waits for whoever changes the row that it meets with. It passes one
+			// that is only locked, so that the statement after it waits.
+			lock = "SELECT 1 FROM " + b.store.TableName() + " FOR UPDATE"
+		}
+		var waiting sync.WaitGroup
+		var unlocked time.Time
+		_, err = b.do("begun", func(tx *sql.Tx) ([]byte, error) {
+			if _, err := tx.Exec(lock); err != nil {
+				return nil, err
 			}
-			return err
+			for key, call := range calls {
+				waiting.Go(func() { assert.NoError(t, call(), key) })
+			}
+			time.Sleep(lease * 3 / 5)
+			unlocked = time.Now()
+			return nil, errors.New("leave no trace")
 		})
-		remains("taken over")
+		require.ErrorContains(t, err, "leave no trace")
+		waiting.Wait()
+		for key := range calls {
+			g, err := b.store.Acquire(t.Context(), key, claim(time.Hour))
+			require.NoError(t, err)
+			// A quarter of it may have passed when it is reported, and what has passed since then.
+			if least := lease*3/4 - time.Since(unlocked) - sqlstore.Tick(dialectOf(url)); least > 0 {
+				require.Equal(t, core.Running, g.State, key)
+				assert.GreaterOrEqual(t, g.Remaining, least, key)
+			}
+		}
 	})
 }
 
@@ -160,11 +262,11 @@ func TestLostCommitOfABriefRecord(t *testing.T) {
 }
 
 // TestDuplicatesWaitInTheProcess: and not on all connections of the pool, where everybody
-// else's leases would be lost meanwhile.
+// else's leases would be lost meanwhile; nor in all the places for transactions.
 func TestDuplicatesWaitInTheProcess(t *testing.T) {
 	run(t, engines[:2], func(t *testing.T, url string) {
 		b := newBooks(t, url)
-		b.db.SetMaxOpenConns(2)
+		b.db.SetMaxOpenConns(3)
 		other := claim(time.Hour)
 		_, err := b.store.Acquire(t.Context(), "other", other)
 		require.NoError(t, err)
@@ -191,11 +293,13 @@ func TestDuplicatesWaitInTheProcess(t *testing.T) {
 		gone, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_, err = b.store.DoTx(gone, b.db, "k", never)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, core.ErrStoreUnavailable)
+		assert.NotErrorIs(t, err, core.CodeStoreUnavailable)
 		cancel()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		assert.NoError(t, b.store.Renew(ctx, "other", other.Owner, time.Hour))
+		_, err = b.store.DoTx(ctx, b.db, "beside", b.enter("beside"))
+		assert.NoError(t, err)
 		close(end)
 		wg.Wait()
 		assert.EqualValues(t, 1, runs.Load())
@@ -240,6 +344,12 @@ type numbered struct{ Number uint16 }
 func (n numbered) Error() string { return "out of stock" }
 func (n numbered) Code() int     { return int(n.Number) }
 
+// stated looks like an error of PostgreSQL's.
+type stated string
+
+func (s stated) Error() string    { return "state " + string(s) }
+func (s stated) SQLState() string { return string(s) }
+
 // TestErrorsOfTheFunction: its own are its own, and those of the database are the store's.
 func TestErrorsOfTheFunction(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
@@ -248,16 +358,54 @@ func TestErrorsOfTheFunction(t *testing.T) {
 			runs := 0
 			_, err := b.do("k", func(*sql.Tx) ([]byte, error) { runs++; return nil, numbered{number} })
 			require.ErrorIs(t, err, numbered{number})
-			require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+			require.NotErrorIs(t, err, core.CodeStoreUnavailable)
 			require.Equal(t, 1, runs, "the error %d is not a deadlock", number)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		gone := []error{driver.ErrBadConn, sql.ErrConnDone}
+		if dialectOf(url) == sqlstore.PostgreSQL {
+			gone = append(gone, stated("57P01"), stated("08006")) // an administrator, and the connection
+		}
+		for _, err := range gone {
+			runs := 0
+			_, got := b.do("k", func(*sql.Tx) ([]byte, error) { runs++; return nil, err })
+			require.ErrorIs(t, got, core.CodeStoreUnavailable, err)
+			require.ErrorIs(t, got, err)
+			require.Equal(t, 1, runs)
+		}
+		for _, conflict := range map[sqlstore.Dialect][]error{
+			sqlstore.PostgreSQL: {stated("40001"), stated("40P01")},
+			sqlstore.MySQL:      {&mysql.MySQLError{Number: 1213}, &mysql.MySQLError{Number: 1020}},
+		}[dialectOf(url)] { // they are the database's, and there is an end to trying
+			runs := 0
+			_, err := b.do("k", func(*sql.Tx) ([]byte, error) { runs++; return nil, conflict })
+			require.ErrorIs(t, err, core.CodeStoreUnavailable)
+			require.ErrorIs(t, err, conflict)
+			require.Equal(t, sqlstore.Tries, runs)
+
+			// A context that ends in a pause between two tries is no fault of the database.
+			runs = 0
+			ctx, cancel := context.WithCancelCause(t.Context())
+			_, err = b.store.DoTx(ctx, b.db, "k", func(*sql.Tx) ([]byte, error) {
+				if runs++; runs == 3 {
+					time.AfterFunc(time.Millisecond, func() { cancel(errUnlucky) })
+				}
+				return nil, conflict
+			})
+			cancel(nil)
+			if runs < sqlstore.Tries {
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, errUnlucky)
+				require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+			}
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
 		_, err := b.store.DoTx(ctx, b.db, "k", func(tx *sql.Tx) ([]byte, error) {
-			cancel()
+			cancel(errUnlucky)
 			_, err := tx.ExecContext(ctx, "DELETE FROM "+b.rows)
 			return nil, err
 		})
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, core.ErrStoreUnavailable)
+		require.ErrorIs(t, err, errUnlucky)
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
 	})
 }

@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -23,6 +24,18 @@ type lossy struct {
 	// one. If hold is set, it is called before each commit.
 	gone atomic.Pointer[func()]
 	hold func()
+	// What a lost commit returns, errBroken if it is nil.
+	err error
+	// If step is set, it is called before each BEGIN and statement.
+	step func(step string)
+	// If rollback is set, it is called before each ROLLBACK.
+	rollback func()
+}
+
+func (l *lossy) steps(step string) {
+	if l.step != nil {
+		l.step(step)
+	}
 }
 
 var errBroken = errors.New("the connection broke")
@@ -55,14 +68,17 @@ type lossyConn struct {
 }
 
 func (c *lossyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.l.steps("statement")
 	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 }
 
 func (c *lossyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.l.steps("statement")
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 }
 
 func (c *lossyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.l.steps("statement")
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
@@ -74,6 +90,7 @@ func (c *lossyConn) CheckNamedValue(v *driver.NamedValue) error {
 }
 
 func (c *lossyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.l.steps("begin")
 	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 	return &lossyTx{Tx: tx, c: c}, err
 }
@@ -81,6 +98,13 @@ func (c *lossyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 type lossyTx struct {
 	driver.Tx
 	c *lossyConn
+}
+
+func (tx *lossyTx) Rollback() error {
+	if tx.c.l.rollback != nil {
+		tx.c.l.rollback()
+	}
+	return tx.Tx.Rollback()
 }
 
 func (tx *lossyTx) Commit() error {
@@ -97,5 +121,5 @@ func (tx *lossyTx) Commit() error {
 	default:
 		return tx.Tx.Commit()
 	}
-	return errBroken
+	return cmp.Or(tx.c.l.err, errBroken)
 }

@@ -23,6 +23,10 @@ import (
 // are percent-encoded, as in any URL; FILE is a path as it is (without a question mark), and
 // its directory must exist.
 //
+// pooler=transaction, in a URL of PostgreSQL, says that a pooler such as PgBouncer stands between, which gives each
+// transaction another connection to the server (pool_mode=transaction): no statement is prepared then. For lib/pq that
+// is binary_parameters=yes, with which it sends every []byte as binary: statements of one's own that write one as jsonb fail.
+//
 // PostgreSQL and MySQL get at most 16 connections, SQLite 8; change that by the methods of
 // sql.DB. MySQL commits each statement, and gives up waiting for a lock after 5 s
 // (innodb_lock_wait_timeout). SQLite has a write-ahead log, synced at each commit
@@ -58,8 +62,21 @@ func Open(rawURL string) (*sql.DB, Dialect, error) {
 }
 
 // NewURL returns a store on the database that rawURL names (see [Open]), and makes its table
-// if it is not there. The store owns the connections; Close gives them up.
+// if it is not there. The store owns the connections; Close gives them up. On a Galera cluster, they have
+// wsrep_sync_wait=3, unless the URL or the server says otherwise.
 func NewURL(ctx context.Context, rawURL string, opts ...Option) (*Store, error) {
+	s, err := newURL(ctx, rawURL, opts)
+	if errors.Is(err, errLags) && !strings.Contains(rawURL, "wsrep_sync_wait=") {
+		sign := "?"
+		if strings.Contains(rawURL, "?") {
+			sign = "&"
+		}
+		return newURL(ctx, rawURL+sign+"wsrep_sync_wait=3", opts) // which MySQL itself would not know
+	}
+	return s, err
+}
+
+func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
 	db, dialect, err := Open(rawURL)
 	if err != nil {
 		return nil, err
@@ -113,7 +130,8 @@ func parse(rawURL string) (Dialect, []string, func(driver string) string, error)
 	scheme, rest, _ := strings.Cut(rawURL, ":")
 	switch scheme {
 	case "postgres", "postgresql":
-		return PostgreSQL, []string{"pgx", "pgx/v5", "postgres"}, func(string) string { return rawURL }, nil
+		dsn, err := postgresDSN(rawURL)
+		return PostgreSQL, []string{"pgx", "pgx/v5", "postgres"}, dsn, err
 	case "mysql":
 		dsn, err := mysqlDSN(rawURL)
 		return MySQL, []string{"mysql"}, func(string) string { return dsn }, err
@@ -125,6 +143,40 @@ func parse(rawURL string) (Dialect, []string, func(driver string) string, error)
 	}
 	// Not the URL: it may hold a password.
 	return 0, nil, nil, errors.New("the URL begins with none of postgres:, mysql: and sqlite:")
+}
+
+// postgresDSN is the URL itself, without what is not the driver's, and, behind a pooler, with what a statement needs
+// that must not rely on an earlier one: lib/pq would send each in two parts, of which a pooler may give the second to another
+// server's connection, where another statement waits to be run.
+func postgresDSN(rawURL string) (func(driver string) string, error) {
+	base, query, _ := strings.Cut(rawURL, "?")
+	var settings []string
+	pooled := false
+	for _, s := range strings.Split(query, "&") {
+		mode, is := strings.CutPrefix(s, "pooler=")
+		switch {
+		case is && mode != "transaction":
+			return nil, errors.New("the only pooler that can be named is pooler=transaction")
+		case is:
+			pooled = true
+		case s != "":
+			settings = append(settings, s)
+		}
+	}
+	return func(driver string) string {
+		setting := "default_query_exec_mode=exec"
+		if driver == "postgres" {
+			setting = "binary_parameters=yes"
+		}
+		name, _, _ := strings.Cut(setting, "=")
+		if pooled && !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+			settings = append(settings, setting)
+		}
+		if len(settings) == 0 {
+			return base
+		}
+		return base + "?" + strings.Join(settings, "&")
+	}, nil
 }
 
 // mysqlDSN is user:password@tcp(host:port)/database?parameters.

@@ -40,7 +40,12 @@ func TestURLs(t *testing.T) {
 	const safe = "_pragma=busy_timeout(50)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 	for _, c := range []struct{ url, driver, want string }{
 		{"postgres://u:p@h/d?sslmode=require", "pgx", "postgres://u:p@h/d?sslmode=require"},
+		{"postgres://u:p@h/d", "pgx", "postgres://u:p@h/d"},
+		{"postgres://h/d?pooler=transaction", "pgx", "postgres://h/d?default_query_exec_mode=exec"},
+		{"postgres://h/d?a=b&pooler=transaction&default_query_exec_mode=simple_protocol", "pgx", "postgres://h/d?a=b&default_query_exec_mode=simple_protocol"},
 		{"postgresql://u:p@h/d", "postgres", "postgresql://u:p@h/d"},
+		{"postgres://h/d?pooler=transaction", "postgres", "postgres://h/d?binary_parameters=yes"},
+		{"postgres://h/d?binary_parameters=no&pooler=transaction", "postgres", "postgres://h/d?binary_parameters=no"},
 		{"mysql://root@h/d", "mysql", "root@tcp(h:3306)/d?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"},
 		{"mysql://u:p%40%2F:x%3F@h:1/d%20e?tls=true&loc=Asia/Tokyo", "mysql", "u:p@/:x?@tcp(h:1)/d%20e?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0&tls=true&loc=Asia%2FTokyo"},
 		{"mysql://[::1]:3307/d", "mysql", "tcp([::1]:3307)/d?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"},
@@ -59,7 +64,7 @@ func TestURLs(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"", "redis://h", "oracle://secret@h", "sqlite:", "sqlite:?mode=rw", "mysql://", "mysql://h", "mysql:///d", "mysql://h/a/b",
-		"mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
+		"postgres://u:secret@h/d?pooler=session", "mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
 		_, _, err := sqlstore.Open(url)
 		require.Error(t, err, url)
 		assert.NotContains(t, err.Error(), "secret")

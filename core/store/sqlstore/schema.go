@@ -2,9 +2,11 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -26,7 +28,7 @@ func Schema(dialect Dialect, table string) (string, error) {
 }
 
 // columns are the table's, each with its type by dialect.
-var columns = []struct{ name, postgres, mysql, sqlite string }{
+var columns = []column{
 	{"source_type", "TEXT", "VARBINARY(64)", "TEXT"},
 	{"serial_number", "BYTEA", "VARBINARY(2048)", "BLOB"},
 	{"state", "SMALLINT", "SMALLINT", "INTEGER"},
@@ -44,13 +46,18 @@ var columns = []struct{ name, postgres, mysql, sqlite string }{
 	{"version", "BIGINT", "BIGINT", "INTEGER"},
 }
 
+type column struct{ name, postgres, mysql, sqlite string }
+
+func (c column) kind(d Dialect) string {
+	return map[Dialect]string{PostgreSQL: c.postgres, MySQL: c.mysql, SQLite: c.sqlite}[d]
+}
+
 // schema returns the statements that make t, if it is not there.
 func (d Dialect) schema(t table) []string {
 	var create strings.Builder
 	fmt.Fprintf(&create, "CREATE TABLE IF NOT EXISTS %s (\n", t.name)
 	for _, c := range columns {
-		kind := map[Dialect]string{PostgreSQL: c.postgres, MySQL: c.mysql, SQLite: c.sqlite}[d]
-		fmt.Fprintf(&create, "\t%s %s NOT NULL,\n", c.name, kind)
+		fmt.Fprintf(&create, "\t%s %s NOT NULL,\n", c.name, c.kind(d))
 	}
 	create.WriteString("\tPRIMARY KEY (source_type, serial_number)")
 	if d == MySQL { // which has no CREATE INDEX IF NOT EXISTS
@@ -63,12 +70,13 @@ func (d Dialect) schema(t table) []string {
 
 // Migrate makes the table, if it is not there. It may be called at every start, by many
 // processes at once. If the table is there, no right to make one is needed. It returns an
-// error if there is a table of that name which is not a store's.
+// error if there is a table of that name on which operations might run twice or results be
+// cut, which names every fault of it: types, the unique key, the engine, what a crash leaves.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.retry(ctx, "migrate", func() error {
 		found := s.check(ctx)
-		if found == nil {
-			return nil
+		if found == nil || errors.Is(found, errLags) { // the table is there
+			return found
 		}
 		if err := s.create(ctx); err != nil && err.Error() != found.Error() {
 			return fmt.Errorf("%w (and the table %s can't be used as it is: %w)", err, s.table.name, found)
@@ -81,60 +89,20 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // check reports what the table lacks.
 func (s *Store) check(ctx context.Context) error {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = c.name
+	var none int
+	err := s.db.QueryRowContext(ctx, "SELECT 1 FROM "+s.table.name+" WHERE 1 = 0").Scan(&none)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err // it is not there, say
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+s.table.name+" WHERE 1 = 0")
+	faults, err := s.faults(ctx)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	types, err := rows.ColumnTypes()
-	if err != nil {
-		return err
+	if len(faults) > 0 {
+		return fmt.Errorf("table %s is not the one that Schema gives: %s", s.table.name, strings.Join(faults, "; "))
 	}
-	for i, c := range columns {
-		// Text would merge keys that differ in case only, or in blanks at the end.
-		switch kind := types[i].DatabaseTypeName(); {
-		case c.name != "serial_number":
-		case kind != "BYTEA" && kind != "VARBINARY" && kind != "BLOB":
-			return fmt.Errorf("table %s: column %s has the type %s, which does not keep bytes as they are", s.table.name, c.name, kind)
-		}
-	}
-	if err := rows.Err(); err != nil || s.dialect != MySQL {
-		return err // in the other dialects, the statements fail without the primary key
-	}
-	return s.checkMySQL(ctx)
-}
-
-// checkMySQL reports what else a table of MySQL lacks that operations rely on to run once.
-func (s *Store) checkMySQL(ctx context.Context) error {
-	const where = " WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?"
-	var engine, keys, short string
-	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(ENGINE), '') FROM information_schema.TABLES"+where, s.table.schema, s.table.plain).Scan(&engine)
-	if err != nil {
-		return err
-	}
-	if !strings.EqualFold(engine, "InnoDB") {
-		return fmt.Errorf("table %s: the engine is %s, which has no transactions; InnoDB is needed", s.table.name, engine)
-	}
-	err = s.db.QueryRowContext(ctx, "SELECT COALESCE(GROUP_CONCAT(columns), '') FROM (SELECT GROUP_CONCAT(COLUMN_NAME, COALESCE(SUB_PART, '') ORDER BY COLUMN_NAME SEPARATOR '+') AS columns"+
-		" FROM information_schema.STATISTICS"+where+" AND NON_UNIQUE = 0 GROUP BY INDEX_NAME) AS indexes", s.table.schema, s.table.plain).Scan(&keys)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(strings.Split(keys, ","), "serial_number+source_type") {
-		return fmt.Errorf("table %s: (source_type, serial_number) is not unique", s.table.name)
-	}
-	err = s.db.QueryRowContext(ctx, "SELECT COALESCE(GROUP_CONCAT(COLUMN_NAME), '') FROM information_schema.COLUMNS"+where+
-		" AND (COLUMN_NAME = 'serial_number' AND CHARACTER_MAXIMUM_LENGTH < ? OR COLUMN_NAME = 'source_type' AND DATA_TYPE <> 'varbinary')",
-		s.table.schema, s.table.plain, maxKey).Scan(&short)
-	if err != nil {
-		return err
-	}
-	if short != "" {
-		return fmt.Errorf("table %s: not of the type that Schema gives: %s", s.table.name, short)
+	if s.dialect != MySQL {
+		return nil
 	}
 	var autocommit bool
 	if err := s.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&autocommit); err != nil {
@@ -143,7 +111,153 @@ func (s *Store) checkMySQL(ctx context.Context) error {
 	if !autocommit {
 		return errors.New("autocommit is off: nothing that the store does would be committed")
 	}
-	return nil
+	return s.checkGalera(ctx)
+}
+
+// errLags is what a session with a node of Galera is refused for.
+var errLags = errors.New("the server is a node of a Galera cluster, and its sessions do not wait for what other nodes have committed, " +
+	"so that records which stand are not found: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 in the driver's DSN, or in the server")
+
+// checkGalera looks whether SELECT, UPDATE and DELETE see all that was committed before them, on whatever node. (An INSERT need not:
+// what it has not seen undoes it at the commit, as a deadlock would.)
+func (s *Store) checkGalera(ctx context.Context) error {
+	rows, err := s.db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_sync_wait')")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	values := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		values[name] = value
+	}
+	if waits, _ := strconv.Atoi(values["wsrep_sync_wait"]); values["wsrep_on"] == "ON" && waits&3 != 3 {
+		return errLags
+	}
+	return rows.Err()
+}
+
+// catalog is what a database says of a table. Its queries get the table's schema, which may be empty, and name.
+type catalog struct {
+	table   string // its faults, one a row
+	columns string // name, type, and whether what is written into it comes back as it was
+	unique  string // the columns of each unique key that may stand for the primary key, sorted, with commas between
+}
+
+// catalogs take for a fault what an engine does in silence: cutting, padding or merging values, forgetting a
+// table at a crash, having no transactions; and what Purge or a takeover would meet with only later. A
+// column may be wider than it needs to be.
+var catalogs = map[Dialect]catalog{
+	PostgreSQL: {
+		table: `SELECT CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'it is no table' WHEN c.relpersistence = 'u' THEN 'it is UNLOGGED: a crash of the server empties it'
+	WHEN c.relpersistence = 't' THEN 'it is temporary' END
+FROM pg_class c WHERE ` + ofPostgreSQL + ` AND (c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p')`,
+		columns: `SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE
+	WHEN a.attname IN ('serial_number', 'owner', 'fingerprint', 'result') THEN a.atttypid = 'bytea'::regtype
+	WHEN a.attname = 'source_type' THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 68) AND COALESCE((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
+	WHEN a.attname IN ('remark', 'creator') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 259)
+	WHEN a.attname = 'state' THEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
+	ELSE a.atttypid = 'int8'::regtype END
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE ` + ofPostgreSQL + ` AND a.attnum > 0 AND NOT a.attisdropped`,
+		unique: `SELECT (SELECT string_agg(a.attname, ',' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
+FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
+WHERE ` + ofPostgreSQL + ` AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL`,
+	},
+	MySQL: {
+		table: `SELECT CONCAT('its engine is ', COALESCE(ENGINE, 'none'), ', where InnoDB is needed')
+FROM information_schema.TABLES WHERE ` + ofMySQL + ` AND COALESCE(ENGINE, '') <> 'InnoDB'`,
+		columns: `SELECT COLUMN_NAME, CONCAT(COLUMN_TYPE, ' ', COALESCE(CHARACTER_SET_NAME, '')), COALESCE(CASE
+	WHEN COLUMN_NAME IN ('source_type', 'fingerprint') THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 64
+	WHEN COLUMN_NAME = 'serial_number' THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 2048
+	WHEN COLUMN_NAME = 'owner' THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 16
+	WHEN COLUMN_NAME = 'result' THEN DATA_TYPE = 'longblob'
+	WHEN COLUMN_NAME IN ('remark', 'creator') THEN CHARACTER_SET_NAME = 'utf8mb4' AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 255
+	WHEN COLUMN_NAME = 'state' THEN DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+	ELSE DATA_TYPE = 'bigint' AND COLUMN_TYPE NOT LIKE '%unsigned%' END, 0)
+FROM information_schema.COLUMNS WHERE ` + ofMySQL,
+		unique: `SELECT GROUP_CONCAT(COLUMN_NAME, COALESCE(SUB_PART, '') ORDER BY COLUMN_NAME SEPARATOR ',')
+FROM information_schema.STATISTICS WHERE ` + ofMySQL + ` AND NON_UNIQUE = 0 GROUP BY INDEX_NAME`,
+	},
+	SQLite: {
+		table: `SELECT CASE WHEN type <> 'table' THEN 'it is no table' ELSE 'it is WITHOUT ROWID, by which Purge goes' END
+FROM pragma_table_list WHERE schema = COALESCE(NULLIF(?1, ''), 'main') AND name = ?2 COLLATE NOCASE AND (type <> 'table' OR wr)`,
+		columns: `SELECT name, type, CASE
+	WHEN name IN ('serial_number', 'owner', 'fingerprint', 'result') THEN upper(type) = 'BLOB'
+	WHEN name IN ('source_type', 'remark', 'creator') THEN upper(type) = 'TEXT' OR upper(type) LIKE '%CHAR%'
+	ELSE upper(type) LIKE '%INT%' END
+FROM pragma_table_info(?2, COALESCE(NULLIF(?1, ''), 'main'))`,
+		unique: `SELECT (SELECT group_concat(name) FROM (SELECT name FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll = 'BINARY' ORDER BY name))
+FROM pragma_index_list(?2, COALESCE(NULLIF(?1, ''), 'main')) AS i WHERE i."unique" AND NOT i.partial
+	AND NOT EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll <> 'BINARY')`,
+	},
+}
+
+const (
+	ofPostgreSQL = `c.oid = to_regclass(CASE WHEN $1::text = '' THEN '' ELSE quote_ident($1::text) || '.' END || quote_ident($2::text))`
+	ofMySQL      = `TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?`
+)
+
+// faults names what is wrong with the table: all of it, for a person who mends it.
+func (s *Store) faults(ctx context.Context) ([]string, error) {
+	c := catalogs[s.dialect]
+	faults, err := s.strings(ctx, c.table)
+	if err != nil {
+		return nil, err
+	}
+	kinds := map[string]string{}
+	rows, err := s.db.QueryContext(ctx, c.columns, s.table.schema, s.table.plain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, kind string
+		var fits bool
+		if err := rows.Scan(&name, &kind, &fits); err != nil {
+			return nil, err
+		}
+		kinds[name] = ""
+		if !fits {
+			kinds[name] = strings.TrimSpace(kind)
+		}
+	}
+	// The connection goes back first: it may be the only one of the pool.
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	for _, column := range columns {
+		switch kind, there := kinds[column.name]; {
+		case !there:
+			faults = append(faults, "there is no column "+column.name)
+		case kind != "":
+			faults = append(faults, fmt.Sprintf("column %s has the type %s, and not %s", column.name, kind, column.kind(s.dialect)))
+		}
+	}
+	keys, err := s.strings(ctx, c.unique)
+	if err == nil && !slices.Contains(keys, "serial_number,source_type") {
+		faults = append(faults, "(source_type, serial_number) is not unique")
+	}
+	return faults, err
+}
+
+// strings returns what a query of a catalog finds, in its only column.
+func (s *Store) strings(ctx context.Context, query string) (found []string, err error) {
+	rows, err := s.db.QueryContext(ctx, query, s.table.schema, s.table.plain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text sql.NullString
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		found = append(found, text.String)
+	}
+	return found, errors.Join(rows.Err(), rows.Close())
 }
 
 // migrationLock is what those who make tables of a PostgreSQL database wait for each other

@@ -29,9 +29,11 @@ type Store struct {
 	source  string
 	creator string
 	q       statements
-	writer  chan struct{} // SQLite only: held by the one that writes
+	pool    *pool
+	reset   func() // see Reset; may be nil
 	gates   gates
-	packet  atomic.Int64 // MySQL only: max_allowed_packet, once it is known
+	packet  atomic.Int64              // MySQL only: max_allowed_packet, once it is known
+	left    atomic.Pointer[time.Time] // when leave has last closed connections; nil: never
 	closed  atomic.Bool
 }
 
@@ -40,6 +42,7 @@ type Option func(*options)
 
 type options struct {
 	table, source, creator string
+	reset                  func()
 	now                    string // of tests
 }
 
@@ -56,6 +59,12 @@ func Source(source string) Option { return func(o *options) { o.source = source 
 // Creator sets what the creator column says of the records that this store makes, for
 // people who read the table. The default is the name of the host.
 func Creator(creator string) Option { return func(o *options) { o.creator = creator } }
+
+// Reset sets what is called when a server has refused to write because it only reads: a primary that was demoted
+// and has kept its connections, say. The store has closed the idle connections of its *sql.DB by then, and tries
+// again after it. It is for a pool below that one: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. It is called at
+// most once a second, and must be safe for concurrent use.
+func Reset(reset func()) Option { return func(o *options) { o.reset = reset } }
 
 // WithRemark sets the remark of the records that are made or taken over under ctx, for
 // people who read the table: an order number, say. It is cut after 255 characters.
@@ -105,12 +114,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	}
 	s := &Store{
 		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
-		q: newStatements(dialect, table.name, o.now),
-	}
-	if dialect == SQLite {
-		// SQLite has one writer at a time. Those of this process wait here for their turn, and
-		// do not have to ask again and again whether it has come.
-		s.writer = make(chan struct{}, 1)
+		q: newStatements(dialect, table.name, o.now), pool: poolOf(db), reset: o.reset,
 	}
 	return s, nil
 }
@@ -266,7 +270,7 @@ func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease t
 // Complete implements core.Store.
 func (s *Store) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
 	if retention <= 0 {
-		return s.Release(ctx, key, owner)
+		return s.change(ctx, "complete", &values{key: storedKey(key), owner: owner[:]}, s.q.forget, s.q.reset)
 	}
 	return s.change(ctx, "complete", completion(key, owner, result, retention), s.q.complete)
 }
@@ -280,7 +284,12 @@ func completion(key string, owner core.Owner, result []byte, retention time.Dura
 
 // Release implements core.Store.
 func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error {
-	return s.change(ctx, "release", &values{key: storedKey(key), owner: owner[:]}, s.q.remove, s.q.abandon)
+	return s.change(ctx, "release", &values{key: storedKey(key), owner: owner[:], attempt: 2}, s.q.remove, s.q.abandon)
+}
+
+// Abandon implements core.Store.
+func (s *Store) Abandon(ctx context.Context, key string, owner core.Owner) error {
+	return s.change(ctx, "abandon", &values{key: storedKey(key), owner: owner[:], attempt: 1}, s.q.abandon)
 }
 
 // change runs statements until one of them has changed the record that v.owner holds.

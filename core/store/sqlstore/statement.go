@@ -29,9 +29,12 @@ type statements struct {
 	replace      *statement
 	takeOver     *statement
 	renew        *statement
+	mark         *statement
 	complete     *statement
 	remove       *statement
 	abandon      *statement
+	forget       *statement
+	reset        *statement
 	purge        *statement
 }
 
@@ -67,14 +70,23 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_u
 	renewSQL = `UPDATE {table} SET lease_until = {now} + {lease}, expires_at = {now} + {lease} + retention,
 	updated_at = {now}, version = version + 1` + heldSQL
 
+	// A running record has a result if its run has committed one, see RunTx. A takeover keeps it.
+	markSQL = `UPDATE {table} SET result = {result}, updated_at = {now}, version = version + 1` + heldSQL
+
 	completeSQL = `UPDATE {table} SET state = 2, result = {result}, retention = {retention}, expires_at = {now} + {retention},
 	updated_at = {now}, version = version + 1` + heldSQL
 
-	// A release is one of these two: a first attempt is forgotten, a later one is kept as
-	// an abandoned record that is nobody's. Its lease has passed for everybody, also for one
-	// whose statement began before this one and reads the table after it.
-	removeSQL  = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
+	// A release is one of these two: a first attempt is forgotten, a later one, and one that has
+	// committed, is kept as an abandoned record that is nobody's. Abandon keeps a first one, too.
+	// The lease has passed for everybody, also for one whose statement began before this one and
+	// reads the table after it.
+	removeSQL  = forgetSQL + ` AND LENGTH(result) = 0`
 	abandonSQL = `UPDATE {table} SET owner = {nobody}, lease_until = 0, expires_at = {now} + retention,
+	updated_at = {now}, version = version + 1` + heldSQL + ` AND (attempt >= {attempt} OR LENGTH(result) > 0)`
+
+	// Where there is nothing to keep, it is one of these two: what was committed is forgotten.
+	forgetSQL = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
+	resetSQL  = `UPDATE {table} SET owner = {nobody}, result = {nobody}, lease_until = 0, expires_at = {now} + retention,
 	updated_at = {now}, version = version + 1` + heldSQL + ` AND attempt > 1`
 
 	// A record that somebody is just making anew is passed over; one that was made anew
@@ -90,7 +102,8 @@ func newStatements(d Dialect, table, now string) statements {
 	c := func(text string) *statement { return compile(d, table, now, text) }
 	s := statements{
 		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL),
-		renew: c(renewSQL), complete: c(completeSQL), remove: c(removeSQL), abandon: c(abandonSQL),
+		renew: c(renewSQL), mark: c(markSQL), complete: c(completeSQL),
+		remove: c(removeSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL),
 	}
 	switch d {
 	case PostgreSQL:
@@ -107,7 +120,8 @@ func newStatements(d Dialect, table, now string) statements {
 }
 
 func (s *statements) all() []*statement {
-	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.renew, s.complete, s.remove, s.abandon, s.purge}
+	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.renew, s.mark, s.complete,
+		s.remove, s.abandon, s.forget, s.reset, s.purge}
 }
 
 // statement is one command with named parameters, in the words of a dialect.
@@ -199,10 +213,10 @@ type transaction struct {
 // exec runs q, in tx if that is not nil, and returns the number of rows that it has
 // changed.
 func (s *Store) exec(ctx context.Context, tx *transaction, q *statement, v *values) (int64, error) {
-	if s.writer != nil && tx == nil {
+	if s.dialect == SQLite && tx == nil {
 		select {
-		case s.writer <- struct{}{}:
-			defer func() { <-s.writer }()
+		case s.pool.writer <- struct{}{}:
+			defer func() { <-s.pool.writer }()
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

@@ -69,6 +69,27 @@ func TestRow(t *testing.T) {
 	})
 }
 
+// TestAbandonedRow: what Abandon leaves of it, in one change.
+func TestAbandonedRow(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url)
+		c := claim(time.Minute)
+		_, err := s.Acquire(t.Context(), "k", c)
+		require.NoError(t, err)
+		require.NoError(t, s.Abandon(t.Context(), "k", c.Owner))
+		var owner []byte
+		var state, attempt, version int
+		var updated, lease, retention, expires int64
+		require.NoError(t, db.QueryRow("SELECT state, owner, attempt, updated_at, lease_until, retention, expires_at, version FROM "+name).Scan(
+			&state, &owner, &attempt, &updated, &lease, &retention, &expires, &version))
+		assert.Equal(t, []int{1, 1, 2}, []int{state, attempt, version})
+		assert.Empty(t, owner)
+		assert.Zero(t, lease)
+		assert.Equal(t, time.Hour.Microseconds(), retention)
+		assert.Equal(t, retention, expires-updated)
+	})
+}
+
 func TestSourcesShareATable(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url)
@@ -370,7 +391,7 @@ func TestStoreFull(t *testing.T) {
 	require.Equal(t, core.Running, g.State)
 	_, err = s.DoTx(ctx, db, "tx", func(*sql.Tx) ([]byte, error) { return make([]byte, 1<<20), nil })
 	require.ErrorIs(t, err, core.ErrStoreFull)
-	require.NotErrorIs(t, err, core.ErrStoreUnavailable)
+	require.ErrorIs(t, err, core.CodeStoreUnavailable)
 	require.NoError(t, s.Complete(ctx, "k", c.Owner, nil, time.Hour))
 	for i := 0; err == nil || i == 0; i++ {
 		require.Less(t, i, 10_000, "20 pages took that many records")
@@ -382,9 +403,10 @@ func TestStoreFull(t *testing.T) {
 // TestHugeResult: what the server does not take is like a store without room for it, and the
 // record can be completed without.
 func TestHugeResult(t *testing.T) {
-	s, db, _ := fresh(t, engines[1].url(t))
+	b := newBooks(t, engines[1].url(t))
+	s := b.store
 	var limit int
-	require.NoError(t, db.QueryRow("SELECT @@max_allowed_packet").Scan(&limit))
+	require.NoError(t, b.db.QueryRow("SELECT @@max_allowed_packet").Scan(&limit))
 	if limit > 64<<20 {
 		t.Skipf("the server takes %d bytes at once", limit)
 	}
@@ -393,4 +415,27 @@ func TestHugeResult(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Complete(t.Context(), "k", c.Owner, make([]byte, limit+1), time.Hour), core.ErrStoreFull)
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
+
+	// Nor is a change committed whose value can't be.
+	task := core.MustNew(core.Config{Store: s}).MustTask(core.Policy{Name: "task"})
+	for name, call := range map[string]func(fn func(tx *sql.Tx) ([]byte, error)) error{
+		"DoTx": func(fn func(tx *sql.Tx) ([]byte, error)) error { _, err := b.do("tx", fn); return err },
+		"RunTx": func(fn func(tx *sql.Tx) ([]byte, error)) error {
+			_, err := core.Do(t.Context(), task, core.Call{Key: "run"}, func(ctx context.Context) (string, error) {
+				_, err := s.RunTx(ctx, b.db, fn)
+				return "", err
+			})
+			return err
+		},
+	} {
+		err := call(func(tx *sql.Tx) ([]byte, error) {
+			_, err := b.enter(name)(tx)
+			return make([]byte, limit+1), err
+		})
+		require.ErrorIs(t, err, core.CodeStoreUnavailable, name)
+		require.ErrorIs(t, err, core.ErrStoreFull, name)
+		require.Zero(t, b.count(name))
+		require.NoError(t, call(b.enter(name)))
+		require.Equal(t, 1, b.count(name))
+	}
 }

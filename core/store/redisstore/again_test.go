@@ -1,0 +1,222 @@
+package redisstore_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// between stands between a store and its client. What is next is done once, in place of the
+// next command, or a later one if some are to be skipped; apart, once, between the two commands of the next claim; beforeLookup, once, before
+// the client's cache is looked into.
+type between struct {
+	rueidis.Client
+	next         func(command func() rueidis.RedisResult) rueidis.RedisResult
+	skip         int
+	apart        func()
+	beforeLookup func()
+	trips        atomic.Int32
+}
+
+func (b *between) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	b.trips.Add(1)
+	command := func() rueidis.RedisResult { return b.Client.Do(ctx, cmd) }
+	if next := b.turn(); next != nil {
+		return next(command)
+	}
+	return command()
+}
+
+// DoMulti is for the two commands of a claim.
+func (b *between) DoMulti(ctx context.Context, multi ...rueidis.Completed) (results []rueidis.RedisResult) {
+	b.trips.Add(1)
+	command := func() rueidis.RedisResult {
+		if apart := b.apart; apart == nil {
+			results = b.Client.DoMulti(ctx, multi...)
+		} else {
+			b.apart = nil
+			set := b.Client.Do(ctx, multi[0])
+			apart()
+			results = []rueidis.RedisResult{set, b.Client.Do(ctx, multi[1])}
+		}
+		return results[0]
+	}
+	next := b.turn()
+	if next == nil {
+		command()
+	} else if result := next(command); results == nil || result.Error() != nil && !rueidis.IsRedisNil(result.Error()) {
+		return []rueidis.RedisResult{result, result}
+	}
+	return results
+}
+
+// turn returns what is to be done in place of the command that is about to be sent, if anything.
+func (b *between) turn() (next func(func() rueidis.RedisResult) rueidis.RedisResult) {
+	if b.skip > 0 {
+		b.skip--
+		return nil
+	}
+	next, b.next = b.next, nil
+	return next
+}
+
+func (b *between) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
+	if before := b.beforeLookup; before != nil {
+		b.beforeLookup = nil
+		before()
+	}
+	return b.Client.DoCache(ctx, cmd, ttl)
+}
+
+// early is a client of a server before Redis 7.0, which does not know the command for a claim.
+type early struct{ rueidis.Client }
+
+func (e early) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	multi[0] = e.B().Arbitrary(multi[0].Commands()...).Args("UNKNOWN").Build()
+	return e.Client.DoMulti(ctx, multi...)
+}
+
+// openBetween opens a store on a server that knows the scripts.
+func openBetween(t *testing.T, url string, options ...redisstore.Option) (*redisstore.Store, *between) {
+	t.Helper()
+	return openOn(t, openClient(t, url), options...)
+}
+
+func openOn(t *testing.T, client rueidis.Client, options ...redisstore.Option) (*redisstore.Store, *between) {
+	t.Helper()
+	b := &between{Client: client}
+	s := redisstore.New(b, options...)
+	t.Cleanup(s.Close)
+	c := begin(t, s, "warm up")
+	require.NoError(t, s.Renew(t.Context(), "warm up", c.Owner, time.Hour))
+	require.NoError(t, s.Complete(t.Context(), "warm up", c.Owner, nil, time.Hour))
+	require.ErrorIs(t, s.Release(t.Context(), "warm up", c.Owner), core.ErrLost)
+	return s, b
+}
+
+// interrupt lets the next command end with the end of somebody else's context, which is what
+// the callers get that wait while he makes the connection. It is made again after meanwhile,
+// which is called in a goroutine of the store's.
+func (b *between) interrupt(carriedOut bool, meanwhile func()) {
+	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
+		if carriedOut {
+			command()
+		}
+		meanwhile()
+		return rueidis.NewErrorResult(context.Canceled)
+	}
+}
+
+// TestClaimTriedAgain: a claim that is tried again meets with a running record. It is the
+// caller's if the first try has made it, and only then: else two run.
+func TestClaimTriedAgain(t *testing.T) {
+	t.Run("commands", func(t *testing.T) {
+		url := backend.StartRedis(t).URL()
+		claimTriedAgain(t, url, openClient(t, url), 1) // what stands is found, and then taken over
+	})
+	t.Run("scripts", func(t *testing.T) {
+		url := backend.StartRedis(t).URL()
+		claimTriedAgain(t, url, early{openClient(t, url)}, 0)
+	})
+}
+
+// claimTriedAgain is TestClaimTriedAgain. A takeover takes a command, and as many before it as are to be skipped.
+func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) {
+	s, b := openOn(t, client)
+	other := openURL(t, url)
+	ctx := t.Context()
+	nothing := func() {}
+
+	mine := newClaim()
+	b.interrupt(true, nothing)
+	g, err := s.Acquire(ctx, "mine", mine)
+	require.NoError(t, err)
+	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+	meet(t, other, "mine", core.Running)
+	require.NoError(t, s.Complete(ctx, "mine", mine.Owner, nil, time.Hour))
+
+	// Nobody is another's near relation.
+	mine, theirs := newClaim(), newClaim()
+	theirs.Owner = mine.Owner
+	theirs.Owner[len(theirs.Owner)-1]++
+	acquire := func(key string, c core.Claim) func() {
+		return func() {
+			g, err := other.Acquire(ctx, key, c)
+			assert.NoError(t, err)
+			assert.Equal(t, core.Acquired, g.State)
+		}
+	}
+	b.interrupt(false, acquire("theirs", theirs))
+	g, err = s.Acquire(ctx, "theirs", mine)
+	require.NoError(t, err)
+	require.Equal(t, core.Running, g.State)
+	require.Equal(t, fingerprint, g.Fingerprint)
+	require.ErrorIs(t, s.Complete(ctx, "theirs", mine.Owner, nil, time.Hour), core.ErrLost)
+	require.NoError(t, other.Complete(ctx, "theirs", theirs.Owner, nil, time.Hour))
+
+	// The same after a takeover.
+	for key, carriedOut := range map[string]bool{"taken over": true, "taken over by another": false} {
+		abandoned := newClaim()
+		abandoned.Lease = time.Millisecond
+		_, err := s.Acquire(ctx, key, abandoned)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			g, err := s.Acquire(ctx, key, newClaim())
+			return err == nil && g.State == core.Abandoned
+		}, 10*time.Second, time.Millisecond)
+		mine, theirs := newClaim(), newClaim()
+		mine.Takeover, theirs.Takeover = true, true
+		want, meanwhile := core.Acquired, nothing
+		if !carriedOut {
+			want, meanwhile = core.Running, acquire(key, theirs)
+		}
+		b.interrupt(carriedOut, meanwhile)
+		b.skip = skip
+		g, err := s.Acquire(ctx, key, mine)
+		require.NoError(t, err)
+		require.Equal(t, want, g.State, key)
+		require.EqualValues(t, 2, g.Attempt)
+	}
+}
+
+// TestOwnersCallTriedAgain: who finds nothing to hold at the second try may have been carried
+// out at the first. That is not lost, and not known.
+func TestOwnersCallTriedAgain(t *testing.T) {
+	s, b := openBetween(t, backend.StartRedis(t).URL())
+	ctx := t.Context()
+	calls := map[string]func(key string, owner core.Owner) error{
+		"Complete": func(key string, owner core.Owner) error {
+			return s.Complete(ctx, key, owner, []byte("result"), time.Hour)
+		},
+		"Complete without retention": func(key string, owner core.Owner) error { return s.Complete(ctx, key, owner, nil, 0) },
+		"Release":                    func(key string, owner core.Owner) error { return s.Release(ctx, key, owner) },
+	}
+	for name, call := range calls {
+		c := begin(t, s, name)
+		b.interrupt(true, func() {})
+		err := call(name, c.Owner)
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, core.ErrLost, name)
+		require.ErrorIs(t, call(name, c.Owner), core.ErrLost, "%s, not tried again", name)
+
+		c = begin(t, s, name+", once")
+		b.interrupt(false, func() {})
+		require.NoError(t, call(name+", once", c.Owner), name)
+	}
+	require.Equal(t, "result", string(meet(t, s, "Complete", core.Done).Result))
+
+	// What can be done twice is known to have been done.
+	c := begin(t, s, "renewed")
+	b.interrupt(true, func() {})
+	require.NoError(t, s.Renew(ctx, "renewed", c.Owner, 2*time.Hour))
+	require.Greater(t, meet(t, s, "renewed", core.Running).Remaining, time.Hour)
+}

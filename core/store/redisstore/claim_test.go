@@ -1,0 +1,276 @@
+package redisstore_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// TestScripts: the suite, on a server that does not know the command for a claim.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	old := func(tb testing.TB, url string) *redisstore.Store {
+		s := redisstore.New(early{openClient(tb, url)})
+		tb.Cleanup(s.Close)
+		return s
+	}
+	storetest.Run(t, instances(t, backend.Redis(t), old), storetest.Features{Watch: true, Faulty: faulty(old)})
+}
+
+// TestScriptsOnly: a server is asked once whether it knows the command.
+func TestScriptsOnly(t *testing.T) {
+	client := openClient(t, backend.StartRedis(t).URL())
+	s, b := openOn(t, early{client})
+	b.trips.Store(0)
+	for _, key := range []string{"a", "b"} {
+		c := begin(t, s, key)
+		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
+		meet(t, s, key, core.Done)
+	}
+	require.EqualValues(t, 6, b.trips.Load())
+}
+
+// TestBetweenTheCommands: what happens between a claim's two commands makes nothing of what is
+// answered wrong.
+func TestBetweenTheCommands(t *testing.T) {
+	url := backend.StartRedis(t).URL()
+	client := openClient(t, url)
+	s, b := openBetween(t, url)
+	other := openURL(t, url)
+	ctx := t.Context()
+	command := func(args ...string) {
+		t.Helper()
+		require.NoError(t, client.Do(ctx, client.B().Arbitrary(args...).Build()).Error())
+	}
+	done := func(key, result string, retention time.Duration) {
+		t.Helper()
+		c := begin(t, other, key)
+		require.NoError(t, other.Complete(ctx, key, c.Owner, []byte(result), retention))
+	}
+	acquire := func(key string, meanwhile func()) core.Grant {
+		t.Helper()
+		b.apart = meanwhile
+		g, err := s.Acquire(ctx, key, newClaim())
+		require.NoError(t, err)
+		require.Nil(t, b.apart)
+		return g
+	}
+
+	done("expires", "result", time.Minute)
+	g := acquire("expires", func() { command("PEXPIRE", "expires", "0") })
+	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+
+	done("is begun anew", "result", time.Minute)
+	g = acquire("is begun anew", func() {
+		command("DEL", "is begun anew")
+		begin(t, other, "is begun anew")
+	})
+	require.Equal(t, core.Running, g.State)
+	require.LessOrEqual(t, g.Remaining, time.Hour)
+
+	done("is done anew", "first", time.Minute)
+	g = acquire("is done anew", func() {
+		command("DEL", "is done anew")
+		done("is done anew", "second", time.Hour)
+	})
+	require.Equal(t, core.Done, g.State)
+	require.Equal(t, "second", string(g.Result))
+
+	done("is kept", "result", time.Minute)
+	g = acquire("is kept", func() { command("PERSIST", "is kept") })
+	require.Equal(t, core.Done, g.State)
+	require.EqualValues(t, math.MaxInt64, g.Remaining)
+
+	// What remains of the result is less than the claim's retention.
+	c := begin(t, other, "ends")
+	g = acquire("ends", func() {
+		require.NoError(t, other.Complete(ctx, "ends", c.Owner, []byte("result"), time.Minute))
+	})
+	require.Equal(t, core.Done, g.State)
+	require.LessOrEqual(t, g.Remaining, time.Minute)
+
+	c = begin(t, other, "is released")
+	g = acquire("is released", func() { require.NoError(t, other.Release(ctx, "is released", c.Owner)) })
+	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+
+	c = begin(t, other, "is abandoned")
+	g = acquire("is abandoned", func() { require.NoError(t, other.Abandon(ctx, "is abandoned", c.Owner)) })
+	require.Equal(t, core.Abandoned, g.State)
+
+	g = acquire("is free", func() { command("DEL", "is free") })
+	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+}
+
+// TestEarlierRecords: finished records of a version that did not say how long they were to live.
+func TestEarlierRecords(t *testing.T) {
+	client := openClient(t, backend.StartRedis(t).URL())
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("k").Value("D1;0;32;"+fingerprint+"result").Px(time.Minute).Build()).Error())
+	g := meet(t, s, "k", core.Done)
+	require.Equal(t, fingerprint, g.Fingerprint)
+	require.Equal(t, "result", string(g.Result))
+	require.Greater(t, g.Remaining, 30*time.Second)
+	require.LessOrEqual(t, g.Remaining, time.Minute)
+}
+
+// TestServersThatDoNotWrite: one that refuses to write for now still says what stands. (TestFullServer
+// is about another reason.)
+func TestServersThatDoNotWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		args     []string
+		commands [][]string
+		code     string
+	}{
+		"a replica":         {commands: [][]string{{"REPLICAOF", "127.0.0.1", "1"}}, code: "READONLY"},
+		"too few replicas":  {commands: [][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, code: "NOREPLICAS"},
+		"a disk that fails": {args: []string{"--dir", "/proc", "--save", "3600 1"}, commands: [][]string{{"BGSAVE"}}, code: "MISCONF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := openClient(t, backend.StartRedis(t, test.args...).URL())
+			s := redisstore.New(client)
+			t.Cleanup(s.Close)
+			begin(t, s, "running")
+			c := begin(t, s, "done")
+			require.NoError(t, s.Complete(t.Context(), "done", c.Owner, []byte("result"), time.Hour))
+			for _, command := range test.commands {
+				require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error())
+			}
+			require.Eventually(t, func() bool {
+				err := client.Do(t.Context(), client.B().Set().Key("k").Value("").Build()).Error()
+				return err != nil && strings.HasPrefix(err.Error(), test.code)
+			}, 10*time.Second, 5*time.Millisecond)
+			require.Equal(t, "result", string(meet(t, s, "done", core.Done).Result))
+			meet(t, s, "running", core.Running)
+			_, err := s.Acquire(t.Context(), "new", newClaim())
+			require.ErrorContains(t, err, test.code)
+		})
+	}
+}
+
+// TestOtherRefusals: what a proxy refuses may have been carried out. It is told as it is: who asks again
+// would meet with his own claim, and nobody would release it.
+func TestOtherRefusals(t *testing.T) {
+	client := openClient(t, backend.StartRedis(t).URL())
+	s, b := openOn(t, client)
+	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
+		command()
+		return client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply('ERR upstream failure')").Numkeys(0).Build())
+	}
+	b.trips.Store(0)
+	c := newClaim()
+	_, err := s.Acquire(t.Context(), "k", c)
+	require.ErrorContains(t, err, "upstream failure")
+	require.EqualValues(t, 1, b.trips.Load())
+	require.NoError(t, s.Release(t.Context(), "k", c.Owner))
+}
+
+// TestNobodyAsksAnyMore: a claim whose caller goes while the first answer is under way takes nothing over.
+func TestNobodyAsksAnyMore(t *testing.T) {
+	url := backend.StartRedis(t).URL()
+	s, b := openBetween(t, url)
+	other := openURL(t, url)
+	c := begin(t, other, "k")
+	require.NoError(t, other.Abandon(t.Context(), "k", c.Owner))
+	ctx, cancel := context.WithCancel(t.Context())
+	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
+		defer cancel()
+		return command()
+	}
+	b.trips.Store(0)
+	claim := newClaim()
+	claim.Takeover = true
+	_, err := s.Acquire(ctx, "k", claim)
+	require.ErrorIs(t, err, context.Canceled)
+	s.Close()
+	require.EqualValues(t, 1, b.trips.Load())
+	meet(t, other, "k", core.Abandoned)
+}
+
+// TestClaimsAreNotSentAgain: the client sends commands that read again, and may go to a replica with
+// them.
+func TestClaimsAreNotSentAgain(t *testing.T) {
+	sent := &sentByClaims{Client: openClient(t, backend.StartRedis(t).URL())}
+	s := redisstore.New(sent)
+	t.Cleanup(s.Close)
+	begin(t, s, "k")
+	require.Equal(t, []bool{false, false}, sent.retryable)
+}
+
+// sentByClaims notes whether the client may send a claim's commands again.
+type sentByClaims struct {
+	rueidis.Client
+	retryable []bool
+}
+
+func (s *sentByClaims) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	for _, c := range multi {
+		s.retryable = append(s.retryable, c.IsRetryable() || c.IsReadOnly())
+	}
+	return s.Client.DoMulti(ctx, multi...)
+}
+
+// TestMovingSlot: while a slot of a cluster moves, and when it has moved, a claim is made once, by
+// the node that has the key, and found there.
+func TestMovingSlot(t *testing.T) {
+	t.Parallel()
+	cluster := backend.StartRedisCluster(t)
+	s := openURL(t, cluster.URL())
+	nodes := make([]rueidis.Client, 2)
+	ids := make([]string, 2)
+	for i := range nodes {
+		options, err := rueidis.ParseURL(cluster.Nodes[i].URL())
+		require.NoError(t, err)
+		options.ForceSingleClient = true
+		nodes[i], err = rueidis.NewClient(options)
+		require.NoError(t, err)
+		t.Cleanup(nodes[i].Close)
+		ids[i], err = nodes[i].Do(t.Context(), nodes[i].B().ClusterMyid().Build()).ToString()
+		require.NoError(t, err)
+	}
+	tell := func(node int, args ...string) {
+		t.Helper()
+		require.NoError(t, nodes[node].Do(t.Context(), nodes[node].B().Arbitrary(args...).Build()).Error())
+	}
+	const slot = "0"
+	at := func(node int, key string) bool { // ASKING, for a slot that is being imported
+		results := nodes[node].DoMulti(t.Context(), nodes[node].B().Arbitrary("ASKING").Build(), nodes[node].B().Arbitrary("EXISTS", key).Build())
+		n, err := results[1].AsInt64()
+		return err == nil && n == 1
+	}
+	stays, asked, moved := "{3560}stays", "{3560}asked", "{3560}moved" // CLUSTER KEYSLOT 3560 is 0
+	c := begin(t, s, stays)
+	require.NoError(t, s.Complete(t.Context(), stays, c.Owner, []byte("result"), time.Hour))
+	require.True(t, at(0, stays))
+
+	tell(1, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+	tell(0, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+	meet(t, s, stays, core.Done)
+	c = begin(t, s, asked)
+	require.True(t, at(1, asked))
+	meet(t, s, asked, core.Running)
+	require.NoError(t, s.Complete(t.Context(), asked, c.Owner, []byte("result"), time.Hour))
+	require.Equal(t, "result", string(meet(t, s, asked, core.Done).Result))
+
+	host, port, _ := strings.Cut(cluster.Nodes[1].Addr(), ":")
+	tell(0, "MIGRATE", host, port, stays, "0", "5000")
+	for node := range nodes {
+		tell(node, "CLUSTER", "SETSLOT", slot, "NODE", ids[1])
+	}
+	c = begin(t, s, moved)
+	require.True(t, at(1, moved))
+	require.NoError(t, s.Complete(t.Context(), moved, c.Owner, nil, time.Hour))
+	for _, key := range []string{stays, asked, moved} {
+		meet(t, s, key, core.Done)
+	}
+}

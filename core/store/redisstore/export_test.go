@@ -1,0 +1,6 @@
+package redisstore
+
+import "time"
+
+// What a store finds out at its start is waited for, however slow the machine is.
+func init() { greetTimeout = time.Minute }

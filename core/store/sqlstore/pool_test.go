@@ -1,0 +1,219 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/httpidem"
+)
+
+// TestPoolIsNotStarved: the transactions of many orders at once leave the guard in front of them
+// the connection that it needs to claim, renew and settle.
+func TestPoolIsNotStarved(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		for _, size := range []int{4, 1} {
+			t.Run(fmt.Sprint("of ", size), func(t *testing.T) {
+				b := newBooks(t, url)
+				b.db.SetMaxOpenConns(size)
+				// All orders together take longer than a call of the store may, and one of them much less.
+				const orders, storeTimeout = 64, 5 * time.Second
+				pause := 300 * time.Millisecond                     // three at once
+				if size == 1 || dialectOf(url) == sqlstore.SQLite { // one after the other
+					pause = 100 * time.Millisecond
+				}
+				var mu sync.Mutex
+				var unsettled []core.Event
+				engine := core.MustNew(core.Config{Store: b.store, StoreTimeout: storeTimeout, User: core.SharedByAllCallers(),
+					Observe: func(_ context.Context, e core.Event) {
+						if e.Kind == core.Unsettled || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
+							mu.Lock()
+							defer mu.Unlock()
+							unsettled = append(unsettled, e)
+						}
+					}})
+				guard := engine.MustGuard(core.Policy{Key: core.Header(core.Required)})
+				handler := httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					key := r.Header.Get("Idempotency-Key")
+					result, err := b.store.DoTx(r.Context(), b.db, "order:"+key, func(tx *sql.Tx) ([]byte, error) {
+						v, err := b.enter(key)(tx)
+						time.Sleep(pause)
+						return v, err
+					})
+					if err != nil {
+						http.Error(w, err.Error(), http.StatusBadGateway)
+						return
+					}
+					w.WriteHeader(http.StatusCreated)
+					_, _ = w.Write(result.Value)
+				}))
+				answers := make([]*httptest.ResponseRecorder, orders)
+				var wg sync.WaitGroup
+				for i := range orders {
+					wg.Go(func() {
+						r := httptest.NewRequestWithContext(t.Context(), "POST", "/orders", strings.NewReader("item=book"))
+						r.Header.Set("Idempotency-Key", fmt.Sprint("order-", i))
+						answers[i] = httptest.NewRecorder()
+						handler.ServeHTTP(answers[i], r)
+					})
+				}
+				wg.Wait()
+				statuses := map[int]int{}
+				for i, w := range answers {
+					statuses[w.Code]++
+					if w.Code == http.StatusCreated {
+						assert.Equal(t, 1, b.count(fmt.Sprint("order-", i)))
+					} else {
+						t.Log(w.Body)
+					}
+				}
+				assert.Equal(t, map[int]int{http.StatusCreated: orders}, statuses)
+				assert.Empty(t, unsettled)
+			})
+		}
+	})
+}
+
+// TestMigrateOnOneConnection: making and checking the table takes one connection at a time.
+func TestMigrateOnOneConnection(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		_, db, name := fresh(t, url)
+		db.SetMaxOpenConns(1)
+		for _, table := range []string{name, name + "_new"} {
+			s, err := sqlstore.New(db, dialectOf(url), sqlstore.Table(table))
+			require.NoError(t, err)
+			t.Cleanup(s.Close)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, s.Migrate(ctx))
+		}
+		_, err := db.Exec("DROP TABLE " + name + "_new")
+		require.NoError(t, err)
+	})
+}
+
+// TestPlacesAreShared: transactions of all stores on a pool count together, who gives up waiting
+// leaves its place to the next one, and who has a connection already waits for nobody.
+func TestPlacesAreShared(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		b.db.SetMaxOpenConns(2)
+		dialect := dialectOf(url)
+		plain := strings.Trim(b.store.TableName(), "\"`")
+		other, err := sqlstore.New(b.db, dialect, sqlstore.Table(plain), sqlstore.Source("other"))
+		require.NoError(t, err)
+		t.Cleanup(other.Close)
+
+		waiting, end := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		_, err = b.do("first", func(tx *sql.Tx) ([]byte, error) {
+			gone, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			defer cancel()
+			_, err := other.DoTx(gone, b.db, "k", never)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.NotErrorIs(t, err, core.CodeStoreUnavailable)
+			wg.Go(func() {
+				close(waiting)
+				_, err := other.DoTx(t.Context(), b.db, "next", b.enter("next"))
+				assert.NoError(t, err)
+				close(end)
+			})
+			<-waiting
+			return b.enter("first")(tx)
+		})
+		require.NoError(t, err)
+		<-end
+		wg.Wait()
+		assert.Equal(t, 1, b.count("first"))
+		assert.Equal(t, 1, b.count("next"))
+
+		if dialect != sqlstore.SQLite { // a pool of its own is not what is short
+			foreign, _ := open(t, url)
+			_, err = b.do("here", func(*sql.Tx) ([]byte, error) {
+				soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, err := b.store.DoTx(soon, foreign, "foreign", b.enter("foreign"))
+				return nil, err
+			})
+			assert.NoError(t, err)
+			assert.Equal(t, 1, b.count("foreign"))
+		}
+
+		b.db.SetMaxOpenConns(1)
+		conn, err := b.db.Conn(t.Context())
+		require.NoError(t, err)
+		waits := b.db.Stats().WaitCount
+		wg.Go(func() { // has the place, and waits for the connection
+			_, err := b.do("pool", b.enter("pool"))
+			assert.NoError(t, err)
+		})
+		require.Eventually(t, func() bool { return b.db.Stats().WaitCount > waits }, 10*time.Second, time.Millisecond)
+		_, err = b.store.DoTx(t.Context(), conn, "connection", b.enter("connection"))
+		assert.NoError(t, err)
+		require.NoError(t, conn.Close())
+		wg.Wait()
+		assert.Equal(t, 1, b.count("pool"))
+		assert.Equal(t, 1, b.count("connection"))
+	})
+}
+
+// TestOneWriterInSQLite: transactions, on whatever pool of the process, and the store's own statements wait for each other here, and not
+// for SQLite's lock; and of those who wait at most one is a transaction, so that a claim or a renewal is not behind all of them.
+func TestOneWriterInSQLite(t *testing.T) { synctest.Test(t, oneWriterInSQLite) }
+
+// oneWriterInSQLite is TestOneWriterInSQLite. A pause ends when everybody waits.
+func oneWriterInSQLite(t *testing.T) {
+	url := engines[2].url(t)
+	b := newBooks(t, url)
+	foreign, _ := open(t, url)
+	const pause = 20 * time.Millisecond
+	var wg sync.WaitGroup
+	acquire := func(key string) {
+		wg.Go(func() {
+			_, err := b.store.Acquire(t.Context(), key, claim(time.Hour))
+			assert.NoError(t, err)
+		})
+	}
+	_, err := b.store.DoTx(t.Context(), foreign, "foreign", func(tx *sql.Tx) ([]byte, error) {
+		v, err := b.enter("foreign")(tx)
+		acquire("k-1")
+		time.Sleep(pause)
+		assert.Zero(t, b.db.Stats().InUse, "it waits with a connection")
+		return v, err
+	})
+	require.NoError(t, err)
+	wg.Wait()
+
+	_, err = b.do("first", func(tx *sql.Tx) ([]byte, error) {
+		v, err := b.enter("first")(tx)
+		for i := range 3 {
+			wg.Go(func() {
+				_, err := b.do(fmt.Sprint("next-", i), func(tx *sql.Tx) ([]byte, error) {
+					var claims int
+					err := tx.QueryRow("SELECT COUNT(*) FROM "+b.store.TableName()+" WHERE serial_number = ?", sqlstore.StoredKey("k-2")).Scan(&claims)
+					assert.Equal(t, 1, claims, "a transaction that came before the claim was let in before it")
+					return nil, err
+				})
+				assert.NoError(t, err)
+			})
+		}
+		time.Sleep(pause)
+		acquire("k-2")
+		time.Sleep(pause)
+		return v, err
+	})
+	require.NoError(t, err)
+	wg.Wait()
+}

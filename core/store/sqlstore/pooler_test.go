@@ -1,0 +1,75 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// TestPooler: through a pooler that gives each transaction another connection, a store works as without. There are fewer
+// connections than clients, so that each serves many.
+func TestPooler(t *testing.T) {
+	url := with(backend.StartPgBouncer(t, engines[0].url(t), 3).URL(), "pooler=transaction")
+	storetest.Run(t, func(tb testing.TB) storetest.Instance { return instance(tb, url) }, storetest.Features{})
+
+	t.Run("DoTx", func(t *testing.T) {
+		b := newBooks(t, url)
+		const keys, callers = 10, 3
+		var wg sync.WaitGroup
+		for i := range keys * callers {
+			wg.Go(func() {
+				key := fmt.Sprint("key ", i%keys)
+				r, err := b.do(key, b.enter(key))
+				assert.NoError(t, err)
+				assert.Equal(t, "entered "+key, string(r.Value))
+			})
+		}
+		wg.Wait()
+		for i := range keys {
+			assert.Equal(t, 1, b.count(fmt.Sprint("key ", i)))
+		}
+	})
+}
+
+// TestPoolerThatNobodyHasNamed: two services on one connection meet with each other's prepared statements. The second is
+// told what to do.
+func TestPoolerThatNobodyHasNamed(t *testing.T) {
+	url := backend.StartPgBouncer(t, engines[0].url(t), 1).URL()
+	_, _, name := fresh(t, with(url, "pooler=transaction"))
+	var err error
+	for range 2 {
+		var db *sql.DB
+		db, _ = open(t, url)
+		var s *sqlstore.Store
+		s, err = sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(name))
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		var g core.Grant
+		if g, err = s.Acquire(t.Context(), "k", claim(time.Hour)); err == nil {
+			require.Equal(t, core.Acquired, g.State)
+		}
+	}
+	require.ErrorContains(t, err, "pooler=transaction")
+}
+
+// TestPoolerIsNotBlamed: a pooler's own errors have a code of the same kind.
+func TestPoolerIsNotBlamed(t *testing.T) {
+	blamed := func(text string) bool {
+		err := sqlstore.Failure(sqlstore.PostgreSQL, &pgconn.PgError{Code: "08P01", Message: text})
+		return strings.Contains(err.Error(), "pooler=transaction")
+	}
+	assert.True(t, blamed(`bind message supplies 3 parameters, but prepared statement "" requires 1`))
+	assert.False(t, blamed("query_wait_timeout"))
+}

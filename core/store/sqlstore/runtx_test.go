@@ -1,0 +1,399 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/httpidem"
+)
+
+// counter is a guarded route whose handler is a test's.
+type counter struct {
+	*books
+	handler func(w http.ResponseWriter, r *http.Request)
+	served  http.Handler
+}
+
+func newCounter(t *testing.T, url string, policy core.Policy) *counter {
+	c := &counter{books: newBooks(t, url)}
+	engine := core.MustNew(core.Config{Store: c.store, User: core.SharedByAllCallers()})
+	c.served = httpidem.New(engine.MustGuard(policy))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
+	return c
+}
+
+// post sends an order, and returns the answer: status and body.
+func (c *counter) post(key string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(c.t.Context(), "POST", "/orders", strings.NewReader("item=book"))
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	w := httptest.NewRecorder()
+	defer func() { _ = recover() }()
+	c.served.ServeHTTP(w, r)
+	return w
+}
+
+// order is what a handler does: it enters name, and answers with what that has come to.
+func (c *counter) order(w http.ResponseWriter, r *http.Request, name string) (core.Result[[]byte], bool) {
+	result, err := c.store.RunTx(r.Context(), c.db, c.enter(name))
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(result.Value)
+	case !httpidem.Refuse(w, r, err):
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+	return result, err == nil
+}
+
+var byKey = core.Policy{Key: core.Header(core.Required)}
+
+func TestRunTx(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		c := newCounter(t, url, byKey)
+		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
+		for i := range 2 {
+			w := c.post("k-1")
+			assert.Equal(t, http.StatusCreated, w.Code, w.Body)
+			assert.Equal(t, "entered k", w.Body.String())
+			assert.Equal(t, i == 1, httpidem.Replayed(w))
+		}
+		assert.Equal(t, 1, c.count("k"))
+		var records int
+		require.NoError(t, c.db.QueryRow("SELECT COUNT(*) FROM "+c.store.TableName()).Scan(&records))
+		assert.Equal(t, 1, records, "no second record stands beside the guard's")
+	})
+}
+
+// TestRunTxRemembersWhatWasCommitted: whatever becomes of the run afterwards, the next one gets the
+// committed value, for as long as the policy remembers.
+func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		for name, end := range map[string]func(w http.ResponseWriter, r *http.Request){
+			"fails":   func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+			"panics":  func(w http.ResponseWriter, r *http.Request) { panic("oops") },
+			"says so": func(w http.ResponseWriter, r *http.Request) { core.RunFrom(r.Context()).Abandon() },
+		} {
+			c := newCounter(t, url, byKey)
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				result, err := c.store.RunTx(r.Context(), c.db, c.enter(name))
+				assert.NoError(t, err)
+				assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + name), Attempt: 1}, result)
+				end(w, r)
+			}
+			c.post("k-1")
+			for range 2 { // also when the second one fails
+				c.handler = func(w http.ResponseWriter, r *http.Request) {
+					result, err := c.store.RunTx(r.Context(), c.db, never)
+					assert.NoError(t, err, name)
+					assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + name), Replayed: true}, result)
+					w.WriteHeader(http.StatusBadGateway)
+				}
+				assert.Equal(t, http.StatusBadGateway, c.post("k-1").Code)
+			}
+			c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, name) }
+			assert.Equal(t, http.StatusCreated, c.post("k-1").Code)
+			assert.True(t, httpidem.Replayed(c.post("k-1")))
+			assert.Equal(t, 1, c.count(name))
+		}
+	})
+}
+
+// TestRunTxForgetsWithThePolicy: the same parameters are another operation once the first one's
+// result is gone, or was released: it runs.
+func TestRunTxForgetsWithThePolicy(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		for name, policy := range map[string]core.Policy{
+			"retention": {Retention: time.Millisecond},
+			"released":  {OnSuccess: core.Release, Duplicate: core.Reject},
+		} {
+			c := newCounter(t, url, policy)
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				_, ok := c.order(w, r, name)
+				assert.True(t, ok)
+			}
+			for range 3 {
+				w := c.post("")
+				assert.Equal(t, http.StatusCreated, w.Code, w.Body)
+				time.Sleep(5 * time.Millisecond)
+			}
+			assert.Equal(t, 3, c.count(name), name)
+		}
+
+		// Also if the run that has succeeded had taken over what another had committed.
+		c := newCounter(t, url, core.Policy{OnSuccess: core.Release, Duplicate: core.Reject})
+		c.handler = func(w http.ResponseWriter, r *http.Request) {
+			_, err := c.store.RunTx(r.Context(), c.db, c.enter("taken over"))
+			assert.NoError(t, err)
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		c.post("")
+		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "taken over") }
+		assert.Equal(t, http.StatusCreated, c.post("").Code)
+		assert.Equal(t, 1, c.count("taken over"))
+		assert.Equal(t, http.StatusCreated, c.post("").Code)
+		assert.Equal(t, 2, c.count("taken over"))
+	})
+}
+
+// TestRunTxLost: a run whose claim is another's by now commits nothing.
+func TestRunTxLost(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		c := newCounter(t, url, byKey)
+		steal := func(tx *sql.Tx) error { // as a takeover does, but SQLite has one writer
+			q := "UPDATE " + c.store.TableName() + " SET attempt = attempt + 1, owner = "
+			other := map[sqlstore.Dialect]string{sqlstore.PostgreSQL: `'\x01'`, sqlstore.MySQL: "x'01'", sqlstore.SQLite: "x'01'"}[dialectOf(url)]
+			var err error
+			if tx != nil && dialectOf(url) == sqlstore.SQLite {
+				_, err = tx.Exec(q + other)
+			} else {
+				_, err = c.db.Exec(q + other)
+			}
+			return err
+		}
+		for name, handler := range map[string]func(tx *sql.Tx) ([]byte, error){
+			"before": nil,
+			"passed": nil, // record and all
+			"within": func(tx *sql.Tx) ([]byte, error) {
+				v, err := c.enter("within")(tx)
+				return v, errors.Join(err, steal(tx))
+			},
+		} {
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				switch name {
+				case "before":
+					assert.NoError(t, steal(nil))
+					handler = never
+				case "passed":
+					_, err := c.db.Exec("UPDATE " + c.store.TableName() + " SET expires_at = 0 WHERE state = 1")
+					assert.NoError(t, err)
+					handler = never
+				}
+				_, err := c.store.RunTx(r.Context(), c.db, handler)
+				assert.ErrorIs(t, err, core.CodeInProgress, name)
+				assert.ErrorIs(t, err, core.ErrLost, name)
+				assert.True(t, httpidem.Refuse(w, r, err))
+			}
+			w := c.post(name)
+			assert.Equal(t, http.StatusConflict, w.Code, w.Body)
+			assert.Equal(t, "in_progress", w.Header().Get(core.RefusedHeader))
+			assert.Equal(t, 0, c.count(name))
+		}
+	})
+}
+
+// TestRunTxOfARunThatHasEnded: what goes on after the handler commits nothing, and does not take the stored response for what the
+// run has committed.
+func TestRunTxOfARunThatHasEnded(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		c := newCounter(t, url, byKey)
+		var ctx context.Context
+		c.handler = func(w http.ResponseWriter, r *http.Request) {
+			ctx = context.WithoutCancel(r.Context())
+			w.WriteHeader(http.StatusCreated)
+		}
+		assert.Equal(t, http.StatusCreated, c.post("k-1").Code)
+		_, err := c.store.RunTx(ctx, c.db, never)
+		assert.ErrorIs(t, err, core.CodeInProgress)
+		assert.ErrorIs(t, err, core.ErrLost)
+	})
+}
+
+// TestRunTxThatWasEnded: nothing is marked as committed that was not.
+func TestRunTxThatWasEnded(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		for name, end := range map[string]func(tx *sql.Tx) error{
+			"commits":       (*sql.Tx).Commit,
+			"rolls back":    (*sql.Tx).Rollback,
+			"says ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec("ROLLBACK"); return err },
+		} {
+			c := newCounter(t, url, byKey)
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				_, err := c.store.RunTx(r.Context(), c.db, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
+				assert.ErrorContains(t, err, "ended the transaction", name)
+				assert.False(t, httpidem.Refuse(w, r, err))
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			c.post("k-1")
+			c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
+			assert.Equal(t, http.StatusCreated, c.post("k-1").Code, name)
+			assert.Equal(t, 1, c.count("k"), name)
+		}
+	})
+}
+
+func TestRunTxLostCommit(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		c := newCounter(t, url, byKey)
+		pool, l := lossyDB(t, c.db, url)
+		for name, lose := range map[string]*atomic.Int32{"committed": &l.after, "lost": &l.before} {
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				lose.Store(1)
+				result, err := c.store.RunTx(r.Context(), pool, c.enter(name))
+				assert.NoError(t, err)
+				assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + name), Attempt: 1}, result)
+				w.WriteHeader(http.StatusCreated)
+			}
+			assert.Equal(t, http.StatusCreated, c.post(name).Code)
+			assert.Equal(t, 1, c.count(name))
+		}
+
+		c.handler = func(w http.ResponseWriter, r *http.Request) {
+			l.before.Store(100)
+			_, err := c.store.RunTx(r.Context(), pool, c.enter("hopeless"))
+			l.before.Store(0)
+			assert.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+			assert.True(t, httpidem.Refuse(w, r, err))
+		}
+		w := c.post("hopeless")
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.Equal(t, "unfinished", w.Header().Get(core.RefusedHeader))
+		assert.Zero(t, c.count("hopeless"))
+	})
+}
+
+func TestRunTxRefuses(t *testing.T) {
+	url := engines[2].url(t)
+	c := newCounter(t, url, byKey)
+	_, err := c.store.RunTx(t.Context(), c.db, never)
+	require.ErrorIs(t, err, core.CodeKeyMissing)
+
+	// The guard of another store.
+	elsewhere := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "elsewhere"})
+	_, err = core.Do(t.Context(), elsewhere, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
+		_, err := c.store.RunTx(ctx, c.db, never)
+		return "", err
+	})
+	require.ErrorContains(t, err, "is its guard on this store?")
+
+	here := core.MustNew(core.Config{Store: c.store}).MustTask(core.Policy{Name: "here"})
+	for _, option := range []sqlstore.TxOption{sqlstore.Fingerprint("f"), sqlstore.Retention(time.Hour)} {
+		_, err = core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
+			_, err := c.store.RunTx(ctx, c.db, never, option)
+			return "", err
+		})
+		require.ErrorContains(t, err, "are the policy's")
+	}
+	result, err := core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
+		r, err := c.store.RunTx(ctx, c.db, c.enter("task"))
+		return string(r.Value), err
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "entered task", result.Value)
+	assert.Equal(t, 1, c.count("task"))
+}
+
+// TestContextEnds: that somebody has gone is no fault of the database, in whichever step it is
+// noticed. Unless it was in the midst of the commit, nothing is committed.
+func TestContextEnds(t *testing.T) {
+	errLeft := errors.New("the client has left")
+	each(t, func(t *testing.T, url string) {
+		b := newBooks(t, url)
+		pool, l := lossyDB(t, b.db, url)
+		task := core.MustNew(core.Config{Store: b.store}).MustTask(core.Policy{Name: "task"})
+		var gone context.Context
+		var leave func()
+		calls := map[string]func(fn func(tx *sql.Tx) ([]byte, error)) error{
+			"DoTx": func(fn func(tx *sql.Tx) ([]byte, error)) error {
+				_, err := b.store.DoTx(gone, pool, "k", fn)
+				return err
+			},
+			"RunTx": func(fn func(tx *sql.Tx) ([]byte, error)) error {
+				_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
+					gone = ended{ctx, gone}
+					_, err := b.store.RunTx(gone, pool, fn)
+					return "", err
+				})
+				return err
+			},
+		}
+		at := func(step string) func() { // leaves there
+			return func() {
+				l.step = func(s string) {
+					if s == step {
+						leave()
+					}
+				}
+			}
+		}
+		enter := func(tx *sql.Tx) ([]byte, error) { return b.enter("k")(tx) }
+		type step struct {
+			name string
+			set  func()
+			fn   func(tx *sql.Tx) ([]byte, error)
+		}
+		steps := []step{
+			{"before", func() { leave() }, never},
+			{"begin", at("begin"), never},
+			{"claim", at("statement"), never},
+			{"fn", func() {}, func(tx *sql.Tx) ([]byte, error) { leave(); return enter(tx) }},
+			{"complete", func() {}, func(tx *sql.Tx) ([]byte, error) { v, err := enter(tx); leave(); return v, err }},
+			{"commit", func() { l.before.Store(1); l.hold = func() { leave() } }, enter},
+		}
+		for name, do := range calls {
+			for _, step := range steps {
+				for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					gone, leave = ctx, func() { cancel(errLeft) }
+					if want == context.DeadlineExceeded {
+						gone = late{ctx}
+					}
+					step.set()
+					err := do(step.fn)
+					if step.name == "commit" { // which goes on when DoTx has returned
+						assert.Eventually(t, func() bool { return l.before.Load() <= 0 && pool.Stats().InUse == 0 }, 10*time.Second, time.Millisecond)
+					}
+					l.step, l.hold = nil, nil
+					l.before.Store(0)
+					cancel(nil)
+					about := name + ", " + step.name
+					assert.ErrorIs(t, err, want, about)
+					assert.ErrorIs(t, err, errLeft, about)
+					assert.NotErrorIs(t, err, core.CodeStoreUnavailable, about)
+					assert.Equal(t, step.name == "commit", errors.Is(err, sqlstore.ErrOutcomeUnknown), about)
+					assert.Equal(t, step.name == "commit", errors.Is(err, core.CodeUnfinished), about)
+				}
+			}
+		}
+		assert.Zero(t, b.count("k"))
+	})
+}
+
+// late is a context that has ended because its deadline has passed.
+type late struct{ context.Context }
+
+func (c late) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// ended has the values of one context, and the end of another.
+type ended struct {
+	context.Context
+	by context.Context
+}
+
+func (c ended) Done() <-chan struct{}       { return c.by.Done() }
+func (c ended) Err() error                  { return c.by.Err() }
+func (c ended) Deadline() (time.Time, bool) { return c.by.Deadline() }
+
+func (c ended) Value(key any) any {
+	if v := c.by.Value(key); v != nil { // package context looks for its own
+		return v
+	}
+	return c.Context.Value(key)
+}
