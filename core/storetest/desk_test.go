@@ -118,8 +118,22 @@ func (d *desk) Release(ctx context.Context, key string, owner core.Owner) error 
 	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
 		return core.Grant{}, d.shelf.Release(ctx, key, owner)
 	})
-	if again, kept := d.link.kept.LoadAndDelete(key); kept && err == nil {
-		again.(func())()
-	}
+	d.again(key, err)
 	return err
+}
+
+func (d *desk) Abandon(ctx context.Context, key string, owner core.Owner) error {
+	d.seen.Delete(key)
+	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
+		return core.Grant{}, d.shelf.Abandon(ctx, key, owner)
+	})
+	d.again(key, err)
+	return err
+}
+
+// again makes a call that was kept once more, when what it claimed has been given up.
+func (d *desk) again(key string, err error) {
+	if call, kept := d.link.kept.LoadAndDelete(key); kept && err == nil {
+		call.(func())()
+	}
 }

@@ -25,19 +25,21 @@ import (
 // its return, in which one client alone would have got the same answers: that is
 // what "each call is one atomic step" means.
 //
-// Time enters as what may have happened. A claim's lease is either so long that it
-// stands, or brief, and then it may have passed whenever a later call says so. What
-// is remembered at all is remembered for as long as the case lasts.
+// Time enters as what may have happened. A lease and a retention are each either so
+// long that they stand, or brief, and then they may have passed whenever a later call
+// says so. A record whose retention has passed is forgotten: the next claim begins anew.
 //
 // A call that failed may have taken effect, at any moment since it began, or not at
-// all. In its history it never returns.
+// all. In its history it never returns. Under faults results are forgotten and
+// abandoned runs are not: a failed claim could else either have taken over or have
+// begun anew, and nobody would know which.
 
 const (
 	clients = 8
 	// openCalls is how many calls of unknown outcome a key may gather before the
 	// clients leave it alone: each doubles the orders that have to be tried.
 	openCalls = 8
-	// briefly is the longest brief lease.
+	// briefly is the longest brief lease or retention.
 	briefly = 2 * time.Millisecond
 	// callTimeout is what a call is given while the store is disturbed.
 	callTimeout = time.Second
@@ -71,6 +73,7 @@ type keyState struct {
 	owner       core.Owner
 	fingerprint string
 	lease       leaseState
+	fleeting    bool // the retention is brief
 	done        bool
 	result      string
 	over        bool // the history has ended
@@ -91,28 +94,44 @@ func leaseOf(d time.Duration) leaseState {
 	return leaseBrief
 }
 
+// mayBeForgotten reports whether there may be no record any more.
+func (r keyState) mayBeForgotten() bool {
+	return r.attempt == 0 || r.fleeting && (r.done || r.lease != leaseStands)
+}
+
 // after returns what c, taking effect on r, makes of it. Where that depends on
-// whether a brief lease has passed, it has.
+// whether a brief lease or retention has passed, it has; but a record that can be
+// taken over is, and one that its owner changes is there.
 func (c call) after(r keyState) keyState {
 	switch {
-	case c.method == "Acquire" && (r.attempt == 0 || c.mayTakeOver(r)):
-		return keyState{attempt: r.attempt + 1, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint, lease: leaseOf(c.claim.Lease)}
+	case c.method == "Acquire" && c.mayTakeOver(r):
+		return c.claimed(r.attempt + 1)
+	case c.method == "Acquire" && r.mayBeForgotten():
+		return c.claimed(1)
 	case c.method == "Acquire", !c.holds(r):
 		return r
 	case c.method == "Renew":
 		r.lease = leaseOf(c.lease)
 	case c.method == "Complete" && c.retention > 0:
-		r.done, r.result = true, c.result
-	case r.attempt == 1:
+		r.done, r.result, r.fleeting = true, c.result, c.retention <= briefly
+	case r.attempt == 1 && c.method != "Abandon":
 		return keyState{}
-	default: // a release after a takeover
+	default: // Abandon, or a release after a takeover
 		r.owner, r.lease = core.Owner{}, leasePassed
 	}
 	return r
 }
 
+// claimed returns the record that an Acquire makes.
+func (c call) claimed(attempt uint64) keyState {
+	return keyState{
+		attempt: attempt, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint,
+		lease: leaseOf(c.claim.Lease), fleeting: c.claim.Retention <= briefly,
+	}
+}
+
 func (c call) mayTakeOver(r keyState) bool {
-	return !r.done && r.lease != leaseStands && c.claim.Takeover &&
+	return r.attempt > 0 && !r.done && r.lease != leaseStands && c.claim.Takeover &&
 		c.claim.Fingerprint == r.fingerprint && (c.claim.Attempt == 0 || c.claim.Attempt == r.attempt)
 }
 
@@ -122,7 +141,6 @@ func (c call) holds(r keyState) bool {
 
 // step reports whether c can be answered with a in state r, and the state then.
 func (c call) step(r keyState, a answer) (bool, keyState) {
-	next := c.after(r)
 	switch {
 	case c.method == "":
 		r.over = true
@@ -133,17 +151,26 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 		if r.over {
 			return true, r
 		}
+		next := c.after(r)
 		return next != r, next
 	case errors.Is(a.err, core.ErrStoreFull):
 		return true, r
+	case c.method != "Acquire" && a.err == nil:
+		return c.holds(r), c.after(r)
+	case c.method != "Acquire" && c.holds(r):
+		// A call may read the clock when it begins and take effect when it has waited
+		// for others: what one call finds forgotten, an earlier one of the same owner may
+		// still keep. Only the next claim settles it.
+		return r.mayBeForgotten(), r
 	case c.method != "Acquire":
-		return c.holds(r) == (a.err == nil), next
+		return true, r
 	case a.err != nil:
 		return false, r
 	}
 	g := a.grant
 	if g.State == core.Acquired {
-		return next != r && g.Attempt == next.attempt && g.Fingerprint == "" && len(g.Result) == 0, next
+		may := g.Attempt == 1 && r.mayBeForgotten() || c.mayTakeOver(r) && g.Attempt == r.attempt+1
+		return may && g.Fingerprint == "" && len(g.Result) == 0, c.claimed(g.Attempt)
 	}
 	if r.attempt == 0 || g.Attempt != r.attempt || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
 		return false, r
@@ -153,11 +180,11 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	case core.Running:
 		return !r.done && r.lease != leasePassed && remains == (r.lease == leaseStands), r
 	case core.Abandoned:
-		may := !r.done && r.lease != leaseStands && !c.mayTakeOver(r) && remains
+		may := !r.done && r.lease != leaseStands && !c.mayTakeOver(r) && remains == !r.fleeting
 		r.lease = leasePassed
 		return may, r
 	case core.Done:
-		return r.done && remains, r
+		return r.done && remains == !r.fleeting, r
 	}
 	return false, r
 }
@@ -236,7 +263,7 @@ func (c call) String() string {
 		if c.claim.Takeover {
 			takeover = fmt.Sprintf(", takeover of %d", c.claim.Attempt) // 0 is any
 		}
-		return fmt.Sprintf("Acquire by %x of %q for %v%s", c.claim.Owner[:3], c.claim.Fingerprint, c.claim.Lease, takeover)
+		return fmt.Sprintf("Acquire by %x of %q for %v and %v%s", c.claim.Owner[:3], c.claim.Fingerprint, c.claim.Lease, c.claim.Retention, takeover)
 	case "Renew":
 		return fmt.Sprintf("Renew by %x for %v", c.owner[:3], c.lease)
 	case "Complete":
@@ -331,7 +358,7 @@ func (sc *scene) call(client int, store core.Store, when int) bool {
 	case a.unknown():
 		sc.inTrouble() // a disturbed client waits until it is worth trying again
 		time.Sleep(briefly)
-	case rand.IntN(8) == 0: // brief leases pass
+	case rand.IntN(8) == 0: // what is brief passes
 		d := rand.N(briefly)
 		if sc.s.Advance != nil {
 			sc.leave(func() { sc.s.Advance(d) })
@@ -401,14 +428,20 @@ func (sc *scene) draw() (key string, c call, number int, ok bool) {
 		claim = claims[rand.IntN(n)]
 	}
 	c.owner = claim.Owner
-	c.lease = long
+	c.lease, c.retention = long, long
 	if rand.IntN(3) > 0 {
 		c.lease = 1 + rand.N(briefly)
+	}
+	if rand.IntN(3) > 0 {
+		c.retention = 1 + rand.N(briefly)
 	}
 	switch dice := rand.IntN(100); {
 	case dice < 50:
 		c.method = "Acquire"
-		c.claim = core.Claim{Owner: core.NewOwner(), Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: long, Takeover: rand.IntN(4) > 0}
+		c.claim = core.Claim{Owner: core.NewOwner(), Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
+		if sc.disturb != nil {
+			c.claim.Retention = long // see above
+		}
 		if rand.IntN(16) == 0 {
 			c.claim.Owner = claim.Owner // asks again
 		}
@@ -420,14 +453,16 @@ func (sc *scene) draw() (key string, c call, number int, ok bool) {
 		}
 	case dice < 65:
 		c.method = "Renew"
-	case dice < 69:
+	case dice < 73:
 		c.method = "Complete"
 		c.result = fmt.Sprint("result ", sc.begun)
-		c.retention = long
 	case dice < 80:
-		c.method = "Complete" // without retention
-	default:
+		c.method = "Complete"
+		c.retention = 0
+	case dice < 90:
 		c.method = "Release"
+	default:
+		c.method = "Abandon"
 	}
 	return key, c, sc.begun, true
 }
@@ -443,8 +478,10 @@ func (c call) on(ctx context.Context, timeout time.Duration, store core.Store, k
 		a.err = store.Renew(ctx, key, c.owner, c.lease)
 	case "Complete":
 		a.err = store.Complete(ctx, key, c.owner, []byte(c.result), c.retention)
-	default:
+	case "Release":
 		a.err = store.Release(ctx, key, c.owner)
+	default:
+		a.err = store.Abandon(ctx, key, c.owner)
 	}
 	return a
 }
@@ -468,9 +505,18 @@ func (sc *scene) note(key string, op porcupine.Operation, a answer) {
 // check checks the histories of all keys, and counts what was answered.
 func (sc *scene) check(met map[string]int) {
 	for key, history := range sc.history {
+		records := 0 // that were begun and not released
 		for _, op := range history {
 			met[sortOf(op)]++
+			switch c, a := op.Input.(call), op.Output.(answer); {
+			case a.err != nil:
+			case c.method == "Acquire" && a.grant.State == core.Acquired && a.grant.Attempt == 1:
+				records++
+			case c.method == "Release", c.method == "Complete" && c.retention <= 0:
+				records--
+			}
 		}
+		met["forgotten"] += max(0, records-1) // all but the last one, at least
 		if err := checkHistory(key, history); err != nil {
 			sc.s.Fatal(err)
 		}
@@ -508,6 +554,7 @@ func checkHistories(s *subject) {
 	for _, sort := range []string{
 		"Acquire: acquired", "Acquire: takeover", "Acquire: running", "Acquire: abandoned", "Acquire: done",
 		"Renew: ok", "Renew: lost", "Complete: ok", "Complete: lost", "Release: ok", "Release: lost",
+		"Abandon: ok", "Abandon: lost", "forgotten",
 	} {
 		if met[sort] == 0 {
 			s.Errorf("storetest: the histories have nothing of the sort %q; they have %v", sort, met)

@@ -102,6 +102,14 @@ func (m *model) release(key string, owner core.Owner) error {
 		delete(m.records, key)
 		return nil
 	}
+	return m.abandon(key, owner)
+}
+
+func (m *model) abandon(key string, owner core.Owner) error {
+	r := m.held(key, owner)
+	if r == nil {
+		return core.ErrLost
+	}
 	r.claim.Owner = core.Owner{}
 	r.lease = m.now
 	r.end = m.now + r.claim.Retention
@@ -160,6 +168,10 @@ func checkModel(s *subject) {
 			"release": func(t *rapid.T) {
 				key, owner := key.Draw(t, "key"), owner.Draw(t, "owner")
 				compareErrors(t, "Release", s.Store.Release(ctx, key, owner), m.release(key, owner))
+			},
+			"abandon": func(t *rapid.T) {
+				key, owner := key.Draw(t, "key"), owner.Draw(t, "owner")
+				compareErrors(t, "Abandon", s.Store.Abandon(ctx, key, owner), m.abandon(key, owner))
 			},
 		}
 		if s.Advance != nil {

@@ -38,7 +38,7 @@ type item struct {
 }
 
 // past has the participles of the calls, for the faults' names.
-var past = map[string]string{"renew": "renewed", "complete": "completed", "release": "released"}
+var past = map[string]string{"renew": "renewed", "complete": "completed", "release": "released", "abandon": "abandoned"}
 
 var (
 	_ core.Store   = (*shelf)(nil)
@@ -106,7 +106,7 @@ func (s *shelf) held(key string, owner core.Owner, call string) *item {
 	if r == nil {
 		return nil
 	}
-	same := r.claim.Owner == owner && (!owner.IsZero() || s.faulty("what is released is the zero owner's"))
+	same := r.claim.Owner == owner && (!owner.IsZero() || s.faulty("what is released is the zero owner's", "what is abandoned is the zero owner's"))
 	switch {
 	case s.faulty("anybody may " + call):
 		same = true
@@ -120,7 +120,7 @@ func (s *shelf) held(key string, owner core.Owner, call string) *item {
 	if !same || r.done && !s.faulty("finished records can be "+past[call]) {
 		return nil
 	}
-	if s.faulty("lapsed claims are lost") && !s.clock.Now().Before(r.lease) {
+	if (s.faulty("lapsed claims are lost") || call == "abandon" && s.faulty("lapsed claims can't be abandoned")) && !s.clock.Now().Before(r.lease) {
 		return nil
 	}
 	return r
@@ -149,6 +149,8 @@ func (s *shelf) hasRoom() bool {
 		for key, r := range s.items {
 			if !s.clock.Now().Before(r.end) {
 				delete(s.items, key)
+			} else if s.faulty("looks for the dead until it meets with the living") {
+				break
 			}
 		}
 	}
@@ -157,6 +159,13 @@ func (s *shelf) hasRoom() bool {
 			delete(s.items, key)
 			if len(s.items) < s.room {
 				break
+			}
+		}
+	}
+	if s.faulty("drops what is abandoned when full") {
+		for key, r := range s.items {
+			if len(s.items) >= s.room && r.claim.Owner.IsZero() {
+				delete(s.items, key)
 			}
 		}
 	}
@@ -187,7 +196,12 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 		r.end = r.end.Add(time.Second)
 		r.lease = r.lease.Add(time.Second)
 	}
-	if r == nil && s.faulty("looks, then locks", "locks in the process only") {
+	forgotten := r == nil && s.items[s.key(key)] != nil
+	if r == nil && s.faulty("looks, then locks", "locks in the process only") || forgotten && s.faulty("looks, then begins anew") {
+		s.gap()
+	}
+	if forgotten && s.faulty("begins anew in two steps") {
+		s.items[s.key(key)].end = now.Add(c.Lease + c.Retention)
 		s.gap()
 	}
 	switch {
@@ -226,6 +240,11 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 			r.claim.Fingerprint = c.Fingerprint
 		}
 		return s.grant(core.Running, r, r.lease.Sub(now)), nil
+	case r.claim.Owner.IsZero() && s.faulty("lets nobody have what is abandoned"):
+		return s.grant(core.Abandoned, r, r.end.Sub(now)), nil
+	case r.claim.Owner.IsZero() && s.faulty("lets anybody have what is abandoned"):
+		r.claim = c
+		r.attempt++
 	case !c.Takeover && !s.faulty("takes over unasked"),
 		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"),
 		c.Attempt != r.attempt && (c.Attempt != 0 || s.faulty("takes over named attempts only")) && !s.faulty("takes over any attempt"):
@@ -370,6 +389,58 @@ func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error
 		s.gap()
 	}
 	s.letGo(key, r, "release")
+	return nil
+}
+
+func (s *shelf) Abandon(ctx context.Context, key string, owner core.Owner) error {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context", "abandons whatever the context says") {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.held(key, owner, "abandon")
+	if r == nil {
+		if s.faulty("abandoning nothing succeeds") && s.at(key) == nil {
+			return nil
+		}
+		return core.ErrLost
+	}
+	if s.faulty("looks, then abandons") {
+		s.gap()
+	}
+	if r.attempt <= 1 && s.faulty("forgets a first attempt that is abandoned") {
+		delete(s.items, s.key(key))
+		s.wake(r, "abandoning")
+		return nil
+	}
+	now := s.clock.Now()
+	lapsed := !now.Before(r.lease)
+	if !s.faulty("keeps the lease of what is abandoned") {
+		r.lease = now
+	}
+	switch {
+	case s.faulty("remembers what is abandoned until its lease would have passed"):
+	case s.faulty("remembers what is abandoned late since its lease has passed") && lapsed:
+	case s.faulty("remembers what is abandoned without retention") && r.claim.Retention == 0:
+		r.end = now.Add(long)
+	default:
+		r.end = now.Add(r.claim.Retention)
+	}
+	if s.faulty("abandons in two steps") {
+		s.gap()
+	}
+	if !s.faulty("what is abandoned stays its owner's") {
+		r.claim.Owner = core.Owner{}
+	}
+	if s.faulty("counts Abandon as an attempt") {
+		r.attempt++
+	}
+	if s.faulty("forgets the fingerprint of what is abandoned") {
+		r.claim.Fingerprint = ""
+	}
+	if r.attempt == 1 || !s.faulty("wakes nobody by abandoning what was taken over") {
+		s.wake(r, "abandoning")
+	}
 	return nil
 }
 

@@ -24,6 +24,8 @@
 // atomic step, on an [Instance] with a Peer also across processes, and with
 // [Features] Faulty also while connections break and servers restart. The history of
 // a key without such an order is printed.
+//
+// [RunLimiter] is the suite that defines what a core.Limiter is.
 package storetest
 
 import (

@@ -63,6 +63,9 @@ var faults = map[string]string{
 	"completes what is not there":       "without a record there is nothing to hold",
 	"releasing nothing succeeds":        "without a record there is nothing to hold",
 	"former owners count":               "a stale owner changes nothing after a takeover",
+	"anybody may abandon":               "a stranger changes nothing",
+	"abandoning nothing succeeds":       "without a record there is nothing to hold",
+	"finished records can be abandoned": "a finished record is nobody's",
 	"finished records can be renewed":   "a finished record is nobody's",
 	"finished records can be completed": "a finished record is nobody's",
 	"finished records can be released":  "a finished record is nobody's",
@@ -74,6 +77,22 @@ var faults = map[string]string{
 	"what is released stays its owner's":                           "a stale owner changes nothing after releasing what it took over",
 	"what is released is the zero owner's":                         "a stale owner changes nothing after releasing what it took over",
 	"remembers what is released until its lease would have passed": "a release after a takeover is remembered for its retention",
+
+	"forgets a first attempt that is abandoned":                     "an abandoned run can be taken over at once",
+	"counts Abandon as an attempt":                                  "an abandoned run can be taken over at once",
+	"keeps the lease of what is abandoned":                          "an abandoned run can be taken over at once",
+	"forgets the fingerprint of what is abandoned":                  "an abandoned run can be taken over at once",
+	"lets nobody have what is abandoned":                            "an abandoned run can be taken over at once",
+	"lets anybody have what is abandoned":                           "an abandoned run can be taken over at once",
+	"abandons in two steps":                                         "one of many takes over what is abandoned",
+	"looks, then abandons":                                          "one of many endings counts",
+	"abandons whatever the context says":                            "an ended context changes nothing",
+	"what is abandoned stays its owner's":                           "a stale owner changes nothing after abandoning",
+	"what is abandoned is the zero owner's":                         "a stale owner changes nothing after abandoning",
+	"lapsed claims can't be abandoned":                              "a lapsed claim can be abandoned",
+	"remembers what is abandoned until its lease would have passed": "an abandoned run is remembered for its retention",
+	"remembers what is abandoned without retention":                 "an abandoned run is remembered for its retention",
+	"remembers what is abandoned late since its lease has passed":   "an abandoned run is forgotten when its retention is over",
 
 	"keeps the lock as long as the result": "a crash blocks for the lease only",
 	"takes over unasked":                   "an abandoned record is reported and left alone",
@@ -89,6 +108,7 @@ var faults = map[string]string{
 	"renews to later only":                 "a lease may be renewed to end sooner",
 	"lapsed claims are lost":               "a lapsed claim that nobody took is still its owner's",
 	"never forgets the abandoned":          "an abandoned record is forgotten after its retention",
+	"looks, then begins anew":              "one of many begins anew",
 	"counts in milliseconds":               "spans of any length",
 	"tells what remains in milliseconds":   "what remains is true",
 	"tells the lease of what is done":      "what remains is true",
@@ -106,22 +126,25 @@ var faults = map[string]string{
 	"hands out its own bytes":        "bytes are copied",
 	"one buffer for all":             "many keys at once",
 
-	"wakes nobody by completion":                    "a watcher is woken by completion",
-	"wakes nobody by release":                       "a watcher is woken by release",
-	"wakes nobody by takeover":                      "a watcher is woken by a takeover",
-	"wakes nobody by releasing what was taken over": "a watcher is woken by a release after a takeover",
-	"watches no abandoned run":                      "an abandoned run can be watched",
-	"watches nothing for ever":                      "watching nothing returns at once",
-	"wakes all the time":                            "a watch on a quiet run stays quiet",
-	"wakes one watcher only":                        "all watchers are woken",
-	"needs a goroutine for each watcher, for ever":  "a watcher may give up",
-	"one watcher gives up for all":                  "a watcher may give up",
-	"panics at a second stop":                       "a watcher may give up",
+	"wakes nobody by completion":                     "a watcher is woken by completion",
+	"wakes nobody by release":                        "a watcher is woken by release",
+	"wakes nobody by takeover":                       "a watcher is woken by a takeover",
+	"wakes nobody by releasing what was taken over":  "a watcher is woken by a release after a takeover",
+	"wakes nobody by abandoning":                     "a watcher is woken by Abandon",
+	"wakes nobody by abandoning what was taken over": "a watcher is woken by Abandon",
+	"watches no abandoned run":                       "an abandoned run can be watched",
+	"watches nothing for ever":                       "watching nothing returns at once",
+	"wakes all the time":                             "a watch on a quiet run stays quiet",
+	"wakes one watcher only":                         "all watchers are woken",
+	"needs a goroutine for each watcher, for ever":   "a watcher may give up",
+	"one watcher gives up for all":                   "a watcher may give up",
+	"panics at a second stop":                        "a watcher may give up",
 
 	"looks, then renews":        "histories are linearizable",
 	"looks, then releases":      "histories are linearizable",
 	"completes in two steps":    "histories are linearizable",
 	"takes over in two steps":   "histories are linearizable",
+	"begins anew in two steps":  "histories are linearizable",
 	"answers from a cache":      "histories are linearizable",
 	"locks in the process only": "one of many is acquired",
 
@@ -133,17 +156,22 @@ var faults = map[string]string{
 
 	"drops the oldest record when full": "a full store refuses",
 	"never gives room back":             "a full store has room again after a release",
+	"drops what is abandoned when full": "a full store keeps what is abandoned",
 	"the dead take up room":             "a full store reclaims what has passed",
 	"takeover needs room":               "a full store can be taken over in",
+
+	"looks for the dead until it meets with the living": "a full store reclaims what has passed among what stands",
 }
 
 // alsoNoticed are cases that the table above does not name, because another one
 // is closer to the fault, with the fault that each must notice.
 var alsoNoticed = map[string]string{
-	"one of many completions counts":   "looks, then completes",
-	"an ended context watches nothing": "ignores the context",
-	"no wake-up is lost":               "wakes nobody by completion",
-	"it behaves as the model does":     "renews nothing",
+	"one of many completions counts":     "looks, then completes",
+	"an ended context watches nothing":   "ignores the context",
+	"no wake-up is lost":                 "wakes nobody by completion",
+	"it behaves as the model does":       "renews nothing",
+	"one of many uses of a token runs":   "looks, then locks",
+	"all uses of a token get one answer": "locks in the process only",
 }
 
 func caseNamed(t *testing.T, name string) testCase {
@@ -325,10 +353,14 @@ type rehearsal struct {
 }
 
 func rehearse(t *testing.T, c testCase, factory Factory, features Features) *rehearsal {
+	return rehearseAny(t, func(tb testing.TB) { run(tb, c, factory, features) })
+}
+
+func rehearseAny(t *testing.T, run func(tb testing.TB)) *rehearsal {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := &rehearsal{ctx: ctx}
-	r.inside(func() { run(r, c, factory, features) })
+	r.inside(func() { run(r) })
 	for len(r.cleanups) > 0 {
 		last := len(r.cleanups) - 1
 		cleanup := r.cleanups[last]

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,11 +146,11 @@ func (s *subject) complete(key string, owner core.Owner, result []byte, retentio
 }
 
 // completeBrief completes a record that is forgotten when its short lease ends, so
-// that on a real clock it may be gone already. It reports whether it wasn't.
+// that it may be gone already: a clock that can be advanced may run as well. It reports whether it wasn't.
 func (s *subject) completeBrief(key string, owner core.Owner, result []byte, retention time.Duration) bool {
 	s.Helper()
 	err := s.Store.Complete(s.Context(), key, owner, result, retention)
-	if s.Advance == nil && errors.Is(err, core.ErrLost) {
+	if errors.Is(err, core.ErrLost) {
 		return false
 	}
 	if err != nil {
@@ -164,6 +166,13 @@ func (s *subject) release(key string, owner core.Owner) {
 	}
 }
 
+func (s *subject) abandon(key string, owner core.Owner) {
+	s.Helper()
+	if err := s.Store.Abandon(s.Context(), key, owner); err != nil {
+		s.Fatalf("Abandon(%q): %v", key, err)
+	}
+}
+
 // done expects a finished record with result under key.
 func (s *subject) done(key string, attempt uint64, result []byte) core.Grant {
 	s.Helper()
@@ -174,7 +183,7 @@ func (s *subject) done(key string, attempt uint64, result []byte) core.Grant {
 	return g
 }
 
-// powerless expects that owner may neither renew nor complete nor release.
+// powerless expects that owner may do nothing to the record.
 func (s *subject) powerless(key string, owner core.Owner) {
 	s.Helper()
 	for _, call := range []struct {
@@ -185,6 +194,7 @@ func (s *subject) powerless(key string, owner core.Owner) {
 		{"Complete", s.Store.Complete(s.Context(), key, owner, []byte("stale"), long)},
 		{"Complete without retention", s.Store.Complete(s.Context(), key, owner, []byte("stale"), 0)},
 		{"Release", s.Store.Release(s.Context(), key, owner)},
+		{"Abandon", s.Store.Abandon(s.Context(), key, owner)},
 	} {
 		if !errors.Is(call.err, core.ErrLost) {
 			s.Fatalf("%s of a record that isn't held: %v, want ErrLost", call.name, call.err)
@@ -225,6 +235,29 @@ func (s *subject) woken(changed <-chan struct{}, by string) {
 	}
 }
 
+// oneOfEight has eight callers claim each of the keys "round 0", "round 1" and so on. One of them must get it, as the run
+// of that number; the others meet with that run.
+func (s *subject) oneOfEight(store func(int) core.Store, rounds int, attempt uint64, how string) {
+	for round := range rounds {
+		var acquired, running atomic.Int32
+		key := fmt.Sprint("round ", round)
+		together(8, func(i int) {
+			g, err := store(i).Acquire(s.Context(), key, taking())
+			switch {
+			case err != nil:
+				s.Errorf("Acquire: %v", err)
+			case g.State == core.Acquired && g.Attempt == attempt:
+				acquired.Add(1)
+			case g.State == core.Running && g.Attempt == attempt:
+				running.Add(1)
+			}
+		})
+		if acquired.Load() != 1 || running.Load() != 7 {
+			s.Fatalf("of 8 callers, %d %s and %d met with the one that had", acquired.Load(), how, running.Load())
+		}
+	}
+}
+
 // together calls fn n times at once and returns when all are done.
 func together(n int, fn func(i int)) {
 	var wg sync.WaitGroup
@@ -241,10 +274,10 @@ func together(n int, fn func(i int)) {
 
 // ended returns a context that has been cancelled, and one whose deadline has
 // passed.
-func (s *subject) ended() map[error]context.Context {
-	cancelled, cancel := context.WithCancel(s.Context())
+func ended(tb testing.TB) map[error]context.Context {
+	cancelled, cancel := context.WithCancel(tb.Context())
 	cancel()
-	late, cancelLate := context.WithDeadline(s.Context(), time.Unix(1, 0))
-	s.Cleanup(cancelLate)
+	late, cancelLate := context.WithDeadline(tb.Context(), time.Unix(1, 0))
+	tb.Cleanup(cancelLate)
 	return map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late}
 }
