@@ -29,11 +29,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem/core"
 )
@@ -70,14 +76,26 @@ type Features struct {
 	// OuterBodyLimit: a middleware in front can limit the request's body so that reading
 	// fails (http.MaxBytesReader).
 	OuterBodyLimit bool
+	// BodyStreams: the request's body is a stream, so that what a middleware in front has read of it is gone.
+	BodyStreams bool
+	// Counts: the adapter has a Finish middleware that counts what is read of a body.
+	Counts bool
+	// Front is what the framework has of what stands in [App.Front].
+	Front []Front
+	// TimeLimit: around the whole application stands a timeout that lets handlers run on, as the
+	// framework's server has it ([http.TimeoutHandler], fasthttp.TimeoutHandler). To requests that
+	// have an X-Time-Limit field it answers 503 when that duration has passed.
+	TimeLimit bool
+	// Prefixes: the application is a handler of net/http, which a mux may serve below a prefix.
+	Prefixes bool
 	// GroupRoutes and GlobalRoutes: a guard that is mounted on a group, or on the whole
 	// application, knows the pattern of the route that the request is for.
 	GroupRoutes, GlobalRoutes bool
 }
 
 // App is an application to build. The order of the middleware, from the outside: the
-// framework's own recovery from panics; Errors; BodyLimit, Outer, AllowOrigin and Login, in any order;
-// Guard; the guard of the route.
+// framework's own recovery from panics; Finish; Errors; BodyLimit, Outer, AllowOrigin, Login, Consumed and After, in any order;
+// Front, in its order; Guard; the guard of the route.
 type App struct {
 	Routes []Route
 	// Guard is mounted in front of all routes: on the application, or on the group if
@@ -86,12 +104,20 @@ type App struct {
 	// Group is a prefix ("/api") that all routes share; they belong to one group of
 	// the framework. Empty: no group.
 	Group string
+	// Prefixes are those below which a mux serves the application, see [App.Mounted]. Empty: it
+	// is served as it is.
+	Prefixes []string
 	// Errors puts a middleware in front that renders the framework's errors by
 	// [RenderError], and the adapter's Finish middleware in front of that. Without it
 	// the framework renders errors in its own default way.
 	Errors bool
 	// Unfinished leaves the adapter's Finish middleware out.
 	Unfinished bool
+	// Finish puts the adapter's Finish middleware in front also without Errors.
+	Finish bool
+	// Front reads the request's body in front of the guard. It lets a request alone that has a
+	// field [UnreadHeader].
+	Front []Front
 	// BodyLimit, unless 0, limits request bodies in front of the guard, so that reading
 	// beyond it fails.
 	BodyLimit int64
@@ -103,6 +129,70 @@ type App struct {
 	// Login puts the value of the request's X-Login field, unless it is empty, into the
 	// framework's context under "user", as authentication middleware does.
 	Login bool
+	// Consumed are names of parameters of which a middleware in front says, by core.WithCaller, that it
+	// has consumed them. The caller is what the request has in its X-Caller field, or "". Nil: it says nothing.
+	Consumed []string
+	// Deadline, unless 0, is how long a middleware in front lets the request's context stand. It lets
+	// a request alone that has a field [UnlimitedHeader].
+	Deadline time.Duration
+	// Incoming, unless nil, is called by a middleware in front with the request's context.
+	Incoming func(context.Context)
+	// Deaf: the framework's error handler makes nothing of an error that is the end of a
+	// context. (A framework that has none leaves such an error to the handler, see Call.Report.)
+	Deaf bool
+	// After, unless nil, is called by a middleware in front once everything behind it has returned.
+	After func(Afterwards)
+}
+
+// Mounted is h, the application, below its prefixes, which are stripped.
+func (a App) Mounted(h http.Handler) http.Handler {
+	if len(a.Prefixes) == 0 {
+		return h
+	}
+	mux := http.NewServeMux()
+	for _, prefix := range a.Prefixes {
+		mux.Handle(prefix+"/", http.StripPrefix(prefix, h))
+	}
+	return mux
+}
+
+// Front is a middleware in front of a guard that has to do with the request's body. Where a framework has
+// one of its own, the harness mounts that; else it does what users of the framework write.
+type Front string
+
+// What stands in front.
+const (
+	FormReader     Front = "form reader"     // looks at the field "sku" of a form
+	CSRF           Front = "CSRF"            // compares the field "csrf" of a form with the cookie "_csrf", whose value is CSRFToken
+	KeyAuth        Front = "key auth"        // wants the field "api-key" of a form to be "secret"
+	MethodOverride Front = "method override" // takes the method from the field "_method" of a form; it stands in front of the router
+	JSONBinder     Front = "JSON binder"     // binds the body as JSON, and leaves nothing of it
+	Peeker         Front = "peeker"          // reads the first four bytes of the body
+	PutterBack     Front = "putter back"     // reads the body and puts it back
+	Keeper         Front = "keeper"          // reads the body and keeps it, where the framework looks for it
+	Decompressor   Front = "decompressor"    // decompresses bodies with Content-Encoding: gzip
+	Limiter        Front = "limiter"         // limits bodies to 1000 bytes
+)
+
+const (
+	// UnreadHeader is the field of a request that a Front must not read.
+	UnreadHeader = "X-Unread"
+	// UnlimitedHeader is the field of a request that has no [App.Deadline].
+	UnlimitedHeader = "X-Unlimited"
+	// CSRFToken is the token in field and cookie.
+	CSRFToken = "csrf-token-0123456789abcdefghijkl"
+)
+
+// Afterwards is what a middleware in front can look at when a request has been answered.
+type Afterwards struct {
+	// Body is the request's body, as the framework then has it.
+	Body io.ReadCloser
+	// Header returns the first value of that name in the response's header, or "".
+	Header func(name string) string
+	// Err is the error that has come out, or that was reported, in the framework's own way.
+	Err error
+	// Replayed is what the adapter's function of that name says.
+	Replayed bool
 }
 
 // Route is a route of an [App].
@@ -114,7 +204,10 @@ type Route struct {
 	Pattern string
 	// Guard is mounted on the route. Nil: none.
 	Guard *core.Guard
-	// Behaviour is what the handler does.
+	// Issues, unless nil, is the guard whose tokens the route issues: its handler is the adapter's
+	// IssueToken.
+	Issues *core.Guard
+	// Behaviour is what the handler does, unless Issues is set.
 	Behaviour Behaviour
 }
 
@@ -128,7 +221,7 @@ type Call interface {
 	// Context is the request's context, as handlers of the framework get it.
 	Context() context.Context
 	// Run is the run, as the adapter shows it to handlers of the framework.
-	Run() (*core.Run, bool)
+	Run() *core.Run
 
 	// Header, Param and Query return the first value of that name, or "". Param is
 	// whatever the framework makes of it.
@@ -162,9 +255,40 @@ type Call interface {
 	// Upgrade answers 101 with this Upgrade field and hands the connection to talk,
 	// which ends with it. It returns when the framework's way to do so returns.
 	Upgrade(protocol string, talk func(net.Conn)) error
+	// Proxy hands the request on to the service at this address by httputil.ReverseProxy, in the
+	// framework's way to mount a handler of net/http. A backend that can't be had is 502, but
+	// nothing if it is the context that has ended.
+	Proxy(addr string) error
 	// Fail reports an error by the framework's own error value. A framework without
 	// such values renders it in the handler.
 	Fail(status int, message string) error
+	// Report reports err as it is: to the framework if handlers return or leave errors there. Without
+	// such a way a refusal is answered in the handler, by what the adapter has for that, and
+	// any other error is reported to nobody.
+	Report(err error) error
+	// NewToken issues a token of g, by the adapter's function of that name.
+	NewToken(g *core.Guard) (string, error)
+	// Within has the application serve another request within this one, in process and with this
+	// request's context: a POST of the same user's to target, with that Idempotency-Key unless it
+	// is empty.
+	Within(target, key string) (*core.Response, error)
+}
+
+// NewProxy is what Call.Proxy mounts.
+func NewProxy(addr string) http.Handler {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		if !ContextEnded(err) {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}
+	return proxy
+}
+
+// ContextEnded says which errors the error handler of a deaf [App] ignores.
+func ContextEnded(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // RenderError is how an [App] with Errors renders an error.
@@ -212,7 +336,7 @@ func run(tb testing.TB, h Harness, c testCase, golden map[string]string) string 
 	})
 	s := start(tb, h, c)
 	for i, step := range c.steps {
-		s.at = i + 1
+		s.at.Store(int64(i + 1))
 		step.do(s)
 	}
 	text := s.finish()
@@ -233,11 +357,20 @@ func (f Features) lacking(has Features) string {
 		{"NativeErrors", f.NativeErrors, has.NativeErrors},
 		{"OuterErrors", f.OuterErrors, has.OuterErrors},
 		{"OuterBodyLimit", f.OuterBodyLimit, has.OuterBodyLimit},
+		{"BodyStreams", f.BodyStreams, has.BodyStreams},
+		{"Counts", f.Counts, has.Counts},
+		{"TimeLimit", f.TimeLimit, has.TimeLimit},
+		{"Prefixes", f.Prefixes, has.Prefixes},
 		{"GroupRoutes", f.GroupRoutes, has.GroupRoutes},
 		{"GlobalRoutes", f.GlobalRoutes, has.GlobalRoutes},
 	} {
 		if feature.needed && !feature.is {
 			return feature.name
+		}
+	}
+	for _, front := range f.Front {
+		if !slices.Contains(has.Front, front) {
+			return string(front)
 		}
 	}
 	return ""
@@ -252,13 +385,19 @@ type testCase struct {
 
 	config func(*core.Config) // changes the configuration; nil: nothing
 	policy core.Policy        // of the route, unless routes is set
-	app    App                // all but Routes and Guard
+	app    App                // all but Routes, Guard and After
 	global bool               // the policy's guard is mounted on the application or group
 	nested bool               // … and on the route as well
 	native bool               // Harness.User("user") is the policy's user source
 	routes []route            // nil: POST /orders with policy and handler
 	// handler is what the handler does at its nth execution. Nil: receipt.
 	handler func(h *hand, c Call, n int) error
+	// incoming makes App.Incoming tell the script when the client has left: "the client has left".
+	incoming bool
+	// backend, unless nil, is a service of its own, whose address is hand.backend.
+	backend func(h *hand, w http.ResponseWriter, r *http.Request)
+	// after is App.After of the guarded application.
+	after func(h *hand, a Afterwards)
 	// ownText leaves Content-Type and body of what handlers answer out of the
 	// transcript: they are the framework's own.
 	ownText bool
@@ -275,6 +414,7 @@ type route struct {
 	method, pattern string // "": POST
 	policy          *core.Policy
 	unguarded       bool
+	issues          *core.Policy // it issues tokens for this policy, and has no guard
 }
 
 // receipt is the default handler: it answers with the number of its execution.
@@ -294,6 +434,8 @@ type hand struct {
 	gate     chan struct{}
 	done     <-chan struct{}
 	heard    chan string // what handlers have to say to the script
+	backend  string      // address
+	guard    *core.Guard // of all routes, or of the first one
 }
 
 func newHand(s *script, features Features, done <-chan struct{}) *hand {

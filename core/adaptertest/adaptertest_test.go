@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
@@ -24,17 +26,19 @@ import (
 
 type middleware = func(http.Handler) http.Handler
 
-// fault is a way in which an adapter can be wrong: what stands in front of a sound adapter
-// and what stands behind it, and the cases that must notice.
+// fault is a way in which an adapter can be wrong: what becomes of a sound adapter, what stands in front of
+// it and what stands behind it, and the cases that must notice.
 type fault struct {
 	name    string
+	change  func(a *NetHTTPAdapter)
 	front   func(next http.Handler, w http.ResponseWriter, r *http.Request)
 	behind  func(next http.Handler, w http.ResponseWriter, r *http.Request)
 	noticed []string
 }
 
 var faults = []fault{
-	{name: "does not guard", noticed: []string{"first and again", "200 at once, replayed", "a takeover", "key missing"}},
+	{name: "does not guard", noticed: []string{"first and again", "200 at once, replayed", "a takeover", "key missing",
+		"a token in a form", "100 uses of one token, replayed", "100 uses of one token, waiting", "a token too old for a first use", "forged tokens"}},
 	{
 		name: "forgets the query",
 		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
@@ -51,7 +55,7 @@ var faults = []fault{
 			r.URL = &u
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"a query with semicolons and bad escapes", "repeated parameters", "key reused"},
+		noticed: []string{"a query with semicolons and bad escapes", "repeated parameters", "key reused", "a token in the query"},
 	},
 	{
 		name: "parses the query", // and drops what it cannot read
@@ -81,12 +85,161 @@ var faults = []fault{
 		noticed: []string{"key twice"},
 	},
 	{
+		name: "takes the first of two tokens",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			if tokens := r.Header[core.TokenHeader]; len(tokens) > 1 {
+				r.Header[core.TokenHeader] = tokens[:1]
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a token sent twice"},
+	},
+	{
+		name: "puts tokens right",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			if token := r.Header.Get(core.TokenHeader); token != "" {
+				r.Header.Set(core.TokenHeader, strings.TrimRight(token, "="))
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"forged tokens"},
+	},
+	{
+		name: "reads the token from the query first",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			if token := r.URL.Query().Get(core.TokenField); token != "" {
+				r.Header.Set(core.TokenHeader, token)
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a token in the query", "tokens in several places"},
+	},
+	{
+		name: "takes a cookie for a token",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			if cookie, err := r.Cookie(core.TokenField); err == nil {
+				r.Header.Set(core.TokenHeader, cookie.Value)
+			}
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"no token"},
+	},
+	{
+		name: "takes a file for a field",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if file, _, err := r.FormFile(core.TokenField); err == nil {
+				token, _ := io.ReadAll(file)
+				r.Header.Set(core.TokenHeader, string(token))
+			}
+			r.Form, r.PostForm, r.MultipartForm = nil, nil, nil
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a file for a token"},
+	},
+	{
+		name: "does not say what the client accepts",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("Accept")
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"a page for a browser", "a receipt that may not be shown"},
+	},
+	{
+		name:    "lets tokens be cached",
+		front:   onHeader(func(h http.Header, status int) { h.Del("Cache-Control") }),
+		noticed: []string{"a token is issued"},
+	},
+	{
+		name:    "does not say when to ask again",
+		front:   onHeader(func(h http.Header, status int) { h.Del("Retry-After") }),
+		noticed: []string{"a limit to tokens", "a token, and the store fails", "a token under Reject", "a token too old, and no store"},
+	},
+	{
+		name: "guards what issues tokens",
+		change: func(a *NetHTTPAdapter) {
+			a.IssueToken = func(g *core.Guard) http.Handler { return httpidem.New(g)(httpidem.IssueToken(g)) }
+		},
+		noticed: []string{"a token is issued"},
+	},
+	{
+		name: "issues one token for all",
+		change: func(a *NetHTTPAdapter) {
+			var first *buffer
+			a.IssueToken = func(g *core.Guard) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if first == nil {
+						first = &buffer{header: w.Header()}
+						httpidem.IssueToken(g).ServeHTTP(first, r)
+					}
+					for name, lines := range first.header {
+						w.Header()[name] = lines
+					}
+					w.WriteHeader(first.status)
+					_, _ = w.Write(first.body.Bytes())
+				})
+			}
+		},
+		noticed: []string{"a token is issued", "tokens over one connection", "no user for a token"},
+	},
+	{
+		name: "renders one page for all",
+		change: func(a *NetHTTPAdapter) {
+			token := ""
+			a.NewToken = func(r *http.Request, g *core.Guard) (string, error) {
+				var err error
+				if token == "" {
+					token, err = httpidem.NewToken(r, g)
+				}
+				return token, err
+			}
+		},
+		noticed: []string{"a page with a token", "a limit to pages"},
+	},
+	{
+		name: "renders pages for nobody in particular",
+		change: func(a *NetHTTPAdapter) {
+			a.NewToken = func(r *http.Request, g *core.Guard) (string, error) {
+				return httpidem.NewToken(r.WithContext(context.WithValue(context.Background(), ContextKey("user"), "everybody")), g)
+			}
+		},
+		noticed: []string{"a token for the framework's own user", "a token for a verified caller"},
+	},
+	{
+		name: "reads the body away for a page",
+		change: func(a *NetHTTPAdapter) {
+			a.NewToken = func(r *http.Request, g *core.Guard) (string, error) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				return httpidem.NewToken(r, g)
+			}
+		},
+		noticed: []string{"a token in an answer"},
+	},
+	{
+		name: "knows no verified caller",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(core.WithCaller(r.Context(), "")))
+		},
+		noticed: []string{"a token for a verified caller"},
+	},
+	{
+		name: "forgets where the receipt is",
+		front: onHeader(func(h http.Header, status int) {
+			if h.Get(core.ReplayedHeader) != "" {
+				h.Del("Location")
+			}
+		}),
+		noticed: []string{"a receipt"},
+	},
+	{
 		name: "takes the path for the route",
 		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			r.Pattern = ""
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"another path parameter", "a function of the request"},
+		noticed: []string{"another path parameter", "a function of the request", "a used token with another form"},
 	},
 	{
 		name: "forgets path parameters",
@@ -99,7 +252,7 @@ var faults = []fault{
 			r.SetPathValue("id", unstash[string](r))
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"another path parameter", "strings that are used again"},
+		noticed: []string{"another path parameter", "strings that are used again", "a used token with another form"},
 	},
 	{
 		name: "decompresses the body",
@@ -113,7 +266,7 @@ var faults = []fault{
 			}
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"a body with a Content-Encoding"},
+		noticed: []string{"a body with a Content-Encoding", "a token in a compressed form"},
 	},
 	{
 		name: "leaves the handler half of a body",
@@ -130,6 +283,14 @@ var faults = []fault{
 			next.ServeHTTP(w, r)
 		},
 		noticed: []string{"the body for the handler", "the framework's binding", "an uploaded file"},
+	},
+	{
+		name: "leaves its own body with the request",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			r.Body = io.NopCloser(strings.NewReader("of another request"))
+		},
+		noticed: []string{"the body, seen from in front"},
 	},
 	{
 		name: "takes half a body for a whole one",
@@ -173,12 +334,44 @@ var faults = []fault{
 			"a form of 100,001 fields", "a form of 5,000 parts"},
 	},
 	{
+		name: "takes what is left of a body for all of it",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			left := *r
+			left.Body, left.ContentLength = io.NopCloser(io.MultiReader(bytes.NewReader(body), broke{err})), int64(len(body))
+			left.PostForm, left.MultipartForm = nil, nil
+			next.ServeHTTP(w, left.WithContext(context.WithValue(context.Background(), stashKey{}, r.Form)))
+		},
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			r.PostForm = unstash[url.Values](r)
+			next.ServeHTTP(w, r)
+		},
+		noticed: []string{"two forms, read by form reader", "two forms with one key, read by form reader", "JSON that was read away",
+			"JSON that was put back and read away", "JSON that was decompressed and read away",
+			"JSON that was read in part", "a body in chunks that was read in part", "a form that was not parsed as a whole",
+			"a form over the limit that was read in front", "a token in a form that was read in front"},
+	},
+	{
+		name: "trusts no body of another length",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err == nil && r.ContentLength > int64(len(body)) {
+				http.Error(w, "where is the rest?", http.StatusInternalServerError)
+				return
+			}
+			left := *r
+			left.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), broke{err}))
+			next.ServeHTTP(w, &left)
+		},
+		noticed: []string{"a body that was decompressed"},
+	},
+	{
 		name: "takes every body for raw bytes",
 		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			r.Header.Set("Content-Type", "application/octet-stream")
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"64 levels and 65", "an object of 100,001 members", "a form of 900 parts"},
+		noticed: []string{"64 levels and 65", "an object of 100,001 members", "a form of 900 parts", "a token in a form", "a token in a form of parts", "tokens as they are documented", "secrets that are rotated"},
 	},
 	{
 		name: "reads JSON by a parser with limits of its own",
@@ -243,7 +436,7 @@ var faults = []fault{
 				_, _ = w.Write(late.body.Bytes())
 			}
 		},
-		noticed: []string{"refusals of the handler's are kept", "failures are not kept"},
+		noticed: []string{"refusals of the handler's are kept", "failures are not kept", "a token is given back", "a token grown too old after it was given back", "a token grown too old while its user waits"},
 	},
 	{
 		name: "doubles header fields",
@@ -273,7 +466,7 @@ var faults = []fault{
 	{
 		name:    "marks nothing as a replay",
 		front:   onHeader(func(h http.Header, status int) { h.Del(core.ReplayedHeader) }),
-		noticed: []string{"first and again", "waiting"},
+		noticed: []string{"first and again", "waiting", "a token grown too old after its use", "a token grown too old while its outcome is uncertain"},
 	},
 	{
 		name: "replays the Date",
@@ -292,6 +485,26 @@ var faults = []fault{
 			}
 		}),
 		noticed: []string{"fields of one message"},
+	},
+	{
+		name: "takes the header's values back",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			for _, values := range w.Header() {
+				clear(values)
+			}
+		},
+		noticed: []string{"the header, seen from in front"},
+	},
+	{
+		name: "takes no answer for a failure",
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			b := &buffer{header: w.Header()}
+			next.ServeHTTP(b, r)
+			w.WriteHeader(cmp.Or(b.status, http.StatusInternalServerError))
+			_, _ = w.Write(b.body.Bytes())
+		},
+		noticed: []string{"no answer at all"},
 	},
 	{
 		name: "drops Content-Encoding",
@@ -361,22 +574,22 @@ var faults = []fault{
 		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r.WithContext(withoutRun{r.Context()}))
 		},
-		noticed: []string{"the run in the handler", "a takeover"},
+		noticed: []string{"the run in the handler", "a takeover", "a token grown too old while its run crashed"},
 	},
 	{
 		name: "hides that the client has left",
 		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 		},
-		noticed: []string{"the client leaves"},
+		noticed: []string{"given up by nothing, the client gone"},
 	},
 	{
 		name: "gives up when the client leaves",
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), incomingKey{}, r.Context())))
+		},
 		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, r)
-			if r.Context().Err() != nil {
-				panic(http.ErrAbortHandler)
-			}
+			next.ServeHTTP(w, r.WithContext(impatient{r.Context()}))
 		},
 		noticed: []string{"the client leaves"},
 	},
@@ -399,7 +612,7 @@ var faults = []fault{
 			r.Method = unstash[string](r)
 			next.ServeHTTP(w, r)
 		},
-		noticed: []string{"safe methods", "methods that are not safe"},
+		noticed: []string{"safe methods", "methods that are not safe", "safe methods use no token", "tokens issued behind a guard"},
 	},
 	{
 		name: "takes the port for the peer",
@@ -414,23 +627,36 @@ var faults = []fault{
 		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), ContextKey("user"), "everybody")))
 		},
-		noticed: []string{"the framework's own user"},
+		noticed: []string{"the framework's own user", "a token for the framework's own user"},
 	},
 }
 
 // mounted returns a harness for a sound adapter with f around it.
 func mounted(f fault) Harness {
-	h := NetHTTP("net/http that "+f.name, func(g *core.Guard) middleware {
+	a := sound
+	a.New = func(g *core.Guard) middleware {
 		guard := httpidem.New(g)
-		if f.front == nil && f.behind == nil {
+		if f.front == nil && f.behind == nil && f.change == nil {
 			guard = func(next http.Handler) http.Handler { return next }
 		}
 		return func(next http.Handler) http.Handler {
 			return around(f.front, guard(around(f.behind, next)))
 		}
-	})
+	}
+	a.IssueToken = func(g *core.Guard) http.Handler { return around(f.front, httpidem.IssueToken(g)) }
+	if f.change != nil {
+		f.change(&a)
+	}
+	h := NetHTTP("net/http that "+f.name, a)
 	h.User = userFromContext
 	return h
+}
+
+// sound is an adapter without a fault.
+var sound = NetHTTPAdapter{
+	New:    func(g *core.Guard) middleware { return httpidem.New(g) },
+	Finish: httpidem.Finish(), Replayed: httpidem.Replayed,
+	IssueToken: httpidem.IssueToken, NewToken: httpidem.NewToken,
 }
 
 func userFromContext(name string) core.UserSource {
@@ -468,7 +694,7 @@ func TestOtherTranscriptIsNoticed(t *testing.T) {
 	golden := transcripts()
 	golden["first and again"] = strings.Replace(golden["first and again"], "U=alice", "U=Alice", 1)
 	tb := &recording{TB: t}
-	h := NetHTTP("net/http", func(g *core.Guard) middleware { return httpidem.New(g) })
+	h := NetHTTP("net/http", sound)
 	tb.run(func() { run(tb, h, caseNamed(t, "first and again"), golden) })
 	if !tb.Failed() || !strings.Contains(tb.said(), "the transcript is another from line") {
 		t.Errorf("not noticed: %s", tb.said())
@@ -497,7 +723,7 @@ func TestEveryCaseIsWellFormed(t *testing.T) {
 // A feature that an adapter does not declare skips a case, and says so.
 func TestFeaturesSkip(t *testing.T) {
 	tb := &recording{TB: t}
-	h := NetHTTP("net/http", func(g *core.Guard) middleware { return httpidem.New(g) })
+	h := NetHTTP("net/http", sound)
 	h.Features = Features{}
 	tb.run(func() { run(tb, h, caseNamed(t, "early hints"), transcripts()) })
 	if tb.Failed() || !strings.Contains(tb.said(), "net/http has no EarlyHints") {
@@ -628,6 +854,11 @@ func (o *opaque) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// broke is a reader that fails; with nil, it is empty.
+type broke struct{ err error }
+
+func (b broke) Read([]byte) (int, error) { return 0, cmp.Or(b.err, io.EOF) }
+
 // buffer is a response that is kept.
 type buffer struct {
 	header http.Header
@@ -696,6 +927,13 @@ func (w *hinted) WriteHeader(status int) {
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
+
+// impatient is a run's context that has ended as soon as the client has left.
+type impatient struct{ context.Context }
+
+type incomingKey struct{}
+
+func (c impatient) Err() error { return c.Value(incomingKey{}).(context.Context).Err() }
 
 // withoutRun is a context that does not know the run.
 type withoutRun struct{ context.Context }

@@ -3,5 +3,6 @@ package adaptertest
 import "slices"
 
 // cases is the whole table. The transcripts stand in testdata in this order.
-var cases = slices.Concat(duplicateCases, clientKeyCases, parameterCases, requestCases, responseCases,
-	failureCases, runCases, waitCases, storeCases, mountCases, hostileCases)
+var cases = slices.Concat(duplicateCases, clientKeyCases, tokenCases, parameterCases, requestCases, responseCases,
+	failureCases, runCases, finishCases, waitCases, storeCases, mountCases, frontCases, bodyCases, hostileCases,
+	nestingCases, hostCases, eventCases, outcomeCases, limitCases)

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ func keyed(keys ...string) request { return request{keys: keys, body: order} }
 var duplicateCases = []testCase{
 	{
 		name: "first and again",
-		why:  "DESIGN 5: the first answer is the handler's, untouched; a duplicate gets the same status, body and stored fields, and Idempotent-Replayed: true",
+		why:  "the first answer is the handler's, untouched; a duplicate gets the same status, body and stored fields, and Idempotent-Replayed: true",
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{anOrder, replayed, ""},
@@ -30,7 +31,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:    "running",
-		why:     "DESIGN 5: a duplicate of a running operation gets 409 in_progress and Retry-After of at least 1",
+		why:     "a duplicate of a running operation gets 409 in_progress and Retry-After of at least 1",
 		handler: held,
 		steps: []step{
 			begin{"first", anOrder},
@@ -42,7 +43,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:    "rejected",
-		why:     "DESIGN 5: under Reject a duplicate gets 409 in_progress, then 409 duplicate with the policy's message, and never the response",
+		why:     "under Reject a duplicate gets 409 in_progress, then 409 duplicate with the policy's message, and never the response",
 		policy:  core.Policy{Duplicate: core.Reject, Message: "please do not submit twice"},
 		handler: held,
 		steps: []step{
@@ -55,7 +56,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:   "released on success",
-		why:    "DESIGN 3: a pure lock: what has finished may run again",
+		why:    "a pure lock: what has finished may run again",
 		policy: core.Exclusive(),
 		steps: []step{
 			ask{anOrder, created, ""},
@@ -64,7 +65,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:   "retention passed",
-		why:    "DESIGN 1: a finished result stands for the retention, by the store's clock",
+		why:    "a finished result stands for the retention, by the store's clock",
 		policy: core.Policy{Retention: time.Hour},
 		steps: []step{
 			ask{anOrder, created, ""},
@@ -76,7 +77,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name: "another user",
-		why:  "TRAPS: one key replays for another user",
+		why:  "one key replays for another user",
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{request{user: "bob", body: order}, created, ""},
@@ -85,7 +86,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name: "another route",
-		why:  "TRAPS: one key replays on another route",
+		why:  "one key replays on another route",
 		routes: []route{
 			{pattern: "/orders", policy: &clientKey}, {pattern: "/refunds", policy: &clientKey},
 			{method: "PUT", pattern: "/orders", policy: &clientKey},
@@ -98,7 +99,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:    "another path parameter",
-		why:     "DESIGN 4: /orders/:id/pay for two ids is two operations; the route of the key is the pattern, in one spelling for all frameworks",
+		why:     "/orders/:id/pay for two ids is two operations; the route of the key is the pattern, in one spelling for all frameworks",
 		routes:  []route{{pattern: "/orders/:id/pay", policy: new(core.Policy)}},
 		handler: echoParam,
 		steps: []step{
@@ -109,7 +110,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:    "strings that are used again",
-		why:     "TRAPS: every string and byte slice of a Fiber context is reused after the handler: what is kept of one request (key, header, body) turns into another customer's",
+		why:     "every string and byte slice of a Fiber context is reused after the handler: what is kept of one request (key, header, body) turns into another customer's",
 		routes:  []route{{pattern: "/orders/:id/pay", policy: new(core.Policy)}},
 		handler: echoParam,
 		steps: []step{
@@ -137,15 +138,18 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:   "an envelope of the house",
-		why:    "DESIGN 5: one hook replaces the whole body of a refusal, for houses with {code,msg,data}; status, Cache-Control and Retry-After stay",
+		why:    "one hook replaces the whole answer of a refusal, for services with {code,msg,data}: status, header (in any case) and body; the marks of a refusal stay",
 		policy: clientKey,
 		config: func(c *core.Config) {
-			c.RefusalBody = func(r *core.Refusal) (string, []byte) {
-				return "application/json", fmt.Appendf(nil, `{"code":%d,"msg":%q,"data":null}`, r.Status*100, r.Code)
+			c.Refuse = func(_ context.Context, r *core.Refusal) *core.Response {
+				return &core.Response{
+					Status: 200, Header: []core.Field{field("content-type", "application/json"), field("X-Method", r.Request.Method)},
+					Body: fmt.Appendf(nil, `{"code":%d,"msg":%q,"data":null}`, r.Status*100, r.Code),
+				}
 			}
 		},
 		steps: []step{
-			ask{anOrder, want{status: 400, kind: custom}, ""},
+			ask{anOrder, want{status: 200, kind: custom, fields: []core.Field{field(core.RefusedHeader, "key_missing"), field("Cache-Control", "no-store"), field("X-Method", "POST"), field("Content-Type", "application/json")}}, ""},
 			ask{keyed("k-1"), created, ""},
 			ask{keyed("k-1"), replayed, ""},
 		},
@@ -177,7 +181,7 @@ func echoParam(_ *hand, c Call, n int) error {
 var clientKeyCases = []testCase{
 	{
 		name:   "key missing",
-		why:    "DESIGN 5: a required key that is missing is 400 key_missing, and nothing is recorded",
+		why:    "a required key that is missing is 400 key_missing, and nothing is recorded",
 		policy: clientKey,
 		steps: []step{
 			ask{anOrder, refused(core.CodeKeyMissing), ""},
@@ -186,7 +190,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key optional",
-		why:    "DESIGN 3: an optional key that is missing lets the request pass unprotected",
+		why:    "an optional key that is missing lets the request pass unprotected",
 		policy: core.Policy{Key: core.Header(core.Optional)},
 		steps: []step{
 			ask{anOrder, want{status: 201, kind: passed}, ""},
@@ -197,7 +201,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key invalid",
-		why:    "DESIGN 5: malformed, empty, a list, over 255 bytes: 400 key_invalid, and nothing is recorded",
+		why:    "malformed, empty, a list, over 255 bytes: 400 key_invalid, and nothing is recorded",
 		policy: clientKey,
 		steps: []step{
 			ask{keyed(""), refused(core.CodeKeyInvalid), ""},
@@ -214,7 +218,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key twice",
-		why:    "TRAPS: Fiber's c.Get and net/http's Header.Get return the first of duplicated fields only; two keys are 400 key_invalid, also if they are equal",
+		why:    "Fiber's c.Get and net/http's Header.Get return the first of duplicated fields only; two keys are 400 key_invalid, also if they are equal",
 		policy: clientKey,
 		steps: []step{
 			ask{keyed("k-1", "k-2"), refused(core.CodeKeyInvalid), ""},
@@ -225,7 +229,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key of 255 bytes",
-		why:    "DESIGN 5: 255 bytes is the longest key, without its quotes",
+		why:    "255 bytes is the longest key, without its quotes",
 		policy: clientKey,
 		steps: []step{
 			ask{keyed(strings.Repeat("k", 255)), created, ""},
@@ -234,7 +238,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key quoted and bare",
-		why:    "DESIGN 5: an RFC 8941 string and a bare token of the same text are one key; the field's name has no case",
+		why:    "an RFC 8941 string and a bare token of the same text are one key; the field's name has no case",
 		policy: clientKey,
 		steps: []step{
 			ask{keyed(`"k-1"`), created, ""},
@@ -255,7 +259,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:    "key reused",
-		why:     "DESIGN 5: the same client key with other parameters is 422 key_reused, running or done, and the record is unchanged",
+		why:     "the same client key with other parameters is 422 key_reused, running or done, and the record is unchanged",
 		policy:  clientKey,
 		handler: held,
 		steps: []step{
@@ -270,8 +274,19 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "a retry with a fresh timestamp",
-		why:    "TRAPS: raw bytes as fingerprint: a retry with members in another order, or with a fresh timestamp, is a mismatch",
+		why:    "under a client key everything counts: another timestamp, or another latitude, may be another operation (a false 422 is loud, a false replay is silent)",
 		policy: clientKey,
+		steps: []step{
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"latitude":1}`}, created, ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: "{\"latitude\":1.0,\n \"quantity\":2.0,\"sku\":\"A-1\"}"}, replayed, ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=2", body: `{"sku":"A-1","quantity":2,"latitude":1}`}, refused(core.CodeKeyReused), ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"latitude":2}`}, refused(core.CodeKeyReused), ""},
+		},
+	},
+	{
+		name:   "a retry with a fresh timestamp that is excluded",
+		why:    "raw bytes as fingerprint: a retry with members in another order, or with a timestamp that the policy excludes, is a mismatch",
+		policy: core.Policy{Key: core.Header(core.Required), Exclude: core.Exclude("ts", "timestamp")},
 		steps: []step{
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"timestamp":1700000000}`}, created, ""},
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=2", body: "{\"timestamp\":1700000001,\n \"quantity\":2.0,\"sku\":\"A-1\"}"}, replayed, ""},

@@ -29,7 +29,7 @@ var hostileCases = []testCase{
 	},
 	{
 		name:   "open brackets over the limit",
-		why:    "DESIGN 5: 413 body_too_large comes before anybody looks at what the body says",
+		why:    "413 body_too_large comes before anybody looks at what the body says",
 		policy: core.Policy{BodyLimit: 50_000},
 		steps: []step{
 			ask{posted("", strings.Repeat("[", 50_001)), refused(core.CodeBodyTooLarge), ""},

@@ -72,8 +72,17 @@ var responseCases = []testCase{
 		},
 	},
 	{
+		name:    "no answer at all",
+		why:     "a handler that writes nothing answers 200 with nothing, and that is stored: it is no error, and no failure",
+		handler: func(*hand, Call, int) error { return nil },
+		steps: []step{
+			ask{anOrder, want{status: 200}, ""},
+			ask{anOrder, want{status: 200, kind: replay}, ""},
+		},
+	},
+	{
 		name: "a binary body",
-		why:  "DESIGN 5: the same body bytes, whatever they are",
+		why:  "the same body bytes, whatever they are",
 		handler: func(h *hand, c Call, n int) error {
 			return c.Blob(200, "application/octet-stream", []byte(allBytes))
 		},
@@ -84,7 +93,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "a body in pieces",
-		why:  "TRAPS: a recorder that is bypassed captures an empty body, or only the last write",
+		why:  "a recorder that is bypassed captures an empty body, or only the last write",
 		handler: func(h *hand, c Call, n int) error {
 			return c.Write(201, "text/plain", false, tooLong()...)
 		},
@@ -95,7 +104,7 @@ var responseCases = []testCase{
 	},
 	{
 		name:    "the framework's own renderer",
-		why:     "DESIGN 5: the handler's response is untouched and replayed as it was, Content-Type and all",
+		why:     "the handler's response is untouched and replayed as it was, Content-Type and all",
 		ownText: true,
 		handler: func(h *hand, c Call, n int) error {
 			return c.JSON(201, map[string]any{"order": n, "note": "<&>\u2028é"})
@@ -107,7 +116,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "a body with a Content-Encoding, out",
-		why:  "TRAPS: dropping Content-Encoding: a gzip body becomes noise",
+		why:  "dropping Content-Encoding: a gzip body becomes noise",
 		handler: func(h *hand, c Call, n int) error {
 			c.SetHeader("Content-Encoding", "gzip")
 			c.SetHeader("Vary", "Accept-Encoding")
@@ -120,7 +129,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "fields of one message",
-		why:  "TRAPS: replaying Set-Cookie, Date and request ids",
+		why:  "replaying Set-Cookie, Date and request ids",
 		handler: func(h *hand, c Call, n int) error {
 			c.AddHeader("Set-Cookie", "session=s3cret")
 			c.AddHeader("Set-Cookie", "theme=dark")
@@ -154,7 +163,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "repeated fields",
-		why:  "DESIGN 5: a replay never doubles a header: each line once, although a middleware in front sets the same names",
+		why:  "a replay never doubles a header: each line once, although a middleware in front sets the same names",
 		app: App{Outer: []core.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY"),
 			field("Content-Type", "text/html"), field("Cache-Control", "public"), field("X-Request-Id", "outer")}},
 		handler: func(h *hand, c Call, n int) error {
@@ -199,7 +208,7 @@ var responseCases = []testCase{
 	},
 	{
 		name:   "a response over the limit",
-		why:    "DESIGN 5: delivered whole; a duplicate gets 409 result_unavailable, and the handler does not run again (TRAPS: truncated, stored as {}, or dropped so that the retry runs again)",
+		why:    "delivered whole; a duplicate gets 409 result_unavailable, and the handler does not run again (not truncated, stored as {}, or dropped so that the retry runs again)",
 		policy: core.Policy{ResponseLimit: 4999},
 		handler: func(h *hand, c Call, n int) error {
 			if c.Query("blob") != "" {
@@ -219,7 +228,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "a response of 3 MiB",
-		why:  "DESIGN 5: over the default limit; more than any buffer on the way holds",
+		why:  "over the default limit; more than any buffer on the way holds",
 		handler: func(h *hand, c Call, n int) error {
 			return c.Blob(201, "application/octet-stream", bytes.Repeat([]byte(allBytes), 3*4096))
 		},
@@ -231,7 +240,7 @@ var responseCases = []testCase{
 	},
 	{
 		name:  "a response that is flushed",
-		why:   "TRAPS: a recorder that implements Flush may send 200 before the 201; what is flushed goes out at once and can't be stored",
+		why:   "a recorder that implements Flush may send 200 before the 201; what is flushed goes out at once and can't be stored",
 		needs: Features{Flush: true},
 		handler: func(h *hand, c Call, n int) error {
 			c.SetHeader("Location", "/orders/1")
@@ -245,7 +254,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "a stream of events",
-		why:  "DESIGN 5: what is streamed reaches the client while the handler is still at it, and a duplicate gets 409 result_unavailable",
+		why:  "what is streamed reaches the client while the handler is still at it, and a duplicate gets 409 result_unavailable",
 		handler: func(h *hand, c Call, n int) error {
 			return c.Stream(200, "text/event-stream", func(w io.Writer, flush func()) error {
 				for i := range 3 {
@@ -276,7 +285,7 @@ var responseCases = []testCase{
 	},
 	{
 		name: "an upgraded connection",
-		why:  "DESIGN 5: a hijacked connection works, and a duplicate gets 409 result_unavailable",
+		why:  "a hijacked connection works, and a duplicate gets 409 result_unavailable",
 		handler: func(h *hand, c Call, n int) error {
 			return c.Upgrade("echo", func(conn net.Conn) {
 				b := make([]byte, 5)
@@ -295,7 +304,7 @@ var responseCases = []testCase{
 	},
 	{
 		name:  "early hints",
-		why:   "TRAPS: 1xx responses are not the status",
+		why:   "1xx responses are not the status",
 		needs: Features{EarlyHints: true},
 		handler: func(h *hand, c Call, n int) error {
 			if err := c.EarlyHints("</style.css>; rel=preload"); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -27,6 +28,12 @@ func firstFails(h *hand, c Call, n int) error {
 	return c.Fail(status, "no stock")
 }
 
+// chosen is r under a key that the client has chosen: a 4xx is then an answer that stands.
+func chosen(r request) request {
+	r.keys = []string{"k-" + strings.NewReplacer("/", "", "?", "-", "=", "-").Replace(r.target)}
+	return r
+}
+
 func failed(status int) want { return want{status: status} }
 
 func failedAgain(status int) want { return want{status: status, kind: replay} }
@@ -35,7 +42,7 @@ func failedAgain(status int) want { return want{status: status, kind: replay} }
 var failureCases = []testCase{
 	{
 		name:    "failures are not kept",
-		why:     "TRAPS: 5xx or 429 kept for a day; DESIGN 3: status >= 500, 429, 425, 408 are failures, and released",
+		why:     "5xx or 429 kept for a day; status >= 500, 429, 425, 408 are failures, and released",
 		handler: byStatus,
 		steps: []step{
 			ask{posted("/orders?status=500", order), failed(500), ""},
@@ -52,22 +59,23 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "refusals of the handler's are kept",
-		why:     "a 4xx is an answer: the operation was decided, and the decision is replayed",
+		why:     "a 4xx is an answer: the operation was decided, and the decision is replayed, to a client that could choose another key",
+		policy:  core.ClientKey(),
 		handler: byStatus,
 		steps: []step{
-			ask{posted("/orders?status=400", order), failed(400), ""},
-			ask{posted("/orders?status=400", order), failedAgain(400), ""},
-			ask{posted("/orders?status=404", order), failed(404), ""},
-			ask{posted("/orders?status=404", order), failedAgain(404), ""},
-			ask{posted("/orders?status=409", order), failed(409), ""},
-			ask{posted("/orders?status=409", order), failedAgain(409), ""},
-			ask{posted("/orders?status=422", order), failed(422), ""},
-			ask{posted("/orders?status=422", order), failedAgain(422), ""},
+			ask{chosen(posted("/orders?status=400", order)), failed(400), ""},
+			ask{chosen(posted("/orders?status=400", order)), failedAgain(400), ""},
+			ask{chosen(posted("/orders?status=404", order)), failed(404), ""},
+			ask{chosen(posted("/orders?status=404", order)), failedAgain(404), ""},
+			ask{chosen(posted("/orders?status=409", order)), failed(409), ""},
+			ask{chosen(posted("/orders?status=409", order)), failedAgain(409), ""},
+			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
+			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
 		},
 	},
 	{
 		name:    "failures that are kept",
-		why:     "DESIGN 3: keep on failure",
+		why:     "keep on failure",
 		policy:  core.Policy{OnFailure: core.Keep},
 		handler: byStatus,
 		steps: []step{
@@ -77,7 +85,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:   "failed by its own code",
-		why:    "DESIGN 3: an API that answers HTTP 200 with {\"code\": 50001} can say that this is a failure",
+		why:    "an API that answers HTTP 200 with {\"code\": 50001} can say that this is a failure",
 		policy: core.Policy{Failed: core.FailedByCode("code")},
 		handler: func(h *hand, c Call, n int) error {
 			if n == 1 {
@@ -93,18 +101,19 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "a framework's error",
-		why:     "TRAPS: a handler's returned error is rendered after the middleware chain, and 200 with nothing is stored for a 422",
+		why:     "a handler's returned error is rendered after the middleware chain, and 200 with nothing is stored for a 422",
 		needs:   Features{NativeErrors: true},
 		ownText: true,
+		policy:  core.ClientKey(),
 		handler: firstFails,
 		steps: []step{
-			ask{posted("/orders?status=422", order), failed(422), ""},
-			ask{posted("/orders?status=422", order), failedAgain(422), ""},
+			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
+			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
 		},
 	},
 	{
 		name:    "a framework's error that is a failure",
-		why:     "DESIGN 5: a failed handler is released, also if it fails by the framework's error value",
+		why:     "a failed handler is released, also if it fails by the framework's error value",
 		needs:   Features{NativeErrors: true},
 		ownText: true,
 		handler: firstFails,
@@ -115,19 +124,74 @@ var failureCases = []testCase{
 		},
 	},
 	{
+		name:    "a refusal that the handler reports",
+		why:     "a handler that calls core.Do, or a store, returns what refuses it: the client gets it as from a guard, and it is no result",
+		noBare:  true,
+		handler: firstRefused,
+		steps: []step{
+			ask{anOrder, reported, ""},
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "a refusal that the handler reports, in an envelope of the house",
+		why:     "Config.Refuse makes the answer of every refusal",
+		noBare:  true,
+		config:  func(c *core.Config) { c.Refuse = envelope },
+		handler: firstRefused,
+		steps: []step{
+			ask{anOrder, want{status: 200, fields: []core.Field{field("Content-Type", "application/json"), field(core.RefusedHeader, "in_progress")}}, ""},
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "a refusal that the handler reports, under an error middleware",
+		why:     "what a middleware makes of an error that it does not know is not what a refusal is",
+		needs:   Features{OuterErrors: true},
+		noBare:  true,
+		app:     App{Errors: true},
+		handler: firstRefused,
+		steps: []step{
+			ask{anOrder, reported, ""},
+			ask{anOrder, created, ""},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "a refusal in the place of an answer",
+		why:     "what was to describe the handler's answer does not describe the refusal, and a middleware in front keeps what it has set",
+		needs:   Features{OuterErrors: true},
+		noBare:  true,
+		app:     App{Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		handler: begunAndRefused,
+		steps:   inPlace,
+	},
+	{
+		name:    "a refusal in the place of an answer, under an error middleware",
+		why:     "as above; a claim may be waiting for who renders errors",
+		needs:   Features{OuterErrors: true},
+		noBare:  true,
+		app:     App{Errors: true, Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		handler: begunAndRefused,
+		steps:   inPlace,
+	},
+	{
 		name:    "an error rendered further out",
-		why:     "TRAPS: c.Error(err) rendered by an outer middleware: what it renders is what is stored; and the error must reach it, and be rendered once",
+		why:     "c.Error(err) rendered by an outer middleware: what it renders is what is stored; and the error must reach it, and be rendered once",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
+		policy:  core.ClientKey(),
 		handler: firstFails,
 		steps: []step{
-			ask{posted("/orders?status=422", order), failed(422), ""},
-			ask{posted("/orders?status=422", order), failedAgain(422), ""},
+			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
+			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
 		},
 	},
 	{
 		name:    "a failure rendered further out",
-		why:     "DESIGN 5: a failed handler is released, also if a middleware further out renders the failure",
+		why:     "a failed handler is released, also if a middleware further out renders the failure",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		handler: firstFails,
@@ -139,20 +203,21 @@ var failureCases = []testCase{
 	},
 	{
 		name:   "an error rendered further out, unseen",
-		why:    "TRAPS: c.Error(err) rendered by an outer middleware: without Finish it may be rendered at the guard and stored, or be a failure that is released; but a duplicate never gets another answer than the first",
+		why:    "c.Error(err) rendered by an outer middleware: without Finish it may be rendered at the guard and stored, or be a failure that is released; but a duplicate never gets another answer than the first",
 		needs:  Features{OuterErrors: true},
 		app:    App{Errors: true, Unfinished: true},
 		loose:  true,
 		noBare: true,
+		policy: core.ClientKey(),
 		handler: func(h *hand, c Call, n int) error {
 			return c.Fail(422, "no stock")
 		},
 		steps: []step{
-			ask{anOrder, failed(422), ""},
+			ask{chosen(posted("/orders", order)), failed(422), ""},
 			then(func(s *script) {
 				s.Helper()
 				first := s.firsts[0]
-				unseen{anOrder}.do(s)
+				unseen{chosen(posted("/orders", order))}.do(s)
 				again := s.firsts[1]
 				sameMessage(s, "the second answer", first, again, core.ReplayedHeader)
 				if ran := s.hand.count() == 2; ran == (again.get(core.ReplayedHeader) == "true") {
@@ -174,7 +239,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "a panic",
-		why:     "TRAPS: a panic that leaves the record running; a writer that isn't put back, so that the recovery answers 200 with nothing",
+		why:     "a panic that leaves the record running; a writer that isn't put back, so that the recovery answers 200 with nothing",
 		ownText: true,
 		handler: func(h *hand, c Call, n int) error {
 			if n == 1 {
@@ -187,7 +252,7 @@ var failureCases = []testCase{
 			ask{anOrder, failed(500), ""},
 			ask{anOrder, created, ""},
 			ask{anOrder, replayed, ""},
-			observed(core.Panicked),
+			observed(core.Released),
 		},
 	},
 	{
@@ -210,16 +275,52 @@ var failureCases = []testCase{
 	},
 }
 
+// reported is the answer to the first execution of firstRefused.
+var reported = want{status: 409, fields: []core.Field{
+	field("Content-Type", "application/problem+json"), field("Cache-Control", "no-store"),
+	field(core.RefusedHeader, "in_progress"), field("Retry-After", "1"),
+}}
+
+// firstRefused is refused by something further in at its first execution.
+func firstRefused(h *hand, c Call, n int) error {
+	if n == 1 {
+		return c.Report(fmt.Errorf("pay: %w", core.NewRefusal(core.CodeInProgress, nil)))
+	}
+	return receipt(h, c, n)
+}
+
+// begunAndRefused has said something of its answer before it is refused.
+func begunAndRefused(h *hand, c Call, n int) error {
+	if n == 1 {
+		c.SetHeader("Content-Encoding", "gzip")
+		c.SetHeader("Etag", `"1"`)
+		c.SetHeader("X-Frame-Options", "SAMEORIGIN")
+	}
+	return firstRefused(h, c, n)
+}
+
+var inPlace = []step{
+	ask{anOrder, want{status: 409, absent: []string{"Content-Encoding", "Etag"}, fields: append(reported.fields, field("X-Frame-Options", "DENY"))}, ""},
+	ask{anOrder, created, ""},
+	ask{anOrder, replayed, ""},
+}
+
+// envelope is a house's own form of refusals.
+func envelope(_ context.Context, r *core.Refusal) *core.Response {
+	return &core.Response{Status: 200, Header: []core.Field{field("Content-Type", "application/json")},
+		Body: fmt.Appendf(nil, `{"code":1,"msg":%q}`, string(r.Code))}
+}
+
 // reportRun answers with what the handler can learn about its run.
 func reportRun(h *hand, c Call, n int) error {
-	r, ok := c.Run()
-	if !ok {
+	r := c.Run()
+	if r == nil {
 		return c.Blob(200, "text/plain", []byte("no run"))
 	}
 	if n == 1 {
 		h.hold()
 	}
-	inContext, _ := core.RunFrom(c.Context())
+	inContext := core.RunFrom(c.Context())
 	if inContext != r || r.Owner() == (core.Owner{}) {
 		h.s.Errorf("the run of the framework's context and that of the request's context differ: %v, %v", r, inContext)
 	}
@@ -232,7 +333,7 @@ var ok = want{status: 200}
 var runCases = []testCase{
 	{
 		name:    "the run in the handler",
-		why:     "DESIGN 3: attempt, owner, key and \"is this a takeover\" from the context, in each framework's own way",
+		why:     "attempt, owner, key and \"is this a takeover\" from the context, in each framework's own way",
 		handler: reportRun,
 		noBare:  true,
 		steps: []step{
@@ -254,7 +355,7 @@ var runCases = []testCase{
 	},
 	{
 		name:    "a takeover",
-		why:     "DESIGN 5: the earlier run crashed and its lease has passed: takeover with attempt + 1; what the first still answers is not stored (TRAPS: an unlock without owner deletes the next owner's lock)",
+		why:     "the earlier run crashed and its lease has passed: takeover with attempt + 1; what the first still answers is not stored (an unlock without owner deletes the next owner's lock)",
 		handler: reportRun,
 		noBare:  true,
 		steps: []step{
@@ -264,12 +365,12 @@ var runCases = []testCase{
 			let(1),
 			await{"first", ok},
 			ask{anOrder, want{status: 200, kind: replay}.of(1), ""},
-			observed(core.LeaseLost),
+			observed(core.RunLost),
 		},
 	},
 	{
 		name:    "an uncertain outcome",
-		why:     "DESIGN 5: by policy 409 uncertain until a reconcile hook decides",
+		why:     "by policy 409 uncertain until a reconcile hook decides",
 		policy:  core.Policy{Abandoned: core.Uncertain},
 		handler: reportRun,
 		noBare:  true,
@@ -286,7 +387,7 @@ var runCases = []testCase{
 		name: "an outcome that is found out",
 		why:  "Policy.Reconcile: a settled response is stored and replayed like a captured one",
 		policy: core.Policy{Abandoned: core.Uncertain, Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-			return core.Settled(&core.Response{Status: 201, Header: []core.Field{field("Location", "/orders/7"), field("Content-Type", "text/plain")},
+			return core.Settled(&core.Response{Status: 201, Header: []core.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
 				Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
 		}},
 		handler: reportRun,
@@ -301,38 +402,25 @@ var runCases = []testCase{
 		},
 	},
 	{
-		name: "the client leaves",
-		why:  "TRAPS: the request context ends when the client leaves: finishing with it loses the result, and the retry runs again",
+		name:     "the client leaves",
+		why:      "the request context ends when the client leaves: finishing with it loses the result, and the retry runs again; finish what was begun",
+		incoming: true,
 		handler: func(h *hand, c Call, n int) error {
-			if h.s != nil {
-				h.entered <- struct{}{}
-				if h.features.ContextEnds {
-					select {
-					case <-c.Context().Done():
-						h.heard <- "the client has left"
-					case <-h.done:
-					}
-				}
-				select {
-				case <-h.gate:
-				case <-h.done:
-				}
+			h.hold()
+			if err := c.Context().Err(); err != nil {
+				h.s.Errorf("the run has ended with its client: %v", err)
 			}
 			return receipt(h, c, n)
 		},
+		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			leave{"first"},
-			then(func(s *script) {
-				s.Helper()
-				if s.h.Features.ContextEnds {
-					hears("the client has left").do(s)
-				}
-			}),
+			gone{"first"},
 			let(1),
 			settle{},
 			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
+			observed(core.Finished),
 		},
 	},
 	halfClosed,
@@ -361,7 +449,7 @@ var halfClosed = testCase{
 var waitCases = []testCase{
 	{
 		name:    "waiting",
-		why:     "DESIGN 5: waits, woken and not polling blindly, then replays",
+		why:     "waits, woken and not polling blindly, then replays",
 		policy:  core.Policy{Duplicate: core.Wait(patience)},
 		handler: held,
 		steps: []step{
@@ -379,7 +467,7 @@ var waitCases = []testCase{
 	},
 	{
 		name:    "waiting in vain",
-		why:     "DESIGN 5: at the limit 409 in_progress",
+		why:     "at the limit 409 in_progress",
 		policy:  core.Policy{Duplicate: core.Wait(20 * time.Millisecond)},
 		handler: held,
 		steps: []step{
@@ -391,7 +479,7 @@ var waitCases = []testCase{
 	},
 	{
 		name:   "waiting for a failure",
-		why:    "DESIGN 5: if the owner failed, exactly one waiter takes over (TRAPS: waiters that all run)",
+		why:    "if the owner failed, exactly one waiter takes over, and not all of them",
 		policy: core.Policy{Duplicate: core.Wait(patience)},
 		handler: func(h *hand, c Call, n int) error {
 			h.hold()
@@ -416,7 +504,7 @@ var waitCases = []testCase{
 	},
 	{
 		name:   "200 at once, replayed",
-		why:    "the first promise: of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx (TRAPS: two runs in some rounds of 300)",
+		why:    "the first promise: of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx (two runs in some rounds of 300 have been seen)",
 		policy: core.Policy{Duplicate: core.Replay},
 		steps: []step{
 			crowd{request: anOrder, size: 200, refusals: true},
@@ -456,7 +544,7 @@ var waitCases = []testCase{
 var storeCases = []testCase{
 	{
 		name: "no store before the handler",
-		why:  "DESIGN 5: 503 store_unavailable and Retry-After; the handler does not run",
+		why:  "503 store_unavailable and Retry-After; the handler does not run",
 		steps: []step{
 			fail("acquire"),
 			ask{anOrder, refused(core.CodeStoreUnavailable), ""},
@@ -467,7 +555,7 @@ var storeCases = []testCase{
 	},
 	{
 		name:   "no store, failing open",
-		why:    "DESIGN 5: FailOpen runs it unprotected and reports",
+		why:    "FailOpen runs it unprotected and reports",
 		policy: core.Policy{FailOpen: true},
 		steps: []step{
 			fail("acquire"),
@@ -478,11 +566,11 @@ var storeCases = []testCase{
 	},
 	{
 		name: "no store after the handler",
-		why:  "TRAPS: a failed save after a successful handler turned into a 500: the client retries what was done; DESIGN 5: it gets the real response, and the record stays running until its lease ends",
+		why:  "a failed save after a successful handler turned into a 500: the client retries what was done; it gets the real response, and the record stays running until its lease ends",
 		steps: []step{
 			fail("complete", "release"),
 			ask{anOrder, created, ""},
-			observed(core.StoreFailed),
+			observed(core.Unsettled),
 			ask{anOrder, refused(core.CodeInProgress), ""},
 			fail(),
 			ask{anOrder, refused(core.CodeInProgress), ""},
@@ -518,7 +606,7 @@ var mountCases = []testCase{
 	},
 	{
 		name:    "mounted on the application, with parameters",
-		why:     "DESIGN 4: M is the pattern, also where the guard stands in front of the routes",
+		why:     "M is the pattern, also where the guard stands in front of the routes",
 		needs:   Features{GlobalRoutes: true},
 		global:  true,
 		routes:  []route{{pattern: "/orders/:id/pay"}},
@@ -531,7 +619,7 @@ var mountCases = []testCase{
 	},
 	{
 		name:    "mounted on a group",
-		why:     "DESIGN 4: M is the whole pattern, prefix of the group and all",
+		why:     "M is the whole pattern, prefix of the group and all",
 		needs:   Features{GroupRoutes: true},
 		global:  true,
 		app:     App{Group: "/api/v1"},
@@ -544,8 +632,27 @@ var mountCases = []testCase{
 		},
 	},
 	{
+		name: "below two prefixes",
+		why: "a prefix that a mux has stripped belongs to the route: the same routes of two versions, or of two tenants, are two " +
+			"operations, and events do not show the prefix, which may tell tenants apart",
+		needs:   Features{Prefixes: true},
+		app:     App{Prefixes: []string{"/secret-1", "/secret-2"}},
+		policy:  clientKey,
+		routes:  []route{{pattern: "/orders/:id/pay"}},
+		handler: echoParam,
+		noBare:  true,
+		steps: []step{
+			ask{keyedFor("/secret-1/orders/7/pay", "k-1"), created, ""},
+			ask{keyedFor("/secret-1/orders/7/pay", "k-1"), replayed, ""},
+			ask{keyedFor("/secret-2/orders/7/pay", "k-1"), created, ""},
+			ask{keyedFor("/secret-2/orders/7/pay", "k-1"), replayed, ""},
+			ask{keyedFor("/secret-2/orders/8/pay", "k-1"), refused(core.CodeKeyReused), ""},
+			then(noRawPaths),
+		},
+	},
+	{
 		name:    "no route",
-		why:     "TRAPS: unmatched routes have an empty FullPath: all of them would be one operation",
+		why:     "unmatched routes have an empty FullPath: all of them would be one operation",
 		global:  true,
 		ownText: true,
 		steps: []step{

@@ -15,8 +15,9 @@ import (
 var keyFile []byte
 
 // KeyCase is one entry of testdata/keys.json: a request, and the key that it has through
-// every adapter. The expected keys were derived by a second implementation of the rules;
-// they are a promise to everybody who has records in a store, and never generated anew.
+// every adapter. The expected keys come from testdata/keys.py, a second implementation of the
+// rules that was written from their documentation; they are a promise to everybody who has
+// records in a store.
 type KeyCase struct {
 	// Name and Why say what the entry is there for.
 	Name string `json:"name"`
@@ -32,6 +33,8 @@ type KeyCase struct {
 	// Body, or BodyBase64 for what is no text.
 	Body       string `json:"body"`
 	BodyBase64 []byte `json:"body_base64"`
+	// Consumed are the names of parameters that a middleware in front has consumed.
+	Consumed []string `json:"consumed"`
 	// Options are the knobs of the policy.
 	Options KeyOptions `json:"policy"`
 	// Key is the whole key under the default prefix, Fingerprint what is kept beside it.
@@ -44,14 +47,16 @@ type KeyCase struct {
 // KeyOptions are the parts of a policy that keys depend on. The zero value is the zero
 // core.Policy with the user from X-User.
 type KeyOptions struct {
-	Key           string   `json:"key"`    // "header"; "": parameters
-	Fields        []string `json:"fields"` // core.Fields
-	User          string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
-	Exclude       []string `json:"exclude"`
-	ExcludeOnly   []string `json:"exclude_only"`
-	WithoutFiles  bool     `json:"without_files"`
-	SHA256        bool     `json:"sha256"`
-	AnyParameters bool     `json:"any_parameters"`
+	Key              string   `json:"key"`    // "header"; "": parameters
+	Fields           []string `json:"fields"` // core.Fields
+	User             string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
+	Exclude          []string `json:"exclude"`
+	ExcludeOnly      []string `json:"exclude_only"`
+	RequestHeaders   []string `json:"request_headers"`
+	WithoutFiles     bool     `json:"without_files"`
+	WithoutFileNames bool     `json:"without_file_names"`
+	SHA256           bool     `json:"sha256"`
+	AnyParameters    bool     `json:"any_parameters"`
 }
 
 // KeyCases returns the entries of testdata/keys.json. It panics if the file, which is
@@ -66,7 +71,10 @@ func KeyCases() []KeyCase {
 
 // Policy returns the policy under which the entry's key is derived.
 func (k KeyCase) Policy() core.Policy {
-	p := core.Policy{WithoutFiles: k.Options.WithoutFiles, AnyParameters: k.Options.AnyParameters}
+	p := core.Policy{
+		RequestHeaders: k.Options.RequestHeaders, AnyParameters: k.Options.AnyParameters,
+		WithoutFiles: k.Options.WithoutFiles, WithoutFileNames: k.Options.WithoutFileNames,
+	}
 	switch k.Options.User {
 	case "":
 		p.User = core.UserFromHeader("X-User")
@@ -75,9 +83,9 @@ func (k KeyCase) Policy() core.Policy {
 	case "authorization or real IP":
 		p.User = core.FirstUser(core.UserFromAuthorization(), core.UserFromRealIP())
 	case "JWT subject":
-		p.User = core.UserFromJWTSubject()
+		p.User = core.UserFromUnverifiedJWT()
 	case "shared":
-		p.User = core.SharedByAllCallers
+		p.User = core.SharedByAllCallers()
 	default:
 		panic(fmt.Sprintf("adaptertest: keys.json: %q: no such user source: %q", k.Name, k.Options.User))
 	}
@@ -112,9 +120,9 @@ func (k KeyCase) Request() *core.Request {
 		name := http.CanonicalHeaderKey(h[0])
 		headers[name] = append(headers[name], h[1])
 	}
-	r := &core.Request{Method: k.Method, Route: k.Route, RawQuery: query, Headers: headers, Body: []byte(k.body())}
-	r.ContentType, _ = headers.Header("Content-Type")
-	r.ContentEncoding, _ = headers.Header("Content-Encoding")
+	r := &core.Request{Method: k.Method, Route: k.Route, RawQuery: query, Headers: headers, Consumed: k.Consumed, Body: []byte(k.body())}
+	r.ContentType, _ = headers.Header("Content-Type", 0)
+	r.ContentEncoding, _ = headers.Header("Content-Encoding", 0)
 	for _, p := range k.Params {
 		r.PathParams = append(r.PathParams, core.Pair{Name: p[0], Value: p[1]})
 	}
@@ -130,28 +138,28 @@ func (k KeyCase) body() string {
 
 type keyHeaders map[string][]string
 
-func (h keyHeaders) Header(name string) (string, int) {
+func (h keyHeaders) Header(name string, i int) (string, int) {
 	lines := h[name]
-	if len(lines) == 0 {
-		return "", 0
+	if i >= len(lines) {
+		return "", len(lines)
 	}
-	return lines[0], len(lines)
+	return lines[i], len(lines)
 }
 
 // runKeys sends each entry through the adapter and compares the key that reaches the
-// store. Entries with the same policy share an application.
+// store. Entries with the same policy, and the same middleware in front, share an application.
 func runKeys(t *testing.T, h Harness) {
-	var policies []string
+	var order []string
 	groups := map[string][]KeyCase{}
 	for _, k := range KeyCases() {
-		options, _ := json.Marshal(k.Options) // strings and bools: cannot fail
-		if groups[string(options)] == nil {
-			policies = append(policies, string(options))
+		id, _ := json.Marshal([]any{k.Options, k.Consumed}) // strings and bools: cannot fail
+		if groups[string(id)] == nil {
+			order = append(order, string(id))
 		}
-		groups[string(options)] = append(groups[string(options)], k)
+		groups[string(id)] = append(groups[string(id)], k)
 	}
-	for _, options := range policies {
-		group := groups[options]
+	for _, same := range order {
+		group := groups[same]
 		store, err := newLedger()
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +168,7 @@ func runKeys(t *testing.T, h Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var app App
+		app := App{Consumed: group[0].Consumed}
 		routed := map[string]bool{}
 		for _, k := range group {
 			if id := k.Method + " " + k.Route; !routed[id] {

@@ -22,7 +22,7 @@ type ledger struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	now     time.Time
-	entries []string // claims, completions and releases that took effect, in order
+	entries []string // claims and what ended their runs, in the order in which it took effect
 	claims  []claimed
 	count   map[string]int // calls by operation, also those without effect
 	open    map[core.Owner]bool
@@ -154,6 +154,17 @@ func (l *ledger) Release(ctx context.Context, key string, owner core.Owner) erro
 		err = l.inner.Release(ctx, key, owner)
 	}
 	l.settle("release", key, owner, err)
+	return err
+}
+
+func (l *ledger) Abandon(ctx context.Context, key string, owner core.Owner) error {
+	err := l.arrive(ctx, "abandon")
+	l.order.Lock()
+	defer l.order.Unlock()
+	if err == nil {
+		err = l.inner.Abandon(ctx, key, owner)
+	}
+	l.settle("abandon", key, owner, err)
 	return err
 }
 

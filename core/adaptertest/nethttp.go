@@ -1,6 +1,8 @@
 package adaptertest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +12,14 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem/core"
 )
@@ -23,40 +28,63 @@ import (
 // into a request's context, see [App.Login].
 type ContextKey string
 
-// NetHTTP returns a harness for an adapter that makes net/http middleware of a guard, on a
-// mux of the standard library. User is for the adapter to set.
-func NetHTTP(name string, mount func(*core.Guard) func(http.Handler) http.Handler) Harness {
+// NetHTTPAdapter is an adapter that makes net/http middleware of a guard, by the names that its functions have
+// in httpidem.
+type NetHTTPAdapter struct {
+	New func(*core.Guard) func(http.Handler) http.Handler
+	// Finish is its Finish middleware. Nil: it has none.
+	Finish func(http.Handler) http.Handler
+	// Replayed is what it has for Afterwards.Replayed.
+	Replayed   func(http.ResponseWriter) bool
+	IssueToken func(*core.Guard) http.Handler
+	NewToken   func(*http.Request, *core.Guard) (string, error)
+}
+
+// NetHTTP returns a harness for a, on a mux of the standard library. User is for the adapter to set.
+func NetHTTP(name string, a NetHTTPAdapter) Harness {
 	return Harness{
-		Name:     name,
-		Start:    func(tb testing.TB, app App) string { return startNetHTTP(tb, app, mount) },
-		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true},
+		Name:  name,
+		Start: func(tb testing.TB, app App) string { return startNetHTTP(tb, app, a) },
+		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true, BodyStreams: true, Counts: a.Finish != nil, TimeLimit: true, Prefixes: true,
+			Front: []Front{FormReader, JSONBinder, Peeker, PutterBack, Decompressor, Limiter}},
 	}
 }
 
-func startNetHTTP(tb testing.TB, app App, mount func(*core.Guard) func(http.Handler) http.Handler) string {
+func startNetHTTP(tb testing.TB, app App, a NetHTTPAdapter) string {
 	tb.Helper()
 	mux := http.NewServeMux()
 	for _, r := range app.Routes {
 		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if err := r.Behaviour(&netHTTPCall{w, req}); err != nil {
+			if err := r.Behaviour(&netHTTPCall{w, req, mux, a}); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 			}
 		})
+		if r.Issues != nil {
+			h = a.IssueToken(r.Issues)
+		}
 		if r.Guard != nil {
-			h = mount(r.Guard)(h)
+			h = a.New(r.Guard)(h)
 		}
 		mux.Handle(r.Method+" "+muxPattern(r.Pattern), h)
 	}
 	var h http.Handler = mux
 	if app.Guard != nil {
-		h = mount(app.Guard)(h)
+		h = a.New(app.Guard)(h)
 	}
-	return Listen(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inFront(app, h, w, r) }))
+	for _, f := range slices.Backward(app.Front) {
+		h = fronted(f, h)
+	}
+	inner := h
+	h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inFront(app, a.Replayed, inner, w, r) })
+	if app.Finish {
+		h = a.Finish(h)
+	}
+	return Listen(tb, app.Mounted(h))
 }
 
 // Listen serves h on a free port of 127.0.0.1 and returns the address. When the test ends
 // it closes the server and waits for the handlers that still run. It is for the harnesses
-// of frameworks that rest on net/http.
+// of frameworks that rest on net/http, which have Features.TimeLimit by it.
 func Listen(tb testing.TB, h http.Handler) (addr string) {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,12 +92,19 @@ func Listen(tb testing.TB, h http.Handler) (addr string) {
 		tb.Fatal(err)
 	}
 	var running sync.WaitGroup
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Done()
+		h.ServeHTTP(w, r)
+	})
 	server := &http.Server{
 		ErrorLog: log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.Add(1)
-			defer running.Done()
-			h.ServeHTTP(w, r)
+			if limit, err := time.ParseDuration(r.Header.Get("X-Time-Limit")); err == nil {
+				http.TimeoutHandler(counted, limit, "too late").ServeHTTP(w, r)
+				return
+			}
+			counted(w, r)
 		}),
 	}
 	served := make(chan struct{})
@@ -86,7 +121,7 @@ func Listen(tb testing.TB, h http.Handler) (addr string) {
 }
 
 // inFront is the middleware in front of the guard.
-func inFront(app App, next http.Handler, w http.ResponseWriter, r *http.Request) {
+func inFront(app App, replayed func(http.ResponseWriter) bool, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
 			http.Error(w, "Internal Server Error", http.StatusInternalServerError)
@@ -104,7 +139,69 @@ func inFront(app App, next http.Handler, w http.ResponseWriter, r *http.Request)
 	if login := r.Header.Get("X-Login"); app.Login && login != "" {
 		r = r.WithContext(context.WithValue(r.Context(), ContextKey("user"), login))
 	}
+	if app.Consumed != nil {
+		r = r.WithContext(core.WithCaller(r.Context(), r.Header.Get("X-Caller"), app.Consumed...))
+	}
+	if app.Incoming != nil {
+		app.Incoming(r.Context())
+	}
+	if app.Deadline > 0 && r.Header.Get(UnlimitedHeader) == "" {
+		ctx, cancel := context.WithTimeout(r.Context(), app.Deadline)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	next.ServeHTTP(w, r)
+	if app.After != nil {
+		app.After(Afterwards{Body: r.Body, Header: w.Header().Get, Replayed: replayed(w)})
+	}
+}
+
+// fronted is h behind f.
+func fronted(f Front, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(UnreadHeader) == "" {
+			if err := ReadInFront(f, w, r); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// ReadInFront does to r what users of net/http write for f. It is for the harnesses of frameworks that rest
+// on net/http and have nothing of their own.
+func ReadInFront(f Front, w http.ResponseWriter, r *http.Request) error {
+	switch f {
+	case FormReader:
+		_ = r.FormValue("sku")
+	case JSONBinder:
+		var v any
+		return json.NewDecoder(r.Body).Decode(&v)
+	case Peeker:
+		_, err := io.ReadFull(r.Body, make([]byte, 4))
+		return err
+	case PutterBack:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	case Decompressor:
+		if r.Header.Get("Content-Encoding") != "gzip" {
+			return nil
+		}
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			return err
+		}
+		r.Body = z
+	case Limiter:
+		r.Body = http.MaxBytesReader(w, r.Body, 1000)
+	default:
+		return fmt.Errorf("there is no %s", f)
+	}
+	return nil
 }
 
 // muxPattern spells a pattern as a mux does.
@@ -123,13 +220,15 @@ func muxPattern(pattern string) string {
 
 // netHTTPCall does what handlers for net/http do.
 type netHTTPCall struct {
-	w http.ResponseWriter
-	r *http.Request
+	w   http.ResponseWriter
+	r   *http.Request
+	app http.Handler
+	a   NetHTTPAdapter
 }
 
 func (c *netHTTPCall) Context() context.Context { return c.r.Context() }
 
-func (c *netHTTPCall) Run() (*core.Run, bool) { return core.RunFrom(c.r.Context()) }
+func (c *netHTTPCall) Run() *core.Run { return core.RunFrom(c.r.Context()) }
 
 func (c *netHTTPCall) Header(name string) string { return c.r.Header.Get(name) }
 
@@ -253,6 +352,47 @@ func (c *netHTTPCall) Upgrade(protocol string, talk func(net.Conn)) error {
 	talk(conn)
 	return nil
 }
+
+func (c *netHTTPCall) Report(err error) error {
+	if a := core.RefusalResponse(c.r.Context(), err, nil); a != nil {
+		for _, f := range a.Header {
+			c.w.Header().Set(f.Name, f.Value)
+		}
+		c.w.WriteHeader(a.Status)
+		_, err := c.w.Write(a.Body)
+		return err
+	}
+	return nil
+}
+
+func (c *netHTTPCall) Proxy(addr string) error {
+	NewProxy(addr).ServeHTTP(c.w, c.r)
+	return nil
+}
+
+func (c *netHTTPCall) Within(target, key string) (*core.Response, error) {
+	return Within(c.app, c.r, target, key), nil
+}
+
+// Within is the method of [Call] for frameworks on net/http: app serves another request within r.
+func Within(app http.Handler, r *http.Request, target, key string) *core.Response {
+	inner := httptest.NewRequestWithContext(r.Context(), http.MethodPost, target, nil)
+	inner.Header.Set("X-User", r.Header.Get("X-User"))
+	if key != "" {
+		inner.Header.Set(core.DefaultKeyHeader, key)
+	}
+	w := httptest.NewRecorder()
+	app.ServeHTTP(w, inner)
+	answer := &core.Response{Status: w.Code, Body: w.Body.Bytes()}
+	for name, values := range w.Header() {
+		for _, v := range values {
+			answer.Header = append(answer.Header, core.Field{Name: name, Value: v})
+		}
+	}
+	return answer
+}
+
+func (c *netHTTPCall) NewToken(g *core.Guard) (string, error) { return c.a.NewToken(c.r, g) }
 
 func (c *netHTTPCall) Fail(status int, message string) error {
 	http.Error(c.w, message, status)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,21 +22,22 @@ import (
 // script is a case under way.
 type script struct {
 	testing.TB
-	at      int // the number of the step
-	c       testCase
-	h       Harness
-	store   *ledger
-	addr    string
-	bare    string // the address of the application without guards
-	hand    *hand
-	plain   *hand // of the application without guards
-	text    transcript
-	done    chan struct{}
-	firsts  []reply // the responses that handlers have made
-	parted  map[string]*exchange
-	kept    map[string]*connection
-	events  []core.Event
-	eventMu sync.Mutex
+	at     atomic.Int64 // the number of the step; handlers report, too
+	c      testCase
+	h      Harness
+	store  *ledger
+	addr   string
+	bare   string // the address of the application without guards
+	hand   *hand
+	plain  *hand // of the application without guards
+	engine *core.Engine
+	text   transcript
+	done   chan struct{}
+	firsts []reply // the responses that handlers have made
+	parted map[string]*exchange
+	kept   map[string]*connection
+	events []core.Event // guarded by store.mu
+	tokens []string     // in turn: a name, and the token that it stands for
 }
 
 // exchange is a request that has been sent and not answered yet.
@@ -66,6 +68,11 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.engine = engine
+	if c.backend != nil {
+		s.hand.backend = Listen(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.backend(s.hand, w, r) }))
+		s.plain.backend = s.hand.backend
+	}
 	guard := func(p core.Policy) *core.Guard {
 		if c.native {
 			p.User = h.User("user")
@@ -77,6 +84,14 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 		return g
 	}
 	guarded, plain := c.app, c.app
+	if c.after != nil {
+		guarded.After = func(a Afterwards) { c.after(s.hand, a) }
+	}
+	if c.incoming {
+		guarded.Incoming = func(ctx context.Context) {
+			context.AfterFunc(ctx, func() { s.hand.heard <- "the client has left" })
+		}
+	}
 	var shared *core.Guard
 	if c.global {
 		shared = guard(c.policy)
@@ -88,6 +103,9 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 	}
 	for _, r := range routes {
 		built := Route{Method: r.method, Pattern: r.pattern}
+		if r.issues != nil {
+			built.Issues = guard(*r.issues)
+		}
 		if built.Method == "" {
 			built.Method = "POST"
 		}
@@ -102,10 +120,13 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 			built.Guard = guard(*r.policy)
 		case c.nested:
 			built.Guard = shared
-		case !c.global && !r.unguarded:
+		case !c.global && !r.unguarded && r.issues == nil:
 			built.Guard = guard(c.policy)
 		}
 		guarded.Routes = append(guarded.Routes, built)
+	}
+	if s.hand.guard = shared; shared == nil {
+		s.hand.guard = guarded.Routes[0].Guard
 	}
 	s.addr = h.Start(tb, guarded)
 	if !c.noBare {
@@ -132,20 +153,21 @@ func (s *script) behaviour(h *hand) Behaviour {
 }
 
 func (s *script) observe(_ context.Context, e core.Event) {
-	s.eventMu.Lock()
-	defer s.eventMu.Unlock()
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
 	s.events = append(s.events, e)
+	s.store.changed.Broadcast()
 }
 
 // Errorf and Fatalf say at which step something is wrong.
 func (s *script) Errorf(format string, args ...any) {
 	s.Helper()
-	s.TB.Errorf("step %d: "+format, append([]any{s.at}, args...)...)
+	s.TB.Errorf("step %d: "+format, append([]any{s.at.Load()}, args...)...)
 }
 
 func (s *script) Fatalf(format string, args ...any) {
 	s.Helper()
-	s.TB.Fatalf("step %d: "+format, append([]any{s.at}, args...)...)
+	s.TB.Fatalf("step %d: "+format, append([]any{s.at.Load()}, args...)...)
 }
 
 // settled waits until every claim that was granted has been settled.
@@ -166,7 +188,7 @@ func (s *script) finish() string {
 	for _, e := range s.store.entries {
 		s.text.line("%s", e)
 	}
-	return s.text.String()
+	return s.masked(s.text.String())
 }
 
 // connect returns the kept connection of that name, or a new one for "".
@@ -197,8 +219,13 @@ type ask struct {
 
 func (a ask) do(s *script) {
 	s.Helper()
-	r := a.request.orDefaults()
-	s.text.asked(r)
+	a.answer(s)
+}
+
+// answer is do; it returns the answer.
+func (a ask) answer(s *script) reply {
+	s.Helper()
+	r := s.asked(a.request)
 	c := s.connect(a.on)
 	if a.on == "" {
 		defer c.Close()
@@ -210,6 +237,7 @@ func (a ask) do(s *script) {
 		s.Fatalf("%s %s: no response: %v", r.method, r.target, err)
 	}
 	s.check(r, a.want, got, before)
+	return got
 }
 
 // pipeline sends requests over one connection without waiting, and checks the answers.
@@ -221,14 +249,13 @@ func (p pipeline) do(s *script) {
 	defer c.Close()
 	var all []byte
 	for _, a := range p {
-		all = append(all, a.request.orDefaults().bytes()...)
+		all = append(all, s.filled(a.request.orDefaults()).bytes()...)
 	}
 	if _, err := c.Write(all); err != nil {
 		s.Fatalf("%v", err)
 	}
 	for _, a := range p {
-		r := a.request.orDefaults()
-		s.text.asked(r)
+		r := s.asked(a.request)
 		got, err := c.receive(r.method)
 		if err != nil {
 			s.Fatalf("%s %s: no response: %v", r.method, r.target, err)
@@ -262,9 +289,8 @@ type send struct {
 
 func (b send) do(s *script) {
 	s.Helper()
-	r := b.request.orDefaults()
 	s.text.line("%s:", b.as)
-	s.text.asked(r)
+	r := s.asked(b.request)
 	x := &exchange{request: r, connection: s.connect("")}
 	s.parted[b.as] = x
 	x.send(r)
@@ -323,6 +349,17 @@ func (l leave) do(s *script) {
 	// Not only half of it, and at once: the service must see the client go.
 	_ = x.Conn.(*net.TCPConn).SetLinger(0)
 	x.Close()
+}
+
+// gone is leave, and waits until the service has seen it, if it can. It needs testCase.incoming.
+type gone struct{ as string }
+
+func (g gone) do(s *script) {
+	s.Helper()
+	leave(g).do(s)
+	if s.h.Features.ContextEnds {
+		hears("the client has left").do(s)
+	}
 }
 
 // later moves the store's clock.
@@ -390,19 +427,16 @@ func (n executions) do(s *script) {
 	}
 }
 
-// observed checks that an event of this kind has been reported.
+// observed waits until an event of this kind has been reported.
 type observed core.Kind
 
 func (k observed) do(s *script) {
 	s.Helper()
-	s.eventMu.Lock()
-	defer s.eventMu.Unlock()
-	for _, e := range s.events {
-		if e.Kind == core.Kind(k) {
-			return
-		}
+	if !s.store.until(func() bool {
+		return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Kind == core.Kind(k) })
+	}) {
+		s.Errorf("no event says %q", core.Kind(k))
 	}
-	s.Errorf("no event says %q", core.Kind(k))
 }
 
 // crowd sends one request over many connections at once. Each answer must be one of
@@ -415,9 +449,8 @@ type crowd struct {
 
 func (c crowd) do(s *script) {
 	s.Helper()
-	r := c.request.orDefaults()
 	s.text.line("%d at once:", c.size)
-	s.text.asked(r)
+	r := s.asked(c.request)
 	before := s.hand.count()
 	conns := make([]*connection, c.size)
 	for i := range conns {
@@ -510,6 +543,8 @@ type want struct {
 	status int // 0: any, that is to say the one in the transcript
 	kind   kind
 	code   core.Code // of a refusal
+	// body is what the body must be; "": any.
+	body string
 	// fields must be there, each name with exactly these lines.
 	fields []core.Field
 	absent []string
@@ -550,6 +585,9 @@ func (s *script) check(r request, w want, got reply, before int) {
 	what := r.method + " " + abridged([]byte(r.target))
 	if w.status != 0 && got.status != w.status {
 		s.Errorf("%s: status %d, not %d: %s", what, got.status, w.status, abridged(got.body))
+	}
+	if w.body != "" && string(got.body) != w.body {
+		s.Errorf("%s: the body is %s, not %s", what, abridged(got.body), abridged([]byte(w.body)))
 	}
 	s.checkForm(what, got)
 	more := 0
@@ -682,7 +720,7 @@ func (s *script) checkRefusal(got reply, code core.Code) {
 	if v := got.lines(core.ReplayedHeader); v != nil {
 		s.Errorf("the refusal is marked as a replay: %q", v)
 	}
-	if code == core.CodeInProgress || code == core.CodeStoreUnavailable {
+	if code == core.CodeInProgress || code == core.CodeStoreUnavailable || code == core.CodeRateLimited {
 		if n, err := strconv.Atoi(got.get("Retry-After")); err != nil || n < 1 {
 			s.Errorf("Retry-After is %q", got.get("Retry-After"))
 		}
@@ -701,8 +739,7 @@ type broken struct{ request }
 
 func (b broken) do(s *script) {
 	s.Helper()
-	r := b.request.orDefaults()
-	s.text.asked(r)
+	r := s.asked(b.request)
 	before := s.hand.count()
 	c := s.connect("")
 	defer c.Close()
@@ -726,8 +763,7 @@ type unseen struct{ request }
 
 func (u unseen) do(s *script) {
 	s.Helper()
-	r := u.request.orDefaults()
-	s.text.asked(r)
+	r := s.asked(u.request)
 	c := s.connect("")
 	defer c.Close()
 	c.send(r)
@@ -761,7 +797,7 @@ func (l listen) do(s *script) {
 		if err != nil {
 			s.Fatalf("the stream ends after %q: %v", x.heard, err)
 		}
-		x.heard += string(chunk)
+		x.heard += strings.ReplaceAll(string(chunk), ping, "")
 	}
 	if x.heard != l.text {
 		s.Errorf("the stream says %q, not %q", x.heard, l.text)

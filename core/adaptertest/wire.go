@@ -23,6 +23,7 @@ type request struct {
 	method string // "": POST
 	target string // "": /orders; path and query, as they stand on the wire
 	user   string // X-User; "": alice; "-": no such field
+	host   string // Host; "": shop.test; "-": no such field, and HTTP/1.0
 	keys   []string
 	fields []core.Field
 	body   string
@@ -54,7 +55,14 @@ func (r request) orDefaults() request {
 // head returns the header section without the final empty line.
 func (r request) head() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: shop.test\r\n", r.method, r.target)
+	switch r.host {
+	case "-":
+		fmt.Fprintf(&b, "%s %s HTTP/1.0\r\n", r.method, r.target)
+	case "":
+		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: shop.test\r\n", r.method, r.target)
+	default:
+		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.method, r.target, r.host)
+	}
 	if r.user != "-" {
 		fmt.Fprintf(&b, "X-User: %s\r\n", r.user)
 	}
@@ -184,7 +192,7 @@ func (c *connection) readHead() (r reply, err error) {
 	}
 	version, rest, _ := strings.Cut(line, " ")
 	code, _, _ := strings.Cut(rest, " ")
-	if r.status, err = strconv.Atoi(code); err != nil || version != "HTTP/1.1" {
+	if r.status, err = strconv.Atoi(code); err != nil || version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return r, fmt.Errorf("not a status line: %q", line)
 	}
 	for {

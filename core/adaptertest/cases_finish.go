@@ -1,0 +1,529 @@
+package adaptertest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+// finishCases: what has been begun is finished; what has been given up is no result.
+var finishCases = slices.Concat(givenUpCases, []testCase{
+	{
+		name:    "an empty answer",
+		why:     "an empty answer of a run whose context stands is a success",
+		handler: func(*hand, Call, int) error { return nil },
+		steps: []step{
+			ask{anOrder, want{status: 200}, ""},
+			ask{anOrder, want{status: 200, kind: replay}, ""},
+		},
+	},
+	{
+		name: "a status, when the context has ended",
+		why:  "core.Capture.Empty: a status without a body is an answer",
+		app:  App{Deadline: shortly},
+		handler: func(_ *hand, c Call, _ int) error {
+			<-c.Context().Done()
+			return c.NoContent(204)
+		},
+		steps: []step{
+			ask{anOrder, want{status: 204}, ""},
+			ask{anOrder, want{status: 204, kind: replay}, ""},
+		},
+	},
+	{
+		name: "a stream, when the context has ended",
+		why:  "what has been streamed is an answer, if it came too late: the run is abandoned, and not refused in place of it",
+		app:  App{Deadline: shortly},
+		handler: func(h *hand, c Call, n int) error {
+			if n == 1 {
+				<-c.Context().Done()
+			}
+			return c.Stream(200, "text/plain", func(w io.Writer, flush func()) error {
+				defer flush()
+				_, err := io.WriteString(w, "late")
+				return err
+			})
+		},
+		noBare: true,
+		loose:  true,
+		steps: []step{
+			ask{anOrder, want{status: 200, body: "late"}, ""},
+			settle{},
+			observed(core.RunAbandoned),
+			ask{unlimited, want{status: 200, body: "late"}, ""}, // the stream may end later than its handler
+			settle{},
+			ask{unlimited, refused(core.CodeResultUnavailable), ""},
+		},
+	},
+	{
+		name: "a drain",
+		why:  "core.Engine.Drain: new runs are refused, duplicates of what is done are answered, and a run that is ended and gives up is refused, not answered with nothing",
+		handler: func(h *hand, c Call, n int) error {
+			if n != 2 {
+				return receipt(h, c, n)
+			}
+			h.entered <- struct{}{}
+			select {
+			case <-c.Context().Done():
+				if cause := context.Cause(c.Context()); cause != core.ErrShutdown {
+					h.s.Errorf("the run has ended by %v", cause)
+				}
+			case <-h.done:
+			}
+			return nil
+		},
+		noBare: true,
+		steps: []step{
+			ask{posted("/orders?done", order), created, ""},
+			begin{"second", anOrder},
+			then(func(s *script) {
+				s.Helper()
+				ended, end := context.WithCancel(context.Background())
+				end()
+				if err := s.engine.Drain(ended); err != context.Canceled {
+					s.Errorf("Drain returns %v", err)
+				}
+			}),
+			await{"second", refused(core.CodeShuttingDown)},
+			ask{anOrder, refused(core.CodeShuttingDown), ""},
+			ask{posted("/orders?done", order), replayed, ""},
+			executions(2),
+			observed(core.Released),
+		},
+	},
+	{
+		name:     "a large answer, and nobody there",
+		why:      "core.Capture.Cut: what has been done must not be done again because a large answer could not be delivered",
+		incoming: true,
+		handler: func(h *hand, c Call, n int) error {
+			h.hold()
+			piece := strings.Repeat("x", 1<<20)
+			_ = c.Write(200, "text/plain", false, piece, piece, piece) // to nobody
+			return nil
+		},
+		noBare: true,
+		steps: []step{
+			begin{"first", anOrder},
+			gone{"first"},
+			let(1),
+			settle{},
+			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			executions(1),
+			observed(core.Finished),
+		},
+	},
+	{
+		name:    "a stream whose client leaves",
+		why:     "a streamed response ties the run to the client, and a stream that was cut short is abandoned, not done",
+		handler: endless,
+		noBare:  true,
+		steps: []step{
+			send{"first", anOrder},
+			listen{"first", "begun;"},
+			leave{"first"},
+			settle{},
+			observed(core.RunAbandoned),
+			ask{anOrder, want{status: 200}, ""},
+			ask{anOrder, want{status: 200, kind: replay}, ""},
+			executions(2),
+		},
+	},
+	{
+		name:    "a stream whose client leaves, uncertain",
+		why:     "an abandoned run is 409 uncertain by policy, whoever has abandoned it",
+		policy:  core.Policy{Abandoned: core.Uncertain},
+		handler: endless,
+		noBare:  true,
+		steps: []step{
+			send{"first", anOrder},
+			listen{"first", "begun;"},
+			leave{"first"},
+			settle{},
+			ask{anOrder, refused(core.CodeUncertain), ""},
+			executions(1),
+		},
+	},
+	{
+		name: "a run lasts as long as its stream",
+		why:  "the context and the claim of a run whose response is streamed stand until the stream has ended, wherever the framework writes it",
+		handler: func(h *hand, c Call, n int) error {
+			ctx := c.Context()
+			return c.Stream(200, "text/event-stream", func(w io.Writer, flush func()) error {
+				_, _ = io.WriteString(w, "begun;")
+				flush()
+				h.hold()
+				if err := ctx.Err(); err != nil {
+					h.s.Errorf("the run has ended before its stream: %v", err)
+				}
+				_, err := io.WriteString(w, "done")
+				return err
+			})
+		},
+		noBare: true,
+		steps: []step{
+			send{"first", anOrder},
+			listen{"first", "begun;"},
+			entered(1),
+			ask{anOrder, refused(core.CodeInProgress), ""},
+			let(1),
+			listen{"first", "done"},
+			settle{},
+			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			executions(1),
+			observed(core.Finished),
+		},
+	},
+	{
+		name:    "a panic after the answer",
+		why:     "client and record tell the same story: the answer that was held back is dropped, and what described it does not describe that of whoever recovers",
+		app:     App{Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		ownText: true,
+		noBare:  true,
+		handler: panicsAfterAnswer,
+		steps:   afterPanic,
+	},
+	{
+		name:    "a panic after the answer, under an error middleware",
+		why:     "as above; a claim may be waiting for who renders errors",
+		needs:   Features{OuterErrors: true},
+		app:     App{Errors: true, Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		ownText: true,
+		noBare:  true,
+		handler: panicsAfterAnswer,
+		steps:   afterPanic,
+	},
+	{
+		name:  "a panic in the middle of a stream",
+		why:   "what has left already can't be dropped: the run is abandoned",
+		needs: Features{Flush: true},
+		loose: true,
+		handler: func(h *hand, c Call, n int) error {
+			if n > 1 {
+				return reportRun(h, c, n)
+			}
+			_ = c.Write(200, "text/plain", true, "begun;")
+			panic(http.ErrAbortHandler)
+		},
+		noBare: true,
+		steps: []step{
+			send{"first", anOrder},
+			listen{"first", "begun;"},
+			settle{},
+			observed(core.RunAbandoned),
+			ask{anOrder, want{status: 200}, ""},
+			then(func(s *script) {
+				if got := string(s.firsts[0].body); !strings.HasPrefix(got, "attempt 2, takeover true") {
+					s.Errorf("the second run is %q", got)
+				}
+			}),
+		},
+	},
+	{
+		name:  "a panic behind the handler",
+		why:   "a hook's panic is not the handler's: what has been done stands",
+		loose: true,
+		policy: core.Policy{Failed: func(*core.Response) bool {
+			panic("adaptertest: the hook panics")
+		}},
+		noBare: true,
+		steps: []step{
+			unseen{anOrder},
+			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			executions(1),
+		},
+	},
+	{
+		name:     "a proxy whose client leaves",
+		why:      "what has been begun is finished, also by a service behind",
+		incoming: true,
+		noBare:   true,
+		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+			h.hold()
+			w.WriteHeader(201)
+			_, _ = io.WriteString(w, "paid")
+		},
+		loose: true,
+		steps: []step{
+			begin{"first", anOrder},
+			gone{"first"},
+			let(1),
+			settle{},
+			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			executions(1),
+		},
+	},
+	{
+		name: "a proxy whose client leaves before an answer of unknown length",
+		why: "a reverse proxy flushes an answer whose length it does not know: that ties the run to no client that has left before, " +
+			"for what the service behind has done must not be done again",
+		incoming: true,
+		noBare:   true,
+		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+			h.hold()
+			w.WriteHeader(201)
+			_, _ = io.WriteString(w, "paid")
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.WriteString(w, " by card")
+		},
+		loose: true,
+		steps: []step{
+			begin{"first", anOrder},
+			gone{"first"},
+			let(1),
+			settle{},
+			ask{anOrder, want{status: 201, kind: answered, body: "paid by card", fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			executions(1),
+			observed(core.Finished),
+		},
+	},
+	{
+		name: "a proxy whose client leaves before a large answer",
+		why: "a reverse proxy breaks off when the client does not take what it writes; what the service behind has done " +
+			"must not be done again because its answer was large",
+		incoming: true,
+		noBare:   true,
+		policy:   core.Policy{ResponseLimit: 1 << 10},
+		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+			h.hold()
+			w.Header().Set("Content-Length", strconv.Itoa(4<<20))
+			w.WriteHeader(201)
+			_, _ = io.WriteString(w, strings.Repeat("x", 4<<20))
+		},
+		loose: true,
+		steps: []step{
+			begin{"first", anOrder},
+			gone{"first"},
+			let(1),
+			settle{},
+			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			executions(1),
+			observed(core.Finished),
+		},
+	},
+	{
+		name:     "a stream that nobody has seen",
+		why:      "core.MayStream: it is held back, but what was cut short, here by the end of the context, is no answer",
+		needs:    Features{ContextEnds: true},
+		policy:   core.Policy{Linger: shortly},
+		incoming: true,
+		handler: func(h *hand, c Call, n int) error {
+			if n == 1 {
+				h.hold()
+			}
+			return endless(h, c, n)
+		},
+		noBare: true,
+		steps: []step{
+			begin{"first", anOrder},
+			gone{"first"},
+			let(1),
+			settle{},
+			observed(core.RunAbandoned),
+			ask{anOrder, want{status: 200}, ""},
+			ask{anOrder, want{status: 200, kind: replay}, ""},
+			executions(2),
+		},
+	},
+	{
+		name:     "a proxy whose client leaves, at once",
+		why:      "an error handler of a proxy that ignores context.Canceled: an empty 200",
+		needs:    Features{ContextEnds: true},
+		policy:   core.Policy{Linger: -1},
+		incoming: true,
+		noBare:   true,
+		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // else net/http does not see the client go
+			if h.next() == 2 {                 // the proxy's handler was the first
+				h.entered <- struct{}{}
+				select {
+				case <-r.Context().Done():
+				case <-h.done:
+				}
+				return
+			}
+			w.WriteHeader(201)
+			_, _ = io.WriteString(w, "paid")
+		},
+		loose: true,
+		steps: []step{
+			begin{"first", anOrder},
+			gone{"first"},
+			settle{},
+			observed(core.Released),
+			unseen{anOrder},
+			ask{anOrder, replayed, ""},
+		},
+	},
+	{
+		name:    "a proxy whose backend breaks off",
+		why:     "half an answer must not be stored as whole",
+		noBare:  true,
+		handler: func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+			h.entered <- struct{}{}
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "half of it")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		loose: true,
+		steps: []step{
+			begin{"first", anOrder},
+			settle{},
+			send{"second", anOrder},
+			then(func(s *script) {
+				got, err := s.parted["second"].receive("POST")
+				if err == nil && got.get(core.ReplayedHeader) != "" {
+					s.Errorf("half an answer is replayed: %v", got)
+				}
+			}),
+		},
+	},
+})
+
+// unlimited is an order without the application's deadline.
+var unlimited = request{body: order, fields: []core.Field{field(UnlimitedHeader, "1")}}
+
+const shortly = 20 * time.Millisecond
+
+// ping is what an endless stream says again and again, and nobody listens to: how much of it comes in
+// one chunk with the text before it depends on the moment.
+const ping = ":\n"
+
+// endless streams until nobody is there, the first time.
+func endless(h *hand, c Call, n int) error {
+	if n > 1 {
+		return reportRun(h, c, n)
+	}
+	ctx := c.Context()
+	return c.Stream(200, "text/event-stream", func(w io.Writer, flush func()) error {
+		_, _ = io.WriteString(w, "begun;")
+		flush()
+		for ctx.Err() == nil {
+			select {
+			case <-h.done:
+				return nil
+			case <-time.After(time.Millisecond):
+			}
+			if _, err := io.WriteString(w, ping); err != nil {
+				return err
+			}
+			flush()
+		}
+		return nil
+	})
+}
+
+// afterPanic: the header is what it was in front of the guard.
+var afterPanic = []step{
+	ask{anOrder, want{status: 500, absent: []string{"Location", "Content-Encoding", "Etag"}, fields: []core.Field{field("X-Frame-Options", "DENY")}}, ""},
+	ask{anOrder, created, ""},
+	ask{anOrder, replayed, ""},
+	observed(core.Released),
+}
+
+func panicsAfterAnswer(h *hand, c Call, n int) error {
+	if n > 1 {
+		return receipt(h, c, n)
+	}
+	c.SetHeader("Etag", `"1"`)
+	c.SetHeader("X-Frame-Options", "SAMEORIGIN")
+	_ = receipt(h, c, n)
+	panic("adaptertest: the handler panics after its answer")
+}
+
+// givesUp returns a handler that gives up in this way when its context has ended, the first time.
+func givesUp(give func(c Call) error) func(*hand, Call, int) error {
+	return func(h *hand, c Call, n int) error {
+		if n > 1 {
+			return receipt(h, c, n)
+		}
+		h.entered <- struct{}{}
+		select {
+		case <-c.Context().Done():
+		case <-h.done:
+		}
+		return give(c)
+	}
+}
+
+// givenUpCases: each way to give up, when the client has left and when a deadline has passed.
+var givenUpCases = func() (all []testCase) {
+	for _, way := range []struct {
+		name string
+		deaf bool
+		give func(Call) error
+	}{
+		{"by nothing", false, func(Call) error { return nil }},
+		{"by 499", false, func(c Call) error { return c.NoContent(499) }},
+		{"by an error that is ignored", true, func(c Call) error {
+			return c.Report(fmt.Errorf("ask the bank: %w", c.Context().Err()))
+		}},
+	} {
+		for _, rendered := range []bool{false, true} {
+			where, needs := "", Features{}
+			if rendered {
+				where, needs = ", under an error middleware", Features{OuterErrors: true}
+			}
+			clientKey := core.Policy{Key: core.Header(core.Required), Linger: -1}
+			anOrder := request{keys: []string{"k-1"}, body: order}
+			left := testCase{
+				name:     "given up " + way.name + ", the client gone" + where,
+				why:      "client left, handler gave up: failed, released; the next try runs, never an empty replay",
+				needs:    needs,
+				policy:   clientKey,
+				app:      App{Errors: rendered, Deaf: way.deaf},
+				incoming: true,
+				handler:  givesUp(way.give),
+				noBare:   true,
+				steps: []step{
+					begin{"first", anOrder},
+					gone{"first"},
+					settle{},
+					observed(core.Released),
+					ask{anOrder, created, ""},
+					ask{anOrder, replayed, ""},
+				},
+			}
+			left.needs.ContextEnds = true
+			late := left
+			late.name = "given up " + way.name + ", at a deadline" + where
+			late.why = "a deadline ends the run's context at once; who then gives up has failed"
+			late.needs, late.incoming = needs, false
+			late.policy.Linger = 0
+			late.app.Deadline = shortly
+			late.loose = true // Gin leaves an error without an answer to whoever is in front
+			late.steps = []step{
+				unseen{anOrder},
+				then(func(s *script) {
+					s.Helper()
+					switch got := s.firsts[0]; {
+					case way.deaf && s.h.Name == "gin":
+					case way.name == "by 499":
+						if got.status != 499 {
+							s.Errorf("status %d", got.status)
+						}
+					default:
+						s.checkRefusal(got, core.CodeUnfinished)
+					}
+				}),
+				observed(core.Released),
+				ask{anOrder, created, ""},
+				ask{anOrder, replayed, ""},
+			}
+			all = append(all, left, late)
+		}
+	}
+	return all
+}()

@@ -1,0 +1,214 @@
+package adaptertest
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/core"
+)
+
+var (
+	tokenSecret = []byte("0123456789abcdef0123456789abcdef")
+	otherSecret = []byte("fedcba9876543210fedcba9876543210")
+)
+
+func tokensOf(c core.TokenConfig) *core.Tokens {
+	if c.Secrets == nil {
+		c.Secrets = [][]byte{tokenSecret}
+	}
+	return core.MustTokens(c)
+}
+
+func oneShot(c core.TokenConfig, purpose string) core.Policy {
+	p := core.OneShotToken(tokensOf(c))
+	p.Name = purpose
+	return p
+}
+
+var (
+	checkout     = oneShot(core.TokenConfig{}, "checkout")
+	checkoutHere = oneShot(core.TokenConfig{FromQuery: true}, "checkout")
+)
+
+// shop is POST /orders under p, and GET /tokens, which issues its tokens.
+func shop(p core.Policy) []route {
+	return []route{{policy: &p}, {method: "GET", pattern: "/tokens", issues: &p}}
+}
+
+// name lets "{as}" stand for a token from now on: in what is sent, and in the transcript, for a token is another
+// one each time.
+func (s *script) name(as, token string) { s.tokens = append(s.tokens, "{"+as+"}", token) }
+
+func (s *script) token(as string) string {
+	return strings.NewReplacer(s.tokens...).Replace("{" + as + "}")
+}
+
+// asked writes r down, and returns it as it is sent.
+func (s *script) asked(r request) request {
+	r = r.orDefaults()
+	s.text.asked(r)
+	return s.filled(r)
+}
+
+// filled is r with tokens in the places of their names.
+func (s *script) filled(r request) request {
+	if len(s.tokens) == 0 {
+		return r
+	}
+	names := strings.NewReplacer(s.tokens...)
+	r.target, r.body = names.Replace(r.target), names.Replace(r.body)
+	r.keys, r.fields = slices.Clone(r.keys), slices.Clone(r.fields)
+	for i, k := range r.keys {
+		r.keys[i] = names.Replace(k)
+	}
+	for i, f := range r.fields {
+		r.fields[i].Value = names.Replace(f.Value)
+	}
+	return r
+}
+
+// masked is text with the names of tokens in the places of tokens, and of their ids, which stand in keys.
+func (s *script) masked(text string) string {
+	var masks []string
+	for i := 0; i < len(s.tokens); i += 2 {
+		name, token := s.tokens[i], s.tokens[i+1]
+		id := idOf(token)
+		masks = append(masks, token, name, base64.RawURLEncoding.EncodeToString(id[:]), name)
+	}
+	return strings.NewReplacer(masks...).Replace(text)
+}
+
+// permit is a token in its parts. The suite makes tokens of its own, by what core.Tokens documents: so they are as
+// old as they have to be, and nobody waits.
+type permit struct {
+	expiry        time.Time // zero: in an hour
+	id            [16]byte
+	user, purpose string // the user as in a key
+}
+
+func (p permit) token(secret []byte) string {
+	if p.expiry.IsZero() {
+		p.expiry = time.Now().Add(time.Hour)
+	}
+	signed := binary.BigEndian.AppendUint64(nil, uint64(p.expiry.UnixMilli()))[2:]
+	signed = append(signed, p.id[:]...)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("idem t1\x00"))
+	mac.Write(signed)
+	mac.Write(binary.AppendUvarint(nil, uint64(len(p.user))))
+	mac.Write([]byte(p.user + p.purpose))
+	return "t1." + base64.RawURLEncoding.EncodeToString(mac.Sum(signed))
+}
+
+// idOf returns the id of a token that is well formed.
+func idOf(token string) (id [16]byte) {
+	raw, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, "t1."))
+	copy(id[:], raw[6:])
+	return id
+}
+
+// issued asks for a token, and names it. The zero request is alice's GET of /tokens.
+type issued struct {
+	as string
+	request
+	on string // a connection to be kept; "": a new one
+}
+
+func (i issued) do(s *script) {
+	s.Helper()
+	if i.method == "" {
+		i.method = "GET"
+	}
+	if i.target == "" {
+		i.target = "/tokens"
+	}
+	got := ask{i.request, tokenAnswer, i.on}.answer(s)
+	var answer map[string]string
+	if err := json.Unmarshal(got.body, &answer); err != nil || len(answer) != 1 || len(answer["token"]) != 75 {
+		s.Fatalf("this is no token: %s", got.body)
+	}
+	s.name(i.as, answer["token"])
+}
+
+// tokenAnswer is what an issuer answers.
+var tokenAnswer = want{status: 200, kind: foreign, fields: []core.Field{field("Cache-Control", "no-store"), field("Content-Type", "application/json")}}
+
+// shown asks for a page with a form, and names the token in it.
+type shown struct {
+	as string
+	request
+	want
+}
+
+// aPage is the answer of checkoutPage to a GET.
+var aPage = want{status: 200, kind: passed}
+
+func (p shown) do(s *script) {
+	s.Helper()
+	got := ask{p.request, p.want, ""}.answer(s)
+	_, input, _ := strings.Cut(string(got.body), `name="`+core.TokenField+`" value="`)
+	token, _, _ := strings.Cut(input, `"`)
+	if len(token) != 75 || !strings.Contains(string(got.body), string(core.TokenInput(token))) {
+		s.Fatalf("there is no token in the page: %s", got.body)
+	}
+	s.name(p.as, token)
+}
+
+// minted names a token of the suite's own making.
+type minted struct {
+	as string
+	permit
+}
+
+func (m minted) do(s *script) { s.name(m.as, m.token(tokenSecret)) }
+
+// aged names a token that is another one of alice's for the checkout by all but its expiry, which has just passed.
+type aged struct{ as, of string }
+
+func (a aged) do(s *script) {
+	s.text.line("{%s} is {%s}, grown too old", a.as, a.of)
+	minted{a.as, permit{time.Now(), idOf(s.token(a.of)), "alice", checkout.Name}}.do(s)
+}
+
+// untouched checks that nobody has called the store so far.
+type untouched struct{}
+
+func (untouched) do(s *script) {
+	s.Helper()
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if len(s.store.count) > 0 {
+		s.Errorf("the store has been called: %v", s.store.count)
+	}
+}
+
+// records checks how many records stand in the store.
+type records int
+
+func (n records) do(s *script) {
+	s.Helper()
+	s.settled()
+	if got := s.store.inner.Len(); got != int(n) {
+		s.Errorf("the store holds %d records, not %d", got, int(n))
+	}
+}
+
+// byName limits users by what they are called: bob has had his share, and of eve nobody knows.
+type byName struct{}
+
+func (byName) Allow(_ context.Context, key string) (wait time.Duration, err error) {
+	switch key {
+	case "bob":
+		return 1500 * time.Millisecond, nil
+	case "eve":
+		return 0, errUnreachable
+	}
+	return 0, nil
+}
