@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
@@ -27,7 +28,9 @@ func TestConformance(t *testing.T) {
 		User:  func(name string) core.UserSource { return echoidem.UserFromContext(name) },
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
-			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true,
+			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true,
+			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
+				adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
 		},
 	}
 	if *update {
@@ -42,11 +45,18 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)
 	e.Use(conformanceRecovery)
-	if app.Errors && !app.Unfinished {
+	if app.Deaf {
+		e.HTTPErrorHandler = func(err error, c echo.Context) {
+			if !adaptertest.ContextEnded(err) {
+				e.DefaultHTTPErrorHandler(err, c)
+			}
+		}
+	}
+	if app.Errors && !app.Unfinished || app.Finish {
 		e.Use(echoidem.Finish())
 	}
 	if app.Errors {
-		e.Use(conformanceErrors)
+		e.Use(conformanceErrors(app.Deaf))
 	}
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -62,9 +72,31 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 			if login := c.Request().Header.Get("X-Login"); app.Login && login != "" {
 				c.Set("user", login)
 			}
-			return next(c)
+			if app.Consumed != nil {
+				c.SetRequest(c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
+			}
+			if app.Incoming != nil {
+				app.Incoming(c.Request().Context())
+			}
+			if app.Deadline > 0 && c.Request().Header.Get(adaptertest.UnlimitedHeader) == "" {
+				ctx, cancel := context.WithTimeout(c.Request().Context(), app.Deadline)
+				defer cancel()
+				c.SetRequest(c.Request().WithContext(ctx))
+			}
+			err := next(c)
+			if app.After != nil {
+				app.After(adaptertest.Afterwards{Body: c.Request().Body, Header: c.Response().Header().Get, Err: err, Replayed: echoidem.Replayed(c)})
+			}
+			return err
 		}
 	})
+	for _, f := range app.Front {
+		if f == adaptertest.MethodOverride {
+			e.Pre(readInFront(f))
+			continue
+		}
+		e.Use(readInFront(f))
+	}
 	add := e.Add
 	if app.Group == "" {
 		if app.Guard != nil {
@@ -82,9 +114,52 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 		if r.Guard != nil {
 			guards = append(guards, echoidem.New(r.Guard))
 		}
-		add(r.Method, r.Pattern[len(app.Group):], func(c echo.Context) error { return r.Behaviour(echoCall{c}) }, guards...)
+		handler := func(c echo.Context) error { return r.Behaviour(echoCall{c}) }
+		if r.Issues != nil {
+			handler = echoidem.IssueToken(r.Issues)
+		}
+		add(r.Method, r.Pattern[len(app.Group):], handler, guards...)
 	}
-	return adaptertest.Listen(tb, e)
+	return adaptertest.Listen(tb, app.Mounted(e))
+}
+
+// readInFront is f, as echo has it.
+func readInFront(f adaptertest.Front) echo.MiddlewareFunc {
+	skip := func(c echo.Context) bool { return c.Request().Header.Get(adaptertest.UnreadHeader) != "" }
+	switch f {
+	case adaptertest.CSRF:
+		return middleware.CSRFWithConfig(middleware.CSRFConfig{Skipper: skip, TokenLookup: "form:csrf", CookieName: "_csrf"})
+	case adaptertest.KeyAuth:
+		return middleware.KeyAuthWithConfig(middleware.KeyAuthConfig{Skipper: skip, KeyLookup: "form:api-key",
+			Validator: func(key string, _ echo.Context) (bool, error) { return key == "secret", nil }})
+	case adaptertest.MethodOverride:
+		return middleware.MethodOverrideWithConfig(middleware.MethodOverrideConfig{Skipper: skip, Getter: middleware.MethodFromForm("_method")})
+	case adaptertest.PutterBack:
+		return middleware.BodyDumpWithConfig(middleware.BodyDumpConfig{Skipper: skip, Handler: func(echo.Context, []byte, []byte) {}})
+	case adaptertest.Decompressor:
+		return middleware.DecompressWithConfig(middleware.DecompressConfig{Skipper: skip})
+	case adaptertest.Limiter:
+		return middleware.BodyLimitWithConfig(middleware.BodyLimitConfig{Skipper: skip, Limit: "1000B"})
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			var v any
+			var err error
+			switch {
+			case skip(c):
+			case f == adaptertest.FormReader:
+				_ = c.FormValue("sku")
+			case f == adaptertest.JSONBinder:
+				err = c.Bind(&v)
+			default:
+				err = adaptertest.ReadInFront(f, c.Response(), c.Request())
+			}
+			if err != nil {
+				return err
+			}
+			return next(c)
+		}
+	}
 }
 
 // conformanceRecovery does what echo's own middleware.Recover does, whose package has dependencies that
@@ -101,19 +176,24 @@ func conformanceRecovery(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // conformanceErrors is what houses with an envelope of their own have in front.
-func conformanceErrors(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		err := next(c)
-		if err == nil || c.Response().Committed {
-			return err
+func conformanceErrors(deaf bool) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			err := next(c)
+			if err == nil || c.Response().Committed {
+				return err
+			}
+			if deaf && adaptertest.ContextEnded(err) {
+				return nil
+			}
+			status, message := http.StatusInternalServerError, err.Error()
+			var failure *echo.HTTPError
+			if errors.As(err, &failure) {
+				status, message = failure.Code, fmt.Sprint(failure.Message)
+			}
+			contentType, body := adaptertest.RenderError(message)
+			return c.Blob(status, contentType, body)
 		}
-		status, message := http.StatusInternalServerError, err.Error()
-		var failure *echo.HTTPError
-		if errors.As(err, &failure) {
-			status, message = failure.Code, fmt.Sprint(failure.Message)
-		}
-		contentType, body := adaptertest.RenderError(message)
-		return c.Blob(status, contentType, body)
 	}
 }
 
@@ -122,7 +202,7 @@ type echoCall struct{ c echo.Context }
 
 func (c echoCall) Context() context.Context { return c.c.Request().Context() }
 
-func (c echoCall) Run() (*core.Run, bool) { return echoidem.Run(c.c) }
+func (c echoCall) Run() *core.Run { return echoidem.Run(c.c) }
 
 func (c echoCall) Header(name string) string { return c.c.Request().Header.Get(name) }
 
@@ -205,6 +285,18 @@ func (c echoCall) Upgrade(protocol string, talk func(net.Conn)) error {
 	}
 	talk(conn)
 	return nil
+}
+
+func (c echoCall) Report(err error) error { return err }
+
+func (c echoCall) Proxy(addr string) error {
+	return echo.WrapHandler(adaptertest.NewProxy(addr))(c.c)
+}
+
+func (c echoCall) NewToken(g *core.Guard) (string, error) { return echoidem.NewToken(c.c, g) }
+
+func (c echoCall) Within(target, key string) (*core.Response, error) {
+	return adaptertest.Within(c.c.Echo(), c.c.Request(), target, key), nil
 }
 
 func (c echoCall) Fail(status int, message string) error { return echo.NewHTTPError(status, message) }

@@ -11,16 +11,17 @@
 // # Errors that a handler returns
 //
 // The guard renders them with c.Error, so that what Echo's error handler sends is what is
-// stored, and returns nil to the middleware further out. If a middleware of yours changes
-// errors on their way out, mount [Finish] outside of it; the guard then lets the error
-// go up, and what is sent in the end is stored:
+// stored, and then returns them: middleware further out logs or reports them, and nobody can
+// render them again. If a middleware changes errors on their way out (Echo's ContextTimeout does),
+// mount [Finish] outside of it; the guard then lets the error go up, and what is sent in the end
+// is stored:
 //
 //	e.Use(middleware.Recover(), echoidem.Finish(), mapErrors)
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign outside of the guard, which then takes the key
-// id for its user; [Verified] tells the handler who has signed:
+// [Verify] mounts a verifier of package sign outside of the guard, which then takes the key's
+// owner for its user; [Verified] tells the handler who has signed:
 //
 //	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
 //	e.POST("/webhooks", receive, echoidem.Verify(verifier), echoidem.New(hooks))

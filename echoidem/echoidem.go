@@ -2,6 +2,7 @@ package echoidem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -15,6 +16,14 @@ import (
 // New returns middleware that protects the handler behind it with g. It is safe for
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. Mounted with Echo.Pre it sees no route; the whole path then takes its place.
+//
+// Mount it in front of what reads bodies. A form that CSRF, KeyAuth or another middleware has read in
+// front counts as it was parsed; any other body that has been read, in whole or in part, is
+// refused: 500 body_consumed. See [Finish] for bodies in chunks.
+//
+// An error that the handler returns is rendered here, by Echo's HTTPErrorHandler, and then returned, for
+// middleware further out that logs or reports it. From then on c.Response() takes no more: who
+// renders the error again writes nothing.
 func New(g *core.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -22,6 +31,9 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 			x.Start(c.Request())
 			x.c, x.next = c, next
 			err := g.Serve(c.Request().Context(), x)
+			if x.rendered {
+				seal(c)
+			}
 			if x.pending != nil {
 				return err // Finish has it
 			}
@@ -34,8 +46,11 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 	}
 }
 
-// Run returns the run that a handler is part of: its attempt, owner and key.
-func Run(c echo.Context) (*core.Run, bool) { return core.RunFrom(c.Request().Context()) }
+// Run returns the run that a handler is part of, or nil, which answers like a first attempt.
+func Run(c echo.Context) *core.Run { return core.RunFrom(c.Request().Context()) }
+
+// Replayed reports whether the response is a replay, for middleware further out.
+func Replayed(c echo.Context) bool { return httpidem.Replayed(c.Response()) }
 
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [core.UserFromValue].
@@ -60,9 +75,11 @@ type exchange struct {
 	recorder *httpidem.Recorder
 	direct   answerWriter // for Answer
 	partial  bool         // something had been sent before the handler
+	status   int          // of the response before the handler
 	finisher *finisher    // nil: no Finish is mounted
 	pending  *core.Pending
 	err      error // that the handler returned
+	rendered bool  // by the guard
 }
 
 type handed struct {
@@ -78,7 +95,21 @@ func (x *exchange) Describe(r *core.Request) {
 	describeRoute(x.c, r)
 }
 
-func (x *exchange) Answer(r *core.Response) error { return answer(x.c, &x.direct, r) }
+func (x *exchange) ReadBody(limit int64) ([]byte, error) {
+	body, err := x.Request.ReadBody(limit)
+	if e, ok := errors.AsType[*echo.HTTPError](err); ok && e.Code == http.StatusRequestEntityTooLarge {
+		return nil, core.ErrBodyTooLarge // by BodyLimit
+	}
+	return body, err
+}
+
+func (x *exchange) Answer(r *core.Response) error {
+	if x.recorder != nil {
+		x.response.Committed, x.response.Size = false, 0 // nothing has gone out
+		x.recorder.Undo()
+	}
+	return answer(x.c, &x.direct, r)
+}
 
 func answer(c echo.Context, direct *answerWriter, r *core.Response) error {
 	response := c.Response()
@@ -127,7 +158,8 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	c.SetRequest(x.For(ctx, &h.body))
 	x.response, x.recorder = c.Response(), &h.Recorder
 	x.below, x.partial, x.finisher = x.response.Writer, x.response.Committed, finisherOf(c)
-	x.recorder.Start(x.below, limit)
+	x.status = x.response.Status
+	x.recorder.Start(ctx, x.below, limit)
 	x.response.Writer = x.recorder
 
 	returned := false
@@ -137,29 +169,59 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		x.response.Writer = x.below
 		switch {
 		case !returned: // a panic or runtime.Goexit, which goes on
-			_ = x.Deliver()
+			x.drop()
 		case captured.Deferred:
 			x.response.Writer = x.finisher.innermost(x).recorder
 		}
 	}()
 	x.err = x.next(c)
-	if x.err != nil && x.finisher == nil {
+	if x.err != nil && x.finisher == nil && !isSealed(c) {
 		c.Error(x.err)
+		x.rendered = x.response.Committed
 	}
 	returned = true
 
-	if x.finisher != nil {
-		err = x.err
-		if !x.response.Committed && !x.recorder.Passing() {
-			return core.Capture{Deferred: true, Err: x.err}, err
-		}
+	if x.finisher != nil && !x.response.Committed && !x.recorder.Written() {
+		return core.Capture{Deferred: true, Err: x.err}, x.err
 	}
-	return x.capture(), err
+	return x.capture(), x.err
+}
+
+// seal gives c a response that has been sent. Error handlers that do not look at Committed
+// would write a second answer behind the first one.
+func seal(c echo.Context) {
+	sent := c.Response()
+	sealed := echo.NewResponse(sealedWriter{sent.Writer}, c.Echo())
+	sealed.Status, sealed.Size, sealed.Committed = sent.Status, sent.Size, true
+	c.SetResponse(sealed)
+}
+
+// isSealed reports whether a guard further in has rendered the error already.
+func isSealed(c echo.Context) bool {
+	_, sealed := c.Response().Writer.(sealedWriter)
+	return sealed
+}
+
+// sealedWriter takes no more.
+type sealedWriter struct{ http.ResponseWriter }
+
+func (sealedWriter) WriteHeader(int)               {}
+func (sealedWriter) Write(b []byte) (int, error)   { return len(b), nil }
+func (w sealedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// drop forgets what the recorder holds back. Nothing has been sent then, whatever the response
+// says: who recovers from the panic would not answer otherwise.
+func (x *exchange) drop() {
+	if !x.partial && !x.recorder.Passing() && !x.bypassed() {
+		x.response.Status, x.response.Size, x.response.Committed = x.status, 0, false
+	}
+	x.recorder.Drop()
 }
 
 func (x *exchange) capture() core.Capture {
 	captured := x.recorder.Capture(http.StatusOK)
 	captured.Incomplete = captured.Incomplete || x.partial || x.bypassed()
+	captured.Empty = captured.Empty && !x.bypassed()
 	captured.Err = x.err
 	return captured
 }
@@ -167,4 +229,4 @@ func (x *exchange) capture() core.Capture {
 // bypassed reports whether somebody has written, but not to the recorder.
 func (x *exchange) bypassed() bool { return x.response.Committed && !x.recorder.Written() }
 
-func (x *exchange) Deliver() error { return x.recorder.Deliver() }
+func (x *exchange) Deliver(fields []core.Field) error { return x.recorder.Deliver(fields) }

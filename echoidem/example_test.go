@@ -21,7 +21,7 @@ func ExampleNew() {
 	executed := 0
 	e.POST("/orders", func(c echo.Context) error {
 		executed++
-		run, _ := echoidem.Run(c)
+		run := echoidem.Run(c)
 		return c.String(http.StatusCreated, fmt.Sprintf("order %d, attempt %d", executed, run.Attempt()))
 	}, echoidem.New(orders))
 
@@ -40,7 +40,7 @@ func ExampleNew() {
 
 func ExampleFinish() {
 	engine := core.MustNew(core.Config{User: echoidem.UserFromContext("user")})
-	orders := engine.MustGuard(core.Policy{})
+	orders := engine.MustGuard(core.Policy{Failed: core.FailedByStatus})
 
 	errSoldOut := errors.New("sold out")
 	mapErrors := func(next echo.HandlerFunc) echo.HandlerFunc {

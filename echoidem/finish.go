@@ -4,29 +4,45 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
 )
 
 // Finish returns middleware that completes the runs whose response was left to a middleware
 // between it and the guard. Mount it outside of the middleware that maps errors, on all
 // routes; where no guard is, it does nothing.
 //
-// An error of a guarded handler that comes up to Finish is rendered with c.Error, and nil
-// is returned. If a middleware in between exchanges the response's Writer once the
+// An error of a guarded handler that comes up to Finish is rendered with c.Error, unless somebody
+// has done so, and returned, as [New] does it. If a middleware in between exchanges the response's Writer once the
 // guard has returned, what is rendered is not seen, and counts as a failure.
+//
+// Guards and verifiers behind it also learn how much of the body has been read before them, see
+// [httpidem.Finish].
 func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
 			f := new(finisher)
 			c.Set(finishKey, f)
-			returned := false
+			original := c.Request()
+			c.SetRequest(httpidem.CountBody(original))
 			defer func() {
-				if ferr := f.finish(returned); err == nil {
+				httpidem.Adopt(original, c.Request())
+				c.SetRequest(original)
+			}()
+			returned, rendered := false, false
+			defer func() {
+				ferr := f.finish(returned)
+				if rendered {
+					seal(c)
+				}
+				if err == nil {
 					err = ferr
 				}
 			}()
 			if err = next(c); err != nil && len(f.exchanges) > 0 {
-				c.Error(err)
-				err = nil
+				if !c.Response().Committed { // a logger in between may have rendered it
+					c.Error(err)
+				}
+				rendered = c.Response().Committed
 			}
 			returned = true
 			return err
@@ -65,16 +81,13 @@ func (f *finisher) finish(returned bool) (err error) {
 			x.response.Writer = x.below
 		}
 		if !returned {
-			_ = x.Deliver()
-			x.pending.Finish(nil)
+			x.drop()
+			_ = x.pending.Finish(nil)
 			continue
 		}
-		captured := core.Capture{Unrendered: true, Err: x.err}
-		if x.recorder.Written() || x.err == nil && !x.bypassed() {
-			captured = x.capture()
-		}
-		x.pending.Finish(&captured)
-		if derr := x.Deliver(); err == nil {
+		captured := x.capture()
+		captured.Unrendered = !x.recorder.Written() && x.bypassed()
+		if derr := x.pending.Finish(&captured); err == nil {
 			err = derr
 		}
 	}

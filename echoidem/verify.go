@@ -8,9 +8,13 @@ import (
 )
 
 // Verify returns middleware that lets only requests through that v verifies, and answers all
-// others. The handler learns from [Verified] who has signed; a guard behind it takes the key
-// id for its user (see core.Config.User). Mount it outside of the guard: a failed signature
+// others. The handler learns from [Verified] who has signed; a guard behind it takes the key's
+// owner for its user (see core.Config.User). Mount it outside of the guard: a failed signature
 // then creates no record.
+//
+// Mount it in front of what reads bodies. A body that was read is refused (malformed), but of one in chunks
+// that was read to its end only [Finish] further out can tell that it was not empty; without it, what
+// somebody has read of a request that was signed without a body reaches the handler unsigned.
 //
 // It is safe for concurrent use, and may be mounted on any number of routes. A refusal is
 // written, not returned as an error; errors of handlers pass untouched.

@@ -112,7 +112,7 @@ func TestMethodOverride(t *testing.T) {
 
 // A guard stores the handler's error as it is rendered, with Verify in between.
 func TestRenderedErrorsPassVerify(t *testing.T) {
-	engine := core.MustNew(core.Config{User: core.SharedByAllCallers})
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
 	fail := true
 	e := quiet()
 	e.POST("/orders/:id", func(c echo.Context) error {

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
+	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
 )
@@ -14,6 +18,10 @@ const (
 	// trustedGrowth is how many times the bytes that have come it gets then, as in httpidem.
 	trustedGrowth = 16
 )
+
+// maxDrain is how long a client may go on sending a body that nobody reads, as in net/http
+// (rstAvoidanceDelay). Tests give it longer.
+var maxDrain = 500 * time.Millisecond
 
 // readStream reads a body whose length, unless it is negative, is what the client says. It reads
 // no more than one byte over the limit.
@@ -56,5 +64,47 @@ func newBuffered(body []byte) *buffered {
 	return b
 }
 
-// rest is what is left to read. It is shared: nobody changes it.
-func (b *buffered) rest() []byte { return b.all[len(b.all)-b.Len():] }
+// isReceived reports whether the server receives the stream. Any other has been put in its place. The type
+// is not exported.
+func isReceived(stream io.Reader) bool {
+	return reflect.TypeOf(stream).String() == "*fasthttp.requestStream"
+}
+
+// isBegun reports whether somebody has read from the stream of a body that the server receives.
+func isBegun(stream io.Reader) bool {
+	if !isReceived(stream) {
+		return false
+	}
+	read := reflect.ValueOf(stream).Elem().FieldByName("totalBytesRead")
+	return !read.IsValid() || read.Int() > 0
+}
+
+// drain lets the client finish sending before a connection ends that has its answer: a client that is cut off
+// while it sends may never read the answer. The connection can't be used after it.
+func drain(ctx *fasthttp.RequestCtx) {
+	if stream := ctx.RequestBodyStream(); isReceived(stream) {
+		_ = ctx.Conn().SetReadDeadline(time.Now().Add(maxDrain))
+		_, _ = io.Copy(io.Discard, stream)
+	}
+}
+
+// parsedForm puts a multipart form together again that somebody in front has read from the stream. Of
+// one in chunks nobody knows whether all of them have been read, and reading on after the last one would take
+// bytes of the next request.
+func parsedForm(req *fasthttp.Request) ([]byte, error) {
+	if req.Header.ContentLength() < 0 || len(req.Header.Peek("Content-Encoding")) > 0 {
+		return nil, core.ErrBodyConsumed
+	}
+	if _, err := io.Copy(io.Discard, req.BodyStream()); err != nil { // what is behind the last part
+		return nil, err
+	}
+	form, err := req.MultipartForm() // which finds nothing now, unless it was parsed before
+	if err != nil {
+		return nil, errors.Join(core.ErrBodyConsumed, err)
+	}
+	var b bytes.Buffer
+	if err := fasthttp.WriteMultipartForm(&b, form, string(req.Header.MultipartFormBoundary())); err != nil {
+		return nil, errors.Join(core.ErrBodyConsumed, err)
+	}
+	return b.Bytes(), nil
+}

@@ -2,17 +2,23 @@ package fiberidem_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	"github.com/gofiber/fiber/v2/middleware/keyauth"
 	"github.com/gofiber/fiber/v2/middleware/recover"
+	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
@@ -23,10 +29,11 @@ var update = flag.Bool("update", false, "add to the transcripts of core/adaptert
 
 func TestConformance(t *testing.T) {
 	harness := adaptertest.Harness{
-		Name:     "fiber",
-		Start:    startFiber,
-		User:     func(name string) core.UserSource { return fiberidem.UserFromLocals(name) },
-		Features: adaptertest.Features{NativeErrors: true, OuterErrors: true},
+		Name:  "fiber",
+		Start: startFiber,
+		User:  func(name string) core.UserSource { return fiberidem.UserFromLocals(name) },
+		Features: adaptertest.Features{NativeErrors: true, OuterErrors: true, TimeLimit: true, Front: []adaptertest.Front{adaptertest.FormReader,
+			adaptertest.KeyAuth, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack}},
 	}
 	if *update {
 		adaptertest.WriteTranscripts(t, harness, "../core/adaptertest/testdata/transcripts.txt", true)
@@ -37,15 +44,27 @@ func TestConformance(t *testing.T) {
 
 func startFiber(tb testing.TB, app adaptertest.App) string {
 	tb.Helper()
-	f := fiber.New(fiber.Config{DisableStartupMessage: true})
+	config := fiber.Config{DisableStartupMessage: true}
+	if app.Deaf {
+		config.ErrorHandler = func(c *fiber.Ctx, err error) error {
+			if adaptertest.ContextEnded(err) {
+				return nil
+			}
+			return fiber.DefaultErrorHandler(c, err)
+		}
+	}
+	f := fiber.New(config)
 	f.Use(recover.New())
-	if app.Errors && !app.Unfinished {
+	if app.Errors && !app.Unfinished || app.Finish {
 		f.Use(fiberidem.Finish())
 	}
 	if app.Errors {
-		f.Use(conformanceErrors)
+		f.Use(conformanceErrors(app.Deaf))
 	}
 	f.Use(func(c *fiber.Ctx) error {
+		if outer, ok := c.Locals(within{}).(context.Context); ok {
+			c.SetUserContext(outer)
+		}
 		if origin := c.Get("Origin"); app.AllowOrigin && origin != "" {
 			c.Set("Access-Control-Allow-Origin", origin)
 		}
@@ -55,8 +74,30 @@ func startFiber(tb testing.TB, app adaptertest.App) string {
 		if login := c.Get("X-Login"); app.Login && login != "" {
 			c.Locals("user", strings.Clone(login))
 		}
-		return c.Next()
+		if app.Consumed != nil {
+			c.SetUserContext(core.WithCaller(c.UserContext(), strings.Clone(c.Get("X-Caller")), app.Consumed...))
+		}
+		if app.Incoming != nil {
+			app.Incoming(c.UserContext())
+		}
+		if app.Deadline > 0 && c.Get(adaptertest.UnlimitedHeader) == "" {
+			ctx, cancel := context.WithTimeout(c.UserContext(), app.Deadline)
+			defer cancel()
+			c.SetUserContext(ctx)
+		}
+		err := c.Next()
+		if app.After != nil {
+			app.After(adaptertest.Afterwards{
+				Body:   io.NopCloser(bytes.NewReader(c.BodyRaw())),
+				Header: func(name string) string { return strings.Clone(c.GetRespHeader(name)) },
+				Err:    err, Replayed: fiberidem.Replayed(c),
+			})
+		}
+		return err
 	})
+	for _, front := range app.Front {
+		f.Use(readInFront(front))
+	}
 	var router fiber.Router = f
 	if app.Group != "" {
 		router = f.Group(app.Group)
@@ -69,12 +110,63 @@ func startFiber(tb testing.TB, app adaptertest.App) string {
 		if r.Guard != nil {
 			handlers = append(handlers, fiberidem.New(r.Guard))
 		}
-		handlers = append(handlers, func(c *fiber.Ctx) error { return r.Behaviour(fiberCall{c}) })
+		handler := func(c *fiber.Ctx) error { return r.Behaviour(fiberCall{c}) }
+		if r.Issues != nil {
+			handler = fiberidem.IssueToken(r.Issues)
+		}
+		handlers = append(handlers, handler)
 		router.Add(r.Method, r.Pattern[len(app.Group):], handlers...)
 	}
 
+	f.Server().Handler = timeLimit(f.Handler())
 	return listen(tb, f)
 }
+
+// readInFront is what stands in front, as Fiber has it or its users write it. (Fiber's CSRF has dependencies that
+// this module can do without; it reads a form as FormReader does.)
+func readInFront(f adaptertest.Front) fiber.Handler {
+	skip := func(c *fiber.Ctx) bool { return c.Get(adaptertest.UnreadHeader) != "" }
+	switch f {
+	case adaptertest.KeyAuth:
+		return keyauth.New(keyauth.Config{Next: skip, KeyLookup: "form:api-key",
+			Validator: func(_ *fiber.Ctx, key string) (bool, error) { return key == "secret", nil }})
+	}
+	return func(c *fiber.Ctx) error {
+		var v any
+		var err error
+		switch {
+		case skip(c):
+		case f == adaptertest.FormReader:
+			_ = c.FormValue("sku")
+		case f == adaptertest.JSONBinder:
+			err = c.BodyParser(&v)
+		case f == adaptertest.Peeker && c.Request().IsBodyStream():
+			_, err = io.ReadFull(c.Request().BodyStream(), make([]byte, 4))
+		case f == adaptertest.Peeker:
+			_ = c.Body()[:4]
+		case f == adaptertest.PutterBack:
+			c.Request().SetBody(bytes.Clone(c.BodyRaw()))
+		}
+		if err != nil {
+			return err
+		}
+		return c.Next()
+	}
+}
+
+// timeLimit is fasthttp's timeout around h: a short one for requests that have an X-Time-Limit.
+func timeLimit(h fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(c *fasthttp.RequestCtx) {
+		limit, err := time.ParseDuration(string(c.Request.Header.Peek("X-Time-Limit")))
+		if err != nil {
+			limit = time.Hour
+		}
+		fasthttp.TimeoutWithCodeHandler(h, limit, "too late", fasthttp.StatusServiceUnavailable)(c)
+	}
+}
+
+// within is the local under which a request that is made within another one has that one's context.
+type within struct{}
 
 // listen serves f, and returns its address. When tb ends, it waits until all connections are
 // closed.
@@ -84,9 +176,10 @@ func listen(tb testing.TB, f *fiber.App) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	counted := &countingListener{Listener: listener}
+	counted := &countingListener{Listener: listener, asked: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- f.Listener(counted) }()
+	<-counted.asked // Shutdown does nothing to a server that has not begun
 	tb.Cleanup(func() {
 		// fasthttp looks for open connections each 100 ms: spare it that.
 		counted.open.Wait()
@@ -101,10 +194,13 @@ func listen(tb testing.TB, f *fiber.App) string {
 // countingListener counts the connections that the server has not closed.
 type countingListener struct {
 	net.Listener
-	open sync.WaitGroup
+	open  sync.WaitGroup
+	once  sync.Once
+	asked chan struct{} // closed when the server first asks for a connection
 }
 
 func (l *countingListener) Accept() (net.Conn, error) {
+	l.once.Do(func() { close(l.asked) })
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -124,19 +220,21 @@ func (c *countedConn) Close() error {
 }
 
 // conformanceErrors is what houses with an envelope of their own have in front.
-func conformanceErrors(c *fiber.Ctx) error {
-	err := c.Next()
-	if err == nil {
-		return nil
+func conformanceErrors(deaf bool) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		err := c.Next()
+		if err == nil || deaf && adaptertest.ContextEnded(err) {
+			return nil
+		}
+		status := fiber.StatusInternalServerError
+		var failure *fiber.Error
+		if errors.As(err, &failure) {
+			status = failure.Code
+		}
+		contentType, body := adaptertest.RenderError(err.Error())
+		c.Set(fiber.HeaderContentType, contentType)
+		return c.Status(status).Send(body)
 	}
-	status := fiber.StatusInternalServerError
-	var failure *fiber.Error
-	if errors.As(err, &failure) {
-		status = failure.Code
-	}
-	contentType, body := adaptertest.RenderError(err.Error())
-	c.Set(fiber.HeaderContentType, contentType)
-	return c.Status(status).Send(body)
 }
 
 // fiberCall does what handlers for Fiber do.
@@ -144,7 +242,7 @@ type fiberCall struct{ c *fiber.Ctx }
 
 func (c fiberCall) Context() context.Context { return c.c.UserContext() }
 
-func (c fiberCall) Run() (*core.Run, bool) { return fiberidem.Run(c.c) }
+func (c fiberCall) Run() *core.Run { return fiberidem.Run(c.c) }
 
 func (c fiberCall) Header(name string) string { return c.c.Get(name) }
 
@@ -214,6 +312,36 @@ func (c fiberCall) Upgrade(protocol string, talk func(net.Conn)) error {
 	c.c.Status(fiber.StatusSwitchingProtocols)
 	c.c.Context().Hijack(talk)
 	return nil
+}
+
+func (c fiberCall) Report(err error) error { return err }
+
+func (c fiberCall) Proxy(addr string) error {
+	proxy := adaptertest.NewProxy(addr)
+	return adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// r has fasthttp's context, which serves other requests when this one has been answered.
+		proxy.ServeHTTP(w, r.WithContext(c.Context()))
+	})(c.c)
+}
+
+func (c fiberCall) NewToken(g *core.Guard) (string, error) { return fiberidem.NewToken(c.c, g) }
+
+func (c fiberCall) Within(target, key string) (*core.Response, error) {
+	var inner fasthttp.RequestCtx
+	inner.Init(&fasthttp.Request{}, nil, nil)
+	inner.Request.Header.SetMethod(fiber.MethodPost)
+	inner.Request.SetRequestURI(target)
+	inner.Request.Header.Set("X-User", c.c.Get("X-User"))
+	if key != "" {
+		inner.Request.Header.Set(core.DefaultKeyHeader, key)
+	}
+	inner.SetUserValue(within{}, c.c.UserContext())
+	c.c.App().Handler()(&inner)
+	answer := &core.Response{Status: inner.Response.StatusCode(), Body: inner.Response.Body()}
+	inner.Response.Header.VisitAll(func(name, value []byte) {
+		answer.Header = append(answer.Header, core.Field{Name: string(name), Value: string(value)})
+	})
+	return answer, nil
 }
 
 func (c fiberCall) Fail(status int, message string) error { return fiber.NewError(status, message) }

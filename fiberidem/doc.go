@@ -45,12 +45,18 @@
 //
 // With StreamRequestBody the body is read up to the policy's BodyLimit and put back as a
 // stream. A request that is answered with part of its body unread ends its connection,
-// because fasthttp would take the rest for the next request.
+// because fasthttp would take the rest for the next request. Its client gets up to half a
+// second to finish sending before it is answered.
+//
+// What a middleware in front has read from that stream is gone: of it only a multipart form of known
+// length counts, as it was parsed; any other such request is refused with 500 body_consumed. c.Body and
+// c.FormValue of an urlencoded form keep the body, and do no harm; but where somebody has read a
+// part from the stream before them, the rest passes for the body.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key
-// id for its user; [Verified] tells the handlers who has signed:
+// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's
+// owner for its user; [Verified] tells the handlers who has signed:
 //
 //	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
 //	app.Post("/webhooks", fiberidem.Verify(verifier), fiberidem.New(hooks), receive)
@@ -61,8 +67,8 @@
 //
 // Fiber reads a body before any handler, unless StreamRequestBody is set: also that of a message which the
 // verifier then refuses for its timestamp. c.Hostname() follows X-Forwarded-Host, which nobody has
-// signed, unless EnableTrustedProxyCheck is set; and c.Get("Host") is the line that was sent, also where a
-// target in absolute form overrides it, and is what was signed. A signed field with tabs around its
+// signed, unless EnableTrustedProxyCheck is set. A request whose Host line and target, in absolute form, name
+// different hosts is refused as malformed. A signed field with tabs around its
 // value, which fasthttp leaves to the handler, is refused as malformed. With DisableHeaderNormalizing a
 // relay can change the case of a signed name, so that c.Get does not find it.
 //

@@ -41,8 +41,8 @@ func Example() {
 }
 
 func ExampleFinish() {
-	engine := core.MustNew(core.Config{User: core.SharedByAllCallers})
-	orders := engine.MustGuard(core.Policy{})
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
+	orders := engine.MustGuard(core.Policy{Failed: core.FailedByStatus})
 
 	app := fiber.New()
 	app.Use(fiberidem.Finish())
@@ -72,10 +72,10 @@ func ExampleFinish() {
 }
 
 func ExampleRun() {
-	engine := core.MustNew(core.Config{User: core.SharedByAllCallers})
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
 	app := fiber.New()
 	app.Post("/transfers", fiberidem.New(engine.MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
-		run, _ := fiberidem.Run(c)
+		run := fiberidem.Run(c)
 		return c.SendString(fmt.Sprintf("attempt %d, takeover %v", run.Attempt(), run.Takeover()))
 	})
 

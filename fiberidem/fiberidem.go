@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net"
 	"slices"
@@ -20,21 +19,35 @@ import (
 
 // New returns the handler that mounts g. It is safe for concurrent use and may be mounted
 // on any number of routes and apps.
+//
+// Fiber holds whole bodies, which may be read in front. With StreamRequestBody, mount it in front of what
+// reads from the stream: of what was read there, only a form counts, as it was parsed, and any other
+// body is refused: 500 body_consumed.
 func New(g *core.Guard) fiber.Handler {
 	var places places
+	preforked := fiber.IsChild()
 	return func(c *fiber.Ctx) error {
 		x := exchanges.Get().(*exchange)
-		x.c, x.place = c, places.of(c)
+		x.c, x.place, x.preforked = c, places.of(c), preforked
 		err := g.Serve(c.UserContext(), x)
+		if x.pending {
+			return err // Finish has it
+		}
 		x.reset() // after a panic the garbage collector has it
 		exchanges.Put(x)
 		return err
 	}
 }
 
-// Run returns the run to which the request belongs, if any. It may be kept after the
-// handler.
-func Run(c *fiber.Ctx) (*core.Run, bool) { return core.RunFrom(c.UserContext()) }
+// Run returns the run that a handler is part of, or nil, which answers like a first attempt. It
+// may be kept after the handler.
+func Run(c *fiber.Ctx) *core.Run { return core.RunFrom(c.UserContext()) }
+
+// Replayed reports whether the response is a replay, for middleware further out. (Fiber's own
+// idempotency middleware calls that IsFromCache.)
+func Replayed(c *fiber.Ctx) bool {
+	return string(c.Response().Header.Peek(core.ReplayedHeader)) == "true"
+}
 
 var errNotFiber = errors.New("fiberidem: the request does not come from Fiber")
 
@@ -53,11 +66,16 @@ func UserFromLocals(key any) core.UserSource {
 // exchange is one request and its response. Its strings share fasthttp's memory, which
 // is reused after the handler: none may outlive Serve.
 type exchange struct {
-	c      *fiber.Ctx
-	place  *place
-	resp   core.Response // the capture
-	before before        // the header before the handler
-	addr   []byte
+	c         *fiber.Ctx
+	place     *place
+	resp      core.Response // the capture
+	before    before        // the header before the handler
+	addr      []byte
+	ran       bool // the header before the handler is known
+	pending   bool
+	preforked bool    // this process is one of several
+	timedOut  bool    // a timeout has answered, and the handler may run on
+	stream    *stream // that fasthttp will write; Pending has to wait for its end
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -76,13 +94,14 @@ func (x *exchange) Describe(r *core.Request) {
 	r.Method = c.Method()
 	r.Route = x.place.route
 	if r.Route == "" {
-		r.Route = utils.UnsafeString(uri.PathOriginal())
+		r.Route, r.Unmatched, r.Mount = utils.UnsafeString(uri.PathOriginal()), true, x.place.mount
 	}
 	for _, p := range x.place.params {
 		value, ok := x.place.unescape(c.Params(p.fiberName))
 		if !ok {
 			// It has no value, and must not pass for one: "100%" is not what "100%25" is.
 			r.Route, r.PathParams = utils.UnsafeString(uri.PathOriginal()), r.PathParams[:0]
+			r.Unmatched, r.Mount = true, x.place.route
 			break
 		}
 		r.PathParams = append(r.PathParams, core.Pair{Name: p.name, Value: value})
@@ -90,7 +109,9 @@ func (x *exchange) Describe(r *core.Request) {
 	r.RawQuery = utils.UnsafeString(uri.QueryString())
 	r.ContentType = utils.UnsafeString(c.Request().Header.ContentType())
 	r.ContentEncoding = x.contentEncoding()
+	r.Host = utils.UnsafeString(uri.Host()) // fasthttp has made it lower case
 	r.RemoteAddr = x.remoteAddr()
+	r.Preforked = x.preforked
 	r.Native = c
 }
 
@@ -113,28 +134,37 @@ func (x *exchange) remoteAddr() string {
 	return utils.UnsafeString(x.addr)
 }
 
-func (x *exchange) Header(name string) (first string, lines int) {
+func (x *exchange) Header(name string, i int) (value string, lines int) {
 	h := &x.c.Request().Header
-	if !x.place.namesAsSent {
-		if values := h.PeekAll(name); len(values) > 0 {
-			return utils.UnsafeString(values[0]), len(values)
+	if name == fiber.HeaderHost { // a target in absolute form overrides the line that was sent
+		host := x.c.Context().URI().Host()
+		if len(host) == 0 || i > 0 {
+			return "", min(len(host), 1)
 		}
-		return "", 0
+		return utils.UnsafeString(host), 1
+	}
+	if !x.place.namesAsSent {
+		values := h.PeekAll(name)
+		if i >= len(values) {
+			return "", len(values)
+		}
+		return utils.UnsafeString(values[i]), len(values)
 	}
 	h.VisitAll(func(k, v []byte) {
 		if strings.EqualFold(utils.UnsafeString(k), name) {
-			if lines++; lines == 1 {
-				first = utils.UnsafeString(v)
+			if lines == i {
+				value = utils.UnsafeString(v)
 			}
+			lines++
 		}
 	})
-	return first, lines
+	return value, lines
 }
 
 // contentEncoding is Header(fiber.HeaderContentEncoding), which hardly any request has.
 func (x *exchange) contentEncoding() string {
 	if x.place.namesAsSent {
-		encoding, _ := x.Header(fiber.HeaderContentEncoding)
+		encoding, _ := x.Header(fiber.HeaderContentEncoding, 0)
 		return encoding
 	}
 	return utils.UnsafeString(x.c.Request().Header.ContentEncoding())
@@ -160,17 +190,20 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 		return body, nil
 	}
 	if left, ok := req.BodyStream().(*buffered); ok { // by Verify, or by a guard further out
-		body := left.rest()
-		switch {
-		case int64(len(body)) > limit:
+		if int64(len(left.all)) > limit {
 			return nil, core.ErrBodyTooLarge
-		case int64(len(body)) < length:
-			return nil, io.ErrUnexpectedEOF // somebody in between has read a part
 		}
-		return body, nil
+		left.Reset(left.all) // somebody in between may have read of it
+		return left.all, nil
 	}
 	// The buffer is not pooled: a middleware further out may still read it after Serve.
-	body, err := readStream(req.BodyStream(), length, limit)
+	var body []byte
+	var err error
+	if isBegun(req.BodyStream()) {
+		body, err = parsedForm(req)
+	} else {
+		body, err = readStream(req.BodyStream(), length, limit)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +224,9 @@ func hasUnread(req *fasthttp.Request) bool {
 }
 
 func (x *exchange) Answer(r *core.Response) error {
+	if x.ran { // it is in the place of the handler's answer
+		x.before.restore(&x.c.Response().Header)
+	}
 	answer(x.c, r)
 	return nil
 }
@@ -199,6 +235,7 @@ func answer(c *fiber.Ctx, r *core.Response) {
 	resp := c.Response()
 	if hasUnread(c.Request()) {
 		resp.SetConnectionClose() // else fasthttp takes the unread rest for a request
+		drain(c.Context())
 	}
 	resp.SetStatusCode(r.Status)
 	for _, f := range r.Header {
@@ -217,17 +254,49 @@ func (x *exchange) Pass() error { return x.c.Next() }
 
 func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	x.before.remember(&x.c.Response().Header)
+	x.ran = true
+	returned := false
+	defer func() {
+		if !returned { // a panic or runtime.Goexit, which goes on
+			x.drop()
+		}
+	}()
 	err := x.next(ctx)
+	x.timedOut = x.place.timeout && err == fiber.ErrRequestTimeout
+	returned = true
 	if err != nil {
 		if finisherOf(x.c) != nil {
 			return core.Capture{Deferred: true, Err: err}, err
 		}
 		render(x.c, err)
 	}
-	captured := capture(x.c, &x.resp, limit)
+	captured := capture(x.c, &x.resp, limit, x.place.limited)
 	x.resp.Header = x.before.drop(x.resp.Header)
 	captured.Err = err
+	captured.RunsOn = captured.RunsOn || x.timedOut
+	if x.stream = watch(ctx, x.c, &captured); x.stream != nil {
+		core.PartSent(ctx, false)
+		return core.Capture{Deferred: true}, nil
+	}
 	return captured, nil
+}
+
+// drop forgets an answer, header fields included: they must not describe that of whoever
+// recovers.
+func (x *exchange) drop() {
+	resp := x.c.Response()
+	if isBlank(resp) {
+		return
+	}
+	resp.ResetBody()
+	resp.SetStatusCode(fiber.StatusOK)
+	x.before.restore(&resp.Header)
+}
+
+// isBlank reports whether nothing has been answered. Fiber knows no difference between 200 without a body and
+// nothing at all.
+func isBlank(resp *fasthttp.Response) bool {
+	return resp.StatusCode() == fiber.StatusOK && !resp.IsBodyStream() && len(resp.Body()) == 0
 }
 
 func (x *exchange) next(ctx context.Context) error {
@@ -237,14 +306,28 @@ func (x *exchange) next(ctx context.Context) error {
 	return x.c.Next()
 }
 
-// Deliver has nothing to do: fasthttp sends the response after the chain of handlers.
-func (x *exchange) Deliver() error { return nil }
+// Deliver has little to do: fasthttp sends the response after the chain of handlers.
+func (x *exchange) Deliver(fields []core.Field) error {
+	if x.stream != nil {
+		return nil // it is on its way, and the context is another request's
+	}
+	for _, f := range fields {
+		x.c.Response().Header.Set(f.Name, f.Value)
+	}
+	return nil
+}
 
-// Defer hands the claim to [Finish].
+// Defer hands the claim to [Finish], or to the stream.
 func (x *exchange) Defer(p *core.Pending) {
+	if x.stream != nil {
+		x.stream.claim = p
+		x.pending = true
+		return
+	}
 	f := finisherOf(x.c)
-	f.pending = append(f.pending, deferred{p, x.before})
-	x.before = before{} // which is not to be reused before Finish
+	f.limited = x.place.limited
+	f.pending = append(f.pending, deferred{p, x.before, x.timedOut})
+	x.pending = true
 }
 
 // render makes a response of err, as Fiber does at the end of the chain.
@@ -254,23 +337,30 @@ func render(c *fiber.Ctx, err error) {
 	}
 }
 
-// capture fills in r with the response that fasthttp is going to send.
-func capture(c *fiber.Ctx, r *core.Response, limit int) core.Capture {
+// capture fills in r with the response that fasthttp is going to send. If the application is
+// limited, fasthttp's own timeout may send another one meanwhile; the handler's is what counts.
+func capture(c *fiber.Ctx, r *core.Response, limit int, limited bool) core.Capture {
 	resp := c.Response()
-	if late := c.Context().LastTimeoutErrorResponse(); late != nil {
-		resp = late // sent in place of the other one
+	if !limited {
+		if late := c.Context().LastTimeoutErrorResponse(); late != nil && !isLimited() {
+			resp = late // sent in place of the other one, because somebody still uses that
+		}
 	}
-	captured := core.Capture{Response: r}
+	captured := core.Capture{Response: r, RunsOn: resp != c.Response()}
 	r.Status = resp.StatusCode()
+	captured.Empty = isBlank(resp) && !c.Context().Hijacked()
 	switch {
 	case resp.IsBodyStream() || c.Context().Hijacked():
-		captured.Incomplete, captured.Streaming = true, true // Body would read the stream to its end
+		captured.Incomplete = true // Body would read the stream to its end
 	case resp.SkipBody || hasNoBody(r.Status):
 		// fasthttp does not send what the handler may have set.
 	case len(resp.Body()) > limit:
 		r.Body, captured.Incomplete = resp.Body()[:limit], true
 	default:
 		r.Body = resp.Body()
+		// What a proxy hands on has the length that its backend has promised.
+		length := resp.Header.ContentLength()
+		captured.Incomplete = length > 0 && length != len(r.Body)
 	}
 
 	typeImplied := len(r.Body) == 0 && impliesType(&resp.Header)

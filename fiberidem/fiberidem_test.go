@@ -220,7 +220,7 @@ func TestErrorsAreStoredAsRendered(t *testing.T) {
 				if e.Kind == core.Finished || e.Kind == core.Released {
 					seen.Store(fmt.Sprint(e.Status, " ", e.Err))
 				}
-			}).MustGuard(core.Policy{})
+			}).MustGuard(core.Policy{Failed: core.FailedByStatus})
 			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 				runs.Add(1)
 				return tc.fail(c)
@@ -248,7 +248,7 @@ func TestMountedAppsErrorHandler(t *testing.T) {
 	sub := newApp(fiber.Config{ErrorHandler: func(c *fiber.Ctx, err error) error {
 		return c.Status(418).SendString("sub: " + err.Error())
 	}})
-	sub.Post("/orders", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(*fiber.Ctx) error {
+	sub.Post("/orders", fiberidem.New(newEngine(t).MustGuard(core.Policy{Failed: core.FailedByStatus})), func(*fiber.Ctx) error {
 		return errors.New("no")
 	})
 	app := newApp()
@@ -287,7 +287,7 @@ func TestRunAndUserContext(t *testing.T) {
 	var early bool
 	app := newApp()
 	app.Use(func(c *fiber.Ctx) error {
-		_, early = fiberidem.Run(c)
+		early = fiberidem.Run(c) != nil
 		outer = context.WithValue(context.Background(), ctxKey{}, "outer")
 		c.SetUserContext(outer)
 		err := c.Next()
@@ -296,7 +296,7 @@ func TestRunAndUserContext(t *testing.T) {
 	})
 	app.Use(recover.New())
 	app.Post("/:id", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
-		run, _ = fiberidem.Run(c)
+		run = fiberidem.Run(c)
 		inside = c.UserContext()
 		insideErr = inside.Err()
 		if c.Params("id") == "panic" {

@@ -37,7 +37,7 @@ func Finish() fiber.Handler {
 		if err != nil {
 			render(c, err)
 		}
-		captured := capture(c, new(core.Response), math.MaxInt) // the engine knows the limit
+		captured := capture(c, new(core.Response), math.MaxInt, f.limited) // the engine knows the limit
 		captured.Err = err
 		f.settle(&captured)
 		return nil
@@ -45,11 +45,16 @@ func Finish() fiber.Handler {
 }
 
 // finisher holds the claims whose outcome is not known yet: one for each guard on the way.
-type finisher struct{ pending []deferred }
+type finisher struct {
+	pending []deferred
+	limited bool
+}
 
 type deferred struct {
 	claim  *core.Pending
 	before before // the header before the guard's handler
+
+	timedOut bool // the handler may run on
 }
 
 type finisherKey struct{}
@@ -65,12 +70,13 @@ func (f *finisher) settle(captured *core.Capture) {
 	f.pending = nil
 	for _, p := range pending {
 		if captured == nil {
-			p.claim.Finish(nil)
+			_ = p.claim.Finish(nil)
 			continue
 		}
 		own, response := *captured, *captured.Response
+		own.RunsOn = own.RunsOn || p.timedOut
 		response.Header = p.before.drop(slices.Clone(response.Header))
 		own.Response = &response
-		p.claim.Finish(&own)
+		_ = p.claim.Finish(&own) // Fiber's exchanges have no errors of delivery
 	}
 }

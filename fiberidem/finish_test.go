@@ -68,7 +68,7 @@ func TestFinish(t *testing.T) {
 			for _, h := range tc.outer {
 				app.Use(h)
 			}
-			app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+			app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{Failed: core.FailedByStatus})), func(c *fiber.Ctx) error {
 				runs.Add(1)
 				return tc.handler(c)
 			})
@@ -90,7 +90,7 @@ func TestFinishTwoGuards(t *testing.T) {
 	var runs atomic.Int32
 	engine := newEngine(t)
 	outer := engine.MustGuard(core.Policy{Key: core.Header(core.Optional)})
-	inner := engine.MustGuard(core.Policy{})
+	inner := engine.MustGuard(core.Policy{Failed: core.FailedByStatus})
 	app := newApp()
 	app.Use(fiberidem.Finish())
 	app.Use(func(c *fiber.Ctx) error {
@@ -117,7 +117,7 @@ func TestFinishTwoGuards(t *testing.T) {
 func TestGuardOutsideOfFinish(t *testing.T) {
 	var runs atomic.Int32
 	app := newApp()
-	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), fiberidem.Finish(), func(*fiber.Ctx) error {
+	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{Failed: core.FailedByStatus})), fiberidem.Finish(), func(*fiber.Ctx) error {
 		runs.Add(1)
 		return fiber.NewError(422, "no")
 	})

@@ -30,7 +30,7 @@ func newEngine(t testing.TB, observe ...func(core.Event)) *core.Engine {
 	t.Helper()
 	store, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
-	c := core.Config{Store: store, User: core.SharedByAllCallers}
+	c := core.Config{Store: store, User: core.SharedByAllCallers()}
 	if len(observe) > 0 {
 		c.Observe = observerOf(observe[0])
 	}
@@ -67,7 +67,7 @@ func serve(t testing.TB, app *fiber.App) *service {
 	}}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		if err := app.ShutdownWithTimeout(5 * time.Second); err != nil {
+		if err := app.ShutdownWithTimeout(time.Minute); err != nil {
 			t.Error("shutdown:", err)
 		}
 		<-served

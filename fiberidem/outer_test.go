@@ -40,7 +40,7 @@ func TestFieldsSetOutsideAreNotReplayed(t *testing.T) {
 				c.Set("Link", "<outer>")
 				return c.Next()
 			})
-			app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+			app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{Failed: core.FailedByStatus})), func(c *fiber.Ctx) error {
 				c.Response().Header.Add("Link", "<inner>")
 				if tc.err != nil {
 					return tc.err

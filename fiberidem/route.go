@@ -2,6 +2,9 @@ package fiberidem
 
 import (
 	"net/url"
+	"reflect"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,9 +15,12 @@ import (
 // place is where a guard is mounted: what is the same for all requests that come there.
 type place struct {
 	route       string // in the spelling of all adapters; "": the path stands for it
+	mount       string // without a route: the pattern under which the guard is mounted, or ""
 	params      []param
 	unescaped   bool // Fiber has unescaped the path
 	namesAsSent bool // header names are not in canonical form
+	timeout     bool // Fiber's timeout, which lets handlers run on, is mounted on the route
+	limited     bool // fasthttp's timeout stands around the application
 }
 
 type param struct{ name, fiberName string }
@@ -33,15 +39,41 @@ func (ps *places) of(c *fiber.Ctx) *place {
 	all, matching := count(c.App().GetRoutes(), route), count(c.App().GetRoutes(true), route)
 	// GetRoutes(true) leaves out what Use has registered. If Use and a method share
 	// handlers, path and all, nobody can tell which of them this is.
-	if matching > 0 && matching == all {
-		if spelled, params, ok := spell(route.Path, route.Params); ok {
-			p.route, p.params = spelled, params
-		}
+	spelled, params, ok := spell(route.Path, route.Params)
+	switch {
+	case !ok:
+	case matching > 0 && matching == all:
+		p.route, p.params = spelled, params
+	default:
+		p.mount = strings.TrimSuffix(spelled, "/") + "/*"
 	}
+	p.timeout, p.limited = slices.ContainsFunc(route.Handlers, isTimeout), isLimited()
 	if all > 0 { // not one that c.Route makes up anew at each call
 		ps.m.Store(route, p)
 	}
 	return p
+}
+
+// isTimeout reports whether h is what the New of Fiber's middleware/timeout makes: it answers with
+// fiber.ErrRequestTimeout, and lets the handler run on. (What NewWithContext makes does not.)
+func isTimeout(h fiber.Handler) bool {
+	f := runtime.FuncForPC(reflect.ValueOf(h).Pointer())
+	return f != nil && strings.HasPrefix(f.Name(), "github.com/gofiber/fiber/v2/middleware/timeout.New.func")
+}
+
+// isLimited reports whether fasthttp's TimeoutHandler is in front: it runs what is behind it on a
+// stack of its own.
+func isLimited() bool {
+	var callers [128]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.Contains(f.Function, "TimeoutWithCodeHandler.func") {
+			return true
+		}
+	}
+	return false
 }
 
 // count says how many of routes are like r, as far as can be seen from outside of Fiber.

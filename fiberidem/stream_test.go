@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/require"
@@ -101,7 +103,7 @@ func TestMultipart(t *testing.T) {
 			guard := newEngine(t).MustGuard(core.Policy{})
 			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 				runs.Add(1)
-				run, _ := fiberidem.Run(c)
+				run := fiberidem.Run(c)
 				keys = append(keys, string(run.Key()))
 				f, err := c.MultipartForm()
 				if err != nil {
@@ -152,7 +154,7 @@ func TestMultipartOfExactlyTheLimit(t *testing.T) {
 
 type noHeaders struct{}
 
-func (noHeaders) Header(string) (string, int) { return "", 0 }
+func (noHeaders) Header(string, int) (string, int) { return "", 0 }
 
 func TestBodyLimit(t *testing.T) {
 	for _, stream := range []bool{false, true} {
@@ -214,6 +216,33 @@ func TestUnreadStreamEndsTheConnection(t *testing.T) {
 			rest, _ := io.ReadAll(r) // EOF or a reset
 			require.Empty(t, rest)
 			require.Zero(t, admin.Load())
+		})
+	}
+}
+
+// A client that is cut off while it sends may never read the answer.
+func TestAClientMayFinishSending(t *testing.T) {
+	fiberidem.SetMaxDrain(t, time.Minute)
+	app := newApp(fiber.Config{StreamRequestBody: true})
+	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{BodyLimit: 10, Key: core.Header(core.Required)})))
+	s := serve(t, app)
+	chunk := strings.Repeat("x", 5000)
+	for length, parts := range map[string][]string{
+		"Content-Length: 20000":      {chunk, chunk, chunk, chunk},
+		"Transfer-Encoding: chunked": {"1388\r\n" + chunk, "\r\n1388\r\n", chunk, "\r\n0\r\n\r\n"},
+	} {
+		t.Run(length, func(t *testing.T) {
+			conn, err := net.Dial("tcp", s.addr)
+			require.NoError(t, err)
+			defer conn.Close()
+			for _, part := range append([]string{"POST / HTTP/1.1\r\nHost: a\r\n" + length + "\r\n\r\n"}, parts...) {
+				_, err := io.WriteString(conn, part)
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond) // in which a server that does not wait ends the connection
+			}
+			r := readReply(t, bufio.NewReader(conn))
+			require.Equal(t, 400, r.status)
+			require.Contains(t, r.body, "key_missing")
 		})
 	}
 }
@@ -340,6 +369,36 @@ func TestTimeoutResponse(t *testing.T) {
 	require.EqualValues(t, 503, status.Load())
 }
 
+// A body that fasthttp was told to skip is not sent, and is nobody's to see on a replay.
+func TestASkippedBodyIsNotRecorded(t *testing.T) {
+	captured := make(chan string, 1)
+	app := newApp()
+	guard := newEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+		captured <- string(r.Body)
+		return false
+	}})
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+		c.Response().SkipBody = true
+		return c.SendString("not for you")
+	})
+	s := serve(t, app)
+	for _, again := range []bool{false, true} {
+		conn, err := net.Dial("tcp", s.addr)
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		text, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		header, body, _ := strings.Cut(string(text), "\r\n\r\n")
+		require.Contains(t, header, "HTTP/1.1 200 OK")
+		require.Equal(t, again, strings.Contains(header, core.ReplayedHeader+": true"))
+		require.Empty(t, body)
+	}
+	require.Empty(t, <-captured)
+	require.Empty(t, captured, "it has run once")
+}
+
 func TestStreamIsNotReadByTheGuard(t *testing.T) {
 	release := make(chan struct{})
 	app := newApp()
@@ -360,9 +419,178 @@ func TestStreamIsNotReadByTheGuard(t *testing.T) {
 	_, err = io.ReadFull(resp.Body, first)
 	require.NoError(t, err)
 	require.Equal(t, "first;", string(first))
-	require.Equal(t, 409, s.post("/", "").status, "settled while the stream goes on")
+	require.Equal(t, 409, s.post("/", "", "Content-Type", "text/plain").status, "in progress while the stream goes on")
 	close(release)
 	rest, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, "last", string(rest))
+}
+
+// A stream of which nothing is to be sent is not waited for, and one that has gone out to its end was not cut short, whatever says where
+// that is.
+func TestStreamsThatEnd(t *testing.T) {
+	for name, answer := range map[string]func(c *fiber.Ctx){
+		"skipped": func(c *fiber.Ctx) {
+			c.Response().SkipBody = true
+			c.Context().SetBodyStream(strings.NewReader("none"), -1)
+		},
+		"204":      func(c *fiber.Ctx) { c.Status(204).Context().SetBodyStream(strings.NewReader("none"), -1) },
+		"304":      func(c *fiber.Ctx) { c.Context().SetBodyStream(strings.NewReader("none"), 4); c.Status(304) },
+		"length 0": func(c *fiber.Ctx) { c.Context().SetBodyStream(strings.NewReader(""), 0) },
+		"length":   func(c *fiber.Ctx) { c.Context().SetBodyStream(strings.NewReader("all"), 3) },
+		"limited": func(c *fiber.Ctx) {
+			c.Context().SetBodyStream(io.LimitReader(strings.NewReader("all, and more"), 3), -1)
+		},
+		"to its end": func(c *fiber.Ctx) { c.Context().SetBodyStream(strings.NewReader("all"), -1) },
+		"by a writer": func(c *fiber.Ctx) {
+			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.WriteString("all") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan core.Kind, 9)
+			app := newApp()
+			app.Post("/", fiberidem.New(newEngine(t, func(e core.Event) {
+				if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
+					ended <- e.Kind
+				}
+			}).MustGuard(core.Policy{})), func(c *fiber.Ctx) error { answer(c); return nil })
+			s := serve(t, app)
+			resp, err := s.client.Post("http://"+s.addr+"/", "application/json", strings.NewReader(""))
+			require.NoError(t, err)
+			b, _ := io.ReadAll(resp.Body) // not even an end is sent of one that is skipped
+			require.NotContains(t, string(b), "none")
+			if strings.HasPrefix(name, "l") {
+				require.EqualValues(t, len(b), resp.ContentLength)
+			}
+			resp.Body.Close()
+			require.Equal(t, core.Finished, <-ended)
+			require.Equal(t, "result_unavailable", s.post("/", "").header.Get(core.RefusedHeader))
+		})
+	}
+}
+
+// A stream that ends before its length was cut short.
+func TestAStreamShorterThanItsLength(t *testing.T) {
+	ended := make(chan core.Kind, 9)
+	app := newApp()
+	app.Post("/", fiberidem.New(newEngine(t, func(e core.Event) {
+		if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
+			ended <- e.Kind
+		}
+	}).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+		c.Context().SetBodyStream(strings.NewReader("half"), 8)
+		return nil
+	})
+	s := serve(t, app)
+	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
+	if err == nil {
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+	}
+	require.Error(t, err)
+	require.Equal(t, core.RunAbandoned, <-ended)
+}
+
+// A header that is to go out before its body does so, with a stream that nobody has read of yet.
+func TestAHeaderThatIsFlushed(t *testing.T) {
+	release := make(chan struct{})
+	app := newApp()
+	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+		c.Response().ImmediateHeaderFlush = true
+		c.Context().SetBodyStream(held{release}, -1)
+		return nil
+	})
+	s := serve(t, app)
+	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
+	require.NoError(t, err)
+	close(release)
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Empty(t, b)
+}
+
+// held ends when it is let go.
+type held struct{ release chan struct{} }
+
+func (h held) Read([]byte) (int, error) {
+	<-h.release
+	return 0, io.EOF
+}
+
+// A stream ends when its request's context is another request's: nothing of the stream's own answer may get there.
+func TestAStreamsEndIsNobodyElses(t *testing.T) {
+	release, entered := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{}, 9)
+	guard := newEngine(t, func(e core.Event) {
+		if e.Kind == core.Finished {
+			ended <- struct{}{}
+		}
+	}).MustGuard(core.Policy{Key: core.Header(core.Required), EchoKey: true})
+	app := newApp()
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+		c.Context().SetBodyStream(held{release}, -1)
+		entered <- struct{}{}
+		return nil
+	})
+	leave := make(chan struct{})
+	app.Post("/plain", func(c *fiber.Ctx) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	})
+	s := serve(t, app)
+	var all sync.WaitGroup
+	r, err := http.NewRequest("POST", "http://"+s.addr+"/", nil)
+	require.NoError(t, err)
+	r.Header.Set("Idempotency-Key", "k-1")
+	all.Go(func() { s.do(r) })
+	<-entered
+	const others = 8
+	keys := make(chan string, others)
+	for range others {
+		all.Go(func() { keys <- s.post("/plain", "").header.Get("Idempotency-Key") })
+		<-entered
+	}
+	close(release)
+	<-ended
+	close(leave)
+	all.Wait()
+	for range others {
+		require.Empty(t, <-keys)
+	}
+}
+
+// The stream's own end is reached, and a hook that panics there, where nobody else would recover, ends neither the process nor the claim
+// in another way.
+func TestAHookPanicsAtTheEndOfAStream(t *testing.T) {
+	closed := make(chan struct{}, 9)
+	guard := newEngine(t, func(e core.Event) {
+		if e.Kind == core.Finished {
+			panic("the observer panics")
+		}
+	}).MustGuard(core.Policy{Failed: func(*core.Response) bool { panic("the hook panics") }})
+	app := newApp()
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+		c.Context().SetBodyStream(closing{strings.NewReader("all"), closed}, -1)
+		return nil
+	})
+	s := serve(t, app)
+	require.Equal(t, "all", s.post("/", "").body)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the stream was not closed")
+	}
+	require.Equal(t, 409, s.post("/", "").status)
+}
+
+type closing struct {
+	io.Reader
+	closed chan struct{}
+}
+
+func (c closing) Close() error {
+	c.closed <- struct{}{}
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // Verify returns a handler that lets only requests through that v verifies, and answers all
 // others. The handlers behind it learn from [Verified], or sign.From(c.UserContext()), who has
-// signed; a guard takes the key id for its user (see core.Config.User). Mount it in front of
+// signed; a guard takes the key's owner for its user (see core.Config.User). Mount it in front of
 // the guard: a failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
 // one way, it refuses everything: the nonce has been used.
 //
@@ -31,11 +31,10 @@ func Verify(v *sign.Verifier) fiber.Handler {
 		m.reset() // after a panic the garbage collector has it
 		messages.Put(m)
 		if err != nil {
-			core.NotReached(outer)
-			answer(c, refusalResponse(v.Refusal(err)))
+			answer(c, refusalResponse(v.Refusal(outer, err)))
 			return nil
 		}
-		c.SetUserContext(core.WithCaller(sign.NewContext(outer, signed), signed.KeyID))
+		c.SetUserContext(core.WithCallerEvent(sign.NewContext(outer, signed), signed.Owner, signed.EventID, signed.Consumed...))
 		defer c.SetUserContext(outer)
 		return c.Next()
 	}
@@ -50,6 +49,7 @@ func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserConte
 type message struct {
 	req    *fasthttp.Request
 	server *fasthttp.Server
+	ctx    *fasthttp.RequestCtx
 	sign   sign.Message
 	// header is the request's; or early, a copy from before the trailer was read, because
 	// fasthttp makes a part of the header of it.
@@ -62,7 +62,7 @@ type message struct {
 var messages = sync.Pool{New: func() any { return new(message) }}
 
 func (m *message) start(c *fiber.Ctx) {
-	m.req, m.server = c.Request(), c.App().Server()
+	m.req, m.server, m.ctx = c.Request(), c.App().Server(), c.Context()
 	m.header = &m.req.Header
 	if m.hasTrailer() {
 		if m.early == nil {
@@ -77,7 +77,7 @@ func (m *message) start(c *fiber.Ctx) {
 	m.sign = sign.Message{
 		Method: c.Method(), // who has overridden it has made another request of it
 		Target: utils.UnsafeString(m.header.RequestURI()),
-		Host:   utils.UnsafeString(m.header.Host()),
+		Host:   utils.UnsafeString(c.Context().URI().Host()), // by which Fiber goes; Values has the line that was sent
 		TLS:    c.Context().IsTLS(),
 		Source: m,
 	}
@@ -96,6 +96,9 @@ func (m *message) reset() {
 	clear(values[:cap(values)])
 	*m = message{early: early, sent: sent[:0], values: values[:0]}
 }
+
+// RemoteAddr is for [sign.Event].
+func (m *message) RemoteAddr() string { return m.ctx.RemoteAddr().String() }
 
 // Values implements [sign.Source].
 func (m *message) Values(name string) []string {
@@ -180,10 +183,16 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 	if m.formIsGone() {
 		return nil, errFormIsGone
 	}
+	if m.req.IsBodyStream() {
+		left, ours := m.req.BodyStream().(*buffered)
+		if ours && left.Len() < len(left.all) || isBegun(m.req.BodyStream()) {
+			return nil, errBodyIsGone
+		}
+	}
 	body, err := readBody(m.req, limit)
 	switch {
 	case errors.Is(err, core.ErrBodyTooLarge):
-		return nil, sign.ErrBodyTooLarge
+		return nil, sign.CodeBodyTooLarge
 	case err == nil && m.header == m.early:
 		// Nobody has signed the trailer: it must not pass for a part of the header (RFC 9110,
 		// section 6.5.1).
@@ -200,7 +209,9 @@ func (m *message) formIsGone() bool {
 		len(m.header.MultipartFormBoundary()) > 0 && len(m.header.Peek(fiber.HeaderContentEncoding)) == 0
 }
 
-var errFormIsGone = sign.Errorf(sign.ErrMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm in fiber.Config")
+var errFormIsGone = sign.Errorf(sign.CodeMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm in fiber.Config")
+
+var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body")
 
 // refusalResponse is the response that says what r does.
 func refusalResponse(r *sign.Refusal) *core.Response {

@@ -168,6 +168,38 @@ func TestFieldsThatFasthttpKeepsApart(t *testing.T) {
 	})
 }
 
+// fasthttp shows both the Host line and the target, and goes by the target: what names two hosts is refused.
+func TestHostsThatDiffer(t *testing.T) {
+	inEachMode(t, func(t *testing.T, config fiber.Config) {
+		app := newApp(config)
+		app.Post("/*", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error { return c.SendString(c.Hostname()) })
+		s := serve(t, app)
+		for target, want := range map[string]string{
+			"/t":                          "a.example.com",
+			"http://a.example.com/t":      "a.example.com",
+			"http://b.example.com/t":      "malformed",
+			"//b.example.com/t":           "a.example.com",
+			"//b.example.com/http://c/t":  "malformed",
+			"/t?u=http://b.example.com/t": "a.example.com",
+		} {
+			r := signtest.NewRequest(t, nil, "http://a.example.com/", "{}")
+			if path, ok := strings.CutPrefix(target, "//"); ok {
+				r.URL.Path = "//" + path // which would get a scheme
+			} else {
+				r.URL.Opaque = target
+			}
+			require.NoError(t, sign.Request(r, signtest.Demo, nil))
+			message := wire(t, r)
+			require.Contains(t, message, "POST "+target+" HTTP/1.1\r\nHost: a.example.com\r\n")
+			got := s.exchange(message)[0]
+			if code := got.code(); code != "" {
+				got.body = code
+			}
+			assert.Equal(t, want, got.body, target)
+		}
+	})
+}
+
 // A field that a middleware in front has changed is not the one that was signed.
 func TestChangedFieldsAreRefused(t *testing.T) {
 	app := newApp()
@@ -336,5 +368,37 @@ func TestATrailerAddsNothingToASignedCookie(t *testing.T) {
 			got.body = code
 		}
 		require.Equal(t, want, got.body)
+	}
+}
+
+// What somebody in front has read of a stream, and not what is left of it or was made of it, is what the handler may have; the verifier
+// can't know.
+func TestAStreamThatIsGone(t *testing.T) {
+	const parts = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n"
+	peek := func(c *fiber.Ctx) { _, _ = c.Request().BodyStream().Read(make([]byte, 4)) }
+	for name, tc := range map[string]struct {
+		first, do func(*fiber.Ctx)
+		status    int
+	}{
+		"nothing":             {nil, func(*fiber.Ctx) {}, 200},
+		"a peek":              {nil, peek, 400},
+		"a form":              {nil, func(c *fiber.Ctx) { _ = c.FormValue("a") }, 400},
+		"nothing, in between": {func(*fiber.Ctx) {}, func(*fiber.Ctx) {}, 200},
+		"a peek, in between":  {func(*fiber.Ctx) {}, peek, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := newApp(fiber.Config{StreamRequestBody: true, DisablePreParseMultipartForm: true})
+			if tc.first != nil {
+				app.Use(fiberidem.Verify(signtest.NewVerifier()))
+			}
+			app.Post("/", func(c *fiber.Ctx) error { tc.do(c); return c.Next() }, fiberidem.Verify(signtest.NewVerifier()),
+				func(c *fiber.Ctx) error { return c.SendString("reached") })
+			s := serve(t, app)
+			got := s.do(s.signed(signtest.Demo, "/", parts, "Content-Type", "multipart/form-data; boundary=b"))
+			require.Equal(t, tc.status, got.status, got.body)
+			if tc.status != 200 {
+				require.Contains(t, got.body, `"code":"malformed"`)
+			}
+		})
 	}
 }

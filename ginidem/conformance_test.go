@@ -27,7 +27,9 @@ func TestConformance(t *testing.T) {
 		User:  func(name string) core.UserSource { return ginidem.UserFromContext(name) },
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, OuterErrors: true, OuterBodyLimit: true,
-			GroupRoutes: true, GlobalRoutes: true,
+			GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true,
+			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack,
+				adaptertest.Keeper, adaptertest.Decompressor, adaptertest.Limiter},
 		},
 	}
 	if *update {
@@ -42,11 +44,11 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 	engine := gin.New()
 	engine.UseRawPath = true // else %2F ends a parameter
 	engine.Use(gin.RecoveryWithWriter(io.Discard))
-	if app.Errors && !app.Unfinished {
+	if app.Errors && !app.Unfinished || app.Finish {
 		engine.Use(ginidem.Finish())
 	}
 	if app.Errors {
-		engine.Use(conformanceErrors)
+		engine.Use(conformanceErrors(app.Deaf))
 	}
 	engine.Use(func(c *gin.Context) {
 		if app.BodyLimit > 0 {
@@ -61,7 +63,30 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		if login := c.GetHeader("X-Login"); app.Login && login != "" {
 			c.Set("user", login)
 		}
+		if app.Consumed != nil {
+			c.Request = c.Request.WithContext(core.WithCaller(c.Request.Context(), c.GetHeader("X-Caller"), app.Consumed...))
+		}
+		if app.Incoming != nil {
+			app.Incoming(c.Request.Context())
+		}
+		if app.Deadline > 0 && c.GetHeader(adaptertest.UnlimitedHeader) == "" {
+			ctx, cancel := context.WithTimeout(c.Request.Context(), app.Deadline)
+			defer cancel()
+			c.Request = c.Request.WithContext(ctx)
+			c.Next()
+		}
+		if app.After != nil {
+			c.Next()
+			after := adaptertest.Afterwards{Body: c.Request.Body, Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
+			if last := c.Errors.Last(); last != nil {
+				after.Err = last.Err
+			}
+			app.After(after)
+		}
 	})
+	for _, f := range app.Front {
+		engine.Use(readInFront(f))
+	}
 	var router gin.IRouter = engine
 	if app.Group != "" {
 		router = engine.Group(app.Group)
@@ -74,32 +99,60 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		if r.Guard != nil {
 			handlers = append(handlers, ginidem.New(r.Guard))
 		}
-		handlers = append(handlers, func(c *gin.Context) {
+		handler := func(c *gin.Context) {
 			// A failure of gin's own is reported already.
-			if err := r.Behaviour(ginCall{c}); err != nil && len(c.Errors) == 0 {
+			if err := r.Behaviour(ginCall{c, engine}); err != nil && len(c.Errors) == 0 {
 				_ = c.AbortWithError(http.StatusInternalServerError, err)
 			}
-		})
+		}
+		if r.Issues != nil {
+			handler = ginidem.IssueToken(r.Issues)
+		}
+		handlers = append(handlers, handler)
 		pattern := r.Pattern[len(app.Group):]
 		if len(pattern) > 1 && pattern[len(pattern)-1] == '*' {
 			pattern += "rest"
 		}
 		router.Handle(r.Method, pattern, handlers...)
 	}
-	return adaptertest.Listen(tb, engine)
+	return adaptertest.Listen(tb, app.Mounted(engine))
+}
+
+// readInFront is f, as gin has it or its users write it.
+func readInFront(f adaptertest.Front) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		var v any
+		var err error
+		switch {
+		case c.GetHeader(adaptertest.UnreadHeader) != "":
+		case f == adaptertest.FormReader:
+			_ = c.PostForm("sku")
+		case f == adaptertest.JSONBinder:
+			err = c.ShouldBindJSON(&v)
+		case f == adaptertest.Keeper:
+			err = c.ShouldBindBodyWithJSON(&v)
+		default:
+			err = adaptertest.ReadInFront(f, c.Writer, c.Request)
+		}
+		if err != nil {
+			_ = c.AbortWithError(http.StatusBadRequest, err)
+		}
+	}
 }
 
 // conformanceErrors is what houses that report by c.Error have in front.
-func conformanceErrors(c *gin.Context) {
-	c.Next()
-	if last := c.Errors.Last(); last != nil {
-		status := http.StatusInternalServerError
-		var failure *conformanceFailure
-		if errors.As(last.Err, &failure) {
-			status = failure.status
+func conformanceErrors(deaf bool) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		if last := c.Errors.Last(); last != nil && !(deaf && adaptertest.ContextEnded(last.Err)) {
+			status := http.StatusInternalServerError
+			var failure *conformanceFailure
+			if errors.As(last.Err, &failure) {
+				status = failure.status
+			}
+			contentType, body := adaptertest.RenderError(last.Err.Error())
+			c.Data(status, contentType, body)
 		}
-		contentType, body := adaptertest.RenderError(last.Err.Error())
-		c.Data(status, contentType, body)
 	}
 }
 
@@ -111,11 +164,14 @@ type conformanceFailure struct {
 func (f *conformanceFailure) Error() string { return f.message }
 
 // ginCall does what handlers for gin do.
-type ginCall struct{ c *gin.Context }
+type ginCall struct {
+	c   *gin.Context
+	app http.Handler
+}
 
 func (c ginCall) Context() context.Context { return c.c.Request.Context() }
 
-func (c ginCall) Run() (*core.Run, bool) { return ginidem.Run(c.c) }
+func (c ginCall) Run() *core.Run { return ginidem.Run(c.c) }
 
 func (c ginCall) Header(name string) string { return c.c.GetHeader(name) }
 
@@ -203,6 +259,22 @@ func (c ginCall) Upgrade(protocol string, talk func(net.Conn)) error {
 	}
 	talk(conn)
 	return nil
+}
+
+func (c ginCall) Report(err error) error {
+	_ = c.c.Error(err)
+	return err
+}
+
+func (c ginCall) Proxy(addr string) error {
+	gin.WrapH(adaptertest.NewProxy(addr))(c.c)
+	return nil
+}
+
+func (c ginCall) NewToken(g *core.Guard) (string, error) { return ginidem.NewToken(c.c, g) }
+
+func (c ginCall) Within(target, key string) (*core.Response, error) {
+	return adaptertest.Within(c.app, c.c.Request, target, key), nil
 }
 
 func (c ginCall) Fail(status int, message string) error {

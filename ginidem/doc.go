@@ -21,8 +21,8 @@
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key
-// id for its user; [Verified] tells the handler who has signed:
+// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's
+// owner for its user; [Verified] tells the handler who has signed:
 //
 //	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
 //	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(hooks), receive)

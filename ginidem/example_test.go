@@ -20,7 +20,7 @@ func ExampleNew() {
 	executed := 0
 	r.POST("/orders", ginidem.New(orders), func(c *gin.Context) {
 		executed++
-		run, _ := ginidem.Run(c)
+		run := ginidem.Run(c)
 		c.JSON(http.StatusCreated, gin.H{"order": executed, "attempt": run.Attempt()})
 	})
 
@@ -39,7 +39,7 @@ func ExampleNew() {
 
 func ExampleFinish() {
 	engine := core.MustNew(core.Config{User: ginidem.UserFromContext("user")})
-	orders := engine.MustGuard(core.Policy{})
+	orders := engine.MustGuard(core.Policy{Failed: core.FailedByStatus})
 
 	login := func(c *gin.Context) { c.Set("user", "alice") }
 	renderErrors := func(c *gin.Context) {

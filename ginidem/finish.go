@@ -4,6 +4,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
 )
 
 // Finish returns middleware that completes the runs whose response was left to a middleware
@@ -13,10 +14,19 @@ import (
 // Errors that nobody has rendered by then make a failure. If a middleware in between
 // replaces c.Writer once the guard has returned, what it renders is not seen, and counts as
 // a failure too.
+//
+// Guards and verifiers behind it also learn how much of the body has been read before them, see
+// [httpidem.Finish].
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f := new(finisher)
 		c.Set(finishKey{}, f)
+		original := c.Request
+		c.Request = httpidem.CountBody(original)
+		defer func() {
+			httpidem.Adopt(original, c.Request)
+			c.Request = original
+		}()
 		returned := false
 		defer func() { f.finish(returned) }()
 		c.Next()
@@ -56,16 +66,14 @@ func (f *finisher) finish(returned bool) {
 			x.c.Writer = x.w.outer
 		}
 		if !returned {
-			_ = x.Deliver()
-			x.pending.Finish(nil)
+			x.drop()
+			_ = x.pending.Finish(nil)
 			continue
 		}
-		captured := core.Capture{Unrendered: true, Err: x.reported()}
-		if x.w.Written() || captured.Err == nil && !x.bypassed() {
-			captured = x.capture(captured.Err)
-		}
-		x.pending.Finish(&captured)
-		if err := x.Deliver(); err != nil {
+		captured := x.capture(x.reported())
+		// A status alone is what the handler has noted, not what became of its error.
+		captured.Unrendered = !x.w.Written() && (x.bypassed() || captured.Err != nil && !captured.Empty)
+		if err := x.pending.Finish(&captured); err != nil {
 			_ = x.c.Error(err)
 		}
 	}

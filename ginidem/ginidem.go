@@ -2,7 +2,9 @@ package ginidem
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -14,6 +16,10 @@ import (
 // New returns middleware that protects the handlers behind it with g. It is safe for
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. An error in writing to the client is added to c.Errors, as Gin itself does.
+//
+// Mount it in front of what reads bodies. A form that has been read in front counts as it was parsed, and
+// a body that ShouldBindBodyWith has kept counts as it is; any other body that has been read, in
+// whole or in part, is refused: 500 body_consumed. See [Finish] for bodies in chunks.
 func New(g *core.Guard) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := exchanges.Get().(*exchange)
@@ -32,8 +38,11 @@ func New(g *core.Guard) gin.HandlerFunc {
 	}
 }
 
-// Run returns the run that a handler is part of: its attempt, owner and key.
-func Run(c *gin.Context) (*core.Run, bool) { return core.RunFrom(c.Request.Context()) }
+// Run returns the run that a handler is part of, or nil, which answers like a first attempt.
+func Run(c *gin.Context) *core.Run { return core.RunFrom(c.Request.Context()) }
+
+// Replayed reports whether the response is a replay, for middleware further out.
+func Replayed(c *gin.Context) bool { return httpidem.Replayed(c.Writer) }
 
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [core.UserFromValue].
@@ -56,6 +65,7 @@ type exchange struct {
 	w        *writer
 	direct   committer // for Answer
 	errors   int       // that had been reported before the handler
+	status   int       // that had been noted before the handler
 	partial  bool      // something had been written before the handler
 	finisher *finisher // nil: no Finish is mounted
 	pending  *core.Pending
@@ -74,7 +84,24 @@ func (x *exchange) Describe(r *core.Request) {
 	describeRoute(x.c, r)
 }
 
-func (x *exchange) Answer(r *core.Response) error { return answer(x.c, &x.direct, r) }
+func (x *exchange) ReadBody(limit int64) ([]byte, error) {
+	body, err := x.Request.ReadBody(limit)
+	if errors.Is(err, core.ErrBodyConsumed) {
+		if v, _ := x.c.Get(gin.BodyBytesKey); v != nil {
+			if kept, ok := v.([]byte); ok && len(kept) > 0 {
+				return x.TakeBody(kept, limit)
+			}
+		}
+	}
+	return body, err
+}
+
+func (x *exchange) Answer(r *core.Response) error {
+	if x.w != nil {
+		x.w.Undo()
+	}
+	return answer(x.c, &x.direct, r)
+}
 
 func answer(c *gin.Context, direct *committer, r *core.Response) error {
 	c.Abort()
@@ -100,7 +127,8 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	original := c.Request
 	c.Request = x.For(ctx, &h.body)
 	x.w, x.errors, x.partial, x.finisher = &h.writer, len(c.Errors), c.Writer.Written(), finisherOf(c)
-	x.w.start(c.Writer, limit)
+	x.status = c.Writer.Status()
+	x.w.start(ctx, c.Writer, limit)
 	c.Writer = x.w
 
 	returned := false
@@ -110,7 +138,7 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		c.Writer = x.w.outer
 		switch {
 		case !returned: // a panic or runtime.Goexit, which goes on
-			_ = x.Deliver()
+			x.drop()
 		case captured.Deferred:
 			c.Writer = x.finisher.innermost(x).w
 		}
@@ -120,25 +148,27 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 
 	reported := x.reported()
 	switch {
-	case x.w.size > 0 || x.w.Passing() || x.w.Written() && reported == nil:
+	case x.w.size > 0 || x.w.Passing() || x.w.Written() && reported == nil || x.bypassed():
 		// Nobody further out has anything to add.
 	case x.finisher != nil:
 		return core.Capture{Deferred: true, Err: reported}, nil
 	case reported != nil:
-		return core.Capture{Unrendered: true, Err: reported}, nil
+		return core.Capture{Unrendered: true, Err: reported, Incomplete: x.partial}, nil
 	}
 	return x.capture(reported), nil
 }
 
 func (x *exchange) capture(reported error) core.Capture {
-	captured := x.w.Capture(x.w.Status())
+	captured := x.w.Capture(max(x.w.Status(), http.StatusOK)) // no 1xx is the final status
 	captured.Incomplete = captured.Incomplete || x.partial || x.bypassed()
+	// A status that was only noted is an answer, unless it is the one that was noted before.
+	captured.Empty = captured.Empty && !x.partial && !x.bypassed() && x.w.Status() == x.status
 	captured.Err = reported
 	return captured
 }
 
-// bypassed reports whether somebody has written, but not to the recorder.
-func (x *exchange) bypassed() bool { return !x.w.Written() && x.w.outer.Written() }
+// bypassed reports whether somebody has written since the handler began, but not to the recorder.
+func (x *exchange) bypassed() bool { return !x.partial && !x.w.Written() && x.w.outer.Written() }
 
 // reported returns the last error that the handler has reported with c.Error.
 func (x *exchange) reported() error {
@@ -148,4 +178,10 @@ func (x *exchange) reported() error {
 	return x.c.Errors.Last().Err
 }
 
-func (x *exchange) Deliver() error { return x.w.Deliver() }
+// drop forgets what the recorder holds back, and the status that goes with it.
+func (x *exchange) drop() {
+	x.w.Drop()
+	x.w.forgetStatus(x.status)
+}
+
+func (x *exchange) Deliver(fields []core.Field) error { return x.w.Deliver(fields) }

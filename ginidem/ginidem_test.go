@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync"
@@ -26,7 +27,8 @@ import (
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.TestMode)
-	goleak.VerifyTestMain(m)
+	// A server that has refused a body waits before it closes the connection.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // watched is a guard and what its observer was told.
@@ -231,7 +233,7 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 			}
 			want := over(t, serve())
 			bareInside, bareOutside := inside, outside
-			guarded := serve(ginidem.New(guard(core.Policy{}).Guard))
+			guarded := serve(ginidem.New(guard(core.Policy{Failed: core.FailedByStatus}).Guard))
 			require.Equal(t, want, over(t, guarded))
 			require.Equal(t, bareInside, inside)
 			require.Equal(t, bareOutside, outside)
@@ -263,9 +265,12 @@ func server(t *testing.T, h http.Handler) *httptest.Server {
 	return s
 }
 
-func over(t *testing.T, s *httptest.Server) reply {
+func over(t *testing.T, s *httptest.Server, traces ...httptrace.ClientTrace) reply {
 	req, err := http.NewRequest("POST", s.URL+"/orders", strings.NewReader("x"))
 	require.NoError(t, err)
+	for _, trace := range traces {
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &trace))
+	}
 	req.Header.Set("X-User", "alice")
 	client := *s.Client()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -300,7 +305,7 @@ func TestErrorsWithoutFinish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
-			g := guard(core.Policy{})
+			g := guard(core.Policy{Failed: core.FailedByStatus})
 			e := gin.New()
 			e.Use(renderLast)
 			e.POST("/orders", ginidem.New(g.Guard), func(gc *gin.Context) { ran++; c.handler(gc) })
@@ -324,6 +329,12 @@ func TestErrorsWithFinish(t *testing.T) {
 			c.String(201, c.GetString("say"))
 		}
 	}
+	bypass := func(c *gin.Context) {
+		w := c.Writer
+		c.Next()
+		c.Writer = w // as if it had wrapped it
+		c.String(422, "bypassed")
+	}
 	for name, c := range map[string]struct {
 		render, handler gin.HandlerFunc
 		status          int
@@ -331,27 +342,20 @@ func TestErrorsWithFinish(t *testing.T) {
 		ran             int
 		kind            core.Kind
 	}{
-		"rendered":          {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
-		"aborted, rendered": {render, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
-		"rendered as 500":   {render, func(c *gin.Context) { c.Status(500); c.Error(errBroke) }, 500, `{"error":"broke"}`, 2, core.Released},
-		"own body":          {render, func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, 422, "mine", 1, core.Finished},
-		"enveloped":         {render, func(c *gin.Context) { c.Set("say", "hello") }, 201, "hello", 1, core.Finished},
-		"never rendered":    {func(*gin.Context) {}, func(c *gin.Context) { c.Error(errBroke) }, 200, "", 2, core.Unrendered},
-		"status only":       {func(*gin.Context) {}, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, "", 1, core.Finished},
-		"nothing at all":    {func(*gin.Context) {}, func(c *gin.Context) { c.Status(204) }, 204, "", 1, core.Finished},
-		"bypassed": {
-			func(c *gin.Context) {
-				w := c.Writer
-				c.Next()
-				c.Writer = w // as if it had wrapped it
-				c.String(422, "bypassed")
-			},
-			func(c *gin.Context) { c.Error(errBroke) }, 422, "bypassed", 2, core.Unrendered,
-		},
+		"rendered":           {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
+		"aborted, rendered":  {render, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
+		"rendered as 500":    {render, func(c *gin.Context) { c.Status(500); c.Error(errBroke) }, 500, `{"error":"broke"}`, 2, core.Released},
+		"own body":           {render, func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, 422, "mine", 1, core.Finished},
+		"enveloped":          {render, func(c *gin.Context) { c.Set("say", "hello") }, 201, "hello", 1, core.Finished},
+		"never rendered":     {func(*gin.Context) {}, func(c *gin.Context) { c.Error(errBroke) }, 200, "", 2, core.Released},
+		"status only":        {func(*gin.Context) {}, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, "", 1, core.Finished},
+		"nothing at all":     {func(*gin.Context) {}, func(c *gin.Context) { c.Status(204) }, 204, "", 1, core.Finished},
+		"bypassed":           {bypass, func(c *gin.Context) { c.Error(errBroke) }, 422, "bypassed", 2, core.Released},
+		"bypassed, no error": {bypass, func(*gin.Context) {}, 422, "bypassed", 2, core.Released},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
-			g := guard(core.Policy{})
+			g := guard(core.Policy{Failed: core.FailedByStatus})
 			e := gin.New()
 			var ended error
 			e.Use(func(c *gin.Context) {
@@ -395,7 +399,7 @@ func TestAPanicInTheRendererReleases(t *testing.T) {
 
 // Two guards, one on the group and one on the route, both wait for the renderer.
 func TestFinishOfNestedGuards(t *testing.T) {
-	outer, inner := guard(core.Policy{Retention: 1e12}), guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
+	outer, inner := guard(core.Policy{Retention: 1e12, Failed: core.FailedByStatus}), guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
 	ran := 0
 	e := gin.New()
 	e.Use(ginidem.Finish(), renderLast, ginidem.New(outer.Guard))
@@ -414,7 +418,7 @@ func TestFinishInside(t *testing.T) {
 	e := gin.New()
 	e.POST("/orders", ginidem.New(g.Guard), ginidem.Finish(), func(c *gin.Context) { c.Error(errBroke) })
 	require.Equal(t, 200, post(e, "/orders", "{}").Code)
-	require.Equal(t, core.Unrendered, g.last().Kind)
+	require.Equal(t, core.Released, g.last().Kind)
 }
 
 func TestPanics(t *testing.T) {
@@ -426,8 +430,8 @@ func TestPanics(t *testing.T) {
 		}{
 			"before anything": {func(*gin.Context) {}, 500, ""},
 			"status noted":    {func(c *gin.Context) { c.Status(201) }, 500, ""},
-			"status sent":     {func(c *gin.Context) { c.Status(201); c.Writer.WriteHeaderNow() }, 201, ""},
-			"body sent":       {func(c *gin.Context) { c.String(201, "part") }, 201, "part"},
+			"status sent":     {func(c *gin.Context) { c.Status(201); c.Writer.WriteHeaderNow() }, 500, ""},
+			"body sent":       {func(c *gin.Context) { c.String(201, "part") }, 500, ""},
 		} {
 			t.Run(fmt.Sprint(name, finish), func(t *testing.T) {
 				ran := 0
@@ -558,7 +562,7 @@ func TestARefusalEndsTheChain(t *testing.T) {
 func TestOptionalKeyPassesWithTheBody(t *testing.T) {
 	e := gin.New()
 	e.POST("/orders", ginidem.New(guard(core.Policy{Key: core.Header(core.Optional)}).Guard), func(c *gin.Context) {
-		if _, ok := ginidem.Run(c); ok {
+		if ginidem.Run(c) != nil {
 			panic("there is no run")
 		}
 		b, _ := c.GetRawData()

@@ -3,17 +3,23 @@ package ginidem_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/idemtest"
 )
 
 // compressing compresses as gin-contrib/gzip does: what it does about a response is
@@ -120,4 +126,318 @@ func TestReadFromAfterTheEnd(t *testing.T) {
 	require.Error(t, err)
 	require.Zero(t, n)
 	require.Empty(t, w.Body.String())
+}
+
+// What has gone out past the recorder, or before it was there, is delivered and not replayed:
+// nobody knows all of it.
+func TestAnswersThatWereNotSeenWhole(t *testing.T) {
+	begin := func(c *gin.Context) { c.String(200, "in front, ") }
+	keep := func(c *gin.Context) { c.Set("writer", c.Writer) }
+	past := func(c *gin.Context) { _, _ = c.MustGet("writer").(io.Writer).Write([]byte("past it")) }
+	for name, c := range map[string]struct {
+		front, handler gin.HandlerFunc
+		body, again    string
+		ran            int
+	}{
+		"begun in front":         {begin, func(c *gin.Context) { c.String(200, "behind") }, "in front, behind", "result_unavailable", 1},
+		"begun in front, failed": {begin, func(c *gin.Context) { c.Error(errBroke) }, "in front, ", "", 2},
+		"past it":                {keep, past, "past it", "result_unavailable", 1},
+		"past it, with an error": {keep, func(c *gin.Context) { past(c); c.Error(errBroke) }, "past it", "result_unavailable", 1},
+	} {
+		for _, finish := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, finish), func(t *testing.T) {
+				ran := 0
+				e := gin.New()
+				if finish {
+					e.Use(ginidem.Finish())
+				}
+				e.POST("/orders", c.front, ginidem.New(guard(core.Policy{}).Guard), func(gc *gin.Context) { ran++; c.handler(gc) })
+				require.Equal(t, c.body, post(e, "/orders", "{}").Body.String())
+				again := post(e, "/orders", "{}")
+				require.Equal(t, c.again, code(again))
+				require.Equal(t, c.ran, ran)
+			})
+		}
+	}
+}
+
+// An error that a middleware in front has reported before the guard is not the handler's.
+func TestErrorsReportedInFront(t *testing.T) {
+	for _, finish := range []bool{false, true} {
+		for _, body := range []string{"", "made"} {
+			t.Run(fmt.Sprintf("%t %q", finish, body), func(t *testing.T) {
+				ran := 0
+				g := guard(core.Policy{})
+				e := gin.New()
+				if finish {
+					e.Use(ginidem.Finish())
+				}
+				e.Use(func(c *gin.Context) { c.Error(errBroke) }) // and goes on
+				e.POST("/orders", ginidem.New(g.Guard), func(c *gin.Context) {
+					ran++
+					c.Status(201)
+					_, _ = c.Writer.WriteString(body)
+				})
+				require.Equal(t, 201, post(e, "/orders", "{}").Code)
+				require.Equal(t, core.Finished, g.last().Kind)
+				require.NoError(t, g.last().Err)
+				again := post(e, "/orders", "{}")
+				require.Equal(t, 201, again.Code)
+				require.Equal(t, body, again.Body.String())
+				require.True(t, replayed(again))
+				require.Equal(t, 1, ran)
+			})
+		}
+	}
+}
+
+// A 1xx that a handler sends by Gin's own writer goes out at once, and is not the status.
+func TestHintsThroughGinsWriter(t *testing.T) {
+	for _, body := range []string{"", "made"} {
+		t.Run(body, func(t *testing.T) {
+			ran := 0
+			serve := func(mw ...gin.HandlerFunc) *httptest.Server {
+				e := gin.New()
+				e.POST("/orders", append(mw, func(c *gin.Context) {
+					ran++
+					c.Header("Link", "</style.css>; rel=preload")
+					c.Status(http.StatusEarlyHints)
+					c.Writer.WriteHeaderNow()
+					if body != "" {
+						_, _ = c.Writer.WriteString(body)
+					}
+				})...)
+				return server(t, e)
+			}
+			ask := func(s *httptest.Server) (reply, []int) {
+				var hints []int
+				r := over(t, s, httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+					hints = append(hints, code)
+					return nil
+				}})
+				return r, hints
+			}
+			want, hints := ask(serve())
+			require.Equal(t, []int{103}, hints)
+			guarded := serve(ginidem.New(guard(core.Policy{}).Guard))
+			first, hints := ask(guarded)
+			require.Equal(t, want, first)
+			require.Equal(t, []int{103}, hints)
+
+			ran = 0
+			again, hints := ask(guarded)
+			require.Zero(t, ran)
+			require.Empty(t, hints)
+			require.Equal(t, "true", again.header.Get(core.ReplayedHeader))
+			again.header.Del(core.ReplayedHeader)
+			require.Equal(t, want, again)
+		})
+	}
+}
+
+// CloseNotify tells of the end of the run: what has been begun is finished, and c.Stream, which asks for it, goes on while
+// the client is given its time.
+func TestCloseNotifyTellsOfTheRun(t *testing.T) {
+	for name, linger := range map[string]time.Duration{"at once": -1, "later": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			engine := gin.New()
+			engine.POST("/x", ginidem.New(guard(core.Policy{Linger: linger}).Guard), func(c *gin.Context) {
+				gone := c.Writer.CloseNotify()
+				select {
+				case <-gone:
+					t.Error("it tells of the end before there is one")
+				default:
+				}
+				leave()
+				if linger < 0 {
+					select {
+					case <-gone:
+					case <-time.After(10 * time.Second):
+						t.Error("it does not tell")
+					}
+					return
+				}
+				select {
+				case <-gone:
+					t.Error("it tells of the client")
+				case <-time.After(10 * time.Millisecond):
+				}
+			})
+			r := httptest.NewRequestWithContext(ctx, "POST", "/x", nil)
+			r.Header.Set("X-User", "alice")
+			engine.ServeHTTP(closeNotifier{httptest.NewRecorder(), ctx}, r)
+		})
+	}
+}
+
+// closeNotifier tells when the client leaves, as the server's writer does.
+type closeNotifier struct {
+	*httptest.ResponseRecorder
+	ctx context.Context
+}
+
+func (w closeNotifier) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.ctx, func() { gone <- true })
+	return gone
+}
+
+// Whoever stands in front has its request back, and finds in it what net/http cleans up after.
+func TestTheRequestIsGivenBack(t *testing.T) {
+	for _, finish := range []bool{false, true} {
+		for _, fails := range []bool{false, true} {
+			for _, panics := range []bool{false, true} {
+				t.Run(fmt.Sprint(finish, fails, panics), func(t *testing.T) {
+					engine := idemtest.New(t, core.Config{User: core.SharedByAllCallers()})
+					if fails {
+						engine.Fail(idemtest.Acquire)
+					}
+					var before, after *http.Request
+					e := gin.New()
+					e.Use(func(c *gin.Context) {
+						before = c.Request
+						defer func() {
+							_ = recover()
+							after = c.Request
+						}()
+						c.Next()
+					})
+					if finish {
+						e.Use(ginidem.Finish())
+					}
+					e.POST("/orders", ginidem.New(engine.MustGuard(core.Policy{FailOpen: true})), func(c *gin.Context) {
+						require.Equal(t, "1", c.PostForm("a"))
+						if panics {
+							panic("oops")
+						}
+					})
+					send(e, "/orders", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n")
+					require.Same(t, before, after)
+					require.NotNil(t, after.MultipartForm)
+				})
+			}
+		}
+	}
+}
+
+// What ShouldBindBodyWith keeps counts, within the limit, if it is what was sent.
+func TestKeptBodies(t *testing.T) {
+	keep := func(c *gin.Context) { _ = c.ShouldBindBodyWithJSON(new(any)) }
+	take := func(c *gin.Context) { _ = c.ShouldBindJSON(new(any)) }
+	for name, tc := range map[string]struct {
+		front []gin.HandlerFunc
+		body  string
+		want  string
+	}{
+		"kept":                   {[]gin.HandlerFunc{keep}, `{"a":1}`, ""},
+		"kept, over the limit":   {[]gin.HandlerFunc{keep}, `{"a":"over the limit"}`, "body_too_large"},
+		"kept after it was read": {[]gin.HandlerFunc{take, keep}, `{"a":1}`, "body_consumed"},
+		"something else kept":    {[]gin.HandlerFunc{take, func(c *gin.Context) { c.Set(gin.BodyBytesKey, []byte("{}")) }}, `{"a":1}`, "body_consumed"},
+	} {
+		for _, finish := range []bool{false, true} {
+			for _, chunked := range []bool{false, true} {
+				if name == "something else kept" && chunked && !finish {
+					continue // which nobody can tell
+				}
+				t.Run(fmt.Sprint(name, finish, chunked), func(t *testing.T) {
+					e := gin.New()
+					if finish {
+						e.Use(ginidem.Finish())
+					}
+					e.POST("/orders", append(tc.front, ginidem.New(guard(core.Policy{BodyLimit: 10}).Guard), func(c *gin.Context) { c.Status(201) })...)
+					s := server(t, e)
+					r, err := http.NewRequest("POST", s.URL+"/orders", strings.NewReader(tc.body))
+					require.NoError(t, err)
+					r.Header.Set("Content-Type", "application/json")
+					r.Header.Set("X-User", "alice")
+					if chunked {
+						r.ContentLength = -1
+					}
+					resp, err := s.Client().Do(r)
+					require.NoError(t, err)
+					require.NoError(t, resp.Body.Close())
+					require.Equal(t, tc.want, resp.Header.Get(core.RefusedHeader))
+				})
+			}
+		}
+	}
+}
+
+// A status that was dropped after a panic is not that of whoever recovers; one that was only noted is, as in Gin.
+func TestTheStatusAfterAPanic(t *testing.T) {
+	for want, handler := range map[int]gin.HandlerFunc{
+		200: func(c *gin.Context) { c.String(422, "made") },
+		404: func(c *gin.Context) { c.Status(404) },
+	} {
+		for _, finish := range []bool{false, true} {
+			e := gin.New()
+			e.Use(func(c *gin.Context) {
+				defer func() {
+					_ = recover()
+					_, _ = c.Writer.WriteString("recovered")
+				}()
+				c.Next()
+			})
+			if finish {
+				e.Use(ginidem.Finish())
+			}
+			e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+				handler(c)
+				panic("oops")
+			})
+			w := post(e, "/orders", "{}")
+			require.Equal(t, want, w.Code)
+			require.Equal(t, "recovered", w.Body.String())
+		}
+	}
+}
+
+// Behind what has been sent in front of the guard no refusal is written.
+func TestNoRefusalBehindAnAnswer(t *testing.T) {
+	for name, handler := range map[string]gin.HandlerFunc{
+		"refused":  func(c *gin.Context) { c.Error(core.NewRefusal(core.CodeInProgress, nil)) },
+		"given up": func(c *gin.Context) { <-c.Request.Context().Done() },
+	} {
+		for _, finish := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, finish), func(t *testing.T) {
+				e := gin.New()
+				if finish {
+					e.Use(ginidem.Finish())
+				}
+				e.Use(func(c *gin.Context) {
+					ctx, cancel := context.WithTimeout(c.Request.Context(), 10*time.Millisecond)
+					defer cancel()
+					c.Request = c.Request.WithContext(ctx)
+					c.String(200, "in front")
+					c.Next()
+				})
+				e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), handler)
+				require.Equal(t, "in front", post(e, "/orders", "{}").Body.String())
+			})
+		}
+	}
+}
+
+// A middleware that renders a handler's error, and then panics, has answered nothing: whoever recovers does, and finds
+// neither that body nor its status.
+func TestAPanicAfterRendering(t *testing.T) {
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		defer func() {
+			_ = recover()
+			_, _ = c.Writer.WriteString("recovered")
+		}()
+		c.Next()
+	}, ginidem.Finish(), func(c *gin.Context) {
+		c.Next()
+		if len(c.Errors) > 0 {
+			c.String(422, "rendered")
+			panic("oops")
+		}
+	})
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) { c.Error(errBroke) })
+	w := post(e, "/orders", "{}")
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, "recovered", w.Body.String())
 }

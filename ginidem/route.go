@@ -7,20 +7,28 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
 )
 
 // describeRoute fills in route and parameters: Gin's own spelling, but for the name of a
-// wildcard.
+// wildcard, with the host in front if a mux further out has chosen the engine by it, and a
+// prefix that was stripped.
 func describeRoute(c *gin.Context, r *core.Request) {
-	pattern := c.FullPath()
+	pattern, host, prefix := c.FullPath(), httpidem.HostOf(c.Request), httpidem.PrefixOf(c.Request)
 	if pattern == "" {
-		r.Route = c.Request.URL.EscapedPath()
+		r.Route, r.Unmatched = host+prefix+c.Request.URL.EscapedPath(), true
 		return
 	}
 	r.Route = pattern
 	star := strings.Index(pattern, "/*")
 	if star >= 0 {
 		r.Route = pattern[:star+2]
+	}
+	if prefix != "" {
+		r.Unmatched, r.Mount = true, "/*"+r.Route
+	}
+	if host != "" || prefix != "" {
+		r.Route = host + prefix + r.Route
 	}
 	if len(c.Params) == 0 {
 		return

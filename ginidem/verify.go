@@ -9,9 +9,13 @@ import (
 
 // Verify returns middleware that lets only requests through that v verifies; it answers all
 // others and aborts. The handler learns from [Verified] who has signed; a guard behind it
-// takes the key id for its user (see core.Config.User). Mount it in front of the guard: a
+// takes the key's owner for its user (see core.Config.User). Mount it in front of the guard: a
 // failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
 // one way, it refuses everything: the nonce has been used.
+//
+// Mount it in front of what reads bodies. A body that was read is refused (malformed), but of one in chunks
+// that was read to its end only [Finish] further out can tell that it was not empty; without it, what
+// somebody has read of a request that was signed without a body reaches the handler unsigned.
 //
 // It is safe for concurrent use, and may be mounted on any number of routes. An error in
 // writing a refusal is added to c.Errors, as Gin itself does.

@@ -101,7 +101,7 @@ func TestRequestIsRestored(t *testing.T) {
 
 // A guard stores what a middleware further out makes of the handler's error, with Verify in between.
 func TestErrorsPassVerify(t *testing.T) {
-	engine := core.MustNew(core.Config{User: core.SharedByAllCallers})
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
 	fail := true
 	e := router()
 	e.Use(ginidem.Finish(), func(c *gin.Context) {

@@ -2,6 +2,7 @@ package ginidem
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -17,6 +19,7 @@ import (
 // lost when that one is put back.
 type writer struct {
 	httpidem.Recorder
+	ctx   context.Context // of the run
 	outer gin.ResponseWriter
 	below committer // the recorder's way to outer
 	size  int
@@ -28,10 +31,10 @@ var (
 	errHijackAfterBody = errors.New("ginidem: response body already written")
 )
 
-func (w *writer) start(outer gin.ResponseWriter, limit int) {
-	w.outer, w.size = outer, -1
+func (w *writer) start(ctx context.Context, outer gin.ResponseWriter, limit int) {
+	w.ctx, w.outer, w.size = ctx, outer, -1
 	w.below.ResponseWriter = outer
-	w.Recorder.Start(&w.below, limit)
+	w.Recorder.Start(ctx, &w.below, limit)
 }
 
 func (w *writer) Status() int { return w.outer.Status() }
@@ -89,7 +92,21 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.Recorder.Hijack()
 }
 
-func (w *writer) CloseNotify() <-chan bool { return w.outer.CloseNotify() }
+// CloseNotify tells when the run's context ends, and not when the client leaves: what has been
+// begun is finished.
+func (w *writer) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.ctx, func() { gone <- true })
+	return gone
+}
+
+// forgetStatus puts the status back that had been noted before the handler, if that has sent one
+// which was dropped.
+func (w *writer) forgetStatus(before int) {
+	if w.Written() && !w.outer.Written() {
+		w.outer.WriteHeader(before)
+	}
+}
 
 func (w *writer) Pusher() http.Pusher { return w.outer.Pusher() }
 
@@ -98,8 +115,8 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.below.Unwrap() }
 
 // Deliver hands on what the recorder holds back. A status without a body is sent, too, so
 // that nobody further out can make something else of it.
-func (w *writer) Deliver() error {
-	err := w.Recorder.Deliver()
+func (w *writer) Deliver(fields []core.Field) error {
+	err := w.Recorder.Deliver(fields)
 	w.below.settle()
 	return err
 }

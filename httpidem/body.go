@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"strings"
 
 	"github.com/idem-go/idem/core"
 )
@@ -16,13 +18,14 @@ import (
 // concurrently. The zero Request is ready for Start.
 type Request struct {
 	r        *http.Request
-	original io.ReadCloser // r.Body, while it is replaced
+	original io.ReadCloser // r.Body, while it is replaced; nil: there was none
 	length   int64         // r.ContentLength then
-	read     bool          // the body has been read
-	body     []byte        // what has been read
-	pooled   bool          // it is in buffer; else in memory that handlers may share
-	buffer   []byte        // used again, unless a handler gets it
-	hooks    bodyReader    // what hooks read between ReadBody and the handler
+	replaced bool
+	read     bool       // the body has been read
+	body     []byte     // what has been read
+	pooled   bool       // it is in buffer; else in memory that handlers may share
+	buffer   []byte     // used again, unless a handler gets it
+	hooks    bodyReader // what hooks read between ReadBody and the handler
 	extra    [1]byte
 }
 
@@ -50,12 +53,18 @@ func (q *Request) End() {
 }
 
 // Header implements [core.Headers].
-func (q *Request) Header(name string) (first string, lines int) {
+func (q *Request) Header(name string, i int) (value string, lines int) {
 	values := q.r.Header[name]
-	if len(values) == 0 {
-		return "", 0
+	if name == "Host" { // net/http has taken it out of the header
+		if q.r.Host == "" || i > 0 {
+			return "", min(len(q.r.Host), 1)
+		}
+		return strings.ToLower(q.r.Host), 1
 	}
-	return values[0], len(values)
+	if i >= len(values) {
+		return "", len(values)
+	}
+	return values[i], len(values)
 }
 
 // Describe fills in r, all but Route, PathParams and Native.
@@ -64,45 +73,121 @@ func (q *Request) Describe(r *core.Request) {
 	r.RawQuery = q.r.URL.RawQuery
 	r.ContentType = q.r.Header.Get("Content-Type")
 	r.ContentEncoding = q.r.Header.Get("Content-Encoding")
+	r.Host = strings.ToLower(q.r.Host)
 	r.RemoteAddr = q.r.RemoteAddr
 }
 
 // ReadBody implements the method of [core.Exchange]. The request's Body then reads from
 // the start, for hooks.
 func (q *Request) ReadBody(limit int64) ([]byte, error) {
-	r := q.r
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, nil
-	}
 	limit = min(limit, math.MaxInt64-1) // one more byte can be counted
-	if r.ContentLength > limit {
-		return nil, core.ErrBodyTooLarge
+	err := q.readLeft(limit)
+	if q.r.PostForm != nil || q.r.MultipartForm != nil {
+		err = q.takeForm(limit, err)
 	}
-	if err := q.readFrom(r.Body, limit); err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, core.ErrBodyTooLarge
-		}
+	if err != nil {
 		return nil, err
 	}
-	q.read = true
-	q.original, q.length = r.Body, r.ContentLength
-	q.hooks.reset(q.body, q.original)
-	r.Body, r.ContentLength = &q.hooks, int64(len(q.body))
-	return q.hooks.all, nil
+	return q.lend(), nil
 }
 
-// readFrom reads what is left of body, or takes it if it has been read into memory already.
-func (q *Request) readFrom(body io.Reader, limit int64) (err error) {
-	if b, ok := body.(*Body); ok { // left by Verify, or by a guard further out
-		q.body, err = b.take(limit)
-		return err
+// TakeBody is ReadBody for a body that somebody in front has read and kept. It is for when
+// ReadBody has returned [core.ErrBodyConsumed]. Nobody may change the body.
+func (q *Request) TakeBody(body []byte, limit int64) ([]byte, error) {
+	read := int64(0)
+	if c := countOf(q.r); c != nil {
+		read = c.read
 	}
-	q.body, err = q.fill(body, limit)
-	if q.pooled = cap(q.body) <= maxPooled; q.pooled {
-		q.buffer = q.body
+	switch n := int64(len(body)); {
+	case n < max(q.r.ContentLength, read) && isSent(q.r.Body):
+		return nil, core.ErrBodyConsumed
+	case n > limit:
+		return nil, core.ErrBodyTooLarge
 	}
-	return err
+	q.body, q.pooled = body, false
+	return q.lend(), nil
 }
+
+// lend puts what has been read in the body's place.
+func (q *Request) lend() []byte {
+	r := q.r
+	if len(q.body) == 0 && (r.Body == nil || r.Body == http.NoBody) {
+		return nil
+	}
+	q.original, q.length, q.replaced, q.read = r.Body, r.ContentLength, true, true
+	q.hooks.reset(q.body, q.closer())
+	r.Body, r.ContentLength = &q.hooks, int64(len(q.body))
+	return q.hooks.all
+}
+
+// closer closes the body that was sent.
+func (q *Request) closer() io.Closer {
+	if q.original == nil {
+		return http.NoBody
+	}
+	return q.original
+}
+
+// readLeft reads what is left of the body. The error is ErrBodyConsumed, or wraps it, if that is not
+// all of it.
+func (q *Request) readLeft(limit int64) error {
+	r := q.r
+	if r.ContentLength > limit {
+		return core.ErrBodyTooLarge
+	}
+	q.body, q.pooled = nil, false
+	if left, ok := r.Body.(*Body); ok { // by Verify, or by a guard further out
+		if int64(len(left.all)) > limit {
+			return core.ErrBodyTooLarge
+		}
+		q.body = left.take()
+		return nil
+	}
+	count := countOf(r)
+	before := int64(0)
+	if count != nil {
+		before = count.read
+	}
+	there := r.Body != nil && r.Body != http.NoBody
+	if there {
+		var err error
+		q.body, err = q.fill(r.Body, limit)
+		if q.pooled = cap(q.body) <= maxPooled; q.pooled {
+			q.buffer = q.body
+		}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return core.ErrBodyTooLarge
+		}
+		if isClosed(err) {
+			return core.ErrBodyConsumed
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	encoded := r.Header.Get("Content-Encoding") != ""
+	n := int64(len(q.body))
+	switch {
+	case r.ContentLength == 0 || n > 0 && n == r.ContentLength:
+		return nil
+	case n == 0 && (r.ContentLength > 0 || count != nil && count.read > 0):
+		return core.ErrBodyConsumed
+	case n == 0 && count == nil && there:
+		return errNothingCame
+	case count != nil && before > 0 && n == count.read-before:
+		// What was read before counts only if the rest came as it was sent.
+		return core.ErrBodyConsumed
+	case count != nil, encoded && !isSent(r.Body):
+		return nil // decompressed: the length is that of something else
+	case n < r.ContentLength && isSent(r.Body):
+		return core.ErrBodyConsumed
+	}
+	return nil
+}
+
+// errNothingCame is for a body of unknown length. Nobody can tell from behind.
+var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", core.ErrBodyConsumed)
 
 // fill reads body into the buffer, as long as it fits, and no more than one byte over the limit.
 func (q *Request) fill(body io.Reader, limit int64) ([]byte, error) {
@@ -161,7 +246,7 @@ func (q *Request) For(ctx context.Context, b *Body) *http.Request {
 	if !q.read {
 		return r
 	}
-	closer := q.original
+	closer := q.closer()
 	q.restore()
 	switch n := len(q.body); {
 	case !q.pooled:
@@ -208,9 +293,9 @@ func Adopt(original, handled *http.Request) {
 }
 
 func (q *Request) restore() {
-	if q.original != nil {
+	if q.replaced {
 		q.r.Body, q.r.ContentLength = q.original, q.length
-		q.original = nil
+		q.original, q.replaced = nil, false
 	}
 }
 
@@ -227,18 +312,15 @@ func (b *Body) again() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b.all)), nil
 }
 
-// take returns what is left to read, and leaves nothing. It is shared: nobody changes it.
-func (b *Body) take(limit int64) ([]byte, error) {
-	switch {
-	case b.closed:
-		return nil, http.ErrBodyReadAfterClose
-	case int64(len(b.rest)) > limit:
-		return nil, core.ErrBodyTooLarge
-	}
-	rest := b.rest
+// take returns all of the body, whoever has read of it in between, and leaves nothing to read. It
+// is shared: nobody changes it.
+func (b *Body) take() []byte {
 	b.rest = nil
-	return rest, nil
+	return b.all
 }
+
+// untouched reports whether nobody has read of the body.
+func (b *Body) untouched() bool { return len(b.rest) == len(b.all) }
 
 type bodyReader struct {
 	all    []byte

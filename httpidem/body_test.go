@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -98,21 +99,25 @@ func TestOneCopyOfTheBody(t *testing.T) {
 // A client pays with bytes for the memory that its Content-Length gets.
 func TestAContentLengthBuysNoMemory(t *testing.T) {
 	for _, sent := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 1 << 20} {
-		var q httpidem.Request
-		r := httptest.NewRequest("POST", "/", nil)
-		gone := errors.New("the client has gone")
-		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, sent)), errorReader{gone}))
-		r.ContentLength = 1 << 40
-		q.Start(r)
-		n := allocated(func() {
-			_, err := q.ReadBody(1 << 50)
-			require.ErrorIs(t, err, gone)
-		})
-		assert.LessOrEqual(t, n, int64(68<<10+18*sent), "for %d bytes", sent)
+		least := int64(math.MaxInt64) // of a few: other goroutines allocate, too
+		for range 3 {
+			var q httpidem.Request
+			r := httptest.NewRequest("POST", "/", nil)
+			gone := errors.New("the client has gone")
+			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, sent)), errorReader{gone}))
+			r.ContentLength = 1 << 40
+			q.Start(r)
+			least = min(least, allocated(func() {
+				_, err := q.ReadBody(1 << 50)
+				require.ErrorIs(t, err, gone)
+			}))
+		}
+		assert.LessOrEqual(t, least, int64(68<<10+18*sent), "for %d bytes", sent)
 	}
 }
 
-// What Verify has left is used as it is; what somebody in between has made of it counts.
+// What Verify has left is used as it is, whoever has read of it in between; what somebody has put
+// in its place counts.
 func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 	const limit = 100_000
 	type outcome struct {
@@ -121,14 +126,13 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 		length            int64
 	}
 	const reversed = "desrever"
+	whole := func(sent string) outcome { return outcome{200, sent, sent, sent, int64(len(sent))} }
 	for _, between := range []struct {
 		name string
 		do   func(r *http.Request)
 		want func(sent string) outcome
 	}{
-		{"nothing", func(*http.Request) {}, func(sent string) outcome {
-			return outcome{200, sent, sent, sent, int64(len(sent))}
-		}},
+		{"nothing", func(*http.Request) {}, whole},
 		{"another body", func(r *http.Request) {
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(reversed)), int64(len(reversed))
 		}, func(string) outcome { return outcome{200, reversed, reversed, reversed, int64(len(reversed))} }},
@@ -139,20 +143,21 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 			func(string) outcome { return outcome{200, reversed, reversed, reversed, int64(len(reversed))} }},
 		{"no body", func(r *http.Request) { r.Body, r.ContentLength = http.NoBody, 0 },
 			func(string) outcome { return outcome{status: 200} }},
-		{"the body again", func(r *http.Request) { r.Body, _ = r.GetBody() }, func(sent string) outcome {
-			return outcome{200, sent, sent, sent, int64(len(sent))}
-		}},
-		{"a limit that fits", func(r *http.Request) { r.Body = http.MaxBytesReader(nil, r.Body, limit) }, func(sent string) outcome {
-			return outcome{200, sent, sent, sent, int64(len(sent))}
-		}},
+		{"the body again", func(r *http.Request) { r.Body, _ = r.GetBody() }, whole},
+		{"a limit that fits", func(r *http.Request) { r.Body = http.MaxBytesReader(nil, r.Body, limit) }, whole},
 		{"a limit that does not", func(r *http.Request) { r.Body = http.MaxBytesReader(nil, r.Body, 5) },
 			func(string) outcome { return outcome{status: 413} }},
-		{"a peek", func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 4)) }, func(sent string) outcome {
-			return outcome{200, sent[4:], sent[4:], sent[4:], int64(len(sent) - 4)}
-		}},
-		{"a reader of all of it", func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
-			func(string) outcome { return outcome{status: 200} }},
-		{"somebody who closes it", func(r *http.Request) { r.Body.Close() }, func(string) outcome { return outcome{status: 400} }},
+		{"a peek", func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 4)) }, whole},
+		{"a reader of all of it", func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, whole},
+		{"a reader behind a limit", func(r *http.Request) {
+			r.Body = http.MaxBytesReader(nil, r.Body, limit)
+			_, _ = io.Copy(io.Discard, r.Body)
+		}, func(string) outcome { return outcome{status: 500} }},
+		{"a peek behind a limit", func(r *http.Request) {
+			r.Body = http.MaxBytesReader(nil, r.Body, limit)
+			_, _ = io.ReadFull(r.Body, make([]byte, 4))
+		}, func(string) outcome { return outcome{status: 500} }},
+		{"somebody who closes it", func(r *http.Request) { r.Body.Close() }, whole},
 	} {
 		for _, size := range []int{10, 1000, 60_000, limit} {
 			for _, chunked := range []bool{false, true} {

@@ -13,7 +13,11 @@ import (
 var update = flag.Bool("update", false, "write the transcripts of core/adaptertest anew, as net/http makes them")
 
 func TestConformance(t *testing.T) {
-	harness := adaptertest.NetHTTP("net/http", func(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) })
+	harness := adaptertest.NetHTTP("net/http", adaptertest.NetHTTPAdapter{
+		New:    func(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) },
+		Finish: httpidem.Finish(), Replayed: httpidem.Replayed,
+		IssueToken: httpidem.IssueToken, NewToken: httpidem.NewToken,
+	})
 	harness.User = func(name string) core.UserSource {
 		return httpidem.UserFromContext(adaptertest.ContextKey(name))
 	}

@@ -37,7 +37,7 @@
 // # Signatures
 //
 // [Verify] mounts a verifier of package sign. It stands outside of the guard, which then takes
-// the key id for its user, so that two customers with one Idempotency-Key have two
+// the key's owner for its user, so that two customers with one Idempotency-Key have two
 // operations:
 //
 //	verify := httpidem.Verify(sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 
 	"github.com/idem-go/idem/core"
@@ -13,14 +14,24 @@ import (
 // may be mounted on any number of handlers: the route is part of the key. Mount it
 // inside the router, on the handler, so that it sees the route's pattern.
 //
+// Mount it in front of what reads bodies. A form that has been read in front counts as it was parsed
+// (r.PostForm, r.MultipartForm); any other body that has been read, in whole or in part, is refused:
+// 500 body_consumed. See [Finish] for bodies in chunks.
+//
 // An error in writing to the client is dropped: net/http has nobody to tell, and the
 // client that was to get the response has gone.
+//
+// It panics if it is mounted around an [http.TimeoutHandler], whose handler runs on when the guard
+// knows nothing of it any more: the guard belongs inside.
 func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 	m := &middleware{guard: g}
 	for _, o := range opts {
 		o(m)
 	}
 	return func(next http.Handler) http.Handler {
+		if reflect.TypeOf(next) == timeoutHandler {
+			panic("httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; write http.TimeoutHandler(httpidem.New(guard)(handler), …)")
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := exchanges.Get().(*exchange)
 			x.Start(r)
@@ -33,6 +44,8 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 		})
 	}
 }
+
+var timeoutHandler = reflect.TypeOf(http.TimeoutHandler(nil, 0, ""))
 
 // Option changes what [New] makes.
 type Option func(*middleware)
@@ -49,6 +62,12 @@ type Option func(*middleware)
 func WithRoute(fn func(*http.Request) (pattern string, params []core.Pair)) Option {
 	return func(m *middleware) { m.route = fn }
 }
+
+// Run returns the run that a handler is part of, or nil, which answers like a first attempt.
+func Run(r *http.Request) *core.Run { return core.RunFrom(r.Context()) }
+
+// Replayed reports whether the response in w is a replay, for middleware further out.
+func Replayed(w http.ResponseWriter) bool { return w.Header().Get(core.ReplayedHeader) == "true" }
 
 // UserFromContext takes the user from the value that authentication middleware has put
 // into the request's context under key, see [core.UserFromValue].
@@ -95,14 +114,23 @@ func (x *exchange) Describe(r *core.Request) {
 	}
 	pattern, params := x.middleware.route(x.r)
 	if pattern == "" {
-		r.Route = sentPath(x.r)
+		r.Route, r.Unmatched = HostOf(x.r)+sentPath(x.r), true
 		return
 	}
-	r.Route = parsePattern(pattern, false).spelling
+	rt := parsePattern(pattern, false)
+	r.Route = rt.spelling
+	if rt.host == "" {
+		r.Route = HostOf(x.r) + r.Route
+	}
 	r.PathParams = append(r.PathParams, params...)
 }
 
-func (x *exchange) Answer(r *core.Response) error { return Answer(x.w, r) }
+func (x *exchange) Answer(r *core.Response) error {
+	if x.recorder != nil {
+		x.recorder.Undo()
+	}
+	return Answer(x.w, r)
+}
 
 func (x *exchange) Pass() error {
 	r := x.Rewound()
@@ -115,13 +143,13 @@ func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	h := new(handed)
 	r := x.For(ctx, &h.body)
 	x.recorder = &h.Recorder
-	x.recorder.Start(x.w, limit)
+	x.recorder.Start(ctx, x.w, limit)
 
 	returned := false
 	defer func() {
 		x.Adopt(r)
 		if !returned { // a panic or runtime.Goexit, which goes on
-			_ = x.recorder.Deliver()
+			x.recorder.Drop()
 		}
 	}()
 	x.next.ServeHTTP(x.recorder, r)
@@ -129,4 +157,4 @@ func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	return x.recorder.Capture(http.StatusOK), nil
 }
 
-func (x *exchange) Deliver() error { return x.recorder.Deliver() }
+func (x *exchange) Deliver(fields []core.Field) error { return x.recorder.Deliver(fields) }

@@ -19,14 +19,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/idemtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A server that has refused a body waits before it closes the connection.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 func guard(p core.Policy) *core.Guard {
 	return core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(p)
@@ -165,14 +170,14 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 			}
 
 			want := overTCP(bare)()
-			guarded := overTCP(httpidem.New(guard(core.Policy{}))(bare))
+			guarded := overTCP(httpidem.New(guard(core.Policy{Failed: core.FailedByStatus}))(bare))
 			require.Equal(t, want, guarded(), "first")
 			again := guarded()
 			require.Equal(t, "true", again.header.Get(core.ReplayedHeader))
 			requireReplay(t, want, again)
 			require.EqualValues(t, 2, ran.Load())
 
-			guarded = inMemory(httpidem.New(guard(core.Policy{}))(bare))
+			guarded = inMemory(httpidem.New(guard(core.Policy{Failed: core.FailedByStatus}))(bare))
 			first := guarded()
 			if name != "more than own length" { // which a test's recorder does not mind
 				require.Equal(t, inMemory(bare)().body, first.body)
@@ -464,8 +469,8 @@ func TestPanicsGoOn(t *testing.T) {
 		body   string
 	}{
 		"before anything": {func(http.ResponseWriter) {}, 500, "recovered"},
-		"after a status":  {func(w http.ResponseWriter) { w.WriteHeader(201) }, 201, "recovered"},
-		"after a part":    {func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "part ") }, 201, "part recovered"},
+		"after a status":  {func(w http.ResponseWriter) { w.WriteHeader(201) }, 500, "recovered"},
+		"after a part":    {func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "part ") }, 500, "recovered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
@@ -772,7 +777,7 @@ func TestNestedGuards(t *testing.T) {
 func TestTheClientLeaves(t *testing.T) {
 	entered, done := make(chan struct{}), make(chan struct{})
 	ran := 0
-	s := server(t, httpidem.New(guard(core.Policy{Duplicate: core.Wait(10 * time.Second)}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := server(t, httpidem.New(guard(core.Policy{Duplicate: core.Wait(10 * time.Second), Linger: -1}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ran++
 		close(entered)
 		<-r.Context().Done()
@@ -867,4 +872,58 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// A handler that is refused by something further in, and has begun an answer of its own, answers with the refusal alone, made by
+// the engine's Config.Refuse.
+func TestRefusedInAHandler(t *testing.T) {
+	type key struct{}
+	e := core.MustNew(core.Config{User: core.SharedByAllCallers(), Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
+		return &core.Response{Status: 418, Body: []byte(fmt.Sprint(ctx.Value(key{}), " ", r.Code))}
+	}})
+	ran := 0
+	h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ran++
+		r = r.WithContext(context.WithValue(r.Context(), key{}, "the request's"))
+		assert.False(t, httpidem.Refuse(w, r, errors.New("no refusal")))
+		assert.True(t, httpidem.Refuse(w, r, fmt.Errorf("pay: %w", core.NewRefusal(core.CodeInProgress, nil))))
+	}))
+	for range 2 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader("{}")))
+		assert.Equal(t, 418, w.Code)
+		assert.Equal(t, "the request's in_progress", w.Body.String())
+		assert.Equal(t, "in_progress", w.Header().Get(core.RefusedHeader))
+	}
+	assert.Equal(t, 2, ran, "it is no result")
+}
+
+// A handler that gives up leaves nothing of the answer that it had in mind.
+func TestAnAnswerInPlaceOfAnEmptyOne(t *testing.T) {
+	w := httptest.NewRecorder()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h := httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		cancel(errors.New("a limit further out"))
+		<-r.Context().Done()
+	}))
+	r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader("{}"))
+	r.Header.Set("X-User", "alice")
+	h.ServeHTTP(w, r)
+	assert.Equal(t, "unfinished", w.Header().Get(core.RefusedHeader))
+	assert.NotContains(t, w.Header(), "Content-Encoding")
+}
+
+// Also where nothing is recorded, net/http finds what it has to clean up after.
+func TestTheFilesOfAPassedRequest(t *testing.T) {
+	engine := idemtest.New(t, core.Config{User: core.SharedByAllCallers()})
+	engine.Fail(idemtest.Acquire)
+	media, body := parts(t)
+	r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+	r.Header.Set("Content-Type", media)
+	httpidem.New(engine.MustGuard(core.Policy{FailOpen: true}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		require.NoError(t, r.ParseMultipartForm(1))
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	require.NotNil(t, r.MultipartForm)
+	require.NoError(t, r.MultipartForm.RemoveAll())
 }

@@ -2,9 +2,12 @@ package httpidem
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"runtime"
 	"testing"
 
 	"github.com/idem-go/idem/core"
@@ -19,6 +22,7 @@ const poison = 0xA5
 func poisonPools() {
 	x := exchanges.Get().(*exchange)
 	scribble(x.buffer)
+	x.hooks.reset(bytes.Repeat([]byte{poison}, 100), io.NopCloser(nil))
 	exchanges.Put(x)
 
 	m := messages.Get().(*message)
@@ -66,7 +70,8 @@ func scribble(b []byte) {
 
 // TestNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
 // in between, and nobody gets or leaves anything of another, also where a guard uses what
-// Verify has read. What a handler keeps of its request's body is its own for good.
+// Verify has read. What a handler keeps of its request's body is its own for good. Whoever
+// stands in front has his request back, without what the guard has put there.
 func TestNothingLeaks(t *testing.T) {
 	engine, store := marked.Engine(t)
 	parameters, key := marked.Guards(engine)
@@ -93,9 +98,50 @@ func TestNothingLeaks(t *testing.T) {
 	send := func(r *http.Request) (*marked.Response, error) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
+		poisonPools()
+		if left, err := io.ReadAll(r.Body); err != nil || bytes.IndexByte(left, poison) >= 0 {
+			return nil, fmt.Errorf("after the guard the request's body has %d bytes of another, %v", len(left), err)
+		}
 		return &marked.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
 	}
 	const requests = 3000
 	marked.Run{Requests: requests, Send: send, Poison: poisonPools}.Test(t, store)
 	bodies.Check(t, requests)
+}
+
+// What goes back into a pool holds nothing but memory.
+func TestPoolsHoldMemoryOnly(t *testing.T) {
+	// Empties the pools of what other tests have poisoned: what survives one is dropped by the next.
+	runtime.GC()
+	runtime.GC()
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
+	h := New(engine.MustGuard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("X-Own", "1")
+		w.Header().Add("X-Own", "2")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte("made"))
+	}))
+	w := httptest.NewRecorder()
+	w.Header().Set("X-Outer", "1")
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/", bytes.NewReader([]byte("body"))))
+
+	x := exchanges.Get().(*exchange)
+	x.buffer = nil
+	if !reflect.DeepEqual(*x, exchange{}) {
+		t.Errorf("an exchange in the pool has %+v", x)
+	}
+	k := keptPool.Get().(*kept)
+	if len(k.before)+len(k.fields)+len(k.body)+len(k.header)+len(k.values) > 0 {
+		t.Errorf("memory of a capture in the pool has %+v", k)
+	}
+	for _, f := range append(k.before[:cap(k.before)], k.fields[:cap(k.fields)]...) {
+		if f != (core.Field{}) {
+			t.Errorf("memory of a capture in the pool has %v", f)
+		}
+	}
+	for _, value := range k.values[:cap(k.values)] {
+		if value != "" {
+			t.Errorf("memory of a capture in the pool has %q", value)
+		}
+	}
 }

@@ -2,10 +2,12 @@ package httpidem
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +30,7 @@ import (
 // therefore not be used for a second response. It must not be copied.
 type Recorder struct {
 	mu    sync.Mutex
+	ctx   context.Context // of the run
 	w     http.ResponseWriter
 	limit int
 	kept  *kept // nil when delivered
@@ -38,6 +41,9 @@ type Recorder struct {
 	untyped   bool  // without a Content-Type: the server will look at the body
 	postponed bool  // the status has not been handed on
 	passing   bool
+	runsOn    bool // a timeout has answered
+	streaming bool // the handler has flushed
+	cut       bool // something of the stream could not go out
 	ended     bool
 
 	response core.Response
@@ -60,9 +66,10 @@ var keptPool = sync.Pool{New: func() any { return new(kept) }}
 // errEnded is what a handler gets that writes after its end.
 var errEnded = errors.New("httpidem: the handler has ended")
 
-// Start begins to record what is written to w, and holds back at most limit bytes.
-func (r *Recorder) Start(w http.ResponseWriter, limit int) {
-	r.w, r.limit, r.declared = w, limit, -1
+// Start begins to record what is written to w by a handler that gets ctx, and holds back at most
+// limit bytes.
+func (r *Recorder) Start(ctx context.Context, w http.ResponseWriter, limit int) {
+	r.ctx, r.w, r.limit, r.declared = ctx, w, limit, -1
 	r.kept = keptPool.Get().(*kept)
 	for name, values := range w.Header() {
 		for _, v := range values {
@@ -98,6 +105,7 @@ func (r *Recorder) writeHeader(status int) {
 	h := r.w.Header()
 	r.snapshot(h)
 	r.status = status
+	r.runsOn = status == http.StatusServiceUnavailable && isTimeout()
 	if bodyAllowed(status) {
 		if length := h.Get("Content-Length"); length != "" {
 			if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
@@ -109,7 +117,7 @@ func (r *Recorder) writeHeader(status int) {
 	}
 	switch {
 	case status == http.StatusSwitchingProtocols || hasTrailers(h):
-		r.passing = true
+		r.passes(false)
 	default:
 		// Whoever stands between here and the server may decide on the header at the first
 		// write, or not look at it any more once it is out. So the header waits for the body.
@@ -117,6 +125,23 @@ func (r *Recorder) writeHeader(status int) {
 		return
 	}
 	r.w.WriteHeader(status)
+}
+
+// isTimeout reports whether it is an [http.TimeoutHandler] that sends the status, behind the guard:
+// its handler may then be running on. (That it has ended, and its own 503 is handed on, looks the
+// same.) Echo's Timeout is one, too. In front of the guard there is none: it runs what is behind
+// it on a stack of its own.
+func isTimeout() bool {
+	var callers [64]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if f.Function == "net/http.(*timeoutHandler).ServeHTTP" {
+			return true
+		}
+	}
+	return false
 }
 
 // postpone remembers h as it is, for commit.
@@ -235,20 +260,43 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	held = min(len(b), r.limit-len(r.kept.body))
 	r.kept.body = append(r.kept.body, b[:held]...)
 	if held < len(b) {
-		err = r.pass()
+		err = r.pass(false)
 	}
 	return held, err
 }
 
 // pass hands on what is held back, and holds back no more.
-func (r *Recorder) pass() error {
-	r.passing = true
+func (r *Recorder) pass(streaming bool) error {
+	r.passes(streaming)
 	r.commit()
 	if len(r.kept.body) == 0 {
 		return nil
 	}
 	_, err := r.w.Write(r.kept.body)
-	return err
+	return r.noted(err)
+}
+
+func (r *Recorder) passes(streaming bool) {
+	r.passing = true
+	r.streaming = r.streaming || streaming
+	core.PartSent(r.ctx, streaming)
+}
+
+// noted remembers that something of a stream has not gone out. What the server refuses to send
+// has no place in the response, which may be whole all the same. That nobody takes a merely large
+// answer is kept from the handler while its run stands: it may break off, as reverse proxies do,
+// and what it has done would be done again.
+func (r *Recorder) noted(err error) error {
+	switch {
+	case err == nil, errors.Is(err, http.ErrContentLength), errors.Is(err, http.ErrBodyNotAllowed), errors.Is(err, http.ErrHijacked):
+		return err
+	case r.streaming:
+		r.cut = true
+		return err
+	case r.ctx.Err() != nil:
+		return err
+	}
+	return nil
 }
 
 // Write implements [http.ResponseWriter].
@@ -260,6 +308,9 @@ func (r *Recorder) Write(b []byte) (int, error) {
 		return held, err
 	}
 	n, err := r.w.Write(b[held:])
+	if err = r.noted(err); err == nil {
+		return len(b), nil
+	}
 	return held + n, err
 }
 
@@ -272,6 +323,9 @@ func (r *Recorder) WriteString(s string) (int, error) {
 		return held, err
 	}
 	n, err := io.WriteString(r.w, s[held:])
+	if err = r.noted(err); err == nil {
+		return len(s), nil
+	}
 	return held + n, err
 }
 
@@ -319,22 +373,31 @@ func (r *Recorder) Passing() bool {
 func (r *Recorder) Flush() { _ = r.FlushError() }
 
 // FlushError is [http.ResponseController.Flush]: it hands on what is held back, after a
-// status of 200 if there was none.
+// status of 200 if there was none. It hands on nothing to a client that has left.
 func (r *Recorder) FlushError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
 		return errEnded
 	}
+	if r.status == 0 && !r.passing {
+		r.writeHeader(http.StatusOK)
+	}
+	if !core.MayStream(r.ctx) {
+		return nil
+	}
 	if !r.passing {
-		if r.status == 0 {
-			r.writeHeader(http.StatusOK)
-		}
-		if err := r.pass(); err != nil {
+		if err := r.pass(true); err != nil {
 			return err
 		}
+	} else {
+		r.passes(true)
 	}
-	return http.NewResponseController(r.w).Flush()
+	err := http.NewResponseController(r.w).Flush()
+	if errors.Is(err, http.ErrNotSupported) {
+		return err // by who stands in front
+	}
+	return r.noted(err)
 }
 
 // Hijack implements [http.Hijacker].
@@ -345,13 +408,13 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errEnded
 	}
 	if r.status != 0 && !r.passing {
-		if err := r.pass(); err != nil {
+		if err := r.pass(true); err != nil {
 			return nil, nil, err
 		}
 	}
 	conn, rw, err := http.NewResponseController(r.w).Hijack()
 	if err == nil {
-		r.passing = true
+		r.passes(true)
 	}
 	return conn, rw, err
 }
@@ -374,12 +437,13 @@ func (r *Recorder) Capture(implicit int) core.Capture {
 		r.response.Status = r.status
 	}
 	short := r.declared >= 0 && int64(len(r.kept.body)) != r.declared
-	return core.Capture{Response: &r.response, Incomplete: r.passing || short || hasTrailers(r.w.Header())}
+	return core.Capture{Response: &r.response, Incomplete: r.passing || short || hasTrailers(r.w.Header()),
+		Empty: r.status == 0 && !r.passing, Cut: r.cut, RunsOn: r.runsOn}
 }
 
-// Deliver ends the recording, and hands on what is held back. Calls after the first do
-// nothing.
-func (r *Recorder) Deliver() error {
+// Deliver ends the recording, and hands on what is held back, with fields in place of those of
+// the same name. Calls after the first do nothing.
+func (r *Recorder) Deliver(fields []core.Field) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
@@ -389,11 +453,54 @@ func (r *Recorder) Deliver() error {
 	}
 	var err error
 	if !r.passing {
+		for _, f := range fields {
+			if r.postponed {
+				k.header[f.Name] = []string{f.Value}
+			} else {
+				r.w.Header()[f.Name] = []string{f.Value}
+			}
+		}
 		r.commit()
 		if len(k.body) > 0 {
 			_, err = r.w.Write(k.body)
 		}
 	}
+	r.free()
+	return err
+}
+
+// Drop ends the recording after a panic, and forgets what is held back. If the handler has sent
+// a status, the header becomes again what it was before: what describes an answer must not
+// describe that of whoever recovers.
+func (r *Recorder) Drop() { r.drop(false) }
+
+// Undo is Drop for who answers in the handler's place: the header becomes again what it was
+// before in any case.
+func (r *Recorder) Undo() { r.drop(true) }
+
+func (r *Recorder) drop(undo bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if r.kept == nil {
+		return
+	}
+	if undo && !r.passing || r.postponed {
+		h := r.w.Header()
+		for name, values := range h {
+			if len(values) > 0 { // else somebody keeps the server from setting it
+				delete(h, name)
+			}
+		}
+		for _, f := range r.kept.before {
+			h[f.Name] = append(h[f.Name], f.Value)
+		}
+	}
+	r.free()
+}
+
+func (r *Recorder) free() {
+	k := r.kept
 	r.kept, r.response = nil, core.Response{}
 	if cap(k.body) > maxPooled {
 		k.body = nil
@@ -407,5 +514,4 @@ func (r *Recorder) Deliver() error {
 	clear(k.values)
 	k.before, k.fields, k.body, k.values = k.before[:0], k.fields[:0], k.body[:0], k.values[:0]
 	keptPool.Put(k)
-	return err
 }

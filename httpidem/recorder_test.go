@@ -1,7 +1,10 @@
 package httpidem_test
 
 import (
+	"bufio"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,7 +28,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 	h["X-Shorter"] = []string{"1", "2"}
 
 	var r httpidem.Recorder
-	r.Start(w, 100)
+	r.Start(t.Context(), w, 100)
 	r.Header().Add("Link", "<b>")
 	r.Header()["X-Changed"][1] = "3" // in place
 	r.Header()["X-Shorter"] = []string{"1"}
@@ -39,7 +42,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 		{Name: "X-Changed", Value: "1"}, {Name: "X-Changed", Value: "3"},
 		{Name: "X-Shorter", Value: "1"},
 	}, r.Capture(http.StatusOK).Response.Header)
-	require.NoError(t, r.Deliver())
+	require.NoError(t, r.Deliver(nil))
 	require.Equal(t, http.Header{
 		"Content-Encoding": {"gzip"}, "Content-Type": {"text/plain"}, "Link": {"<a>", "<b>"},
 		"Vary": {"Origin", "Accept"}, "X-Changed": {"1", "3"}, "X-Shorter": {"1"},
@@ -49,7 +52,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 func TestRecorderReadFromAfterTheEnd(t *testing.T) {
 	w := httptest.NewRecorder()
 	var r httpidem.Recorder
-	r.Start(w, 100)
+	r.Start(t.Context(), w, 100)
 	r.Flush()
 	n, err := r.ReadFrom(struct{ io.Reader }{strings.NewReader("in time")})
 	require.NoError(t, err)
@@ -58,6 +61,171 @@ func TestRecorderReadFromAfterTheEnd(t *testing.T) {
 	n, err = r.ReadFrom(strings.NewReader("late"))
 	require.Error(t, err)
 	require.Zero(t, n)
-	require.NoError(t, r.Deliver())
+	require.NoError(t, r.Deliver(nil))
 	require.Equal(t, "in time", w.Body.String())
+}
+
+// flaky is a response writer that breaks when it is told to, and can or cannot flush.
+type flaky struct {
+	http.ResponseWriter
+	err     error // of all that is written
+	flushes bool
+}
+
+func (w *flaky) Write(b []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *flaky) FlushError() error {
+	if !w.flushes {
+		return http.ErrNotSupported
+	}
+	return w.err
+}
+
+// A stream has been cut short if something of it could not go out, for whatever reason: what the handler
+// has sent is not what the client has. What has no place in the response, and a large answer that nobody sees before its end,
+// are something else; that nobody takes the large answer is kept from the handler, whose run stands.
+func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
+	broken := errors.New("the write deadline has passed")
+	for _, tc := range []struct {
+		name   string
+		stream bool
+		err    error
+		cut    bool
+	}{
+		{"a stream", true, broken, true},
+		{"a large answer", false, broken, false},
+		{"more than the Content-Length", true, http.ErrContentLength, false},
+		{"a body where none may be", true, http.ErrBodyNotAllowed, false},
+		{"a connection that was taken over", true, http.ErrHijacked, false},
+		{"nothing", true, nil, false},
+	} {
+		for how, do := range map[string]func(*httpidem.Recorder) error{
+			"Write":       func(r *httpidem.Recorder) error { _, err := r.Write([]byte("more")); return err },
+			"WriteString": func(r *httpidem.Recorder) error { _, err := r.WriteString("more"); return err },
+			"ReadFrom": func(r *httpidem.Recorder) error {
+				_, err := r.ReadFrom(strings.NewReader("more"))
+				return err
+			},
+			"Flush": (*httpidem.Recorder).FlushError,
+		} {
+			if how == "Flush" && !tc.stream {
+				continue // which makes a stream of it
+			}
+			t.Run(tc.name+"/"+how, func(t *testing.T) {
+				w := &flaky{httptest.NewRecorder(), nil, true}
+				var r httpidem.Recorder
+				r.Start(t.Context(), w, 1)
+				_, err := r.WriteString("over the limit")
+				require.NoError(t, err)
+				if tc.stream {
+					require.NoError(t, r.FlushError())
+				}
+				w.err = tc.err
+				if tc.name == "a large answer" {
+					require.NoError(t, do(&r))
+				} else {
+					require.Equal(t, tc.err, do(&r))
+				}
+				w.err = nil
+				_, err = r.WriteString("the end")
+				require.NoError(t, err)
+				captured := r.Capture(http.StatusOK)
+				require.Equal(t, tc.cut, captured.Cut)
+				require.True(t, captured.Incomplete)
+				require.NoError(t, r.Deliver(nil))
+			})
+		}
+	}
+}
+
+// Whoever answers in the handler's place finds the header as it was in front, unless the handler's has gone out; and the handler
+// reaches that answer no more.
+func TestRecorderUndo(t *testing.T) {
+	for name, do := range map[string]func(*httpidem.Recorder){
+		"a header":  func(*httpidem.Recorder) {},
+		"a status":  func(r *httpidem.Recorder) { r.WriteHeader(201) },
+		"an answer": func(r *httpidem.Recorder) { _, _ = r.WriteString("made") },
+		"a stream":  (*httpidem.Recorder).Flush,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			w.Header()["X-Outer"] = []string{"1", "2"}
+			w.Header()["Date"] = nil // somebody keeps the server from setting it
+			var r httpidem.Recorder
+			r.Start(t.Context(), w, 100)
+			r.Header().Set("X-Outer", "3")
+			r.Header().Set("Location", "/orders/1")
+			do(&r)
+			r.Undo()
+			want := http.Header{"X-Outer": {"1", "2"}, "Date": nil}
+			if name == "a stream" {
+				want = http.Header{"X-Outer": {"3"}, "Location": {"/orders/1"}, "Date": nil}
+			}
+			require.Equal(t, want, w.Header())
+			_, err := r.WriteString("late")
+			require.Error(t, err)
+			r.WriteHeader(500)
+			r.Flush()
+			require.Equal(t, name == "a stream", w.Flushed)
+			require.Empty(t, w.Body.String())
+		})
+	}
+}
+
+// Trailers have to go out as they come, but make no stream of an answer.
+func TestRecorderWithTrailersIsNoStream(t *testing.T) {
+	w := &flaky{httptest.NewRecorder(), nil, true}
+	var r httpidem.Recorder
+	r.Start(t.Context(), w, 100)
+	r.Header().Set("Trailer", "X-Sum")
+	r.WriteHeader(201)
+	w.err = errors.New("the client has left")
+	n, err := r.WriteString("all")
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	captured := r.Capture(http.StatusOK)
+	require.True(t, captured.Incomplete)
+	require.False(t, captured.Cut)
+	require.NoError(t, r.Deliver(nil))
+}
+
+type hijackable struct{ http.ResponseWriter }
+
+func (hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// Who has taken the connection over has answered, though the recorder has seen nothing of it.
+func TestRecorderThatWasHijackedIsNotEmpty(t *testing.T) {
+	var r httpidem.Recorder
+	r.Start(t.Context(), hijackable{httptest.NewRecorder()}, 100)
+	_, _, err := r.Hijack()
+	require.NoError(t, err)
+	captured := r.Capture(http.StatusOK)
+	require.False(t, captured.Empty)
+	require.True(t, captured.Incomplete)
+	require.NoError(t, r.Deliver(nil))
+}
+
+// A flush that nobody in front can do makes no stream that is cut short; a hijack that nobody can do changes nothing.
+func TestRecorderWithoutFlushOrHijack(t *testing.T) {
+	w := &flaky{httptest.NewRecorder(), nil, false}
+	var r httpidem.Recorder
+	r.Start(t.Context(), w, 100)
+	_, err := r.WriteString("all")
+	require.NoError(t, err)
+	require.ErrorIs(t, r.FlushError(), http.ErrNotSupported)
+	require.False(t, r.Capture(http.StatusOK).Cut)
+	require.NoError(t, r.Deliver(nil))
+
+	r = httpidem.Recorder{}
+	r.Start(t.Context(), w, 100)
+	_, _, err = r.Hijack()
+	require.ErrorIs(t, err, http.ErrNotSupported)
+	require.False(t, r.Passing())
+	require.True(t, r.Capture(http.StatusOK).Empty)
+	require.NoError(t, r.Deliver(nil))
 }

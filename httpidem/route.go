@@ -174,7 +174,7 @@ func (p *patterns) get(pattern string) *route {
 func (p *patterns) describe(r *http.Request, to *core.Request) {
 	sent := sentPath(r)
 	if r.Pattern == "" {
-		to.Route = sent
+		to.Route, to.Unmatched = HostOf(r)+sent, true
 		return
 	}
 	rt := p.get(r.Pattern)
@@ -184,13 +184,20 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 		path = r.URL.EscapedPath() // somebody in front has rewritten it
 		prefix, rest, ok = rt.match(path)
 	}
-	if !ok {
-		to.Route = sent
-		return
+	host := rt.host
+	if host == "" {
+		host = HostOf(r)
 	}
-	to.Route = rt.spelling
-	if prefix > 0 {
-		to.Route = rt.host + path[:prefix] + rt.path
+	switch {
+	case !ok:
+		to.Route, to.Unmatched, to.Mount = host+sent, true, rt.spelling
+		return
+	case prefix > 0:
+		to.Route, to.Unmatched, to.Mount = host+path[:prefix]+rt.path, true, rt.host+"/*"+rt.path
+	case host != rt.host:
+		to.Route = host + rt.path
+	default:
+		to.Route = rt.spelling
 	}
 	for _, s := range rt.segments {
 		for _, name := range s.names {
@@ -200,6 +207,55 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 	if rt.tail {
 		to.PathParams = append(to.PathParams, core.Pair{Name: "*", Value: unescape(rest)})
 	}
+}
+
+// HostOf returns the host by which a [http.ServeMux] has chosen the handler of r, as the mux's
+// pattern names it, or "". The mux is the one that r.Pattern is of, or the server's own; one that a
+// middleware wraps on the way to the server cannot be seen.
+func HostOf(r *http.Request) string {
+	if host := hostIn(r.Pattern); host != "" {
+		return host
+	}
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if server == nil {
+		return ""
+	}
+	mux, _ := server.Handler.(*http.ServeMux)
+	if server.Handler == nil {
+		mux = http.DefaultServeMux
+	}
+	if mux == nil {
+		return ""
+	}
+	asked := r
+	if sent := sentPath(r); sent != r.URL.EscapedPath() { // somebody has stripped a prefix
+		path, err := url.ParseRequestURI(sent)
+		if err != nil {
+			return ""
+		}
+		asked = &http.Request{Method: r.Method, Host: r.Host, URL: path}
+	}
+	_, pattern := mux.Handler(asked)
+	return hostIn(pattern)
+}
+
+// PrefixOf returns what has been taken away from the front of r's path since it was sent, as
+// [http.StripPrefix] does, or "". The same routes below two prefixes are not the same.
+func PrefixOf(r *http.Request) string {
+	prefix, ok := strings.CutSuffix(sentPath(r), r.URL.EscapedPath())
+	if !ok {
+		return ""
+	}
+	return prefix
+}
+
+// hostIn returns what stands between method and path of a mux's pattern.
+func hostIn(pattern string) string {
+	host, _, _ := strings.Cut(pattern, "/")
+	if i := strings.LastIndexAny(host, " \t"); i >= 0 {
+		host = host[i+1:]
+	}
+	return host
 }
 
 // sentPath is the escaped path as the client sent it. A prefix that was stripped since is

@@ -1,6 +1,7 @@
 package httpidem
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -134,4 +135,73 @@ func TestPatternsAreKeptOnceAndWithinBounds(t *testing.T) {
 		p.get("/" + strconv.Itoa(i))
 	}
 	require.Len(t, *p.known.Load(), maxPatterns)
+}
+
+// A mux further out that chooses by host has made two routes of one.
+func TestAHostNamedFurtherOutCounts(t *testing.T) {
+	var got core.Request
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
+	inner := http.NewServeMux()
+	inner.Handle("POST /orders/{id}", handler)
+	outer := http.NewServeMux()
+	outer.Handle("a.test/", inner)
+	outer.Handle("POST b.test/", http.StripPrefix("", inner))
+	outer.Handle("c.test/v1/", http.StripPrefix("/v1", inner))
+	outer.Handle("/", inner)
+	outer.Handle("d.test/plain/", http.StripPrefix("/plain", handler))
+	outer.Handle("f.test/moved/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Pattern = "/orders/{id}/items" // by a router that has made another path of it
+		handler(w, r)
+	}))
+	outer.Handle("e.test/lost/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Pattern = "" // by a router that sets none
+		handler(w, r)
+	}))
+	ask := func(handler http.Handler, host, target string) core.Request {
+		t.Helper()
+		got = core.Request{}
+		r := httptest.NewRequest("POST", target, nil)
+		r.Host = host
+		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: handler}))
+		outer.ServeHTTP(httptest.NewRecorder(), r)
+		return got
+	}
+	for _, c := range []struct{ host, target, route, event string }{
+		{"a.test", "/orders/7", "a.test/orders/:id", ""},
+		{"a.test:8080", "/orders/7", "a.test/orders/:id", ""},
+		{"b.test", "/orders/7", "b.test/orders/:id", ""},
+		{"c.test", "/v1/orders/7", "c.test/v1/orders/:id", "/*/orders/:id"},
+		{"other.test", "/orders/7", "/orders/:id", ""},
+		{"d.test", "/plain/7", "d.test/plain/*", ""},
+		{"e.test", "/lost/7", "e.test/lost/7", ""},
+		{"f.test", "/moved/7", "f.test/moved/7", "/orders/:id/items"},
+	} {
+		r := ask(outer, c.host, c.target)
+		require.Equal(t, c.route, r.Route, c.host)
+		require.Equal(t, c.event, r.Mount, c.host)
+		require.Equal(t, c.event != "" || c.host == "e.test", r.Unmatched, c.host)
+	}
+	http.Handle("default.test/orders/", http.NotFoundHandler())
+	r := httptest.NewRequest("POST", "/orders/7", nil)
+	r.Host = "default.test"
+	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, new(http.Server)))
+	require.Equal(t, "default.test", HostOf(r), "a server without a handler has the default mux")
+
+	wrapped := http.HandlerFunc(outer.ServeHTTP)
+	require.Equal(t, "/orders/:id", ask(wrapped, "a.test", "/orders/7").Route, "a wrapped mux cannot be seen")
+	require.Equal(t, "d.test/plain/*", ask(wrapped, "d.test", "/plain/7").Route, "but where its own pattern is seen")
+
+	var x exchange
+	x.middleware = &middleware{route: func(*http.Request) (string, []core.Pair) { return "/orders/{id}", nil }}
+	x.r = httptest.NewRequest("POST", "/orders/7", nil)
+	x.r.Pattern = "a.test/"
+	x.Start(x.r)
+	var described core.Request
+	x.Describe(&described)
+	require.Equal(t, "a.test/orders/:id", described.Route, "also with WithRoute")
+	x.middleware.route = func(*http.Request) (string, []core.Pair) { return "", nil }
+	described = core.Request{}
+	x.Describe(&described)
+	require.Equal(t, "a.test/orders/7", described.Route)
+	require.True(t, described.Unmatched)
 }

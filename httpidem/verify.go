@@ -2,6 +2,7 @@ package httpidem
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"sync"
 
@@ -11,9 +12,13 @@ import (
 
 // Verify returns middleware that lets only requests through that v verifies, and answers all
 // others. The handler learns from sign.From(r.Context()) who has signed; a guard behind it
-// takes the key id for its user (see [core.Config].User). Mount it outside of the guard: a
+// takes the key's owner for its user (see [core.Config].User). Mount it outside of the guard: a
 // failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
 // one way, it refuses everything: the nonce has been used.
+//
+// Mount it in front of what reads bodies. A body that was read is refused (malformed), but of one in chunks
+// that was read to its end only [Finish] further out can tell that it was not empty; without it, what
+// somebody has read of a request that was signed without a body reaches the handler unsigned.
 //
 // It is safe for concurrent use, and may be mounted on any number of handlers. An error in
 // writing a refusal is dropped.
@@ -39,10 +44,9 @@ func VerifyRequest(v *sign.Verifier, r *http.Request) (verified *http.Request, r
 	m.start(r)
 	signed, err := v.Verify(r.Context(), &m.sign)
 	if err == nil {
-		verified = m.For(core.WithCaller(sign.NewContext(r.Context(), signed), signed.KeyID), new(Body))
+		verified = m.For(core.WithCallerEvent(sign.NewContext(r.Context(), signed), signed.Owner, signed.EventID, signed.Consumed...), new(Body))
 	} else {
-		core.NotReached(r.Context())
-		refusal = refusalResponse(v.Refusal(err))
+		refusal = refusalResponse(v.Refusal(r.Context(), err))
 	}
 	m.end() // not after a panic: nobody knows who still holds it
 	messages.Put(m)
@@ -98,20 +102,31 @@ func (m *message) HeaderSize() (lines, bytes int) {
 	return lines, bytes
 }
 
-// ReadBody implements [sign.Source].
+// RemoteAddr is for [sign.Event].
+func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
+
+// ReadBody implements [sign.Source]. Only bytes as they were sent are verified: none that were put together
+// again.
 func (m *message) ReadBody(limit int64) ([]byte, error) {
-	length := m.r.ContentLength
-	body, err := m.Request.ReadBody(limit)
-	switch {
-	case errors.Is(err, core.ErrBodyTooLarge):
-		return nil, sign.ErrBodyTooLarge
-	case err != nil:
-		return nil, err
-	case len(m.r.PostForm) > 0 || m.r.MultipartForm != nil || length > int64(len(body)):
+	if b, ok := m.r.Body.(*Body); ok && !b.untouched() {
 		return nil, errBodyIsGone
 	}
-	return body, nil
+	err := m.readLeft(min(limit, math.MaxInt64-1))
+	switch {
+	case errors.Is(err, core.ErrBodyTooLarge):
+		return nil, sign.CodeBodyTooLarge
+	case errors.Is(err, errNothingCame):
+		// It was sent in chunks: the signature tells whether there was anything in them.
+	case errors.Is(err, core.ErrBodyConsumed):
+		return nil, errBodyIsGone
+	case err != nil:
+		return nil, err
+	}
+	if len(m.r.PostForm) > 0 || m.r.MultipartForm != nil || m.r.ContentLength > int64(len(m.body)) {
+		return nil, errBodyIsGone
+	}
+	return m.lend(), nil
 }
 
 // errBodyIsGone is for what the handler would find, and the verifier can't.
-var errBodyIsGone = sign.Errorf(sign.ErrMalformed, "a middleware in front has read the body, or taken a form out of it")
+var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body, or taken a form out of it")

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
@@ -95,7 +96,7 @@ func TestVerifiedRequestsReachTheHandler(t *testing.T) {
 			r := signed(t, s, signtest.Demo, "/a%2Fb?x=1", tc.body, "Content-Type", tc.contentType)
 			nonce := r.Header.Get("X-Nonce")
 			require.Equal(t, 201, send(t, s, r).status)
-			assert.Equal(t, sign.Verified{KeyID: "demo", Scheme: "v1", Algorithm: sign.HMACSHA256, Time: got.verified.Time, Nonce: nonce}, got.verified)
+			assert.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "v1", Algorithm: sign.HMACSHA256, Time: got.verified.Time, Nonce: nonce}, got.verified)
 			assert.WithinDuration(t, time.Now(), got.verified.Time, time.Minute)
 			assert.Equal(t, "demo", got.caller)
 			assert.Equal(t, tc.want, got.body)
@@ -110,6 +111,38 @@ func TestVerifiedRequestsReachTheHandler(t *testing.T) {
 			assert.Equal(t, "t", got.trailer)
 		})
 	}
+}
+
+// A partner who sends more than all others leaves room in the store, for them and for the guards' records.
+func TestOnePartnersNonces(t *testing.T) {
+	store, err := memstore.New(memstore.Options{MaxEntries: 1000})
+	require.NoError(t, err)
+	engine := core.MustNew(core.Config{Store: store, User: core.UserFromCaller()})
+	now := time.Now() // and so it stays, however long this takes
+	verify := httpidem.Verify(signtest.NewVerifier(func(c *sign.Config) {
+		c.Nonces, c.NonceQuota, c.MaxNonces = engine.Nonces(), 50, 200
+		c.Clock, c.Window = func() time.Time { return now }, time.Hour
+	}))
+	runs := 0
+	h := verify(httpidem.New(engine.MustGuard(core.ClientKey()))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { runs++ })))
+
+	for i := range 3000 {
+		w := signtest.Serve(t, h, signtest.Demo, "{}", "Idempotency-Key", strconv.Itoa(i))
+		if i < 50 {
+			require.Equal(t, 200, w.Code, w.Body)
+			continue
+		}
+		require.Equal(t, 429, w.Code)
+		require.Contains(t, w.Body.String(), `"code":"rate_limited"`)
+		seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+		require.NoError(t, err)
+		require.Greater(t, seconds, 3600, "when the first nonce is forgotten")
+	}
+	for i := range 50 {
+		w := signtest.Serve(t, h, signtest.Bob, "{}", "Idempotency-Key", strconv.Itoa(i))
+		require.Equal(t, 200, w.Code, w.Body)
+	}
+	require.Equal(t, 100, runs)
 }
 
 // What is signed is the target as sent, also after a prefix was taken away.
@@ -214,6 +247,41 @@ func TestBodiesMayBeReadLater(t *testing.T) {
 	}
 }
 
+// Two verifiers on one way verify the same bytes; but what somebody has read between them the handler may have
+// from there, and not from what is verified.
+func TestBetweenTwoVerifiers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do     func(*http.Request)
+		status int
+	}{
+		"nothing": {func(*http.Request) {}, 200},
+		"closed":  {func(r *http.Request) { _ = r.Body.Close() }, 200},
+		"a peek":  {func(r *http.Request) { _, _ = r.Body.Read(make([]byte, 1)) }, 400},
+		"read":    {func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := server(t, through(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				assert.Equal(t, "to=bob", string(body))
+			}), httpidem.Verify(signtest.NewVerifier()), inFront(tc.do), httpidem.Verify(signtest.NewVerifier())))
+			assert.Equal(t, tc.status, send(t, s, signed(t, s, signtest.Demo, "/", "to=bob")).status)
+		})
+	}
+}
+
+// Also after a panic, whoever recovers has the request's own body back.
+func TestThePanickedRequestIsGivenBack(t *testing.T) {
+	body := &closer{Reader: strings.NewReader("{}")}
+	r := httptest.NewRequest("POST", "/", body)
+	r.Header.Set("X-User", "alice")
+	assert.Panics(t, func() {
+		httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })).ServeHTTP(httptest.NewRecorder(), r)
+	})
+	assert.Same(t, body, r.Body)
+	assert.EqualValues(t, -1, r.ContentLength)
+}
+
 // What a middleware in front has taken of the body, the handler may find in another place; the verifier
 // can't.
 func TestABodyThatIsGone(t *testing.T) {
@@ -224,6 +292,7 @@ func TestABodyThatIsGone(t *testing.T) {
 		"read":        func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
 		"read partly": func(r *http.Request) { _, _ = r.Body.Read(make([]byte, 1)) },
 		"replaced":    func(r *http.Request) { r.Body = http.NoBody },
+		"cut":         func(r *http.Request) { r.Body = io.NopCloser(io.LimitReader(r.Body, 6)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -231,15 +300,46 @@ func TestABodyThatIsGone(t *testing.T) {
 				handler.ServeHTTP(w, r)
 			}))
 			// Signed without a body, and then sent with one.
-			r := signed(t, s, signtest.Demo, "/", "", "Content-Type", "application/x-www-form-urlencoded")
+			body := ""
+			if name == "cut" {
+				body = "to=mal"
+			}
+			r := signed(t, s, signtest.Demo, "/", body, "Content-Type", "application/x-www-form-urlencoded")
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader("to=mallory")), 10
 			resp, err := s.Client().Do(r)
 			require.NoError(t, err)
 			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
+			answer, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.Equal(t, 400, resp.StatusCode)
-			require.Contains(t, string(body), `"code":"malformed"`)
+			require.Contains(t, string(answer), `"code":"malformed"`)
 		})
 	}
+}
+
+// Of a form in chunks nothing may be left to verify, and yet the handler finds it.
+func TestAFormThatIsGone(t *testing.T) {
+	multi, parts := parts(t)
+	const onlyAFile = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nmallory\r\n--b--\r\n"
+	for body, media := range map[string]string{"to=mallory": "application/x-www-form-urlencoded", parts: multi, onlyAFile: multi} {
+		s := server(t, through(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }),
+			inFront(func(r *http.Request) { _ = r.ParseMultipartForm(1 << 20) }), httpidem.Verify(signtest.NewVerifier())))
+		r := signed(t, s, signtest.Demo, "/", "", "Content-Type", media)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+		got := send(t, s, r)
+		assert.Equal(t, 400, got.status)
+		assert.Equal(t, "malformed", got.code())
+	}
+}
+
+// Whoever logs a refused request finds its own body in it.
+func TestARefusedRequestIsGivenBack(t *testing.T) {
+	r := httptest.NewRequest("POST", "http://example.com/", strings.NewReader("{}"))
+	require.NoError(t, sign.Request(r, signtest.Forger, nil))
+	body := &closer{Reader: r.Body}
+	r.Body = body
+	w := httptest.NewRecorder()
+	httpidem.Verify(signtest.NewVerifier())(http.NotFoundHandler()).ServeHTTP(w, r)
+	require.Equal(t, 401, w.Code)
+	assert.Same(t, body, r.Body)
 }

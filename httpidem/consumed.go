@@ -1,0 +1,235 @@
+package httpidem
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Finish returns middleware that tells the guards and verifiers behind it how much of a request's body
+// has been read before them. Mount it outside of everything that reads bodies. Without it, a
+// body in chunks that was read in part can't be told from a whole one, and an empty one not
+// from one that was read: that gets 500 body_consumed.
+func Finish() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			counted := CountBody(r)
+			defer Adopt(r, counted)
+			next.ServeHTTP(w, counted)
+		})
+	}
+}
+
+// CountBody returns a copy of r whose body counts what is read of it, see [Finish]; or r itself, if it has no
+// body, or is counted already.
+func CountBody(r *http.Request) *http.Request {
+	if r.Body == nil || r.Body == http.NoBody || countOf(r) != nil {
+		return r
+	}
+	c := &count{Context: r.Context(), body: r.Body}
+	counted := r.WithContext(c)
+	counted.Body = c
+	return counted
+}
+
+// count is a body that counts what is read of it. It is also the context by which whoever comes after finds
+// it, whatever has been put around the body.
+type count struct {
+	context.Context
+	body io.ReadCloser
+	read int64
+}
+
+type countKey struct{}
+
+// Value returns the count itself for its key.
+func (c *count) Value(key any) any {
+	if key == (countKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// Read reads from the body.
+func (c *count) Read(p []byte) (n int, err error) {
+	n, err = c.body.Read(p)
+	c.read += int64(n)
+	return n, err
+}
+
+// Close closes the body.
+func (c *count) Close() error { return c.body.Close() }
+
+func countOf(r *http.Request) *count {
+	c, _ := r.Context().Value(countKey{}).(*count)
+	return c
+}
+
+// isClosed reports whether err is that of a body that was closed. HTTP/2 does not export its own.
+func isClosed(err error) bool {
+	return errors.Is(err, http.ErrBodyReadAfterClose) || err != nil && err.Error() == "body closed by handler"
+}
+
+// isSent reports whether a body hands out what the server receives as it is, so that its length is the
+// request's. Any other one has been replaced: decompressed, decrypted, or buffered. The types are
+// not exported. It is asked only about bodies of another length than the request's.
+func isSent(body io.Reader) bool {
+	for v := reflect.ValueOf(body); v.IsValid(); {
+		switch v.Type().String() {
+		case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*httpidem.Body":
+			return true
+		case "*http.expectContinueReader", "*http.maxBytesReader", "*httpidem.count",
+			"*middleware.limitedReader", // Echo's BodyLimit
+			"*request.BodyWrapper":      // otelhttp
+			v = within(v.Elem())
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// within returns the reader that a struct reads from.
+func within(v reflect.Value) reflect.Value {
+	for _, field := range v.Fields() {
+		if field.Kind() == reflect.Interface && field.Type().Implements(reader) {
+			return field.Elem()
+		}
+	}
+	return reflect.Value{}
+}
+
+var reader = reflect.TypeFor[io.Reader]()
+
+// takeForm takes the body from the form that somebody in front has made of it, if it is gone: err says
+// what came of reading the rest. The text is another one than what was sent, but means the same.
+func (q *Request) takeForm(limit int64, err error) error {
+	if err != nil && !errors.Is(err, core.ErrBodyConsumed) {
+		return err
+	}
+	media, params, merr := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
+	if merr != nil {
+		return err
+	}
+	var body []byte
+	switch {
+	case media == "application/x-www-form-urlencoded" && len(q.r.PostForm) > 0 && len(q.body) == 0:
+		if !q.isAll(q.r.PostForm) {
+			return core.ErrBodyConsumed
+		}
+		body = []byte(q.r.PostForm.Encode())
+	case media == "multipart/form-data" && hasParts(q.r.MultipartForm) && !bytes.Contains(q.body, []byte("--"+params["boundary"])):
+		// What may be left is behind the last part.
+		if body, err = writeForm(q.r.MultipartForm, params["boundary"], limit); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	if q.knownLength() < 0 && int64(len(body)) > limit {
+		return core.ErrBodyTooLarge
+	}
+	q.body, q.pooled = body, false
+	return nil
+}
+
+// knownLength is the length of what was sent, if that is what the form was made of; else it is negative.
+func (q *Request) knownLength() int64 {
+	if q.r.Header.Get("Content-Encoding") != "" && !isSent(q.r.Body) {
+		return -1 // it was decompressed
+	}
+	if q.r.ContentLength > 0 {
+		return q.r.ContentLength
+	}
+	if c := countOf(q.r); c != nil && isSent(q.r.Body) {
+		return c.read
+	}
+	return -1
+}
+
+// isAll reports whether form can be all of an urlencoded body: [url.ParseQuery] drops pairs that it can't read, and net/http a
+// form that is too large.
+func (q *Request) isAll(form url.Values) bool {
+	length := q.knownLength()
+	if length < 0 {
+		return true
+	}
+	shortest, longest := int64(-1), int64(-1) // one '&' less than there are pairs
+	for name, values := range form {
+		for _, value := range values {
+			shortest += 1 + int64(len(name)+2*escapes(name, "%&+;=")+len(value)+2*escapes(value, "%&+;"))
+			longest += 1 + int64(3*len(name)+1+3*len(value))
+			if name == "" || value != "" {
+				shortest++ // the '='
+			}
+		}
+	}
+	return shortest <= length && length <= longest
+}
+
+// escapes returns how many bytes of s must be escaped.
+func escapes(s, special string) (n int) {
+	for i := range len(s) {
+		if strings.IndexByte(special, s[i]) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// hasParts is false also for the empty form that net/http leaves behind a MultipartReader.
+func hasParts(form *multipart.Form) bool { return form != nil && len(form.Value)+len(form.File) > 0 }
+
+// writeForm writes a form whose files have no more than limit bytes.
+func writeForm(form *multipart.Form, boundary string, limit int64) ([]byte, error) {
+	size := int64(0)
+	for _, files := range form.File {
+		for _, file := range files {
+			size += file.Size
+		}
+	}
+	if size > limit {
+		return nil, core.ErrBodyTooLarge
+	}
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	err := w.SetBoundary(boundary)
+	for _, name := range slices.Sorted(maps.Keys(form.Value)) {
+		for _, value := range form.Value[name] {
+			err = errors.Join(err, w.WriteField(name, value))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(form.File)) {
+		for _, file := range form.File[name] {
+			err = errors.Join(err, writeFile(w, file))
+		}
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return nil, errors.Join(core.ErrBodyConsumed, err)
+	}
+	return b.Bytes(), nil
+}
+
+func writeFile(w *multipart.Writer, file *multipart.FileHeader) error {
+	part, err := w.CreatePart(file.Header)
+	if err != nil {
+		return err
+	}
+	content, err := file.Open()
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(part, content)
+	return errors.Join(err, content.Close())
+}
