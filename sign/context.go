@@ -9,14 +9,26 @@ import (
 type Verified struct {
 	// KeyID is the id of the key that has signed it.
 	KeyID string
+	// Owner is whose key that is, see [OwnedBy].
+	Owner string
 	// Scheme is the scheme's name, "v1".
 	Scheme string
 	// Algorithm is the key's.
 	Algorithm Algorithm
 	// Time is when it was signed, by the client's clock.
+	// It is zero if the message does not say, see [Signature].Undated.
 	Time time.Time
-	// Nonce is its nonce.
+	// Nonce is its nonce. Empty for an undated message.
 	Nonce string
+	// EventID is the id of the event that the message reports: the same in each delivery of it, and
+	// made of what is signed. A guard behind the verifier takes it for its key under core.CallerEvent. Empty for schemes that are not
+	// for webhooks.
+	EventID string
+	// Consumed are the names, as they were sent, of the parameters that belong to the signature: key id,
+	// timestamp, nonce, and the signature itself, under [SortedParams] with InParams. They are
+	// not the same in a retry, which is signed anew; a guard behind the verifier does not count them.
+	// Nil for schemes whose signatures stand in the header.
+	Consumed []string
 }
 
 // NewContext returns a context that carries v, for [From]. Adapters put it into the request.

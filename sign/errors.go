@@ -6,7 +6,8 @@ import (
 )
 
 // Code names the reason of a refusal on the wire. Codes are stable: clients may branch on
-// them.
+// them. A Code is an error, so that an [Error] can be told by it:
+// errors.Is(err, sign.CodeReplayed).
 type Code string
 
 // The codes, each with its status.
@@ -19,61 +20,79 @@ const (
 	CodeMalformed        Code = "malformed"         // 400: a part of the signature has not the right form
 	CodeDuplicateHeader  Code = "duplicate_header"  // 400: a field that counts was sent more than once
 	CodeBodyTooLarge     Code = "body_too_large"    // 413: the body is over the limit
+	CodeRateLimited      Code = "rate_limited"      // 429: as many nonces of the key's owner are remembered as may be
 	CodeStoreUnavailable Code = "store_unavailable" // 503: nonces or keys cannot be looked up
 )
 
+// Error returns the code.
+func (c Code) Error() string { return string(c) }
+
+func (c Code) kind() *Error { return &Error{Code: c} }
+
+// Reason tells apart what is [CodeInvalid] outside. It is an error, so that an [Error] can be told
+// by it, and is itself errors.Is CodeInvalid. A scheme may have reasons of its own.
+type Reason string
+
+// The reasons.
+const (
+	ReasonUnknownKey     Reason = "unknown_key"
+	ReasonRevokedKey     Reason = "revoked_key"
+	ReasonKeyNotYetValid Reason = "key_not_yet_valid"
+	ReasonKeyExpired     Reason = "key_expired"
+	ReasonWrongAlgorithm Reason = "wrong_algorithm"
+	ReasonUncovered      Reason = "uncovered"
+	ReasonDigestMismatch Reason = "digest_mismatch"
+	ReasonBadSignature   Reason = "bad_signature"
+)
+
+// Error returns the reason.
+func (r Reason) Error() string { return string(r) }
+
+// Is reports whether target is [CodeInvalid].
+func (r Reason) Is(target error) bool { return target == CodeInvalid }
+
+func (r Reason) kind() *Error { return &Error{Code: CodeInvalid, Reason: r} }
+
+// Kind is what an [Error] can be told by: a [Code] or a [Reason]. Schemes, key sources and
+// [Source] may return one as it is, or with more to say by [Errorf].
+type Kind interface {
+	error
+	kind() *Error
+}
+
 // Error is why a message was refused. Code is what the client is told; Reason and
-// Detail are for logs. An *Error is errors.Is another one if the codes are equal, and the
-// reasons too if the other one has a reason.
+// Detail are for logs. An *Error is errors.Is its Code, its Reason, and another *Error with the same
+// code and, unless that one has none, the same reason.
 type Error struct {
 	// Code is the reason, as far as it goes out.
 	Code Code
-	// Reason tells apart what looks the same outside: "unknown_key". Empty: the code
-	// says it all.
-	Reason string
+	// Reason tells apart what looks the same outside. Empty: the code says it all.
+	Reason Reason
 	// Detail says more, for people. It holds no secret, no expected signature and nothing
 	// of the body.
 	Detail string
 
-	cause error
+	cause      error
+	retryAfter int64 // when another try makes sense, in seconds; 0: after one
 }
 
-// The errors, for errors.Is.
-var (
-	ErrMissing          = &Error{Code: CodeMissing}
-	ErrInvalid          = &Error{Code: CodeInvalid}
-	ErrExpired          = &Error{Code: CodeExpired}
-	ErrNotYetValid      = &Error{Code: CodeNotYetValid}
-	ErrReplayed         = &Error{Code: CodeReplayed}
-	ErrMalformed        = &Error{Code: CodeMalformed}
-	ErrDuplicateHeader  = &Error{Code: CodeDuplicateHeader}
-	ErrBodyTooLarge     = &Error{Code: CodeBodyTooLarge}
-	ErrStoreUnavailable = &Error{Code: CodeStoreUnavailable}
-)
-
-// What looks like [ErrInvalid] outside. Each of them is errors.Is ErrInvalid.
-var (
-	ErrUnknownKey     = &Error{Code: CodeInvalid, Reason: "unknown_key"}
-	ErrRevokedKey     = &Error{Code: CodeInvalid, Reason: "revoked_key"}
-	ErrKeyNotYetValid = &Error{Code: CodeInvalid, Reason: "key_not_yet_valid"}
-	ErrKeyExpired     = &Error{Code: CodeInvalid, Reason: "key_expired"}
-	ErrWrongAlgorithm = &Error{Code: CodeInvalid, Reason: "wrong_algorithm"}
-	ErrUncovered      = &Error{Code: CodeInvalid, Reason: "uncovered"}
-	ErrDigestMismatch = &Error{Code: CodeInvalid, Reason: "digest_mismatch"}
-	ErrBadSignature   = &Error{Code: CodeInvalid, Reason: "bad_signature"}
-)
-
-// Errorf returns kind with a detail. A %w in format is the error's cause.
-func Errorf(kind *Error, format string, args ...any) *Error {
+// Errorf returns an error of a kind with a detail. A %w in format is its cause.
+func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: kind.Code, Reason: kind.Reason, Detail: err.Error(), cause: errors.Unwrap(err)}
+	e := kind.kind()
+	e.Detail, e.cause = err.Error(), errors.Unwrap(err)
+	return e
 }
 
-// Error returns code, reason and detail.
+// Error returns code, reason and detail. A nil *Error that was made an error of is one without a code: a fault of
+// who returned it, which refuses.
 func (e *Error) Error() string {
+	if e == nil {
+		return "sign: a nil *Error was returned as an error"
+	}
 	s := "sign: " + string(e.Code)
 	if e.Reason != "" {
-		s += " (" + e.Reason + ")"
+		s += " (" + string(e.Reason) + ")"
 	}
 	if e.Detail != "" {
 		s += ": " + e.Detail
@@ -82,13 +101,52 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns what lies behind: the store's error, say. It may be nil.
-func (e *Error) Unwrap() error { return e.cause }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.cause
+}
 
-// Is reports whether target is an *Error with the same code and, unless it has none, the
-// same reason.
+// Is reports whether target is the error's code or reason, or an *Error with the same code and, unless
+// it has none, the same reason.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error)
-	return ok && t.Code == e.Code && (t.Reason == "" || t.Reason == e.Reason)
+	if e == nil {
+		return false
+	}
+	if t, ok := target.(*Error); ok && t != nil {
+		return t.Code == e.Code && (t.Reason == "" || t.Reason == e.Reason)
+	}
+	return target == e.Code || e.Reason != "" && target == e.Reason
+}
+
+// asError returns err, which a scheme, a key source or a [Source] has made, as an *Error that is nobody
+// else's. One that is none is a fault of theirs, and refuses.
+func asError(err error) *Error {
+	if e := known(err); e != nil {
+		return e
+	}
+	return &Error{Code: CodeInvalid, Detail: fmt.Sprint(err), cause: err}
+}
+
+// known returns a copy of the *Error that err is, or what err's kind makes of it; nil: it has none.
+func known(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		if e == nil {
+			return nil
+		}
+		own := *e
+		return &own
+	}
+	k, ok := errors.AsType[Kind](err)
+	if !ok {
+		return nil
+	}
+	e := k.kind()
+	if err != error(k) {
+		e.Detail, e.cause = err.Error(), err
+	}
+	return e
 }
 
 // bodyError makes an *Error of what reading the body has met with.
@@ -96,10 +154,10 @@ func bodyError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if known, ok := errors.AsType[*Error](err); ok && known != nil {
-		return known
+	if e := known(err); e != nil {
+		return e
 	}
-	return Errorf(ErrMalformed, "the body could not be read to its end: %w", err)
+	return Errorf(CodeMalformed, "the body could not be read to its end: %w", err)
 }
 
 // ConfigError is one fault of a configuration. Constructors report all faults at once

@@ -29,7 +29,7 @@ func Example() {
 			Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: source{r},
 		})
 		if err != nil {
-			refusal := verifier.Refusal(err)
+			refusal := verifier.Refusal(r.Context(), err)
 			w.WriteHeader(refusal.Status)
 			w.Write(refusal.Body)
 			return
@@ -71,7 +71,7 @@ func (s source) HeaderSize() (lines, bytes int) {
 func (s source) ReadBody(limit int64) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(s.r.Body, limit+1))
 	if err == nil && int64(len(body)) > limit {
-		return nil, sign.ErrBodyTooLarge
+		return nil, sign.CodeBodyTooLarge
 	}
 	return body, err
 }
@@ -84,7 +84,7 @@ func ExampleKeyFunc() {
 	keys := sign.KeyFunc(func(_ context.Context, id string) ([]*sign.Key, error) {
 		key, ok := partners[id]
 		if !ok {
-			return nil, sign.ErrUnknownKey
+			return nil, sign.ReasonUnknownKey
 		}
 		return []*sign.Key{key}, nil
 	})
@@ -110,7 +110,7 @@ func ExampleConfig_observe() {
 	r.Header.Set("X-Nonce", "n-0123456789abcdef")
 	r.Header.Set("X-Signature", "v1="+strings.Repeat("0", 64))
 	_, err := verifier.Verify(r.Context(), &sign.Message{Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: source{r}})
-	fmt.Printf("%s\n", verifier.Refusal(err).Body)
+	fmt.Printf("%s\n", verifier.Refusal(r.Context(), err).Body)
 	// Output:
 	// sign: invalid (bad_signature)
 	// v1
@@ -123,5 +123,5 @@ func ExampleConfig_observe() {
 	// n-0123456789abcdef
 	// 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a
 	//
-	// {"type":"https://github.com/idem-go/idem/blob/main/README.md#invalid","title":"Signature invalid","status":401,"detail":"The signature is not a known key's signature of this request.","code":"invalid"}
+	// {"type":"https://github.com/idem-go/idem/blob/main/docs/problems.md#invalid","title":"Signature invalid","status":401,"detail":"The signature is not a known key's signature of this request.","code":"invalid"}
 }

@@ -55,7 +55,7 @@ func (in *incoming) ReadBody(limit int64) ([]byte, error) {
 		in.meanwhile()
 	}
 	if int64(len(in.body)) > limit {
-		return nil, sign.ErrBodyTooLarge
+		return nil, sign.CodeBodyTooLarge
 	}
 	return in.body, in.err
 }

@@ -10,20 +10,20 @@ const (
 	maxNonce = 128
 )
 
-// CheckNonce returns [ErrMalformed] unless nonce has 16 to 128 characters of A-Z a-z 0-9 . _ ~ -,
+// CheckNonce returns [CodeMalformed] unless nonce has 16 to 128 characters of A-Z a-z 0-9 . _ ~ -,
 // the unreserved ones of RFC 3986, section 2.3.
 func CheckNonce(nonce string) error {
 	if len(nonce) < minNonce || len(nonce) > maxNonce {
-		return Errorf(ErrMalformed, "the nonce has %d characters; %d to %d are allowed", len(nonce), minNonce, maxNonce)
+		return Errorf(CodeMalformed, "the nonce has %d characters; %d to %d are allowed", len(nonce), minNonce, maxNonce)
 	}
 	if !consistsOf(nonce, inNonce) {
-		return Errorf(ErrMalformed, "the nonce may have A-Z a-z 0-9 . _ ~ - only")
+		return Errorf(CodeMalformed, "the nonce may have A-Z a-z 0-9 . _ ~ - only")
 	}
 	return nil
 }
 
 // ParseTimestamp parses seconds since 1970: digits only, no sign, no blank, no leading zero.
-// The error is [ErrMalformed].
+// The error is [CodeMalformed].
 func ParseTimestamp(text string) (int64, error) {
 	for i := 0; i < len(text); i++ {
 		if text[i] < '0' || '9' < text[i] {
@@ -37,7 +37,7 @@ func ParseTimestamp(text string) (int64, error) {
 	return n, nil
 }
 
-var errTimestamp = Errorf(ErrMalformed, "the timestamp is the number of seconds since 1970, digits only")
+var errTimestamp = Errorf(CodeMalformed, "the timestamp is the number of seconds since 1970, digits only")
 
 // The classes of characters; a byte may be in several.
 const (
@@ -47,7 +47,7 @@ const (
 	inAuthority             // visible, and no part of a URI around a host
 	inKeyID                 // visible
 	inLine                  // no control character but a tab
-	inWebhookID             // what core takes for a key as it is, but for the full stop
+	inWebhookID             // what core takes for a key as it is
 )
 
 var classes = func() (classes [256]byte) {
@@ -64,7 +64,7 @@ var classes = func() (classes [256]byte) {
 			inAuthority: visible && strings.IndexByte(`/?#@\`, c) < 0,
 			inKeyID:     visible,
 			inLine:      c >= ' ' && c != 0x7f || c == '\t',
-			inWebhookID: lower || upper || mark && c != '.' || c == ':' || c == '/' || c == '=',
+			inWebhookID: lower || upper || mark || c == ':' || c == '/' || c == '=',
 		} {
 			if in {
 				classes[i] |= class

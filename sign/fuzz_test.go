@@ -39,7 +39,7 @@ func FuzzV1(f *testing.F) {
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: fixedClock})
 		first, again := m, m
 		_, err := v.Verify(t.Context(), &first)
-		if v.Refusal(err) == nil {
+		if v.Refusal(t.Context(), err) == nil {
 			t.Fatal("there is no answer")
 		}
 		if err != nil {

@@ -40,6 +40,23 @@ var algorithms = map[Algorithm]string{
 	RSAPSSSHA512:    "rsa-pss-sha512",
 }
 
+// algorithmNamed returns the algorithm that a message names, by its name in RFC 9421 or by the tag of [V1]. Zero:
+// none, or none that is known.
+func algorithmNamed(name string) Algorithm {
+	switch name {
+	case tagHMAC:
+		return HMACSHA256
+	case tagEd25519:
+		return Ed25519
+	}
+	for a, known := range algorithms {
+		if name == known {
+			return a
+		}
+	}
+	return 0
+}
+
 // String returns the algorithm's name in RFC 9421.
 func (a Algorithm) String() string {
 	if name, ok := algorithms[a]; ok {
@@ -61,7 +78,7 @@ const (
 // Key is a secret or a key pair, its id, and when it is valid. It is safe for concurrent
 // use, and must not be copied. It prints without its secret.
 type Key struct {
-	id                  string
+	id, owner           string
 	algorithm           Algorithm
 	notBefore, notAfter time.Time
 	webhook             bool // short secrets are allowed there, and it is good for nothing else
@@ -72,8 +89,14 @@ type Key struct {
 	private crypto.Signer // nil: the key only verifies
 }
 
-// KeyOption limits a [Key].
+// KeyOption says more of a [Key].
 type KeyOption func(*Key)
+
+// OwnedBy says whose key it is. A guard behind the verifier takes the owner for its user, so that a
+// retry which is signed with another key of the same owner is a retry: give the key that replaces another
+// one the owner that the other has. owner has 1 to 128 visible ASCII characters. Without this option, a
+// key's id is its owner.
+func OwnedBy(owner string) KeyOption { return func(k *Key) { k.owner = owner } }
 
 // ValidFrom refuses messages before t (by the verifier's clock). The zero time is no limit.
 func ValidFrom(t time.Time) KeyOption { return func(k *Key) { k.notBefore = t } }
@@ -88,7 +111,7 @@ func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 	var f faults
 	f.addIf(len(secret) < MinSecret, "secret", "has %d bytes; at least %d are needed", len(secret), MinSecret)
 	f.addIf(len(secret) >= MinSecret && isRepeated(secret), "secret", "is one byte repeated")
-	return newKey(&f, &Key{id: id, algorithm: HMACSHA256, secret: append([]byte(nil), secret...)}, opts)
+	return newKey(&f, &Key{id: id, owner: id, algorithm: HMACSHA256, secret: append([]byte(nil), secret...)}, opts)
 }
 
 // NewKey makes a key of a public or private key of package crypto: ed25519.PublicKey,
@@ -96,7 +119,7 @@ func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 // belong to them (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A key without
 // the private part verifies only.
 func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
-	k := &Key{id: id, public: material}
+	k := &Key{id: id, owner: id, public: material}
 	var f faults
 	whole := true // a private key that lacks a part would panic
 	switch private := material.(type) {
@@ -152,11 +175,12 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 	for _, o := range opts {
 		o(k)
 	}
+	f.addIf(k.owner != k.id && !isKeyID(k.owner), "owner", "must be 1 to %d visible ASCII characters", maxKeyID)
 	f.addIf(!k.notAfter.IsZero() && !k.notBefore.Before(k.notAfter), "validity", "ends before it begins")
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	k.id = strings.Clone(k.id) // which may come from a message, whose memory is used again
+	k.id, k.owner = strings.Clone(k.id), strings.Clone(k.owner) // which may come from a message, whose memory is used again
 	if k.secret != nil {
 		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret)} }
 	}
@@ -208,6 +232,9 @@ func isRepeated(secret []byte) bool {
 
 // ID returns the key's id.
 func (k *Key) ID() string { return k.id }
+
+// Owner returns whose key it is, see [OwnedBy].
+func (k *Key) Owner() string { return k.owner }
 
 // Algorithm returns how the key signs.
 func (k *Key) Algorithm() Algorithm { return k.algorithm }

@@ -2,6 +2,7 @@ package sign_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -9,9 +10,11 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +38,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"no id":           {"id: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey("", good) }},
 		"long id":         {"id: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey(strings.Repeat("k", 129), good) }},
 		"id of two lines": {"id: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey("a\nb", good) }},
+		"no owner":        {"owner: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey("k", good, sign.OwnedBy("")) }},
+		"a long owner":    {"owner: must be 1 to 128", func() (*sign.Key, error) { return sign.NewHMACKey("k", good, sign.OwnedBy(strings.Repeat("k", 129))) }},
 		"never valid": {"ends before it begins", func() (*sign.Key, error) {
 			return sign.NewHMACKey("k", good, sign.ValidFrom(now), sign.ValidUntil(now))
 		}},
@@ -55,6 +60,9 @@ func TestKeysThatAreRefused(t *testing.T) {
 		}},
 		"an exponent of one": {"proves nothing", func() (*sign.Key, error) {
 			return sign.NewKey("k", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047), E: 1})
+		}},
+		"an even exponent": {"proves nothing", func() (*sign.Key, error) {
+			return sign.NewKey("k", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047), E: 65536})
 		}},
 		"a webhook's point of small order": {"small order", func() (*sign.Key, error) {
 			return sign.NewWebhookKey("k", "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
@@ -129,6 +137,30 @@ func TestSignAndVerify(t *testing.T) {
 	}
 }
 
+// An ECDSA signature is two numbers of 32 bytes (RFC 9421, section 3.3.4). The same numbers in more or fewer bytes
+// are no signature: nobody can make another text of one that he has seen.
+func TestECDSASignaturesHaveOneLength(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	key := sign.MustKey(sign.NewKey("e", private))
+	message := []byte("message")
+	var signature []byte
+	for signature == nil || signature[32] != 0 { // one of 256 has a second number of 31 bytes
+		signature, err = key.Sign(message)
+		require.NoError(t, err)
+	}
+	require.True(t, key.Verify(message, signature))
+	for name, wrong := range map[string][]byte{
+		"a zero before the second number":   slices.Insert(slices.Clone(signature), 32, 0),
+		"without the second number's zero":  slices.Delete(slices.Clone(signature), 32, 33),
+		"a byte behind it":                  append(slices.Clone(signature), 0),
+		"another signature behind it":       slices.Repeat(signature, 2),
+		"a zero before each of the numbers": slices.Concat([]byte{0}, signature[:32], []byte{0}, signature[32:]),
+	} {
+		require.False(t, key.Verify(message, wrong), name)
+	}
+}
+
 // The state that a key keeps between messages must not pass from one to another.
 func TestKeysAreUsedConcurrently(t *testing.T) {
 	key := newHMAC(t, "demo")
@@ -167,7 +199,43 @@ func TestTheIDIsCopied(t *testing.T) {
 	copy(id, "bobby")
 	require.Equal(t, "alice", key.ID())
 	_, err := ring.Keys(t.Context(), "alice")
-	require.ErrorIs(t, err, sign.ErrRevokedKey)
+	require.ErrorIs(t, err, sign.ReasonRevokedKey)
+}
+
+func TestOwners(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	makers := map[string]func(...sign.KeyOption) (*sign.Key, error){
+		"HMAC": func(o ...sign.KeyOption) (*sign.Key, error) {
+			return sign.NewHMACKey("k-2", []byte(designSecret), o...)
+		},
+		"Ed25519": func(o ...sign.KeyOption) (*sign.Key, error) { return sign.NewKey("k-2", public, o...) },
+		"webhook": func(o ...sign.KeyOption) (*sign.Key, error) {
+			return sign.NewWebhookKey("k-2", "whpk_"+base64.StdEncoding.EncodeToString(public), o...)
+		},
+	}
+	for name, make := range makers {
+		require.Equal(t, "k-2", sign.MustKey(make()).Owner(), name)
+		owner := []byte("acme")
+		key := sign.MustKey(make(sign.OwnedBy(unsafe.String(&owner[0], len(owner)))))
+		copy(owner, "evil")
+		require.Equal(t, "acme", key.Owner(), "it is copied: %s", name)
+		require.Equal(t, "k-2", key.ID(), name)
+	}
+}
+
+// A nil *Error becomes an error that is not nil, by Go's rules: it refuses, and nothing panics.
+func TestANilErrorRefuses(t *testing.T) {
+	nobody := sign.KeyFunc(func(context.Context, string) ([]*sign.Key, error) {
+		return []*sign.Key{newHMAC(t, "demo")}, (*sign.Error)(nil)
+	})
+	v := sign.MustVerifier(sign.Config{Keys: nobody})
+	r := signedRequest(t, newHMAC(t, "demo"), nil)
+	_, err := v.Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.CodeStoreUnavailable)
+	require.ErrorContains(t, err, "a nil *Error")
+	require.NotErrorIs(t, (*sign.Error)(nil), sign.CodeInvalid)
+	require.NoError(t, errors.Unwrap((*sign.Error)(nil)))
 }
 
 func TestZeroValues(t *testing.T) {
@@ -183,7 +251,7 @@ func TestZeroValues(t *testing.T) {
 	require.True(t, unused)
 	_, err = new(sign.MemoryNonces).Use(t.Context(), "k", "n", 0)
 	require.ErrorContains(t, err, "no time")
-	require.Equal(t, 401, sign.MustVerifier(sign.Config{Keys: ring}).Refusal((*sign.Error)(nil)).Status)
+	require.Equal(t, 401, sign.MustVerifier(sign.Config{Keys: ring}).Refusal(t.Context(), (*sign.Error)(nil)).Status)
 	require.ErrorContains(t, sign.Request(new(http.Request), newHMAC(t, "k"), nil), "no URL")
 }
 
@@ -223,13 +291,13 @@ func TestRing(t *testing.T) {
 
 	ring.Remove(second)
 	_, err = ring.Keys(t.Context(), "a")
-	require.ErrorIs(t, err, sign.ErrUnknownKey)
+	require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	require.NoError(t, ring.Add(a))
 
 	ring.Revoke("a")
 	_, err = ring.Keys(t.Context(), "a")
-	require.ErrorIs(t, err, sign.ErrRevokedKey)
-	require.ErrorIs(t, ring.Add(second), sign.ErrRevokedKey)
+	require.ErrorIs(t, err, sign.ReasonRevokedKey)
+	require.ErrorIs(t, ring.Add(second), sign.ReasonRevokedKey)
 	require.Equal(t, []string{"b"}, ring.IDs())
 
 	for range 7 {

@@ -18,8 +18,10 @@ type Message struct {
 	// Target is the request-target as sent (RFC 9112, section 3.2): "/a%2Fb?x=1", or
 	// "http://example.com/a?x=1" in its absolute form.
 	Target string
-	// Host is the Host header field (the :authority of HTTP/2) as sent. A target in
-	// absolute form overrides it (RFC 9112, section 3.2.2).
+	// Host is the Host header field (the :authority of HTTP/2) as sent. A verifier refuses a message
+	// whose target, in absolute form, names another host: routers go by one or by the other. A server
+	// that replaces Host by the target's (RFC 9112, section 3.2.2), as net/http does, leaves nothing to
+	// be compared.
 	Host string
 	// TLS says that the client has come by https. Only schemes that sign the URI's scheme
 	// ask for it.
@@ -39,17 +41,21 @@ type Message struct {
 
 // Source is the header and the body of a [Message]. An adapter implements it on its
 // framework's request. It is not used concurrently.
+//
+// A source may have a method RemoteAddr() string, which returns the network address of the peer, "IP:port", for
+// [Event].RemoteAddr.
 type Source interface {
 	// Values returns the values of the field's lines in the order in which they were
 	// sent, and as the handler gets them. name is in canonical form,
 	// "Content-Type". Fields that the framework takes out of its header (Host, in
-	// net/http) need not be found here, unless they were sent more than once. The strings
+	// net/http) need not be found here, unless they were sent more than once. A Host that is
+	// found must be Message.Host. The strings
 	// must be good until the request has been answered, the slice until the next call only.
 	Values(name string) []string
 	// HeaderSize returns the number of field lines, and the bytes of their names and values.
 	HeaderSize() (lines, bytes int)
 	// ReadBody returns the whole body as sent, not decompressed, and leaves the request
-	// so that the handler can read all of it. It returns [ErrBodyTooLarge] for one of
+	// so that the handler can read all of it. It returns [CodeBodyTooLarge] for one of
 	// more than limit bytes, having read no more than it needs to know that. The bytes
 	// must not change until the request has been answered.
 	ReadBody(limit int64) ([]byte, error)
@@ -61,6 +67,11 @@ func (m *Message) Authority() string {
 	if m.host != "" {
 		return m.host
 	}
+	return m.sentTo()
+}
+
+// sentTo returns host and port as sent.
+func (m *Message) sentTo() string {
 	if _, authority, _, ok := m.absolute(); ok {
 		return authority
 	}

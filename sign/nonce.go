@@ -30,8 +30,8 @@ var ErrNoncesFull = errors.New("sign: the store of nonces is full")
 
 var errNoTTL = errors.New("sign: a nonce must be kept for more than no time")
 
-// DefaultMaxNonces is how many nonces [MemoryNonces] remembers unless told otherwise: 3,000
-// messages a second at a window of 60 s. One takes about 150 bytes.
+// DefaultMaxNonces is how many nonces a [Verifier] has remembered, and [MemoryNonces] remembers, unless told otherwise:
+// 3,000 messages a second at a window of 60 s. One takes about 150 bytes.
 const DefaultMaxNonces = 1 << 19
 
 const nonceShards = 64
@@ -51,7 +51,7 @@ func NewMemoryNonces(max int) *MemoryNonces {
 	if max <= 0 {
 		max = DefaultMaxNonces
 	}
-	return &MemoryNonces{max: (max + nonceShards - 1) / nonceShards}
+	return &MemoryNonces{max: (max-1)/nonceShards + 1}
 }
 
 // hashSeed is what nobody outside of the process knows of its hashes.

@@ -1,11 +1,17 @@
 package sign
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
-	"time"
+	"strings"
 )
+
+// RefusedHeader is on every refusal; its value is the [Code]. Whoever keeps responses must not
+// keep one that has it.
+const RefusedHeader = "Idempotency-Refused"
 
 // Refusal is the answer to a message that was refused, for an adapter to write.
 type Refusal struct {
@@ -18,7 +24,7 @@ type Refusal struct {
 	Body []byte
 }
 
-const problemTypes = "https://github.com/idem-go/idem/blob/main/README.md#"
+const problemTypes = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
 
 // particulars is the one place that says what goes out for a code.
 var particulars = map[Code]struct {
@@ -33,6 +39,7 @@ var particulars = map[Code]struct {
 	CodeMalformed:        {http.StatusBadRequest, "Signature malformed", "A part of the signature has not the form that it must have."},
 	CodeDuplicateHeader:  {http.StatusBadRequest, "Header field duplicated", "A header field that counts for the signature was sent more than once."},
 	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
+	CodeRateLimited:      {http.StatusTooManyRequests, "Rate limited", "Too many requests were signed by one owner's keys. Sign the request anew and try again later."},
 	CodeStoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable", "The signature could not be checked now. Sign the request anew and try again."},
 }
 
@@ -63,33 +70,51 @@ type problem struct {
 	Code   Code   `json:"code"`
 }
 
-// Refusal makes the answer of an error that [Verifier.Verify] has returned. Reason and Detail
-// are not in it. For expired and not_yet_valid it has a Date, by the clock with which the
+// Refusal makes the answer of an error that [Verifier.Verify] has returned, for the request of ctx. Reason
+// and Detail are not in it. For expired and not_yet_valid it has a Date, by the clock with which the
 // timestamp was compared.
-func (v *Verifier) Refusal(err error) *Refusal {
+func (v *Verifier) Refusal(ctx context.Context, err error) *Refusal {
 	e := asError(err)
 	code := e.known()
 	p := particulars[code]
-	r := &Refusal{Status: p.status}
-	contentType := "application/problem+json"
-	if v.c.RefusalBody != nil {
-		own := *e // not the package's: the function may change it
-		contentType, r.Body = v.c.RefusalBody(&own)
-	} else {
+	r := new(Refusal)
+	if v.c.Refuse != nil {
+		if made := v.c.Refuse(ctx, asError(e)); made != nil {
+			*r = *made
+			r.Header = slices.Clone(made.Header)
+			for i := range r.Header { // net/http does not find "content-type", and adds a Content-Type of its own
+				r.Header[i].Name = http.CanonicalHeaderKey(r.Header[i].Name)
+			}
+			setDefault(&r.Status, p.status)
+		}
+	}
+	if r.Status == 0 {
+		r.Status, r.Header = p.status, []Field{{"Content-Type", "application/problem+json"}}
 		r.Body, _ = json.Marshal(problem{e.Type(), p.title, p.status, p.detail, code}) // strings and an int: cannot fail
 	}
-	r.Header = append(r.Header, Field{"Cache-Control", "no-store"}, Field{"Content-Type", contentType})
+	r.set("Cache-Control", "no-store")
+	r.set(RefusedHeader, string(code))
 	switch {
 	case code == CodeExpired || code == CodeNotYetValid:
-		r.Header = append(r.Header, Field{"Date", v.c.Clock().UTC().Format(http.TimeFormat)})
-	case code == CodeStoreUnavailable:
-		r.Header = append(r.Header, Field{"Retry-After", strconv.Itoa(int(retryAfter / time.Second))})
+		r.setDefault("Date", v.c.Clock().UTC().Format(http.TimeFormat))
+	case code == CodeStoreUnavailable || code == CodeRateLimited:
+		r.setDefault("Retry-After", strconv.FormatInt(max(e.retryAfter, 1), 10))
 	}
-	if p.status == http.StatusUnauthorized { // which needs a challenge (RFC 9110, section 15.5.2)
-		r.Header = append(r.Header, Field{"WWW-Authenticate", `Signature scheme="` + v.c.Scheme.Name() + `"`})
+	if p.status == http.StatusUnauthorized || r.Status == http.StatusUnauthorized { // which needs a challenge (RFC 9110, section 15.5.2)
+		r.setDefault("Www-Authenticate", `Signature scheme="`+v.c.Scheme.Name()+`"`)
 	}
 	return r
 }
 
-// retryAfter is when another try makes sense while a store is not there.
-const retryAfter = time.Second
+// set replaces the fields called name by one.
+func (r *Refusal) set(name, value string) {
+	r.Header = slices.DeleteFunc(r.Header, func(f Field) bool { return strings.EqualFold(f.Name, name) })
+	r.Header = append(r.Header, Field{name, value})
+}
+
+// setDefault adds a field unless there is one of that name.
+func (r *Refusal) setDefault(name, value string) {
+	if !slices.ContainsFunc(r.Header, func(f Field) bool { return strings.EqualFold(f.Name, name) }) {
+		r.Header = append(r.Header, Field{name, value})
+	}
+}

@@ -19,7 +19,8 @@ type RequestOptions struct {
 	Scheme Scheme
 
 	// Cover are the names of the header fields to be signed if the request has them, beside
-	// those that the scheme demands (Idempotency-Key). Nil: Content-Type and Content-Encoding.
+	// those that the scheme demands (Idempotency-Key, Content-Type, Content-Encoding). Nil: Content-Type and
+	// Content-Encoding.
 	Cover []string
 
 	// Host is what the verifier has as its public host, if a proxy of the client's changes the
@@ -94,7 +95,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		m.Method = http.MethodGet
 	}
 	if !isAuthority(m.Authority()) {
-		return Errorf(ErrMalformed, "%q is no host; international names have to be in their ASCII form", m.Authority())
+		return Errorf(CodeMalformed, "%q is no host; international names have to be in their ASCII form", m.Authority())
 	}
 	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: newNonce(), Covered: slices.Clone(cover)}
 	if o.Lifetime > 0 {

@@ -70,8 +70,8 @@ func TestRequestFaults(t *testing.T) {
 
 	twice := r()
 	twice.Header["Content-Type"] = []string{"a/b", "c/d"}
-	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), nil), sign.ErrDuplicateHeader)
-	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), &sign.RequestOptions{Cover: []string{"Host"}}), sign.ErrUncovered)
+	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), nil), sign.CodeDuplicateHeader)
+	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), &sign.RequestOptions{Cover: []string{"Host"}}), sign.ReasonUncovered)
 }
 
 // net/http sends names as they stand in the map.
@@ -86,7 +86,7 @@ func TestNamesInAnyCase(t *testing.T) {
 	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), messageOf(r))
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "k-2")
-	require.ErrorIs(t, sign.Request(r, key, nil), sign.ErrDuplicateHeader)
+	require.ErrorIs(t, sign.Request(r, key, nil), sign.CodeDuplicateHeader)
 }
 
 // server verifies what comes over the wire, and answers as it is told.
@@ -173,7 +173,7 @@ func TestRequestsOverTheWire(t *testing.T) {
 func TestHostOption(t *testing.T) {
 	key := newHMAC(t, "demo")
 	s := newServer(t, key, nil)
-	s.verifier = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "api.example.com"})
+	s.verifier = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "api.example.com", Hosts: []string{strings.TrimPrefix(s.URL, "http://")}})
 	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport, Options: &sign.RequestOptions{Host: "api.example.com"}}}
 	resp, err := client.Get(s.URL)
 	require.NoError(t, err)
@@ -201,6 +201,20 @@ func TestTransportLeavesTheRequestAlone(t *testing.T) {
 	_, err = (&sign.Transport{}).RoundTrip(r)
 	require.ErrorContains(t, err, "no key")
 	require.Equal(t, 2, body.closed)
+}
+
+// A copy of a request that http.Request.WithContext has made shares its URL. What signing adds to the query
+// is for the copy alone.
+func TestASharedURLIsNotChanged(t *testing.T) {
+	key := newHMAC(t, "demo")
+	r := sortedRequest(t, "GET", "/pay?b=2&a=1", "", "")
+	copied := r.WithContext(t.Context())
+	require.Same(t, r.URL, copied.URL)
+	signSorted(t, copied, sign.SortedOptions{InParams: true}, key)
+	require.Equal(t, "b=2&a=1", r.URL.RawQuery)
+	require.Regexp(t, `^b=2&a=1&.*sign=`, copied.URL.RawQuery)
+	_, err := sortedVerifier(t, sign.SortedOptions{InParams: true}, now, key).Verify(t.Context(), messageOf(copied))
+	require.NoError(t, err)
 }
 
 type closing struct {

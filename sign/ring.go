@@ -14,7 +14,7 @@ import (
 // say. It is used concurrently.
 type KeySource interface {
 	// Keys returns the keys that are known under id, in the order in which they are to be tried;
-	// no more than 8 are. None, or [ErrUnknownKey]: the id is not known. [ErrRevokedKey]: it was revoked.
+	// no more than 8 are. None, or [ReasonUnknownKey]: the id is not known. [ReasonRevokedKey]: it was revoked.
 	// Keys beside an error do not count. Any other error means that the source could not be asked: the message is refused
 	// with 503 store_unavailable. id belongs to the message: copy it to keep it.
 	Keys(ctx context.Context, id string) ([]*Key, error)
@@ -71,7 +71,7 @@ func (r *Ring) Add(k *Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.revoked[k.id]; ok {
-		return Errorf(ErrRevokedKey, "the id %q was revoked; a new key needs a new id", k.id)
+		return Errorf(ReasonRevokedKey, "the id %q was revoked; a new key needs a new id", k.id)
 	}
 	if len(r.keys[k.id]) >= maxCandidates {
 		return &ConfigError{Field: "Ring", Problem: "there are too many keys of one id"}
@@ -125,9 +125,9 @@ func (r *Ring) Keys(_ context.Context, id string) ([]*Key, error) {
 	keys := r.keys[id]
 	if keys == nil {
 		if _, ok := r.revoked[id]; ok {
-			return nil, ErrRevokedKey
+			return nil, ReasonRevokedKey
 		}
-		return nil, ErrUnknownKey
+		return nil, ReasonUnknownKey
 	}
 	return keys, nil
 }
@@ -136,9 +136,9 @@ func (r *Ring) Keys(_ context.Context, id string) ([]*Key, error) {
 func (k *Key) valid(t time.Time) error {
 	switch {
 	case !k.notBefore.IsZero() && t.Before(k.notBefore):
-		return ErrKeyNotYetValid
+		return ReasonKeyNotYetValid
 	case !k.notAfter.IsZero() && !t.Before(k.notAfter):
-		return ErrKeyExpired
+		return ReasonKeyExpired
 	}
 	return nil
 }

@@ -1,11 +1,30 @@
 package sign
 
+import "slices"
+
 // Scheme is a way to sign requests: where signature, timestamp and nonce stand in a message, and
 // what exactly is signed. A scheme decides nothing about time, keys or nonces; that is
 // the [Verifier]'s.
 //
-// This package has [V1] (the default), [StandardWebhooks] and [SortedParams]; package
-// sign/rfc9421 has HTTP Message Signatures. A scheme is safe for concurrent use.
+// This package has [V1] (the default), [StandardWebhooks], [SortedParams] and those of some senders of
+// webhooks ([Sender]); package sign/rfc9421 has HTTP Message Signatures. A scheme is safe for concurrent use.
+//
+// # A scheme of your own
+//
+// The example of [Scheme] is a whole one. What it has to get right:
+//
+//   - The nonce. It is signed (V1), or made of all that is signed by [NonceOf], in Check. A nonce from a field that is
+//     not signed lets anybody send the message again; one that is made of the signature lets a message through
+//     once for each signature that it has. A verifier refuses every message of a scheme that sets none.
+//   - The timestamp. Created is the number that is signed. A sender that signs no time is
+//     Undated, and EventID is made of what is signed.
+//   - The content. What is signed can be taken apart in one way only: parts of variable length that stand side by side need
+//     something between them that is in none of them. Otherwise the end of a header field and the beginning of a body change places.
+//   - What is not signed, and changes the meaning of a message, is refused: Content-Encoding, Idempotency-Key.
+//   - A field that counts stands in one line ([CodeDuplicateHeader]).
+//   - Comparison is in constant time: [Key.Verify].
+//
+// sign/signtest.RunScheme holds a scheme to that.
 type Scheme interface {
 	// Name tells schemes apart in events and problems: "v1".
 	Name() string
@@ -13,14 +32,16 @@ type Scheme interface {
 	// Parse finds the signature in m and fills in s, which is blank but for the
 	// capacity of its slices. It checks the form of everything, and that what has to be
 	// signed is among what is said to be signed; it knows no key. It does not read
-	// the body unless the signature stands there. Its errors are made by this
-	// package's sentinels, with [Errorf]: [ErrMissing], [ErrDuplicateHeader], [ErrMalformed],
-	// [ErrUncovered], or [ErrInvalid] for a message that is meant for somebody else.
+	// the body unless the signature stands there. Its errors are of this package's
+	// kinds, see [Errorf]: [CodeMissing], [CodeDuplicateHeader], [CodeMalformed],
+	// [ReasonUncovered], or [CodeInvalid] for a message that is meant for somebody else.
 	Parse(m *Message, s *Signature) error
 
-	// Check reports by an error ([ErrBadSignature], [ErrDigestMismatch], [ErrUncovered],
-	// [ErrWrongAlgorithm]) that s, which Parse has filled in, is not key's signature of
-	// m. It compares by [Key.Verify], in constant time. The body has been read.
+	// Check reports by an error ([ReasonBadSignature], [ReasonDigestMismatch], [ReasonUncovered],
+	// [ReasonWrongAlgorithm]) that s, which Parse has filled in, is not key's signature of
+	// m. It compares by [Key.Verify], in constant time. The body has been read. It is called once
+	// for each key that may have signed, and, of a message that is refused, for keys that nobody has, too, so that
+	// all take the same time. What of s is made of the body (Nonce, EventID), it sets when the signature is good.
 	Check(m *Message, s *Signature, key *Key) error
 
 	// Sign signs m with key: it returns what is to be added to the request. KeyID,
@@ -48,13 +69,24 @@ type Signature struct {
 	// Expires is when the client wants the message to be refused, in seconds since 1970. Zero: it says
 	// nothing. It can only shorten the verifier's window.
 	Expires int64
-	// Nonce makes the message unlike all others of its key.
+	// Nonce makes the message unlike all others of its key. It must be signed, or made of what is
+	// signed ([NonceOf]): whoever can change it sends the message again.
 	Nonce string
+	// Undated says that the message has no signed timestamp. The verifier checks no time then, and uses
+	// no nonce: a replay is like the sender's own redelivery, byte for byte. EventID must be set, by which a guard behind
+	// the verifier (core.CallerEvent) runs the event once.
+	Undated bool
+	// EventID is the id of the event that the message reports, for senders that deliver an event several
+	// times: see [Verified].EventID. Like a nonce, it must be signed, or made of what is signed.
+	EventID string
 	// Values are the signatures. Where there are several (a sender that changes its key),
 	// one good one is enough.
 	Values [][]byte
 	// Covered are the names of the signed header fields, or of RFC 9421's components.
 	Covered []string
+	// Consumed are the names of the parameters in which all this stands, as they were sent: see
+	// [Verified].Consumed. None, if it stands in the header.
+	Consumed []string
 	// State is the scheme's own.
 	State any
 
@@ -62,6 +94,14 @@ type Signature struct {
 	fields  []string // the values of Covered
 	params  params   // what is signed by SortedParams
 	tries   int      // how many values have been compared
+}
+
+// Room returns empty memory for n bytes, for what a scheme decodes and puts together. It is used for another
+// message when this one has been verified.
+func (sig *Signature) Room(n int) []byte {
+	from := len(sig.scratch)
+	sig.scratch = slices.Grow(sig.scratch, n)[:from+n]
+	return sig.scratch[from : from : from+n]
 }
 
 // Additions are what a signature adds to a request.

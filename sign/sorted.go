@@ -71,7 +71,7 @@ type SortedOptions struct {
 	Location *time.Location
 
 	// Places are where parameters may stand. A message with a query or a body that is none of
-	// these is refused ([ErrUncovered]). Name the one that your handlers read: in which place a
+	// these is refused ([ReasonUncovered]). Name the one that your handlers read: in which place a
 	// parameter stands is not signed. Zero: anywhere.
 	Places Place
 
@@ -91,6 +91,17 @@ type SortedOptions struct {
 	// who has one signed has the other one signed, too. Use a key for one of
 	// the two only. Refused under FIPS 140.
 	InsecureMD5 bool
+
+	// InsecureBareSecret signs the secret right behind the last value, without "&key=", for gateways that know
+	// nothing else. Insecure: nothing tells where the last value ends and the secret begins, so that, with
+	// InsecureMD5, whoever knows a secret that another one ends with has the other's signature of a message
+	// whose last value ends with the rest. SecretName must be empty then, and no name is kept from the message.
+	InsecureBareSecret bool
+
+	// InsecureUnsigned is the name of a parameter that is not signed: sign_type, for gateways that leave it out.
+	// Insecure: whoever relays a message can change, add or remove it. Handlers must not look at it; the
+	// algorithm is the configuration's all the same.
+	InsecureUnsigned string
 }
 
 // SortedBinding holds the names of the parameters that stand for what is no parameter. They take part in
@@ -130,7 +141,7 @@ type SortedBinding struct {
 //     tell them from absent ones;
 //   - the order of parameters, and how the values are escaped.
 //
-// A body of any other type is refused with [ErrUncovered], multipart forms with their files among them:
+// A body of any other type is refused with [ReasonUncovered], multipart forms with their files among them:
 // nothing of it would be signed. So is an Idempotency-Key, unless [SortedBinding] names it.
 // A Content-Type has to name its type in lower case; a Content-Encoding is refused.
 //
@@ -145,7 +156,7 @@ type SortedBinding struct {
 // - and full stops. DOCTYPE, comments, attributes, nested elements and
 // entities other than &lt; &gt; &amp; &apos; &quot; and &#…; are refused. Everything is
 // UTF-8. A message has at most 256 parameters. A name that is there twice, in one place or in two, is
-// refused. Faults of form are [ErrMalformed].
+// refused. Faults of form are [CodeMalformed].
 //
 // As values are not encoded, {a: "1&b=2"} and {a: "1", b: "2"} would be signed by one string. Therefore names
 // have no & and no =, and values have no = after an &; that leaves one way to take the string
@@ -158,7 +169,7 @@ type SortedBinding struct {
 // A message needs a timestamp, of which [SortedOptions] knows several forms, and a nonce, of 16 to 128
 // characters as [CheckNonce] has them. The body is read before either is looked at, up to the
 // verifier's limit, since parameters stand there. The calls of WeChat Pay v2 have a nonce_str, and some of them
-// no time: such a message could be sent again for ever, and is refused ([ErrMissing]); clients of
+// no time: such a message could be sent again for ever, and is refused ([CodeMissing]); clients of
 // one's own add a timestamp, which is then a parameter as any other. time_end, in payment
 // notifications, is when the payment was made, not when the message was signed: if it is made the timestamp,
 // a notification that the gateway repeats later than [Config].Window is refused. There, ask
@@ -166,17 +177,16 @@ type SortedBinding struct {
 //
 // # With a guard behind it
 //
-// A client that tries again signs anew. With [SortedOptions].InParams, a guard whose key is made of the parameters
-// must therefore not count what belongs to the signature. core leaves out timestamp, nonce and sign by default, in any
-// spelling (time_stamp, timeStamp), but not nonce_str or time_end:
+// A client that tries again signs anew. With [SortedOptions].InParams, what belongs to the signature (the four
+// parameters under their names) therefore does not count for the guard, in a query, a form or a JSON body: not for keys that are
+// made of parameters, and not in the fingerprint of a client's key. [Verified].Consumed says so.
 //
-//	core.Policy{Exclude: core.Exclude("nonce_str", "time_end")}
-//
-// An XML body counts with all its bytes for core.Params, nonce included, so that each try would be another
-// operation: take the key from what names the operation, out_trade_no, by core.Func.
+// An XML body counts with all its bytes, nonce included, so that each try would be another operation, or
+// key_reused: take the key from what names the operation, out_trade_no, by core.Func, and let it alone
+// decide (core.Policy.AnyParameters).
 type SortedParams struct {
 	o          SortedOptions
-	secretName []byte // as it is signed: "&key="
+	secretName []byte // as it is signed: "&key=", or nothing
 }
 
 // NewSortedParams makes a [SortedParams]. It reports every fault at once, each as a
@@ -197,7 +207,12 @@ func NewSortedParams(o SortedOptions) (*SortedParams, error) {
 	param("Timestamp", &o.Timestamp, "timestamp")
 	param("Nonce", &o.Nonce, "nonce")
 	param("Sign", &o.Sign, "sign")
-	param("SecretName", &o.SecretName, "key")
+	f.addIf(o.InsecureBareSecret && o.SecretName != "", "SortedOptions.SecretName", "is set, but the secret is signed without a name")
+	if !o.InsecureBareSecret {
+		setDefault(&o.SecretName, "key")
+	}
+	param("SecretName", &o.SecretName, "")
+	param("InsecureUnsigned", &o.InsecureUnsigned, "")
 	param("Bind.Method", &o.Bind.Method, "")
 	param("Bind.Path", &o.Bind.Path, "")
 	param("Bind.Host", &o.Bind.Host, "")
@@ -230,7 +245,11 @@ func NewSortedParams(o SortedOptions) (*SortedParams, error) {
 	}
 	setDefault(&o.Places, fromAnywhere)
 	o.InsecureAmpersands = slices.Clone(o.InsecureAmpersands)
-	return &SortedParams{o, []byte("&" + o.SecretName + "=")}, nil
+	s := &SortedParams{o: o}
+	if !o.InsecureBareSecret {
+		s.secretName = []byte("&" + o.SecretName + "=")
+	}
+	return s, nil
 }
 
 // isParamName reports whether a name can stand in all places as it is.
@@ -272,7 +291,7 @@ func (s *SortedParams) Parse(m *Message, sig *Signature) error {
 		return err
 	}
 	if s.o.InParams {
-		if err := s.fromParams(list, &f); err != nil {
+		if err := s.fromParams(list, sig, &f); err != nil {
 			return err
 		}
 		if err := s.fill(sig, &f); err != nil {
@@ -304,14 +323,15 @@ func (s *SortedParams) fromHeader(m *Message, f *sortedFields) (err error) {
 
 // fromParams finds the four among the parameters. If one of them is there twice, finish
 // refuses the message, whichever was found here.
-func (s *SortedParams) fromParams(list *params, f *sortedFields) error {
+func (s *SortedParams) fromParams(list *params, sig *Signature, f *sortedFields) error {
 	for _, want := range []struct {
 		name  string
 		value *string
 	}{{s.o.Sign, &f.sign}, {s.o.KeyID, &f.keyID}, {s.o.Timestamp, &f.timestamp}, {s.o.Nonce, &f.nonce}} {
 		if *want.value = list.value(want.name); *want.value == "" {
-			return Errorf(ErrMissing, "the parameter %s", want.name)
+			return Errorf(CodeMissing, "the parameter %s", want.name)
 		}
+		sig.Consumed = append(sig.Consumed, want.name)
 	}
 	return nil
 }
@@ -329,7 +349,7 @@ func (s *SortedParams) addFields(list *params, f *sortedFields) error {
 // fill checks the form of the four.
 func (s *SortedParams) fill(sig *Signature, f *sortedFields) (err error) {
 	if !isKeyID(f.keyID) {
-		return Errorf(ErrMalformed, "the key id must be 1 to %d visible ASCII characters", maxKeyID)
+		return Errorf(CodeMalformed, "the key id must be 1 to %d visible ASCII characters", maxKeyID)
 	}
 	sig.KeyID = f.keyID
 	if sig.Created, err = s.parseTime(f.timestamp); err != nil {
@@ -353,7 +373,7 @@ func (s *SortedParams) parseTime(text string) (int64, error) {
 	t, err := time.ParseInLocation(s.o.TimeLayout, text, s.o.Location)
 	// Package time takes fractions of seconds that are not in the layout.
 	if err != nil || t.Format(s.o.TimeLayout) != text {
-		return 0, Errorf(ErrMalformed, "the timestamp has not the layout %q", s.o.TimeLayout)
+		return 0, Errorf(CodeMalformed, "the timestamp has not the layout %q", s.o.TimeLayout)
 	}
 	return t.Unix(), nil
 }
@@ -382,7 +402,7 @@ func (s *SortedParams) parseSign(sig *Signature, text string) (err error) {
 		ok = '0' <= text[i] && text[i] <= '9' || first <= text[i] && text[i] <= last
 	}
 	if !ok {
-		return Errorf(ErrMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
+		return Errorf(CodeMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
 	}
 	n := len(sig.scratch)
 	sig.scratch, err = hex.AppendDecode(sig.scratch, []byte(text))
@@ -397,9 +417,9 @@ func (s *SortedParams) params(m *Message, sig *Signature) (*params, error) {
 	keys := m.Source.Values(IdempotencyKey)
 	switch {
 	case len(keys) > 1:
-		return nil, Errorf(ErrDuplicateHeader, "%s", IdempotencyKey)
+		return nil, Errorf(CodeDuplicateHeader, "%s", IdempotencyKey)
 	case len(keys) > 0 && (s.o.Bind.IdempotencyKey == "" || keys[0] == ""): // nor is an empty one
-		return nil, Errorf(ErrUncovered, "%s is there, but it is not signed", IdempotencyKey)
+		return nil, Errorf(ReasonUncovered, "%s is there, but it is not signed", IdempotencyKey)
 	}
 	bound := []param{
 		{s.o.Bind.Method, m.Method}, {s.o.Bind.Path, m.Path()}, {s.o.Bind.Host, strings.ToLower(m.Authority())},
@@ -424,19 +444,19 @@ func (s *SortedParams) Check(_ *Message, sig *Signature, key *Key) error {
 	base, value := sig.State.(*params).base, sig.Values[0]
 	if s.o.InsecureMD5 {
 		if sum := key.sortedMD5(base, s.secretName); !sum.equals(value) {
-			return ErrBadSignature
+			return ReasonBadSignature
 		}
 		return nil
 	}
 	if sum := key.sortedMAC(base, s.secretName); !sum.equals(value) {
-		return ErrBadSignature
+		return ReasonBadSignature
 	}
 	return nil
 }
 
 func checkSortedKey(key *Key) error {
 	if key.algorithm != HMACSHA256 || key.webhook {
-		return Errorf(ErrWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.algorithm)
+		return Errorf(ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.algorithm)
 	}
 	return nil
 }
@@ -488,10 +508,10 @@ func (s *SortedParams) addParams(list *params, f *sortedFields) ([]param, error)
 	case id == "":
 		added = append(added, param{s.o.KeyID, f.keyID})
 	case id != f.keyID:
-		return nil, Errorf(ErrMalformed, "the parameter %s is not the id of the key", s.o.KeyID)
+		return nil, Errorf(CodeMalformed, "the parameter %s is not the id of the key", s.o.KeyID)
 	}
 	if list.has(s.o.Sign) {
-		return nil, Errorf(ErrMalformed, "there is a parameter %s already", s.o.Sign)
+		return nil, Errorf(CodeMalformed, "there is a parameter %s already", s.o.Sign)
 	}
 	for _, p := range added {
 		if err := list.add(p.name, p.value); err != nil {
@@ -530,8 +550,11 @@ func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) strin
 	signature := slices.Concat(sig.Values...)
 	var b strings.Builder
 	for _, p := range list.list {
-		if p.value == "" || p.name == s.o.Sign {
+		if !s.o.signs(p) {
 			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('&')
 		}
 		b.WriteString(p.name + "=")
 		switch {
@@ -542,7 +565,6 @@ func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) strin
 		default:
 			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes]")
 		}
-		b.WriteByte('&')
 	}
-	return b.String() + s.o.SecretName + "=[redacted]"
+	return b.String() + string(s.secretName) + Redacted
 }

@@ -9,7 +9,7 @@ import (
 // be signed and not seen, or the other way about.
 func (l *params) addPairs(text string) error {
 	if strings.Contains(text, ";") {
-		return Errorf(ErrMalformed, "a ; in a query or a form must be escaped")
+		return Errorf(CodeMalformed, "a ; in a query or a form must be escaped")
 	}
 	for more := true; more; {
 		var pair string
@@ -22,7 +22,7 @@ func (l *params) addPairs(text string) error {
 			value, err = url.QueryUnescape(value)
 		}
 		if err != nil {
-			return Errorf(ErrMalformed, "an escape in a query or a form is wrong")
+			return Errorf(CodeMalformed, "an escape in a query or a form is wrong")
 		}
 		if err := l.add(name, value); err != nil {
 			return err

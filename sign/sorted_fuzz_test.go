@@ -24,7 +24,7 @@ func fuzzedPairs(t *testing.T, l *params, err error) map[string]string {
 		err = l.finish(new(SortedOptions))
 	}
 	if err != nil {
-		require.ErrorIs(t, err, ErrMalformed)
+		require.ErrorIs(t, err, CodeMalformed)
 		return nil
 	}
 	require.LessOrEqual(t, len(l.list), maxParams)
@@ -187,7 +187,7 @@ func FuzzSortedParams(f *testing.F) {
 		m := Message{Method: "POST", Target: target, Host: "h", Source: fuzzedSource{header, body}}
 		first, again, read := m, m, m
 		_, err = v.Verify(t.Context(), &first)
-		require.NotNil(t, v.Refusal(err))
+		require.NotNil(t, v.Refusal(t.Context(), err))
 		var s Signature
 		if scheme.Parse(&read, &s) == nil {
 			require.NotContains(t, scheme.SigningString(&read, &s, nil), secret)
@@ -200,6 +200,6 @@ func FuzzSortedParams(f *testing.F) {
 			"appid=wxd930ea5d5a258f4f&body=test&device_info=1000&mch_id=10000100&nonce_str=ibuaiVcKdpRxkhJA",
 		}, string(s.State.(*params).base))
 		_, err = v.Verify(t.Context(), &again)
-		require.ErrorIs(t, err, ErrReplayed)
+		require.ErrorIs(t, err, CodeReplayed)
 	})
 }

@@ -22,7 +22,7 @@ func (l *params) addJSON(body []byte) error {
 			return errSortedJSON
 		}
 		if r.takeMark("{") || r.takeMark("[") {
-			return Errorf(ErrMalformed, "a member of the JSON object is an object or an array")
+			return Errorf(CodeMalformed, "a member of the JSON object is an object or an array")
 		}
 		value, ok := r.takeScalar()
 		if !ok {
@@ -41,7 +41,7 @@ func (l *params) addJSON(body []byte) error {
 	return nil
 }
 
-var errSortedJSON = Errorf(ErrMalformed, "the body is not a JSON object")
+var errSortedJSON = Errorf(CodeMalformed, "the body is not a JSON object")
 
 // takeMark is take for what may have white space in front.
 func (r *reader) takeMark(mark string) bool {

@@ -61,7 +61,7 @@ func TestLikenessOfNames(t *testing.T) {
 		}
 		err := l.checkLikeness(&SortedOptions{SecretName: "key"})
 		if areAlike(names) {
-			require.ErrorIs(rt, err, ErrMalformed, "%q", names)
+			require.ErrorIs(rt, err, CodeMalformed, "%q", names)
 		} else {
 			require.NoError(rt, err, "%q", names)
 		}

@@ -46,21 +46,21 @@ func (l *params) reset() {
 // add adds a parameter of the message.
 func (l *params) add(name, value string) error {
 	if len(l.list)-len(l.reserved) >= maxParams {
-		return Errorf(ErrMalformed, "there are more than %d parameters", maxParams)
+		return Errorf(CodeMalformed, "there are more than %d parameters", maxParams)
 	}
 	if slices.Contains(l.reserved, name) {
-		return Errorf(ErrMalformed, "there must be no parameter %q", name)
+		return Errorf(CodeMalformed, "there must be no parameter %q", name)
 	}
 	if !isParamText(value) || !isParamText(name) {
-		return Errorf(ErrMalformed, "a parameter is not in UTF-8")
+		return Errorf(CodeMalformed, "a parameter is not in UTF-8")
 	}
 	for i := 0; i < len(name); i++ {
 		if c := name[i]; c < ' ' || c == 0x7f || c == '=' || c == '&' {
-			return Errorf(ErrMalformed, "the name of a parameter has = or & or a control character")
+			return Errorf(CodeMalformed, "the name of a parameter has = or & or a control character")
 		}
 	}
 	if name == "" || len(name) > maxParamName {
-		return Errorf(ErrMalformed, "the name of a parameter must have 1 to %d bytes", maxParamName)
+		return Errorf(CodeMalformed, "the name of a parameter must have 1 to %d bytes", maxParamName)
 	}
 	l.list = append(l.list, param{name, value})
 	return nil
@@ -76,7 +76,7 @@ func isParamText(s string) bool {
 // come before the message's own, or after all of them.
 func (l *params) reserve(name, value string) error {
 	if l.has(name) {
-		return Errorf(ErrMalformed, "there must be no parameter %q", name)
+		return Errorf(CodeMalformed, "there must be no parameter %q", name)
 	}
 	if err := l.add(name, value); err != nil {
 		return err
@@ -108,14 +108,14 @@ func (l *params) finish(o *SortedOptions) error {
 	}
 	for i, p := range l.list {
 		if i > 0 && p.name == l.list[i-1].name {
-			return Errorf(ErrMalformed, "the parameter %q is there twice", p.name)
+			return Errorf(CodeMalformed, "the parameter %q is there twice", p.name)
 		}
-		if p.value == "" || p.name == o.Sign {
+		if !o.signs(p) {
 			continue
 		}
 		_, after, _ := strings.Cut(p.value, "&")
 		if strings.Contains(after, "=") && !slices.Contains(o.InsecureAmpersands, p.name) {
-			return Errorf(ErrMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
+			return Errorf(CodeMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
 		}
 		if len(l.base) > 0 {
 			l.base = append(l.base, '&')
@@ -125,6 +125,11 @@ func (l *params) finish(o *SortedOptions) error {
 		l.base = append(l.base, p.value...)
 	}
 	return nil
+}
+
+// signs reports whether p is among what is signed.
+func (o *SortedOptions) signs(p param) bool {
+	return p.value != "" && p.name != o.Sign && p.name != o.InsecureUnsigned
 }
 
 // checkLikeness refuses names that some decoder of a handler takes for one: one of the two may be empty,
@@ -139,7 +144,7 @@ func (l *params) checkLikeness(o *SortedOptions) error {
 	slices.SortStableFunc(l.alike, func(a, b alike) int { return strings.Compare(a.likeness, b.likeness) })
 	for i, a := range l.alike {
 		if i > 0 && a.likeness == l.alike[i-1].likeness && a.name != l.alike[i-1].name {
-			return Errorf(ErrMalformed, "the parameters %q and %q are one to some decoders", l.alike[i-1].name, a.name)
+			return Errorf(CodeMalformed, "the parameters %q and %q are one to some decoders", l.alike[i-1].name, a.name)
 		}
 	}
 	for _, a := range l.alike {
@@ -149,7 +154,7 @@ func (l *params) checkLikeness(o *SortedOptions) error {
 		}
 		i, ok := slices.BinarySearchFunc(l.alike, likeness(base), func(a alike, like string) int { return strings.Compare(a.likeness, like) })
 		if ok && l.alike[i].name != a.name {
-			return Errorf(ErrMalformed, "the parameter %q is a part of %q to some decoders", a.name, l.alike[i].name)
+			return Errorf(CodeMalformed, "the parameter %q is a part of %q to some decoders", a.name, l.alike[i].name)
 		}
 	}
 	return nil
@@ -185,9 +190,9 @@ func (l *params) collect(m *Message, places Place) error {
 	if query, _ := m.Query(); query != "" {
 		switch {
 		case places&FromQuery == 0:
-			return Errorf(ErrUncovered, "there is a query, which is not signed")
+			return Errorf(ReasonUncovered, "there is a query, which is not signed")
 		case len(query) > maxParamQuery:
-			return Errorf(ErrMalformed, "the query has %d bytes; %d are allowed", len(query), maxParamQuery)
+			return Errorf(CodeMalformed, "the query has %d bytes; %d are allowed", len(query), maxParamQuery)
 		}
 		if err := l.addPairs(query); err != nil {
 			return err
@@ -215,28 +220,28 @@ func (l *params) collect(m *Message, places Place) error {
 func bodyPlace(m *Message, places Place) (Place, error) {
 	for _, encoding := range m.Source.Values("Content-Encoding") {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return 0, Errorf(ErrMalformed, "a body that is encoded cannot be read for its parameters")
+			return 0, Errorf(CodeMalformed, "a body that is encoded cannot be read for its parameters")
 		}
 	}
 	contentType, lines := m.Field("Content-Type")
 	if lines > 1 {
-		return 0, Errorf(ErrDuplicateHeader, "Content-Type")
+		return 0, Errorf(CodeDuplicateHeader, "Content-Type")
 	}
 	// Frameworks look for the types' exact text, up to a ; or a blank. Another spelling would be
 	// signed here, and not be read there.
 	if exact := contentType[:cutType(contentType)]; strings.ToLower(exact) != exact || strings.Contains(contentType, "\t") {
-		return 0, Errorf(ErrMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
+		return 0, Errorf(CodeMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
 	}
 	kind, charset, err := parseType(contentType)
 	if err != nil && contentType != "" {
-		return 0, Errorf(ErrMalformed, "the Content-Type cannot be read")
+		return 0, Errorf(CodeMalformed, "the Content-Type cannot be read")
 	}
 	place := placeOf(kind)
 	if places&place == 0 {
-		return 0, Errorf(ErrUncovered, "a body of the type %q is not signed", kind)
+		return 0, Errorf(ReasonUncovered, "a body of the type %q is not signed", kind)
 	}
 	if charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
-		return 0, Errorf(ErrMalformed, "the charset is %q; utf-8 is allowed", charset)
+		return 0, Errorf(CodeMalformed, "the charset is %q; utf-8 is allowed", charset)
 	}
 	return place, nil
 }

@@ -89,7 +89,7 @@ func TestSortedRoundTrip(t *testing.T) {
 		_, err = v.Verify(t.Context(), messageOf(r))
 		require.NoError(rt, err)
 		_, err = v.Verify(t.Context(), good)
-		require.ErrorIs(rt, err, sign.ErrReplayed)
+		require.ErrorIs(rt, err, sign.CodeReplayed)
 	})
 }
 
@@ -119,7 +119,7 @@ func TestSortedNoParameterCanBeChanged(t *testing.T) {
 		if maps.Equal(set.withValue(), changed.withValue()) {
 			require.NoError(rt, err)
 		} else {
-			require.ErrorIs(rt, err, sign.ErrBadSignature)
+			require.ErrorIs(rt, err, sign.ReasonBadSignature)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestSortedStringsAreUnlike(t *testing.T) {
 			m := messageOf(s.request(rt, sign.FromForm))
 			added, err := scheme.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
 			if err != nil {
-				require.ErrorIs(rt, err, sign.ErrMalformed)
+				require.ErrorIs(rt, err, sign.CodeMalformed)
 				return
 			}
 			sums[i] = added.Header[3].Value

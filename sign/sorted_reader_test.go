@@ -144,7 +144,7 @@ func sameAs(t require.TestingT, body string, read, decode func(*params, []byte) 
 	got, want := new(params), new(params)
 	err, wantErr := read(got, []byte(body)), decode(want, []byte(body))
 	if wantErr != nil {
-		require.ErrorIs(t, err, ErrMalformed, "%q", body)
+		require.ErrorIs(t, err, CodeMalformed, "%q", body)
 		return false
 	}
 	require.NoError(t, err, "%q", body)

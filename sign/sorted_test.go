@@ -3,6 +3,7 @@ package sign_test
 import (
 	"context"
 	"crypto/fips140"
+	"crypto/md5"
 	"fmt"
 	"io"
 	"net/http"
@@ -100,11 +101,12 @@ func TestSortedVectors(t *testing.T) {
 				verified, err := v.Verify(t.Context(), messageOf(r))
 				require.NoError(t, err)
 				require.Equal(t, sign.Verified{
-					KeyID: "10000100", Scheme: map[bool]string{true: "sorted-params-md5", false: "sorted-params"}[digest.md5],
+					KeyID: "10000100", Owner: "10000100", Scheme: map[bool]string{true: "sorted-params-md5", false: "sorted-params"}[digest.md5],
 					Algorithm: sign.HMACSHA256, Time: time.Unix(1000, 0), Nonce: "ibuaiVcKdpRxkhJA",
+					Consumed: []string{"sign", "mch_id", "device_info", "nonce_str"},
 				}, verified)
 				_, err = v.Verify(t.Context(), messageOf(r))
-				require.ErrorIs(t, err, sign.ErrReplayed)
+				require.ErrorIs(t, err, sign.CodeReplayed)
 			})
 		}
 	}
@@ -216,7 +218,7 @@ func TestSortedTimestamps(t *testing.T) {
 				q.Set("timestamp", wrong)
 				r.URL.RawQuery = q.Encode()
 				_, err := v.Verify(t.Context(), messageOf(r))
-				require.ErrorIs(t, err, sign.ErrMalformed, wrong)
+				require.ErrorIs(t, err, sign.CodeMalformed, wrong)
 			}
 		})
 	}
@@ -225,15 +227,15 @@ func TestSortedTimestamps(t *testing.T) {
 	r := sortedRequest(t, "GET", "/?a=1", "", "")
 	signSorted(t, r, sign.SortedOptions{}, key)
 	_, err := sortedVerifier(t, milliseconds, now, key).Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrExpired, "seconds taken for milliseconds")
+	require.ErrorIs(t, err, sign.CodeExpired, "seconds taken for milliseconds")
 	signSorted(t, r, milliseconds, key)
 	_, err = sortedVerifier(t, sign.SortedOptions{}, now, key).Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrNotYetValid, "and the other way about")
+	require.ErrorIs(t, err, sign.CodeNotYetValid, "and the other way about")
 	dates := sign.SortedOptions{TimeLayout: "20060102150405", Location: china}
 	signSorted(t, r, dates, key)
 	dates.Location = time.UTC
 	_, err = sortedVerifier(t, dates, now, key).Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrNotYetValid, "another clock")
+	require.ErrorIs(t, err, sign.CodeNotYetValid, "another clock")
 }
 
 // Several keys of one id are tried; each has its time.
@@ -247,10 +249,10 @@ func TestSortedRotation(t *testing.T) {
 	}
 	require.NoError(t, verify(old, old, next))
 	require.NoError(t, verify(next, old, next))
-	require.ErrorIs(t, verify(next, old), sign.ErrBadSignature)
-	require.ErrorIs(t, verify(next), sign.ErrUnknownKey)
-	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidUntil(now)))), sign.ErrKeyExpired)
-	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidFrom(now.Add(time.Second))))), sign.ErrKeyNotYetValid)
+	require.ErrorIs(t, verify(next, old), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(next), sign.ReasonUnknownKey)
+	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidUntil(now)))), sign.ReasonKeyExpired)
+	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidFrom(now.Add(time.Second))))), sign.ReasonKeyNotYetValid)
 
 	ring := sign.MustRing(old)
 	ring.Revoke("demo")
@@ -258,13 +260,13 @@ func TestSortedRotation(t *testing.T) {
 	signSorted(t, r, sign.SortedOptions{}, old)
 	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: sortedScheme(t, sign.SortedOptions{}), Clock: fixedClock})
 	_, err := v.Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrRevokedKey)
+	require.ErrorIs(t, err, sign.ReasonRevokedKey)
 
 	signer, verifier := newEd25519(t)
-	require.ErrorIs(t, sign.Request(r, signer, &sign.RequestOptions{Scheme: sortedScheme(t, sign.SortedOptions{})}), sign.ErrWrongAlgorithm)
+	require.ErrorIs(t, sign.Request(r, signer, &sign.RequestOptions{Scheme: sortedScheme(t, sign.SortedOptions{})}), sign.ReasonWrongAlgorithm)
 	r.Header.Set("X-Key-Id", verifier.ID())
 	_, err = sortedVerifier(t, sign.SortedOptions{}, now, verifier).Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
 // The body is read once, and its limit holds.
@@ -280,17 +282,17 @@ func TestSortedBody(t *testing.T) {
 
 	v = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: sortedScheme(t, sign.SortedOptions{}), Clock: fixedClock, BodyLimit: 101})
 	_, err = v.Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrBodyTooLarge)
+	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
 	m = messageOf(r)
 	m.Source.(*incoming).err = io.ErrUnexpectedEOF
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrBodyTooLarge)
+	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
 	m = messageOf(r)
 	m.Source.(*incoming).body = []byte("a=1")
 	m.Source.(*incoming).err = io.ErrUnexpectedEOF
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.ErrorIs(t, err, sign.CodeMalformed)
 }
 
 // Method, path, host and Idempotency-Key are signed for those who say so.
@@ -312,18 +314,18 @@ func TestSortedBinding(t *testing.T) {
 	require.NoError(t, verify(func(*http.Request) {}))
 	require.NoError(t, verify(func(r *http.Request) { r.Host = "PAY.test" }), "hosts have no case")
 	require.NoError(t, verify(addQuery("empty")))
-	require.ErrorIs(t, verify(func(r *http.Request) { r.Method = "PUT" }), sign.ErrBadSignature)
-	require.ErrorIs(t, verify(func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }), sign.ErrBadSignature)
-	require.ErrorIs(t, verify(func(r *http.Request) { r.Host = "other.test" }), sign.ErrBadSignature)
-	require.ErrorIs(t, verify(setHeader("Idempotency-Key", `"k-2"`)), sign.ErrBadSignature)
-	require.ErrorIs(t, verify(func(r *http.Request) { r.Header.Del("Idempotency-Key") }), sign.ErrBadSignature)
-	require.ErrorIs(t, verify(setHeader("Idempotency-Key", "")), sign.ErrUncovered, "an empty one takes no part")
-	require.ErrorIs(t, verify(addHeader("Idempotency-Key", `"k-1"`)), sign.ErrDuplicateHeader)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.Method = "PUT" }), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.Host = "other.test" }), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(setHeader("Idempotency-Key", `"k-2"`)), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(func(r *http.Request) { r.Header.Del("Idempotency-Key") }), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(setHeader("Idempotency-Key", "")), sign.ReasonUncovered, "an empty one takes no part")
+	require.ErrorIs(t, verify(addHeader("Idempotency-Key", `"k-1"`)), sign.CodeDuplicateHeader)
 	require.ErrorIs(t, verify(func(r *http.Request) {
 		r.Header.Del("Idempotency-Key")
 		r.URL.RawQuery = `idempotency_key="k-1"`
-	}), sign.ErrMalformed, "a parameter in the field's stead")
-	require.ErrorIs(t, verify(addQuery("_method=")), sign.ErrMalformed)
+	}), sign.CodeMalformed, "a parameter in the field's stead")
+	require.ErrorIs(t, verify(addQuery("_method=")), sign.CodeMalformed)
 }
 
 func addQuery(more string) func(*http.Request) {
@@ -345,6 +347,9 @@ func TestSortedOptions(t *testing.T) {
 		{LowerCase: true},
 		{InsecureMD5: true},
 		{InsecureMD5: true, LowerCase: true, InParams: true},
+		{InsecureBareSecret: true},
+		{InsecureBareSecret: true, InsecureMD5: true, InParams: true},
+		{InsecureUnsigned: "key2"},
 		{InsecureAmpersands: []string{"notify_url"}},
 		{Places: sign.FromForm | sign.FromQuery},
 	} {
@@ -361,13 +366,55 @@ func TestSortedOptions(t *testing.T) {
 	_, err := sign.NewSortedParams(sign.SortedOptions{
 		KeyID: "a b", Timestamp: "1", Nonce: "sign", SecretName: "x&", InParams: true,
 		KeyIDHeader: "a b", TimestampHeader: "Host", NonceHeader: "X-Sign", Milliseconds: true, TimeLayout: "2006", Places: 0x80,
-		Bind: sign.SortedBinding{Method: "sign", IdempotencyKey: "a=b"}, InsecureAmpersands: []string{"", "sign"},
+		Bind: sign.SortedBinding{Method: "sign", IdempotencyKey: "a=b"}, InsecureBareSecret: true, InsecureUnsigned: "sign", InsecureAmpersands: []string{"", "sign"},
 	})
 	require.Equal(t, []string{
-		"SortedOptions.KeyID", "SortedOptions.Timestamp", "SortedOptions.Sign", "SortedOptions.SecretName", "SortedOptions.Bind.Method", "SortedOptions.Bind.IdempotencyKey",
+		"SortedOptions.KeyID", "SortedOptions.Timestamp", "SortedOptions.Sign", "SortedOptions.SecretName", "SortedOptions.SecretName", "SortedOptions.InsecureUnsigned", "SortedOptions.Bind.Method", "SortedOptions.Bind.IdempotencyKey",
 		"SortedOptions.KeyIDHeader", "SortedOptions.KeyIDHeader", "SortedOptions.TimestampHeader", "SortedOptions.TimestampHeader", "SortedOptions.NonceHeader", "SortedOptions.SignHeader",
 		"SortedOptions.Milliseconds", "SortedOptions.Location", "SortedOptions.Places", "SortedOptions.InsecureAmpersands", "SortedOptions.InsecureAmpersands",
 	}, faultyOptions(t, err))
+}
+
+// The two old schemes, computed here by what they say.
+func TestSortedOldSchemes(t *testing.T) {
+	const common = "app=demo&nonce=n-0123456789abcdef&timestamp=1700000000"
+	body := "app=demo&key=k&nonce=n-0123456789abcdef&sign_type=MD5&timestamp=1700000000&sign="
+	md5Of := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text))) }
+	old := sign.SortedOptions{InParams: true, KeyID: "app", LowerCase: true, InsecureMD5: true, InsecureBareSecret: true, InsecureUnsigned: "sign_type"}
+	signed := old
+	signed.InsecureUnsigned = ""
+	verify := func(o sign.SortedOptions, body string) error {
+		_, err := sortedVerifier(t, o, now, sortedKey("demo")).Verify(t.Context(), messageOf(sortedRequest(t, "POST", "/", formType, body)))
+		return err
+	}
+	without := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000" + designSecret)
+	with := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&sign_type=MD5&timestamp=1700000000" + designSecret)
+	require.NoError(t, verify(old, body+without))
+	require.NoError(t, verify(old, strings.Replace(body, "MD5", "HMAC-SHA256", 1)+without), "it is anybody's")
+	require.NoError(t, verify(old, strings.Replace(body, "&sign_type=MD5", "", 1)+without))
+	require.NoError(t, verify(signed, body+with))
+	require.ErrorIs(t, verify(old, body+with), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(signed, body+without), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(old, strings.Replace(body, "key=k", "key=j", 1)+without), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(old, "sign_type=MD5&"+body+without), sign.CodeMalformed, "twice")
+
+	named := old
+	named.InsecureBareSecret = false
+	plain := strings.Replace(body, "key=k&", "", 1)
+	require.NoError(t, verify(named, plain+md5Of(common+"&key="+designSecret)))
+	require.ErrorIs(t, verify(named, plain+md5Of(common+designSecret)), sign.ReasonBadSignature)
+	require.ErrorIs(t, verify(old, plain+md5Of(common+"&key="+designSecret)), sign.ReasonBadSignature)
+
+	var text string
+	r := sortedRequest(t, "POST", "/", formType, "key=k&sign_type=MD5")
+	require.NoError(t, sign.Request(r, sortedKey("demo"), &sign.RequestOptions{
+		Scheme: sortedScheme(t, old), Clock: fixedClock, Observe: func(_ *http.Request, s string) { text = s },
+	}))
+	require.Regexp(t, `^app=demo&key=[^&]*&nonce=[^&]*&timestamp=1700000000\[redacted\]$`, text)
+	require.NotContains(t, text, designSecret)
+	sent, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.NoError(t, verify(old, string(sent)))
 }
 
 // MD5 is refused under FIPS 140, when the scheme is made. The mode is chosen when a process starts, so
@@ -414,7 +461,7 @@ func TestSortedSigningString(t *testing.T) {
 	tampered := messageOf(sent)
 	tampered.Target = "/?to=eve"
 	_, err = v.Verify(t.Context(), tampered)
-	require.ErrorIs(t, err, sign.ErrBadSignature)
+	require.ErrorIs(t, err, sign.ReasonBadSignature)
 	require.Regexp(t, `&to=\[3 bytes, [0-9a-f]{8}\]&`, server, "above all then is it asked for")
 	require.NotEqual(t, client, server)
 
@@ -429,7 +476,7 @@ func TestSortedSigningString(t *testing.T) {
 	require.NotEqual(t, client, other)
 	require.Equal(t, strings.Split(client, "&")[1:], strings.Split(other, "&")[1:], "it is the amount that differs")
 	require.NotContains(t, client+other, "bob")
-	require.NotContains(t, client+other, "=50") // digits alone may stand in the nonce
+	require.NotContains(t, client+other, "amount=50") // the nonce may have these digits, too
 	require.NotEqual(t, client, shown(`{"amount":500}`, newHMAC(t, "demo")), "who has not the secret cannot try values on")
 	require.Regexp(t, `^amount=\[3 bytes\]&key_id=demo&.*&to=\[3 bytes\]&key=\[redacted\]$`, shown(`{"amount":500}`, nil))
 	require.Empty(t, scheme.SigningString(messageOf(sent), new(sign.Signature), key))
@@ -442,15 +489,15 @@ func TestSortedSignRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, target, contentType, body string
 		o                               sign.SortedOptions
-		want                            *sign.Error
+		want                            sign.Kind
 	}{
-		{"a signature is there already", "/?sign=", "", "", in, sign.ErrMalformed},
-		{"a nonce is there already", "/?nonce=0123456789abcdef", "", "", in, sign.ErrMalformed},
-		{"another key's id", "/?key_id=other", "", "", in, sign.ErrMalformed},
-		{"a parameter with the field's name", "/?nonce=0123456789abcdef", "", "", sign.SortedOptions{}, sign.ErrMalformed},
-		{"another type", "/", "text/plain", "a=1", in, sign.ErrUncovered},
-		{"no place", "/", "text/plain", "", sign.SortedOptions{InParams: true, Places: sign.FromJSON}, sign.ErrUncovered},
-		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.ErrMalformed},
+		{"a signature is there already", "/?sign=", "", "", in, sign.CodeMalformed},
+		{"a nonce is there already", "/?nonce=0123456789abcdef", "", "", in, sign.CodeMalformed},
+		{"another key's id", "/?key_id=other", "", "", in, sign.CodeMalformed},
+		{"a parameter with the field's name", "/?nonce=0123456789abcdef", "", "", sign.SortedOptions{}, sign.CodeMalformed},
+		{"another type", "/", "text/plain", "a=1", in, sign.ReasonUncovered},
+		{"no place", "/", "text/plain", "", sign.SortedOptions{InParams: true, Places: sign.FromJSON}, sign.ReasonUncovered},
+		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.CodeMalformed},
 	} {
 		r := sortedRequest(t, "POST", c.target, c.contentType, c.body)
 		err := sign.Request(r, key, &sign.RequestOptions{Scheme: sortedScheme(t, c.o)})

@@ -2,7 +2,6 @@ package sign
 
 import (
 	"bytes"
-	"encoding/xml"
 	"strconv"
 	"strings"
 	"unicode"
@@ -42,7 +41,7 @@ func (l *params) addXML(body []byte) error {
 	return nil
 }
 
-var errSortedXML = Errorf(ErrMalformed, "the body is not <xml> with elements that hold text, and nothing else")
+var errSortedXML = Errorf(CodeMalformed, "the body is not <xml> with elements that hold text, and nothing else")
 
 // takeDeclaration takes <?xml version="1.0" encoding="UTF-8" standalone="yes"?>, which may be missing, and so may
 // all of it but the version.
@@ -200,6 +199,8 @@ func isXMLText(s string) bool {
 	return true
 }
 
+var escapeXML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\r", "&#13;") // a reader makes \n of a raw \r
+
 // appendXML returns a document with more elements.
 func appendXML(document []byte, added []param) ([]byte, error) {
 	// A document that is one has nothing after the root's end, and nothing else that ends like it. It has
@@ -212,9 +213,7 @@ func appendXML(document []byte, added []param) ([]byte, error) {
 	b.Write(document[:end])
 	for _, p := range added {
 		b.WriteString("<" + p.name + ">")
-		if err := xml.EscapeText(&b, []byte(p.value)); err != nil {
-			return nil, err
-		}
+		_, _ = escapeXML.WriteString(&b, p.value) // to a buffer: cannot fail
 		b.WriteString("</" + p.name + ">")
 	}
 	b.Write(document[end:])

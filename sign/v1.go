@@ -26,10 +26,15 @@ type V1Options struct {
 	KeyID, Timestamp, Nonce, SignedHeaders, Signature string
 
 	// Cover are the names of header fields that must be signed when they are present, beside
-	// Idempotency-Key and Content-Encoding, which always must. What a guard or a handler reads
-	// belongs here: the field that names the user, or another one for the key, and Content-Type. Who
+	// Idempotency-Key, Content-Type and Content-Encoding. What a guard or a handler reads
+	// belongs here: the field that names the user, or another one for the key. Who
 	// can change one of these on the way can make another operation of a retry.
 	Cover []string
+
+	// UnsignedContentType takes messages whose Content-Type is there and not signed, of clients that do
+	// not sign it. Who relays one can then have the body read as another type. Clients of this package sign it
+	// all the same.
+	UnsignedContentType bool
 
 	// Require are the names of header fields that must be present and signed.
 	Require []string
@@ -55,8 +60,8 @@ type V1Options struct {
 // X-Signature is "v1=" and the 64 lower-case hexadecimal digits of the HMAC, or "v1-ed25519=" and
 // the 128 digits of the Ed25519 signature. Each of the fields must be sent once, and so must
 // each signed one. X-Signed-Headers may be missing or empty if nothing is signed; an
-// Idempotency-Key must be signed if it is present, and so must a Content-Encoding: it makes another body
-// of the one that was signed. Fields that a proxy may change, or that
+// Idempotency-Key must be signed if it is present, and so must a Content-Type and a Content-Encoding: they make
+// another body of the one that was signed. Fields that a proxy may change, or that
 // frameworks keep apart (Host, Connection, Content-Length, Transfer-Encoding and so on), cannot be
 // signed.
 type V1 struct {
@@ -101,6 +106,9 @@ func NewV1(o V1Options) (*V1, error) {
 		signature:     name("Signature", o.Signature, HeaderSignature),
 		cover:         []fieldName{newFieldName(IdempotencyKey), newFieldName("Content-Encoding")},
 	}
+	if !o.UnsignedContentType {
+		s.cover = append(s.cover, newFieldName("Content-Type"))
+	}
 	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
 	slices.Sort(own)
 	f.addIf(len(slices.Compact(own)) < 5, "V1Options", "two fields have one name")
@@ -132,13 +140,13 @@ const (
 func tagOf(key *Key) (string, error) {
 	switch {
 	case key.webhook:
-		return "", Errorf(ErrWrongAlgorithm, "the key is one for webhooks, and for nothing else")
+		return "", Errorf(ReasonWrongAlgorithm, "the key is one for webhooks, and for nothing else")
 	case key.algorithm == HMACSHA256:
 		return tagHMAC, nil
 	case key.algorithm == Ed25519:
 		return tagEd25519, nil
 	}
-	return "", Errorf(ErrWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
+	return "", Errorf(ReasonWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
 }
 
 // unsignable are the fields that belong to one connection, that are signed in another way, or that
@@ -165,7 +173,7 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 		return err
 	}
 	if !isKeyID(keyID) {
-		return Errorf(ErrMalformed, "%s must be 1 to %d visible ASCII characters", s.keyID, maxKeyID)
+		return Errorf(CodeMalformed, "%s must be 1 to %d visible ASCII characters", s.keyID, maxKeyID)
 	}
 	sig.KeyID = keyID
 	timestamp, err := one(m, s.timestamp)
@@ -177,7 +185,7 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	}
 	signed, lines := m.Field(s.signedHeaders)
 	if lines > 1 {
-		return Errorf(ErrDuplicateHeader, "%s", s.signedHeaders)
+		return Errorf(CodeDuplicateHeader, "%s", s.signedHeaders)
 	}
 
 	if sig.Created, err = ParseTimestamp(timestamp); err != nil {
@@ -198,9 +206,9 @@ func one(m *Message, name string) (string, error) {
 	value = strings.Trim(value, " \t") // nobody else reads it
 	switch {
 	case lines > 1:
-		return "", Errorf(ErrDuplicateHeader, "%s", name)
+		return "", Errorf(CodeDuplicateHeader, "%s", name)
 	case value == "":
-		return "", Errorf(ErrMissing, "%s", name)
+		return "", Errorf(CodeMissing, "%s", name)
 	}
 	return value, nil
 }
@@ -217,7 +225,7 @@ func (sig *Signature) parseV1(field string) error {
 	}
 	n := len(sig.scratch)
 	for i := 0; i < len(digits); i += 2 {
-		high, low := lowerHex(digits[i]), lowerHex(digits[i+1])
+		high, low := lowerHex[digits[i]], lowerHex[digits[i+1]]
 		if high > 15 || low > 15 {
 			return errV1Form
 		}
@@ -231,18 +239,18 @@ func (sig *Signature) parseV1(field string) error {
 // maxTag is the length of the longest tag that is taken for one of another version.
 const maxTag = 32
 
-// lowerHex returns the value of a lower-case hexadecimal digit, or 255.
-func lowerHex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
+// lowerHex has the values of lower-case hexadecimal digits, and 255 for everything else.
+var lowerHex = func() (values [256]byte) {
+	for c := range values {
+		values[c] = 255
 	}
-	return 255
-}
+	for value, c := range []byte("0123456789abcdef") {
+		values[c] = byte(value)
+	}
+	return values
+}()
 
-var errV1Form = Errorf(ErrMalformed, "the signature is v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
+var errV1Form = Errorf(CodeMalformed, "the signature is v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
 
 // parseCovered takes X-Signed-Headers apart, and checks that what must be signed is, and that
 // what is said to be signed is there once.
@@ -252,29 +260,29 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		name, rest, more = strings.Cut(rest, ";")
 		canonical, known := s.find(name)
 		if n := len(sig.Covered); n > 0 && name <= sig.Covered[n-1] || !known && !consistsOf(name, inLower) {
-			return Errorf(ErrMalformed, "%s must be lower-case names, sorted, each once, with ; between them", s.signedHeaders)
+			return Errorf(CodeMalformed, "%s must be lower-case names, sorted, each once, with ; between them", s.signedHeaders)
 		}
 		if !known && !s.canCover(name) {
-			return Errorf(ErrMalformed, "%q cannot be signed", name)
+			return Errorf(CodeMalformed, "%q cannot be signed", name)
 		}
 		switch value, lines := m.Field(canonical); lines {
 		case 0:
-			return Errorf(ErrUncovered, "%s is said to be signed, but it is not there", name)
+			return Errorf(ReasonUncovered, "%s is said to be signed, but it is not there", name)
 		case 1:
 			if !isLine(value) || strings.Trim(value, " \t") != value {
 				// White space around a value is not signed. What the framework has left of it
 				// would reach the handler, and make another user or another key of it.
-				return Errorf(ErrMalformed, "%s has control characters, or white space around it", name)
+				return Errorf(CodeMalformed, "%s has control characters, or white space around it", name)
 			}
 			sig.Covered = append(sig.Covered, name)
 			sig.fields = append(sig.fields, value)
 		default:
-			return Errorf(ErrDuplicateHeader, "%s", name)
+			return Errorf(CodeDuplicateHeader, "%s", name)
 		}
 	}
 	for _, name := range s.require {
 		if !slices.Contains(sig.Covered, name.lower) {
-			return Errorf(ErrUncovered, "%s must be signed", name.canonical)
+			return Errorf(ReasonUncovered, "%s must be signed", name.canonical)
 		}
 	}
 	for _, name := range s.cover {
@@ -283,9 +291,9 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		}
 		switch lines := len(m.Source.Values(name.canonical)); {
 		case lines > 1:
-			return Errorf(ErrDuplicateHeader, "%s", name.canonical)
+			return Errorf(CodeDuplicateHeader, "%s", name.canonical)
 		case lines > 0:
-			return Errorf(ErrUncovered, "%s is there, but it is not signed", name.canonical)
+			return Errorf(ReasonUncovered, "%s is there, but it is not signed", name.canonical)
 		}
 	}
 	return nil
@@ -309,12 +317,12 @@ func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
 		return err
 	}
 	if sig.Algorithm != tag {
-		return Errorf(ErrWrongAlgorithm, "the message says %s", sig.Algorithm)
+		return Errorf(ReasonWrongAlgorithm, "the message says %s", sig.Algorithm)
 	}
 	n := len(sig.scratch)
 	sig.scratch = s.appendBase(sig.scratch, m, sig, tag)
 	if !key.Verify(sig.scratch[n:], sig.Values[0]) {
-		return ErrBadSignature
+		return ReasonBadSignature
 	}
 	return nil
 }
@@ -388,7 +396,7 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	for _, name := range sig.Covered {
 		lower := strings.ToLower(name)
 		if !s.canCover(lower) {
-			return Additions{}, Errorf(ErrUncovered, "%q cannot be signed", name)
+			return Additions{}, Errorf(ReasonUncovered, "%q cannot be signed", name)
 		}
 		covered = append(covered, lower)
 	}
@@ -400,16 +408,16 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 		case lines == 0:
 			continue
 		case lines > 1:
-			return Additions{}, Errorf(ErrDuplicateHeader, "%s", name)
+			return Additions{}, Errorf(CodeDuplicateHeader, "%s", name)
 		case !isLine(value):
-			return Additions{}, Errorf(ErrMalformed, "%s has control characters", name)
+			return Additions{}, Errorf(CodeMalformed, "%s has control characters", name)
 		}
 		sig.Covered = append(sig.Covered, name)
 		sig.fields = append(sig.fields, strings.Trim(value, " \t"))
 	}
 	for _, name := range s.require {
 		if !slices.Contains(sig.Covered, name.lower) {
-			return Additions{}, Errorf(ErrUncovered, "%s is not there, but must be signed", name.canonical)
+			return Additions{}, Errorf(ReasonUncovered, "%s is not there, but must be signed", name.canonical)
 		}
 	}
 	value, err := key.Sign(s.appendBase(nil, m, sig, tag))

@@ -43,7 +43,7 @@ func TestV1Vector(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "demo", verified.KeyID)
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrReplayed)
+	require.ErrorIs(t, err, sign.CodeReplayed)
 }
 
 func TestV1OptionFaults(t *testing.T) {
@@ -73,16 +73,16 @@ func TestV1Options(t *testing.T) {
 	r = signedRequest(t, key, options)
 	r.Header.Set("X-Tenant", "added")
 	_, err = v.Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrUncovered)
+	require.ErrorIs(t, err, sign.ReasonUncovered)
 	require.NoError(t, sign.Request(r, key, options))
 	require.Equal(t, "content-type;idempotency-key;x-tenant", r.Header.Get("X-Ca-Signed"))
 	_, err = v.Verify(t.Context(), messageOf(r))
 	require.NoError(t, err)
 
 	r.Header.Del("Content-Type")
-	require.ErrorIs(t, sign.Request(r, key, options), sign.ErrUncovered)
+	require.ErrorIs(t, sign.Request(r, key, options), sign.ReasonUncovered)
 	_, err = v.Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrUncovered)
+	require.ErrorIs(t, err, sign.ReasonUncovered)
 }
 
 // The form of everything that V1 reads.
@@ -92,84 +92,84 @@ func TestV1Parse(t *testing.T) {
 	mac := good.Source.(*incoming).header.Get("X-Signature")
 	for _, c := range []struct {
 		field string
-		want  *sign.Error
+		want  sign.Kind
 		lines []string
 	}{
-		{"X-Key-Id", sign.ErrMissing, nil},
-		{"X-Key-Id", sign.ErrMissing, []string{""}},
-		{"X-Key-Id", sign.ErrDuplicateHeader, []string{"demo", "demo"}},
-		{"X-Key-Id", sign.ErrMalformed, []string{"de mo"}},
-		{"X-Key-Id", sign.ErrMalformed, []string{"dé"}},
-		{"X-Key-Id", sign.ErrMalformed, []string{strings.Repeat("d", 129)}},
-		{"X-Key-Id", sign.ErrUnknownKey, []string{strings.Repeat("d", 128)}},
-		{"X-Timestamp", sign.ErrMissing, nil},
-		{"X-Timestamp", sign.ErrDuplicateHeader, []string{"1700000000", "1700000000"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"+1700000000"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"-1700000000"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"1700 000000"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"01700000000"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"17e8"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"1700000000.0"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"1_700_000_000"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"0x6553f100"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"１７００００００００"}},
-		{"X-Timestamp", sign.ErrMalformed, []string{"9223372036854775808"}},
-		{"X-Timestamp", sign.ErrNotYetValid, []string{"9223372036854775807"}},
-		{"X-Timestamp", sign.ErrNotYetValid, []string{"1700000000000"}}, // milliseconds
-		{"X-Timestamp", sign.ErrExpired, []string{"0"}},
-		{"X-Nonce", sign.ErrMissing, nil},
-		{"X-Nonce", sign.ErrDuplicateHeader, []string{"n-0123456789abcdef", "n-0123456789abcdeg"}},
-		{"X-Nonce", sign.ErrMalformed, []string{strings.Repeat("n", 15)}},
-		{"X-Nonce", sign.ErrBadSignature, []string{strings.Repeat("n", 16)}},
-		{"X-Nonce", sign.ErrBadSignature, []string{strings.Repeat("n", 128)}},
-		{"X-Nonce", sign.ErrMalformed, []string{strings.Repeat("n", 129)}},
-		{"X-Nonce", sign.ErrMalformed, []string{"n/0123456789abcdef"}},
-		{"X-Nonce", sign.ErrMalformed, []string{"n-0123456789abcdef\n"}},
-		{"X-Signature", sign.ErrMissing, nil},
-		{"X-Signature", sign.ErrDuplicateHeader, []string{mac, mac}},
-		{"X-Signature", sign.ErrMalformed, []string{mac[3:]}},
-		{"X-Signature", sign.ErrMalformed, []string{"v1="}},
-		{"X-Signature", sign.ErrMalformed, []string{mac[:len(mac)-1]}},
-		{"X-Signature", sign.ErrMalformed, []string{mac[:len(mac)-2]}},
-		{"X-Signature", sign.ErrMalformed, []string{mac + "00"}},
-		{"X-Signature", sign.ErrMalformed, []string{strings.ToUpper(mac[:4]) + mac[4:66] + "A"}},
-		{"X-Signature", sign.ErrMalformed, []string{"v1=" + strings.Repeat("A", 64)}},
-		{"X-Signature", sign.ErrMalformed, []string{mac + "," + mac}},
-		{"X-Signature", sign.ErrMalformed, []string{"v1 =" + mac[3:]}},
-		{"X-Signature", sign.ErrMalformed, []string{"=" + mac[3:]}},
-		{"X-Signature", sign.ErrMalformed, []string{"v1-ed25519=" + mac[3:]}},
-		{"X-Signature", sign.ErrMalformed, []string{"v9=" + strings.Repeat("0", 130)}},
-		{"X-Signature", sign.ErrWrongAlgorithm, []string{"v1-ed25519=" + strings.Repeat("0", 128)}},
-		{"X-Signature", sign.ErrWrongAlgorithm, []string{"v2=" + mac[3:]}},
-		{"X-Signature", sign.ErrWrongAlgorithm, []string{"none=00"}},
-		{"X-Signature", sign.ErrMalformed, []string{strings.Repeat("v", 33) + "=00"}},
-		{"X-Signature", sign.ErrBadSignature, []string{"v1=" + strings.Repeat("0", 64)}},
-		{"X-Signed-Headers", sign.ErrUncovered, nil}, // the Idempotency-Key is there
-		{"X-Signed-Headers", sign.ErrUncovered, []string{""}},
-		{"X-Signed-Headers", sign.ErrUncovered, []string{"content-type"}},
-		{"X-Signed-Headers", sign.ErrUncovered, []string{"content-type;idempotency-key;x-absent"}},
-		{"X-Signed-Headers", sign.ErrBadSignature, []string{"idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrDuplicateHeader, []string{"content-type;idempotency-key", "content-type"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"idempotency-key;content-type"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;content-type;idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"Content-Type;idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;idempotency-key;"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{";content-type;idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type; idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type,idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;host;idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-length;content-type;idempotency-key"}},
-		{"X-Signed-Headers", sign.ErrMalformed, []string{"content-type;idempotency-key;x-signature"}},
-		{"Content-Encoding", sign.ErrUncovered, []string{"gzip"}},
-		{"Idempotency-Key", sign.ErrUncovered, nil},
-		{"Idempotency-Key", sign.ErrBadSignature, []string{`"k-2"`}},
-		{"Idempotency-Key", sign.ErrDuplicateHeader, []string{`"k-1"`, `"k-2"`}},
-		{"Content-Type", sign.ErrDuplicateHeader, []string{"application/json", "text/plain"}},
-		{"Content-Type", sign.ErrMalformed, []string{"application/json\nidempotency-key:k-1"}},
-		{"Content-Type", sign.ErrMalformed, []string{"application/json\x00"}},
-		{"Host", sign.ErrDuplicateHeader, []string{"api.example.com", "evil.example.com"}},
+		{"X-Key-Id", sign.CodeMissing, nil},
+		{"X-Key-Id", sign.CodeMissing, []string{""}},
+		{"X-Key-Id", sign.CodeDuplicateHeader, []string{"demo", "demo"}},
+		{"X-Key-Id", sign.CodeMalformed, []string{"de mo"}},
+		{"X-Key-Id", sign.CodeMalformed, []string{"dé"}},
+		{"X-Key-Id", sign.CodeMalformed, []string{strings.Repeat("d", 129)}},
+		{"X-Key-Id", sign.ReasonUnknownKey, []string{strings.Repeat("d", 128)}},
+		{"X-Timestamp", sign.CodeMissing, nil},
+		{"X-Timestamp", sign.CodeDuplicateHeader, []string{"1700000000", "1700000000"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"+1700000000"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"-1700000000"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"1700 000000"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"01700000000"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"17e8"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"1700000000.0"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"1_700_000_000"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"0x6553f100"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"１７００００００００"}},
+		{"X-Timestamp", sign.CodeMalformed, []string{"9223372036854775808"}},
+		{"X-Timestamp", sign.CodeNotYetValid, []string{"9223372036854775807"}},
+		{"X-Timestamp", sign.CodeNotYetValid, []string{"1700000000000"}}, // milliseconds
+		{"X-Timestamp", sign.CodeExpired, []string{"0"}},
+		{"X-Nonce", sign.CodeMissing, nil},
+		{"X-Nonce", sign.CodeDuplicateHeader, []string{"n-0123456789abcdef", "n-0123456789abcdeg"}},
+		{"X-Nonce", sign.CodeMalformed, []string{strings.Repeat("n", 15)}},
+		{"X-Nonce", sign.ReasonBadSignature, []string{strings.Repeat("n", 16)}},
+		{"X-Nonce", sign.ReasonBadSignature, []string{strings.Repeat("n", 128)}},
+		{"X-Nonce", sign.CodeMalformed, []string{strings.Repeat("n", 129)}},
+		{"X-Nonce", sign.CodeMalformed, []string{"n/0123456789abcdef"}},
+		{"X-Nonce", sign.CodeMalformed, []string{"n-0123456789abcdef\n"}},
+		{"X-Signature", sign.CodeMissing, nil},
+		{"X-Signature", sign.CodeDuplicateHeader, []string{mac, mac}},
+		{"X-Signature", sign.CodeMalformed, []string{mac[3:]}},
+		{"X-Signature", sign.CodeMalformed, []string{"v1="}},
+		{"X-Signature", sign.CodeMalformed, []string{mac[:len(mac)-1]}},
+		{"X-Signature", sign.CodeMalformed, []string{mac[:len(mac)-2]}},
+		{"X-Signature", sign.CodeMalformed, []string{mac + "00"}},
+		{"X-Signature", sign.CodeMalformed, []string{strings.ToUpper(mac[:4]) + mac[4:66] + "A"}},
+		{"X-Signature", sign.CodeMalformed, []string{"v1=" + strings.Repeat("A", 64)}},
+		{"X-Signature", sign.CodeMalformed, []string{mac + "," + mac}},
+		{"X-Signature", sign.CodeMalformed, []string{"v1 =" + mac[3:]}},
+		{"X-Signature", sign.CodeMalformed, []string{"=" + mac[3:]}},
+		{"X-Signature", sign.CodeMalformed, []string{"v1-ed25519=" + mac[3:]}},
+		{"X-Signature", sign.CodeMalformed, []string{"v9=" + strings.Repeat("0", 130)}},
+		{"X-Signature", sign.ReasonWrongAlgorithm, []string{"v1-ed25519=" + strings.Repeat("0", 128)}},
+		{"X-Signature", sign.ReasonWrongAlgorithm, []string{"v2=" + mac[3:]}},
+		{"X-Signature", sign.ReasonWrongAlgorithm, []string{"none=00"}},
+		{"X-Signature", sign.CodeMalformed, []string{strings.Repeat("v", 33) + "=00"}},
+		{"X-Signature", sign.ReasonBadSignature, []string{"v1=" + strings.Repeat("0", 64)}},
+		{"X-Signed-Headers", sign.ReasonUncovered, nil}, // the Idempotency-Key is there
+		{"X-Signed-Headers", sign.ReasonUncovered, []string{""}},
+		{"X-Signed-Headers", sign.ReasonUncovered, []string{"content-type"}},
+		{"X-Signed-Headers", sign.ReasonUncovered, []string{"content-type;idempotency-key;x-absent"}},
+		{"X-Signed-Headers", sign.ReasonUncovered, []string{"idempotency-key"}}, // the Content-Type is there
+		{"X-Signed-Headers", sign.CodeDuplicateHeader, []string{"content-type;idempotency-key", "content-type"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"idempotency-key;content-type"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-type;content-type;idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"Content-Type;idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-type;idempotency-key;"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{";content-type;idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-type; idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-type,idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-type;host;idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-length;content-type;idempotency-key"}},
+		{"X-Signed-Headers", sign.CodeMalformed, []string{"content-type;idempotency-key;x-signature"}},
+		{"Content-Encoding", sign.ReasonUncovered, []string{"gzip"}},
+		{"Idempotency-Key", sign.ReasonUncovered, nil},
+		{"Idempotency-Key", sign.ReasonBadSignature, []string{`"k-2"`}},
+		{"Idempotency-Key", sign.CodeDuplicateHeader, []string{`"k-1"`, `"k-2"`}},
+		{"Content-Type", sign.CodeDuplicateHeader, []string{"application/json", "text/plain"}},
+		{"Content-Type", sign.CodeMalformed, []string{"application/json\nidempotency-key:k-1"}},
+		{"Content-Type", sign.CodeMalformed, []string{"application/json\x00"}},
+		{"Host", sign.CodeDuplicateHeader, []string{"api.example.com", "evil.example.com"}},
 	} {
-		m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+		m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock, Cover: []string{}}))
 		m.Source.(*incoming).header[c.field] = c.lines
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: fixedClock})
 		_, err := v.Verify(t.Context(), m)
@@ -185,7 +185,7 @@ func TestV1RefusesWhiteSpaceAroundValues(t *testing.T) {
 		m := messageOf(signedRequest(t, key, nil))
 		m.Source.(*incoming).header["Content-Type"] = []string{value}
 		_, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
-		require.ErrorIs(t, err, sign.ErrMalformed)
+		require.ErrorIs(t, err, sign.CodeMalformed)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestV1CoversTheMessage(t *testing.T) {
 			"method's case":     func(m *sign.Message) { m.Method = "post" },
 			"host":              func(m *sign.Message) { m.Host = "api.example.org" },
 			"port":              func(m *sign.Message) { m.Host += ":443" },
-			"absolute form":     func(m *sign.Message) { m.Target = "http://evil.example.com" + m.Target },
+			"absolute form":     func(m *sign.Message) { m.Target, m.Host = "http://evil.example.com"+m.Target, "evil.example.com" },
 			"decoded path":      func(m *sign.Message) { m.Target = "/transfers/a/b?x=2&x=1" },
 			"encoded path":      func(m *sign.Message) { m.Target = "/transfers/%61%2Fb?x=2&x=1" },
 			"slash":             func(m *sign.Message) { m.Target = "//transfers/a%2Fb?x=2&x=1" },
@@ -220,11 +220,11 @@ func TestV1CoversTheMessage(t *testing.T) {
 			m := messageOf(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
 			change(m)
 			_, err := v.Verify(t.Context(), m)
-			require.ErrorIs(t, err, sign.ErrBadSignature, name)
+			require.ErrorIs(t, err, sign.ReasonBadSignature, name)
 		}
 		for name, change := range map[string]func(*sign.Message){
 			"host's case":   func(m *sign.Message) { m.Host = "API.Example.com" },
-			"absolute form": func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "other" },
+			"absolute form": func(m *sign.Message) { m.Target = "http://api.example.com" + m.Target },
 			"unsigned overrides": func(m *sign.Message) {
 				h := m.Source.(*incoming).header
 				h.Set("X-Forwarded-Host", "evil.example.com")
@@ -247,7 +247,7 @@ func TestV1AlgorithmBelongsToTheKey(t *testing.T) {
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(sign.MustKey(sign.NewKey("ed", public)))})
 	forged := sign.MustKey(sign.NewHMACKey("ed", public))
 	_, err = v.Verify(t.Context(), messageOf(signedRequest(t, forged, nil)))
-	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 
 	genuine := sign.MustKey(sign.NewKey("ed", private))
 	verified, err := v.Verify(t.Context(), messageOf(signedRequest(t, genuine, nil)))
@@ -256,9 +256,9 @@ func TestV1AlgorithmBelongsToTheKey(t *testing.T) {
 
 	rsaKey := newRSA(t)
 	r := signedRequest(t, genuine, nil)
-	require.ErrorIs(t, sign.Request(r, rsaKey, nil), sign.ErrWrongAlgorithm)
+	require.ErrorIs(t, sign.Request(r, rsaKey, nil), sign.ReasonWrongAlgorithm)
 	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(rsaKey)}).Verify(t.Context(), messageOf(withKeyID(r, "rsa")))
-	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
 func withKeyID(r *http.Request, id string) *http.Request {
@@ -281,7 +281,7 @@ func TestV1Bare(t *testing.T) {
 	// Nothing has to say for which host it is in HTTP/1.0.
 	m.Host = ""
 	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.ErrorIs(t, err, sign.CodeMalformed)
 }
 
 // No character of a message can begin another line of what is signed.
@@ -298,7 +298,7 @@ func TestRequestLinesWithControlCharacters(t *testing.T) {
 		m := messageOf(signedRequest(t, key, nil))
 		change(m)
 		_, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
-		require.ErrorIs(t, err, sign.ErrMalformed)
+		require.ErrorIs(t, err, sign.CodeMalformed)
 	}
 }
 

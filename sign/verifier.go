@@ -3,7 +3,6 @@ package sign
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,6 +25,17 @@ type Config struct {
 	// is right for a single process only; a service with several needs one that they share.
 	Nonces NonceStore
 
+	// NonceQuota is how many nonces of one owner ([OwnedBy]) are remembered at a time, whatever Nonces is. Who has used it
+	// up is refused (429 rate_limited, with Retry-After) until the first of them is forgotten; others go on. Each verifier
+	// counts what it has accepted itself: n processes that share a store remember n times as many. A nonce counts for a
+	// little longer than it is remembered, and one whose store has failed does not count. Zero: half of MaxNonces.
+	NonceQuota int
+
+	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for what
+	// else stands in the same store. Beyond it, everybody is refused (503 store_unavailable). Zero:
+	// [DefaultMaxNonces], half of what the in-process store of an engine holds.
+	MaxNonces int
+
 	// Window is how far a timestamp may lie behind or ahead of the verifier's clock, in whole
 	// seconds; it is inclusive. Zero: 60 s. At most an hour.
 	Window time.Duration
@@ -35,18 +45,22 @@ type Config struct {
 	// Nonces differ. Zero: 30 s. At most a day.
 	Margin time.Duration
 
-	// Host is the public host (and port, unless it is the scheme's default one) under which
-	// clients address the service. Set it if a proxy in front changes the Host field, and if
-	// clients sign for other services with the same key (for staging, say): empty, the host is taken
-	// as sent, and what was signed for another one is good here, for whoever sends it on with its Host. Clients sign what they send: one whose URL spells out the default port has to leave
-	// it out, or to set [RequestOptions].Host.
+	// Hosts are the hosts (with the port, unless it is the scheme's default one) to which requests may be
+	// sent, in any case. A request for another one is refused ([CodeInvalid]). Empty: that of Host or, if
+	// Host is empty too, any: what was signed for another service with the same key (for staging, say) is
+	// then good here, for whoever sends it on with its Host.
+	Hosts []string
+
+	// Host is the public host that clients sign, where a proxy in front changes the Host field. What the
+	// proxy makes of it then stands in Hosts. Empty: clients sign the host that was sent; one whose URL
+	// spells out the default port has to leave it out, or to set [RequestOptions].Host.
 	Host string
 
 	// BodyLimit is the length of the longest body that is read, in bytes. Zero: 1 MiB.
 	BodyLimit int64
 
-	// MaxHeaderLines and MaxHeaderBytes bound the header that is looked at. Zero: 100 lines,
-	// 32 KiB.
+	// MaxHeaderLines and MaxHeaderBytes bound the header that is looked at; its method, target and host count as
+	// bytes of it. Zero: 100 lines, 32 KiB.
 	MaxHeaderLines, MaxHeaderBytes int
 
 	// StoreTimeout is how long Keys and Nonces may take to answer, each. Zero: 2 s, or the
@@ -60,10 +74,13 @@ type Config struct {
 	// return quickly. Nil: nobody is told.
 	Observe func(ctx context.Context, e Event)
 
-	// RefusalBody renders the whole body of a refusal, for houses with an envelope of
-	// their own such as {code,msg,data}. Only the error's Code is for the client. It is called
-	// concurrently. Nil: application/problem+json (RFC 9457).
-	RefusalBody func(e *Error) (contentType string, body []byte)
+	// Refuse makes the answer of a refusal, for services with an error format of their own
+	// ({code,msg,data}). Only the error's Code is for the client. e is the function's own. A Status of
+	// zero is e.Status(); nil leaves all as it is by default: application/problem+json (RFC 9457).
+	// [RefusedHeader] and Cache-Control: no-store are on every refusal, whatever Refuse makes of it, and so are
+	// Date, Retry-After and WWW-Authenticate, where they belong, if Refuse sets none. ctx is that
+	// of [Verifier.Refusal]: the request's. It is called concurrently.
+	Refuse func(ctx context.Context, e *Error) *Refusal
 }
 
 const (
@@ -76,6 +93,8 @@ const (
 	defaultHeaderLines  = 100
 	defaultHeaderBytes  = 32 << 10
 	defaultStoreTimeout = 2 * time.Second
+	maxSigningString    = 4 << 10
+	maxEventPath        = 256
 )
 
 // Event is what has become of a message.
@@ -87,6 +106,12 @@ type Event struct {
 	KeyID string
 	// Err is why the message was refused; nil: it was verified.
 	Err *Error
+	// Method and Path are the message's, the path as sent (its first 256 bytes): the pattern of the
+	// route need not be known where messages are verified.
+	Method, Path string
+	// RemoteAddr is the network address of the peer, "IP:port": of a proxy, if there is one in front. Empty: the
+	// adapter does not tell. It is what to count by, for slowing down who guesses.
+	RemoteAddr string
 	// Duration is how long it took, with the time for reading the body.
 	Duration time.Duration
 
@@ -94,8 +119,8 @@ type Event struct {
 }
 
 // SigningString returns what the verifier thinks was signed, with secrets and bodies redacted, to be
-// compared with what the client's side says ([RequestOptions].Observe). It is empty if the message
-// could not be understood so far, and when Observe has returned.
+// compared with what the client's side says ([RequestOptions].Observe). What is over 4 KiB of it is cut
+// off. It is empty if the message could not be understood so far, and when Observe has returned.
 func (e Event) SigningString() string {
 	if e.signingString == nil {
 		return ""
@@ -107,10 +132,10 @@ func (e Event) SigningString() string {
 // first time. It is built once with [NewVerifier], and is safe for concurrent use.
 type Verifier struct {
 	c       Config
-	window  int64         // in seconds
-	bounded bool          // Nonces need no deadline
-	decoys  []*Key        // stand in for keys that are not known: one of each algorithm, HMAC first
-	last    atomic.Uint32 // the algorithm by which a message was last verified
+	window  int64 // in seconds
+	quota   *quota
+	bounded bool   // Nonces need no deadline
+	decoys  []*Key // one of each algorithm, for pad
 }
 
 // NewVerifier builds a verifier. It reports every fault of c at once, each as a
@@ -126,7 +151,13 @@ func NewVerifier(c Config) (*Verifier, error) {
 	f.addIf(c.MaxHeaderLines < 0, "Config.MaxHeaderLines", "is negative: %d", c.MaxHeaderLines)
 	f.addIf(c.MaxHeaderBytes < 0, "Config.MaxHeaderBytes", "is negative: %d", c.MaxHeaderBytes)
 	f.addIf(c.StoreTimeout < 0 || c.StoreTimeout > maxStoreTimeout, "Config.StoreTimeout", "is %v; up to %v is allowed", c.StoreTimeout, maxStoreTimeout)
+	f.addIf(c.NonceQuota < 0, "Config.NonceQuota", "is negative: %d", c.NonceQuota)
+	f.addIf(c.MaxNonces < 0, "Config.MaxNonces", "is negative: %d", c.MaxNonces)
+	f.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota", "is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
 	f.addIf(c.Host != "" && !isAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
+	for _, host := range c.Hosts {
+		f.addIf(!isAuthority(host), "Config.Hosts", "%q is no host", host)
+	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}
@@ -137,16 +168,23 @@ func NewVerifier(c Config) (*Verifier, error) {
 	setDefault(&c.MaxHeaderLines, defaultHeaderLines)
 	setDefault(&c.MaxHeaderBytes, defaultHeaderBytes)
 	setDefault(&c.StoreTimeout, defaultStoreTimeout)
+	c.Hosts = slices.Clone(c.Hosts)
+	if len(c.Hosts) == 0 && c.Host != "" {
+		c.Hosts = []string{c.Host}
+	}
 	if c.Scheme == nil {
 		c.Scheme = standardV1
 	}
+	setDefault(&c.MaxNonces, max(DefaultMaxNonces, c.NonceQuota))
+	setDefault(&c.NonceQuota, c.MaxNonces-c.MaxNonces/2)
 	if c.Nonces == nil {
-		c.Nonces = NewMemoryNonces(0)
+		c.Nonces = NewMemoryNonces(c.MaxNonces)
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
 	v := &Verifier{c: c, window: int64(c.Window / time.Second), decoys: newDecoys()}
+	v.quota = newQuota(c.NonceQuota, c.MaxNonces, 2*v.window+v.keeps()+1)
 	_, bounded := c.Nonces.(interface{ Bounded() })
 	v.bounded = bounded && !limited
 	return v, nil
@@ -204,8 +242,16 @@ func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 	var verified Verified
 	if err == nil {
 		verified = Verified{
-			KeyID: key.id, Scheme: v.c.Scheme.Name(), Algorithm: key.algorithm,
-			Time: time.Unix(s.Created, 0), Nonce: strings.Clone(s.Nonce),
+			KeyID: key.id, Owner: key.owner, Scheme: v.c.Scheme.Name(), Algorithm: key.algorithm,
+			Consumed: cloneAll(s.Consumed),
+		}
+		if !s.Undated {
+			verified.Time, verified.Nonce = time.Unix(s.Created, 0), strings.Clone(s.Nonce)
+		}
+		if strings.HasPrefix(verified.Nonce, s.EventID) {
+			verified.EventID = verified.Nonce[:len(s.EventID)] // one copy for both
+		} else {
+			verified.EventID = strings.Clone(s.EventID)
 		}
 	}
 	// A panic leaves it to the garbage collector.
@@ -217,22 +263,35 @@ func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 	return verified, nil
 }
 
+// cloneAll copies strings that may share the memory of a message.
+func cloneAll(texts []string) []string {
+	if len(texts) == 0 {
+		return nil
+	}
+	own := make([]string, len(texts))
+	for i, text := range texts {
+		own[i] = strings.Clone(text)
+	}
+	return own
+}
+
 var signatures = sync.Pool{New: func() any { return new(Signature) }}
 
 // maxScratch is the largest buffer that is kept for another message.
 const maxScratch = 16 << 10
 
 func (sig *Signature) reset() {
-	values, covered, fields, scratch := sig.Values, sig.Covered, sig.fields, sig.scratch
+	values, covered, consumed, fields, scratch := sig.Values, sig.Covered, sig.Consumed, sig.fields, sig.scratch
 	clear(values[:cap(values)])
 	clear(covered[:cap(covered)])
+	clear(consumed[:cap(consumed)])
 	clear(fields[:cap(fields)])
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
 	params := sig.params
 	params.reset()
-	*sig = Signature{Values: values[:0], Covered: covered[:0], fields: fields[:0], scratch: scratch[:0], params: params}
+	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0], params: params}
 }
 
 // verify is the order of the checks: it stands nowhere else.
@@ -258,16 +317,12 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 	*key, err = v.checkSignature(m, s, candidates)
 	switch {
 	case unknown != nil:
-		*key = nil // a decoy
 		return unknown
 	case err != nil:
 		return err
 	}
-	if a := uint32((*key).algorithm); v.last.Load() != a {
-		v.last.Store(a)
-	}
 	later := v.c.Clock()
-	if later.Unix() != now.Unix() {
+	if _, cheap := v.c.Keys.(*Ring); cheap || later.Unix() != now.Unix() {
 		if err := v.checkAgain(ctx, m, s, *key, later); err != nil {
 			return err
 		}
@@ -277,7 +332,7 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 
 // checkAgain is for messages whose body took its time. Who holds back the last byte of one must not
 // get it in when its timestamp has left the window, and its nonce is forgotten, or its key has been
-// revoked.
+// revoked. A [Ring] is asked again at any rate; another source, which may be far away, when a second has passed.
 func (v *Verifier) checkAgain(ctx context.Context, m *Message, s *Signature, key *Key, now time.Time) *Error {
 	if err := v.checkTime(s, now.Unix()); err != nil {
 		return err
@@ -292,18 +347,28 @@ func (v *Verifier) checkAgain(ctx context.Context, m *Message, s *Signature, key
 
 func (v *Verifier) checkHeader(m *Message) *Error {
 	lines, bytes := m.Source.HeaderSize()
+	bytes += len(m.Method) + len(m.Target) + len(m.Host)
 	if lines > v.c.MaxHeaderLines || bytes > v.c.MaxHeaderBytes {
-		return Errorf(ErrMalformed, "the header has %d lines and %d bytes; %d and %d are allowed", lines, bytes, v.c.MaxHeaderLines, v.c.MaxHeaderBytes)
+		return Errorf(CodeMalformed, "request line and header have %d lines and %d bytes; %d and %d are allowed", lines, bytes, v.c.MaxHeaderLines, v.c.MaxHeaderBytes)
 	}
-	if len(m.Source.Values("Host")) > 1 {
-		return Errorf(ErrDuplicateHeader, "Host")
+	host, lines := m.Field("Host")
+	if lines > 1 {
+		return Errorf(CodeDuplicateHeader, "Host")
 	}
 	// A target has no fragment (RFC 9112, section 3.2); some servers cut one off, and others don't.
 	if !isToken(m.Method) || !isLine(m.Target) || strings.Contains(m.Target, "#") {
-		return Errorf(ErrMalformed, "the request line has characters that it must not have")
+		return Errorf(CodeMalformed, "the request line has characters that it must not have")
 	}
-	if !isAuthority(m.Authority()) {
-		return Errorf(ErrMalformed, "the request does not say for which host it is")
+	authority := m.sentTo()
+	if !isAuthority(authority) {
+		return Errorf(CodeMalformed, "the request does not say for which host it is")
+	}
+	// A router may go by any of them.
+	if m.Host != "" && !strings.EqualFold(m.Host, authority) || lines == 1 && host != "" && !strings.EqualFold(host, authority) {
+		return Errorf(CodeMalformed, "target, Host and :authority name different hosts")
+	}
+	if len(v.c.Hosts) > 0 && !slices.ContainsFunc(v.c.Hosts, func(h string) bool { return strings.EqualFold(h, authority) }) {
+		return Errorf(CodeInvalid, "it was sent to %q, which Config.Hosts does not name", authority)
 	}
 	return nil
 }
@@ -314,27 +379,27 @@ func isAuthority(s string) bool { return consistsOf(s, inAuthority) }
 // checkTime compares whole seconds, so that a message which is just Window old is in time.
 func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 	switch {
+	case s.Undated:
 	case s.Created < now-v.window:
-		return Errorf(ErrExpired, "it was signed %d seconds ago", now-s.Created)
+		return Errorf(CodeExpired, "it was signed %d seconds ago", now-s.Created)
 	case s.Created > now+v.window:
-		return Errorf(ErrNotYetValid, "it was signed %d seconds ahead of this clock", s.Created-now)
+		return Errorf(CodeNotYetValid, "it was signed %d seconds ahead of this clock", s.Created-now)
 	case s.Expires != 0 && now > s.Expires:
-		return Errorf(ErrExpired, "it has expired %d seconds ago", now-s.Expires)
+		return Errorf(CodeExpired, "it has expired %d seconds ago", now-s.Expires)
 	}
 	return nil
 }
 
-// candidates returns the keys to be tried. If there is none, it returns a decoy, and why: a
-// message of an unknown key must not be told from one with a bad signature, also by the
-// time or the memory that it takes.
+// candidates returns the keys to be tried. If there is none, it returns why: a message of an unknown key
+// must go the same way as one with a bad signature, see pad.
 func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) ([]*Key, *Error) {
 	keys, err := v.keys(ctx, s.KeyID)
-	if err != nil && !errors.Is(err, ErrInvalid) {
-		return nil, Errorf(ErrStoreUnavailable, "the key could not be looked up: %w", err)
+	if err != nil && !errors.Is(err, CodeInvalid) {
+		return nil, Errorf(CodeStoreUnavailable, "the key could not be looked up: %w", err)
 	}
-	why := ErrUnknownKey
+	why := error(ReasonUnknownKey)
 	if err != nil {
-		keys, why = nil, asError(err)
+		keys, why = nil, err
 	}
 	live, all := 0, true
 	for _, k := range keys {
@@ -342,14 +407,14 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 		case k == nil:
 			all = false
 		case k.valid(now) != nil:
-			all, why = false, asError(k.valid(now))
+			all, why = false, k.valid(now)
 		default:
 			live++
 		}
 	}
 	switch {
 	case live == 0:
-		return v.decoy(s), why
+		return nil, asError(why)
 	case all && live <= maxCandidates:
 		return keys, nil
 	}
@@ -362,20 +427,19 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 	return chosen, nil
 }
 
-// decoy returns a key that takes about as long as the one that the message should have been signed
-// with: of the algorithm that the message names or, if it names none, of the one by which a message
-// was last verified here. What comes of it does not count.
-func (v *Verifier) decoy(s *Signature) []*Key {
-	kind := Algorithm(v.last.Load())
-	for a, k := range v.decoys {
-		if s.Algorithm == k.algorithm.String() || s.Algorithm == tagEd25519 && k.algorithm == Ed25519 {
-			return v.decoys[a : a+1]
+// pad does for a message that is refused what its candidates have not: for the algorithm that the message
+// names or, if it names none, for all of them, it checks the signature with a key that nobody has. So all messages of one form
+// take the same work, whether their key is known or not, and of whatever kind it is; only two live keys of one kind and id take one
+// check more. What comes of it does not count.
+func (v *Verifier) pad(m *Message, s *Signature, candidates []*Key) {
+	for _, decoy := range v.decoys {
+		if named := algorithmNamed(s.Algorithm); named != 0 && named != decoy.algorithm {
+			continue
 		}
-		if s.Algorithm == "" && k.algorithm == kind {
-			return v.decoys[a : a+1]
+		if !slices.ContainsFunc(candidates, func(k *Key) bool { return k.algorithm == decoy.algorithm }) {
+			_ = v.c.Scheme.Check(m, s, decoy)
 		}
 	}
-	return v.decoys[:1]
 }
 
 func (v *Verifier) keys(ctx context.Context, id string) ([]*Key, error) {
@@ -387,7 +451,7 @@ func (v *Verifier) keys(ctx context.Context, id string) ([]*Key, error) {
 	return v.c.Keys.Keys(ctx, id)
 }
 
-// checkSignature returns the key that has signed, or the first that could have.
+// checkSignature returns the key that has signed, or the first that could have, if there is one.
 func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (*Key, *Error) {
 	var first error
 	for _, k := range candidates {
@@ -399,9 +463,9 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 			first = err
 		}
 	}
-	if errors.Is(first, ErrWrongAlgorithm) {
-		// It took no time to find that out, which would tell that the key is known.
-		_ = v.c.Scheme.Check(m, s, v.decoy(s)[0])
+	v.pad(m, s, candidates)
+	if len(candidates) == 0 {
+		return nil, ReasonUnknownKey.kind()
 	}
 	return candidates[0], asError(first)
 }
@@ -411,42 +475,64 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 // the message is in time. A call of Keys and one of Nonces may pass between that check and the end of
 // this step.
 func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
-	ttl := time.Unix(s.Created+v.window+1, 0).Sub(now) + v.c.Margin + 2*v.c.StoreTimeout
+	switch {
+	case s.Undated && s.EventID == "":
+		return Errorf(CodeInvalid, "scheme %s has set no EventID for an undated message", v.c.Scheme.Name())
+	case s.Undated:
+		return nil
+	case s.Nonce == "":
+		return Errorf(CodeInvalid, "scheme %s has set no Nonce", v.c.Scheme.Name())
+	}
+	last := s.Created + v.window + 1
+	ttl := time.Unix(last, 0).Sub(now) + v.c.Margin + 2*v.c.StoreTimeout
+	slot, refused := v.quota.take(key.owner, now.Unix(), last+v.keeps())
+	if refused != nil {
+		return refused
+	}
 	if !v.bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, v.c.StoreTimeout)
 		defer cancel()
 	}
 	unused, err := v.c.Nonces.Use(ctx, key.id, s.Nonce, ttl)
+	// A replay does not count, or who sends a message of another's again would use up the other's quota.
+	v.quota.settle(key.owner, slot, err == nil && unused)
 	switch {
 	case err != nil:
-		return Errorf(ErrStoreUnavailable, "the nonce could not be looked up: %w", err)
+		return Errorf(CodeStoreUnavailable, "the nonce could not be looked up: %w", err)
 	case !unused:
-		return ErrReplayed
+		return CodeReplayed.kind()
 	}
 	return nil
 }
 
+// keeps is for how many seconds a nonce is kept when its timestamp has left the window.
+func (v *Verifier) keeps() int64 {
+	return int64((v.c.Margin + 2*v.c.StoreTimeout + time.Second - 1) / time.Second)
+}
+
 func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *Key, err *Error, took time.Duration) {
-	e := Event{Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Duration: took}
+	path := m.Path()
+	e := Event{
+		Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Duration: took,
+		Method: strings.Clone(m.Method), Path: strings.Clone(path[:min(len(path), maxEventPath)]),
+	}
+	if peer, ok := m.Source.(interface{ RemoteAddr() string }); ok {
+		e.RemoteAddr = strings.Clone(peer.RemoteAddr())
+	}
 	var over atomic.Bool
 	if s.KeyID != "" {
 		e.signingString = func() string {
 			if over.Load() {
 				return "" // the message belongs to another request by now
 			}
-			return v.c.Scheme.SigningString(m, s, key)
+			text := v.c.Scheme.SigningString(m, s, key)
+			if len(text) > maxSigningString { // anybody may have sent it, and it goes to a log
+				text = text[:maxSigningString] + "[cut off]"
+			}
+			return text
 		}
 	}
 	v.c.Observe(ctx, e)
 	over.Store(true)
-}
-
-// asError returns err, which a scheme or a key source has made, as an *Error. One that is
-// none is a fault of theirs, and refuses.
-func asError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok && e != nil {
-		return e
-	}
-	return &Error{Code: CodeInvalid, Detail: fmt.Sprint(err), cause: err}
 }

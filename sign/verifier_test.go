@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,7 +23,7 @@ import (
 
 // refusedBy returns the answer of a verifier to an error.
 func refusedBy(v *sign.Verifier, err error) (status int, header map[string]string, body string) {
-	r := v.Refusal(err)
+	r := v.Refusal(context.Background(), err)
 	header = make(map[string]string)
 	for _, f := range r.Header {
 		header[f.Name] = f.Value
@@ -31,7 +33,7 @@ func refusedBy(v *sign.Verifier, err error) (status int, header map[string]strin
 
 func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 	_, err := sign.NewVerifier(sign.Config{
-		StoreTimeout: time.Hour, Keys: (*sign.Ring)(nil), Scheme: (*sign.V1)(nil), Nonces: (*sign.MemoryNonces)(nil), Window: 90*time.Second + 1, Margin: math.MaxInt64, BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, Host: "https://shop.test",
+		StoreTimeout: time.Hour, Keys: (*sign.Ring)(nil), Scheme: (*sign.V1)(nil), Nonces: (*sign.MemoryNonces)(nil), Window: 90*time.Second + 1, Margin: math.MaxInt64, BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, Host: "https://shop.test", Hosts: []string{"shop.test", ""}, NonceQuota: -1, MaxNonces: -1,
 	})
 	var faults []string
 	for _, fault := range err.(interface{ Unwrap() []error }).Unwrap() {
@@ -41,10 +43,12 @@ func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"Config.Keys", "Config.Scheme", "Config.Nonces", "Config.Window", "Config.Margin", "Config.BodyLimit", "Config.MaxHeaderLines", "Config.MaxHeaderBytes",
-		"Config.StoreTimeout", "Config.Host",
+		"Config.StoreTimeout", "Config.NonceQuota", "Config.MaxNonces", "Config.Host", "Config.Hosts",
 	}, faults)
 	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), Window: 61 * time.Minute})
 	require.ErrorContains(t, err, "up to 1h0m0s")
+	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), NonceQuota: 3, MaxNonces: 2})
+	require.ErrorContains(t, err, "Config.NonceQuota")
 	_, err = sign.NewVerifier(sign.Config{Keys: sign.KeyFunc(nil)})
 	require.ErrorContains(t, err, "Config.Keys")
 	require.Panics(t, func() { sign.MustVerifier(sign.Config{}) })
@@ -73,22 +77,22 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 		key    *sign.Key
 		at     time.Duration // when it was signed, from now
 		change []func(*sign.Message)
-		want   *sign.Error
+		want   sign.Kind
 		reads  int // of the body
 		nonces int32
 	}{
 		{"header too long", stranger, -time.Hour, []func(*sign.Message){
 			func(m *sign.Message) { m.Source.(*incoming).header["X-Padding"] = make([]string, 101) },
 			func(m *sign.Message) { m.Source.(*incoming).header.Del("X-Nonce") }, large, tampered,
-		}, sign.ErrMalformed, 0, 0},
+		}, sign.CodeMalformed, 0, 0},
 		{"form", stranger, -time.Hour, []func(*sign.Message){
 			func(m *sign.Message) { m.Source.(*incoming).header.Del("X-Nonce") }, large, tampered,
-		}, sign.ErrMissing, 0, 0},
-		{"timestamp", stranger, -time.Hour, []func(*sign.Message){large, tampered}, sign.ErrExpired, 0, 0},
-		{"body, whether the key is known", stranger, 0, []func(*sign.Message){large, tampered}, sign.ErrBodyTooLarge, 1, 0},
-		{"body, or not", key, 0, []func(*sign.Message){large, tampered}, sign.ErrBodyTooLarge, 1, 0},
-		{"key", stranger, 0, []func(*sign.Message){tampered}, sign.ErrUnknownKey, 1, 0},
-		{"signature", key, 0, []func(*sign.Message){tampered}, sign.ErrBadSignature, 1, 0},
+		}, sign.CodeMissing, 0, 0},
+		{"timestamp", stranger, -time.Hour, []func(*sign.Message){large, tampered}, sign.CodeExpired, 0, 0},
+		{"body, whether the key is known", stranger, 0, []func(*sign.Message){large, tampered}, sign.CodeBodyTooLarge, 1, 0},
+		{"body, or not", key, 0, []func(*sign.Message){large, tampered}, sign.CodeBodyTooLarge, 1, 0},
+		{"key", stranger, 0, []func(*sign.Message){tampered}, sign.ReasonUnknownKey, 1, 0},
+		{"signature", key, 0, []func(*sign.Message){tampered}, sign.ReasonBadSignature, 1, 0},
 		{"nonce", key, 0, nil, nil, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,7 +105,7 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 			verified, err := v.Verify(t.Context(), m)
 			if c.want == nil {
 				require.NoError(t, err)
-				require.Equal(t, sign.Verified{KeyID: "demo", Scheme: "v1", Algorithm: sign.HMACSHA256, Time: now, Nonce: verified.Nonce}, verified)
+				require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "v1", Algorithm: sign.HMACSHA256, Time: now, Nonce: verified.Nonce}, verified)
 				require.Equal(t, m.Source.(*incoming).header.Get("X-Nonce"), verified.Nonce)
 			} else {
 				require.ErrorIs(t, err, c.want)
@@ -122,7 +126,7 @@ func TestWindow(t *testing.T) {
 		for _, c := range []struct {
 			at   time.Duration
 			want error
-		}{{-6 * time.Second, sign.ErrExpired}, {-5 * time.Second, nil}, {0, nil}, {5 * time.Second, nil}, {6 * time.Second, sign.ErrNotYetValid}} {
+		}{{-6 * time.Second, sign.CodeExpired}, {-5 * time.Second, nil}, {0, nil}, {5 * time.Second, nil}, {6 * time.Second, sign.CodeNotYetValid}} {
 			m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
 			_, err := v.Verify(t.Context(), m)
 			require.ErrorIs(t, err, c.want, "%v", c.at)
@@ -143,11 +147,11 @@ func TestANonceIsKeptUntilItsTimestampHasLeftTheWindow(t *testing.T) {
 		began := time.Now()
 		for time.Since(began) < 2*time.Minute+time.Second {
 			_, err := v.Verify(t.Context(), messageOf(r))
-			require.ErrorIs(t, err, sign.ErrReplayed, "%v", time.Since(began))
+			require.ErrorIs(t, err, sign.CodeReplayed, "%v", time.Since(began))
 			time.Sleep(500 * time.Millisecond)
 		}
 		_, err = v.Verify(t.Context(), messageOf(r))
-		require.ErrorIs(t, err, sign.ErrExpired)
+		require.ErrorIs(t, err, sign.CodeExpired)
 		require.Equal(t, 1, nonces.Len())
 		time.Sleep(6 * time.Second) // Margin, and the time that keys and nonces may take
 		for range 2000 {            // each call forgets a few of its shard
@@ -156,6 +160,46 @@ func TestANonceIsKeptUntilItsTimestampHasLeftTheWindow(t *testing.T) {
 		}
 		require.Equal(t, 2000, nonces.Len())
 	})
+}
+
+// keptFor is for how long the last nonce is to be kept.
+type keptFor time.Duration
+
+func (k *keptFor) Use(_ context.Context, _, _ string, ttl time.Duration) (bool, error) {
+	*k = keptFor(ttl)
+	return true, nil
+}
+
+// A nonce is kept for as long as its message is in time, its last second included, and then for Margin and for
+// two calls of a store: each of them counts, and nothing else does.
+func TestHowLongANonceIsKept(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config sign.Config
+		signed time.Duration // from now
+		clock  time.Duration // the same
+		takes  time.Duration // for its body
+		want   time.Duration
+	}{
+		{name: "with nothing set", want: (60 + 1 + 30 + 2*2) * time.Second},
+		{name: "signed ahead", signed: time.Minute, want: (60 + 60 + 1 + 30 + 2*2) * time.Second},
+		{name: "signed a window ago", signed: -time.Minute, want: (1 + 30 + 2*2) * time.Second},
+		{name: "a window of its own", config: sign.Config{Window: 5 * time.Second}, want: (5 + 1 + 30 + 2*2) * time.Second},
+		{name: "a margin of its own", config: sign.Config{Margin: time.Millisecond}, want: (60+1+2*2)*time.Second + time.Millisecond},
+		{name: "a limit for stores of its own", config: sign.Config{StoreTimeout: 7 * time.Second}, want: (60 + 1 + 30 + 2*7) * time.Second},
+		{name: "within a second", clock: 250 * time.Millisecond, want: (60+1+30+2*2)*time.Second - 250*time.Millisecond},
+		{name: "behind a slow body", takes: 20 * time.Second, want: (60 + 1 + 30 + 2*2 - 20) * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			key, clock, kept := newHMAC(t, "demo"), now.Add(c.clock), new(keptFor)
+			c.config.Keys, c.config.Nonces, c.config.Clock = sign.MustRing(key), kept, func() time.Time { return clock }
+			m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }}))
+			m.Source.(*incoming).meanwhile = func() { clock = clock.Add(c.takes) }
+			_, err := sign.MustVerifier(c.config).Verify(t.Context(), m)
+			require.NoError(t, err)
+			require.Equal(t, c.want, time.Duration(*kept))
+		})
+	}
 }
 
 // Who has recorded a message can begin to send it in time, hold back its last byte until its nonce is
@@ -168,18 +212,19 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 		want  error
 	}{
 		{"within the window", time.Minute, nil, nil},
-		{"beyond it", time.Minute + time.Second, nil, sign.ErrExpired},
-		{"until the key has expired", 50 * time.Second, nil, sign.ErrKeyExpired},
-		{"until the key is revoked", time.Second, func(r *sign.Ring) { r.Revoke("demo") }, sign.ErrRevokedKey},
+		{"beyond it", time.Minute + time.Second, nil, sign.CodeExpired},
+		{"until the key has expired", 50 * time.Second, nil, sign.ReasonKeyExpired},
+		{"until the key is revoked", time.Second, func(r *sign.Ring) { r.Revoke("demo") }, sign.ReasonRevokedKey},
+		{"until the key is revoked, within the second", 0, func(r *sign.Ring) { r.Revoke("demo") }, sign.ReasonRevokedKey},
 		{"until the key has gone", time.Second, func(r *sign.Ring) {
 			keys, _ := r.Keys(context.Background(), "demo")
 			r.Remove(keys[0])
 			_ = r.Add(newHMAC(t, "demo"))
-		}, sign.ErrBadSignature},
+		}, sign.ReasonBadSignature},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock, until := now, time.Time{}
-			if c.want == sign.ErrKeyExpired {
+			if c.want == sign.ReasonKeyExpired {
 				until = now.Add(50 * time.Second)
 			}
 			key := newHMAC(t, "demo", sign.ValidUntil(until))
@@ -227,7 +272,7 @@ func TestOfManyAtOnceOneIsFirst(t *testing.T) {
 			switch _, err := v.Verify(context.Background(), m); {
 			case err == nil:
 				accepted.Add(1)
-			case errors.Is(err, sign.ErrReplayed):
+			case errors.Is(err, sign.CodeReplayed):
 				replayed.Add(1)
 			}
 		})
@@ -245,13 +290,13 @@ func TestNothingOutsideTellsKeys(t *testing.T) {
 	ring.Revoke("revoked")
 	var reasons []string
 	v := sign.MustVerifier(sign.Config{Keys: ring, Clock: fixedClock, Observe: func(_ context.Context, e sign.Event) {
-		reasons = append(reasons, e.Err.Reason+" "+e.KeyID)
+		reasons = append(reasons, string(e.Err.Reason)+" "+e.KeyID)
 	}})
 	var answers []*sign.Refusal
 	for _, key := range []*sign.Key{newHMAC(t, "unknown"), revoked, early, late, newHMAC(t, "known")} {
 		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
-		require.ErrorIs(t, err, sign.ErrInvalid)
-		answers = append(answers, v.Refusal(err))
+		require.ErrorIs(t, err, sign.CodeInvalid)
+		answers = append(answers, v.Refusal(context.Background(), err))
 	}
 	require.Equal(t, []string{"unknown_key unknown", "revoked_key revoked", "key_not_yet_valid early", "key_expired late", "bad_signature known"}, reasons)
 	for _, a := range answers {
@@ -279,7 +324,7 @@ func TestADecoyProvesNothing(t *testing.T) {
 			m.Source.(*incoming).header.Set(f.Name, f.Value)
 		}
 		_, err = v.Verify(t.Context(), m)
-		require.ErrorIs(t, err, sign.ErrUnknownKey)
+		require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	}
 }
 
@@ -293,12 +338,12 @@ func TestSeveralKeysOfOneID(t *testing.T) {
 	}
 	require.NoError(t, verify(older))
 	require.NoError(t, verify(newer))
-	require.ErrorIs(t, verify(newHMAC(t, "shop")), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(newHMAC(t, "shop")), sign.ReasonBadSignature)
 	clock = now.Add(time.Hour)
-	require.ErrorIs(t, verify(older), sign.ErrBadSignature, "its time is over; the other one does not fit")
+	require.ErrorIs(t, verify(older), sign.ReasonBadSignature, "its time is over; the other one does not fit")
 	require.NoError(t, verify(newer))
 	clock = now.Add(-2 * time.Hour)
-	require.ErrorIs(t, verify(newer), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(newer), sign.ReasonBadSignature)
 	require.NoError(t, verify(older))
 }
 
@@ -312,15 +357,15 @@ func TestKeyFunc(t *testing.T) {
 		want error
 	}{
 		{"known", []*sign.Key{key}, nil, nil},
-		{"nothing found", nil, nil, sign.ErrUnknownKey},
-		{"unknown", nil, sign.ErrUnknownKey, sign.ErrUnknownKey},
-		{"revoked, wrapped", nil, errors.Join(sign.ErrRevokedKey), sign.ErrRevokedKey},
-		{"broken", nil, broken, sign.ErrStoreUnavailable},
-		{"revoked, but handed out", []*sign.Key{key}, sign.ErrRevokedKey, sign.ErrRevokedKey},
-		{"a nil key", []*sign.Key{nil}, nil, sign.ErrUnknownKey},
+		{"nothing found", nil, nil, sign.ReasonUnknownKey},
+		{"unknown", nil, sign.ReasonUnknownKey, sign.ReasonUnknownKey},
+		{"revoked, wrapped", nil, errors.Join(sign.ReasonRevokedKey), sign.ReasonRevokedKey},
+		{"broken", nil, broken, sign.CodeStoreUnavailable},
+		{"revoked, but handed out", []*sign.Key{key}, sign.ReasonRevokedKey, sign.ReasonRevokedKey},
+		{"a nil key", []*sign.Key{nil}, nil, sign.ReasonUnknownKey},
 		{"a nil key beside a good one", []*sign.Key{nil, key}, nil, nil},
 		{"the last of eight", append(slices.Repeat([]*sign.Key{newHMAC(t, "demo")}, 7), key), nil, nil},
-		{"the ninth", append(slices.Repeat([]*sign.Key{newHMAC(t, "demo")}, 8), key), nil, sign.ErrBadSignature},
+		{"the ninth", append(slices.Repeat([]*sign.Key{newHMAC(t, "demo")}, 8), key), nil, sign.ReasonBadSignature},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := sign.MustVerifier(sign.Config{Clock: fixedClock, Keys: sign.KeyFunc(func(ctx context.Context, id string) ([]*sign.Key, error) {
@@ -362,13 +407,13 @@ func TestAStoreThatFailsRefuses(t *testing.T) {
 				v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, StoreTimeout: time.Second})
 				began := time.Now()
 				_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
-				require.ErrorIs(t, err, sign.ErrStoreUnavailable)
+				require.ErrorIs(t, err, sign.CodeStoreUnavailable)
 				require.LessOrEqual(t, time.Since(began), time.Second)
 				status, header, body := refusedBy(v, err)
 				require.Equal(t, 503, status)
 				require.Equal(t, "1", header["Retry-After"])
 				require.NotContains(t, body, "READONLY")
-				require.NotContains(t, header, "WWW-Authenticate")
+				require.NotContains(t, header, "Www-Authenticate")
 			})
 		})
 	}
@@ -389,35 +434,37 @@ func fullNonces(t *testing.T) sign.NonceStore {
 func TestRefusals(t *testing.T) {
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Clock: fixedClock})
 	for _, c := range []struct {
-		err    *sign.Error
+		err    sign.Kind
 		status int
 		code   string
 	}{
-		{sign.ErrMissing, 401, "missing"}, {sign.ErrInvalid, 401, "invalid"}, {sign.ErrExpired, 401, "expired"},
-		{sign.ErrNotYetValid, 401, "not_yet_valid"}, {sign.ErrReplayed, 401, "replayed"}, {sign.ErrMalformed, 400, "malformed"},
-		{sign.ErrDuplicateHeader, 400, "duplicate_header"}, {sign.ErrBodyTooLarge, 413, "body_too_large"},
-		{sign.ErrStoreUnavailable, 503, "store_unavailable"}, {sign.ErrUncovered, 401, "invalid"}, {sign.ErrDigestMismatch, 401, "invalid"},
-		{&sign.Error{Code: "made up"}, 401, "invalid"},
+		{sign.CodeMissing, 401, "missing"}, {sign.CodeInvalid, 401, "invalid"}, {sign.CodeExpired, 401, "expired"},
+		{sign.CodeNotYetValid, 401, "not_yet_valid"}, {sign.CodeReplayed, 401, "replayed"}, {sign.CodeMalformed, 400, "malformed"},
+		{sign.CodeDuplicateHeader, 400, "duplicate_header"}, {sign.CodeBodyTooLarge, 413, "body_too_large"},
+		{sign.CodeRateLimited, 429, "rate_limited"},
+		{sign.CodeStoreUnavailable, 503, "store_unavailable"}, {sign.ReasonUncovered, 401, "invalid"}, {sign.ReasonDigestMismatch, 401, "invalid"},
+		{sign.Code("made up"), 401, "invalid"}, {sign.Reason("made up"), 401, "invalid"},
 	} {
-		status, header, body := refusedBy(v, sign.Errorf(c.err, "inner matters"))
+		err := sign.Errorf(c.err, "inner matters")
+		status, header, body := refusedBy(v, err)
 		require.Equal(t, c.status, status)
-		require.Equal(t, c.status, c.err.Status())
+		require.Equal(t, c.status, err.Status())
 		require.NotContains(t, body, "inner matters")
 		var problem map[string]any
 		require.NoError(t, json.Unmarshal([]byte(body), &problem))
 		require.Equal(t, c.code, problem["code"])
 		require.EqualValues(t, c.status, problem["status"])
-		require.Equal(t, "https://github.com/idem-go/idem/blob/main/README.md#"+c.code, problem["type"])
+		require.Equal(t, "https://github.com/idem-go/idem/blob/main/docs/problems.md#"+c.code, problem["type"])
 		require.NotEmpty(t, problem["title"])
 		require.NotEmpty(t, problem["detail"])
-		want := map[string]string{"Cache-Control": "no-store", "Content-Type": "application/problem+json"}
+		want := map[string]string{"Cache-Control": "no-store", "Content-Type": "application/problem+json", "Idempotency-Refused": c.code}
 		if c.status == 401 {
-			want["WWW-Authenticate"] = `Signature scheme="v1"`
+			want["Www-Authenticate"] = `Signature scheme="v1"`
 		}
 		if c.code == "expired" || c.code == "not_yet_valid" {
 			want["Date"] = "Tue, 14 Nov 2023 22:13:20 GMT"
 		}
-		if c.status == 503 {
+		if c.status == 503 || c.status == 429 {
 			want["Retry-After"] = "1"
 		}
 		require.Equal(t, want, header)
@@ -428,18 +475,166 @@ func TestRefusals(t *testing.T) {
 	require.NotContains(t, body, "inner matters")
 }
 
-func TestRefusalBody(t *testing.T) {
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), RefusalBody: func(e *sign.Error) (string, []byte) {
-		body, _ := json.Marshal(map[string]any{"code": 40100, "msg": e.Title(), "type": e.Type()})
-		e.Code = "changed"
-		return "application/json", body
+func TestRefuse(t *testing.T) {
+	type who struct{}
+	var answer *sign.Refusal
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Clock: fixedClock, Refuse: func(ctx context.Context, e *sign.Error) *sign.Refusal {
+		require.Equal(t, "the request", ctx.Value(who{}))
+		require.Equal(t, "details", e.Detail)
+		e.Code = "changed" // its own
+		return answer
 	}})
-	status, header, body := refusedBy(v, sign.ErrReplayed)
-	require.Equal(t, 401, status)
-	require.Equal(t, "application/json", header["Content-Type"])
-	require.JSONEq(t, `{"code":40100,"msg":"Request replayed","type":"https://github.com/idem-go/idem/blob/main/README.md#replayed"}`, body)
-	require.Equal(t, sign.CodeReplayed, sign.ErrReplayed.Code)
+	ctx := context.WithValue(t.Context(), who{}, "the request")
+	refusal := func(kind sign.Kind) *sign.Refusal { return v.Refusal(ctx, sign.Errorf(kind, "details")) }
+	marked := func(code string) []sign.Field {
+		return []sign.Field{{Name: "Cache-Control", Value: "no-store"}, {Name: "Idempotency-Refused", Value: code}}
+	}
+	challenge := sign.Field{Name: "Www-Authenticate", Value: `Signature scheme="v1"`}
+
+	// Nothing: all as by default.
+	require.Equal(t, sign.MustVerifier(sign.Config{Keys: sign.MustRing()}).Refusal(ctx, sign.CodeReplayed), refusal(sign.CodeReplayed))
+
+	// A body: nothing is added to it but what every refusal has.
+	answer = &sign.Refusal{Body: []byte("no")}
+	require.Equal(t, &sign.Refusal{Status: 401, Header: append(marked("replayed"), challenge), Body: []byte("no")}, refusal(sign.CodeReplayed))
+	require.Equal(t, &sign.Refusal{Status: 413, Header: marked("body_too_large"), Body: []byte("no")}, refusal(sign.CodeBodyTooLarge))
+	require.Equal(t, &sign.Refusal{Body: []byte("no")}, answer, "it is the function's own")
+
+	// An empty answer is one, too.
+	answer = new(sign.Refusal)
+	require.Equal(t, &sign.Refusal{Status: 413, Header: marked("body_too_large")}, refusal(sign.CodeBodyTooLarge))
+
+	// A status of its own; and who makes a 401 needs a challenge.
+	answer = &sign.Refusal{Status: 200}
+	require.Equal(t, &sign.Refusal{Status: 200, Header: marked("malformed")}, refusal(sign.CodeMalformed))
+	require.Equal(t, &sign.Refusal{Status: 200, Header: append(marked("replayed"), challenge)}, refusal(sign.CodeReplayed))
+	answer = &sign.Refusal{Status: 401}
+	require.Equal(t, &sign.Refusal{Status: 401, Header: append(marked("malformed"), challenge)}, refusal(sign.CodeMalformed))
+
+	// Its fields stand; that it is a refusal, and not for caches, is not its to decide.
+	answer = &sign.Refusal{Header: []sign.Field{
+		{Name: "x-own", Value: "1"}, {Name: "cache-control", Value: "public"}, {Name: "idempotency-refused", Value: ""}, {Name: "X-Own", Value: "2"},
+	}}
+	own := []sign.Field{{Name: "X-Own", Value: "1"}, {Name: "X-Own", Value: "2"}}
+	require.Equal(t, &sign.Refusal{Status: 400, Header: append(own, marked("malformed")...)}, refusal(sign.CodeMalformed))
+	require.Equal(t, "public", answer.Header[1].Value)
+
+	// What belongs to a code is there, once.
+	answer = new(sign.Refusal)
+	date, later := sign.Field{Name: "Date", Value: "Tue, 14 Nov 2023 22:13:20 GMT"}, sign.Field{Name: "Retry-After", Value: "1"}
+	require.Equal(t, append(marked("expired"), date, challenge), refusal(sign.CodeExpired).Header)
+	require.Equal(t, append(marked("not_yet_valid"), date, challenge), refusal(sign.CodeNotYetValid).Header)
+	require.Equal(t, append(marked("store_unavailable"), later), refusal(sign.CodeStoreUnavailable).Header)
+	answer.Header = []sign.Field{{Name: "Date", Value: "now"}, {Name: "Retry-After", Value: "7"}, {Name: "Www-Authenticate", Value: "Own"}}
+	require.Equal(t, append(slices.Clone(answer.Header), marked("expired")...), refusal(sign.CodeExpired).Header)
+	require.Equal(t, append(slices.Clone(answer.Header), marked("store_unavailable")...), refusal(sign.CodeStoreUnavailable).Header)
 }
+
+func TestErrorsAreToldByTheirKinds(t *testing.T) {
+	cause := errors.New("the cause")
+	err := error(sign.Errorf(sign.ReasonRevokedKey, "details: %w", cause))
+	for target, want := range map[error]bool{
+		sign.CodeInvalid: true, sign.ReasonRevokedKey: true, cause: true, &sign.Error{Code: sign.CodeInvalid}: true, sign.Errorf(sign.ReasonRevokedKey, ""): true,
+		sign.CodeMalformed: false, sign.ReasonUnknownKey: false, &sign.Error{Code: sign.CodeMalformed}: false, sign.Errorf(sign.ReasonUnknownKey, ""): false,
+		sign.Code("revoked_key"): false, sign.Reason("invalid"): false, sign.Reason(""): false, (*sign.Error)(nil): false,
+	} {
+		require.Equal(t, want, errors.Is(err, target), target)
+	}
+	require.Equal(t, "sign: invalid (revoked_key): details: the cause", err.Error())
+	require.NotErrorIs(t, sign.Errorf(sign.CodeInvalid, ""), sign.Reason(""))
+
+	// So are those that have no details.
+	require.ErrorIs(t, sign.ReasonRevokedKey, sign.CodeInvalid)
+	require.NotErrorIs(t, sign.ReasonRevokedKey, sign.CodeMalformed)
+	require.Equal(t, "revoked_key replayed", fmt.Sprint(sign.ReasonRevokedKey, " ", sign.CodeReplayed))
+}
+
+// What a key source says may be a kind as it is, within another error, or one with details.
+func TestKeySourcesSayWhy(t *testing.T) {
+	r, err := http.NewRequest("POST", "http://api.example.com/", nil)
+	require.NoError(t, err)
+	require.NoError(t, sign.Request(r, newHMAC(t, "demo"), nil))
+	for said, text := range map[error]string{
+		sign.ReasonRevokedKey: "sign: invalid (revoked_key)",
+		fmt.Errorf("the database: %w", sign.ReasonRevokedKey): "sign: invalid (revoked_key): the database: revoked_key",
+		sign.Errorf(sign.ReasonRevokedKey, "in May"):          "sign: invalid (revoked_key): in May",
+	} {
+		var told *sign.Error
+		v := sign.MustVerifier(sign.Config{
+			Keys:    sign.KeyFunc(func(context.Context, string) ([]*sign.Key, error) { return nil, said }),
+			Observe: func(_ context.Context, e sign.Event) { told = e.Err },
+		})
+		_, err = v.Verify(t.Context(), messageOf(r))
+		require.ErrorIs(t, err, sign.ReasonRevokedKey)
+		require.ErrorIs(t, err, sign.CodeInvalid)
+		require.ErrorIs(t, err, said)
+		require.EqualError(t, err, text)
+
+		// Whoever is told may change it: the next one is told as before.
+		told.Code, told.Reason = "changed", "changed"
+		_, err = v.Verify(t.Context(), messageOf(r))
+		require.ErrorIs(t, err, sign.ReasonRevokedKey)
+	}
+}
+
+// A scheme may say which parameters it has consumed by strings of the message's, which do not last.
+func TestConsumed(t *testing.T) {
+	memory := []byte("timestamp")
+	v1, err := sign.NewV1(sign.V1Options{})
+	require.NoError(t, err)
+	key := newHMAC(t, "demo")
+	verify := func(scheme sign.Scheme) sign.Verified {
+		r, err := http.NewRequest("POST", "http://api.example.com/", nil)
+		require.NoError(t, err)
+		require.NoError(t, sign.Request(r, key, nil))
+		verified, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme}).Verify(t.Context(), messageOf(r))
+		require.NoError(t, err)
+		return verified
+	}
+	first := verify(consuming{v1, unsafe.String(&memory[0], len(memory))})
+	copy(memory, "xxxxxxxxx")
+	require.Equal(t, []string{"timestamp"}, first.Consumed)
+
+	// The next message has nothing of it.
+	require.Nil(t, verify(v1).Consumed)
+	require.Equal(t, []string{"other"}, verify(consuming{v1, "other"}).Consumed)
+	require.Equal(t, []string{"timestamp"}, first.Consumed)
+}
+
+// consuming is a scheme that takes one parameter as a part of the signature.
+type consuming struct {
+	sign.Scheme
+	name string
+}
+
+func (c consuming) Parse(m *sign.Message, s *sign.Signature) error {
+	s.Consumed = append(s.Consumed, c.name)
+	return c.Scheme.Parse(m, s)
+}
+
+// A scheme's error of another kind refuses, and stays what lies behind.
+func TestASchemesOwnError(t *testing.T) {
+	v1, err := sign.NewV1(sign.V1Options{})
+	require.NoError(t, err)
+	for _, own := range []error{errors.New("odd"), fmt.Errorf("odd: %w", sign.CodeMissing)} {
+		var event sign.Event
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(newHMAC(t, "demo")), Scheme: failing{v1, own},
+			Observe: func(_ context.Context, e sign.Event) { event = e }})
+		r, err := http.NewRequest("POST", "http://api.example.com/", nil)
+		require.NoError(t, err)
+		_, err = v.Verify(t.Context(), messageOf(r))
+		require.ErrorIs(t, err, own)
+		require.ErrorIs(t, event.Err, own)
+		require.Equal(t, own.Error(), event.Err.Detail)
+	}
+}
+
+type failing struct {
+	sign.Scheme
+	err error
+}
+
+func (f failing) Parse(*sign.Message, *sign.Signature) error { return f.err }
 
 // Both sides show the same string, and nothing secret is in it.
 func TestObserve(t *testing.T) {
@@ -473,7 +668,7 @@ func TestObserve(t *testing.T) {
 	m := messageOf(r)
 	m.Target = "/a?b=d&access_token=t-0816&d"
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrBadSignature)
+	require.ErrorIs(t, err, sign.ReasonBadSignature)
 	require.Equal(t, strings.Replace(theirs, "b=c", "b=d", 1), ours)
 	require.Equal(t, "sign: invalid (bad_signature)", event.Err.Error())
 
@@ -481,14 +676,14 @@ func TestObserve(t *testing.T) {
 	m = messageOf(r)
 	m.Source.(*incoming).header.Set("X-Timestamp", "1")
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrExpired)
+	require.ErrorIs(t, err, sign.CodeExpired)
 	require.Contains(t, ours, "\n[the body was not read]\n")
 	require.Zero(t, m.Source.(*incoming).reads)
 
 	// What was not understood has no string.
 	m.Source.(*incoming).header.Del("X-Key-Id")
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrMissing)
+	require.ErrorIs(t, err, sign.CodeMissing)
 	require.Empty(t, ours)
 	require.Empty(t, event.KeyID)
 }
@@ -507,6 +702,32 @@ func TestAnEventThatIsKept(t *testing.T) {
 	require.Empty(t, sign.Event{}.SigningString())
 }
 
+// The request line counts as the header does, and what observers get to see of a message has an end.
+func TestLongTargets(t *testing.T) {
+	key := newHMAC(t, "demo")
+	var told string
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) { told = e.SigningString() }})
+	m := messageOf(signedRequest(t, key, nil))
+	_, bytes := m.Source.HeaderSize()
+	room := 32<<10 - bytes - len(m.Method) - len(m.Host)
+	m.Target = "/?" + strings.Repeat("x", room-2)
+	_, err := v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ReasonBadSignature, "it is just short enough")
+	require.Len(t, told, 4<<10+len("[cut off]"))
+	require.True(t, strings.HasPrefix(told, "v1\ndemo\nPOST\n") && strings.HasSuffix(told, "x[cut off]"), told)
+	for _, change := range []func(){
+		func() { m.Target += "x" },
+		func() { m.Method += "X" },
+		func() { m.Host += "x" },
+	} {
+		target, method, host := m.Target, m.Method, m.Host
+		change()
+		_, err = v.Verify(t.Context(), m)
+		require.ErrorIs(t, err, sign.CodeMalformed)
+		m.Target, m.Method, m.Host = target, method, host
+	}
+}
+
 // What an event names is a key id, whatever was sent.
 func TestEventsNameKeysOnly(t *testing.T) {
 	var named string
@@ -515,7 +736,7 @@ func TestEventsNameKeysOnly(t *testing.T) {
 	m.Source.(*incoming).header.Set("X-Key-Id", strings.Repeat("x\t", 1000))
 	m.Source.(*incoming).header.Del("X-Nonce")
 	_, err := v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.Empty(t, named)
 }
 
@@ -537,17 +758,62 @@ func TestAWrongAlgorithmTakesAsLong(t *testing.T) {
 	scheme := &counted{V1: standardV1(t)}
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(verifier), Scheme: scheme})
 	_, err := v.Verify(t.Context(), messageOf(signedRequest(t, newHMAC(t, "ed"), nil)))
-	require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	require.Equal(t, 2, scheme.checks)
 }
 
 func TestPublicHost(t *testing.T) {
 	key := newHMAC(t, "demo")
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "API.example.com"})
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "API.example.com", Hosts: []string{"10.0.0.7:8080"}})
 	m := messageOf(signedRequest(t, key, nil))
 	m.Host = "10.0.0.7:8080" // what the proxy makes of it
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
+	_, err = v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+	require.ErrorIs(t, err, sign.CodeInvalid, "it has not come through the proxy")
+}
+
+// What was sent is compared with the hosts of the configuration, and everything that names a host names one.
+func TestHosts(t *testing.T) {
+	key := newHMAC(t, "demo")
+	one := sign.Config{Keys: sign.MustRing(key), Host: "api.example.com"}
+	several := sign.Config{Keys: sign.MustRing(key), Hosts: []string{"www.example.com:8443", "API.example.com"}}
+	neither := sign.Config{Keys: sign.MustRing(key)}
+	const path = "/transfers/a%2Fb?x=2&x=1"
+	for _, c := range []struct {
+		name         string
+		config       sign.Config
+		target, host string
+		line         []string // what the header has of Host
+		want         sign.Kind
+	}{
+		{"the one", one, path, "api.example.com", nil, nil},
+		{"the one, in capitals", one, path, "API.EXAMPLE.COM", nil, nil},
+		{"another than the one", one, path, "staging.example.com", nil, sign.CodeInvalid},
+		{"one of several", several, path, "api.example.com", nil, nil},
+		{"none of several", several, path, "www.example.com", nil, sign.CodeInvalid},
+		{"no host", one, path, "", nil, sign.CodeMalformed},
+		{"an absolute target", several, "http://api.example.com" + path, "api.example.com", nil, nil},
+		{"an absolute target alone", several, "http://api.example.com" + path, "", nil, nil},
+		{"an absolute target over another host", neither, "http://api.example.com" + path, "b.example.com", nil, sign.CodeMalformed},
+		{"an absolute target over another port", neither, "http://api.example.com" + path, "api.example.com:80", nil, sign.CodeMalformed},
+		{"a Host that is equal", neither, path, "api.example.com", []string{"api.Example.com"}, nil},
+		{"a Host that is empty", neither, path, "api.example.com", []string{""}, nil},
+		{"a Host that differs", neither, path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
+		{"a Host that differs from the target", neither, "http://api.example.com" + path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
+	} {
+		m := messageOf(signedRequest(t, key, nil))
+		m.Target, m.Host = c.target, c.host
+		if c.line != nil {
+			m.Source.(*incoming).header["Host"] = c.line
+		}
+		_, err := sign.MustVerifier(c.config).Verify(t.Context(), m)
+		if c.want == nil {
+			require.NoError(t, err, c.name)
+		} else {
+			require.ErrorIs(t, err, c.want, c.name)
+		}
+	}
 }
 
 func TestUnreadableBody(t *testing.T) {
@@ -557,7 +823,7 @@ func TestUnreadableBody(t *testing.T) {
 	broken := errors.New("connection reset")
 	m.Source.(*incoming).err = broken
 	_, err := v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.ErrorIs(t, err, broken)
 }
 
@@ -571,13 +837,13 @@ func TestContext(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	cause := errors.New("refused")
-	err := sign.Errorf(sign.ErrUnknownKey, "asked %s: %w", "the database", cause)
-	require.ErrorIs(t, err, sign.ErrInvalid)
-	require.ErrorIs(t, err, sign.ErrUnknownKey)
-	require.NotErrorIs(t, err, sign.ErrRevokedKey)
-	require.NotErrorIs(t, err, sign.ErrMissing)
-	require.NotErrorIs(t, sign.ErrInvalid, sign.ErrUnknownKey)
+	err := sign.Errorf(sign.ReasonUnknownKey, "asked %s: %w", "the database", cause)
+	require.ErrorIs(t, err, sign.CodeInvalid)
+	require.ErrorIs(t, err, sign.ReasonUnknownKey)
+	require.NotErrorIs(t, err, sign.ReasonRevokedKey)
+	require.NotErrorIs(t, err, sign.CodeMissing)
+	require.NotErrorIs(t, sign.CodeInvalid, sign.ReasonUnknownKey)
 	require.ErrorIs(t, err, cause)
 	require.EqualError(t, err, "sign: invalid (unknown_key): asked the database: refused")
-	require.EqualError(t, sign.ErrMissing, "sign: missing")
+	require.EqualError(t, sign.Errorf(sign.CodeMissing, ""), "sign: missing")
 }

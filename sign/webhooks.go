@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,8 +28,11 @@ const (
 	// maxWebhookTries is how many pairs of a key and a signature are tried for a message. While keys
 	// are being changed there are four.
 	maxWebhookTries = 16
-	// The specification's limits for shared secrets, in bytes.
-	minWebhookSecret, maxWebhookSecret = 24, 64
+	// The limits for shared secrets, in bytes. The specification says 24 to 64; its libraries take any, and
+	// senders hand out shorter ones.
+	minWebhookSecret, maxWebhookSecret = 16, 64
+	// timestampDigits is how many digits a timestamp has from 2001 to 2286.
+	timestampDigits = 10
 )
 
 // WebhooksOptions are the choices of [NewStandardWebhooks]. The zero value is what
@@ -53,7 +55,7 @@ type WebhooksOptions struct {
 	// UnsignedIdempotencyKey lets messages pass that have an Idempotency-Key, although it is not
 	// signed and whoever relays the message can change it. A guard behind such a verifier must not
 	// use it: webhook-id is the field for that. False: such messages are refused
-	// ([ErrUncovered]).
+	// ([ReasonUncovered]).
 	UnsignedIdempotencyKey bool
 }
 
@@ -90,8 +92,9 @@ type WebhooksOptions struct {
 //	core.Policy{Key: core.Header(core.Required).Named("Webhook-Id"), User: core.UserFromCaller()}
 //
 // For the specification an id is any text. Here it is 1 to 128 letters, digits and
-// !#$%&'*+-^_`|~:/=, which a guard takes for a key as it is. Without a full stop: with one, the signed "a.1.1700000000.b" could be the message "a.1" or the message "a", sent
-// in 1970 with another body; whoever sees the one could send the other.
+// !#$%&'*+-.^_`|~:/=, which a guard takes for a key as it is; but nothing between its full stops, or behind the last, is ten
+// digits: the signed "a.1700000000.1700000001.b" could be the message "a.1700000000" or the message
+// "a" with another timestamp and another body, and whoever sees the one could send the other.
 //
 // # Sending
 //
@@ -178,25 +181,45 @@ func (s *StandardWebhooks) Parse(m *Message, sig *Signature) error {
 	if err := sig.parseWebhook(signatures); err != nil {
 		return err
 	}
-	sig.KeyID, sig.Nonce = s.keyID, id+"."+timestamp
-	for _, encoding := range m.Source.Values("Content-Encoding") {
-		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return Errorf(ErrUncovered, "Content-Encoding is there, but this scheme does not sign it")
-		}
+	sig.KeyID, sig.Nonce, sig.EventID = s.keyID, id+"."+timestamp, id
+	if err := checkWebhook(m); err != nil {
+		return err
 	}
 	return s.checkIdempotencyKey(m)
 }
 
-// checkWebhookID holds that the signed content can be taken apart in one way only: no full stop
-// in the id, and none in the timestamp, so that the first two are the delimiters.
-func checkWebhookID(id string) error {
-	if len(id) > maxWebhookID || !consistsOf(id, inWebhookID) {
-		return errWebhookID
+// checkWebhook refuses what no webhook has, no sender signs, and would change the meaning of a message. A guard lets
+// requests with a safe method pass, and another method is another operation: senders use POST.
+func checkWebhook(m *Message) error {
+	if m.Method != http.MethodPost {
+		return Errorf(ReasonUncovered, "the method is %s; this scheme does not sign it, and takes POST only", m.Method)
+	}
+	for _, encoding := range m.Source.Values("Content-Encoding") {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return Errorf(ReasonUncovered, "Content-Encoding is there, but this scheme does not sign it")
+		}
 	}
 	return nil
 }
 
-var errWebhookID = Errorf(ErrMalformed, "the webhook's id must be 1 to %d letters, digits and !#$%%&'*+-^_`|~:/=", maxWebhookID)
+// checkWebhookID holds that the signed content can be taken apart in one way only: what stands behind a full
+// stop of the id is no timestamp that could be in a window.
+func checkWebhookID(id string) error {
+	if len(id) > maxWebhookID || !consistsOf(id, inWebhookID) {
+		return errWebhookID
+	}
+	_, rest, more := strings.Cut(id, ".")
+	for more {
+		var part string
+		part, rest, more = strings.Cut(rest, ".")
+		if _, err := ParseTimestamp(part); err == nil && len(part) == timestampDigits {
+			return errWebhookID
+		}
+	}
+	return nil
+}
+
+var errWebhookID = Errorf(CodeMalformed, "the webhook's id must be 1 to %d letters, digits and !#$%%&'*+-.^_`|~:/=, and have no ten digits alone behind a full stop", maxWebhookID)
 
 // parseWebhook takes the list of signatures apart. Those of a version that is not known are
 // none: a sender may add them while it moves on.
@@ -223,15 +246,15 @@ func (sig *Signature) parseWebhook(list string) error {
 	return nil
 }
 
-var errWebhookSignatures = Errorf(ErrMalformed, "the signatures are at most %d of v1,<base64> and v1a,<base64>, with a blank between them", maxWebhookSignatures)
+var errWebhookSignatures = Errorf(CodeMalformed, "the signatures are at most %d of v1,<base64> and v1a,<base64>, with a blank between them", maxWebhookSignatures)
 
 // checkIdempotencyKey refuses what looks as if it were signed.
 func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
 	switch lines := len(m.Source.Values(IdempotencyKey)); {
 	case lines > 1:
-		return Errorf(ErrDuplicateHeader, "%s", IdempotencyKey)
+		return Errorf(CodeDuplicateHeader, "%s", IdempotencyKey)
 	case lines > 0 && !s.unsignedIdempotencyKey && s.id != IdempotencyKey:
-		return Errorf(ErrUncovered, "%s is there, but this scheme does not sign it; %s identifies the event", IdempotencyKey, s.id)
+		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; %s identifies the event", IdempotencyKey, s.id)
 	}
 	return nil
 }
@@ -240,7 +263,7 @@ func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
 func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 	version := webhookVersions[key.algorithm]
 	if version.name == "" {
-		return Errorf(ErrWrongAlgorithm, "a key for %s is no key for webhooks", key.algorithm)
+		return Errorf(ReasonWrongAlgorithm, "a key for %s is no key for webhooks", key.algorithm)
 	}
 	ofKind := 0
 	for _, v := range sig.Values {
@@ -249,7 +272,7 @@ func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 		}
 	}
 	if ofKind == 0 {
-		return Errorf(ErrWrongAlgorithm, "the message has no %s signature", version.name)
+		return Errorf(ReasonWrongAlgorithm, "the message has no %s signature", version.name)
 	}
 	body, err := m.Body()
 	if err != nil {
@@ -276,7 +299,7 @@ func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 			return nil
 		}
 	}
-	return ErrBadSignature
+	return ReasonBadSignature
 }
 
 // Sign implements [Scheme]. It keeps the webhook-id that m has. Otherwise the nonce becomes the
@@ -288,7 +311,7 @@ func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions
 	id, lines := m.Field(s.id)
 	switch {
 	case lines > 1:
-		return Additions{}, Errorf(ErrDuplicateHeader, "%s", s.id)
+		return Additions{}, Errorf(CodeDuplicateHeader, "%s", s.id)
 	case id == "":
 		id = sig.Nonce
 	}
@@ -306,7 +329,7 @@ func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions
 	for _, k := range append([]*Key{key}, s.also...) {
 		version := webhookVersions[k.algorithm]
 		if version.name == "" {
-			return Additions{}, Errorf(ErrWrongAlgorithm, "a key for %s is no key for webhooks", k.algorithm)
+			return Additions{}, Errorf(ReasonWrongAlgorithm, "a key for %s is no key for webhooks", k.algorithm)
 		}
 		value, err := k.sign(content)
 		if err != nil {
@@ -326,30 +349,38 @@ func (s *StandardWebhooks) SigningString(m *Message, sig *Signature, _ *Key) str
 	if sig.Nonce == "" {
 		return "" // it was not understood so far
 	}
-	if !m.hasBody() {
-		return sig.Nonce + ".[the body was not read]"
-	}
-	digest := sha256.Sum256(m.body)
-	return sig.Nonce + ".[" + strconv.Itoa(len(m.body)) + " bytes, SHA-256 " + hex.EncodeToString(digest[:]) + "]"
+	return sig.Nonce + "." + m.redactedBody()
 }
 
-// NewWebhookKey makes a key of a secret as senders of webhooks hand it out: "whsec_" and the base64
-// of 24 to 64 random bytes (HMAC-SHA256), "whpk_" and the base64 of an Ed25519 public key, which
+// redactedBody stands for the body in a signing string.
+func (m *Message) redactedBody() string {
+	if !m.hasBody() {
+		return "[the body was not read]"
+	}
+	return "[" + strconv.Itoa(len(m.body)) + " bytes, SHA-256 " + NonceOf(m.body) + "]"
+}
+
+// NewWebhookKey makes a key of a secret as senders of webhooks hand it out: "whsec_" or nothing, and the
+// base64 of 16 to 64 random bytes (HMAC-SHA256), "whpk_" and the base64 of an Ed25519 public key, which
 // verifies only, or "whsk_" and that of a private key (its seed of 32 bytes, or seed and
-// public key). As such secrets may be shorter than [MinSecret], the key is good for
+// public key). What has no prefix is a shared secret: don't give a public key so, with which anybody
+// could sign. As such secrets may be shorter than [MinSecret], the key is good for
 // [StandardWebhooks] and for no other scheme of this package. id is [WebhooksOptions].KeyID.
 func NewWebhookKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults
-	k := &Key{id: id, webhook: true}
-	kind, text, _ := strings.Cut(secret, "_") // base64 has none
+	k := &Key{id: id, owner: id, webhook: true}
+	kind, text, prefixed := strings.Cut(secret, "_") // base64 has none
+	if !prefixed {
+		kind, text = "whsec", secret
+	}
 	raw, err := webhookBase64.DecodeString(text)
 	bad := func(is bool, format string, args ...any) bool {
 		f.addIf(is, "secret", format, args...)
 		return is
 	}
 	switch {
-	case bad(kind != "whsec" && kind != "whpk" && kind != "whsk", "does not begin with whsec_, whpk_ or whsk_"):
-	case bad(err != nil, "is not base64 (RFC 4648, section 4) after %s_", kind):
+	case bad(kind != "whsec" && kind != "whpk" && kind != "whsk", "begins with something else than whsec_, whpk_ or whsk_"):
+	case bad(err != nil, "is not base64 (RFC 4648, section 4)"):
 	case kind == "whsec":
 		if !bad(len(raw) < minWebhookSecret || len(raw) > maxWebhookSecret, "has %d bytes; %d to %d are allowed", len(raw), minWebhookSecret, maxWebhookSecret) {
 			bad(isRepeated(raw), "is one byte repeated")

@@ -2,10 +2,12 @@ package sign_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,8 +88,8 @@ func TestWebhookVectors(t *testing.T) {
 		verified, err := v.Verify(t.Context(), messageOf(r))
 		require.NoError(t, err)
 		require.Equal(t, sign.Verified{
-			KeyID: "webhooks", Scheme: "standard-webhooks", Algorithm: key.Algorithm(), Time: webhookTime,
-			Nonce: webhookMessageID + ".1614265330",
+			KeyID: "webhooks", Owner: "webhooks", Scheme: "standard-webhooks", Algorithm: key.Algorithm(), Time: webhookTime,
+			Nonce: webhookMessageID + ".1614265330", EventID: webhookMessageID,
 		}, verified)
 	}
 }
@@ -106,11 +108,12 @@ func TestWebhookKeys(t *testing.T) {
 	require.Equal(t, sign.Ed25519, private.Algorithm())
 
 	for _, c := range []struct{ why, secret, fault string }{
-		{"no secret", "", "does not begin"},
-		{"the base64 alone: which kind it is must be said", strings.TrimPrefix(webhookSecret, "whsec_"), "does not begin"},
-		{"case counts", "WHSEC_" + strings.TrimPrefix(webhookSecret, "whsec_"), "does not begin"},
-		{"nothing behind the prefix", "whsec_", "has 0 bytes; 24 to 64"},
-		{"too short", "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456")), "has 23 bytes"},
+		{"no secret", "", "has 0 bytes; 16 to 64"},
+		{"case counts", "WHSEC_" + strings.TrimPrefix(webhookSecret, "whsec_"), "begins with something else"},
+		{"nothing behind the prefix", "whsec_", "has 0 bytes; 16 to 64"},
+		{"too short", "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcde")), "has 15 bytes"},
+		{"too short, without the prefix", base64.StdEncoding.EncodeToString([]byte("0123456789abcde")), "has 15 bytes"},
+		{"something else than base64", "my secret of the year 2026", "not base64"},
 		{"too long", "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("0123456789abc", 5))), "has 65 bytes"},
 		{"one byte repeated", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)), "repeated"},
 		{"the alphabet of URLs", "whsec_" + strings.Repeat("-_", 16), "not base64"},
@@ -131,6 +134,46 @@ func TestWebhookKeys(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), "secret")
 		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), fmt.Sprintf("%x", secret))
 	}
+}
+
+// Ids with full stops, and secrets that are short or have no prefix, as Svix and the libraries of the specification
+// have them.
+func TestWebhooksInTheWild(t *testing.T) {
+	for _, c := range []struct{ secret, id string }{
+		{"whsec_" + base64.StdEncoding.EncodeToString([]byte("eighteen bytes 18b")), "msg_1"},
+		{strings.TrimPrefix(webhookSecret, "whsec_"), "order.created.17"},
+		{webhookSecret, "evt.2026-11-22.1700000000000"},
+		{webhookSecret, "evt.0123456789"},
+		{webhookSecret, "1614265330.a."},
+	} {
+		key := webhookKey(t, c.secret)
+		r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
+		require.NoError(t, err)
+		r.Header.Set("webhook-id", c.id)
+		at := webhookTime
+		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
+			Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at },
+		}))
+		verified, err := webhookVerifier(t, &at, sign.WebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+		require.NoError(t, err, c.id)
+		require.Equal(t, c.id+".1614265330", verified.Nonce)
+	}
+}
+
+// A message whose body begins with a timestamp is also the text of another message, which has a longer id.
+func TestAWebhookIsOneMessage(t *testing.T) {
+	key := webhookKey(t, webhookSecret)
+	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader("1614265331."+webhookPayload))
+	require.NoError(t, err)
+	at := webhookTime
+	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
+		Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at },
+	}))
+	setHeader("webhook-id", r.Header.Get("webhook-id")+".1614265330")(r)
+	setHeader("webhook-timestamp", "1614265331")(r)
+	replaceBody(webhookPayload)(r)
+	_, err = webhookVerifier(t, &at, sign.WebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+	require.ErrorIs(t, err, sign.CodeMalformed)
 }
 
 // A private key in each of its forms signs what the public key verifies.
@@ -160,13 +203,13 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 	for _, scheme := range []sign.Scheme{nil, sorted} {
 		r, err := http.NewRequest("POST", "http://shop.test/?a=1", nil)
 		require.NoError(t, err)
-		require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme}), sign.ErrWrongAlgorithm)
+		require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
 
 		good := sign.MustKey(sign.NewHMACKey(key.ID(), []byte(designSecret)))
 		require.NoError(t, sign.Request(r, good, &sign.RequestOptions{Scheme: scheme}))
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
 		_, err = v.Verify(t.Context(), messageOf(r))
-		require.ErrorIs(t, err, sign.ErrWrongAlgorithm)
+		require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	}
 
 	o := sign.WebhooksOptions{KeyID: "demo"}
@@ -176,73 +219,74 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 	require.NoError(t, err)
 	rsa := newRSA(t)
 	_, err = webhookVerifier(t, &at, sign.WebhooksOptions{KeyID: rsa.ID()}, rsa).Verify(t.Context(), messageOf(webhookDelivery(t, o, long)))
-	require.ErrorIs(t, err, sign.ErrWrongAlgorithm, "an RSA key has no version")
+	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm, "an RSA key has no version")
 }
 
 // Each row changes a good delivery, and says why that must be refused, or must not.
 var webhookAttacks = []struct {
 	name, why string
 	change    func(r *http.Request)
-	want      *sign.Error // nil: it is accepted
+	want      sign.Kind // nil: it is accepted
 }{
 	{"untouched", "the row that shows that the others are refused for what they change", func(*http.Request) {}, nil},
-	{"body: one byte", "the body is signed", replaceBody(strings.Replace(webhookPayload, "4", "5", 1)), sign.ErrBadSignature},
-	{"body: one more space", "it is signed byte by byte, not as JSON", replaceBody(webhookPayload + " "), sign.ErrBadSignature},
-	{"body: empty", "the signature of something is not that of nothing", replaceBody(""), sign.ErrBadSignature},
-	{"id: another", "the id is the idempotency key: another one would handle the event twice", setHeader("webhook-id", webhookMessageID+"x"), sign.ErrBadSignature},
-	{"id: in capitals", "it is compared byte by byte", setHeader("webhook-id", strings.ToUpper(webhookMessageID)), sign.ErrBadSignature},
-	{"id: missing", "there is no nonce without it", setHeader("webhook-id", ""), sign.ErrMissing},
-	{"id: twice", "a guard might take the one that was not signed", addHeader("webhook-id", webhookMessageID), sign.ErrDuplicateHeader},
-	{"id: full stop", "the first full stop ends the id: with others, two messages have one text", setHeader("webhook-id", "msg.1"), sign.ErrMalformed},
-	{"id: too long", "nonces are kept, and must be bounded", setHeader("webhook-id", strings.Repeat("m", 129)), sign.ErrMalformed},
-	{"id: blank within", "visible ASCII only", setHeader("webhook-id", "msg 1"), sign.ErrMalformed},
-	{"id: control character", "it would get into logs and stores", setHeader("webhook-id", "msg\x001"), sign.ErrMalformed},
-	{"id: quoted", "a guard takes \"a\" and a for one key, and quotes could begin another scheme's text", setHeader("webhook-id", `"msg"`), sign.ErrMalformed},
-	{"id: comma", "a guard takes it for a list of keys, and refuses when the nonce is used up", setHeader("webhook-id", "msg,1"), sign.ErrMalformed},
-	{"id: not ASCII", "two encodings look the same", setHeader("webhook-id", "müsg"), sign.ErrMalformed},
+	{"body: one byte", "the body is signed", replaceBody(strings.Replace(webhookPayload, "4", "5", 1)), sign.ReasonBadSignature},
+	{"body: one more space", "it is signed byte by byte, not as JSON", replaceBody(webhookPayload + " "), sign.ReasonBadSignature},
+	{"body: empty", "the signature of something is not that of nothing", replaceBody(""), sign.ReasonBadSignature},
+	{"id: another", "the id is the idempotency key: another one would handle the event twice", setHeader("webhook-id", webhookMessageID+"x"), sign.ReasonBadSignature},
+	{"id: in capitals", "it is compared byte by byte", setHeader("webhook-id", strings.ToUpper(webhookMessageID)), sign.ReasonBadSignature},
+	{"id: missing", "there is no nonce without it", setHeader("webhook-id", ""), sign.CodeMissing},
+	{"id: twice", "a guard might take the one that was not signed", addHeader("webhook-id", webhookMessageID), sign.CodeDuplicateHeader},
+	{"id: a timestamp behind a full stop", "two messages would have one text", setHeader("webhook-id", "msg.1614265330"), sign.CodeMalformed},
+	{"id: a timestamp between full stops", "as above", setHeader("webhook-id", "msg.1.1614265330.x"), sign.CodeMalformed},
+	{"id: too long", "nonces are kept, and must be bounded", setHeader("webhook-id", strings.Repeat("m", 129)), sign.CodeMalformed},
+	{"id: blank within", "visible ASCII only", setHeader("webhook-id", "msg 1"), sign.CodeMalformed},
+	{"id: control character", "it would get into logs and stores", setHeader("webhook-id", "msg\x001"), sign.CodeMalformed},
+	{"id: quoted", "a guard takes \"a\" and a for one key, and quotes could begin another scheme's text", setHeader("webhook-id", `"msg"`), sign.CodeMalformed},
+	{"id: comma", "a guard takes it for a list of keys, and refuses when the nonce is used up", setHeader("webhook-id", "msg,1"), sign.CodeMalformed},
+	{"id: not ASCII", "two encodings look the same", setHeader("webhook-id", "müsg"), sign.CodeMalformed},
 	{"id and timestamp: shifted", "what stood in the timestamp is the id's: msg.1614265330 at 0, say", func(r *http.Request) {
 		r.Header.Set("webhook-id", webhookMessageID+".1614265330")
 		replaceBody(strings.TrimPrefix(webhookPayload, "{"))(r)
-	}, sign.ErrMalformed},
-	{"timestamp: another, in the window", "it is signed", setHeader("webhook-timestamp", "1614265331"), sign.ErrBadSignature},
-	{"timestamp: too old", "first of all, time", setHeader("webhook-timestamp", "1614265269"), sign.ErrExpired},
-	{"timestamp: too new", "in either direction", setHeader("webhook-timestamp", "1614265391"), sign.ErrNotYetValid},
-	{"timestamp: missing", "without one it would be good for ever", setHeader("webhook-timestamp", ""), sign.ErrMissing},
-	{"timestamp: twice", "which one?", addHeader("webhook-timestamp", "1614265330"), sign.ErrDuplicateHeader},
-	{"timestamp: leading zero", "one text for one time: it is part of the nonce", setHeader("webhook-timestamp", "01614265330"), sign.ErrMalformed},
-	{"timestamp: a fraction", "a full stop would move the delimiter", setHeader("webhook-timestamp", "1614265330.0"), sign.ErrMalformed},
-	{"timestamp: sign", "digits only", setHeader("webhook-timestamp", "+1614265330"), sign.ErrMalformed},
-	{"signature: missing", "nothing to verify", setHeader("webhook-signature", ""), sign.ErrMissing},
-	{"signature: twice", "a list is one line", addHeader("webhook-signature", webhookHMAC), sign.ErrDuplicateHeader},
-	{"signature: all zero", "no value of a signature is special", setHeader("webhook-signature", "v1,"+strings.Repeat("A", 43)+"="), sign.ErrBadSignature},
-	{"signature: one bit", "all of it counts", setHeader("webhook-signature", strings.Replace(webhookHMAC, "g0h", "h0h", 1)), sign.ErrBadSignature},
-	{"signature: truncated", "a prefix is not enough", setHeader("webhook-signature", webhookHMAC[:24]), sign.ErrMalformed},
-	{"signature: extended", "nor is more than enough", setHeader("webhook-signature", webhookHMAC+"AAAA"), sign.ErrMalformed},
-	{"signature: without padding", "one text for one signature", setHeader("webhook-signature", strings.TrimRight(webhookHMAC, "=")), sign.ErrMalformed},
-	{"signature: stray bits", "the bits that base64 has over must be zero: one text for one signature", setHeader("webhook-signature", strings.Replace(webhookHMAC, "OE=", "OF=", 1)), sign.ErrMalformed},
-	{"signature: a line feed within", "base64 decoders pass over it", setHeader("webhook-signature", webhookHMAC[:10]+"\n"+webhookHMAC[10:]), sign.ErrMalformed},
-	{"signature: base64url", "another alphabet is another encoding", setHeader("webhook-signature", strings.NewReplacer("+", "-", "/", "_").Replace(webhookHMAC)), sign.ErrMalformed},
-	{"signature: hexadecimal", "another encoding", setHeader("webhook-signature", "v1,83484cf52b04f8e4cf2531adfed9882ad4b2665137b852442d594d20e2c9d4e1"), sign.ErrMalformed},
-	{"signature: no version", "which algorithm it is must be said", setHeader("webhook-signature", strings.TrimPrefix(webhookHMAC, "v1,")), sign.ErrMalformed},
-	{"signature: no value", "a version alone is no signature", setHeader("webhook-signature", "v1,"), sign.ErrMalformed},
-	{"signature: v1 said to be v1a", "the key decides, and the lengths must be right", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "v1a", 1)), sign.ErrMalformed},
-	{"signature: in capitals", "versions are exact: V1 is another one, which is not known", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "V1", 1)), sign.ErrWrongAlgorithm},
-	{"signature: Ed25519 for an HMAC key", "the message cannot choose the algorithm", setHeader("webhook-signature", webhookEd25519), sign.ErrWrongAlgorithm},
-	{"signature: of a version to come", "what is not known proves nothing", setHeader("webhook-signature", "v2,"+strings.Repeat("A", 44)), sign.ErrWrongAlgorithm},
+	}, sign.CodeMalformed},
+	{"timestamp: another, in the window", "it is signed", setHeader("webhook-timestamp", "1614265331"), sign.ReasonBadSignature},
+	{"timestamp: too old", "first of all, time", setHeader("webhook-timestamp", "1614265269"), sign.CodeExpired},
+	{"timestamp: too new", "in either direction", setHeader("webhook-timestamp", "1614265391"), sign.CodeNotYetValid},
+	{"timestamp: missing", "without one it would be good for ever", setHeader("webhook-timestamp", ""), sign.CodeMissing},
+	{"timestamp: twice", "which one?", addHeader("webhook-timestamp", "1614265330"), sign.CodeDuplicateHeader},
+	{"timestamp: leading zero", "one text for one time: it is part of the nonce", setHeader("webhook-timestamp", "01614265330"), sign.CodeMalformed},
+	{"timestamp: a fraction", "a full stop would move the delimiter", setHeader("webhook-timestamp", "1614265330.0"), sign.CodeMalformed},
+	{"timestamp: sign", "digits only", setHeader("webhook-timestamp", "+1614265330"), sign.CodeMalformed},
+	{"signature: missing", "nothing to verify", setHeader("webhook-signature", ""), sign.CodeMissing},
+	{"signature: twice", "a list is one line", addHeader("webhook-signature", webhookHMAC), sign.CodeDuplicateHeader},
+	{"signature: all zero", "no value of a signature is special", setHeader("webhook-signature", "v1,"+strings.Repeat("A", 43)+"="), sign.ReasonBadSignature},
+	{"signature: one bit", "all of it counts", setHeader("webhook-signature", strings.Replace(webhookHMAC, "g0h", "h0h", 1)), sign.ReasonBadSignature},
+	{"signature: truncated", "a prefix is not enough", setHeader("webhook-signature", webhookHMAC[:24]), sign.CodeMalformed},
+	{"signature: extended", "nor is more than enough", setHeader("webhook-signature", webhookHMAC+"AAAA"), sign.CodeMalformed},
+	{"signature: without padding", "one text for one signature", setHeader("webhook-signature", strings.TrimRight(webhookHMAC, "=")), sign.CodeMalformed},
+	{"signature: stray bits", "the bits that base64 has over must be zero: one text for one signature", setHeader("webhook-signature", strings.Replace(webhookHMAC, "OE=", "OF=", 1)), sign.CodeMalformed},
+	{"signature: a line feed within", "base64 decoders pass over it", setHeader("webhook-signature", webhookHMAC[:10]+"\n"+webhookHMAC[10:]), sign.CodeMalformed},
+	{"signature: base64url", "another alphabet is another encoding", setHeader("webhook-signature", strings.NewReplacer("+", "-", "/", "_").Replace(webhookHMAC)), sign.CodeMalformed},
+	{"signature: hexadecimal", "another encoding", setHeader("webhook-signature", "v1,83484cf52b04f8e4cf2531adfed9882ad4b2665137b852442d594d20e2c9d4e1"), sign.CodeMalformed},
+	{"signature: no version", "which algorithm it is must be said", setHeader("webhook-signature", strings.TrimPrefix(webhookHMAC, "v1,")), sign.CodeMalformed},
+	{"signature: no value", "a version alone is no signature", setHeader("webhook-signature", "v1,"), sign.CodeMalformed},
+	{"signature: v1 said to be v1a", "the key decides, and the lengths must be right", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "v1a", 1)), sign.CodeMalformed},
+	{"signature: in capitals", "versions are exact: V1 is another one, which is not known", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "V1", 1)), sign.ReasonWrongAlgorithm},
+	{"signature: Ed25519 for an HMAC key", "the message cannot choose the algorithm", setHeader("webhook-signature", webhookEd25519), sign.ReasonWrongAlgorithm},
+	{"signature: of a version to come", "what is not known proves nothing", setHeader("webhook-signature", "v2,"+strings.Repeat("A", 44)), sign.ReasonWrongAlgorithm},
 	{"list: a good one among others", "a sender that changes its secret signs with both", setHeader("webhook-signature", "v2,x v1,"+strings.Repeat("A", 43)+"= "+webhookHMAC+" "+webhookEd25519), nil},
 	{"list: eight", "the last of eight is looked at", setHeader("webhook-signature", strings.Repeat("v2,x ", 7)+webhookHMAC), nil},
-	{"list: nine", "each costs a comparison or a verification", setHeader("webhook-signature", strings.Repeat("v2,x ", 8)+webhookHMAC), sign.ErrMalformed},
-	{"list: a bad one beside a good one", "what is malformed is not read half", setHeader("webhook-signature", webhookHMAC+" v1,AAAA"), sign.ErrMalformed},
-	{"list: a version alone", "nor is what has no value", setHeader("webhook-signature", "v2, "+webhookHMAC), sign.ErrMalformed},
-	{"list: two blanks", "one separator", setHeader("webhook-signature", webhookHMAC+"  "+webhookHMAC), sign.ErrMalformed},
-	{"list: commas", "one separator", setHeader("webhook-signature", webhookHMAC+","+webhookHMAC), sign.ErrMalformed},
-	{"Idempotency-Key", "it looks as if it counted, and anybody on the way can change it", setHeader("Idempotency-Key", `"k-1"`), sign.ErrUncovered},
+	{"list: nine", "each costs a comparison or a verification", setHeader("webhook-signature", strings.Repeat("v2,x ", 8)+webhookHMAC), sign.CodeMalformed},
+	{"list: a bad one beside a good one", "what is malformed is not read half", setHeader("webhook-signature", webhookHMAC+" v1,AAAA"), sign.CodeMalformed},
+	{"list: a version alone", "nor is what has no value", setHeader("webhook-signature", "v2, "+webhookHMAC), sign.CodeMalformed},
+	{"list: two blanks", "one separator", setHeader("webhook-signature", webhookHMAC+"  "+webhookHMAC), sign.CodeMalformed},
+	{"list: commas", "one separator", setHeader("webhook-signature", webhookHMAC+","+webhookHMAC), sign.CodeMalformed},
+	{"Idempotency-Key", "it looks as if it counted, and anybody on the way can change it", setHeader("Idempotency-Key", `"k-1"`), sign.ReasonUncovered},
 	{"Idempotency-Key twice", "said before it is looked at what is signed", func(r *http.Request) {
 		r.Header["Idempotency-Key"] = []string{"a", "b"}
-	}, sign.ErrDuplicateHeader},
-	{"Content-Encoding", "the handler would get another body than the one that was signed", setHeader("Content-Encoding", "gzip"), sign.ErrUncovered},
+	}, sign.CodeDuplicateHeader},
+	{"Content-Encoding", "the handler would get another body than the one that was signed", setHeader("Content-Encoding", "gzip"), sign.ReasonUncovered},
 	{"path", "NOT signed: a key for each endpoint", func(r *http.Request) { r.URL.Path = "/other" }, nil},
-	{"method", "NOT signed", func(r *http.Request) { r.Method = "PUT" }, nil},
+	{"method", "it is not signed, and a guard would take PUT for another operation", func(r *http.Request) { r.Method = "PUT" }, sign.ReasonUncovered},
 	{"Content-Type", "NOT signed", setHeader("Content-Type", "text/plain"), nil},
 }
 
@@ -322,7 +366,7 @@ func TestWebhookRoundTrip(t *testing.T) {
 		require.NoError(rt, err)
 		require.Equal(rt, r.Header.Get("webhook-id")+".1700000000", verified.Nonce)
 		_, err = v.Verify(t.Context(), messageOf(r))
-		require.ErrorIs(rt, err, sign.ErrReplayed)
+		require.ErrorIs(rt, err, sign.CodeReplayed)
 	})
 }
 
@@ -336,7 +380,7 @@ func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	_, err := v.Verify(t.Context(), messageOf(first))
 	require.NoError(t, err)
 	_, err = v.Verify(t.Context(), messageOf(first))
-	require.ErrorIs(t, err, sign.ErrReplayed)
+	require.ErrorIs(t, err, sign.CodeReplayed)
 
 	at = at.Add(5 * time.Second) // as the specification's example of a schedule has it
 	again, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
@@ -346,10 +390,10 @@ func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	_, err = v.Verify(t.Context(), messageOf(again))
 	require.NoError(t, err)
 	_, err = v.Verify(t.Context(), messageOf(first))
-	require.ErrorIs(t, err, sign.ErrReplayed)
+	require.ErrorIs(t, err, sign.CodeReplayed)
 	at = webhookTime.Add(61 * time.Second)
 	_, err = v.Verify(t.Context(), messageOf(first))
-	require.ErrorIs(t, err, sign.ErrExpired)
+	require.ErrorIs(t, err, sign.CodeExpired)
 }
 
 // Both ways to change a secret: the receiver knows both for a while, or the sender signs with both.
@@ -366,24 +410,65 @@ func TestWebhookRotation(t *testing.T) {
 	require.NoError(t, deliver(none, old, old, next))
 	require.NoError(t, deliver(none, next, old, next))
 	require.NoError(t, deliver(none, private, old, public), "from HMAC to Ed25519")
-	require.ErrorIs(t, deliver(none, next, old), sign.ErrBadSignature)
+	require.ErrorIs(t, deliver(none, next, old), sign.ReasonBadSignature)
 	require.NoError(t, deliver(both, next, old))
 	require.NoError(t, deliver(both, next, next))
 	require.NoError(t, deliver(both, private, old))
 	require.NoError(t, deliver(both, private, public))
-	require.ErrorIs(t, deliver(both, old, next), sign.ErrBadSignature)
+	require.ErrorIs(t, deliver(both, old, next), sign.ReasonBadSignature)
 
 	ended := webhookKey(t, webhookSecret, sign.ValidUntil(webhookTime))
 	require.NoError(t, deliver(none, next, ended, next))
-	require.ErrorIs(t, deliver(none, old, ended, next), sign.ErrBadSignature)
-	require.ErrorIs(t, deliver(none, old, ended), sign.ErrKeyExpired)
-	require.ErrorIs(t, deliver(none, old), sign.ErrUnknownKey)
+	require.ErrorIs(t, deliver(none, old, ended, next), sign.ReasonBadSignature)
+	require.ErrorIs(t, deliver(none, old, ended), sign.ReasonKeyExpired)
+	require.ErrorIs(t, deliver(none, old), sign.ReasonUnknownKey)
 
 	ring := sign.MustRing(old)
 	ring.Revoke("webhooks")
 	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: webhookScheme(t, none), Clock: func() time.Time { return at }})
 	_, err := v.Verify(t.Context(), messageOf(webhookDelivery(t, none, old)))
-	require.ErrorIs(t, err, sign.ErrRevokedKey)
+	require.ErrorIs(t, err, sign.ReasonRevokedKey)
+}
+
+// Of eight keys and eight signatures there are 64 pairs, and whoever sends a message chooses the signatures: 16
+// pairs are tried.
+func TestWebhookTries(t *testing.T) {
+	var secrets []string
+	var keys []*sign.Key
+	for range 8 {
+		secret := make([]byte, 32)
+		_, _ = rand.Read(secret)
+		secrets = append(secrets, "whsec_"+base64.StdEncoding.EncodeToString(secret))
+		keys = append(keys, webhookKey(t, secrets[len(secrets)-1]))
+	}
+	// The pairs of the sixth key are those from the 16th on, if there are three signatures.
+	delivery := func(place int) *sign.Message {
+		r := webhookDelivery(t, sign.WebhooksOptions{}, keys[5])
+		list := slices.Repeat([]string{"v1," + strings.Repeat("A", 43) + "="}, 3)
+		list[place-16] = r.Header.Get("webhook-signature")
+		r.Header.Set("webhook-signature", strings.Join(list, " "))
+		return messageOf(r)
+	}
+	at := webhookTime
+	for place, want := range map[int]error{16: nil, 17: sign.ReasonBadSignature, 18: sign.ReasonBadSignature} {
+		_, err := webhookVerifier(t, &at, sign.WebhooksOptions{}, keys...).Verify(t.Context(), delivery(place))
+		require.ErrorIs(t, err, want, "pair %d", place)
+	}
+
+	// When the keys are looked up again behind a slow body, and were made anew, the pairs are counted anew.
+	v := sign.MustVerifier(sign.Config{
+		Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at },
+		Keys: sign.KeyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
+			for _, secret := range secrets {
+				made = append(made, webhookKey(t, secret))
+			}
+			return made, nil
+		}),
+	})
+	m := delivery(16)
+	m.Source.(*incoming).meanwhile = func() { at = at.Add(time.Second) }
+	_, err := v.Verify(t.Context(), m)
+	require.NoError(t, err)
 }
 
 // Names of one's own; an Idempotency-Key if one says so, or if it is the id.
@@ -397,14 +482,14 @@ func TestWebhookOptions(t *testing.T) {
 	_, err := webhookVerifier(t, &at, svix, key).Verify(t.Context(), messageOf(r))
 	require.NoError(t, err)
 	_, err = webhookVerifier(t, &at, sign.WebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrMissing)
+	require.ErrorIs(t, err, sign.CodeMissing)
 
 	unsigned := sign.WebhooksOptions{UnsignedIdempotencyKey: true}
 	r = webhookDelivery(t, unsigned, key)
 	r.Header.Set("Idempotency-Key", "k-1")
 	_, err = webhookVerifier(t, &at, unsigned, key).Verify(t.Context(), messageOf(r))
 	require.NoError(t, err)
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), sign.ErrUncovered)
+	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), sign.ReasonUncovered)
 
 	itself := sign.WebhooksOptions{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
@@ -413,11 +498,11 @@ func TestWebhookOptions(t *testing.T) {
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "k-1")
 	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrBadSignature)
+	require.ErrorIs(t, err, sign.ReasonBadSignature)
 
-	r.Header.Set("Webhook-Id", "a.b")
+	r.Header.Set("Webhook-Id", "a.1614265330")
 	r.Header.Del("Idempotency-Key")
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), sign.ErrMalformed)
+	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), sign.CodeMalformed)
 
 	_, err = sign.NewStandardWebhooks(sign.WebhooksOptions{
 		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(t, webhookPublic), newRSA(t), key, key, key, key, key},
@@ -464,10 +549,10 @@ func TestWebhookSigningString(t *testing.T) {
 	require.NoError(t, err)
 	r.Header.Set("webhook-timestamp", "1614265000")
 	_, err = v.Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrExpired)
+	require.ErrorIs(t, err, sign.CodeExpired)
 	r.Header.Set("webhook-timestamp", "x")
 	_, err = v.Verify(t.Context(), messageOf(r))
-	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.Equal(t, []string{client, webhookMessageID + ".1614265000.[the body was not read]", ""}, server)
 }
 

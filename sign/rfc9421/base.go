@@ -108,18 +108,18 @@ func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, dige
 			value, lines := m.Field(s.canonical(name))
 			switch {
 			case lines == 0:
-				return nil, sign.Errorf(sign.ErrUncovered, "%s is said to be covered, but it is not there", name)
+				return nil, sign.Errorf(sign.ReasonUncovered, "%s is said to be covered, but it is not there", name)
 			case lines > 1:
-				return nil, sign.Errorf(sign.ErrDuplicateHeader, "%s", name)
+				return nil, sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
 			}
 			if trim(value) != value {
 				// What the server has left of it would reach the handler unsigned.
-				return nil, sign.Errorf(sign.ErrMalformed, "%s has white space around its value", name)
+				return nil, sign.Errorf(sign.CodeMalformed, "%s has white space around its value", name)
 			}
 			b = append(b, value...)
 		}
 		if !isText(b[start:]) {
-			return nil, sign.Errorf(sign.ErrMalformed, "%s has characters that cannot be signed: only ASCII without controls can", name)
+			return nil, sign.Errorf(sign.CodeMalformed, "%s has characters that cannot be signed: only ASCII without controls can", name)
 		}
 		b = append(b, '\n')
 	}

@@ -35,9 +35,9 @@ func (d *digests) parse(m *sign.Message) error {
 	value, lines := m.Field(headerDigest)
 	switch {
 	case lines == 0:
-		return sign.Errorf(sign.ErrUncovered, "%s is said to be covered, but it is not there", contentDigest.lower)
+		return sign.Errorf(sign.ReasonUncovered, "%s is said to be covered, but it is not there", contentDigest.lower)
 	case lines > 1:
-		return sign.Errorf(sign.ErrDuplicateHeader, "%s", headerDigest)
+		return sign.Errorf(sign.CodeDuplicateHeader, "%s", headerDigest)
 	}
 	value = trim(value)
 	if name, text := cutMember(value); d.set(name, text) {
@@ -50,16 +50,9 @@ func (d *digests) parse(m *sign.Message) error {
 // it is serialised.
 func (d *digests) parseAny(value string) error {
 	*d = digests{}
-	dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
+	dictionary, err := parseDictionary(headerDigest, value)
 	if err != nil {
-		return sign.Errorf(sign.ErrMalformed, "%s: %w", headerDigest, err)
-	}
-	all, err := httpsfv.Marshal(dictionary)
-	if err != nil {
-		return sign.Errorf(sign.ErrMalformed, "%s: %w", headerDigest, err)
-	}
-	if separators(all) != separators(value) {
-		return sign.Errorf(sign.ErrMalformed, "%s: an algorithm or a parameter is there twice", headerDigest)
+		return err
 	}
 	for _, name := range [...]string{algorithmSHA256, algorithmSHA512} {
 		member, ok := dictionary.Get(name)
@@ -68,11 +61,11 @@ func (d *digests) parseAny(value string) error {
 		}
 		text, err := httpsfv.Marshal(member)
 		if err != nil || !d.set(name, text) {
-			return sign.Errorf(sign.ErrMalformed, "%s: %s must be a byte sequence of its length, without parameters", headerDigest, name)
+			return sign.Errorf(sign.CodeMalformed, "%s: %s must be a byte sequence of its length, without parameters", headerDigest, name)
 		}
 	}
 	if d.has == 0 {
-		return sign.Errorf(sign.ErrUncovered, "%s has neither sha-256 nor sha-512: it says nothing of the body", headerDigest)
+		return sign.Errorf(sign.ReasonUncovered, "%s has neither sha-256 nor sha-512: it says nothing of the body", headerDigest)
 	}
 	return nil
 }
@@ -101,13 +94,13 @@ func (d *digests) set(name, text string) bool {
 // check compares all digests with the body. A body of which none says anything is not covered.
 func (d *digests) check(body []byte) error {
 	if d.has == 0 && len(body) > 0 {
-		return sign.Errorf(sign.ErrUncovered, "there is a body, but %s is not covered", contentDigest.lower)
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.lower)
 	}
 	if d.has&hasSHA256 != 0 && sha256.Sum256(body) != [sha256.Size]byte(d.sha256[:]) {
-		return sign.Errorf(sign.ErrDigestMismatch, "the body has another %s digest", algorithmSHA256)
+		return sign.Errorf(sign.ReasonDigestMismatch, "the body has another %s digest", algorithmSHA256)
 	}
 	if d.has&hasSHA512 != 0 && sha512.Sum512(body) != [sha512.Size]byte(d.sha512[:]) {
-		return sign.Errorf(sign.ErrDigestMismatch, "the body has another %s digest", algorithmSHA512)
+		return sign.Errorf(sign.ReasonDigestMismatch, "the body has another %s digest", algorithmSHA512)
 	}
 	return nil
 }

@@ -37,7 +37,8 @@
 //   - The body: "content-digest", with sha-256, sha-512, or both; each of them must be the body's. Weak and
 //     unknown digests may stand beside, and count for nothing. Only a request without a body may
 //     do without, and then has no Content-Digest at all. This package always signs one.
-//   - Idempotency-Key if it is present, and what [Options].Cover and [Options].Require name.
+//   - Idempotency-Key, Content-Type (but see [Options].UnsignedContentType) and Content-Encoding if they are
+//     present, and what [Options].Cover and [Options].Require name.
 //
 // Any other header field may be covered, but for those of one connection, Host, and the signature's
 // own. A covered field must be there, in a single line: RFC 9421 would join several by commas, but
@@ -49,12 +50,12 @@
 //   - Parameters of components (sf, bs, key, req, tr, and name of "@query-param"): there are two
 //     values then, one that is signed and one that the handler sees. "@status" is a response's.
 //   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ - + / =); an alg that is not
-//     the key's; parameters that are not in the RFC. With expires, the sender makes the
+//     the key's; an empty alg or tag; parameters that are not in the RFC. With expires, the sender makes the
 //     verifier's window shorter. A message's tag must be [Options].Tag.
 //   - Several signatures, unless [Options].Label says which one counts. Signature-Input, Signature and
 //     Content-Digest in more than one line, always.
 //   - Labels, components or parameters that are there twice, and base64 with bits to spare. More
-//     than 64 components.
+//     than 64 components, and more than 300 parts of a field that is not serialised or has several signatures.
 //
 // Blanks where structured fields (RFC 8941) allow them are taken: what is signed is the serialised
 // form of what was parsed.

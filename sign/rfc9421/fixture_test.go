@@ -53,7 +53,7 @@ func (in *incoming) HeaderSize() (lines, bytes int) {
 
 func (in *incoming) ReadBody(limit int64) ([]byte, error) {
 	if int64(len(in.body)) > limit {
-		return nil, sign.ErrBodyTooLarge
+		return nil, sign.CodeBodyTooLarge
 	}
 	return in.body, nil
 }
@@ -100,7 +100,7 @@ func digestOf(body string) string {
 }
 
 // strictList are the components that the profile wants of [testMessage].
-const strictList = `("@method" "@authority" "@path" "@query" "content-digest" "idempotency-key")`
+const strictList = `("@method" "@authority" "@path" "@query" "content-digest" "content-type" "idempotency-key")`
 
 // strictParams are the parameters that it wants.
 const strictParams = `;created=1700000000;keyid="demo";nonce="n-0123456789abcdef"`

@@ -69,8 +69,8 @@ func FuzzSignature(f *testing.F) {
 	open, labelled := newScheme(f, Options{}), newScheme(f, Options{Label: "sig1"})
 	f.Fuzz(func(t *testing.T, value string) {
 		for _, s := range []*Scheme{open, labelled} {
-			sig, st := new(sign.Signature), newState()
-			if err := s.parseSignature(value, "sig1", sig, st); err != nil {
+			sig := new(sign.Signature)
+			if err := s.parseSignature(value, "sig1", sig); err != nil {
 				var known *sign.Error
 				require.ErrorAs(t, err, &known)
 				require.Contains(t, []sign.Code{sign.CodeMalformed, sign.CodeMissing}, known.Code)
@@ -97,7 +97,7 @@ func FuzzContentDigest(f *testing.F) {
 		var d digests
 		m := &sign.Message{Source: &incoming{header: http.Header{"Content-Digest": {value}}}}
 		if err := d.parse(m); err != nil {
-			require.True(t, errors.Is(err, sign.ErrMalformed) || errors.Is(err, sign.ErrUncovered), "%v", err)
+			require.True(t, errors.Is(err, sign.CodeMalformed) || errors.Is(err, sign.ReasonUncovered), "%v", err)
 			return
 		}
 		require.NotZero(t, d.has)
@@ -132,7 +132,7 @@ func FuzzRoundTrip(f *testing.F) {
 		sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{"Content-Type"}}
 		added, err := s.Sign(m, sig, key)
 		if err != nil {
-			require.ErrorIs(t, err, sign.ErrMalformed)
+			require.ErrorIs(t, err, sign.CodeMalformed)
 			return
 		}
 		signingString := s.SigningString(m, sig, key)
@@ -162,7 +162,7 @@ func FuzzRoundTrip(f *testing.F) {
 			require.NoError(t, err)
 			parsed := new(sign.Signature)
 			require.NoError(t, s.Parse(changed, parsed))
-			require.ErrorIs(t, s.Check(changed, parsed, key), sign.ErrInvalid)
+			require.ErrorIs(t, s.Check(changed, parsed, key), sign.CodeInvalid)
 		}
 	})
 }

@@ -13,6 +13,9 @@ import (
 const (
 	// maxComponents bounds what a message can make the verifier compare.
 	maxComponents = 64
+	// maxParts is how many parts a field may have in a form that httpsfv has to parse: four signatures of 64
+	// components.
+	maxParts = 300
 	// maxSignature is the length of the longest signature, in bytes: RSA with 8192 bits.
 	maxSignature = 1024
 	// maxKeyID is the length of the longest key id, in bytes. It is package sign's.
@@ -86,24 +89,24 @@ func (s *Scheme) parseInput(value string, p *parameters) (label string, err erro
 }
 
 // parseSignature parses Signature, whose label must be that of Signature-Input.
-func (s *Scheme) parseSignature(value, label string, sig *sign.Signature, st *state) error {
+func (s *Scheme) parseSignature(value, label string, sig *sign.Signature) error {
 	found, text := cutMember(value)
-	b, ok := decode(st.forSignature(), text)
+	b, ok := decode(sig.Room(roomSignature), text)
 	if !ok || found != label {
 		var err error
 		if found, text, err = serialised(headerSignature, value, s.label); err != nil {
 			return err
 		}
 		if found != label {
-			return sign.Errorf(sign.ErrMalformed, "Signature-Input is about %s, and Signature about %s", label, found)
+			return sign.Errorf(sign.CodeMalformed, "Signature-Input is about %s, and Signature about %s", label, found)
 		}
 		// Base64 has a single right way, too. There are no blanks in it.
-		if b, ok = decode(st.forSignature(), text); !ok || !strings.Contains(value, text) {
-			return sign.Errorf(sign.ErrMalformed, "Signature must be a byte sequence, without parameters")
+		if b, ok = decode(nil, text); !ok || !strings.Contains(value, text) {
+			return sign.Errorf(sign.CodeMalformed, "Signature must be a byte sequence, without parameters")
 		}
 	}
 	if len(b) == 0 || len(b) > maxSignature {
-		return sign.Errorf(sign.ErrMalformed, "the signature has %d bytes", len(b))
+		return sign.Errorf(sign.CodeMalformed, "the signature has %d bytes", len(b))
 	}
 	sig.Values = append(sig.Values, b)
 	return nil
@@ -122,32 +125,51 @@ func cutMember(value string) (label, text string) {
 // or the only one if label is empty. Where something is there twice, RFC 8941 takes the last,
 // and other parsers the first; it is refused.
 func serialised(field, value, label string) (found, text string, err error) {
-	dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
+	dictionary, err := parseDictionary(field, value)
 	if err != nil {
-		return "", "", sign.Errorf(sign.ErrMalformed, "%s: %w", field, err)
-	}
-	all, err := httpsfv.Marshal(dictionary)
-	if err != nil {
-		return "", "", sign.Errorf(sign.ErrMalformed, "%s: %w", field, err)
-	}
-	if separators(all) != separators(value) {
-		return "", "", sign.Errorf(sign.ErrMalformed, "%s: a label or a parameter is there twice", field)
+		return "", "", err
 	}
 	if names := dictionary.Names(); label == "" {
 		if len(names) != 1 {
-			return "", "", sign.Errorf(sign.ErrMalformed, "%s has %d signatures; only one is taken", field, len(names))
+			return "", "", sign.Errorf(sign.CodeMalformed, "%s has %d signatures; only one is taken", field, len(names))
 		}
 		label = names[0]
 	}
 	member, ok := dictionary.Get(label)
 	if !ok {
-		return "", "", sign.Errorf(sign.ErrMissing, "%s has no signature %s", field, label)
+		return "", "", sign.Errorf(sign.CodeMissing, "%s has no signature %s", field, label)
 	}
 	text, err = httpsfv.Marshal(member)
 	if err != nil {
-		return "", "", sign.Errorf(sign.ErrMalformed, "%s: %w", field, err)
+		return "", "", sign.Errorf(sign.CodeMalformed, "%s: %w", field, err)
 	}
 	return label, text, nil
+}
+
+// parseDictionary parses a dictionary of at most maxParts parts: anybody may have sent it, and each part
+// costs memory.
+func parseDictionary(field, value string) (*httpsfv.Dictionary, error) {
+	parts := 0
+	for i := range len(value) {
+		if strings.IndexByte(" \t,;()", value[i]) >= 0 {
+			parts++
+		}
+	}
+	if parts > maxParts {
+		return nil, sign.Errorf(sign.CodeMalformed, "%s has more than %d parts", field, maxParts)
+	}
+	dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
+	if err != nil {
+		return nil, sign.Errorf(sign.CodeMalformed, "%s: %w", field, err)
+	}
+	all, err := httpsfv.Marshal(dictionary)
+	if err != nil {
+		return nil, sign.Errorf(sign.CodeMalformed, "%s: %w", field, err)
+	}
+	if separators(all) != separators(value) {
+		return nil, sign.Errorf(sign.CodeMalformed, "%s: a name or a parameter is there twice", field)
+	}
+	return dictionary, nil
 }
 
 // separators counts commas and semicolons outside of strings. Parsing and serialising keep their
@@ -184,16 +206,16 @@ func (p *parameters) read(text string) error {
 			return errList
 		}
 		if r.peek(';') {
-			return sign.Errorf(sign.ErrMalformed, "parameters of components (here of %q) are not known", name)
+			return sign.Errorf(sign.CodeMalformed, "parameters of components (here of %q) are not known", name)
 		}
 		covers, ok := coverageOf(name)
 		switch {
 		case !ok:
-			return sign.Errorf(sign.ErrMalformed, "%q cannot be covered", name)
+			return sign.Errorf(sign.CodeMalformed, "%q cannot be covered", name)
 		case slices.Contains(p.components, name):
-			return sign.Errorf(sign.ErrMalformed, "%s is covered twice", name)
+			return sign.Errorf(sign.CodeMalformed, "%s is covered twice", name)
 		case len(p.components) == maxComponents:
-			return sign.Errorf(sign.ErrMalformed, "there are more than %d components", maxComponents)
+			return sign.Errorf(sign.CodeMalformed, "there are more than %d components", maxComponents)
 		}
 		p.components = append(p.components, name)
 		p.covers |= covers
@@ -206,7 +228,7 @@ func (p *parameters) read(text string) error {
 	return nil
 }
 
-var errList = sign.Errorf(sign.ErrMalformed, "Signature-Input must be a list of strings, and its parameters")
+var errList = sign.Errorf(sign.CodeMalformed, "Signature-Input must be a list of strings, and its parameters")
 
 func (p *parameters) readParameter(r *reader) error {
 	if !r.skip(';') {
@@ -216,9 +238,9 @@ func (p *parameters) readParameter(r *reader) error {
 	which := parameterOf(name)
 	switch {
 	case which == 0:
-		return sign.Errorf(sign.ErrMalformed, "the parameter %q is not known", name)
+		return sign.Errorf(sign.CodeMalformed, "the parameter %q is not known", name)
 	case p.has&which != 0:
-		return sign.Errorf(sign.ErrMalformed, "the parameter %s is there twice", name)
+		return sign.Errorf(sign.CodeMalformed, "the parameter %s is there twice", name)
 	}
 	p.has |= which
 	ok := r.skip('=')
@@ -238,7 +260,7 @@ func (p *parameters) readParameter(r *reader) error {
 		p.tag, ok = r.text()
 	}
 	if !ok {
-		return sign.Errorf(sign.ErrMalformed, "the parameter %s has not the type or the form that it must have", name)
+		return sign.Errorf(sign.CodeMalformed, "the parameter %s has not the type or the form that it must have", name)
 	}
 	return nil
 }
@@ -389,14 +411,13 @@ func isKeyID(id string) bool {
 
 // isNonce takes more than [sign.CheckNonce] does: many signers send base64.
 func isNonce(nonce string) bool {
-	plain := strings.Map(func(r rune) rune {
-		if r == '+' || r == '/' || r == '=' {
-			return '-'
-		}
-		return r
-	}, nonce)
-	return sign.CheckNonce(plain) == nil
+	if sign.CheckNonce(nonce) == nil {
+		return true
+	}
+	return sign.CheckNonce(base64Marks.Replace(nonce)) == nil
 }
+
+var base64Marks = strings.NewReplacer("+", "-", "/", "-", "=", "-")
 
 func isPrintable(s string) bool {
 	for i := 0; i < len(s); i++ {

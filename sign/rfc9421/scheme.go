@@ -31,9 +31,14 @@ type Options struct {
 	HTTPS bool
 
 	// Cover are the names of header fields that must be signed when they are present, beside
-	// Idempotency-Key, Content-Encoding and Content-Digest, which always must. What a guard or a
-	// handler reads belongs here: the field that names the user, and Content-Type.
+	// Idempotency-Key, Content-Type, Content-Encoding and Content-Digest. What a guard or a
+	// handler reads belongs here: the field that names the user.
 	Cover []string
+
+	// UnsignedContentType takes messages whose Content-Type is there and not covered, of signers that do not
+	// cover it. Who relays one can then have the body read as another type. Clients of this package cover it
+	// all the same.
+	UnsignedContentType bool
 
 	// Require are the names of header fields that must be present and signed, or of derived
 	// components that must be covered: "@scheme".
@@ -64,7 +69,8 @@ type field struct{ canonical, lower string }
 
 var (
 	idempotencyKey  = field{sign.IdempotencyKey, "idempotency-key"}
-	contentEncoding = field{"Content-Encoding", "content-encoding"} // it makes another body of the one that was signed
+	contentType     = field{"Content-Type", "content-type"} // these two make another body of the one that was signed
+	contentEncoding = field{"Content-Encoding", "content-encoding"}
 	contentDigest   = field{headerDigest, "content-digest"}
 )
 
@@ -75,6 +81,9 @@ func New(o Options) (*Scheme, error) {
 		faults = append(faults, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
 	}
 	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []field{idempotencyKey, contentEncoding}, needed: strict}
+	if !o.UnsignedContentType {
+		s.cover = append(s.cover, contentType)
+	}
 	if o.Label != "" && !isKey(o.Label) {
 		fault("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
 	}
@@ -112,20 +121,13 @@ func (*Scheme) Name() string { return "rfc9421" }
 type state struct {
 	base    []byte
 	digests digests
-	room    []byte // for the signature, then for base
 }
 
-// What is longer, as RSA signatures are, gets more.
+// What is longer, as RSA signatures are, gets memory of its own.
 const (
 	roomSignature = 64 + 2 // the decoder wants a little more than it writes
 	roomBase      = 896
 )
-
-func newState() *state { return &state{room: make([]byte, roomSignature+roomBase)} }
-
-func (st *state) forSignature() []byte { return st.room[:0:roomSignature] }
-
-func (st *state) forBase() []byte { return st.room[roomSignature:roomSignature] }
 
 // Parse implements [sign.Scheme].
 func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
@@ -146,8 +148,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	if isKeyID(p.keyID) {
 		sig.KeyID = p.keyID
 	}
-	st := newState()
-	if err := s.parseSignature(value, label, sig, st); err != nil {
+	if err := s.parseSignature(value, label, sig); err != nil {
 		return err
 	}
 	if err := s.checkParameters(&p); err != nil {
@@ -156,12 +157,13 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	if err := s.checkCovered(m, &p); err != nil {
 		return err
 	}
+	st := new(state)
 	if p.covers&digest != 0 {
 		if err := st.digests.parse(m); err != nil {
 			return err
 		}
 	}
-	if st.base, err = s.appendBase(st.forBase(), m, p.components, ""); err != nil {
+	if st.base, err = s.appendBase(sig.Room(roomBase), m, p.components, ""); err != nil {
 		return err
 	}
 	st.base = appendParams(st.base, p.text)
@@ -177,9 +179,9 @@ func one(m *sign.Message, name string) (string, error) {
 	value = trim(value)
 	switch {
 	case lines > 1:
-		return "", sign.Errorf(sign.ErrDuplicateHeader, "%s", name)
+		return "", sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
 	case value == "":
-		return "", sign.Errorf(sign.ErrMissing, "%s", name)
+		return "", sign.Errorf(sign.CodeMissing, "%s", name)
 	}
 	return value, nil
 }
@@ -188,22 +190,24 @@ func one(m *sign.Message, name string) (string, error) {
 func (s *Scheme) checkParameters(p *parameters) error {
 	switch {
 	case p.has&created == 0:
-		return sign.Errorf(sign.ErrMissing, "the parameter created")
+		return sign.Errorf(sign.CodeMissing, "the parameter created")
 	case p.keyID == "":
-		return sign.Errorf(sign.ErrMissing, "the parameter keyid")
+		return sign.Errorf(sign.CodeMissing, "the parameter keyid")
 	case p.nonce == "":
-		return sign.Errorf(sign.ErrMissing, "the parameter nonce")
+		return sign.Errorf(sign.CodeMissing, "the parameter nonce")
 	case !isNonce(p.nonce):
-		return sign.Errorf(sign.ErrMalformed, "the nonce must be 16 to 128 of A-Z a-z 0-9 . _ ~ - + / =")
+		return sign.Errorf(sign.CodeMalformed, "the nonce must be 16 to 128 of A-Z a-z 0-9 . _ ~ - + / =")
+	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
+		return sign.Errorf(sign.CodeMalformed, "alg or tag is there, and empty") // which is not the same as not there
 	case s.tag != "" && p.has&tag == 0:
-		return sign.Errorf(sign.ErrMissing, "the parameter tag")
+		return sign.Errorf(sign.CodeMissing, "the parameter tag")
 	case !isKeyID(p.keyID):
-		return sign.Errorf(sign.ErrMalformed, "keyid must be 1 to %d visible ASCII characters", maxKeyID)
+		return sign.Errorf(sign.CodeMalformed, "keyid must be 1 to %d visible ASCII characters", maxKeyID)
 	case p.has&expires != 0 && p.expires < p.created:
-		return sign.Errorf(sign.ErrMalformed, "the signature expires before it was created")
+		return sign.Errorf(sign.CodeMalformed, "the signature expires before it was created")
 	}
 	if p.tag != s.tag {
-		return sign.Errorf(sign.ErrInvalid, "the signature was made for the application %q", p.tag)
+		return sign.Errorf(sign.CodeInvalid, "the signature was made for the application %q", p.tag)
 	}
 	return nil
 }
@@ -211,11 +215,11 @@ func (s *Scheme) checkParameters(p *parameters) error {
 // checkCovered says whether everything is covered that the profile demands.
 func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
 	if missing := s.needed &^ p.covers; missing != 0 {
-		return sign.Errorf(sign.ErrUncovered, "%s must be covered", missing)
+		return sign.Errorf(sign.ReasonUncovered, "%s must be covered", missing)
 	}
 	for _, f := range s.require {
 		if !slices.Contains(p.components, f.lower) {
-			return sign.Errorf(sign.ErrUncovered, "%s must be covered", f.lower)
+			return sign.Errorf(sign.ReasonUncovered, "%s must be covered", f.lower)
 		}
 	}
 	for _, f := range s.cover {
@@ -230,9 +234,9 @@ func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
 func checkField(m *sign.Message, f field, covered bool) error {
 	switch lines := len(m.Source.Values(f.canonical)); {
 	case lines > 1:
-		return sign.Errorf(sign.ErrDuplicateHeader, "%s", f.canonical)
+		return sign.Errorf(sign.CodeDuplicateHeader, "%s", f.canonical)
 	case lines > 0 && !covered:
-		return sign.Errorf(sign.ErrUncovered, "%s is there, but it is not covered", f.lower)
+		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not covered", f.lower)
 	}
 	return nil
 }
@@ -241,10 +245,10 @@ func checkField(m *sign.Message, f field, covered bool) error {
 func (*Scheme) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
 	st, ok := sig.State.(*state)
 	if !ok || len(sig.Values) != 1 {
-		return sign.Errorf(sign.ErrBadSignature, "the message was not parsed")
+		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
 	}
 	if sig.Algorithm != "" && sig.Algorithm != key.Algorithm().String() {
-		return sign.Errorf(sign.ErrWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
 	}
 	body, err := m.Body()
 	if err != nil {
@@ -252,7 +256,7 @@ func (*Scheme) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error 
 	}
 	// The signature comes first: what the digest is compared with is then the key holder's.
 	if !key.Verify(st.base, sig.Values[0]) {
-		return sign.ErrBadSignature
+		return sign.ReasonBadSignature
 	}
 	return st.digests.check(body)
 }
@@ -279,10 +283,10 @@ func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 		keyID: sig.KeyID, alg: key.Algorithm().String(), nonce: sig.Nonce, tag: s.tag,
 	}
 	if err := p.serialise(); err != nil {
-		return sign.Additions{}, sign.Errorf(sign.ErrMalformed, "the signature's parameters cannot be written: %w", err)
+		return sign.Additions{}, sign.Errorf(sign.CodeMalformed, "the signature's parameters cannot be written: %w", err)
 	}
-	st := newState()
-	if st.base, err = s.appendBase(st.forBase(), m, components, digestValue); err != nil {
+	st := new(state)
+	if st.base, err = s.appendBase(nil, m, components, digestValue); err != nil {
 		return sign.Additions{}, err
 	}
 	st.base = appendParams(st.base, p.text)
@@ -315,7 +319,7 @@ func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 		switch {
 		case derivedComponents[lower] != 0:
 		case !canCover(lower) || lower == "content-length": // net/http sets that one by itself
-			return sign.Errorf(sign.ErrUncovered, "%q cannot be covered", name)
+			return sign.Errorf(sign.ReasonUncovered, "%q cannot be covered", name)
 		case len(m.Source.Values(s.canonical(lower))) == 0:
 			return nil
 		}
@@ -326,7 +330,7 @@ func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 	}
 	for _, f := range s.require {
 		if len(m.Source.Values(f.canonical)) == 0 && f.lower != contentDigest.lower {
-			return nil, sign.Errorf(sign.ErrUncovered, "%s is not there, but must be covered", f.canonical)
+			return nil, sign.Errorf(sign.ReasonUncovered, "%s is not there, but must be covered", f.canonical)
 		}
 	}
 	for _, names := range [][]field{s.require, s.cover} {

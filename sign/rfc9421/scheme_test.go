@@ -53,7 +53,7 @@ func TestSignAndVerify(t *testing.T) {
 			require.Equal(t, "rfc9421", verified.Scheme)
 			require.Equal(t, pair[0].Algorithm(), verified.Algorithm)
 			_, err = v.Verify(t.Context(), messageOf(r))
-			require.ErrorIs(t, err, sign.ErrReplayed)
+			require.ErrorIs(t, err, sign.CodeReplayed)
 
 			// Signed again, it is another message.
 			require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: s}))
@@ -112,60 +112,61 @@ func TestNothingCanBeChanged(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*sign.Message)
-		want   *sign.Error
+		want   sign.Kind
 	}{
 		{"nothing", func(*sign.Message) {}, nil},
 		{"a field that is not covered", set("X-Other", "1"), nil},
 		{"an override of the host", set("X-Forwarded-Host", "evil.example"), nil},
-		{"method", func(m *sign.Message) { m.Method = "PATCH" }, sign.ErrBadSignature},
-		{"case of the method", func(m *sign.Message) { m.Method = "post" }, sign.ErrBadSignature},
-		{"path", func(m *sign.Message) { m.Target = "/transfers/c?x=2&x=1" }, sign.ErrBadSignature},
-		{"encoding of the path", func(m *sign.Message) { m.Target = "/transfers/a/b?x=2&x=1" }, sign.ErrBadSignature},
-		{"case of an escape", func(m *sign.Message) { m.Target = "/transfers/a%2fb?x=2&x=1" }, sign.ErrBadSignature},
-		{"a slash more", func(m *sign.Message) { m.Target = "/transfers/a%2Fb/?x=2&x=1" }, sign.ErrBadSignature},
-		{"order of the query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb?x=1&x=2" }, sign.ErrBadSignature},
-		{"no query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb" }, sign.ErrBadSignature},
-		{"host", func(m *sign.Message) { m.Host = "evil.example" }, sign.ErrBadSignature},
+		{"method", func(m *sign.Message) { m.Method = "PATCH" }, sign.ReasonBadSignature},
+		{"case of the method", func(m *sign.Message) { m.Method = "post" }, sign.ReasonBadSignature},
+		{"path", func(m *sign.Message) { m.Target = "/transfers/c?x=2&x=1" }, sign.ReasonBadSignature},
+		{"encoding of the path", func(m *sign.Message) { m.Target = "/transfers/a/b?x=2&x=1" }, sign.ReasonBadSignature},
+		{"case of an escape", func(m *sign.Message) { m.Target = "/transfers/a%2fb?x=2&x=1" }, sign.ReasonBadSignature},
+		{"a slash more", func(m *sign.Message) { m.Target = "/transfers/a%2Fb/?x=2&x=1" }, sign.ReasonBadSignature},
+		{"order of the query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb?x=1&x=2" }, sign.ReasonBadSignature},
+		{"no query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb" }, sign.ReasonBadSignature},
+		{"host", func(m *sign.Message) { m.Host = "evil.example" }, sign.ReasonBadSignature},
 		{"case of the host", func(m *sign.Message) { m.Host = "API.Example.COM" }, nil},
 		{"the default port", func(m *sign.Message) { m.Host = "api.example.com:80" }, nil},
 		{"an empty port", func(m *sign.Message) { m.Host = "api.example.com:" }, nil},
-		{"another port", func(m *sign.Message) { m.Host = "api.example.com:443" }, sign.ErrBadSignature},
-		{"the absolute form", func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "x" }, nil},
-		{"the absolute form, with another host", func(m *sign.Message) { m.Target = "http://evil.example" + m.Target }, sign.ErrBadSignature},
-		{"body", func(m *sign.Message) { m.Source.(*incoming).body = []byte(body200 + " ") }, sign.ErrDigestMismatch},
-		{"no body", func(m *sign.Message) { m.Source.(*incoming).body = nil }, sign.ErrDigestMismatch},
+		{"another port", func(m *sign.Message) { m.Host = "api.example.com:443" }, sign.ReasonBadSignature},
+		{"the absolute form", func(m *sign.Message) { m.Target = "http://api.example.com" + m.Target }, nil},
+		{"the absolute form, over another host", func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "x" }, sign.CodeMalformed},
+		{"the absolute form, with another host", func(m *sign.Message) { m.Target, m.Host = "http://evil.example"+m.Target, "evil.example" }, sign.ReasonBadSignature},
+		{"body", func(m *sign.Message) { m.Source.(*incoming).body = []byte(body200 + " ") }, sign.ReasonDigestMismatch},
+		{"no body", func(m *sign.Message) { m.Source.(*incoming).body = nil }, sign.ReasonDigestMismatch},
 		{"body and digest", func(m *sign.Message) {
 			m.Source.(*incoming).body = []byte("{}")
 			set("Content-Digest", digestOf("{}"))(m)
-		}, sign.ErrBadSignature},
-		{"no digest", set("Content-Digest"), sign.ErrUncovered},
-		{"digest twice", set("Content-Digest", digestOf(body200), digestOf(body200)), sign.ErrDuplicateHeader},
-		{"the Idempotency-Key", set("Idempotency-Key", `"k-2"`), sign.ErrBadSignature},
-		{"a second Idempotency-Key", set("Idempotency-Key", `"k-1"`, `"k-2"`), sign.ErrDuplicateHeader},
-		{"the same Idempotency-Key twice", set("Idempotency-Key", `"k-1"`, `"k-1"`), sign.ErrDuplicateHeader},
-		{"an encoding that nobody has signed", set("Content-Encoding", "gzip"), sign.ErrUncovered},
-		{"no Idempotency-Key", set("Idempotency-Key"), sign.ErrUncovered},
-		{"a covered field", set("Content-Type", "text/plain"), sign.ErrBadSignature},
-		{"blanks around a covered field", set("Content-Type", " application/json\t"), sign.ErrMalformed},
-		{"a second value in a line", set("Content-Type", "application/json, text/plain"), sign.ErrBadSignature},
-		{"a second value in front", set("Content-Type", "text/plain", "application/json"), sign.ErrDuplicateHeader},
-		{"a second value behind", set("Content-Type", "application/json", "text/plain"), sign.ErrDuplicateHeader},
-		{"no covered field", set("Content-Type"), sign.ErrUncovered},
-		{"a field that must be covered", set("X-Seen", "1"), sign.ErrUncovered},
-		{"a line feed in a covered field", set("Content-Type", "application/json\n\"x\": y"), sign.ErrMalformed},
-		{"a byte that is not ASCII", set("Content-Type", "application/json;\xe9"), sign.ErrMalformed},
-		{"a path that is not ASCII", func(m *sign.Message) { m.Target = "/é" }, sign.ErrMalformed},
-		{"created", replace("Signature-Input", "=1700000000", "=1700000001"), sign.ErrBadSignature},
-		{"created, too old", replace("Signature-Input", "=1700000000", "=1699999939"), sign.ErrExpired},
-		{"created, too new", replace("Signature-Input", "=1700000000", "=1700000061"), sign.ErrNotYetValid},
-		{"an expiry more", replace("Signature-Input", ";nonce", ";expires=1700000009;nonce"), sign.ErrBadSignature},
-		{"the nonce", replace("Signature-Input", "n-0", "n-1"), sign.ErrBadSignature},
-		{"the key", replace("Signature-Input", "demo", "nobody"), sign.ErrUnknownKey},
-		{"the algorithm", replace("Signature-Input", "hmac-sha256", "ed25519"), sign.ErrWrongAlgorithm},
-		{"an algorithm that nobody has", replace("Signature-Input", "hmac-sha256", "none"), sign.ErrWrongAlgorithm},
-		{"no algorithm", replace("Signature-Input", `;alg="hmac-sha256"`, ""), sign.ErrBadSignature},
-		{"a component less", replace("Signature-Input", ` "content-type"`, ""), sign.ErrBadSignature},
-		{"order of the components", replace("Signature-Input", `"@method" "@authority"`, `"@authority" "@method"`), sign.ErrBadSignature},
+		}, sign.ReasonBadSignature},
+		{"no digest", set("Content-Digest"), sign.ReasonUncovered},
+		{"digest twice", set("Content-Digest", digestOf(body200), digestOf(body200)), sign.CodeDuplicateHeader},
+		{"the Idempotency-Key", set("Idempotency-Key", `"k-2"`), sign.ReasonBadSignature},
+		{"a second Idempotency-Key", set("Idempotency-Key", `"k-1"`, `"k-2"`), sign.CodeDuplicateHeader},
+		{"the same Idempotency-Key twice", set("Idempotency-Key", `"k-1"`, `"k-1"`), sign.CodeDuplicateHeader},
+		{"an encoding that nobody has signed", set("Content-Encoding", "gzip"), sign.ReasonUncovered},
+		{"no Idempotency-Key", set("Idempotency-Key"), sign.ReasonUncovered},
+		{"a covered field", set("Content-Type", "text/plain"), sign.ReasonBadSignature},
+		{"blanks around a covered field", set("Content-Type", " application/json\t"), sign.CodeMalformed},
+		{"a second value in a line", set("Content-Type", "application/json, text/plain"), sign.ReasonBadSignature},
+		{"a second value in front", set("Content-Type", "text/plain", "application/json"), sign.CodeDuplicateHeader},
+		{"a second value behind", set("Content-Type", "application/json", "text/plain"), sign.CodeDuplicateHeader},
+		{"no covered field", set("Content-Type"), sign.ReasonUncovered},
+		{"a field that must be covered", set("X-Seen", "1"), sign.ReasonUncovered},
+		{"a line feed in a covered field", set("Content-Type", "application/json\n\"x\": y"), sign.CodeMalformed},
+		{"a byte that is not ASCII", set("Content-Type", "application/json;\xe9"), sign.CodeMalformed},
+		{"a path that is not ASCII", func(m *sign.Message) { m.Target = "/é" }, sign.CodeMalformed},
+		{"created", replace("Signature-Input", "=1700000000", "=1700000001"), sign.ReasonBadSignature},
+		{"created, too old", replace("Signature-Input", "=1700000000", "=1699999939"), sign.CodeExpired},
+		{"created, too new", replace("Signature-Input", "=1700000000", "=1700000061"), sign.CodeNotYetValid},
+		{"an expiry more", replace("Signature-Input", ";nonce", ";expires=1700000009;nonce"), sign.ReasonBadSignature},
+		{"the nonce", replace("Signature-Input", "n-0", "n-1"), sign.ReasonBadSignature},
+		{"the key", replace("Signature-Input", "demo", "nobody"), sign.ReasonUnknownKey},
+		{"the algorithm", replace("Signature-Input", "hmac-sha256", "ed25519"), sign.ReasonWrongAlgorithm},
+		{"an algorithm that nobody has", replace("Signature-Input", "hmac-sha256", "none"), sign.ReasonWrongAlgorithm},
+		{"no algorithm", replace("Signature-Input", `;alg="hmac-sha256"`, ""), sign.ReasonBadSignature},
+		{"no Content-Type among the components", replace("Signature-Input", ` "content-type"`, ""), sign.ReasonUncovered},
+		{"order of the components", replace("Signature-Input", `"@method" "@authority"`, `"@authority" "@method"`), sign.ReasonBadSignature},
 		{"the label", func(m *sign.Message) {
 			replace("Signature-Input", "sig1", "a")(m)
 			replace("Signature", "sig1", "a")(m)
@@ -174,7 +175,7 @@ func TestNothingCanBeChanged(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := testMessage()
 			signWith(t, s, m, key, "content-type")
-			require.ErrorIs(t, verify(t, s, m, other), sign.ErrBadSignature)
+			require.ErrorIs(t, verify(t, s, m, other), sign.ReasonBadSignature)
 			c.change(m)
 			err := verify(t, s, m, key)
 			if c.want == nil {
@@ -194,7 +195,7 @@ func TestContentDigest(t *testing.T) {
 	const md5 = "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"
 	for _, c := range []struct {
 		name, value string
-		want        *sign.Error
+		want        sign.Kind
 	}{
 		{"sha-256", good256, nil},
 		{"sha-512", good512, nil},
@@ -202,35 +203,35 @@ func TestContentDigest(t *testing.T) {
 		{"both, otherwise put", good512 + "  ,\t" + good256, nil},
 		{"a weak one beside", md5 + ", " + good256, nil},
 		{"unknown ones beside", "sha3=?1, x=(1 2);y, " + good256 + ", z", nil},
-		{"another body's", bad256, sign.ErrDigestMismatch},
-		{"another body's, sha-512", bad512, sign.ErrDigestMismatch},
-		{"one of them another body's", good256 + ", " + bad512, sign.ErrDigestMismatch},
-		{"the other of them another body's", bad256 + ", " + good512, sign.ErrDigestMismatch},
-		{"weak ones only", md5 + ", sha=:2jmj7l5rSw0yVb/vlWAYkK/YBwk=:, unixsum=:AAA=:, unixcksum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:", sign.ErrUncovered},
-		{"unknown ones only", "sha-384=:AAAA:", sign.ErrUncovered},
-		{"empty", "", sign.ErrUncovered},
-		{"upper case", strings.ToUpper(good256[:7]) + good256[7:], sign.ErrMalformed},
-		{"a member twice", good256 + ", " + good256, sign.ErrMalformed},
-		{"a bad member, then a good one", bad256 + ", " + good256, sign.ErrMalformed},
-		{"a weak member twice", md5 + ", " + good256 + ", " + md5, sign.ErrMalformed},
-		{"too short", "sha-256=:AAAA:", sign.ErrMalformed},
-		{"too long", strings.Replace(good512, "sha-512", "sha-256", 1), sign.ErrMalformed},
-		{"too short beside a good one", "sha-256=:AAAA:, " + good512, sign.ErrMalformed},
-		{"empty bytes", "sha-256=::", sign.ErrMalformed},
-		{"a string", strings.ReplaceAll(good256, ":", `"`), sign.ErrMalformed},
-		{"a list", "sha-256=(" + good256[8:] + ")", sign.ErrMalformed},
-		{"a boolean", "sha-256", sign.ErrMalformed},
-		{"with a parameter", good256 + ";x", sign.ErrMalformed},
-		{"as in the field Digest", "SHA-256=" + good256[9:53], sign.ErrMalformed},
-		{"no dictionary", good256[8:], sign.ErrMalformed},
-		{"a comma behind", good256 + ",", sign.ErrMalformed},
-		{"a line feed within", good256[:20] + "\n" + good256[20:], sign.ErrMalformed},
+		{"another body's", bad256, sign.ReasonDigestMismatch},
+		{"another body's, sha-512", bad512, sign.ReasonDigestMismatch},
+		{"one of them another body's", good256 + ", " + bad512, sign.ReasonDigestMismatch},
+		{"the other of them another body's", bad256 + ", " + good512, sign.ReasonDigestMismatch},
+		{"weak ones only", md5 + ", sha=:2jmj7l5rSw0yVb/vlWAYkK/YBwk=:, unixsum=:AAA=:, unixcksum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:", sign.ReasonUncovered},
+		{"unknown ones only", "sha-384=:AAAA:", sign.ReasonUncovered},
+		{"empty", "", sign.ReasonUncovered},
+		{"upper case", strings.ToUpper(good256[:7]) + good256[7:], sign.CodeMalformed},
+		{"a member twice", good256 + ", " + good256, sign.CodeMalformed},
+		{"a bad member, then a good one", bad256 + ", " + good256, sign.CodeMalformed},
+		{"a weak member twice", md5 + ", " + good256 + ", " + md5, sign.CodeMalformed},
+		{"too short", "sha-256=:AAAA:", sign.CodeMalformed},
+		{"too long", strings.Replace(good512, "sha-512", "sha-256", 1), sign.CodeMalformed},
+		{"too short beside a good one", "sha-256=:AAAA:, " + good512, sign.CodeMalformed},
+		{"empty bytes", "sha-256=::", sign.CodeMalformed},
+		{"a string", strings.ReplaceAll(good256, ":", `"`), sign.CodeMalformed},
+		{"a list", "sha-256=(" + good256[8:] + ")", sign.CodeMalformed},
+		{"a boolean", "sha-256", sign.CodeMalformed},
+		{"with a parameter", good256 + ";x", sign.CodeMalformed},
+		{"as in the field Digest", "SHA-256=" + good256[9:53], sign.CodeMalformed},
+		{"no dictionary", good256[8:], sign.CodeMalformed},
+		{"a comma behind", good256 + ",", sign.CodeMalformed},
+		{"a line feed within", good256[:20] + "\n" + good256[20:], sign.CodeMalformed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := testMessage()
 			signByHand(t, s, m, key, "sig1="+strictList+strictParams)
 			headerOf(m).Set("Content-Digest", c.value)
-			if c.want != sign.ErrMalformed {
+			if c.want != sign.CodeMalformed {
 				signByHand(t, s, m, key, "sig1="+strictList+strictParams)
 			}
 			err := verify(t, s, m, key)
@@ -249,12 +250,12 @@ func TestNoBody(t *testing.T) {
 	const input = `sig1=("@method" "@authority" "@path" "@query")` + strictParams
 	for _, c := range []struct {
 		name, body, digest string
-		want               *sign.Error
+		want               sign.Kind
 	}{
 		{"nothing", "", "", nil},
-		{"a body that came later", "{}", "", sign.ErrUncovered},
-		{"a digest that came later", "", digestOf(""), sign.ErrUncovered},
-		{"both", "{}", digestOf("{}"), sign.ErrUncovered},
+		{"a body that came later", "{}", "", sign.ReasonUncovered},
+		{"a digest that came later", "", digestOf(""), sign.ReasonUncovered},
+		{"both", "{}", digestOf("{}"), sign.ReasonUncovered},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com", Source: &incoming{header: http.Header{"Content-Digest": {"-"}}}}
@@ -269,7 +270,7 @@ func TestNoBody(t *testing.T) {
 				require.NoError(t, err)
 				// Unless it is demanded.
 				err = verify(t, newScheme(t, Options{Require: []string{"Content-Digest"}}), m, key)
-				require.ErrorIs(t, err, sign.ErrUncovered)
+				require.ErrorIs(t, err, sign.ReasonUncovered)
 				return
 			}
 			require.ErrorIs(t, err, c.want)
@@ -281,7 +282,7 @@ func TestNoBody(t *testing.T) {
 		require.Equal(t, digestOf(""), headerOf(m).Get("Content-Digest"))
 		require.NoError(t, verify(t, s, m, key))
 		m.Source.(*incoming).body = []byte("{}")
-		require.ErrorIs(t, verify(t, s, m, key), sign.ErrDigestMismatch)
+		require.ErrorIs(t, verify(t, s, m, key), sign.ReasonDigestMismatch)
 	})
 }
 
@@ -344,9 +345,9 @@ func TestBehindProxy(t *testing.T) {
 	require.NoError(t, verify(t, client, m, key))
 
 	m.Host, m.TLS = "10.0.0.7:8080", false
-	require.ErrorIs(t, verify(t, client, m, key), sign.ErrBadSignature)
+	require.ErrorIs(t, verify(t, client, m, key), sign.ReasonBadSignature)
 	s := newScheme(t, Options{HTTPS: true})
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: s, Clock: testClock, Host: "api.example.com"})
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: s, Clock: testClock, Host: "api.example.com", Hosts: []string{"10.0.0.7:8080"}})
 	_, err := v.Verify(t.Context(), unread(m))
 	require.NoError(t, err)
 }
@@ -358,33 +359,63 @@ func TestCoverAndRequire(t *testing.T) {
 
 	m := testMessage()
 	_, err := strictest.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce}, key)
-	require.ErrorIs(t, err, sign.ErrUncovered) // there is no X-B
+	require.ErrorIs(t, err, sign.ReasonUncovered) // there is no X-B
 
 	headerOf(m).Set("X-B", "")
 	signWith(t, strictest, m, key)
-	require.Contains(t, headerOf(m).Get("Signature-Input"), `"content-digest" "@scheme" "idempotency-key" "x-b")`)
+	require.Contains(t, headerOf(m).Get("Signature-Input"), `"content-digest" "@scheme" "content-type" "idempotency-key" "x-b")`)
 	require.NoError(t, verify(t, strictest, m, key))
 	require.NoError(t, verify(t, open, m, key))
 	headerOf(m).Set("X-A", "1")
-	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrUncovered)
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ReasonUncovered)
 	signWith(t, strictest, m, key)
 	require.NoError(t, verify(t, strictest, m, key))
 	headerOf(m)["X-A"] = []string{"1", "2"}
-	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrDuplicateHeader)
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.CodeDuplicateHeader)
 	_, err = strictest.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce}, key)
-	require.ErrorIs(t, err, sign.ErrDuplicateHeader)
+	require.ErrorIs(t, err, sign.CodeDuplicateHeader)
 
 	headerOf(m).Set("X-A", "1")
 	signWith(t, open, m, key, "x-a", "x-b")
-	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrUncovered) // @scheme
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ReasonUncovered) // @scheme
 	signWith(t, open, m, key, "x-a", "@scheme")
-	require.ErrorIs(t, verify(t, strictest, m, key), sign.ErrUncovered) // X-B
+	require.ErrorIs(t, verify(t, strictest, m, key), sign.ReasonUncovered) // X-B
 	signWith(t, open, m, key, "x-a", "x-b", "@target-uri")
 	require.NoError(t, verify(t, strictest, m, key)) // which has the scheme in it
 
 	for _, name := range []string{"Host", "Connection", "Content-Length", "Signature", "@status", "@query-param", "a b", ""} {
 		_, err := open.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{name}}, key)
-		require.ErrorIs(t, err, sign.ErrUncovered, name)
+		require.ErrorIs(t, err, sign.ReasonUncovered, name)
+	}
+}
+
+// A Content-Type is covered, whatever the client asks for, and is not taken unsigned unless that is asked for.
+func TestContentTypeIsCovered(t *testing.T) {
+	key, strict, lax := hmacKey(t), newScheme(t, Options{}), newScheme(t, Options{UnsignedContentType: true})
+	m := testMessage()
+	signWith(t, strict, m, key)
+	require.Contains(t, headerOf(m).Get("Signature-Input"), `"content-type"`)
+	require.NoError(t, verify(t, strict, m, key))
+
+	signWith(t, lax, m, key)
+	require.NotContains(t, headerOf(m).Get("Signature-Input"), `"content-type"`)
+	require.ErrorIs(t, verify(t, strict, m, key), sign.ReasonUncovered)
+	require.NoError(t, verify(t, lax, m, key))
+	headerOf(m).Set("Content-Type", "text/xml")
+	require.NoError(t, verify(t, lax, m, key))
+
+	headerOf(m).Del("Content-Type")
+	signWith(t, strict, m, key)
+	require.NoError(t, verify(t, strict, m, key))
+	headerOf(m).Set("Content-Type", "text/xml")
+	require.ErrorIs(t, verify(t, strict, m, key), sign.ReasonUncovered, "it was added")
+
+	for _, o := range []Options{{}, {UnsignedContentType: true}} {
+		r, err := http.NewRequest("POST", "http://api.example.com/", strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, o)}))
+		require.Contains(t, r.Header.Get("Signature-Input"), `"content-type"`)
 	}
 }
 
@@ -396,18 +427,18 @@ func TestTag(t *testing.T) {
 	require.NoError(t, verify(t, mine, m, key))
 	for _, s := range []*Scheme{none, other} { // it is meant for somebody else
 		err := verify(t, s, m, key)
-		require.ErrorIs(t, err, sign.ErrInvalid)
+		require.ErrorIs(t, err, sign.CodeInvalid)
 		require.ErrorContains(t, err, `for the application "mine"`)
 	}
 	signWith(t, none, m, key)
-	require.ErrorIs(t, verify(t, mine, m, key), sign.ErrMissing)
+	require.ErrorIs(t, verify(t, mine, m, key), sign.CodeMissing)
 }
 
 func TestExpires(t *testing.T) {
 	s, key := newScheme(t, Options{}), hmacKey(t)
 	m := testMessage()
 	signByHand(t, s, m, key, "sig1="+strictList+strictParams+";expires=1700000010")
-	for after, want := range map[int64]error{0: nil, 10: nil, 11: sign.ErrExpired, 61: sign.ErrExpired, -60: nil, -61: sign.ErrNotYetValid} {
+	for after, want := range map[int64]error{0: nil, 10: nil, 11: sign.CodeExpired, 61: sign.CodeExpired, -60: nil, -61: sign.CodeNotYetValid} {
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: s, Nonces: anyNonce{}, Clock: func() time.Time { return time.Unix(testTime+after, 999) }})
 		_, err := v.Verify(t.Context(), unread(m))
 		require.ErrorIs(t, err, want, after)
@@ -477,18 +508,18 @@ func TestSigningString(t *testing.T) {
 	// What could not be understood has none, but the key id if that was understood.
 	headerOf(m).Del("Content-Type")
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrUncovered)
+	require.ErrorIs(t, err, sign.ReasonUncovered)
 	require.Equal(t, "demo", events[1].KeyID)
 	require.Empty(t, signingStrings[1])
 	headerOf(m).Set("Signature-Input", "sig1")
 	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.ErrMalformed)
+	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.Empty(t, events[2].KeyID)
 }
 
 // Check refuses what Parse has not seen.
 func TestCheckWithoutParse(t *testing.T) {
-	require.ErrorIs(t, newScheme(t, Options{}).Check(testMessage(), new(sign.Signature), hmacKey(t)), sign.ErrBadSignature)
+	require.ErrorIs(t, newScheme(t, Options{}).Check(testMessage(), new(sign.Signature), hmacKey(t)), sign.ReasonBadSignature)
 }
 
 // What a verification allocates does not grow unnoticed; BenchmarkVerify says how much it is.

@@ -29,14 +29,14 @@ func (s *source) HeaderSize() (lines, size int) {
 
 func (s *source) ReadBody(limit int64) ([]byte, error) {
 	if s.r.ContentLength > limit {
-		return nil, sign.ErrBodyTooLarge
+		return nil, sign.CodeBodyTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(s.r.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case int64(len(body)) > limit:
-		return nil, sign.ErrBodyTooLarge
+		return nil, sign.CodeBodyTooLarge
 	}
 	s.r.Body = io.NopCloser(bytes.NewReader(body))
 	return body, nil
@@ -45,7 +45,7 @@ func (s *source) ReadBody(limit int64) ([]byte, error) {
 // verifying is a verifier, or something that looks like one.
 type verifying interface {
 	Verify(ctx context.Context, m *sign.Message) (sign.Verified, error)
-	Refusal(err error) *sign.Refusal
+	Refusal(ctx context.Context, err error) *sign.Refusal
 }
 
 // adapter is a plain adapter for net/http, with a flaw if it is one of those that it can have.
@@ -60,7 +60,7 @@ func adapter(v verifying, flaw string, next http.Handler) http.Handler {
 			serve(w, r, flaw, verified, next)
 			return
 		}
-		refusal := v.Refusal(err)
+		refusal := v.Refusal(r.Context(), err)
 		for _, f := range refusal.Header {
 			w.Header().Set(f.Name, f.Value)
 		}

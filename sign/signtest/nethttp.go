@@ -15,7 +15,7 @@ import (
 
 // NetHTTP returns a harness for an adapter that makes net/http middleware of a verifier.
 func NetHTTP(name string, verify func(*sign.Verifier) func(http.Handler) http.Handler) Harness {
-	return Harness{Name: name, Start: func(tb testing.TB, app App) string {
+	return Harness{Name: name, HTTP2: true, Start: func(tb testing.TB, app App) string {
 		tb.Helper()
 		return startNetHTTP(tb, app, verify(app.Verifier))
 	}}
@@ -49,7 +49,7 @@ func Handler(app App, mount func(http.Handler) http.Handler) http.Handler {
 	return mux
 }
 
-// Listen serves h on a free port of 127.0.0.1 and returns the address. When the test ends it closes
+// Listen serves h, by HTTP/1.1 and HTTP/2, on a free port of 127.0.0.1 and returns the address. When the test ends it closes
 // the server and waits until nothing runs for any of its connections. It is for the harnesses of
 // frameworks that rest on net/http.
 func Listen(tb testing.TB, h http.Handler) (addr string) {
@@ -59,9 +59,13 @@ func Listen(tb testing.TB, h http.Handler) (addr string) {
 		tb.Fatal(err)
 	}
 	var open sync.WaitGroup
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
-		ErrorLog: log.New(io.Discard, "", 0),
-		Handler:  h,
+		Protocols: &protocols,
+		ErrorLog:  log.New(io.Discard, "", 0),
+		Handler:   h,
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:

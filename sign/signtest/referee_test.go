@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/idem-go/idem/sign"
 )
@@ -34,6 +35,8 @@ type referee struct {
 
 	mu   sync.Mutex
 	seen map[string]bool // nonces, for one that keeps them by itself
+	live []liveNonce     // those that were accepted
+	id   [1 << 10]byte   // the key id of the last message, for one that uses its memory again
 }
 
 func newReferee(c sign.Config, flaw string) *referee {
@@ -45,15 +48,24 @@ func (r *referee) has(flaw string) bool { return r.flaw == flaw }
 func (r *referee) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error) {
 	var err *sign.Error
 	v, refusal := r.verify(ctx, m)
-	if refusal != nil {
+	if kind, ok := errors.AsType[sign.Kind](refusal); ok {
+		err = sign.Errorf(kind, "")
+	} else if refusal != nil {
 		err, _ = errors.AsType[*sign.Error](refusal)
 	}
-	r.c.Observe(ctx, sign.Event{Scheme: "v1", KeyID: v.KeyID, Err: err})
+	e := sign.Event{Scheme: "v1", KeyID: v.KeyID, Err: err}
+	switch {
+	case r.has("events name no key"):
+		e.KeyID = ""
+	case r.has("events in memory that is used again"):
+		e.KeyID = unsafe.String(&r.id[0], copy(r.id[:], e.KeyID))
+	}
+	r.c.Observe(ctx, e)
 	return v, refusal
 }
 
-func (r *referee) Refusal(err error) *sign.Refusal {
-	answer := r.rules.Refusal(err)
+func (r *referee) Refusal(ctx context.Context, err error) *sign.Refusal {
+	answer := r.rules.Refusal(ctx, err)
 	set := func(name, value string) {
 		answer.Header = slices.DeleteFunc(answer.Header, func(f sign.Field) bool { return f.Name == name })
 		if value != "" {
@@ -63,8 +75,10 @@ func (r *referee) Refusal(err error) *sign.Refusal {
 	switch {
 	case r.has("refusals may be cached"):
 		set("Cache-Control", "")
+	case r.has("refusals are not marked"):
+		set("Idempotency-Refused", "")
 	case r.has("no challenge"):
-		set("WWW-Authenticate", "")
+		set("Www-Authenticate", "")
 	case r.has("no Retry-After"):
 		set("Retry-After", "")
 	case r.has("the server's Date"):
@@ -75,7 +89,7 @@ func (r *referee) Refusal(err error) *sign.Refusal {
 		answer.Status = http.StatusForbidden
 	case r.has("the reason goes out"):
 		answer.Body = []byte(fmt.Sprintf(`{"status":%d,"code":%q}`, answer.Status, err.Error()))
-	case r.has("an unknown key has a title of its own") && errors.Is(err, sign.ErrUnknownKey):
+	case r.has("an unknown key has a title of its own") && errors.Is(err, sign.ReasonUnknownKey):
 		answer.Body = bytes.Replace(answer.Body, []byte("Signature invalid"), []byte("Key unknown"), 1)
 	}
 	return answer
@@ -92,34 +106,46 @@ func (r *referee) line(m *sign.Message, name string) (string, error) {
 	case len(values) > 1 && r.has("equal lines are one") && values[0] == values[1]:
 		return values[0], nil
 	case len(values) > 1:
-		return "", sign.ErrDuplicateHeader
+		return "", sign.CodeDuplicateHeader
 	case len(values) == 0 || values[0] == "":
-		return "", sign.ErrMissing
+		return "", sign.CodeMissing
 	}
 	return values[0], nil
 }
 
 func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified, err error) {
-	if n, size := m.Source.HeaderSize(); (n > 100 || size > 32<<10) && !r.has("no limit of the header") {
-		return v, sign.ErrMalformed
+	n, size := m.Source.HeaderSize()
+	if !r.has("targets are free") {
+		size += len(m.Target)
+	}
+	if (n > 100 || size > 32<<10) && !r.has("no limit of the header") {
+		return v, sign.CodeMalformed
 	}
 	if len(m.Source.Values("Host")) > 1 {
-		return v, sign.ErrDuplicateHeader
+		return v, sign.CodeDuplicateHeader
 	}
 	host := m.Host
 	target := m.Target
 	if strings.Contains(target, "#") {
-		return v, sign.ErrMalformed
+		return v, sign.CodeMalformed
 	}
 	if _, rest, ok := strings.Cut(target, "://"); ok && target[0] != '/' {
 		at := strings.IndexAny(rest+"/", "/?")
 		host, target = rest[:at], rest[at:]
 	}
+	if host == "" || strings.ContainsAny(host, " \t/?#@\\") {
+		return v, sign.CodeMalformed
+	}
+	for _, other := range append(m.Source.Values("Host"), m.Host) {
+		if !strings.EqualFold(other, host) && !r.has("hosts may differ") {
+			return v, sign.CodeMalformed
+		}
+	}
+	if !r.has("every host is ours") && len(r.c.Hosts) > 0 && !slices.ContainsFunc(r.c.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+		return v, sign.CodeInvalid
+	}
 	if r.c.Host != "" && !r.has("the public host is forgotten") {
 		host = r.c.Host
-	}
-	if host == "" || strings.ContainsAny(host, " \t/?#@\\") {
-		return v, sign.ErrMalformed
 	}
 
 	signature, err := r.line(m, "X-Signature")
@@ -134,27 +160,27 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 		return v, err
 	}
 	nonce, err := r.line(m, "X-Nonce")
-	if err != nil && !(errors.Is(err, sign.ErrMissing) && r.has("a nonce is no must")) {
+	if err != nil && !(errors.Is(err, sign.CodeMissing) && r.has("a nonce is no must")) {
 		return v, err
 	}
 	list, err := r.line(m, "X-Signed-Headers")
-	if errors.Is(err, sign.ErrDuplicateHeader) {
+	if errors.Is(err, sign.CodeDuplicateHeader) {
 		return v, err
 	}
 
 	if !consistsOf(v.KeyID, visible) || len(v.KeyID) > 128 {
-		return v, sign.ErrMalformed
+		return v, sign.CodeMalformed
 	}
 	created, canonical, ok := r.timestamp(stamp)
 	if !ok {
-		return v, sign.ErrMalformed
+		return v, sign.CodeMalformed
 	}
 	if !r.has("a nonce is no must") && !r.isNonce(nonce) {
-		return v, sign.ErrMalformed
+		return v, sign.CodeMalformed
 	}
 	tag, mac, ok := r.signature(signature)
 	if !ok {
-		return v, sign.ErrMalformed
+		return v, sign.CodeMalformed
 	}
 	fields, err := r.fields(m, list)
 	if err != nil {
@@ -173,18 +199,18 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 	keys, unknown := r.c.Keys.Keys(ctx, v.KeyID)
 	switch {
 	case unknown == nil:
-	case !errors.Is(unknown, sign.ErrInvalid) && r.has("a key source that is down says unknown"):
-		return v, sign.ErrUnknownKey
-	case !errors.Is(unknown, sign.ErrInvalid):
-		return v, sign.ErrStoreUnavailable
+	case !errors.Is(unknown, sign.CodeInvalid) && r.has("a key source that is down says unknown"):
+		return v, sign.ReasonUnknownKey
+	case !errors.Is(unknown, sign.CodeInvalid):
+		return v, sign.CodeStoreUnavailable
 	case r.has("an unknown key is refused before the body is read"):
 		return v, unknown
 	}
 	if v.KeyID == future.id && now.Before(noon.Add(minute)) && !r.has("keys have no validity") {
-		unknown = sign.ErrKeyNotYetValid
+		unknown = sign.ReasonKeyNotYetValid
 	}
 	if v.KeyID == past.id && !now.Before(noon) && !r.has("keys have no validity") {
-		unknown = sign.ErrKeyExpired
+		unknown = sign.ReasonKeyExpired
 	}
 	if v.KeyID == revoked.id && r.has("revoked keys are good") {
 		unknown, keys = nil, []*sign.Key{nil}
@@ -206,11 +232,11 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 		limit = 1 << 40
 	}
 	body, err := m.Source.ReadBody(limit)
-	if errors.Is(err, sign.ErrBodyTooLarge) {
-		return v, sign.ErrBodyTooLarge
+	if errors.Is(err, sign.CodeBodyTooLarge) {
+		return v, sign.CodeBodyTooLarge
 	}
 	if err != nil {
-		return v, sign.ErrMalformed
+		return v, sign.CodeMalformed
 	}
 	good, alg, err := r.check(m, v.KeyID, tag, mac, keys, unknown, func(tag string) string {
 		return r.base(tag, v.KeyID, m.Method, host, target, canonical, nonce, body, list, fields)
@@ -219,7 +245,7 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 	case err != nil:
 		return v, err
 	case !good:
-		return v, sign.ErrBadSignature
+		return v, sign.ReasonBadSignature
 	}
 	if !r.has("the time is looked at once") {
 		if err := r.window(created); err != nil {
@@ -245,7 +271,7 @@ func (r *referee) check(m *sign.Message, id, tag string, mac []byte, keys []*sig
 		return hmac.Equal(mac, hmacOf(edPublic(), []byte(base("v1")))), sign.HMACSHA256, nil
 	}
 	if unknown == nil && tag != wantTag && !r.has("the tag does not count") {
-		return false, 0, sign.ErrWrongAlgorithm
+		return false, 0, sign.ReasonWrongAlgorithm
 	}
 	if isEd {
 		return ed25519.Verify(edPublic(), []byte(base(wantTag)), mac), sign.Ed25519, nil
@@ -267,11 +293,11 @@ func (r *referee) check(m *sign.Message, id, tag string, mac []byte, keys []*sig
 			return true, sign.HMACSHA256, nil
 		}
 		if r.has("the expected signature in the log") {
-			return false, 0, sign.Errorf(sign.ErrBadSignature, "expected %x", expected)
+			return false, 0, sign.Errorf(sign.ReasonBadSignature, "expected %x", expected)
 		}
 		if r.has("the body in the log") {
 			body, _ := m.Body()
-			return false, 0, sign.Errorf(sign.ErrBadSignature, "of %s", body)
+			return false, 0, sign.Errorf(sign.ReasonBadSignature, "of %s", body)
 		}
 	}
 	if r.has("what is not known has an empty secret") && unknown != nil {
@@ -387,13 +413,13 @@ func (r *referee) window(created int64) error {
 	case r.has("the past is not looked at") && age > 0, r.has("the future is not looked at") && age < 0:
 		return nil
 	case r.has("the window is exclusive") && (age == window || age == -window):
-		return sign.ErrExpired
+		return sign.CodeExpired
 	case r.has("fractions count") && now.Sub(time.Unix(created, 0)) > window*time.Second:
-		return sign.ErrExpired
+		return sign.CodeExpired
 	case age > window:
-		return sign.ErrExpired
+		return sign.CodeExpired
 	case -age > window || age < 0 && created > now.Unix()+window:
-		return sign.ErrNotYetValid
+		return sign.CodeNotYetValid
 	}
 	return nil
 }
@@ -457,21 +483,21 @@ func (r *referee) fields(m *sign.Message, list string) (lines []string, err erro
 			name = strings.TrimSpace(name)
 		}
 		if !consistsOf(name, lowerLetters+"0123456789-*_") || name <= previous && !r.has("names in any order") {
-			return nil, sign.ErrMalformed
+			return nil, sign.CodeMalformed
 		}
 		previous = name
 		switch name {
 		case "host", "content-length", "transfer-encoding", "connection", "x-signature", "x-signed-headers":
 			if !r.has("every name may be signed") {
-				return nil, sign.ErrMalformed
+				return nil, sign.CodeMalformed
 			}
 		}
 		values := m.Source.Values(http.CanonicalHeaderKey(name))
 		if len(values) == 0 && !r.has("what is not there is empty") {
-			return nil, sign.ErrUncovered
+			return nil, sign.ReasonUncovered
 		}
 		value, err := r.line(m, http.CanonicalHeaderKey(name))
-		if errors.Is(err, sign.ErrDuplicateHeader) {
+		if errors.Is(err, sign.CodeDuplicateHeader) {
 			if !r.has("signed fields are joined") {
 				return nil, err
 			}
@@ -487,13 +513,20 @@ func (r *referee) fields(m *sign.Message, list string) (lines []string, err erro
 	}
 	if !strings.Contains(";"+list+";", ";idempotency-key;") && !r.has("the Idempotency-Key need not be signed") {
 		if keys := m.Source.Values("Idempotency-Key"); len(keys) > 1 {
-			return nil, sign.ErrDuplicateHeader
+			return nil, sign.CodeDuplicateHeader
 		} else if len(keys) > 0 && !(r.has("an empty Idempotency-Key need not be signed") && keys[0] == "") {
-			return nil, sign.ErrUncovered
+			return nil, sign.ReasonUncovered
 		}
 	}
 	if !strings.Contains(";"+list+";", ";content-encoding;") && len(m.Source.Values("Content-Encoding")) > 0 && !r.has("the Content-Encoding need not be signed") {
-		return nil, sign.ErrUncovered
+		return nil, sign.ReasonUncovered
+	}
+	if types := m.Source.Values("Content-Type"); !strings.Contains(";"+list+";", ";content-type;") && !r.has("the Content-Type need not be signed") {
+		if len(types) > 1 {
+			return nil, sign.CodeDuplicateHeader
+		} else if len(types) > 0 {
+			return nil, sign.ReasonUncovered
+		}
 	}
 	return lines, nil
 }
@@ -523,20 +556,57 @@ func (r *referee) use(ctx context.Context, id, nonce string, created int64) erro
 		nonce = strings.ToLower(nonce)
 	case r.has("a nonce store for each server"), r.has("look, then mark"):
 		if !r.mark(nonce) {
-			return sign.ErrReplayed
+			return sign.CodeReplayed
 		}
 		return nil
 	}
+	if err := r.full(id); err != nil {
+		return err
+	}
 	unused, err := r.c.Nonces.Use(ctx, id, nonce, ttl)
+	if err == nil && unused || r.has("replays count") {
+		r.mu.Lock()
+		r.live = append(r.live, liveNonce{id, r.c.Clock().Add(ttl)})
+		r.mu.Unlock()
+	}
 	switch {
 	case err != nil && (r.has("a store that is down lets in") || r.has("a full memory forgets")):
 		return nil
 	case err != nil && r.has("a store that is down says replayed"):
-		return sign.ErrReplayed
+		return sign.CodeReplayed
 	case err != nil:
-		return sign.Errorf(sign.ErrStoreUnavailable, "%w", err)
+		return sign.Errorf(sign.CodeStoreUnavailable, "%w", err)
 	case !unused:
-		return sign.ErrReplayed
+		return sign.CodeReplayed
+	}
+	return nil
+}
+
+// liveNonce is a nonce that is remembered.
+type liveNonce struct {
+	owner string
+	until time.Time
+}
+
+// full returns an error if no more nonces of the owner, or of anybody, may be remembered.
+func (r *referee) full(owner string) error {
+	if r.c.NonceQuota == 0 || r.has("no quota") {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, own := r.c.Clock(), 0
+	r.live = slices.DeleteFunc(r.live, func(n liveNonce) bool { return n.until.Before(now) })
+	for _, n := range r.live {
+		if n.owner == owner {
+			own++
+		}
+	}
+	switch {
+	case own >= r.c.NonceQuota:
+		return sign.CodeRateLimited
+	case len(r.live) >= r.c.MaxNonces && !r.has("a quota for each alone"):
+		return sign.CodeStoreUnavailable
 	}
 	return nil
 }

@@ -11,20 +11,29 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// statuses are those of DESIGN, section 7.
+// statuses are those that docs/problems.md names.
 var statuses = map[sign.Code]int{
 	sign.CodeMissing: 401, sign.CodeInvalid: 401, sign.CodeExpired: 401, sign.CodeNotYetValid: 401, sign.CodeReplayed: 401,
-	sign.CodeMalformed: 400, sign.CodeDuplicateHeader: 400, sign.CodeBodyTooLarge: 413, sign.CodeStoreUnavailable: 503,
+	sign.CodeMalformed: 400, sign.CodeDuplicateHeader: 400, sign.CodeBodyTooLarge: 413, sign.CodeRateLimited: 429, sign.CodeStoreUnavailable: 503,
+}
+
+// codeOf returns the code that goes out for a kind.
+func codeOf(kind sign.Kind) sign.Code {
+	if code, ok := kind.(sign.Code); ok {
+		return code
+	}
+	return sign.CodeInvalid // of which reasons are
 }
 
 // CheckRefusal returns what is wrong with an answer that has to be the refusal of a message of scheme v1 for
-// err: its status, its body, and each field that belongs to it. Nil: nothing. Of Date it looks only whether
+// an error of a kind: its status, its body, and each field that belongs to it. Nil: nothing. Of Date it looks only whether
 // there is one.
-func CheckRefusal(err *sign.Error, status int, header http.Header, body []byte) (faults []string) {
-	if status != statuses[err.Code] {
-		return []string{fmt.Sprintf("the status is %d, and not the %d of %s: %s", status, statuses[err.Code], err.Code, body)}
+func CheckRefusal(kind sign.Kind, status int, header http.Header, body []byte) (faults []string) {
+	code := codeOf(kind)
+	if status != statuses[code] {
+		return []string{fmt.Sprintf("the status is %d, and not the %d of %s: %s", status, statuses[code], code, body)}
 	}
-	return append(checkFields(err, "v1", header), CheckProblem(status, string(err.Code), header, body)...)
+	return append(checkFields(code, "v1", header), CheckProblem(status, string(code), header, body)...)
 }
 
 // CheckProblem returns what is wrong with an answer that has to be a problem (RFC 9457) with a code, of a
@@ -38,8 +47,12 @@ func CheckProblem(status int, code string, header http.Header, body []byte) (fau
 	}
 	faults = append(faults, checkField(header, "Content-Type", "application/problem+json")...)
 	faults = append(faults, checkField(header, "Content-Length", strconv.Itoa(len(body)))...)
+	faults = append(faults, checkField(header, refusedHeader, code)...)
 	return append(faults, checkField(header, "Cache-Control", "no-store")...)
 }
+
+// refusedHeader tells everybody on the way, and guards further out, that the answer is a refusal.
+const refusedHeader = "Idempotency-Refused"
 
 // problemDetails is the body of a refusal (RFC 9457, section 3.1).
 type problemDetails struct {
@@ -51,12 +64,12 @@ type problemDetails struct {
 }
 
 // checkFields checks what every refusal has, whatever its body is.
-func checkFields(err *sign.Error, scheme string, header http.Header) (faults []string) {
-	faults = checkField(header, "Cache-Control", "no-store")
-	if statuses[err.Code] == http.StatusUnauthorized {
+func checkFields(code sign.Code, scheme string, header http.Header) (faults []string) {
+	faults = append(checkField(header, "Cache-Control", "no-store"), checkField(header, refusedHeader, string(code))...)
+	if statuses[code] == http.StatusUnauthorized {
 		faults = append(faults, checkField(header, "Www-Authenticate", `Signature scheme="`+scheme+`"`)...)
 	}
-	if err.Code == sign.CodeStoreUnavailable && header.Get("Retry-After") == "" {
+	if (code == sign.CodeStoreUnavailable || code == sign.CodeRateLimited) && header.Get("Retry-After") == "" {
 		faults = append(faults, "there is no Retry-After")
 	}
 	if date := header.Values("Date"); len(date) != 1 {

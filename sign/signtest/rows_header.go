@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // doubled are rows for a field that is sent twice, with a bad value in front, a bad value behind, and the
@@ -24,7 +26,7 @@ func doubled(name, bad string, w want) []row {
 func override(name, value string, swapped change) []row {
 	return []row{
 		one(name+" beside a good request", "what is not signed changes nothing: the request is as it was sent", good.then(last(name, value)), accepted),
-		one(name+" to make up for a change", "TRAPS: a path taken from an unsigned X-Request-Uri: the signature must be that of what was sent",
+		one(name+" to make up for a change", "a path taken from an unsigned X-Request-Uri: the signature must be that of what was sent",
 			good.then(swapped, last(name, value)), badMAC),
 	}
 }
@@ -43,7 +45,8 @@ var headerGroups = []group{
 			doubled("Host", "evil.example.com", duplicate.orFront()),
 			[]row{
 				one("Idempotency-Key twice, not signed", "two keys are not one, signed or not", good.with(cover("content-type")).then(twice("Idempotency-Key")), duplicate),
-				one("Content-Type twice, not signed", "what is not signed is not the verifier's: it says nothing", good.with(cover("idempotency-key")).then(last("X-Other", "1"), last("X-Other", "2")), accepted),
+				one("Content-Type twice, not signed", "two types are not one, signed or not", good.with(cover("idempotency-key")).then(last("Content-Type", "text/plain")), duplicate),
+				one("another field twice, not signed", "what is not signed is not the verifier's: it says nothing", good.then(last("X-Other", "1"), last("X-Other", "2")), accepted),
 				one("a signed field of one's own twice", "each signed field is sent once", good.with(last("X-Tenant", "a"), cover("content-type;idempotency-key;x-tenant")).then(last("X-Tenant", "b")), duplicate),
 				one("a signed field of one's own twice, the bad one first", "each signed field is sent once", good.with(last("X-Tenant", "a"), cover("content-type;idempotency-key;x-tenant")).then(first("X-Tenant", "b")), duplicate),
 				one("a signed field joined by a comma", "what a proxy makes of two lines is another value", good.with(last("X-Tenant", "a"), cover("content-type;idempotency-key;x-tenant")).then(set("X-Tenant", "a, b")), badMAC),
@@ -104,14 +107,32 @@ var headerGroups = []group{
 			one("a field of one's own", "any end-to-end field can be signed", good.with(last("X-Tenant", "a:b"), cover("content-type;idempotency-key;x-tenant")), accepted),
 			one("the Authorization field", "a credential can be signed, and does not appear in what is logged",
 				good.with(last("Authorization", "Bearer 5ecr3t-t0ken-0f-s0mebody"), cover("authorization;content-type;idempotency-key")), accepted),
-			one("empty, with an Idempotency-Key", "DESIGN 7: Idempotency-Key must be covered when present", good.with(cover("")), notCovered),
+			one("empty, with an Idempotency-Key", "Idempotency-Key must be covered when present", good.with(cover("")), notCovered),
 			one("missing, with an Idempotency-Key", "as above", good.with(drop("X-Signed-Headers")), notCovered),
 			one("without the Idempotency-Key", "as above: else anybody may put another key on the request", good.with(cover("content-type")), notCovered),
 			one("an Idempotency-Key that was added", "as above: a signed request without a key gets none on its way", good.with(uncovered()).then(last("Idempotency-Key", `"k-1"`)), notCovered),
 			one("an empty Idempotency-Key that was added", "an empty field is a field", good.with(uncovered()).then(last("Idempotency-Key", "")), notCovered),
 			one("idempotency-key in lower case", "names are the same in any case", good.with(uncovered()).then(last("idempotency-key", `"k-1"`)), notCovered),
-			one("the list shortened", "the list itself is signed", good.then(cover("idempotency-key")), badMAC),
-			one("the list gone, and the key too", "as above", good.then(drop("X-Signed-Headers", "Idempotency-Key")), badMAC),
+			one("without the Content-Type", "Content-Type must be covered when present: it says how the body is read", good.with(cover("idempotency-key")), notCovered),
+			one("a Content-Type that was added", "as above", good.with(drop("Content-Type"), cover("idempotency-key")).then(last("Content-Type", "text/xml")), notCovered),
+			one("no Content-Type", "what is not there need not be signed", good.with(drop("Content-Type"), cover("idempotency-key")), accepted),
+			one("the list shortened", "the list itself is signed", good.with(last("X-Tenant", "a"), cover("content-type;idempotency-key;x-tenant")).then(cover("content-type;idempotency-key")), badMAC),
+			one("the list gone, and all on it", "as above", good.then(drop("X-Signed-Headers", "Idempotency-Key", "Content-Type")), badMAC),
+		},
+	},
+	{
+		name: "an unsigned Content-Type",
+		config: func(_ *bench, c *sign.Config) {
+			s, err := sign.NewV1(sign.V1Options{UnsignedContentType: true})
+			if err != nil {
+				panic(err) // the suite's own options
+			}
+			c.Scheme = s
+		},
+		rows: []row{
+			one("is taken", "clients that do not sign it are let in where the configuration says so", good.with(cover("idempotency-key")), accepted),
+			one("is not the key", "nothing else is", good.with(cover("content-type")), notCovered),
+			one("signed and changed", "who signs it is protected all the same", good.then(set("Content-Type", "text/xml")), badMAC),
 		},
 	},
 	{
@@ -150,8 +171,9 @@ var headerGroups = []group{
 		name: "the size of the header",
 		rows: []row{
 			one("80 lines", "what is in the limits is good", good.then(lines(70, 10)), accepted),
-			one("120 lines", "DESIGN 7: header count and size come first", good.then(lines(112, 10)), malformed.orFront()),
+			one("120 lines", "header count and size come first", good.then(lines(112, 10)), malformed.orFront()),
 			one("40 KiB", "as above", good.then(lines(40, 1024)), malformed.orFront()),
+			one("a target of 40 KiB", "the target is looked at as the header is", good.with(target("/hooks?x="+strings.Repeat("x", 40<<10))), malformed.orFront()),
 			one("120 lines with nothing signed", "as above, whatever it is", good.then(drop("X-Signature"), lines(120, 10)), malformed.orFront()),
 			one("a list of a thousand names", "a long list is a short denial of service", good.with(cover(strings.Join(names(1000), ";"))), notCovered.orFront()),
 		},

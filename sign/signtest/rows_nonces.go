@@ -45,7 +45,7 @@ var nonceGroups = []group{
 			},
 			{
 				name: "sent again until it has left the window",
-				why:  "TRAPS: a nonce kept for W although a timestamp may lie W ahead lets the message in again: it lives 2W",
+				why:  "a nonce kept for W although a timestamp may lie W ahead lets the message in again: it lives 2W",
 				steps: []step{
 					ask{as: "a", request: good.with(secondsAhead(window)), want: accepted},
 					at(time.Second), again{as: "a", want: replayed},
@@ -77,7 +77,7 @@ var nonceGroups = []group{
 			},
 			{
 				name: "a victim's nonce",
-				why:  "TRAPS: nonces burnt before the signature is checked: anybody can burn a victim's, and the victim is refused",
+				why:  "nonces burnt before the signature is checked: anybody can burn a victim's, and the victim is refused",
 				steps: []step{
 					keep{as: "a", request: good},
 					again{as: "a", want: badMAC, changes: []change{signature(zeros)}},
@@ -98,7 +98,7 @@ var nonceGroups = []group{
 			},
 			{
 				name: "the same nonce under two key ids",
-				why:  "TRAPS: nonces are per key id, or one client's are another's to burn",
+				why:  "nonces are per key id, or one client's are another's to burn",
 				steps: []step{
 					ask{request: good.with(set("X-Nonce", "two-ids-0123456789")), want: accepted},
 					ask{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: accepted},
@@ -107,7 +107,7 @@ var nonceGroups = []group{
 			},
 			{
 				name: "key ids and nonces that join to the same",
-				why:  "TRAPS: joined keys without escaping: demo and b.0123… must not be demo.b and 0123…",
+				why:  "joined keys without escaping: demo and b.0123… must not be demo.b and 0123…",
 				steps: []step{
 					ask{request: good.with(set("X-Nonce", "b.0123456789abcdef")), want: accepted},
 					ask{request: good.with(by(dotted), set("X-Nonce", "0123456789abcdef")), want: accepted},
@@ -119,7 +119,7 @@ var nonceGroups = []group{
 			},
 			{
 				name: "nonces that differ in case",
-				why:  "TRAPS: case-insensitive collation merges keys: a good message would be refused",
+				why:  "case-insensitive collation merges keys: a good message would be refused",
 				steps: []step{
 					ask{request: good.with(set("X-Nonce", "case-abcdefghijklm")), want: accepted},
 					ask{request: good.with(set("X-Nonce", "case-ABCDEFGHIJKLM")), want: accepted},
@@ -131,7 +131,7 @@ var nonceGroups = []group{
 			nonceOf("129 characters", "one too long", strings.Repeat("0123456789._~-Az", 8)+"x", malformed),
 			nonceOf("a megabyte", "a nonce is kept: nobody may fill the store with one", strings.Repeat("n", 1<<20), malformed.orFront()),
 			nonceOf("empty", "what is empty is not there; all empty nonces would be one", "", missing),
-			one("missing", "TRAPS: missing nonce accepted: then there is no replay", good.with(drop("X-Nonce")), missing),
+			one("missing", "missing nonce accepted: then there is no replay", good.with(drop("X-Nonce")), missing),
 			nonceOf("control character", "RFC 3986's unreserved characters only: nothing that ends a line of a log", "n-0123456789\x01abcdef", malformed.orFront()),
 			nonceOf("DEL", "as above", "n-0123456789\x7fabcdef", malformed.orFront()),
 			nonceOf("NUL", "C ends a string there", "n-0123456789abcdef\x00x", malformed.orFront()),
@@ -154,7 +154,7 @@ var nonceGroups = []group{
 		rows: []row{
 			{
 				name: "down",
-				why:  "DESIGN 7: store failure refuses: 503, to be tried again; and nothing of the store's words goes out",
+				why:  "store failure refuses: 503, to be tried again; and nothing of the store's words goes out",
 				steps: []step{
 					keep{as: "a", request: good},
 					fails(isDown), again{as: "a", want: unavailable},
@@ -216,11 +216,50 @@ var nonceGroups = []group{
 		}},
 	},
 	{
+		name:   "a quota",
+		config: func(_ *bench, c *sign.Config) { c.NonceQuota, c.MaxNonces = 3, 5 },
+		rows: []row{
+			{
+				name: "used up",
+				why:  "one partner's nonces filling the memory of all: each owner has a quota, and others go on",
+				steps: []step{
+					ask{as: "a", request: good, want: accepted}, again{as: "a", want: replayed}, again{as: "a", want: replayed}, again{as: "a", want: replayed},
+					ask{request: good, want: accepted}, ask{request: good, want: accepted}, ask{request: good, want: limited},
+					ask{request: good.then(signature(zeros)), want: badMAC}, // whose quota is whose is not for everybody
+					ask{request: good.with(by(bob)), want: accepted},
+					at(window * time.Second), ask{request: good.with(secondsAhead(window)), want: limited},
+					at(5 * time.Minute), ask{request: good.with(secondsAhead(300)), want: accepted},
+				},
+			},
+			{
+				name: "of all",
+				why:  "the guards' records may stand in the same store: nonces of many owners leave room for them",
+				steps: []step{
+					at(time.Hour),
+					ask{request: good.with(secondsAhead(3600)), want: accepted}, ask{request: good.with(secondsAhead(3600)), want: accepted}, ask{request: good.with(secondsAhead(3600)), want: accepted},
+					ask{request: good.with(by(bob), secondsAhead(3600)), want: accepted}, ask{request: good.with(by(bob), secondsAhead(3600)), want: accepted},
+					ask{request: good.with(by(bob), secondsAhead(3600)), want: unavailable},
+					at(time.Hour + 5*time.Minute), ask{request: good.with(by(bob), secondsAhead(3900)), want: accepted},
+				},
+			},
+			{
+				name: "what a store that is down has not remembered",
+				why:  "it must not count: the owner would be locked out when the store is back",
+				steps: []step{
+					at(2 * time.Hour), fails(isDown),
+					ask{request: good.with(secondsAhead(7200)), want: unavailable}, ask{request: good.with(secondsAhead(7200)), want: unavailable},
+					ask{request: good.with(secondsAhead(7200)), want: unavailable}, ask{request: good.with(secondsAhead(7200)), want: unavailable},
+					fails(nil), ask{request: good.with(secondsAhead(7200)), want: accepted},
+				},
+			},
+		},
+	},
+	{
 		name:    "two servers",
 		servers: 2,
 		rows: []row{{
 			name:  "a hundred at once",
-			why:   "TRAPS: get-then-set nonces: one atomic step, or two of a hundred are let in",
+			why:   "get-then-set nonces: one atomic step, or two of a hundred are let in",
 			steps: []step{crowd{100, good}},
 		}},
 	},

@@ -61,6 +61,9 @@ type Harness struct {
 	Nonces func(tb testing.TB, n int) []sign.NonceStore
 	// OwnDate: the server sets Date by its own clock, and the adapter cannot set another one.
 	OwnDate bool
+	// HTTP2: the server speaks HTTP/2 on the same port to clients that begin with it (RFC 9113, section
+	// 3.3), as that of [Listen] does.
+	HTTP2 bool
 }
 
 // App is an application to build.
@@ -126,7 +129,9 @@ type group struct {
 	servers int
 	// shared puts the servers on Harness.Nonces.
 	shared bool
-	rows   []row
+	// http2: the rows are for Harness.HTTP2.
+	http2 bool
+	rows  []row
 }
 
 // row is one attack, or what must work beside it.

@@ -16,12 +16,15 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// After a body that nobody has read, net/http's server waits for half a second.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // harness mounts what make makes of an app, by an adapter that may have a flaw, too.
 func harness(name, flaw string, build func(app App) verifying) Harness {
 	return Harness{
-		Name: name,
+		Name: name, HTTP2: true,
 		Start: func(tb testing.TB, app App) string {
 			v := build(app)
 			return startNetHTTP(tb, app, func(next http.Handler) http.Handler { return adapter(v, flaw, next) })
@@ -91,6 +94,9 @@ var flaws = []struct{ name, noticed string }{
 	{"a nonce store for each server", "two servers/a hundred at once"},
 	{"look, then mark", "two servers/a hundred at once"},
 	{"a full memory forgets", "a full memory/refuses"},
+	{"no quota", "a quota/used up"},
+	{"replays count", "a quota/used up"},
+	{"a quota for each alone", "a quota/of all"},
 	{"a store that is down lets in", "nonce store/down"},
 	{"a store that is down says replayed", "nonce store/read-only"},
 	{"no deadline for stores", "nonce store/slow"},
@@ -122,10 +128,12 @@ var flaws = []struct{ name, noticed string }{
 	{"every name may be signed", "the list of signed fields/x-signature"},
 	{"what is not there is empty", "the list of signed fields/a field that is not there, as empty"},
 	{"the Idempotency-Key need not be signed", "the list of signed fields/an Idempotency-Key that was added"},
+	{"the Content-Type need not be signed", "the list of signed fields/without the Content-Type"},
 	{"an empty Idempotency-Key need not be signed", "the list of signed fields/an empty Idempotency-Key that was added"},
 	{"space inside is one blank", "signed fields/space inside, kept"},
 	{"values in lower case", "signed fields/the type in capitals"},
 	{"no limit of the header", "the size of the header/120 lines"},
+	{"targets are free", "the size of the header/a target of 40 KiB"},
 
 	{"the decoded path", "paths/%2F and /"},
 	{"the cleaned path", "paths/.."},
@@ -138,6 +146,8 @@ var flaws = []struct{ name, noticed string }{
 	{"a query without sign", "queries/key, secret and sign"},
 	{"the host without its port", "hosts/a port added"},
 	{"the public host is forgotten", "a public host/signed for it"},
+	{"hosts may differ", "HTTP 2/an absolute :path of another host"},
+	{"every host is ours", "two hosts/a third"},
 
 	{"the body as text", "bodies/a line feed more"},
 	{"the first kilobyte of the body", "bodies/a large one"},
@@ -146,6 +156,7 @@ var flaws = []struct{ name, noticed string }{
 	{"no limit of the body", "the body's limit/over it, in chunks"},
 
 	{"refusals may be cached", "signatures/all zero"},
+	{"refusals are not marked", "signatures/all zero"},
 	{"no challenge", "signatures/all zero"},
 	{"no Retry-After", "nonce store/down"},
 	{"the server's Date", "time/-W-1"},
@@ -155,6 +166,8 @@ var flaws = []struct{ name, noticed string }{
 	{"the reason goes out", "keys/what cannot be told apart"},
 	{"the expected signature in the log", "signatures/all zero"},
 	{"the body in the log", "signatures/all zero"},
+	{"events name no key", "keys/the good one"},
+	{"events in memory that is used again", "keys/what an observer keeps"},
 
 	{"trusts X-Request-Uri", "fields that override/X-Request-Uri to make up for a change"},
 	{"trusts X-Original-URL", "fields that override/X-Original-URL to make up for a change"},
@@ -210,13 +223,13 @@ func (l lax) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error)
 	return v, nil
 }
 
-func (lax) Refusal(error) *sign.Refusal { panic("it refuses nothing") }
+func (lax) Refusal(context.Context, error) *sign.Refusal { panic("it refuses nothing") }
 
 type strict struct{ *referee }
 
 func (s strict) Verify(ctx context.Context, _ *sign.Message) (sign.Verified, error) {
-	s.c.Observe(ctx, sign.Event{Scheme: "v1", Err: sign.ErrInvalid})
-	return sign.Verified{}, sign.ErrInvalid
+	s.c.Observe(ctx, sign.Event{Scheme: "v1", Err: sign.Errorf(sign.CodeInvalid, "")})
+	return sign.Verified{}, sign.CodeInvalid
 }
 
 func TestEveryRowCanFail(t *testing.T) {

@@ -2,6 +2,7 @@ package guarded
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func Bench(b *testing.B, h Harness) {
 		}
 	}
 	bare := h.Direct(b, app, m.text)
-	app.Verifier = sign.MustVerifier(sign.Config{Keys: sign.MustRing(demo), Nonces: everNew{}})
+	app.Verifier = sign.MustVerifier(sign.Config{Keys: sign.MustRing(demo), Nonces: everNew{}, NonceQuota: math.MaxInt, MaxNonces: math.MaxInt})
 	verified := h.Direct(b, app, m.text)
 	added := testing.AllocsPerRun(1000, verified) - testing.AllocsPerRun(1000, bare)
 

@@ -13,7 +13,7 @@ import (
 )
 
 // cases is the whole table.
-var cases = slices.Concat(behindCases, userCases, outsideCases, runningCases, wireCases)
+var cases = slices.Concat(behindCases, sortedCases, userCases, outsideCases, runningCases, wireCases)
 
 // behindCases are about a guard behind Verify, where it belongs.
 var behindCases = []testCase{
@@ -31,34 +31,34 @@ var behindCases = []testCase{
 		why:  "the same bytes again are an attack, not a try: the replay of an answer is for who can sign",
 		script: func(s *stage) {
 			first := s.runsAs(1, s.send(order))
-			s.refused(sign.ErrReplayed, s.sendAgain(first.message))
+			s.refused(sign.CodeReplayed, s.sendAgain(first.message))
 			s.claims(1)
 			s.repeats(first, s.send(order))
 		},
 	},
 	{
 		name:   "refusals create nothing",
-		why:    "DESIGN 7: a failed signature creates no record, in whatever way it fails: nobody who cannot sign can fill the store, or take a key",
+		why:    "a failed signature creates no record, in whatever way it fails: nobody who cannot sign can fill the store, or take a key",
 		change: func(w *service) { w.sign.BodyLimit = 1000 },
 		script: func(s *stage) {
 			for _, tc := range []struct {
 				request request
-				err     *sign.Error
+				kind    sign.Kind
 			}{
-				{order.by(forger), sign.ErrBadSignature},
-				{order.by(nil), sign.ErrMissing},
-				{order.before(2 * time.Minute), sign.ErrExpired},
-				{order.before(-2 * time.Minute), sign.ErrNotYetValid},
-				{order.changed("A-1", "A-2"), sign.ErrBadSignature},
-				{order.changed("Idempotency-Key: k-1", "Idempotency-Key: k-2"), sign.ErrBadSignature},
-				{order.changed("X-Key-Id: demo", "X-Key-Id: bob"), sign.ErrBadSignature},
-				{order.changed("X-Key-Id: demo", "X-Key-Id: eve"), sign.ErrUnknownKey},
-				{order.changed("\r\n\r\n", "\r\nIdempotency-Key: k-1\r\n\r\n"), sign.ErrDuplicateHeader},
-				{order.under("").changed("\r\n\r\n", "\r\nIdempotency-Key: k-1\r\n\r\n"), sign.ErrUncovered},
-				{order.changed("X-Timestamp: ", "X-Timestamp: +"), sign.ErrMalformed},
-				{order.with(strings.Repeat("x", 1001)), sign.ErrBodyTooLarge},
+				{order.by(forger), sign.ReasonBadSignature},
+				{order.by(nil), sign.CodeMissing},
+				{order.before(2 * time.Minute), sign.CodeExpired},
+				{order.before(-2 * time.Minute), sign.CodeNotYetValid},
+				{order.changed("A-1", "A-2"), sign.ReasonBadSignature},
+				{order.changed("Idempotency-Key: k-1", "Idempotency-Key: k-2"), sign.ReasonBadSignature},
+				{order.changed("X-Key-Id: demo", "X-Key-Id: bob"), sign.ReasonBadSignature},
+				{order.changed("X-Key-Id: demo", "X-Key-Id: eve"), sign.ReasonUnknownKey},
+				{order.changed("\r\n\r\n", "\r\nIdempotency-Key: k-1\r\n\r\n"), sign.CodeDuplicateHeader},
+				{order.under("").changed("\r\n\r\n", "\r\nIdempotency-Key: k-1\r\n\r\n"), sign.ReasonUncovered},
+				{order.changed("X-Timestamp: ", "X-Timestamp: +"), sign.CodeMalformed},
+				{order.with(strings.Repeat("x", 1001)), sign.CodeBodyTooLarge},
 			} {
-				s.refused(tc.err, s.send(tc.request))
+				s.refused(tc.kind, s.send(tc.request))
 			}
 			s.claims(0)
 			s.repeats(s.runsAs(1, s.send(order)), s.send(order))
@@ -67,7 +67,7 @@ var behindCases = []testCase{
 	},
 	{
 		name: "another body under the same key",
-		why:  "DESIGN 5: 422 key_reused, also if it is well signed; the record is unchanged. The guard sees the bytes that were verified",
+		why:  "422 key_reused, also if it is well signed; the record is unchanged. The guard sees the bytes that were verified",
 		script: func(s *stage) {
 			first := s.runsAs(1, s.send(order))
 			s.stopped(422, core.CodeKeyReused, s.send(order.with(`{"sku":"A-2"}`)))
@@ -76,11 +76,11 @@ var behindCases = []testCase{
 	},
 	{
 		name: "no Idempotency-Key",
-		why:  "DESIGN 5: a required key is missing: 400 of the guard's, nothing recorded; the nonce is used up",
+		why:  "a required key is missing: 400 of the guard's, nothing recorded; the nonce is used up",
 		script: func(s *stage) {
 			m := s.send(order.under(""))
 			s.stopped(400, core.CodeKeyMissing, m)
-			s.refused(sign.ErrReplayed, s.sendAgain(m.message))
+			s.refused(sign.CodeReplayed, s.sendAgain(m.message))
 			s.claims(0)
 		},
 	},
@@ -113,7 +113,7 @@ var behindCases = []testCase{
 		script: func(s *stage) {
 			s.runsAs(1, s.send(order))
 			s.runsAs(2, s.send(order.by(bob).inChunks()))
-			s.refused(sign.ErrBadSignature, s.send(order.by(forger)))
+			s.refused(sign.ReasonBadSignature, s.send(order.by(forger)))
 		},
 	},
 	{
@@ -121,12 +121,12 @@ var behindCases = []testCase{
 		why:    "one store serves both: a nonce is no operation, whatever it is called, and one failed signature asks for nothing",
 		change: func(w *service) { w.ownNonces = true },
 		script: func(s *stage) {
-			s.refused(sign.ErrBadSignature, s.send(order.by(forger)))
+			s.refused(sign.ReasonBadSignature, s.send(order.by(forger)))
 			if claims, nonces := s.store.count(); claims+nonces != 0 {
 				s.problem("the store was asked %d times for nonces and %d times for operations", nonces, claims)
 			}
 			first := s.runsAs(1, s.send(order))
-			s.refused(sign.ErrReplayed, s.sendAgain(first.message))
+			s.refused(sign.CodeReplayed, s.sendAgain(first.message))
 			s.repeats(first, s.send(order))
 			s.runsAs(2, s.send(order.under(first.expect.Nonce)))
 			if claims, nonces := s.store.count(); claims != 3 || nonces != 4 {
@@ -136,12 +136,12 @@ var behindCases = []testCase{
 	},
 	{
 		name:   "the one store is down",
-		why:    "DESIGN 7: store failure refuses, 503; the nonce is not used up by that, and nothing is recorded",
+		why:    "store failure refuses, 503; the nonce is not used up by that, and nothing is recorded",
 		change: func(w *service) { w.ownNonces = true },
 		script: func(s *stage) {
 			s.store.setDown(true)
-			first := s.refused(sign.ErrStoreUnavailable, s.send(order))
-			s.refused(sign.ErrBadSignature, s.send(order.by(forger)))
+			first := s.refused(sign.CodeStoreUnavailable, s.send(order))
+			s.refused(sign.ReasonBadSignature, s.send(order.by(forger)))
 			s.claims(0)
 			s.store.setDown(false)
 			s.repeats(s.runsAs(1, s.sendAgain(first.message)), s.send(order))
@@ -149,13 +149,13 @@ var behindCases = []testCase{
 	},
 	{
 		name: "the guard's store is down",
-		why:  "DESIGN 5: 503 of the guard's; the nonce was used up by then, so that the next try is to be signed anew, which runs",
+		why:  "503 of the guard's; the nonce was used up by then, so that the next try is to be signed anew, which runs",
 		script: func(s *stage) {
 			s.store.setDown(true)
 			first := s.send(order)
 			s.stopped(503, core.CodeStoreUnavailable, first)
 			s.store.setDown(false)
-			s.refused(sign.ErrReplayed, s.sendAgain(first.message))
+			s.refused(sign.CodeReplayed, s.sendAgain(first.message))
 			s.runsAs(1, s.send(order))
 		},
 	},
@@ -166,7 +166,7 @@ var behindCases = []testCase{
 		script: func(s *stage) {
 			first := s.runsAs(1, s.send(order))
 			s.repeats(first, s.send(order.inChunks()))
-			s.refused(sign.ErrReplayed, s.sendAgain(first.message))
+			s.refused(sign.CodeReplayed, s.sendAgain(first.message))
 		},
 	},
 	{
@@ -176,7 +176,7 @@ var behindCases = []testCase{
 			w.inner = &sign.Config{Keys: sign.MustRing(bob), Observe: w.sign.Observe}
 		},
 		script: func(s *stage) {
-			s.refused(sign.ErrUnknownKey, s.send(order))
+			s.refused(sign.ReasonUnknownKey, s.send(order))
 			s.claims(0)
 			s.runsAs(1, s.send(order.by(bob)))
 		},
@@ -192,14 +192,87 @@ var behindCases = []testCase{
 		},
 		script: func(s *stage) {
 			for _, t := range []try{
-				s.refused(sign.ErrBadSignature, s.send(order.by(forger))),
-				s.refused(sign.ErrMissing, s.send(order.by(nil))),
-				s.refused(sign.ErrMalformed, s.send(order.changed("X-Timestamp: ", "X-Timestamp: +"))),
-				s.refused(sign.ErrBodyTooLarge, s.send(order.with(strings.Repeat("x", 1001)))),
+				s.refused(sign.ReasonBadSignature, s.send(order.by(forger))),
+				s.refused(sign.CodeMissing, s.send(order.by(nil))),
+				s.refused(sign.CodeMalformed, s.send(order.changed("X-Timestamp: ", "X-Timestamp: +"))),
+				s.refused(sign.CodeBodyTooLarge, s.send(order.with(strings.Repeat("x", 1001)))),
 			} {
 				if got := t.header.Values("X-Outer"); !slices.Equal(got, []string{"1"}) {
 					s.problem("X-Outer is %q", got)
 				}
+			}
+		},
+	},
+}
+
+// sorted has key id, timestamp, nonce and signature among the parameters, under names that mean nothing to a guard.
+var sorted = func() sign.Scheme {
+	scheme, err := sign.NewSortedParams(sign.SortedOptions{
+		InParams: true, KeyID: "mch_id", Timestamp: "sent_at", Nonce: "nonce_str", Sign: "sig",
+		Bind: sign.SortedBinding{IdempotencyKey: "idempotency_key"},
+	})
+	if err != nil {
+		panic(err) // the suite's own
+	}
+	return scheme
+}()
+
+func isSorted(w *service) { w.sign.Scheme = sorted }
+
+// sortedOrders are demo's order with its parameters in each place.
+func sortedOrders() []request {
+	const pairs = "amount=5&latitude=52.5&timestamp=noon"
+	plain := request{signer: demo, key: "k-1", scheme: sorted}
+	query, form, object, both := plain, plain, plain, plain
+	query.query = pairs
+	form.kind, form.body = "application/x-www-form-urlencoded", pairs
+	object.kind, object.body = "application/json", `{"amount":5,"latitude":52.5,"timestamp":"noon"}`
+	both.query, both.kind, both.body = "amount=5", "application/json", `{"latitude":52.5,"timestamp":"noon"}`
+	return []request{query, form, object, both}
+}
+
+// but has other values in the place of those that are replaced, before it is signed.
+func (r request) but(replaced ...string) request {
+	values := strings.NewReplacer(replaced...)
+	r.query, r.body = values.Replace(r.query), values.Replace(r.body)
+	return r
+}
+
+var anotherAmount = []string{"amount=5", "amount=6", `"amount":5`, `"amount":6`}
+
+// sortedCases are about signatures that stand among the parameters of which a guard makes keys and fingerprints.
+var sortedCases = []testCase{
+	{
+		name:   "sorted parameters/a client's key",
+		why:    "a retry is signed anew: what the verifier has consumed is not the operation's. Everything else is, whatever it is called",
+		change: isSorted,
+		script: func(s *stage) {
+			for i, r := range sortedOrders() {
+				r = r.under(fmt.Sprint("k-", i))
+				first := s.runsAs(i+1, s.send(r))
+				s.repeats(first, s.send(r))
+				s.repeats(first, s.send(r.before(10*time.Second)))
+				s.stopped(422, core.CodeKeyReused, s.send(r.but(anotherAmount...)))
+				s.stopped(422, core.CodeKeyReused, s.send(r.but("52.5", "52.6")))
+				s.stopped(422, core.CodeKeyReused, s.send(r.but("noon", "night")))
+				s.repeats(first, s.send(r))
+			}
+		},
+	},
+	{
+		name: "sorted parameters/keys made of parameters",
+		why:  "else each retry, which is signed anew, would be another operation",
+		change: func(w *service) {
+			isSorted(w)
+			w.policy = &core.Policy{}
+		},
+		script: func(s *stage) {
+			for i, r := range sortedOrders() {
+				r = r.under("")
+				first := s.runsAs(2*i+1, s.send(r))
+				s.repeats(first, s.send(r.before(10*time.Second)))
+				s.runsAs(2*i+2, s.send(r.but(anotherAmount...)))
+				s.repeats(first, s.send(r))
 			}
 		},
 	},
@@ -235,8 +308,10 @@ func userFrom(source core.UserSource) func(*service) {
 
 // userCases are about whom a guard behind Verify takes for its user.
 var userCases = []testCase{
-	whoIsWho("two key ids", "DESIGN 7: idempotency is scoped by key id: two customers do choose the same key, and neither gets the other's receipt",
+	whoIsWho("two owners", "idempotency is scoped by the key's owner: two customers do choose the same key, and neither gets the other's receipt",
 		nil, attempt{demo, "", 0}, attempt{bob, "", 0}, attempt{demo, "", 1}, attempt{bob, "", 2}),
+	whoIsWho("a key is changed", "a retry that is signed with the next key of the same owner is a retry: it must not run again",
+		nil, attempt{demo, "", 0}, attempt{renewed, "", 1}, attempt{bob, "", 0}, attempt{demo, "", 1}),
 	whoIsWho("an unsigned user", "UserFromCaller is the caller and nothing else: what anybody can add to a request is nobody",
 		nil, attempt{demo, "", 0}, attempt{demo, "alice", 1}, attempt{bob, "alice", 0}),
 	whoIsWho("users of a caller", "core.Config.User: a user whom it finds as well refines the caller: the users of one caller stay apart, and so do callers",
@@ -245,8 +320,8 @@ var userCases = []testCase{
 		attempt{demo, "", 1}, attempt{demo, "alice", 2}, attempt{demo, "bob", 3}, attempt{bob, "", 4}, attempt{bob, "alice", 5}, attempt{demo, "demo", 0}),
 	whoIsWho("by address", "core.Config.User: one customer has many addresses, and one address many customers: it adds nothing to a caller",
 		userFrom(core.UserFromRemoteAddr()), attempt{demo, "", 0}, attempt{bob, "", 0}, attempt{demo, "", 1}),
-	whoIsWho("shared by all", "core/doc.go: two key ids are two customers, also if all callers share",
-		userFrom(core.SharedByAllCallers), attempt{demo, "", 0}, attempt{bob, "", 0}, attempt{demo, "", 1}),
+	whoIsWho("shared by all", "core/doc.go: two owners are two customers, also if all callers share",
+		userFrom(core.SharedByAllCallers()), attempt{demo, "", 0}, attempt{bob, "", 0}, attempt{demo, "", 1}),
 	whoIsWho("named by the policy", "core/doc.go: a policy that names its source itself gets that source and nothing else",
 		func(w *service) { w.policy.User = core.UserFromHeader("X-User") },
 		attempt{demo, "alice", 0}, attempt{bob, "alice", 1}, attempt{demo, "bob", 0}),
@@ -255,7 +330,7 @@ var userCases = []testCase{
 // outside puts a guard in front of Verify, the wrong way round.
 func outside(w *service) {
 	policy := core.ClientKey()
-	policy.User = core.SharedByAllCallers // nobody is verified yet
+	policy.User = core.SharedByAllCallers() // nobody is verified yet
 	w.policy, w.outer = nil, &policy
 }
 
@@ -267,9 +342,9 @@ func bothSides(w *service) {
 
 // refusalsAreNotKept is what must hold when there is a guard in front of Verify.
 func refusalsAreNotKept(s *stage) {
-	s.refused(sign.ErrBadSignature, s.send(order.by(forger)))
-	s.refused(sign.ErrMissing, s.send(order.by(nil)))
-	s.refused(sign.ErrExpired, s.send(order.before(2*time.Minute)))
+	s.refused(sign.ReasonBadSignature, s.send(order.by(forger)))
+	s.refused(sign.CodeMissing, s.send(order.by(nil)))
+	s.refused(sign.CodeExpired, s.send(order.before(2*time.Minute)))
 	first := s.runsAs(1, s.send(order))
 	s.repeats(first, s.send(order))
 }
@@ -277,13 +352,13 @@ func refusalsAreNotKept(s *stage) {
 var outsideCases = []testCase{
 	{
 		name:   "guard outside/a refusal is not kept",
-		why:    "TRAPS: a refusal that is kept for the answer locks out who comes after the forger: the handler was not reached, so the next good try runs",
+		why:    "a refusal that is kept for the answer locks out who comes after the forger: the handler was not reached, so the next good try runs",
 		change: outside,
 		script: refusalsAreNotKept,
 	},
 	{
 		name:   "guard outside/and another inside",
-		why:    "core.NotReached: all guards around forget a refusal",
+		why:    "a refusal is a failure for every guard around it: none keeps it",
 		change: bothSides,
 		script: refusalsAreNotKept,
 	},
@@ -305,7 +380,7 @@ var outsideCases = []testCase{
 			w.sign.BodyLimit = 500
 		},
 		script: func(s *stage) {
-			s.refused(sign.ErrBodyTooLarge, s.send(order.with(strings.Repeat("x", 501))))
+			s.refused(sign.CodeBodyTooLarge, s.send(order.with(strings.Repeat("x", 501))))
 			s.runsAs(1, s.send(order.with(strings.Repeat("x", 500))))
 		},
 	},
@@ -319,8 +394,8 @@ var runningCases = []testCase{
 		script: func(s *stage) {
 			release := s.hold()
 			end := s.begin(order)
-			s.refused(sign.ErrBadSignature, s.send(order.by(forger)))
-			s.refused(sign.ErrMissing, s.send(order.by(nil)))
+			s.refused(sign.ReasonBadSignature, s.send(order.by(forger)))
+			s.refused(sign.CodeMissing, s.send(order.by(nil)))
 			s.claims(1)
 			s.stopped(409, core.CodeInProgress, s.send(order))
 			release()
@@ -330,7 +405,7 @@ var runningCases = []testCase{
 	},
 	{
 		name:   "running/duplicates that wait",
-		why:    "DESIGN 5: duplicates wait and get the answer, each with a nonce of its own; who cannot sign does not wait",
+		why:    "duplicates wait and get the answer, each with a nonce of its own; who cannot sign does not wait",
 		change: func(w *service) { w.policy.Duplicate = core.Wait(patience) },
 		script: func(s *stage) {
 			const n = 10
@@ -344,7 +419,7 @@ var runningCases = []testCase{
 				waiting.Go(func() { answers <- try{message: m, reply: once(s.addr, m)} })
 			}
 			s.awaitClaims(n)
-			s.refusedIn(sign.ErrBadSignature, s.send(order.by(forger)))
+			s.refusedIn(sign.ReasonBadSignature, s.send(order.by(forger)))
 			release()
 			first := s.runsAs(1, end())
 			waiting.Wait()
@@ -358,7 +433,7 @@ var runningCases = []testCase{
 	},
 	{
 		name: "running/a hundred clients at once",
-		why:  "TRAPS: memory that is used again turns into another customer's data: what is pooled for one request must not show in another, nor in what a handler keeps",
+		why:  "memory that is used again turns into another customer's data: what is pooled for one request must not show in another, nor in what a handler keeps",
 		script: func(s *stage) {
 			const n = 100
 			type trial struct{ first, again, replayed try }
@@ -391,7 +466,7 @@ var runningCases = []testCase{
 				s.at = i + 1
 				s.runsAs(0, t.first)
 				s.repeats(t.first, t.again)
-				s.refusedIn(sign.ErrReplayed, t.replayed)
+				s.refusedIn(sign.CodeReplayed, t.replayed)
 			}
 			if runs := s.ran(); runs != n {
 				s.problem("the handler has run %d times for %d operations", runs, n)
@@ -427,7 +502,7 @@ func limits(name, why string, verifier, guard int64) testCase {
 					s.stopped(413, core.CodeBodyTooLarge, at(guard+1))
 					s.stopped(413, core.CodeBodyTooLarge, at(verifier))
 				}
-				s.refused(sign.ErrBodyTooLarge, at(verifier+1))
+				s.refused(sign.CodeBodyTooLarge, at(verifier+1))
 				s.claims(2 * runs)
 			}
 		},
@@ -436,7 +511,7 @@ func limits(name, why string, verifier, guard int64) testCase {
 
 // wireCases are about bodies and connections.
 var wireCases = []testCase{
-	limits("the same", "DESIGN 5 and 7: 1 MiB by default, inclusive, for both", 0, 0),
+	limits("the same", "1 MiB by default, inclusive, for both", 0, 0),
 	limits("the verifier's is smaller", "it is asked first", 20_000, 40_000),
 	limits("the guard's is smaller", "what is verified may still be too long for the guard: 413, nothing recorded", 40_000, 20_000),
 	{
@@ -450,12 +525,12 @@ var wireCases = []testCase{
 	},
 	{
 		name:       "limits/another's",
-		why:        "TRAPS: a body may be a MaxBytesReader: its error is 413, and not a bad signature",
+		why:        "a body may be a MaxBytesReader: its error is 413, and not a bad signature",
 		outerLimit: true,
 		change:     func(w *service) { w.bodyLimit = 10 },
 		script: func(s *stage) {
-			s.refused(sign.ErrBodyTooLarge, s.send(order.with(strings.Repeat("x", 11))))
-			s.refused(sign.ErrBodyTooLarge, s.send(order.with(strings.Repeat("x", 11)).inChunks()))
+			s.refused(sign.CodeBodyTooLarge, s.send(order.with(strings.Repeat("x", 11))))
+			s.refused(sign.CodeBodyTooLarge, s.send(order.with(strings.Repeat("x", 11)).inChunks()))
 			s.runsAs(1, s.send(order.with(strings.Repeat("x", 10))))
 		},
 	},
@@ -472,15 +547,15 @@ var wireCases = []testCase{
 				unread  bool // a part of the body is not read
 				check   func(try)
 			}{
-				{long.by(nil).message(), true, func(t try) { s.refused(sign.ErrMissing, t) }},
+				{long.by(nil).message(), true, func(t try) { s.refused(sign.CodeMissing, t) }},
 				{first, false, func(t try) { done = s.runsAs(1, t) }},
-				{long.message(), true, func(t try) { s.refused(sign.ErrBodyTooLarge, t) }},
-				{order.by(forger).message(), false, func(t try) { s.refused(sign.ErrBadSignature, t) }},
-				{first, false, func(t try) { s.refused(sign.ErrReplayed, t) }},
+				{long.message(), true, func(t try) { s.refused(sign.CodeBodyTooLarge, t) }},
+				{order.by(forger).message(), false, func(t try) { s.refused(sign.ReasonBadSignature, t) }},
+				{first, false, func(t try) { s.refused(sign.CodeReplayed, t) }},
 				{order.message(), false, func(t try) { s.repeats(done, t) }},
-				{order.by(nil).message(), true, func(t try) { s.refused(sign.ErrMissing, t) }},
+				{order.by(nil).message(), true, func(t try) { s.refused(sign.CodeMissing, t) }},
 				{order.with("{}").message(), false, func(t try) { s.stopped(422, core.CodeKeyReused, t) }},
-				{long.inChunks().before(2 * time.Minute).message(), true, func(t try) { s.refused(sign.ErrExpired, t) }},
+				{long.inChunks().before(2 * time.Minute).message(), true, func(t try) { s.refused(sign.CodeExpired, t) }},
 				{order.by(bob).message(), false, func(t try) { s.runsAs(2, t) }},
 			} {
 				c := s.connection()

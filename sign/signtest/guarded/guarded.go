@@ -53,6 +53,8 @@ type Harness struct {
 	// ClosesUnread: the server closes a connection after a refusal if nobody has read the request's body to its
 	// end. Otherwise the connection goes on.
 	ClosesUnread bool
+	// HTTP2 is that of the harness for package signtest.
+	HTTP2 bool
 }
 
 // App is an application to build: that of package signtest, with a guard. The order of the middleware, from the
@@ -93,7 +95,7 @@ func Stack[M any](app App, verify func(*sign.Verifier) M, guard func(*core.Guard
 
 // Signatures returns the harness for package signtest. nonces is its Nonces, and may be nil.
 func (h Harness) Signatures(nonces func(tb testing.TB, n int) []sign.NonceStore) signtest.Harness {
-	return signtest.Harness{Name: h.Name, Nonces: nonces, Start: func(tb testing.TB, app signtest.App) string {
+	return signtest.Harness{Name: h.Name, Nonces: nonces, HTTP2: h.HTTP2, Start: func(tb testing.TB, app signtest.App) string {
 		tb.Helper()
 		return h.Start(tb, App{App: app})
 	}}
@@ -150,7 +152,7 @@ func play(tb testing.TB, h Harness, c testCase, patience time.Duration) (problem
 	s := &stage{h: h, patience: patience, store: newStore(tb), entered: make(chan struct{}, 1), gate: make(chan struct{})}
 	close(s.gate) // nothing is held
 	what := &service{
-		sign: sign.Config{Keys: sign.MustRing(demo, bob), Observe: s.observe}, policy: &policy,
+		sign: sign.Config{Keys: sign.MustRing(demo, bob, renewed), Observe: s.observe}, policy: &policy,
 		core: core.Config{Store: s.store, User: core.UserFromCaller()},
 	}
 	if c.change != nil {

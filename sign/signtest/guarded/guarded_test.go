@@ -2,7 +2,6 @@ package guarded
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +19,10 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// After a body that nobody has read, net/http's server waits for half a second.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 func guard(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) }
 
@@ -59,18 +61,14 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			around := r
-			switch flaw {
-			case "the guard is told nothing": // of a refusal
-				around = r.WithContext(unguarded{r.Context()})
-			case "the limit in front is no limit":
+			if flaw == "the limit in front is no limit" {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
 					body = []byte("what is left of it")
 				}
 				r.Body = io.NopCloser(bytes.NewReader(body))
 			}
-			verified, refusal := httpidem.VerifyRequest(v, around)
+			verified, refusal := httpidem.VerifyRequest(v, r)
 			if refusal != nil && !(flaw == "replayed is good enough" && bytes.Contains(refusal.Body, []byte(`"replayed"`))) {
 				refuse(w, r, flaw, refusal, next)
 				return
@@ -87,6 +85,10 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 				ctx = sign.NewContext(r.Context(), signed)
 			case "no signature":
 				ctx = core.WithCaller(r.Context(), caller)
+			case "what is consumed counts":
+				ctx = core.WithCaller(ctx, caller)
+			case "the key id is the caller":
+				ctx = core.WithCaller(ctx, signed.KeyID)
 			case "one caller for all":
 				ctx = core.WithCaller(ctx, "client")
 			case "a caller for each message":
@@ -115,14 +117,6 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 	}
 }
 
-// unguarded is a context in which nobody finds a run.
-type unguarded struct{ ctx context.Context }
-
-func (u unguarded) Deadline() (time.Time, bool) { return u.ctx.Deadline() }
-func (u unguarded) Done() <-chan struct{}       { return u.ctx.Done() }
-func (u unguarded) Err() error                  { return u.ctx.Err() }
-func (u unguarded) Value(any) any               { return nil }
-
 // refuse writes a refusal.
 func refuse(w http.ResponseWriter, r *http.Request, flaw string, refusal *core.Response, next http.Handler) {
 	h := w.Header()
@@ -148,6 +142,8 @@ func refuse(w http.ResponseWriter, r *http.Request, flaw string, refusal *core.R
 		status = http.StatusForbidden
 	case "no challenge":
 		h.Del("Www-Authenticate")
+	case "refusals are not marked":
+		h.Del(core.RefusedHeader)
 	case "fields of others are cleared":
 		h.Del("X-Outer")
 	}
@@ -164,15 +160,18 @@ var flaws = []struct{ name, noticed string }{
 	{"no guard", "tried again"},
 	{"no guard", "running/duplicates that wait"},
 	{"no guard outside", "guard outside/a large body"},
-	{"the guard is told nothing", "guard outside/a refusal is not kept"},
-	{"the guard is told nothing", "guard outside/and another inside"},
-	{"the guard is told nothing", "guard outside/a limit that only Verify has"},
+	{"refusals are not marked", "guard outside/a refusal is not kept"},
+	{"refusals are not marked", "guard outside/and another inside"},
+	{"refusals are not marked", "guard outside/a limit that only Verify has"},
 	{"no Verify", "refusals create nothing"},
 	{"no Verify", "running/a wrong signature"},
 	{"no inner verifier", "Verify twice, the inner one refuses"},
 	{"replayed is good enough", "sent again"},
 	{"replayed is good enough", "nonces in the engine's store"},
-	{"no caller", "users/two key ids"},
+	{"what is consumed counts", "sorted parameters/a client's key"},
+	{"what is consumed counts", "sorted parameters/keys made of parameters"},
+	{"no caller", "users/two owners"},
+	{"the key id is the caller", "users/a key is changed"},
 	{"no signature", "what the handler sees"},
 	{"no signature", "without a guard"},
 	{"one caller for all", "users/by address"},
@@ -231,6 +230,11 @@ func TestEveryCaseIsWellFormed(t *testing.T) {
 		require.NotEmpty(t, c.why, c.name)
 		require.NotNil(t, c.script, c.name)
 	}
+}
+
+// sign knows nothing of core, and says by itself what core's guards look for.
+func TestRefusalsHaveOneMark(t *testing.T) {
+	require.Equal(t, core.RefusedHeader, sign.RefusedHeader)
 }
 
 func caseNamed(t *testing.T, name string) testCase {

@@ -31,6 +31,7 @@ func OnNetHTTP(name string, build func(app App) http.Handler) Harness {
 	return Harness{
 		Name:       name,
 		OuterLimit: true,
+		HTTP2:      true,
 		Start: func(tb testing.TB, app App) string {
 			tb.Helper()
 			return signtest.Listen(tb, app.inFront(build(app)))

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +67,7 @@ func digest(body []byte) string {
 func (s *stage) handle(seen signtest.Seen) []byte {
 	v, ok := sign.From(seen.Context)
 	caller, called := core.CallerFrom(seen.Context)
-	_, ran := core.RunFrom(seen.Context)
+	ran := core.RunFrom(seen.Context) != nil
 	a := answer{KeyID: v.KeyID, Caller: caller, Nonce: v.Nonce, Key: seen.Header("Idempotency-Key"), Body: digest(seen.Body)}
 	switch {
 	case !ok:
@@ -77,12 +79,15 @@ func (s *stage) handle(seen signtest.Seen) []byte {
 	case seen.Err != nil:
 		a.Problem = "the body cannot be read: " + seen.Err.Error()
 	case seen.Verified != nil:
-		if own, ok := seen.Verified(); !ok || own != v {
+		if own, ok := seen.Verified(); !ok || !reflect.DeepEqual(own, v) {
 			a.Problem = "the adapter's own function returns something else than sign.From"
 		}
 	}
 	then := v // of which nothing may change when the request is over
-	then.KeyID, then.Nonce = strings.Clone(v.KeyID), strings.Clone(v.Nonce)
+	then.KeyID, then.Nonce, then.Consumed = strings.Clone(v.KeyID), strings.Clone(v.Nonce), slices.Clone(v.Consumed)
+	for i, name := range then.Consumed {
+		then.Consumed[i] = strings.Clone(name)
+	}
 
 	s.mu.Lock()
 	s.runs++
@@ -187,20 +192,20 @@ func (s *stage) repeats(first, t try) {
 	}
 }
 
-// refused checks that t is refused by the verifier for err, and that the observer was told so.
-func (s *stage) refused(err *sign.Error, t try) try {
-	if told, ok := s.told(); !ok || !errors.Is(asError(told), err) {
-		s.problem("the observer was told %v; it is %v", told, err)
+// refused checks that t is refused by the verifier for an error of that kind, and that the observer was told so.
+func (s *stage) refused(kind sign.Kind, t try) try {
+	if told, ok := s.told(); !ok || !errors.Is(asError(told), kind) {
+		s.problem("the observer was told %v; it is %v", told, kind)
 	}
-	return s.refusedIn(err, t)
+	return s.refusedIn(kind, t)
 }
 
 // refusedIn is refused for one of several at once, of which the observer tells in any order.
-func (s *stage) refusedIn(err *sign.Error, t try) try {
+func (s *stage) refusedIn(kind sign.Kind, t try) try {
 	if t.runs != 0 {
 		s.problem("the handler has run %d times", t.runs)
 	}
-	for _, fault := range signtest.CheckRefusal(err, t.status, t.header, t.body) {
+	for _, fault := range signtest.CheckRefusal(kind, t.status, t.header, t.body) {
 		s.problem("%s", fault)
 	}
 	return t
@@ -289,7 +294,7 @@ func (s *stage) checkKept() {
 	for _, k := range s.kept {
 		v, _ := sign.From(k.ctx)
 		caller, _ := core.CallerFrom(k.ctx)
-		if v != k.signed || caller != k.caller {
+		if !reflect.DeepEqual(v, k.signed) || caller != k.caller {
 			s.problem("a context that was kept says %+v of %q, and said %+v of %q when it was new", v, caller, k.signed, k.caller)
 		}
 	}

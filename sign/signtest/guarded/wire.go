@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,19 +22,25 @@ const patience = 20 * time.Second
 // The key holders, and somebody who has not the secret.
 var demo, bob, forger = signtest.Demo, signtest.Bob, signtest.Forger
 
+// renewed is the key that takes demo's place.
+var renewed = sign.MustKey(sign.NewHMACKey("demo-2", []byte("fedcba9876543210fedcba9876543210"), sign.OwnedBy(demo.ID())))
+
 // request is how a message is made. Requests are values: each method returns another one.
 type request struct {
 	signer  *sign.Key // nil: nobody has signed it
 	key     string    // Idempotency-Key; "": none
 	body    string
 	user    string        // X-User; "": none
+	query   string        // without the question mark
+	kind    string        // Content-Type; "": none
+	scheme  sign.Scheme   // nil: v1
 	chunked bool          // without a Content-Length
 	ago     time.Duration // how long ago it was signed
 	edit    [2]string     // in the signed message, the first is replaced by the second
 }
 
 // order is demo's order.
-var order = request{signer: demo, key: "k-1", body: `{"sku":"A-1"}`}
+var order = request{signer: demo, key: "k-1", query: "x=2&x=1", kind: "application/json", body: `{"sku":"A-1"}`}
 
 func (r request) by(k *sign.Key) request           { r.signer = k; return r }
 func (r request) under(key string) request         { r.key = key; return r }
@@ -49,25 +56,33 @@ type message struct {
 	expect answer
 }
 
+// nonceParam finds the nonce of scheme sorted.
+var nonceParam = regexp.MustCompile(`nonce_str"?[=:]"?([0-9a-f]+)`)
+
 // message signs the request anew.
 func (r request) message() message {
-	req, err := http.NewRequest("POST", "http://shop.test/orders/7?x=2&x=1", strings.NewReader(r.body))
+	req, err := http.NewRequest("POST", "http://shop.test/orders/7?"+r.query, strings.NewReader(r.body))
 	if err != nil {
 		panic(err) // the suite's own
 	}
-	req.Header.Set("Content-Type", "application/json")
-	for name, value := range map[string]string{"Idempotency-Key": r.key, "X-User": r.user} {
+	for name, value := range map[string]string{"Content-Type": r.kind, "Idempotency-Key": r.key, "X-User": r.user} {
 		if value != "" {
 			req.Header.Set(name, value)
 		}
 	}
-	m := message{expect: answer{Key: r.key, Body: digest([]byte(r.body))}}
+	m := message{expect: answer{Key: r.key}}
 	if r.signer != nil {
 		clock := func() time.Time { return time.Now().Add(-r.ago) }
-		if err := sign.Request(req, r.signer, &sign.RequestOptions{Clock: clock}); err != nil {
+		if err := sign.Request(req, r.signer, &sign.RequestOptions{Scheme: r.scheme, Clock: clock}); err != nil {
 			panic(err)
 		}
-		m.expect.KeyID, m.expect.Caller, m.expect.Nonce = r.signer.ID(), r.signer.ID(), req.Header.Get("X-Nonce")
+		m.expect.KeyID, m.expect.Caller, m.expect.Nonce = r.signer.ID(), r.signer.Owner(), req.Header.Get("X-Nonce")
+	}
+	body, _ := io.ReadAll(req.Body) // of a buffer
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	m.expect.Body = digest(body)
+	if found := nonceParam.FindStringSubmatch(req.URL.RawQuery + string(body)); found != nil {
+		m.expect.Nonce = found[1]
 	}
 	if r.chunked {
 		req.ContentLength = -1

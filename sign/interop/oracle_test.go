@@ -1,4 +1,4 @@
-package rfc9421
+package interop_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/rfc9421"
 )
 
 // peers are the keys as the other implementation wants them: what signs, and what verifies.
@@ -25,7 +26,7 @@ func peers() map[string][2]httpsig.Key {
 		return httpsig.Key{KeyID: "demo", Algorithm: algorithm, Key: material}
 	}
 	return map[string][2]httpsig.Key{
-		"hmac-sha256":       {key(httpsig.HmacSha256, []byte(testSecret)), key(httpsig.HmacSha256, []byte(testSecret))},
+		"hmac-sha256":       {key(httpsig.HmacSha256, []byte(secret)), key(httpsig.HmacSha256, []byte(secret))},
 		"ed25519":           {key(httpsig.Ed25519, m.ed25519), key(httpsig.Ed25519, m.ed25519.Public())},
 		"ecdsa-p256-sha256": {key(httpsig.EcdsaP256Sha256, m.ecdsa), key(httpsig.EcdsaP256Sha256, &m.ecdsa.PublicKey)},
 		"rsa-pss-sha512":    {key(httpsig.RsaPssSha512, m.rsa), key(httpsig.RsaPssSha512, &m.rsa.PublicKey)},
@@ -108,7 +109,7 @@ func TestOracle(t *testing.T) {
 	slices.Sort(ways)
 	for _, name := range names {
 		pair, peer := pairs[name], peerPairs[name]
-		s := newScheme(t, Options{Tag: "app"})
+		s := newScheme(t, rfc9421.Options{Tag: "app"})
 		ours := sign.MustVerifier(sign.Config{Keys: sign.MustRing(pair[1]), Scheme: s, Nonces: anyNonce{}})
 		theirs, err := httpsig.NewVerifier(peer[1],
 			httpsig.WithValidateAllSignatures(),
@@ -137,7 +138,7 @@ func TestOracle(t *testing.T) {
 			tampers[way](tampered, &changed)
 			ourErr, theirErr = bothVerify(tampered, changed)
 			require.Error(t, ourErr, way)
-			require.True(t, errors.Is(ourErr, sign.ErrInvalid), "%s: %v", way, ourErr)
+			require.True(t, errors.Is(ourErr, sign.CodeInvalid), "%s: %v", way, ourErr)
 			require.Error(t, theirErr, way)
 		}
 		t.Run(name+"/we sign", rapid.MakeCheck(func(t *rapid.T) {

@@ -1,0 +1,100 @@
+package sign_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/sign"
+)
+
+// acme is how a sender called Acme signs: HMAC-SHA256 over "<Acme-Time>.<body>", in hexadecimal, in Acme-Signature.
+type acme struct{}
+
+func (acme) Name() string { return "acme" }
+
+// Parse takes the header apart. The body is not read so far, and nothing is believed.
+func (acme) Parse(m *sign.Message, s *sign.Signature) (err error) {
+	s.KeyID = "acme" // the messages name no key
+	var value []byte
+	for name, take := range map[string]func(text string) error{
+		"Acme-Time":      func(text string) error { s.Created, err = sign.ParseTimestamp(text); return err },
+		"Acme-Signature": func(text string) error { value, err = hex.DecodeString(text); return err },
+	} {
+		text, lines := m.Field(name)
+		switch {
+		case lines == 0:
+			return sign.Errorf(sign.CodeMissing, "%s", name)
+		case lines > 1:
+			return sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
+		}
+		if err := take(text); err != nil {
+			return sign.Errorf(sign.CodeMalformed, "%s: %w", name, err)
+		}
+	}
+	s.Values = append(s.Values, value)
+	for _, name := range []string{"Content-Encoding", "Idempotency-Key"} { // they are not signed
+		if _, lines := m.Field(name); lines > 0 {
+			return sign.Errorf(sign.ReasonUncovered, "%s", name)
+		}
+	}
+	return nil
+}
+
+// Check has the body. The nonce is made of all that is signed, and of nothing else.
+func (a acme) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error {
+	signed, err := a.content(m, s)
+	if err != nil {
+		return err
+	}
+	if !key.Verify(signed, s.Values[0]) {
+		return sign.ReasonBadSignature
+	}
+	s.Nonce = sign.NonceOf(signed)
+	return nil
+}
+
+func (a acme) Sign(m *sign.Message, s *sign.Signature, key *sign.Key) (sign.Additions, error) {
+	signed, err := a.content(m, s)
+	if err != nil {
+		return sign.Additions{}, err
+	}
+	value, err := key.Sign(signed)
+	return sign.Additions{Header: []sign.Field{
+		{Name: "Acme-Time", Value: strconv.FormatInt(s.Created, 10)},
+		{Name: "Acme-Signature", Value: hex.EncodeToString(value)},
+	}}, err
+}
+
+func (acme) SigningString(_ *sign.Message, s *sign.Signature, _ *sign.Key) string {
+	return strconv.FormatInt(s.Created, 10) + ".[body]"
+}
+
+func (acme) content(m *sign.Message, s *sign.Signature) ([]byte, error) {
+	body, err := m.Body()
+	return append([]byte(strconv.FormatInt(s.Created, 10)+"."), body...), err
+}
+
+// A scheme of one's own. A test holds it to what a scheme has to do:
+//
+//	signtest.RunScheme(t, signtest.SchemeHarness{Scheme: acme{}, Signer: key, Stranger: other, Request: request})
+func ExampleScheme() {
+	key := sign.MustKey(sign.NewHMACKey("acme", []byte("0123456789abcdef0123456789abcdef")))
+	now := func() time.Time { return time.Unix(1700000000, 0) }
+	verifier := sign.MustVerifier(sign.Config{Scheme: acme{}, Keys: sign.MustRing(key), Clock: now})
+
+	r := httptest.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(`{"paid":5}`))
+	if err := sign.Request(r, key, &sign.RequestOptions{Scheme: acme{}, Clock: now}); err != nil {
+		fmt.Println(err)
+	}
+	for range 2 {
+		verified, err := verifier.Verify(r.Context(), messageOf(r))
+		fmt.Println(verified.KeyID, err)
+	}
+	// Output:
+	// acme <nil>
+	//  sign: replayed
+}

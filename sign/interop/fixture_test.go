@@ -1,0 +1,173 @@
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/rfc9421"
+)
+
+const (
+	secret = "0123456789abcdef0123456789abcdef"
+	body   = `{"id":"evt_1","object":"event","event_id":"Ev08MFMKH6","amount":5}`
+)
+
+// material is one key pair of each kind; the RSA one takes a while.
+var material = sync.OnceValue(func() (m struct {
+	ed25519 ed25519.PrivateKey
+	ecdsa   *ecdsa.PrivateKey
+	rsa     *rsa.PrivateKey
+}) {
+	_, m.ed25519, _ = ed25519.GenerateKey(rand.Reader)
+	m.ecdsa, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	m.rsa, _ = rsa.GenerateKey(rand.Reader, 2048)
+	return m
+})
+
+// algorithms are those of all implementations of RFC 9421 here.
+var algorithms = []string{"hmac-sha256", "ed25519", "ecdsa-p256-sha256", "rsa-pss-sha512"}
+
+// keyPairs are the keys that sign, with those that verify.
+func keyPairs(t testing.TB) map[string][2]*sign.Key {
+	t.Helper()
+	shared := sign.MustKey(sign.NewHMACKey("demo", []byte(secret)))
+	pairs := map[string][2]*sign.Key{"hmac-sha256": {shared, shared}}
+	m := material()
+	for _, k := range []struct{ private, public any }{
+		{m.ed25519, m.ed25519.Public()}, {m.ecdsa, &m.ecdsa.PublicKey}, {m.rsa, &m.rsa.PublicKey},
+	} {
+		signer, verifier := sign.MustKey(sign.NewKey("demo", k.private)), sign.MustKey(sign.NewKey("demo", k.public))
+		pairs[signer.Algorithm().String()] = [2]*sign.Key{signer, verifier}
+	}
+	require.Len(t, pairs, len(algorithms))
+	return pairs
+}
+
+func newScheme(t testing.TB, o rfc9421.Options) *rfc9421.Scheme {
+	t.Helper()
+	s, err := rfc9421.New(o)
+	require.NoError(t, err)
+	return s
+}
+
+// ours serves what v verifies: it answers 200, or as a verifier does.
+func ours(t *testing.T, v *sign.Verifier) string {
+	t.Helper()
+	return serve(t, httpidem.Verify(v)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, err := io.ReadAll(r.Body)
+		if err != nil || string(got) != body {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})))
+}
+
+// theirs serves what verify accepts: it answers 200 or 401.
+func theirs(t *testing.T, verify func(r *http.Request, body []byte) error) string {
+	t.Helper()
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(got))
+		if err != nil || verify(r, got) != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+}
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// newRequest is a request to be signed.
+func newRequest(t testing.TB, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequest("POST", url, bytes.NewReader([]byte(body)))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+// send sends a request as it is, with a body, and returns status and code.
+func send(t testing.TB, r *http.Request, body string) (int, string) {
+	t.Helper()
+	r = r.Clone(t.Context())
+	r.Body, r.ContentLength, r.GetBody = io.NopCloser(bytes.NewReader([]byte(body))), int64(len(body)), nil
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode, resp.Header.Get(sign.RefusedHeader)
+}
+
+// arrives sends what they have signed to our verifier: it is verified once, and not with another body.
+func arrives(t *testing.T, r *http.Request, replayed string) {
+	t.Helper()
+	status, code := send(t, r, body+" ")
+	require.Equal(t, 401, status)
+	require.Equal(t, "invalid", code)
+	status, code = send(t, r, body)
+	require.Equal(t, 200, status, code)
+	_, code = send(t, r, body)
+	require.Equal(t, replayed, code, "the same message again")
+}
+
+// isUnderstood sends what we have signed to their verifier.
+func isUnderstood(t *testing.T, r *http.Request) {
+	t.Helper()
+	status, _ := send(t, r, body)
+	require.Equal(t, 200, status)
+	status, _ = send(t, r, body+" ")
+	require.Equal(t, 401, status)
+}
+
+// messageOf is what a server makes of a request that a client sends.
+func messageOf(r *http.Request) *sign.Message {
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	return &sign.Message{
+		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
+		Source: &incoming{header: r.Header.Clone()},
+	}
+}
+
+// incoming is header and body of a message, as an adapter for net/http sees them.
+type incoming struct {
+	header http.Header
+	body   []byte
+}
+
+func (in *incoming) Values(name string) []string { return in.header[name] }
+
+func (in *incoming) HeaderSize() (lines, bytes int) { return len(in.header), 0 }
+
+func (in *incoming) ReadBody(int64) ([]byte, error) { return in.body, nil }
+
+func digestOf(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+}
+
+// anyNonce is a nonce store that costs nothing.
+type anyNonce struct{}
+
+func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }

@@ -1,0 +1,176 @@
+package interop_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	remitly "github.com/remitly-oss/httpsig-go"
+	"github.com/stretchr/testify/require"
+	"github.com/yaronf/httpsign"
+
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/rfc9421"
+)
+
+// components are what the profile of package rfc9421 demands, and the media type.
+var components = []string{"@method", "@authority", "@path", "@query", "content-digest", "content-type"}
+
+// tolerance is what the other side is told of time: nothing here depends on it.
+const tolerance = time.Hour
+
+// implementation is another implementation of RFC 9421, for one algorithm.
+type implementation struct {
+	sign   func(t *testing.T, r *http.Request)
+	verify func(t *testing.T) func(r *http.Request, body []byte) error
+}
+
+func yaronf(algorithm string) implementation {
+	m := material()
+	signConfig := func() *httpsign.SignConfig {
+		return httpsign.NewSignConfig().SetKeyID("demo").SetNonce(rand.Text())
+	}
+	verifyConfig := httpsign.NewVerifyConfig().SetKeyID("demo").SetNotOlderThan(tolerance).SetNotNewerThan(tolerance)
+	fields := httpsign.Headers(components...)
+	return implementation{
+		sign: func(t *testing.T, r *http.Request) {
+			digest, err := httpsign.GenerateContentDigestHeader(&r.Body, []string{httpsign.DigestSha256})
+			require.NoError(t, err)
+			r.Header.Set("Content-Digest", digest)
+			var s *httpsign.Signer
+			switch algorithm {
+			case "hmac-sha256":
+				s, err = httpsign.NewHMACSHA256Signer([]byte(secret+secret), signConfig(), fields)
+			case "ed25519":
+				s, err = httpsign.NewEd25519Signer(m.ed25519, signConfig(), fields)
+			case "ecdsa-p256-sha256":
+				s, err = httpsign.NewP256Signer(*m.ecdsa, signConfig(), fields)
+			case "rsa-pss-sha512":
+				s, err = httpsign.NewRSAPSSSigner(*m.rsa, signConfig(), fields)
+			}
+			require.NoError(t, err)
+			input, signature, err := httpsign.SignRequest("sig1", *s, r)
+			require.NoError(t, err)
+			r.Header.Set("Signature-Input", input)
+			r.Header.Set("Signature", signature)
+		},
+		verify: func(t *testing.T) func(r *http.Request, body []byte) error {
+			var v *httpsign.Verifier
+			var err error
+			switch algorithm {
+			case "hmac-sha256":
+				v, err = httpsign.NewHMACSHA256Verifier([]byte(secret+secret), verifyConfig, fields)
+			case "ed25519":
+				v, err = httpsign.NewEd25519Verifier(m.ed25519.Public().(ed25519.PublicKey), verifyConfig, fields)
+			case "ecdsa-p256-sha256":
+				v, err = httpsign.NewP256Verifier(m.ecdsa.PublicKey, verifyConfig, fields)
+			case "rsa-pss-sha512":
+				v, err = httpsign.NewRSAPSSVerifier(m.rsa.PublicKey, verifyConfig, fields)
+			}
+			require.NoError(t, err)
+			return func(r *http.Request, _ []byte) error {
+				if err := httpsign.ValidateContentDigestHeader(r.Header.Values("Content-Digest"), &r.Body, []string{httpsign.DigestSha256}); err != nil {
+					return err
+				}
+				return httpsign.VerifyRequest("sig1", *v, r)
+			}
+		},
+	}
+}
+
+// oneKey is a [remitly.KeyFetcher] that has one key.
+type oneKey struct{ remitly.KeySpec }
+
+func (k oneKey) FetchByKeyID(context.Context, http.Header, string) (remitly.KeySpecer, error) {
+	return k.KeySpec, nil
+}
+
+func (k oneKey) Fetch(context.Context, http.Header, remitly.MetadataProvider) (remitly.KeySpecer, error) {
+	return k.KeySpec, nil
+}
+
+func remitlyOSS(algorithm string) implementation {
+	m := material()
+	key := remitly.SigningKey{MetaKeyID: "demo"}
+	spec := remitly.KeySpec{KeyID: "demo", Algo: remitly.Algorithm(algorithm)}
+	switch algorithm {
+	case "hmac-sha256":
+		key.Secret, spec.Secret = []byte(secret+secret), []byte(secret+secret)
+	case "ed25519":
+		key.Key, spec.PubKey = m.ed25519, m.ed25519.Public()
+	case "ecdsa-p256-sha256":
+		key.Key, spec.PubKey = m.ecdsa, &m.ecdsa.PublicKey
+	case "rsa-pss-sha512":
+		key.Key, spec.PubKey = m.rsa, &m.rsa.PublicKey
+	}
+	return implementation{
+		sign: func(t *testing.T, r *http.Request) {
+			require.NoError(t, remitly.Sign(r, remitly.SigningProfile{
+				Algorithm: remitly.Algorithm(algorithm), Digest: remitly.DigestSHA256, Fields: remitly.Fields(components...),
+				Metadata: []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaAlgorithm, remitly.MetaNonce},
+			}, key))
+		},
+		verify: func(*testing.T) func(r *http.Request, body []byte) error {
+			return func(r *http.Request, _ []byte) error {
+				_, err := remitly.Verify(r, oneKey{spec}, remitly.VerifyProfile{
+					SignatureLabel: "sig1", RequiredFields: remitly.Fields(components...), CreatedValidDuration: tolerance,
+					RequiredMetadata: []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaNonce},
+				})
+				return err
+			}
+		},
+	}
+}
+
+// differs reports what the other implementation does otherwise than the RFC says. We refuse it, and it refuses us.
+func differs(name, algorithm, target string, theySign bool) bool {
+	switch name {
+	case "yaronf": // section 3.3.1: the salt has 64 bytes; its signer takes the longest there is, and its verifier any
+		return algorithm == "rsa-pss-sha512" && theySign
+	case "remitly-oss": // section 2.2.6: the path is not decoded
+		return strings.Contains(target, "%")
+	}
+	return false
+}
+
+// What one implementation of RFC 9421 signs the other one verifies, over TCP.
+func TestMessageSignatures(t *testing.T) {
+	pairs := keyPairs(t)
+	shared := sign.MustKey(sign.NewHMACKey("demo", []byte(secret+secret))) // httpsign takes none that is shorter
+	pairs["hmac-sha256"] = [2]*sign.Key{shared, shared}
+	scheme := newScheme(t, rfc9421.Options{})
+	for name, implemented := range map[string]func(algorithm string) implementation{"yaronf": yaronf, "remitly-oss": remitlyOSS} {
+		for _, algorithm := range algorithms {
+			pair, peer := pairs[algorithm], implemented(algorithm)
+			for path, target := range map[string]string{"plain": "/hooks", "with a query": "/hooks?x=2&x=1", "escaped": "/a%2Fb/hooks"} {
+				t.Run(name+"/"+algorithm+"/"+path+"/they sign", func(t *testing.T) {
+					r := newRequest(t, ours(t, sign.MustVerifier(sign.Config{
+						Keys: sign.MustRing(pair[1]), Scheme: scheme, Window: tolerance,
+					}))+target)
+					peer.sign(t, r)
+					if differs(name, algorithm, target, true) {
+						status, code := send(t, r, body)
+						require.Equal(t, 401, status)
+						require.Equal(t, "invalid", code)
+						return
+					}
+					arrives(t, r, "replayed")
+				})
+				t.Run(name+"/"+algorithm+"/"+path+"/we sign", func(t *testing.T) {
+					r := newRequest(t, theirs(t, peer.verify(t))+target)
+					require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: scheme}))
+					if differs(name, algorithm, target, false) {
+						status, _ := send(t, r, body)
+						require.Equal(t, 401, status)
+						return
+					}
+					isUnderstood(t, r)
+				})
+			}
+		}
+	}
+}

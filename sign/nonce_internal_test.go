@@ -1,0 +1,53 @@
+package sign
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNoncesAreAHeap looks at every shard after each call. No nonce stands above one that may be forgotten
+// earlier: it would hold that one back, and with it the room for another. The set holds what the heap
+// holds, and nothing that is forgotten stays in memory.
+func TestNoncesAreAHeap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewMemoryNonces(0)
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 3000 {
+			if r.IntN(40) == 0 {
+				time.Sleep(time.Duration(r.IntN(20)) * time.Second)
+			}
+			unused, err := n.Use(t.Context(), "k", strconv.Itoa(i), time.Duration(1+r.IntN(300))*time.Second)
+			require.NoError(t, err)
+			require.True(t, unused)
+			for k := range n.shards {
+				checkShard(t, &n.shards[k])
+			}
+		}
+		require.Less(t, n.Len(), 2500, "some have been forgotten")
+	})
+}
+
+func checkShard(t *testing.T, s *nonceShard) {
+	t.Helper()
+	for i, d := range s.dates {
+		if parent := (i - 1) / 2; i > 0 && d.until.Before(s.dates[parent].until) {
+			t.Fatalf("%v stands below %v, %d and %d of %d", d.until, s.dates[parent].until, i, parent, len(s.dates))
+		}
+		if _, ok := s.used[d.nonce]; !ok {
+			t.Fatalf("%q is in the heap only", d.nonce)
+		}
+	}
+	if len(s.used) != len(s.dates) {
+		t.Fatalf("the set has %d, the heap %d", len(s.used), len(s.dates))
+	}
+	for _, d := range s.dates[len(s.dates):cap(s.dates)] {
+		if d != (nonceDate{}) {
+			t.Fatalf("%q is forgotten, and still in memory", d.nonce)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package sign
+
+import "sync"
+
+// quota bounds how many nonces are remembered at a time, of each owner and of all. It counts those of one
+// verifier, whatever store remembers them.
+type quota struct {
+	each, all int
+	span      int64 // of a slot, in seconds
+
+	mu     sync.Mutex
+	now    int64 // the slot of the latest time; it goes back only if the clock does so by far
+	owners map[string]*tally
+	total  tally
+}
+
+// tally is a number of nonces, by the slot in which each is forgotten. It counts until the slot has passed.
+type tally struct {
+	sum   int
+	open  int   // how many of them are being looked up, and may have been used before
+	first int64 // the slots before it have passed
+	slots [quotaSlots]int
+}
+
+// quotaSlots is how finely time is divided: a nonce counts for up to a fourteenth of the longest time longer than
+// it is remembered.
+const quotaSlots = 16
+
+// newQuota is for nonces that are remembered for at most longest seconds.
+func newQuota(each, all int, longest int64) *quota {
+	return &quota{each: each, all: all, span: longest/(quotaSlots-2) + 1, owners: make(map[string]*tally)}
+}
+
+// take counts a nonce that is remembered until then, and returns its slot for settle. Times are in
+// seconds. The errors are [CodeRateLimited] and, if there is no room for anybody, [CodeStoreUnavailable].
+func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if now/q.span < q.now-quotaSlots { // the clock was wrong before: its slots would not pass for as long as it was ahead
+		q.now, q.total, q.owners = now/q.span, tally{first: now / q.span}, make(map[string]*tally)
+	}
+	q.now = max(q.now, now/q.span)
+	own := q.tally(owner)
+	own.forget(q.now)
+	q.total.forget(q.now)
+	switch {
+	case own.sum >= q.each:
+		err := Errorf(CodeRateLimited, "%d nonces of the owner %q are remembered", own.sum, owner)
+		if err.retryAfter = 1; own.sum-own.open >= q.each {
+			err.retryAfter = own.end()*q.span - max(now, q.now*q.span)
+		}
+		return 0, err
+	case q.total.sum >= q.all:
+		return 0, Errorf(CodeStoreUnavailable, "the nonce was not looked up: %w", ErrNoncesFull)
+	}
+	slot = min(max(then/q.span, q.now), q.now+quotaSlots-1) // a clock may be put back or forward
+	own.open++
+	own.add(slot, 1)
+	q.total.add(slot, 1)
+	return slot, nil
+}
+
+// settle says what has become of a nonce that take has counted: one that is not remembered counts no longer.
+func (q *quota) settle(owner string, slot int64, remembered bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own, ok := q.owners[owner]
+	if ok {
+		own.open = max(own.open-1, 0)
+	}
+	if remembered {
+		return
+	}
+	q.total.add(slot, -1)
+	if ok {
+		own.add(slot, -1)
+	}
+}
+
+// maxLooked is how many owners are looked at when there is a new one: more than one, so that those without
+// nonces go.
+const maxLooked = 4
+
+func (q *quota) tally(owner string) *tally {
+	if own, ok := q.owners[owner]; ok {
+		return own
+	}
+	looked := 0
+	for other, t := range q.owners { // which begins anywhere
+		if t.forget(q.now); t.sum == 0 && t.open == 0 {
+			delete(q.owners, other)
+		}
+		if looked++; looked == maxLooked {
+			break
+		}
+	}
+	own := &tally{first: q.now}
+	q.owners[owner] = own
+	return own
+}
+
+// forget forgets the slots before now.
+func (t *tally) forget(now int64) {
+	if now-t.first >= quotaSlots {
+		*t = tally{open: t.open, first: now}
+	}
+	for ; t.first < now; t.first++ {
+		i := t.first % quotaSlots
+		t.sum -= t.slots[i]
+		t.slots[i] = 0
+	}
+}
+
+// add adds to a slot, unless it has passed, or is one of a time that never came.
+func (t *tally) add(slot int64, n int) {
+	if t.first <= slot && slot < t.first+quotaSlots {
+		t.sum += n
+		t.slots[slot%quotaSlots] += n
+	}
+}
+
+// end returns the slot that begins when the first of the nonces does not count any more.
+func (t *tally) end() int64 {
+	for slot := t.first; slot < t.first+quotaSlots; slot++ {
+		if t.slots[slot%quotaSlots] > 0 {
+			return slot + 1
+		}
+	}
+	return t.first
+}

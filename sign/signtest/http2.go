@@ -1,0 +1,107 @@
+package signtest
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// ask2 sends a request by HTTP/2. Its Host line, if it has one, stands beside :authority, which is left out
+// if it is empty. Of the answer it looks only whether there is one.
+type ask2 struct {
+	authority string
+	request   request
+	want      want
+}
+
+func (a ask2) do(p *play) {
+	p.b.told()
+	m := a.request.message()
+	runs, calls := p.b.count(), p.b.nonces.calledOr0()
+	if err := send2(p.b.addrs[0], a.authority, m); err != nil {
+		p.problem("%v", err)
+		return
+	}
+	runs, calls = p.b.count()-runs, p.b.nonces.calledOr0()-calls
+	events := p.b.told()
+	p.told = append(p.told, events...)
+	if len(events) != 1 {
+		p.problem("the observer was told %d times", len(events))
+	}
+	for _, e := range events {
+		p.checkEvent(e, m, a.want)
+	}
+	p.checkNonces(calls, a.want)
+	if accepted := a.want.err == nil; accepted != (runs == 1) {
+		p.problem("the handler has run %d times", runs)
+	}
+}
+
+// The frames of HTTP/2 that are sent (RFC 9113, section 6), and their flags.
+const (
+	frameData     = 0
+	frameHeaders  = 1
+	frameSettings = 4
+	endStream     = 1
+	endHeaders    = 4
+)
+
+func appendFrame(b []byte, kind, flags byte, stream uint32, payload []byte) []byte {
+	b = append(b, byte(len(payload)>>16), byte(len(payload)>>8), byte(len(payload)), kind, flags)
+	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
+}
+
+// appendLine appends a line of a header that is not indexed and not compressed (RFC 7541, section 6.2.2).
+func appendLine(b []byte, name, value string) []byte {
+	b = append(b, 0)
+	for _, s := range [2]string{name, value} {
+		if len(s) < 127 {
+			b = append(b, byte(len(s)))
+		} else {
+			b = binary.AppendUvarint(append(b, 127), uint64(len(s)-127)) // RFC 7541, section 5.1, has the same form
+		}
+		b = append(b, s...)
+	}
+	return b
+}
+
+// send2 sends m by HTTP/2, on a connection of its own, and waits until it is answered.
+func send2(addr, authority string, m *message) error {
+	c, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+
+	header := appendLine(nil, ":method", m.method)
+	header = appendLine(header, ":scheme", "http")
+	header = appendLine(header, ":path", m.target)
+	if authority != "" {
+		header = appendLine(header, ":authority", authority)
+	}
+	for _, l := range m.lines {
+		header = appendLine(header, strings.ToLower(l.name), strings.Trim(l.value, " \t"))
+	}
+	b := appendFrame([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameSettings, 0, 0, nil)
+	b = appendFrame(b, frameHeaders, endHeaders, 1, header)
+	b = appendFrame(b, frameData, endStream, 1, m.body)
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	var frame [9]byte
+	for {
+		if _, err := io.ReadFull(c, frame[:]); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(frame[0])<<16|int64(frame[1])<<8|int64(frame[2])); err != nil {
+			return err
+		}
+		answers := frame[3] == frameData || frame[3] == frameHeaders
+		if answers && frame[4]&endStream != 0 && binary.BigEndian.Uint32(frame[5:]) == 1 {
+			return nil
+		}
+	}
+}
