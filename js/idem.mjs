@@ -1,0 +1,3 @@
+import "./idem.js";
+
+export const { fetch, intent } = globalThis.idem;
