@@ -1,0 +1,126 @@
+package amqpidem
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// acks acknowledges the deliveries of one channel, which one consumer has. What is done is
+// acknowledged by one frame up to the first delivery that is not: the broker, too, then has
+// one thing to do in place of many. What is done beyond that waits for a moment, and is then
+// acknowledged by itself: nothing that takes long holds it up.
+type acks struct {
+	send   func(tag uint64, multiple bool) error
+	closed func() bool
+	wake   chan struct{}
+	pause  time.Duration // how long a settled delivery waits for those before it
+
+	flushing sync.Mutex // one at a time: the broker takes no tag that has been acknowledged
+
+	mu     sync.Mutex
+	first  uint64     // the lowest tag that is not acknowledged; the tags of a channel follow one another
+	states []ackState // of that one, and of those behind it
+	look   uint64     // none before that one is settled and not acknowledged: a function may take hours, and many be settled meanwhile
+}
+
+type ackState uint8
+
+const (
+	unsettled ackState = iota
+	settled
+	acknowledged
+)
+
+var ackPause = 5 * time.Millisecond
+
+func newAcks(ch *amqp.Channel) *acks {
+	return &acks{send: ch.Ack, closed: ch.IsClosed, wake: make(chan struct{}, 1), pause: ackPause, first: 1}
+}
+
+// Ack implements amqp.Acknowledger. The frame is sent a little later. Until then it is the broker's
+// to deliver the message again, as it would be if the frame were lost.
+func (a *acks) Ack(tag uint64, _ bool) error {
+	if a.closed() {
+		return amqp.ErrClosed
+	}
+	a.mu.Lock()
+	for uint64(len(a.states)) <= tag-a.first {
+		a.states = append(a.states, unsettled)
+	}
+	a.states[tag-a.first] = settled
+	a.look = min(a.look, tag)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// run sends acknowledgements until done is closed.
+func (a *acks) run(done <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	armed := true
+	for {
+		select {
+		case <-a.wake:
+			if left := a.flush(false); left && !armed {
+				timer.Reset(a.pause)
+				armed = true
+			}
+		case <-timer.C:
+			armed = false
+			a.flush(true)
+		case <-done:
+			return
+		}
+	}
+}
+
+// flush acknowledges what is settled in front; with all also what is settled behind a gap. It
+// reports whether any of that is left.
+func (a *acks) flush(all bool) (left bool) {
+	a.flushing.Lock()
+	defer a.flushing.Unlock()
+	a.mu.Lock()
+	var upTo uint64 // the broker knows no tag that it has been told before
+	n := 0
+	for n < len(a.states) && a.states[n] != unsettled {
+		if a.states[n] == settled {
+			upTo = a.first + uint64(n)
+		}
+		n++
+	}
+	if n > 0 {
+		a.first += uint64(n)
+		a.states = a.states[:copy(a.states, a.states[n:])]
+	}
+	var single []uint64
+	for a.look = max(a.look, a.first); a.look < a.first+uint64(len(a.states)); a.look++ {
+		if i := a.look - a.first; a.states[i] == settled {
+			if left = !all; left {
+				break
+			}
+			a.states[i] = acknowledged
+			single = append(single, a.look)
+		}
+	}
+	a.mu.Unlock()
+	if upTo > 0 {
+		_ = a.send(upTo, true) // an error is that of a channel which is closed
+	}
+	for _, tag := range single {
+		_ = a.send(tag, false)
+	}
+	return left
+}
+
+// Nack and Reject implement amqp.Acknowledger; a [Handler] settles by Ack alone.
+func (a *acks) Nack(uint64, bool, bool) error { return errors.ErrUnsupported }
+
+// Reject is like Nack.
+func (a *acks) Reject(uint64, bool) error { return errors.ErrUnsupported }

@@ -1,0 +1,146 @@
+package amqpidem_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/amqpidem"
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// BenchmarkConsumer sets consumers of distinct messages, whose function does nothing, beside a bare one that
+// acknowledges each message. All of them have the same prefetch. The queue is full before a
+// consumer begins, and each message must have been counted once, by an id of its own, when it ends.
+func BenchmarkConsumer(b *testing.B) {
+	const prefetch, concurrency = 256, 64
+	url := backend.AMQP(b)
+	bare := func(b *testing.B, t amqpidem.Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
+		conn, err := amqp.Dial(url)
+		require.NoError(b, err)
+		ch, err := conn.Channel()
+		require.NoError(b, err)
+		require.NoError(b, ch.Qos(prefetch, 0, false))
+		return func() {
+			deliveries, err := ch.Consume(t.Queue, "", false, false, false, false, nil)
+			require.NoError(b, err)
+			go func() {
+				for d := range deliveries {
+					if d.Ack(false) == nil {
+						handled(&d)
+					}
+				}
+			}()
+		}, func() { _ = conn.Close() }
+	}
+	with := func(store core.Store) func(*testing.B, amqpidem.Topology, func(*amqp.Delivery)) (func(), func()) {
+		return func(b *testing.B, t amqpidem.Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
+			publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
+			require.NoError(b, err)
+			engine := core.MustNew(core.Config{Store: store, Prefix: rand.Text() + ":"})
+			h, err := amqpidem.NewHandler(amqpidem.Config{
+				Task:      engine.MustTask(core.Policy{Name: "bench", Duplicate: core.Reject, Retention: time.Minute}),
+				Topology:  t,
+				Publisher: publisher,
+			}, func(_ context.Context, d *amqp.Delivery) error {
+				handled(d)
+				return nil
+			})
+			require.NoError(b, err)
+			c, err := amqpidem.NewConsumer(h, amqpidem.ConsumerConfig{URL: url, Prefetch: prefetch, Concurrency: concurrency})
+			require.NoError(b, err)
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			return func() { go func() { ended <- c.Run(ctx) }() }, func() {
+				cancel()
+				require.NoError(b, <-ended)
+				require.NoError(b, publisher.Close(context.Background()))
+			}
+		}
+	}
+	redis, err := redisstore.NewURL(backend.Redis(b))
+	require.NoError(b, err)
+	defer redis.Close()
+	memory, err := memstore.New(memstore.Options{})
+	require.NoError(b, err)
+
+	for _, queue := range []struct {
+		name string
+		kind amqpidem.QueueType
+	}{{"classic", amqpidem.Classic}, {"quorum", amqpidem.Quorum}} {
+		for _, bench := range []struct {
+			name    string
+			prepare func(*testing.B, amqpidem.Topology, func(*amqp.Delivery)) (start, stop func())
+		}{
+			{"bare", bare},
+			{"memory", with(memory)},
+			{"redis", with(redis)},
+		} {
+			b.Run(queue.name+"/"+bench.name, func(b *testing.B) {
+				t := amqpidem.Topology{Queue: "idem-bench-" + rand.Text(), Type: queue.kind, Satellites: queue.kind, Delays: []time.Duration{time.Second}}
+				conn, err := amqp.Dial(url)
+				require.NoError(b, err)
+				defer conn.Close()
+				require.NoError(b, t.Declare(conn))
+				ch, err := conn.Channel()
+				require.NoError(b, err)
+				defer func() {
+					for _, name := range []string{t.Queue, t.DeadLetters(), t.DelayQueue(time.Second)} {
+						_, err := ch.QueueDelete(name, false, false, false)
+						require.NoError(b, err)
+					}
+				}()
+				publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
+				require.NoError(b, err)
+				body := make([]byte, 200)
+				messages := make([]amqpidem.Message, b.N)
+				for i := range messages {
+					messages[i] = amqpidem.Message{Key: t.Queue, Publishing: amqp.Publishing{MessageId: fmt.Sprintf("m-%d", i), Body: body}}
+				}
+				require.NoError(b, publisher.Publish(context.Background(), messages...))
+				require.NoError(b, publisher.Close(context.Background()))
+
+				counts := make([]atomic.Int32, b.N)
+				var handled atomic.Int64
+				done := make(chan struct{})
+				start, stop := bench.prepare(b, t, func(d *amqp.Delivery) {
+					var i int
+					if _, err := fmt.Sscanf(d.MessageId, "m-%d", &i); err == nil {
+						counts[i].Add(1)
+					}
+					if handled.Add(1) == int64(b.N) {
+						close(done)
+					}
+				})
+				b.ResetTimer()
+				start()
+				<-done
+				// … and acknowledged: the broker has nothing left.
+				for {
+					q, err := ch.QueueDeclarePassive(t.Queue, true, false, false, false, nil)
+					require.NoError(b, err)
+					if q.Messages == 0 {
+						break
+					}
+				}
+				b.StopTimer()
+				stop()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+				for i := range counts {
+					if n := counts[i].Load(); n != 1 {
+						b.Fatalf("message %d was handled %d times", i, n)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,579 @@
+package amqpidem_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/amqpidem"
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+func TestConsumerSurvivesALostConnection(t *testing.T) {
+	k, proxy := newProxied(t, func(k *kit) { k.consumer.Concurrency = 1 })
+	release := make(chan struct{})
+	stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+		if d.MessageId == "1" {
+			<-release
+		}
+		return nil
+	})
+	k.publish("1", "body")
+	k.eventually("running", func() bool { return len(k.runs()) == 1 })
+	k.publish("2", "body") // waits behind it
+	k.eventually("both are handed out", func() bool { return k.ready() == 0 })
+	proxy.Cut()
+	k.eventually("lost", func() bool { return k.count(amqpidem.Disconnected, "") > 0 })
+	assert.NotErrorIs(t, k.disconnected(0), amqp.ErrClosed, "it says more than that")
+	close(release) // what was begun ends, and could not be acknowledged
+	k.eventually("unsettled", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Done) == 1 })
+	proxy.Restore()
+	k.settled(amqpidem.Duplicate, 1)
+	k.settled(amqpidem.Done, 1)
+	assert.Len(t, k.runs(), 2)
+	stop()
+	k.empty()
+}
+
+// disconnected returns why the consumer was disconnected for the i-th time.
+func (k *kit) disconnected(i int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range k.events {
+		if e.Kind == amqpidem.Disconnected {
+			if i--; i < 0 {
+				return e.Err
+			}
+		}
+	}
+	return nil
+}
+
+// What is being handled is waited for, also if there is no connection.
+func TestDrainWithoutAConnection(t *testing.T) {
+	k, proxy := newProxied(t)
+	release := make(chan struct{})
+	var ended atomic.Bool
+	stop := k.start(func(context.Context, *amqp.Delivery) error {
+		<-release
+		ended.Store(true)
+		return nil
+	})
+	k.publish("1", "body")
+	k.eventually("running", func() bool { return len(k.runs()) == 1 })
+	proxy.Cut()
+	k.eventually("lost", func() bool { return k.count(amqpidem.Disconnected, "") > 0 })
+	time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	stop()
+	assert.True(t, ended.Load())
+	proxy.Restore()
+}
+
+func TestConsumerSurvivesAConnectionThatIsClosedInGoodOrder(t *testing.T) {
+	var conn atomic.Pointer[amqp.Connection]
+	k := newKit(t, func(k *kit) {
+		k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
+			c, err := amqpidem.Dial(ctx, url)
+			conn.Store(c)
+			return c, err
+		}
+	})
+	stop := k.start(succeed)
+	require.NoError(t, conn.Load().Close())
+	k.eventually("connected again", func() bool { return k.count(amqpidem.Connected, "") == 2 })
+	k.publish("1", "body")
+	k.settled(amqpidem.Done, 1)
+	stop()
+	k.empty()
+}
+
+func TestConsumerWaitsForABrokerThatIsNotThere(t *testing.T) {
+	k, proxy := newProxied(t)
+	proxy.Cut()
+	c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	k.eventually("tries", func() bool { return k.count(amqpidem.Disconnected, "") >= 2 })
+	proxy.Restore()
+	k.publish("1", "body")
+	k.settled(amqpidem.Done, 1)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
+	k := newKit(t)
+	stop := k.start(succeed)
+	// Before it has its queue again, another one is not as it ought to be for a while.
+	for _, name := range []string{k.topology.DeadLetters(), k.topology.Queue} {
+		_, err := k.ch.QueueDelete(name, false, false, false)
+		require.NoError(t, err)
+		_, err = k.ch.QueueDeclare(k.topology.DeadLetters(), true, false, false, false, amqp.Table{"x-queue-type": "classic"})
+		require.NoError(t, err)
+	}
+	k.eventually("tries", func() bool { return k.count(amqpidem.Disconnected, "") >= 2 })
+	assert.ErrorContains(t, k.disconnected(0), "was the queue deleted?")
+	var differs *amqpidem.TopologyError
+	assert.ErrorAs(t, k.disconnected(1), &differs)
+	_, err := k.ch.QueueDelete(k.topology.DeadLetters(), false, false, false)
+	require.NoError(t, err)
+	k.eventually("connected again", func() bool { return k.count(amqpidem.Connected, "") == 2 })
+	k.publish("1", "body")
+	k.settled(amqpidem.Done, 1)
+	stop()
+}
+
+func TestConcurrencyAndPrefetch(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 3, 5 })
+	release := make(chan struct{})
+	var now, most atomic.Int64
+	stop := k.start(func(context.Context, *amqp.Delivery) error {
+		for n := now.Add(1); ; {
+			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		<-release
+		now.Add(-1)
+		return nil
+	})
+	for i := range 20 {
+		k.publish(fmt.Sprint(i), "body")
+	}
+	k.eventually("as many as may", func() bool { return now.Load() == 3 && k.ready() == 15 })
+	close(release)
+	k.settled(amqpidem.Done, 20)
+	assert.EqualValues(t, 3, most.Load())
+	assert.Equal(t, 20, k.count(amqpidem.Delivered, ""))
+	stop()
+	k.empty()
+}
+
+func TestDrain(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.consumer.Concurrency = 2 })
+	release := make(chan struct{})
+	stop := k.start(func(ctx context.Context, _ *amqp.Delivery) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	for i := range 8 {
+		k.publish(fmt.Sprint(i), "body")
+	}
+	k.eventually("all are handed out", func() bool { return len(k.runs()) == 2 && k.ready() == 0 })
+	var stopped sync.WaitGroup
+	stopped.Go(stop)
+	k.eventually("the rest is given back", func() bool { return k.ready() == 6 })
+	close(release) // nobody has ended their contexts
+	stopped.Wait()
+	assert.Equal(t, 2, k.count(amqpidem.Settled, amqpidem.Done))
+	assert.Equal(t, 2, k.count(amqpidem.Settled, ""))
+	assert.True(t, k.take(k.topology.Queue).Redelivered)
+}
+
+// TestTheLastMessageBeforeTheEnd: a worker that is free again begins with nothing more, and what it gives
+// back does not come to it once more.
+func TestTheLastMessageBeforeTheEnd(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.topology.Type, k.consumer.Concurrency, k.consumer.Prefetch = amqpidem.Quorum, 1, 30 })
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := amqpidem.NewConsumer(k.handler(func(context.Context, *amqp.Delivery) error { cancel(); return nil }), k.consumer)
+	require.NoError(t, err)
+	require.NoError(t, k.topology.Declare(k.conn))
+	for i := range 30 {
+		k.publish(fmt.Sprint(i), "body")
+	}
+	require.NoError(t, c.Run(ctx))
+	assert.Len(t, k.runs(), 1)
+	k.eventually("the rest is back", func() bool { return k.ready() == 29 })
+	for range 29 {
+		d := k.take(k.topology.Queue)
+		assert.Contains(t, []any{nil, int64(1)}, d.Headers["x-delivery-count"])
+	}
+}
+
+// TestFunctionThatEndsItsGoroutine: it takes nobody's place for ever.
+func TestFunctionThatEndsItsGoroutine(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 2, 8 })
+	stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+		if d.MessageId != "last" {
+			runtime.Goexit()
+		}
+		return nil
+	})
+	for i := range 3 {
+		k.publish(fmt.Sprint(i), "body")
+	}
+	k.publish("last", "body")
+	k.settled(amqpidem.Done, 1)
+	k.settled(amqpidem.Dead, 3)
+	for range 3 {
+		k.take(k.topology.DeadLetters())
+	}
+	stop()
+	k.empty()
+}
+
+func TestDrainTimeout(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
+	stop := k.start(func(ctx context.Context, _ *amqp.Delivery) error {
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), core.ErrShutdown)
+		return context.Cause(ctx)
+	})
+	k.publish("1", "body")
+	k.eventually("running", func() bool { return len(k.runs()) == 1 })
+	stop()
+	e := k.settled(amqpidem.Deferred, 1)
+	assert.Equal(t, amqpidem.ReasonInterrupted, e.Reason, "that is no attempt")
+	k.eventually("it is back", func() bool { return k.ready() == 1 })
+}
+
+func TestDrainOfAFunctionThatGoesOn(t *testing.T) {
+	defer amqpidem.SetCloseLimit(10 * time.Millisecond)()
+	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
+	release := make(chan struct{})
+	type tenant struct{}
+	c, err := amqpidem.NewConsumer(k.handler(func(ctx context.Context, _ *amqp.Delivery) error {
+		assert.Equal(t, "acme", ctx.Value(tenant{}), "the values are those of Run")
+		<-release
+		return nil
+	}), k.consumer)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), tenant{}, "acme"))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	k.eventually("connected", func() bool { return k.count(amqpidem.Connected, "") == 1 })
+	k.publish("1", "body")
+	k.eventually("running", func() bool { return len(k.runs()) == 1 })
+	cancel()
+	require.ErrorIs(t, <-ended, amqpidem.ErrDrain)
+	k.eventually("it is back", func() bool { return k.ready() == 1 })
+	close(release)
+	k.eventually("ended", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Done) == 1 })
+}
+
+// What is done is acknowledged in the end, also if it has waited for what was before it.
+func TestDrainAcknowledgesWhatIsBehindAGap(t *testing.T) {
+	defer amqpidem.SetAckPause(time.Hour)()
+	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
+	release := make(chan struct{})
+	c, err := amqpidem.NewConsumer(k.handler(func(_ context.Context, d *amqp.Delivery) error {
+		if d.MessageId == "1" {
+			<-release
+		}
+		return nil
+	}), k.consumer)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	k.eventually("connected", func() bool { return k.count(amqpidem.Connected, "") == 1 })
+	k.publish("1", "body")
+	k.publish("2", "body")
+	k.settled(amqpidem.Done, 1)
+	cancel()
+	require.ErrorIs(t, <-ended, amqpidem.ErrDrain)
+	assert.Equal(t, "1", k.take(k.topology.Queue).MessageId)
+	close(release)
+	k.eventually("ended", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Done) == 1 })
+	k.empty()
+}
+
+func TestFrozenBrokerDoesNotHoldTheEndUp(t *testing.T) {
+	defer amqpidem.SetCloseLimit(10 * time.Millisecond)()
+	k, proxy := newProxied(t, func(k *kit) {
+		k.consumer.Dial = func(_ context.Context, url string) (*amqp.Connection, error) {
+			return amqp.DialConfig(url, amqp.Config{Heartbeat: time.Hour}) // which would find out some time
+		}
+	})
+	stop := k.start(succeed)
+	k.publish("1", "body")
+	k.settled(amqpidem.Done, 1)
+	proxy.Stall()
+	defer proxy.Resume()
+	stop()
+}
+
+func TestPoisonBlocksNobody(t *testing.T) {
+	for _, kind := range []amqpidem.QueueType{amqpidem.Quorum, amqpidem.Classic} {
+		k := newKit(t, func(k *kit) { k.topology.Type, k.topology.Satellites = kind, kind })
+		stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+			if d.MessageId == "500" {
+				return errBroken
+			}
+			return nil
+		})
+		messages := make([]amqpidem.Message, 1000)
+		for i := range messages {
+			messages[i] = k.message(fmt.Sprint(i))
+		}
+		require.NoError(t, k.publisher.Publish(t.Context(), messages...))
+		k.settled(amqpidem.Done, 999)
+		k.settled(amqpidem.Dead, 1)
+		runs := map[string]int{}
+		for _, r := range k.runs() {
+			runs[r.id]++
+		}
+		assert.Len(t, runs, 1000)
+		for id, n := range runs {
+			if id == "500" {
+				assert.Equal(t, 4, n)
+			} else {
+				assert.Equal(t, 1, n, id)
+			}
+		}
+		d := k.take(k.topology.DeadLetters())
+		assert.Equal(t, "500", d.MessageId)
+		assert.Equal(t, "the card was declined", d.Headers["x-idem-error"])
+		assert.EqualValues(t, 4, d.Headers["x-idem-attempts"])
+		stop()
+		k.empty()
+	}
+}
+
+// What brings down its consumer each time is stopped by the broker, at the delivery limit of a quorum queue.
+// What fails is not: it may have more attempts than the limit.
+func TestDeliveryLimitIsForCrashes(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.topology.DeliveryLimit = 2 })
+	require.NoError(t, k.topology.Declare(k.conn))
+	k.publish("1", "body")
+	for i := range 3 {
+		ch, err := k.conn.Channel()
+		require.NoError(t, err)
+		k.eventually("a delivery", func() bool {
+			d, ok, err := ch.Get(k.topology.Queue, false)
+			require.NoError(t, err)
+			if ok && i > 0 { // RabbitMQ 4 leaves a zero away
+				assert.EqualValues(t, i, d.Headers["x-delivery-count"])
+			}
+			return ok
+		})
+		require.NoError(t, ch.Close())
+	}
+	d := k.take(k.topology.DeadLetters())
+	assert.Equal(t, "delivery_limit", d.Headers["x-death"].([]any)[0].(amqp.Table)["reason"])
+
+	k.publish("2", "body")
+	ch, err := k.conn.Channel()
+	require.NoError(t, err)
+	k.eventually("a delivery", func() bool {
+		_, ok, err := ch.Get(k.topology.Queue, false)
+		require.NoError(t, err)
+		return ok
+	})
+	require.NoError(t, ch.Close())
+	stop := k.start(fail)
+	k.settled(amqpidem.Dead, 1)
+	runs := k.runs()
+	require.Len(t, runs, 4)
+	assert.Equal(t, 2, runs[0].attempt.Deliveries)
+	assert.Equal(t, 1, runs[0].attempt.Number, "no run was begun")
+	assert.Equal(t, 1, runs[3].attempt.Deliveries, "a message that comes back is a new one to the broker")
+	k.take(k.topology.DeadLetters())
+
+	// What the broker has dead-lettered begins anew, too.
+	k.put(amqp.Publishing{MessageId: d.MessageId, Body: d.Body, Headers: d.Headers})
+	k.settled(amqpidem.Dead, 2)
+	assert.Len(t, k.runs(), 8)
+	k.take(k.topology.DeadLetters())
+	stop()
+	k.empty()
+}
+
+// What stands for no limit is another thing in RabbitMQ 4, which has one by default, than in RabbitMQ 3.
+func TestNoDeliveryLimit(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.topology.DeliveryLimit = -1 })
+	require.NoError(t, k.topology.Declare(k.conn))
+	k.publish("1", "body")
+	for range 25 {
+		d := amqp.Delivery{}
+		k.eventually("a delivery", func() (ok bool) {
+			var err error
+			d, ok, err = k.ch.Get(k.topology.Queue, false)
+			require.NoError(t, err)
+			return ok
+		})
+		require.NoError(t, d.Reject(true))
+	}
+	assert.Equal(t, "1", k.take(k.topology.Queue).MessageId)
+	assert.EqualValues(t, -1, k.topology.Arguments(4)["x-delivery-limit"])
+	assert.NotContains(t, k.topology.Arguments(3), "x-delivery-limit")
+	assert.EqualValues(t, 20, amqpidem.Topology{Queue: "q"}.Arguments(3)["x-delivery-limit"])
+}
+
+func TestTopologyIsDeclaredAgain(t *testing.T) {
+	for _, change := range []func(*amqpidem.Topology){
+		func(*amqpidem.Topology) {},
+		func(t *amqpidem.Topology) { t.DeliveryLimit = -1 },
+		func(t *amqpidem.Topology) { t.Type = amqpidem.Classic },
+		func(t *amqpidem.Topology) { t.Satellites = amqpidem.Classic },
+	} {
+		k := newKit(t, func(k *kit) { change(&k.topology) })
+		var missing *amqpidem.TopologyError
+		require.ErrorAs(t, k.topology.Check(k.conn), &missing)
+		assert.Equal(t, k.topology.DeadLetters(), missing.Queue)
+		assert.ErrorContains(t, missing, "no queue '"+k.topology.DeadLetters()+"'")
+		_, err := k.conn.Channel()
+		require.NoError(t, err)
+		require.Error(t, k.topology.Check(k.conn), "nothing was made")
+
+		require.NoError(t, k.topology.Declare(k.conn))
+		require.NoError(t, k.topology.Declare(k.conn))
+		require.NoError(t, k.topology.Check(k.conn))
+		k.empty()
+	}
+}
+
+func TestTopologyThatDiffers(t *testing.T) {
+	k := newKit(t)
+	name := k.topology.DelayQueue(k.topology.Delays[1])
+	_, err := k.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": k.topology.Queue, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
+	require.NoError(t, err)
+	differs := func(err error) {
+		t.Helper()
+		var e *amqpidem.TopologyError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, name, e.Queue)
+		assert.ErrorContains(t, err, "amqpidem: queue "+fmt.Sprintf("%q", name))
+		assert.ErrorContains(t, err, "inequivalent arg 'x-message-ttl'")
+		assert.ErrorContains(t, err, "received '60' but current is '50'")
+		var refused *amqp.Error
+		require.ErrorAs(t, err, &refused)
+	}
+	differs(k.topology.Declare(k.conn))
+
+	// A consumer says so, and does not begin.
+	c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+	require.NoError(t, err)
+	differs(c.Run(t.Context()))
+	k.consumer.CheckOnly = true
+	_, err = k.ch.QueueDeclare(k.topology.DelayQueue(k.topology.Delays[2]), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	require.NoError(t, err)
+	c, err = amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+	require.NoError(t, err)
+	differs(c.Run(t.Context()))
+}
+
+func TestForeignQueue(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.topology.Type = amqpidem.Foreign })
+	require.Error(t, k.topology.Declare(k.conn), "somebody else has to declare it")
+	_, err := k.ch.QueueDeclare(k.topology.Queue, true, false, false, false, amqp.Table{"x-max-priority": 3})
+	require.NoError(t, err)
+	stop := k.start(fail)
+	k.publish("1", "body")
+	k.settled(amqpidem.Dead, 1)
+	k.take(k.topology.DeadLetters())
+	stop()
+	k.empty()
+}
+
+func TestMissingExchangeOfABinding(t *testing.T) {
+	k := newKit(t, func(k *kit) { k.topology.Bindings = []amqpidem.Binding{{Exchange: "idem-test-nowhere"}} })
+	err := k.topology.Declare(k.conn)
+	require.ErrorContains(t, err, k.topology.Queue)
+	require.ErrorContains(t, err, "no exchange 'idem-test-nowhere'")
+	require.NoError(t, k.topology.Check(k.conn), "it has no question for bindings, and makes none")
+}
+
+// settle makes sure that the queues there are survive if the broker is killed at once. RabbitMQ 3.10 keeps the
+// name of a quorum queue in memory for up to a second: if it is killed in that time, the queue that was
+// declared last has no leader any more. So another one is the last.
+func settle(t *testing.T, ch *amqp.Channel) {
+	_, err := ch.QueueDeclare("idem-test-"+rand.Text(), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	require.NoError(t, err)
+}
+
+// On a broker of the test's own: what it takes to kill it, and users of one's own.
+func TestBrokerRestart(t *testing.T) {
+	definitions, err := json.Marshal(map[string]any{
+		"vhosts": []any{map[string]any{"name": "/"}},
+		"users": []any{
+			map[string]any{"name": "guest", "password": "guest", "tags": "administrator"},
+			map[string]any{"name": "worker", "password": "worker", "tags": ""},
+		},
+		"permissions": []any{
+			map[string]any{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+			map[string]any{"user": "worker", "vhost": "/", "configure": "", "write": ".*", "read": ".*"},
+		},
+	})
+	require.NoError(t, err)
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("idem-definitions-%d.json", os.Getpid())) // where the broker's user may read
+	require.NoError(t, os.WriteFile(file, definitions, 0o644))
+	t.Cleanup(func() { _ = os.Remove(file) })
+	broker := backend.StartRabbitMQ(t, "load_definitions = "+file)
+
+	for _, kind := range []amqpidem.QueueType{amqpidem.Quorum, amqpidem.Classic} {
+		k := newKitAt(t, broker.URL(), func(k *kit) {
+			k.topology.Type, k.topology.Satellites = kind, kind
+			k.topology.Delays = []time.Duration{2 * time.Second}
+		})
+		stop := k.start(func(ctx context.Context, d *amqp.Delivery) error {
+			if d.MessageId == "1" && amqpidem.AttemptFrom(ctx).Number == 1 { // also when it comes again, unacknowledged
+				return errBroken
+			}
+			return nil
+		})
+		k.publish("1", "body", func(m *amqp.Publishing) { m.DeliveryMode = amqp.Transient })
+		k.settled(amqpidem.Failed, 1)
+		settle(t, k.ch)
+		broker.Kill() // the message is on its way
+		broker.Start()
+		assert.Equal(t, 2, k.settled(amqpidem.Done, 1).Attempt, "it was kept, with its attempts")
+		k.conn, err = amqp.Dial(broker.URL())
+		require.NoError(t, err)
+		k.publish("2", "body")
+		k.settled(amqpidem.Done, 2)
+		stop()
+		require.NoError(t, k.conn.Close())
+	}
+
+	// A consumer without the permission to configure checks what it may.
+	k := newKitAt(t, broker.URL())
+	require.NoError(t, k.topology.Declare(k.conn))
+	u, err := url.Parse(broker.URL())
+	require.NoError(t, err)
+	u.User = url.UserPassword("worker", "worker")
+	k.consumer.URL, k.consumer.CheckOnly = u.String(), true
+	stop := k.start(succeed)
+	k.publish("1", "body")
+	k.settled(amqpidem.Done, 1)
+	stop()
+	k.consumer.CheckOnly = false
+	c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+	require.NoError(t, err)
+	var refused *amqpidem.TopologyError
+	require.ErrorAs(t, c.Run(t.Context()), &refused)
+	require.ErrorContains(t, refused, "access to queue")
+}
+
+func TestConsumerFaults(t *testing.T) {
+	_, err := amqpidem.NewConsumer(nil, amqpidem.ConsumerConfig{URL: "redis://", Concurrency: -1, Prefetch: 70000, DrainTimeout: -1})
+	for _, field := range []string{"URL", "Concurrency", "Prefetch", "DrainTimeout"} {
+		assert.ErrorContains(t, err, "ConsumerConfig."+field)
+	}
+	assert.ErrorContains(t, err, "handler is nil")
+	_, err = amqpidem.NewConsumer(nil, amqpidem.ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 4})
+	assert.ErrorContains(t, err, "ConsumerConfig.Prefetch")
+	_, err = amqpidem.NewConsumer(nil, amqpidem.ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 8})
+	assert.NotContains(t, err.Error(), "Prefetch")
+}

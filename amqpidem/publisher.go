@@ -1,0 +1,500 @@
+package amqpidem
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Message is a message to be published.
+type Message struct {
+	// Exchange and Key say where it goes. The empty exchange takes the name of a queue for a key.
+	Exchange, Key string
+	// Publishing is the message itself. An empty MessageId is filled in with a UUID of version 7
+	// (RFC 9562), a DeliveryMode of zero is amqp.Persistent.
+	Publishing amqp.Publishing
+	// Optional says that it may be routed to no queue at all. Without it that is [ErrUnroutable].
+	Optional bool
+}
+
+// check reports what can't be written at all.
+func (m *Message) check() error {
+	p := &m.Publishing
+	for _, text := range []string{m.Exchange, m.Key, p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId} {
+		if len(text) > 255 {
+			return fmt.Errorf("amqpidem: a property of the message has %d bytes; AMQP allows 255", len(text))
+		}
+	}
+	for name := range p.Headers {
+		if len(name) > 255 {
+			return fmt.Errorf("amqpidem: the name of a header has %d bytes; AMQP allows 255", len(name)) // and the client would cut it
+		}
+	}
+	return p.Headers.Validate()
+}
+
+// PublisherConfig is what a [Publisher] is built from.
+type PublisherConfig struct {
+	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
+	URL string
+	// Dial connects to URL: with TLS, say, or another heartbeat. Nil: [Dial].
+	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
+	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits when there are
+	// as many. Zero: 256.
+	MaxUnconfirmed int
+}
+
+// Publisher publishes messages and waits until the broker has confirmed them. It connects when it
+// is first used, and again when the connection is lost. It is safe for concurrent use: the
+// calls share one channel, so that many goroutines wait for their confirms together.
+type Publisher struct {
+	config  PublisherConfig
+	slots   chan struct{} // a token for each message that is unconfirmed
+	dialing chan struct{} // a lock that a context can give up
+	apart   chan struct{} // a token for each connection that is one batch's own
+
+	mu      sync.Mutex
+	link    *link // nil: there is none
+	closed  bool
+	calls   sync.WaitGroup
+	cut     context.Context // ends when Close does not wait any longer
+	cutOff  context.CancelCauseFunc
+	dropped []Message // unconfirmed when cut off
+}
+
+var (
+	// ErrUnroutable: the broker has no queue for the message. It is not tried again.
+	ErrUnroutable = errors.New("amqpidem: no queue takes the message")
+	// ErrPublisherClosed: [Publisher.Close] was called.
+	ErrPublisherClosed = errors.New("amqpidem: the publisher is closed")
+	// ErrNacked: the broker has not taken the message, and may at another time: its queue is full, say.
+	ErrNacked = errors.New("amqpidem: the broker has refused the message")
+
+	errLost = errors.New("amqpidem: the connection was lost before the message was confirmed")
+)
+
+// PublishError says which messages are not known to be in a queue. It is errors.Is and errors.As
+// what the reason is: [ErrUnroutable], [ErrNacked], [ErrPublisherClosed], a context's error, an *amqp.Error.
+type PublishError struct {
+	// Unconfirmed are the messages in their order, with their ids: publish them again as they are.
+	// What the connection was lost for may have reached its queue all the same.
+	Unconfirmed []Message
+	refusals    []error // of each of them, see Refused
+	err         error
+}
+
+func (e *PublishError) Error() string {
+	return fmt.Sprintf("amqpidem: %d messages unconfirmed: %v", len(e.Unconfirmed), e.err)
+}
+
+func (e *PublishError) Unwrap() error { return e.err }
+
+// Refused returns why the broker will never take Unconfirmed[i]: it is [ErrUnroutable], or the
+// broker's *amqp.Error (there is no such exchange), or says why the message can't be written. It
+// returns nil if nobody blames the message: it may be published at another time.
+func (e *PublishError) Refused(i int) error {
+	if e.refusals == nil {
+		return nil
+	}
+	return e.refusals[i]
+}
+
+// Refused reports whether err is a [*PublishError] that only has messages which the broker will
+// never take ([PublishError.Refused]): publishing them again is of no use. It fits outbox.Each.
+func Refused(err error) bool {
+	var e *PublishError
+	return errors.As(err, &e) && e.refusals != nil && !slices.Contains(e.refusals, nil)
+}
+
+// NewPublisher returns a publisher. It does not connect yet. It reports every fault of c at once,
+// each as a *core.ConfigError.
+func NewPublisher(c PublisherConfig) (*Publisher, error) {
+	errs := []error{checkURL("PublisherConfig", c.URL)}
+	if c.MaxUnconfirmed < 0 {
+		errs = append(errs, &core.ConfigError{Field: "PublisherConfig.MaxUnconfirmed", Problem: fmt.Sprintf("is negative: %d", c.MaxUnconfirmed)})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if c.Dial == nil {
+		c.Dial = Dial
+	}
+	p := &Publisher{config: c, slots: make(chan struct{}, cmp.Or(c.MaxUnconfirmed, 256)), dialing: make(chan struct{}, 1), apart: make(chan struct{}, 8)}
+	p.cut, p.cutOff = context.WithCancelCause(context.Background())
+	return p, nil
+}
+
+// Publish publishes messages, and returns when the broker has confirmed all of them. While a
+// connection is lost, or the broker refuses a message (its queue is full), it tries again, with
+// the same message id and growing pauses, until ctx ends: give it a deadline. So a message may
+// arrive twice, and its consumer should be a [Handler].
+//
+// Messages of one call are sent in their order. That of their first arrivals is the same unless the
+// broker refuses one of them: where order matters more than speed, publish one at a time.
+//
+// The error is a [*PublishError], which has the messages that are not confirmed. Those that the
+// broker will never take (no queue, no such exchange) are given up at once, and the rest goes on.
+func (p *Publisher) Publish(ctx context.Context, messages ...Message) error {
+	own := make([]Message, len(messages)) // the ids are the same at each try, and the caller's stay as they are
+	copy(own, messages)
+	for i := range own {
+		if own[i].Publishing.MessageId == "" {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return &PublishError{Unconfirmed: own, err: err}
+			}
+			own[i].Publishing.MessageId = id.String()
+		}
+	}
+	return p.publish(ctx, own)
+}
+
+// publish is Publish for messages that keep the ids that they have, or have not.
+func (p *Publisher) publish(ctx context.Context, messages []Message) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return &PublishError{Unconfirmed: messages, err: ErrPublisherClosed}
+	}
+	p.calls.Add(1)
+	p.mu.Unlock()
+	defer p.calls.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.cut, func() { cancel(context.Cause(p.cut)) })()
+
+	b := batch{publisher: p, left: make([]*Message, len(messages)), refused: make(map[*Message]error)}
+	for i := range messages {
+		b.left[i] = &messages[i]
+		b.left[i].Publishing.DeliveryMode = cmp.Or(b.left[i].Publishing.DeliveryMode, amqp.Persistent)
+	}
+	for tries := 0; len(b.left) > 0; tries++ {
+		if tries > 0 && !backoff(ctx, tries) {
+			break
+		}
+		l, err := p.connected(ctx)
+		if err == nil {
+			b.send(ctx, l)
+		} else if b.err = err; ctx.Err() != nil {
+			break
+		}
+	}
+	if len(b.left) == 0 && len(b.refused) == 0 {
+		return nil
+	}
+	e := &PublishError{}
+	for i := range messages { // in their order
+		refusal := b.refused[&messages[i]]
+		if refusal != nil || slices.Contains(b.left, &messages[i]) {
+			e.Unconfirmed, e.refusals = append(e.Unconfirmed, messages[i]), append(e.refusals, refusal)
+		}
+	}
+	e.err = errors.Join(errors.Join(e.refusals...), b.err)
+	if len(b.left) > 0 {
+		e.err = errors.Join(e.err, context.Cause(ctx))
+	}
+	if p.cut.Err() != nil {
+		p.mu.Lock()
+		p.dropped = append(p.dropped, e.Unconfirmed...)
+		p.mu.Unlock()
+	}
+	return e
+}
+
+// Close lets the calls of Publish that there are come to their end, and disconnects; new ones get
+// [ErrPublisherClosed]. When ctx ends it waits no longer: the calls return with what is
+// unconfirmed, and so does Close, as a [*PublishError].
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { p.cutOff(fmt.Errorf("%w: %w", ErrPublisherClosed, context.Cause(ctx))) })
+	p.calls.Wait()
+	stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link != nil {
+		_ = p.link.conn.CloseDeadline(time.Now().Add(closeLimit)) // everything is confirmed, or has been given up
+		p.link = nil
+	}
+	if len(p.dropped) > 0 {
+		return &PublishError{Unconfirmed: p.dropped, err: context.Cause(p.cut)}
+	}
+	return nil
+}
+
+// connected returns the link, and makes a new one if there is none that stands.
+func (p *Publisher) connected(ctx context.Context) (*link, error) {
+	select {
+	case p.dialing <- struct{}{}:
+		defer func() { <-p.dialing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	l := p.link
+	p.mu.Unlock()
+	if l != nil && !l.ch.IsClosed() {
+		return l, nil
+	}
+	if l == nil || l.conn.IsClosed() {
+		conn, err := p.config.Dial(ctx, p.config.URL)
+		if err != nil {
+			return nil, err
+		}
+		l = &link{conn: conn}
+	}
+	conn := l.conn
+	l, err := openLink(conn, cap(p.slots))
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	p.mu.Lock()
+	p.link = l
+	p.mu.Unlock()
+	return l, nil
+}
+
+// link is a channel in confirm mode.
+type link struct {
+	conn *amqp.Connection
+	ch   *amqp.Channel
+
+	returns chan amqp.Return // has room for one of each message that is unconfirmed
+	closes  chan *amqp.Error
+
+	mu       sync.Mutex
+	returned []amqp.Return // of messages that have not been settled
+	reason   *amqp.Error   // why the channel was closed
+}
+
+func openLink(conn *amqp.Connection, room int) (*link, error) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return nil, err
+	}
+	return &link{
+		conn: conn, ch: ch,
+		returns: ch.NotifyReturn(make(chan amqp.Return, room)),
+		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
+	}, nil
+}
+
+// sent is a message that waits for its confirm.
+type sent struct {
+	message *Message
+	confirm *amqp.DeferredConfirmation
+}
+
+// settled returns what has become of a message whose confirm is done.
+func (l *link) settled(s sent) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// The broker sends a return before its confirm, and the client hands them on in that order: what
+	// has been returned is in the channel by now.
+	for {
+		select {
+		case r, ok := <-l.returns:
+			if !ok {
+				l.returns = nil // closed: the channel is
+				continue
+			}
+			l.returned = append(l.returned, r)
+			continue
+		default:
+		}
+		break
+	}
+	m := s.message
+	// The id alone does not tell: copies of messages without one have none, and are confirmed together.
+	i := slices.IndexFunc(l.returned, func(r amqp.Return) bool {
+		return r.MessageId == m.Publishing.MessageId && r.Exchange == m.Exchange && r.RoutingKey == m.Key && bytes.Equal(r.Body, m.Publishing.Body)
+	})
+	unroutable := i >= 0
+	if unroutable {
+		l.returned = slices.Delete(l.returned, i, i+1)
+	}
+	switch {
+	case s.confirm.Acked() && unroutable:
+		return fmt.Errorf("%w: exchange %q, key %q", ErrUnroutable, m.Exchange, m.Key)
+	case s.confirm.Acked():
+		return nil
+	case l.ch.IsClosed():
+		return l.closeReason()
+	}
+	return ErrNacked
+}
+
+// closeReason returns why the channel has been closed. l.mu is held.
+func (l *link) closeReason() error {
+	select {
+	case e := <-l.closes:
+		if e != nil {
+			l.reason = e
+		}
+	default:
+	}
+	if l.reason != nil {
+		return fmt.Errorf("%w: %w", errLost, l.reason)
+	}
+	return errLost
+}
+
+// batch is the messages of one call.
+type batch struct {
+	publisher *Publisher
+	left      []*Message         // not confirmed, and to be tried again
+	refused   map[*Message]error // given up, and why
+	err       error              // of the last try
+	way       way                // how it is sent
+}
+
+// way is how a batch is sent.
+type way uint8
+
+const (
+	together  way = iota // on the channel of all
+	alone                // one message at a time, on a channel of the batch's own
+	separated            // the same, on a connection of the batch's own
+)
+
+// send tries once to publish what is left.
+func (b *batch) send(ctx context.Context, l *link) {
+	p, how := b.publisher, b.way
+	conn := l.conn
+	if how == separated {
+		select {
+		case p.apart <- struct{}{}:
+			defer func() { <-p.apart }()
+		case <-ctx.Done():
+			return
+		}
+		own, err := p.config.Dial(ctx, p.config.URL)
+		if err != nil {
+			b.err = err
+			return
+		}
+		defer func() { _ = own.CloseDeadline(time.Now().Add(closeLimit)) }()
+		conn = own
+	}
+	if how != together {
+		own, err := openLink(conn, cap(p.slots))
+		if err != nil {
+			b.err = err
+			return
+		}
+		defer own.ch.Close()
+		l = own
+	}
+	// A broker that lets nobody publish (its memory is full) does not read: writing to it has no end.
+	finished, limit := make(chan struct{}), closeLimit
+	defer close(finished)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-finished:
+		case <-time.After(limit):
+			_ = l.conn.CloseDeadline(time.Now())
+		}
+	})()
+	todo, cut := b.left, errLost // cut is what a message comes to that is under way when ctx ends
+	if errors.Is(b.err, ErrNacked) {
+		cut = ErrNacked // as far as is known
+	}
+	b.left, b.err = nil, nil
+	var waiting []sent
+	next := func() { // waits for the oldest one
+		s := waiting[0]
+		waiting = waiting[1:]
+		select {
+		case <-s.confirm.Done():
+			err := l.settled(s)
+			<-p.slots
+			b.account(s.message, err, how)
+		case <-ctx.Done():
+			// It stays unconfirmed until the broker says otherwise.
+			go func() {
+				<-s.confirm.Done()
+				_ = l.settled(s)
+				<-p.slots
+			}()
+			b.account(s.message, cut, how)
+		}
+	}
+	for len(todo) > 0 && ctx.Err() == nil {
+		if how != together && len(waiting) > 0 {
+			next()
+			continue
+		}
+		select {
+		case p.slots <- struct{}{}:
+		default:
+			if len(waiting) > 0 {
+				next()
+				continue
+			}
+			select {
+			case p.slots <- struct{}{}:
+			case <-ctx.Done():
+				continue
+			}
+		}
+		m := todo[0]
+		if err := m.check(); err != nil {
+			<-p.slots
+			todo = todo[1:]
+			b.refused[m] = err
+			continue
+		}
+		confirm, err := l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, !m.Optional, false, m.Publishing)
+		if err != nil { // the channel is closed, or the connection
+			<-p.slots
+			b.err = err
+			break
+		}
+		todo = todo[1:]
+		waiting = append(waiting, sent{m, confirm})
+	}
+	for len(waiting) > 0 {
+		next()
+	}
+	b.left = append(b.left, todo...)
+}
+
+// account notes what has become of a message, and how it was sent.
+func (b *batch) account(m *Message, err error, how way) {
+	var e *amqp.Error
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnroutable):
+		b.refused[m] = err
+	case errors.As(err, &e) && e.Server && e.Code != amqp.ConnectionForced && e.Code != amqp.InternalError:
+		// The broker has closed the channel, or the whole connection, because of a message: this one,
+		// another one of the batch, or one of another call. Alone it will show.
+		enough := alone
+		if !e.Recover {
+			enough = separated
+		}
+		if how >= enough {
+			b.refused[m] = err
+			return
+		}
+		b.way = max(b.way, enough)
+		fallthrough
+	default:
+		b.left, b.err = append(b.left, m), err
+	}
+}

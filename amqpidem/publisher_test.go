@@ -1,0 +1,484 @@
+package amqpidem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/amqpidem"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// newProxied returns a kit whose publisher and consumer go through a proxy, and the proxy.
+func newProxied(t *testing.T, change ...func(*kit)) (*kit, *backend.Proxy) {
+	broker := backend.AMQP(t)
+	u, err := url.Parse(broker)
+	require.NoError(t, err)
+	host := u.Host
+	if u.Port() == "" {
+		host += ":5672"
+	}
+	proxy := backend.NewProxy(t, host)
+	k := newKit(t, append(change, func(k *kit) { k.consumer.URL = proxy.URL(broker) })...)
+	k.url = proxy.URL(broker)
+	require.NoError(t, k.topology.Declare(k.conn))
+	return k, proxy
+}
+
+func (k *kit) message(id string) amqpidem.Message {
+	return amqpidem.Message{Key: k.topology.Queue, Publishing: amqp.Publishing{MessageId: id, Body: []byte("body " + id)}}
+}
+
+// ready returns how many messages are in the kit's queue: zero also if the broker is too busy to count those of a
+// quorum queue at once. So wait for any other number.
+func (k *kit) ready() int {
+	q, err := k.ch.QueueDeclarePassive(k.topology.Queue, true, false, false, false, nil)
+	require.NoError(k.t, err)
+	return q.Messages
+}
+
+func TestPublish(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	messages := make([]amqpidem.Message, 1000) // more than may be unconfirmed
+	for i := range messages {
+		messages[i] = k.message("")
+		messages[i].Publishing.Body = fmt.Append(nil, i)
+	}
+	require.NoError(t, k.publisher.Publish(t.Context(), messages...))
+	assert.Empty(t, messages[0].Publishing.MessageId, "the caller's stay as they are")
+	last := ""
+	for i := range messages {
+		d := k.take(k.topology.Queue)
+		require.Equal(t, fmt.Sprint(i), string(d.Body), "they are in order")
+		require.EqualValues(t, amqp.Persistent, d.DeliveryMode)
+		id, err := uuid.Parse(d.MessageId)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, id.Version())
+		require.Greater(t, d.MessageId, last)
+		last = d.MessageId
+	}
+}
+
+func TestPublishUnroutable(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	nowhere := amqpidem.Message{Key: k.topology.Queue + ".nowhere", Publishing: amqp.Publishing{MessageId: "2"}}
+	err := k.publisher.Publish(t.Context(), k.message("1"), nowhere, k.message("3"))
+	require.ErrorIs(t, err, amqpidem.ErrUnroutable)
+	var e *amqpidem.PublishError
+	require.ErrorAs(t, err, &e)
+	require.Len(t, e.Unconfirmed, 1)
+	assert.Equal(t, "2", e.Unconfirmed[0].Publishing.MessageId)
+	assert.ErrorIs(t, e.Refused(0), amqpidem.ErrUnroutable)
+	assert.True(t, amqpidem.Refused(fmt.Errorf("wrapped: %w", err)))
+	k.eventually("the others", func() bool { return k.ready() == 2 })
+
+	// Whatever is returned of many, each gets its own answer.
+	many := slices.Repeat([]amqpidem.Message{nowhere, k.message("4")}, 100)
+	require.ErrorAs(t, k.publisher.Publish(t.Context(), many...), &e)
+	require.Len(t, e.Unconfirmed, 100)
+	assert.Equal(t, "2", e.Unconfirmed[99].Publishing.MessageId)
+	k.eventually("the others", func() bool { return k.ready() == 102 })
+
+	_, err = k.ch.QueueDeclare(nowhere.Key, false, true, true, false, nil)
+	require.NoError(t, err)
+	require.NoError(t, k.publisher.Publish(t.Context(), nowhere), "now it is routed, with the same id")
+	_, err = k.ch.QueueDelete(nowhere.Key, false, false, false)
+	require.NoError(t, err)
+	nowhere.Optional = true
+	require.NoError(t, k.publisher.Publish(t.Context(), nowhere))
+	require.NoError(t, k.publisher.Close(t.Context()), "what was refused was returned by its call")
+}
+
+// The broker closes the channel for a message to an exchange that is not there. That is its
+// publisher's affair, and nobody else's.
+func TestPublishToMissingExchange(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const each = 20
+	var calls sync.WaitGroup
+	errs := make([]error, 2*each)
+	for i := range errs {
+		calls.Go(func() {
+			if i < each {
+				errs[i] = k.publisher.Publish(ctx, k.message(fmt.Sprint(i)))
+				return
+			}
+			bad := k.message("bad")
+			bad.Exchange = k.topology.Queue + ".nowhere"
+			errs[i] = k.publisher.Publish(ctx, k.message(fmt.Sprint(i)), bad, k.message(fmt.Sprint(i+each)))
+		})
+	}
+	calls.Wait()
+	for i, err := range errs {
+		if i < each {
+			assert.NoError(t, err)
+			continue
+		}
+		var refused *amqp.Error
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, amqp.NotFound, refused.Code)
+		var e *amqpidem.PublishError
+		require.ErrorAs(t, err, &e)
+		require.Len(t, e.Unconfirmed, 1)
+		assert.Equal(t, "bad", e.Unconfirmed[0].Publishing.MessageId)
+	}
+	arrived := map[string]bool{}
+	for len(arrived) < 3*each {
+		arrived[k.take(k.topology.Queue).MessageId] = true
+	}
+}
+
+// The broker closes the whole connection for header fields that don't fit into a frame: with it go the
+// channels of all others, who are not to blame.
+func TestPublishOfTooLargeHeaders(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const all, bad = 150, 3
+	var calls sync.WaitGroup
+	errs := make([]error, all)
+	for i := range errs {
+		m := k.message(fmt.Sprint(i))
+		if i < bad {
+			m.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+		}
+		calls.Go(func() { errs[i] = k.publisher.Publish(ctx, m) })
+	}
+	calls.Wait()
+	for i, err := range errs {
+		assert.Equal(t, i < bad, amqpidem.Refused(err), "%d: %v", i, err)
+		assert.Equal(t, i < bad, err != nil, "%d: %v", i, err)
+	}
+}
+
+func TestPublishWhatCannotBeWritten(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 1}) // which they do not take up
+	bad := k.message("1")
+	bad.Publishing.Headers = amqp.Table{"f": func() {}}
+	named := k.message("named")
+	named.Publishing.Headers = amqp.Table{strings.Repeat("x", 256): ""}
+	messages := []amqpidem.Message{bad, named}
+	for _, field := range []func(*amqpidem.Message) *string{
+		func(m *amqpidem.Message) *string { return &m.Exchange },
+		func(m *amqpidem.Message) *string { return &m.Key },
+		func(m *amqpidem.Message) *string { return &m.Publishing.ContentType },
+		func(m *amqpidem.Message) *string { return &m.Publishing.ContentEncoding },
+		func(m *amqpidem.Message) *string { return &m.Publishing.CorrelationId },
+		func(m *amqpidem.Message) *string { return &m.Publishing.ReplyTo },
+		func(m *amqpidem.Message) *string { return &m.Publishing.Expiration },
+		func(m *amqpidem.Message) *string { return &m.Publishing.MessageId },
+		func(m *amqpidem.Message) *string { return &m.Publishing.Type },
+		func(m *amqpidem.Message) *string { return &m.Publishing.UserId },
+		func(m *amqpidem.Message) *string { return &m.Publishing.AppId },
+	} {
+		long := k.message("1")
+		*field(&long) = strings.Repeat("x", 256)
+		messages = append(messages, long)
+	}
+	longest := k.message(strings.Repeat("2", 255))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var e *amqpidem.PublishError
+	require.ErrorAs(t, p.Publish(ctx, append(messages, longest)...), &e)
+	require.Len(t, e.Unconfirmed, len(messages))
+	for i := range messages {
+		assert.Error(t, e.Refused(i))
+	}
+	assert.Equal(t, longest.Publishing.MessageId, k.take(k.topology.Queue).MessageId)
+}
+
+// While nothing connects it is tried again, but in no hot loop.
+func TestPublishWhenNothingConnects(t *testing.T) {
+	dials := 0
+	synctest.Test(t, func(t *testing.T) {
+		p, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
+			dials++
+			return nil, errBroken
+		}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // the first pause is longer
+		defer cancel()
+		err = p.Publish(ctx, amqpidem.Message{Key: "nowhere"})
+		require.ErrorIs(t, err, errBroken)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 1, dials)
+		require.NoError(t, p.Close(t.Context()), "the call has returned what it could not publish")
+	})
+}
+
+func TestPublishAgainAfterALostConfirm(t *testing.T) {
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	lost := proxy.CutAfter([]byte("body 1"))
+	require.NoError(t, p.Publish(t.Context(), k.message("1"), k.message("2")))
+	<-lost
+	var ids []string
+	for range 4 {
+		ids = append(ids, k.take(k.topology.Queue).MessageId)
+	}
+	assert.Equal(t, []string{"0", "1", "1", "2"}, ids, "twice, with the same id")
+}
+
+func TestPublishSurvivesALostConnection(t *testing.T) {
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	proxy.Cut()
+	published := make(chan error, 1)
+	go func() { published <- p.Publish(context.Background(), k.message("1")) }()
+	select {
+	case err := <-published:
+		t.Fatal("published to nobody: ", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	proxy.Restore()
+	require.NoError(t, <-published)
+	require.NoError(t, p.Close(t.Context()))
+}
+
+func TestPublishToAFullQueue(t *testing.T) {
+	k := newKit(t)
+	name := k.topology.Queue + ".full"
+	_, err := k.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	require.NoError(t, err)
+	t.Cleanup(func() { remove(t, k.url, name) })
+	m := k.message("1")
+	m.Key = name
+	require.NoError(t, k.publisher.Publish(t.Context(), m))
+
+	for limit := 50 * time.Millisecond; !errors.Is(err, amqpidem.ErrNacked); limit *= 2 { // until the broker has had the time to answer
+		require.Less(t, limit, patience)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		err = k.publisher.Publish(ctx, m)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	var e *amqpidem.PublishError
+	require.ErrorAs(t, err, &e)
+	require.Len(t, e.Unconfirmed, 1)
+	assert.NoError(t, e.Refused(0), "the queue may have room at another time")
+	assert.False(t, amqpidem.Refused(err))
+
+	bad := k.message("2")
+	bad.Publishing.Headers = amqp.Table{"f": func() {}}
+	require.NoError(t, k.topology.Declare(k.conn))
+	ctx, give := context.WithCancelCause(t.Context())
+	published := make(chan error, 1)
+	go func() { published <- k.publisher.Publish(ctx, bad, m, k.message("3")) }()
+	k.take(k.topology.Queue) // now bad has been refused
+	give(errBroken)
+	require.ErrorAs(t, <-published, &e)
+	assert.ErrorIs(t, e, errBroken, "it is the cause that the caller has given")
+	assert.Error(t, e.Refused(0))
+	assert.NoError(t, e.Refused(1), "nobody blames it")
+	assert.False(t, amqpidem.Refused(e), "one of them may be taken yet")
+	assert.False(t, amqpidem.Refused(nil))
+
+	go func() { published <- k.publisher.Publish(context.Background(), m) }()
+	k.take(name)
+	require.NoError(t, <-published)
+	k.take(name)
+}
+
+// A broker that does not read holds a write up, whatever its context says.
+func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
+	defer amqpidem.SetCloseLimit(20 * time.Millisecond)()
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	proxy.Stall()
+	large := k.message("1")
+	large.Publishing.Body = make([]byte, 64<<20) // more than the buffers of the kernel
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var e *amqpidem.PublishError
+	require.ErrorAs(t, p.Publish(ctx, large), &e)
+	require.ErrorIs(t, e, context.DeadlineExceeded)
+	require.Len(t, e.Unconfirmed, 1)
+	proxy.Resume()
+}
+
+// Who waits for another call's connecting waits no longer than its own context says.
+func TestPublishWhileAnotherOneDials(t *testing.T) {
+	dialing := make(chan struct{})
+	release := make(chan struct{})
+	p, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
+		close(dialing)
+		<-release
+		return nil, errBroken
+	}})
+	require.NoError(t, err)
+	first, end := context.WithCancel(t.Context())
+	published := make(chan error, 2)
+	go func() { published <- p.Publish(first, amqpidem.Message{Key: "nowhere"}) }()
+	<-dialing
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	go func() { published <- p.Publish(ctx, amqpidem.Message{Key: "nowhere"}) }()
+	select {
+	case err := <-published:
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	case <-time.After(patience):
+		t.Error("it still waits")
+	}
+	end()
+	close(release)
+	<-published
+}
+
+func TestPublishAfterTheEnd(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	require.NoError(t, k.publisher.Publish(t.Context(), k.message("0")))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		require.ErrorIs(t, k.publisher.Publish(ctx, k.message("1")), context.Canceled)
+	}
+	require.NoError(t, k.publisher.Publish(t.Context(), k.message("2")))
+	k.eventually("nothing else was sent", func() bool { return k.ready() == 2 })
+}
+
+// What is returned when its call waits no longer is not held against the next one of its id.
+func TestPublishUnroutableAfterTheEnd(t *testing.T) {
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	m := k.message("1")
+	m.Key += ".nowhere"
+	proxy.Stall()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, p.Publish(ctx, m), context.DeadlineExceeded)
+	proxy.Resume()
+	require.NoError(t, p.Publish(t.Context(), k.message("2"))) // by now it has been returned
+	_, err := k.ch.QueueDeclare(m.Key, false, true, true, false, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Publish(t.Context(), m))
+}
+
+// A connection on which no channel can be opened is closed, and another one is tried.
+func TestPublishWithoutAChannel(t *testing.T) {
+	k := newKit(t)
+	var conn *amqp.Connection
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+		if conn != nil {
+			return amqpidem.Dial(ctx, url)
+		}
+		var err error
+		conn, err = amqp.DialConfig(url, amqp.Config{ChannelMax: 1})
+		require.NoError(t, err)
+		_, err = conn.Channel() // the only one
+		return conn, err
+	}})
+	require.NoError(t, k.topology.Declare(k.conn))
+	require.NoError(t, p.Publish(t.Context(), k.message("1")))
+	assert.True(t, conn.IsClosed())
+}
+
+func TestUnconfirmedIsBounded(t *testing.T) {
+	defer amqpidem.SetCloseLimit(time.Hour)() // nothing else ends their wait
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 3})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	k.take(k.topology.Queue)
+	proxy.Stall()
+	for range 2 { // what nobody waits for any longer is still unconfirmed
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var calls sync.WaitGroup
+		for i := range 10 {
+			calls.Go(func() {
+				var e *amqpidem.PublishError
+				err := p.Publish(ctx, k.message(fmt.Sprint(i)), k.message(fmt.Sprint(i)))
+				assert.ErrorAs(t, err, &e)
+				assert.Len(t, e.Unconfirmed, 2)
+			})
+		}
+		k.eventually("as many as may", func() bool { return p.Unconfirmed() == 3 })
+		time.Sleep(20 * time.Millisecond) // for those that may not
+		cancel()
+		calls.Wait()
+	}
+	proxy.Resume()
+	k.eventually("what was sent", func() bool { return k.ready() == 3 })
+	require.NoError(t, p.Publish(t.Context(), k.message("last")))
+	k.eventually("nothing else was", func() bool { return k.ready() == 4 })
+}
+
+func TestCloseWaitsForConfirms(t *testing.T) {
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	proxy.Stall()
+	published, closed := make(chan error, 1), make(chan error, 1)
+	go func() { published <- p.Publish(context.Background(), k.message("1")) }()
+	k.eventually("sent", func() bool { return p.Unconfirmed() == 1 })
+	go func() { closed <- p.Close(context.Background()) }()
+	select {
+	case <-closed:
+		t.Fatal("it has not waited")
+	case <-time.After(20 * time.Millisecond):
+	}
+	proxy.Resume()
+	require.NoError(t, <-published)
+	require.NoError(t, <-closed)
+	err := p.Publish(t.Context(), k.message("2"))
+	require.ErrorIs(t, err, amqpidem.ErrPublisherClosed)
+	assert.False(t, amqpidem.Refused(err), "another publisher may publish it")
+	var e *amqpidem.PublishError
+	require.ErrorAs(t, err, &e)
+	assert.NoError(t, e.Refused(0))
+	k.eventually("both are there", func() bool { return k.ready() == 2 })
+}
+
+func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
+	defer amqpidem.SetCloseLimit(50 * time.Millisecond)()
+	k, proxy := newProxied(t)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	proxy.Stall()
+	published := make(chan error, 1)
+	go func() { published <- p.Publish(context.Background(), k.message("1"), k.message("")) }()
+	k.eventually("sent", func() bool { return p.Unconfirmed() == 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var closed, call *amqpidem.PublishError
+	require.ErrorAs(t, p.Close(ctx), &closed)
+	require.ErrorAs(t, <-published, &call)
+	assert.Equal(t, call.Unconfirmed, closed.Unconfirmed)
+	require.Len(t, closed.Unconfirmed, 2)
+	assert.Equal(t, "1", closed.Unconfirmed[0].Publishing.MessageId)
+	assert.NotEmpty(t, closed.Unconfirmed[1].Publishing.MessageId, "the next try has the same id")
+	assert.NoError(t, closed.Refused(1))
+	assert.ErrorIs(t, closed, amqpidem.ErrPublisherClosed)
+	assert.ErrorIs(t, closed, context.DeadlineExceeded)
+	proxy.Resume()
+}
+
+func TestPublisherFaults(t *testing.T) {
+	_, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://guest:hidden@host:port/", MaxUnconfirmed: -1})
+	require.ErrorContains(t, err, "PublisherConfig.URL")
+	require.ErrorContains(t, err, "PublisherConfig.MaxUnconfirmed")
+	require.NotContains(t, err.Error(), "hidden")
+}

@@ -1,0 +1,265 @@
+package amqpidem
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Topology is a queue to consume from, and the queues that belong to it: one for each delay
+// ([Topology.DelayQueue]), and one for dead letters ([Topology.DeadLetters]). All of them are
+// durable.
+//
+//	exchange ── key ──> orders ──> handler ── done, duplicate ──> ack
+//	                      ^           │
+//	                      │           ├─ failed, running elsewhere ──> orders.delay.1000, .5000, …
+//	                      │           │                                  │ after its time to live
+//	                      └───────────│──────────────────────────────────┘
+//	                                  └─ N attempts, key_reused, … ──> orders.dead
+type Topology struct {
+	// Queue is the name of the queue to consume from. It is required.
+	Queue string
+
+	// Type is the queue's type. Zero: [Quorum].
+	Type QueueType
+
+	// Satellites is the type of the queues for delays and dead letters: [Quorum] (zero) or
+	// [Classic]. A classic delay queue hands its messages on at most once: the broker may
+	// lose one that it is moving when it is killed. It is for brokers before 3.10, whose quorum
+	// queues know no time to live, and where a quorum queue for each delay costs too much.
+	Satellites QueueType
+
+	// Delays are how long a message stays away after its first failure, its second, and so on;
+	// the last one holds for all that follow. They grow, and are whole milliseconds. Zero:
+	// [DefaultDelays].
+	Delays []time.Duration
+
+	// DeliveryLimit is after how many redeliveries the broker itself dead-letters a message of a
+	// quorum queue. It counts what ends with the connection of a consumer, also of messages that
+	// no handler had begun with. Zero: 20, which is what RabbitMQ 4 has by default; negative: none.
+	DeliveryLimit int
+
+	// Bindings bind the queue to exchanges that are there.
+	Bindings []Binding
+}
+
+// Binding is one binding of a queue to an exchange.
+type Binding struct{ Exchange, Key string }
+
+// QueueType is the type of a queue.
+type QueueType uint8
+
+const (
+	// Quorum is a replicated queue (RabbitMQ 3.8; with time to live, 3.10). It is the zero value.
+	Quorum QueueType = iota
+	// Classic is a queue of one node.
+	Classic
+	// Foreign is a queue that somebody else declares. It has to be there; its type and
+	// arguments are not looked at.
+	Foreign
+)
+
+// DefaultDelays are the delays of a [Topology] that names none.
+func DefaultDelays() []time.Duration {
+	return []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+}
+
+const defaultDeliveryLimit = 20
+
+// DelayQueue returns the name of the queue in which messages wait for delay.
+func (t Topology) DelayQueue(delay time.Duration) string {
+	return t.delayPrefix() + strconv.FormatInt(delay.Milliseconds(), 10)
+}
+
+func (t Topology) delayPrefix() string { return t.Queue + ".delay." }
+
+// DeadLetters returns the name of the queue for dead letters.
+func (t Topology) DeadLetters() string { return t.Queue + ".dead" }
+
+// Queues returns the names of all queues of t: Queue, those for delays, that for dead letters. It is
+// for who watches them, or deletes them.
+func (t Topology) Queues() []string {
+	t, _ = t.check()
+	names := []string{t.Queue}
+	for _, d := range t.Delays {
+		names = append(names, t.DelayQueue(d))
+	}
+	return append(names, t.DeadLetters())
+}
+
+// check returns the faults of t, and t with defaults filled in.
+func (t Topology) check() (Topology, error) {
+	var errs []error
+	fault := func(bad bool, field, format string, args ...any) {
+		if bad {
+			errs = append(errs, &core.ConfigError{Field: "Topology." + field, Problem: fmt.Sprintf(format, args...)})
+		}
+	}
+	if t.Delays = slices.Clone(t.Delays); len(t.Delays) == 0 {
+		t.Delays = DefaultDelays()
+	}
+	fault(t.Queue == "", "Queue", "is empty")
+	// The broker allows 255 bytes, and the longest name is that of a delay.
+	longest := t.DelayQueue(t.Delays[len(t.Delays)-1])
+	fault(len(longest) > 255, "Queue", "is too long: the name %q has %d bytes; 255 are allowed", longest, len(longest))
+	fault(t.Type > Foreign, "Type", "is unknown: %d", t.Type)
+	fault(t.Satellites > Classic, "Satellites", "must be Quorum or Classic")
+	fault(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit", "has no effect: only a quorum queue that is declared here has one; leave it away")
+	for i, d := range t.Delays {
+		fault(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is no whole number of milliseconds", d)
+		fault(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than %v before it", d, t.Delays[max(i-1, 0)])
+	}
+	if t.DeliveryLimit == 0 && t.Type == Quorum {
+		t.DeliveryLimit = defaultDeliveryLimit
+	}
+	return t, errors.Join(errs...)
+}
+
+// declaration is a queue as it ought to be. Without args it only has to be there.
+type declaration struct {
+	name string
+	args amqp.Table
+}
+
+// declarations returns the queues as they ought to be on a broker of that major version.
+func (t Topology) declarations(major int) []declaration {
+	// At-least-once dead-lettering needs reject-publish (RabbitMQ, "Quorum Queues", Dead Lettering).
+	deadLettering := func(q QueueType, to string) amqp.Table {
+		args := amqp.Table{"x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+		if q == Quorum {
+			args["x-queue-type"] = "quorum"
+			args["x-dead-letter-strategy"] = "at-least-once"
+			args["x-overflow"] = "reject-publish"
+		}
+		return args
+	}
+	dead := amqp.Table{"x-queue-type": "quorum"}
+	if t.Satellites == Classic {
+		dead["x-queue-type"] = "classic"
+	}
+	// What others lead to comes first.
+	all := []declaration{{t.DeadLetters(), dead}}
+	work := declaration{name: t.Queue}
+	if t.Type != Foreign {
+		work.args = deadLettering(t.Type, t.DeadLetters())
+	}
+	if t.Type == Quorum && t.DeliveryLimit > 0 {
+		work.args["x-delivery-limit"] = int64(t.DeliveryLimit)
+	}
+	if t.Type == Quorum && t.DeliveryLimit < 0 && major >= 4 {
+		work.args["x-delivery-limit"] = int64(-1) // none; RabbitMQ 3 has none by default, and takes it for less than one
+	}
+	all = append(all, work)
+	for _, d := range t.Delays {
+		args := deadLettering(t.Satellites, t.Queue)
+		args["x-message-ttl"] = d.Milliseconds()
+		all = append(all, declaration{t.DelayQueue(d), args})
+	}
+	return all
+}
+
+// Declare declares the queues and bindings. What is there already and is as it ought to be stays
+// as it is. The error is a [*TopologyError], or that of the connection.
+func (t Topology) Declare(conn *amqp.Connection) error { return t.establish(conn, false) }
+
+// Check is Declare, but nothing that is missing is made. Bindings are not checked: the protocol has
+// no question for them. Without the permission to configure a queue, it is only checked whether
+// it is there.
+func (t Topology) Check(conn *amqp.Connection) error { return t.establish(conn, true) }
+
+func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
+	t, err := t.check()
+	if err != nil {
+		return err
+	}
+	for _, q := range t.declarations(majorVersion(conn)) {
+		if checkOnly || q.args == nil {
+			if err := onChannel(conn, q.name, func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		if q.args == nil {
+			continue
+		}
+		// A queue that is there is not changed by its declaration: it is compared.
+		err := onChannel(conn, q.name, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(q.name, true, false, false, false, maps.Clone(q.args))
+			return err
+		})
+		var refused *amqp.Error
+		if checkOnly && errors.As(err, &refused) && refused.Code == amqp.AccessRefused {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if checkOnly {
+		return nil
+	}
+	for _, b := range t.Bindings {
+		if err := onChannel(conn, t.Queue, func(ch *amqp.Channel) error {
+			return ch.QueueBind(t.Queue, b.Key, b.Exchange, false, nil)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// majorVersion returns the broker's: 3 of "3.10.8". One that does not say is taken for a new one.
+func majorVersion(conn *amqp.Connection) int {
+	version, _ := conn.Properties["version"].(string)
+	first, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(first); err == nil {
+		return n
+	}
+	return 4
+}
+
+// onChannel calls f on a channel of its own: a refusal closes it.
+func onChannel(conn *amqp.Connection, queue string, f func(*amqp.Channel) error) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+	err = f(ch)
+	var e *amqp.Error
+	if errors.As(err, &e) && e.Server && (e.Code == amqp.NotFound || e.Code == amqp.PreconditionFailed || e.Code == amqp.AccessRefused) {
+		return &TopologyError{Queue: queue, err: e}
+	}
+	return err
+}
+
+// TopologyError says that a queue is missing, or is not as it ought to be. It wraps the broker's
+// *amqp.Error.
+type TopologyError struct {
+	// Queue is the queue's name.
+	Queue string
+	err   *amqp.Error
+}
+
+// Error names the queue and, in the broker's words, the difference: which argument, what was
+// wanted ("received") and what is there ("current").
+func (e *TopologyError) Error() string {
+	_, reason, found := strings.Cut(e.err.Reason, " - ")
+	if !found {
+		reason = e.err.Reason
+	}
+	return fmt.Sprintf("amqpidem: queue %q: %s", e.Queue, reason)
+}
+
+// Unwrap returns the broker's error.
+func (e *TopologyError) Unwrap() error { return e.err }
