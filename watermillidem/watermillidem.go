@@ -1,0 +1,201 @@
+package watermillidem
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Config says how messages are protected. The zero Config is that of the package comment.
+type Config struct {
+	// Policy is that of a task, see [core.Engine.Task]. Its Name is the consumer's name: messages that
+	// one handler under it has run, another one does not run again. Empty: the name of the Router's
+	// handler, so that each handler is a consumer of its own.
+	Policy core.Policy
+
+	// Key tells messages apart. Nil: by their UUIDs. An error, or an empty key, refuses the message for
+	// good (key_invalid, key_missing). A middleware.MessageHasher of Watermill fits.
+	Key func(msg *message.Message) (string, error)
+
+	// Metadata are the names of metadata that count, beside the payload, when a message is compared with
+	// one that had its key. Absent is the same as empty.
+	Metadata []string
+
+	// Pause is how long a message is held that is refused for the time being, before its error goes
+	// out: many brokers deliver it again at once. Zero: 1 second. Negative: it is not held, for
+	// brokers that delay a redelivery by themselves. The end of the message's context ends it.
+	Pause time.Duration
+}
+
+const defaultPause = time.Second
+
+// New returns middleware that protects handlers with engine. It is safe for concurrent use, and may be
+// mounted on a Router or on any number of handlers. It reports every fault of c.Policy at once, each as
+// a *[core.ConfigError].
+func New(engine *core.Engine, c Config) (message.HandlerMiddleware, error) {
+	p := c.Policy
+	p.Name = cmp.Or(p.Name, "the name of a handler")
+	_, err := engine.Task(p)
+	if p.Duplicate == core.Reject && p.OnFailure == core.Keep {
+		err = errors.Join(err, &core.ConfigError{Field: "Policy.OnFailure",
+			Problem: "is Keep under Reject: the redelivery of a message that has failed would be acknowledged, and the message lost"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.Metadata = slices.Sorted(slices.Values(c.Metadata))
+	c.Pause = cmp.Or(c.Pause, defaultPause)
+	return (&consumer{engine: engine, config: c}).middleware, nil
+}
+
+// MustNew is [New] for configurations that are fixed in the program; it panics with the faults.
+func MustNew(engine *core.Engine, c Config) message.HandlerMiddleware {
+	m, err := New(engine, c)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// RefusedError says that a message was not run. It errors.Is the [core.Code] of its Refusal.
+type RefusedError struct {
+	Refusal *core.Refusal
+}
+
+// Error returns the reason.
+func (e *RefusedError) Error() string {
+	return "watermillidem: the message was not run: " + e.Refusal.Error()
+}
+
+// Unwrap returns the refusal.
+func (e *RefusedError) Unwrap() error { return e.Refusal }
+
+// Permanent reports whether err says that a message was refused for good: uncertain, key_reused,
+// key_missing, key_invalid, result_unavailable, guard_conflict. It is a filter for Watermill's
+// PoisonQueueWithFilter.
+func Permanent(err error) bool {
+	e, ok := errors.AsType[*RefusedError](err)
+	return ok && !e.passes()
+}
+
+// Temporary reports whether err says that a message was refused for the time being: in_progress,
+// store_unavailable, shutting_down. Such a message belongs in no poison queue: it is running, or
+// nothing has been done about it.
+func Temporary(err error) bool {
+	e, ok := errors.AsType[*RefusedError](err)
+	return ok && e.passes()
+}
+
+func (e *RefusedError) passes() bool { return e.Refusal.RetryAfter > 0 }
+
+// consumer is what a middleware is made of.
+type consumer struct {
+	engine *core.Engine
+	config Config
+	tasks  sync.Map // a *core.Task for each name
+}
+
+func (c *consumer) middleware(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) { return c.handle(msg, next) }
+}
+
+func (c *consumer) handle(msg *message.Message, next message.HandlerFunc) ([]*message.Message, error) {
+	outside := msg.Context()
+	task, err := c.task(outside)
+	if err != nil {
+		return nil, err
+	}
+	call := core.Call{Key: msg.UUID, Fingerprint: c.fingerprint(msg)}
+	if c.config.Key != nil {
+		if call.Key, err = c.config.Key(msg); err != nil {
+			return nil, &RefusedError{core.NewRefusal(core.CodeKeyInvalid, err)}
+		}
+	}
+	var run *core.Run
+	ran := false
+	result, err := core.Do(outside, task, call, func(ctx context.Context) (produced, error) {
+		ran, run = true, core.RunFrom(ctx)
+		msg.SetContext(ctx)
+		defer msg.SetContext(outside)
+		return next(msg)
+	})
+	if ran {
+		outlive(run, result.Value)
+		return result.Value, err
+	}
+	refusal, refused := errors.AsType[*core.Refusal](err)
+	switch {
+	case !refused:
+		return result.Value, err // a replay
+	case refusal.Code == core.CodeDuplicate:
+		return nil, nil
+	}
+	e := &RefusedError{refusal}
+	if e.passes() {
+		hold(outside, c.config.Pause)
+	}
+	return nil, e
+}
+
+// task returns the task of a message's consumer. Outside of a Router a consumer without a name is the
+// fault that [core.Engine.Task] reports.
+func (c *consumer) task(ctx context.Context) (*core.Task, error) {
+	name := cmp.Or(c.config.Policy.Name, message.HandlerNameFromCtx(ctx))
+	if task, ok := c.tasks.Load(name); ok {
+		return task.(*core.Task), nil
+	}
+	p := c.config.Policy
+	p.Name = name
+	task, err := c.engine.Task(p)
+	if err != nil {
+		return nil, err
+	}
+	one, _ := c.tasks.LoadOrStore(name, task)
+	return one.(*core.Task), nil
+}
+
+func (c *consumer) fingerprint(msg *message.Message) string {
+	sum := sha256.Sum256(msg.Payload)
+	if len(c.config.Metadata) > 0 {
+		text := sum[:]
+		for _, name := range c.config.Metadata {
+			for _, s := range []string{name, msg.Metadata.Get(name)} {
+				text = binary.AppendUvarint(text, uint64(len(s)))
+				text = append(text, s...)
+			}
+		}
+		sum = sha256.Sum256(text)
+	}
+	var digest [2 * sha256.Size]byte
+	hex.Encode(digest[:], sum[:])
+	return string(digest[:])
+}
+
+// outlive takes the end of the run's context away from messages that were made with it: they are
+// published when it has ended.
+func outlive(run *core.Run, msgs []*message.Message) {
+	for _, m := range msgs {
+		if m != nil && core.RunFrom(m.Context()) == run {
+			m.SetContext(context.WithoutCancel(m.Context()))
+		}
+	}
+}
+
+func hold(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
