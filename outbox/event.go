@@ -1,0 +1,69 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Kind says what an [Event] is about.
+type Kind uint8
+
+// The kinds of events.
+const (
+	// LeaseAcquired: this relay sends now.
+	LeaseAcquired Kind = iota + 1
+	// LeaseLost: another relay has taken over.
+	LeaseLost
+	// Published: the broker has confirmed Messages.
+	Published
+	// Failed: the message ID has failed for the Attempt-th time with Err, and is tried again
+	// after Pause. Later ones of its key wait for it.
+	Failed
+	// Parked: the message ID has failed with Err, and is not sent any more.
+	Parked
+	// BrokerFailed: Messages could not be handed over, because of Err, which blames none of them.
+	// The relay gives its lease back and waits for Pause.
+	BrokerFailed
+	// DatabaseFailed: the database has failed with Err. The relay waits for Pause.
+	DatabaseFailed
+)
+
+var kindNames = [...]string{"invalid", "lease acquired", "lease lost", "published", "failed", "parked", "broker failed", "database failed"}
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return kindNames[0]
+}
+
+// Event is one thing that happened to a relay. What does not concern it is zero.
+type Event struct {
+	Kind Kind
+	// Messages is how many are concerned.
+	Messages int
+	// ID and Topic are the message's.
+	ID, Topic string
+	Attempt   int
+	// Pause is for how long nothing is tried again.
+	Pause time.Duration
+	Err   error
+}
+
+// LogEvents returns an observer for RelayOptions.Observe that logs to logger: failures and a lease
+// that was lost as warnings, a message that is parked as an error, the rest at the debug level.
+func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
+	return func(ctx context.Context, e Event) {
+		level := slog.LevelWarn
+		switch e.Kind {
+		case LeaseAcquired, Published:
+			level = slog.LevelDebug
+		case Parked:
+			level = slog.LevelError
+		}
+		logger.LogAttrs(ctx, level, "outbox: "+e.Kind.String(), slog.Int("messages", e.Messages), slog.String("id", e.ID),
+			slog.String("topic", e.Topic), slog.Int("attempt", e.Attempt), slog.Duration("pause", e.Pause), slog.Any("err", e.Err))
+	}
+}

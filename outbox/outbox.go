@@ -1,0 +1,201 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// Outbox is a table of messages in a database. Its methods are safe for concurrent use, by any
+// number of processes. The zero Outbox is not usable; make one with [New].
+type Outbox struct {
+	db      *sql.DB
+	dialect sqlstore.Dialect
+	table   string
+	maxBody int
+	words   *strings.Replacer // what a statement has in braces, in the words of the database
+	wake    chan struct{}
+}
+
+// Options set up an [Outbox]. The zero Options are the defaults.
+type Options struct {
+	// Table is the name of the table, which may have a schema in front ("payments.outbox"). Each
+	// part begins with a letter or _ and has up to 50 letters, digits and _; it is not quoted.
+	// There is a second table, whose name has "_lease" behind. The default is "idem_outbox".
+	Table string
+	// MaxBody is how many bytes the body of a message may have: what the broker takes. The
+	// default is 1 MiB.
+	MaxBody int
+}
+
+// New returns an outbox in db, which stays the caller's. It asks the database nothing: the tables
+// must be there when the outbox is first used, see [Outbox.Migrate]. A nil db, an unknown dialect
+// and faulty options are errors, all reported at once.
+func New(db *sql.DB, dialect sqlstore.Dialect, options Options) (*Outbox, error) {
+	o := &Outbox{
+		db: db, dialect: dialect, wake: make(chan struct{}, 1),
+		table: cmp.Or(options.Table, defaultTable), maxBody: cmp.Or(options.MaxBody, 1<<20),
+	}
+	o.words = words(dialect, o.table)
+	faults := []error{checkTable(dialect, o.table)}
+	if db == nil {
+		faults = append(faults, errors.New("outbox: the database is nil"))
+	}
+	if o.maxBody < 0 {
+		faults = append(faults, fmt.Errorf("outbox: MaxBody is less than zero: %d", o.maxBody))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Message is what is sent. Its texts have at most 255 bytes each, of UTF-8 without NUL.
+type Message struct {
+	// ID is the message's identity: consumers know a duplicate by it. While a message is in the
+	// table, the database refuses another with its ID. Empty: Write makes one, as [NewID] does.
+	ID string
+	// Key is what messages are kept in order by: the number of an order, say. Empty: the message
+	// has no order with any other.
+	Key string
+	// Exchange and Topic say where it goes: exchange and routing key (AMQP), or topic (Kafka) or
+	// subject (NATS). One of them is required.
+	Exchange, Topic string
+	// Headers go with the message. Their values may have any length.
+	Headers     map[string]string
+	ContentType string
+	// Body has at most Options.MaxBody bytes.
+	Body []byte
+
+	// Position, CreatedAt and Attempt are for a [Publisher]; Write takes no notice of them.
+	// Position is the message's place in the table, which counts up, with gaps. CreatedAt is when
+	// it was written, by the clock of the database. Attempt is 1 the first time, and one more
+	// after each failure that seems to be its own.
+	Position  int64
+	CreatedAt time.Time
+	Attempt   int
+}
+
+// NewID returns an identity for a message, for those who want to know it before it is written: a
+// UUID of version 7 (RFC 9562).
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	random := binary.BigEndian.Uint16(b[6:])
+	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16|7<<12|uint64(random&0xfff))
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Tx is a transaction of the database: a *sql.Tx, or what wraps one, or an adapter for another
+// library's. The result of ExecContext is not looked at.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// ErrInvalid is what Write refuses messages with: they were not written, and would not be at
+// another time.
+var ErrInvalid = errors.New("outbox: the message is invalid")
+
+const (
+	writeRows  = 50        // messages that one INSERT takes at most
+	writeBytes = 256 << 10 // beyond which it takes no further one: MySQL's servers limit a packet
+)
+
+// Write writes messages in the caller's transaction: they are sent if it is committed, and only
+// then. Those of one call are in their order.
+//
+// If a message is invalid, nothing is written, and the error is [ErrInvalid]; it names each fault.
+// Any other error is the database's: roll the transaction back. A *sql.DB is refused, for it is no
+// transaction.
+func (o *Outbox) Write(ctx context.Context, tx Tx, messages ...Message) error {
+	if _, is := tx.(*sql.DB); is || tx == nil {
+		return fmt.Errorf("outbox: write: a %T is no transaction", tx)
+	}
+	var faults []error
+	for i := range messages {
+		if err := o.check(&messages[i]); err != nil {
+			faults = append(faults, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	var rows []string
+	var args []any
+	size := 0
+	for i, m := range messages {
+		if m.ID == "" {
+			m.ID = NewID()
+		}
+		headers := []byte("{}")
+		if m.Headers != nil {
+			headers, _ = json.Marshal(m.Headers) // texts can't fail
+		}
+		if m.Body == nil {
+			m.Body = []byte{} // nil would be NULL
+		}
+		rows = append(rows, insertRow)
+		args = append(args, m.ID, m.Key, m.Exchange, m.Topic, string(headers), m.ContentType, m.Body)
+		size += len(headers) + len(m.Body)
+		if i < len(messages)-1 && len(rows) < writeRows && size+len(messages[i+1].Body) < writeBytes {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, o.sql(insertSQL, strings.Join(rows, ", ")), args...); err != nil {
+			return fmt.Errorf("outbox: write: %w", err)
+		}
+		rows, args, size = nil, nil, 0
+	}
+	return nil
+}
+
+const maxText = 255 // bytes; also the limit of a short string in AMQP
+
+// check reports what is wrong with a message.
+func (o *Outbox) check(m *Message) error {
+	var faults []error
+	text := func(name, s string, limit int) {
+		if len(s) > limit || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			faults = append(faults, fmt.Errorf("%s is not UTF-8 of at most %d bytes without NUL: %.40q", name, limit, s))
+		}
+	}
+	text("ID", m.ID, maxText)
+	text("Key", m.Key, maxText)
+	text("Exchange", m.Exchange, maxText)
+	text("Topic", m.Topic, maxText)
+	text("ContentType", m.ContentType, maxText)
+	for name, value := range m.Headers {
+		text("the name of a header", name, maxText)
+		text("the header "+name, value, o.maxBody)
+		if name == "" {
+			faults = append(faults, errors.New("a header has no name"))
+		}
+	}
+	if m.Exchange == "" && m.Topic == "" {
+		faults = append(faults, errors.New("it goes nowhere: Exchange and Topic are empty"))
+	}
+	if len(m.Body) > o.maxBody {
+		faults = append(faults, fmt.Errorf("the body has %d bytes, and MaxBody is %d", len(m.Body), o.maxBody))
+	}
+	return errors.Join(faults...)
+}
+
+// Notify tells the relay in this process that there is something to send, so that it looks at
+// once: call it when the transaction has been committed. It does not wait. Nothing is lost
+// without it.
+func (o *Outbox) Notify() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,274 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// The states of a message in the table.
+const (
+	stateNew      = 0
+	stateRetrying = 1 // it has failed, and is tried again at state_at
+	stateSent     = 2
+	stateParked   = 3
+)
+
+// What is said to the database. All but the first is said outside of the caller's transactions,
+// each statement by itself; it may be carried out twice, so it is tried again whatever it has failed
+// with.
+const (
+	insertSQL = `INSERT INTO {table} (id, message_key, exchange, topic, headers, content_type, body,
+	created_at, state, state_at, attempts, last_error) VALUES %s`
+	insertRow = `(?, ?, ?, ?, ?, ?, ?, {now}, 0, 0, 0, '')`
+
+	columns = "position, id, message_key, exchange, topic, headers, content_type, body, created_at, attempts, state"
+
+	// There is no position up to which everything has been read: of two transactions, the one that
+	// has got the lower positions may be committed later. And a range of state_at, which is 0 in
+	// all that is new, keeps the planner from following the primary key through all that was sent.
+	readSQL = `SELECT * FROM (SELECT ` + columns + ` FROM {table} WHERE state = 0 AND state_at <= 0
+	AND (message_key = '' OR message_key NOT IN (SELECT message_key FROM {table} WHERE state = 1 AND message_key <> ''))
+	ORDER BY state_at, position LIMIT %[1]d) AS fresh
+UNION ALL SELECT * FROM (SELECT ` + columns + ` FROM {table} WHERE state = 1 AND state_at <= {now}
+	ORDER BY state_at, position LIMIT %[1]d) AS failed`
+
+	// Sent is sent, whoever holds the lease by now.
+	sentSQL   = `UPDATE {table}{primary} SET state = 2, state_at = {now} WHERE position IN (%s) AND state <> 2`
+	failedSQL = `UPDATE {table} SET state = %d, state_at = {now} + %d, attempts = %d, last_error = ? WHERE position = %d AND state IN (0, 1)`
+	unparkSQL = `UPDATE {table} SET state = 0, state_at = 0, attempts = 0 WHERE id = ? AND state = 3`
+
+	leaseSQL     = `UPDATE {table}_lease SET owner = ?, lease_until = {now} + %d WHERE name = 'relay' AND (owner = ? OR lease_until <= {now})`
+	remainingSQL = `SELECT owner, lease_until - {now} FROM {table}_lease WHERE name = 'relay'`
+	releaseSQL   = `UPDATE {table}_lease SET lease_until = 0 WHERE name = 'relay' AND owner = ?`
+
+	statsSQL = `SELECT state, COUNT(*), {now} - MIN(created_at) FROM {table} WHERE state IN (0, 1, 3) GROUP BY state`
+
+	// In two steps, the second by the primary key: so no gap is locked into which others insert.
+	oldSQL   = `SELECT position FROM {table} WHERE state = 2 AND state_at <= {now} - %d ORDER BY state_at, position LIMIT %d`
+	purgeSQL = `DELETE FROM {table}{using} WHERE position IN (%s) AND state = 2`
+)
+
+// words are what stands in braces in a statement.
+func words(dialect sqlstore.Dialect, table string) *strings.Replacer {
+	primary, using := "", ""
+	if dialect == sqlstore.MySQL {
+		// In a small table MySQL would rather read all rows, and lock them, also those of
+		// transactions that are under way.
+		primary = " FORCE INDEX (PRIMARY)"
+		using = " USING " + table + primary
+	}
+	return strings.NewReplacer("{table}", table, "{now}", clock(dialect), "{primary}", primary, "{using}", using)
+}
+
+// sql puts a statement in the words of the database.
+func (o *Outbox) sql(template string, args ...any) string {
+	text := o.words.Replace(fmt.Sprintf(template, args...))
+	if o.dialect != sqlstore.PostgreSQL {
+		return text
+	}
+	parts := strings.Split(text, "?")
+	for i := range parts[1:] {
+		parts[i] += "$" + strconv.Itoa(i+1)
+	}
+	return strings.Join(parts, "")
+}
+
+const tries = 8
+
+// retry tries several times: deadlocks, serialisation failures, locks of SQLite and broken
+// connections are soon over.
+func (o *Outbox) retry(ctx context.Context, what string, try func() error) error {
+	for n := 1; ; n++ {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if n == tries || !sleep(ctx, rand.N(time.Millisecond<<n), nil) {
+			return fmt.Errorf("outbox: %s: %w", what, err)
+		}
+	}
+}
+
+// exec carries a statement out, and returns how many rows it has changed.
+func (o *Outbox) exec(ctx context.Context, what, statement string, args ...any) (n int64, err error) {
+	err = o.retry(ctx, what, func() error {
+		result, err := o.db.ExecContext(ctx, statement, args...)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return err
+	})
+	return n, err
+}
+
+// query calls scan for each row.
+func (o *Outbox) query(ctx context.Context, what, statement string, scan func(*sql.Rows) error) error {
+	rows, err := o.db.QueryContext(ctx, statement)
+	if err == nil {
+		defer rows.Close()
+		for err == nil && rows.Next() {
+			err = scan(rows)
+		}
+		err = errors.Join(err, rows.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("outbox: %s: %w", what, err)
+	}
+	return nil
+}
+
+// sleep returns after d, or when woken, or when ctx has ended. It reports whether ctx has not.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// maxList is how many positions a statement names. Of 1000 MariaDB would make a table to join with,
+// and read, and lock, all rows.
+const maxList = 500
+
+// list is for IN.
+func list(positions []int64) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(positions), " ", ","), "[]")
+}
+
+// read returns what may be sent now, in the order of the table, at most limit of each kind: new
+// messages, but those of a key of which one has failed; and those that have failed and may be
+// tried again.
+func (o *Outbox) read(ctx context.Context, limit int) (fresh, failed []Message, err error) {
+	err = o.query(ctx, "read", o.sql(readSQL, limit), func(rows *sql.Rows) error {
+		var m Message
+		var headers []byte
+		var created int64
+		var state int
+		err := rows.Scan(&m.Position, &m.ID, &m.Key, &m.Exchange, &m.Topic, &headers, &m.ContentType, &m.Body, &created, &m.Attempt, &state)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(headers, &m.Headers); err != nil {
+			return fmt.Errorf("the headers of %q: %w", m.ID, err)
+		}
+		m.CreatedAt = time.UnixMicro(created)
+		m.Attempt++
+		if state == stateNew {
+			fresh = append(fresh, m)
+		} else {
+			failed = append(failed, m)
+		}
+		return nil
+	})
+	slices.SortFunc(fresh, byPosition) // the union promises no order
+	slices.SortFunc(failed, byPosition)
+	return fresh, failed, err
+}
+
+func byPosition(a, b Message) int { return cmp.Compare(a.Position, b.Position) }
+
+// lease makes owner the one who sends, for so long, if nobody else is. If somebody is, remaining is
+// how long that lease still stands.
+func (o *Outbox) lease(ctx context.Context, owner string, lease time.Duration) (held bool, remaining time.Duration, err error) {
+	n, err := o.exec(ctx, "lease", o.sql(leaseSQL, lease.Microseconds()), owner, owner)
+	if err != nil || n > 0 {
+		return n > 0, 0, err
+	}
+	_, remaining, err = o.holder(ctx)
+	return false, remaining, err
+}
+
+// holder returns who has the lease, or had it, and how long it still stands.
+func (o *Outbox) holder(ctx context.Context) (owner string, remaining time.Duration, err error) {
+	var left int64
+	found := false
+	err = o.query(ctx, "lease", o.sql(remainingSQL), func(rows *sql.Rows) error { found = true; return rows.Scan(&owner, &left) })
+	if err == nil && !found {
+		err = errNoLease
+	}
+	return owner, time.Duration(left) * time.Microsecond, err
+}
+
+// Stats are what there is to watch.
+type Stats struct {
+	// Unsent is how many messages are still to be sent, and Oldest the age of the oldest of them.
+	Unsent int64
+	Oldest time.Duration
+	// Retrying is how many of them have failed, and are tried again.
+	Retrying int64
+	// Parked is how many are not sent any more, see RelayOptions.MaxAttempts.
+	Parked int64
+	// Relay is the name of the relay that holds the lease; empty if none does.
+	Relay string
+}
+
+// Stats looks at the table. What it costs grows with the number of messages that are not sent.
+func (o *Outbox) Stats(ctx context.Context) (s Stats, err error) {
+	err = o.query(ctx, "stats", o.sql(statsSQL), func(rows *sql.Rows) error {
+		var state int
+		var count, age int64
+		err := rows.Scan(&state, &count, &age)
+		if state == stateParked {
+			s.Parked = count
+			return err
+		}
+		if state == stateRetrying {
+			s.Retrying = count
+		}
+		s.Unsent += count
+		s.Oldest = max(s.Oldest, time.Duration(age)*time.Microsecond)
+		return err
+	})
+	if err != nil {
+		return Stats{}, err
+	}
+	owner, remaining, err := o.holder(ctx)
+	if err == nil && remaining > 0 {
+		s.Relay, _, _ = strings.Cut(owner, ownerMark)
+	}
+	return s, err
+}
+
+// Purge removes the messages that were sent more than olderThan ago, and returns how many there
+// were. It does so in batches of 500, each a transaction of its own; after an error, those before
+// stay removed. Parked messages stay. It may run beside everything else.
+func (o *Outbox) Purge(ctx context.Context, olderThan time.Duration) (purged int64, err error) {
+	for {
+		var old []int64
+		err := o.query(ctx, "purge", o.sql(oldSQL, olderThan.Microseconds(), maxList), func(rows *sql.Rows) error {
+			var position int64
+			err := rows.Scan(&position)
+			old = append(old, position)
+			return err
+		})
+		if err != nil || len(old) == 0 {
+			return purged, err
+		}
+		n, err := o.exec(ctx, "purge", o.sql(purgeSQL, list(old)))
+		purged += n
+		if err != nil || len(old) < maxList {
+			return purged, err
+		}
+	}
+}
+
+// Unpark makes a parked message one that is to be sent, as if it were new, and reports whether
+// there was one of that ID. Later messages of its key may have been sent by then.
+func (o *Outbox) Unpark(ctx context.Context, id string) (bool, error) {
+	n, err := o.exec(ctx, "unpark", o.sql(unparkSQL), id)
+	return n > 0, err
+}

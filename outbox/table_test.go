@@ -1,0 +1,307 @@
+package outbox_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/outbox"
+)
+
+// exec runs a statement of the test's own on the table {t}.
+func (f *fixture) exec(statement string) {
+	f.Helper()
+	_, err := f.db.Exec(strings.ReplaceAll(statement, "{t}", f.table))
+	require.NoError(f, err)
+}
+
+func TestStats(t *testing.T) {
+	each(t, func(f *fixture) {
+		s, err := f.Stats(f.Context())
+		require.NoError(f, err)
+		require.Equal(f, outbox.Stats{}, s)
+
+		f.writeNames("sent", "new", "old", "retrying", "parked", "parked too")
+		f.exec("UPDATE {t} SET state = 1 WHERE id = 'retrying'")
+		f.exec("UPDATE {t} SET state = 2, created_at = 0 WHERE id = 'sent'")
+		f.exec("UPDATE {t} SET state = 3, created_at = 0 WHERE id IN ('parked', 'parked too')")
+		f.exec("UPDATE {t} SET created_at = created_at - 3600000000 WHERE id = 'old'")
+		s, err = f.Stats(f.Context())
+		require.NoError(f, err)
+		require.InDelta(f, time.Hour.Seconds(), s.Oldest.Seconds(), 60)
+		s.Oldest = 0
+		require.Equal(f, outbox.Stats{Unsent: 3, Retrying: 1, Parked: 2}, s)
+	})
+}
+
+// TestPurge: what was sent long ago goes, in batches, and nothing else; nor does it wait for
+// those who write.
+func TestPurge(t *testing.T) {
+	each(t, func(f *fixture) {
+		const old = 2*outbox.PurgeBatch + 10
+		for i := 0; i < old; i += 100 {
+			var names []string
+			for j := i; j < min(i+100, old); j++ {
+				names = append(names, fmt.Sprint(j))
+			}
+			f.writeNames(names...)
+		}
+		f.exec("UPDATE {t} SET state = 2, state_at = created_at - 3600000000")
+		f.writeNames("new", "retrying", "parked", "just sent")
+		f.exec("UPDATE {t} SET state = 1 WHERE id = 'retrying'")
+		f.exec("UPDATE {t} SET state = 3 WHERE id = 'parked'")
+		f.exec("UPDATE {t} SET state = 2, state_at = created_at WHERE id = 'just sent'")
+
+		if f.dialect != sqlstore.SQLite {
+			tx, err := f.db.BeginTx(f.Context(), nil)
+			require.NoError(f, err)
+			defer tx.Rollback()
+			require.NoError(f, f.Write(f.Context(), tx, named("being written")...))
+		}
+		n, err := f.Purge(f.Context(), 2*time.Hour)
+		require.NoError(f, err)
+		require.Zero(f, n)
+		n, err = f.Purge(f.Context(), 59*time.Minute)
+		require.NoError(f, err)
+		require.Equal(f, int64(old), n)
+		var left int
+		require.NoError(f, f.db.QueryRow("SELECT COUNT(*) FROM "+f.table).Scan(&left))
+		require.Equal(f, 4, left)
+		n, err = f.Purge(f.Context(), 0)
+		require.NoError(f, err)
+		require.Equal(f, int64(1), n)
+	})
+}
+
+// TestPositionsCountUp: the position of a message that was removed is no other's. A relay that has sent the first, and marks it
+// late, would mark the other.
+func TestPositionsCountUp(t *testing.T) {
+	each(t, func(f *fixture) {
+		var positions [2]int64
+		for i := range positions {
+			f.writeNames("a")
+			require.NoError(f, f.db.QueryRow("SELECT position FROM "+f.table).Scan(&positions[i]))
+			f.exec("UPDATE {t} SET state = 2")
+			n, err := f.Purge(f.Context(), 0)
+			require.NoError(f, err)
+			require.Equal(f, int64(1), n)
+		}
+		require.Greater(f, positions[1], positions[0])
+	})
+}
+
+// TestClock: is the moment of the statement, whatever the session's time zone and the beginning of the transaction.
+func TestClock(t *testing.T) {
+	for i, zone := range []string{"&timezone=America/New_York", "?time_zone=%27-05:00%27"} {
+		t.Run(engines[i].name, func(t *testing.T) {
+			t.Parallel()
+			f := fresh(t, engines[i].url(t), outbox.Options{})
+			db, _ := open(t, f.url+zone)
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer tx.Rollback()
+			var before, created int64
+			now := "SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint" // of the transaction's beginning
+			if f.dialect == sqlstore.MySQL {
+				now = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
+			}
+			require.NoError(t, tx.QueryRow(now).Scan(&before))
+			time.Sleep(5 * time.Millisecond)
+			require.NoError(t, f.Write(t.Context(), tx, named("a")...))
+			require.NoError(t, tx.Commit())
+			require.NoError(t, f.db.QueryRow("SELECT created_at FROM "+f.table).Scan(&created))
+			require.GreaterOrEqual(t, created-before, (5 * time.Millisecond).Microseconds())
+			require.Less(t, created-before, time.Minute.Microseconds())
+		})
+	}
+}
+
+// TestEngine: tables know transactions, also where others are the default.
+func TestEngine(t *testing.T) {
+	f := fresh(t, engines[1].url(t), outbox.Options{})
+	f.exec("DROP TABLE {t}")
+	f.exec("DROP TABLE {t}_lease")
+	db, _ := open(t, f.url+"?default_storage_engine=MyISAM")
+	require.NoError(t, f.beside(db).Migrate(t.Context()))
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, f.Write(t.Context(), tx, named("a")...))
+	require.NoError(t, tx.Rollback())
+	s, err := f.Stats(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, s)
+}
+
+// TestWhatIsBeingWrittenHoldsNobodyUp: the notes of a relay touch the rows that they are about, and
+// wait for no transaction that is under way.
+func TestWhatIsBeingWrittenHoldsNobodyUp(t *testing.T) {
+	each(t, func(f *fixture) {
+		if f.dialect == sqlstore.SQLite {
+			f.Skip("SQLite has one writer at a time")
+		}
+		const many = 2*outbox.PurgeBatch + 10
+		f.writeNames("a", "b", "c", "p/1")
+		f.exec("UPDATE {t} SET state = 2, state_at = created_at - 10 WHERE id = 'a'")
+		tx, err := f.db.BeginTx(f.Context(), nil)
+		require.NoError(f, err)
+		defer tx.Rollback()
+		require.NoError(f, f.Write(f.Context(), tx, named("being written")...))
+		b, d := &broker{}, &diary{}
+		refused := false
+		b.refuse = func(m outbox.Message) error {
+			if m.Key == "p" && !refused {
+				refused = true
+				return errRefused
+			}
+			return nil
+		}
+		options := quick()
+		options.Batch, options.Observe = 2*many, d.observe
+		stop := start(f, f.Outbox, b, options)
+		f.sent()
+		require.NoError(f, stop())
+		for i := 0; i < many; i += 101 {
+			var names []string
+			for j := i; j < min(i+101, many); j++ {
+				names = append(names, fmt.Sprint(j))
+			}
+			f.writeNames(names...)
+		}
+		start(f, f.Outbox, b, options)
+		f.sent()
+		require.Equal(f, 3+many, b.count())
+		n, err := f.Purge(f.Context(), 0)
+		require.NoError(f, err)
+		require.Equal(f, int64(4+many), n)
+		require.Empty(f, d.of(outbox.DatabaseFailed))
+
+		// And nobody who writes waits for a purge.
+		require.NoError(f, f.Write(f.Context(), tx, named("and another")...))
+		require.NoError(f, tx.Commit())
+		f.sent()
+		require.Equal(f, 5+many, b.count())
+	})
+}
+
+func TestMigrate(t *testing.T) {
+	each(t, func(f *fixture) {
+		// Many processes at once, at every start.
+		table := f.table + "_m"
+		f.dropped(table, table+"_lease")
+		var wg sync.WaitGroup
+		for range 4 {
+			db, dialect := open(f, f.url)
+			o, err := outbox.New(db, dialect, outbox.Options{Table: table})
+			require.NoError(f, err)
+			wg.Go(func() {
+				assert.NoError(f, o.Migrate(f.Context()))
+				assert.NoError(f, o.Migrate(f.Context()))
+			})
+		}
+		wg.Wait()
+
+		// The statements of Schema, one by one, and again.
+		table = f.table + "_s"
+		f.dropped(table, table+"_lease")
+		schema, err := outbox.Schema(f.dialect, table)
+		require.NoError(f, err)
+		for range 2 {
+			for statement := range strings.SplitSeq(strings.TrimSpace(schema), ";\n") {
+				f.exec(strings.TrimSuffix(statement, ";"))
+			}
+		}
+		o, err := outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+		require.NoError(f, err)
+		require.NoError(f, o.Migrate(f.Context()))
+
+		// The row of the lease is gone: a relay says so, and does not wait for ever.
+		f.exec("DELETE FROM {t}_s_lease")
+		d := &diary{}
+		options := quick()
+		options.Observe = d.observe
+		stop := start(f, o, &broker{}, options)
+		await(f, "it is said", func() bool { return len(d.of(outbox.DatabaseFailed)) > 0 })
+		require.ErrorContains(f, d.of(outbox.DatabaseFailed)[0].Err, "see Migrate")
+		require.NoError(f, stop())
+		require.NoError(f, o.Migrate(f.Context()))
+		_, err = o.Stats(f.Context())
+		require.NoError(f, err)
+
+		// A table of somebody else's.
+		table = f.table + "_x"
+		f.dropped(table, table+"_lease")
+		f.exec("CREATE TABLE {t}_x (position INTEGER, state INTEGER, state_at INTEGER)")
+		o, err = outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+		require.NoError(f, err)
+		require.Error(f, o.Migrate(f.Context()))
+	})
+}
+
+func TestMigrateWithoutAutocommit(t *testing.T) {
+	f := fresh(t, engines[1].url(t), outbox.Options{})
+	db, _ := open(t, f.url+"?autocommit=0")
+	require.ErrorContains(t, f.beside(db).Migrate(t.Context()), "autocommit")
+}
+
+func TestTableInASchema(t *testing.T) {
+	for i, schema := range []string{"public", "test", "main"} {
+		t.Run(engines[i].name, func(t *testing.T) {
+			t.Parallel()
+			f := fresh(t, engines[i].url(t), outbox.Options{})
+			f.Outbox = f.in(schema)
+			b := &broker{}
+			start(t, f.Outbox, b, quick())
+			f.writeNames("a/0", "a/1")
+			f.sent()
+			n, err := f.Purge(t.Context(), 0)
+			require.NoError(t, err)
+			require.Equal(t, int64(2), n)
+		})
+	}
+}
+
+// in is an outbox in a schema, with tables of its own.
+func (f *fixture) in(schema string) *outbox.Outbox {
+	table := schema + "." + f.table + "_in"
+	o, err := outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+	require.NoError(f, err)
+	f.dropped(table, table+"_lease")
+	require.NoError(f, o.Migrate(f.Context()))
+	return o
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	_, err := outbox.Schema(0, "")
+	require.ErrorContains(t, err, "dialect")
+	_, err = outbox.Schema(sqlstore.SQLite, "a b")
+	require.ErrorContains(t, err, "no name")
+	for dialect, index := range map[sqlstore.Dialect]string{
+		sqlstore.PostgreSQL: "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at", sqlstore.MySQL: "KEY (state, state_at",
+		sqlstore.SQLite: "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at",
+	} {
+		schema, err := outbox.Schema(dialect, "")
+		require.NoError(t, err)
+		require.Contains(t, schema, "idem_outbox_lease")
+		require.Contains(t, schema, index)
+	}
+}
+
+// TestBoundaries: whoever uses the package compiles no driver, no broker's client and no test
+// library.
+func TestBoundaries(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	for dep := range strings.FieldsSeq(string(out)) {
+		if host, _, _ := strings.Cut(dep, "/"); strings.Contains(host, ".") && dep != "github.com/idem-go/idem/outbox" {
+			require.Contains(t, dep, "github.com/idem-go/idem/core")
+		}
+		require.NotContains(t, dep, "idem/internal")
+	}
+}
