@@ -1,0 +1,118 @@
+package pgxidem_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// gormTx is the session that docs/sql-transactions.md shows.
+func gormTx(ctx context.Context, g *gorm.DB, tx *sql.Tx) *gorm.DB {
+	session := g.Session(&gorm.Session{NewDB: true, Context: ctx}) // without a context, it would share its statement with g
+	session.Statement.ConnPool = tx
+	return session
+}
+
+// TestGORM: what GORM does in the transaction of DoTx and RunTx is committed with the record, or not at all, in each of its
+// modes.
+func TestGORM(t *testing.T) {
+	type row struct {
+		Name   string
+		Amount int64
+	}
+	for mode, config := range map[string]gorm.Config{
+		"plain": {}, "prepared": {PrepareStmt: true}, "translated": {TranslateError: true}, "skip": {SkipDefaultTransaction: true},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBooks(t)
+			ctx := t.Context()
+			config.Logger = logger.Discard
+			g, err := gorm.Open(postgres.New(postgres.Config{Conn: b.db}), &config)
+			require.NoError(t, err)
+			count := func(name string) (n int64) {
+				require.NoError(t, g.Table(b.rows).Where("name = ?", name).Count(&n).Error)
+				return n
+			}
+			create := func(ctx context.Context, name string, fail error) func(tx *sql.Tx) ([]byte, error) {
+				return func(tx *sql.Tx) ([]byte, error) {
+					s := gormTx(ctx, g, tx)
+					if err := s.Table(b.rows).Create(&row{name, 1}).Error; err != nil {
+						return nil, err
+					}
+					// A transaction of GORM's in it is a savepoint.
+					err := s.Transaction(func(inner *gorm.DB) error {
+						return errors.Join(inner.Table(b.rows).Create(&row{"undone", 1}).Error, errUnlucky)
+					})
+					assert.ErrorIs(t, err, errUnlucky)
+					assert.Zero(t, count(name), "nobody else sees it")
+					return []byte(name), fail
+				}
+			}
+			for name, do := range map[string]func(key string, fail error) (core.Result[[]byte], error){
+				"DoTx": func(key string, fail error) (core.Result[[]byte], error) {
+					return b.store.DoTx(ctx, b.db, key, create(ctx, key, fail))
+				},
+				"RunTx": func(key string, fail error) (r core.Result[[]byte], err error) {
+					_, err = core.Do(ctx, b.task, core.Call{Key: key}, func(ctx context.Context) ([]byte, error) {
+						r, err = b.store.RunTx(ctx, b.db, create(ctx, key, fail))
+						return nil, err
+					})
+					return r, err
+				},
+			} {
+				_, err := do(name, errUnlucky)
+				require.ErrorIs(t, err, errUnlucky)
+				require.Zero(t, count(name))
+				for range 2 {
+					_, err := do(name, nil)
+					require.NoError(t, err)
+				}
+				require.EqualValues(t, 1, count(name))
+			}
+			require.Zero(t, count("undone"))
+
+			// The session is the transaction's alone.
+			require.NoError(t, g.Table(b.rows).Create(&row{"outside", 1}).Error)
+			require.EqualValues(t, 1, count("outside"))
+
+			// GORM's errors are the driver's still: what the database has undone is run again.
+			require.NoError(t, g.Table(b.rows).Create(&row{"sum", 0}).Error)
+			var wg sync.WaitGroup
+			for i := range 4 {
+				wg.Go(func() {
+					_, err := b.store.DoTx(ctx, b.db, fmt.Sprint(i), func(tx *sql.Tx) ([]byte, error) {
+						s := gormTx(ctx, g, tx)
+						var r row
+						if err := s.Table(b.rows).Where("name = 'sum'").Take(&r).Error; err != nil {
+							return nil, err
+						}
+						return nil, s.Table(b.rows).Where("name = 'sum'").Update("amount", r.Amount+1).Error
+					}, sqlstore.Isolation(sql.LevelSerializable))
+					assert.NoError(t, err)
+				})
+			}
+			wg.Wait()
+			var sum row
+			require.NoError(t, g.Table(b.rows).Where("name = 'sum'").Take(&sum).Error)
+			require.EqualValues(t, 4, sum.Amount)
+
+			// Who ends the transaction is told so.
+			_, err = b.store.DoTx(ctx, b.db, "ended", func(tx *sql.Tx) ([]byte, error) {
+				return nil, gormTx(ctx, g, tx).Rollback().Error
+			})
+			require.ErrorContains(t, err, "ended the transaction")
+		})
+	}
+}

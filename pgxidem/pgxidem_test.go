@@ -1,0 +1,848 @@
+package pgxidem_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/pgxidem"
+	"github.com/idem-go/idem/rowguard"
+)
+
+func TestMain(m *testing.M) {
+	// GORM's store of prepared statements has a goroutine that nothing ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+}
+
+type (
+	function = func(tx pgx.Tx) ([]byte, error)
+	caller   = func(ctx context.Context, b *books, pool *pgxpool.Pool, key string, fn function) (core.Result[[]byte], error)
+)
+
+// books are a store on a pool of pgx's, and a table of business rows beside the store's.
+type books struct {
+	t     testing.TB
+	url   string
+	pool  *pgxpool.Pool
+	db    *sql.DB // on the pool
+	store *sqlstore.Store
+	task  *core.Task      // on the store
+	rows  string          // the table of rows; that of records has "_records" behind
+	ctx   context.Context // of the latest of calls
+}
+
+func newBooks(t testing.TB, change ...func(*pgxpool.Config)) *books {
+	b := &books{t: t, url: backend.Postgres(t), rows: "pgxidem_" + strings.ToLower(rand.Text())}
+	b.pool = b.open(b.url, change...)
+	b.db = stdlib.OpenDBFromPool(b.pool)
+	b.db.SetMaxOpenConns(int(b.pool.Config().MaxConns))
+	t.Cleanup(func() { assert.NoError(t, b.db.Close()) })
+	b.store = b.newStore(b.db)
+	require.NoError(t, b.store.Migrate(t.Context()))
+	b.task = core.MustNew(core.Config{Store: b.store}).MustTask(core.Policy{Name: "task"})
+	b.exec("CREATE TABLE " + b.rows + " (name text NOT NULL, amount bigint NOT NULL DEFAULT 1)")
+	t.Cleanup(func() { b.exec("DROP TABLE " + b.rows + ", " + b.rows + "_records") })
+	return b
+}
+
+func (b *books) newStore(db *sql.DB) *sqlstore.Store {
+	s, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(b.rows+"_records"), sqlstore.Reset(b.pool.Reset))
+	require.NoError(b.t, err)
+	b.t.Cleanup(s.Close)
+	return s
+}
+
+// open opens a pool, and checks at the end of the test that no connection was kept.
+func (b *books) open(url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(b.t, err)
+	for _, c := range change {
+		c(config)
+	}
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
+	require.NoError(b.t, err)
+	b.t.Cleanup(pool.Close) // which waits for all connections
+	return pool
+}
+
+func (b *books) exec(statement string) {
+	_, err := b.pool.Exec(context.Background(), statement)
+	require.NoError(b.t, err)
+}
+
+// enter returns a function that makes a row.
+func (b *books) enter(name string) function {
+	return func(tx pgx.Tx) ([]byte, error) {
+		_, err := tx.Exec(context.Background(), "INSERT INTO "+b.rows+" (name) VALUES ($1)", name)
+		return []byte("entered " + name), err
+	}
+}
+
+// count returns how many rows of that name are committed.
+func (b *books) count(name string) (n int) {
+	b.t.Helper()
+	require.NoError(b.t, b.pool.QueryRow(context.Background(), "SELECT count(*) FROM "+b.rows+" WHERE name = $1", name).Scan(&n))
+	return n
+}
+
+// records returns how many records stand.
+func (b *books) records() (n int) {
+	b.t.Helper()
+	require.NoError(b.t, b.pool.QueryRow(context.Background(), "SELECT count(*) FROM "+b.rows+"_records").Scan(&n))
+	return n
+}
+
+func (b *books) do(key string, fn function, opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
+	return pgxidem.DoTx(b.t.Context(), b.store, b.pool, key, fn, opts...)
+}
+
+// calls are both calls, as their callers make them: with a key, and in a run of a task with that key.
+var calls = map[string]caller{
+	"DoTx": func(ctx context.Context, b *books, pool *pgxpool.Pool, key string, fn function) (core.Result[[]byte], error) {
+		b.ctx = ctx
+		return pgxidem.DoTx(ctx, b.store, pool, key, fn)
+	},
+	"RunTx": func(ctx context.Context, b *books, pool *pgxpool.Pool, key string, fn function) (r core.Result[[]byte], err error) {
+		_, err = core.Do(ctx, b.task, core.Call{Key: key}, func(ctx context.Context) ([]byte, error) {
+			b.ctx = ctx
+			r, err = pgxidem.RunTx(ctx, b.store, pool, fn)
+			return r.Value, err
+		})
+		return r, err
+	},
+}
+
+func each(t *testing.T, test func(t *testing.T, do caller)) {
+	for name, do := range calls {
+		t.Run(name, func(t *testing.T) { test(t, do) })
+	}
+}
+
+var errUnlucky = errors.New("unlucky")
+
+func never(pgx.Tx) ([]byte, error) { return nil, errors.New("the function ran") }
+
+func TestDoTx(t *testing.T) {
+	b := newBooks(t)
+	first, err := b.do("k", func(tx pgx.Tx) ([]byte, error) {
+		// The record is there, for this transaction only.
+		var records int
+		err := tx.QueryRow(t.Context(), "SELECT count(*) FROM "+b.rows+"_records").Scan(&records)
+		require.NoError(t, err)
+		assert.Equal(t, 1, records)
+		assert.Zero(t, b.records())
+		return b.enter("k")(tx)
+	})
+	require.NoError(t, err)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Attempt: 1}, first)
+	again, err := b.do("k", never)
+	require.NoError(t, err)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Replayed: true}, again)
+	assert.Equal(t, 1, b.count("k"))
+
+	// sqlstore's own calls find the same record, and make such.
+	again, err = b.store.DoTx(t.Context(), b.db, "k", func(*sql.Tx) ([]byte, error) { return nil, errUnlucky })
+	require.NoError(t, err)
+	assert.True(t, again.Replayed)
+	_, err = b.store.DoTx(t.Context(), b.db, "theirs", func(*sql.Tx) ([]byte, error) { return []byte("theirs"), nil })
+	require.NoError(t, err)
+	again, err = b.do("theirs", never)
+	require.NoError(t, err)
+	assert.Equal(t, "theirs", string(again.Value))
+
+	// Options are sqlstore's, and so are refusals.
+	_, err = b.do("print", b.enter("print"), sqlstore.Fingerprint("a"))
+	require.NoError(t, err)
+	_, err = b.do("print", never, sqlstore.Fingerprint("b"))
+	require.ErrorIs(t, err, core.CodeKeyReused)
+	_, err = b.do("", never)
+	require.ErrorIs(t, err, core.CodeKeyMissing)
+	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, never)
+	require.ErrorIs(t, err, core.CodeKeyMissing)
+	_, err = pgxidem.DoTx(t.Context(), b.store, nil, "k", never)
+	require.ErrorContains(t, err, "nil")
+	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, nil)
+	require.ErrorContains(t, err, "nil")
+}
+
+// TestRunTx: the run's own record is the one that is marked, and what was committed is found by the next run.
+func TestRunTx(t *testing.T) {
+	b := newBooks(t)
+	call := func(after error) (r core.Result[[]byte], err error) {
+		_, err = core.Do(t.Context(), b.task, core.Call{Key: "k"}, func(ctx context.Context) ([]byte, error) {
+			r, err = pgxidem.RunTx(ctx, b.store, b.pool, b.enter("k"))
+			return r.Value, errors.Join(err, after)
+		})
+		return r, err
+	}
+	first, err := call(errUnlucky) // after the commit
+	require.ErrorIs(t, err, errUnlucky)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Attempt: 1}, first)
+	again, err := call(nil)
+	require.NoError(t, err)
+	assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Replayed: true}, again)
+	assert.Equal(t, 1, b.count("k"))
+	assert.Equal(t, 1, b.records())
+}
+
+// TestNothingIsLeft: a function that fails, in whatever way, leaves neither rows nor record.
+func TestNothingIsLeft(t *testing.T) {
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+		_, err := do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
+			_, err := b.enter("k")(tx)
+			return nil, errors.Join(err, errUnlucky)
+		})
+		require.ErrorIs(t, err, errUnlucky)
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.Panics(t, func() {
+			_, _ = do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
+				_, _ = b.enter("k")(tx)
+				panic("oops")
+			})
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _ = pgxidem.DoTx(t.Context(), b.store, b.pool, "exit", func(tx pgx.Tx) ([]byte, error) {
+				_, _ = b.enter("k")(tx)
+				runtime.Goexit()
+				return nil, nil
+			})
+		})
+		wg.Wait()
+		// A statement has failed, and the function does not say so.
+		_, err = do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
+			_, _ = b.enter("k")(tx)
+			_, _ = tx.Exec(t.Context(), "SELECT 1/0")
+			return nil, nil
+		})
+		require.ErrorContains(t, err, "ended the transaction")
+		assert.Zero(t, b.count("k"))
+		assert.Zero(t, b.records())
+		r, err := do(t.Context(), b, b.pool, "k", b.enter("k"))
+		require.NoError(t, err)
+		assert.False(t, r.Replayed)
+		assert.Equal(t, 1, b.count("k"))
+		assert.EqualValues(t, 1, b.pool.Stat().NewConnsCount(), "a connection that was given back with a transaction would be closed")
+	})
+}
+
+// TestTheTransactionIsBorrowed: the function can't end it, and has the rest of a pgx.Tx.
+func TestTheTransactionIsBorrowed(t *testing.T) {
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t)
+		ctx := t.Context()
+		_, err := do(ctx, b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
+			assert.ErrorIs(t, tx.Commit(ctx), pgxidem.ErrNotYours)
+			assert.ErrorIs(t, tx.Rollback(ctx), pgxidem.ErrNotYours)
+
+			assert.ErrorIs(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+				_, err := b.enter("undone")(inner)
+				return errors.Join(err, errUnlucky)
+			}), errUnlucky)
+			assert.NoError(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+				_, err := b.enter("kept")(inner)
+				return err
+			}))
+			_, err := tx.CopyFrom(ctx, pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{"copied"}, {"copied"}}))
+			assert.NoError(t, err)
+			batch := &pgx.Batch{}
+			batch.Queue("INSERT INTO "+b.rows+" (name) VALUES ($1)", "batched")
+			return []byte("v"), tx.SendBatch(ctx, batch).Close()
+		})
+		require.NoError(t, err)
+		assert.Equal(t, []int{0, 1, 2, 1}, []int{b.count("undone"), b.count("kept"), b.count("copied"), b.count("batched")})
+	})
+}
+
+// TestLevels: the level is that of the option, and what a serialisation failure undoes is run again.
+func TestLevels(t *testing.T) {
+	b := newBooks(t)
+	for level, want := range map[sql.IsolationLevel]string{
+		sql.LevelDefault: "read committed", sql.LevelReadUncommitted: "read uncommitted", sql.LevelReadCommitted: "read committed",
+		sql.LevelRepeatableRead: "repeatable read", sql.LevelSnapshot: "repeatable read", sql.LevelSerializable: "serializable",
+	} {
+		r, err := b.do(level.String(), func(tx pgx.Tx) ([]byte, error) {
+			var got string
+			err := tx.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&got)
+			return []byte(got), err
+		}, sqlstore.Isolation(level))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(r.Value))
+	}
+	_, err := core.Do(t.Context(), b.task, core.Call{Key: "run"}, func(ctx context.Context) ([]byte, error) {
+		r, err := pgxidem.RunTx(ctx, b.store, b.pool, func(tx pgx.Tx) (got []byte, err error) {
+			return got, tx.QueryRow(ctx, "SHOW transaction_isolation").Scan(&got)
+		}, sqlstore.Isolation(sql.LevelSerializable))
+		assert.Equal(t, "serializable", string(r.Value))
+		return nil, err
+	})
+	require.NoError(t, err)
+	_, err = b.do("k", never, sqlstore.Isolation(sql.LevelLinearizable))
+	require.ErrorContains(t, err, "Linearizable")
+
+	b.exec("INSERT INTO " + b.rows + " VALUES ('sum', 0)")
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			_, err := b.do(fmt.Sprint(i), func(tx pgx.Tx) ([]byte, error) {
+				var sum int
+				if err := tx.QueryRow(t.Context(), "SELECT amount FROM "+b.rows+" WHERE name = 'sum'").Scan(&sum); err != nil {
+					return nil, err
+				}
+				_, err := tx.Exec(t.Context(), "UPDATE "+b.rows+" SET amount = $1 WHERE name = 'sum'", sum+1)
+				return nil, err
+			}, sqlstore.Isolation(sql.LevelSerializable))
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	var sum int
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT amount FROM "+b.rows+" WHERE name = 'sum'").Scan(&sum))
+	assert.Equal(t, 6, sum)
+}
+
+// TestAtOnce: of many duplicates at once one runs, and the others get what it has left.
+func TestAtOnce(t *testing.T) {
+	b := newBooks(t)
+	beside := *b
+	beside.store = b.newStore(b.db) // as in another process: duplicates on one store wait in the process
+	for round := range 10 {
+		key := fmt.Sprint("round ", round)
+		var failed, ran, replayed atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				for {
+					r, err := []*books{b, &beside}[i%2].do(key, func(tx pgx.Tx) ([]byte, error) {
+						v, err := b.enter(key)(tx)
+						if failed.Add(1) <= 2 {
+							err = errors.Join(err, errUnlucky)
+						}
+						return v, err
+					})
+					switch {
+					case errors.Is(err, errUnlucky):
+						continue
+					case err != nil:
+						t.Error(err)
+					case r.Replayed:
+						replayed.Add(1)
+					default:
+						ran.Add(1)
+					}
+					return
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, int32(1), ran.Load())
+		require.Equal(t, int32(5), replayed.Load())
+		require.Equal(t, 1, b.count(key))
+	}
+}
+
+// TestLostCommit: the connection breaks at the commit, before and after it took effect. Either way, the call finds out.
+func TestLostCommit(t *testing.T) {
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t)
+		var away atomic.Bool
+		link, pool := b.link(func(c *pgxpool.Config) {
+			c.MaxConns = 1 // there is no other one to ask on
+			dial := c.ConnConfig.DialFunc
+			c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if away.Load() {
+					return nil, errors.New("nobody is there")
+				}
+				return dial(ctx, network, addr)
+			}
+		})
+		for key, at := range map[string]struct {
+			cut  func([]byte) <-chan struct{}
+			runs int
+		}{"before": {link.CutBefore, 2}, "after": {link.CutAfter, 1}} {
+			lost := at.cut([]byte("commit"))
+			runs := 0
+			r, err := do(t.Context(), b, pool, key, func(tx pgx.Tx) ([]byte, error) {
+				runs++
+				return b.enter(key)(tx)
+			})
+			require.NoError(t, err, key)
+			<-lost
+			assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + key), Attempt: 1}, r, key)
+			assert.Equal(t, at.runs, runs, key)
+			assert.Equal(t, 1, b.count(key), key)
+		}
+
+		// The database can't be asked afterwards, and the context ends.
+		for key, cut := range map[string]func([]byte) <-chan struct{}{"unknown before": link.CutBefore, "unknown after": link.CutAfter} {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := do(ctx, b, pool, key, func(tx pgx.Tx) ([]byte, error) {
+				lost := cut([]byte("commit"))
+				away.Store(true)
+				go func() {
+					<-lost
+					cancel()
+				}()
+				return b.enter(key)(tx)
+			})
+			cancel()
+			require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown, key)
+			require.ErrorIs(t, err, core.CodeUnfinished, key)
+			away.Store(false)
+			r, err := do(t.Context(), b, pool, key, b.enter(key))
+			require.NoError(t, err, key)
+			require.Equal(t, key == "unknown after", r.Replayed, key)
+			assert.Equal(t, 1, b.count(key), key)
+		}
+	})
+}
+
+// TestIdleConnectionIsDead: the pool has a connection that broke while nobody used it. Another one takes its place.
+func TestIdleConnectionIsDead(t *testing.T) {
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t)
+		pool := b.open(b.url)
+		c, err := pool.Acquire(t.Context())
+		require.NoError(t, err)
+		dead := c.Conn()
+		c.Release()
+		require.NoError(t, dead.Close(t.Context()))
+		require.EqualValues(t, 1, pool.Stat().IdleConns())
+
+		r, err := do(t.Context(), b, pool, "key", b.enter("key"))
+		require.NoError(t, err)
+		assert.False(t, r.Replayed)
+		assert.Equal(t, 1, b.count("key"))
+	})
+}
+
+// TestRawConnection: a *sql.Conn on the pool gives a function of sqlstore's own DoTx pgx's connection, which is in the transaction.
+func TestRawConnection(t *testing.T) {
+	b := newBooks(t)
+	conn, err := b.db.Conn(t.Context())
+	require.NoError(t, err)
+	copied := func(key string, fail error) func(*sql.Tx) ([]byte, error) {
+		return func(*sql.Tx) ([]byte, error) {
+			err := conn.Raw(func(raw any) error {
+				_, err := raw.(*stdlib.Conn).Conn().CopyFrom(t.Context(), pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{key}, {key}}))
+				return err
+			})
+			return nil, errors.Join(err, fail)
+		}
+	}
+	for i := range 2 {
+		r, err := b.store.DoTx(t.Context(), conn, "key", copied("key", nil))
+		require.NoError(t, err)
+		assert.Equal(t, i == 1, r.Replayed)
+	}
+	_, err = b.store.DoTx(t.Context(), conn, "undone", copied("undone", errUnlucky))
+	require.ErrorIs(t, err, errUnlucky)
+	require.NoError(t, conn.Close())
+	assert.Equal(t, 2, b.count("key"))
+	assert.Zero(t, b.count("undone"))
+}
+
+// TestReadOnlySessions: connections to a server that only reads are left, by the store's calls and by transactions, whose
+// function then runs on another one.
+func TestReadOnlySessions(t *testing.T) {
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t)
+		demote := func() {
+			for _, c := range b.pool.AcquireAllIdle(t.Context()) {
+				_, err := c.Exec(t.Context(), "SET default_transaction_read_only = on")
+				assert.NoError(t, err)
+				c.Release()
+			}
+		}
+		demote() // for the claim of a task, or the transaction
+		runs := 0
+		r, err := do(t.Context(), b, b.pool, "key", func(tx pgx.Tx) ([]byte, error) {
+			if runs++; runs == 1 {
+				if _, err := tx.Exec(t.Context(), "SET TRANSACTION READ ONLY"); err != nil { // for its change
+					return nil, err
+				}
+			}
+			return b.enter("key")(tx)
+		})
+		require.NoError(t, err)
+		assert.False(t, r.Replayed)
+		assert.Equal(t, 2, runs)
+		assert.Equal(t, 1, b.count("key"))
+	})
+}
+
+// link opens a pool on connections that can fail. Each statement goes as it is written.
+func (b *books) link(change ...func(*pgxpool.Config)) (*backend.Proxy, *pgxpool.Pool) {
+	u, err := url.Parse(b.url)
+	require.NoError(b.t, err)
+	proxy := backend.NewProxy(b.t, u.Host)
+	return proxy, b.open(proxy.URL(b.url), append(change, func(c *pgxpool.Config) {
+		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	})...)
+}
+
+// TestCutAtEachStep: the connection breaks at each statement, before and after it took effect. Nothing is half done, the call
+// says so, and the next one makes it whole. A transaction that has not begun is begun on another connection.
+func TestCutAtEachStep(t *testing.T) {
+	for name, steps := range map[string][]string{
+		"DoTx":  {"begin", "ON CONFLICT", "(name) VALUES", "SET state = 2", "commit"},
+		"RunTx": {"begin", "SELECT state, attempt", "SAVEPOINT", "(name) VALUES", "RELEASE", "SET result", "commit"},
+	} {
+		b := newBooks(t)
+		for i, step := range steps {
+			for _, after := range []bool{false, true} {
+				key := fmt.Sprintf("%s %d %v", name, i, after) // none of the words
+				link, pool := b.link()
+				lay := link.CutBefore
+				if after {
+					lay = link.CutAfter
+				}
+				cut := lay([]byte(step))
+				r, err := calls[name](t.Context(), b, pool, key, b.enter(key))
+				<-cut
+				done := step == "begin" || step == "commit"
+				if done {
+					require.NoError(t, err, key) // it has found out
+					require.False(t, r.Replayed, key)
+				} else {
+					require.ErrorIs(t, err, core.CodeStoreUnavailable, key)
+					require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown, key)
+					require.Zero(t, b.count(key), key)
+				}
+				again, err := calls[name](t.Context(), b, pool, key, b.enter(key))
+				require.NoError(t, err, key)
+				require.Equal(t, name == "DoTx" && done, again.Replayed, key) // a task's replay does not come to RunTx
+				require.Equal(t, 1, b.count(key), key)
+			}
+		}
+	}
+}
+
+// TestSessionIsEnded: by an administrator, in the midst of the function.
+func TestSessionIsEnded(t *testing.T) {
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t)
+		end := func(tx pgx.Tx) {
+			_, err := b.pool.Exec(t.Context(), "SELECT pg_terminate_backend($1)", tx.Conn().PgConn().PID())
+			assert.NoError(t, err)
+		}
+		for what, fn := range map[string]function{
+			"and it says so": func(tx pgx.Tx) ([]byte, error) { end(tx); return b.enter("k")(tx) },
+			"and it hides it": func(tx pgx.Tx) ([]byte, error) {
+				end(tx)
+				_, _ = b.enter("k")(tx)
+				return nil, nil
+			},
+			"and it has made something else of it": func(tx pgx.Tx) ([]byte, error) {
+				end(tx)
+				_, err := b.enter("k")(tx)
+				return nil, fmt.Errorf("%w: %v", errUnlucky, err)
+			},
+		} {
+			_, err := do(t.Context(), b, b.pool, "k", fn)
+			require.ErrorIs(t, err, core.CodeStoreUnavailable, what)
+		}
+		_, err := do(t.Context(), b, b.pool, "k", b.enter("k"))
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.count("k"))
+	})
+}
+
+// steps is a tracer of pgx that calls a function before and after each statement.
+type steps struct {
+	before, after atomic.Pointer[func(statement string)]
+}
+
+type statementKey struct{}
+
+func (s *steps) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if before := s.before.Load(); before != nil {
+		(*before)(q.SQL)
+	}
+	return context.WithValue(ctx, statementKey{}, q.SQL)
+}
+
+func (s *steps) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if after := s.after.Load(); after != nil {
+		(*after)(ctx.Value(statementKey{}).(string))
+	}
+}
+
+// TestContextEnds: before, at each step, and while the function or the server is busy. Nothing is committed, and no
+// connection is kept.
+func TestContextEnds(t *testing.T) {
+	errLeft := errors.New("the client has left")
+	each(t, func(t *testing.T, do caller) {
+		b := newBooks(t)
+		tracer := &steps{}
+		link, pool := b.link(func(c *pgxpool.Config) {
+			c.MaxConns, c.ConnConfig.Tracer = 1, tracer
+		})
+		to := func(moment *atomic.Pointer[func(statement string)], words string, then ...func()) func(leave func()) {
+			return func(leave func()) {
+				meet := func(statement string) {
+					if strings.Contains(statement, words) {
+						for _, f := range append(then, leave) {
+							f()
+						}
+						<-b.ctx.Done() // a run's ends a moment later
+					}
+				}
+				moment.Store(&meet)
+			}
+		}
+		at := func(words string, then ...func()) func(leave func()) { return to(&tracer.before, words, then...) }
+		// A claim is given back when the server has heard that its transaction is gone.
+		resumed := func() { time.AfterFunc(50*time.Millisecond, link.Resume) }
+		soon := func(leave func()) { time.AfterFunc(10*time.Millisecond, leave) }
+		for _, step := range []struct {
+			name    string
+			set     func(leave func())
+			fn      func(enter function, leave func()) function
+			unknown bool
+		}{
+			{"begin", at("begin"), nil, false},
+			{"the server is silent from begin on", at("begin", link.Stall), nil, false},
+			{"claim", at("_records"), nil, false},
+			{"in the function's statement", nil, func(_ function, leave func()) function {
+				return func(tx pgx.Tx) ([]byte, error) {
+					soon(leave)
+					_, err := tx.Exec(b.ctx, "SELECT pg_sleep(60)")
+					return nil, err
+				}
+			}, false},
+			{"in a statement without the context", nil, func(_ function, leave func()) function {
+				return func(tx pgx.Tx) ([]byte, error) {
+					soon(leave)
+					_, err := tx.Exec(context.Background(), "SELECT pg_sleep(0.05)")
+					<-b.ctx.Done()
+					return nil, err
+				}
+			}, false},
+			{"between the function's statements", nil, func(enter function, leave func()) function {
+				return func(tx pgx.Tx) ([]byte, error) {
+					if _, err := enter(tx); err != nil {
+						return nil, err
+					}
+					leave()
+					return enter(tx)
+				}
+			}, false},
+			{"complete", at("UPDATE"), nil, false},
+			{"completed", to(&tracer.after, "UPDATE"), nil, false},
+			{"commit", at("commit"), nil, true},
+			{"the server is silent from commit on", at("commit", link.Stall, resumed), nil, true},
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			leave := func() { cancel(errLeft) }
+			enter := b.enter(step.name)
+			fn := enter
+			if step.fn != nil {
+				fn = step.fn(enter, leave)
+			}
+			if step.set != nil {
+				step.set(leave)
+			}
+			_, err := do(ctx, b, pool, step.name, fn)
+			tracer.before.Store(nil)
+			tracer.after.Store(nil)
+			link.Resume()
+			cancel(nil)
+			require.ErrorIs(t, err, context.Canceled, step.name)
+			require.ErrorIs(t, err, errLeft, step.name)
+			require.NotErrorIs(t, err, core.CodeStoreUnavailable, step.name)
+			require.Equal(t, step.unknown, errors.Is(err, sqlstore.ErrOutcomeUnknown), step.name)
+			require.Eventually(t, func() bool { return pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond, step.name)
+			if !step.unknown {
+				require.Zero(t, b.count(step.name), step.name)
+			}
+			_, err = do(t.Context(), b, pool, step.name, enter)
+			require.NoError(t, err, step.name)
+			require.Equal(t, 1, b.count(step.name), step.name)
+		}
+
+		// Nobody gives a connection back.
+		held, err := pool.Acquire(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err = do(ctx, b, pool, "k", never)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		held.Release()
+
+		// A limit of the function's own is its own affair, though pgx closes the connection.
+		_, err = do(t.Context(), b, pool, "k", func(tx pgx.Tx) ([]byte, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
+			return nil, err
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+
+		require.Zero(t, b.count("k"))
+	})
+}
+
+// TestPoolIsNotStarved: many orders at once, on a pool that the guard in front of them shares.
+func TestPoolIsNotStarved(t *testing.T) {
+	for _, size := range []int32{4, 1} {
+		b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = size })
+		var unsettled atomic.Int32
+		engine := core.MustNew(core.Config{Store: b.store, User: core.SharedByAllCallers(), Observe: func(_ context.Context, e core.Event) {
+			if e.Kind == core.Unsettled || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
+				unsettled.Add(1)
+			}
+		}})
+		handler := httpidem.New(engine.MustGuard(core.Policy{Key: core.Header(core.Required)}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			result, err := pgxidem.RunTx(r.Context(), b.store, b.pool, func(tx pgx.Tx) ([]byte, error) {
+				_, err := tx.Exec(r.Context(), "SELECT pg_sleep(0.1)") // all together take longer than a call of the store may
+				if err != nil {
+					return nil, err
+				}
+				return b.enter("order")(tx)
+			})
+			switch {
+			case err == nil:
+				w.WriteHeader(http.StatusCreated)
+				_, _ = w.Write(result.Value)
+			case !httpidem.Refuse(w, r, err):
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		}))
+		orders := map[int32]int{4: 64, 1: 24}[size]
+		codes := make([]int, orders)
+		var wg sync.WaitGroup
+		for i := range orders {
+			wg.Go(func() {
+				r := httptest.NewRequestWithContext(t.Context(), "POST", "/orders", nil)
+				r.Header.Set("Idempotency-Key", fmt.Sprint("order-", i))
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, r)
+				codes[i] = w.Code
+			})
+		}
+		wg.Wait()
+		statuses := map[int]int{}
+		for _, code := range codes {
+			statuses[code]++
+		}
+		assert.Equal(t, map[int]int{http.StatusCreated: orders}, statuses)
+		assert.Equal(t, orders, b.count("order"))
+		assert.Zero(t, unsettled.Load())
+	}
+}
+
+// TestNoConnectionBetweenTries: a call that waits for its next turn leaves the pool to the one whose turn it is.
+func TestNoConnectionBetweenTries(t *testing.T) {
+	b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var beside sync.WaitGroup
+	runs := 0
+	_, err := pgxidem.DoTx(ctx, b.store, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
+		if runs++; runs > 1 {
+			return b.enter("k")(tx)
+		}
+		beside.Go(func() {
+			_, err := pgxidem.DoTx(ctx, b.store, b.pool, "beside", b.enter("beside"))
+			assert.NoError(t, err)
+		})
+		time.Sleep(20 * time.Millisecond) // it waits
+		return nil, &pgconn.PgError{Code: "40001"}
+	})
+	require.NoError(t, err)
+	beside.Wait()
+	assert.Equal(t, []int{2, 1, 1}, []int{runs, b.count("k"), b.count("beside")})
+}
+
+// TestAdapt: guards of rows, and messages, in the transaction that makes the record.
+func TestAdapt(t *testing.T) {
+	b := newBooks(t)
+	ctx := t.Context()
+	box, err := outbox.New(b.db, sqlstore.PostgreSQL, outbox.Options{Table: b.rows + "_box"})
+	require.NoError(t, err)
+	require.NoError(t, box.Migrate(ctx))
+	b.exec("CREATE TABLE " + b.rows + "_orders (id text PRIMARY KEY, state text NOT NULL, version bigint NOT NULL)")
+	t.Cleanup(func() { b.exec("DROP TABLE " + b.rows + "_box, " + b.rows + "_box_lease, " + b.rows + "_orders") })
+	orders := rowguard.Table{Dialect: rowguard.PostgreSQL, Name: b.rows + "_orders", Version: "version"}
+	order := func(fail error) error {
+		_, err := b.do("order", func(tx pgx.Tx) ([]byte, error) {
+			conn := pgxidem.Adapt(tx)
+			err := rowguard.Insert(ctx, conn, orders, rowguard.Set{"id": "o-1", "state": "new", "version": 1})
+			if err != nil {
+				return nil, err
+			}
+			assert.ErrorIs(t, rowguard.Insert(ctx, conn, orders, rowguard.Set{"id": "o-1", "state": "new", "version": 1}), rowguard.ErrDuplicate)
+			message := outbox.Message{Key: "o-1", Topic: "order.created", Headers: map[string]string{"a": "b"}, Body: []byte{0, 0xff}}
+			return nil, errors.Join(box.Write(ctx, conn, message), fail)
+		})
+		return err
+	}
+	unsent := func() int64 {
+		stats, err := box.Stats(ctx)
+		require.NoError(t, err)
+		return int64(stats.Unsent)
+	}
+	require.ErrorIs(t, order(errUnlucky), errUnlucky)
+	require.Zero(t, unsent())
+	require.NoError(t, order(nil))
+	require.NoError(t, order(nil))
+	require.EqualValues(t, 1, unsent())
+
+	require.NoError(t, rowguard.Transact(ctx, 0, b.pool.Begin, func(tx pgx.Tx) error {
+		var state string
+		assert.NoError(t, rowguard.Lock(ctx, pgxidem.Adapt(tx), orders, "o-1", time.Second, rowguard.Scan{"state": &state}))
+		assert.Equal(t, "new", state)
+		assert.ErrorIs(t, rowguard.Lock(ctx, pgxidem.Adapt(tx), orders, "o-2", 0, nil), rowguard.ErrNotFound)
+		return rowguard.Update(ctx, pgxidem.Adapt(tx), orders, "o-1", 1, rowguard.Set{"state": "paid"})
+	}))
+	require.ErrorIs(t, rowguard.Transact(ctx, 0, b.pool.Begin, func(tx pgx.Tx) error {
+		assert.ErrorIs(t, rowguard.Update(ctx, pgxidem.Adapt(tx), orders, "o-1", 1, nil), rowguard.ErrStale)
+		_, err := pgxidem.Adapt(tx).ExecContext(ctx, "SELECT 1/0")
+		assert.ErrorContains(t, err, "22012") // and it is no statement that has changed nothing
+		return errUnlucky
+	}), errUnlucky)
+
+	// What the relay gets is what was written.
+	got := make(chan outbox.Message, 1)
+	relay, err := box.NewRelay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+		got <- messages[0]
+		return nil
+	}), outbox.RelayOptions{})
+	require.NoError(t, err)
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(running) }()
+	m := <-got
+	stop()
+	require.NoError(t, <-ended)
+	assert.Equal(t, []any{"o-1", "order.created", map[string]string{"a": "b"}, []byte{0, 0xff}}, []any{m.Key, m.Topic, m.Headers, m.Body})
+}

@@ -1,0 +1,128 @@
+package rowguard
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Lock locks the row id of t until the transaction ends (SELECT … FOR UPDATE), and reads columns of it, in the same
+// statement, so that what is read is what is locked: a SELECT afterwards may show an older row, in MySQL's default
+// isolation. If somebody else has it, Lock waits, at most for wait (up to a day), and then returns [ErrLocked]; with zero or
+// less it does not wait. It returns [ErrNotFound] if the row is not there. c must be in a transaction; a *sql.DB is refused.
+//
+// The database does the waiting, as far as it can:
+//
+//   - PostgreSQL by SET LOCAL lock_timeout, in milliseconds, which is put back afterwards: three round trips. ErrLocked has then
+//     aborted the transaction. Without waiting it is SKIP LOCKED, one round trip, and the transaction goes on.
+//   - MariaDB by WAIT, in whole seconds, rounded up, or NOWAIT. MySQL has no WAIT: there it is NOWAIT, again and again, with
+//     pauses of up to 50 ms. One round trip; the transaction goes on.
+//   - SQLite locks no rows. Lock takes the one lock for writing, which a transaction of [InTx] has already; in another one it
+//     asks again with pauses, and each time the connection's busy_timeout comes on top.
+//
+// Transactions that lock several rows do so in one order, by ID, say: otherwise they meet in deadlocks, which InTx has to
+// run again.
+func Lock[R Row](ctx context.Context, c Conn[R], t Table, id any, wait time.Duration, into Scan) error {
+	g, err := locking(c, t, into)
+	if err != nil {
+		return err
+	}
+	query, dest := g.selection(into)
+	read := func(suffix string) error {
+		return g.read(ctx, query+" WHERE "+g.ID+" = "+g.arg(id)+suffix, dest...)
+	}
+	wait = min(max(wait, 0), 24*time.Hour)
+	switch {
+	case t.Dialect == SQLite:
+		if err := g.lockWriter(ctx, wait); err != nil {
+			return err
+		}
+		return read("")
+	case t.Dialect == MySQL && wait == 0:
+		return orLocked(read(" FOR UPDATE NOWAIT"))
+	case t.Dialect == MySQL: // each of the two skips what is the other's
+		suffix := fmt.Sprintf(" FOR UPDATE /*M! WAIT %d */ /*!80001 NOWAIT */", (wait+time.Second-1)/time.Second)
+		return poll(ctx, wait, faultRefused, func() error { return read(suffix) })
+	case wait == 0:
+		err := read(" FOR UPDATE SKIP LOCKED")
+		if errors.Is(err, ErrNotFound) {
+			if err = g.look(ctx, id, "1", new(int)); err == nil {
+				err = fmt.Errorf("%w in %s", ErrLocked, g.Name)
+			}
+		}
+		return err
+	}
+	var before, now string
+	limit := func(limit string) string {
+		return "SELECT current_setting('lock_timeout'), set_config('lock_timeout', " + g.arg(limit) + ", true)"
+	}
+	if err := g.read(ctx, limit(fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))), &before, &now); err != nil {
+		return err
+	}
+	err = orLocked(read(" FOR UPDATE"))
+	if err == nil || errors.Is(err, ErrNotFound) {
+		err = errors.Join(err, g.read(ctx, limit(before), &now, &before))
+	}
+	return err
+}
+
+// LockNext locks the first row of t, by ID, that is in state and that nobody else has locked (SKIP LOCKED), and reads columns of
+// it: workers that share a table of things to do get one each, and none waits for another. It returns [ErrNotFound] if there is
+// none. c must be in a transaction, at whose end the row should be in another state. An index on state and ID makes it cheap;
+// without one, MySQL locks all that it has looked at.
+//
+// In SQLite, whose transactions take turns, it is [ErrLocked] if another one is writing.
+func LockNext[R Row](ctx context.Context, c Conn[R], t Table, state string, into Scan) error {
+	g, err := locking(c, t, into)
+	if err != nil {
+		return err
+	}
+	suffix := " FOR UPDATE SKIP LOCKED"
+	if t.Dialect == SQLite {
+		suffix = ""
+		if err := g.lockWriter(ctx, 0); err != nil {
+			return err
+		}
+	}
+	query, dest := g.selection(into)
+	return g.read(ctx, query+" WHERE "+g.State+" = "+g.arg(state)+" ORDER BY "+g.ID+" LIMIT 1"+suffix, dest...)
+}
+
+func locking[R Row](c Conn[R], t Table, into Scan) (*guard[R], error) {
+	if _, pool := any(c).(*sql.DB); pool {
+		return nil, errors.New("rowguard: a lock needs a transaction: outside of one it ends with its statement")
+	}
+	return on(c, t, into)
+}
+
+// lockWriter takes SQLite's lock for writing, by a change that changes nothing.
+func (g *guard[R]) lockWriter(ctx context.Context, wait time.Duration) error {
+	return poll(ctx, wait, faultBusy, func() error {
+		_, err := g.change(ctx, "UPDATE "+g.Name+" SET "+g.ID+" = "+g.ID+" WHERE 0")
+		return err
+	})
+}
+
+// poll calls try until it fails otherwise than by retried, or until wait is over.
+func poll(ctx context.Context, wait time.Duration, retried fault, try func() error) error {
+	begun := time.Now()
+	for n := 1; ; n++ {
+		err := try()
+		if faultOf(err) != retried || time.Since(begun) >= wait {
+			return orLocked(err)
+		}
+		if ended := pause(ctx, n); ended != nil {
+			return fmt.Errorf("rowguard: %w: %w", ended, err)
+		}
+	}
+}
+
+// orLocked is err, which is ErrLocked if it says that a lock was not free.
+func orLocked(err error) error {
+	if f := faultOf(err); f == faultBusy || f == faultRefused {
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	}
+	return err
+}

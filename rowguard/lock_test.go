@@ -1,0 +1,247 @@
+package rowguard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/rowguard"
+)
+
+func TestLock(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		ctx := t.Context()
+		for _, wait := range []time.Duration{-1, 0, time.Second, math.MaxInt64} {
+			require.NoError(t, b.inTx(func(tx *sql.Tx) error {
+				var balance, version int
+				assert.NoError(t, rowguard.Lock(ctx, tx, b.Table, 1, wait, nil))
+				assert.NoError(t, rowguard.Lock(ctx, tx, b.Table, 1, wait, rowguard.Scan{"balance": &balance, "version": &version}))
+				assert.Equal(t, []int{1000, 1}, []int{balance, version})
+				assert.ErrorIs(t, rowguard.Lock(ctx, tx, b.Table, 3, wait, nil), rowguard.ErrNotFound)
+
+				other, err := b.db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				defer other.Rollback()
+				assert.ErrorIs(t, rowguard.Lock(ctx, other, b.Table, 1, min(wait, 0), nil), rowguard.ErrLocked)
+				if b.Dialect == rowguard.SQLite {
+					return nil
+				}
+				assert.NoError(t, rowguard.Lock(ctx, other, b.Table, 2, wait, rowguard.Scan{"balance": &balance}), "one row is locked, and the other transaction goes on")
+				return nil
+			}))
+		}
+	})
+}
+
+// TestLockOutside: in a transaction that was begun by other means, which in SQLite has no lock yet.
+func TestLockOutside(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		tx := b.begin()
+		require.NoError(t, rowguard.Lock(t.Context(), tx, b.Table, 1, 0, nil))
+		assert.ErrorIs(t, rowguard.Lock(t.Context(), b.begin(), b.Table, 1, 0, nil), rowguard.ErrLocked)
+		_, err := tx.Exec("UPDATE " + b.Name + " SET balance = 1 WHERE id = 1")
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		assert.Equal(t, 1, b.balance(1))
+	})
+}
+
+// TestLockLimit: waiting ends with the limit. MariaDB counts whole seconds.
+func TestLockLimit(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		release := b.hold()
+		defer release()
+		if b.Dialect != rowguard.MySQL {
+			assert.ErrorIs(t, rowguard.Lock(t.Context(), b.begin(), b.Table, 1, time.Nanosecond, nil), rowguard.ErrLocked)
+		}
+		tx := b.begin()
+		begun := time.Now()
+		err := rowguard.Lock(t.Context(), tx, b.Table, 1, 30*time.Millisecond, nil)
+		assert.ErrorIs(t, err, rowguard.ErrLocked)
+		assert.GreaterOrEqual(t, time.Since(begun), 30*time.Millisecond)
+		if b.Dialect == rowguard.MySQL {
+			assert.NoError(t, rowguard.Lock(t.Context(), tx, b.Table, 2, 0, nil), "the transaction goes on")
+		}
+	})
+}
+
+// TestLockLimitIsKept: InTx does not run again what has waited for as long as it wanted to.
+func TestLockLimitIsKept(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		release := b.hold()
+		defer release()
+		runs := 0
+		opts := b.options()
+		opts.Wait = 30 * time.Millisecond
+		err := rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
+			runs++
+			return rowguard.Lock(t.Context(), tx, b.Table, 1, 0, nil)
+		})
+		assert.ErrorIs(t, err, rowguard.ErrLocked)
+		assert.LessOrEqual(t, runs, 1)
+	})
+}
+
+// TestLockWaits: who waits gets the row as its holder has left it.
+func TestLockWaits(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		holder := b.begin()
+		_, err := holder.Exec("UPDATE " + b.Name + " SET balance = 7 WHERE id = 1")
+		require.NoError(t, err)
+		got := make(chan error, 1)
+		go func() {
+			got <- b.inTx(func(tx *sql.Tx) error {
+				// In MySQL the transaction's snapshot is taken here.
+				if _, _, err := b.account(tx, 2); err != nil {
+					return err
+				}
+				var balance int
+				err := rowguard.Lock(t.Context(), tx, b.Table, 1, time.Minute, rowguard.Scan{"balance": &balance})
+				if err == nil && balance != 7 {
+					err = errors.New("it has read an older row")
+				}
+				return err
+			})
+		}()
+		time.Sleep(20 * time.Millisecond)
+		require.Empty(t, got)
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-got)
+	})
+}
+
+// TestLockEndsWithItsContext: whatever the limit.
+func TestLockEndsWithItsContext(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		release := b.hold()
+		defer release()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		err := rowguard.InTx(ctx, b.db, b.options(), func(tx *sql.Tx) error {
+			return rowguard.Lock(ctx, tx, b.Table, 1, time.Hour, nil)
+		})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, rowguard.ErrOutcomeUnknown)
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		err = rowguard.Lock(ctx, tx, b.Table, 1, time.Hour, nil)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, rowguard.ErrLocked)
+	})
+}
+
+// TestLockPutsTheTimeoutBack: of PostgreSQL, for what follows in the transaction, and after it.
+func TestLockPutsTheTimeoutBack(t *testing.T) {
+	b := newBank(t, engines[0].dialect, engines[0].url(t))
+	conn, err := b.db.Conn(t.Context())
+	require.NoError(t, err)
+	tx, err := conn.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("SET LOCAL lock_timeout = '77s'")
+	require.NoError(t, err)
+	var limit string
+	for id, want := range map[int]error{1: nil, 3: rowguard.ErrNotFound} {
+		require.ErrorIs(t, rowguard.Lock(t.Context(), tx, b.Table, id, 1500*time.Microsecond, nil), want)
+		require.NoError(t, tx.QueryRow("SHOW lock_timeout").Scan(&limit))
+		assert.Equal(t, "77s", limit)
+	}
+	require.NoError(t, tx.Commit())
+	require.NoError(t, conn.QueryRowContext(t.Context(), "SHOW lock_timeout").Scan(&limit))
+	assert.Equal(t, "0", limit, "what is the transaction's ends with it")
+	require.NoError(t, conn.Close())
+}
+
+// TestLockCrowd: of 100 who spend 1, of a balance of 50, 50 do.
+func TestLockCrowd(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		b.exec("UPDATE " + b.Name + " SET balance = 50 WHERE id = 1")
+		spent := 0
+		for i, err := range crowd(func(int) error {
+			opts := rowguard.TxOptions{Dialect: b.Dialect, Wait: time.Minute}
+			return rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
+				var balance int
+				if err := rowguard.Lock(t.Context(), tx, b.Table, 1, time.Minute, rowguard.Scan{"balance": &balance}); err != nil {
+					return err
+				}
+				if balance == 0 {
+					return errOther
+				}
+				_, err := tx.ExecContext(t.Context(), "UPDATE "+b.Name+" SET balance = balance - 1 WHERE id = 1")
+				return err
+			})
+		}) {
+			if err == nil {
+				spent++
+			} else {
+				assert.Equal(t, errOther, err, i)
+			}
+		}
+		assert.Equal(t, 50, spent)
+		assert.Zero(t, b.balance(1))
+	})
+}
+
+func TestLockNext(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		ctx, first := t.Context(), b.begin()
+		var id, balance int
+		require.NoError(t, rowguard.LockNext(ctx, first, b.Table, "new", rowguard.Scan{"id": &id, "balance": &balance}))
+		assert.Equal(t, []int{1, 1000}, []int{id, balance})
+		assert.ErrorIs(t, rowguard.LockNext(ctx, first, b.Table, "paid", nil), rowguard.ErrNotFound)
+
+		second, third := b.begin(), b.begin()
+		if b.Dialect == rowguard.SQLite {
+			assert.ErrorIs(t, rowguard.LockNext(ctx, second, b.Table, "new", nil), rowguard.ErrLocked)
+			return
+		}
+		require.NoError(t, rowguard.LockNext(ctx, second, b.Table, "new", rowguard.Scan{"id": &id}))
+		assert.Equal(t, 2, id, "it does not wait for the first")
+		assert.ErrorIs(t, rowguard.LockNext(ctx, third, b.Table, "new", nil), rowguard.ErrNotFound)
+	})
+}
+
+// TestLockNextCrowd: each of 100 workers gets a row of its own.
+func TestLockNextCrowd(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		tx := b.begin()
+		for id := range 98 {
+			require.NoError(t, rowguard.Insert(t.Context(), tx, b.Table, rowguard.Set{"id": id + 3}))
+		}
+		require.NoError(t, tx.Commit())
+		var mu sync.Mutex
+		taken := make(map[int]bool)
+		for i, err := range crowd(func(int) error {
+			var id int
+			// A row that is free may be passed because it was locked for a moment: look again.
+			err := rowguard.Retry(t.Context(), 10_000, func() error {
+				err := rowguard.InTx(t.Context(), b.db, b.options(), func(tx *sql.Tx) error {
+					if err := rowguard.LockNext(t.Context(), tx, b.Table, "new", rowguard.Scan{"id": &id}); err != nil {
+						return err
+					}
+					return rowguard.Move(t.Context(), tx, b.Table, order, id, "paid", nil)
+				})
+				if errors.Is(err, rowguard.ErrNotFound) {
+					err = rowguard.ErrStale
+				}
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			taken[id] = true
+			return err
+		}) {
+			assert.NoError(t, err, i)
+		}
+		assert.Len(t, taken, 100)
+	})
+}

@@ -1,0 +1,199 @@
+package rowguard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/rowguard"
+)
+
+var order = rowguard.MustMachine("new", rowguard.Transitions{
+	"new":       {"paid", "cancelled"},
+	"paid":      {"shipped", "refunded"},
+	"shipped":   {"returned"},
+	"returned":  {"refunded", "shipped"},
+	"refunded":  {},
+	"cancelled": nil,
+})
+
+func TestMove(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		move := func(to string, set rowguard.Set) error {
+			return rowguard.Move(t.Context(), b.db, b.Table, order, 1, to, set)
+		}
+		illegal := func(err error, from, to string) {
+			t.Helper()
+			var illegal *rowguard.TransitionError
+			require.ErrorAs(t, err, &illegal)
+			assert.ErrorIs(t, err, rowguard.ErrTransition)
+			assert.Equal(t, rowguard.TransitionError{From: from, To: to}, *illegal)
+			assert.ErrorContains(t, err, `from "`+from+`" to "`+to+`"`)
+			assert.NotErrorIs(t, err, rowguard.ErrAlready)
+		}
+		assert.ErrorIs(t, move("new", nil), rowguard.ErrAlready)
+		illegal(move("shipped", nil), "new", "shipped")
+		require.NoError(t, move("paid", rowguard.Set{"balance": 5}))
+		balance, version, err := b.account(b.db, 1)
+		require.NoError(t, err)
+		assert.Equal(t, []int{5, 2}, []int{balance, int(version)}, "what is written comes with it, and is counted")
+
+		err = move("paid", rowguard.Set{"balance": 6})
+		assert.ErrorIs(t, err, rowguard.ErrAlready)
+		assert.NotErrorIs(t, err, rowguard.ErrTransition)
+		assert.Equal(t, 5, b.balance(1), "a repeat writes nothing")
+		illegal(move("new", nil), "paid", "new")
+		illegal(move("cancelled", rowguard.Set{"balance": 6}), "paid", "cancelled")
+		for _, to := range []string{"shipped", "returned", "shipped", "returned", "refunded"} {
+			require.NoError(t, move(to, nil), to)
+		}
+		illegal(move("paid", nil), "refunded", "paid")
+		assert.ErrorIs(t, rowguard.Move(t.Context(), b.db, b.Table, order, 3, "paid", nil), rowguard.ErrNotFound)
+		assert.ErrorIs(t, rowguard.Move(t.Context(), b.db, b.Table, order, 3, "new", nil), rowguard.ErrNotFound)
+
+		b.exec("UPDATE " + b.Name + " SET state = 'of old' WHERE id = 1")
+		illegal(move("paid", nil), "of old", "paid")
+		b.exec("UPDATE " + b.Name + " SET state = NULL WHERE id = 1")
+		illegal(move("paid", nil), "", "paid")
+
+		table := b.Table
+		table.Version = ""
+		require.NoError(t, rowguard.Move(t.Context(), b.db, table, order, 2, "paid", nil))
+		_, version, err = b.account(b.db, 2)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, version, "a table without versions")
+	})
+}
+
+// TestMoveCrowd: of 100 who pay or cancel one order, one does, and every other is told what it has become.
+func TestMoveCrowd(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		wanted := func(i int) string { return []string{"paid", "cancelled"}[i%2] }
+		errs := crowd(func(i int) error {
+			move := func() error { return rowguard.Move(t.Context(), b.db, b.Table, order, 1, wanted(i), nil) }
+			if i%4 < 2 { // half of them in a transaction
+				move = func() error {
+					return b.inTx(func(tx *sql.Tx) error {
+						if _, _, err := b.account(tx, 1); err != nil { // a snapshot, in MySQL
+							return err
+						}
+						return rowguard.Move(t.Context(), tx, b.Table, order, 1, wanted(i), nil)
+					})
+				}
+			}
+			return rowguard.Retry(t.Context(), 10_000, move)
+		})
+		is, moved := b.state(), 0
+		for i, err := range errs {
+			var illegal *rowguard.TransitionError
+			switch {
+			case err == nil:
+				moved++
+				assert.Equal(t, is, wanted(i))
+			case errors.As(err, &illegal):
+				assert.Equal(t, rowguard.TransitionError{From: is, To: wanted(i)}, *illegal)
+				assert.NotEqual(t, is, wanted(i))
+			default:
+				assert.ErrorIs(t, err, rowguard.ErrAlready)
+				assert.Equal(t, is, wanted(i))
+			}
+		}
+		assert.Equal(t, 1, moved)
+	})
+}
+
+// TestMoveSeesWhatIsThere: and not MySQL's snapshot of what was there.
+func TestMoveSeesWhatIsThere(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		if b.Dialect == rowguard.SQLite {
+			t.Skip("a transaction that has a snapshot there can't write, and Move is a serialisation failure")
+		}
+		tx := b.begin()
+		_, _, err := b.account(tx, 1)
+		require.NoError(t, err)
+		require.NoError(t, rowguard.Move(t.Context(), b.db, b.Table, order, 1, "paid", nil))
+		assert.ErrorIs(t, rowguard.Move(t.Context(), tx, b.Table, order, 1, "paid", nil), rowguard.ErrAlready)
+		assert.Equal(t, &rowguard.TransitionError{From: "paid", To: "cancelled"}, rowguard.Move(t.Context(), tx, b.Table, order, 1, "cancelled", nil))
+	})
+}
+
+// slow is a pool in which somebody else comes between any two statements.
+type slow struct {
+	*sql.DB
+	between func()
+}
+
+func (s slow) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	s.between()
+	return s.DB.QueryRowContext(ctx, query, args...)
+}
+
+// TestMoveMeetsAnother: a row that comes into a state that leads there just after the statement is no illegal transition.
+func TestMoveMeetsAnother(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		b.exec("UPDATE " + b.Name + " SET state = 'paid' WHERE id = 1")
+		db := slow{b.db, func() { b.exec("UPDATE " + b.Name + " SET state = 'shipped' WHERE id = 1") }}
+		err := rowguard.Retry(t.Context(), 2, func() error {
+			return rowguard.Move(t.Context(), db, b.Table, order, 1, "returned", nil)
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "returned", b.state())
+		assert.ErrorIs(t, rowguard.Move(t.Context(), db, b.Table, order, 1, "returned", nil), rowguard.ErrStale)
+	})
+}
+
+// TestMoveMakesReadersStale: who has read the row before it was moved does not overwrite it.
+func TestMoveMakesReadersStale(t *testing.T) {
+	each(t, func(t *testing.T, b *bank) {
+		_, version, err := b.account(b.db, 1)
+		require.NoError(t, err)
+		require.NoError(t, rowguard.Move(t.Context(), b.db, b.Table, order, 1, "cancelled", nil))
+		assert.ErrorIs(t, rowguard.Update(t.Context(), b.db, b.Table, 1, version, nil), rowguard.ErrStale)
+	})
+}
+
+func TestNewMachine(t *testing.T) {
+	_, err := rowguard.NewMachine("start", rowguard.Transitions{
+		"new":  {"paid", "paid", "lost", "new"},
+		"paid": {},
+		"":     {"paid"},
+	})
+	for _, fault := range []string{
+		`the initial state "start" is not declared`, `a state is empty`, `the state "lost" follows "new", and is not declared`,
+		`the state "new" follows itself`, `the state "paid" follows "new" twice`,
+	} {
+		assert.ErrorContains(t, err, fault)
+	}
+	_, err = rowguard.NewMachine("new", rowguard.Transitions{"new": {"paid"}, "paid": nil, "island": {"isle"}, "isle": {"island", "paid"}})
+	assert.EqualError(t, err, "rowguard: the state \"island\" can't be reached\nrowguard: the state \"isle\" can't be reached")
+	_, err = rowguard.NewMachine("", nil)
+	assert.Error(t, err)
+	assert.PanicsWithError(t, `rowguard: the initial state "x" is not declared`, func() { rowguard.MustMachine("x", nil) })
+
+	// What is changed afterwards is not the machine's.
+	next := rowguard.Transitions{"new": {"paid"}, "paid": {}}
+	m, err := rowguard.NewMachine("new", next)
+	require.NoError(t, err)
+	before := m.Mermaid()
+	next["new"][0] = "new"
+	next["paid"] = []string{"new"}
+	assert.Equal(t, before, m.Mermaid())
+}
+
+func TestMermaid(t *testing.T) {
+	odd := rowguard.MustMachine("in transit", rowguard.Transitions{
+		"in transit": {"state", "已付款", "_1", `say "hi"`, "in-house"},
+		"state":      {"Default", "in transit"},
+		"已付款":        {}, "_1": {}, `say "hi"`: {}, "in-house": {}, "Default": {},
+	})
+	for name, m := range map[string]*rowguard.Machine{"order": order, "odd": odd} {
+		golden, err := os.ReadFile("testdata/" + name + ".mmd")
+		require.NoError(t, err)
+		assert.Equal(t, string(golden), m.Mermaid())
+	}
+}
