@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/examples/internal/program"
 )
 
 // patience is how long a test waits for what must happen at some time.
@@ -22,18 +24,21 @@ const patience = 20 * time.Second
 // client is the user ann. It writes down what it sees.
 type client struct {
 	t          *testing.T
-	process    *process
+	process    *program.Process
 	http       *http.Client
 	transcript []string
 	counted    map[string]int // executions up to the last call of ran
 }
 
-func newClient(t *testing.T, p *process) *client {
+func newClient(t *testing.T, p *program.Process) *client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &client{t: t, process: p, counted: map[string]int{},
-		http: &http.Client{Transport: transport, Timeout: time.Minute}}
+		http: &http.Client{Transport: transport, Timeout: time.Minute, CheckRedirect: stay}}
 }
+
+// stay shows a redirect instead of following it.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // answer is a response, or the error that there was instead.
 type answer struct {
@@ -70,7 +75,7 @@ func (c *client) send(path, body string, fields ...string) answer {
 }
 
 func (c *client) sendWith(ctx context.Context, path, body string, fields ...string) answer {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.process.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.process.URL+path, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}
@@ -122,7 +127,7 @@ func (c *client) eventually(summary, path, body string) answer {
 // executions asks the program how often each handler has run.
 func (c *client) executions() map[string]int {
 	c.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, c.process.url+"/stats", nil)
+	req, err := http.NewRequest(http.MethodGet, c.process.URL+"/stats", nil)
 	require.NoError(c.t, err)
 	a := c.do(req)
 	require.NoError(c.t, a.err)

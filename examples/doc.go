@@ -9,5 +9,9 @@
 // Command signclient sends signed requests to one of them, good and bad ones, and folder
 // clients holds clients in other languages.
 //
-// What is sold, and how each route is protected, stands once in package shop.
+// Command orders-worker, a module of its own, is another shop: it takes orders by HTTP, and charges
+// for them in workers behind RabbitMQ.
+//
+// What is sold, and how each route is protected, stands once in package shop. Folder browser
+// tests the pages of the programs as people use them.
 package examples

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/examples/internal/program"
 )
 
 // TestPrograms builds and starts the programs.
@@ -15,12 +17,13 @@ func TestPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts programs")
 	}
-	dir := build(t)
+	dir := program.Build(t, ".", append(program.Names, "signclient")...)
 	t.Run("wrong options", func(t *testing.T) { wrongOptionsEndTheProgramWithCode2(t, dir) })
 	theShopIsTheSame(t, dir)
 	t.Run("signclient", func(t *testing.T) { signclientIsContent(t, dir) })
 	t.Run("results outlive the program", func(t *testing.T) { resultsOutliveTheProgram(t, dir) })
 	t.Run("signed requests to two processes", func(t *testing.T) { signedRequestsAreTakenOnceByTwoProcesses(t, dir) })
+	t.Run("tokens of two processes", func(t *testing.T) { tokensAreRationedOverTwoProcesses(t, dir) })
 	t.Run("ten thousand duplicates over two processes", func(t *testing.T) { tenThousandDuplicatesOverTwoProcesses(t, dir) })
 }
 
@@ -30,30 +33,30 @@ func theShopIsTheSame(t *testing.T, dir string) {
 	transcripts := map[string][]string{}
 	var mu sync.Mutex
 	t.Run("script", func(t *testing.T) {
-		add := func(name, program string, open func(*testing.T) string) {
+		add := func(name, on string, open func(*testing.T) string) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				seen := play(t, dir, program, "-store", open(t))
+				seen := play(t, dir, on, "-store", open(t))
 				mu.Lock()
 				defer mu.Unlock()
 				transcripts[name] = seen
 			})
 		}
-		for _, program := range programs {
-			add(program, program, func(*testing.T) string { return "memory" })
+		for _, name := range program.Names {
+			add(name, name, func(*testing.T) string { return "memory" })
 		}
-		for store, program := range map[string]string{"redis": "gin", "postgres": "echo", "mysql": "fiber", "sqlite": "nethttp"} {
-			add(program+" on "+store, program, stores[store])
+		for store, name := range map[string]string{"redis": "gin", "postgres": "echo", "mysql": "fiber", "sqlite": "nethttp"} {
+			add(name+" on "+store, name, stores[store])
 		}
 	})
 	for name, seen := range transcripts {
-		assert.Equal(t, transcripts[programs[0]], seen, "%s answers unlike %s", name, programs[0])
+		assert.Equal(t, transcripts[program.Names[0]], seen, "%s answers unlike %s", name, program.Names[0])
 	}
 }
 
-// play goes through the script with a program, and returns what the client has seen.
-func play(t *testing.T, dir, program string, flags ...string) (transcript []string) {
-	c := newClient(t, start(t, filepath.Join(dir, program), flags...))
+// play goes through the script with the program of that name, and returns what the client has seen.
+func play(t *testing.T, dir, name string, flags ...string) (transcript []string) {
+	c := newClient(t, program.Start(t, filepath.Join(dir, name), flags...))
 	for _, scene := range script {
 		scene(c)
 	}
@@ -62,17 +65,19 @@ func play(t *testing.T, dir, program string, flags ...string) (transcript []stri
 
 var script = []func(*client){
 	everyRouteIsListed, equalOrdersAtOnce, replays, pathParametersCount, usersAreToldApart, clientKeys,
-	multipartForms, frameworkErrors, failures, panics, largeResponses, secondLikes, coupons,
-	webhooks, duplicatesOfRunningHandlers, theClientLeaves, malformedDemoFields, theProgramEnds,
+	multipartForms, frameworkErrors, failures, uncertainCharges, panics, largeResponses, secondLikes, coupons,
+	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves, handlersThatGiveUp, malformedDemoFields, theProgramEnds,
 }
 
-// slow is how long a handler runs that a duplicate has to meet.
-const slow = "1500ms"
+// slow is how long a handler runs that a duplicate has to meet, or a client to leave, on a machine that is busy.
+// A duplicate of a transfer waits longer.
+const slow = "4s"
 
 func everyRouteIsListed(c *client) {
 	require.Equal(c.t, map[string]int{
-		"POST /orders": 0, "POST /orders/:id/pay": 0, "POST /payments": 0, "POST /transfers": 0,
+		"POST /orders": 0, "POST /orders/:id/pay": 0, "POST /payments": 0, "POST /transfers": 0, "POST /charges": 0,
 		"POST /likes": 0, "POST /coupons": 0, "POST /avatars": 0, "POST /webhooks": 0,
+		"POST /registrations": 0, "POST /checkout": 0,
 	}, c.executions())
 }
 
@@ -172,12 +177,17 @@ func multipartForms(c *client) {
 
 func frameworkErrors(c *client) {
 	const body = `{"sku":"refused by the handler"}`
-	first := c.expect("422", "/orders", body, "X-Demo-Error", "422")
+	first := c.expect("422", "/payments", body, "Idempotency-Key", "wrong", "X-Demo-Error", "422")
 	require.Contains(c.t, string(first.body), "X-Demo-Error")
-	again := c.expect("422 replayed", "/orders", body, "X-Demo-Error", "422")
+	again := c.expect("422 replayed", "/payments", body, "Idempotency-Key", "wrong", "X-Demo-Error", "422")
 	require.Equal(c.t, string(first.body), string(again.body))
 	require.Equal(c.t, first.header.Values("Content-Type"), again.header.Values("Content-Type"))
-	c.ran(1, "POST /orders")
+	c.ran(1, "POST /payments")
+
+	// Who cannot choose another key may try again.
+	c.expect("402", "/orders", body, "X-Demo-Error", "402")
+	c.expect("201", "/orders", body)
+	c.ran(2, "POST /orders")
 
 	c.expect("503", "/orders", `{"sku":"later"}`, "X-Demo-Error", "503")
 	c.expect("201", "/orders", `{"sku":"later"}`)
@@ -185,18 +195,33 @@ func frameworkErrors(c *client) {
 }
 
 func failures(c *client) {
-	for _, status := range []string{"503", "500", "429", "425", "408"} {
+	for _, status := range []string{"503", "500", "429", "425", "408", "499", "400", "409", "412"} {
 		c.expect(status, "/orders", `{"sku":"failed"}`, "X-Demo-Status", status)
 	}
 	c.expect("201", "/orders", `{"sku":"failed"}`)
 	c.expect("201 replayed", "/orders", `{"sku":"failed"}`, "X-Demo-Status", "503")
-	c.ran(6, "POST /orders")
+	c.ran(10, "POST /orders")
 
-	c.expect("409", "/orders", `{"sku":"sold out"}`, "X-Demo-Status", "409")
-	c.expect("409 replayed", "/orders", `{"sku":"sold out"}`)
+	c.expect("409", "/payments", `{}`, "Idempotency-Key", "sold-out", "X-Demo-Status", "409")
+	c.expect("409 replayed", "/payments", `{}`, "Idempotency-Key", "sold-out")
+	c.ran(1, "POST /payments")
 	c.expect("204", "/orders", `{"sku":"nothing to say"}`, "X-Demo-Status", "204")
 	c.expect("204 replayed", "/orders", `{"sku":"nothing to say"}`)
-	c.ran(2, "POST /orders")
+	c.ran(1, "POST /orders")
+}
+
+// What has failed at the bank may have been done all the same: nobody runs it again.
+func uncertainCharges(c *client) {
+	c.expect("201", "/charges", `{"amount":5}`, "Idempotency-Key", "charged")
+	c.expect("201 replayed", "/charges", `{"amount":5}`, "Idempotency-Key", "charged")
+	c.expect("502", "/charges", `{"amount":5}`, "Idempotency-Key", "lost", "X-Demo-Error", "502")
+	c.expect("409 uncertain", "/charges", `{"amount":5}`, "Idempotency-Key", "lost")
+	c.expect("500", "/charges", `{"amount":5}`, "Idempotency-Key", "burst", "X-Demo-Panic", "1")
+	c.expect("409 uncertain", "/charges", `{"amount":5}`, "Idempotency-Key", "burst")
+	c.expect("422 key_reused", "/charges", `{"amount":6}`, "Idempotency-Key", "burst")
+	c.expect("402", "/charges", `{"amount":5}`, "Idempotency-Key", "broke", "X-Demo-Status", "402")
+	c.expect("402 replayed", "/charges", `{"amount":5}`, "Idempotency-Key", "broke")
+	c.ran(4, "POST /charges")
 }
 
 func panics(c *client) {
@@ -285,7 +310,7 @@ func theClientLeaves(c *client) {
 	ctx, leave := context.WithCancel(c.t.Context())
 	left := make(chan error, 1)
 	go func() {
-		left <- c.sendWith(ctx, "/orders", `{"sku":"left alone"}`, "X-Demo-Sleep", "300ms").err
+		left <- c.sendWith(ctx, "/orders", `{"sku":"left alone"}`, "X-Demo-Sleep", slow).err
 	}()
 	c.running(1, "POST /orders")
 	leave()
@@ -294,17 +319,32 @@ func theClientLeaves(c *client) {
 	c.ran(1, "POST /orders")
 }
 
+// A handler that would give up is not made to by a client that leaves: what was begun is finished.
+func handlersThatGiveUp(c *client) {
+	ctx, leave := context.WithCancel(c.t.Context())
+	left := make(chan error, 1)
+	go func() {
+		left <- c.sendWith(ctx, "/orders", `{"sku":"not given up"}`, "X-Demo-Sleep", slow, "X-Demo-Give-Up", "1").err
+	}()
+	c.running(1, "POST /orders")
+	leave()
+	require.ErrorIs(c.t, <-left, context.Canceled)
+	c.eventually("201 replayed", "/orders", `{"sku":"not given up"}`)
+	c.ran(1, "POST /orders")
+}
+
 func malformedDemoFields(c *client) {
+	c.expect("400", "/coupons", `{}`, "X-Demo-Give-Up", "perhaps")
 	c.expect("400", "/coupons", `{}`, "X-Demo-Sleep", "soon")
 	c.expect("400", "/coupons", `{}`, "X-Demo-Bytes", "many")
-	c.ran(2, "POST /coupons")
+	c.ran(3, "POST /coupons")
 }
 
 func theProgramEnds(c *client) {
 	last := make(chan answer, 1)
 	go func() { last <- c.send("/orders", `{"sku":"last"}`, "X-Demo-Sleep", "300ms") }()
 	c.running(1, "POST /orders")
-	c.process.ask(c.t)
+	c.process.Ask(c.t)
 	a := <-last
 	require.NoError(c.t, a.err)
 	require.Equal(c.t, "201", a.summary())

@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/examples/internal/program"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -72,14 +73,14 @@ func resultsOutliveTheProgram(t *testing.T, dir string) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			flags := []string{"-store", open(t)}
-			first := newClient(t, start(t, filepath.Join(dir, "gin"), flags...))
+			first := newClient(t, program.Start(t, filepath.Join(dir, "gin"), flags...))
 			a := first.expect("201", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
-			beside := newClient(t, start(t, filepath.Join(dir, "echo"), flags...))
+			beside := newClient(t, program.Start(t, filepath.Join(dir, "echo"), flags...))
 			b := beside.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
 			require.Equal(t, a.body, b.body)
 
-			first.process.kill(t)
-			next := newClient(t, start(t, filepath.Join(dir, "fiber"), flags...))
+			first.process.Kill(t)
+			next := newClient(t, program.Start(t, filepath.Join(dir, "fiber"), flags...))
 			b = next.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
 			require.Equal(t, a.body, b.body)
 			next.expect("422 key_reused", "/payments", `{"amount":6}`, "Idempotency-Key", "durable")
@@ -88,15 +89,34 @@ func resultsOutliveTheProgram(t *testing.T, dir string) {
 	}
 }
 
+// tokensAreRationedOverTwoProcesses: a user gets no more of them by asking another process.
+func tokensAreRationedOverTwoProcesses(t *testing.T, dir string) {
+	redis := backend.StartRedis(t)
+	var clients [2]*client
+	for i, name := range []string{"echo", "fiber"} {
+		clients[i] = newClient(t, program.Start(t, filepath.Join(dir, name), "-store", redis.URL()))
+	}
+	began, served := time.Now(), 0
+	for ; ; served++ {
+		a := clients[served%2].get("/tokens", "X-User", "greedy")
+		if a.status == 429 {
+			break
+		}
+		require.Equal(t, 200, a.status)
+	}
+	require.GreaterOrEqual(t, served, 20)
+	require.LessOrEqual(t, served, 21+int(time.Since(began)/(3*time.Second)), "one comes back each three seconds")
+}
+
 // tenThousandDuplicatesOverTwoProcesses: one of them runs, and everybody gets an honest
 // answer: the one that runs, its answer again, that it is under way, or, from a machine that is
 // too busy, that the store did not answer in time. Who tries again gets the first answer.
 func tenThousandDuplicatesOverTwoProcesses(t *testing.T, dir string) {
 	n := min(10_000, openFiles()-1000)
 	redis := backend.StartRedis(t)
-	var processes []*process
-	for _, program := range []string{"gin", "fiber"} {
-		processes = append(processes, start(t, filepath.Join(dir, program), "-store", redis.URL()))
+	var processes []*program.Process
+	for _, name := range []string{"gin", "fiber"} {
+		processes = append(processes, program.Start(t, filepath.Join(dir, name), "-store", redis.URL()))
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: n}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -117,11 +137,11 @@ func tenThousandDuplicatesOverTwoProcesses(t *testing.T, dir string) {
 		for i := range n {
 			wg.Go(func() {
 				<-gate
-				// A busy server closes connections that are silent for long; a client then tries
-				// again, which is one more duplicate.
+				// A busy server closes connections that are silent for long, or answers 408 (fasthttp); a
+				// client then tries again, which is one more duplicate.
 				for range 10 {
 					answers[i] = clients[i%2].send(route.path, `{"amount":5}`, "Idempotency-Key", "one-of-many", "X-Demo-Sleep", "2s")
-					if answers[i].err == nil {
+					if answers[i].err == nil && answers[i].status != http.StatusRequestTimeout {
 						return
 					}
 				}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/examples/internal/program"
 )
 
 // delivery is a webhook: a body, and what is signed with it.
@@ -30,7 +32,7 @@ const shopHost = "Shop.example:8080"
 
 // request signs the delivery, without any help of package sign.
 func (d delivery) request(t *testing.T, c *client) *http.Request {
-	r, err := http.NewRequest(http.MethodPost, c.process.url+"/webhooks?b=2&a=%31", nil)
+	r, err := http.NewRequest(http.MethodPost, c.process.URL+"/webhooks?b=2&a=%31", nil)
 	require.NoError(t, err)
 	r.Host = shopHost
 	r.Header.Set("X-User", "ann")
@@ -170,14 +172,14 @@ func signedRequestsAreTakenOnceByTwoProcesses(t *testing.T, dir string) {
 			t.Parallel()
 			url := stores[store](t)
 			var clients [2]*client
-			for i, program := range pair {
-				clients[i] = newClient(t, start(t, filepath.Join(dir, program), "-store", url))
+			for i, name := range pair {
+				clients[i] = newClient(t, program.Start(t, filepath.Join(dir, name), "-store", url))
 			}
 			const n = 40
 			const body = `{"event":"paid"}`
 			first := delivery{key: "demo", body: body}.request(t, clients[0])
 			requests := [2]*http.Request{first, first.Clone(t.Context())}
-			requests[1].URL.Host = strings.TrimPrefix(clients[1].process.url, "http://")
+			requests[1].URL.Host = strings.TrimPrefix(clients[1].process.URL, "http://")
 
 			answers := make([]answer, n)
 			var wg sync.WaitGroup
@@ -226,11 +228,11 @@ func signclientIsContent(t *testing.T, dir string) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	const other = "another secret, which is as long as it must be"
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
+	for _, name := range program.Names {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClient(t, start(t, filepath.Join(dir, program)))
-			url := c.process.url + "/webhooks"
+			c := newClient(t, program.Start(t, filepath.Join(dir, name)))
+			url := c.process.URL + "/webhooks"
 			out, code := run(t, "-url", url)
 			require.Equal(t, signclientPrints, out)
 			require.Equal(t, 0, code)
@@ -243,8 +245,8 @@ func signclientIsContent(t *testing.T, dir string) {
 		})
 	}
 
-	c := newClient(t, start(t, filepath.Join(dir, "gin"), "-secret", other))
-	out, code := run(t, "-url", c.process.url+"/webhooks", "-secret", other)
+	c := newClient(t, program.Start(t, filepath.Join(dir, "gin"), "-secret", other))
+	out, code := run(t, "-url", c.process.URL+"/webhooks", "-secret", other)
 	require.Equal(t, signclientPrints, out)
 	require.Equal(t, 0, code)
 

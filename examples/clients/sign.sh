@@ -16,7 +16,7 @@ sign() (
   target=${url#*://"$authority"}
   path=${target%%\?*}
   query=${target#"$path"}
-  host=$(printf %s "${authority##*@}" | tr A-Z a-z)
+  host=$(printf %s "${authority##*@}" | tr '[:upper:]' '[:lower:]')
   case $url in http:*) host=${host%:80} ;; https:*) host=${host%:443} ;; esac # as curl does
   timestamp=${7:-$(date +%s)} nonce=${8:-$(openssl rand -hex 16)}
   names=content-type${6:+;idempotency-key}

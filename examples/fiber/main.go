@@ -5,15 +5,18 @@ import (
 	"errors"
 	"flag"
 	"log"
+	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	"github.com/gofiber/fiber/v2/middleware/recover"
 
 	"github.com/idem-go/idem/examples/shop"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/js"
 )
 
 func main() {
@@ -32,7 +35,7 @@ func main() {
 	}
 	app := newApp(guards)
 	server := shop.Server{Serve: app.Listener, Shutdown: app.ShutdownWithContext}
-	err = shop.Serve(options, server)
+	err = shop.Serve(options, guards, server)
 	store.Close()
 	if err != nil {
 		log.Fatal(err)
@@ -40,7 +43,7 @@ func main() {
 }
 
 func newApp(g *shop.Guards) *fiber.App {
-	s := shop.New()
+	s := shop.New(g)
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
 		ErrorHandler:          renderError,
@@ -58,20 +61,59 @@ func newApp(g *shop.Guards) *fiber.App {
 
 	// Recovery stands outside of the guards: a panic passes them on its way, and they
 	// forget the run, so that the next try runs. Errors need no more than the app's
-	// ErrorHandler: the guards see what it has made of them.
-	app.Use(recover.New())
+	// ErrorHandler: the guards see what it has made of them. What a page of somebody else's
+	// has sent gets no further than sameOrigin: a token alone does not keep that out.
+	app.Use(recover.New(), sameOrigin)
 
 	app.Post("/orders", fiberidem.New(g.Orders), handle(s.CreateOrder))
 	app.Post("/orders/:id/pay", fiberidem.New(g.Pay), handle(s.PayOrder))
 	app.Post("/payments", fiberidem.New(g.Payments), handle(s.CreatePayment))
 	app.Post("/transfers", fiberidem.New(g.Transfers), handle(s.CreateTransfer))
+	app.Post("/charges", fiberidem.New(g.Charges), handle(s.Charge))
 	app.Post("/likes", fiberidem.New(g.Likes), handle(s.Like))
 	app.Post("/coupons", fiberidem.New(g.Coupons), handle(s.TakeCoupon))
 	app.Post("/avatars", fiberidem.New(g.Avatars), handle(s.SetAvatar))
 	// A request whose signature is refused does not get to the guard, and leaves no record.
 	app.Post("/webhooks", fiberidem.Verify(g.Signed), fiberidem.New(g.Webhooks), handle(s.ReceiveWebhook))
 	app.Get("/stats", handle(s.Stats))
+
+	// A program asks for a token, and sends it in X-Idempotency-Token.
+	app.Get("/tokens", fiberidem.IssueToken(g.Registrations))
+	app.Post("/registrations", fiberidem.New(g.Registrations), handle(s.Register))
+
+	// A person gets it with the form. A visitor needs a session: a token is one user's.
+	app.Get("/checkout", session, func(c *fiber.Ctx) error {
+		token, err := fiberidem.NewToken(c, g.Checkout)
+		return handle(s.CheckoutForm(token, err))(c)
+	})
+	app.Post("/checkout", session, fiberidem.New(g.Checkout), handle(s.Checkout))
+	app.Get("/receipts/:id", handle(s.Receipt))
+	app.Get("/style.css", handle(shop.Style))
+	app.Get("/idem.js", adaptor.HTTPHandlerFunc(js.Serve))
 	return app
+}
+
+var crossOrigin = http.NewCrossOriginProtection()
+
+// sameOrigin asks net/http's own protection, which looks at no more of a request than this.
+func sameOrigin(c *fiber.Ctx) error {
+	r := &http.Request{Method: c.Method(), Host: string(c.Request().Host()), Header: http.Header{
+		"Sec-Fetch-Site": {c.Get("Sec-Fetch-Site")},
+		"Origin":         {c.Get("Origin")},
+	}}
+	if crossOrigin.Check(r) != nil {
+		return fiber.NewError(shop.ErrCrossOrigin.Status, shop.ErrCrossOrigin.Message)
+	}
+	return c.Next()
+}
+
+// session gives a visitor who comes without a session a new one, in time for this request.
+func session(c *fiber.Ctx) error {
+	if cookie := shop.NewSession(header(c)); cookie != nil {
+		c.Response().Header.Add("Set-Cookie", cookie.String())
+		c.Request().Header.SetCookie(cookie.Name, cookie.Value)
+	}
+	return c.Next()
 }
 
 // renderError answers for handlers that return an error. What a panic has to say is not for
@@ -79,7 +121,11 @@ func newApp(g *shop.Guards) *fiber.App {
 func renderError(c *fiber.Ctx, err error) error {
 	failure := fiber.ErrInternalServerError
 	errors.As(err, &failure)
-	return c.Status(failure.Code).JSON(fiber.Map{"message": failure.Message})
+	return write(c, shop.ErrorReply(header(c), failure.Code, failure.Message))
+}
+
+func header(c *fiber.Ctx) func(name string) string {
+	return func(name string) string { return c.Get(name) }
 }
 
 // handle translates between Fiber and the shop.
@@ -89,23 +135,30 @@ func handle(h shop.Handler) fiber.Handler {
 		reply, err := h(c.UserContext(), &shop.Request{
 			// Fiber reuses the memory of its strings after the handler. Those that the
 			// shop keeps have to be copied.
-			User:        strings.Clone(c.Get("X-User")),
+			User:        strings.Clone(shop.User(header(c))),
 			ID:          shop.Unescape(strings.Clone(c.Params("id"))),
 			ContentType: strings.Clone(c.Get("Content-Type")),
 			Body:        c.BodyRaw(),
-			Header:      func(name string) string { return c.Get(name) },
+			Header:      header(c),
 		})
 		var problem *shop.Problem
 		if errors.As(err, &problem) {
 			return fiber.NewError(problem.Status, problem.Message)
 		}
-		if err != nil {
+		if err != nil || reply == nil {
 			return err
 		}
-		if reply.Location != "" {
-			c.Location(reply.Location)
-		}
-		c.Set("Content-Type", reply.ContentType)
-		return c.Status(reply.Status).Send(reply.Body)
+		return write(c, reply)
 	}
+}
+
+func write(c *fiber.Ctx, reply *shop.Reply) error {
+	for _, field := range reply.Header {
+		c.Set(field.Name, field.Value)
+	}
+	if reply.Location != "" {
+		c.Location(reply.Location)
+	}
+	c.Set("Content-Type", reply.ContentType)
+	return c.Status(reply.Status).Send(reply.Body)
 }

@@ -21,6 +21,7 @@ const maxBytes = 64 << 20
 // demo is what the X-Demo header fields ask of a handler, to try failures by hand.
 type demo struct {
 	sleep  time.Duration // X-Demo-Sleep: 300ms, before the work
+	giveUp bool          // X-Demo-Give-Up: 1, the sleep ends with the context, and nothing is done then
 	panics bool          // X-Demo-Panic: 1, before the work
 	fail   int           // X-Demo-Error: 422, an error in place of the work
 	status int           // X-Demo-Status: 503, the status of the answer to the work
@@ -36,14 +37,13 @@ func parseDemo(header func(string) string) (d demo, err error) {
 			return d, malformed("X-Demo-Sleep", "a duration from 0s to "+MaxSleep.String())
 		}
 	}
-	switch header("X-Demo-Panic") {
-	case "", "0":
-	case "1":
-		d.panics = true
-	default:
+	var ok bool
+	if d.panics, ok = toggle(header("X-Demo-Panic")); !ok {
 		return d, malformed("X-Demo-Panic", "0 or 1")
 	}
-	var ok bool
+	if d.giveUp, ok = toggle(header("X-Demo-Give-Up")); !ok {
+		return d, malformed("X-Demo-Give-Up", "0 or 1")
+	}
 	if d.fail, ok = number(header("X-Demo-Error"), 0, 400, 599); !ok {
 		return d, malformed("X-Demo-Error", "a status from 400 to 599")
 	}
@@ -55,6 +55,8 @@ func parseDemo(header func(string) string) (d demo, err error) {
 	}
 	return d, nil
 }
+
+func toggle(v string) (set, ok bool) { return v == "1", v == "" || v == "0" || v == "1" }
 
 func number(v string, missing, low, high int) (n int, ok bool) {
 	if v == "" {
@@ -70,7 +72,7 @@ func malformed(field, want string) *Problem {
 
 // before obeys what comes before the work.
 func (d *demo) before(ctx context.Context) error {
-	if err := sleep(ctx, d.sleep); err != nil {
+	if err := sleep(ctx, d.sleep, d.giveUp); err != nil {
 		return err
 	}
 	if d.panics {
@@ -82,10 +84,13 @@ func (d *demo) before(ctx context.Context) error {
 	return nil
 }
 
+// errGaveUp says that the context has ended before the work.
+var errGaveUp = errors.New("given up")
+
 // sleep stands for slow work. It is given up when the lease is lost: another run may have
-// begun, and this one must not go on beside it. That the client has gone away is no
-// reason to stop: it will come back and ask for the result.
-func sleep(ctx context.Context, d time.Duration) error {
+// begun, and this one must not go on beside it; and when the shop closes. That the client has gone
+// away is no reason to stop: it will come back and ask for the result.
+func sleep(ctx context.Context, d time.Duration, giveUp bool) error {
 	if d == 0 {
 		return nil
 	}
@@ -96,8 +101,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if errors.Is(context.Cause(ctx), core.ErrLeaseLost) {
-		return &Problem{http.StatusServiceUnavailable, "the lease was lost"}
+	cause := context.Cause(ctx)
+	switch {
+	case giveUp:
+		return errGaveUp
+	case errors.Is(cause, core.ErrLeaseLost), errors.Is(cause, core.ErrShutdown):
+		return &Problem{http.StatusServiceUnavailable, cause.Error()}
 	}
 	<-timer.C
 	return nil

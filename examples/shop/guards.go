@@ -2,6 +2,8 @@ package shop
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,26 +16,53 @@ import (
 
 // Guards protect the shop's routes, one each.
 type Guards struct {
-	Orders, Pay, Payments, Transfers, Likes, Coupons, Avatars, Webhooks *core.Guard
+	Orders, Pay, Payments, Transfers, Charges, Likes, Coupons, Avatars, Webhooks, Registrations, Checkout *core.Guard
 
 	// Signed stands in front of Webhooks: what it has not verified does not get that far.
 	Signed *sign.Verifier
+
+	engine  *core.Engine
+	submits *submits
 }
+
+// policyCheckout is a policy's name, which is what its tokens are good for, and how its events are told.
+const policyCheckout = "checkout"
+
+// Drain lets what runs end, and begins nothing new; see [core.Engine.Drain].
+func (g *Guards) Drain(ctx context.Context) error { return g.engine.Drain(ctx) }
 
 // NewGuards builds the engine on a store and compiles the policies. It reports all faults at
 // once.
-func NewGuards(o Options, store core.Store) (*Guards, error) {
+func NewGuards(o Options, store *Store) (*Guards, error) {
+	g := &Guards{submits: &submits{arrived: make(map[core.Key]int)}}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	engine, err := core.New(core.Config{
-		Store: store,
+	log := core.LogEvents(logger)
+	var err error
+	g.engine, err = core.New(core.Config{
+		Store: store.Store,
 
-		// A guest has no X-User and is told apart by the connection's address. Behind a
-		// proxy or a NAT that would be wrong: all its guests would be one, and one guest
-		// would be shown another's order.
-		User: core.FirstUser(core.UserFromHeader("X-User"), core.UserFromRemoteAddr()),
+		// A person who is not logged in has no X-User, but a session; a program has neither, and
+		// is told apart by the connection's address. Behind a proxy or a NAT that would be
+		// wrong: all its guests would be one, and one guest would be shown another's order.
+		User: core.FirstUser(core.UserFromHeader("X-User"), userFromSession(), core.UserFromRemoteAddr()),
 
-		Observe: core.LogEvents(logger),
+		// People get pages, programs what they can read.
+		Refuse: g.refuse,
+
+		Observe: func(ctx context.Context, e core.Event) {
+			log(ctx, e)
+			g.submits.observe(ctx, e)
+		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	// A program could ask for tokens without end; a form brings its own.
+	rationed, err := newTokens(o, store.Limiter)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := newTokens(o, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +70,14 @@ func NewGuards(o Options, store core.Store) (*Guards, error) {
 	var faults []error
 	guard := func(name string, p core.Policy) *core.Guard {
 		p.Name, p.Lease = name, o.Lease
-		if p.Retention == 0 {
+		if p.Retention == 0 && p.OnSuccess != core.Release { // which keeps nothing
 			p.Retention = o.Retain
 		}
-		g, err := engine.Guard(p)
+		compiled, err := g.engine.Guard(p)
 		if err != nil {
 			faults = append(faults, err)
 		}
-		return g
+		return compiled
 	}
 
 	// The client chooses a key for each payment and each transfer.
@@ -56,29 +85,50 @@ func NewGuards(o Options, store core.Store) (*Guards, error) {
 	patientKey := clientKey
 	patientKey.Duplicate = core.Wait(5 * time.Second)
 
-	g := &Guards{
-		// The same parameters are the same order: no client needs to know of it.
-		Orders: guard("orders", core.Policy{}),
-		// Path parameters count: two orders are paid in two operations.
-		Pay:       guard("pay", core.Policy{}),
-		Payments:  guard("payments", clientKey),
-		Transfers: guard("transfers", patientKey),
-		// A second like within two seconds is a slip of the finger; after a refused one it
-		// may be tried again at once.
-		Likes: guard("likes", core.Policy{
-			Duplicate: core.Reject, Message: "You like this already.", Retention: 2 * time.Second,
-			Failed: func(r *core.Response) bool { return r.Status >= 400 },
-		}),
-		// Anybody may take as many coupons as there are, but the same one only once at a time.
-		Coupons: guard("coupons", core.Exclusive()),
-		// The content of the picture counts, the boundary of the form does not.
-		Avatars: guard("avatars", core.Policy{}),
-		// The sender may choose a key for each event. Who that is, its signature tells; X-User
-		// does not count.
-		Webhooks: guard("webhooks", core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()}),
-	}
-	g.Signed, err = newVerifier(o, engine, logger)
+	// What fails at the bank may have been done all the same. Nobody runs that again.
+	cautiousKey := clientKey
+	cautiousKey.OnFailure, cautiousKey.Abandoned = core.Abandon, core.Uncertain
+
+	// The same parameters are the same order: no client needs to know of it.
+	g.Orders = guard("orders", core.Policy{})
+	// Path parameters count: two orders are paid in two operations.
+	g.Pay = guard("pay", core.Policy{})
+	g.Payments = guard("payments", clientKey)
+	g.Transfers = guard("transfers", patientKey)
+	g.Charges = guard("charges", cautiousKey)
+	// A second like within two seconds is a slip of the finger; after a refused one it
+	// may be tried again at once.
+	g.Likes = guard("likes", core.Policy{
+		Duplicate: core.Reject, Message: "You like this already.", Retention: 2 * time.Second,
+	})
+	// Anybody may take as many coupons as there are, but the same one only once at a time.
+	g.Coupons = guard("coupons", core.Exclusive())
+	// The content of the picture counts, the boundary of the form does not.
+	g.Avatars = guard("avatars", core.Policy{})
+	// The sender may choose a key for each event. Who that is, its signature tells; X-User
+	// does not count.
+	g.Webhooks = guard("webhooks", core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()})
+
+	// A person does not make keys: the page has one hidden in its form, or the program asks for one.
+	oneShot := core.OneShotToken(rationed)
+	oneShot.Retention = core.DefaultKeyRetention // it has to outlast the token, whatever -retain says
+	g.Registrations = guard("registrations", oneShot)
+	// Whoever clicks again while the shop is busy wants to see the receipt, not that it is busy.
+	patientToken := oneShot
+	patientToken.Key = core.Token(tokens)
+	patientToken.Duplicate = core.Wait(10 * time.Second)
+	g.Checkout = guard(policyCheckout, patientToken)
+
+	g.Signed, err = newVerifier(o, g.engine, logger)
 	return g, errors.Join(append(faults, err)...)
+}
+
+// newTokens builds what issues tokens and checks them.
+func newTokens(o Options, limit core.Limiter) (*core.Tokens, error) {
+	// Not the secret itself: one secret, one purpose.
+	secret := hmac.New(sha256.New, []byte(o.Secret))
+	secret.Write([]byte("the shop's tokens"))
+	return core.NewTokens(core.TokenConfig{Secrets: [][]byte{secret.Sum(nil)}, Lifetime: o.TokenLifetime, Limit: limit})
 }
 
 // newVerifier builds what verifies signatures, with the one key that the command line gives.

@@ -16,10 +16,14 @@ type Options struct {
 	Store string
 	// Lease is how long a claim stands without renewal.
 	Lease time.Duration
-	// Retain is how long results are replayed.
+	// Retain is how long results are replayed, where a route does not say so itself. Zero: as
+	// long as its policy does by default.
 	Retain time.Duration
-	// Secret is the secret of the key [KeyID], with which webhooks are signed.
+	// Secret is the secret of the key [KeyID], with which webhooks are signed. The one of tokens is made of it.
 	Secret string
+	// TokenLifetime is for how long a token may be used for the first time. Zero:
+	// [core.DefaultTokenLifetime]. It has no flag.
+	TokenLifetime time.Duration
 }
 
 const (
@@ -35,8 +39,8 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	var o Options
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.DurationVar(&o.Lease, "lease", core.DefaultLease, "how long a claim stands without renewal")
-	flags.DurationVar(&o.Retain, "retain", core.DefaultRetention, "how long results are replayed")
-	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed, at least 32 bytes")
+	flags.DurationVar(&o.Retain, "retain", 0, "how long results are replayed (default: a minute, or a day under a client's key or a token)")
+	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")
 	flags.StringVar(&o.Store, "store", "memory", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://…")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -49,10 +53,15 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 		return o, fail(flags, "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
 	case o.Lease <= 0:
 		return o, fail(flags, "-lease must be more than zero, not %v", o.Lease)
-	case o.Retain <= 0:
+	case o.Retain <= 0 && given(flags, "retain"):
 		return o, fail(flags, "-retain must be more than zero, not %v", o.Retain)
 	}
 	return o, nil
+}
+
+func given(flags *flag.FlagSet, name string) (yes bool) {
+	flags.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
+	return yes
 }
 
 // fail reports an error in the way in which flags reports its own.

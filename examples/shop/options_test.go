@@ -23,7 +23,7 @@ func parse(args ...string) (Options, string, error) {
 func TestOptions(t *testing.T) {
 	o, _, err := parse()
 	require.NoError(t, err)
-	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second, Retain: 24 * time.Hour,
+	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second,
 		Secret: "0123456789abcdef0123456789abcdef"}, o)
 
 	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m", "-secret", "s")
@@ -76,14 +76,14 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 func TestGuards(t *testing.T) {
 	o, _, err := parse()
 	require.NoError(t, err)
-	g, err := NewGuards(o, nil)
+	g, err := NewGuards(o, &Store{})
 	require.NoError(t, err)
-	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Likes, g.Coupons, g.Avatars, g.Webhooks} {
+	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Charges, g.Likes, g.Coupons, g.Avatars, g.Webhooks, g.Registrations, g.Checkout} {
 		require.NotNil(t, guard)
 	}
 	require.NotNil(t, g.Signed)
 
-	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour, Secret: "hush"}, nil)
+	_, err = NewGuards(Options{Lease: time.Nanosecond, Retain: -time.Hour, Secret: "hush"}, &Store{})
 	require.ErrorContains(t, err, "Lease")
 	require.ErrorContains(t, err, "Retention")
 	require.ErrorContains(t, err, "-secret: sign: secret: has 4 bytes")

@@ -40,7 +40,7 @@ const shutdownTimeout = 30 * time.Second
 
 // Serve listens on o.Addr, says so on stdout, and serves until SIGINT or SIGTERM, when it
 // lets the running handlers end. A second signal ends the program at once.
-func Serve(o Options, s Server) error {
+func Serve(o Options, g *Guards, s Server) error {
 	l, err := net.Listen("tcp", o.Addr)
 	if err != nil {
 		return err
@@ -57,6 +57,7 @@ func Serve(o Options, s Server) error {
 		stop()
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
+		_ = g.Drain(ctx) // that its time is up, Shutdown says too
 		if err = s.Shutdown(ctx); err == nil {
 			err = <-served
 		}
@@ -75,6 +76,7 @@ curl -i %[1]s/orders -H 'X-User: ann' -H 'Content-Type: application/json' -d '{"
 curl -i %[1]s/orders -H 'X-User: ann' -H 'Content-Type: application/json' -d '{"qty":1,"sku":"tea"}'
 # a payment with a key of the client's own
 curl -i %[1]s/payments -H 'X-User: ann' -H 'Idempotency-Key: "k-1"' -H 'Content-Type: application/json' -d '{"amount":500}'
+# a form for people, to be sent twice: %[1]s/checkout
 # signed requests to %[1]s/webhooks: good, stale, tampered, replayed
 go run ./examples/signclient -url %[1]s/webhooks
 `, url)

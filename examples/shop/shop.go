@@ -2,7 +2,8 @@
 // things more, and the guards that protect them. It knows no web framework.
 //
 // Handlers are lenient on purpose. Whatever the body is, an order comes of it, so that a
-// client can be tried out without studying the shop first.
+// client can be tried out without studying the shop first. The checkout is for people: it looks
+// at what they have typed, and answers with pages.
 package shop
 
 import (
@@ -11,11 +12,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 
+	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -25,13 +28,20 @@ const (
 	RoutePay       = "POST /orders/:id/pay"
 	RoutePayments  = "POST /payments"
 	RouteTransfers = "POST /transfers"
+	RouteCharges   = "POST /charges"
 	RouteLikes     = "POST /likes"
 	RouteCoupons   = "POST /coupons"
 	RouteAvatars   = "POST /avatars"
 	RouteWebhooks  = "POST /webhooks"
+
+	RouteRegistrations = "POST /registrations"
+	RouteCheckout      = "POST " + pathCheckout
+
+	pathCheckout = "/checkout"
 )
 
-var routes = []string{RouteOrders, RoutePay, RoutePayments, RouteTransfers, RouteLikes, RouteCoupons, RouteAvatars, RouteWebhooks}
+var routes = []string{RouteOrders, RoutePay, RoutePayments, RouteTransfers, RouteCharges, RouteLikes, RouteCoupons, RouteAvatars, RouteWebhooks,
+	RouteRegistrations, RouteCheckout}
 
 // Shop holds everything that the shop knows. It is safe for concurrent use, and forgets
 // everything when the process ends.
@@ -40,11 +50,16 @@ type Shop struct {
 	executions map[string]int
 	orders     map[string]*order
 	revenue    int            // in cents, of payments
+	charged    map[string]int // in cents, by user
 	balances   map[string]int // in cents, by account
 	likes      map[string]int // by post
 	coupons    int            // how many are left
 	avatars    map[string]avatar
 	webhooks   map[string]string // who has signed it, by id
+
+	registrations map[string]string // who is registered, by id
+	receipts      map[string]receipt
+	submits       *submits
 }
 
 type order struct {
@@ -58,16 +73,21 @@ type avatar struct {
 	size   int
 }
 
-// New opens a shop with 1000 coupons to give away.
-func New() *Shop {
+// New opens a shop with 1000 coupons to give away, behind guards.
+func New(g *Guards) *Shop {
 	s := &Shop{
 		executions: make(map[string]int, len(routes)),
 		orders:     make(map[string]*order),
+		charged:    make(map[string]int),
 		balances:   make(map[string]int),
 		likes:      make(map[string]int),
 		coupons:    1000,
 		avatars:    make(map[string]avatar),
 		webhooks:   make(map[string]string),
+
+		registrations: make(map[string]string),
+		receipts:      make(map[string]receipt),
+		submits:       g.submits,
 	}
 	for _, r := range routes {
 		s.executions[r] = 0
@@ -78,7 +98,7 @@ func New() *Shop {
 // Request is what a handler needs of an HTTP request. The shop keeps the strings, so they
 // must not change once the handler has returned; it keeps nothing of Body.
 type Request struct {
-	// User is the X-User header field; guests have none.
+	// User is what [User] says.
 	User string
 	// ID is the route's path parameter, if it has one.
 	ID string
@@ -104,11 +124,13 @@ type Reply struct {
 	Status      int
 	Location    string // empty: none
 	ContentType string
+	Header      []core.Field // further fields; of two with one name, the second counts
 	Body        []byte
 }
 
 // Handler is one operation of the shop. Its error is a *[Problem], to be turned into
-// the framework's own error value. ctx is the request's context.
+// the framework's own error value; without a reply and an error it has given up (X-Demo-Give-Up),
+// and nothing is to be written. ctx is the request's context.
 type Handler func(ctx context.Context, r *Request) (*Reply, error)
 
 // Problem is an error with the HTTP status that belongs to it.
@@ -119,6 +141,9 @@ type Problem struct {
 
 // Error returns the message.
 func (p *Problem) Error() string { return p.Message }
+
+// ErrCrossOrigin answers what net/http's CrossOriginProtection has kept out.
+var ErrCrossOrigin = &Problem{http.StatusForbidden, "A page that is not the shop's has sent this. Nothing was done."}
 
 // CreateOrder writes an order, {"sku": "tea", "qty": 1}, into the order book.
 func (s *Shop) CreateOrder(ctx context.Context, r *Request) (*Reply, error) {
@@ -168,6 +193,19 @@ func (s *Shop) CreateTransfer(ctx context.Context, r *Request) (*Reply, error) {
 		s.balances[r.User] -= in.Amount
 		s.balances[in.To] += in.Amount
 		return created("", object{"transfer_id": newID("trf"), "to": in.To, "amount": in.Amount})
+	})
+}
+
+// Charge charges the user's card, {"amount": 500}, at a bank that may fail to answer: whether it
+// has done so is then not known.
+func (s *Shop) Charge(ctx context.Context, r *Request) (*Reply, error) {
+	return s.execute(ctx, RouteCharges, r, func() (*Reply, error) {
+		in := struct {
+			Amount int `json:"amount"`
+		}{Amount: 100}
+		decode(r, &in)
+		s.charged[r.User] += in.Amount
+		return created("", object{"charge_id": newID("chg"), "amount": in.Amount})
 	})
 }
 
@@ -232,7 +270,10 @@ func (s *Shop) execute(ctx context.Context, route string, r *Request, do func() 
 	if err != nil {
 		return nil, err
 	}
-	if err := d.before(ctx); err != nil {
+	switch err := d.before(ctx); {
+	case errors.Is(err, errGaveUp):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	s.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -27,6 +28,15 @@ func request(body string, fields ...string) *Request {
 	return &Request{User: "ann", ID: "7", ContentType: h.Get("Content-Type"), Body: []byte(body), Header: h.Get}
 }
 
+func newShop(t *testing.T) *Shop {
+	t.Helper()
+	store, err := memstore.New(memstore.Options{})
+	require.NoError(t, err)
+	guards, err := NewGuards(Options{Secret: DefaultSecret, Lease: core.DefaultLease}, &Store{Store: store})
+	require.NoError(t, err)
+	return New(guards)
+}
+
 func answer(t *testing.T, reply *Reply, err error) map[string]any {
 	t.Helper()
 	require.NoError(t, err)
@@ -36,7 +46,7 @@ func answer(t *testing.T, reply *Reply, err error) map[string]any {
 }
 
 func TestEveryRouteTakesAnyBodyAndAnswersWithAnIDOfItsOwn(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	for _, route := range []struct {
 		name   string
 		handle Handler
@@ -51,6 +61,7 @@ func TestEveryRouteTakesAnyBodyAndAnswersWithAnIDOfItsOwn(t *testing.T) {
 		{RouteCoupons, s.TakeCoupon, 200, "coupon_id"},
 		{RouteAvatars, s.SetAvatar, 201, "avatar_id"},
 		{RouteWebhooks, s.ReceiveWebhook, 202, "webhook_id"},
+		{RouteRegistrations, s.Register, 201, "registration_id"},
 	} {
 		seen := map[string]bool{}
 		bodies := []string{"", "{}", "[1]", "null", `{"sku":1,"qty":"x","amount":"x","post":[]}`, "\xff\x00", "a=1&b=2"}
@@ -68,7 +79,7 @@ func TestEveryRouteTakesAnyBodyAndAnswersWithAnIDOfItsOwn(t *testing.T) {
 }
 
 func TestOrders(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	reply, err := s.CreateOrder(t.Context(), request(`{"sku":"cup","qty":3}`))
 	got := answer(t, reply, err)
 	id := got["order_id"].(string)
@@ -84,7 +95,7 @@ func TestOrders(t *testing.T) {
 }
 
 func TestMoney(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	_, err := s.CreatePayment(t.Context(), request(`{"amount":500}`))
 	require.NoError(t, err)
 	require.Equal(t, 500, s.revenue)
@@ -95,7 +106,7 @@ func TestMoney(t *testing.T) {
 }
 
 func TestLikesAndCouponsAreCounted(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	s.coupons = 1
 	for i, left := range []float64{0, 0} {
 		reply, err := s.TakeCoupon(t.Context(), request(""))
@@ -116,7 +127,7 @@ func TestAvatarIsTheFileOrTheBody(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, form.Close())
 
-	s := New()
+	s := newShop(t)
 	for _, r := range []*Request{
 		request(b.String(), "Content-Type", form.FormDataContentType()),
 		request("\x01\x02\x03", "Content-Type", "image/png"),
@@ -130,7 +141,7 @@ func TestAvatarIsTheFileOrTheBody(t *testing.T) {
 }
 
 func TestWebhooksSayWhoHasSignedThem(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	ctx := sign.NewContext(t.Context(), sign.Verified{KeyID: "partner"})
 	reply, err := s.ReceiveWebhook(ctx, request(`{"event":"paid"}`))
 	got := answer(t, reply, err)
@@ -139,16 +150,17 @@ func TestWebhooksSayWhoHasSignedThem(t *testing.T) {
 }
 
 func TestStatsListAllRoutesFromTheStart(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	reply, err := s.Stats(t.Context(), request(""))
 	require.Equal(t, map[string]any{"executions": map[string]any{
-		"POST /orders": 0.0, "POST /orders/:id/pay": 0.0, "POST /payments": 0.0, "POST /transfers": 0.0,
+		"POST /orders": 0.0, "POST /orders/:id/pay": 0.0, "POST /payments": 0.0, "POST /transfers": 0.0, "POST /charges": 0.0,
 		"POST /likes": 0.0, "POST /coupons": 0.0, "POST /avatars": 0.0, "POST /webhooks": 0.0,
+		"POST /registrations": 0.0, "POST /checkout": 0.0,
 	}}, answer(t, reply, err))
 }
 
 func TestShopIsSafeForConcurrentUse(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -164,7 +176,7 @@ func TestShopIsSafeForConcurrentUse(t *testing.T) {
 }
 
 func TestDemoStatusAndSize(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	reply, err := s.CreateOrder(t.Context(), request("", "X-Demo-Status", "503"))
 	require.NotEmpty(t, answer(t, reply, err)["order_id"])
 	require.Equal(t, 503, reply.Status)
@@ -187,7 +199,7 @@ func TestDemoStatusAndSize(t *testing.T) {
 }
 
 func TestDemoFailuresComeInOrderAndCountAsExecutions(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	both := request("", "X-Demo-Panic", "1", "X-Demo-Error", "422", "X-Demo-Status", "503")
 	require.Panics(t, func() { s.CreateOrder(context.Background(), both) })
 
@@ -201,7 +213,7 @@ func TestDemoFailuresComeInOrderAndCountAsExecutions(t *testing.T) {
 }
 
 func TestMalformedDemoFieldsAreBadRequests(t *testing.T) {
-	s := New()
+	s := newShop(t)
 	for _, field := range [][2]string{
 		{"X-Demo-Sleep", "300"}, {"X-Demo-Sleep", "-1s"}, {"X-Demo-Sleep", "1h"},
 		{"X-Demo-Panic", "yes"},
@@ -232,7 +244,7 @@ func TestSleepGivesWayToALostLeaseOnly(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(c.cause) })
 				start := time.Now()
-				_, err := New().CreateOrder(ctx, request("", "X-Demo-Sleep", "1m"))
+				_, err := newShop(t).CreateOrder(ctx, request("", "X-Demo-Sleep", "1m"))
 				require.Equal(t, c.slept, time.Since(start))
 				var problem *Problem
 				require.Equal(t, c.fails, errors.As(err, &problem))

@@ -12,6 +12,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/limit"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -20,9 +21,18 @@ import (
 // Store is where the shop's records are.
 type Store struct {
 	core.Store
+	// Limiter counts the tokens that each user gets: on Redis in all processes together, else in
+	// each.
+	Limiter core.Limiter
 	// Close gives up connections. No guard may be in use any more.
 	Close func()
 }
+
+// A user gets as many tokens in a window.
+const (
+	maxTokens    = 20
+	tokensWindow = time.Minute
+)
 
 // The schemes that [OpenStore] knows, by the package that serves them.
 var (
@@ -55,20 +65,25 @@ func OpenStore(o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Store{s, s.Close}, nil
+		limiter, err := s.NewLimiter(maxTokens, tokensWindow, "tokens")
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		return &Store{s, limiter, s.Close}, nil
 	case hasPrefix(o.Store, sqlSchemes):
 		s, err := sqlstore.NewURL(ctx, o.Store)
 		if err != nil {
 			return nil, err
 		}
 		stop := purge(s)
-		return &Store{s, func() { stop(); s.Close() }}, nil
+		return &Store{s, limit.New(maxTokens, tokensWindow), func() { stop(); s.Close() }}, nil
 	default:
 		s, err := memstore.New(memstore.Options{})
 		if err != nil {
 			return nil, err
 		}
-		return &Store{s, func() {}}, nil
+		return &Store{s, limit.New(maxTokens, tokensWindow), func() {}}, nil
 	}
 }
 

@@ -1,0 +1,79 @@
+package browser_test
+
+import (
+	"bytes"
+	"flag"
+	"image/png"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/examples/internal/program"
+)
+
+var update = flag.Bool("update", false, "write the pictures in docs/img anew")
+
+const (
+	pictures = "../../docs/img"
+	maxBytes = 100 << 10
+)
+
+// TestPictures takes the pictures of the documentation. Without -update it only checks that they can be
+// taken and that each is there: another machine has other fonts.
+func TestPictures(t *testing.T) {
+	dir := program.Build(t, "..", programs()[0])
+	p := newPerson(t, launch(t), program.Start(t, filepath.Join(dir, programs()[0])))
+
+	p.viewport(360, 640)
+	p.order()
+	p.picture("checkout-phone")
+	p.prefers("dark")
+	p.fill("#name", "")
+	p.fill("#card", "0000")
+	p.click("button", 1)
+	p.shows("Error: Checkout")
+	p.picture("mistakes-phone-dark")
+
+	p.prefers("light")
+	p.viewport(900, 640)
+	p.picture("mistakes-desktop")
+	p.fill("#name", "Ann")
+	p.fill("#card", "")
+	p.click("button", 1)
+	p.receipt()
+	p.back("Error: Checkout")
+	p.click("button", 1)
+	p.receipt()
+	p.picture("receipt-desktop")
+	p.viewport(360, 640)
+	p.picture("receipt-phone")
+	p.back("Error: Checkout")
+	p.fill("#tins", "3")
+	p.click("button", 1)
+	p.shows("Already ordered")
+	p.picture("already-ordered-phone")
+}
+
+// picture takes a picture of the whole page.
+func (p *tab) picture(name string) {
+	p.Helper()
+	shot := callFor(p, page.CaptureScreenshot, page.CaptureScreenshotParams{
+		Format: page.CaptureScreenshotFormatPng, CaptureBeyondViewport: new(true)}).Data
+	p.settled()
+	require.Less(p, len(shot), maxBytes, name)
+	taken, err := png.DecodeConfig(bytes.NewReader(shot))
+	require.NoError(p, err)
+
+	file := filepath.Join(pictures, name+".png")
+	if *update {
+		require.NoError(p, os.WriteFile(file, shot, 0o644))
+	}
+	kept, err := os.ReadFile(file)
+	require.NoError(p, err, "run the test with -update")
+	stands, err := png.DecodeConfig(bytes.NewReader(kept))
+	require.NoError(p, err)
+	require.Equal(p, taken.Width, stands.Width, name)
+}
