@@ -36,7 +36,7 @@
 //	               of the parameters, which Fiber's does not have)
 //	RedisPeer/<what>/<way>                of 64 goroutines; round-trips/op
 //	    what       operation (Acquire and Complete), replay
-//	    way        commands (SET NX and SET, or GET), scripts (the store's, by the bare client),
+//	    way        commands (SET NX and SET, or GET), scripts (what the store sends, by the bare client),
 //	               store; replay also has cached (the store with its client-side cache)
 //	Keys/<kind>/<size>/<way>              MB/s
 //	    kind       json, form, multipart, binary
@@ -54,12 +54,23 @@
 //	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks,
 //	               sorted-query, sorted-form, sorted-json, sorted-xml (by where the parameters
 //	               stand); floor (the two hashes of v1 alone)
+//	Token/issue/<by>                      a one-shot token; by core, or by the handler of nethttp
+//	Token/<way>/<what>                    net/http, memory
+//	    way        client-key, header (a token there), with the JSON body; client-key-form, form (a
+//	               token in it), with a form of 200 bytes
+//	    what       first (checked, and the handler runs), replay (checked, and 201 from the store)
 //	Memstore/<records>/<what>
 //	    records    1k, 100k, 1M, 5M live records
 //	    what       operation (Acquire and Complete; B/record, beside key and result),
 //	               acquire (p50-ns, p99-ns, p99.9-ns, max-ns, max-cpu-ns),
 //	               expiry (the same, while all records are expired and being removed)
 //	Memstore/none/clock                   what measuring single calls costs
+//	Limiter/<way>/<what>                  on Redis of 64 goroutines; round-trips/op
+//	    way        bare (one bucket of golang.org/x/time/rate), memory (core/limit); and on one
+//	               Redis: incr (the bare client, counting), script (the limiter's, by the bare
+//	               client), redis (redisstore's limiter)
+//	    what       allowed, refused; memory and redis also have fresh (each call for another user),
+//	               memory has parallel (64 goroutines, 1,000 users)
 //	Do                                    an operation that is not HTTP, memory
 //	Wait/<store>/<waiters>                the end of a run for which 1, 100 or 10000 duplicates wait;
 //	                                      looks/op, watches/op, on redis also round-trips/op, sent-B/op

@@ -19,7 +19,7 @@ import (
 const (
 	// recordKey and recordFingerprint are the key and the fingerprint of record 0, as the
 	// engine makes them for a client key in the form of a UUID: in one string.
-	recordKey         = "idem:U=aliceM=POST /ordersK=f81d4fae-7dec-41d0-8765-000000000000"
+	recordKey         = "idem:U=aliceM=POST%20/ordersK=f81d4fae-7dec-41d0-8765-000000000000"
 	recordFingerprint = "c2a36fed15128e9e878583caaafefde9"
 	recordResult      = 160 // bytes, as of a small JSON response with its header fields
 )

@@ -87,7 +87,7 @@ type duplicate struct {
 	body   int
 }
 
-func (d *duplicate) Header(name string) (string, int) {
+func (d *duplicate) Header(name string, _ int) (string, int) {
 	switch name {
 	case "X-User":
 		return "alice", 1
@@ -100,7 +100,7 @@ func (d *duplicate) Header(name string) (string, int) {
 func (d *duplicate) Describe(r *core.Request)       { r.Method, r.Route = "POST", "/orders" }
 func (d *duplicate) ReadBody(int64) ([]byte, error) { return nil, nil }
 func (d *duplicate) Pass() error                    { return nil }
-func (d *duplicate) Deliver() error                 { return nil }
+func (d *duplicate) Deliver([]core.Field) error     { return nil }
 func (d *duplicate) Answer(r *core.Response) error {
 	d.status, d.body = r.Status, len(r.Body)
 	return nil
@@ -178,7 +178,7 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 	}
 }
 
-// traffic is how many bytes the server has sent so far, and how many scripts it was asked to run.
+// traffic is how many bytes the server has sent so far, and how many claims and scripts it was asked for.
 func traffic(b *testing.B, client rueidis.Client) (sent, commands int) {
 	b.Helper()
 	if client == nil {
@@ -189,5 +189,5 @@ func traffic(b *testing.B, client rueidis.Client) (sent, commands int) {
 	_, rest, _ := strings.Cut(info, "total_net_output_bytes:")
 	_, err = fmt.Sscan(rest, &sent)
 	require.NoError(b, err)
-	return sent, roundTrips(b, client, "evalsha eval")
+	return sent, roundTrips(b, client, "pttl evalsha eval")
 }

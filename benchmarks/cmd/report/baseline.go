@@ -20,7 +20,7 @@ var baselines = []baseline{
 	{name: "md5", head: "MD5"},
 	{name: "jsontext-md5", head: "jsontext + MD5"},
 	{name: "own", ours: "ours", head: "Fiber's own"},
-	{name: "scripts", ours: "store", head: "rueidis, same scripts"},
+	{name: "scripts", ours: "store", head: "rueidis, the same"},
 	{name: "commands", head: "rueidis, SET and GET"},
 	{name: "floor", head: "hashes alone"},
 }

@@ -12,12 +12,14 @@ import (
 var about = map[string]string{
 	"Matrix":    "One request after the other, without a network: a JSON body of 200 bytes, answered with 201. \"added\" is what the guard adds to the bare framework.",
 	"FiberPeer": "A guard on Fiber beside Fiber's own idempotency middleware, each with its in-process store.",
-	"RedisPeer": "64 goroutines on one Redis: a whole operation (claim and result) and a replay, through the store, by rueidis calling the same scripts, and by rueidis with plain commands, which compare no owner.",
+	"RedisPeer": "64 goroutines on one Redis: a whole operation (claim and result) and a replay, through the store, by rueidis sending the same, and by rueidis with plain commands, which compare no owner.",
 	"Keys":      "The key of a request made of its parameters, by kind and size of the body, beside the MD5 of the same bytes and jsontext's canonical form.",
 	"Body":      "A request whose handler reads the whole body, and whose key is made of it. \"none\" is the MD5 of the same bytes, alone and after they were read into memory of their own.",
 	"Sign":      "Verifying a signed message with a body of 200 bytes, without the store of nonces.",
+	"Token":     "Issuing a one-shot token, and using it on net/http with the store in memory, first and again, beside the same request with a client key.",
 	"Memstore":  "The store in the process, by how many records it holds. B/record is beyond key and response; the percentiles are of single calls of Acquire, by the wall clock, and max-cpu is the most processor time that one took.",
 	"Wait":      "From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and watched for them, and on Redis the round trips (one is the run's own) and what it sends.",
+	"Limiter":   "Asking a limiter: in the process beside one bucket of golang.org/x/time/rate; on Redis, from 64 goroutines, beside the bare client that calls the same script, or counts with INCR.",
 	"Do":        "An operation that is not HTTP.",
 }
 

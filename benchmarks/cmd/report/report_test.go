@@ -86,7 +86,7 @@ func TestTargetsAreJudged(t *testing.T) {
 	redis := func(ours string) string {
 		return "BenchmarkRedisPeer/operation/scripts 1 80 ns/op\nBenchmarkRedisPeer/operation/store 1 " + ours + " ns/op 2 round-trips/op\n"
 	}
-	const rueidis = "Redis, 64 parallel: operations, against rueidis calling the same scripts"
+	const rueidis = "Redis, 64 parallel: operations, against rueidis sending the same"
 	assert.Equal(t, met, judged(redis("100"))[rueidis])
 	assert.Equal(t, missed, judged(redis("101"))[rueidis])
 	assert.Equal(t, met, judged(redis("101"))["Redis: round trips, first"])
