@@ -4,7 +4,7 @@ FUZZTIME ?= 50000x
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The modules of the repository, as folders.
-MODULES = $(dir $(wildcard go.mod */go.mod))
+MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +13,7 @@ help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: backends ## test everything with the race detector; servers that tests may use are started
+test: backends ## test everything with the race detector; servers that tests may use are started, and a browser installed
 	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -race -timeout 20m ./...); done
 
 .PHONY: backends
@@ -26,7 +26,7 @@ lint: ## check formatting, go vet, staticcheck (and shellcheck, if there is one)
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	@set -e; for m in $(MODULES); do \
 		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run scripts/* examples/clients/*.sh; fi
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)
@@ -44,3 +44,7 @@ bench-compare: ## say what has changed since OLD=file (measured anew, or NEW=fil
 .PHONY: ci
 ci: ## do what the continuous integration does
 	@.ci/run
+
+.PHONY: ci-long
+ci-long: ## do what takes longer than that
+	@.ci/long
