@@ -46,9 +46,15 @@ type run struct {
 	at      time.Time
 }
 
-// newKit prepares a queue on the shared broker.
-func newKit(t *testing.T, change ...func(*kit)) *kit { return newKitAt(t, backend.AMQP(t), change...) }
+// newKit prepares a queue on the shared broker, and removes it in the end.
+func newKit(t *testing.T, change ...func(*kit)) *kit {
+	url := backend.AMQP(t)
+	k := newKitAt(t, url, change...)
+	t.Cleanup(func() { remove(t, url, k.topology.Queues()...) })
+	return k
+}
 
+// newKitAt prepares a queue on the broker at url: one of the test's own, which goes with its queues.
 func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 	k := &kit{t: t, url: url}
 	k.topology = amqpidem.Topology{
@@ -79,16 +85,13 @@ func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 	t.Cleanup(func() { _ = k.conn.Close() })
 	k.ch, err = k.conn.Channel()
 	require.NoError(t, err)
-	t.Cleanup(func() { remove(t, url, k.topology.Queues()...) })
 	return k
 }
 
 // remove deletes queues, on a connection of its own: that of the test may be broken.
 func remove(t *testing.T, url string, names ...string) {
 	conn, err := amqp.Dial(url)
-	if err != nil {
-		return // a broker of the test's own, which has ended
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
 	require.NoError(t, err)
