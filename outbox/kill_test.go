@@ -93,8 +93,11 @@ func (k *killing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.URL.Path[1:]
 	k.mu.Lock()
-	kill, moment, process := k.waits == 0, k.moment, k.children[name]
-	k.waits--
+	process := k.children[name] // nil if the sender is buried: what it has sent arrives all the same
+	kill, moment := process != nil && k.waits == 0, k.moment
+	if process != nil {
+		k.waits--
+	}
 	k.mu.Unlock()
 	end := func() {
 		if kill {
@@ -137,9 +140,9 @@ func TestKilled(t *testing.T) {
 			cmd.Stderr = os.Stderr
 			_, err = cmd.StdinPipe() // which is closed when this process ends, however it does
 			require.NoError(f, err)
-			require.NoError(f, cmd.Start())
-			k.mu.Lock()
+			k.mu.Lock() // it may publish at once
 			defer k.mu.Unlock()
+			require.NoError(f, cmd.Start())
 			k.children[a.Name] = cmd
 		}
 		bury := func(name string) {
