@@ -24,12 +24,9 @@ func (acme) Parse(m *sign.Message, s *sign.Signature) (err error) {
 		"Acme-Time":      func(text string) error { s.Created, err = sign.ParseTimestamp(text); return err },
 		"Acme-Signature": func(text string) error { value, err = hex.DecodeString(text); return err },
 	} {
-		text, lines := m.Field(name)
-		switch {
-		case lines == 0:
-			return sign.Errorf(sign.CodeMissing, "%s", name)
-		case lines > 1:
-			return sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
+		text, err := m.Required(name)
+		if err != nil {
+			return err
 		}
 		if err := take(text); err != nil {
 			return sign.Errorf(sign.CodeMalformed, "%s: %w", name, err)

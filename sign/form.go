@@ -10,6 +10,14 @@ const (
 	maxNonce = 128
 )
 
+// CheckKeyID returns [CodeMalformed] unless id has 1 to 128 visible ASCII characters, as the ids of keys have.
+func CheckKeyID(id string) error {
+	if !isKeyID(id) {
+		return Errorf(CodeMalformed, "the key id must be 1 to %d visible ASCII characters", maxKeyID)
+	}
+	return nil
+}
+
 // CheckNonce returns [CodeMalformed] unless nonce has 16 to 128 characters of A-Z a-z 0-9 . _ ~ -,
 // the unreserved ones of RFC 3986, section 2.3.
 func CheckNonce(nonce string) error {

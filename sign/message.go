@@ -129,6 +129,20 @@ func (m *Message) Field(name string) (value string, lines int) {
 	return value, len(values)
 }
 
+// Required returns the value of a header field that must be there in a single line, without the white space around it.
+// name is in canonical form. The errors are [CodeMissing], also for an empty value, and [CodeDuplicateHeader].
+func (m *Message) Required(name string) (string, error) {
+	value, lines := m.Field(name)
+	value = strings.Trim(value, " \t")
+	switch {
+	case lines > 1:
+		return "", Errorf(CodeDuplicateHeader, "%s", name)
+	case value == "":
+		return "", Errorf(CodeMissing, "%s", name)
+	}
+	return value, nil
+}
+
 // Body returns the whole body as sent. It is read once, up to the verifier's limit. The
 // errors are [*Error] values.
 func (m *Message) Body() ([]byte, error) {

@@ -21,7 +21,7 @@ import "slices"
 //   - The content. What is signed can be taken apart in one way only: parts of variable length that stand side by side need
 //     something between them that is in none of them. Otherwise the end of a header field and the beginning of a body change places.
 //   - What is not signed, and changes the meaning of a message, is refused: Content-Encoding, Idempotency-Key.
-//   - A field that counts stands in one line ([CodeDuplicateHeader]).
+//   - A field that counts stands in one line ([Message.Required]).
 //   - Comparison is in constant time: [Key.Verify].
 //
 // sign/signtest.RunScheme holds a scheme to that.

@@ -137,13 +137,13 @@ func (s *Sender) undated() bool { return !s.list && s.timestamp == "" }
 
 // Parse implements [Scheme].
 func (s *Sender) Parse(m *Message, sig *Signature) error {
-	field, err := one(m, s.signature)
+	field, err := m.Required(s.signature)
 	if err != nil {
 		return err
 	}
 	timestamp := ""
 	if s.timestamp != "" {
-		if timestamp, err = one(m, s.timestamp); err != nil {
+		if timestamp, err = m.Required(s.timestamp); err != nil {
 			return err
 		}
 	}

@@ -308,16 +308,16 @@ func (s *SortedParams) Parse(m *Message, sig *Signature) error {
 }
 
 func (s *SortedParams) fromHeader(m *Message, f *sortedFields) (err error) {
-	if f.sign, err = one(m, s.o.SignHeader); err != nil {
+	if f.sign, err = m.Required(s.o.SignHeader); err != nil {
 		return err
 	}
-	if f.keyID, err = one(m, s.o.KeyIDHeader); err != nil {
+	if f.keyID, err = m.Required(s.o.KeyIDHeader); err != nil {
 		return err
 	}
-	if f.timestamp, err = one(m, s.o.TimestampHeader); err != nil {
+	if f.timestamp, err = m.Required(s.o.TimestampHeader); err != nil {
 		return err
 	}
-	f.nonce, err = one(m, s.o.NonceHeader)
+	f.nonce, err = m.Required(s.o.NonceHeader)
 	return err
 }
 
@@ -348,8 +348,8 @@ func (s *SortedParams) addFields(list *params, f *sortedFields) error {
 
 // fill checks the form of the four.
 func (s *SortedParams) fill(sig *Signature, f *sortedFields) (err error) {
-	if !isKeyID(f.keyID) {
-		return Errorf(CodeMalformed, "the key id must be 1 to %d visible ASCII characters", maxKeyID)
+	if err := CheckKeyID(f.keyID); err != nil {
+		return err
 	}
 	sig.KeyID = f.keyID
 	if sig.Created, err = s.parseTime(f.timestamp); err != nil {

@@ -164,23 +164,23 @@ func (s *V1) canCover(lower string) bool {
 
 // Parse implements [Scheme].
 func (s *V1) Parse(m *Message, sig *Signature) error {
-	signature, err := one(m, s.signature)
+	signature, err := m.Required(s.signature)
 	if err != nil {
 		return err
 	}
-	keyID, err := one(m, s.keyID)
+	keyID, err := m.Required(s.keyID)
 	if err != nil {
 		return err
 	}
-	if !isKeyID(keyID) {
-		return Errorf(CodeMalformed, "%s must be 1 to %d visible ASCII characters", s.keyID, maxKeyID)
+	if err := CheckKeyID(keyID); err != nil {
+		return err
 	}
 	sig.KeyID = keyID
-	timestamp, err := one(m, s.timestamp)
+	timestamp, err := m.Required(s.timestamp)
 	if err != nil {
 		return err
 	}
-	if sig.Nonce, err = one(m, s.nonce); err != nil {
+	if sig.Nonce, err = m.Required(s.nonce); err != nil {
 		return err
 	}
 	signed, lines := m.Field(s.signedHeaders)
@@ -198,19 +198,6 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 		return err
 	}
 	return s.parseCovered(m, sig, strings.Trim(signed, " \t"))
-}
-
-// one returns the value of a field that must be there once.
-func one(m *Message, name string) (string, error) {
-	value, lines := m.Field(name)
-	value = strings.Trim(value, " \t") // nobody else reads it
-	switch {
-	case lines > 1:
-		return "", Errorf(CodeDuplicateHeader, "%s", name)
-	case value == "":
-		return "", Errorf(CodeMissing, "%s", name)
-	}
-	return value, nil
 }
 
 // parseV1 takes "v1=<hex>" apart. A tag that is not known may belong to a key of another kind; that is

@@ -160,15 +160,15 @@ func (*StandardWebhooks) Name() string { return "standard-webhooks" }
 
 // Parse implements [Scheme]. The nonce is webhook-id and webhook-timestamp.
 func (s *StandardWebhooks) Parse(m *Message, sig *Signature) error {
-	signatures, err := one(m, s.signature)
+	signatures, err := m.Required(s.signature)
 	if err != nil {
 		return err
 	}
-	id, err := one(m, s.id)
+	id, err := m.Required(s.id)
 	if err != nil {
 		return err
 	}
-	timestamp, err := one(m, s.timestamp)
+	timestamp, err := m.Required(s.timestamp)
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,6 @@ const (
 	maxParts = 300
 	// maxSignature is the length of the longest signature, in bytes: RSA with 8192 bits.
 	maxSignature = 1024
-	// maxKeyID is the length of the longest key id, in bytes. It is package sign's.
-	maxKeyID = 128
 	// maxDigits is how many digits an integer has (RFC 8941, section 3.3.1).
 	maxDigits = 15
 )
@@ -403,10 +401,6 @@ func isKey(s string) bool {
 
 func isKeyByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
-}
-
-func isKeyID(id string) bool {
-	return 0 < len(id) && len(id) <= maxKeyID && isPrintable(id) && !strings.Contains(id, " ")
 }
 
 // isNonce takes more than [sign.CheckNonce] does: many signers send base64.

@@ -131,11 +131,11 @@ const (
 
 // Parse implements [sign.Scheme].
 func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
-	input, err := one(m, headerInput)
+	input, err := m.Required(headerInput)
 	if err != nil {
 		return err
 	}
-	value, err := one(m, headerSignature)
+	value, err := m.Required(headerSignature)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 		return err
 	}
 	sig.Covered = p.components
-	if isKeyID(p.keyID) {
+	if sign.CheckKeyID(p.keyID) == nil {
 		sig.KeyID = p.keyID
 	}
 	if err := s.parseSignature(value, label, sig); err != nil {
@@ -173,21 +173,9 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	return nil
 }
 
-// one returns the value of a field that must be there in a single line.
-func one(m *sign.Message, name string) (string, error) {
-	value, lines := m.Field(name)
-	value = trim(value)
-	switch {
-	case lines > 1:
-		return "", sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
-	case value == "":
-		return "", sign.Errorf(sign.CodeMissing, "%s", name)
-	}
-	return value, nil
-}
-
 // checkParameters says whether everything is there that the profile demands, and in its form.
 func (s *Scheme) checkParameters(p *parameters) error {
+	badKeyID := sign.CheckKeyID(p.keyID)
 	switch {
 	case p.has&created == 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter created")
@@ -201,8 +189,8 @@ func (s *Scheme) checkParameters(p *parameters) error {
 		return sign.Errorf(sign.CodeMalformed, "alg or tag is there, and empty") // which is not the same as not there
 	case s.tag != "" && p.has&tag == 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter tag")
-	case !isKeyID(p.keyID):
-		return sign.Errorf(sign.CodeMalformed, "keyid must be 1 to %d visible ASCII characters", maxKeyID)
+	case badKeyID != nil:
+		return badKeyID
 	case p.has&expires != 0 && p.expires < p.created:
 		return sign.Errorf(sign.CodeMalformed, "the signature expires before it was created")
 	}
