@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idem/sign/internal/secret"
 )
 
 // Algorithm is how a [Key] signs. It belongs to the key: a message cannot choose it.
@@ -185,6 +187,15 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret)} }
 	}
 	return k, nil
+}
+
+func init() {
+	secret.Of = func(key any) []byte {
+		if k, ok := key.(*Key); ok && k != nil && !k.webhook {
+			return k.secret
+		}
+		return nil
+	}
 }
 
 func isKeyID(id string) bool { return len(id) <= maxKeyID && consistsOf(id, inKeyID) }

@@ -87,12 +87,12 @@ type Signature struct {
 	// Consumed are the names of the parameters in which all this stands, as they were sent: see
 	// [Verified].Consumed. None, if it stands in the header.
 	Consumed []string
-	// State is the scheme's own.
+	// State is the scheme's own. If it has a method Free(), a [Verifier] calls that when it is done with the message: what
+	// Parse has made may then be used for another one, and must hold nothing of this one.
 	State any
 
 	scratch []byte   // decoded values; the signing string
 	fields  []string // the values of Covered
-	params  params   // what is signed by SortedParams
 	tries   int      // how many values have been compared
 }
 

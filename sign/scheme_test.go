@@ -1,6 +1,7 @@
 package sign_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -92,5 +93,51 @@ func TestRoom(t *testing.T) {
 		for _, b := range room {
 			require.EqualValues(t, n, b)
 		}
+	}
+}
+
+// stateful is acme with a state, which says when it is freed.
+type stateful struct {
+	acme
+	free func()
+}
+
+func (s stateful) Parse(m *sign.Message, sig *sign.Signature) error {
+	if sig.State != nil {
+		return sign.Errorf(sign.CodeInvalid, "another message's state")
+	}
+	sig.State = s
+	return s.acme.Parse(m, sig)
+}
+
+func (s stateful) Free() { s.free() }
+
+// A state is freed once, when nobody looks at the message any more, whatever has become of it.
+func TestStateIsFreed(t *testing.T) {
+	var steps []string
+	scheme := stateful{free: func() { steps = append(steps, "freed") }}
+	key := newHMAC(t, "acme")
+	v := sign.MustVerifier(sign.Config{
+		Keys: sign.MustRing(key), Scheme: scheme,
+		Observe: func(context.Context, sign.Event) { steps = append(steps, "observed") },
+	})
+	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(senderBody))
+	require.NoError(t, err)
+	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme}))
+	require.Empty(t, steps, "signing frees nothing")
+	for _, c := range []struct {
+		change func(*http.Request)
+		want   error
+	}{
+		{func(*http.Request) {}, nil},
+		{func(*http.Request) {}, sign.CodeReplayed},
+		{replaceBody("{}"), sign.ReasonBadSignature},
+		{setHeader("Acme-Time", "noon"), sign.CodeMalformed},
+	} {
+		steps = nil
+		c.change(r)
+		_, err := v.Verify(t.Context(), messageOf(r))
+		require.ErrorIs(t, err, c.want)
+		require.Equal(t, []string{"observed", "freed"}, steps)
 	}
 }

@@ -2,14 +2,18 @@ package sign
 
 import (
 	"crypto/fips140"
+	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/sign/internal/secret"
 )
 
 // HeaderSign is the standard name of the field that holds the signature of [SortedParams]; the
@@ -277,6 +281,16 @@ type sortedFields struct{ keyID, timestamp, nonce, sign string }
 
 // Parse implements [Scheme]. It reads the body, which holds parameters.
 func (s *SortedParams) Parse(m *Message, sig *Signature) error {
+	l := lists.Get().(*params)
+	if err := s.parse(m, sig, l); err != nil {
+		l.Free()
+		return err
+	}
+	sig.State = l
+	return nil
+}
+
+func (s *SortedParams) parse(m *Message, sig *Signature, l *params) error {
 	var f sortedFields
 	if !s.o.InParams {
 		if err := s.fromHeader(m, &f); err != nil {
@@ -286,25 +300,20 @@ func (s *SortedParams) Parse(m *Message, sig *Signature) error {
 			return err
 		}
 	}
-	list, err := s.params(m, sig)
-	if err != nil {
+	if err := s.collect(m, l); err != nil {
 		return err
 	}
 	if s.o.InParams {
-		if err := s.fromParams(list, sig, &f); err != nil {
+		if err := s.fromParams(l, sig, &f); err != nil {
 			return err
 		}
 		if err := s.fill(sig, &f); err != nil {
 			return err
 		}
-	} else if err := s.addFields(list, &f); err != nil {
+	} else if err := s.addFields(l, &f); err != nil {
 		return err
 	}
-	if err := list.finish(&s.o); err != nil {
-		return err
-	}
-	sig.State = list
-	return nil
+	return l.finish(&s.o)
 }
 
 func (s *SortedParams) fromHeader(m *Message, f *sortedFields) (err error) {
@@ -389,7 +398,7 @@ func (s *SortedParams) formatTime(seconds int64) string {
 }
 
 // parseSign decodes a signature, of which there is one text only.
-func (s *SortedParams) parseSign(sig *Signature, text string) (err error) {
+func (s *SortedParams) parseSign(sig *Signature, text string) error {
 	size, first, last, are := sha256.Size, byte('A'), byte('F'), "upper-case"
 	if s.o.InsecureMD5 {
 		size = md5.Size
@@ -404,22 +413,19 @@ func (s *SortedParams) parseSign(sig *Signature, text string) (err error) {
 	if !ok {
 		return Errorf(CodeMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
 	}
-	n := len(sig.scratch)
-	sig.scratch, err = hex.AppendDecode(sig.scratch, []byte(text))
-	sig.Values = append(sig.Values, sig.scratch[n:len(sig.scratch):len(sig.scratch)])
+	value, err := hex.AppendDecode(sig.Room(size), []byte(text))
+	sig.Values = append(sig.Values, value)
 	return err
 }
 
-// params returns the parameters of the message, and what is bound to them.
-func (s *SortedParams) params(m *Message, sig *Signature) (*params, error) {
-	list := &sig.params
-	list.reset()
+// collect adds the parameters of the message, and what is bound to them, to an empty list.
+func (s *SortedParams) collect(m *Message, l *params) error {
 	keys := m.Source.Values(IdempotencyKey)
 	switch {
 	case len(keys) > 1:
-		return nil, Errorf(CodeDuplicateHeader, "%s", IdempotencyKey)
+		return Errorf(CodeDuplicateHeader, "%s", IdempotencyKey)
 	case len(keys) > 0 && (s.o.Bind.IdempotencyKey == "" || keys[0] == ""): // nor is an empty one
-		return nil, Errorf(ReasonUncovered, "%s is there, but it is not signed", IdempotencyKey)
+		return Errorf(ReasonUncovered, "%s is there, but it is not signed", IdempotencyKey)
 	}
 	bound := []param{
 		{s.o.Bind.Method, m.Method}, {s.o.Bind.Path, m.Path()}, {s.o.Bind.Host, strings.ToLower(m.Authority())},
@@ -429,66 +435,77 @@ func (s *SortedParams) params(m *Message, sig *Signature) (*params, error) {
 		if p.name == "" {
 			continue
 		}
-		if err := list.reserve(p.name, p.value); err != nil {
-			return nil, err
+		if err := l.reserve(p.name, p.value); err != nil {
+			return err
 		}
 	}
-	return list, list.collect(m, s.o.Places)
+	return l.collect(m, s.o.Places)
 }
 
 // Check implements [Scheme].
 func (s *SortedParams) Check(_ *Message, sig *Signature, key *Key) error {
-	if err := checkSortedKey(key); err != nil {
-		return err
+	l, ok := sig.State.(*params)
+	if !ok || len(sig.Values) != 1 {
+		return Errorf(ReasonBadSignature, "the message was not parsed")
 	}
-	base, value := sig.State.(*params).base, sig.Values[0]
-	if s.o.InsecureMD5 {
-		if sum := key.sortedMD5(base, s.secretName); !sum.equals(value) {
+	return s.withSecret(l, key, func(signed []byte) error {
+		good := false
+		if s.o.InsecureMD5 {
+			sum := md5.Sum(signed)
+			good = subtle.ConstantTimeCompare(sum[:], sig.Values[0]) == 1
+		} else {
+			good = key.Verify(signed, sig.Values[0])
+		}
+		if !good {
 			return ReasonBadSignature
 		}
 		return nil
-	}
-	if sum := key.sortedMAC(base, s.secretName); !sum.equals(value) {
-		return ReasonBadSignature
-	}
-	return nil
+	})
 }
 
-func checkSortedKey(key *Key) error {
-	if key.algorithm != HMACSHA256 || key.webhook {
-		return Errorf(ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.algorithm)
+// withSecret calls f with what is signed. It ends with the secret, which is wiped when f returns: the memory is used for
+// other messages.
+func (s *SortedParams) withSecret(l *params, key *Key, f func(signed []byte) error) error {
+	own := secret.Of(key)
+	if own == nil {
+		return Errorf(ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.Algorithm())
 	}
-	return nil
+	n := len(l.base)
+	l.base = append(append(l.base, s.secretName...), own...)
+	err := f(l.base)
+	clear(l.base[n:])
+	l.base = l.base[:n]
+	return err
 }
 
 // Sign implements [Scheme]. With [SortedOptions].InParams it adds the four parameters to the body, or to the
 // query if there is no body; the message must not have them yet, but for the key's own id.
 func (s *SortedParams) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
-	if err := checkSortedKey(key); err != nil {
-		return Additions{}, err
-	}
 	f := sortedFields{keyID: sig.KeyID, timestamp: s.formatTime(sig.Created), nonce: sig.Nonce}
-	list, err := s.params(m, sig)
+	l := new(params)
+	err := s.collect(m, l)
 	if err != nil {
 		return Additions{}, err
 	}
 	var added []param
 	if s.o.InParams {
-		added, err = s.addParams(list, &f)
+		added, err = s.addParams(l, &f)
 	} else {
-		err = s.addFields(list, &f)
+		err = s.addFields(l, &f)
 	}
 	if err == nil {
-		err = list.finish(&s.o)
+		err = l.finish(&s.o)
+	}
+	if err == nil {
+		f.sign, err = s.sum(l, key)
+	}
+	if err == nil {
+		err = s.parseSign(sig, f.sign)
 	}
 	if err != nil {
 		return Additions{}, err
 	}
-	sig.State = list
-	f.sign = s.sum(key, list.base)
-	if err := s.parseSign(sig, f.sign); err != nil {
-		return Additions{}, err
-	}
+	sig.State = l
 	if s.o.InParams {
 		return addTo(m, s.o.Places, append(added, param{s.o.Sign, f.sign}))
 	}
@@ -522,19 +539,21 @@ func (s *SortedParams) addParams(list *params, f *sortedFields) ([]param, error)
 }
 
 // sum is the signature as it is sent.
-func (s *SortedParams) sum(key *Key, base []byte) string {
-	var text string
-	if s.o.InsecureMD5 {
-		sum := key.sortedMD5(base, s.secretName)
-		text = hex.EncodeToString(sum.sum[:])
-	} else {
-		sum := key.sortedMAC(base, s.secretName)
-		text = hex.EncodeToString(sum.sum[:])
+func (s *SortedParams) sum(l *params, key *Key) (text string, err error) {
+	err = s.withSecret(l, key, func(signed []byte) error {
+		if s.o.InsecureMD5 {
+			sum := md5.Sum(signed)
+			text = hex.EncodeToString(sum[:])
+			return nil
+		}
+		sum, err := key.Sign(signed)
+		text = hex.EncodeToString(sum)
+		return err
+	})
+	if !s.o.LowerCase {
+		text = strings.ToUpper(text)
 	}
-	if s.o.LowerCase {
-		return text
-	}
-	return strings.ToUpper(text)
+	return text, err
 }
 
 // SigningString implements [Scheme]. Of each value it has the number of bytes and, if the key is known, eight
@@ -542,14 +561,14 @@ func (s *SortedParams) sum(key *Key, base []byte) string {
 // differs, and nobody who reads their logs learns it. What belongs to the signature, and what
 // is bound, stands there as it is.
 func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) string {
-	list, ok := sig.State.(*params)
+	l, ok := sig.State.(*params)
 	if !ok {
 		return "" // it was not understood so far
 	}
 	shown := []string{s.o.KeyID, s.o.Timestamp, s.o.Nonce, s.o.Bind.Method, s.o.Bind.Path, s.o.Bind.Host, s.o.Bind.IdempotencyKey}
-	signature := slices.Concat(sig.Values...)
+	signature, own := slices.Concat(sig.Values...), secret.Of(key)
 	var b strings.Builder
-	for _, p := range list.list {
+	for _, p := range l.list {
 		if !s.o.signs(p) {
 			continue
 		}
@@ -560,11 +579,23 @@ func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) strin
 		switch {
 		case slices.Contains(shown, p.name):
 			b.WriteString(p.value)
-		case key != nil && key.algorithm == HMACSHA256:
-			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes, " + key.fingerprint(signature, p.name, p.value) + "]")
+		case own != nil:
+			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes, " + fingerprint(own, signature, p.name, p.value) + "]")
 		default:
 			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes]")
 		}
 	}
 	return b.String() + string(s.secretName) + Redacted
+}
+
+// fingerprint is what may be shown of a value in a log: the same for the same value under the same
+// signature, which is not in the log. So nobody who reads logs can try values on by sending messages of
+// their own. Nothing that is signed begins like this: the names of parameters have no line
+// feed.
+func fingerprint(own, signature []byte, name, value string) string {
+	mac := hmac.New(sha256.New, own)
+	mac.Write([]byte("debug\n"))
+	mac.Write(signature)
+	mac.Write([]byte(name + "=" + value))
+	return hex.EncodeToString(mac.Sum(nil)[:4])
 }

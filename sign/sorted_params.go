@@ -4,6 +4,7 @@ import (
 	"mime"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,7 +21,7 @@ const (
 // param is a parameter, decoded.
 type param struct{ name, value string }
 
-// params are the parameters of a message.
+// params are the parameters of a message, and what Parse and Sign leave for Check and SigningString.
 type params struct {
 	list     []param
 	reserved []string // names that the message must not use
@@ -31,13 +32,25 @@ type params struct {
 // alike is a name and what it has in common with those that some decoder takes for the same.
 type alike struct{ likeness, name string }
 
+// lists are empty ones for messages that are verified.
+var lists = sync.Pool{New: func() any { return new(params) }}
+
+// maxBase is the largest buffer that is kept for another message.
+const maxBase = 16 << 10
+
+// Free is called when the message has been dealt with: see [Signature].
+func (l *params) Free() {
+	l.reset()
+	lists.Put(l)
+}
+
 // reset makes l blank, and keeps its memory for another message, but none of what was in the strings.
 func (l *params) reset() {
 	list, reserved, alike, base := l.list, l.reserved, l.alike, l.base
 	clear(list)
 	clear(reserved)
 	clear(alike)
-	if cap(base) > maxScratch {
+	if cap(base) > maxBase {
 		base = nil
 	}
 	*l = params{list[:0], reserved[:0], alike[:0], base[:0]}

@@ -8,12 +8,11 @@ import (
 
 // Memory that is used again holds nothing of the message before.
 func TestSortedParamsAreForgotten(t *testing.T) {
-	sig := new(Signature)
-	l := &sig.params
+	l := new(params)
 	require.NoError(t, l.reserve("key", ""))
 	require.NoError(t, l.addPairs("amount=5&to=bob&A=&b%5B%5D="))
 	require.NoError(t, l.finish(&SortedOptions{SecretName: "key"}))
-	sig.reset()
+	l.reset()
 	require.Empty(t, l.list)
 	require.Empty(t, l.reserved)
 	require.Empty(t, l.alike)
@@ -31,9 +30,9 @@ func TestSortedParamsAreForgotten(t *testing.T) {
 	require.NoError(t, l.finish(new(SortedOptions)))
 	require.Equal(t, "key=6", string(l.base))
 
-	sig.reset()
-	require.NoError(t, l.add("a", string(make([]byte, maxScratch))))
+	l.reset()
+	require.NoError(t, l.add("a", string(make([]byte, maxBase))))
 	require.NoError(t, l.finish(new(SortedOptions)))
-	sig.reset()
+	l.reset()
 	require.Nil(t, l.base, "large buffers are not kept")
 }

@@ -289,9 +289,10 @@ func (sig *Signature) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	params := sig.params
-	params.reset()
-	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0], params: params}
+	if state, ok := sig.State.(interface{ Free() }); ok {
+		state.Free()
+	}
+	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0]}
 }
 
 // verify is the order of the checks: it stands nowhere else.
