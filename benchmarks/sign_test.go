@@ -20,6 +20,7 @@ import (
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/rfc9421"
+	"github.com/idem-go/idem/sign/sortedparams"
 )
 
 // flat is a body of 200 bytes that every scheme can sign, also those that sign parameters.
@@ -48,7 +49,7 @@ type sent struct {
 // byJSON has its parameters in flat.
 var byJSON = sent{"/orders", "application/json", flat}
 
-// bySource has the parameters of flat in each of the places that [sign.SortedParams] knows.
+// bySource has the parameters of flat in each of the places that package sortedparams knows.
 var bySource = func() map[string]sent {
 	var members map[string]string
 	if err := json.Unmarshal(flat, &members); err != nil {
@@ -108,7 +109,7 @@ func BenchmarkSign(b *testing.B) {
 	require.NoError(b, err)
 	webhooks, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
 	require.NoError(b, err)
-	sorted, err := sign.NewSortedParams(sign.SortedOptions{})
+	sorted, err := sortedparams.New(sortedparams.Options{})
 	require.NoError(b, err)
 
 	for _, bench := range []struct {

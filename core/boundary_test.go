@@ -37,6 +37,8 @@ func TestBoundaries(t *testing.T) {
 		"github.com/dunglas/httpsfv":        "only who uses RFC 9421 compiles structured fields",
 		"encoding/xml":                      "only who reads XML compiles a reader of all of it",
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
+
+		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles readers of JSON and XML for them",
 	}
 	const (
 		core     = "github.com/idem-go/idem/core"
@@ -53,6 +55,7 @@ func TestBoundaries(t *testing.T) {
 		"core/storetest":        {"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
 		"sign":                  nil,
 		"sign/rfc9421":          {"github.com/dunglas/httpsfv"},
+		"sign/sortedparams":     nil,
 		"httpidem":              {core, sign},
 		"ginidem":               {core, sign, httpidem, "github.com/gin-gonic/gin", "encoding/xml"},
 		"echoidem":              {core, sign, httpidem, "github.com/labstack/echo", "encoding/xml"},

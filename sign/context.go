@@ -25,7 +25,7 @@ type Verified struct {
 	// for webhooks.
 	EventID string
 	// Consumed are the names, as they were sent, of the parameters that belong to the signature: key id,
-	// timestamp, nonce, and the signature itself, under [SortedParams] with InParams. They are
+	// timestamp, nonce, and the signature itself, under sortedparams.Options.InParams. They are
 	// not the same in a retry, which is signed anew; a guard behind the verifier does not count them.
 	// Nil for schemes whose signatures stand in the header.
 	Consumed []string

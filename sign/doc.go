@@ -19,8 +19,8 @@
 //
 // A [Scheme] says where in a message the signature stands and what is signed: [V1], the default,
 // for HMAC-SHA256 and Ed25519 keys; HTTP Message Signatures (RFC 9421) in package sign/rfc9421;
-// [StandardWebhooks]; [Stripe], [GitHub], [Slack] and [Shopify], for webhooks of these senders; and [SortedParams], for gateways
-// that sign sorted parameters. A verifier knows one scheme, and the algorithm belongs to the key: a message chooses
+// [StandardWebhooks]; [Stripe], [GitHub], [Slack] and [Shopify], for webhooks of these senders; and package sign/sortedparams, for
+// gateways that sign sorted parameters. A verifier knows one scheme, and the algorithm belongs to the key: a message chooses
 // neither. A scheme of your own is an implementation of [Scheme].
 //
 // # What is checked, in this order
@@ -36,7 +36,7 @@
 //     message's timestamp has left the window by everybody's clock ([Config].Margin).
 //
 // So nobody can use up another's nonce, or make the verifier read a body for a message that is
-// too old (except under [SortedParams], where parameters stand in the body). A message of an unknown key goes through the same steps as one with a bad signature, and
+// too old (except under sign/sortedparams, where parameters stand in the body). A message of an unknown key goes through the same steps as one with a bad signature, and
 // gets the same answer.
 //
 // # Answers

@@ -6,8 +6,8 @@ import "slices"
 // what exactly is signed. A scheme decides nothing about time, keys or nonces; that is
 // the [Verifier]'s.
 //
-// This package has [V1] (the default), [StandardWebhooks], [SortedParams] and those of some senders of
-// webhooks ([Sender]); package sign/rfc9421 has HTTP Message Signatures. A scheme is safe for concurrent use.
+// This package has [V1] (the default), [StandardWebhooks] and those of some senders of webhooks ([Sender]); package
+// sign/rfc9421 has HTTP Message Signatures, and sign/sortedparams sorted parameters. A scheme is safe for concurrent use.
 //
 // # A scheme of your own
 //

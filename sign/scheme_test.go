@@ -13,6 +13,7 @@ import (
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/rfc9421"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/sortedparams"
 )
 
 const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount":5}`
@@ -42,6 +43,10 @@ func TestSchemes(t *testing.T) {
 	}
 	messageSignatures, err := rfc9421.New(rfc9421.Options{})
 	require.NoError(t, err)
+	sorted, err := sortedparams.New(sortedparams.Options{})
+	require.NoError(t, err)
+	sortedIn, err := sortedparams.New(sortedparams.Options{InParams: true})
+	require.NoError(t, err)
 	ed25519Signer, ed25519Verifier := newEd25519(t)
 	ed25519Stranger, _ := newEd25519(t)
 
@@ -57,8 +62,8 @@ func TestSchemes(t *testing.T) {
 		"v1 with Ed25519":        {signer: ed25519Signer, verifier: ed25519Verifier, stranger: ed25519Stranger, request: request("/hooks?x=1", senderBody)},
 		"RFC 9421":               {scheme: messageSignatures, key: hmacKey, request: request("/hooks?x=1", senderBody, "Idempotency-Key", `"k-1"`)},
 		"Standard Webhooks":      {scheme: webhookScheme(t, sign.WebhooksOptions{KeyID: "acme"}), key: webhook, request: request("/hooks?x=1", senderBody, "Webhook-Id", "msg.1")},
-		"sorted, in the header":  {scheme: sortedScheme(t, sign.SortedOptions{}), key: hmacKey, request: request("/hooks", senderBody)},
-		"sorted, among the rest": {scheme: sortedScheme(t, sign.SortedOptions{InParams: true}), key: hmacKey, request: request("/hooks", senderBody)},
+		"sorted, in the header":  {scheme: sorted, key: hmacKey, request: request("/hooks", senderBody)},
+		"sorted, among the rest": {scheme: sortedIn, key: hmacKey, request: request("/hooks", senderBody)},
 		"Stripe":                 {scheme: sign.Stripe("acme"), key: sender, request: request("/hooks?x=1", senderBody)},
 		"Slack":                  {scheme: sign.Slack("acme"), key: sender, request: request("/hooks?x=1", senderBody)},
 		"GitHub":                 {scheme: sign.GitHub("acme"), key: sender, request: request("/hooks?x=1", senderBody, "X-GitHub-Delivery", "72d3162e")},

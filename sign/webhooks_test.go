@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/sortedparams"
 )
 
 // What the reference libraries sign in their tests
@@ -198,7 +199,7 @@ func TestWebhookKeyPair(t *testing.T) {
 // Keys of webhooks may be short: no other scheme takes them. Other keys are good for webhooks.
 func TestWebhookKeysAreForWebhooks(t *testing.T) {
 	key := webhookKey(t, webhookSecret)
-	sorted, err := sign.NewSortedParams(sign.SortedOptions{})
+	sorted, err := sortedparams.New(sortedparams.Options{})
 	require.NoError(t, err)
 	for _, scheme := range []sign.Scheme{nil, sorted} {
 		r, err := http.NewRequest("POST", "http://shop.test/?a=1", nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/sortedparams"
 )
 
 // cases is the whole table.
@@ -207,9 +208,9 @@ var behindCases = []testCase{
 
 // sorted has key id, timestamp, nonce and signature among the parameters, under names that mean nothing to a guard.
 var sorted = func() sign.Scheme {
-	scheme, err := sign.NewSortedParams(sign.SortedOptions{
+	scheme, err := sortedparams.New(sortedparams.Options{
 		InParams: true, KeyID: "mch_id", Timestamp: "sent_at", Nonce: "nonce_str", Sign: "sig",
-		Bind: sign.SortedBinding{IdempotencyKey: "idempotency_key"},
+		Bind: sortedparams.Binding{IdempotencyKey: "idempotency_key"},
 	})
 	if err != nil {
 		panic(err) // the suite's own

@@ -1,4 +1,4 @@
-package sign
+package sortedparams
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // Each of the parsers is held against another one, which is lenient: what is accepted, both read alike.
@@ -21,10 +23,10 @@ import (
 func fuzzedPairs(t *testing.T, l *params, err error) map[string]string {
 	t.Helper()
 	if err == nil {
-		err = l.finish(new(SortedOptions))
+		err = l.finish(new(Options))
 	}
 	if err != nil {
-		require.ErrorIs(t, err, CodeMalformed)
+		require.ErrorIs(t, err, sign.CodeMalformed)
 		return nil
 	}
 	require.LessOrEqual(t, len(l.list), maxParams)
@@ -52,7 +54,7 @@ func fuzzedPairs(t *testing.T, l *params, err error) map[string]string {
 	return pairs
 }
 
-func FuzzSortedPairs(f *testing.F) {
+func FuzzPairs(f *testing.F) {
 	for _, seed := range []string{"a=1&b=%26&c", "a=1&a=2", "a;b=1", "%zz", "=", "a=b=c&&+=+", "é=%ff", "a=1%26b", "a=1%26b=2"} {
 		f.Add(seed)
 	}
@@ -71,7 +73,7 @@ func FuzzSortedPairs(f *testing.F) {
 	})
 }
 
-func FuzzSortedJSON(f *testing.F) {
+func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":1,"b":"\u00e9\n","c":null,"d":true}`, `{"a":1e400,"b":-0}`, `{"a":1,"a":1}`, `{"a":{}}`, `{"a":"\ud800"}`, `[]`, `{}{}`, ` {"" :1} `, `{"a":"1&b=2"}`,
 	} {
@@ -106,7 +108,7 @@ func FuzzSortedJSON(f *testing.F) {
 	})
 }
 
-func FuzzSortedXML(f *testing.F) {
+func FuzzXML(f *testing.F) {
 	for _, seed := range []string{
 		"<xml><a>1</a><b><![CDATA[<&]]></b><c/></xml>", `<?xml version="1.0"?><xml> </xml> `, "<xml/>", "<xml><a>&lt;&#10;&amp;</a></xml>", "<xml><a>&e;</a></xml>",
 		`<!DOCTYPE xml><xml/>`, "<xml><a><b/></a></xml>", "<xml a='1'/>", "<xml><a>1<!-- -->2</a></xml>", "<x:xml/>", "<xml/><xml/>", "<xml><a>\r\n</a></xml>", "<xml><a>]]></a></xml>",
@@ -143,22 +145,9 @@ func FuzzSortedXML(f *testing.F) {
 	})
 }
 
-// fuzzedSource is header and body of a message.
-type fuzzedSource struct {
-	http.Header
-	body string
-}
-
-// Values hides that of http.Header.
-func (s fuzzedSource) Values(name string) []string { return s.Header[name] }
-
-func (s fuzzedSource) HeaderSize() (lines, bytes int) { return len(s.Header), 0 }
-
-func (s fuzzedSource) ReadBody(int64) ([]byte, error) { return []byte(s.body), nil }
-
-// FuzzSortedParams sends anything: nothing panics, nothing is accepted whose parameters are not the signed
+// FuzzMessages sends anything: nothing panics, nothing is accepted whose parameters are not the signed
 // ones, and what is accepted cannot be sent again.
-func FuzzSortedParams(f *testing.F) {
+func FuzzMessages(f *testing.F) {
 	const secret, wechat = "0123456789abcdef0123456789abcdef", "192006250b4c09247ec02edce69f6a2d"
 	const nonce, sum = "n-0123456789abcdef", "7FA7B05815AAD2D96A207B7447E9040BD0A101D2475CB9B900AC47CE2FB41987"
 	form := "application/x-www-form-urlencoded"
@@ -167,15 +156,15 @@ func FuzzSortedParams(f *testing.F) {
 	f.Add(false, "/", "text/xml", "<xml><amount>5</amount><to>bob</to></xml>", "demo", "1700000000", nonce, sum, "")
 	f.Add(true, "/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=6A9AE1657590FD6257D693A078E1C3E4BB6BA4DC30B23E0EE2496E54170DACD6", "", "", "", "", "", "", "")
 	f.Add(true, "http://h?sign=;", form+"; charset=\xff", "\x00", "demo", "-1", "n", "", "x")
-	keys := MustRing(MustKey(NewHMACKey("demo", []byte(secret))), MustKey(NewHMACKey("10000100", []byte(wechat))))
+	keys := sign.MustRing(sign.MustKey(sign.NewHMACKey("demo", []byte(secret))), sign.MustKey(sign.NewHMACKey("10000100", []byte(wechat))))
 	f.Fuzz(func(t *testing.T, in bool, target, contentType, body, keyID, timestamp, once, signature, idempotencyKey string) {
-		o, at := SortedOptions{}, time.Unix(1700000000, 0)
+		o, at := Options{}, time.Unix(1700000000, 0)
 		if in {
-			o, at = SortedOptions{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}, time.Unix(1000, 0)
+			o, at = Options{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}, time.Unix(1000, 0)
 		}
-		scheme, err := NewSortedParams(o)
+		scheme, err := New(o)
 		require.NoError(t, err)
-		v := MustVerifier(Config{Keys: keys, Scheme: scheme, Clock: func() time.Time { return at }})
+		v := sign.MustVerifier(sign.Config{Keys: keys, Scheme: scheme, Clock: func() time.Time { return at }})
 		header := make(http.Header)
 		for name, value := range map[string]string{
 			"X-Key-Id": keyID, "X-Timestamp": timestamp, "X-Nonce": once, "X-Sign": signature, "Content-Type": contentType, "Idempotency-Key": idempotencyKey,
@@ -184,11 +173,11 @@ func FuzzSortedParams(f *testing.F) {
 				header.Set(name, value)
 			}
 		}
-		m := Message{Method: "POST", Target: target, Host: "h", Source: fuzzedSource{header, body}}
+		m := sign.Message{Method: "POST", Target: target, Host: "h", Source: &incoming{header: header, body: []byte(body)}}
 		first, again, read := m, m, m
 		_, err = v.Verify(t.Context(), &first)
 		require.NotNil(t, v.Refusal(t.Context(), err))
-		var s Signature
+		var s sign.Signature
 		if scheme.Parse(&read, &s) == nil {
 			require.NotContains(t, scheme.SigningString(&read, &s, nil), secret)
 		}
@@ -200,6 +189,6 @@ func FuzzSortedParams(f *testing.F) {
 			"appid=wxd930ea5d5a258f4f&body=test&device_info=1000&mch_id=10000100&nonce_str=ibuaiVcKdpRxkhJA",
 		}, string(s.State.(*params).base))
 		_, err = v.Verify(t.Context(), &again)
-		require.ErrorIs(t, err, CodeReplayed)
+		require.ErrorIs(t, err, sign.CodeReplayed)
 	})
 }

@@ -1,23 +1,27 @@
-package sign
+package sortedparams
 
 import (
+	"cmp"
 	"crypto/fips140"
 	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/secret"
 )
 
-// HeaderSign is the standard name of the field that holds the signature of [SortedParams]; the
-// others are [HeaderKeyID], [HeaderTimestamp] and [HeaderNonce].
+// HeaderSign is the standard name of the field that holds the signature; the others are
+// [sign.HeaderKeyID], [sign.HeaderTimestamp] and [sign.HeaderNonce].
 const HeaderSign = "X-Sign"
 
 // Place is where parameters may stand in a message; places are joined by |.
@@ -33,14 +37,13 @@ const (
 
 const fromAnywhere = FromQuery | FromForm | FromJSON | FromXML
 
-// SortedOptions are the choices of [NewSortedParams]. The zero value is what [SortedParams]
-// describes. For WeChat Pay v2 they are
+// Options are the choices of [New]. The zero value is what the package comment describes. For WeChat Pay v2 they are
 //
-//	sign.SortedOptions{
+//	sortedparams.Options{
 //		InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "timestamp",
-//		Places: sign.FromXML,
+//		Places: sortedparams.FromXML,
 //	}
-type SortedOptions struct {
+type Options struct {
 	// KeyID, Timestamp, Nonce and Sign are the names under which key id, timestamp, nonce and
 	// signature are parameters: letters, digits, _, - and full stops. Empty: key_id, timestamp,
 	// nonce, sign.
@@ -75,12 +78,12 @@ type SortedOptions struct {
 	Location *time.Location
 
 	// Places are where parameters may stand. A message with a query or a body that is none of
-	// these is refused ([ReasonUncovered]). Name the one that your handlers read: in which place a
+	// these is refused ([sign.ReasonUncovered]). Name the one that your handlers read: in which place a
 	// parameter stands is not signed. Zero: anywhere.
 	Places Place
 
 	// Bind makes parameters of what else is to be signed, for houses whose clients do the same.
-	Bind SortedBinding
+	Bind Binding
 
 	// InsecureAmpersands are the names of parameters whose values may hold "&name=", such as a
 	// notify_url with a query of its own. Insecure: of these, it cannot be told where a value ends.
@@ -108,112 +111,49 @@ type SortedOptions struct {
 	InsecureUnsigned string
 }
 
-// SortedBinding holds the names of the parameters that stand for what is no parameter. They take part in
+// Binding holds the names of the parameters that stand for what is no parameter. They take part in
 // what is signed, and no parameter of the message may have such a name. Empty: it is not
 // signed.
-type SortedBinding struct {
+type Binding struct {
 	// Method, Path and Host are the method as sent, the path as sent, and the host in lower
-	// case, with the port if one was sent (or [Config].Host).
+	// case, with the port if one was sent (or [sign.Config].Host).
 	Method, Path, Host string
 	// IdempotencyKey is the value of the Idempotency-Key field. A message without one
 	// has no such parameter.
 	IdempotencyKey string
 }
 
-// SortedParams is the scheme of WeChat Pay v2 and of the many gateways that do likewise. Signed are the
-// parameters of the message, those with an empty value and the signature itself left out, sorted
-// by the bytes of their names, not encoded, and after them the secret:
-//
-//	amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=<secret>
-//
-// The signature is the HMAC-SHA256 of this under the same secret, in upper-case hexadecimal digits. By
-// default X-Key-Id, X-Timestamp, X-Nonce and X-Sign are header fields; see [SortedOptions].InParams. The
-// key is one of [NewHMACKey]. The algorithm is the configuration's: a parameter sign_type is one like any other.
-//
-// # What it does not sign
-//
-// THE METHOD, THE PATH, THE HOST AND THE HEADER ARE NOT SIGNED. Who relays a signed message can send
-// it to another route of the service: give each API a key of its own, have a parameter that
-// says what is asked for, or sign method and path by [SortedOptions].Bind. Prefer [V1] where you
-// may choose.
-//
-// Nor is it signed:
-//   - in which place a parameter stands: who relays a message can move one from the body to the query,
-//     where a handler may not look. Name the place by [SortedOptions].Places;
-//   - whether a JSON value is a string, a number or a boolean: "5" and 5 are the same;
-//   - parameters without a value: "", null and <a></a> can be added and taken away. Handlers must not
-//     tell them from absent ones;
-//   - the order of parameters, and how the values are escaped.
-//
-// A body of any other type is refused with [ReasonUncovered], multipart forms with their files among them:
-// nothing of it would be signed. So is an Idempotency-Key, unless [SortedBinding] names it.
-// A Content-Type has to name its type in lower case; a Content-Encoding is refused.
-//
-// # Parameters
-//
-// The query and forms are pairs with & in between, percent-encoded; a bad escape or a raw ";" is refused, which
-// frameworks drop silently. Names that some decoder takes for one (amount and Amount, a and a[]) are
-// refused, too. A JSON body is one object of strings, numbers (by their exact text: 1.0
-// and 1 are two values), booleans and null; objects and arrays within it are refused, as their
-// texts differ between the two sides; send them as strings. An XML body is
-// <xml><name>value</name>…</xml>, also with CDATA, and with a declaration in front; names are letters, digits, _,
-// - and full stops. DOCTYPE, comments, attributes, nested elements and
-// entities other than &lt; &gt; &amp; &apos; &quot; and &#…; are refused. Everything is
-// UTF-8. A message has at most 256 parameters. A name that is there twice, in one place or in two, is
-// refused. Faults of form are [CodeMalformed].
-//
-// As values are not encoded, {a: "1&b=2"} and {a: "1", b: "2"} would be signed by one string. Therefore names
-// have no & and no =, and values have no = after an &; that leaves one way to take the string
-// apart: what has a = between two & is a parameter. "a=b", "AT&T" and a URL with one pair in its query
-// are fine. For those with more there is [SortedOptions].InsecureAmpersands. No parameter may be named
-// as the secret is, "key".
-//
-// # Time and nonce
-//
-// A message needs a timestamp, of which [SortedOptions] knows several forms, and a nonce, of 16 to 128
-// characters as [CheckNonce] has them. The body is read before either is looked at, up to the
-// verifier's limit, since parameters stand there. The calls of WeChat Pay v2 have a nonce_str, and some of them
-// no time: such a message could be sent again for ever, and is refused ([CodeMissing]); clients of
-// one's own add a timestamp, which is then a parameter as any other. time_end, in payment
-// notifications, is when the payment was made, not when the message was signed: if it is made the timestamp,
-// a notification that the gateway repeats later than [Config].Window is refused. There, ask
-// the gateway instead (orderquery).
-//
-// # With a guard behind it
-//
-// A client that tries again signs anew. With [SortedOptions].InParams, what belongs to the signature (the four
-// parameters under their names) therefore does not count for the guard, in a query, a form or a JSON body: not for keys that are
-// made of parameters, and not in the fingerprint of a client's key. [Verified].Consumed says so.
-//
-// An XML body counts with all its bytes, nonce included, so that each try would be another operation, or
-// key_reused: take the key from what names the operation, out_trade_no, by core.Func, and let it alone
-// decide (core.Policy.AnyParameters).
-type SortedParams struct {
-	o          SortedOptions
+// Scheme is the [sign.Scheme] of this package. It is built with [New], and safe for concurrent use.
+type Scheme struct {
+	o          Options
 	secretName []byte // as it is signed: "&key=", or nothing
 }
 
-// NewSortedParams makes a [SortedParams]. It reports every fault at once, each as a
-// *[ConfigError].
-func NewSortedParams(o SortedOptions) (*SortedParams, error) {
-	var f faults
+// New makes a scheme. It reports every fault of o at once, each as a *[sign.ConfigError].
+func New(o Options) (*Scheme, error) {
+	var faults []error
+	faultIf := func(bad bool, field, format string, args ...any) {
+		if bad {
+			faults = append(faults, &sign.ConfigError{Field: "sortedparams.Options." + field, Problem: fmt.Sprintf(format, args...)})
+		}
+	}
 	var names []string
 	param := func(field string, name *string, standard string) {
-		setDefault(name, standard)
+		*name = cmp.Or(*name, standard)
 		if *name == "" {
 			return
 		}
-		f.addIf(!isParamName(*name), "SortedOptions."+field, "%q cannot be a parameter's name", *name)
-		f.addIf(slices.Contains(names, *name), "SortedOptions."+field, "%q is the name of something else", *name)
+		faultIf(!isParamName(*name), field, "%q cannot be a parameter's name", *name)
+		faultIf(slices.Contains(names, *name), field, "%q is the name of something else", *name)
 		names = append(names, *name)
 	}
 	param("KeyID", &o.KeyID, "key_id")
 	param("Timestamp", &o.Timestamp, "timestamp")
 	param("Nonce", &o.Nonce, "nonce")
 	param("Sign", &o.Sign, "sign")
-	f.addIf(o.InsecureBareSecret && o.SecretName != "", "SortedOptions.SecretName", "is set, but the secret is signed without a name")
+	faultIf(o.InsecureBareSecret && o.SecretName != "", "SecretName", "is set, but the secret is signed without a name")
 	if !o.InsecureBareSecret {
-		setDefault(&o.SecretName, "key")
+		o.SecretName = cmp.Or(o.SecretName, "key")
 	}
 	param("SecretName", &o.SecretName, "")
 	param("InsecureUnsigned", &o.InsecureUnsigned, "")
@@ -222,34 +162,33 @@ func NewSortedParams(o SortedOptions) (*SortedParams, error) {
 	param("Bind.Host", &o.Bind.Host, "")
 	param("Bind.IdempotencyKey", &o.Bind.IdempotencyKey, "")
 
-	var fields []string
+	var headers []string
 	header := func(field string, name *string, standard string) {
-		f.addIf(o.InParams && *name != "", "SortedOptions."+field, "is set, but nothing stands in the header")
-		setDefault(name, standard)
-		*name = http.CanonicalHeaderKey(*name)
-		f.addIf(!isToken(*name) || unsignable[strings.ToLower(*name)] || *name == IdempotencyKey, "SortedOptions."+field, "%q cannot be the field's name", *name)
-		f.addIf(slices.Contains(fields, *name), "SortedOptions."+field, "%q is the name of something else", *name)
-		fields = append(fields, *name)
+		faultIf(o.InParams && *name != "", field, "is set, but nothing stands in the header")
+		*name = http.CanonicalHeaderKey(cmp.Or(*name, standard))
+		faultIf(!isFieldName(*name), field, "%q cannot be the field's name", *name)
+		faultIf(slices.Contains(headers, *name), field, "%q is the name of something else", *name)
+		headers = append(headers, *name)
 	}
-	header("KeyIDHeader", &o.KeyIDHeader, HeaderKeyID)
-	header("TimestampHeader", &o.TimestampHeader, HeaderTimestamp)
-	header("NonceHeader", &o.NonceHeader, HeaderNonce)
+	header("KeyIDHeader", &o.KeyIDHeader, sign.HeaderKeyID)
+	header("TimestampHeader", &o.TimestampHeader, sign.HeaderTimestamp)
+	header("NonceHeader", &o.NonceHeader, sign.HeaderNonce)
 	header("SignHeader", &o.SignHeader, HeaderSign)
 
-	f.addIf(o.TimeLayout != "" && o.Milliseconds, "SortedOptions.Milliseconds", "is set beside TimeLayout")
-	f.addIf(o.TimeLayout != "" && o.Location == nil, "SortedOptions.Location", "is not set, but TimeLayout is")
-	f.addIf(o.Places&^fromAnywhere != 0, "SortedOptions.Places", "has unknown places")
+	faultIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
+	faultIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
+	faultIf(o.Places&^fromAnywhere != 0, "Places", "has unknown places")
 	for _, name := range o.InsecureAmpersands {
-		f.addIf(!isParamName(name), "SortedOptions.InsecureAmpersands", "%q cannot be a parameter's name", name)
-		f.addIf(slices.Contains(names, name), "SortedOptions.InsecureAmpersands", "%q is the name of something else", name)
+		faultIf(!isParamName(name), "InsecureAmpersands", "%q cannot be a parameter's name", name)
+		faultIf(slices.Contains(names, name), "InsecureAmpersands", "%q is the name of something else", name)
 	}
-	f.addIf(o.InsecureMD5 && fips140.Enabled(), "SortedOptions.InsecureMD5", "MD5 is not allowed under FIPS 140")
-	if err := f.err(); err != nil {
+	faultIf(o.InsecureMD5 && fips140.Enabled(), "InsecureMD5", "MD5 is not allowed under FIPS 140")
+	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	setDefault(&o.Places, fromAnywhere)
+	o.Places = cmp.Or(o.Places, fromAnywhere)
 	o.InsecureAmpersands = slices.Clone(o.InsecureAmpersands)
-	s := &SortedParams{o: o}
+	s := &Scheme{o: o}
 	if !o.InsecureBareSecret {
 		s.secretName = []byte("&" + o.SecretName + "=")
 	}
@@ -268,19 +207,31 @@ func isParamName(name string) bool {
 	return name != ""
 }
 
-// Name implements [Scheme]. It is "sorted-params", or "sorted-params-md5".
-func (s *SortedParams) Name() string {
+// isFieldName reports whether a header field of that name can be the scheme's own: a token (RFC 9110, section 5.6.2), but
+// none that belongs to one connection, that frameworks do not show as it was sent, or that means something else.
+func isFieldName(name string) bool {
+	const token = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	switch strings.ToLower(name) {
+	case "", "connection", "content-length", "expect", "host", "idempotency-key", "keep-alive",
+		"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
+		return false
+	}
+	return strings.Trim(name, token) == ""
+}
+
+// Name implements [sign.Scheme]. It is "sorted-params", or "sorted-params-md5".
+func (s *Scheme) Name() string {
 	if s.o.InsecureMD5 {
 		return "sorted-params-md5"
 	}
 	return "sorted-params"
 }
 
-// sortedFields are what identifies a message and its signature, as text.
-type sortedFields struct{ keyID, timestamp, nonce, sign string }
+// fields are what identifies a message and its signature, as text.
+type fields struct{ keyID, timestamp, nonce, sign string }
 
-// Parse implements [Scheme]. It reads the body, which holds parameters.
-func (s *SortedParams) Parse(m *Message, sig *Signature) error {
+// Parse implements [sign.Scheme]. It reads the body, which holds parameters.
+func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	l := lists.Get().(*params)
 	if err := s.parse(m, sig, l); err != nil {
 		l.Free()
@@ -290,8 +241,8 @@ func (s *SortedParams) Parse(m *Message, sig *Signature) error {
 	return nil
 }
 
-func (s *SortedParams) parse(m *Message, sig *Signature, l *params) error {
-	var f sortedFields
+func (s *Scheme) parse(m *sign.Message, sig *sign.Signature, l *params) error {
+	var f fields
 	if !s.o.InParams {
 		if err := s.fromHeader(m, &f); err != nil {
 			return err
@@ -316,7 +267,7 @@ func (s *SortedParams) parse(m *Message, sig *Signature, l *params) error {
 	return l.finish(&s.o)
 }
 
-func (s *SortedParams) fromHeader(m *Message, f *sortedFields) (err error) {
+func (s *Scheme) fromHeader(m *sign.Message, f *fields) (err error) {
 	if f.sign, err = m.Required(s.o.SignHeader); err != nil {
 		return err
 	}
@@ -332,13 +283,13 @@ func (s *SortedParams) fromHeader(m *Message, f *sortedFields) (err error) {
 
 // fromParams finds the four among the parameters. If one of them is there twice, finish
 // refuses the message, whichever was found here.
-func (s *SortedParams) fromParams(list *params, sig *Signature, f *sortedFields) error {
+func (s *Scheme) fromParams(list *params, sig *sign.Signature, f *fields) error {
 	for _, want := range []struct {
 		name  string
 		value *string
 	}{{s.o.Sign, &f.sign}, {s.o.KeyID, &f.keyID}, {s.o.Timestamp, &f.timestamp}, {s.o.Nonce, &f.nonce}} {
 		if *want.value = list.value(want.name); *want.value == "" {
-			return Errorf(CodeMissing, "the parameter %s", want.name)
+			return sign.Errorf(sign.CodeMissing, "the parameter %s", want.name)
 		}
 		sig.Consumed = append(sig.Consumed, want.name)
 	}
@@ -346,7 +297,7 @@ func (s *SortedParams) fromParams(list *params, sig *Signature, f *sortedFields)
 }
 
 // addFields makes parameters of the header fields.
-func (s *SortedParams) addFields(list *params, f *sortedFields) error {
+func (s *Scheme) addFields(list *params, f *fields) error {
 	for _, own := range []param{{s.o.KeyID, f.keyID}, {s.o.Timestamp, f.timestamp}, {s.o.Nonce, f.nonce}, {s.o.Sign, ""}} {
 		if err := list.reserve(own.name, own.value); err != nil {
 			return err
@@ -356,24 +307,24 @@ func (s *SortedParams) addFields(list *params, f *sortedFields) error {
 }
 
 // fill checks the form of the four.
-func (s *SortedParams) fill(sig *Signature, f *sortedFields) (err error) {
-	if err := CheckKeyID(f.keyID); err != nil {
+func (s *Scheme) fill(sig *sign.Signature, f *fields) (err error) {
+	if err := sign.CheckKeyID(f.keyID); err != nil {
 		return err
 	}
 	sig.KeyID = f.keyID
 	if sig.Created, err = s.parseTime(f.timestamp); err != nil {
 		return err
 	}
-	if err := CheckNonce(f.nonce); err != nil {
+	if err := sign.CheckNonce(f.nonce); err != nil {
 		return err
 	}
 	sig.Nonce = f.nonce
 	return s.parseSign(sig, f.sign)
 }
 
-func (s *SortedParams) parseTime(text string) (int64, error) {
+func (s *Scheme) parseTime(text string) (int64, error) {
 	if s.o.TimeLayout == "" {
-		n, err := ParseTimestamp(text)
+		n, err := sign.ParseTimestamp(text)
 		if s.o.Milliseconds {
 			n /= 1000
 		}
@@ -382,12 +333,12 @@ func (s *SortedParams) parseTime(text string) (int64, error) {
 	t, err := time.ParseInLocation(s.o.TimeLayout, text, s.o.Location)
 	// Package time takes fractions of seconds that are not in the layout.
 	if err != nil || t.Format(s.o.TimeLayout) != text {
-		return 0, Errorf(CodeMalformed, "the timestamp has not the layout %q", s.o.TimeLayout)
+		return 0, sign.Errorf(sign.CodeMalformed, "the timestamp has not the layout %q", s.o.TimeLayout)
 	}
 	return t.Unix(), nil
 }
 
-func (s *SortedParams) formatTime(seconds int64) string {
+func (s *Scheme) formatTime(seconds int64) string {
 	switch {
 	case s.o.TimeLayout != "":
 		return time.Unix(seconds, 0).In(s.o.Location).Format(s.o.TimeLayout)
@@ -398,7 +349,7 @@ func (s *SortedParams) formatTime(seconds int64) string {
 }
 
 // parseSign decodes a signature, of which there is one text only.
-func (s *SortedParams) parseSign(sig *Signature, text string) error {
+func (s *Scheme) parseSign(sig *sign.Signature, text string) error {
 	size, first, last, are := sha256.Size, byte('A'), byte('F'), "upper-case"
 	if s.o.InsecureMD5 {
 		size = md5.Size
@@ -411,7 +362,7 @@ func (s *SortedParams) parseSign(sig *Signature, text string) error {
 		ok = '0' <= text[i] && text[i] <= '9' || first <= text[i] && text[i] <= last
 	}
 	if !ok {
-		return Errorf(CodeMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
+		return sign.Errorf(sign.CodeMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
 	}
 	value, err := hex.AppendDecode(sig.Room(size), []byte(text))
 	sig.Values = append(sig.Values, value)
@@ -419,13 +370,13 @@ func (s *SortedParams) parseSign(sig *Signature, text string) error {
 }
 
 // collect adds the parameters of the message, and what is bound to them, to an empty list.
-func (s *SortedParams) collect(m *Message, l *params) error {
-	keys := m.Source.Values(IdempotencyKey)
+func (s *Scheme) collect(m *sign.Message, l *params) error {
+	keys := m.Source.Values(sign.IdempotencyKey)
 	switch {
 	case len(keys) > 1:
-		return Errorf(CodeDuplicateHeader, "%s", IdempotencyKey)
+		return sign.Errorf(sign.CodeDuplicateHeader, "%s", sign.IdempotencyKey)
 	case len(keys) > 0 && (s.o.Bind.IdempotencyKey == "" || keys[0] == ""): // nor is an empty one
-		return Errorf(ReasonUncovered, "%s is there, but it is not signed", IdempotencyKey)
+		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not signed", sign.IdempotencyKey)
 	}
 	bound := []param{
 		{s.o.Bind.Method, m.Method}, {s.o.Bind.Path, m.Path()}, {s.o.Bind.Host, strings.ToLower(m.Authority())},
@@ -442,11 +393,11 @@ func (s *SortedParams) collect(m *Message, l *params) error {
 	return l.collect(m, s.o.Places)
 }
 
-// Check implements [Scheme].
-func (s *SortedParams) Check(_ *Message, sig *Signature, key *Key) error {
+// Check implements [sign.Scheme].
+func (s *Scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) error {
 	l, ok := sig.State.(*params)
 	if !ok || len(sig.Values) != 1 {
-		return Errorf(ReasonBadSignature, "the message was not parsed")
+		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
 	}
 	return s.withSecret(l, key, func(signed []byte) error {
 		good := false
@@ -457,7 +408,7 @@ func (s *SortedParams) Check(_ *Message, sig *Signature, key *Key) error {
 			good = key.Verify(signed, sig.Values[0])
 		}
 		if !good {
-			return ReasonBadSignature
+			return sign.ReasonBadSignature
 		}
 		return nil
 	})
@@ -465,10 +416,10 @@ func (s *SortedParams) Check(_ *Message, sig *Signature, key *Key) error {
 
 // withSecret calls f with what is signed. It ends with the secret, which is wiped when f returns: the memory is used for
 // other messages.
-func (s *SortedParams) withSecret(l *params, key *Key, f func(signed []byte) error) error {
+func (s *Scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) error) error {
 	own := secret.Of(key)
 	if own == nil {
-		return Errorf(ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.Algorithm())
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.Algorithm())
 	}
 	n := len(l.base)
 	l.base = append(append(l.base, s.secretName...), own...)
@@ -478,14 +429,14 @@ func (s *SortedParams) withSecret(l *params, key *Key, f func(signed []byte) err
 	return err
 }
 
-// Sign implements [Scheme]. With [SortedOptions].InParams it adds the four parameters to the body, or to the
+// Sign implements [sign.Scheme]. With [Options].InParams it adds the four parameters to the body, or to the
 // query if there is no body; the message must not have them yet, but for the key's own id.
-func (s *SortedParams) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
-	f := sortedFields{keyID: sig.KeyID, timestamp: s.formatTime(sig.Created), nonce: sig.Nonce}
+func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
+	f := fields{keyID: sig.KeyID, timestamp: s.formatTime(sig.Created), nonce: sig.Nonce}
 	l := new(params)
 	err := s.collect(m, l)
 	if err != nil {
-		return Additions{}, err
+		return sign.Additions{}, err
 	}
 	var added []param
 	if s.o.InParams {
@@ -503,32 +454,32 @@ func (s *SortedParams) Sign(m *Message, sig *Signature, key *Key) (Additions, er
 		err = s.parseSign(sig, f.sign)
 	}
 	if err != nil {
-		return Additions{}, err
+		return sign.Additions{}, err
 	}
 	sig.State = l
 	if s.o.InParams {
 		return addTo(m, s.o.Places, append(added, param{s.o.Sign, f.sign}))
 	}
-	return Additions{Header: []Field{
-		{s.o.KeyIDHeader, f.keyID},
-		{s.o.TimestampHeader, f.timestamp},
-		{s.o.NonceHeader, f.nonce},
-		{s.o.SignHeader, f.sign},
+	return sign.Additions{Header: []sign.Field{
+		{Name: s.o.KeyIDHeader, Value: f.keyID},
+		{Name: s.o.TimestampHeader, Value: f.timestamp},
+		{Name: s.o.NonceHeader, Value: f.nonce},
+		{Name: s.o.SignHeader, Value: f.sign},
 	}}, nil
 }
 
 // addParams adds key id, timestamp and nonce to the list, and returns what the message lacks of
 // them.
-func (s *SortedParams) addParams(list *params, f *sortedFields) ([]param, error) {
+func (s *Scheme) addParams(list *params, f *fields) ([]param, error) {
 	added := []param{{s.o.Timestamp, f.timestamp}, {s.o.Nonce, f.nonce}}
 	switch id := list.value(s.o.KeyID); {
 	case id == "":
 		added = append(added, param{s.o.KeyID, f.keyID})
 	case id != f.keyID:
-		return nil, Errorf(CodeMalformed, "the parameter %s is not the id of the key", s.o.KeyID)
+		return nil, sign.Errorf(sign.CodeMalformed, "the parameter %s is not the id of the key", s.o.KeyID)
 	}
 	if list.has(s.o.Sign) {
-		return nil, Errorf(CodeMalformed, "there is a parameter %s already", s.o.Sign)
+		return nil, sign.Errorf(sign.CodeMalformed, "there is a parameter %s already", s.o.Sign)
 	}
 	for _, p := range added {
 		if err := list.add(p.name, p.value); err != nil {
@@ -539,7 +490,7 @@ func (s *SortedParams) addParams(list *params, f *sortedFields) ([]param, error)
 }
 
 // sum is the signature as it is sent.
-func (s *SortedParams) sum(l *params, key *Key) (text string, err error) {
+func (s *Scheme) sum(l *params, key *sign.Key) (text string, err error) {
 	err = s.withSecret(l, key, func(signed []byte) error {
 		if s.o.InsecureMD5 {
 			sum := md5.Sum(signed)
@@ -556,11 +507,11 @@ func (s *SortedParams) sum(l *params, key *Key) (text string, err error) {
 	return text, err
 }
 
-// SigningString implements [Scheme]. Of each value it has the number of bytes and, if the key is known, eight
+// SigningString implements [sign.Scheme]. Of each value it has the number of bytes and, if the key is known, eight
 // digits of the value and the signature that only holders of the secret can compute: so both sides can find the parameter that
 // differs, and nobody who reads their logs learns it. What belongs to the signature, and what
 // is bound, stands there as it is.
-func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) string {
+func (s *Scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.Key) string {
 	l, ok := sig.State.(*params)
 	if !ok {
 		return "" // it was not understood so far
@@ -585,7 +536,7 @@ func (s *SortedParams) SigningString(_ *Message, sig *Signature, key *Key) strin
 			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes]")
 		}
 	}
-	return b.String() + string(s.secretName) + Redacted
+	return b.String() + string(s.secretName) + sign.Redacted
 }
 
 // fingerprint is what may be shown of a value in a log: the same for the same value under the same

@@ -1,4 +1,4 @@
-package sign
+package sortedparams
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // addJSON adds the members of a flat object (RFC 8259). What is a number is left to
@@ -14,34 +16,34 @@ import (
 func (l *params) addJSON(body []byte) error {
 	r := reader{string(body)}
 	if !r.takeMark("{") {
-		return errSortedJSON
+		return errJSON
 	}
 	for more := !r.takeMark("}"); more; {
 		name, ok := r.takeString()
 		if !ok || !r.takeMark(":") {
-			return errSortedJSON
+			return errJSON
 		}
 		if r.takeMark("{") || r.takeMark("[") {
-			return Errorf(CodeMalformed, "a member of the JSON object is an object or an array")
+			return sign.Errorf(sign.CodeMalformed, "a member of the JSON object is an object or an array")
 		}
 		value, ok := r.takeScalar()
 		if !ok {
-			return errSortedJSON
+			return errJSON
 		}
 		if err := l.add(name, value); err != nil {
 			return err
 		}
 		if more = r.takeMark(","); !more && !r.takeMark("}") {
-			return errSortedJSON
+			return errJSON
 		}
 	}
 	if r.skipSpace(); r.rest != "" {
-		return errSortedJSON
+		return errJSON
 	}
 	return nil
 }
 
-var errSortedJSON = Errorf(CodeMalformed, "the body is not a JSON object")
+var errJSON = sign.Errorf(sign.CodeMalformed, "the body is not a JSON object")
 
 // takeMark is take for what may have white space in front.
 func (r *reader) takeMark(mark string) bool {

@@ -1,4 +1,4 @@
-package sign
+package sortedparams
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // The readers of JSON and XML are held against those of the standard library: they accept the same, but for
@@ -21,21 +23,21 @@ import (
 // decodeJSON reads what addJSON does, by encoding/json alone.
 func decodeJSON(l *params, body []byte) error {
 	if !json.Valid(body) {
-		return errSortedJSON
+		return errJSON
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errSortedJSON
+		return errJSON
 	}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
-			return errSortedJSON
+			return errJSON
 		}
 		value, err := d.Token()
 		if err != nil {
-			return errSortedJSON
+			return errJSON
 		}
 		var text string
 		switch v := value.(type) {
@@ -47,7 +49,7 @@ func decodeJSON(l *params, body []byte) error {
 			text = strconv.FormatBool(v)
 		case nil:
 		default:
-			return errSortedJSON
+			return errJSON
 		}
 		if err := l.add(name.(string), text); err != nil {
 			return err
@@ -68,12 +70,12 @@ func decodeXML(l *params, body []byte) error {
 			return nil
 		}
 		if err != nil {
-			return errSortedXML
+			return errXML
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
 			if len(t.Attr) > 0 || t.Name.Space != "" || strings.Contains(t.Name.Local, ":") {
-				return errSortedXML
+				return errXML
 			}
 			switch depth++; {
 			case depth == 1 && roots == 0 && t.Name.Local == "xml":
@@ -82,7 +84,7 @@ func decodeXML(l *params, body []byte) error {
 				name = t.Name.Local
 				value.Reset()
 			default:
-				return errSortedXML
+				return errXML
 			}
 		case xml.EndElement:
 			if depth--; depth == 1 {
@@ -94,14 +96,14 @@ func decodeXML(l *params, body []byte) error {
 			if depth == 2 {
 				value.Write(t)
 			} else if len(bytes.Trim(t, " \t\r\n")) > 0 {
-				return errSortedXML
+				return errXML
 			}
 		case xml.ProcInst:
 			if !first || t.Target != "xml" {
-				return errSortedXML
+				return errXML
 			}
 		default:
-			return errSortedXML
+			return errXML
 		}
 	}
 }
@@ -134,7 +136,7 @@ func strictXML(body []byte) error {
 			ok = declaration.Match(raw)
 		}
 		if !ok {
-			return errSortedXML
+			return errXML
 		}
 	}
 }
@@ -144,7 +146,7 @@ func sameAs(t require.TestingT, body string, read, decode func(*params, []byte) 
 	got, want := new(params), new(params)
 	err, wantErr := read(got, []byte(body)), decode(want, []byte(body))
 	if wantErr != nil {
-		require.ErrorIs(t, err, CodeMalformed, "%q", body)
+		require.ErrorIs(t, err, sign.CodeMalformed, "%q", body)
 		return false
 	}
 	require.NoError(t, err, "%q", body)
@@ -167,7 +169,7 @@ func sameXML(t require.TestingT, body string) bool {
 	})
 }
 
-func FuzzSortedJSONReader(f *testing.F) {
+func FuzzJSONReader(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":1,"b":"\u00e9\n","c":null,"d":true}`, ` { "a" : -0.1e+5 , "b" : "\"\\\/" } `, `{"a":"\ud83d\ude00","b":"\ud83d"}`, `{"a":[]}`, `{"":1}`, `{"a":01}`,
 		`{"a":1,}`, `{,}`, `{"a"}`, `{"a":}`, `{"a":"\x"}`, "{\"a\":\"\t\"}", "{\"a\":\"\xff\"}", `{"a":tru}`, `{"a":1]`, `{"a":"`, `{"a":"\`, `{}x`, "\ufeff{}", `{"a":1 1}`, `{"a":"x""b":1}`,
@@ -177,7 +179,7 @@ func FuzzSortedJSONReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { sameJSON(t, text) })
 }
 
-func FuzzSortedXMLReader(f *testing.F) {
+func FuzzXMLReader(f *testing.F) {
 	for _, seed := range []string{
 		"<xml><a>1</a><b><![CDATA[<&]]></b><c/></xml>", "<?xml version='1.0' encoding=\"UTF-8\" standalone='no' ?>\r\n<xml >\t<a />\n</xml >\n", "<xml><a>&#13;\r\n\r&#x0a;]]&gt;</a></xml>",
 		"<xml><a>]]></a></xml>", "<xml><a>]<![CDATA[]]]]>></a></xml>", "<xml></xml<a>1</a></xml>", "<xml><a>1</b></xml>", "<xml><a/b></xml>", "<xml>&#32;<a/></xml>", "<xml><![CDATA[ ]]></xml>",
@@ -201,7 +203,7 @@ func everySequence(pieces []string, n int, f func(text string)) {
 }
 
 // All the short documents there are of what documents are made of.
-func TestSortedJSONDocuments(t *testing.T) {
+func TestJSONDocuments(t *testing.T) {
 	pieces := []string{"{", "}", `"a"`, ":", ",", "1", " ", "[", "]"}
 	for _, begin := range []string{"", `{"a":"b"`, `{"a":1,`} {
 		accepted := 0
@@ -215,7 +217,7 @@ func TestSortedJSONDocuments(t *testing.T) {
 }
 
 // All the short values there are of what numbers and words are made of.
-func TestSortedJSONValues(t *testing.T) {
+func TestJSONValues(t *testing.T) {
 	accepted := 0
 	everySequence([]string{"-", "+", ".", "0", "1", "e", "E", "true", "null", `"`, `\`}, 4, func(value string) {
 		if sameJSON(t, `{"a":`+value+`}`) {
@@ -226,7 +228,7 @@ func TestSortedJSONValues(t *testing.T) {
 }
 
 // All the short strings there are of what escapes are made of.
-func TestSortedJSONStrings(t *testing.T) {
+func TestJSONStrings(t *testing.T) {
 	accepted := 0
 	everySequence([]string{`\`, `\u`, "d83d", "de00", "00", "4", "n", "/", "é", `"`}, 4, func(text string) {
 		if sameJSON(t, `{"a":"`+text+`"}`) {
@@ -237,7 +239,7 @@ func TestSortedJSONStrings(t *testing.T) {
 }
 
 // All the short documents there are of what documents are made of.
-func TestSortedXMLDocuments(t *testing.T) {
+func TestXMLDocuments(t *testing.T) {
 	pieces := []string{"<xml>", "</xml>", "<xml/>", "<a>", "</a>", "<b/>", " ", "1", "&lt;", "&#13;", "\r", "<![CDATA[", "]]", ">"}
 	for _, around := range [][2]string{{"", ""}, {"<xml>", "</xml>"}, {"<xml><a>", "</a></xml>"}} {
 		accepted := 0
@@ -268,7 +270,7 @@ func document(rt *rapid.T, pieces []string, wrong *rapid.Generator[string]) stri
 	return strings.Join(pieces, "")
 }
 
-func TestSortedJSONReader(t *testing.T) {
+func TestJSONReader(t *testing.T) {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\r\n\t"})
 	name := rapid.SampledFrom([]string{`"a"`, `"b"`, `"\u0063"`, `"d\/e"`, `"中"`})
 	value := rapid.SampledFrom([]string{`1`, `-0`, `1.50`, `2e-7`, `9223372036854775808`, `true`, `false`, `null`, `""`, `"x"`, `"\"\\\/\b\f\n\r\t"`, `"\ud83d\ude00"`, `"{[,:]}"`, `"😀"`})
@@ -291,7 +293,7 @@ func TestSortedJSONReader(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
-func TestSortedXMLReader(t *testing.T) {
+func TestXMLReader(t *testing.T) {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\r\n\t"})
 	first := rapid.SampledFrom([]string{"", `<?xml version="1.0"?>`, `<?xml version='1.0' encoding='utf-8'?>`, "<?xml\tversion=\"1.0\"\r\n encoding=\"UTF-8\" standalone='yes' ?>"})
 	name := rapid.SampledFrom([]string{"a", "b", "mch_id", "_x", "c.d-e9", "xml"})

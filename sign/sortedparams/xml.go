@@ -1,10 +1,12 @@
-package sign
+package sortedparams
 
 import (
 	"bytes"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // addXML adds the elements of <xml><name>value</name>…</xml>. Everything that XML has beyond that is refused:
@@ -12,12 +14,12 @@ import (
 func (l *params) addXML(body []byte) error {
 	r := reader{string(body)}
 	if !r.takeDeclaration() {
-		return errSortedXML
+		return errXML
 	}
 	r.skipSpace()
 	root, empty, ok := r.takeStartTag()
 	if !ok || root != "xml" {
-		return errSortedXML
+		return errXML
 	}
 	for !empty {
 		r.skipSpace()
@@ -26,22 +28,22 @@ func (l *params) addXML(body []byte) error {
 		}
 		name, value, ok := r.takeElement()
 		if !ok {
-			return errSortedXML
+			return errXML
 		}
 		if err := l.add(name, value); err != nil {
 			return err
 		}
 	}
 	if !empty && !r.takeEndTag(root) {
-		return errSortedXML
+		return errXML
 	}
 	if r.skipSpace(); r.rest != "" {
-		return errSortedXML
+		return errXML
 	}
 	return nil
 }
 
-var errSortedXML = Errorf(CodeMalformed, "the body is not <xml> with elements that hold text, and nothing else")
+var errXML = sign.Errorf(sign.CodeMalformed, "the body is not <xml> with elements that hold text, and nothing else")
 
 // takeDeclaration takes <?xml version="1.0" encoding="UTF-8" standalone="yes"?>, which may be missing, and so may
 // all of it but the version.

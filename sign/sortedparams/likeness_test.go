@@ -1,4 +1,4 @@
-package sign
+package sortedparams
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // plainLikeness says the same as likeness, one character after the other: the least of those that are one
@@ -59,9 +61,9 @@ func TestLikenessOfNames(t *testing.T) {
 		for _, name := range names {
 			require.NoError(rt, l.add(name, ""))
 		}
-		err := l.checkLikeness(&SortedOptions{SecretName: "key"})
+		err := l.checkLikeness(&Options{SecretName: "key"})
 		if areAlike(names) {
-			require.ErrorIs(rt, err, CodeMalformed, "%q", names)
+			require.ErrorIs(rt, err, sign.CodeMalformed, "%q", names)
 		} else {
 			require.NoError(rt, err, "%q", names)
 		}

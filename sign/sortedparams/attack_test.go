@@ -1,4 +1,4 @@
-package sign_test
+package sortedparams
 
 import (
 	"net/http"
@@ -10,13 +10,13 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// sortedForm is the good message's body.
-const sortedForm = "amount=5&to=bob&memo=for+rent+%26+food&notify_url=https%3A%2F%2Fa.test%2F%3Fid%3D7&remark="
+// formBody is the good message's body.
+const formBody = "amount=5&to=bob&memo=for+rent+%26+food&notify_url=https%3A%2F%2Fa.test%2F%3Fid%3D7&remark="
 
 // The body's equals in the other places.
 var (
-	sortedJSON = `{"amount":5,"to":"bob","memo":"for rent & food","notify_url":"https:\/\/a.test\/?id=7","remark":null}`
-	sortedXML  = `<xml><amount>5</amount><to><![CDATA[bob]]></to><memo>for rent &amp; food</memo><notify_url>https://a.test/?id=7</notify_url><remark/></xml>`
+	jsonBody = `{"amount":5,"to":"bob","memo":"for rent & food","notify_url":"https:\/\/a.test\/?id=7","remark":null}`
+	xmlBody  = `<xml><amount>5</amount><to><![CDATA[bob]]></to><memo>for rent &amp; food</memo><notify_url>https://a.test/?id=7</notify_url><remark/></xml>`
 )
 
 // as sends another body, of another type.
@@ -29,12 +29,12 @@ func as(contentType, body string) func(*http.Request) {
 
 // body replaces text in the form.
 func body(old, with string) func(*http.Request) {
-	return replaceBody(strings.Replace(sortedForm, old, with, 1))
+	return replaceBody(strings.Replace(formBody, old, with, 1))
 }
 
 // Each row changes a good message, and says why that must be refused, or must not. Signed are the four
 // fields of the header and a form, by the standard options.
-var sortedAttacks = []struct {
+var attacks = []struct {
 	name, why string
 	change    func(r *http.Request)
 	want      sign.Kind // nil: it is accepted
@@ -44,8 +44,8 @@ var sortedAttacks = []struct {
 	{"value", "what it is all about", body("amount=5", "amount=50000"), sign.ReasonBadSignature},
 	{"value: case", "values are bytes", body("bob", "Bob"), sign.ReasonBadSignature},
 	{"value: a blank more", "nothing is trimmed", body("bob", "bob+"), sign.ReasonBadSignature},
-	{"value: another number of the same size", "numbers are text: 5 is not 5.0", as(jsonType, strings.Replace(sortedJSON, "5", "5.0", 1)), sign.ReasonBadSignature},
-	{"value: exponent", "nor 5e0", as(jsonType, strings.Replace(sortedJSON, "5", "5e0", 1)), sign.ReasonBadSignature},
+	{"value: another number of the same size", "numbers are text: 5 is not 5.0", as(jsonType, strings.Replace(jsonBody, "5", "5.0", 1)), sign.ReasonBadSignature},
+	{"value: exponent", "nor 5e0", as(jsonType, strings.Replace(jsonBody, "5", "5e0", 1)), sign.ReasonBadSignature},
 	{"name: case", "names are bytes, too; some frameworks bind Amount to amount", body("amount", "Amount"), sign.ReasonBadSignature},
 	{"parameter added", "a handler might read it", addQuery("admin=1"), sign.ReasonBadSignature},
 	{"parameter removed", "a default would stand in for it", body("&to=bob", ""), sign.ReasonBadSignature},
@@ -57,7 +57,7 @@ var sortedAttacks = []struct {
 	{"doubled: another value in front", "or the other way about", body("amount=5", "amount=500&amount=5"), sign.CodeMalformed},
 	{"doubled: empty", "an empty one takes no part in what is signed, but is the first", body("amount=5", "amount=&amount=5"), sign.CodeMalformed},
 	{"alike: another case, empty", "encoding/json and Fiber's binder take To for to, and the last one wins", body("amount=5", "amount=5&To="), sign.CodeMalformed},
-	{"alike: null in JSON", "the same", as(jsonType, strings.Replace(sortedJSON, "{", `{"AMOUNT":null,`, 1)), sign.CodeMalformed},
+	{"alike: null in JSON", "the same", as(jsonType, strings.Replace(jsonBody, "{", `{"AMOUNT":null,`, 1)), sign.CodeMalformed},
 	{"alike: more of it", "binders take to[] for more of to", body("amount=5", "amount=5&to%5B%5D="), sign.CodeMalformed},
 	{"alike: a member of it", "or for a member", body("amount=5", "amount=5&to%5Ba%5D="), sign.CodeMalformed},
 	{"alike: the long s", "which encoding/json folds to s", addQuery("\u017fign="), sign.CodeMalformed},
@@ -70,9 +70,9 @@ var sortedAttacks = []struct {
 	{"type: with a charset", "an ordinary parameter", func(r *http.Request) { r.Header.Set("Content-Type", formType+"; charset=UTF-8") }, nil},
 	{"doubled: query and body", "r.Form has both", addQuery("amount=500"), sign.CodeMalformed},
 	{"doubled: escaped name", "%61mount is amount", body("amount=5", "amount=5&%61mount=500"), sign.CodeMalformed},
-	{"doubled: in JSON", "decoders take the last one, some the first", as(jsonType, strings.Replace(sortedJSON, `"amount":5`, `"amount":500,"amount":5`, 1)), sign.CodeMalformed},
-	{"doubled: in JSON, escaped", "the escape stands for the letter", as(jsonType, strings.Replace(sortedJSON, `"amount":5`, `"\u0061mount":500,"amount":5`, 1)), sign.CodeMalformed},
-	{"doubled: in XML", "as in JSON", as(xmlType, strings.Replace(sortedXML, "<to>", "<amount>500</amount><to>", 1)), sign.CodeMalformed},
+	{"doubled: in JSON", "decoders take the last one, some the first", as(jsonType, strings.Replace(jsonBody, `"amount":5`, `"amount":500,"amount":5`, 1)), sign.CodeMalformed},
+	{"doubled: in JSON, escaped", "the escape stands for the letter", as(jsonType, strings.Replace(jsonBody, `"amount":5`, `"\u0061mount":500,"amount":5`, 1)), sign.CodeMalformed},
+	{"doubled: in XML", "as in JSON", as(xmlType, strings.Replace(xmlBody, "<to>", "<amount>500</amount><to>", 1)), sign.CodeMalformed},
 
 	{"a=1&b=2 in one value", "values are not encoded: {memo: x&to=bob} would be signed as {memo: x, to: bob}", replaceBody("amount=5&memo=for+rent+%26+food&notify_url=https%3A%2F%2Fa.test%2F%3Fid%3D7%26to%3Dbob"), sign.CodeMalformed},
 	{"= in a name", "{amount=5: x} would be signed as {amount: 5=x}", body("amount=5", "amount%3D5=x"), sign.CodeMalformed},
@@ -104,9 +104,9 @@ var sortedAttacks = []struct {
 	{"name too long", "it is in errors and logs", body("amount=5", strings.Repeat("a", 129)+"=5"), sign.CodeMalformed},
 	{"query too long", "bodies have a limit, and so has this", addQuery(strings.Repeat("&", 32<<10+1)), sign.CodeMalformed},
 
-	{"other body: JSON with the same parameters", "NOT signed: a message is its parameters, however they are written; see Places", as(jsonType, sortedJSON), nil},
-	{"other body: JSON, strings for numbers", "NOT signed: there is no type in what is signed", as(jsonType, strings.Replace(sortedJSON, ":5", `:"5"`, 1)), nil},
-	{"other body: XML with the same parameters", "NOT signed, likewise", as(xmlType, sortedXML), nil},
+	{"other body: JSON with the same parameters", "NOT signed: a message is its parameters, however they are written; see Places", as(jsonType, jsonBody), nil},
+	{"other body: JSON, strings for numbers", "NOT signed: there is no type in what is signed", as(jsonType, strings.Replace(jsonBody, ":5", `:"5"`, 1)), nil},
+	{"other body: XML with the same parameters", "NOT signed, likewise", as(xmlType, xmlBody), nil},
 	{"parameter moved to the query", "NOT signed: see Places", func(r *http.Request) { body("&to=bob", "")(r); addQuery("to=bob")(r) }, nil},
 	{"order", "NOT signed: they are sorted", replaceBody("to=bob&notify_url=https%3A%2F%2Fa.test%2F%3Fid%3D7&memo=for+rent+%26+food&amount=5"), nil},
 	{"empty parameter added", "NOT signed: handlers must not tell it from none", addQuery("coupon="), nil},
@@ -130,41 +130,41 @@ var sortedAttacks = []struct {
 	{"JSON: array", "likewise", as(jsonType, `{"amount":[5]}`), sign.CodeMalformed},
 	{"JSON: no object", "there are no names", as(jsonType, `[{"amount":5}]`), sign.CodeMalformed},
 	{"JSON: a string", "likewise", as(jsonType, `"amount"`), sign.CodeMalformed},
-	{"JSON: two", "decoders stop behind the first", as(jsonType, sortedJSON+`{"amount":500}`), sign.CodeMalformed},
-	{"JSON: cut off", "an unfinished message", as(jsonType, sortedJSON[:20]), sign.CodeMalformed},
-	{"JSON: comma at the end", "some decoders take it", as(jsonType, strings.Replace(sortedJSON, "null}", "null,}", 1)), sign.CodeMalformed},
-	{"JSON: comment", "some decoders take it", as(jsonType, "/**/"+sortedJSON), sign.CodeMalformed},
-	{"JSON: not UTF-8", "decoders put U+FFFD in its place", as(jsonType, strings.Replace(sortedJSON, "bob", "\xff", 1)), sign.CodeMalformed},
-	{"JSON: half of a surrogate pair", "likewise", as(jsonType, strings.Replace(sortedJSON, "bob", `\ud800`, 1)), sign.CodeMalformed},
+	{"JSON: two", "decoders stop behind the first", as(jsonType, jsonBody+`{"amount":500}`), sign.CodeMalformed},
+	{"JSON: cut off", "an unfinished message", as(jsonType, jsonBody[:20]), sign.CodeMalformed},
+	{"JSON: comma at the end", "some decoders take it", as(jsonType, strings.Replace(jsonBody, "null}", "null,}", 1)), sign.CodeMalformed},
+	{"JSON: comment", "some decoders take it", as(jsonType, "/**/"+jsonBody), sign.CodeMalformed},
+	{"JSON: not UTF-8", "decoders put U+FFFD in its place", as(jsonType, strings.Replace(jsonBody, "bob", "\xff", 1)), sign.CodeMalformed},
+	{"JSON: half of a surrogate pair", "likewise", as(jsonType, strings.Replace(jsonBody, "bob", `\ud800`, 1)), sign.CodeMalformed},
 	{"JSON: deep", "nested a thousand times", as(jsonType, strings.Repeat(`{"a":`, 1000)+"1"+strings.Repeat("}", 1000)), sign.CodeMalformed},
 	{"JSON: too deep", "nested a hundred thousand times", as(jsonType, strings.Repeat(`[`, 100000)), sign.CodeMalformed},
 
-	{"XML: DOCTYPE", "entities, files, addresses", as(xmlType, `<!DOCTYPE xml [<!ENTITY e SYSTEM "file:///etc/passwd">]>`+sortedXML), sign.CodeMalformed},
-	{"XML: entity", "what it stands for differs", as(xmlType, strings.Replace(sortedXML, "&amp;", "&e;", 1)), sign.CodeMalformed},
-	{"XML: entity of HTML", "likewise", as(xmlType, strings.Replace(sortedXML, "&amp;", "&nbsp;", 1)), sign.CodeMalformed},
-	{"XML: character references", "&#38; is the ampersand, as &amp; is", as(xmlType, strings.Replace(sortedXML, "&amp;", "&#38;", 1)), nil},
-	{"XML: a reference to half of a pair", "it would become U+FFFD", as(xmlType, strings.Replace(sortedXML, "&amp;", "&#xD800;", 1)), sign.CodeMalformed},
-	{"XML: attribute", "nothing of it would be signed", as(xmlType, strings.Replace(sortedXML, "<amount>", `<amount currency="USD">`, 1)), sign.CodeMalformed},
-	{"XML: attribute of the root", "likewise", as(xmlType, strings.Replace(sortedXML, "<xml>", `<xml a="b">`, 1)), sign.CodeMalformed},
-	{"XML: namespace", "other names for the same elements", as(xmlType, strings.Replace(sortedXML, "<xml>", `<xml xmlns="urn:x">`, 1)), sign.CodeMalformed},
-	{"XML: prefix", "likewise", as(xmlType, strings.NewReplacer("<amount>", "<x:amount>", "</amount>", "</x:amount>").Replace(sortedXML)), sign.CodeMalformed},
-	{"XML: half a prefix", "a colon is for namespaces", as(xmlType, strings.Replace(sortedXML, "<remark/>", "<:remark/>", 1)), sign.CodeMalformed},
-	{"XML: nested", "flat is what is signed", as(xmlType, strings.Replace(sortedXML, "5", "<v>5</v>", 1)), sign.CodeMalformed},
-	{"XML: comment", "some parsers end the text at it: 5<!---->00", as(xmlType, strings.Replace(sortedXML, "5", "5<!---->", 1)), sign.CodeMalformed},
-	{"XML: comment between elements", "no use for one", as(xmlType, strings.Replace(sortedXML, "<to>", "<!-- --><to>", 1)), sign.CodeMalformed},
-	{"XML: instruction", "no use for one", as(xmlType, strings.Replace(sortedXML, "<to>", "<?php x?><to>", 1)), sign.CodeMalformed},
-	{"XML: declaration within", "it stands in front, or not at all", as(xmlType, strings.Replace(sortedXML, "<to>", `<?xml version="1.0"?><to>`, 1)), sign.CodeMalformed},
-	{"XML: text between elements", "whose would it be?", as(xmlType, strings.Replace(sortedXML, "<to>", "x<to>", 1)), sign.CodeMalformed},
-	{"XML: two roots", "parsers stop behind the first", as(xmlType, sortedXML+"<xml><amount>500</amount></xml>"), sign.CodeMalformed},
-	{"XML: two roots, the second one empty", "likewise", as(xmlType, sortedXML+"<xml/>"), sign.CodeMalformed},
-	{"XML: another root", "the name is fixed", as(xmlType, strings.NewReplacer("<xml>", "<root>", "</xml>", "</root>").Replace(sortedXML)), sign.CodeMalformed},
-	{"XML: cut off", "an unfinished message", as(xmlType, strings.TrimSuffix(sortedXML, "</xml>")), sign.CodeMalformed},
-	{"XML: crossed", "no XML", as(xmlType, strings.Replace(sortedXML, "</amount><to>", "<to></amount>", 1)), sign.CodeMalformed},
-	{"XML: text behind it", "what is it?", as(xmlType, sortedXML+"x"), sign.CodeMalformed},
+	{"XML: DOCTYPE", "entities, files, addresses", as(xmlType, `<!DOCTYPE xml [<!ENTITY e SYSTEM "file:///etc/passwd">]>`+xmlBody), sign.CodeMalformed},
+	{"XML: entity", "what it stands for differs", as(xmlType, strings.Replace(xmlBody, "&amp;", "&e;", 1)), sign.CodeMalformed},
+	{"XML: entity of HTML", "likewise", as(xmlType, strings.Replace(xmlBody, "&amp;", "&nbsp;", 1)), sign.CodeMalformed},
+	{"XML: character references", "&#38; is the ampersand, as &amp; is", as(xmlType, strings.Replace(xmlBody, "&amp;", "&#38;", 1)), nil},
+	{"XML: a reference to half of a pair", "it would become U+FFFD", as(xmlType, strings.Replace(xmlBody, "&amp;", "&#xD800;", 1)), sign.CodeMalformed},
+	{"XML: attribute", "nothing of it would be signed", as(xmlType, strings.Replace(xmlBody, "<amount>", `<amount currency="USD">`, 1)), sign.CodeMalformed},
+	{"XML: attribute of the root", "likewise", as(xmlType, strings.Replace(xmlBody, "<xml>", `<xml a="b">`, 1)), sign.CodeMalformed},
+	{"XML: namespace", "other names for the same elements", as(xmlType, strings.Replace(xmlBody, "<xml>", `<xml xmlns="urn:x">`, 1)), sign.CodeMalformed},
+	{"XML: prefix", "likewise", as(xmlType, strings.NewReplacer("<amount>", "<x:amount>", "</amount>", "</x:amount>").Replace(xmlBody)), sign.CodeMalformed},
+	{"XML: half a prefix", "a colon is for namespaces", as(xmlType, strings.Replace(xmlBody, "<remark/>", "<:remark/>", 1)), sign.CodeMalformed},
+	{"XML: nested", "flat is what is signed", as(xmlType, strings.Replace(xmlBody, "5", "<v>5</v>", 1)), sign.CodeMalformed},
+	{"XML: comment", "some parsers end the text at it: 5<!---->00", as(xmlType, strings.Replace(xmlBody, "5", "5<!---->", 1)), sign.CodeMalformed},
+	{"XML: comment between elements", "no use for one", as(xmlType, strings.Replace(xmlBody, "<to>", "<!-- --><to>", 1)), sign.CodeMalformed},
+	{"XML: instruction", "no use for one", as(xmlType, strings.Replace(xmlBody, "<to>", "<?php x?><to>", 1)), sign.CodeMalformed},
+	{"XML: declaration within", "it stands in front, or not at all", as(xmlType, strings.Replace(xmlBody, "<to>", `<?xml version="1.0"?><to>`, 1)), sign.CodeMalformed},
+	{"XML: text between elements", "whose would it be?", as(xmlType, strings.Replace(xmlBody, "<to>", "x<to>", 1)), sign.CodeMalformed},
+	{"XML: two roots", "parsers stop behind the first", as(xmlType, xmlBody+"<xml><amount>500</amount></xml>"), sign.CodeMalformed},
+	{"XML: two roots, the second one empty", "likewise", as(xmlType, xmlBody+"<xml/>"), sign.CodeMalformed},
+	{"XML: another root", "the name is fixed", as(xmlType, strings.NewReplacer("<xml>", "<root>", "</xml>", "</root>").Replace(xmlBody)), sign.CodeMalformed},
+	{"XML: cut off", "an unfinished message", as(xmlType, strings.TrimSuffix(xmlBody, "</xml>")), sign.CodeMalformed},
+	{"XML: crossed", "no XML", as(xmlType, strings.Replace(xmlBody, "</amount><to>", "<to></amount>", 1)), sign.CodeMalformed},
+	{"XML: text behind it", "what is it?", as(xmlType, xmlBody+"x"), sign.CodeMalformed},
 	{"XML: nothing", "a declaration alone", as(xmlType, `<?xml version="1.0"?>`), sign.CodeMalformed},
-	{"XML: another encoding", "UTF-8 only", as(xmlType, `<?xml version="1.0" encoding="GBK"?>`+sortedXML), sign.CodeMalformed},
-	{"XML: declaration", "every serializer writes one", as(xmlType, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+sortedXML+"\n"), nil},
-	{"XML: CDATA in pieces", "it is one text", as(xmlType, strings.Replace(sortedXML, "<![CDATA[bob]]>", "b<![CDATA[o]]>b", 1)), nil},
+	{"XML: another encoding", "UTF-8 only", as(xmlType, `<?xml version="1.0" encoding="GBK"?>`+xmlBody), sign.CodeMalformed},
+	{"XML: declaration", "every serializer writes one", as(xmlType, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+xmlBody+"\n"), nil},
+	{"XML: CDATA in pieces", "it is one text", as(xmlType, strings.Replace(xmlBody, "<![CDATA[bob]]>", "b<![CDATA[o]]>b", 1)), nil},
 
 	{"key id: another", "nobody's key", setHeader("X-Key-Id", "other"), sign.ReasonUnknownKey},
 	{"key id: missing", "whose key?", setHeader("X-Key-Id", ""), sign.CodeMissing},
@@ -203,15 +203,15 @@ var sortedAttacks = []struct {
 	}, sign.CodeDuplicateHeader},
 }
 
-func TestSortedAttacks(t *testing.T) {
-	key := sortedKey("demo")
-	for _, c := range sortedAttacks {
+func TestAttacks(t *testing.T) {
+	key := newKey("demo")
+	for _, c := range attacks {
 		t.Run(c.name, func(t *testing.T) {
-			r := sortedRequest(t, "POST", "/transfers", formType, sortedForm)
-			signSorted(t, r, sign.SortedOptions{}, key)
+			r := newRequest(t, "POST", "/transfers", formType, formBody)
+			signBy(t, r, Options{}, key)
 			good := messageOf(r)
 			c.change(r)
-			v := sortedVerifier(t, sign.SortedOptions{}, now, key)
+			v := newVerifier(t, Options{}, now, key)
 			_, err := v.Verify(t.Context(), messageOf(r))
 			if c.want == nil {
 				require.NoError(t, err, c.why)
@@ -226,7 +226,7 @@ func TestSortedAttacks(t *testing.T) {
 }
 
 // The same where the four stand among the parameters.
-var sortedParamAttacks = []struct {
+var paramAttacks = []struct {
 	name, why string
 	change    func(pairs map[string]string)
 	more      string // appended to the query
@@ -250,13 +250,13 @@ var sortedParamAttacks = []struct {
 	{"header fields beside", "nothing stands in the header: they are not looked at", func(map[string]string) {}, "", nil},
 }
 
-func TestSortedAttacksAmongParameters(t *testing.T) {
-	key := sortedKey("demo")
-	o := sign.SortedOptions{InParams: true, KeyID: "mch_id", Nonce: "nonce_str"}
-	for _, c := range sortedParamAttacks {
+func TestAttacksAmongParameters(t *testing.T) {
+	key := newKey("demo")
+	o := Options{InParams: true, KeyID: "mch_id", Nonce: "nonce_str"}
+	for _, c := range paramAttacks {
 		t.Run(c.name, func(t *testing.T) {
-			r := sortedRequest(t, "GET", "/?amount=5&to=bob", "", "")
-			signSorted(t, r, o, key)
+			r := newRequest(t, "GET", "/?amount=5&to=bob", "", "")
+			signBy(t, r, o, key)
 			r.Header.Set("X-Timestamp", "1")
 			pairs := make(map[string]string)
 			q := r.URL.Query()
@@ -274,7 +274,7 @@ func TestSortedAttacksAmongParameters(t *testing.T) {
 			if c.more != "" {
 				addQuery(c.more)(r)
 			}
-			v := sortedVerifier(t, o, now, key)
+			v := newVerifier(t, o, now, key)
 			_, err := v.Verify(t.Context(), messageOf(r))
 			if c.want == nil {
 				require.NoError(t, err, c.why)
@@ -288,35 +288,35 @@ func TestSortedAttacksAmongParameters(t *testing.T) {
 }
 
 // Places keep parameters where the handler reads them.
-func TestSortedPlaces(t *testing.T) {
-	key := sortedKey("demo")
-	verify := func(places sign.Place, change func(*http.Request)) error {
-		r := sortedRequest(t, "POST", "/transfers", jsonType, `{"amount":5,"to":"bob"}`)
-		signSorted(t, r, sign.SortedOptions{}, key)
+func TestPlaces(t *testing.T) {
+	key := newKey("demo")
+	verify := func(places Place, change func(*http.Request)) error {
+		r := newRequest(t, "POST", "/transfers", jsonType, `{"amount":5,"to":"bob"}`)
+		signBy(t, r, Options{}, key)
 		change(r)
-		_, err := sortedVerifier(t, sign.SortedOptions{Places: places}, now, key).Verify(t.Context(), messageOf(r))
+		_, err := newVerifier(t, Options{Places: places}, now, key).Verify(t.Context(), messageOf(r))
 		return err
 	}
-	require.NoError(t, verify(sign.FromJSON, func(*http.Request) {}))
-	require.ErrorIs(t, verify(sign.FromJSON, func(r *http.Request) { replaceBody(`{"to":"bob"}`)(r); addQuery("amount=5")(r) }), sign.ReasonUncovered)
-	require.ErrorIs(t, verify(sign.FromJSON, func(r *http.Request) { replaceBody("")(r); addQuery("amount=5&to=bob")(r) }), sign.ReasonUncovered)
-	require.ErrorIs(t, verify(sign.FromJSON, as(formType, "amount=5&to=bob")), sign.ReasonUncovered)
-	require.ErrorIs(t, verify(sign.FromForm, func(*http.Request) {}), sign.ReasonUncovered)
-	require.ErrorIs(t, verify(sign.FromXML|sign.FromQuery, func(*http.Request) {}), sign.ReasonUncovered)
-	require.NoError(t, verify(sign.FromQuery, func(r *http.Request) { replaceBody("")(r); addQuery("amount=5&to=bob")(r) }))
+	require.NoError(t, verify(FromJSON, func(*http.Request) {}))
+	require.ErrorIs(t, verify(FromJSON, func(r *http.Request) { replaceBody(`{"to":"bob"}`)(r); addQuery("amount=5")(r) }), sign.ReasonUncovered)
+	require.ErrorIs(t, verify(FromJSON, func(r *http.Request) { replaceBody("")(r); addQuery("amount=5&to=bob")(r) }), sign.ReasonUncovered)
+	require.ErrorIs(t, verify(FromJSON, as(formType, "amount=5&to=bob")), sign.ReasonUncovered)
+	require.ErrorIs(t, verify(FromForm, func(*http.Request) {}), sign.ReasonUncovered)
+	require.ErrorIs(t, verify(FromXML|FromQuery, func(*http.Request) {}), sign.ReasonUncovered)
+	require.NoError(t, verify(FromQuery, func(r *http.Request) { replaceBody("")(r); addQuery("amount=5&to=bob")(r) }))
 }
 
 // What InsecureAmpersands says, shown: two messages with one signature.
-func TestSortedAmpersands(t *testing.T) {
-	key := sortedKey("demo")
-	loose := sign.SortedOptions{InsecureAmpersands: []string{"notify_url"}}
+func TestAmpersands(t *testing.T) {
+	key := newKey("demo")
+	loose := Options{InsecureAmpersands: []string{"notify_url"}}
 	const long, short = "notify_url=https%3A%2F%2Fa.test%2F%3Fx%3D1%26order%3D2", "notify_url=https%3A%2F%2Fa.test%2F%3Fx%3D1&order=2"
-	r := sortedRequest(t, "POST", "/", formType, long)
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: sortedScheme(t, sign.SortedOptions{})}), sign.CodeMalformed)
+	r := newRequest(t, "POST", "/", formType, long)
+	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, Options{})}), sign.CodeMalformed)
 
-	r = sortedRequest(t, "POST", "/", formType, long)
-	signSorted(t, r, loose, key)
-	v := sortedVerifier(t, loose, now, key)
+	r = newRequest(t, "POST", "/", formType, long)
+	signBy(t, r, loose, key)
+	v := newVerifier(t, loose, now, key)
 	genuine := messageOf(r)
 	replaceBody(short)(r)
 	_, err := v.Verify(t.Context(), messageOf(r))
@@ -324,6 +324,6 @@ func TestSortedAmpersands(t *testing.T) {
 	_, err = v.Verify(t.Context(), genuine)
 	require.ErrorIs(t, err, sign.CodeReplayed)
 
-	r = sortedRequest(t, "POST", "/", formType, "memo=a%26b%3D1")
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: sortedScheme(t, loose)}), sign.CodeMalformed, "other parameters are not concerned")
+	r = newRequest(t, "POST", "/", formType, "memo=a%26b%3D1")
+	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, loose)}), sign.CodeMalformed, "other parameters are not concerned")
 }

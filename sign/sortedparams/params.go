@@ -1,4 +1,4 @@
-package sign
+package sortedparams
 
 import (
 	"mime"
@@ -7,6 +7,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/idem-go/idem/sign"
 )
 
 const (
@@ -38,7 +40,7 @@ var lists = sync.Pool{New: func() any { return new(params) }}
 // maxBase is the largest buffer that is kept for another message.
 const maxBase = 16 << 10
 
-// Free is called when the message has been dealt with: see [Signature].
+// Free is called when the message has been dealt with: see [sign.Signature].
 func (l *params) Free() {
 	l.reset()
 	lists.Put(l)
@@ -59,21 +61,21 @@ func (l *params) reset() {
 // add adds a parameter of the message.
 func (l *params) add(name, value string) error {
 	if len(l.list)-len(l.reserved) >= maxParams {
-		return Errorf(CodeMalformed, "there are more than %d parameters", maxParams)
+		return sign.Errorf(sign.CodeMalformed, "there are more than %d parameters", maxParams)
 	}
 	if slices.Contains(l.reserved, name) {
-		return Errorf(CodeMalformed, "there must be no parameter %q", name)
+		return sign.Errorf(sign.CodeMalformed, "there must be no parameter %q", name)
 	}
 	if !isParamText(value) || !isParamText(name) {
-		return Errorf(CodeMalformed, "a parameter is not in UTF-8")
+		return sign.Errorf(sign.CodeMalformed, "a parameter is not in UTF-8")
 	}
 	for i := 0; i < len(name); i++ {
 		if c := name[i]; c < ' ' || c == 0x7f || c == '=' || c == '&' {
-			return Errorf(CodeMalformed, "the name of a parameter has = or & or a control character")
+			return sign.Errorf(sign.CodeMalformed, "the name of a parameter has = or & or a control character")
 		}
 	}
 	if name == "" || len(name) > maxParamName {
-		return Errorf(CodeMalformed, "the name of a parameter must have 1 to %d bytes", maxParamName)
+		return sign.Errorf(sign.CodeMalformed, "the name of a parameter must have 1 to %d bytes", maxParamName)
 	}
 	l.list = append(l.list, param{name, value})
 	return nil
@@ -89,7 +91,7 @@ func isParamText(s string) bool {
 // come before the message's own, or after all of them.
 func (l *params) reserve(name, value string) error {
 	if l.has(name) {
-		return Errorf(CodeMalformed, "there must be no parameter %q", name)
+		return sign.Errorf(sign.CodeMalformed, "there must be no parameter %q", name)
 	}
 	if err := l.add(name, value); err != nil {
 		return err
@@ -114,21 +116,21 @@ func (l *params) has(name string) bool {
 
 // finish sorts the list, checks that it is the only one that can be read from what is signed, and
 // makes that.
-func (l *params) finish(o *SortedOptions) error {
+func (l *params) finish(o *Options) error {
 	slices.SortFunc(l.list, func(a, b param) int { return strings.Compare(a.name, b.name) })
 	if err := l.checkLikeness(o); err != nil {
 		return err
 	}
 	for i, p := range l.list {
 		if i > 0 && p.name == l.list[i-1].name {
-			return Errorf(CodeMalformed, "the parameter %q is there twice", p.name)
+			return sign.Errorf(sign.CodeMalformed, "the parameter %q is there twice", p.name)
 		}
 		if !o.signs(p) {
 			continue
 		}
 		_, after, _ := strings.Cut(p.value, "&")
 		if strings.Contains(after, "=") && !slices.Contains(o.InsecureAmpersands, p.name) {
-			return Errorf(CodeMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
+			return sign.Errorf(sign.CodeMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
 		}
 		if len(l.base) > 0 {
 			l.base = append(l.base, '&')
@@ -141,14 +143,14 @@ func (l *params) finish(o *SortedOptions) error {
 }
 
 // signs reports whether p is among what is signed.
-func (o *SortedOptions) signs(p param) bool {
+func (o *Options) signs(p param) bool {
 	return p.value != "" && p.name != o.Sign && p.name != o.InsecureUnsigned
 }
 
 // checkLikeness refuses names that some decoder of a handler takes for one: one of the two may be empty,
 // and so not signed, and come out on top. encoding/json and the binders of frameworks fold case; forms have
 // a[] for more of a, and a[b] for a.b.
-func (l *params) checkLikeness(o *SortedOptions) error {
+func (l *params) checkLikeness(o *Options) error {
 	for _, p := range l.list {
 		if p.name != o.SecretName { // which no handler sees
 			l.alike = append(l.alike, alike{likeness(p.name), p.name})
@@ -157,7 +159,7 @@ func (l *params) checkLikeness(o *SortedOptions) error {
 	slices.SortStableFunc(l.alike, func(a, b alike) int { return strings.Compare(a.likeness, b.likeness) })
 	for i, a := range l.alike {
 		if i > 0 && a.likeness == l.alike[i-1].likeness && a.name != l.alike[i-1].name {
-			return Errorf(CodeMalformed, "the parameters %q and %q are one to some decoders", l.alike[i-1].name, a.name)
+			return sign.Errorf(sign.CodeMalformed, "the parameters %q and %q are one to some decoders", l.alike[i-1].name, a.name)
 		}
 	}
 	for _, a := range l.alike {
@@ -167,7 +169,7 @@ func (l *params) checkLikeness(o *SortedOptions) error {
 		}
 		i, ok := slices.BinarySearchFunc(l.alike, likeness(base), func(a alike, like string) int { return strings.Compare(a.likeness, like) })
 		if ok && l.alike[i].name != a.name {
-			return Errorf(CodeMalformed, "the parameter %q is a part of %q to some decoders", a.name, l.alike[i].name)
+			return sign.Errorf(sign.CodeMalformed, "the parameter %q is a part of %q to some decoders", a.name, l.alike[i].name)
 		}
 	}
 	return nil
@@ -199,13 +201,13 @@ func foldCase(r rune) rune {
 }
 
 // collect adds the parameters of query and body.
-func (l *params) collect(m *Message, places Place) error {
+func (l *params) collect(m *sign.Message, places Place) error {
 	if query, _ := m.Query(); query != "" {
 		switch {
 		case places&FromQuery == 0:
-			return Errorf(ReasonUncovered, "there is a query, which is not signed")
+			return sign.Errorf(sign.ReasonUncovered, "there is a query, which is not signed")
 		case len(query) > maxParamQuery:
-			return Errorf(CodeMalformed, "the query has %d bytes; %d are allowed", len(query), maxParamQuery)
+			return sign.Errorf(sign.CodeMalformed, "the query has %d bytes; %d are allowed", len(query), maxParamQuery)
 		}
 		if err := l.addPairs(query); err != nil {
 			return err
@@ -230,31 +232,31 @@ func (l *params) collect(m *Message, places Place) error {
 }
 
 // bodyPlace tells what kind of body m has, by its Content-Type.
-func bodyPlace(m *Message, places Place) (Place, error) {
+func bodyPlace(m *sign.Message, places Place) (Place, error) {
 	for _, encoding := range m.Source.Values("Content-Encoding") {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return 0, Errorf(CodeMalformed, "a body that is encoded cannot be read for its parameters")
+			return 0, sign.Errorf(sign.CodeMalformed, "a body that is encoded cannot be read for its parameters")
 		}
 	}
 	contentType, lines := m.Field("Content-Type")
 	if lines > 1 {
-		return 0, Errorf(CodeDuplicateHeader, "Content-Type")
+		return 0, sign.Errorf(sign.CodeDuplicateHeader, "Content-Type")
 	}
 	// Frameworks look for the types' exact text, up to a ; or a blank. Another spelling would be
 	// signed here, and not be read there.
 	if exact := contentType[:cutType(contentType)]; strings.ToLower(exact) != exact || strings.Contains(contentType, "\t") {
-		return 0, Errorf(CodeMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
+		return 0, sign.Errorf(sign.CodeMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
 	}
 	kind, charset, err := parseType(contentType)
 	if err != nil && contentType != "" {
-		return 0, Errorf(CodeMalformed, "the Content-Type cannot be read")
+		return 0, sign.Errorf(sign.CodeMalformed, "the Content-Type cannot be read")
 	}
 	place := placeOf(kind)
 	if places&place == 0 {
-		return 0, Errorf(ReasonUncovered, "a body of the type %q is not signed", kind)
+		return 0, sign.Errorf(sign.ReasonUncovered, "a body of the type %q is not signed", kind)
 	}
 	if charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
-		return 0, Errorf(CodeMalformed, "the charset is %q; utf-8 is allowed", charset)
+		return 0, sign.Errorf(sign.CodeMalformed, "the charset is %q; utf-8 is allowed", charset)
 	}
 	return place, nil
 }
@@ -294,26 +296,26 @@ func cutType(contentType string) int {
 }
 
 // addTo makes the additions that put parameters into a message. There is a place for them in it.
-func addTo(m *Message, places Place, added []param) (Additions, error) {
+func addTo(m *sign.Message, places Place, added []param) (sign.Additions, error) {
 	body, err := m.Body()
 	if err != nil {
-		return Additions{}, err
+		return sign.Additions{}, err
 	}
 	if len(body) == 0 && places&FromQuery != 0 {
-		return Additions{Query: pairsOf(added)}, nil
+		return sign.Additions{Query: pairsOf(added)}, nil
 	}
 	place, err := bodyPlace(m, places)
 	if err != nil {
-		return Additions{}, err
+		return sign.Additions{}, err
 	}
 	switch place {
 	case FromForm:
-		return Additions{Body: appendPairs(body, added)}, nil
+		return sign.Additions{Body: appendPairs(body, added)}, nil
 	case FromJSON:
 		body, err = appendJSON(body, added)
-		return Additions{Body: body}, err
+		return sign.Additions{Body: body}, err
 	default:
 		body, err = appendXML(body, added)
-		return Additions{Body: body}, err
+		return sign.Additions{Body: body}, err
 	}
 }

@@ -1,15 +1,17 @@
-package sign
+package sortedparams
 
 import (
 	"net/url"
 	"strings"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // addPairs adds the pairs of a query or a form. What a framework would drop silently is refused: it would
 // be signed and not seen, or the other way about.
 func (l *params) addPairs(text string) error {
 	if strings.Contains(text, ";") {
-		return Errorf(CodeMalformed, "a ; in a query or a form must be escaped")
+		return sign.Errorf(sign.CodeMalformed, "a ; in a query or a form must be escaped")
 	}
 	for more := true; more; {
 		var pair string
@@ -22,7 +24,7 @@ func (l *params) addPairs(text string) error {
 			value, err = url.QueryUnescape(value)
 		}
 		if err != nil {
-			return Errorf(CodeMalformed, "an escape in a query or a form is wrong")
+			return sign.Errorf(sign.CodeMalformed, "an escape in a query or a form is wrong")
 		}
 		if err := l.add(name, value); err != nil {
 			return err

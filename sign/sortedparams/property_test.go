@@ -1,4 +1,4 @@
-package sign_test
+package sortedparams
 
 import (
 	"bytes"
@@ -20,22 +20,22 @@ import (
 // paramSet writes parameters into a request, in one of the places.
 type paramSet map[string]string
 
-func (s paramSet) request(tb require.TestingT, place sign.Place) *http.Request {
+func (s paramSet) request(tb require.TestingT, place Place) *http.Request {
 	target, contentType, body := "/", "", ""
 	values := make(url.Values)
 	for name, value := range s {
 		values.Set(name, value)
 	}
 	switch place {
-	case sign.FromQuery:
+	case FromQuery:
 		target += "?" + values.Encode()
-	case sign.FromForm:
+	case FromForm:
 		contentType, body = formType, values.Encode()
-	case sign.FromJSON:
+	case FromJSON:
 		text, err := json.Marshal(s)
 		require.NoError(tb, err)
 		contentType, body = jsonType, string(text)
-	case sign.FromXML:
+	case FromXML:
 		var b bytes.Buffer
 		b.WriteString("<xml>")
 		for name, value := range s {
@@ -61,7 +61,7 @@ func (s paramSet) withValue() paramSet {
 }
 
 var (
-	places = []sign.Place{sign.FromQuery, sign.FromForm, sign.FromJSON, sign.FromXML}
+	places = []Place{FromQuery, FromForm, FromJSON, FromXML}
 
 	// Texts that XML can carry, too.
 	texts = rapid.StringOfN(rapid.RuneFrom([]rune("ab 5.=+%/?<>'\"\\{}[]\n\t;:#é中😀")), 0, 12, -1)
@@ -71,16 +71,16 @@ var (
 )
 
 // What is signed in any way arrives, and cannot be sent again; what differs in a parameter does not.
-func TestSortedRoundTrip(t *testing.T) {
-	key := sortedKey("demo")
+func TestRoundTrip(t *testing.T) {
+	key := newKey("demo")
 	rapid.Check(t, func(rt *rapid.T) {
-		o := sign.SortedOptions{
+		o := Options{
 			InParams: rapid.Bool().Draw(rt, "in parameters"), InsecureMD5: rapid.Bool().Draw(rt, "MD5"),
 			LowerCase: rapid.Bool().Draw(rt, "lower case"), Milliseconds: rapid.Bool().Draw(rt, "milliseconds"),
 		}
 		place := rapid.SampledFrom(places).Draw(rt, "place")
 		set := paramSet(tables.Draw(rt, "parameters"))
-		scheme, err := sign.NewSortedParams(o)
+		scheme, err := New(o)
 		require.NoError(rt, err)
 		r := set.request(rt, place)
 		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
@@ -94,9 +94,9 @@ func TestSortedRoundTrip(t *testing.T) {
 }
 
 // A message whose parameters are others than the signed ones is refused, wherever it has them.
-func TestSortedNoParameterCanBeChanged(t *testing.T) {
-	key := sortedKey("demo")
-	scheme := sortedScheme(t, sign.SortedOptions{})
+func TestNoParameterCanBeChanged(t *testing.T) {
+	key := newKey("demo")
+	scheme := newScheme(t, Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		set := paramSet(tables.Draw(rt, "parameters"))
 		changed := maps.Clone(set)
@@ -125,9 +125,9 @@ func TestSortedNoParameterCanBeChanged(t *testing.T) {
 }
 
 // No two different sets that are accepted are signed by one string.
-func TestSortedStringsAreUnlike(t *testing.T) {
-	key := sortedKey("demo")
-	scheme := sortedScheme(t, sign.SortedOptions{})
+func TestStringsAreUnlike(t *testing.T) {
+	key := newKey("demo")
+	scheme := newScheme(t, Options{})
 	// All that could be confused, and little else, so that strings do meet. The names sort in front of
 	// those of the header fields, without which they would be kept apart.
 	confusing := rapid.MapOfN(rapid.StringMatching(`a|b|c|[ab&=]{1,3}|key`), rapid.StringMatching(`[ab=]{0,2}(&[abc]=[ab]|&[ab]|&key=a){0,2}`), 1, 2)
@@ -136,7 +136,7 @@ func TestSortedStringsAreUnlike(t *testing.T) {
 		sets := [2]paramSet{first, reread(rt, first)}
 		var sums [2]string
 		for i, s := range sets {
-			m := messageOf(s.request(rt, sign.FromForm))
+			m := messageOf(s.request(rt, FromForm))
 			added, err := scheme.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
 			if err != nil {
 				require.ErrorIs(rt, err, sign.CodeMalformed)
@@ -150,9 +150,9 @@ func TestSortedStringsAreUnlike(t *testing.T) {
 }
 
 // The same for all of the small sets there are.
-func TestSortedStringsOfSmallSetsAreUnlike(t *testing.T) {
-	key := sortedKey("demo")
-	scheme := sortedScheme(t, sign.SortedOptions{})
+func TestStringsOfSmallSetsAreUnlike(t *testing.T) {
+	key := newKey("demo")
+	scheme := newScheme(t, Options{})
 	names, values := []string{"a", "b", "c", "a=", "a&b", "key"}, []string{"", "a"}
 	pieces := []string{"a", "b", "&", "=", "&a", "&b=a"}
 	for _, first := range pieces {
@@ -164,7 +164,7 @@ func TestSortedStringsOfSmallSetsAreUnlike(t *testing.T) {
 	signed := make(map[string]paramSet)
 	accepted := 0
 	try := func(s paramSet) {
-		added, err := scheme.Sign(messageOf(s.request(t, sign.FromForm)), &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
+		added, err := scheme.Sign(messageOf(s.request(t, FromForm)), &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
 		if err != nil {
 			return
 		}

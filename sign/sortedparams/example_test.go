@@ -1,0 +1,59 @@
+package sortedparams_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/sortedparams"
+)
+
+// A shop calls a gateway that signs as WeChat Pay v2 does.
+func Example() {
+	scheme, err := sortedparams.New(sortedparams.Options{
+		InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "timestamp",
+		Places: sortedparams.FromXML,
+	})
+	if err != nil {
+		panic(err)
+	}
+	key := sign.MustKey(sign.NewHMACKey("10000100", []byte("192006250b4c09247ec02edce69f6a2d")))
+
+	// The shop.
+	r := httptest.NewRequest("POST", "https://pay.example/unifiedorder", strings.NewReader("<xml><body>test</body><total_fee>500</total_fee></xml>"))
+	r.Header.Set("Content-Type", "text/xml")
+	err = sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Observe: func(_ *http.Request, signed string) {
+		names, _, _ := strings.Cut(signed, "=")
+		fmt.Println("signs", names, "and so on")
+	}})
+	if err != nil {
+		panic(err)
+	}
+
+	// The gateway, which gets the same message twice.
+	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+	order := httpidem.Verify(verifier)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		signed, _ := sign.From(r.Context())
+		fmt.Println("an order of", signed.KeyID)
+	}))
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w := httptest.NewRecorder()
+		order.ServeHTTP(w, r)
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get(sign.RefusedHeader))
+	}
+	// Output:
+	// signs body and so on
+	// an order of 10000100
+	// 200 ""
+	// 401 "replayed"
+}
