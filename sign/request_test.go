@@ -214,10 +214,10 @@ func TestASharedURLIsNotChanged(t *testing.T) {
 	require.NoError(t, err)
 	copied := r.WithContext(t.Context())
 	require.Same(t, r.URL, copied.URL)
-	require.NoError(t, sign.Request(copied, key, &sign.RequestOptions{Scheme: scheme}))
+	require.NoError(t, sign.Request(copied, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
 	require.Equal(t, "b=2&a=1", r.URL.RawQuery)
 	require.Regexp(t, `^b=2&a=1&.*sign=`, copied.URL.RawQuery)
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme}).Verify(t.Context(), messageOf(copied))
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock}).Verify(t.Context(), messageOf(copied))
 	require.NoError(t, err)
 }
 

@@ -123,12 +123,12 @@ func TestStateIsFreed(t *testing.T) {
 	scheme := stateful{free: func() { steps = append(steps, "freed") }}
 	key := newHMAC(t, "acme")
 	v := sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(key), Scheme: scheme,
+		Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock,
 		Observe: func(context.Context, sign.Event) { steps = append(steps, "observed") },
 	})
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(senderBody))
 	require.NoError(t, err)
-	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme}))
+	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
 	require.Empty(t, steps, "signing frees nothing")
 	for _, c := range []struct {
 		change func(*http.Request)

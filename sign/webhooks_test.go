@@ -207,8 +207,8 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 		require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
 
 		good := sign.MustKey(sign.NewHMACKey(key.ID(), []byte(designSecret)))
-		require.NoError(t, sign.Request(r, good, &sign.RequestOptions{Scheme: scheme}))
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+		require.NoError(t, sign.Request(r, good, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
 		_, err = v.Verify(t.Context(), messageOf(r))
 		require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
@@ -22,12 +23,13 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
+	now := func() time.Time { return time.Unix(1700000000, 0) }
 	key := sign.MustKey(sign.NewHMACKey("10000100", []byte("192006250b4c09247ec02edce69f6a2d")))
 
 	// The shop.
 	r := httptest.NewRequest("POST", "https://pay.example/unifiedorder", strings.NewReader("<xml><body>test</body><total_fee>500</total_fee></xml>"))
 	r.Header.Set("Content-Type", "text/xml")
-	err = sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Observe: func(_ *http.Request, signed string) {
+	err = sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: now, Observe: func(_ *http.Request, signed string) {
 		names, _, _ := strings.Cut(signed, "=")
 		fmt.Println("signs", names, "and so on")
 	}})
@@ -36,7 +38,7 @@ func Example() {
 	}
 
 	// The gateway, which gets the same message twice.
-	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: now})
 	order := httpidem.Verify(verifier)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		signed, _ := sign.From(r.Context())
 		fmt.Println("an order of", signed.KeyID)
