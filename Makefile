@@ -13,8 +13,8 @@ help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: backends ## test everything with the race detector; servers that tests may use are started, and a browser installed
-	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -race -timeout 20m ./...); done
+test: backends ## test everything with the race detector; servers that tests may use are started, and a browser installed (TESTFLAGS=-short: one pass of what takes long)
+	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test -race -timeout 20m $(TESTFLAGS) ./...); done
 
 .PHONY: backends
 backends: ## start the servers that tests may use, unless they are there already

@@ -522,7 +522,11 @@ func TestBrokerRestart(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(file) })
 	broker := backend.StartRabbitMQ(t, "load_definitions = "+file)
 
-	for _, kind := range []amqpidem.QueueType{amqpidem.Quorum, amqpidem.Classic} {
+	kinds := []amqpidem.QueueType{amqpidem.Quorum, amqpidem.Classic}
+	if testing.Short() {
+		kinds = kinds[:1]
+	}
+	for _, kind := range kinds {
 		k := newKitAt(t, broker.URL(), func(k *kit) {
 			k.topology.Type, k.topology.Satellites = kind, kind
 			k.topology.Delays = []time.Duration{2 * time.Second}

@@ -122,8 +122,12 @@ func (k *killing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestKilled: a relay is killed 50 times, at all moments, while messages are written. Another one
 // stands by each time.
 func TestKilled(t *testing.T) {
+	const keys = 6
+	kills := 50
+	if testing.Short() {
+		kills = 12
+	}
 	each(t, func(f *fixture) {
-		const kills, keys = 50, 6
 		k := &killing{killed: make(chan string, 1), children: map[string]*exec.Cmd{}, waits: -1}
 		server := httptest.NewServer(k)
 		f.Cleanup(server.Close)

@@ -24,6 +24,7 @@ func StartMariaDB(tb testing.TB, args ...string) *Server {
 // takes writes once its wsrep_local_state_comment is Synced, which the second one's is some seconds later.
 func StartGalera(tb testing.TB, args ...string) [2]*Server {
 	tb.Helper()
+	long(tb)
 	provider := "/usr/lib/galera/libgalera_smm.so"
 	if _, err := os.Stat(provider); err != nil {
 		lacking(tb, "Galera is not installed (Debian's package galera-4): %v", err)

@@ -40,6 +40,7 @@ func (s *Sentinel) URL() string {
 // failover, unless the test waits for the replica (WAIT) first.
 func StartRedisSentinel(tb testing.TB, args ...string) *Sentinel {
 	tb.Helper()
+	long(tb)
 	s := new(Sentinel)
 	// By default the first replica waits 5 s, for others to share the transfer with.
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)

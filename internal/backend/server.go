@@ -38,6 +38,14 @@ type Server struct {
 	process *process // nil if it does not run
 }
 
+// long skips a test of -short that takes long.
+func long(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("it takes long")
+	}
+}
+
 // plan is what a kind of server has to say before it can be started.
 type plan struct {
 	program string                     // full path

@@ -210,6 +210,7 @@ func testDatabase(t *testing.T, s *Server, db *sql.DB, child string) {
 
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
+	long(t)
 	s := StartRabbitMQ(t, "channel_max = 17")
 	u, err := url.Parse(s.URL())
 	require.NoError(t, err)

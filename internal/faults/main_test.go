@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	flag.Parse()
+	if testing.Short() {
+		sqlEngines = sqlEngines[:1]
+	}
 	goleak.VerifyTestMain(leak.Patient(m), goleak.Cleanup(func(code int) {
 		if code == 0 && *update {
 			if err := write(); err != nil {

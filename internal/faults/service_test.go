@@ -34,6 +34,9 @@ func TestProcesses(t *testing.T) {
 		{"SQLite", func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") }},
 	} {
 		t.Run(s.name, func(t *testing.T) {
+			if testing.Short() && s.name != "Redis" && s.name != "SQLite" {
+				t.Skip("it takes long")
+			}
 			frozenAndKilled(t, program, s.name, s.fresh)
 			if s.name != "Redis" {
 				processInTx(t, program, s.name, s.fresh)
