@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/idem-go/idem/internal/leak"
 )
 
 func TestMain(m *testing.M) {
@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 		work() // see worker_test.go
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }

@@ -5,10 +5,12 @@ import (
 
 	"github.com/gofiber/fiber/v2/utils"
 	"go.uber.org/goleak"
+
+	"github.com/idem-go/idem/internal/leak"
 )
 
 func TestMain(m *testing.M) {
 	// One per process, which Fiber's storages would start; it has no end.
 	utils.StartTimeStampUpdater()
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+	leak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }

@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // call is an exchange without a framework: what is asked, what the handler does, and
 // what was answered.

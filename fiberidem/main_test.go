@@ -14,10 +14,11 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/internal/leak"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	leak.VerifyTestMain(m,
 		// One per process, started by the first response, for the Date field; it has no end.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		// Sleeps for up to 10 s before it looks whether its server has stopped.

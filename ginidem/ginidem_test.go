@@ -23,12 +23,13 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/internal/leak"
 )
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.TestMode)
 	// A server that has refused a body waits before it closes the connection.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // watched is a guard and what its observer was told.

@@ -26,11 +26,12 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
+	"github.com/idem-go/idem/internal/leak"
 )
 
 func TestMain(m *testing.M) {
 	// A server that has refused a body waits before it closes the connection.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 func guard(p core.Policy) *core.Guard {

@@ -19,11 +19,11 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // engine is a database that the tests run on.

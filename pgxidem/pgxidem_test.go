@@ -29,6 +29,7 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/pgxidem"
 	"github.com/idem-go/idem/rowguard"
@@ -36,7 +37,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// GORM's store of prepared statements has a goroutine that nothing ends.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }
 
 type (

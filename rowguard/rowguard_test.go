@@ -16,16 +16,16 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/rowguard"
 )
 
 func TestMain(m *testing.M) {
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would report each connection that the tests cut
-	goleak.VerifyTestMain(m)
+	leak.VerifyTestMain(m)
 }
 
 // engines are the databases that the suite runs on. SQLite's driver is as it comes: transactions begin without a
@@ -68,7 +68,7 @@ func newBank(t *testing.T, dialect rowguard.Dialect, url string) *bank {
 	}
 	b.exec("CREATE TABLE " + name + " (id INT PRIMARY KEY, version INT NOT NULL DEFAULT 1, state VARCHAR(20) DEFAULT 'new', balance INT, code VARCHAR(20) UNIQUE)")
 	t.Cleanup(func() {
-		assert.Zero(t, b.db.Stats().InUse, "no connection is held")
+		assert.Eventually(t, func() bool { return b.db.Stats().InUse == 0 }, 10*time.Second, time.Millisecond, "no connection is held")
 		_, err := b.db.Exec("DROP TABLE " + name)
 		assert.NoError(t, err)
 	})

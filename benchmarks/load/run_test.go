@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/benchmarks/load"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // buildService builds the service, and returns the program.
 func buildService(t *testing.T) string {

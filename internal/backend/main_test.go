@@ -6,12 +6,10 @@ import (
 	"runtime"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/idem-go/idem/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(leak.Patient(m)) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // trialTB is a test that a test can look at: it may be skipped or fail, as nothing has
 // happened.

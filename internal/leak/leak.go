@@ -3,9 +3,14 @@ package leak
 
 import "go.uber.org/goleak"
 
-// Patient returns tests for goleak.VerifyTestMain, which by itself waits for less than half a
-// second: a client's goroutine that ends soon after its Close may take longer on a busy machine.
-// When the tests of m have run, it waits until none but the ignored goroutines are left, or for 10 s.
+// VerifyTestMain is goleak's, with more patience: that waits for less than half a second, and a client's
+// goroutine that ends soon after its Close may take longer on a busy machine.
+func VerifyTestMain(m goleak.TestingM, options ...goleak.Option) {
+	goleak.VerifyTestMain(Patient(m, options...), options...)
+}
+
+// Patient returns tests that, when those of m have run, wait until none but the ignored goroutines are
+// left, or for 10 s.
 func Patient(m goleak.TestingM, ignored ...goleak.Option) goleak.TestingM {
 	return patient{m, ignored}
 }

@@ -3,7 +3,7 @@ package rfc9421
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/idem-go/idem/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }

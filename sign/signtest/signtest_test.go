@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/sign"
 )
 
 // After a body that nobody has read, net/http's server waits for half a second.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // harness mounts what make makes of an app, by an adapter that may have a flaw, too.

@@ -17,14 +17,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/benchmarks/load"
+	"github.com/idem-go/idem/internal/leak"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // TestTheReportOfSmallResults compares the whole report with a golden file.
 func TestTheReportOfSmallResults(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	"time"
 	"unsafe"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/record"
+	"github.com/idem-go/idem/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // TestInvariants drives a small store at random and checks what no caller can see:
 // that the queue is a heap whose records know their places, that map and queue

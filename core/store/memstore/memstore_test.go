@@ -12,12 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/internal/memory"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/internal/leak"
 )
 
 var (
@@ -26,7 +25,7 @@ var (
 	_ core.Local   = (*memstore.Store)(nil)
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // newStore makes a store with a clock that only Advance moves.
 func newStore(tb testing.TB, o memstore.Options) storetest.Instance {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would report each connection that the tests cut
 	ignored := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
-	goleak.VerifyTestMain(leak.Patient(m, ignored), ignored)
+	leak.VerifyTestMain(m, ignored)
 }
 
 // engine is a database that the tests run on.

@@ -16,12 +16,13 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/sign"
 )
 
 // After a body that nobody has read, net/http's server waits for half a second.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 func guard(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) }
