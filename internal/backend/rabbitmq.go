@@ -48,6 +48,9 @@ func StartRabbitMQ(tb testing.TB, config ...string) *Server {
 				"RABBITMQ_LOGS=-",
 				"RABBITMQ_PID_FILE=" + filepath.Join(dir, "pid"),
 				"ERL_EPMD_ADDRESS=127.0.0.1",
+				// What a quorum queue could not dead-letter, as its target was not there yet, is tried again after this
+				// time: after 3 minutes by default.
+				"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-rabbit dead_letter_worker_publisher_confirm_timeout 2000",
 				"ERL_FLAGS=-kernel inet_dist_use_interface {127,0,0,1}",
 				// The script becomes the node, in place of waiting for it: what it is sent reaches the node.
 				"detached=1",

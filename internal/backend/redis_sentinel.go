@@ -33,8 +33,8 @@ func (s *Sentinel) URL() string {
 }
 
 // StartRedisSentinel starts a master, its replica and three sentinels, and returns when
-// they all know each other and the replica is in step. A master is missed after a
-// second and a half. args are those of the data servers, as for [StartRedis].
+// they all know each other and the replica is in step. A master that was killed is missed
+// when [Sentinel.AwaitFailover] is called, and else after ten seconds: on a busy machine it may be slow. args are those of the data servers, as for [StartRedis].
 //
 // Replication is asynchronous: what the master has acknowledged may be lost in a
 // failover, unless the test waits for the replica (WAIT) first.
@@ -98,7 +98,7 @@ func startSentinel(tb testing.TB, masterHost, masterPort string) *Server {
 	// A server that sentinels have just begun to watch is asked after a second only, and is
 	// missed if it has not answered by then: the limit has to be more than a second.
 	config := fmt.Sprintf("sentinel monitor %s %s %s 2\n", masterSet, masterHost, masterPort) +
-		fmt.Sprintf("sentinel down-after-milliseconds %s 1500\n", masterSet) +
+		fmt.Sprintf("sentinel down-after-milliseconds %s 10000\n", masterSet) +
 		fmt.Sprintf("sentinel failover-timeout %s 3000\n", masterSet)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
@@ -169,6 +169,9 @@ func (s *Sentinel) Failover() {
 func (s *Sentinel) AwaitFailover() {
 	s.Master.tb.Helper()
 	host, port, _ := net.SplitHostPort(s.Replica.Addr())
+	for _, sentinel := range s.sentinels {
+		_, _ = ask(sentinel.Addr(), "SENTINEL", "SET", masterSet, "down-after-milliseconds", "1500")
+	}
 	if err := eventually(func() error {
 		for _, sentinel := range s.sentinels {
 			named, err := ask(sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterSet)

@@ -18,9 +18,9 @@ import (
 // The spans of the shops under test. A lease is short, for some tests wait for its end; longLease is for
 // those in which it must not end, however busy the machine is. The same goes for the deadline of the store.
 const (
-	lease        = 2 * time.Second
+	lease        = 4 * time.Second
 	longLease    = time.Minute
-	storeTimeout = 2 * time.Second
+	storeTimeout = 4 * time.Second
 	longTimeout  = 20 * time.Second
 	patience     = time.Minute // for what must happen at some time
 )
