@@ -41,8 +41,9 @@ const (
 	openCalls = 8
 	// briefly is the longest brief lease or retention.
 	briefly = 2 * time.Millisecond
-	// callTimeout is what a call is given while the store is disturbed.
-	callTimeout = time.Second
+	// callTimeout is what a call is given while the store is disturbed: more than a store's client waits for
+	// a connection that is silent. A claim that was given up, and made, is released later: a second step.
+	callTimeout = 10 * time.Second
 )
 
 // call is what a client asks of a key.

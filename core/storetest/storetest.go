@@ -72,7 +72,7 @@ type Features struct {
 	// disturb breaks something once (cuts the connections, kills the sessions,
 	// restarts the server) and returns when calls can succeed again, or will within
 	// some milliseconds. It is called several times in the case's goroutine, while calls
-	// are running in others that are given a second each. What is acknowledged must
+	// are running in others that are given ten seconds each. What is acknowledged must
 	// survive: a server that is restarted needs durable storage. Some call must fail,
 	// and half of them must not.
 	Faulty func(tb testing.TB) (i Instance, disturb func())

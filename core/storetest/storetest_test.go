@@ -216,10 +216,12 @@ func TestFaultsAreNoticed(t *testing.T) {
 	notices := func(t *testing.T, fault, name string) {
 		t.Helper()
 		factory, features := shelves(fault)
-		r := rehearse(t, caseNamed(t, name), factory, features)
-		if !r.Failed() || r.skipped {
-			t.Errorf("a store that %q passes the case %q", fault, name)
+		for range 5 { // what clients meet with is chance
+			if r := rehearse(t, caseNamed(t, name), factory, features); r.Failed() && !r.skipped {
+				return
+			}
 		}
+		t.Errorf("a store that %q passes the case %q", fault, name)
 	}
 	for _, fault := range slices.Sorted(maps.Keys(faults)) {
 		t.Run(fault, func(t *testing.T) { notices(t, fault, faults[fault]) })

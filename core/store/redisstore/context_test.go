@@ -135,7 +135,10 @@ func TestConnecting(t *testing.T) {
 			ctx, cancel := soonLate()
 			defer cancel()
 			_, err := s.Acquire(ctx, "k", newClaim())
-			return err != nil && dials.Load() > before
+			again, cancel := soonLate()
+			defer cancel()
+			_, _, watched := s.Watch(again, "k") // on a new subscription, too
+			return err != nil && errors.Is(watched, context.DeadlineExceeded) && dials.Load() > before
 		}, 10*time.Second, time.Millisecond)
 	}
 	begin(t, s, "k")

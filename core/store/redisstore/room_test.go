@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -172,9 +173,9 @@ func TestEvictionIsReported(t *testing.T) {
 func TestEvictionIsLogged(t *testing.T) {
 	server := backend.StartRedis(t, "--maxmemory-policy", "volatile-ttl")
 	lines := make(lineWriter, 10)
-	before := slog.Default()
+	before, out, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(slog.NewTextHandler(lines, nil)))
-	t.Cleanup(func() { slog.SetDefault(before) })
+	t.Cleanup(func() { slog.SetDefault(before); log.SetOutput(out); log.SetFlags(flags) })
 	openURL(t, server.URL(), redisstore.Warn(nil))
 	select {
 	case line := <-lines:
