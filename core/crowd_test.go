@@ -754,7 +754,9 @@ func TestManyAreUncertain(t *testing.T) {
 		calls, served := t.arrive(g, 1000, func() *call { return post("{}", &ledger).withKey("k") })
 		t.store.acquires.Store(0)
 		served.Wait()
-		assert.Equal(t, 1001*time.Millisecond, time.Since(t.start))
+		took := time.Since(t.start) // a random pause may end within the last millisecond
+		assert.GreaterOrEqual(t, took, time.Second)
+		assert.LessOrEqual(t, took, 1001*time.Millisecond)
 		assert.LessOrEqual(t, t.store.acquires.Load(), int64(2), "there is nobody to ask: one look tells all, and one may come before")
 		for _, c := range calls {
 			require.Equal(t, "uncertain", c.code())

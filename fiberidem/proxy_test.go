@@ -43,7 +43,7 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 	}
 	app := newApp()
 	app.Post("/orders", fiberidem.New(newEngine(t, observe).MustGuard(core.Policy{})), proxy.Balancer(proxy.Config{
-		Client: &fasthttp.LBClient{Clients: []fasthttp.BalancingClient{&fasthttp.HostClient{
+		Client: &fasthttp.LBClient{Timeout: time.Minute, Clients: []fasthttp.BalancingClient{&fasthttp.HostClient{
 			Addr: backend.Listener.Addr().String(),
 			// fasthttp's own goroutines would outlive the test.
 			Dial:                func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) },

@@ -568,11 +568,11 @@ func TestLeaseThatComesTooLate(t *testing.T) {
 		f.writeNames("a/0", "a/1")
 		b := &broker{}
 		options := quick()
-		options.Lease = 300 * time.Millisecond
+		options.Lease = 1200 * time.Millisecond
 		start(f, f.beside(l.db), outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			assert.NoError(f, ctx.Err())
 			if messages[0].ID == "a/0" {
-				l.delay(160 * time.Millisecond)
+				l.delay(640 * time.Millisecond)
 				time.Sleep(options.Lease / 3) // it is to be renewed
 			}
 			return b.Publish(ctx, messages)

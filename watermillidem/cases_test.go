@@ -235,6 +235,7 @@ func testNoUUID(t *testing.T, l link) {
 	r.run()
 	r.publish(order("", "5"))
 	r.awaitPoison("", core.CodeKeyMissing)
+	r.awaitAcks(1) // the poison is there before its delivery is acknowledged
 	r.want(map[string]int{}, 1, 0)
 }
 
@@ -252,6 +253,7 @@ func testUnavailable(t *testing.T, l link) {
 	r.publish(small, large)
 	r.awaitPoison("2", core.CodeResultUnavailable)
 	r.awaitOuts(3)
+	r.awaitAcks(4)
 	r.want(map[string]int{"1": 1, "2": 1}, 4, 0)
 }
 

@@ -455,8 +455,8 @@ var waitCases = []testCase{
 		steps: []step{
 			begin{"first", anOrder},
 			send{"second", anOrder}, called{"watch", 1},
-			send{"third", anOrder}, called{"watch", 2},
-			send{"fourth", anOrder}, called{"watch", 3},
+			send{"third", anOrder}, called{"acquire", 3},
+			send{"fourth", anOrder}, called{"acquire", 4},
 			let(1),
 			await{"first", created},
 			await{"second", replayed},
@@ -491,12 +491,12 @@ var waitCases = []testCase{
 		steps: []step{
 			begin{"first", anOrder},
 			send{"second", anOrder}, called{"watch", 1},
-			send{"third", anOrder}, called{"watch", 2},
-			send{"fourth", anOrder}, called{"watch", 3},
+			send{"third", anOrder}, called{"acquire", 3},
+			send{"fourth", anOrder}, called{"acquire", 4},
 			let(1),
 			await{"first", want{status: 503}},
-			entered(1), // one of the three
-			called{"watch", 5},
+			entered(1),         // one of the three
+			called{"watch", 2}, // by one of the two that wait again
 			let(1),
 			either{"second", "third", "fourth"},
 			executions(2),

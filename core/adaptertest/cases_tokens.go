@@ -482,7 +482,7 @@ var useCases = []testCase{
 			issued{as: "a"},
 			begin{"first", tokenForm("a")},
 			send{"second", tokenForm("a")}, called{"watch", 1},
-			send{"third", withToken("a", form("quantity=2&sku=A-1"))}, called{"watch", 2},
+			send{"third", withToken("a", form("quantity=2&sku=A-1"))}, called{"acquire", 3},
 			let(1),
 			await{"first", created},
 			await{"second", replayed},

@@ -237,7 +237,7 @@ func (p *tab) running(route string) {
 
 func impatientClicks(p *tab) {
 	p.order()
-	p.slowly(time.Second)
+	p.slowly(4 * time.Second)
 	// A page that waits can't be asked, so it writes down what it shows.
 	eval[bool](p, `(new MutationObserver(() => {
 		if (document.querySelector("button").disabled) sessionStorage.status = document.querySelector(".status").innerText;
@@ -260,7 +260,7 @@ func impatientClicks(p *tab) {
 // come later wait for it.
 func impatientClicksUnaided(p *tab) {
 	p.order()
-	p.slowly(time.Second)
+	p.slowly(4 * time.Second)
 	click := p.aim("button")
 	click(1)
 	p.running(checkout)

@@ -79,6 +79,9 @@ func (s *service) run(ctx context.Context, parts ...func(context.Context) error)
 	temporary := s.name == ""
 	defer func() { s.close(temporary) }()
 	if err := s.open(ctx); err != nil {
+		if s.worker && ctx.Err() != nil {
+			return nil // it was told to end before it had begun
+		}
 		return err
 	}
 	err := together(ctx, parts...)

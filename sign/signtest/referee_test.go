@@ -620,7 +620,7 @@ func (r *referee) mark(nonce string) bool {
 	}
 	if r.has("look, then mark") {
 		r.mu.Unlock()
-		time.Sleep(20 * time.Millisecond) // the round trip between the two
+		time.Sleep(500 * time.Millisecond) // the round trip between the two, in which the others arrive
 		r.mu.Lock()
 	}
 	r.seen[nonce] = true
