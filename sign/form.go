@@ -30,19 +30,22 @@ func CheckNonce(nonce string) error {
 	return nil
 }
 
+// trim takes off the white space around a field's value (RFC 9110, section 5.5). Nearly always there is none.
+func trim(value string) string {
+	if n := len(value); n > 0 && value[0] > ' ' && value[n-1] > ' ' {
+		return value
+	}
+	return strings.Trim(value, " \t")
+}
+
 // ParseTimestamp parses seconds since 1970: digits only, no sign, no blank, no leading zero.
 // The error is [CodeMalformed].
 func ParseTimestamp(text string) (int64, error) {
-	for i := 0; i < len(text); i++ {
-		if text[i] < '0' || '9' < text[i] {
-			return 0, errTimestamp
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
+	n, err := strconv.ParseUint(text, 10, 63) // which takes no sign
 	if err != nil || text[0] == '0' && len(text) > 1 {
 		return 0, errTimestamp
 	}
-	return n, nil
+	return int64(n), nil
 }
 
 var errTimestamp = Errorf(CodeMalformed, "the timestamp is the number of seconds since 1970, digits only")

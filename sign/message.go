@@ -133,7 +133,7 @@ func (m *Message) Field(name string) (value string, lines int) {
 // name is in canonical form. The errors are [CodeMissing], also for an empty value, and [CodeDuplicateHeader].
 func (m *Message) Required(name string) (string, error) {
 	value, lines := m.Field(name)
-	value = strings.Trim(value, " \t")
+	value = trim(value)
 	switch {
 	case lines > 1:
 		return "", Errorf(CodeDuplicateHeader, "%s", name)

@@ -197,7 +197,7 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	if err := sig.parseV1(signature); err != nil {
 		return err
 	}
-	return s.parseCovered(m, sig, strings.Trim(signed, " \t"))
+	return s.parseCovered(m, sig, trim(signed))
 }
 
 // parseV1 takes "v1=<hex>" apart. A tag that is not known may belong to a key of another kind; that is
@@ -256,7 +256,7 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		case 0:
 			return Errorf(ReasonUncovered, "%s is said to be signed, but it is not there", name)
 		case 1:
-			if !isLine(value) || strings.Trim(value, " \t") != value {
+			if !isLine(value) || trim(value) != value {
 				// White space around a value is not signed. What the framework has left of it
 				// would reach the handler, and make another user or another key of it.
 				return Errorf(CodeMalformed, "%s has control characters, or white space around it", name)
@@ -400,7 +400,7 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 			return Additions{}, Errorf(CodeMalformed, "%s has control characters", name)
 		}
 		sig.Covered = append(sig.Covered, name)
-		sig.fields = append(sig.fields, strings.Trim(value, " \t"))
+		sig.fields = append(sig.fields, trim(value))
 	}
 	for _, name := range s.require {
 		if !slices.Contains(sig.Covered, name.lower) {
