@@ -365,14 +365,17 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 		return Errorf(CodeMalformed, "the request does not say for which host it is")
 	}
 	// A router may go by any of them.
-	if m.Host != "" && !strings.EqualFold(m.Host, authority) || lines == 1 && host != "" && !strings.EqualFold(host, authority) {
+	if m.Host != "" && !sameHost(m.Host, authority) || lines == 1 && host != "" && !sameHost(host, authority) {
 		return Errorf(CodeMalformed, "target, Host and :authority name different hosts")
 	}
-	if len(v.c.Hosts) > 0 && !slices.ContainsFunc(v.c.Hosts, func(h string) bool { return strings.EqualFold(h, authority) }) {
+	if len(v.c.Hosts) > 0 && !slices.ContainsFunc(v.c.Hosts, func(h string) bool { return sameHost(h, authority) }) {
 		return Errorf(CodeInvalid, "it was sent to %q, which Config.Hosts does not name", authority)
 	}
 	return nil
 }
+
+// sameHost reports whether two hosts are one. Nearly always they are written alike.
+func sameHost(a, b string) bool { return a == b || strings.EqualFold(a, b) }
 
 // isAuthority reports whether s can be a host with a port.
 func isAuthority(s string) bool { return consistsOf(s, inAuthority) }
@@ -485,7 +488,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 		return Errorf(CodeInvalid, "scheme %s has set no Nonce", v.c.Scheme.Name())
 	}
 	last := s.Created + v.window + 1
-	ttl := time.Unix(last, 0).Sub(now) + v.c.Margin + 2*v.c.StoreTimeout
+	ttl := time.Duration(last)*time.Second - time.Duration(now.UnixNano()) + v.c.Margin + 2*v.c.StoreTimeout
 	slot, refused := v.quota.take(key.owner, now.Unix(), last+v.keeps())
 	if refused != nil {
 		return refused
