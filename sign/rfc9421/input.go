@@ -352,14 +352,14 @@ func decode(b []byte, text string) ([]byte, bool) {
 		return b, false
 	}
 	text = text[1 : len(text)-1]
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\r' || text[i] == '\n' { // which package base64 leaves out
-			return b, false
-		}
+	if strings.IndexByte(text, '\r') >= 0 || strings.IndexByte(text, '\n') >= 0 { // which package base64 leaves out
+		return b, false
 	}
-	b, err := base64.StdEncoding.Strict().AppendDecode(b, []byte(text))
+	b, err := strictBase64.AppendDecode(b, []byte(text))
 	return b, err == nil
 }
+
+var strictBase64 = base64.StdEncoding.Strict()
 
 // serialise sets text. Parameters that have their zero value are left out, but for created.
 func (p *parameters) serialise() (err error) {
