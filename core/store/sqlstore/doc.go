@@ -56,7 +56,8 @@
 // that is taken over, or whose time has passed, takes one more. Renew, Complete, Release and
 // Abandon take one; a Release after a takeover takes two. Each is a statement of its own that is
 // atomic at every isolation level, in no transaction that would be held open. MySQL's and
-// SQLite's statements are prepared once per connection. A statement that a deadlock or a
+// SQLite's statements are prepared once per connection, PostgreSQL's by pgx, or by [Prepared] for
+// lib/pq. A statement that a deadlock or a
 // serialisation failure has undone is tried again, up to 20 times with pauses; one that the
 // database has not let wait any longer for a lock, until the context ends (or for a minute);
 // one of which nobody knows whether it took effect is not.

@@ -22,10 +22,11 @@ func DSN(url, driver string) (string, error) {
 
 // Of the internals, what the tests look at.
 var (
-	Pick      = pick
-	StoredKey = storedKey
-	Fault     = Dialect.fault
-	Undone    = Dialect.undone
+	Pick       = pick
+	IsDirectPQ = isDirectPQ
+	StoredKey  = storedKey
+	Fault      = Dialect.fault
+	Undone     = Dialect.undone
 )
 
 // Failure is err as a call of a store returns it.

@@ -81,6 +81,9 @@ func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isDirectPQ(db, rawURL) {
+		opts = append([]Option{Prepared()}, opts...)
+	}
 	s, err := New(db, dialect, opts...)
 	if err == nil {
 		s.owned = true
@@ -91,6 +94,14 @@ func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
 		return nil, fmt.Errorf("%w (at %s)", err, place(dialect, rawURL))
 	}
 	return s, nil
+}
+
+// isPQ reports whether db is lib/pq's.
+func isPQ(db *sql.DB) bool { return fmt.Sprintf("%T", db.Driver()) == "*pq.Driver" }
+
+// isDirectPQ reports whether db is lib/pq's, and no pooler is known of.
+func isDirectPQ(db *sql.DB, rawURL string) bool {
+	return isPQ(db) && !strings.Contains(rawURL, "pooler=") && !strings.Contains(rawURL, "binary_parameters=yes")
 }
 
 // place is the part of a URL that says where the database is, and no secrets.

@@ -30,6 +30,8 @@ type Store struct {
 	creator string
 	q       statements
 	pool    *pool
+	keeps   bool   // statements, prepared: the driver does not
+	repeats bool   // the driver is lib/pq, see once
 	reset   func() // see Reset; may be nil
 	gates   gates
 	packet  atomic.Int64              // MySQL only: max_allowed_packet, once it is known
@@ -43,6 +45,7 @@ type Option func(*options)
 type options struct {
 	table, source, creator string
 	reset                  func()
+	prepared               bool
 	now                    string // of tests
 }
 
@@ -65,6 +68,11 @@ func Creator(creator string) Option { return func(o *options) { o.creator = crea
 // again after it. It is for a pool below that one: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. It is called at
 // most once a second, and must be safe for concurrent use.
 func Reset(reset func()) Option { return func(o *options) { o.reset = reset } }
+
+// Prepared has PostgreSQL's statements prepared once per connection, as MySQL's and SQLite's are anyway. It is for
+// lib/pq, whose calls take several times as long without it; pgx does so by itself. [NewURL] sets it for lib/pq. Behind a
+// pooler that shares connections between transactions it is not safe: another service's statement may be run.
+func Prepared() Option { return func(o *options) { o.prepared = true } }
 
 // WithRemark sets the remark of the records that are made or taken over under ctx, for
 // people who read the table: an order number, say. It is cut after 255 characters.
@@ -115,6 +123,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	s := &Store{
 		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
 		q: newStatements(dialect, table.name, o.now), pool: poolOf(db), reset: o.reset,
+		keeps: dialect != PostgreSQL || o.prepared, repeats: isPQ(db),
 	}
 	return s, nil
 }

@@ -148,12 +148,16 @@ func another(tb testing.TB, url, table string) *sqlstore.Store {
 
 // cut makes an instance whose connections can be cut, also in the midst of a statement.
 func cut(tb testing.TB, rawURL string) (storetest.Instance, func()) {
-	u, err := url.Parse(rawURL)
-	require.NoError(tb, err)
-	link := backend.NewProxy(tb, u.Host)
+	link := backend.NewProxy(tb, hostOf(tb, rawURL))
 	_, _, name := fresh(tb, rawURL)
 	peer := func() core.Store { return another(tb, link.URL(rawURL), name) }
 	return storetest.Instance{Store: peer(), Peer: peer}, func() { link.Cut(); link.Restore() }
+}
+
+func hostOf(tb testing.TB, rawURL string) string {
+	u, err := url.Parse(rawURL)
+	require.NoError(tb, err)
+	return u.Host
 }
 
 // TestStoreWithAClock runs the suite with a clock that moves when the test moves it, so that

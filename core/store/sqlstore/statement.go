@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -201,8 +202,30 @@ func (s *Store) args(q *statement, v *values) []any {
 			args[i] = int64(purgeBatch)
 		}
 	}
+	if s.repeats {
+		args[0] = &once{value: args[0]}
+	}
 	return args
 }
+
+// once is an argument that is given out once. database/sql sends a statement again if its driver says that the first
+// was not sent; lib/pq says so of a connection that broke behind it, too (https://github.com/lib/pq/issues/939). A
+// claim would then meet with itself.
+type once struct {
+	value any
+	given bool
+}
+
+// Value implements driver.Valuer.
+func (o *once) Value() (driver.Value, error) {
+	if o.given {
+		return nil, errSentTwice
+	}
+	o.given = true
+	return o.value, nil
+}
+
+var errSentTwice = errors.New("the connection broke; nobody knows whether the statement was carried out")
 
 // transaction is one in which a store's statements run together with others.
 type transaction struct {
@@ -304,10 +327,10 @@ type row struct {
 }
 
 // prepared returns q as a prepared statement, or nil if it is better sent as it is: to
-// PostgreSQL, whose driver knows what it has sent before, and where a pooler between may
-// not like it; and in a transaction on another pool.
+// PostgreSQL, if the driver knows what it has sent before, or a pooler between may
+// not like it (see Prepared); and in a transaction on another pool.
 func (s *Store) prepared(ctx context.Context, tx *transaction, q *statement) (*sql.Stmt, error) {
-	if s.dialect == PostgreSQL {
+	if !s.keeps {
 		return nil, nil
 	}
 	stmt := q.prepared.Load()

@@ -1,0 +1,92 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	_ "github.com/lib/pq"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// libPQ opens a pool of lib/pq's, which NewURL uses where pgx is not imported.
+func libPQ(tb testing.TB, url string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("postgres", url)
+	require.NoError(tb, err)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	tb.Cleanup(func() { db.Close() })
+	return db
+}
+
+func TestLibPQ(t *testing.T) {
+	t.Parallel()
+	url := engines[0].url(t)
+	for name, options := range map[string][]sqlstore.Option{"prepared": {sqlstore.Prepared()}, "as it is": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			on := func(tb testing.TB, link string) storetest.Instance {
+				_, _, table := fresh(tb, url)
+				peer := func() core.Store { return newOn(tb, libPQ(tb, link), table, options...) }
+				return storetest.Instance{Store: peer(), Peer: peer}
+			}
+			storetest.Run(t, func(tb testing.TB) storetest.Instance { return on(tb, url) }, storetest.Features{
+				Faulty: func(tb testing.TB) (storetest.Instance, func()) {
+					link := backend.NewProxy(tb, hostOf(tb, url))
+					return on(tb, link.URL(url)), func() { link.Cut(); link.Restore() }
+				},
+			})
+		})
+	}
+	for u, want := range map[string]bool{url: true, with(url, "pooler=transaction"): false, with(url, "binary_parameters=yes"): false} {
+		assert.Equal(t, want, sqlstore.IsDirectPQ(libPQ(t, url), u), u)
+	}
+	db, _ := open(t, url)
+	assert.False(t, sqlstore.IsDirectPQ(db, url), "pgx prepares by itself")
+}
+
+// newOn makes a store on a table that is there.
+func newOn(tb testing.TB, db *sql.DB, table string, options ...sqlstore.Option) *sqlstore.Store {
+	tb.Helper()
+	s, err := sqlstore.New(db, sqlstore.PostgreSQL, append(options, sqlstore.Table(table))...)
+	require.NoError(tb, err)
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// BenchmarkReplay compares drivers of PostgreSQL.
+func BenchmarkReplay(b *testing.B) {
+	url := engines[0].url(b)
+	pgx, _ := open(b, url)
+	_, _, table := fresh(b, url)
+	pgxStore := newOn(b, pgx, table)
+	c := claim(time.Hour)
+	_, err := pgxStore.Acquire(b.Context(), "k", c)
+	require.NoError(b, err)
+	require.NoError(b, pgxStore.Complete(b.Context(), "k", c.Owner, []byte("result"), time.Hour))
+	for _, with := range []struct {
+		name  string
+		store *sqlstore.Store
+	}{
+		{"pgx", pgxStore},
+		{"lib-pq, prepared", newOn(b, libPQ(b, url), table, sqlstore.Prepared())},
+		{"lib-pq", newOn(b, libPQ(b, url), table)},
+	} {
+		b.Run(with.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				g, err := with.store.Acquire(b.Context(), "k", c)
+				if err != nil || g.State != core.Done {
+					b.Fatal(g, err)
+				}
+			}
+		})
+	}
+}
