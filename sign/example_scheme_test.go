@@ -17,20 +17,21 @@ type acme struct{}
 func (acme) Name() string { return "acme" }
 
 // Parse takes the header apart. The body is not read so far, and nothing is believed.
-func (acme) Parse(m *sign.Message, s *sign.Signature) (err error) {
+func (acme) Parse(m *sign.Message, s *sign.Signature) error {
 	s.KeyID = "acme" // the messages name no key
-	var value []byte
-	for name, take := range map[string]func(text string) error{
-		"Acme-Time":      func(text string) error { s.Created, err = sign.ParseTimestamp(text); return err },
-		"Acme-Signature": func(text string) error { value, err = hex.DecodeString(text); return err },
-	} {
-		text, err := m.Required(name)
-		if err != nil {
-			return err
-		}
-		if err := take(text); err != nil {
-			return sign.Errorf(sign.CodeMalformed, "%s: %w", name, err)
-		}
+	text, err := m.Required("Acme-Time")
+	if err != nil {
+		return err
+	}
+	if s.Created, err = sign.ParseTimestamp(text); err != nil {
+		return err
+	}
+	if text, err = m.Required("Acme-Signature"); err != nil {
+		return err
+	}
+	value, err := hex.DecodeString(text)
+	if err != nil {
+		return sign.Errorf(sign.CodeMalformed, "Acme-Signature: %w", err)
 	}
 	s.Values = append(s.Values, value)
 	for _, name := range []string{"Content-Encoding", "Idempotency-Key"} { // they are not signed
