@@ -138,10 +138,10 @@ func (e *Engine) WantRuns(route string, n int) {
 	}
 }
 
-// WantReplays fails the test unless n duplicates have been answered with the first result.
+// WantReplays fails the test unless n duplicates have been answered with the first result. A replay is reported when
+// it has been written: up to a second is waited for those that are lacking.
 func (e *Engine) WantReplays(route string, n int) {
 	e.tb.Helper()
-	// A replay is reported when it is written: a client may have it a moment before.
 	for until := time.Now().Add(time.Second); e.Count(core.Replayed, route) < n && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}

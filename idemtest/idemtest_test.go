@@ -191,6 +191,28 @@ func TestAssertionsCanFail(t *testing.T) {
 	require.Panics(t, func() { idemtest.Attempt(r, 0, func(context.Context) {}) })
 }
 
+// A replay is reported when its client may have it already.
+func TestWantReplaysWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		e, h := service(r, core.ClientKey(), created)
+		ask(h, "")
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			ask(h, "")
+		}()
+		e.WantReplays("POST /orders", 1)
+		require.Empty(t, r.failures)
+		begun := time.Now()
+		e.WantReplays("POST /orders", 0)
+		require.Len(t, r.failures, 1)
+		require.Zero(t, time.Since(begun), "there is nothing to wait for")
+		e.WantReplays("POST /orders", 2)
+		require.Len(t, r.failures, 2)
+		require.LessOrEqual(t, time.Since(begun), 2*time.Second)
+	})
+}
+
 func TestObserversAreTold(t *testing.T) {
 	var told int
 	e := idemtest.New(t, core.Config{Observe: func(context.Context, core.Event) { told++ }})

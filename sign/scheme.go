@@ -88,7 +88,8 @@ type Signature struct {
 	// [Verified].Consumed. None, if it stands in the header.
 	Consumed []string
 	// State is the scheme's own. If it has a method Free(), a [Verifier] calls that when it is done with the message: what
-	// Parse has made may then be used for another one, and must hold nothing of this one.
+	// Parse has made may then be used for another one, and must hold nothing of this one. Free is called once, after [Config].Observe,
+	// also when the message is refused, and must not panic.
 	State any
 
 	scratch []byte   // decoded values; the signing string

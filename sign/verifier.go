@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -524,10 +523,13 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 	if peer, ok := m.Source.(interface{ RemoteAddr() string }); ok {
 		e.RemoteAddr = strings.Clone(peer.RemoteAddr())
 	}
-	var over atomic.Bool
+	var mu sync.Mutex
+	over := false
 	if s.KeyID != "" {
 		e.signingString = func() string {
-			if over.Load() {
+			mu.Lock()
+			defer mu.Unlock()
+			if over {
 				return "" // the message belongs to another request by now
 			}
 			text := v.c.Scheme.SigningString(m, s, key)
@@ -538,5 +540,7 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 		}
 	}
 	v.c.Observe(ctx, e)
-	over.Store(true)
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
 }

@@ -187,6 +187,16 @@ func TestNothingCanBeChanged(t *testing.T) {
 	}
 }
 
+// What is no key id is in no event.
+func TestMalformedKeyID(t *testing.T) {
+	s, m := newScheme(t, Options{}), testMessage()
+	signWith(t, s, m, hmacKey(t))
+	headerOf(m).Set("Signature-Input", strings.Replace(headerOf(m).Get("Signature-Input"), `"demo"`, `"de mo"`, 1))
+	sig := new(sign.Signature)
+	require.ErrorIs(t, s.Parse(m, sig), sign.CodeMalformed)
+	require.Empty(t, sig.KeyID)
+}
+
 func TestContentDigest(t *testing.T) {
 	s, key := newScheme(t, Options{}), hmacKey(t)
 	sum := sha512.Sum512([]byte(body200))

@@ -1,6 +1,9 @@
 package sortedparams
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,5 +56,30 @@ func TestTheSecretIsWiped(t *testing.T) {
 		require.Equal(t, signed, string(l.base))
 		require.Greater(t, cap(l.base), len(l.base)+len(designSecret))
 		require.NotContains(t, string(l.base[:cap(l.base)]), designSecret)
+		for _, b := range l.base[len(l.base):cap(l.base)] {
+			require.Zero(t, b, "no part of it either")
+		}
 	}
+}
+
+// Messages that are verified at once share nothing, nor does one share anything with an observer that keeps its event.
+func TestManyMessagesAtOnce(t *testing.T) {
+	var all, observers sync.WaitGroup
+	v := sign.MustVerifier(sign.Config{
+		Keys: sign.MustRing(newKey("demo")), Scheme: newScheme(t, Options{}), Clock: fixedClock, Nonces: anyNonce{},
+		Observe: func(_ context.Context, e sign.Event) { observers.Go(func() { e.SigningString() }) },
+	})
+	for i := range 8 {
+		r := newRequest(t, "POST", "/", formType, fmt.Sprintf("amount=%d&to=%d&note=%d", i, i, i))
+		signBy(t, r, Options{}, newKey("demo"))
+		all.Go(func() {
+			for range 300 {
+				if _, err := v.Verify(t.Context(), messageOf(r)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	observers.Wait()
 }

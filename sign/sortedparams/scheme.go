@@ -419,7 +419,7 @@ func (s *Scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) erro
 func (s *Scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) error) error {
 	own := secret.Of(key)
 	if own == nil {
-		return sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters; this one is for %s", key.Algorithm())
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters")
 	}
 	n := len(l.base)
 	l.base = append(append(l.base, s.secretName...), own...)

@@ -333,6 +333,9 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 	if err == nil || errors.Is(err, core.ErrLost) {
 		return err
 	}
+	if errors.Is(err, errSentTwice) {
+		err = errSentTwice // without what database/sql says of an argument
+	}
 	switch state := sqlState(err); {
 	case s.dialect != PostgreSQL:
 	case state == "42P05", state == "26000", // a prepared statement is there already, or is not there

@@ -96,13 +96,13 @@ func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
 	return s, nil
 }
 
-// isPQ reports whether db is lib/pq's.
-func isPQ(db *sql.DB) bool { return fmt.Sprintf("%T", db.Driver()) == "*pq.Driver" }
-
-// isDirectPQ reports whether db is lib/pq's, and no pooler is known of.
+// isDirectPQ reports whether db is lib/pq's, and the URL says nothing that poolers need.
 func isDirectPQ(db *sql.DB, rawURL string) bool {
-	return isPQ(db) && !strings.Contains(rawURL, "pooler=") && !strings.Contains(rawURL, "binary_parameters=yes")
+	return driverOf(db) == "*pq.Driver" && !strings.Contains(rawURL, "pooler=") && !strings.Contains(rawURL, "binary_parameters=")
 }
+
+// driverOf is the type of db's driver: "*stdlib.Driver" for pgx.
+func driverOf(db *sql.DB) string { return fmt.Sprintf("%T", db.Driver()) }
 
 // place is the part of a URL that says where the database is, and no secrets.
 func place(dialect Dialect, rawURL string) string {

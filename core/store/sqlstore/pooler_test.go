@@ -24,23 +24,25 @@ func TestPooler(t *testing.T) {
 	url := with(backend.StartPgBouncer(t, engines[0].url(t), 3).URL(), "pooler=transaction")
 	storetest.Run(t, func(tb testing.TB) storetest.Instance { return instance(tb, url) }, storetest.Features{})
 
-	t.Run("DoTx", func(t *testing.T) {
-		b := newBooks(t, url)
-		const keys, callers = 10, 3
-		var wg sync.WaitGroup
-		for i := range keys * callers {
-			wg.Go(func() {
-				key := fmt.Sprint("key ", i%keys)
-				r, err := b.do(key, b.enter(key))
-				assert.NoError(t, err)
-				assert.Equal(t, "entered "+key, string(r.Value))
-			})
-		}
-		wg.Wait()
-		for i := range keys {
-			assert.Equal(t, 1, b.count(fmt.Sprint("key ", i)))
-		}
-	})
+	t.Run("DoTx", func(t *testing.T) { newBooks(t, url).manyEnter() })
+}
+
+// manyEnter: several callers of each of some keys enter a row, once.
+func (b *books) manyEnter() {
+	const keys, callers = 10, 3
+	var wg sync.WaitGroup
+	for i := range keys * callers {
+		wg.Go(func() {
+			key := fmt.Sprint("key ", i%keys)
+			r, err := b.do(key, b.enter(key))
+			assert.NoError(b.t, err)
+			assert.Equal(b.t, "entered "+key, string(r.Value))
+		})
+	}
+	wg.Wait()
+	for i := range keys {
+		assert.Equal(b.t, 1, b.count(fmt.Sprint("key ", i)))
+	}
 }
 
 // TestPoolerThatNobodyHasNamed: two services on one connection meet with each other's prepared statements. The second is

@@ -2,10 +2,12 @@ package sqlstore_test
 
 import (
 	"database/sql"
+	"database/sql/driver"
+	"strings"
 	"testing"
 	"time"
 
-	_ "github.com/lib/pq"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -45,11 +47,54 @@ func TestLibPQ(t *testing.T) {
 			})
 		})
 	}
-	for u, want := range map[string]bool{url: true, with(url, "pooler=transaction"): false, with(url, "binary_parameters=yes"): false} {
-		assert.Equal(t, want, sqlstore.IsDirectPQ(libPQ(t, url), u), u)
+	t.Run("DoTx", func(t *testing.T) {
+		b := newBooks(t, url)
+		b.db = libPQ(t, url)
+		b.store = newOn(t, b.db, strings.TrimSuffix(b.rows, "_rows"), sqlstore.Prepared())
+		b.manyEnter()
+	})
+	t.Run("in a wrapper", func(t *testing.T) {
+		_, _, table := fresh(t, url)
+		link := backend.NewProxy(t, hostOf(t, url))
+		db, err := sql.Open("wrapped", link.URL(url))
+		require.NoError(t, err)
+		t.Cleanup(func() { db.Close() })
+		s := newOn(t, db, table)
+		begin := func(key string) error {
+			_, err := s.Acquire(t.Context(), key, claim(time.Hour))
+			return err
+		}
+		require.NoError(t, begin("first"))
+		link.CutAfter([]byte("7365636f6e64")) // the driver's word for "second"
+		err = begin("second")
+		require.ErrorContains(t, err, "nobody knows")
+		require.NotContains(t, err.Error(), "argument")
+	})
+}
+
+func init() { sql.Register("wrapped", struct{ driver.Driver }{&pq.Driver{}}) } // as tracers do
+
+func TestPrepared(t *testing.T) {
+	url := engines[0].url(t)
+	_, _, table := fresh(t, url)
+	db := libPQ(t, url)
+	db.SetMaxOpenConns(1)
+	kept := func() (n int) {
+		require.NoError(t, db.QueryRow("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%"+table+"%'").Scan(&n))
+		return n
 	}
-	db, _ := open(t, url)
-	assert.False(t, sqlstore.IsDirectPQ(db, url), "pgx prepares by itself")
+	for _, s := range []*sqlstore.Store{newOn(t, db, table), newOn(t, db, table, sqlstore.Prepared())} {
+		require.Zero(t, kept())
+		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, kept())
+
+	for u, want := range map[string]bool{url: true, with(url, "pooler=transaction"): false, with(url, "binary_parameters=on"): false} {
+		assert.Equal(t, want, sqlstore.IsDirectPQ(db, u), u)
+	}
+	pgx, _ := open(t, url)
+	assert.False(t, sqlstore.IsDirectPQ(pgx, url), "it prepares by itself")
 }
 
 // newOn makes a store on a table that is there.

@@ -31,7 +31,7 @@ type Store struct {
 	q       statements
 	pool    *pool
 	keeps   bool   // statements, prepared: the driver does not
-	repeats bool   // the driver is lib/pq, see once
+	repeats bool   // the driver may be lib/pq, also in a wrapper: see once
 	reset   func() // see Reset; may be nil
 	gates   gates
 	packet  atomic.Int64              // MySQL only: max_allowed_packet, once it is known
@@ -123,7 +123,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	s := &Store{
 		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
 		q: newStatements(dialect, table.name, o.now), pool: poolOf(db), reset: o.reset,
-		keeps: dialect != PostgreSQL || o.prepared, repeats: isPQ(db),
+		keeps: dialect != PostgreSQL || o.prepared, repeats: dialect == PostgreSQL && driverOf(db) != "*stdlib.Driver",
 	}
 	return s, nil
 }
