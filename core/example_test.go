@@ -102,15 +102,3 @@ func ExampleRun_Abandon() {
 	// the bank has not answered
 	// true
 }
-
-// A service with an error format of its own.
-func ExampleConfig_refuse() {
-	core.MustNew(core.Config{Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
-		body := fmt.Sprintf(`{"code":40900,"msg":%q,"data":null}`, r.Detail)
-		return &core.Response{
-			Status: 200,
-			Header: []core.Field{{Name: "Content-Type", Value: "application/json"}},
-			Body:   []byte(body),
-		}
-	}})
-}
