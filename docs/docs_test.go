@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -195,28 +196,62 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+	mention = regexp.MustCompile(`\bdocs/[a-z/-]+\.md`)
+)
 
-// Links between pages lead somewhere, those to a heading too.
+// Links between pages lead somewhere, those to a heading too. So do the names of pages in the source.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, pages)
-	for _, name := range append(pages, "../README.md", "../CHANGELOG.md") {
-		for _, found := range link.FindAllStringSubmatch(page(t, name), -1) {
-			if strings.Contains(found[1], "://") {
-				continue
+	pages := 0
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == ".git") {
+			return fs.SkipDir
+		}
+		switch filepath.Ext(name) {
+		case ".go":
+			for _, found := range mention.FindAllString(page(t, name), -1) {
+				require.FileExists(t, filepath.Join("..", found), name)
 			}
-			target := filepath.Join(filepath.Dir(name), found[1])
-			if found[1] == "" {
-				target = name
-			}
-			_, err := os.Stat(target)
-			require.NoError(t, err, "%s links to %s", name, found[1])
-			if found[2] != "" {
-				require.Contains(t, anchors(page(t, target)), found[2], "%s links to %s", name, found[0])
+		case ".md":
+			pages++
+			for _, found := range link.FindAllStringSubmatch(page(t, name), -1) {
+				if strings.Contains(found[1], "://") {
+					continue
+				}
+				target := filepath.Join(filepath.Dir(name), found[1])
+				if found[1] == "" {
+					target = name
+				}
+				_, err := os.Stat(target)
+				require.NoError(t, err, "%s links to %s", name, found[1])
+				if found[2] != "" {
+					require.Contains(t, anchors(page(t, target)), found[2], "%s links to %s", name, found[0])
+				}
 			}
 		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, pages, 20)
+}
+
+// The README leads to every page, and is short.
+func TestReadme(t *testing.T) {
+	readme, decisions := page(t, "../README.md"), page(t, "decisions/README.md")
+	require.LessOrEqual(t, strings.Count(readme, "\n"), 200)
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, name := range pages {
+		require.Contains(t, readme, "(docs/"+name+")")
+	}
+	pages, err = filepath.Glob("decisions/[a-z]*.md")
+	require.NoError(t, err)
+	for _, name := range pages {
+		require.Contains(t, decisions, "("+filepath.Base(name)+")")
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -154,23 +152,4 @@ func TestLimitsGoOn(t *testing.T) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	defer slog.SetDefault(before)
 	require.True(t, goesOn(t.Context(), down{}, "alice"))
-}
-
-func TestCodeOfLimits(t *testing.T) {
-	source, err := os.ReadFile("limits_test.go")
-	require.NoError(t, err)
-	flat := func(code string) string {
-		lines := strings.Split(strings.TrimSpace(code), "\n")
-		for i := range lines {
-			lines[i] = strings.TrimSpace(lines[i])
-		}
-		return strings.Join(lines, "\n")
-	}
-	blocks := strings.Split(page(t, "limits.md"), "```go\n")[1:]
-	require.Len(t, blocks, 6)
-	for _, block := range blocks {
-		code, _, _ := strings.Cut(block, "```")
-		code = strings.Replace(code, "searches := limit.New(20, time.Minute) // for each user\n", "", 1)
-		require.Contains(t, flat(string(source)), flat(code))
-	}
 }

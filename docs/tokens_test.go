@@ -99,17 +99,6 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, 400, send("GET", "/checkout", "", "X-User", "").StatusCode)
 }
 
-func TestCodeOfTokens(t *testing.T) {
-	source, err := os.ReadFile("tokens_test.go")
-	require.NoError(t, err)
-	blocks := strings.Split(page(t, "tokens.md"), "```go\n")[1:]
-	require.Len(t, blocks, 4)
-	for _, block := range blocks {
-		code, _, _ := strings.Cut(block, "```")
-		require.Contains(t, unindented(string(source)), unindented(code))
-	}
-}
-
 func TestPicturesAreShown(t *testing.T) {
 	pictures, err := filepath.Glob("img/*")
 	require.NoError(t, err)
@@ -120,13 +109,4 @@ func TestPicturesAreShown(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, file.Size(), int64(100<<10), picture)
 	}
-}
-
-// unindented is code without what stands in front of its lines.
-func unindented(code string) string {
-	lines := strings.Split(strings.TrimSpace(code), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }

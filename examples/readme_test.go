@@ -32,47 +32,13 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// What the README shows of the clients in other languages, and of signclient, is what is tested.
-func TestReadmeClients(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// What docs/signing.md shows of signclient is what is tested.
+func TestSigningPage(t *testing.T) {
+	signing, err := os.ReadFile("../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := map[string]string{"signclient": "```console\n$ go run ./examples/signclient\n" + signclientPrints + "```\n"}
-	for file, language := range map[string]string{"sign.mjs": "js", "sign.py": "python", "Sign.java": "java", "sign.sh": "sh"} {
-		blocks[file] = "```" + language + "\n" + region(t, "clients/"+file) + "```\n"
+	if block := "```console\n$ go run ./examples/signclient\n" + signclientPrints + "```\n"; !strings.Contains(string(signing), "\n"+block) {
+		t.Errorf("docs/signing.md does not have this block:\n%s", block)
 	}
-	for name, block := range blocks {
-		if !strings.Contains(string(readme), "\n"+block) {
-			t.Errorf("%s: the README does not have this block:\n%s", name, block)
-		}
-	}
-}
-
-// region returns what stands in a file between the lines "begin README" and "end README", less
-// indented by as much as these are.
-func region(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	var indent string
-	inside, ended := false, false
-	for line := range strings.Lines(string(text)) {
-		mark := strings.TrimLeft(strings.TrimSpace(line), "/# ")
-		switch {
-		case mark == "begin README":
-			indent, inside = line[:len(line)-len(strings.TrimLeft(line, " "))], true
-		case mark == "end README":
-			inside, ended = false, true
-		case inside:
-			b.WriteString(strings.TrimPrefix(line, indent))
-		}
-	}
-	if !ended || inside || b.Len() == 0 {
-		t.Fatalf("%s has no region for the README", file)
-	}
-	return b.String()
 }

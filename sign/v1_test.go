@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// The example of the README.
+// The example of docs/signing.md.
 func TestV1Vector(t *testing.T) {
 	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
 	m := &sign.Message{

@@ -27,7 +27,6 @@ import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
 class Sign {
-    // begin README
     /**
      * Returns headers with a signature added. Send them with the same method, uri and body, once: another try
      * needs another signature, with the time and a nonce of its own (UUID.randomUUID().toString()).
@@ -64,7 +63,6 @@ class Sign {
         signed.put("X-Signature", "v1=" + HexFormat.of().formatHex(mac.doFinal(String.join("\n", lines).getBytes(UTF_8))));
         return signed;
     }
-    // end README
 
     public static void main(String[] args) throws Exception {
         String keyId = System.getenv("IDEM_KEY_ID"), secret = System.getenv("IDEM_SECRET");

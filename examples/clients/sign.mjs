@@ -4,7 +4,6 @@
 //
 //	IDEM_KEY_ID=demo IDEM_SECRET=0123456789abcdef0123456789abcdef node sign.mjs URL [IDEMPOTENCY-KEY] <body.json
 
-// begin README
 // Returns headers with a signature added. Give fetch the same method, url, headers and body, once:
 // another try needs another signature. Strings are signed and sent as UTF-8.
 export async function sign(keyId, secret, method, url, headers, body,
@@ -29,7 +28,6 @@ export async function sign(keyId, secret, method, url, headers, body,
   result.set("X-Signature", "v1=" + hex(mac));
   return result;
 }
-// end README
 
 async function main([url, idempotencyKey]) {
   const { IDEM_KEY_ID: keyId, IDEM_SECRET: secret } = process.env;

@@ -18,7 +18,6 @@ import urllib.parse
 import urllib.request
 
 
-# begin README
 def sign(key_id, secret, method, url, headers, body, timestamp=None, nonce=None):
     """Returns headers with a signature (and Host) added; secret and body are bytes.
 
@@ -39,7 +38,6 @@ def sign(key_id, secret, method, url, headers, body, timestamp=None, nonce=None)
     mac = hmac.new(secret, "\n".join(lines).encode(), hashlib.sha256).hexdigest()
     return {**headers, "Host": host, "X-Key-Id": key_id, "X-Timestamp": timestamp, "X-Nonce": nonce,
             "X-Signed-Headers": names, "X-Signature": "v1=" + mac}
-# end README
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):

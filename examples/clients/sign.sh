@@ -7,7 +7,6 @@
 # The URL is signed and sent as it is: what is not ASCII must be escaped. While openssl runs, other
 # users of the machine may see its arguments, and the secret among them.
 
-# begin README
 # sign KEY-ID SECRET METHOD URL BODY-FILE [IDEMPOTENCY-KEY [TIMESTAMP NONCE]] prints the header
 # fields to be sent, once, with that JSON: another try needs another signature.
 sign() (
@@ -35,7 +34,6 @@ idempotency-key:$6}" | openssl dgst -sha256 -hmac "$2" -r | cut -c1-64)
   printf '%s\n' "X-Key-Id: $1" "X-Timestamp: $timestamp" "X-Nonce: $nonce" "X-Signed-Headers: $names" \
     "X-Signature: v1=$mac" 'Content-Type: application/json' ${6:+"Idempotency-Key: $6"}
 )
-# end README
 
 main() {
   if [ -z "${1-}" ] || [ -z "${IDEM_KEY_ID-}" ] || [ -z "${IDEM_SECRET-}" ]; then

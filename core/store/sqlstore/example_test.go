@@ -136,3 +136,20 @@ func ExampleStore_RunTx() {
 	// 201 ordered
 	// 1 order
 }
+
+// The code of docs/stores.md stands here as it stands there.
+
+func _(ctx context.Context) (core.Store, error) {
+	store, err := sqlstore.NewURL(ctx, "postgres://shop@10.0.0.8/shop") // with _ "github.com/jackc/pgx/v5/stdlib"
+	return store, err
+}
+
+func _(ctx context.Context) (core.Store, error) {
+	store, err := sqlstore.NewURL(ctx, "mysql://shop@10.0.0.9/shop") // with _ "github.com/go-sql-driver/mysql"
+	return store, err
+}
+
+func _(ctx context.Context) (core.Store, error) {
+	store, err := sqlstore.NewURL(ctx, "sqlite:/var/lib/shop/idem.db") // with _ "modernc.org/sqlite"
+	return store, err
+}

@@ -1,0 +1,254 @@
+package docs_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/gofiber/fiber/v2"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adaptertest"
+	"github.com/idem-go/idem/core/limit"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/storetest"
+	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/idemtest"
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/signtest"
+)
+
+// The code of these pages stands in a test as it stands there, and so compiles. What needs Fiber's own middleware is in a
+// module that has it, and what needs sqlstore is beside that.
+func TestCode(t *testing.T) {
+	var sources string
+	for _, name := range []string{"code_test.go", "limits_test.go", "tokens_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go"} {
+		sources += unindented(page(t, name)) + "\n"
+	}
+	for name, count := range map[string]int{
+		"limits.md": 6, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "signing.md": 2, "stores.md": 5, "testing.md": 4, "tokens.md": 4,
+	} {
+		blocks := strings.Split(page(t, name), "```go\n")[1:]
+		require.Len(t, blocks, count, name)
+		for _, block := range blocks {
+			code, _, _ := strings.Cut(block, "```")
+			require.Contains(t, sources, unindented(code), name)
+		}
+	}
+}
+
+// unindented is code without what stands in front of its lines.
+func unindented(code string) string {
+	lines := strings.Split(strings.TrimSpace(code), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// limits.md
+
+func _(mux *http.ServeMux, search http.Handler) {
+	searches := limit.New(20, time.Minute) // for each user
+	mux.Handle("GET /search", limited(searches)(search))
+}
+
+// mounting.md
+
+func _(router http.Handler) *http.Server {
+	server := http.Server{Handler: http.TimeoutHandler(router, 10*time.Second, "")} // net/http, Gin, Echo
+	return &server
+}
+
+func _(app *fiber.App) *fasthttp.Server {
+	server := fasthttp.Server{Handler: fasthttp.TimeoutHandler(app.Handler(), 10*time.Second, "")} // Fiber
+	return &server
+}
+
+func _(addr string, mux *http.ServeMux, shop http.Handler) error {
+	mux.Handle("a.example.com/", shop) // the routes of shop have two keys
+	mux.Handle("b.example.com/", shop)
+	err := http.ListenAndServe(addr, mux)
+	return err
+}
+
+var _ = []core.UserSource{
+	core.UserFunc(func(r *core.Request) (core.User, error) {
+		user, lines := r.Headers.Header("X-User", 0)
+		if user == "" || lines > 1 { // else all who are nobody would be one user of the host
+			return core.User{}, core.ErrNoUser
+		}
+		return core.User{ID: r.Host + " " + user}, nil
+	}),
+}
+
+func _(r *gin.Engine, renderErrors gin.HandlerFunc) {
+	r.Use(gin.Recovery(), ginidem.Finish(), renderErrors) // c.Error(err) in the handler, rendered by renderErrors
+}
+
+func _() (*core.Engine, error) {
+	engine, err := core.New(core.Config{Observe: core.LogEvents(slog.Default())})
+	return engine, err
+}
+
+// policies.md
+
+func _(engine *core.Engine) (*core.Guard, error) {
+	policy := core.ClientKey()
+	policy.Name = "payments"
+	policy.Duplicate = core.Wait(5 * time.Second)
+	payments, err := engine.Guard(policy)
+	return payments, err
+}
+
+func _(bank interface {
+	HasCharged(context.Context, *core.Request) (bool, error)
+}) core.Policy {
+	policy := core.ClientKey()
+	policy.OnFailure = core.Abandon
+	policy.Abandoned = core.Uncertain
+	policy.Reconcile = func(ctx context.Context, u core.Uncertainty) (core.Verdict, error) {
+		charged, err := bank.HasCharged(ctx, u.Request)
+		switch {
+		case err != nil:
+			return core.Unknown(), err
+		case charged:
+			return core.Settled(&core.Response{Status: http.StatusCreated}), nil
+		default:
+			return core.RunAgain(), nil
+		}
+	}
+	return policy
+}
+
+func _(ctx context.Context, engine *core.Engine, messageID string, mailer interface {
+	Send(context.Context, string) (string, error)
+}) (core.Result[string], error) {
+	receipts := engine.MustTask(core.Policy{Name: "send receipt"})
+	result, err := core.Do(ctx, receipts, core.Call{Key: messageID}, func(ctx context.Context) (string, error) {
+		return mailer.Send(ctx, messageID)
+	})
+	return result, err
+}
+
+// signing.md
+
+func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFunc) error {
+	key, err := sign.NewHMACKey("demo", secret) // at least 32 bytes; or sign.NewKey for Ed25519 and others
+	if err != nil {
+		return err
+	}
+	verifier, err := sign.NewVerifier(sign.Config{
+		Keys:   sign.MustRing(key),
+		Nonces: engine.Nonces(),             // in the engine's store: shared by all instances
+		Hosts:  []string{"api.example.com"}, // what was signed for another host is not for us
+		Observe: func(ctx context.Context, e sign.Event) { // the client is not told why; the log is
+			if e.Err != nil {
+				slog.WarnContext(ctx, "refused", "key", e.KeyID, "err", e.Err, "signed", e.SigningString())
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	webhooks := engine.MustGuard(core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()})
+
+	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // likewise echoidem, fiberidem, httpidem
+	return nil
+}
+
+func _(key *sign.Key) *http.Client {
+	client := &http.Client{Transport: &sign.Transport{Key: key}}
+	return client
+}
+
+// stores.md
+
+func _() (core.Store, error) {
+	store, err := redisstore.NewURL("redis://10.0.0.7") // or redisstore.New(client), with your rueidis.Client
+	return store, err
+}
+
+func _(store core.Store) (*core.Engine, error) {
+	engine, err := core.New(core.Config{Store: store, User: core.UserFromHeader("X-User")})
+	return engine, err
+}
+
+// testing.md
+
+func newShop(engine *core.Engine) http.Handler {
+	payments := engine.MustGuard(core.ClientKey())
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", httpidem.New(payments)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if httpidem.Run(r).Takeover() {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})))
+	return mux
+}
+
+func pay(shop http.Handler, key string) int {
+	r := httptest.NewRequest("POST", "/payments", nil)
+	r.Header.Set("X-User", "ann")
+	r.Header.Set("Idempotency-Key", key)
+	w := httptest.NewRecorder()
+	shop.ServeHTTP(w, r)
+	return w.Code
+}
+
+func TestTesting(t *testing.T) {
+	e := idemtest.New(t, core.Config{User: core.UserFromHeader("X-User")})
+	shop := newShop(e.Engine) // the service's own code, which takes the engine from outside
+
+	require.Equal(t, 201, pay(shop, "k-1"))
+	require.Equal(t, 201, pay(shop, "k-1"))
+	e.WantRuns("POST /payments", 1)
+	e.WantReplays("POST /payments", 1)
+
+	e.NextIsRunning(time.Minute)
+	require.Equal(t, 409, pay(shop, "k-2"))
+
+	e.NextIsAbandoned(1)
+	require.Equal(t, 202, pay(shop, "k-3")) // the handler looks at Takeover
+
+	e.Advance(24 * time.Hour)
+	require.Equal(t, 201, pay(shop, "k-1"))
+	e.WantRuns("POST /payments", 3)
+
+	e.Fail(idemtest.Acquire)
+	require.Equal(t, 503, pay(shop, "k-4"))
+}
+
+func _(t *testing.T, openStore func(testing.TB) core.Store) {
+	storetest.Run(t, func(tb testing.TB) storetest.Instance {
+		return storetest.Instance{Store: openStore(tb)}
+	}, storetest.Features{})
+}
+
+func _(t *testing.T) {
+	harness := adaptertest.NetHTTP("mine", adaptertest.NetHTTPAdapter{
+		New:        func(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) },
+		Finish:     httpidem.Finish(),
+		Replayed:   httpidem.Replayed,
+		IssueToken: httpidem.IssueToken,
+		NewToken:   httpidem.NewToken,
+	})
+	harness.User = func(name string) core.UserSource {
+		return httpidem.UserFromContext(adaptertest.ContextKey(name))
+	}
+	adaptertest.Run(t, harness)
+}
+
+func _(t *testing.T) {
+	signtest.Run(t, signtest.NetHTTP("mine", httpidem.Verify))
+}
