@@ -2,6 +2,7 @@ GO       ?= go
 FUZZTIME ?= 50000x
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
 
 # The modules of the repository, as folders.
 MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
@@ -25,11 +26,11 @@ backends: ## start the servers that tests may use, unless they are there already
 	@GO=$(GO) scripts/backends
 
 .PHONY: lint
-lint: ## check formatting, go vet, staticcheck (and shellcheck, if there is one)
+lint: ## check formatting, go vet, staticcheck, errcheck (and shellcheck, if there is one)
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	@set -e; for m in $(MODULES); do \
-		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done
+		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run $(ERRCHECK) ./...); done
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
 
 .PHONY: fuzz

@@ -491,7 +491,7 @@ func (c *runContext) settlePanic() {
 	}
 	// If it was not the handler but a hook behind it (Policy.Failed), then the operation has
 	// been done, and must not be done again.
-	c.settle(outcome{failed: !c.done, panicked: true, result: unavailable})
+	_ = c.settle(outcome{failed: !c.done, panicked: true, result: unavailable})
 }
 
 func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) error {

@@ -111,7 +111,7 @@ func renderError(err error, c echo.Context) {
 	if errors.As(err, &failure) {
 		status, text = failure.Code, fmt.Sprint(failure.Message)
 	}
-	write(c, shop.ErrorReply(c.Request().Header.Get, status, text)) // an error means that the client has gone
+	_ = write(c, shop.ErrorReply(c.Request().Header.Get, status, text)) // an error means that the client has gone
 }
 
 // handle translates between Echo and the shop.

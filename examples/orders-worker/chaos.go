@@ -75,7 +75,7 @@ func (s *service) chaos(ctx context.Context) error {
 		if err := workers[i].start(s); err != nil {
 			return err
 		}
-		defer workers[i].end()
+		defer func() { _ = workers[i].end() }()
 	}
 	placed := make(chan error, 1)
 	go func() { placed <- s.customers(ctx) }()

@@ -148,7 +148,7 @@ func (s *stage) sendAgain(m message) try {
 
 func (s *stage) sendBy(ask func(message) reply, m message) try {
 	s.at++
-	s.told()
+	_, _ = s.told()
 	before := s.ran()
 	t := try{message: m, reply: ask(m)}
 	t.runs = s.ran() - before
