@@ -3,6 +3,7 @@ FUZZTIME ?= 50000x
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
+VULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # The modules of the repository, as folders.
 MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
@@ -32,6 +33,10 @@ lint: ## check formatting, go vet, staticcheck, errcheck (and shellcheck, if the
 	@set -e; for m in $(MODULES); do \
 		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run $(ERRCHECK) ./...); done
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
+
+.PHONY: vulncheck
+vulncheck: ## look for calls of functions with known vulnerabilities (asks vuln.go.dev)
+	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) run $(VULNCHECK) ./...); done
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)

@@ -6,6 +6,9 @@
 //	go run ./examples/fiber
 //	go run ./examples/nethttp
 //
+// The first run compiles the framework, the Redis client and the drivers of all databases, which takes
+// a minute or more on two cores. Later runs start at once.
+//
 // Command signclient sends signed requests to one of them, good and bad ones, and folder
 // clients holds clients in other languages.
 //
