@@ -10,8 +10,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/version"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -271,6 +273,14 @@ func refused(kind sign.Kind) want { return want{err: kind} }
 func (w want) orFront() want {
 	w.front = true
 	return w
+}
+
+// orFrontFrom is orFront with this version of Go and later ones, whose net/http refuses the request.
+func (w want) orFrontFrom(release string) want {
+	if version.Compare(runtime.Version(), release) < 0 {
+		return w
+	}
+	return w.orFront()
 }
 
 // orHidden is for requests that name two hosts.
