@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
@@ -42,7 +43,7 @@ func BenchmarkConsumer(b *testing.B) {
 			}()
 		}, func() { _ = conn.Close() }
 	}
-	with := func(store core.Store) func(*testing.B, amqpidem.Topology, func(*amqp.Delivery)) (func(), func()) {
+	with := func(store store.Store) func(*testing.B, amqpidem.Topology, func(*amqp.Delivery)) (func(), func()) {
 		return func(b *testing.B, t amqpidem.Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
 			publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
 			require.NoError(b, err)

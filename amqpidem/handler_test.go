@@ -16,6 +16,7 @@ import (
 
 	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/idemtest"
 )
@@ -362,13 +363,13 @@ func TestMessageWithoutIDPasses(t *testing.T) {
 
 // shut is a store that can't be reached while it is down.
 type shut struct {
-	core.Store
+	store.Store
 	down atomic.Bool
 }
 
-func (s *shut) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+func (s *shut) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	if s.down.Load() {
-		return core.Grant{}, errors.New("connection refused")
+		return store.Grant{}, errors.New("connection refused")
 	}
 	return s.Store.Acquire(ctx, key, c)
 }
@@ -489,14 +490,14 @@ func TestDrainedEngineIsNoAttempt(t *testing.T) {
 // A run that never came back is an attempt, if the store has seen it: nothing else bounds how often a
 // message may take a process with it that comes back through a delay.
 func TestRunsThatNeverCameBackAreAttempts(t *testing.T) {
-	store, err := memstore.New(memstore.Options{})
+	records, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
-	k := newKit(t, func(k *kit) { k.engine = core.MustNew(core.Config{Store: store}) })
+	k := newKit(t, func(k *kit) { k.engine = core.MustNew(core.Config{Store: records}) })
 	crash := func(id string) {
-		g, err := store.Acquire(t.Context(), "idem:U=M=DO%20"+k.policy.Name+"K="+id, core.Claim{Owner: core.NewOwner(),
+		g, err := records.Acquire(t.Context(), "idem:U=M=DO%20"+k.policy.Name+"K="+id, store.Claim{Owner: store.NewOwner(),
 			Fingerprint: bodyDigest, Lease: 1, Retention: time.Hour, Takeover: true})
 		require.NoError(t, err)
-		require.Equal(t, core.Acquired, g.State)
+		require.Equal(t, store.Acquired, g.State)
 		time.Sleep(time.Millisecond)
 	}
 	crash("1")

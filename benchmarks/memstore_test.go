@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
@@ -37,20 +37,20 @@ func recordNames(i int) (key, fingerprint string) {
 }
 
 // claimOf is a claim for record i. Its owner costs nothing: that is not the store's.
-func claimOf(i int, fingerprint string) core.Claim {
-	c := core.Claim{Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
+func claimOf(i int, fingerprint string) store.Claim {
+	c := store.Claim{Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
 	binary.LittleEndian.PutUint64(c.Owner[:], uint64(i)+1)
 	return c
 }
 
 // operate acquires a new key and completes it.
-func operate(b *testing.B, store *memstore.Store, i int, result []byte, retention time.Duration) {
+func operate(b *testing.B, records *memstore.Store, i int, result []byte, retention time.Duration) {
 	key, fingerprint := recordNames(i)
 	claim := claimOf(i, fingerprint)
-	if g, err := store.Acquire(context.Background(), key, claim); err != nil || g.State != core.Acquired {
+	if g, err := records.Acquire(context.Background(), key, claim); err != nil || g.State != store.Acquired {
 		b.Fatalf("record %d: %v, %v", i, g.State, err)
 	}
-	if err := store.Complete(context.Background(), key, claim.Owner, result, retention); err != nil {
+	if err := records.Complete(context.Background(), key, claim.Owner, result, retention); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -59,24 +59,24 @@ func operate(b *testing.B, store *memstore.Store, i int, result []byte, retentio
 // second hour.
 func filled(b *testing.B, n int, o memstore.Options) *memstore.Store {
 	b.Helper()
-	store := newMemstore(b, o)
+	records := newMemstore(b, o)
 	result := make([]byte, recordResult)
 	r := rand.New(rand.NewSource(1)) // else the records would be in order of their ends
 	for i := range n {
-		operate(b, store, i, result, time.Hour+time.Duration(r.Int63n(int64(time.Hour))))
+		operate(b, records, i, result, time.Hour+time.Duration(r.Int63n(int64(time.Hour))))
 	}
-	if store.Len() != n {
-		b.Fatalf("the store holds %d records, want %d", store.Len(), n)
+	if records.Len() != n {
+		b.Fatalf("the store holds %d records, want %d", records.Len(), n)
 	}
 	for _, i := range []int{0, n / 2, n - 1} {
 		key, fingerprint := recordNames(i)
-		g, err := store.Acquire(context.Background(), key, claimOf(n, fingerprint))
+		g, err := records.Acquire(context.Background(), key, claimOf(n, fingerprint))
 		require.NoError(b, err)
-		require.Equal(b, core.Done, g.State)
+		require.Equal(b, store.Done, g.State)
 		require.Len(b, g.Result, recordResult)
 		require.Equal(b, fingerprint, g.Fingerprint)
 	}
-	return store
+	return records
 }
 
 // BenchmarkMemstore is what the in-process store costs, by the number of records that it
@@ -121,7 +121,7 @@ func BenchmarkMemstore(b *testing.B) {
 func live(b *testing.B, records int) {
 	bound := memstore.Options{MaxEntries: 2*records + 1<<20}
 	before := heap()
-	store := filled(b, records, bound)
+	s := filled(b, records, bound)
 	perRecord := float64(heap()-before)/float64(records) - float64(len(recordKey)+recordResult)
 
 	next := records // records are never the same again, in any benchmark
@@ -129,11 +129,11 @@ func live(b *testing.B, records int) {
 		result := make([]byte, recordResult)
 		b.ReportAllocs()
 		for b.Loop() {
-			operate(b, store, next, result, time.Millisecond)
+			operate(b, s, next, result, time.Millisecond)
 			next++
 		}
-		if store.Len() < records {
-			b.Fatalf("the store holds %d records only", store.Len())
+		if s.Len() < records {
+			b.Fatalf("the store holds %d records only", s.Len())
 		}
 		b.ReportMetric(perRecord, "B/record")
 	})
@@ -146,18 +146,18 @@ func live(b *testing.B, records int) {
 			claim := claimOf(next, fingerprint)
 			next++
 			times.begin()
-			g, err := store.Acquire(context.Background(), key, claim)
+			g, err := s.Acquire(context.Background(), key, claim)
 			times.end()
-			if err != nil || g.State != core.Acquired {
+			if err != nil || g.State != store.Acquired {
 				b.Fatalf("%v, %v", g.State, err)
 			}
-			if err := store.Release(context.Background(), key, claim.Owner); err != nil {
+			if err := s.Release(context.Background(), key, claim.Owner); err != nil {
 				b.Fatal(err)
 			}
 		}
 		times.report(b)
 	})
-	runtime.KeepAlive(store)
+	runtime.KeepAlive(s)
 }
 
 // perAcquire is how many expired records an Acquire removes.
@@ -205,7 +205,7 @@ func (x *expiring) measure(b *testing.B) {
 		times.begin()
 		g, err := x.store.Acquire(context.Background(), key, claim)
 		times.end()
-		if err != nil || g.State != core.Acquired {
+		if err != nil || g.State != store.Acquired {
 			b.Fatalf("%v, %v", g.State, err)
 		}
 		n := held + 1 - x.store.Len()

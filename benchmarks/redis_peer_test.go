@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -33,8 +33,8 @@ func BenchmarkRedisPeer(b *testing.B) {
 	client, err := rueidis.NewClient(options)
 	require.NoError(b, err)
 	b.Cleanup(client.Close)
-	store := redisstore.New(client)
-	b.Cleanup(store.Close)
+	records := redisstore.New(client)
+	b.Cleanup(records.Close)
 	cached := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
 	b.Cleanup(cached.Close)
 	complete := script(b, "complete.lua")
@@ -42,14 +42,14 @@ func BenchmarkRedisPeer(b *testing.B) {
 	const fingerprint = "c2a36fed15128e9e878583caaafefde9"
 	const retention = time.Second // of what is fresh, so that the server does not fill up
 	result := make([]byte, 300)
-	claim := func() core.Claim {
-		return core.Claim{Owner: core.NewOwner(), Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
+	claim := func() store.Claim {
+		return store.Claim{Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
 	}
-	record := func(c core.Claim) string { return "R1;60000;32;" + string(c.Owner[:]) + fingerprint }
+	record := func(c store.Claim) string { return "R1;60000;32;" + string(c.Owner[:]) + fingerprint }
 	done := claim()
-	_, err = store.Acquire(b.Context(), "done", done)
+	_, err = records.Acquire(b.Context(), "done", done)
 	require.NoError(b, err)
-	require.NoError(b, store.Complete(b.Context(), "done", done.Owner, result, time.Hour))
+	require.NoError(b, records.Complete(b.Context(), "done", done.Owner, result, time.Hour))
 
 	ctx := b.Context()
 	claims := func(key, record string) (string, error) {
@@ -65,7 +65,7 @@ func BenchmarkRedisPeer(b *testing.B) {
 	fresh := func() string { return "fresh:" + strconv.FormatInt(next.Add(1), 10) }
 	replay := func(s *redisstore.Store) bool {
 		g, err := s.Acquire(ctx, "done", claim())
-		return err == nil && g.State == core.Done && len(g.Result) == len(result)
+		return err == nil && g.State == store.Done && len(g.Result) == len(result)
 	}
 	for _, bench := range []struct {
 		name  string
@@ -87,9 +87,9 @@ func BenchmarkRedisPeer(b *testing.B) {
 		}},
 		{"operation/store", "pttl evalsha eval", 2, func() bool {
 			key, c := fresh(), claim()
-			g, err1 := store.Acquire(ctx, key, c)
-			err2 := store.Complete(ctx, key, c.Owner, result, retention)
-			return err1 == nil && err2 == nil && g.State == core.Acquired
+			g, err1 := records.Acquire(ctx, key, c)
+			err2 := records.Complete(ctx, key, c.Owner, result, retention)
+			return err1 == nil && err2 == nil && g.State == store.Acquired
 		}},
 		{"replay/commands", "get", 1, func() bool {
 			v, err := client.Do(ctx, client.B().Get().Key("done").Build()).ToString()
@@ -99,7 +99,7 @@ func BenchmarkRedisPeer(b *testing.B) {
 			v, err := claims("done", record(claim()))
 			return err == nil && len(v) > len(result)
 		}},
-		{"replay/store", "pttl evalsha eval", 1, func() bool { return replay(store) }},
+		{"replay/store", "pttl evalsha eval", 1, func() bool { return replay(records) }},
 		{"replay/cached", "pttl evalsha eval get", 0, func() bool { return replay(cached) }},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

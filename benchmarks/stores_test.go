@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -22,7 +23,7 @@ import (
 
 // backing is a store for one benchmark: a name space of its own, which is removed with it.
 type backing struct {
-	store   core.Store
+	store   store.Store
 	prefix  string                 // of the keys; empty: the engine's
 	records func(b *testing.B) int // how many the store holds
 }

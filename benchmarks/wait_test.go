@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
@@ -31,9 +32,9 @@ func BenchmarkWait(b *testing.B) {
 	for _, waiters := range []int{1, 100, 10_000} {
 		b.Run("memory/"+strconv.Itoa(waiters), func(b *testing.B) {
 			type local interface {
-				core.Store
-				core.Watcher
-				core.Local
+				store.Store
+				store.Watcher
+				store.Local
 			}
 			var store local = newMemstore(b, memstore.Options{})
 			benchmarkWait(b, waiters, &countedLocal{counted{Store: store, Watcher: store}}, nil)
@@ -56,14 +57,14 @@ func BenchmarkWait(b *testing.B) {
 
 // counted counts how often a store is looked at and asked to watch.
 type counted struct {
-	core.Store
-	core.Watcher
+	store.Store
+	store.Watcher
 	looks, watches atomic.Int64
 }
 
 func (s *counted) counts() *counted { return s }
 
-func (s *counted) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (s *counted) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	g, err := s.Store.Acquire(ctx, key, claim)
 	s.looks.Add(1)
 	return g, err
@@ -111,7 +112,7 @@ func (d *duplicate) Run(context.Context, int) (core.Capture, error) {
 }
 
 func benchmarkWait(b *testing.B, waiters int, store interface {
-	core.Store
+	store.Store
 	counts() *counted
 }, redis rueidis.Client) {
 	p := core.ClientKey()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // These have the form of golang-jwt's types: the names of the fields that count, the methods,
@@ -200,16 +201,16 @@ func TestSecretsDoNotReachTheStore(t *testing.T) {
 
 // keyBook writes down what a store is given.
 type keyBook struct {
-	core.Store
+	store.Store
 	seen string
 }
 
-func (b *keyBook) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+func (b *keyBook) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	b.seen += fmt.Sprintf("%s %+v\n", key, c)
 	return b.Store.Acquire(ctx, key, c)
 }
 
-func (b *keyBook) Complete(ctx context.Context, key string, o core.Owner, result []byte, retention time.Duration) error {
+func (b *keyBook) Complete(ctx context.Context, key string, o store.Owner, result []byte, retention time.Duration) error {
 	b.seen += fmt.Sprintf("%s %s\n", key, result)
 	return b.Store.Complete(ctx, key, o, result, retention)
 }

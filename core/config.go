@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // Config is what an [Engine] is built from. The zero Config is the in-process store, no
 // user source (each policy then has to name one) and no observer.
 type Config struct {
 	// Store keeps the records. Nil: a new in-process store with default bounds.
-	Store Store
+	Store store.Store
 
 	// User tells callers apart for policies that name no source of their own.
 	//

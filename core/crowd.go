@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // crowd is the duplicates of one operation that wait for it in this process. One of them
@@ -45,7 +47,7 @@ type crowdID struct {
 type news struct {
 	out   chan struct{} // closed when the rest is set
 	look  uint64        // its number
-	grant Grant
+	grant store.Grant
 }
 
 // crowds are those of an engine. It knows nothing of operations for which nobody waits.
@@ -101,7 +103,7 @@ func (l *crowds) begin(c *crowd) (look uint64) {
 }
 
 // tell publishes what a look has found.
-func (l *crowds) tell(c *crowd, look uint64, grant Grant) {
+func (l *crowds) tell(c *crowd, look uint64, grant store.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.waiters.Load() == 1 {

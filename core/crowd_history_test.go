@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // erratic is a store of which everything goes wrong now and then: calls are slow, on their way
 // there or back, fail, with and without effect, hang or panic; watches do so too, end for no
 // reason, and lose their message.
 type erratic struct {
-	core.Store
+	store.Store
 	watches atomic.Int64 // that were not given up
 }
 
@@ -42,13 +43,13 @@ func trouble(ctx context.Context, calls int) error {
 	return nil
 }
 
-func (s *erratic) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (s *erratic) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	if err := trouble(ctx, 40); err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	grant, err := s.Store.Acquire(ctx, key, claim)
 	switch {
-	case grant.State == core.Acquired: // that its owner never hears of it is trouble enough
+	case grant.State == store.Acquired: // that its owner never hears of it is trouble enough
 		if rand.IntN(10) == 0 {
 			err = errDown
 		}
@@ -58,7 +59,7 @@ func (s *erratic) Acquire(ctx context.Context, key string, claim core.Claim) (co
 		err = trouble(ctx, 40)
 	}
 	if err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	return grant, nil
 }
@@ -67,7 +68,7 @@ func (s *erratic) Watch(ctx context.Context, key string) (<-chan struct{}, func(
 	if err := trouble(ctx, 20); err != nil {
 		return nil, nil, err
 	}
-	changed, _, err := s.Store.(core.Watcher).Watch(ctx, key)
+	changed, _, err := s.Store.(store.Watcher).Watch(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,9 +137,9 @@ func (h *history) check(result string, came time.Time) {
 // operation, and of a run whose record still stood when one came; it comes in time, and nothing
 // is left behind.
 func TestHistoriesOfCrowds(t *testing.T) {
-	for name, wrap := range map[string]func(*erratic) core.Store{
-		"watched": func(s *erratic) core.Store { return s },
-		"polled":  func(s *erratic) core.Store { return struct{ core.Store }{s} },
+	for name, wrap := range map[string]func(*erratic) store.Store{
+		"watched": func(s *erratic) store.Store { return s },
+		"polled":  func(s *erratic) store.Store { return struct{ store.Store }{s} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var replays int64 // of all rounds: with records that stand for a moment there may be none in one

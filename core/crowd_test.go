@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // watchedSpy can be watched, and counts that too. What happens to Acquire may change on the way.
@@ -38,7 +39,7 @@ func works(context.Context) error { return nil }
 func (s *watchedSpy) onAcquire(trouble func(context.Context) error) { s.trouble.Store(&trouble) }
 
 func (s *watchedSpy) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	changed, stop, err := s.Store.(core.Watcher).Watch(ctx, key)
+	changed, stop, err := s.Store.(store.Watcher).Watch(ctx, key)
 	if err == nil {
 		s.watches.Add(1)
 	}
@@ -84,9 +85,9 @@ func (t *together) arrive(g *core.Guard, n int, newCall func() *call) (calls []*
 const many = 10_000
 
 func TestOneLookForAllWhoWait(t *testing.T) {
-	for name, wrap := range map[string]func(*watchedSpy) core.Store{
-		"watched": func(s *watchedSpy) core.Store { return s },
-		"polled":  func(s *watchedSpy) core.Store { return s.spy },
+	for name, wrap := range map[string]func(*watchedSpy) store.Store{
+		"watched": func(s *watchedSpy) store.Store { return s },
+		"polled":  func(s *watchedSpy) store.Store { return s.spy },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *together) {
@@ -161,9 +162,9 @@ type handingOut struct {
 	handed [][2][]byte // the result, and a copy
 }
 
-func (s *handingOut) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (s *handingOut) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	g, err := s.watchedSpy.Acquire(ctx, key, claim)
-	if g.State == core.Done {
+	if g.State == store.Done {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.handed = append(s.handed, [2][]byte{g.Result, bytes.Clone(g.Result)})
@@ -272,11 +273,11 @@ func TestManyOperationsWaitedFor(t *testing.T) {
 // comes, its end is found soon all the same.
 func TestPausesHaveALimit(t *testing.T) {
 	for name, tc := range map[string]struct {
-		wrap  func(*watchedSpy) core.Store
+		wrap  func(*watchedSpy) store.Store
 		limit time.Duration // of a pause, which is random: half as long again
 	}{
-		"watched, and the messages are lost": {func(s *watchedSpy) core.Store { return silent{s.spy} }, 4 * time.Second},
-		"polled":                             {func(s *watchedSpy) core.Store { return s.spy }, 250 * time.Millisecond},
+		"watched, and the messages are lost": {func(s *watchedSpy) store.Store { return silent{s.spy} }, 4 * time.Second},
+		"polled":                             {func(s *watchedSpy) store.Store { return s.spy }, 250 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *together) {
@@ -812,7 +813,7 @@ func TestTasksDecideForThemselves(t *testing.T) {
 		}
 		_, err := run(core.Policy{OnSuccess: core.Release})
 		require.NoError(t, err)
-		crashed := core.Claim{Owner: core.NewOwner(), Lease: time.Second, Retention: time.Hour}
+		crashed := store.Claim{Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour}
 		_, err = t.store.Store.Acquire(t.Context(), string(key), crashed)
 		require.NoError(t, err)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // detail returns what a refused call was told.
@@ -150,8 +151,8 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		"a value that was found":       {settled, nil, ""},
 	} {
 		var key core.Key
-		store := newStore(t)
-		e := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, ev core.Event) { key = ev.Key }})
+		records := newStore(t)
+		e := core.MustNew(core.Config{User: byUser, Store: records, Observe: func(_ context.Context, ev core.Event) { key = ev.Key }})
 		ask := func() {
 			defer func() { _ = recover() }()
 			if tc.handler != nil {
@@ -178,9 +179,9 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		if tc.policy.Reconcile != nil {
 			ask()
 		}
-		grant, err := store.Acquire(t.Context(), string(key), core.Claim{Owner: core.NewOwner(), Lease: time.Second})
+		grant, err := records.Acquire(t.Context(), string(key), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
 		assert.NoError(t, err, name)
-		assert.Equal(t, core.Done, grant.State, name)
+		assert.Equal(t, store.Done, grant.State, name)
 		assert.Equal(t, tc.want, string(grant.Result), name)
 	}
 }
@@ -361,14 +362,14 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	}
 }
 
-func lost(context.Context) error { return core.ErrLost }
+func lost(context.Context) error { return store.ErrLost }
 
 // Who waits for a run that is abandoned does not wait for its lease: one takes over at once, and
 // the others get what that one does.
 func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
-	for name, open := range map[string]func(testing.TB) core.Store{
+	for name, open := range map[string]func(testing.TB) store.Store{
 		"watched": newStore,
-		"polled":  func(t testing.TB) core.Store { return &spy{Store: newStore(t)} },
+		"polled":  func(t testing.TB) store.Store { return &spy{Store: newStore(t)} },
 	} {
 		for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // Task is a policy compiled by an engine for what is not HTTP: messages, cron jobs, RPC. [Do]
@@ -132,8 +134,8 @@ func (t *taskRun) identify() identity {
 	return identity{key: t.guard.taskKey(t.call), fingerprint: fingerprint}
 }
 
-func (t *taskRun) request() *Request                       { return nil }
-func (t *taskRun) stored(context.Context, Grant) *Response { return nil }
+func (t *taskRun) request() *Request                             { return nil }
+func (t *taskRun) stored(context.Context, store.Grant) *Response { return nil }
 
 func (t *taskRun) route() string { return "DO " + t.guard.policy.Name }
 
@@ -161,7 +163,7 @@ func (t *taskRun) perform(c *runContext) (outcome, error) {
 
 func (t *taskRun) deliver(time.Duration) error { return nil }
 
-func (t *taskRun) replay(_ context.Context, grant Grant) (int, *Refusal, error) {
+func (t *taskRun) replay(_ context.Context, grant store.Grant) (int, *Refusal, error) {
 	if len(grant.Result) == 0 || grant.Result[0] != resultValue {
 		return 0, refusalUnavailable, nil
 	}

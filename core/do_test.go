@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // do compiles p for this call alone.
@@ -136,8 +137,8 @@ func TestDoUncertain(t *testing.T) {
 func TestSettledValueWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
-		store := &spy{Store: newStore(t), complete: down, renew: down}
-		e := core.MustNew(core.Config{Store: store})
+		records := &spy{Store: newStore(t), complete: down, renew: down}
+		e := core.MustNew(core.Config{Store: records})
 		p := core.Policy{Name: "n", Lease: time.Second, Abandoned: core.Uncertain,
 			Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
 				return core.SettledValue([]byte("found")), nil
@@ -147,9 +148,9 @@ func TestSettledValueWithoutRoom(t *testing.T) {
 		assert.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		tries := 0
-		store.complete = func(context.Context) error {
+		records.complete = func(context.Context) error {
 			if tries++; tries == 1 {
-				return core.ErrStoreFull
+				return store.ErrFull
 			}
 			return nil
 		}

@@ -116,7 +116,7 @@
 // # What it cannot know
 //
 // Whether a run that never came back took effect. A process that dies between the operation
-// and [Store.Complete] leaves a record whose lease passes; then [Policy.Abandoned] decides
+// and [store.Store.Complete] leaves a record whose lease passes; then [Policy.Abandoned] decides
 // between taking over and [Uncertain]. [Run.Attempt] is a fencing token for systems that can
 // refuse an old one.
 //

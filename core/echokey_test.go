@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // expires returns how long the result stands, as an answer says it; zero: it says nothing.
@@ -102,7 +103,7 @@ func TestEchoKeyIsWhatWasSent(t *testing.T) {
 
 // What the store could not keep has no end that anybody knows.
 func TestEchoKeyWithoutAStore(t *testing.T) {
-	for _, fault := range []error{errDown, core.ErrLost} {
+	for _, fault := range []error{errDown, store.ErrLost} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			store := &spy{Store: newStore(t), complete: func(context.Context) error { return fault }}

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
-	"github.com/idem-go/idem/core/internal/memory"
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/memstore"
 )
 
 // Engine holds what all guards of a service share: the store, the clock of leases, the
 // hooks. It is built once with [New] and is safe for concurrent use. It has nothing to
 // close: when nothing runs, no goroutine of it runs either.
 type Engine struct {
-	store        Store
-	watcher      Watcher // nil if the store has none
+	store        store.Store
+	watcher      store.Watcher // nil if the store has none
 	local        bool
 	user         UserSource
 	prefix       string
@@ -54,7 +55,7 @@ func New(c Config) (*Engine, error) {
 		cleanups:     make(chan struct{}, maxCleanups),
 	}
 	if e.store == nil {
-		e.store = memory.Default()
+		e.store, _ = memstore.New(memstore.Options{}) // the zero Options has no fault
 	}
 	if e.prefix == "" {
 		e.prefix = defaultPrefix
@@ -62,8 +63,8 @@ func New(c Config) (*Engine, error) {
 	if e.storeTimeout == 0 {
 		e.storeTimeout = defaultStoreTimeout
 	}
-	e.watcher, _ = e.store.(Watcher)
-	_, e.local = e.store.(Local)
+	e.watcher, _ = e.store.(store.Watcher)
+	_, e.local = e.store.(store.Local)
 	if !e.local {
 		e.looks = make(chan struct{}, maxLooks)
 	} else if e.observer != nil {
@@ -184,10 +185,10 @@ type operation interface {
 	// stands says; zero: it was not kept.
 	deliver(stands time.Duration) error
 	// replay answers with a stored result, or refuses.
-	replay(ctx context.Context, grant Grant) (status int, r *Refusal, err error)
+	replay(ctx context.Context, grant store.Grant) (status int, r *Refusal, err error)
 	refuse(ctx context.Context, r *Refusal) error
 	// stored returns the response behind grant, if a refusal may tell of it, or nil.
-	stored(ctx context.Context, grant Grant) *Response
+	stored(ctx context.Context, grant store.Grant) *Response
 	// unprotected runs the operation without a claim.
 	unprotected(ctx context.Context) error
 	// settle makes a stored result of a verdict.
@@ -244,7 +245,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		return op.unprotected(ctx)
 	}
 
-	claim := Claim{Owner: NewOwner(), Lease: g.policy.Lease, Retention: g.policy.RememberAbandoned}
+	claim := store.Claim{Owner: store.NewOwner(), Lease: g.policy.Lease, Retention: g.policy.RememberAbandoned}
 	g.claimAnew(&claim, id)
 	var w waiting
 	defer w.end(e)
@@ -259,7 +260,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		}
 		grant, err := w.look(ctx, g, id, claim)
 		w.leave(e)
-		if err == nil && grant.State == Acquired && !asked.IsZero() && time.Since(asked) >= claim.Lease {
+		if err == nil && grant.State == store.Acquired && !asked.IsZero() && time.Since(asked) >= claim.Lease {
 			err = errLate
 		}
 		// A verdict is about one run, and has been used up.
@@ -270,7 +271,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			// claimed the key is not known: the next one must not meet with its own claim.
 			e.releaseUnclaimed(id.key, claim.Owner, err)
 			if w.wait(ctx, g, id, watchPause) {
-				claim.Owner = NewOwner()
+				claim.Owner = store.NewOwner()
 				continue
 			}
 		}
@@ -278,12 +279,12 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return g.storeUnavailable(ctx, op, id, claim.Owner, err)
 		}
 		switch {
-		case grant.State == Acquired && id.expired && grant.Attempt == 1:
+		case grant.State == store.Acquired && id.expired && grant.Attempt == 1:
 			return g.refuse(ctx, op, id.key, refusalTokenExpired, e.release(ctx, id.key, claim.Owner))
-		case g.isOfExpiredUse(grant) && (id.expired || grant.State != Running):
+		case g.isOfExpiredUse(grant) && (id.expired || grant.State != store.Running):
 			return g.refuse(ctx, op, id.key, refusalTokenExpired, nil)
 		}
-		if grant.State == Acquired {
+		if grant.State == store.Acquired {
 			c := &runContext{guard: g, values: ctx, route: op.route(), started: asked}
 			c.run.key, c.run.owner, c.run.attempt = id.key, claim.Owner, grant.Attempt
 			c.run.guard, c.run.outer = g, outer
@@ -304,7 +305,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return g.refuse(ctx, op, id.key, &reused, nil)
 		}
 		switch grant.State {
-		case Done:
+		case store.Done:
 			if g.policy.Duplicate == Reject {
 				r := g.refused
 				if bytes.Equal(grant.Result, failed) {
@@ -314,12 +315,12 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			}
 			return g.replay(ctx, op, id.key, grant)
 
-		case Running:
+		case store.Running:
 			if g.policy.Duplicate.limit() == 0 || !w.wait(ctx, g, id, grant.Remaining) {
 				return g.refuse(ctx, op, id.key, g.running, nil)
 			}
 
-		case Abandoned:
+		case store.Abandoned:
 			claim.Fingerprint = id.fingerprint
 			if id.expired && g.policy.Abandoned == TakeOver && tried != grant.Attempt {
 				// The token was used in time: only that was asked so far of this attempt.
@@ -345,7 +346,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 
 // claimAnew makes claim one that knows of no earlier run. With a token that is too old it takes over
 // nothing, and leaves a mark: if it can't be released, it must not pass for a run that was begun.
-func (g *Guard) claimAnew(claim *Claim, id identity) {
+func (g *Guard) claimAnew(claim *store.Claim, id identity) {
 	claim.Fingerprint, claim.Takeover, claim.Attempt = id.fingerprint, g.policy.Abandoned == TakeOver && !id.expired, 0
 	if id.expired {
 		claim.Fingerprint = expiredUse
@@ -353,14 +354,14 @@ func (g *Guard) claimAnew(claim *Claim, id identity) {
 }
 
 // reused reports whether a record with other parameters stands in the way.
-func (g *Guard) reused(id identity, grant Grant) bool {
-	return grant.State != Acquired && grant.Fingerprint != id.fingerprint && !g.policy.AnyParameters && !g.isOfExpiredUse(grant)
+func (g *Guard) reused(id identity, grant store.Grant) bool {
+	return grant.State != store.Acquired && grant.Fingerprint != id.fingerprint && !g.policy.AnyParameters && !g.isOfExpiredUse(grant)
 }
 
 // isOfExpiredUse reports whether what stands is the claim of a token that is too old, or what it has left. (A task's
 // fingerprint may read like its mark.) While it is running, it may just be about to be released.
-func (g *Guard) isOfExpiredUse(grant Grant) bool {
-	return grant.State != Acquired && grant.Fingerprint == expiredUse && g.policy.Key.kind == keyToken
+func (g *Guard) isOfExpiredUse(grant store.Grant) bool {
+	return grant.State != store.Acquired && grant.Fingerprint == expiredUse && g.policy.Key.kind == keyToken
 }
 
 var (
@@ -467,7 +468,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		ev.Kind = Finished
 		var full bool
 		if full, err = e.complete(c.values, c.run.key, c.run.owner, o.result, retention); full {
-			ev.Err = ErrStoreFull
+			ev.Err = store.ErrFull
 		}
 	}
 	c.run.ended.Store(true)
@@ -475,7 +476,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		c.stands = retention
 	}
 	switch {
-	case errors.Is(err, ErrLost):
+	case errors.Is(err, store.ErrLost):
 		ev.Kind, ev.Err = RunLost, err
 	case err != nil:
 		ev.Kind, ev.Err = Unsettled, err
@@ -494,7 +495,7 @@ func (c *runContext) settlePanic() {
 	_ = c.settle(outcome{failed: !c.done, panicked: true, result: unavailable})
 }
 
-func (g *Guard) replay(ctx context.Context, op operation, key Key, grant Grant) error {
+func (g *Guard) replay(ctx context.Context, op operation, key Key, grant store.Grant) error {
 	status, r, err := op.replay(ctx, grant)
 	if r != nil {
 		return g.refuse(ctx, op, key, r, err)
@@ -509,7 +510,7 @@ func (g *Guard) refuse(ctx context.Context, op operation, key Key, r *Refusal, c
 }
 
 // storeUnavailable decides what happens when the store has failed before the handler.
-func (g *Guard) storeUnavailable(ctx context.Context, op operation, id identity, owner Owner, err error) error {
+func (g *Guard) storeUnavailable(ctx context.Context, op operation, id identity, owner store.Owner, err error) error {
 	if g.policy.FailOpen && !id.expired {
 		g.observe(ctx, Event{Kind: Unprotected, Route: op.route(), Key: id.key, Err: err})
 		return op.unprotected(ctx)
@@ -527,8 +528,8 @@ const maxCleanups = 4096
 // releaseUnclaimed follows an Acquire that has failed: the store may have carried it out
 // all the same, and the client's next try would meet a claim that nobody holds. It is
 // an attempt, not a promise; if it fails the lease has to pass.
-func (e *Engine) releaseUnclaimed(key Key, owner Owner, err error) {
-	if e.local || errors.Is(err, ErrStoreFull) {
+func (e *Engine) releaseUnclaimed(key Key, owner store.Owner, err error) {
+	if e.local || errors.Is(err, store.ErrFull) {
 		return
 	}
 	select {
@@ -546,7 +547,7 @@ func (e *Engine) releaseUnclaimed(key Key, owner Owner, err error) {
 
 // reconcile asks the policy about an abandoned run. again: it may be taken over; settled: its
 // result is stored now, or somebody else was faster. It is neither if there is an err.
-func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Claim, attempt uint64) (again, settled bool, err error) {
+func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim store.Claim, attempt uint64) (again, settled bool, err error) {
 	if g.policy.Reconcile == nil {
 		return false, false, nil
 	}
@@ -563,14 +564,14 @@ func (g *Guard) reconcile(ctx context.Context, op operation, key Key, claim Clai
 	}
 	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := g.engine.acquire(ctx, key, claim)
-	if err != nil || grant.State != Acquired {
+	if err != nil || grant.State != store.Acquired {
 		return false, err == nil, err // somebody else was faster: look again
 	}
 	_, err = g.engine.complete(ctx, key, claim.Owner, result, g.policy.Retention)
 	return false, err == nil, err
 }
 
-func (e *Engine) acquire(ctx context.Context, key Key, claim Claim) (Grant, error) {
+func (e *Engine) acquire(ctx context.Context, key Key, claim store.Claim) (store.Grant, error) {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
 	return e.store.Acquire(ctx, string(key), claim)
@@ -579,23 +580,23 @@ func (e *Engine) acquire(ctx context.Context, key Key, claim Claim) (Grant, erro
 // complete finishes a record. If there is no room for the result, it is kept without: that
 // the operation has been done must be remembered, and takes no more room than the record
 // has already. full then says so.
-func (e *Engine) complete(ctx context.Context, key Key, owner Owner, result []byte, retention time.Duration) (full bool, err error) {
+func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention time.Duration) (full bool, err error) {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
 	err = settled(ctx, func() error { return e.store.Complete(ctx, string(key), owner, result, retention) })
-	if errors.Is(err, ErrStoreFull) && len(result) > 0 {
+	if errors.Is(err, store.ErrFull) && len(result) > 0 {
 		return true, settled(ctx, func() error { return e.store.Complete(ctx, string(key), owner, nil, retention) })
 	}
 	return false, err
 }
 
-func (e *Engine) release(ctx context.Context, key Key, owner Owner) error {
+func (e *Engine) release(ctx context.Context, key Key, owner store.Owner) error {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
 	return settled(ctx, func() error { return e.store.Release(ctx, string(key), owner) })
 }
 
-func (e *Engine) abandon(ctx context.Context, key Key, owner Owner) error {
+func (e *Engine) abandon(ctx context.Context, key Key, owner store.Owner) error {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
 	return settled(ctx, func() error { return e.store.Abandon(ctx, string(key), owner) })
@@ -616,7 +617,7 @@ func settled(ctx context.Context, call func() error) error {
 			return err
 		}
 		again := call()
-		if again == nil || errors.Is(again, ErrStoreFull) {
+		if again == nil || errors.Is(again, store.ErrFull) {
 			return again
 		}
 		if isFinal(again) {
@@ -627,7 +628,7 @@ func settled(ctx context.Context, call func() error) error {
 }
 
 // isFinal reports whether a store's error is an answer.
-func isFinal(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrStoreFull) }
+func isFinal(err error) bool { return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrFull) }
 
 // sleep waits for d. It returns false if ctx has ended first.
 func sleep(ctx context.Context, d time.Duration) bool {

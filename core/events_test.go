@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 var endingKinds = []core.Kind{core.Finished, core.Released, core.RunAbandoned, core.RunLost, core.Unsettled}
@@ -68,7 +69,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 		"down at the end":   func(s *spy) { s.complete, s.release, s.abandon = down, down, down },
 		"hangs at the end":  func(s *spy) { s.complete, s.release, s.abandon = hang, hang, hang },
 		"the claim is lost": func(s *spy) { s.renew, s.complete, s.release, s.abandon = lost, lost, lost, lost },
-		"no room":           func(s *spy) { s.complete = func(context.Context) error { return core.ErrStoreFull } },
+		"no room":           func(s *spy) { s.complete = func(context.Context) error { return store.ErrFull } },
 	}
 	for ending, handler := range endings {
 		for decision, decide := range decisions {
@@ -78,9 +79,9 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						var ledger atomic.Int64
 						var told events
-						store := &spy{Store: newStore(t)}
-						strike(store)
-						e := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(ctx context.Context, ev core.Event) {
+						records := &spy{Store: newStore(t)}
+						strike(records)
+						e := core.MustNew(core.Config{User: byUser, Store: records, Observe: func(ctx context.Context, ev core.Event) {
 							told.add(ctx, ev)
 							if ending == "the observer panics" && slices.Contains(endingKinds, ev.Kind) {
 								panic("observer")
@@ -141,7 +142,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 						switch {
 						case fault == "the claim is lost":
 							assert.Equal(t, core.RunLost, last.Kind, name)
-							assert.ErrorIs(t, last.Err, core.ErrLost, name)
+							assert.ErrorIs(t, last.Err, store.ErrLost, name)
 						case strings.HasSuffix(fault, "at the end"):
 							assert.Equal(t, core.Unsettled, last.Kind, name)
 						}
@@ -215,7 +216,7 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		{core.Event{Kind: core.Started, Attempt: 1}, "DEBUG"},
 		{core.Event{Kind: core.Started, Attempt: 2}, "WARN"},
 		{core.Event{Kind: core.Finished}, "DEBUG"},
-		{core.Event{Kind: core.Finished, Err: core.ErrStoreFull}, "WARN"},
+		{core.Event{Kind: core.Finished, Err: store.ErrFull}, "WARN"},
 		{core.Event{Kind: core.Finished, Panicked: true}, "WARN"},
 		{core.Event{Kind: core.Released, Failed: true}, "DEBUG"},
 		{core.Event{Kind: core.Released, Failed: true, Panicked: true}, "WARN"},

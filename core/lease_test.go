@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Leases when the store is slow. A store carries a call out at any moment between the question
@@ -48,7 +49,7 @@ type processes struct {
 	served        sync.WaitGroup
 }
 
-func inTwoProcesses(t *testing.T, slow func(core.Store) core.Store, storeTimeout time.Duration, p core.Policy, test func(t *processes)) {
+func inTwoProcesses(t *testing.T, slow func(store.Store) store.Store, storeTimeout time.Duration, p core.Policy, test func(t *processes)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		two := &processes{T: t, start: time.Now()}
@@ -84,17 +85,17 @@ func (t *processes) order(takes time.Duration) *call {
 // A run whose lease can't be renewed ends before another one begins.
 func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
 	for name, tc := range map[string]struct {
-		slow    func(core.Store) core.Store
+		slow    func(store.Store) store.Store
 		timeout time.Duration
 		ends    time.Duration
 	}{
-		"the answer to the claim is late": {func(s core.Store) core.Store {
+		"the answer to the claim is late": {func(s store.Store) store.Store {
 			return &spy{Store: &spy{Store: s, renew: down}, after: true, acquire: late(1500 * time.Millisecond)}
 		}, 2 * time.Second, 3 * time.Second},
-		"the answer to a renewal is late": {func(s core.Store) core.Store {
+		"the answer to a renewal is late": {func(s store.Store) store.Store {
 			return &spy{Store: &spy{Store: s, renew: worksFor(1)}, after: true, renew: late(time.Second)}
 		}, 2 * time.Second, 4 * time.Second},
-		"no answer to a renewal": {func(s core.Store) core.Store {
+		"no answer to a renewal": {func(s store.Store) store.Store {
 			return &spy{Store: s, renew: hang}
 		}, 10 * time.Second, 3 * time.Second},
 	} {
@@ -120,13 +121,13 @@ func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
 // A store that is slow, but answers, costs no lease.
 func TestSlowStoreCostsNoLease(t *testing.T) {
 	for name, tc := range map[string]struct {
-		slow    func(core.Store) core.Store
+		slow    func(store.Store) store.Store
 		timeout time.Duration
 	}{
-		"the answer to the claim takes nearly as long as the lease": {func(s core.Store) core.Store {
+		"the answer to the claim takes nearly as long as the lease": {func(s store.Store) store.Store {
 			return &spy{Store: s, after: true, acquire: late(2500 * time.Millisecond)}
 		}, 5 * time.Second},
-		"no answer to a renewal within the store's deadline": {func(s core.Store) core.Store {
+		"no answer to a renewal within the store's deadline": {func(s store.Store) store.Store {
 			var asked atomic.Bool
 			return &spy{Store: s, renew: func(ctx context.Context) error {
 				if asked.CompareAndSwap(false, true) {
@@ -152,7 +153,7 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 
 // A client that leaves takes no claim with it: a handler that goes on is not run beside.
 func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
-	slow := func(s core.Store) core.Store { return &spy{Store: s} }
+	slow := func(s store.Store) store.Store { return &spy{Store: s} }
 	inTwoProcesses(t, slow, 0, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
 		ctx, leave := context.WithCancel(context.Background())
 		first, second := post("{}", nil), t.order(0)
@@ -175,18 +176,18 @@ func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
 // answer that the claim is gone, and a run that went well would be told of as a lost one.
 func TestSettledRunsLoseNoLease(t *testing.T) {
 	for name, tc := range map[string]struct {
-		slow   func(core.Store) core.Store
+		slow   func(store.Store) store.Store
 		takes  time.Duration
 		status int
 		want   core.Kind
 	}{
-		"done, and the answer is late": {func(s core.Store) core.Store {
+		"done, and the answer is late": {func(s store.Store) store.Store {
 			return &spy{Store: s, after: true, complete: late(1500 * time.Millisecond)}
 		}, 900 * time.Millisecond, 201, core.Finished},
-		"released, and the answer is late": {func(s core.Store) core.Store {
+		"released, and the answer is late": {func(s store.Store) store.Store {
 			return &spy{Store: s, after: true, release: late(1500 * time.Millisecond)}
 		}, 900 * time.Millisecond, 500, core.Released},
-		"done while a renewal is on its way": {func(s core.Store) core.Store {
+		"done while a renewal is on its way": {func(s store.Store) store.Store {
 			return &spy{Store: s, renew: late(500 * time.Millisecond)}
 		}, 1100 * time.Millisecond, 201, core.Finished},
 	} {
@@ -225,7 +226,7 @@ func TestALeaseIsLostOnce(t *testing.T) {
 // A claim whose lease has passed when the store's answer comes is none: another run may have
 // begun.
 func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
-	slow := func(s core.Store) core.Store {
+	slow := func(s store.Store) store.Store {
 		return &spy{Store: s, after: true, acquire: late(1500 * time.Millisecond)}
 	}
 	t.Run("another has taken over", func(t *testing.T) {
@@ -256,7 +257,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 	})
 	t.Run("who waits goes on waiting", func(t *testing.T) {
 		start := time.Now()
-		slow := func(s core.Store) core.Store {
+		slow := func(s store.Store) store.Store {
 			answer := late(1500 * time.Millisecond)
 			return &spy{Store: s, after: true, acquire: func(ctx context.Context) error {
 				if time.Since(start) < time.Second {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // inside makes outer's handler serve inner under g, and answer what inner was answered.
@@ -186,7 +187,7 @@ func handlerThatRunsOn(t *testing.T, status int) {
 // Preforked processes share what is outside of them, and nothing else.
 func TestPreforkedProcesses(t *testing.T) {
 	var ledger atomic.Int64
-	for want, store := range map[string]core.Store{"store_not_shared": nil, "": &spy{Store: newStore(t)}} {
+	for want, store := range map[string]store.Store{"store_not_shared": nil, "": &spy{Store: newStore(t)}} {
 		c := post("{}", &ledger)
 		c.preforked = true
 		serve(t, core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{}), c)

@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // Nonces remembers in the engine's store which nonces have been used. It is a
@@ -31,8 +33,8 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 		defer cancel()
 	}
 	// A claim that nobody settles: it stands for ttl, and then it is gone without a trace.
-	grant, err := e.store.Acquire(ctx, string(e.nonceKey(keyID, nonce)), Claim{Owner: NewOwner(), Lease: ttl})
-	return err == nil && grant.State == Acquired, err
+	grant, err := e.store.Acquire(ctx, string(e.nonceKey(keyID, nonce)), store.Claim{Owner: store.NewOwner(), Lease: ttl})
+	return err == nil && grant.State == store.Acquired, err
 }
 
 // Bounded does nothing; it says that Use ends in time by itself (see sign.NonceStore).

@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -25,23 +26,23 @@ import (
 )
 
 // nonceStores are the stores on which nonces are tested.
-var nonceStores = map[string]func(tb testing.TB) core.Store{
-	"memory": func(tb testing.TB) core.Store { return newStore(tb) },
-	"Redis": func(tb testing.TB) core.Store {
+var nonceStores = map[string]func(tb testing.TB) store.Store{
+	"memory": func(tb testing.TB) store.Store { return newStore(tb) },
+	"Redis": func(tb testing.TB) store.Store {
 		s, err := redisstore.NewURL(backend.Redis(tb))
 		require.NoError(tb, err)
 		tb.Cleanup(s.Close)
 		return s
 	},
-	"PostgreSQL": func(tb testing.TB) core.Store { return sqlStore(tb, backend.Postgres(tb)) },
-	"MySQL":      func(tb testing.TB) core.Store { return sqlStore(tb, backend.MySQL(tb)) },
-	"SQLite": func(tb testing.TB) core.Store {
+	"PostgreSQL": func(tb testing.TB) store.Store { return sqlStore(tb, backend.Postgres(tb)) },
+	"MySQL":      func(tb testing.TB) store.Store { return sqlStore(tb, backend.MySQL(tb)) },
+	"SQLite": func(tb testing.TB) store.Store {
 		return sqlStore(tb, "sqlite:"+filepath.Join(tb.TempDir(), "idem.db"))
 	},
 }
 
 // sqlStore makes a store with a table of its own, which is dropped with the test.
-func sqlStore(tb testing.TB, url string) core.Store {
+func sqlStore(tb testing.TB, url string) store.Store {
 	tb.Helper()
 	db, dialect, err := sqlstore.Open(url)
 	require.NoError(tb, err)
@@ -147,24 +148,24 @@ func TestNonceKeys(t *testing.T) {
 }
 
 type keyRecorder struct {
-	core.Store
+	store.Store
 	who  string
 	seen map[string]string
 }
 
-func (k *keyRecorder) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (k *keyRecorder) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	k.seen[key] = k.who
 	return k.Store.Acquire(ctx, key, claim)
 }
 
 func TestNoncesFail(t *testing.T) {
-	store := &spy{Store: newStore(t), acquire: down}
-	nonces := core.MustNew(core.Config{Store: store}).Nonces()
+	records := &spy{Store: newStore(t), acquire: down}
+	nonces := core.MustNew(core.Config{Store: records}).Nonces()
 	ok, err := nonces.Use(t.Context(), "demo", "n", time.Minute)
 	assert.False(t, ok)
 	assert.ErrorIs(t, err, errDown)
-	assert.EqualValues(t, 1, store.acquires.Load(), "one call, and none to clean up")
-	assert.Zero(t, store.releases.Load())
+	assert.EqualValues(t, 1, records.acquires.Load(), "one call, and none to clean up")
+	assert.Zero(t, records.releases.Load())
 
 	_, err = core.MustNew(core.Config{}).Nonces().Use(t.Context(), "demo", "n", 0)
 	assert.Error(t, err, "a nonce that nobody remembers is not used")
@@ -181,7 +182,7 @@ func TestNoncesFail(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, ok)
 	_, err = nonces.Use(t.Context(), "demo", "2", time.Minute)
-	assert.ErrorIs(t, err, core.ErrStoreFull)
+	assert.ErrorIs(t, err, store.ErrFull)
 }
 
 // A call ends with the engine's deadline or with the caller's, whichever is first.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // Key is the identity of an operation, as stored. It may name a user, so it prints as a
@@ -39,7 +41,7 @@ const (
 	// if it was taken over.
 	Started Kind = iota + 1
 	// Finished: the run has ended and its result stands; without its response if Err is
-	// [ErrStoreFull].
+	// [store.ErrFull].
 	Finished
 	// Released: the run has ended and its record was released: the next request runs.
 	Released
@@ -133,7 +135,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		// Nobody needs to know of a user who is not logged in; but a user source that does not
 		// understand what it finds is a fault.
 		misconfigured := e.Code == CodeUserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
-		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, ErrStoreFull) || errors.Is(e.Err, ErrUnrendered) {
+		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, ErrUnrendered) {
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {

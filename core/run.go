@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // Run is what a handler can learn about its own run, and say about it. A nil *Run answers like
@@ -13,7 +15,7 @@ import (
 // It is safe for concurrent use.
 type Run struct {
 	key     Key
-	owner   Owner
+	owner   store.Owner
 	attempt uint64
 
 	guard   *Guard
@@ -31,9 +33,9 @@ func (r *Run) Key() Key {
 }
 
 // Owner returns the random token that holds the claim.
-func (r *Run) Owner() Owner {
+func (r *Run) Owner() store.Owner {
 	if r == nil {
-		return Owner{}
+		return store.Owner{}
 	}
 	return r.owner
 }
@@ -411,7 +413,7 @@ func (c *runContext) renew(l *renewals) {
 		// The store counts from when it was asked at the earliest.
 		c.expires = sent.Add(lease)
 		c.due = sent.Add(lease / 3)
-	case errors.Is(err, ErrLost), !now.Before(c.expires):
+	case errors.Is(err, store.ErrLost), !now.Before(c.expires):
 		lost = true
 	default:
 		// Try again soon: a restarting store is often back before the lease ends.

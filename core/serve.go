@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Digest is a digest algorithm for parameters: [MD5] or [SHA256].
@@ -393,7 +394,7 @@ func expires(in time.Duration) Field {
 	return Field{ExpiresHeader, time.Now().Add(in).UTC().Format(http.TimeFormat)}
 }
 
-func (f *flight) replay(ctx context.Context, grant Grant) (int, *Refusal, error) {
+func (f *flight) replay(ctx context.Context, grant store.Grant) (int, *Refusal, error) {
 	if authorize := f.guard.policy.Authorize; authorize != nil {
 		if err := authorize(ctx, &f.req); err != nil {
 			return 0, refusalNotAuthorized, err
@@ -413,9 +414,9 @@ func (f *flight) refuse(ctx context.Context, r *Refusal) error {
 }
 
 // stored returns the response of a run that has ended, for whoever makes a refusal's answer.
-func (f *flight) stored(ctx context.Context, grant Grant) *Response {
+func (f *flight) stored(ctx context.Context, grant store.Grant) *Response {
 	g := f.guard
-	if g.engine.refuse == nil || grant.State != Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {
+	if g.engine.refuse == nil || grant.State != store.Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {
 		return nil
 	}
 	r := new(Response)

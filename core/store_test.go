@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-func newStore(t testing.TB) core.Store {
+func newStore(t testing.TB) store.Store {
 	t.Helper()
 	s, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ var errDown = errors.New("connection refused")
 // spy counts the calls of a store and lets each fail or hang. It is neither local nor
 // watchable, so that the engine treats it as one on another machine.
 type spy struct {
-	core.Store
+	store.Store
 	acquires, renews, completes, releases, abandons atomic.Int64
 
 	acquire, renew, complete, release, abandon func(ctx context.Context) error // nil: works
@@ -49,28 +49,28 @@ func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call 
 	return call()
 }
 
-func (s *spy) Acquire(ctx context.Context, key string, claim core.Claim) (g core.Grant, err error) {
+func (s *spy) Acquire(ctx context.Context, key string, claim store.Claim) (g store.Grant, err error) {
 	s.acquires.Add(1)
 	err = s.fault(ctx, s.acquire, func() (err error) { g, err = s.Store.Acquire(ctx, key, claim); return })
 	return
 }
 
-func (s *spy) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (s *spy) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	s.renews.Add(1)
 	return s.fault(ctx, s.renew, func() error { return s.Store.Renew(ctx, key, owner, lease) })
 }
 
-func (s *spy) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (s *spy) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	s.completes.Add(1)
 	return s.fault(ctx, s.complete, func() error { return s.Store.Complete(ctx, key, owner, result, retention) })
 }
 
-func (s *spy) Release(ctx context.Context, key string, owner core.Owner) error {
+func (s *spy) Release(ctx context.Context, key string, owner store.Owner) error {
 	s.releases.Add(1)
 	return s.fault(ctx, s.release, func() error { return s.Store.Release(ctx, key, owner) })
 }
 
-func (s *spy) Abandon(ctx context.Context, key string, owner core.Owner) error {
+func (s *spy) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	s.abandons.Add(1)
 	return s.fault(ctx, s.abandon, func() error { return s.Store.Abandon(ctx, key, owner) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 type receipt struct {
@@ -136,8 +137,8 @@ func TestReplaysThatCannotBeDecoded(t *testing.T) {
 }
 
 func TestUsersAndFingerprintsOfTasks(t *testing.T) {
-	store := newStore(t)
-	task := core.MustNew(core.Config{Store: store}).MustTask(core.Policy{Name: "mail"})
+	records := newStore(t)
+	task := core.MustNew(core.Config{Store: records}).MustTask(core.Policy{Name: "mail"})
 	do := func(c core.Call) (core.Result[core.Key], error) {
 		return core.Do(t.Context(), task, c, func(ctx context.Context) (core.Key, error) { return core.RunFrom(ctx).Key(), nil })
 	}
@@ -165,9 +166,9 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 		r, err := do(c)
 		assert.NoError(t, err)
 		assert.True(t, r.Replayed)
-		stands, err := store.Acquire(t.Context(), fmt.Sprintf("idem:U=eveM=DO%%20mailK=message%%20%d", i), core.Claim{Owner: core.NewOwner(), Lease: time.Second})
+		stands, err := records.Acquire(t.Context(), fmt.Sprintf("idem:U=eveM=DO%%20mailK=message%%20%d", i), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
 		require.NoError(t, err)
-		assert.Equal(t, core.Done, stands.State)
+		assert.Equal(t, store.Done, stands.State)
 		assert.Equal(t, len(print) <= 64, stands.Fingerprint == print, "more than 64 bytes are stored as a hash")
 		for _, other := range []string{"", print + "x", print[1:]} {
 			c.Fingerprint = other
@@ -175,7 +176,7 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 			assert.ErrorIs(t, err, core.CodeKeyReused, "%d: %q", i, other)
 		}
 	}
-	lenient := core.MustNew(core.Config{Store: store}).MustTask(core.Policy{Name: "mail", AnyParameters: true})
+	lenient := core.MustNew(core.Config{Store: records}).MustTask(core.Policy{Name: "mail", AnyParameters: true})
 	r, err := core.Do(t.Context(), lenient, core.Call{Key: "message 0", User: "eve", Fingerprint: "v2"}, func(context.Context) (string, error) { return "", nil })
 	assert.NoError(t, err)
 	assert.True(t, r.Replayed)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Everything in this file runs on synctest's clock: seconds and hours cost nothing.
@@ -74,7 +75,7 @@ func TestLostLeaseCancelsTheHandler(t *testing.T) {
 		renew func(context.Context) error
 		after time.Duration
 	}{
-		"taken over":        {func(context.Context) error { return core.ErrLost }, time.Second},
+		"taken over":        {func(context.Context) error { return store.ErrLost }, time.Second},
 		"store unreachable": {down, 3 * time.Second},
 		"store hangs":       {hang, 3 * time.Second},
 	} {
@@ -153,17 +154,17 @@ func TestStaleOwnerChangesNothing(t *testing.T) {
 }
 
 // crash leaves a claim behind that nobody will finish.
-func crash(t *testing.T, store core.Store, g *core.Guard, c *call, lease time.Duration) {
+func crash(t *testing.T, records store.Store, g *core.Guard, c *call, lease time.Duration) {
 	t.Helper()
 	r := core.Request{Headers: c, Body: []byte(c.body)}
 	c.Describe(&r)
 	key, fingerprint, err := g.Key(&r)
 	require.NoError(t, err)
-	grant, err := store.Acquire(context.Background(), string(key), core.Claim{
-		Owner: core.NewOwner(), Fingerprint: fingerprint, Lease: lease, Retention: time.Hour,
+	grant, err := records.Acquire(context.Background(), string(key), store.Claim{
+		Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: lease, Retention: time.Hour,
 	})
 	require.NoError(t, err)
-	require.Equal(t, core.Acquired, grant.State)
+	require.Equal(t, store.Acquired, grant.State)
 }
 
 func TestCrashedRunBlocksForItsLeaseOnly(t *testing.T) {
@@ -253,22 +254,22 @@ func TestVerdictsAreAboutOneRun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			var asked []uint64
-			store := newStore(t)
-			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{
+			records := newStore(t)
+			g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{
 				Lease: time.Second, Abandoned: core.Uncertain,
 				Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 					asked = append(asked, u.Attempt)
 					if u.Attempt == 2 {
 						return core.Unknown(), nil
 					}
-					grant, err := store.Acquire(context.Background(), string(u.Key), core.Claim{
-						Owner: core.NewOwner(), Lease: time.Second, Retention: time.Hour, Takeover: true})
+					grant, err := records.Acquire(context.Background(), string(u.Key), store.Claim{
+						Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour, Takeover: true})
 					require.NoError(t, err)
 					require.EqualValues(t, 2, grant.Attempt)
 					time.Sleep(2 * time.Second)
 					return decide, nil
 				}})
-			crash(t, store, g, post("{}", &ledger), time.Second)
+			crash(t, records, g, post("{}", &ledger), time.Second)
 			time.Sleep(2 * time.Second)
 			assert.Equal(t, "uncertain", serve(t, g, post("{}", &ledger)).code())
 			assert.Equal(t, []uint64{1, 2}, asked)
@@ -308,9 +309,9 @@ func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 }
 
 func TestWaitersGetOneResult(t *testing.T) {
-	for name, wrap := range map[string]func(core.Store) core.Store{
-		"watched": func(s core.Store) core.Store { return s },
-		"polled":  func(s core.Store) core.Store { return &spy{Store: s} },
+	for name, wrap := range map[string]func(store.Store) store.Store{
+		"watched": func(s store.Store) store.Store { return s },
+		"polled":  func(s store.Store) store.Store { return &spy{Store: s} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -501,18 +502,18 @@ func TestStoreDownBeforeTheHandler(t *testing.T) {
 func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
-		store := &spy{Store: newStore(t), acquire: hang, after: true}
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
+		records := &spy{Store: newStore(t), acquire: hang, after: true}
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
 		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
 		synctest.Wait()
-		store.acquire = nil
+		records.acquire = nil
 		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 
-		released := store.releases.Load()
-		store.acquire = func(context.Context) error { return core.ErrStoreFull }
+		released := records.releases.Load()
+		records.acquire = func(context.Context) error { return store.ErrFull }
 		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
 		synctest.Wait()
-		assert.Equal(t, released, store.releases.Load(), "a store that is full has answered: there is no claim")
+		assert.Equal(t, released, records.releases.Load(), "a store that is full has answered: there is no claim")
 	})
 }
 
@@ -644,18 +645,18 @@ func TestClientGoneResultIsStored(t *testing.T) {
 
 func TestNoRoomForTheResponse(t *testing.T) {
 	var ledger atomic.Int64
-	store := &spy{Store: newStore(t)}
-	store.complete = func(context.Context) error {
-		if store.completes.Load() == 1 {
-			return core.ErrStoreFull
+	records := &spy{Store: newStore(t)}
+	records.complete = func(context.Context) error {
+		if records.completes.Load() == 1 {
+			return store.ErrFull
 		}
 		return nil
 	}
 	var told events
-	g := core.MustNew(core.Config{User: byUser, Store: store, Observe: told.add}).MustGuard(core.Policy{})
+	g := core.MustNew(core.Config{User: byUser, Store: records, Observe: told.add}).MustGuard(core.Policy{})
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 	require.Equal(t, []core.Kind{core.Started, core.Finished}, told.kinds())
-	assert.ErrorIs(t, told.all[1].Err, core.ErrStoreFull, "somebody has to make room")
+	assert.ErrorIs(t, told.all[1].Err, store.ErrFull, "somebody has to make room")
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
 	assert.EqualValues(t, 1, ledger.Load())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // One who came too late may be answered by the store before one who came in time: each waits among his own, for a late
@@ -58,12 +59,12 @@ func TestThoseInTimeAndThoseTooLateWaitApart(t *testing.T) {
 
 // acquireHook runs something before the n-th Acquire of a store.
 type acquireHook struct {
-	core.Store
+	store.Store
 	n      int
-	before func(core.Store, string, core.Claim)
+	before func(store.Store, string, store.Claim)
 }
 
-func (s *acquireHook) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (s *acquireHook) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	if s.n--; s.n == 0 {
 		s.before(s.Store, key, claim)
 	}
@@ -75,8 +76,8 @@ func (s *acquireHook) Acquire(ctx context.Context, key string, claim core.Claim)
 func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
-		store := &acquireHook{Store: newStore(t)}
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(checkout(tokensFor(tokenSecret)))
+		records := &acquireHook{Store: newStore(t)}
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(checkout(tokensFor(tokenSecret)))
 		token := tokenFor(t, g, "alice")
 		crash := submit(token, "", &ledger)
 		crash.handler = func(ctx context.Context) core.Capture {
@@ -85,8 +86,8 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 		}
 		serve(t, g, crash)
 		time.Sleep(core.DefaultTokenLifetime)
-		store.n, store.before = 2, func(s core.Store, key string, claim core.Claim) {
-			claim.Owner = core.NewOwner()
+		records.n, records.before = 2, func(s store.Store, key string, claim store.Claim) {
+			claim.Owner = store.NewOwner()
 			grant, err := s.Acquire(t.Context(), key, claim)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, grant.Attempt)

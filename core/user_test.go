@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // userPart is what stands for the user in the key of a call under source, or the code of
@@ -153,7 +154,7 @@ func TestLogLevels(t *testing.T) {
 	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Finished}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress},
 		{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: core.CodeShuttingDown}, {Kind: core.Passed}}
 	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.Unsettled, Err: errDown},
-		{Kind: core.Finished, Err: core.ErrStoreFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
+		{Kind: core.Finished, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
 		{Kind: core.RunLost}, {Kind: core.RunAbandoned}, {Kind: core.RenewFailed},
 		{Kind: core.Refused, Code: core.CodeStoreUnavailable}, {Kind: core.Refused, Code: core.CodeBodyConsumed},
 		{Kind: core.Refused, Code: core.CodeUserMissing, Err: errDown}}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"time"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // waiting is a duplicate's wait for a run to end, in the [crowd] of those who wait for it.
@@ -68,7 +70,7 @@ func (w *waiting) leave(e *Engine) {
 // look asks the store for the claim, unless the look of another has answered already. Who
 // leads tells the others what it has found, if that ends their wait, and leaves them before it
 // does anything else, for that may take long.
-func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) (Grant, error) {
+func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim store.Claim) (store.Grant, error) {
 	e, c := g.engine, w.crowd
 	if w.told {
 		w.told = false
@@ -79,10 +81,10 @@ func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) 
 	}
 	look := e.crowds.begin(c)
 	grant, err := e.acquire(ctx, id.key, claim)
-	if err != nil || grant.State == Running && !g.reused(id, grant) {
+	if err != nil || grant.State == store.Running && !g.reused(id, grant) {
 		return grant, err // and waits on
 	}
-	if grant.State == Acquired {
+	if grant.State == store.Acquired {
 		c.waitAnew()
 	} else {
 		e.crowds.tell(c, look, g.copied(grant))
@@ -93,11 +95,11 @@ func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim Claim) 
 
 // answersAll reports whether what a look has found is the answer to all who wait together. It is
 // not if they would ask what has become of an abandoned run: then each of them looks for itself.
-func (g *Guard) answersAll(id identity, grant Grant) bool {
+func (g *Guard) answersAll(id identity, grant store.Grant) bool {
 	switch {
-	case grant.State == Done, g.reused(id, grant):
+	case grant.State == store.Done, g.reused(id, grant):
 		return true
-	case grant.State == Abandoned:
+	case grant.State == store.Abandoned:
 		return g.policy.Reconcile == nil
 	}
 	return false
@@ -105,7 +107,7 @@ func (g *Guard) answersAll(id identity, grant Grant) bool {
 
 // copied returns grant with a result of its own if it is a task's: a Result's Value belongs to who
 // called Do. Responses are only ever read, and are shared.
-func (g *Guard) copied(grant Grant) Grant {
+func (g *Guard) copied(grant store.Grant) store.Grant {
 	if g.task {
 		grant.Result = bytes.Clone(grant.Result)
 	}

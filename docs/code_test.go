@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/core/limit"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/ginidem"
@@ -172,12 +173,12 @@ func _(key *sign.Key) *http.Client {
 
 // stores.md
 
-func _() (core.Store, error) {
+func _() (store.Store, error) {
 	store, err := redisstore.NewURL("redis://10.0.0.7") // or redisstore.New(client), with your rueidis.Client
 	return store, err
 }
 
-func _(store core.Store) (*core.Engine, error) {
+func _(store store.Store) (*core.Engine, error) {
 	engine, err := core.New(core.Config{Store: store, User: core.UserFromHeader("X-User")})
 	return engine, err
 }
@@ -229,7 +230,7 @@ func TestTesting(t *testing.T) {
 	require.Equal(t, 503, pay(shop, "k-4"))
 }
 
-func _(t *testing.T, openStore func(testing.TB) core.Store) {
+func _(t *testing.T, openStore func(testing.TB) store.Store) {
 	storetest.Run(t, func(tb testing.TB) storetest.Instance {
 		return storetest.Instance{Store: openStore(tb)}
 	}, storetest.Features{})

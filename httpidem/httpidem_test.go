@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/internal/leak"
@@ -674,13 +675,13 @@ func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
 	require.Equal(t, "all of it", got)
 }
 
-type brokenStore struct{ core.Store }
+type brokenStore struct{ store.Store }
 
-func (brokenStore) Acquire(context.Context, string, core.Claim) (core.Grant, error) {
-	return core.Grant{}, errors.New("down")
+func (brokenStore) Acquire(context.Context, string, store.Claim) (store.Grant, error) {
+	return store.Grant{}, errors.New("down")
 }
 
-func (brokenStore) Release(context.Context, string, core.Owner) error { return errors.New("down") }
+func (brokenStore) Release(context.Context, string, store.Owner) error { return errors.New("down") }
 
 func TestSafeMethodsPass(t *testing.T) {
 	ran := 0

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
@@ -30,7 +31,7 @@ import (
 type Engine struct {
 	*core.Engine
 	tb    testing.TB
-	store *store
+	store *testStore
 
 	mu     sync.Mutex
 	events []core.Event
@@ -43,7 +44,7 @@ func New(tb testing.TB, c core.Config) *Engine {
 	if c.Store != nil {
 		tb.Fatal("idemtest: Config.Store is set; the engine brings a store of its own")
 	}
-	e := &Engine{tb: tb, store: new(store)}
+	e := &Engine{tb: tb, store: new(testStore)}
 	records, err := memstore.New(memstore.Options{Now: e.store.now})
 	if err != nil {
 		tb.Fatal(err)
@@ -174,7 +175,7 @@ func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 
 // store is an in-process store that a test can disturb. It does not say that it is local, so
 // that the engine treats it like one on the network.
-type store struct {
+type testStore struct {
 	*memstore.Store
 
 	mu      sync.Mutex
@@ -190,15 +191,15 @@ type earlier struct {
 }
 
 // Local hides that the records are in the process.
-func (s *store) Local(struct{}) {}
+func (s *testStore) Local(struct{}) {}
 
-func (s *store) now() time.Time {
+func (s *testStore) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.ahead)
 }
 
-func (s *store) fails(call Call) error {
+func (s *testStore) fails(call Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.Contains(s.failing, call) {
@@ -207,9 +208,9 @@ func (s *store) fails(call Call) error {
 	return nil
 }
 
-func (s *store) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (s *testStore) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	if err := s.fails(Acquire); err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	s.mu.Lock()
 	before := s.earlier
@@ -217,16 +218,16 @@ func (s *store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 	s.mu.Unlock()
 	if before != nil {
 		if err := s.begin(ctx, key, claim, before); err != nil {
-			return core.Grant{}, err
+			return store.Grant{}, err
 		}
 	}
 	return s.Store.Acquire(ctx, key, claim)
 }
 
 // begin makes the record that an earlier run has left.
-func (s *store) begin(ctx context.Context, key string, claim core.Claim, before *earlier) error {
+func (s *testStore) begin(ctx context.Context, key string, claim store.Claim, before *earlier) error {
 	for range before.attempts {
-		other := core.Claim{Owner: core.NewOwner(), Fingerprint: claim.Fingerprint,
+		other := store.Claim{Owner: store.NewOwner(), Fingerprint: claim.Fingerprint,
 			Lease: max(before.lease, time.Nanosecond), Retention: claim.Retention, Takeover: true}
 		if _, err := s.Store.Acquire(ctx, key, other); err != nil {
 			return err
@@ -240,28 +241,28 @@ func (s *store) begin(ctx context.Context, key string, claim core.Claim, before 
 	return nil
 }
 
-func (s *store) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (s *testStore) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := s.fails(Renew); err != nil {
 		return err
 	}
 	return s.Store.Renew(ctx, key, owner, lease)
 }
 
-func (s *store) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (s *testStore) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if err := s.fails(Complete); err != nil {
 		return err
 	}
 	return s.Store.Complete(ctx, key, owner, result, retention)
 }
 
-func (s *store) Release(ctx context.Context, key string, owner core.Owner) error {
+func (s *testStore) Release(ctx context.Context, key string, owner store.Owner) error {
 	if err := s.fails(Release); err != nil {
 		return err
 	}
 	return s.Store.Release(ctx, key, owner)
 }
 
-func (s *store) Abandon(ctx context.Context, key string, owner core.Owner) error {
+func (s *testStore) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	if err := s.fails(Abandon); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
 )
@@ -186,7 +187,7 @@ func TestAssertionsCanFail(t *testing.T) {
 	e.WantRuns("POST /other", 1)
 	e.WantReplays("POST /orders", 0)
 	require.Len(t, r.failures, 3)
-	require.Panics(t, func() { idemtest.New(r, core.Config{Store: struct{ core.Store }{}}) })
+	require.Panics(t, func() { idemtest.New(r, core.Config{Store: struct{ store.Store }{}}) })
 	require.Panics(t, func() { idemtest.New(r, core.Config{StoreTimeout: -1}) })
 	require.Panics(t, func() { idemtest.Attempt(r, 0, func(context.Context) {}) })
 }

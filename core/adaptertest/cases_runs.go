@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // byStatus answers with the status that the query asks for.
@@ -321,7 +322,7 @@ func reportRun(h *hand, c Call, n int) error {
 		h.hold()
 	}
 	inContext := core.RunFrom(c.Context())
-	if inContext != r || r.Owner() == (core.Owner{}) {
+	if inContext != r || r.Owner() == (store.Owner{}) {
 		h.s.Errorf("the run of the framework's context and that of the request's context differ: %v, %v", r, inContext)
 	}
 	return c.Blob(200, "text/plain", fmt.Appendf(nil, "attempt %d, takeover %t, key %s", r.Attempt(), r.Takeover(), string(r.Key())))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
@@ -25,7 +25,7 @@ type ledger struct {
 	entries []string // claims and what ended their runs, in the order in which it took effect
 	claims  []claimed
 	count   map[string]int // calls by operation, also those without effect
-	open    map[core.Owner]bool
+	open    map[store.Owner]bool
 	failing map[string]bool // operations that fail
 }
 
@@ -40,7 +40,7 @@ func newLedger() (*ledger, error) {
 	l := &ledger{
 		now:     time.Date(2020, 2, 29, 23, 59, 59, 0, time.UTC),
 		count:   map[string]int{},
-		open:    map[core.Owner]bool{},
+		open:    map[store.Owner]bool{},
 		failing: map[string]bool{},
 	}
 	l.changed = sync.NewCond(&l.mu)
@@ -81,7 +81,7 @@ func (l *ledger) arrive(ctx context.Context, operation string) error {
 	return ctx.Err()
 }
 
-func (l *ledger) enter(owner core.Owner, open bool, format string, args ...any) {
+func (l *ledger) enter(owner store.Owner, open bool, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, fmt.Sprintf(format, args...))
@@ -112,14 +112,14 @@ func (l *ledger) until(condition func() bool) bool {
 	return condition()
 }
 
-func (l *ledger) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (l *ledger) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	if err := l.arrive(ctx, "acquire"); err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	l.order.Lock()
 	defer l.order.Unlock()
 	g, err := l.inner.Acquire(ctx, key, claim)
-	if err == nil && g.State == core.Acquired {
+	if err == nil && g.State == store.Acquired {
 		l.enter(claim.Owner, true, "claim    %s %d %s", key, g.Attempt, orDash(claim.Fingerprint))
 		l.mu.Lock()
 		l.claims = append(l.claims, claimed{key, claim.Fingerprint})
@@ -128,14 +128,14 @@ func (l *ledger) Acquire(ctx context.Context, key string, claim core.Claim) (cor
 	return g, err
 }
 
-func (l *ledger) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (l *ledger) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := l.arrive(ctx, "renew"); err != nil {
 		return err
 	}
 	return l.inner.Renew(ctx, key, owner, lease)
 }
 
-func (l *ledger) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (l *ledger) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	err := l.arrive(ctx, "complete")
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -146,7 +146,7 @@ func (l *ledger) Complete(ctx context.Context, key string, owner core.Owner, res
 	return err
 }
 
-func (l *ledger) Release(ctx context.Context, key string, owner core.Owner) error {
+func (l *ledger) Release(ctx context.Context, key string, owner store.Owner) error {
 	err := l.arrive(ctx, "release")
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -157,7 +157,7 @@ func (l *ledger) Release(ctx context.Context, key string, owner core.Owner) erro
 	return err
 }
 
-func (l *ledger) Abandon(ctx context.Context, key string, owner core.Owner) error {
+func (l *ledger) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	err := l.arrive(ctx, "abandon")
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -168,7 +168,7 @@ func (l *ledger) Abandon(ctx context.Context, key string, owner core.Owner) erro
 	return err
 }
 
-func (l *ledger) settle(operation, key string, owner core.Owner, err error) {
+func (l *ledger) settle(operation, key string, owner store.Owner, err error) {
 	l.mu.Lock()
 	held := l.open[owner]
 	l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *ledger) settle(operation, key string, owner core.Owner, err error) {
 	switch {
 	case err == nil:
 		l.enter(owner, false, "%-8s %s", operation, key)
-	case errors.Is(err, core.ErrLost):
+	case errors.Is(err, store.ErrLost):
 		l.enter(owner, false, "%-8s %s: the claim is lost", operation, key)
 	default:
 		l.enter(owner, false, "%-8s %s: the store fails", operation, key)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // benchResult is what the benchmarks store: a small JSON response with a few
@@ -38,7 +38,7 @@ func Bench(b *testing.B, factory Factory) {
 		s.prepare(b, "bench:done", true)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			s.meet(b, "bench:done", i, core.Done)
+			s.meet(b, "bench:done", i, store.Done)
 		}
 	})
 	b.Run("running", func(b *testing.B) {
@@ -46,7 +46,7 @@ func Bench(b *testing.B, factory Factory) {
 		s.prepare(b, "bench:running", false)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			s.meet(b, "bench:running", i, core.Running)
+			s.meet(b, "bench:running", i, store.Running)
 		}
 	})
 	b.Run("renew", func(b *testing.B) {
@@ -71,7 +71,7 @@ func Bench(b *testing.B, factory Factory) {
 				if i%2 == 0 {
 					s.fresh(b, string(strconv.AppendInt(key, int64(i), 10)), i)
 				} else {
-					s.meet(b, "bench:done", i, core.Done)
+					s.meet(b, "bench:done", i, store.Done)
 				}
 				if b.Failed() {
 					return
@@ -82,7 +82,7 @@ func Bench(b *testing.B, factory Factory) {
 }
 
 type bench struct {
-	store   core.Store
+	store   store.Store
 	advance func(time.Duration)
 	result  []byte
 }
@@ -98,17 +98,17 @@ func newBench(b *testing.B, factory Factory) *bench {
 
 // benchOwner returns a token that is different for each i, and costs nothing: what an
 // owner costs is not the store's.
-func benchOwner(i int) core.Owner {
-	var o core.Owner
+func benchOwner(i int) store.Owner {
+	var o store.Owner
 	binary.LittleEndian.PutUint64(o[:], uint64(i)+1)
 	return o
 }
 
-func (s *bench) prepare(b *testing.B, key string, done bool) core.Owner {
+func (s *bench) prepare(b *testing.B, key string, done bool) store.Owner {
 	b.Helper()
-	owner := core.NewOwner()
-	g, err := s.store.Acquire(b.Context(), key, core.Claim{Owner: owner, Fingerprint: digest, Lease: 24 * long, Retention: long})
-	if err != nil || g.State != core.Acquired {
+	owner := store.NewOwner()
+	g, err := s.store.Acquire(b.Context(), key, store.Claim{Owner: owner, Fingerprint: digest, Lease: 24 * long, Retention: long})
+	if err != nil || g.State != store.Acquired {
 		b.Fatalf("a fresh key: %v, %v", g.State, err)
 	}
 	if done {
@@ -123,8 +123,8 @@ func (s *bench) prepare(b *testing.B, key string, done bool) core.Owner {
 // a benchmark of millions measures a store at work, not one that fills up.
 func (s *bench) fresh(b *testing.B, key string, i int) {
 	owner := benchOwner(i)
-	g, err := s.store.Acquire(b.Context(), key, core.Claim{Owner: owner, Fingerprint: digest, Lease: time.Minute, Retention: time.Minute})
-	if err != nil || g.State != core.Acquired {
+	g, err := s.store.Acquire(b.Context(), key, store.Claim{Owner: owner, Fingerprint: digest, Lease: time.Minute, Retention: time.Minute})
+	if err != nil || g.State != store.Acquired {
 		b.Errorf("a fresh key: %v, %v", g.State, err)
 		return
 	}
@@ -136,9 +136,9 @@ func (s *bench) fresh(b *testing.B, key string, i int) {
 	}
 }
 
-func (s *bench) meet(b *testing.B, key string, i int, want core.State) {
-	g, err := s.store.Acquire(b.Context(), key, core.Claim{Owner: benchOwner(i), Fingerprint: digest, Lease: time.Minute, Retention: time.Minute, Takeover: true})
-	if err != nil || g.State != want || want == core.Done && len(g.Result) != benchResult {
+func (s *bench) meet(b *testing.B, key string, i int, want store.State) {
+	g, err := s.store.Acquire(b.Context(), key, store.Claim{Owner: benchOwner(i), Fingerprint: digest, Lease: time.Minute, Retention: time.Minute, Takeover: true})
+	if err != nil || g.State != want || want == store.Done && len(g.Result) != benchResult {
 		b.Errorf("Acquire met with %v and %d bytes, %v; want %v", g.State, len(g.Result), err, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // cases is the whole suite.
@@ -19,11 +20,11 @@ var cases = []testCase{
 		name: "declares what it implements",
 		why:  "a capability that isn't declared is one that isn't tested",
 		run: func(s *subject) {
-			if _, is := s.Store.(core.Watcher); is != s.features.Watch {
-				s.Errorf("the store implements core.Watcher: %v; it declares: %v", is, s.features.Watch)
+			if _, is := s.Store.(store.Watcher); is != s.features.Watch {
+				s.Errorf("the store implements store.Watcher: %v; it declares: %v", is, s.features.Watch)
 			}
-			if _, is := s.Store.(core.Local); is != s.features.Local {
-				s.Errorf("the store implements core.Local: %v; it declares: %v", is, s.features.Local)
+			if _, is := s.Store.(store.Local); is != s.features.Local {
+				s.Errorf("the store implements store.Local: %v; it declares: %v", is, s.features.Local)
 			}
 		},
 	},
@@ -35,7 +36,7 @@ var cases = []testCase{
 		why:  "no record: a running one is created with attempt 1",
 		run: func(s *subject) {
 			s.begin("k", standing())
-			s.look("k", core.Running, 1)
+			s.look("k", store.Running, 1)
 			s.begin("other", standing())
 		},
 	},
@@ -46,8 +47,8 @@ var cases = []testCase{
 			c := taking()
 			s.begin("k", c)
 			for range 3 {
-				s.meet("k", taking(), core.Running, 1)
-				s.meet("k", c, core.Running, 1)
+				s.meet("k", taking(), store.Running, 1)
+				s.meet("k", c, store.Running, 1)
 			}
 			s.complete("k", c.Owner, []byte("mine"), long)
 			s.done("k", 1, []byte("mine"))
@@ -64,7 +65,7 @@ var cases = []testCase{
 		name: "keys are exact",
 		why:  "a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags and formats: two keys merge, and one customer gets another's answer",
 		run: func(s *subject) {
-			claims := map[string]core.Claim{}
+			claims := map[string]store.Claim{}
 			for _, key := range awkwardKeys {
 				c := standing()
 				if _, twice := claims[key]; twice {
@@ -91,7 +92,7 @@ var cases = []testCase{
 				s.begin(stem+"a", a)
 				s.begin(stem+"b", b)
 				s.complete(stem+"a", a.Owner, []byte("a"), long)
-				s.look(stem+"b", core.Running, 1)
+				s.look(stem+"b", store.Running, 1)
 				s.done(stem+"a", 1, []byte("a"))
 			}
 		},
@@ -110,16 +111,16 @@ var cases = []testCase{
 				c.Fingerprint = fp
 				s.begin(key, c)
 				s.renew(key, c.Owner, long)
-				if g := s.look(key, core.Running, 1); g.Fingerprint != fp {
+				if g := s.look(key, store.Running, 1); g.Fingerprint != fp {
 					s.Fatalf("a running record has the fingerprint %q, want %q", g.Fingerprint, fp)
 				}
 				s.renew(key, c.Owner, short)
 				s.pass(short)
-				if g := s.look(key, core.Abandoned, 1); g.Fingerprint != fp {
+				if g := s.look(key, store.Abandoned, 1); g.Fingerprint != fp {
 					s.Fatalf("an abandoned record has the fingerprint %q, want %q", g.Fingerprint, fp)
 				}
 				s.complete(key, c.Owner, nil, long)
-				if g := s.look(key, core.Done, 1); g.Fingerprint != fp {
+				if g := s.look(key, store.Done, 1); g.Fingerprint != fp {
 					s.Fatalf("a finished record has the fingerprint %q, want %q", g.Fingerprint, fp)
 				}
 			}
@@ -129,12 +130,12 @@ var cases = []testCase{
 		name: "a bad claim changes nothing",
 		why:  "a claim without an owner can be completed by anybody; one without a lease never ends or never begins",
 		run: func(s *subject) {
-			for name, spoil := range map[string]func(*core.Claim){
-				"no owner":             func(c *core.Claim) { c.Owner = core.Owner{} },
-				"no lease":             func(c *core.Claim) { c.Lease = 0 },
-				"a negative lease":     func(c *core.Claim) { c.Lease = -time.Second },
-				"a negative retention": func(c *core.Claim) { c.Retention = -time.Second },
-				"a long fingerprint":   func(c *core.Claim) { c.Fingerprint = strings.Repeat("f", 65) },
+			for name, spoil := range map[string]func(*store.Claim){
+				"no owner":             func(c *store.Claim) { c.Owner = store.Owner{} },
+				"no lease":             func(c *store.Claim) { c.Lease = 0 },
+				"a negative lease":     func(c *store.Claim) { c.Lease = -time.Second },
+				"a negative retention": func(c *store.Claim) { c.Retention = -time.Second },
+				"a long fingerprint":   func(c *store.Claim) { c.Fingerprint = strings.Repeat("f", 65) },
 			} {
 				c := standing()
 				spoil(&c)
@@ -147,10 +148,10 @@ var cases = []testCase{
 			s.begin("k", c)
 			for _, lease := range []time.Duration{0, -time.Second} {
 				err := s.Store.Renew(s.Context(), "k", c.Owner, lease)
-				if err == nil || errors.Is(err, core.ErrLost) {
+				if err == nil || errors.Is(err, store.ErrLost) {
 					s.Fatalf("Renew with a lease of %v: %v, want an error that isn't ErrLost", lease, err)
 				}
-				s.look("k", core.Running, 1)
+				s.look("k", store.Running, 1)
 			}
 		},
 	},
@@ -177,7 +178,7 @@ var cases = []testCase{
 				}
 			}
 			s.pass(short)
-			s.look("k", core.Running, 1)
+			s.look("k", store.Running, 1)
 			s.begin("free", standing())
 		},
 	},
@@ -190,9 +191,9 @@ var cases = []testCase{
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
-			s.powerless("k", core.NewOwner())
-			s.powerless("k", core.Owner{})
-			s.look("k", core.Running, 1)
+			s.powerless("k", store.NewOwner())
+			s.powerless("k", store.Owner{})
+			s.look("k", store.Running, 1)
 			s.complete("k", c.Owner, []byte("mine"), long)
 			s.done("k", 1, []byte("mine"))
 		},
@@ -201,7 +202,7 @@ var cases = []testCase{
 		name: "owners differ in any byte",
 		why:  "an owner that is cut, trimmed, compared as text or as a number is another one's",
 		run: func(s *subject) {
-			for i, owner := range []core.Owner{
+			for i, owner := range []store.Owner{
 				{15: 1},
 				{0: 1},
 				{0: 'a', 1: ' '},
@@ -216,7 +217,7 @@ var cases = []testCase{
 					near[j] ^= 0x20 // the letter's other case
 					s.powerless(key, near)
 				}
-				s.look(key, core.Running, 1)
+				s.look(key, store.Running, 1)
 				s.complete(key, owner, nil, long)
 			}
 		},
@@ -225,8 +226,8 @@ var cases = []testCase{
 		name: "without a record there is nothing to hold",
 		why:  "renewing or completing what does not stand must not bring it into being",
 		run: func(s *subject) {
-			s.powerless("k", core.NewOwner())
-			s.powerless("k", core.Owner{})
+			s.powerless("k", store.NewOwner())
+			s.powerless("k", store.Owner{})
 			s.begin("k", standing())
 		},
 	},
@@ -237,9 +238,9 @@ var cases = []testCase{
 			first, second := lapsing(), taking()
 			s.begin("k", first)
 			s.pass(short)
-			s.meet("k", second, core.Acquired, 2)
+			s.meet("k", second, store.Acquired, 2)
 			s.powerless("k", first.Owner)
-			s.look("k", core.Running, 2)
+			s.look("k", store.Running, 2)
 			s.complete("k", second.Owner, []byte("second"), long)
 			s.powerless("k", first.Owner)
 			s.done("k", 2, []byte("second"))
@@ -255,7 +256,7 @@ var cases = []testCase{
 			s.powerless("k", first.Owner)
 			s.begin("k", second)
 			s.powerless("k", first.Owner)
-			s.look("k", core.Running, 1)
+			s.look("k", store.Running, 1)
 			s.complete("k", second.Owner, nil, long)
 		},
 	},
@@ -266,14 +267,14 @@ var cases = []testCase{
 			first, second, third := lapsing(), taking(), taking()
 			s.begin("k", first)
 			s.pass(short)
-			s.meet("k", second, core.Acquired, 2)
+			s.meet("k", second, store.Acquired, 2)
 			s.release("k", second.Owner)
-			owners := []core.Owner{first.Owner, second.Owner, {}}
+			owners := []store.Owner{first.Owner, second.Owner, {}}
 			for _, owner := range owners {
 				s.powerless("k", owner)
 			}
-			s.look("k", core.Abandoned, 2)
-			s.meet("k", third, core.Acquired, 3)
+			s.look("k", store.Abandoned, 2)
+			s.meet("k", third, store.Acquired, 3)
 			for _, owner := range owners {
 				s.powerless("k", owner)
 			}
@@ -289,17 +290,17 @@ var cases = []testCase{
 			s.begin("k", first)
 			s.abandon("k", first.Owner)
 			s.powerless("k", first.Owner)
-			s.powerless("k", core.Owner{})
-			s.look("k", core.Abandoned, 1)
-			s.meet("k", second, core.Acquired, 2)
+			s.powerless("k", store.Owner{})
+			s.look("k", store.Abandoned, 1)
+			s.meet("k", second, store.Acquired, 2)
 			s.powerless("k", first.Owner)
 			s.abandon("k", second.Owner)
-			owners := []core.Owner{first.Owner, second.Owner, {}}
+			owners := []store.Owner{first.Owner, second.Owner, {}}
 			for _, owner := range owners {
 				s.powerless("k", owner)
 			}
-			s.look("k", core.Abandoned, 2)
-			s.meet("k", third, core.Acquired, 3)
+			s.look("k", store.Abandoned, 2)
+			s.meet("k", third, store.Acquired, 3)
 			for _, owner := range owners {
 				s.powerless("k", owner)
 			}
@@ -316,7 +317,7 @@ var cases = []testCase{
 			s.complete("k", c.Owner, []byte("first"), long)
 			s.powerless("k", c.Owner)
 			s.done("k", 1, []byte("first"))
-			s.meet("k", taking(), core.Done, 1)
+			s.meet("k", taking(), store.Done, 1)
 			s.done("k", 1, []byte("first"))
 		},
 	},
@@ -324,7 +325,7 @@ var cases = []testCase{
 		name: "one of many completions counts",
 		why:  "completing is one atomic step: exactly one is told that it took effect, and its result is the one that stands",
 		run: func(s *subject) {
-			store := s.spread()
+			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
 				c := standing()
@@ -332,12 +333,12 @@ var cases = []testCase{
 				var winner atomic.Int32
 				var winners atomic.Int32
 				together(4, func(i int) {
-					err := store(i).Complete(s.Context(), key, c.Owner, []byte{byte(i)}, long)
+					err := storeOf(i).Complete(s.Context(), key, c.Owner, []byte{byte(i)}, long)
 					switch {
 					case err == nil:
 						winners.Add(1)
 						winner.Store(int32(i))
-					case !errors.Is(err, core.ErrLost):
+					case !errors.Is(err, store.ErrLost):
 						s.Errorf("Complete: %v", err)
 					}
 				})
@@ -352,23 +353,23 @@ var cases = []testCase{
 		name: "one of many endings counts",
 		why:  "Complete, Release and Abandon are each one atomic step: exactly one is told that it took effect, and it is the one that did",
 		run: func(s *subject) {
-			store := s.spread()
+			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
 				c := standing()
 				s.begin(key, c)
-				calls := []func(core.Store) error{
-					func(store core.Store) error { return store.Abandon(s.Context(), key, c.Owner) },
-					func(store core.Store) error { return store.Release(s.Context(), key, c.Owner) },
-					func(store core.Store) error { return store.Abandon(s.Context(), key, c.Owner) },
-					func(store core.Store) error {
+				calls := []func(store.Store) error{
+					func(store store.Store) error { return store.Abandon(s.Context(), key, c.Owner) },
+					func(store store.Store) error { return store.Release(s.Context(), key, c.Owner) },
+					func(store store.Store) error { return store.Abandon(s.Context(), key, c.Owner) },
+					func(store store.Store) error {
 						return store.Complete(s.Context(), key, c.Owner, []byte("mine"), long)
 					},
 				}
 				errs := make([]error, len(calls))
 				together(len(calls), func(i int) {
 					turn := (i + round) % len(calls) // none is always the first to start
-					errs[turn] = calls[turn](store(i))
+					errs[turn] = calls[turn](storeOf(i))
 				})
 				winner, winners := 0, 0
 				for i, err := range errs {
@@ -376,7 +377,7 @@ var cases = []testCase{
 					case err == nil:
 						winner = i
 						winners++
-					case !errors.Is(err, core.ErrLost):
+					case !errors.Is(err, store.ErrLost):
 						s.Fatalf("an ending that came too late: %v, want ErrLost", err)
 					}
 				}
@@ -389,7 +390,7 @@ var cases = []testCase{
 				case 3:
 					s.done(key, 1, []byte("mine"))
 				default:
-					s.look(key, core.Abandoned, 1)
+					s.look(key, store.Abandoned, 1)
 				}
 			}
 		},
@@ -403,7 +404,7 @@ var cases = []testCase{
 		run: func(s *subject) {
 			s.begin("k", lapsing())
 			s.pass(short)
-			s.meet("k", taking(), core.Acquired, 2)
+			s.meet("k", taking(), store.Acquired, 2)
 		},
 	},
 	{
@@ -414,7 +415,7 @@ var cases = []testCase{
 			s.begin("k", c)
 			s.pass(short)
 			for range 3 {
-				s.look("k", core.Abandoned, 1)
+				s.look("k", store.Abandoned, 1)
 			}
 			s.complete("k", c.Owner, []byte("late"), long)
 			s.done("k", 1, []byte("late"))
@@ -429,37 +430,37 @@ var cases = []testCase{
 			for _, other := range []string{"", digest[1:], digest + " ", strings.ToUpper(digest), digest[:31] + "8"} {
 				c := taking()
 				c.Fingerprint = other
-				g := s.meet("k", c, core.Abandoned, 1)
+				g := s.meet("k", c, store.Abandoned, 1)
 				if g.Fingerprint != digest {
 					s.Fatalf("the fingerprint has become %q", g.Fingerprint)
 				}
 			}
-			s.meet("k", taking(), core.Acquired, 2)
+			s.meet("k", taking(), store.Acquired, 2)
 		},
 	},
 	{
 		name: "takeover is for the named attempt only",
 		why:  "a decision about one run (its outcome was looked up elsewhere) must not take over another, which was begun since; no number means any",
 		run: func(s *subject) {
-			named := func(attempt uint64) core.Claim {
+			named := func(attempt uint64) store.Claim {
 				c := taking()
 				c.Lease, c.Attempt = short, attempt
 				return c
 			}
 			s.begin("k", lapsing())
 			s.pass(short)
-			s.meet("k", named(2), core.Abandoned, 1)
+			s.meet("k", named(2), store.Abandoned, 1)
 			unasked := named(1)
 			unasked.Takeover = false
-			s.meet("k", unasked, core.Abandoned, 1)
-			s.meet("k", named(1), core.Acquired, 2)
+			s.meet("k", unasked, store.Abandoned, 1)
+			s.meet("k", named(1), store.Acquired, 2)
 			s.pass(short)
 			for _, other := range []uint64{1, 3, 1<<64 - 1} {
-				s.meet("k", named(other), core.Abandoned, 2)
+				s.meet("k", named(other), store.Abandoned, 2)
 			}
-			s.meet("k", named(2), core.Acquired, 3)
+			s.meet("k", named(2), store.Acquired, 3)
 			s.pass(short)
-			s.meet("k", named(0), core.Acquired, 4)
+			s.meet("k", named(0), store.Acquired, 4)
 
 			// The number is about takeovers: it keeps nobody from a free key.
 			fresh := standing()
@@ -484,9 +485,9 @@ var cases = []testCase{
 		name: "either the late owner or the taker wins",
 		why:  "completion and takeover of one record are atomic with respect to each other: never both, never neither",
 		run: func(s *subject) {
-			store := s.spread()
+			storeOf := s.spread()
 			rounds := s.rounds() / 4
-			owners := make([]core.Owner, rounds)
+			owners := make([]store.Owner, rounds)
 			for round := range rounds {
 				c := lapsing()
 				owners[round] = c.Owner
@@ -495,17 +496,17 @@ var cases = []testCase{
 			s.pass(short)
 			for round, owner := range owners {
 				var late, taken error
-				var g core.Grant
+				var g store.Grant
 				key := fmt.Sprint("round ", round)
 				together(2, func(i int) {
 					if i == round%2 { // neither is always the first to start
-						late = store(i).Complete(s.Context(), key, owner, []byte("late"), long)
+						late = storeOf(i).Complete(s.Context(), key, owner, []byte("late"), long)
 					} else {
-						g, taken = store(i).Acquire(s.Context(), key, taking())
+						g, taken = storeOf(i).Acquire(s.Context(), key, taking())
 					}
 				})
-				completed := late == nil && taken == nil && g.State == core.Done && string(g.Result) == "late"
-				takenOver := errors.Is(late, core.ErrLost) && taken == nil && g.State == core.Acquired && g.Attempt == 2
+				completed := late == nil && taken == nil && g.State == store.Done && string(g.Result) == "late"
+				takenOver := errors.Is(late, store.ErrLost) && taken == nil && g.State == store.Acquired && g.Attempt == 2
 				if completed == takenOver {
 					s.Fatalf("the owner got %v, the taker %v, %v", late, g.State, taken)
 				}
@@ -522,14 +523,14 @@ var cases = []testCase{
 				s.pass(short)
 				last = taking()
 				last.Lease = short
-				s.meet("k", last, core.Acquired, attempt)
+				s.meet("k", last, store.Acquired, attempt)
 			}
 			s.pass(short)
-			s.look("k", core.Abandoned, 4)
+			s.look("k", store.Abandoned, 4)
 			s.renew("k", last.Owner, long)
-			s.look("k", core.Running, 4)
+			s.look("k", store.Running, 4)
 			s.complete("k", last.Owner, nil, long)
-			s.look("k", core.Done, 4)
+			s.look("k", store.Done, 4)
 		},
 	},
 	{
@@ -540,14 +541,14 @@ var cases = []testCase{
 			s.pass(short)
 			for attempt := uint64(2); attempt <= 4; attempt++ {
 				c := taking()
-				s.meet("k", c, core.Acquired, attempt)
+				s.meet("k", c, store.Acquired, attempt)
 				s.release("k", c.Owner)
-				if g := s.look("k", core.Abandoned, attempt); g.Fingerprint != digest {
+				if g := s.look("k", store.Abandoned, attempt); g.Fingerprint != digest {
 					s.Fatalf("what was released has the fingerprint %q, want %q", g.Fingerprint, digest)
 				}
 				other := taking()
 				other.Fingerprint = "another"
-				s.meet("k", other, core.Abandoned, attempt)
+				s.meet("k", other, store.Abandoned, attempt)
 			}
 		},
 	},
@@ -561,11 +562,11 @@ var cases = []testCase{
 				s.pass(short)
 				c := taking()
 				c.Retention = retention
-				s.meet(key, c, core.Acquired, 2)
+				s.meet(key, c, store.Acquired, 2)
 				s.release(key, c.Owner)
 			}
 			released("long", 5*long)
-			if g := s.look("long", core.Abandoned, 2); g.Remaining > 5*long || g.Remaining < 4*long+long/2 {
+			if g := s.look("long", store.Abandoned, 2); g.Remaining > 5*long || g.Remaining < 4*long+long/2 {
 				s.Fatalf("%v remain of a retention of %v", g.Remaining, 5*long)
 			}
 			released("short", short)
@@ -584,20 +585,20 @@ var cases = []testCase{
 			for attempt := uint64(1); attempt <= 3; attempt++ {
 				s.abandon("k", c.Owner)
 				for range 2 {
-					if g := s.look("k", core.Abandoned, attempt); g.Fingerprint != digest {
+					if g := s.look("k", store.Abandoned, attempt); g.Fingerprint != digest {
 						s.Fatalf("what was abandoned has the fingerprint %q, want %q", g.Fingerprint, digest)
 					}
 				}
 				other := taking()
 				other.Fingerprint = "another"
-				s.meet("k", other, core.Abandoned, attempt)
+				s.meet("k", other, store.Abandoned, attempt)
 				other = taking()
 				other.Attempt = attempt + 1
-				s.meet("k", other, core.Abandoned, attempt)
+				s.meet("k", other, store.Abandoned, attempt)
 				c = taking()
 				c.Attempt = attempt
-				s.meet("k", c, core.Acquired, attempt+1)
-				s.look("k", core.Running, attempt+1)
+				s.meet("k", c, store.Acquired, attempt+1)
+				s.look("k", store.Running, attempt+1)
 			}
 			s.complete("k", c.Owner, []byte("done"), long)
 			s.done("k", 4, []byte("done"))
@@ -607,30 +608,30 @@ var cases = []testCase{
 		name: "one of many takes over what is abandoned",
 		why:  "Abandon and the takeover are one atomic step each: nobody gets in before, one gets in afterwards, and it keeps what it got",
 		run: func(s *subject) {
-			store := s.spread()
+			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
 				first := standing()
 				s.begin(key, first)
 				var acquired, taker, odd atomic.Int32
-				claims := make([]core.Claim, 8)
+				claims := make([]store.Claim, 8)
 				for i := range claims {
 					claims[i] = taking()
 				}
 				together(8, func(i int) {
 					if i == round%8 {
-						if err := store(i).Abandon(s.Context(), key, first.Owner); err != nil {
+						if err := storeOf(i).Abandon(s.Context(), key, first.Owner); err != nil {
 							s.Errorf("Abandon: %v", err)
 						}
 						return
 					}
-					switch g, err := store(i).Acquire(s.Context(), key, claims[i]); {
+					switch g, err := storeOf(i).Acquire(s.Context(), key, claims[i]); {
 					case err != nil:
 						s.Errorf("Acquire: %v", err)
-					case g.State == core.Acquired && g.Attempt == 2:
+					case g.State == store.Acquired && g.Attempt == 2:
 						acquired.Add(1)
 						taker.Store(int32(i))
-					case g.State != core.Running:
+					case g.State != store.Running:
 						odd.Add(1)
 					}
 				})
@@ -640,7 +641,7 @@ var cases = []testCase{
 				case acquired.Load() == 1:
 					s.complete(key, claims[taker.Load()].Owner, nil, long)
 				default:
-					s.meet(key, taking(), core.Acquired, 2)
+					s.meet(key, taking(), store.Acquired, 2)
 				}
 			}
 		},
@@ -659,11 +660,11 @@ var cases = []testCase{
 						s.begin(key, lapsing())
 						s.pass(short)
 					}
-					s.meet(key, c, core.Acquired, attempt)
+					s.meet(key, c, store.Acquired, attempt)
 					s.abandon(key, c.Owner)
 					return key
 				}
-				if g := s.look(abandoned("long", 5*long), core.Abandoned, attempt); g.Remaining > 5*long || g.Remaining < 4*long+long/2 {
+				if g := s.look(abandoned("long", 5*long), store.Abandoned, attempt); g.Remaining > 5*long || g.Remaining < 4*long+long/2 {
 					s.Fatalf("%v remain of a retention of %v", g.Remaining, 5*long)
 				}
 				key := abandoned("short", short)
@@ -682,8 +683,8 @@ var cases = []testCase{
 			s.pass(short)
 			s.abandon("k", c.Owner)
 			s.powerless("k", c.Owner)
-			s.look("k", core.Abandoned, 1)
-			s.meet("k", taking(), core.Acquired, 2)
+			s.look("k", store.Abandoned, 1)
+			s.meet("k", taking(), store.Acquired, 2)
 		},
 	},
 	{
@@ -699,9 +700,9 @@ var cases = []testCase{
 				s.renew(key, c.Owner, time.Minute)
 				s.pass(passed)
 				s.abandon(key, c.Owner)
-				s.remaining(key, core.Abandoned, 10*time.Minute)
+				s.remaining(key, store.Abandoned, 10*time.Minute)
 				s.pass(10*time.Minute - time.Second)
-				s.remaining(key, core.Abandoned, time.Second)
+				s.remaining(key, store.Abandoned, time.Second)
 				s.pass(time.Second)
 				s.begin(key, standing())
 			}
@@ -716,15 +717,15 @@ var cases = []testCase{
 			s.begin("k", first)
 			s.pass(short)
 			second := taking()
-			s.meet("k", second, core.Acquired, 2)
+			s.meet("k", second, store.Acquired, 2)
 			s.pass(short)
-			s.look("k", core.Running, 2)
+			s.look("k", store.Running, 2)
 
 			s.begin("brief", lapsing())
 			s.pass(short)
 			brief := taking()
 			brief.Lease, brief.Retention = short, short
-			s.meet("brief", brief, core.Acquired, 2)
+			s.meet("brief", brief, store.Acquired, 2)
 			s.pass(2 * short)
 			s.begin("brief", standing())
 		},
@@ -737,7 +738,7 @@ var cases = []testCase{
 			s.begin("k", c)
 			s.renew("k", c.Owner, long)
 			s.pass(short)
-			s.meet("k", taking(), core.Running, 1)
+			s.meet("k", taking(), store.Running, 1)
 		},
 	},
 	{
@@ -748,7 +749,7 @@ var cases = []testCase{
 			s.begin("k", c)
 			s.renew("k", c.Owner, short)
 			s.pass(short)
-			s.look("k", core.Abandoned, 1)
+			s.look("k", store.Abandoned, 1)
 		},
 	},
 	{
@@ -761,7 +762,7 @@ var cases = []testCase{
 			s.begin("released", released)
 			s.pass(short)
 			s.renew("renewed", renewed.Owner, long)
-			s.meet("renewed", taking(), core.Running, 1)
+			s.meet("renewed", taking(), store.Running, 1)
 			s.complete("completed", completed.Owner, []byte("late"), long)
 			s.done("completed", 1, []byte("late"))
 			s.release("released", released.Owner)
@@ -777,13 +778,13 @@ var cases = []testCase{
 			s.begin("remembered", remembered)
 			s.begin("forgotten", forgotten)
 			s.pass(2 * short)
-			for key, c := range map[string]core.Claim{"remembered": remembered, "forgotten": forgotten} {
+			for key, c := range map[string]store.Claim{"remembered": remembered, "forgotten": forgotten} {
 				s.powerless(key, c.Owner)
 				next := standing()
 				next.Fingerprint = "another"
 				s.begin(key, next)
 				s.powerless(key, c.Owner)
-				if g := s.look(key, core.Running, 1); g.Fingerprint != "another" {
+				if g := s.look(key, store.Running, 1); g.Fingerprint != "another" {
 					s.Fatalf("the new record has the fingerprint %q", g.Fingerprint)
 				}
 			}
@@ -830,13 +831,13 @@ var cases = []testCase{
 			huge.Lease, huge.Retention = century, century
 			s.begin("huge", huge)
 			s.pass(short)
-			if g := s.look("huge", core.Running, 1); g.Remaining < century-long || g.Remaining > century {
+			if g := s.look("huge", store.Running, 1); g.Remaining < century-long || g.Remaining > century {
 				s.Fatalf("of a century's lease, %v remain", g.Remaining)
 			}
 			s.renew("huge", huge.Owner, century)
 			s.complete("huge", huge.Owner, nil, century)
 			s.pass(short)
-			if g := s.look("huge", core.Done, 1); g.Remaining < century-long || g.Remaining > century {
+			if g := s.look("huge", store.Done, 1); g.Remaining < century-long || g.Remaining > century {
 				s.Fatalf("of a century's retention, %v remain", g.Remaining)
 			}
 		},
@@ -845,7 +846,7 @@ var cases = []testCase{
 		name: "what remains is true",
 		why:  "it becomes Retry-After and the waiter's timer: the lease of a running record, the retention of any other",
 		run: func(s *subject) {
-			within := func(what string, g core.Grant, span time.Duration) {
+			within := func(what string, g store.Grant, span time.Duration) {
 				s.Helper()
 				if g.Remaining > span || g.Remaining < span-span/10 {
 					s.Fatalf("%s: %v remain of %v", what, g.Remaining, span)
@@ -854,14 +855,14 @@ var cases = []testCase{
 			c := standing()
 			c.Lease, c.Retention = 3*long, 5*long
 			s.begin("k", c)
-			within("running", s.look("k", core.Running, 1), 3*long)
+			within("running", s.look("k", store.Running, 1), 3*long)
 			s.renew("k", c.Owner, 4*long)
-			within("renewed", s.look("k", core.Running, 1), 4*long)
+			within("renewed", s.look("k", store.Running, 1), 4*long)
 			s.renew("k", c.Owner, short)
 			s.pass(short)
-			within("abandoned", s.look("k", core.Abandoned, 1), 5*long)
+			within("abandoned", s.look("k", store.Abandoned, 1), 5*long)
 			s.complete("k", c.Owner, nil, 7*long)
-			within("done", s.look("k", core.Done, 1), 7*long)
+			within("done", s.look("k", store.Done, 1), 7*long)
 		},
 	},
 	{
@@ -873,11 +874,11 @@ var cases = []testCase{
 			c.Lease, c.Retention = time.Minute, 10*time.Minute
 			s.begin("k", c)
 			s.pass(59 * time.Second)
-			s.remaining("k", core.Running, time.Second)
+			s.remaining("k", store.Running, time.Second)
 			s.pass(time.Second)
-			s.remaining("k", core.Abandoned, 10*time.Minute)
+			s.remaining("k", store.Abandoned, 10*time.Minute)
 			s.pass(10*time.Minute - time.Second)
-			s.remaining("k", core.Abandoned, time.Second)
+			s.remaining("k", store.Abandoned, time.Second)
 			s.pass(time.Second)
 			s.begin("k", standing())
 		},
@@ -893,10 +894,10 @@ var cases = []testCase{
 			s.pass(5 * time.Second)
 			s.renew("k", c.Owner, 30*time.Second)
 			s.pass(30 * time.Second)
-			s.remaining("k", core.Abandoned, 20*time.Second)
+			s.remaining("k", store.Abandoned, 20*time.Second)
 			s.renew("k", c.Owner, time.Second) // lapsed, remembered
 			s.pass(time.Second)
-			s.remaining("k", core.Abandoned, 20*time.Second)
+			s.remaining("k", store.Abandoned, 20*time.Second)
 			s.pass(20 * time.Second)
 			s.begin("k", standing())
 		},
@@ -910,15 +911,15 @@ var cases = []testCase{
 			c.Lease, c.Retention = time.Minute, time.Minute
 			s.begin("k", c)
 			s.pass(30 * time.Second)
-			s.remaining("k", core.Running, 30*time.Second)
-			s.remaining("k", core.Running, 30*time.Second)
+			s.remaining("k", store.Running, 30*time.Second)
+			s.remaining("k", store.Running, 30*time.Second)
 			s.pass(60 * time.Second)
-			s.remaining("k", core.Abandoned, 30*time.Second)
-			s.remaining("k", core.Abandoned, 30*time.Second)
+			s.remaining("k", store.Abandoned, 30*time.Second)
+			s.remaining("k", store.Abandoned, 30*time.Second)
 			s.complete("k", c.Owner, nil, time.Minute)
 			s.pass(30 * time.Second)
-			s.remaining("k", core.Done, 30*time.Second)
-			s.remaining("k", core.Done, 30*time.Second)
+			s.remaining("k", store.Done, 30*time.Second)
+			s.remaining("k", store.Done, 30*time.Second)
 			s.pass(30 * time.Second)
 			s.begin("k", standing())
 		},
@@ -956,7 +957,7 @@ var cases = []testCase{
 			next.Fingerprint = "another"
 			s.begin("k", next)
 			s.powerless("k", c.Owner)
-			if g := s.look("k", core.Running, 1); g.Fingerprint != "another" || len(g.Result) != 0 {
+			if g := s.look("k", store.Running, 1); g.Fingerprint != "another" || len(g.Result) != 0 {
 				s.Fatalf("something of the old record is left: %+v", g)
 			}
 			s.complete("k", next.Owner, []byte("new"), long)
@@ -986,11 +987,11 @@ var cases = []testCase{
 				s.begin(key, lapsing())
 				s.pass(short)
 				c := taking()
-				s.meet(key, c, core.Acquired, 2)
+				s.meet(key, c, store.Acquired, 2)
 				s.complete(key, c.Owner, []byte("unwanted"), retention)
 				s.powerless(key, c.Owner)
-				s.look(key, core.Abandoned, 2)
-				s.meet(key, taking(), core.Acquired, 3)
+				s.look(key, store.Abandoned, 2)
+				s.meet(key, taking(), store.Acquired, 3)
 			}
 		},
 	},
@@ -1045,7 +1046,7 @@ var cases = []testCase{
 					key := fmt.Sprintf("%d/%d", worker, i)
 					c := standing()
 					g, err := s.Store.Acquire(s.Context(), key, c)
-					if err != nil || g.State != core.Acquired {
+					if err != nil || g.State != store.Acquired {
 						s.Errorf("Acquire(%q): %v, %v", key, g.State, err)
 						return
 					}
@@ -1059,7 +1060,7 @@ var cases = []testCase{
 				for i := range n {
 					key := fmt.Sprintf("%d/%d", worker, i)
 					g, err := s.Store.Acquire(s.Context(), key, standing())
-					if err != nil || g.State != core.Done || !bytes.Equal(g.Result, result(key)) {
+					if err != nil || g.State != store.Done || !bytes.Equal(g.Result, result(key)) {
 						s.Errorf("Acquire(%q): %v with %q, %v; want done with %q", key, g.State, g.Result, err, result(key))
 						return
 					}
@@ -1108,12 +1109,12 @@ var cases = []testCase{
 			s.begin("k", lapsing())
 			s.pass(short)
 			second, third := taking(), taking()
-			s.meet("k", second, core.Acquired, 2)
+			s.meet("k", second, store.Acquired, 2)
 			changed, _ := s.watch("k")
 			s.release("k", second.Owner)
 			s.woken(changed, "Release after a takeover")
 
-			s.meet("k", third, core.Acquired, 3)
+			s.meet("k", third, store.Acquired, 3)
 			changed, _ = s.watch("k")
 			s.complete("k", third.Owner, nil, 0)
 			s.woken(changed, "Complete without retention after a takeover")
@@ -1130,7 +1131,7 @@ var cases = []testCase{
 			s.abandon("k", first.Owner)
 			s.woken(changed, "Abandon")
 
-			s.meet("k", second, core.Acquired, 2)
+			s.meet("k", second, store.Acquired, 2)
 			changed, _ = s.watch("k")
 			s.abandon("k", second.Owner)
 			s.woken(changed, "Abandon after a takeover")
@@ -1159,7 +1160,7 @@ var cases = []testCase{
 			changed, _ := s.watch("k")
 			s.pass(short)
 			second := taking()
-			s.meet("k", second, core.Acquired, 2)
+			s.meet("k", second, store.Acquired, 2)
 			s.woken(changed, "a takeover")
 
 			changed, _ = s.watch("k") // and the second run can be watched in turn
@@ -1281,9 +1282,9 @@ var cases = []testCase{
 		why:   "all calls honour the context's end",
 		needs: needWatch,
 		run: func(s *subject) {
-			w, ok := s.Store.(core.Watcher)
+			w, ok := s.Store.(store.Watcher)
 			if !ok {
-				s.Fatal("the store does not implement core.Watcher")
+				s.Fatal("the store does not implement store.Watcher")
 			}
 			s.begin("k", standing())
 			for want, ctx := range ended(s) {
@@ -1334,17 +1335,17 @@ var cases = []testCase{
 		run: func(s *subject) {
 			claims := s.fill(standing)
 			for i := range 2 * bound {
-				if g, err := s.Store.Acquire(s.Context(), fmt.Sprint("more", i), standing()); !errors.Is(err, core.ErrStoreFull) {
-					s.Fatalf("Acquire in a full store: %v, %v; want ErrStoreFull", g.State, err)
+				if g, err := s.Store.Acquire(s.Context(), fmt.Sprint("more", i), standing()); !errors.Is(err, store.ErrFull) {
+					s.Fatalf("Acquire in a full store: %v, %v; want ErrFull", g.State, err)
 				}
 			}
 			for key, c := range claims {
-				s.look(key, core.Running, 1)
+				s.look(key, store.Running, 1)
 				s.renew(key, c.Owner, long)
 				s.complete(key, c.Owner, []byte("kept"), long)
 			}
-			if _, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, core.ErrStoreFull) {
-				s.Fatalf("Acquire in a store full of results: %v, want ErrStoreFull", err)
+			if _, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, store.ErrFull) {
+				s.Fatalf("Acquire in a store full of results: %v, want ErrFull", err)
 			}
 			for key := range claims {
 				s.done(key, 1, []byte("kept"))
@@ -1372,11 +1373,11 @@ var cases = []testCase{
 			for key, c := range claims {
 				s.abandon(key, c.Owner)
 			}
-			if g, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, core.ErrStoreFull) {
-				s.Fatalf("Acquire in a store full of abandoned records: %v, %v; want ErrStoreFull", g.State, err)
+			if g, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, store.ErrFull) {
+				s.Fatalf("Acquire in a store full of abandoned records: %v, %v; want ErrFull", g.State, err)
 			}
 			for key := range claims {
-				s.meet(key, taking(), core.Acquired, 2)
+				s.meet(key, taking(), store.Acquired, 2)
 			}
 		},
 	},
@@ -1385,7 +1386,7 @@ var cases = []testCase{
 		why:   "records whose time has passed must not keep the living out, wherever they lie",
 		needs: needBounds,
 		run: func(s *subject) {
-			brief := func() core.Claim {
+			brief := func() store.Claim {
 				c := lapsing()
 				c.Retention = 0
 				return c
@@ -1408,12 +1409,12 @@ var cases = []testCase{
 		run: func(s *subject) {
 			const many = 2000
 			s.Instance = s.features.Bounded(s.TB, many)
-			passing := func() core.Claim {
+			passing := func() store.Claim {
 				c := standing()
 				c.Lease, c.Retention = long+rand.N(long), 0
 				return c
 			}
-			claims := map[string]core.Claim{}
+			claims := map[string]store.Claim{}
 			for i := range many {
 				key := fmt.Sprint("k", i)
 				claims[key] = passing()
@@ -1441,8 +1442,8 @@ var cases = []testCase{
 			for i := range gone {
 				s.begin(fmt.Sprint("new", i), standing())
 			}
-			if _, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, core.ErrStoreFull) {
-				s.Fatalf("Acquire in a store full of what stands: %v, want ErrStoreFull", err)
+			if _, err := s.Store.Acquire(s.Context(), "more", standing()); !errors.Is(err, store.ErrFull) {
+				s.Fatalf("Acquire in a store full of what stands: %v, want ErrFull", err)
 			}
 		},
 	},
@@ -1452,11 +1453,11 @@ var cases = []testCase{
 		needs: needBounds,
 		run: func(s *subject) {
 			for key := range s.fill(lapsing) {
-				defer s.meet(key, taking(), core.Running, 2)
+				defer s.meet(key, taking(), store.Running, 2)
 			}
 			s.pass(short)
 			for i := range bound {
-				s.meet(fmt.Sprint("k", i), taking(), core.Acquired, 2)
+				s.meet(fmt.Sprint("k", i), taking(), store.Acquired, 2)
 			}
 		},
 	},
@@ -1509,7 +1510,7 @@ var awkwardKeys = []string{
 }
 
 // remaining expects a record in state want, attempt 1, with so much remaining.
-func (s *subject) remaining(key string, want core.State, span time.Duration) {
+func (s *subject) remaining(key string, want store.State, span time.Duration) {
 	s.Helper()
 	g := s.look(key, want, 1)
 	if d := g.Remaining - span; d < -tolerance || d > tolerance {
@@ -1518,9 +1519,9 @@ func (s *subject) remaining(key string, want core.State, span time.Duration) {
 }
 
 // fill begins as many runs as the store has room for.
-func (s *subject) fill(claim func() core.Claim, prefix ...string) map[string]core.Claim {
+func (s *subject) fill(claim func() store.Claim, prefix ...string) map[string]store.Claim {
 	s.Helper()
-	claims := map[string]core.Claim{}
+	claims := map[string]store.Claim{}
 	for i := range bound {
 		c := claim()
 		key := fmt.Sprint(strings.Join(prefix, ""), "k", i)
@@ -1532,16 +1533,16 @@ func (s *subject) fill(claim func() core.Claim, prefix ...string) map[string]cor
 
 // waitDone waits as the engine does until the record under key is done. It may be
 // called from any goroutine.
-func (s *subject) waitDone(store core.Store, key string) error {
+func (s *subject) waitDone(records store.Store, key string) error {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {
-		changed, stop, err := store.(core.Watcher).Watch(s.Context(), key)
+		changed, stop, err := records.(store.Watcher).Watch(s.Context(), key)
 		if err != nil {
 			return fmt.Errorf("Watch: %w", err)
 		}
-		g, err := store.Acquire(s.Context(), key, standing())
-		if err != nil || g.State == core.Done {
+		g, err := records.Acquire(s.Context(), key, standing())
+		if err != nil || g.State == store.Done {
 			stop()
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // desk is what one process has of a shelf that it shares with others: a handle on
@@ -44,7 +44,7 @@ func (d *desk) disturb() {
 
 // across makes a call across the link. One that fails is lost on the way there, or its
 // answer on the way back, or it arrives later.
-func (d *desk) across(ctx context.Context, key string, call func(context.Context) (core.Grant, error)) (core.Grant, error) {
+func (d *desk) across(ctx context.Context, key string, call func(context.Context) (store.Grant, error)) (store.Grant, error) {
 	if d.link.broken.Add(-1) < 0 {
 		return call(ctx)
 	}
@@ -57,7 +57,7 @@ func (d *desk) across(ctx context.Context, key string, call func(context.Context
 	switch rand.IntN(3) {
 	case 0:
 		if d.faulty("acknowledges what did not arrive") {
-			return core.Grant{State: core.Acquired, Attempt: 1}, nil
+			return store.Grant{State: store.Acquired, Attempt: 1}, nil
 		}
 	case 1:
 		later()
@@ -73,59 +73,59 @@ func (d *desk) across(ctx context.Context, key string, call func(context.Context
 			}
 			d.mu.Unlock()
 			return call(ctx)
-		case d.faulty("delivers twice") && err == nil && g.State == core.Acquired:
+		case d.faulty("delivers twice") && err == nil && g.State == store.Acquired:
 			d.link.kept.Store(key, func() { _, _ = call(context.WithoutCancel(ctx)) })
 		}
 	}
-	return core.Grant{}, errLink
+	return store.Grant{}, errLink
 }
 
-func (d *desk) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+func (d *desk) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	if d.faulty("locks in the process only") {
 		d.process.Lock()
 		defer d.process.Unlock()
 	}
 	if g, known := d.seen.Load(key); known && d.faulty("answers from a cache") {
-		return g.(core.Grant), nil
+		return g.(store.Grant), nil
 	}
-	g, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
+	g, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
 		return d.shelf.Acquire(ctx, key, c)
 	})
-	if err == nil && g.State == core.Running && g.Remaining > long/2 {
+	if err == nil && g.State == store.Running && g.Remaining > long/2 {
 		d.seen.Store(key, g)
 	}
 	return g, err
 }
 
-func (d *desk) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (d *desk) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	d.seen.Delete(key)
-	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
-		return core.Grant{}, d.shelf.Renew(ctx, key, owner, lease)
+	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
+		return store.Grant{}, d.shelf.Renew(ctx, key, owner, lease)
 	})
 	return err
 }
 
-func (d *desk) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (d *desk) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	d.seen.Delete(key)
-	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
-		return core.Grant{}, d.shelf.Complete(ctx, key, owner, result, retention)
+	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
+		return store.Grant{}, d.shelf.Complete(ctx, key, owner, result, retention)
 	})
 	return err
 }
 
-func (d *desk) Release(ctx context.Context, key string, owner core.Owner) error {
+func (d *desk) Release(ctx context.Context, key string, owner store.Owner) error {
 	d.seen.Delete(key)
-	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
-		return core.Grant{}, d.shelf.Release(ctx, key, owner)
+	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
+		return store.Grant{}, d.shelf.Release(ctx, key, owner)
 	})
 	d.again(key, err)
 	return err
 }
 
-func (d *desk) Abandon(ctx context.Context, key string, owner core.Owner) error {
+func (d *desk) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	d.seen.Delete(key)
-	_, err := d.across(ctx, key, func(ctx context.Context) (core.Grant, error) {
-		return core.Grant{}, d.shelf.Abandon(ctx, key, owner)
+	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
+		return store.Grant{}, d.shelf.Abandon(ctx, key, owner)
 	})
 	d.again(key, err)
 	return err

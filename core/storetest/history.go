@@ -16,7 +16,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // A history is what concurrent clients asked of one key and what they were
@@ -48,9 +48,9 @@ const (
 
 // call is what a client asks of a key.
 type call struct {
-	method    string // of core.Store; "" marks the end of the history
-	claim     core.Claim
-	owner     core.Owner
+	method    string // of store.Store; "" marks the end of the history
+	claim     store.Claim
+	owner     store.Owner
 	lease     time.Duration
 	retention time.Duration
 	result    string
@@ -58,20 +58,20 @@ type call struct {
 
 // answer is what it gets.
 type answer struct {
-	grant core.Grant
+	grant store.Grant
 	err   error
 }
 
 // unknown reports that the call failed, so that nobody knows what it did.
 func (a answer) unknown() bool {
-	return a.err != nil && !errors.Is(a.err, core.ErrLost) && !errors.Is(a.err, core.ErrStoreFull)
+	return a.err != nil && !errors.Is(a.err, store.ErrLost) && !errors.Is(a.err, store.ErrFull)
 }
 
 // keyState is what the calls up to some point have made of a key. States are
 // compared with ==.
 type keyState struct {
 	attempt     uint64 // 0: there is no record
-	owner       core.Owner
+	owner       store.Owner
 	fingerprint string
 	lease       leaseState
 	fleeting    bool // the retention is brief
@@ -118,7 +118,7 @@ func (c call) after(r keyState) keyState {
 	case r.attempt == 1 && c.method != "Abandon":
 		return keyState{}
 	default: // Abandon, or a release after a takeover
-		r.owner, r.lease = core.Owner{}, leasePassed
+		r.owner, r.lease = store.Owner{}, leasePassed
 	}
 	return r
 }
@@ -154,7 +154,7 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 		}
 		next := c.after(r)
 		return next != r, next
-	case errors.Is(a.err, core.ErrStoreFull):
+	case errors.Is(a.err, store.ErrFull):
 		return true, r
 	case c.method != "Acquire" && a.err == nil:
 		return c.holds(r), c.after(r)
@@ -169,7 +169,7 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 		return false, r
 	}
 	g := a.grant
-	if g.State == core.Acquired {
+	if g.State == store.Acquired {
 		may := g.Attempt == 1 && r.mayBeForgotten() || c.mayTakeOver(r) && g.Attempt == r.attempt+1
 		return may && g.Fingerprint == "" && len(g.Result) == 0, c.claimed(g.Attempt)
 	}
@@ -178,13 +178,13 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	}
 	remains := g.Remaining > long/2
 	switch g.State {
-	case core.Running:
+	case store.Running:
 		return !r.done && r.lease != leasePassed && remains == (r.lease == leaseStands), r
-	case core.Abandoned:
+	case store.Abandoned:
 		may := !r.done && r.lease != leaseStands && !c.mayTakeOver(r) && remains == !r.fleeting
 		r.lease = leasePassed
 		return may, r
-	case core.Done:
+	case store.Done:
 		return r.done && remains == !r.fleeting, r
 	}
 	return false, r
@@ -279,7 +279,7 @@ func (a answer) String() string {
 		return a.err.Error()
 	case g.Attempt == 0:
 		return "ok"
-	case g.State == core.Acquired:
+	case g.State == store.Acquired:
 		return fmt.Sprintf("%v, attempt %d", g.State, g.Attempt)
 	default:
 		return fmt.Sprintf("%v, attempt %d of %q, result %q, %v remain", g.State, g.Attempt, g.Fingerprint, g.Result, g.Remaining)
@@ -293,9 +293,9 @@ type scene struct {
 	keys    []string
 
 	mu      sync.Mutex
-	clock   int64                   // counts beginnings and returns
-	begun   int                     // calls
-	claims  map[string][]core.Claim // those that were acquired, or may have been
+	clock   int64                    // counts beginnings and returns
+	begun   int                      // calls
+	claims  map[string][]store.Claim // those that were acquired, or may have been
 	history map[string][]porcupine.Operation
 	open    map[string]int // calls of unknown outcome
 
@@ -306,10 +306,10 @@ type scene struct {
 
 // play lets the clients do so many calls each, and disturbs the store in the midst of
 // them.
-func (s *subject) play(name string, keys, calls int, store func(client int) core.Store, disturb func()) *scene {
+func (s *subject) play(name string, keys, calls int, storeOf func(client int) store.Store, disturb func()) *scene {
 	sc := &scene{
 		s: s, disturb: disturb,
-		claims: map[string][]core.Claim{}, history: map[string][]porcupine.Operation{}, open: map[string]int{},
+		claims: map[string][]store.Claim{}, history: map[string][]porcupine.Operation{}, open: map[string]int{},
 		errands: make(chan func()), over: make(chan struct{}),
 	}
 	for i := range keys {
@@ -319,7 +319,7 @@ func (s *subject) play(name string, keys, calls int, store func(client int) core
 		defer close(sc.errands)
 		together(clients, func(client int) {
 			for range calls {
-				if !sc.call(client, store(client), clients*calls/3) {
+				if !sc.call(client, storeOf(client), clients*calls/3) {
 					return
 				}
 			}
@@ -336,7 +336,7 @@ func (s *subject) play(name string, keys, calls int, store func(client int) core
 
 // call does one call and reports whether there is more to be done. The call that is
 // number when begins the trouble.
-func (sc *scene) call(client int, store core.Store, when int) bool {
+func (sc *scene) call(client int, records store.Store, when int) bool {
 	key, c, number, ok := sc.draw()
 	if !ok {
 		return false
@@ -349,11 +349,11 @@ func (sc *scene) call(client int, store core.Store, when int) bool {
 		}
 	}
 	op := porcupine.Operation{ClientId: client, Input: c, Call: sc.tick()}
-	a := c.on(sc.s.Context(), timeout, store, key)
+	a := c.on(sc.s.Context(), timeout, records, key)
 	sc.note(key, op, a)
 
 	switch {
-	case sc.disturb == nil && a.err != nil && !errors.Is(a.err, core.ErrLost):
+	case sc.disturb == nil && a.err != nil && !errors.Is(a.err, store.ErrLost):
 		sc.s.Errorf("%v: %v", c, a.err)
 		return false
 	case a.unknown():
@@ -420,7 +420,7 @@ func (sc *scene) draw() (key string, c call, number int, ok bool) {
 
 	// Mostly the latest claim is referred to, often a former one. At first, and now and
 	// then, it is a stranger's.
-	claim := core.Claim{Owner: core.NewOwner(), Fingerprint: fmt.Sprint(sc.begun)}
+	claim := store.Claim{Owner: store.NewOwner(), Fingerprint: fmt.Sprint(sc.begun)}
 	claims := sc.claims[key]
 	switch n := len(claims); {
 	case n > 0 && rand.IntN(2) == 0:
@@ -439,7 +439,7 @@ func (sc *scene) draw() (key string, c call, number int, ok bool) {
 	switch dice := rand.IntN(100); {
 	case dice < 50:
 		c.method = "Acquire"
-		c.claim = core.Claim{Owner: core.NewOwner(), Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
+		c.claim = store.Claim{Owner: store.NewOwner(), Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
 		if sc.disturb != nil {
 			c.claim.Retention = long // see above
 		}
@@ -469,7 +469,7 @@ func (sc *scene) draw() (key string, c call, number int, ok bool) {
 }
 
 // on makes the call.
-func (c call) on(ctx context.Context, timeout time.Duration, store core.Store, key string) (a answer) {
+func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, key string) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	switch c.method {
@@ -493,7 +493,7 @@ func (sc *scene) note(key string, op porcupine.Operation, a answer) {
 	sc.clock++
 	op.Output, op.Return = a, sc.clock
 	c := op.Input.(call)
-	if c.method == "Acquire" && (a.unknown() || a.grant.State == core.Acquired) {
+	if c.method == "Acquire" && (a.unknown() || a.grant.State == store.Acquired) {
 		sc.claims[key] = append(sc.claims[key], c.claim)
 	}
 	if a.unknown() {
@@ -511,7 +511,7 @@ func (sc *scene) check(met map[string]int) {
 			met[sortOf(op)]++
 			switch c, a := op.Input.(call), op.Output.(answer); {
 			case a.err != nil:
-			case c.method == "Acquire" && a.grant.State == core.Acquired && a.grant.Attempt == 1:
+			case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt == 1:
 				records++
 			case c.method == "Release", c.method == "Complete" && c.retention <= 0:
 				records--
@@ -530,11 +530,11 @@ func sortOf(op porcupine.Operation) string {
 	switch {
 	case a.unknown():
 		return "failed"
-	case errors.Is(a.err, core.ErrLost):
+	case errors.Is(a.err, store.ErrLost):
 		return c.method + ": lost"
 	case a.err != nil:
 		return c.method + ": full"
-	case c.method == "Acquire" && a.grant.State == core.Acquired && a.grant.Attempt > 1:
+	case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt > 1:
 		return "Acquire: takeover"
 	case c.method == "Acquire":
 		return "Acquire: " + a.grant.State.String()

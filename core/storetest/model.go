@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // tolerance is how far off what remains may be where the clock can be moved: the
@@ -24,7 +24,7 @@ type model struct {
 }
 
 type modelRecord struct {
-	claim   core.Claim
+	claim   store.Claim
 	attempt uint64
 	done    bool
 	result  string
@@ -41,29 +41,29 @@ func (m *model) at(key string) *modelRecord {
 	return r
 }
 
-func (m *model) acquire(key string, c core.Claim) core.Grant {
+func (m *model) acquire(key string, c store.Claim) store.Grant {
 	r := m.at(key)
 	switch {
 	case r == nil:
 		r = &modelRecord{claim: c, attempt: 1}
 		m.records[key] = r
 	case r.done:
-		return core.Grant{State: core.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - m.now}
+		return store.Grant{State: store.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - m.now}
 	case m.now < r.lease:
-		return core.Grant{State: core.Running, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.lease - m.now}
+		return store.Grant{State: store.Running, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.lease - m.now}
 	case !c.Takeover || c.Fingerprint != r.claim.Fingerprint || c.Attempt != 0 && c.Attempt != r.attempt:
-		return core.Grant{State: core.Abandoned, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.end - m.now}
+		return store.Grant{State: store.Abandoned, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.end - m.now}
 	default:
 		r.claim = c
 		r.attempt++
 	}
 	r.lease = m.now + c.Lease
 	r.end = r.lease + c.Retention
-	return core.Grant{State: core.Acquired, Attempt: r.attempt}
+	return store.Grant{State: store.Acquired, Attempt: r.attempt}
 }
 
 // held returns the running record under key, if it is owner's.
-func (m *model) held(key string, owner core.Owner) *modelRecord {
+func (m *model) held(key string, owner store.Owner) *modelRecord {
 	r := m.at(key)
 	if r == nil || r.done || owner.IsZero() || r.claim.Owner != owner {
 		return nil
@@ -71,32 +71,32 @@ func (m *model) held(key string, owner core.Owner) *modelRecord {
 	return r
 }
 
-func (m *model) renew(key string, owner core.Owner, lease time.Duration) error {
+func (m *model) renew(key string, owner store.Owner, lease time.Duration) error {
 	r := m.held(key, owner)
 	if r == nil {
-		return core.ErrLost
+		return store.ErrLost
 	}
 	r.lease = m.now + lease
 	r.end = r.lease + r.claim.Retention
 	return nil
 }
 
-func (m *model) complete(key string, owner core.Owner, result string, retention time.Duration) error {
+func (m *model) complete(key string, owner store.Owner, result string, retention time.Duration) error {
 	if retention <= 0 {
 		return m.release(key, owner)
 	}
 	r := m.held(key, owner)
 	if r == nil {
-		return core.ErrLost
+		return store.ErrLost
 	}
 	r.done, r.result, r.end = true, result, m.now+retention
 	return nil
 }
 
-func (m *model) release(key string, owner core.Owner) error {
+func (m *model) release(key string, owner store.Owner) error {
 	r := m.held(key, owner)
 	if r == nil {
-		return core.ErrLost
+		return store.ErrLost
 	}
 	if r.attempt == 1 {
 		delete(m.records, key)
@@ -105,12 +105,12 @@ func (m *model) release(key string, owner core.Owner) error {
 	return m.abandon(key, owner)
 }
 
-func (m *model) abandon(key string, owner core.Owner) error {
+func (m *model) abandon(key string, owner store.Owner) error {
 	r := m.held(key, owner)
 	if r == nil {
-		return core.ErrLost
+		return store.ErrLost
 	}
-	r.claim.Owner = core.Owner{}
+	r.claim.Owner = store.Owner{}
 	r.lease = m.now
 	r.end = m.now + r.claim.Retention
 	return nil
@@ -132,8 +132,8 @@ func checkModel(s *subject) {
 			// A name space for each run: the store is the same one all along.
 			return fmt.Sprintf("%d:%s", run, rapid.SampledFrom([]string{"a", "A", "b"}).Draw(t, "key"))
 		})
-		owner := rapid.Custom(func(t *rapid.T) core.Owner {
-			return core.Owner{rapid.Byte().Filter(func(b byte) bool { return b < 3 }).Draw(t, "owner"), 1}
+		owner := rapid.Custom(func(t *rapid.T) store.Owner {
+			return store.Owner{rapid.Byte().Filter(func(b byte) bool { return b < 3 }).Draw(t, "owner"), 1}
 		})
 		span := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(1, 5).Draw(t, "span")) * unit
@@ -141,7 +141,7 @@ func checkModel(s *subject) {
 		actions := map[string]func(*rapid.T){
 			"acquire": func(t *rapid.T) {
 				key := key.Draw(t, "key")
-				c := core.Claim{
+				c := store.Claim{
 					Owner:       owner.Draw(t, "owner"),
 					Fingerprint: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "fingerprint"),
 					Lease:       span.Draw(t, "lease"),
@@ -181,7 +181,7 @@ func checkModel(s *subject) {
 				m.now += d
 			}
 		}
-		if w, ok := s.Store.(core.Watcher); ok {
+		if w, ok := s.Store.(store.Watcher); ok {
 			actions["watch"] = func(t *rapid.T) {
 				key := key.Draw(t, "key")
 				changed, stop, err := w.Watch(ctx, key)
@@ -204,11 +204,11 @@ func checkModel(s *subject) {
 	})
 }
 
-func compare(t *rapid.T, got, want core.Grant, slop time.Duration) {
+func compare(t *rapid.T, got, want store.Grant, slop time.Duration) {
 	if got.State != want.State || got.Attempt != want.Attempt || got.Fingerprint != want.Fingerprint || string(got.Result) != string(want.Result) {
 		t.Fatalf("Acquire: got %+v, want %+v", got, want)
 	}
-	if d := got.Remaining - want.Remaining; want.State != core.Acquired && (d < -slop || d > slop) {
+	if d := got.Remaining - want.Remaining; want.State != store.Acquired && (d < -slop || d > slop) {
 		t.Fatalf("Acquire: %v remain of a record that is %v, want %v", got.Remaining, got.State, want.Remaining)
 	}
 }

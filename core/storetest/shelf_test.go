@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // shelf is a store of the simplest kind: a map under one mutex. Without a fault it
@@ -27,8 +27,8 @@ type shelf struct {
 }
 
 type item struct {
-	claim    core.Claim
-	former   []core.Owner
+	claim    store.Claim
+	former   []store.Owner
 	attempt  uint64
 	done     bool
 	result   []byte
@@ -41,9 +41,9 @@ type item struct {
 var past = map[string]string{"renew": "renewed", "complete": "completed", "release": "released", "abandon": "abandoned"}
 
 var (
-	_ core.Store   = (*shelf)(nil)
-	_ core.Watcher = (*shelf)(nil)
-	_ core.Local   = (*shelf)(nil)
+	_ store.Store   = (*shelf)(nil)
+	_ store.Watcher = (*shelf)(nil)
+	_ store.Local   = (*shelf)(nil)
 )
 
 func newShelf(fault string, room int) *shelf {
@@ -101,7 +101,7 @@ func (s *shelf) at(key string) *item {
 	return r
 }
 
-func (s *shelf) held(key string, owner core.Owner, call string) *item {
+func (s *shelf) held(key string, owner store.Owner, call string) *item {
 	r := s.at(key)
 	if r == nil {
 		return nil
@@ -172,15 +172,15 @@ func (s *shelf) hasRoom() bool {
 	return len(s.items) < s.room
 }
 
-func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+func (s *shelf) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	if err := c.Validate(); err != nil && !s.faulty("accepts any claim") {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	if s.faulty("counts in milliseconds") && c.Lease < time.Millisecond {
-		return core.Grant{}, errors.New("invalid expire time")
+		return store.Grant{}, errors.New("invalid expire time")
 	}
 	if s.faulty("keeps the lock as long as the result") {
 		c.Lease += c.Retention
@@ -207,7 +207,7 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 	switch {
 	case r == nil:
 		if !s.hasRoom() {
-			return core.Grant{}, core.ErrStoreFull
+			return store.Grant{}, store.ErrFull
 		}
 		r = &item{claim: c, attempt: 1}
 		if s.faulty("counts attempts from 0") {
@@ -220,7 +220,7 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 		s.order = append(s.order, s.key(key))
 		s.created++
 	case r.done:
-		g := s.grant(core.Done, r, r.end.Sub(now))
+		g := s.grant(store.Done, r, r.end.Sub(now))
 		g.Result = bytes.Clone(r.result)
 		if s.faulty("hands out its own bytes") {
 			g.Result = r.result
@@ -234,24 +234,24 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 		return g, nil
 	case now.Before(r.lease):
 		if s.faulty("lets its own owner in again") && r.claim.Owner == c.Owner || s.faulty("takes over what is running") && c.Takeover {
-			return core.Grant{State: core.Acquired, Attempt: r.attempt}, nil
+			return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
 		}
 		if s.faulty("keeps the latest fingerprint") {
 			r.claim.Fingerprint = c.Fingerprint
 		}
-		return s.grant(core.Running, r, r.lease.Sub(now)), nil
+		return s.grant(store.Running, r, r.lease.Sub(now)), nil
 	case r.claim.Owner.IsZero() && s.faulty("lets nobody have what is abandoned"):
-		return s.grant(core.Abandoned, r, r.end.Sub(now)), nil
+		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
 	case r.claim.Owner.IsZero() && s.faulty("lets anybody have what is abandoned"):
 		r.claim = c
 		r.attempt++
 	case !c.Takeover && !s.faulty("takes over unasked"),
 		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"),
 		c.Attempt != r.attempt && (c.Attempt != 0 || s.faulty("takes over named attempts only")) && !s.faulty("takes over any attempt"):
-		return s.grant(core.Abandoned, r, r.end.Sub(now)), nil
+		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
 	default:
 		if s.room > 0 && len(s.items) >= s.room && s.faulty("takeover needs room") {
-			return core.Grant{}, core.ErrStoreFull
+			return store.Grant{}, store.ErrFull
 		}
 		if s.faulty("looks, then takes over") {
 			s.gap()
@@ -277,17 +277,17 @@ func (s *shelf) Acquire(ctx context.Context, key string, c core.Claim) (core.Gra
 	if s.faulty("never forgets the abandoned") {
 		r.end = r.end.Add(1000 * long)
 	}
-	return core.Grant{State: core.Acquired, Attempt: r.attempt}, nil
+	return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
 }
 
-func (s *shelf) grant(state core.State, r *item, remaining time.Duration) core.Grant {
+func (s *shelf) grant(state store.State, r *item, remaining time.Duration) store.Grant {
 	if s.faulty("tells what remains in milliseconds") {
 		remaining /= time.Millisecond
 	}
-	return core.Grant{State: state, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: remaining}
+	return store.Grant{State: state, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: remaining}
 }
 
-func (s *shelf) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (s *shelf) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -298,7 +298,7 @@ func (s *shelf) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	defer s.mu.Unlock()
 	r := s.held(key, owner, "renew")
 	if r == nil {
-		return core.ErrLost
+		return store.ErrLost
 	}
 	if s.faulty("renews nothing") {
 		return nil
@@ -319,7 +319,7 @@ func (s *shelf) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	return nil
 }
 
-func (s *shelf) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (s *shelf) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -328,10 +328,10 @@ func (s *shelf) Complete(ctx context.Context, key string, owner core.Owner, resu
 	r := s.held(key, owner, "complete")
 	if r == nil {
 		if s.faulty("completes what is not there") && s.at(key) == nil {
-			s.items[s.key(key)] = &item{claim: core.Claim{Owner: owner}, attempt: 1, done: true, end: s.clock.Now().Add(retention)}
+			s.items[s.key(key)] = &item{claim: store.Claim{Owner: owner}, attempt: 1, done: true, end: s.clock.Now().Add(retention)}
 			return nil
 		}
-		return core.ErrLost
+		return store.ErrLost
 	}
 	if s.faulty("looks, then completes") {
 		s.gap()
@@ -372,7 +372,7 @@ func (s *shelf) Complete(ctx context.Context, key string, owner core.Owner, resu
 	return nil
 }
 
-func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error {
+func (s *shelf) Release(ctx context.Context, key string, owner store.Owner) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -383,7 +383,7 @@ func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error
 		if s.faulty("releasing nothing succeeds") && s.at(key) == nil {
 			return nil
 		}
-		return core.ErrLost
+		return store.ErrLost
 	}
 	if s.faulty("looks, then releases") {
 		s.gap()
@@ -392,7 +392,7 @@ func (s *shelf) Release(ctx context.Context, key string, owner core.Owner) error
 	return nil
 }
 
-func (s *shelf) Abandon(ctx context.Context, key string, owner core.Owner) error {
+func (s *shelf) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context", "abandons whatever the context says") {
 		return err
 	}
@@ -403,7 +403,7 @@ func (s *shelf) Abandon(ctx context.Context, key string, owner core.Owner) error
 		if s.faulty("abandoning nothing succeeds") && s.at(key) == nil {
 			return nil
 		}
-		return core.ErrLost
+		return store.ErrLost
 	}
 	if s.faulty("looks, then abandons") {
 		s.gap()
@@ -430,7 +430,7 @@ func (s *shelf) Abandon(ctx context.Context, key string, owner core.Owner) error
 		s.gap()
 	}
 	if !s.faulty("what is abandoned stays its owner's") {
-		r.claim.Owner = core.Owner{}
+		r.claim.Owner = store.Owner{}
 	}
 	if s.faulty("counts Abandon as an attempt") {
 		r.attempt++
@@ -455,7 +455,7 @@ func (s *shelf) letGo(key string, r *item, by string) {
 	default:
 		now := s.clock.Now()
 		if !s.faulty("what is released stays its owner's") {
-			r.claim.Owner = core.Owner{}
+			r.claim.Owner = store.Owner{}
 		}
 		if !s.faulty("keeps the lease of what is released") {
 			r.lease = now

@@ -1,5 +1,5 @@
 // Package storetest is the suite that defines what a store is. Whatever passes it
-// can stand behind an engine, whoever wrote it; what core.Store says in words is
+// can stand behind an engine, whoever wrote it; what store.Store says in words is
 // said here in cases.
 //
 // A store enrols with a factory and with what it is able to do:
@@ -33,7 +33,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Factory makes an empty store, or an empty name space in a shared one. It is
@@ -44,7 +44,7 @@ type Factory func(tb testing.TB) Instance
 // Instance is a store under test.
 type Instance struct {
 	// Store is the store. It must not be nil.
-	Store core.Store
+	Store store.Store
 	// Advance moves the store's clock forward by d. Nil means that the store has a
 	// clock that can't be moved (a server's): the suite then really waits. It is
 	// called in the case's goroutine, also while calls are running in others.
@@ -53,18 +53,18 @@ type Instance struct {
 	// with a client and connections of its own. Cases in which callers race use both.
 	// It is called at most once for each case, in the case's goroutine. Nil means that
 	// there is no such thing: the records belong to one process.
-	Peer func() core.Store
+	Peer func() store.Store
 }
 
-// Features says what a store is able to do beyond core.Store. The zero Features is
+// Features says what a store is able to do beyond store.Store. The zero Features is
 // a store that does just that. Cases that need more than is declared are skipped.
 type Features struct {
-	// Watch says that the store implements core.Watcher.
+	// Watch says that the store implements store.Watcher.
 	Watch bool
-	// Local says that the store implements core.Local.
+	// Local says that the store implements store.Local.
 	Local bool
 	// Bounded makes a store that has room for just so many records, and refuses
-	// more with core.ErrStoreFull. Nil for a store without bounds of its own.
+	// more with store.ErrFull. Nil for a store without bounds of its own.
 	Bounded func(tb testing.TB, records int) Instance
 	// Faulty makes a store that can be disturbed, and the means to do so. Nil for a
 	// store that can't be.
@@ -129,7 +129,7 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 type needs uint8
 
 const (
-	needWatch  needs = 1 << iota // core.Watcher
+	needWatch  needs = 1 << iota // store.Watcher
 	needClock                    // Instance.Advance
 	needBounds                   // Features.Bounded; the case gets a store for so many records
 	needFaults                   // Features.Faulty; the case gets a store that can be disturbed

@@ -15,7 +15,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 func TestMain(m *testing.M) {
@@ -198,7 +198,7 @@ func shelves(fault string) (Factory, Features) {
 		return Instance{
 			Store:   &desk{shelf: s, link: l},
 			Advance: s.clock.Advance,
-			Peer:    func() core.Store { return &desk{shelf: s, link: l} },
+			Peer:    func() store.Store { return &desk{shelf: s, link: l} },
 		}
 	}
 	factory := func(tb testing.TB) Instance { return bounded(tb, 0) }
@@ -310,10 +310,10 @@ func TestUndecided(t *testing.T) {
 	patience = time.Nanosecond
 	// Some thousand renewals at once, of which one is refused, are more orders than
 	// can be tried in a nanosecond.
-	owner := core.NewOwner()
+	owner := store.NewOwner()
 	var history []porcupine.Operation
 	for range 5000 {
-		history = append(history, porcupine.Operation{Input: call{method: "Renew", owner: owner}, Output: answer{err: core.ErrLost}, Call: 1, Return: 2})
+		history = append(history, porcupine.Operation{Input: call{method: "Renew", owner: owner}, Output: answer{err: store.ErrLost}, Call: 1, Return: 2})
 	}
 	if err := checkHistory("k", history); err == nil || !strings.Contains(err.Error(), "could not be decided") {
 		t.Errorf("a check without time says: %.80v", err)
@@ -333,7 +333,7 @@ func TestEmptyPromises(t *testing.T) {
 	}
 	peerless := func(tb testing.TB) Instance {
 		i := factory(tb)
-		i.Peer = func() core.Store { return nil }
+		i.Peer = func() store.Store { return nil }
 		return i
 	}
 	if r := rehearse(t, caseNamed(t, "one of many is acquired"), peerless, features); !r.Failed() {

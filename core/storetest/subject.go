@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // subject is the store under test in one case, with the checks that the cases are
@@ -41,20 +41,20 @@ var patience = 10 * time.Second
 const digest = "c2a36fed15128e9e878583caaafefde9"
 
 // standing returns a claim of a new owner that stands for as long as the case.
-func standing() core.Claim {
-	return core.Claim{Owner: core.NewOwner(), Fingerprint: digest, Lease: long, Retention: long}
+func standing() store.Claim {
+	return store.Claim{Owner: store.NewOwner(), Fingerprint: digest, Lease: long, Retention: long}
 }
 
 // lapsing returns a claim of a new owner with a short lease, which is remembered
 // for long.
-func lapsing() core.Claim {
+func lapsing() store.Claim {
 	c := standing()
 	c.Lease = short
 	return c
 }
 
 // taking returns a claim of a new owner that stands and may take over.
-func taking() core.Claim {
+func taking() store.Claim {
 	c := standing()
 	c.Takeover = true
 	return c
@@ -72,9 +72,9 @@ func (s *subject) pass(d time.Duration) {
 // spread says which handle on the records each of several callers uses: if the
 // instance has a peer, every second one uses that. It is called in the case's own
 // goroutine, what it returns in any.
-func (s *subject) spread() func(caller int) core.Store {
+func (s *subject) spread() func(caller int) store.Store {
 	s.Helper()
-	stores := []core.Store{s.Store}
+	stores := []store.Store{s.Store}
 	if s.Peer != nil {
 		peer := s.Peer()
 		if peer == nil {
@@ -82,7 +82,7 @@ func (s *subject) spread() func(caller int) core.Store {
 		}
 		stores = append(stores, peer)
 	}
-	return func(caller int) core.Store { return stores[caller%len(stores)] }
+	return func(caller int) store.Store { return stores[caller%len(stores)] }
 }
 
 // rounds is how often a case repeats a race. A store across a network gets fewer, also
@@ -94,7 +94,7 @@ func (s *subject) rounds() int {
 	return 40
 }
 
-func (s *subject) acquire(key string, c core.Claim) core.Grant {
+func (s *subject) acquire(key string, c store.Claim) store.Grant {
 	s.Helper()
 	g, err := s.Store.Acquire(s.Context(), key, c)
 	if err != nil {
@@ -104,41 +104,41 @@ func (s *subject) acquire(key string, c core.Claim) core.Grant {
 }
 
 // meet acquires and expects to meet with a record in state want.
-func (s *subject) meet(key string, c core.Claim, want core.State, attempt uint64) core.Grant {
+func (s *subject) meet(key string, c store.Claim, want store.State, attempt uint64) store.Grant {
 	s.Helper()
 	g := s.acquire(key, c)
 	if g.State != want || g.Attempt != attempt {
 		s.Fatalf("Acquire(%q) met with %v, attempt %d; want %v, attempt %d", key, g.State, g.Attempt, want, attempt)
 	}
-	if want == core.Acquired && (g.Fingerprint != "" || len(g.Result) != 0) {
+	if want == store.Acquired && (g.Fingerprint != "" || len(g.Result) != 0) {
 		s.Fatalf("Acquire(%q) came with the leftovers of a former record: %+v", key, g)
 	}
 	return g
 }
 
 // look expects a record in state want under key, and leaves it alone.
-func (s *subject) look(key string, want core.State, attempt uint64) core.Grant {
+func (s *subject) look(key string, want store.State, attempt uint64) store.Grant {
 	s.Helper()
-	if want == core.Acquired {
+	if want == store.Acquired {
 		s.Fatal("storetest: look would create a record")
 	}
 	return s.meet(key, standing(), want, attempt)
 }
 
 // begin acquires a claim that nothing stands in the way of.
-func (s *subject) begin(key string, c core.Claim) {
+func (s *subject) begin(key string, c store.Claim) {
 	s.Helper()
-	s.meet(key, c, core.Acquired, 1)
+	s.meet(key, c, store.Acquired, 1)
 }
 
-func (s *subject) renew(key string, owner core.Owner, lease time.Duration) {
+func (s *subject) renew(key string, owner store.Owner, lease time.Duration) {
 	s.Helper()
 	if err := s.Store.Renew(s.Context(), key, owner, lease); err != nil {
 		s.Fatalf("Renew(%q): %v", key, err)
 	}
 }
 
-func (s *subject) complete(key string, owner core.Owner, result []byte, retention time.Duration) {
+func (s *subject) complete(key string, owner store.Owner, result []byte, retention time.Duration) {
 	s.Helper()
 	if err := s.Store.Complete(s.Context(), key, owner, result, retention); err != nil {
 		s.Fatalf("Complete(%q): %v", key, err)
@@ -147,10 +147,10 @@ func (s *subject) complete(key string, owner core.Owner, result []byte, retentio
 
 // completeBrief completes a record that is forgotten when its short lease ends, so
 // that it may be gone already: a clock that can be advanced may run as well. It reports whether it wasn't.
-func (s *subject) completeBrief(key string, owner core.Owner, result []byte, retention time.Duration) bool {
+func (s *subject) completeBrief(key string, owner store.Owner, result []byte, retention time.Duration) bool {
 	s.Helper()
 	err := s.Store.Complete(s.Context(), key, owner, result, retention)
-	if errors.Is(err, core.ErrLost) {
+	if errors.Is(err, store.ErrLost) {
 		return false
 	}
 	if err != nil {
@@ -159,14 +159,14 @@ func (s *subject) completeBrief(key string, owner core.Owner, result []byte, ret
 	return true
 }
 
-func (s *subject) release(key string, owner core.Owner) {
+func (s *subject) release(key string, owner store.Owner) {
 	s.Helper()
 	if err := s.Store.Release(s.Context(), key, owner); err != nil {
 		s.Fatalf("Release(%q): %v", key, err)
 	}
 }
 
-func (s *subject) abandon(key string, owner core.Owner) {
+func (s *subject) abandon(key string, owner store.Owner) {
 	s.Helper()
 	if err := s.Store.Abandon(s.Context(), key, owner); err != nil {
 		s.Fatalf("Abandon(%q): %v", key, err)
@@ -174,9 +174,9 @@ func (s *subject) abandon(key string, owner core.Owner) {
 }
 
 // done expects a finished record with result under key.
-func (s *subject) done(key string, attempt uint64, result []byte) core.Grant {
+func (s *subject) done(key string, attempt uint64, result []byte) store.Grant {
 	s.Helper()
-	g := s.look(key, core.Done, attempt)
+	g := s.look(key, store.Done, attempt)
 	if !bytes.Equal(g.Result, result) {
 		s.Fatalf("the result under %q has %d bytes: %.40q; want %d: %.40q", key, len(g.Result), g.Result, len(result), result)
 	}
@@ -184,7 +184,7 @@ func (s *subject) done(key string, attempt uint64, result []byte) core.Grant {
 }
 
 // powerless expects that owner may do nothing to the record.
-func (s *subject) powerless(key string, owner core.Owner) {
+func (s *subject) powerless(key string, owner store.Owner) {
 	s.Helper()
 	for _, call := range []struct {
 		name string
@@ -196,7 +196,7 @@ func (s *subject) powerless(key string, owner core.Owner) {
 		{"Release", s.Store.Release(s.Context(), key, owner)},
 		{"Abandon", s.Store.Abandon(s.Context(), key, owner)},
 	} {
-		if !errors.Is(call.err, core.ErrLost) {
+		if !errors.Is(call.err, store.ErrLost) {
 			s.Fatalf("%s of a record that isn't held: %v, want ErrLost", call.name, call.err)
 		}
 	}
@@ -205,9 +205,9 @@ func (s *subject) powerless(key string, owner core.Owner) {
 // watch watches key and gives up at the end of the case.
 func (s *subject) watch(key string) (<-chan struct{}, func()) {
 	s.Helper()
-	w, ok := s.Store.(core.Watcher)
+	w, ok := s.Store.(store.Watcher)
 	if !ok {
-		s.Fatal("the store does not implement core.Watcher")
+		s.Fatal("the store does not implement store.Watcher")
 	}
 	changed, stop, err := w.Watch(s.Context(), key)
 	if err != nil {
@@ -237,18 +237,18 @@ func (s *subject) woken(changed <-chan struct{}, by string) {
 
 // oneOfEight has eight callers claim each of the keys "round 0", "round 1" and so on. One of them must get it, as the run
 // of that number; the others meet with that run.
-func (s *subject) oneOfEight(store func(int) core.Store, rounds int, attempt uint64, how string) {
+func (s *subject) oneOfEight(storeOf func(int) store.Store, rounds int, attempt uint64, how string) {
 	for round := range rounds {
 		var acquired, running atomic.Int32
 		key := fmt.Sprint("round ", round)
 		together(8, func(i int) {
-			g, err := store(i).Acquire(s.Context(), key, taking())
+			g, err := storeOf(i).Acquire(s.Context(), key, taking())
 			switch {
 			case err != nil:
 				s.Errorf("Acquire: %v", err)
-			case g.State == core.Acquired && g.Attempt == attempt:
+			case g.State == store.Acquired && g.Attempt == attempt:
 				acquired.Add(1)
-			case g.State == core.Running && g.Attempt == attempt:
+			case g.State == store.Running && g.Attempt == attempt:
 				running.Add(1)
 			}
 		})

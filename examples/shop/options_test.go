@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 func parse(args ...string) (Options, string, error) {
@@ -52,10 +53,10 @@ func TestOpenStore(t *testing.T) {
 	for _, name := range []string{"memory", "sqlite:" + t.TempDir() + "/shop.db"} {
 		s, err := OpenStore(Options{Store: name})
 		require.NoError(t, err)
-		claim := core.Claim{Owner: core.NewOwner(), Lease: time.Minute}
+		claim := store.Claim{Owner: store.NewOwner(), Lease: time.Minute}
 		g, err := s.Acquire(t.Context(), "k", claim)
 		require.NoError(t, err)
-		require.Equal(t, core.Acquired, g.State)
+		require.Equal(t, store.Acquired, g.State)
 		s.Close()
 	}
 	for _, name := range []string{"redis://127.0.0.1:1", "postgres://nobody@127.0.0.1:1/x", "mysql://nobody@127.0.0.1:1/x", "sqlite:/no/such/folder/shop.db"} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/limit"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -20,7 +21,7 @@ import (
 
 // Store is where the shop's records are.
 type Store struct {
-	core.Store
+	store.Store
 	// Limiter counts the tokens that each user gets: on Redis in all processes together, else in
 	// each.
 	Limiter core.Limiter

@@ -6,12 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/internal/backend"
 )
 
 // brokenLink breaks the connection between a service and its store. fresh returns an empty
 // store behind a link.
-func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*backend.Proxy, core.Store)) {
+func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*backend.Proxy, store.Store)) {
 	link := func(t *testing.T, p core.Policy) (*backend.Proxy, *shop) {
 		t.Parallel()
 		proxy, store := fresh(t)

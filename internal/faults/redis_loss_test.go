@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -52,9 +52,9 @@ func failover(t *testing.T, delay time.Duration) (told, lost int, elapsed time.D
 	master, replica := replicated(t), replicated(t)
 	link := backend.NewProxy(t, master.Addr())
 	replicate(t, master, link.Addr(), replica)
-	store := openRedis(t, master.URL())
-	warm := core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Retention: time.Hour}
-	_, err := store.Acquire(t.Context(), "warm", warm)
+	records := openRedis(t, master.URL())
+	warm := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}
+	_, err := records.Acquire(t.Context(), "warm", warm)
 	require.NoError(t, err)
 	caughtUp(t, master) // the replica has not only a copy, but follows
 	link.Delay(delay)
@@ -68,11 +68,11 @@ func failover(t *testing.T, delay time.Duration) (told, lost int, elapsed time.D
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				key := strconv.Itoa(client) + ":" + strconv.Itoa(i)
-				claim := core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Retention: time.Hour}
-				if g, err := store.Acquire(ctx, key, claim); err != nil || g.State != core.Acquired {
+				claim := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}
+				if g, err := records.Acquire(ctx, key, claim); err != nil || g.State != store.Acquired {
 					return
 				}
-				if store.Complete(ctx, key, claim.Owner, []byte("result"), time.Hour) != nil {
+				if records.Complete(ctx, key, claim.Owner, []byte("result"), time.Hour) != nil {
 					return
 				}
 				mu.Lock()
@@ -99,9 +99,9 @@ func failover(t *testing.T, delay time.Duration) (told, lost int, elapsed time.D
 	command(t, replica, "REPLICAOF", "NO", "ONE")
 	promoted := openRedis(t, replica.URL())
 	for _, key := range done {
-		g, err := promoted.Acquire(t.Context(), key, core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Retention: time.Hour})
+		g, err := promoted.Acquire(t.Context(), key, store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour})
 		require.NoError(t, err)
-		if g.State != core.Done {
+		if g.State != store.Done {
 			lost++ // the operation would run again
 		}
 	}

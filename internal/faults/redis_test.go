@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -17,7 +18,7 @@ func durable(t *testing.T) *backend.Server {
 	return backend.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 }
 
-func openRedis(t *testing.T, url string) core.Store {
+func openRedis(t *testing.T, url string) store.Store {
 	t.Helper()
 	s, err := redisstore.NewURL(url)
 	require.NoError(t, err)
@@ -26,7 +27,7 @@ func openRedis(t *testing.T, url string) core.Store {
 }
 
 func TestRedisServer(t *testing.T) {
-	durableServer(t, redisServer, "Redis", func(t *testing.T) (*backend.Server, core.Store) {
+	durableServer(t, redisServer, "Redis", func(t *testing.T) (*backend.Server, store.Store) {
 		t.Parallel()
 		redis := durable(t)
 		return redis, openRedis(t, redis.URL())
@@ -149,7 +150,7 @@ func TestRedisServer(t *testing.T) {
 }
 
 func TestRedisLink(t *testing.T) {
-	fresh := func(t *testing.T) (*backend.Proxy, core.Store) {
+	fresh := func(t *testing.T) (*backend.Proxy, store.Store) {
 		proxy := backend.NewProxy(t, backend.StartRedis(t).Addr())
 		return proxy, openRedis(t, "redis://"+proxy.Addr())
 	}

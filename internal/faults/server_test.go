@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -23,7 +24,7 @@ var policies = []struct {
 
 // durableServer breaks a server that keeps what it has acknowledged. fresh returns one with
 // an empty store.
-func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) (*backend.Server, core.Store)) {
+func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) (*backend.Server, store.Store)) {
 	t.Run("killed before the claim", func(t *testing.T) {
 		server, store := fresh(t)
 		s := newShop(t, store, core.Policy{})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -35,18 +36,18 @@ type shop struct {
 
 // newShop returns a shop whose store answers at some time, if only by an error. Unless p says otherwise,
 // no lease ends: a claim that takes longer than its lease is refused.
-func newShop(t *testing.T, store core.Store, p core.Policy) *shop {
+func newShop(t *testing.T, store store.Store, p core.Policy) *shop {
 	p.Lease = cmp.Or(p.Lease, longLease)
 	return openShop(t, store, p, longTimeout)
 }
 
 // newHastyShop returns a shop for a test that waits for the end of storeTimeout.
-func newHastyShop(t *testing.T, store core.Store, p core.Policy) *shop {
+func newHastyShop(t *testing.T, store store.Store, p core.Policy) *shop {
 	p.Lease = cmp.Or(p.Lease, lease)
 	return openShop(t, store, p, storeTimeout)
 }
 
-func openShop(t *testing.T, store core.Store, p core.Policy, storeTimeout time.Duration) *shop {
+func openShop(t *testing.T, store store.Store, p core.Policy, storeTimeout time.Duration) *shop {
 	s := &shop{service: service{trial: newTrial(t)}}
 	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User"), StoreTimeout: storeTimeout,
 		Observe: func(_ context.Context, e core.Event) {
@@ -96,11 +97,11 @@ var three = []string{"op-1", "op-2", "op-3"}
 // before calls a hook before a store is called to complete a record: the one moment that no
 // handler and no observer sees.
 type before struct {
-	core.Store
+	store.Store
 	complete func(key string)
 }
 
-func (b before) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (b before) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	b.complete(key)
 	return b.Store.Complete(ctx, key, owner, result, retention)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -73,7 +74,7 @@ func openSQL(t *testing.T, url string) *sql.DB {
 	return db
 }
 
-func openSQLStore(t *testing.T, url string) core.Store {
+func openSQLStore(t *testing.T, url string) store.Store {
 	t.Helper()
 	s, err := sqlstore.NewURL(t.Context(), url)
 	require.NoError(t, err)
@@ -263,7 +264,7 @@ func TestSQLSessions(t *testing.T) {
 				s.report(sqlServers, "session killed while its result waits for a lock", e.name, tally{executions: 3}, three...)
 			})
 			t.Run("link", func(t *testing.T) {
-				brokenLink(t, sqlServers, e.name, func(t *testing.T) (*backend.Proxy, core.Store) {
+				brokenLink(t, sqlServers, e.name, func(t *testing.T) (*backend.Proxy, store.Store) {
 					proxy := backend.NewProxy(t, server.Addr())
 					return proxy, openSQLStore(t, proxy.URL(fresh(t, server)))
 				})
@@ -278,7 +279,7 @@ func TestSQLServer(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			server := e.start(t) // one after the other break it
-			durableServer(t, sqlServers, e.name, func(t *testing.T) (*backend.Server, core.Store) {
+			durableServer(t, sqlServers, e.name, func(t *testing.T) (*backend.Server, store.Store) {
 				return server, openSQLStore(t, fresh(t, server))
 			})
 		})

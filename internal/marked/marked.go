@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
@@ -102,16 +103,16 @@ type stored struct{ key, result string }
 // again, that shows.
 type asked struct{ key, copied, fingerprint, copiedFingerprint string }
 
-// Acquire implements core.Store.
-func (s *Store) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+// Acquire implements store.Store.
+func (s *Store) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, asked{key, string([]byte(key)), c.Fingerprint, string([]byte(c.Fingerprint))})
 	s.mu.Unlock()
 	return s.Store.Acquire(ctx, key, c)
 }
 
-// Complete implements core.Store.
-func (s *Store) Complete(ctx context.Context, key string, o core.Owner, result []byte, d time.Duration) error {
+// Complete implements store.Store.
+func (s *Store) Complete(ctx context.Context, key string, o store.Owner, result []byte, d time.Duration) error {
 	s.mu.Lock()
 	s.kept[string([]byte(key))] = stored{key, string(result)}
 	s.mu.Unlock()
@@ -163,7 +164,7 @@ func request(s Seen) *http.Request {
 }
 
 // Test sends the requests and checks every response and every record, byte for byte.
-func (run Run) Test(t *testing.T, store *Store) {
+func (run Run) Test(t *testing.T, records *Store) {
 	t.Helper()
 	order := rand.New(rand.NewPCG(1, 2)).Perm(run.Requests)
 	run.round(t, order, "")
@@ -194,21 +195,21 @@ func (run Run) Test(t *testing.T, store *Store) {
 	}
 	require.Len(t, want, run.Requests)
 
-	require.Len(t, store.asked, 2*run.Requests)
-	for _, a := range store.asked {
+	require.Len(t, records.asked, 2*run.Requests)
+	for _, a := range records.asked {
 		require.Equal(t, a.copied, a.key, "the key has changed since it was handed over")
 		require.Equal(t, a.copiedFingerprint, a.fingerprint, "the fingerprint has changed since it was handed over")
 		op, is := want[a.key]
 		require.True(t, is, "%q is nobody's key", a.key)
 		require.Equal(t, op.fingerprint, a.fingerprint)
 	}
-	require.Len(t, store.kept, run.Requests)
-	for key, kept := range store.kept {
+	require.Len(t, records.kept, run.Requests)
+	for key, kept := range records.kept {
 		require.Equal(t, key, kept.key)
 		require.Equal(t, record(want[key].answer), kept.result, "the record under %s", key)
-		grant, err := store.Store.Acquire(t.Context(), key, core.Claim{Owner: core.NewOwner(), Lease: time.Second})
+		grant, err := records.Store.Acquire(t.Context(), key, store.Claim{Owner: store.NewOwner(), Lease: time.Second})
 		require.NoError(t, err)
-		require.Equal(t, core.Done, grant.State)
+		require.Equal(t, store.Done, grant.State)
 		require.Equal(t, kept.result, string(grant.Result), "the record under %s has changed", key)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/echoidem"
 	"github.com/idem-go/idem/examples/shop"
@@ -108,7 +109,7 @@ func serve(addr string, server shop.Server) error {
 }
 
 // open opens a store. The one in the process has room for what a run of minutes leaves.
-func open(name string) (core.Store, func(), error) {
+func open(name string) (store.Store, func(), error) {
 	if name == "memory" {
 		s, err := memstore.New(memstore.Options{MaxEntries: 20_000_000, MaxBytes: 8 << 30})
 		return s, func() {}, err
@@ -121,7 +122,7 @@ func open(name string) (core.Store, func(), error) {
 }
 
 // newGuard returns the guard of the route, or nil if it is bare.
-func newGuard(o options, store core.Store) (*core.Guard, error) {
+func newGuard(o options, store store.Store) (*core.Guard, error) {
 	var policy core.Policy
 	switch o.guard {
 	case "none":

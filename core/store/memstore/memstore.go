@@ -19,7 +19,7 @@
 // its fingerprint, its result and 192 bytes for itself, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, records whose time has
 // passed make room first; if there are none, Acquire (or Complete, for a result that
-// does not fit) returns core.ErrStoreFull. A record that stands is never dropped.
+// does not fit) returns [store.ErrFull]. A record that stands is never dropped.
 //
 // # Expiry
 //
@@ -31,32 +31,536 @@
 //
 // # Waiting
 //
-// The store implements core.Watcher: a duplicate that waits is woken when the run
-// ends. It implements core.Local: its calls never block on anything outside the
+// The store implements [store.Watcher]: a duplicate that waits is woken when the run
+// ends. It implements [store.Local]: its calls never block on anything outside the
 // process.
 package memstore
 
-import "github.com/idem-go/idem/core/internal/memory"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// Store is an in-process store. It implements core.Store, core.Watcher and
-// core.Local. All methods are safe for concurrent use.
-//
-// Beside these, Len returns how many records the store holds and Bytes what they
-// count against Options.MaxBytes, both including records whose time has passed and
-// that no call has removed yet.
-//
-// The zero Store is not usable; make one with [New].
-type Store = memory.Store
+	"github.com/idem-go/idem/core/store"
+)
 
-// Options sets a store's bounds and clock. The zero Options is valid.
+// Bounds that hold when [Options] names none.
+const (
+	defaultMaxEntries = 1 << 20
+	defaultMaxBytes   = 512 << 20
+)
+
+const (
+	// overhead is what a record counts against MaxBytes beside its key, fingerprint
+	// and result. It is what the entry, its place in the queue and its place in the
+	// map were measured to take, rounded up.
+	overhead = 192
+
+	// reclaimPerCall is how many records whose time has passed an Acquire removes
+	// at most while the store has room.
+	reclaimPerCall = 8
+
+	// shardCount is a power of two. It is high enough that a few dozen cores
+	// seldom meet at a mutex, and an empty store is still only 8 KiB.
+	shardCount = 128
+
+	// keepQueue is the capacity up to which an emptied shard keeps its table and
+	// queue. Neither ever shrinks by itself.
+	keepQueue = 256
+)
+
+// Options sets a [Store]'s bounds and clock. The zero Options is valid.
+type Options struct {
+	// MaxEntries is how many records the store holds at most, running and finished.
+	// Zero means 1,048,576 (1<<20). Negative values are refused.
+	MaxEntries int
+	// MaxBytes is how many bytes the records may take: keys, fingerprints, results
+	// and 192 bytes for each record itself. Zero means 512 MiB. Negative values are
+	// refused.
+	MaxBytes int64
+	// Now is the store's clock. Nil means time.Now, of which the monotonic reading
+	// counts, so that setting the machine's clock expires nothing. It is called
+	// with a lock held and must not call the store. It must be safe for concurrent
+	// use.
+	Now func() time.Time
+}
+
+// Store is an in-process store. It implements [store.Store], [store.Watcher] and
+// [store.Local]. All methods are safe for concurrent use. It needs no closing. The zero Store is
+// not usable; make one with [New].
 //
-//   - MaxEntries (int) is how many records the store holds at most, running and
-//     finished. Zero means 1,048,576.
-//   - MaxBytes (int64) is how many bytes the records may take. Zero means 512 MiB.
-//   - Now (func() time.Time) is the store's clock. Nil means time.Now. It is called
-//     with a lock held, must not call the store, and must be safe for concurrent use.
-type Options = memory.Options
+// Records lie in shards, each a table and a queue under one mutex.
+// The queue is a binary heap ordered by the moment at which a record is
+// forgotten. There is no goroutine: each Acquire first takes at most
+// reclaimPerCall records off the front of its shard's queue, which is more than
+// the one that it may add, so that the dead can never outgrow the living, and no
+// call pays for a million dead at once. Whether a record stands is always decided
+// by its own deadline, never by whether it has been reclaimed.
+//
+// The bounds hold for the store as a whole (two atomic counters), not per shard:
+// a store for n records takes n records, however their keys hash.
+type Store struct {
+	maxEntries int64
+	maxBytes   int64
+	now        func() time.Time // nil: time.Since(base)
+	base       time.Time        // the store's time is counted from here
+	seed       maphash.Seed
+
+	_       [64]byte // the counters change all the time, what stands above never
+	entries atomic.Int64
+	bytes   atomic.Int64
+	cursor  atomic.Uint32 // the shard in which makeRoom last found something
+	_       [64]byte
+
+	shards [shardCount]shard
+}
+
+// shard is a part of the records under one mutex, in a cache line of its own.
+type shard struct {
+	mu      sync.Mutex
+	records table
+	queue   queue
+	_       [64 - 8 - 16 - 24]byte
+}
+
+// entry is one record. Its key, fingerprint and result are strings, so that a
+// copy can be made for the caller after the lock is gone.
+type entry struct {
+	key         string
+	fingerprint string
+	result      string
+	owner       store.Owner
+	attempt     uint64
+	lease       time.Duration // the end of the lease, in the store's time; running only
+	changed     chan struct{} // what watchers wait for; nil without any
+	place       int32         // index in the shard's queue, which knows the deadline
+	done        bool
+}
+
+func (e *entry) size() int64 {
+	return overhead + int64(len(e.key)) + int64(len(e.fingerprint)) + int64(len(e.result))
+}
+
+var errLease = errors.New("memstore: renew: a lease must be longer than zero")
 
 // New returns an empty store. It returns an error, which names every fault, if
 // o.MaxEntries or o.MaxBytes is negative, or MaxEntries is over 2,147,483,647.
-func New(o Options) (*Store, error) { return memory.New(o) }
+func New(o Options) (*Store, error) {
+	var faults []error
+	if o.MaxEntries < 0 {
+		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be negative", o.MaxEntries))
+	}
+	if o.MaxEntries > math.MaxInt32 {
+		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be over %d", o.MaxEntries, math.MaxInt32))
+	}
+	if o.MaxBytes < 0 {
+		faults = append(faults, fmt.Errorf("idem: memory store: MaxBytes is %d, must not be negative", o.MaxBytes))
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	if o.MaxEntries == 0 {
+		o.MaxEntries = defaultMaxEntries
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	s := &Store{
+		maxEntries: int64(o.MaxEntries),
+		maxBytes:   o.MaxBytes,
+		now:        o.Now,
+		seed:       maphash.MakeSeed(),
+	}
+	if s.now == nil {
+		s.base = time.Now()
+	} else {
+		s.base = s.now()
+	}
+	return s, nil
+}
+
+// Local marks the store as one whose calls never block outside the process.
+func (s *Store) Local() {}
+
+// Len returns how many records the store holds, those included whose time has
+// passed and that no call has removed yet.
+func (s *Store) Len() int { return int(s.entries.Load()) }
+
+// Bytes returns what the records count against Options.MaxBytes.
+func (s *Store) Bytes() int64 { return s.bytes.Load() }
+
+// Acquire implements store.Store. The error is that of the context or of
+// Claim.Validate, or store.ErrFull.
+func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Grant{}, err
+	}
+	if err := claim.Validate(); err != nil {
+		return store.Grant{}, err
+	}
+	sh, hash := s.locate(key)
+	for {
+		grant, result, woken, ok := s.acquire(sh, hash, key, &claim)
+		if woken != nil {
+			close(woken)
+		}
+		if ok {
+			if result != "" {
+				grant.Result = []byte(result)
+			}
+			return grant, nil
+		}
+		if !s.makeRoom(1, overhead+int64(len(key))+int64(len(claim.Fingerprint))) {
+			return store.Grant{}, store.ErrFull
+		}
+	}
+}
+
+// acquire is the atomic part of Acquire. It reports false, with nothing changed,
+// if there is no room for a new record. The caller closes woken.
+func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) (grant store.Grant, result string, woken chan struct{}, ok bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	s.reclaim(sh, now)
+
+	e := sh.records.find(hash, key)
+	if e != nil && sh.isOver(e, now) {
+		s.remove(sh, e) // forgotten already, only not reclaimed
+		e = nil
+	}
+	switch {
+	case e == nil:
+		if !s.create(sh, hash, key, claim, now) {
+			return store.Grant{}, "", nil, false
+		}
+		return store.Grant{State: store.Acquired, Attempt: 1}, "", nil, true
+
+	case e.done:
+		grant.State = store.Done
+		grant.Remaining = sh.queue[e.place].at - now
+		result = e.result
+
+	case now < e.lease:
+		grant.State = store.Running
+		grant.Remaining = e.lease - now
+
+	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
+		e.owner = claim.Owner
+		e.attempt++
+		e.lease = later(now, claim.Lease)
+		sh.queue.move(e, later(e.lease, claim.Retention))
+		woken, e.changed = e.changed, nil
+		return store.Grant{State: store.Acquired, Attempt: e.attempt}, "", woken, true
+
+	default:
+		grant.State = store.Abandoned
+		grant.Remaining = sh.queue[e.place].at - now
+	}
+	grant.Attempt = e.attempt
+	grant.Fingerprint = e.fingerprint
+	return grant, result, nil, true
+}
+
+// create adds a running record under a key that has none. It reports false, with nothing
+// changed, if there is no room.
+func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, now time.Duration) bool {
+	e := &entry{key: key, fingerprint: claim.Fingerprint, owner: claim.Owner, attempt: 1}
+	if !s.reserve(1, e.size()) {
+		return false
+	}
+	e.lease = later(now, claim.Lease)
+	sh.records.add(hash, e)
+	sh.queue.push(e, later(e.lease, claim.Retention))
+	return true
+}
+
+// Renew implements store.Store. The error is that of the context, or
+// store.ErrLost, or one for a lease that is not longer than zero.
+func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if lease <= 0 {
+		return errLease
+	}
+	sh, hash := s.locate(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	e := sh.held(hash, key, owner, now)
+	if e == nil {
+		return store.ErrLost
+	}
+	retention := sh.queue[e.place].at - e.lease
+	e.lease = later(now, lease)
+	sh.queue.move(e, later(e.lease, retention))
+	return nil
+}
+
+// Complete implements store.Store. The error is that of the context, or
+// store.ErrLost, or store.ErrFull if result does not fit in; the record
+// then stays running.
+func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
+	if retention <= 0 {
+		return s.Release(ctx, key, owner)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	stored := string(result) // copied before the lock is taken
+	sh, hash := s.locate(key)
+	for {
+		woken, held, ok := s.complete(sh, hash, key, owner, stored, retention)
+		if woken != nil {
+			close(woken)
+		}
+		switch {
+		case !held:
+			return store.ErrLost
+		case ok:
+			return nil
+		case !s.makeRoom(0, int64(len(stored))):
+			return store.ErrFull
+		}
+	}
+}
+
+// complete is the atomic part of Complete. It changes nothing unless the record is
+// held by owner and there is room for the result. The caller closes woken.
+func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, result string, retention time.Duration) (woken chan struct{}, held, ok bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	e := sh.held(hash, key, owner, now)
+	if e == nil {
+		return nil, false, false
+	}
+	if !s.reserve(0, int64(len(result))) {
+		return nil, true, false
+	}
+	e.done = true
+	e.result = result
+	sh.queue.move(e, later(now, retention))
+	woken, e.changed = e.changed, nil
+	return woken, true, true
+}
+
+// Release implements store.Store. The error is that of the context, or
+// store.ErrLost.
+func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
+	return s.letGo(ctx, key, owner, false)
+}
+
+// Abandon implements store.Store. The error is that of the context, or
+// store.ErrLost.
+func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
+	return s.letGo(ctx, key, owner, true)
+}
+
+// letGo ends a run without a result. A first attempt is forgotten, unless keep is set.
+func (s *Store) letGo(ctx context.Context, key string, owner store.Owner, keep bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	woken, held := s.release(key, owner, keep)
+	if woken != nil {
+		close(woken)
+	}
+	if !held {
+		return store.ErrLost
+	}
+	return nil
+}
+
+// release is the atomic part of letGo. The caller closes woken.
+func (s *Store) release(key string, owner store.Owner, keep bool) (woken chan struct{}, held bool) {
+	sh, hash := s.locate(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.elapsed()
+	e := sh.held(hash, key, owner, now)
+	if e == nil {
+		return nil, false
+	}
+	woken, e.changed = e.changed, nil
+	retention := sh.queue[e.place].at - e.lease
+	if e.attempt == 1 && !keep || retention == 0 {
+		s.remove(sh, e)
+		return woken, true
+	}
+	// This run or an earlier one never finished: the record stays, as nobody's, so that
+	// attempts count on.
+	e.owner = store.Owner{}
+	e.lease = now
+	sh.queue.move(e, later(now, retention))
+	return woken, true
+}
+
+// closed is what Watch returns when nothing runs.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Watch implements store.Watcher. All watchers of a run share one channel, which
+// belongs to the record and goes with it; so a watcher that gives up leaves
+// nothing behind, and stop has nothing to do. The error is that of the context.
+func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	sh, hash := s.locate(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.standing(hash, key, s.elapsed())
+	if e == nil || e.done {
+		return closed, stop, nil
+	}
+	if e.changed == nil {
+		e.changed = make(chan struct{})
+	}
+	return e.changed, stop, nil
+}
+
+func stop() {}
+
+// standing returns the record under key, unless its time has passed.
+func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
+	e := sh.records.find(hash, key)
+	if e == nil || sh.isOver(e, now) {
+		return nil
+	}
+	return e
+}
+
+// isOver reports whether the time of e has passed.
+func (sh *shard) isOver(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
+
+// held returns the running record under key, if it stands and is owner's. The zero
+// Owner holds nothing: it marks a record that was abandoned, or released and kept.
+func (sh *shard) held(hash uint64, key string, owner store.Owner, now time.Duration) *entry {
+	e := sh.standing(hash, key, now)
+	if e == nil || e.done || owner.IsZero() || e.owner != owner {
+		return nil
+	}
+	return e
+}
+
+// reclaim removes at most reclaimPerCall records of sh whose time has passed, and
+// returns how many. The shard is locked.
+func (s *Store) reclaim(sh *shard, now time.Duration) int {
+	for n := range reclaimPerCall {
+		if len(sh.queue) == 0 || sh.queue[0].at > now {
+			return n
+		}
+		s.remove(sh, sh.queue[0].entry)
+	}
+	return reclaimPerCall
+}
+
+// makeRoom removes records whose time has passed, in any shard, until so many
+// entries and bytes more would fit in. It removes no more than that takes, give
+// or take reclaimPerCall, and holds one lock at a time, each for reclaimPerCall
+// records only. It reports false if there is no room to be had.
+func (s *Store) makeRoom(entries, bytes int64) bool {
+	if bytes > s.maxBytes {
+		return false
+	}
+	first := s.cursor.Load()
+	for i := range uint32(shardCount) {
+		sh := &s.shards[(first+i)%shardCount]
+		for {
+			n := s.reclaimLocked(sh)
+			if s.entries.Load()+entries <= s.maxEntries && s.bytes.Load()+bytes <= s.maxBytes {
+				s.cursor.Store(first + i)
+				return true
+			}
+			if n < reclaimPerCall {
+				break
+			}
+		}
+	}
+	return false
+}
+
+func (s *Store) reclaimLocked(sh *shard) int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return s.reclaim(sh, s.elapsed())
+}
+
+// remove takes e out of the locked shard and gives its room back.
+func (s *Store) remove(sh *shard, e *entry) {
+	sh.records.remove(maphash.String(s.seed, e.key), e)
+	sh.queue.remove(e)
+	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
+		sh.records, sh.queue = table{}, nil
+	}
+	if e.changed != nil { // the run is forgotten: waiters had better look again
+		close(e.changed)
+		e.changed = nil
+	}
+	s.bytes.Add(-e.size())
+	s.entries.Add(-1)
+}
+
+// reserve counts so many entries and bytes more, or reports false and counts
+// nothing if that would exceed the bounds.
+func (s *Store) reserve(entries, bytes int64) bool {
+	if !add(&s.bytes, bytes, s.maxBytes) {
+		return false
+	}
+	if !add(&s.entries, entries, s.maxEntries) {
+		s.bytes.Add(-bytes)
+		return false
+	}
+	return true
+}
+
+// add adds n to c unless that would exceed limit. It never exceeds it even for a
+// moment, so that a caller who asks too much spoils nothing for the others.
+func add(c *atomic.Int64, n, limit int64) bool {
+	if n == 0 {
+		return true
+	}
+	for {
+		have := c.Load()
+		if n > limit-have {
+			return false
+		}
+		if c.CompareAndSwap(have, have+n) {
+			return true
+		}
+	}
+}
+
+// locate returns the shard of key, and what its table goes by.
+func (s *Store) locate(key string) (sh *shard, hash uint64) {
+	hash = maphash.String(s.seed, key)
+	return &s.shards[hash%shardCount], hash
+}
+
+// elapsed is the store's time: how long ago the store was made. It is read under
+// a shard's lock, so that calls on one key see it in their order.
+func (s *Store) elapsed() time.Duration {
+	if s.now == nil {
+		return time.Since(s.base)
+	}
+	return s.now().Sub(s.base)
+}
+
+// later adds a duration that is not negative to a moment of the store's time. A
+// moment beyond the end of time (292 years) is that end, not one long past.
+func later(at, d time.Duration) time.Duration {
+	if at > 0 && d > math.MaxInt64-at {
+		return math.MaxInt64
+	}
+	return at + d
+}

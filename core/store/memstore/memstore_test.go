@@ -12,17 +12,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/internal/memory"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/leak"
 )
 
 var (
-	_ core.Store   = (*memstore.Store)(nil)
-	_ core.Watcher = (*memstore.Store)(nil)
-	_ core.Local   = (*memstore.Store)(nil)
+	_ store.Store   = (*memstore.Store)(nil)
+	_ store.Watcher = (*memstore.Store)(nil)
+	_ store.Local   = (*memstore.Store)(nil)
 )
 
 func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
@@ -87,13 +86,13 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func claim() core.Claim {
-	return core.Claim{Owner: core.NewOwner(), Fingerprint: "f", Lease: time.Minute, Retention: time.Minute}
+func claim() store.Claim {
+	return store.Claim{Owner: store.NewOwner(), Fingerprint: "f", Lease: time.Minute, Retention: time.Minute}
 }
 
-func begin(t *testing.T, s core.Store, key string, c core.Claim) {
+func begin(t *testing.T, s store.Store, key string, c store.Claim) {
 	t.Helper()
-	if g, err := s.Acquire(t.Context(), key, c); err != nil || g.State != core.Acquired || g.Attempt != 1 {
+	if g, err := s.Acquire(t.Context(), key, c); err != nil || g.State != store.Acquired || g.Attempt != 1 {
 		t.Fatalf("Acquire(%q): %v, attempt %d, %v; want it acquired afresh", key, g.State, g.Attempt, err)
 	}
 }
@@ -101,26 +100,26 @@ func begin(t *testing.T, s core.Store, key string, c core.Claim) {
 // TestBytesAreBounded: the bound counts keys, fingerprints, results and the records
 // themselves, exactly, and gives back what it counted.
 func TestBytesAreBounded(t *testing.T) {
-	const each = memory.Overhead + 2 + 1 // "k0" and "f"
+	const each = memstore.Overhead + 2 + 1 // "k0" and "f"
 	in := newStore(t, memstore.Options{MaxBytes: 3*each + 10})
 	s := in.Store.(*memstore.Store)
 	ctx := t.Context()
-	claims := []core.Claim{claim(), claim(), claim()}
+	claims := []store.Claim{claim(), claim(), claim()}
 	for i, c := range claims {
 		begin(t, s, fmt.Sprint("k", i), c)
 	}
 	if s.Len() != 3 || s.Bytes() != 3*each {
 		t.Fatalf("3 records count as %d and %d bytes, want %d bytes", s.Len(), s.Bytes(), 3*each)
 	}
-	if _, err := s.Acquire(ctx, "k3", claim()); !errors.Is(err, core.ErrStoreFull) {
-		t.Fatalf("a fourth record: %v, want ErrStoreFull", err)
+	if _, err := s.Acquire(ctx, "k3", claim()); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a fourth record: %v, want ErrFull", err)
 	}
 
 	// A result that does not fit leaves the record running, and its owner in power.
-	if err := s.Complete(ctx, "k0", claims[0].Owner, make([]byte, 11), time.Hour); !errors.Is(err, core.ErrStoreFull) {
-		t.Fatalf("11 bytes where 10 fit: %v, want ErrStoreFull", err)
+	if err := s.Complete(ctx, "k0", claims[0].Owner, make([]byte, 11), time.Hour); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("11 bytes where 10 fit: %v, want ErrFull", err)
 	}
-	if g, err := s.Acquire(ctx, "k0", claim()); err != nil || g.State != core.Running {
+	if g, err := s.Acquire(ctx, "k0", claim()); err != nil || g.State != store.Running {
 		t.Fatalf("the record is %v, %v; want running", g.State, err)
 	}
 	if err := s.Complete(ctx, "k0", claims[0].Owner, make([]byte, 10), time.Hour); err != nil {
@@ -131,7 +130,7 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 
 	// A stranger is told that the claim isn't its own, not that the store is full.
-	if err := s.Complete(ctx, "k1", core.NewOwner(), make([]byte, 100), time.Hour); !errors.Is(err, core.ErrLost) {
+	if err := s.Complete(ctx, "k1", store.NewOwner(), make([]byte, 100), time.Hour); !errors.Is(err, store.ErrLost) {
 		t.Fatalf("a stranger's result: %v, want ErrLost", err)
 	}
 
@@ -167,8 +166,8 @@ func TestHugeResultSweepsNothing(t *testing.T) {
 	}
 	in.Advance(time.Second)
 	before := s.Len()
-	if err := s.Complete(t.Context(), "k", c.Owner, make([]byte, 1<<20), time.Hour); !errors.Is(err, core.ErrStoreFull) {
-		t.Fatalf("a result larger than the store: %v, want ErrStoreFull", err)
+	if err := s.Complete(t.Context(), "k", c.Owner, make([]byte, 1<<20), time.Hour); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a result larger than the store: %v, want ErrFull", err)
 	}
 	if s.Len() != before {
 		t.Errorf("%d records were swept for a result that can't fit", before-s.Len())
@@ -195,7 +194,7 @@ func TestNoCallSweeps(t *testing.T) {
 		before := s.Len()
 		begin(t, s, "new"+strconv.Itoa(calls), claim())
 		calls++
-		if swept := before + 1 - s.Len(); swept > memory.ReclaimPerCall {
+		if swept := before + 1 - s.Len(); swept > memstore.ReclaimPerCall {
 			t.Fatalf("call %d reclaimed %d records", calls, swept)
 		}
 		if calls > n {
@@ -314,14 +313,14 @@ func TestSpansBeyondTheEndOfTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Advance(1000 * time.Hour)
-	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Running {
+	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Running {
 		t.Fatalf("the record is %v, %v; want running", g.State, err)
 	}
 	if err := in.Store.Complete(t.Context(), "k", c.Owner, nil, math.MaxInt64); err != nil {
 		t.Fatal(err)
 	}
 	in.Advance(1000 * time.Hour)
-	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Done {
+	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Done {
 		t.Fatalf("the record is %v, %v; want done", g.State, err)
 	}
 }
@@ -342,11 +341,11 @@ func TestDefaultClock(t *testing.T) {
 		}
 		defer stop()
 		time.Sleep(time.Minute - 1)
-		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Running || g.Remaining != 1 {
+		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Running || g.Remaining != 1 {
 			t.Fatalf("a nanosecond before the end of the lease: %+v, %v", g, err)
 		}
 		time.Sleep(time.Nanosecond)
-		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != core.Abandoned || g.Remaining != time.Minute {
+		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Abandoned || g.Remaining != time.Minute {
 			t.Fatalf("at the end of the lease: %+v, %v", g, err)
 		}
 		go func() {

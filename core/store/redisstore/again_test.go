@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -99,7 +99,7 @@ func openOn(t *testing.T, client rueidis.Client, options ...redisstore.Option) (
 	c := begin(t, s, "warm up")
 	require.NoError(t, s.Renew(t.Context(), "warm up", c.Owner, time.Hour))
 	require.NoError(t, s.Complete(t.Context(), "warm up", c.Owner, nil, time.Hour))
-	require.ErrorIs(t, s.Release(t.Context(), "warm up", c.Owner), core.ErrLost)
+	require.ErrorIs(t, s.Release(t.Context(), "warm up", c.Owner), store.ErrLost)
 	return s, b
 }
 
@@ -140,27 +140,27 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 	b.interrupt(true, nothing)
 	g, err := s.Acquire(ctx, "mine", mine)
 	require.NoError(t, err)
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
-	meet(t, other, "mine", core.Running)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
+	meet(t, other, "mine", store.Running)
 	require.NoError(t, s.Complete(ctx, "mine", mine.Owner, nil, time.Hour))
 
 	// Nobody is another's near relation.
 	mine, theirs := newClaim(), newClaim()
 	theirs.Owner = mine.Owner
 	theirs.Owner[len(theirs.Owner)-1]++
-	acquire := func(key string, c core.Claim) func() {
+	acquire := func(key string, c store.Claim) func() {
 		return func() {
 			g, err := other.Acquire(ctx, key, c)
 			assert.NoError(t, err)
-			assert.Equal(t, core.Acquired, g.State)
+			assert.Equal(t, store.Acquired, g.State)
 		}
 	}
 	b.interrupt(false, acquire("theirs", theirs))
 	g, err = s.Acquire(ctx, "theirs", mine)
 	require.NoError(t, err)
-	require.Equal(t, core.Running, g.State)
+	require.Equal(t, store.Running, g.State)
 	require.Equal(t, fingerprint, g.Fingerprint)
-	require.ErrorIs(t, s.Complete(ctx, "theirs", mine.Owner, nil, time.Hour), core.ErrLost)
+	require.ErrorIs(t, s.Complete(ctx, "theirs", mine.Owner, nil, time.Hour), store.ErrLost)
 	require.NoError(t, other.Complete(ctx, "theirs", theirs.Owner, nil, time.Hour))
 
 	// The same after a takeover.
@@ -171,13 +171,13 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			g, err := s.Acquire(ctx, key, newClaim())
-			return err == nil && g.State == core.Abandoned
+			return err == nil && g.State == store.Abandoned
 		}, 10*time.Second, time.Millisecond)
 		mine, theirs := newClaim(), newClaim()
 		mine.Takeover, theirs.Takeover = true, true
-		want, meanwhile := core.Acquired, nothing
+		want, meanwhile := store.Acquired, nothing
 		if !carriedOut {
-			want, meanwhile = core.Running, acquire(key, theirs)
+			want, meanwhile = store.Running, acquire(key, theirs)
 		}
 		b.interrupt(carriedOut, meanwhile)
 		b.skip = skip
@@ -193,30 +193,30 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 func TestOwnersCallTriedAgain(t *testing.T) {
 	s, b := openBetween(t, backend.StartRedis(t).URL())
 	ctx := t.Context()
-	calls := map[string]func(key string, owner core.Owner) error{
-		"Complete": func(key string, owner core.Owner) error {
+	calls := map[string]func(key string, owner store.Owner) error{
+		"Complete": func(key string, owner store.Owner) error {
 			return s.Complete(ctx, key, owner, []byte("result"), time.Hour)
 		},
-		"Complete without retention": func(key string, owner core.Owner) error { return s.Complete(ctx, key, owner, nil, 0) },
-		"Release":                    func(key string, owner core.Owner) error { return s.Release(ctx, key, owner) },
+		"Complete without retention": func(key string, owner store.Owner) error { return s.Complete(ctx, key, owner, nil, 0) },
+		"Release":                    func(key string, owner store.Owner) error { return s.Release(ctx, key, owner) },
 	}
 	for name, call := range calls {
 		c := begin(t, s, name)
 		b.interrupt(true, func() {})
 		err := call(name, c.Owner)
 		require.Error(t, err, name)
-		require.NotErrorIs(t, err, core.ErrLost, name)
-		require.ErrorIs(t, call(name, c.Owner), core.ErrLost, "%s, not tried again", name)
+		require.NotErrorIs(t, err, store.ErrLost, name)
+		require.ErrorIs(t, call(name, c.Owner), store.ErrLost, "%s, not tried again", name)
 
 		c = begin(t, s, name+", once")
 		b.interrupt(false, func() {})
 		require.NoError(t, call(name+", once", c.Owner), name)
 	}
-	require.Equal(t, "result", string(meet(t, s, "Complete", core.Done).Result))
+	require.Equal(t, "result", string(meet(t, s, "Complete", store.Done).Result))
 
 	// What can be done twice is known to have been done.
 	c := begin(t, s, "renewed")
 	b.interrupt(true, func() {})
 	require.NoError(t, s.Renew(ctx, "renewed", c.Owner, 2*time.Hour))
-	require.Greater(t, meet(t, s, "renewed", core.Running).Remaining, time.Hour)
+	require.Greater(t, meet(t, s, "renewed", store.Running).Remaining, time.Hour)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -20,7 +20,7 @@ func TestAllocations(t *testing.T) {
 	s := openURL(t, backend.Redis(t)) // one connection
 	result := make([]byte, 200)
 	const runs = 1000
-	prefix := core.NewOwner().String()
+	prefix := store.NewOwner().String()
 	keys := make([]string, 0, runs+1)
 	for i := range runs + 1 {
 		keys = append(keys, prefix+strconv.Itoa(i))
@@ -37,7 +37,7 @@ func TestAllocations(t *testing.T) {
 	})
 	c := newClaim()
 	replay := testing.AllocsPerRun(runs, func() {
-		if g, err := s.Acquire(t.Context(), keys[0], c); err != nil || g.State != core.Done || len(g.Result) != len(result) {
+		if g, err := s.Acquire(t.Context(), keys[0], c); err != nil || g.State != store.Done || len(g.Result) != len(result) {
 			t.Error(g.State, err)
 		}
 	})

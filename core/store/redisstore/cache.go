@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // ClientSideCache lets replays be answered from the client's cache in this process, where the
@@ -84,13 +84,13 @@ func (f *finished) forget(key string) {
 
 // recall looks key up in the client's cache, or for it, in the server. Anything but
 // a finished record is left to the script.
-func (s *Store) recall(ctx context.Context, key string) (core.Grant, bool) {
+func (s *Store) recall(ctx context.Context, key string) (store.Grant, bool) {
 	f := s.finished
 	if ctx.Err() != nil || s.closed.Load() {
-		return core.Grant{}, false
+		return store.Grant{}, false
 	}
 	if f.left(key) == 0 {
-		return core.Grant{}, false
+		return store.Grant{}, false
 	}
 	// In the caller's own goroutine, for most of the time the answer is in this process. If it
 	// is not, and the connection has just ended, this may wait for a new one.
@@ -101,18 +101,18 @@ func (s *Store) recall(ctx context.Context, key string) (core.Grant, bool) {
 			f.off.Store(true)
 			f.forget(key)
 		}
-		return core.Grant{}, false
+		return store.Grant{}, false
 	}
 	record, _ := message.ToString() // empty if there is none
 	g, err := parseRecord(record, 0)
-	if err != nil || g.State != core.Done {
+	if err != nil || g.State != store.Done {
 		f.forget(key)
-		return core.Grant{}, false
+		return store.Grant{}, false
 	}
 	// Asked only now: the record that was known may have passed during the look, and the one
 	// that was found be its successor. The script knows how long that one stands.
 	if g.Remaining = f.left(key); g.Remaining == 0 {
-		return core.Grant{}, false
+		return store.Grant{}, false
 	}
 	if message.CachePTTL() < 0 {
 		f.off.Store(true)

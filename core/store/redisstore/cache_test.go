@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -29,7 +29,7 @@ func TestHotReplays(t *testing.T) {
 		require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("result"), time.Hour))
 	}))
 	replay := func() {
-		g := meet(t, s, "k", core.Done)
+		g := meet(t, s, "k", store.Done)
 		require.Equal(t, "result", string(g.Result))
 		require.Equal(t, fingerprint, g.Fingerprint)
 		require.LessOrEqual(t, g.Remaining, time.Hour)
@@ -49,9 +49,9 @@ func TestHotReplays(t *testing.T) {
 	require.Eventually(t, func() bool {
 		g, err := s.Acquire(ctx, "k", newClaim())
 		require.NoError(t, err)
-		return g.State == core.Acquired
+		return g.State == store.Acquired
 	}, 10*time.Second, time.Millisecond)
-	meet(t, s, "k", core.Running)
+	meet(t, s, "k", store.Running)
 }
 
 // TestCachedReplaysEnd: a result is not replayed beyond its retention, cached or not.
@@ -62,10 +62,10 @@ func TestCachedReplaysEnd(t *testing.T) {
 	require.Eventually(t, func() bool {
 		g, err := s.Acquire(t.Context(), "k", newClaim())
 		require.NoError(t, err)
-		if g.State == core.Done {
+		if g.State == store.Done {
 			require.LessOrEqual(t, g.Remaining, 50*time.Millisecond)
 		}
-		return g.State == core.Acquired
+		return g.State == store.Acquired
 	}, 10*time.Second, time.Millisecond)
 }
 
@@ -77,10 +77,10 @@ func TestCacheTTL(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := begin(t, s, "k")
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
-	meet(t, s, "k", core.Done)
+	meet(t, s, "k", store.Done)
 	for range 3 {
 		time.Sleep(5 * time.Millisecond)
-		require.Equal(t, 1, during(t, client, func() { meet(t, s, "k", core.Done) })["get"])
+		require.Equal(t, 1, during(t, client, func() { meet(t, s, "k", store.Done) })["get"])
 	}
 }
 
@@ -96,7 +96,7 @@ func TestClientWithoutCache(t *testing.T) {
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), time.Hour))
 	require.Equal(t, map[string]int{"set": 9, "get": 1, "pttl": 9}, during(t, client, func() {
 		for range 10 {
-			require.Equal(t, "result", string(meet(t, s, "k", core.Done).Result))
+			require.Equal(t, "result", string(meet(t, s, "k", store.Done).Result))
 		}
 	}))
 }
@@ -113,8 +113,8 @@ func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 		time.Sleep(onTheWay)
 		return result
 	}
-	told := meet(t, s, "k", core.Done).Remaining
-	require.LessOrEqual(t, meet(t, s, "k", core.Done).Remaining, told-onTheWay)
+	told := meet(t, s, "k", store.Done).Remaining
+	require.LessOrEqual(t, meet(t, s, "k", store.Done).Remaining, told-onTheWay)
 }
 
 // TestCachedReplaysEndWithTheirOwnRecord: a record may pass, and another be made, while a replay
@@ -130,7 +130,7 @@ func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {
 		require.NoError(t, s.Complete(ctx, key, c.Owner, []byte("first"), time.Duration(try+1)*50*time.Millisecond))
 		g, err := s.Acquire(ctx, key, newClaim())
 		require.NoError(t, err)
-		if g.State != core.Done {
+		if g.State != store.Done {
 			continue
 		}
 		again := false
@@ -138,7 +138,7 @@ func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {
 			second := newClaim()
 			require.Eventually(t, func() bool {
 				g, err := other.Acquire(ctx, key, second)
-				return err == nil && g.State == core.Acquired
+				return err == nil && g.State == store.Acquired
 			}, 10*time.Second, time.Millisecond)
 			require.NoError(t, other.Complete(ctx, key, second.Owner, []byte("second"), time.Hour))
 			again = true
@@ -146,7 +146,7 @@ func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {
 		g, err = s.Acquire(ctx, key, newClaim())
 		require.NoError(t, err)
 		if b.beforeLookup = nil; again {
-			require.Equal(t, core.Done, g.State)
+			require.Equal(t, store.Done, g.State)
 			require.Equal(t, "second", string(g.Result))
 			require.Greater(t, g.Remaining, time.Minute)
 			return

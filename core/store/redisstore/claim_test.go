@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
@@ -35,7 +35,7 @@ func TestScriptsOnly(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		c := begin(t, s, key)
 		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
-		meet(t, s, key, core.Done)
+		meet(t, s, key, store.Done)
 	}
 	require.EqualValues(t, 6, b.trips.Load())
 }
@@ -57,7 +57,7 @@ func TestBetweenTheCommands(t *testing.T) {
 		c := begin(t, other, key)
 		require.NoError(t, other.Complete(ctx, key, c.Owner, []byte(result), retention))
 	}
-	acquire := func(key string, meanwhile func()) core.Grant {
+	acquire := func(key string, meanwhile func()) store.Grant {
 		t.Helper()
 		b.apart = meanwhile
 		g, err := s.Acquire(ctx, key, newClaim())
@@ -68,14 +68,14 @@ func TestBetweenTheCommands(t *testing.T) {
 
 	done("expires", "result", time.Minute)
 	g := acquire("expires", func() { command("PEXPIRE", "expires", "0") })
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
 
 	done("is begun anew", "result", time.Minute)
 	g = acquire("is begun anew", func() {
 		command("DEL", "is begun anew")
 		begin(t, other, "is begun anew")
 	})
-	require.Equal(t, core.Running, g.State)
+	require.Equal(t, store.Running, g.State)
 	require.LessOrEqual(t, g.Remaining, time.Hour)
 
 	done("is done anew", "first", time.Minute)
@@ -83,12 +83,12 @@ func TestBetweenTheCommands(t *testing.T) {
 		command("DEL", "is done anew")
 		done("is done anew", "second", time.Hour)
 	})
-	require.Equal(t, core.Done, g.State)
+	require.Equal(t, store.Done, g.State)
 	require.Equal(t, "second", string(g.Result))
 
 	done("is kept", "result", time.Minute)
 	g = acquire("is kept", func() { command("PERSIST", "is kept") })
-	require.Equal(t, core.Done, g.State)
+	require.Equal(t, store.Done, g.State)
 	require.EqualValues(t, math.MaxInt64, g.Remaining)
 
 	// What remains of the result is less than the claim's retention.
@@ -96,19 +96,19 @@ func TestBetweenTheCommands(t *testing.T) {
 	g = acquire("ends", func() {
 		require.NoError(t, other.Complete(ctx, "ends", c.Owner, []byte("result"), time.Minute))
 	})
-	require.Equal(t, core.Done, g.State)
+	require.Equal(t, store.Done, g.State)
 	require.LessOrEqual(t, g.Remaining, time.Minute)
 
 	c = begin(t, other, "is released")
 	g = acquire("is released", func() { require.NoError(t, other.Release(ctx, "is released", c.Owner)) })
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
 
 	c = begin(t, other, "is abandoned")
 	g = acquire("is abandoned", func() { require.NoError(t, other.Abandon(ctx, "is abandoned", c.Owner)) })
-	require.Equal(t, core.Abandoned, g.State)
+	require.Equal(t, store.Abandoned, g.State)
 
 	g = acquire("is free", func() { command("DEL", "is free") })
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
 }
 
 // TestEarlierRecords: finished records of a version that did not say how long they were to live.
@@ -117,7 +117,7 @@ func TestEarlierRecords(t *testing.T) {
 	s := redisstore.New(client)
 	t.Cleanup(s.Close)
 	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("k").Value("D1;0;32;"+fingerprint+"result").Px(time.Minute).Build()).Error())
-	g := meet(t, s, "k", core.Done)
+	g := meet(t, s, "k", store.Done)
 	require.Equal(t, fingerprint, g.Fingerprint)
 	require.Equal(t, "result", string(g.Result))
 	require.Greater(t, g.Remaining, 30*time.Second)
@@ -150,8 +150,8 @@ func TestServersThatDoNotWrite(t *testing.T) {
 				err := client.Do(t.Context(), client.B().Set().Key("k").Value("").Build()).Error()
 				return err != nil && strings.HasPrefix(err.Error(), test.code)
 			}, 10*time.Second, 5*time.Millisecond)
-			require.Equal(t, "result", string(meet(t, s, "done", core.Done).Result))
-			meet(t, s, "running", core.Running)
+			require.Equal(t, "result", string(meet(t, s, "done", store.Done).Result))
+			meet(t, s, "running", store.Running)
 			_, err := s.Acquire(t.Context(), "new", newClaim())
 			require.ErrorContains(t, err, test.code)
 		})
@@ -194,7 +194,7 @@ func TestNobodyAsksAnyMore(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	s.Close()
 	require.EqualValues(t, 1, b.trips.Load())
-	meet(t, other, "k", core.Abandoned)
+	meet(t, other, "k", store.Abandoned)
 }
 
 // TestClaimsAreNotSentAgain: the client sends commands that read again, and may go to a replica with
@@ -255,12 +255,12 @@ func TestMovingSlot(t *testing.T) {
 
 	tell(1, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
 	tell(0, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
-	meet(t, s, stays, core.Done)
+	meet(t, s, stays, store.Done)
 	c = begin(t, s, asked)
 	require.True(t, at(1, asked))
-	meet(t, s, asked, core.Running)
+	meet(t, s, asked, store.Running)
 	require.NoError(t, s.Complete(t.Context(), asked, c.Owner, []byte("result"), time.Hour))
-	require.Equal(t, "result", string(meet(t, s, asked, core.Done).Result))
+	require.Equal(t, "result", string(meet(t, s, asked, store.Done).Result))
 
 	host, port, _ := strings.Cut(cluster.Nodes[1].Addr(), ":")
 	tell(0, "MIGRATE", host, port, stays, "0", "5000")
@@ -271,6 +271,6 @@ func TestMovingSlot(t *testing.T) {
 	require.True(t, at(1, moved))
 	require.NoError(t, s.Complete(t.Context(), moved, c.Owner, nil, time.Hour))
 	for _, key := range []string{stays, asked, moved} {
-		meet(t, s, key, core.Done)
+		meet(t, s, key, store.Done)
 	}
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
 
 const fingerprint = "c2a36fed15128e9e878583caaafefde9"
 
-func newClaim() core.Claim {
-	return core.Claim{Owner: core.NewOwner(), Fingerprint: fingerprint, Lease: time.Hour, Retention: time.Hour}
+func newClaim() store.Claim {
+	return store.Claim{Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: time.Hour, Retention: time.Hour}
 }
 
 // begin acquires key, which must be free, and returns the claim.
-func begin(t *testing.T, s core.Store, key string) core.Claim {
+func begin(t *testing.T, s store.Store, key string) store.Claim {
 	t.Helper()
 	c := newClaim()
 	g, err := s.Acquire(t.Context(), key, c)
 	require.NoError(t, err)
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 1}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
 	return c
 }
 
 // meet expects a record in a state under key, attempt 1.
-func meet(t *testing.T, s core.Store, key string, state core.State) core.Grant {
+func meet(t *testing.T, s store.Store, key string, state store.State) store.Grant {
 	t.Helper()
 	g, err := s.Acquire(t.Context(), key, newClaim())
 	require.NoError(t, err)
@@ -134,24 +134,24 @@ func roundTrips(t *testing.T, client rueidis.Client, b *between, steps []step) {
 	// The scripts are there before the first call.
 	await(t, client, "script|load", 5)
 	begin(t, s, "whether the server knows the command is found out")
-	var c core.Claim
+	var c store.Claim
 	do := map[string]func(){
 		"claim":                 func() { c = begin(t, s, "k") },
-		"meet a running one":    func() { meet(t, s, "k", core.Running) },
+		"meet a running one":    func() { meet(t, s, "k", store.Running) },
 		"renew":                 func() { require.NoError(t, s.Renew(ctx, "k", c.Owner, time.Hour)) },
 		"complete":              func() { require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("done"), time.Hour)) },
-		"replay":                func() { meet(t, s, "k", core.Done) },
+		"replay":                func() { meet(t, s, "k", store.Done) },
 		"claim another":         func() { c = begin(t, s, "l") },
 		"release":               func() { require.NoError(t, s.Release(ctx, "l", c.Owner)) },
 		"claim a third":         func() { c = begin(t, s, "m") },
 		"abandon":               func() { require.NoError(t, s.Abandon(ctx, "m", c.Owner)) },
-		"meet an abandoned one": func() { meet(t, s, "m", core.Abandoned) },
+		"meet an abandoned one": func() { meet(t, s, "m", store.Abandoned) },
 		"take it over": func() {
 			c := newClaim()
 			c.Takeover = true
 			g, err := s.Acquire(ctx, "m", c)
 			require.NoError(t, err)
-			require.Equal(t, core.Grant{State: core.Acquired, Attempt: 2}, g)
+			require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
 		},
 	}
 	for _, step := range steps {
@@ -181,9 +181,9 @@ func TestScriptsAreSentAgain(t *testing.T) {
 		forget()
 		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
 		forget()
-		require.ErrorIs(t, s.Release(t.Context(), key, c.Owner), core.ErrLost)
+		require.ErrorIs(t, s.Release(t.Context(), key, c.Owner), store.ErrLost)
 		forget()
-		meet(t, s, key, core.Done)
+		meet(t, s, key, store.Done)
 	}
 }
 
@@ -198,11 +198,11 @@ func TestLongestSpans(t *testing.T) {
 		c.Lease, c.Retention = math.MaxInt64, span
 		_, err := i.Store.Acquire(t.Context(), key, c)
 		require.NoError(t, err)
-		require.Greater(t, meet(t, i.Store, key, core.Running).Remaining, 100*365*24*time.Hour)
+		require.Greater(t, meet(t, i.Store, key, store.Running).Remaining, 100*365*24*time.Hour)
 		require.NoError(t, i.Store.Renew(t.Context(), key, c.Owner, math.MaxInt64))
-		require.Greater(t, meet(t, i.Store, key, core.Running).Remaining, 100*365*24*time.Hour)
+		require.Greater(t, meet(t, i.Store, key, store.Running).Remaining, 100*365*24*time.Hour)
 		require.NoError(t, i.Store.Complete(t.Context(), key, c.Owner, nil, max(span, time.Hour)))
-		require.LessOrEqual(t, meet(t, i.Store, key, core.Done).Remaining, max(span, time.Hour))
+		require.LessOrEqual(t, meet(t, i.Store, key, store.Done).Remaining, max(span, time.Hour))
 	}
 }
 
@@ -213,7 +213,7 @@ func TestStrangeValues(t *testing.T) {
 	client := openClient(t, server.URL())
 	s := redisstore.New(client)
 	t.Cleanup(s.Close)
-	owner := core.NewOwner()
+	owner := store.NewOwner()
 	for i, value := range []string{"", "x", "R", "R1", "R1;2", "R1;2;3", "R1;2;3;", "Rx;2;0;" + string(owner[:]), "D-1;0;0;", "D1;0;-1;", "D1;0;9;short", "Z1;0;0;"} {
 		key := strconv.Itoa(i)
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
@@ -221,9 +221,9 @@ func TestStrangeValues(t *testing.T) {
 		claim.Takeover = true
 		_, err := s.Acquire(t.Context(), key, claim)
 		require.Error(t, err, "%q", value)
-		require.ErrorIs(t, s.Complete(t.Context(), key, core.NewOwner(), nil, time.Hour), core.ErrLost, "%q", value)
-		require.ErrorIs(t, s.Release(t.Context(), key, core.NewOwner()), core.ErrLost, "%q", value)
-		require.ErrorIs(t, s.Abandon(t.Context(), key, core.NewOwner()), core.ErrLost, "%q", value)
+		require.ErrorIs(t, s.Complete(t.Context(), key, store.NewOwner(), nil, time.Hour), store.ErrLost, "%q", value)
+		require.ErrorIs(t, s.Release(t.Context(), key, store.NewOwner()), store.ErrLost, "%q", value)
+		require.ErrorIs(t, s.Abandon(t.Context(), key, store.NewOwner()), store.ErrLost, "%q", value)
 		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
 		require.NoError(t, err)
 		require.Equal(t, value, got)
@@ -233,5 +233,5 @@ func TestStrangeValues(t *testing.T) {
 	require.Error(t, err)
 	err = s.Renew(t.Context(), "list", owner, time.Hour)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, core.ErrLost)
+	require.NotErrorIs(t, err, store.ErrLost)
 }

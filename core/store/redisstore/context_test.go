@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -44,7 +44,7 @@ func patient(t *testing.T, url string, dial func(ctx context.Context, addr strin
 func all(t *testing.T, s *redisstore.Store, n int, end func() (context.Context, context.CancelFunc), want error) {
 	t.Helper()
 	var wg sync.WaitGroup
-	owner := core.NewOwner()
+	owner := store.NewOwner()
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Acquire":  func(ctx context.Context) error { _, err := s.Acquire(ctx, "k", newClaim()); return err },
 		"Renew":    func(ctx context.Context) error { return s.Renew(ctx, "k", owner, time.Hour) },
@@ -105,7 +105,7 @@ func TestFrozenServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g, err := s.Acquire(ctx, "k", newClaim())
-		return err == nil && g.State == core.Running
+		return err == nil && g.State == store.Running
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
@@ -147,13 +147,13 @@ func TestConnecting(t *testing.T) {
 	all(t, s, 20, soonLate, context.DeadlineExceeded)
 	all(t, s, 20, soonCancelled, context.Canceled)
 	link.Resume()
-	meet(t, s, "k", core.Running)
+	meet(t, s, "k", store.Running)
 
 	swallows.Store(true)
 	reconnect()
 	all(t, s, 20, soonCancelled, context.Canceled)
 	close(release)
-	meet(t, s, "k", core.Running)
+	meet(t, s, "k", store.Running)
 }
 
 // TestResultIsCopied: a call that was given up may still be under way; the caller's bytes are
@@ -180,7 +180,7 @@ func TestResultIsCopied(t *testing.T) {
 	close(slow.goOn)
 	require.Eventually(t, func() bool {
 		g, err := s.Acquire(t.Context(), "k", newClaim())
-		return err == nil && g.State == core.Done && bytes.Equal(g.Result, want)
+		return err == nil && g.State == store.Done && bytes.Equal(g.Result, want)
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
@@ -206,7 +206,7 @@ func TestClosedStore(t *testing.T) {
 	s.Close()
 	_, err := s.Acquire(t.Context(), "k", newClaim())
 	require.Error(t, err)
-	require.Error(t, s.Renew(t.Context(), "k", core.NewOwner(), time.Hour))
+	require.Error(t, s.Renew(t.Context(), "k", store.NewOwner(), time.Hour))
 	_, _, err = s.Watch(t.Context(), "k")
 	require.Error(t, err)
 	require.NoError(t, client.Do(t.Context(), client.B().Ping().Build()).Error())

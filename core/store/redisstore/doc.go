@@ -56,12 +56,12 @@
 //
 // The server must not drop records that stand: set maxmemory-policy to noeviction. Anything
 // else is reported once, when the store is made; see [Warn]. Under noeviction, a server that
-// is full refuses new records and results with core.ErrStoreFull, and still renews, releases,
+// is full refuses new records and results with store.ErrFull, and still renews, releases,
 // abandons, takes over, and completes without a result.
 //
 // # Waiting
 //
-// The store implements core.Watcher. All waiters of a store share one subscription to the
+// The store implements store.Watcher. All waiters of a store share one subscription to the
 // channel idem:wake, on one connection, which is made for the first waiter and stays until
 // Close. (It is not one that serves calls: Redis ends a subscribed connection on which more
 // waits to be sent than its client-output-buffer-limit for pubsub allows.) A run that has

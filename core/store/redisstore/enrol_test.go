@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
@@ -56,7 +56,7 @@ func TestMiniredis(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(tb testing.TB) storetest.Instance {
 		server := miniredis.RunT(tb)
-		peer := func() core.Store { return openURL(tb, "redis://"+server.Addr()+"?protocol=2") }
+		peer := func() store.Store { return openURL(tb, "redis://"+server.Addr()+"?protocol=2") }
 		return storetest.Instance{Store: peer(), Peer: peer, Advance: server.FastForward}
 	}, storetest.Features{Watch: true})
 }
@@ -69,11 +69,11 @@ func openStore(tb testing.TB, url string) *redisstore.Store { return openURL(tb,
 // instances makes name spaces in a server or servers that others may use. What is in them is
 // removed when tb ends.
 func instances(tb testing.TB, url string, open opener) storetest.Factory {
-	all := "storetest:" + core.NewOwner().String() + ":"
+	all := "storetest:" + store.NewOwner().String() + ":"
 	tb.Cleanup(func() { unlink(tb, url, all) })
 	return func(tb testing.TB) storetest.Instance {
-		prefix := all + core.NewOwner().String() + ":"
-		peer := func() core.Store { return prefixed{open(tb, url), prefix} }
+		prefix := all + store.NewOwner().String() + ":"
+		peer := func() store.Store { return prefixed{open(tb, url), prefix} }
 		return storetest.Instance{Store: peer(), Peer: peer}
 	}
 }
@@ -101,7 +101,7 @@ func faulty(open opener) func(tb testing.TB) (storetest.Instance, func()) {
 				sprung(link.CutAfter([]byte("R1;"))) // a claim
 			}
 		}
-		peer := func() core.Store { return open(tb, url) }
+		peer := func() store.Store { return open(tb, url) }
 		return storetest.Instance{Store: peer(), Peer: peer}, disturb
 	}
 }
@@ -170,23 +170,23 @@ type prefixed struct {
 	prefix string
 }
 
-func (p prefixed) Acquire(ctx context.Context, key string, c core.Claim) (core.Grant, error) {
+func (p prefixed) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	return p.Store.Acquire(ctx, p.prefix+key, c)
 }
 
-func (p prefixed) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (p prefixed) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	return p.Store.Renew(ctx, p.prefix+key, owner, lease)
 }
 
-func (p prefixed) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+func (p prefixed) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	return p.Store.Complete(ctx, p.prefix+key, owner, result, retention)
 }
 
-func (p prefixed) Release(ctx context.Context, key string, owner core.Owner) error {
+func (p prefixed) Release(ctx context.Context, key string, owner store.Owner) error {
 	return p.Store.Release(ctx, p.prefix+key, owner)
 }
 
-func (p prefixed) Abandon(ctx context.Context, key string, owner core.Owner) error {
+func (p prefixed) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	return p.Store.Abandon(ctx, p.prefix+key, owner)
 }
 

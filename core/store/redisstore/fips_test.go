@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -31,13 +31,13 @@ func TestFIPS(t *testing.T) {
 	require.NoError(t, s.Renew(t.Context(), "k", c.Owner, time.Hour))
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("x"), time.Hour))
 	woken(t, changed)
-	meet(t, s, "k", core.Done)
+	meet(t, s, "k", store.Done)
 	l, err := s.NewLimiter(1, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "k")
 	refused(t, l, "k")
 	client := openClient(t, server.URL())
 	begin(t, s, "running")
-	meet(t, s, "running", core.Running)
-	require.Equal(t, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1}, during(t, client, func() { meet(t, s, "running", core.Running) }))
+	meet(t, s, "running", store.Running)
+	require.Equal(t, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1}, during(t, client, func() { meet(t, s, "running", store.Running) }))
 }

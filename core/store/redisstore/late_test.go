@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -19,19 +19,19 @@ import (
 // is released, whatever connection a Release would have taken.
 func TestLateClaims(t *testing.T) {
 	server := backend.StartRedis(t)
-	for name, store := range map[string]*redisstore.Store{
+	for name, records := range map[string]*redisstore.Store{
 		"a client of its own": openURL(t, server.URL()+"?write_timeout=1m"), // a connection that is given up releases nothing
 		"a foreign client":    redisstore.New(openClient(t, server.URL())),
 	} {
-		t.Cleanup(store.Close)
-		begin(t, store, name)
+		t.Cleanup(records.Close)
+		begin(t, records, name)
 		server.Freeze()
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
-				_, err := store.Acquire(ctx, name+strconv.Itoa(i), newClaim())
+				_, err := records.Acquire(ctx, name+strconv.Itoa(i), newClaim())
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		}
@@ -39,9 +39,9 @@ func TestLateClaims(t *testing.T) {
 		server.Thaw()
 		for i := range 100 {
 			require.Eventually(t, func() bool {
-				g, err := store.Acquire(t.Context(), name+strconv.Itoa(i), newClaim())
+				g, err := records.Acquire(t.Context(), name+strconv.Itoa(i), newClaim())
 				require.NoError(t, err)
-				return g.State == core.Acquired
+				return g.State == store.Acquired
 			}, 10*time.Second, time.Millisecond, "%s: claim %d stands, and is nobody's", name, i)
 		}
 	}
@@ -103,12 +103,12 @@ func TestWaitersCostNoAnswers(t *testing.T) {
 func TestForeignValues(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	store := redisstore.New(client)
-	t.Cleanup(store.Close)
+	records := redisstore.New(client)
+	t.Cleanup(records.Close)
 	for i, value := range []string{"Rabbit", "R", "R1", "R;;;", "W1;1", "", "D"} {
 		key := strconv.Itoa(i)
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
-		_, stop, err := store.Watch(t.Context(), key)
+		_, stop, err := records.Watch(t.Context(), key)
 		require.NoError(t, err)
 		stop()
 		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
@@ -119,8 +119,8 @@ func TestForeignValues(t *testing.T) {
 	for i, value := range []string{"R1;3600000;32;short", "W1;3600000;0;", "R1;3600000;0;0123456789abcdef!", "R99999999999999999999;3600000;0;0123456789abcdef"} {
 		key := "cut" + strconv.Itoa(i)
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Px(59*time.Minute).Build()).Error())
-		claim := core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Takeover: true}
-		g, err := store.Acquire(t.Context(), key, claim)
-		require.False(t, err == nil && g.State == core.Acquired, "%q was taken over", value)
+		claim := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Takeover: true}
+		g, err := records.Acquire(t.Context(), key, claim)
+		require.False(t, err == nil && g.State == store.Acquired, "%q was taken over", value)
 	}
 }

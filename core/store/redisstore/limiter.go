@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Limiter is a limit that processes share: n at once, and then one each window/n, for each key. It
@@ -96,12 +96,12 @@ func newLimiter(calls *calls, n int, window time.Duration, name string, options 
 // up returns a divided by b, rounded up. Both are more than zero.
 func up(a, b int64) int64 { return 1 + (a-1)/b }
 
-// Allow implements core.Limiter. The error is that of the context or the limiter's timeout; core.ErrStoreFull if the
+// Allow implements core.Limiter. The error is that of the context or the limiter's timeout; store.ErrFull if the
 // server has no room for another key; or what else keeps it from counting: it is unreachable, loading, a replica.
 func (l *Limiter) Allow(ctx context.Context, key string) (wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	mark := core.NewOwner()
+	mark := store.NewOwner()
 	do := command{script: limitScript, key: l.key(key), args: [3]string{l.step, l.whole, string(mark[:])}, n: 3}
 	a, _, err := l.calls.run(ctx, do)
 	return time.Duration(a.number) * time.Microsecond, err

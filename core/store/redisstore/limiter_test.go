@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
@@ -50,10 +51,10 @@ func TestLimiterOnMiniredis(t *testing.T) {
 
 // limiters makes limiters of different names in a server or servers that others may use.
 func limiters(tb testing.TB, url string) storetest.LimiterFactory {
-	all := "storetest:" + core.NewOwner().String() + ":"
+	all := "storetest:" + store.NewOwner().String() + ":"
 	tb.Cleanup(func() { unlink(tb, url, all) })
 	return func(tb testing.TB, n int, window time.Duration) storetest.LimiterInstance {
-		prefix := all + core.NewOwner().String() + ":"
+		prefix := all + store.NewOwner().String() + ":"
 		peer := func() core.Limiter { return newLimiter(tb, url, n, window, "l", redisstore.LimiterPrefix(prefix)) }
 		held := func() int { return len(keys(tb, url, prefix)) }
 		return storetest.LimiterInstance{Limiter: peer(), Peer: peer, Held: held}
@@ -103,7 +104,7 @@ func TestLimiterFaults(t *testing.T) {
 	}
 	// What is as large as it may be is counted.
 	for n, window := range map[int]time.Duration{1: 100 * 365 * 24 * time.Hour, 100 * 365 * 24 * 3600 * 1000 * 1000: time.Nanosecond} {
-		name := "limiter-test-" + core.NewOwner().String()
+		name := "limiter-test-" + store.NewOwner().String()
 		t.Cleanup(func() { unlink(t, backend.Redis(t), "idem:L="+name) })
 		l, err := redisstore.NewLimiter(client, n, window, name)
 		require.NoError(t, err)
@@ -243,7 +244,7 @@ func TestLimiterOnAFullServer(t *testing.T) {
 	for range 5 {
 		for _, key := range []string{"new", "half"} {
 			_, err := l.Allow(t.Context(), key)
-			require.ErrorIs(t, err, core.ErrStoreFull)
+			require.ErrorIs(t, err, store.ErrFull)
 		}
 		refused(t, l, "empty")
 	}

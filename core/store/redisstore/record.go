@@ -7,19 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 var errNoRecord = errors.New("redisstore: what stands under the key is no record of this package")
 
 const (
 	maxDecimal     = len("-9223372036854775808")
-	maxFingerprint = 64 // see core.Claim
+	maxFingerprint = 64 // see store.Claim
 )
 
 // acquisition returns the command that makes a claim. The layout of the record is in the
 // package comment.
-func acquisition(key string, claim core.Claim) command {
+func acquisition(key string, claim store.Claim) command {
 	var memory [len("R1;64;") + 2*maxDecimal + len(claim.Owner) + maxFingerprint]byte
 	b := append(memory[:0], "R1;"...)
 	b = strconv.AppendInt(b, ceil(claim.Retention), 10)
@@ -42,7 +42,7 @@ func acquisition(key string, claim core.Claim) command {
 
 // ownersCommand returns the command for a script that takes the owner, a span of time and
 // a result, which is copied: the client may still hold it when the context has ended.
-func ownersCommand(do script, key string, owner core.Owner, span time.Duration, result []byte) command {
+func ownersCommand(do script, key string, owner store.Owner, span time.Duration, result []byte) command {
 	var b strings.Builder
 	b.Grow(len(owner) + maxDecimal + len(result))
 	b.Write(owner[:])
@@ -58,9 +58,9 @@ func ownersCommand(do script, key string, owner core.Owner, span time.Duration, 
 
 // parseRecord reads a record whose key expires in left milliseconds (negative: never). The
 // grant shares no memory with record but the fingerprint, a string.
-func parseRecord(record string, left int64) (core.Grant, error) {
+func parseRecord(record string, left int64) (store.Grant, error) {
 	if record == "" {
-		return core.Grant{}, errNoRecord
+		return store.Grant{}, errNoRecord
 	}
 	if left < 0 {
 		left = math.MaxInt64
@@ -68,41 +68,41 @@ func parseRecord(record string, left int64) (core.Grant, error) {
 	attempt, rest, ok1 := strings.Cut(record[1:], ";")
 	retention, rest, ok2 := strings.Cut(rest, ";")
 	length, rest, ok3 := strings.Cut(rest, ";")
-	g := core.Grant{}
+	g := store.Grant{}
 	var err1, err2, err3 error
 	g.Attempt, err1 = strconv.ParseUint(attempt, 10, 64)
 	kept, err2 := strconv.ParseInt(retention, 10, 64)
 	n, err3 := strconv.Atoi(length)
 	if !ok1 || !ok2 || !ok3 || err1 != nil || err2 != nil || err3 != nil {
-		return core.Grant{}, errNoRecord
+		return store.Grant{}, errNoRecord
 	}
 	owner := 0
 	switch record[0] {
 	case 'R', 'W':
-		owner = len(core.Owner{})
-		g.State, g.Remaining = core.Running, milliseconds(left-kept)
+		owner = len(store.Owner{})
+		g.State, g.Remaining = store.Running, milliseconds(left-kept)
 		if left <= kept {
-			g.State, g.Remaining = core.Abandoned, milliseconds(left)
+			g.State, g.Remaining = store.Abandoned, milliseconds(left)
 		}
 	case 'A':
-		g.State, g.Remaining = core.Abandoned, milliseconds(left)
+		g.State, g.Remaining = store.Abandoned, milliseconds(left)
 	case 'D':
-		g.State, g.Remaining = core.Done, milliseconds(left)
+		g.State, g.Remaining = store.Done, milliseconds(left)
 	default:
-		return core.Grant{}, errNoRecord
+		return store.Grant{}, errNoRecord
 	}
 	if n < 0 || len(rest) < owner+n {
-		return core.Grant{}, errNoRecord
+		return store.Grant{}, errNoRecord
 	}
 	g.Fingerprint = rest[owner : owner+n]
-	if g.State == core.Done {
+	if g.State == store.Done {
 		g.Result = []byte(rest[n:])
 	}
 	return g, nil
 }
 
 // ownedBy reports whether a running record is owner's.
-func ownedBy(record string, owner core.Owner) bool {
+func ownedBy(record string, owner store.Owner) bool {
 	for range 3 {
 		_, record, _ = strings.Cut(record, ";")
 	}

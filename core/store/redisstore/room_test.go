@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -33,7 +33,7 @@ func TestFullServer(t *testing.T) {
 	t.Cleanup(s.Close)
 	ctx := t.Context()
 
-	claims := map[string]core.Claim{}
+	claims := map[string]store.Claim{}
 	for _, key := range []string{"renewed", "completed", "released", "given up", "done"} {
 		claims[key] = begin(t, s, key)
 	}
@@ -49,7 +49,7 @@ func TestFullServer(t *testing.T) {
 	taker.Takeover = true
 	g, err := s.Acquire(ctx, "taken", taker)
 	require.NoError(t, err)
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 2}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
 	_, _, err = s.Watch(ctx, "taken")
 	require.NoError(t, err)
 
@@ -57,33 +57,33 @@ func TestFullServer(t *testing.T) {
 		// The scripts must be known, too, or they are sent whole.
 		setMaxMemory(t, client, "1")
 		_, err = s.Acquire(ctx, "new", newClaim())
-		require.ErrorIs(t, err, core.ErrStoreFull)
+		require.ErrorIs(t, err, store.ErrFull)
 		require.NoError(t, client.Do(ctx, client.B().ScriptFlush().Build()).Error())
 		_, err = s.Acquire(ctx, "new", newClaim())
-		require.ErrorIs(t, err, core.ErrStoreFull)
+		require.ErrorIs(t, err, store.ErrFull)
 
 		err = s.Complete(ctx, "completed", claims["completed"].Owner, []byte("a result"), time.Hour)
-		require.ErrorIs(t, err, core.ErrStoreFull)
-		require.ErrorIs(t, s.Complete(ctx, "completed", core.NewOwner(), []byte("a result"), time.Hour), core.ErrLost)
-		meet(t, s, "completed", core.Running)
+		require.ErrorIs(t, err, store.ErrFull)
+		require.ErrorIs(t, s.Complete(ctx, "completed", store.NewOwner(), []byte("a result"), time.Hour), store.ErrLost)
+		meet(t, s, "completed", store.Running)
 		require.NoError(t, s.Renew(ctx, "renewed", claims["renewed"].Owner, time.Hour))
-		require.Equal(t, "result", string(meet(t, s, "done", core.Done).Result))
+		require.Equal(t, "result", string(meet(t, s, "done", store.Done).Result))
 		setMaxMemory(t, client, "0")
 	}
 	setMaxMemory(t, client, "1")
 	require.NoError(t, s.Complete(ctx, "completed", claims["completed"].Owner, nil, time.Hour))
-	require.Empty(t, meet(t, s, "completed", core.Done).Result)
+	require.Empty(t, meet(t, s, "completed", store.Done).Result)
 	require.NoError(t, s.Release(ctx, "released", claims["released"].Owner))
 	require.NoError(t, s.Release(ctx, "taken", taker.Owner))
 	require.NoError(t, s.Abandon(ctx, "given up", claims["given up"].Owner))
-	meet(t, s, "given up", core.Abandoned)
+	meet(t, s, "given up", store.Abandoned)
 	g, err = s.Acquire(ctx, "taken", newClaim())
 	require.NoError(t, err)
-	require.Equal(t, core.Abandoned, g.State)
+	require.Equal(t, store.Abandoned, g.State)
 	require.EqualValues(t, 2, g.Attempt)
 	g, err = s.Acquire(ctx, "abandoned", taker)
 	require.NoError(t, err)
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 2}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
 
 	setMaxMemory(t, client, "0")
 	begin(t, s, "new") // nothing had come of it

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 var (
@@ -19,7 +19,7 @@ var (
 	errURL   = errors.New("redisstore: the URL is malformed") // what net/url says of it may hold a password
 )
 
-// Store keeps records in Redis. It implements core.Store and core.Watcher. All methods are
+// Store keeps records in Redis. It implements store.Store and store.Watcher. All methods are
 // safe for concurrent use. The zero Store is not usable; make one with [New] or [NewURL].
 type Store struct {
 	calls
@@ -136,10 +136,10 @@ func (s *Store) Close() {
 	}
 }
 
-// Acquire implements core.Store.
-func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+// Acquire implements store.Store.
+func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	if err := claim.Validate(); err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	if g, ok := s.recall(ctx, key); ok {
 		return g, nil
@@ -147,23 +147,23 @@ func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 	asked := time.Now()
 	a, again, err := s.run(ctx, acquisition(key, claim))
 	if err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	if a.number > 0 {
-		return core.Grant{State: core.Acquired, Attempt: uint64(a.number)}, nil
+		return store.Grant{State: store.Acquired, Attempt: uint64(a.number)}, nil
 	}
 	g, err := parseRecord(a.record, a.left)
-	if again && g.State == core.Running && ownedBy(a.record, claim.Owner) {
-		return core.Grant{State: core.Acquired, Attempt: g.Attempt}, nil // at the first try
+	if again && g.State == store.Running && ownedBy(a.record, claim.Owner) {
+		return store.Grant{State: store.Acquired, Attempt: g.Attempt}, nil // at the first try
 	}
-	if g.State == core.Done {
+	if g.State == store.Done {
 		s.finished.note(key, asked, g.Remaining)
 	}
 	return g, err
 }
 
-// Renew implements core.Store.
-func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+// Renew implements store.Store.
+func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if lease <= 0 {
 		return errLease
 	}
@@ -172,21 +172,21 @@ func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	return s.owners(ctx, do)
 }
 
-// Complete implements core.Store.
-func (s *Store) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+// Complete implements store.Store.
+func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if retention <= 0 {
 		return s.Release(ctx, key, owner)
 	}
 	return s.owners(ctx, ownersCommand(completeScript, key, owner, retention, result))
 }
 
-// Release implements core.Store.
-func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error {
+// Release implements store.Store.
+func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
 	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:])}, n: 1})
 }
 
-// Abandon implements core.Store.
-func (s *Store) Abandon(ctx context.Context, key string, owner core.Owner) error {
+// Abandon implements store.Store.
+func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), "abandon"}, n: 2})
 }
 
@@ -199,10 +199,10 @@ func (s *Store) owners(ctx context.Context, do command) error {
 	case again:
 		return errUnknown
 	}
-	return core.ErrLost
+	return store.ErrLost
 }
 
-// errUnknown is returned in place of core.ErrLost if the script may have run before.
+// errUnknown is returned in place of store.ErrLost if the script may have run before.
 var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
 
 // run carries a command out. See call for again.
@@ -211,7 +211,7 @@ func (c *calls) run(ctx context.Context, do command) (a answer, again bool, err 
 	switch {
 	case err == nil:
 	case isFull(err):
-		err = core.ErrStoreFull
+		err = store.ErrFull
 	case errors.Is(err, errClosed), errors.Is(err, errStuck), errors.Is(err, errNoRecord):
 	default:
 		err = fmt.Errorf("redisstore: %w", err)

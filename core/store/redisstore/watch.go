@@ -36,7 +36,7 @@ type subscription struct {
 	err       error
 }
 
-// Watch implements core.Watcher. A waiter is woken by a message of the server, on one
+// Watch implements store.Watcher. A waiter is woken by a message of the server, on one
 // subscription for all waiters of the store. When that breaks, all of them are woken.
 func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil {

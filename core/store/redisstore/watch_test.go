@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -66,7 +66,7 @@ func TestOneConnectionForAllWaiters(t *testing.T) {
 		return n
 	}
 	s := openURL(t, server.URL())
-	claims := map[string]core.Claim{}
+	claims := map[string]store.Claim{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range 100 { // all connections that the client makes are there
@@ -111,7 +111,7 @@ func TestNobodyWaits(t *testing.T) {
 	t.Cleanup(s.Close)
 	quiet, loud := begin(t, s, "quiet"), begin(t, s, "loud")
 	changed := watch(t, s, "loud")
-	published := func(key string, c core.Claim) int {
+	published := func(key string, c store.Claim) int {
 		return during(t, client, func() {
 			require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
 		})["publish"]
@@ -191,7 +191,7 @@ func TestFailover(t *testing.T) {
 	changed = watch(t, s, "k")
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), time.Hour))
 	woken(t, changed)
-	require.Equal(t, "result", string(meet(t, s, "k", core.Done).Result))
+	require.Equal(t, "result", string(meet(t, s, "k", store.Done).Result))
 }
 
 // TestChannelIsForbidden: a user who may not use the channel can't wait for messages, and
@@ -216,16 +216,16 @@ func TestChannelIsForbidden(t *testing.T) {
 		watch(t, free, key)
 	}
 	require.NoError(t, limited.Complete(t.Context(), "completed", completed.Owner, []byte("x"), time.Hour))
-	meet(t, limited, "completed", core.Done)
+	meet(t, limited, "completed", store.Done)
 	require.NoError(t, limited.Release(t.Context(), "released", released.Owner))
 	begin(t, limited, "released")
 	require.NoError(t, limited.Abandon(t.Context(), "abandoned", abandoned.Owner))
-	meet(t, limited, "abandoned", core.Abandoned)
+	meet(t, limited, "abandoned", store.Abandoned)
 	taker := newClaim()
 	taker.Takeover = true
 	g, err := limited.Acquire(t.Context(), "taken", taker)
 	require.NoError(t, err)
-	require.Equal(t, core.Grant{State: core.Acquired, Attempt: 2}, g)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
 }
 
 // TestPermissions: what the package comment says a user needs is enough.
@@ -245,20 +245,20 @@ func TestPermissions(t *testing.T) {
 	c := begin(t, s, "idem:cached")
 	require.NoError(t, s.Complete(t.Context(), "idem:cached", c.Owner, nil, time.Hour))
 	for range 3 { // the cache may not be used, and then isn't
-		meet(t, s, "idem:cached", core.Done)
+		meet(t, s, "idem:cached", store.Done)
 	}
 	const last = "publish" // that a store tries out when it is made
 	await(t, client, last, 1)
-	n := during(t, client, func() { meet(t, s, "idem:cached", core.Done) })
+	n := during(t, client, func() { meet(t, s, "idem:cached", store.Done) })
 	require.Equal(t, map[string]int{"set": 1, "pttl": 1}, n)
 
 	allow("+client", "+multi", "+exec")
 	s = openURL(t, url, redisstore.ClientSideCache(time.Minute))
 	for range 3 {
-		meet(t, s, "idem:cached", core.Done)
+		meet(t, s, "idem:cached", store.Done)
 	}
 	await(t, client, last, 2)
-	require.Empty(t, during(t, client, func() { meet(t, s, "idem:cached", core.Done) }))
+	require.Empty(t, during(t, client, func() { meet(t, s, "idem:cached", store.Done) }))
 
 	allow("-client")
 	s = openURL(t, url)
@@ -273,7 +273,7 @@ func TestPermissions(t *testing.T) {
 	woken(t, changed)
 	c = begin(t, s, "idem:k")
 	require.NoError(t, s.Complete(t.Context(), "idem:k", c.Owner, nil, time.Hour))
-	meet(t, s, "idem:k", core.Done)
+	meet(t, s, "idem:k", store.Done)
 	_, err := s.Acquire(t.Context(), "other:k", newClaim())
 	require.ErrorContains(t, err, "NOPERM")
 }

@@ -73,7 +73,7 @@
 // release, by which it knows that the function has left the transaction standing, update, commit. On a pool that
 // is not the store's own, MySQL's driver prepares each of their statements anew.
 //
-// The store has no core.Watcher: a duplicate that waits looks again after pauses of 10 ms
+// The store has no store.Watcher: a duplicate that waits looks again after pauses of 10 ms
 // that grow to 250 ms.
 //
 // # Purge

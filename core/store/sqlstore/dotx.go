@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // TxBeginner begins transactions: a *sql.DB or a *sql.Conn. One that has a pool of another kind may have
@@ -85,7 +86,7 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: until
 //     whose lease has passed is taken over, and Result.Attempt is higher than 1.)
 //   - core.CodeStoreUnavailable: the database failed; nothing was committed. A deadlock or a
 //     serialisation failure that 20 tries have met with is one, and so is a server that only
-//     reads. It is also core.ErrStoreFull if the database has no room.
+//     reads. It is also store.ErrFull if the database has no room.
 //   - core.CodeUnfinished: the database failed at the commit, or ctx ended in the midst of it,
 //     and nobody knows more: DoTx asks again for 5 s, or until ctx ends. It is also
 //     [ErrOutcomeUnknown].
@@ -108,7 +109,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 	}
 	// Nobody sees the record before the commit, so the lease need not keep anybody out. But it
 	// must not pass away while fn runs, however long that takes.
-	t.claim = core.Claim{Owner: core.NewOwner(), Fingerprint: t.options.fingerprint, Lease: 1, Retention: math.MaxInt64, Takeover: true}
+	t.claim = store.Claim{Owner: store.NewOwner(), Fingerprint: t.options.fingerprint, Lease: 1, Retention: math.MaxInt64, Takeover: true}
 	if err := t.claim.Validate(); err != nil {
 		return core.Result[[]byte]{}, err
 	}
@@ -138,7 +139,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 //
 //   - core.CodeKeyMissing: ctx belongs to no run: no guard is mounted, or the request needed no
 //     key and had none.
-//   - core.CodeInProgress: the claim was lost, and another run has it. It is also core.ErrLost.
+//   - core.CodeInProgress: the claim was lost, and another run has it. It is also store.ErrLost.
 //   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx.
 //
 // Return the error (Echo, Fiber), report it (c.Error in Gin) or hand it to httpidem.Refuse: the
@@ -149,7 +150,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // and is run again: give its policy a longer lease.
 func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
 	run := core.RunFrom(ctx)
-	t := txRun{store: s, call: "RunTx", db: db, key: string(run.Key()), fn: fn, held: true, claim: core.Claim{Owner: run.Owner()}}
+	t := txRun{store: s, call: "RunTx", db: db, key: string(run.Key()), fn: fn, held: true, claim: store.Claim{Owner: run.Owner()}}
 	for _, opt := range opts {
 		opt(&t.options)
 	}
@@ -164,7 +165,7 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 
 var (
 	errNoRun   = errors.New("sqlstore: RunTx: the context belongs to no run")
-	errNotHere = fmt.Errorf("sqlstore: RunTx: %w: the store has no record of the run; is its guard on this store?", core.ErrLost)
+	errNotHere = fmt.Errorf("sqlstore: RunTx: %w: the store has no record of the run; is its guard on this store?", store.ErrLost)
 )
 
 // txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
@@ -176,7 +177,7 @@ type txRun struct {
 	key     string
 	fn      func(tx *sql.Tx) ([]byte, error)
 	options txOptions
-	claim   core.Claim
+	claim   store.Claim
 
 	lost   time.Time // when a commit was lost whose outcome is not known yet; zero: none
 	err    error     // what it was lost with
@@ -251,7 +252,7 @@ func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
 	}()
 
 	grant, holder, err := t.begin(ctx, tx)
-	if errors.Is(err, core.ErrLost) {
+	if errors.Is(err, store.ErrLost) {
 		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, err)
 	}
 	if err != nil {
@@ -259,10 +260,10 @@ func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
 	}
 	t.lost = time.Time{} // now it is known
 	switch {
-	case grant.State == core.Acquired:
+	case grant.State == store.Acquired:
 	case grant.Fingerprint != t.claim.Fingerprint:
 		return core.Result[[]byte]{}, core.NewRefusal(core.CodeKeyReused, nil)
-	case grant.State == core.Running:
+	case grant.State == store.Running:
 		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, nil)
 	case t.losses > 0 && bytes.Equal(holder, t.claim.Owner[:]): // the commit that was lost did take place
 		return core.Result[[]byte]{Value: grant.Result, Attempt: grant.Attempt}, nil
@@ -279,7 +280,7 @@ func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
 	case ctx.Err() != nil:
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	case err == nil && n == 0 && t.held:
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, core.ErrLost)
+		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, store.ErrLost)
 	case err == nil && n == 0, errors.Is(err, sql.ErrTxDone), s.dialect.noTransaction(err):
 		return core.Result[[]byte]{}, errTxEnded
 	case err != nil:
@@ -294,7 +295,7 @@ func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
 
 // begin claims the key in tx, or looks whether the run still holds it. holder is the owner of the
 // record that stands.
-func (t *txRun) begin(ctx context.Context, tx *transaction) (g core.Grant, holder []byte, err error) {
+func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, holder []byte, err error) {
 	s := t.store
 	if !t.held {
 		return s.claim(ctx, tx, t.key, t.claim)
@@ -306,11 +307,11 @@ func (t *txRun) begin(ctx context.Context, tx *transaction) (g core.Grant, holde
 	case err != nil:
 		return g, nil, err
 	case r.state != stateRunning || r.left <= 0 || !bytes.Equal(r.owner, t.claim.Owner[:]):
-		return g, nil, core.ErrLost
+		return g, nil, store.ErrLost
 	}
-	g = core.Grant{State: core.Acquired, Attempt: uint64(r.attempt)}
+	g = store.Grant{State: store.Acquired, Attempt: uint64(r.attempt)}
 	if len(r.result) > 0 {
-		g.State, g.Result = core.Done, r.result[1:]
+		g.State, g.Result = store.Done, r.result[1:]
 		return g, r.owner, nil
 	}
 	// Nothing else tells that the function has ended the transaction: what comes after that would

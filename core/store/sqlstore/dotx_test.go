@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -71,8 +72,8 @@ func (b *books) do(key string, fn func(tx *sql.Tx) ([]byte, error), opts ...sqls
 
 func never(*sql.Tx) ([]byte, error) { return nil, errors.New("the function ran") }
 
-func claim(lease time.Duration) core.Claim {
-	return core.Claim{Owner: core.NewOwner(), Lease: lease, Retention: time.Hour}
+func claim(lease time.Duration) store.Claim {
+	return store.Claim{Owner: store.NewOwner(), Lease: lease, Retention: time.Hour}
 }
 
 func TestDoTx(t *testing.T) {
@@ -89,7 +90,7 @@ func TestDoTx(t *testing.T) {
 		// The store sees it done.
 		g, err := b.store.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, core.Done, g.State)
+		assert.Equal(t, store.Done, g.State)
 		assert.Equal(t, "entered k", string(g.Result))
 		assert.InDelta(t, core.DefaultKeyRetention.Seconds(), g.Remaining.Seconds(), 60)
 
@@ -150,7 +151,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		r, err = b.do("abandoned", b.enter("abandoned"))
 		require.NoError(t, err)
 		assert.Equal(t, uint64(2), r.Attempt)
-		require.ErrorIs(t, b.store.Complete(ctx, "abandoned", abandoned.Owner, nil, time.Hour), core.ErrLost)
+		require.ErrorIs(t, b.store.Complete(ctx, "abandoned", abandoned.Owner, nil, time.Hour), store.ErrLost)
 
 		// A record whose time has passed is none.
 		_, err = b.do("brief", b.enter("brief"), sqlstore.Retention(time.Millisecond))

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
@@ -42,7 +42,7 @@ func child() {
 	for i := 0; ; i++ {
 		key := fmt.Sprintf("%d/%d", os.Getpid(), i)
 		if i%2 == 0 {
-			c := core.Claim{Owner: core.NewOwner(), Lease: time.Hour, Retention: time.Hour}
+			c := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}
 			_, err := s.Acquire(ctx, key, c)
 			die(err)
 			die(s.Complete(ctx, key, c.Owner, []byte("result of "+key), time.Hour))
@@ -72,7 +72,7 @@ func TestKilled(t *testing.T) {
 	for _, key := range acknowledged {
 		g, err := s.Acquire(t.Context(), key, claim(time.Hour))
 		require.NoError(t, err)
-		require.Equal(t, core.Done, g.State, key)
+		require.Equal(t, store.Done, g.State, key)
 		require.Equal(t, "result of "+key, string(g.Result))
 	}
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/httpidem"
 )
@@ -139,17 +140,17 @@ func ExampleStore_RunTx() {
 
 // The code of docs/stores.md stands here as it stands there.
 
-func _(ctx context.Context) (core.Store, error) {
+func _(ctx context.Context) (store.Store, error) {
 	store, err := sqlstore.NewURL(ctx, "postgres://shop@10.0.0.8/shop") // with _ "github.com/jackc/pgx/v5/stdlib"
 	return store, err
 }
 
-func _(ctx context.Context) (core.Store, error) {
+func _(ctx context.Context) (store.Store, error) {
 	store, err := sqlstore.NewURL(ctx, "mysql://shop@10.0.0.9/shop") // with _ "github.com/go-sql-driver/mysql"
 	return store, err
 }
 
-func _(ctx context.Context) (core.Store, error) {
+func _(ctx context.Context) (store.Store, error) {
 	store, err := sqlstore.NewURL(ctx, "sqlite:/var/lib/shop/idem.db") // with _ "modernc.org/sqlite"
 	return store, err
 }

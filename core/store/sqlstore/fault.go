@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // fault is what an error of a database means to a store.
@@ -269,7 +269,7 @@ func (s *Store) retry(ctx context.Context, call string, try func() error) error 
 // the pool have too, as a rule, and each would cost another call; a ping takes out those that
 // it fails on.
 func (s *Store) weed(ctx context.Context, err error) {
-	if err == nil || errors.Is(err, core.ErrLost) || s.dialect == SQLite || s.dialect.fault(err) != faultOther {
+	if err == nil || errors.Is(err, store.ErrLost) || s.dialect == SQLite || s.dialect.fault(err) != faultOther {
 		return
 	}
 	for idle := s.db.Stats().Idle; idle > 0 && ctx.Err() == nil; idle-- {
@@ -330,7 +330,7 @@ func pause(ctx context.Context, n int, limit time.Duration) bool {
 
 // failure is err as a call returns it.
 func (s *Store) failure(ctx context.Context, call string, err error) error {
-	if err == nil || errors.Is(err, core.ErrLost) {
+	if err == nil || errors.Is(err, store.ErrLost) {
 		return err
 	}
 	if errors.Is(err, errSentTwice) {
@@ -343,7 +343,7 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 		err = fmt.Errorf("%w (is a pooler between that shares its connections? see pooler=transaction in Open)", err)
 	}
 	if s.dialect.fault(err) == faultFull {
-		err = fmt.Errorf("%w: %w", core.ErrStoreFull, err)
+		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err) // some drivers report a broken connection instead

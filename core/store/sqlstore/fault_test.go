@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -125,7 +126,7 @@ func TestDeadlines(t *testing.T) {
 		require.NoError(t, err)
 		g, err := b.store.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, core.Done, g.State)
+		assert.Equal(t, store.Done, g.State)
 	})
 }
 
@@ -159,7 +160,7 @@ func TestUnreachable(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.Error(t, err)
-		require.NotErrorIs(t, err, core.ErrStoreFull)
+		require.NotErrorIs(t, err, store.ErrFull)
 		_, err = s.DoTx(t.Context(), db, "k", never)
 		require.ErrorIs(t, err, core.CodeStoreUnavailable)
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
@@ -59,7 +60,7 @@ func TestHugeResultOnAForeignPool(t *testing.T) {
 			c := claim(time.Hour)
 			_, err = s.Acquire(t.Context(), key, c)
 			require.NoError(t, err)
-			require.ErrorIs(t, s.Complete(t.Context(), key, c.Owner, make([]byte, size), time.Hour), core.ErrStoreFull)
+			require.ErrorIs(t, s.Complete(t.Context(), key, c.Owner, make([]byte, size), time.Hour), store.ErrFull)
 			require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
 		}
 		c := claim(time.Hour)
@@ -189,7 +190,7 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 				c := claim(lease)
 				c.Takeover = true
 				g, err := b.store.Acquire(t.Context(), key, c)
-				if err == nil && (g.State != core.Acquired || g.Attempt != attempt) {
+				if err == nil && (g.State != store.Acquired || g.Attempt != attempt) {
 					err = fmt.Errorf("%q is %v, attempt %d", key, g.State, g.Attempt)
 				}
 				return err
@@ -203,7 +204,7 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 			"begun anew": acquire("begun anew", 1),
 			"taken over": acquire("taken over", 2),
 		}
-		for key, c := range map[string]core.Claim{"renewed": renewed, "begun anew": forgotten} {
+		for key, c := range map[string]store.Claim{"renewed": renewed, "begun anew": forgotten} {
 			_, err := b.store.Acquire(t.Context(), key, c)
 			require.NoError(t, err)
 		}
@@ -211,7 +212,7 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { // the forgotten one's time has passed then, too
 			g, err := b.store.Acquire(t.Context(), "taken over", claim(time.Hour))
-			return err == nil && g.State == core.Abandoned
+			return err == nil && g.State == store.Abandoned
 		}, 10*time.Second, time.Millisecond)
 
 		lock := "UPDATE " + b.store.TableName() + " SET version = version + 1"
@@ -240,7 +241,7 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 			require.NoError(t, err)
 			// A quarter of it may have passed when it is reported, and what has passed since then.
 			if least := lease*3/4 - time.Since(unlocked) - sqlstore.Tick(dialectOf(url)); least > 0 {
-				require.Equal(t, core.Running, g.State, key)
+				require.Equal(t, store.Running, g.State, key)
 				assert.GreaterOrEqual(t, g.Remaining, least, key)
 			}
 		}

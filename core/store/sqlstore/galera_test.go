@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -92,14 +92,14 @@ func TestGalera(t *testing.T) {
 		c := claim(time.Hour)
 		g, err := stores[0].Acquire(t.Context(), key, c)
 		require.NoError(t, err)
-		require.Equal(t, core.Acquired, g.State)
-		if errors.Is(s.Renew(t.Context(), key, c.Owner, time.Hour), core.ErrLost) {
+		require.Equal(t, store.Acquired, g.State)
+		if errors.Is(s.Renew(t.Context(), key, c.Owner, time.Hour), store.ErrLost) {
 			lost++
 		}
 		require.NoError(t, stores[1].Complete(t.Context(), key, c.Owner, []byte("result"), time.Hour), i)
 		g, err = stores[0].Acquire(t.Context(), key, claim(time.Hour))
 		require.NoError(t, err)
-		require.Equal(t, core.Done, g.State)
+		require.Equal(t, store.Done, g.State)
 	}
 	t.Logf("sessions that do not wait took %d of %d records for lost", lost, rounds)
 	stop()

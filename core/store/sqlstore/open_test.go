@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
@@ -103,14 +103,14 @@ func TestMemory(t *testing.T) {
 	other, err := sqlstore.NewURL(t.Context(), "sqlite::memory:")
 	require.NoError(t, err)
 	defer other.Close()
-	for _, store := range []*sqlstore.Store{s, other} {
-		g, err := store.Acquire(t.Context(), "k", claim(time.Hour))
+	for _, records := range []*sqlstore.Store{s, other} {
+		g, err := records.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
-		assert.Equal(t, core.Acquired, g.State)
+		assert.Equal(t, store.Acquired, g.State)
 	}
 	g, err := s.Acquire(t.Context(), "k", claim(time.Hour))
 	require.NoError(t, err)
-	assert.Equal(t, core.Running, g.State)
+	assert.Equal(t, store.Running, g.State)
 }
 
 func TestClose(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
@@ -58,9 +58,9 @@ func TestPoolerThatNobodyHasNamed(t *testing.T) {
 		s, err = sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(name))
 		require.NoError(t, err)
 		t.Cleanup(s.Close)
-		var g core.Grant
+		var g store.Grant
 		if g, err = s.Acquire(t.Context(), "k", claim(time.Hour)); err == nil {
-			require.Equal(t, core.Acquired, g.State)
+			require.Equal(t, store.Acquired, g.State)
 		}
 	}
 	require.ErrorContains(t, err, "pooler=transaction")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
@@ -36,7 +36,7 @@ func TestLibPQ(t *testing.T) {
 			t.Parallel()
 			on := func(tb testing.TB, link string) storetest.Instance {
 				_, _, table := fresh(tb, url)
-				peer := func() core.Store { return newOn(tb, libPQ(tb, link), table, options...) }
+				peer := func() store.Store { return newOn(tb, libPQ(tb, link), table, options...) }
 				return storetest.Instance{Store: peer(), Peer: peer}
 			}
 			storetest.Run(t, func(tb testing.TB) storetest.Instance { return on(tb, url) }, storetest.Features{
@@ -128,7 +128,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				g, err := with.store.Acquire(b.Context(), "k", c)
-				if err != nil || g.State != core.Done {
+				if err != nil || g.State != store.Done {
 					b.Fatal(g, err)
 				}
 			}

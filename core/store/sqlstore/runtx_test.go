@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/httpidem"
 )
@@ -183,7 +184,7 @@ func TestRunTxLost(t *testing.T) {
 				}
 				_, err := c.store.RunTx(r.Context(), c.db, handler)
 				assert.ErrorIs(t, err, core.CodeInProgress, name)
-				assert.ErrorIs(t, err, core.ErrLost, name)
+				assert.ErrorIs(t, err, store.ErrLost, name)
 				assert.True(t, httpidem.Refuse(w, r, err))
 			}
 			w := c.post(name)
@@ -207,7 +208,7 @@ func TestRunTxOfARunThatHasEnded(t *testing.T) {
 		assert.Equal(t, http.StatusCreated, c.post("k-1").Code)
 		_, err := c.store.RunTx(ctx, c.db, never)
 		assert.ErrorIs(t, err, core.CodeInProgress)
-		assert.ErrorIs(t, err, core.ErrLost)
+		assert.ErrorIs(t, err, store.ErrLost)
 	})
 }
 

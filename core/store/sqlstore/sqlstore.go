@@ -13,11 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
-// Store is a store in a table of a SQL database. It implements core.Store, and not
-// core.Watcher: duplicates that wait look again after pauses that grow. All methods are
+// Store is a store in a table of a SQL database. It implements store.Store, and not
+// store.Watcher: duplicates that wait look again after pauses that grow. All methods are
 // safe for concurrent use, by any number of processes.
 //
 // The zero Store is not usable; make one with [New] or [NewURL].
@@ -142,25 +142,25 @@ func (s *Store) Close() {
 	}
 }
 
-// Acquire implements core.Store.
-func (s *Store) Acquire(ctx context.Context, key string, claim core.Claim) (grant core.Grant, err error) {
+// Acquire implements store.Store.
+func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (grant store.Grant, err error) {
 	if err := claim.Validate(); err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	err = s.retry(ctx, "acquire", func() error {
 		started := time.Now()
 		grant, _, err = s.claim(ctx, nil, key, claim)
-		if err == nil && grant.State == core.Acquired && late(started, claim.Lease) {
+		if err == nil && grant.State == store.Acquired && late(started, claim.Lease) {
 			// If somebody has taken over already, the caller must not run, but nor has nothing
 			// happened: it gets an error.
-			if err = s.prolong(ctx, key, claim.Owner, claim.Lease); errors.Is(err, core.ErrLost) {
+			if err = s.prolong(ctx, key, claim.Owner, claim.Lease); errors.Is(err, store.ErrLost) {
 				err = errOvertaken
 			}
 		}
 		return err
 	})
 	if err != nil {
-		return core.Grant{}, err
+		return store.Grant{}, err
 	}
 	return grant, nil
 }
@@ -176,13 +176,13 @@ func late(started time.Time, lease time.Duration) bool {
 }
 
 // prolong makes owner's lease end lease from now.
-func (s *Store) prolong(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+func (s *Store) prolong(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	return s.change(ctx, "renew", &values{key: storedKey(key), owner: owner[:], lease: s.dialect.lease(lease)}, s.q.renew)
 }
 
 // claim does what Acquire does, once, in tx if that is not nil. The error is errAgain if
 // others were faster. holder is the owner of the record that stands in the way.
-func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim core.Claim) (g core.Grant, holder []byte, err error) {
+func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim store.Claim) (g store.Grant, holder []byte, err error) {
 	v := &values{
 		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
 		lease: s.dialect.lease(claim.Lease), retention: micros(claim.Retention),
@@ -194,37 +194,37 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim co
 		return g, nil, err
 	}
 	if r.state == stateNew {
-		return core.Grant{State: core.Acquired, Attempt: 1}, nil, nil
+		return store.Grant{State: store.Acquired, Attempt: 1}, nil, nil
 	}
 	// A transaction whose commit was lost looks for its own record, however old that is.
 	ours := tx != nil && r.state == stateDone && bytes.Equal(r.owner, v.owner)
 	if r.left <= 0 && !ours { // its time has passed
 		return s.take(ctx, tx, s.q.replace, v, 1)
 	}
-	g = core.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint)}
+	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint)}
 	switch {
 	case r.state == stateDone:
-		g.State, g.Result, g.Remaining = core.Done, r.result, remaining(r.left)
+		g.State, g.Result, g.Remaining = store.Done, r.result, remaining(r.left)
 	case r.state != stateRunning:
 		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
 	case r.lease > 0:
-		g.State, g.Remaining = core.Running, remaining(r.lease-micros(s.dialect.tick()))
+		g.State, g.Remaining = store.Running, remaining(r.lease-micros(s.dialect.tick()))
 	case claim.Takeover && claim.Fingerprint == g.Fingerprint && (claim.Attempt == 0 || claim.Attempt == g.Attempt):
 		v.attempt = r.attempt
 		return s.take(ctx, tx, s.q.takeOver, v, g.Attempt+1)
 	default:
-		g.State, g.Remaining = core.Abandoned, remaining(r.left)
+		g.State, g.Remaining = store.Abandoned, remaining(r.left)
 	}
 	return g, r.owner, nil
 }
 
 // take makes a record that stands the claim's own.
-func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *values, attempt uint64) (core.Grant, []byte, error) {
+func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *values, attempt uint64) (store.Grant, []byte, error) {
 	n, err := s.exec(ctx, tx, q, v)
 	if err == nil && n == 0 {
 		err = errAgain
 	}
-	return core.Grant{State: core.Acquired, Attempt: attempt}, nil, err
+	return store.Grant{State: store.Acquired, Attempt: attempt}, nil, err
 }
 
 // insertOrLook makes a new record, or reads the one that stands.
@@ -263,8 +263,8 @@ func orAgain(err error) error {
 	return err
 }
 
-// Renew implements core.Store.
-func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease time.Duration) error {
+// Renew implements store.Store.
+func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if lease <= 0 {
 		return errors.New("sqlstore: renew: a lease must be longer than zero")
 	}
@@ -276,28 +276,28 @@ func (s *Store) Renew(ctx context.Context, key string, owner core.Owner, lease t
 	return err
 }
 
-// Complete implements core.Store.
-func (s *Store) Complete(ctx context.Context, key string, owner core.Owner, result []byte, retention time.Duration) error {
+// Complete implements store.Store.
+func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if retention <= 0 {
 		return s.change(ctx, "complete", &values{key: storedKey(key), owner: owner[:]}, s.q.forget, s.q.reset)
 	}
 	return s.change(ctx, "complete", completion(key, owner, result, retention), s.q.complete)
 }
 
-func completion(key string, owner core.Owner, result []byte, retention time.Duration) *values {
+func completion(key string, owner store.Owner, result []byte, retention time.Duration) *values {
 	if result == nil {
 		result = []byte{} // nil would be NULL
 	}
 	return &values{key: storedKey(key), owner: owner[:], result: result, retention: micros(retention)}
 }
 
-// Release implements core.Store.
-func (s *Store) Release(ctx context.Context, key string, owner core.Owner) error {
+// Release implements store.Store.
+func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
 	return s.change(ctx, "release", &values{key: storedKey(key), owner: owner[:], attempt: 2}, s.q.remove, s.q.abandon)
 }
 
-// Abandon implements core.Store.
-func (s *Store) Abandon(ctx context.Context, key string, owner core.Owner) error {
+// Abandon implements store.Store.
+func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	return s.change(ctx, "abandon", &values{key: storedKey(key), owner: owner[:], attempt: 1}, s.q.abandon)
 }
 
@@ -309,7 +309,7 @@ func (s *Store) change(ctx context.Context, call string, v *values, statements .
 				return err
 			}
 		}
-		return core.ErrLost
+		return store.ErrLost
 	})
 }
 

@@ -17,14 +17,14 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
 	"github.com/idem-go/idem/internal/leak"
 )
 
-var _ core.Store = (*sqlstore.Store)(nil)
+var _ store.Store = (*sqlstore.Store)(nil)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childFile) != "" {
@@ -134,7 +134,7 @@ func TestStore(t *testing.T) {
 
 func instance(tb testing.TB, url string) storetest.Instance {
 	s, _, name := fresh(tb, url)
-	return storetest.Instance{Store: s, Peer: func() core.Store { return another(tb, url, name) }}
+	return storetest.Instance{Store: s, Peer: func() store.Store { return another(tb, url, name) }}
 }
 
 // another is a store on the same table, with connections of its own.
@@ -150,7 +150,7 @@ func another(tb testing.TB, url, table string) *sqlstore.Store {
 func cut(tb testing.TB, rawURL string) (storetest.Instance, func()) {
 	link := backend.NewProxy(tb, hostOf(tb, rawURL))
 	_, _, name := fresh(tb, rawURL)
-	peer := func() core.Store { return another(tb, link.URL(rawURL), name) }
+	peer := func() store.Store { return another(tb, link.URL(rawURL), name) }
 	return storetest.Instance{Store: peer(), Peer: peer}, func() { link.Cut(); link.Restore() }
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 // The states of a record in the table. A running record whose lease has passed is an
@@ -285,7 +285,7 @@ func (s *Store) execLarge(ctx context.Context, tx *transaction, q *statement, v 
 		s.packet.Store(limit)
 	}
 	if int64(len(v.result))+large > limit {
-		return 0, fmt.Errorf("%w: a result of %d bytes, where max_allowed_packet is %d", core.ErrStoreFull, len(v.result), limit)
+		return 0, fmt.Errorf("%w: a result of %d bytes, where max_allowed_packet is %d", store.ErrFull, len(v.result), limit)
 	}
 	stmt, err := prepare(ctx, q.text)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
@@ -98,16 +99,16 @@ func TestSourcesShareATable(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(other.Close)
 		mine, theirs := claim(time.Hour), claim(time.Hour)
-		for store, c := range map[*sqlstore.Store]core.Claim{s: mine, other: theirs} {
-			g, err := store.Acquire(t.Context(), "k", c)
+		for records, c := range map[*sqlstore.Store]store.Claim{s: mine, other: theirs} {
+			g, err := records.Acquire(t.Context(), "k", c)
 			require.NoError(t, err)
-			require.Equal(t, core.Acquired, g.State)
+			require.Equal(t, store.Acquired, g.State)
 		}
-		require.ErrorIs(t, other.Complete(t.Context(), "k", mine.Owner, nil, time.Hour), core.ErrLost)
+		require.ErrorIs(t, other.Complete(t.Context(), "k", mine.Owner, nil, time.Hour), store.ErrLost)
 		require.NoError(t, s.Complete(t.Context(), "k", mine.Owner, []byte("mine"), time.Hour))
 		g, err := other.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
-		require.Equal(t, core.Running, g.State)
+		require.Equal(t, store.Running, g.State)
 	})
 }
 
@@ -134,10 +135,10 @@ func TestLongKeys(t *testing.T) {
 		for i, key := range keys {
 			g, err := s.Acquire(t.Context(), key, claim(time.Hour))
 			require.NoError(t, err)
-			require.Equal(t, core.Acquired, g.State, i)
+			require.Equal(t, store.Acquired, g.State, i)
 			g, err = s.Acquire(t.Context(), key, claim(time.Hour))
 			require.NoError(t, err)
-			require.Equal(t, core.Running, g.State, i)
+			require.Equal(t, store.Running, g.State, i)
 		}
 	})
 }
@@ -175,7 +176,7 @@ func TestMigrateKeepsRecords(t *testing.T) {
 		require.NoError(t, s.Migrate(t.Context()))
 		g, err := s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
-		require.Equal(t, core.Running, g.State)
+		require.Equal(t, store.Running, g.State)
 	})
 }
 
@@ -340,10 +341,10 @@ func TestPurgeNeverTakesWhatLives(t *testing.T) {
 					key := fmt.Sprint(w)
 					c := claim(time.Hour)
 					g, err := s.Acquire(t.Context(), key, c)
-					for err == nil && g.State == core.Done { // until the clock moves on
+					for err == nil && g.State == store.Done { // until the clock moves on
 						g, err = s.Acquire(t.Context(), key, c)
 					}
-					if err != nil || g.State != core.Acquired || g.Attempt != 1 {
+					if err != nil || g.State != store.Acquired || g.Attempt != 1 {
 						t.Errorf("Acquire(%q): %v, %v", key, g.State, err)
 						return
 					}
@@ -385,19 +386,19 @@ func TestStoreFull(t *testing.T) {
 	_, err = db.Exec("PRAGMA max_page_count = 20")
 	require.NoError(t, err)
 
-	require.ErrorIs(t, s.Complete(ctx, "k", c.Owner, make([]byte, 1<<20), time.Hour), core.ErrStoreFull)
+	require.ErrorIs(t, s.Complete(ctx, "k", c.Owner, make([]byte, 1<<20), time.Hour), store.ErrFull)
 	g, err := s.Acquire(ctx, "k", claim(time.Hour))
 	require.NoError(t, err)
-	require.Equal(t, core.Running, g.State)
+	require.Equal(t, store.Running, g.State)
 	_, err = s.DoTx(ctx, db, "tx", func(*sql.Tx) ([]byte, error) { return make([]byte, 1<<20), nil })
-	require.ErrorIs(t, err, core.ErrStoreFull)
+	require.ErrorIs(t, err, store.ErrFull)
 	require.ErrorIs(t, err, core.CodeStoreUnavailable)
 	require.NoError(t, s.Complete(ctx, "k", c.Owner, nil, time.Hour))
 	for i := 0; err == nil || i == 0; i++ {
 		require.Less(t, i, 10_000, "20 pages took that many records")
 		_, err = s.Acquire(ctx, fmt.Sprint("more", i), claim(time.Hour))
 	}
-	require.ErrorIs(t, err, core.ErrStoreFull)
+	require.ErrorIs(t, err, store.ErrFull)
 }
 
 // TestHugeResult: what the server does not take is like a store without room for it, and the
@@ -413,7 +414,7 @@ func TestHugeResult(t *testing.T) {
 	c := claim(time.Hour)
 	_, err := s.Acquire(t.Context(), "k", c)
 	require.NoError(t, err)
-	require.ErrorIs(t, s.Complete(t.Context(), "k", c.Owner, make([]byte, limit+1), time.Hour), core.ErrStoreFull)
+	require.ErrorIs(t, s.Complete(t.Context(), "k", c.Owner, make([]byte, limit+1), time.Hour), store.ErrFull)
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
 
 	// Nor is a change committed whose value can't be.
@@ -433,7 +434,7 @@ func TestHugeResult(t *testing.T) {
 			return make([]byte, limit+1), err
 		})
 		require.ErrorIs(t, err, core.CodeStoreUnavailable, name)
-		require.ErrorIs(t, err, core.ErrStoreFull, name)
+		require.ErrorIs(t, err, store.ErrFull, name)
 		require.Zero(t, b.count(name))
 		require.NoError(t, call(b.enter(name)))
 		require.Equal(t, 1, b.count(name))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 	"github.com/idem-go/idem/sign"
@@ -18,7 +19,7 @@ import (
 // skipped, or fails (see package backend).
 func OnRedis(tb testing.TB, n int) []sign.NonceStore {
 	tb.Helper()
-	url, prefix := backend.Redis(tb), "signtest:"+core.NewOwner().String()+":"
+	url, prefix := backend.Redis(tb), "signtest:"+store.NewOwner().String()+":"
 	stores := make([]sign.NonceStore, n)
 	for i := range stores {
 		store, err := redisstore.NewURL(url)

@@ -25,6 +25,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/fiberidem"
@@ -54,7 +55,7 @@ func main() {
 
 func serve() error {
 	ctx := context.Background()
-	var store core.Store
+	var store store.Store
 	var db *sql.DB
 	if strings.HasPrefix(*storeURL, "redis:") {
 		s, err := redisstore.NewURL(*storeURL)

@@ -23,7 +23,7 @@ import (
 // stage is where a case is played. Its methods, but for those that the server calls, are for one goroutine.
 type stage struct {
 	h        Harness
-	store    *store
+	store    *spyStore
 	addr     string
 	guarded  bool // there is a guard, so that handlers have a run
 	at       int  // the request, from 1

@@ -7,13 +7,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
 // store is a store in memory that counts claims, and fails as it is told.
-type store struct {
-	core.Store
+type spyStore struct {
+	store.Store
 	claimed chan struct{} // has one for each claim of an operation
 
 	mu             sync.Mutex
@@ -21,18 +21,18 @@ type store struct {
 	down           bool
 }
 
-func newStore(tb testing.TB) *store {
+func newStore(tb testing.TB) *spyStore {
 	tb.Helper()
 	memory, err := memstore.New(memstore.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &store{Store: memory, claimed: make(chan struct{}, 1000)}
+	return &spyStore{Store: memory, claimed: make(chan struct{}, 1000)}
 }
 
 var errDown = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 
-func (s *store) Acquire(ctx context.Context, key string, claim core.Claim) (core.Grant, error) {
+func (s *spyStore) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	s.mu.Lock()
 	if strings.HasPrefix(key, "idem:N=") {
 		s.nonces++
@@ -46,19 +46,19 @@ func (s *store) Acquire(ctx context.Context, key string, claim core.Claim) (core
 	down := s.down
 	s.mu.Unlock()
 	if down {
-		return core.Grant{}, errDown
+		return store.Grant{}, errDown
 	}
 	return s.Store.Acquire(ctx, key, claim)
 }
 
-func (s *store) setDown(down bool) {
+func (s *spyStore) setDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
 // count returns how many claims were made, of operations and of nonces.
-func (s *store) count() (claims, nonces int) {
+func (s *spyStore) count() (claims, nonces int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claims, s.nonces

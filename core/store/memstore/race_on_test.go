@@ -1,6 +1,6 @@
 //go:build race
 
-package memory
+package memstore
 
 // raceEnabled says that everything takes ten times as long.
 const raceEnabled = true

@@ -1,4 +1,4 @@
-package memory
+package memstore
 
 import (
 	"context"
@@ -13,11 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/idem-go/idem/core/internal/record"
-	"github.com/idem-go/idem/internal/leak"
+	"github.com/idem-go/idem/core/store"
 )
-
-func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // TestInvariants drives a small store at random and checks what no caller can see:
 // that the queue is a heap whose records know their places, that map and queue
@@ -28,7 +25,7 @@ func TestInvariants(t *testing.T) {
 	const room = 24
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(0, 0)
-		s, err := New(Options{MaxEntries: room, MaxBytes: room*Overhead + 400, Now: func() time.Time { return now }})
+		s, err := New(Options{MaxEntries: room, MaxBytes: room*overhead + 400, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,18 +34,18 @@ func TestInvariants(t *testing.T) {
 		span := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(1, 50).Draw(t, "span")) * time.Second
 		})
-		owner := rapid.Custom(func(t *rapid.T) record.Owner {
-			return record.Owner{byte(rapid.IntRange(1, 2).Draw(t, "owner"))}
+		owner := rapid.Custom(func(t *rapid.T) store.Owner {
+			return store.Owner{byte(rapid.IntRange(1, 2).Draw(t, "owner"))}
 		})
 		ctx := context.Background()
 		acquire := func(t *rapid.T) {
 			key := key.Draw(t, "key")
-			_, err := s.Acquire(ctx, key, record.Claim{
+			_, err := s.Acquire(ctx, key, store.Claim{
 				Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
 				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
 				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
 			})
-			checkFull(t, s, err, 1, Overhead+int64(len(key)))
+			checkFull(t, s, err, 1, overhead+int64(len(key)))
 		}
 		for range rapid.IntRange(0, 2*room).Draw(t, "first") {
 			acquire(t)
@@ -59,7 +56,7 @@ func TestInvariants(t *testing.T) {
 				_ = s.Renew(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), span.Draw(t, "lease"))
 			},
 			"complete": func(t *rapid.T) {
-				size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, room*Overhead)).Draw(t, "size")
+				size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, room*overhead)).Draw(t, "size")
 				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), span.Draw(t, "retention"))
 				checkFull(t, s, err, 0, int64(size))
 			},
@@ -95,10 +92,10 @@ func keysIn(s *Store, shard, n int) []string {
 // checkFull expects that a call which wanted so many entries and bytes more has met with no
 // error but the claim's loss, or with a store whose standing records leave too little room.
 func checkFull(t *rapid.T, s *Store, err error, entries, bytes int64) {
-	if err == nil || errors.Is(err, record.ErrLost) {
+	if err == nil || errors.Is(err, store.ErrLost) {
 		return
 	}
-	if !errors.Is(err, record.ErrStoreFull) {
+	if !errors.Is(err, store.ErrFull) {
 		t.Fatal(err)
 	}
 	now := s.elapsed()
@@ -149,7 +146,7 @@ func checkInvariants(t interface{ Fatalf(string, ...any) }, s *Store) {
 // afterwards everything adds up.
 func TestBoundsHoldUnderLoad(t *testing.T) {
 	const workers, rounds = 8, 3000
-	s, err := New(Options{MaxEntries: 20, MaxBytes: 20 * (Overhead + 20)})
+	s, err := New(Options{MaxEntries: 20, MaxBytes: 20 * (overhead + 20)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,17 +157,17 @@ func TestBoundsHoldUnderLoad(t *testing.T) {
 		wg.Go(func() {
 			for i := range rounds {
 				key := strconv.Itoa((w*7 + i*13) % 60)
-				owner := record.NewOwner()
-				g, err := s.Acquire(ctx, key, record.Claim{Owner: owner, Lease: 10 * time.Microsecond, Takeover: true})
+				owner := store.NewOwner()
+				g, err := s.Acquire(ctx, key, store.Claim{Owner: owner, Lease: 10 * time.Microsecond, Takeover: true})
 				switch {
-				case errors.Is(err, record.ErrStoreFull):
+				case errors.Is(err, store.ErrFull):
 					full.Add(1)
 				case err != nil:
 					t.Error(err)
-				case g.State == record.Acquired && i%3 == 0:
+				case g.State == store.Acquired && i%3 == 0:
 					acquired.Add(1)
 					_ = s.Complete(ctx, key, owner, make([]byte, i%50), 50*time.Microsecond)
-				case g.State == record.Acquired && i%3 == 1:
+				case g.State == store.Acquired && i%3 == 1:
 					acquired.Add(1)
 					_ = s.Release(ctx, key, owner)
 				}
@@ -191,27 +188,27 @@ func TestBoundsHoldUnderLoad(t *testing.T) {
 // TestAResultTakesTheRoomOfManyDead: a result that is larger than what one pass over a shard
 // gives back is refused only if there is no room after all of them.
 func TestAResultTakesTheRoomOfManyDead(t *testing.T) {
-	const n = 40 * ReclaimPerCall
+	const n = 40 * reclaimPerCall
 	now := time.Unix(0, 0)
 	s, err := New(Options{MaxEntries: n + 1, MaxBytes: 1 << 20, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	owner := record.Owner{1}
+	owner := store.Owner{1}
 	// In one shard, lest a few from each of them be enough.
 	for i, key := range keysIn(s, 7, n+1) {
 		lease := time.Second
 		if i == 0 {
 			lease = time.Hour
 		}
-		if _, err := s.Acquire(ctx, key, record.Claim{Owner: owner, Lease: lease}); err != nil {
+		if _, err := s.Acquire(ctx, key, store.Claim{Owner: owner, Lease: lease}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now = now.Add(time.Second)
 	key := keysIn(s, 7, 1)[0]
-	rest := 1<<20 - Overhead - len(key)
+	rest := 1<<20 - overhead - len(key)
 	if err := s.Complete(ctx, key, owner, make([]byte, rest), time.Hour); err != nil {
 		t.Fatalf("a result of %d bytes beside %d dead records: %v", rest, n, err)
 	}
@@ -251,12 +248,15 @@ func TestLaterSaturates(t *testing.T) {
 // TestEmptiedShardLetsGo: maps and slices never shrink by themselves, so that one
 // busy hour would be paid for until the process ends.
 func TestEmptiedShardLetsGo(t *testing.T) {
-	s := Default()
-	owner := record.NewOwner()
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := store.NewOwner()
 	ctx := context.Background()
 	const n = 4 * shardCount * keepQueue
 	for i := range n {
-		if _, err := s.Acquire(ctx, strconv.Itoa(i), record.Claim{Owner: owner, Lease: time.Hour}); err != nil {
+		if _, err := s.Acquire(ctx, strconv.Itoa(i), store.Claim{Owner: owner, Lease: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package memory
+package memstore
 
 // table finds a shard's records by their keys. It goes by the hash of the key, which every call
 // works out once, for the shard as well; a map of strings would hash a key of a hundred bytes

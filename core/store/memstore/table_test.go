@@ -1,4 +1,4 @@
-package memory
+package memstore
 
 import (
 	"math/rand/v2"

@@ -1,5 +1,5 @@
 //go:build !race
 
-package memory
+package memstore
 
 const raceEnabled = false

@@ -1,9 +1,4 @@
-// Package record defines the values that pass between package core and a store.
-//
-// They live apart from core so that core can use the in-process store (package
-// core/internal/memory) as its default without an import cycle. Package core
-// re-exports all of them; everything outside core uses those names.
-package record
+package store
 
 import (
 	"crypto/rand"
@@ -15,7 +10,7 @@ import (
 // MaxFingerprint is the greatest length of a [Claim]'s fingerprint, in bytes.
 const MaxFingerprint = 64
 
-// Claim is what a caller asks a core.Store for.
+// Claim is what a caller asks a [Store] for.
 type Claim struct {
 	// Owner is the random token that must be shown to renew, complete, release or abandon.
 	// The zero Owner is refused.
@@ -37,39 +32,24 @@ type Claim struct {
 	Attempt uint64
 }
 
-// Faults of a claim. Nobody branches on them: a claim that is made by the engine
-// has none.
-var (
-	errOwner       = errors.New("idem: a claim needs an owner")
-	errFingerprint = errors.New("idem: a claim's fingerprint is at most 64 bytes long")
-	errLease       = errors.New("idem: a lease must be longer than zero")
-	errRetention   = errors.New("idem: a claim's retention must not be negative")
-)
-
 // Validate returns an error for a claim that no store may accept: one without an
 // owner, with a lease that is not longer than zero, a negative retention, or a
 // fingerprint of more than 64 bytes. Stores call it before they change anything.
 func (c Claim) Validate() error {
 	switch {
 	case c.Owner.IsZero():
-		return errOwner
+		return errors.New("idem: a claim needs an owner")
 	case len(c.Fingerprint) > MaxFingerprint:
-		return errFingerprint
+		return errors.New("idem: a claim's fingerprint is at most 64 bytes long")
 	case c.Retention < 0:
-		return errRetention
-	}
-	return ValidateLease(c.Lease)
-}
-
-// ValidateLease returns an error for a lease that is not longer than zero.
-func ValidateLease(lease time.Duration) error {
-	if lease <= 0 {
-		return errLease
+		return errors.New("idem: a claim's retention must not be negative")
+	case c.Lease <= 0:
+		return errors.New("idem: a lease must be longer than zero")
 	}
 	return nil
 }
 
-// Grant is a core.Store's answer to a [Claim].
+// Grant is a [Store]'s answer to a [Claim].
 type Grant struct {
 	// State says what the caller has met with.
 	State State
@@ -89,10 +69,10 @@ type Grant struct {
 	Remaining time.Duration
 }
 
-// State is what Acquire has met with.
+// State is what [Store.Acquire] has found.
 type State uint8
 
-// The states of a record, as Acquire reports them.
+// The states of a record, as [Store.Acquire] reports them.
 const (
 	// Acquired means that the caller now holds the claim and must run the operation.
 	Acquired State = iota + 1
@@ -142,7 +122,7 @@ func (o Owner) IsZero() bool { return o == Owner{} }
 var (
 	// ErrLost is returned to a caller that does not, or no longer, hold the claim.
 	ErrLost = errors.New("idem: the claim is not, or no longer, held by this owner")
-	// ErrStoreFull is returned by Acquire (or Complete) when the store has reached
+	// ErrFull is returned by Acquire (or Complete) when the store has reached
 	// its bounds. Nothing was changed.
-	ErrStoreFull = errors.New("idem: the store is full")
+	ErrFull = errors.New("idem: the store is full")
 )

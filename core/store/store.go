@@ -1,10 +1,11 @@
-package core
+// Package store is the contract between an engine and what keeps its records: [Store], the values that
+// pass between them, and the errors. Packages memstore, redisstore and sqlstore below it are stores;
+// package core/storetest is the suite that a store of your own must pass.
+package store
 
 import (
 	"context"
 	"time"
-
-	"github.com/idem-go/idem/core/internal/record"
 )
 
 // Store keeps the records of operations. It is dumb on purpose: it holds no
@@ -20,7 +21,7 @@ import (
 //   - Keys are exact: two keys are one only if their bytes are equal.
 //   - Bytes are copied at the boundary. The store keeps nothing that it was handed
 //     and hands out nothing that it keeps. (Strings are immutable and need no copy.)
-//   - A store that is full returns [ErrStoreFull]; it never drops a record that is
+//   - A store that is full returns [ErrFull]; it never drops a record that is
 //     still standing. Records whose time has passed make room first.
 //   - A claim that Claim.Validate refuses is an error and changes nothing.
 //   - A context that has ended is its error, and changes nothing.
@@ -110,68 +111,3 @@ type Local interface {
 	// Local does nothing; it marks the store.
 	Local()
 }
-
-// Claim is what a caller asks a [Store] for.
-//
-//   - Owner (Owner) is the random token that must be shown to renew, complete, release or
-//     abandon. The zero Owner is refused.
-//   - Fingerprint (string) is the digest of the operation's parameters. It is kept beside
-//     the key and reported to later callers. At most 64 bytes; may be empty.
-//   - Lease (time.Duration) is how long the claim stands without renewal. More than zero.
-//   - Retention (time.Duration) is how much longer the record of an abandoned run is remembered
-//     after its lease has passed, so that a takeover is counted as one and an
-//     uncertain outcome stays uncertain. Zero or more.
-//   - Takeover (bool) allows the claim to take over an abandoned record.
-//   - Attempt (uint64), if not zero, restricts Takeover to an abandoned record with this
-//     attempt number: a decision about one run must not take over another. Zero
-//     means any.
-//
-// Validate reports a claim that breaks these rules; stores call it first.
-type Claim = record.Claim
-
-// Grant is a [Store]'s answer to a [Claim].
-//
-//   - State (State) says what the caller has met with.
-//   - Attempt (uint64) counts the runs of the operation, from 1; it is one higher at each
-//     takeover and serves as a fencing token. It is the caller's own when State is
-//     Acquired, else the one of the record that stands.
-//   - Fingerprint (string) is the one that the standing record was created with. It is not
-//     set when State is Acquired.
-//   - Result ([]byte) is what the first run stored, when State is Done. It belongs to the
-//     caller. It is empty if nothing was stored.
-//   - Remaining (time.Duration) is how long the lease (State Running) or the retention (State Done
-//     and Abandoned) still stands, by the store's clock.
-type Grant = record.Grant
-
-// State is what [Store.Acquire] has met with.
-type State = record.State
-
-// The states of a record, as [Store.Acquire] reports them.
-const (
-	// Acquired means that the caller now holds the claim and must run the operation.
-	Acquired = record.Acquired
-	// Running means that another owner holds the claim and its lease stands.
-	Running = record.Running
-	// Abandoned means that a run was begun and never finished: its lease has passed,
-	// it was given up by Abandon, or a later run that had taken over from it was released.
-	Abandoned = record.Abandoned
-	// Done means that the operation has finished; its result stands.
-	Done = record.Done
-)
-
-// Owner is the random token by which a store recognises the holder of a claim: 16 bytes, an
-// array, so that owners are compared by ==. The zero Owner is not a valid one.
-type Owner = record.Owner
-
-// NewOwner returns an owner token of 128 random bits. It is safe for concurrent use.
-func NewOwner() Owner { return record.NewOwner() }
-
-// Errors that stores return. Every other error of a store means that it could not
-// do its work, and that the caller does not know whether it did.
-var (
-	// ErrLost is returned to a caller that does not, or no longer, hold the claim.
-	ErrLost = record.ErrLost
-	// ErrStoreFull is returned by Acquire (or Complete) when the store has reached
-	// its bounds. Nothing was changed.
-	ErrStoreFull = record.ErrStoreFull
-)

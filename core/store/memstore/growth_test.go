@@ -1,4 +1,4 @@
-package memory
+package memstore
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/core/internal/record"
+	"github.com/idem-go/idem/core/store"
 )
 
 // TestCostIsIndependentOfRecords holds that a request costs as much among a million records as
@@ -22,10 +22,13 @@ func TestCostIsIndependentOfRecords(t *testing.T) {
 	type cost struct{ first, replay, renew, release float64 }
 	costs := map[int]cost{}
 	for _, n := range []int{1000, many} {
-		s := Default()
+		s, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx := context.Background()
-		owner := record.Owner{1}
-		claim := record.Claim{Owner: owner, Lease: time.Hour, Retention: time.Hour}
+		owner := store.Owner{1}
+		claim := store.Claim{Owner: owner, Lease: time.Hour, Retention: time.Hour}
 		result := make([]byte, 16)
 		must := func(err error) {
 			if err != nil {
@@ -33,7 +36,7 @@ func TestCostIsIndependentOfRecords(t *testing.T) {
 			}
 		}
 		begin := func(key string) {
-			if g, err := s.Acquire(ctx, key, claim); err != nil || g.State != record.Acquired {
+			if g, err := s.Acquire(ctx, key, claim); err != nil || g.State != store.Acquired {
 				t.Fatal(g.State, err)
 			}
 		}
@@ -92,7 +95,7 @@ func TestCostIsIndependentOfRecords(t *testing.T) {
 			next++
 		})
 		c.replay = testing.AllocsPerRun(100, func() {
-			if g, err := s.Acquire(ctx, keys[0], claim); err != nil || g.State != record.Done {
+			if g, err := s.Acquire(ctx, keys[0], claim); err != nil || g.State != store.Done {
 				t.Fatal(g.State, err)
 			}
 		})

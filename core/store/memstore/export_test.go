@@ -1,0 +1,7 @@
+package memstore
+
+// For the tests outside of the package.
+const (
+	Overhead       = overhead
+	ReclaimPerCall = reclaimPerCall
+)
