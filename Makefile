@@ -38,6 +38,10 @@ lint: ## check formatting, go vet, staticcheck, errcheck (and shellcheck, if the
 vulncheck: ## look for calls of functions with known vulnerabilities (asks vuln.go.dev)
 	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) run $(VULNCHECK) ./...); done
 
+.PHONY: apidiff
+apidiff: ## say what has changed in the public packages since BASE (a commit; else the newest release)
+	@BASE=$(BASE) scripts/apidiff
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz
