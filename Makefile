@@ -3,6 +3,7 @@ FUZZTIME ?= 50000x
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
+BENCHSTAT   = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # The modules of the repository, as folders.
@@ -51,9 +52,11 @@ bench: ## measure for ten minutes, write benchmarks/RESULTS.md and charts; BENCH
 	@cd benchmarks && $(GO) run ./cmd/report $(BENCHFLAGS)
 
 .PHONY: bench-compare
-bench-compare: ## say what has changed since OLD=file (measured anew, or NEW=file)
+bench-compare: ## say with benchstat what has changed since OLD=file (measured anew, or NEW=file)
 	@test -n "$(OLD)" || { echo "OLD=file of saved results (benchmarks/RESULTS.txt)"; exit 1; }
-	@cd benchmarks && $(GO) run ./cmd/report -old $(abspath $(OLD)) $(if $(NEW),-new $(abspath $(NEW))) $(BENCHFLAGS)
+	@set -e; old=$(abspath $(OLD)); new=$(abspath $(NEW)); cd benchmarks; test -f "$$old"; \
+	if [ -z "$$new" ]; then dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; new=$$dir/RESULTS.txt; $(GO) run ./cmd/report -out "$$dir" $(BENCHFLAGS); fi; \
+	$(GO) run $(BENCHSTAT) "$$old" "$$new"
 
 .PHONY: ci
 ci: ## do what the continuous integration does

@@ -16,7 +16,7 @@
 //
 // # Names
 //
-// The names are the axes of the tables, and programs read them. In <> stands one of the
+// The names are the axes of the tables, and cmd/report reads them. In <> stands one of the
 // words that follow.
 //
 //	Matrix/<framework>/bare/none
@@ -72,6 +72,10 @@
 //	    what       allowed, refused; memory and redis also have fresh (each call for another user),
 //	               memory has parallel (64 goroutines, 1,000 users)
 //	Do                                    an operation that is not HTTP, memory
+//	Load/gin/<store>/<loop>/duplicates=<percent>   over TCP; req/s, p50-ns, p99-ns, p99.9-ns
+//	    store      bare (without a guard), memory, redis2 (two processes on one Redis)
+//	    loop       closed (each of 64 connections sends when it has its answer), open (requests are due
+//	               at half of that rate, due/s, and latency counts from then)
 //	Wait/<store>/<waiters>                the end of a run for which 1, 100 or 10000 duplicates wait;
 //	                                      looks/op, watches/op, on redis also round-trips/op, sent-B/op
 //	    store      memory, redis

@@ -1,6 +1,8 @@
 package benchmarks
 
 import (
+	"log"
+	"os"
 	"testing"
 
 	"github.com/gofiber/fiber/v2/utils"
@@ -10,6 +12,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if on := os.Getenv(loadService); on != "" {
+		if err := serveLoad(on); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	// One per process, which Fiber's storages would start; it has no end.
 	utils.StartTimeStampUpdater()
 	leak.VerifyTestMain(m, goleak.IgnoreCurrent())
