@@ -99,22 +99,3 @@ func TestThreadEnds(t *testing.T) {
 	}
 	require.NotZero(t, s.process.tree())
 }
-
-func TestStat(t *testing.T) {
-	state, parent, ok := stat(fmt.Sprintf("/proc/%d/stat", os.Getpid()))
-	require.True(t, ok)
-	require.Contains(t, "RSD", string(state))
-	require.Equal(t, os.Getppid(), parent)
-
-	file := t.TempDir() + "/stat"
-	require.NoError(t, os.WriteFile(file, []byte("17 (a name) (R 5) Z 42 0 0"), 0o600))
-	state, parent, ok = stat(file)
-	require.True(t, ok)
-	require.Equal(t, byte('Z'), state)
-	require.Equal(t, 42, parent)
-	for _, bad := range []string{"", "17 (a) Z", "17 (a) Zombie 42"} {
-		require.NoError(t, os.WriteFile(file, []byte(bad), 0o600))
-		_, _, ok = stat(file)
-		require.False(t, ok, bad)
-	}
-}

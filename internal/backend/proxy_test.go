@@ -39,8 +39,6 @@ func serve(t *testing.T, handle func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-func drain(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
-
 // echo is a server that answers each line with "got " and the line. What it has got is
 // its effect.
 type echo struct {
@@ -174,26 +172,6 @@ func TestProxyPasses(t *testing.T) {
 	}))
 }
 
-func TestProxyURL(t *testing.T) {
-	t.Parallel()
-	p := NewProxy(t, "127.0.0.1:1")
-	for url, want := range map[string]string{
-		"redis://127.0.0.1:6379":                             "redis://" + p.Addr(),
-		"postgres://u:p@127.0.0.1:5432/test?sslmode=disable": "postgres://u:p@" + p.Addr() + "/test?sslmode=disable",
-		"mysql://root@localhost/test":                        "mysql://root@" + p.Addr() + "/test",
-		"amqp://guest:guest@127.0.0.1:5672/":                 "amqp://guest:guest@" + p.Addr() + "/",
-	} {
-		require.Equal(t, want, p.URL(url))
-	}
-	trial := try(t, func(tb testing.TB) { NewProxy(tb, "127.0.0.1:1").URL("://") })
-	require.True(t, trial.failed)
-}
-
-func TestProxyWithoutServer(t *testing.T) {
-	t.Parallel()
-	call(t, NewProxy(t, net.JoinHostPort("127.0.0.1", freePort(t))).Addr()).isCut()
-}
-
 func TestProxyCut(t *testing.T) {
 	t.Parallel()
 	e := newEcho(t)
@@ -258,28 +236,6 @@ func TestProxyStall(t *testing.T) {
 	require.NotContains(t, e.lines(), "three")
 	p.Stall() // for the cleanup
 	c.send("five\n")
-}
-
-// The answers are held back as well as the requests.
-func TestProxyStallsAnswers(t *testing.T) {
-	t.Parallel()
-	asked, answer := make(chan struct{}), make(chan struct{})
-	addr := serve(t, func(conn net.Conn) {
-		_, _ = bufio.NewReader(conn).ReadString('\n')
-		close(asked)
-		<-answer
-		_, _ = io.WriteString(conn, "answer\n") // and close
-	})
-	p := NewProxy(t, addr)
-	c := call(t, p.Addr())
-	c.send("question\n")
-	<-asked
-	p.Stall()
-	close(answer)
-	c.hearsNothing()
-	p.Resume()
-	c.hears("answer")
-	c.isCut()
 }
 
 func TestProxyDelay(t *testing.T) {
@@ -395,113 +351,6 @@ func passed(t *testing.T, p *Proxy, text string) {
 		}
 		return io.ErrNoProgress
 	}))
-}
-
-// What has passed before the call does not count, not even as the beginning of a match
-// on another connection.
-func TestProxyLooksAtEachConnection(t *testing.T) {
-	t.Parallel()
-	e := newEcho(t)
-	p := NewProxy(t, e.addr)
-	c, other := call(t, p.Addr()), call(t, p.Addr())
-	c.send("one two\n")
-	c.hears("got one two")
-	cut := p.CutBefore([]byte("one"))
-	c.send("three\n")
-	c.hears("got three")
-	c.send("on")
-	passed(t, p, "on")
-	other.send("e\n")
-	other.hears("got e")
-	require.True(t, open(cut))
-	c.send("e\n")
-	<-cut
-}
-
-// Any bytes will do for nil; each call is good for one cut.
-func TestProxyCutsInTurn(t *testing.T) {
-	t.Parallel()
-	e := newEcho(t)
-	p := NewProxy(t, e.addr)
-	before, after, twice := p.CutBefore(nil), p.CutAfter([]byte("line")), p.CutAfter([]byte("line"))
-	for _, done := range []<-chan struct{}{before, after, twice} {
-		require.True(t, open(done))
-		c := call(t, p.Addr())
-		c.send("line\n")
-		<-done
-		c.isCut()
-	}
-	require.Equal(t, []string{"line", "line"}, e.lines())
-	trial := try(t, func(tb testing.TB) { NewProxy(tb, e.addr).CutBefore(make([]byte, tailSize+2)) })
-	require.True(t, trial.failed)
-}
-
-// A request of many pieces is passed on to its end; requests before it, whose answers are
-// outstanding, are done as well.
-func TestProxyCutAfterLargeRequest(t *testing.T) {
-	t.Parallel()
-	e := newEcho(t)
-	p := NewProxy(t, e.addr)
-	lost := p.CutAfter([]byte("large"))
-	c := call(t, p.Addr())
-	line := "large " + strings.Repeat("x", 3<<20)
-	c.send(line[:10])
-	passed(t, p, line[:10])
-	c.send(line[10:] + "\n")
-	<-lost
-	c.isCut()
-	require.Equal(t, []string{line}, e.lines())
-}
-
-// The client that goes away before the answer does not take the effect with it.
-func TestProxyCutAfterClientLeaves(t *testing.T) {
-	t.Parallel()
-	asked, answer := make(chan struct{}), make(chan struct{})
-	effect := make(chan string, 1)
-	addr := serve(t, func(conn net.Conn) {
-		r := bufio.NewReader(conn)
-		line, _ := r.ReadString('\n')
-		close(asked)
-		<-answer
-		_, err := io.WriteString(conn, "answer\n")
-		if err != nil {
-			line = err.Error()
-		}
-		effect <- line
-		drain(conn)
-	})
-	p := NewProxy(t, addr)
-	lost := p.CutAfter([]byte("one"))
-	c := call(t, p.Addr())
-	c.send("one\n")
-	<-asked
-	require.NoError(t, c.conn.Close())
-	require.True(t, open(lost))
-	close(answer)
-	<-lost
-	require.Equal(t, "one\n", <-effect)
-}
-
-// A server that closes instead of answering ends CutAfter, too; so does Cut.
-func TestProxyCutAfterWithoutAnswer(t *testing.T) {
-	t.Parallel()
-	addr := serve(t, func(conn net.Conn) { _, _ = bufio.NewReader(conn).ReadString('\n') })
-	p := NewProxy(t, addr)
-	lost := p.CutAfter([]byte("one"))
-	c := call(t, p.Addr())
-	c.send("one\n")
-	<-lost
-	c.isCut()
-
-	p = NewProxy(t, serve(t, drain))
-	lost = p.CutAfter([]byte("one"))
-	c = call(t, p.Addr())
-	c.send("one\n")
-	passed(t, p, "one\n")
-	c.hearsNothing()
-	p.Cut()
-	<-lost
-	c.isCut()
 }
 
 // With a Redis server behind it, and many clients: each request that was lost before has
