@@ -240,13 +240,11 @@ type scratch struct {
 	consumed []string // Input.Consumed
 	order    []int    // of Input.Header
 
-	pairs      []pairRef // where the pairs are in out
-	sparePairs []pairRef // for putting them in order
-	prefix     string    // in front of the names of those to come
-	common     int       // how much of it all names have in common
-	unsorted   bool      // whether they may be out of order
-	files      bool      // whether there may be files among them
-	buckets    [256]int
+	pairs    []pairRef // where the pairs are in out
+	prefix   string    // in front of the names of those to come
+	common   int       // how much of it all names have in common
+	unsorted bool      // whether they may be out of order
+	files    bool      // whether there may be files among them
 
 	md5, sha256 hash.Hash // made when first needed
 	sum         [sha256.Size]byte
@@ -264,7 +262,6 @@ func (s *scratch) free() {
 	s.names = kept(s.names, 1)
 	s.order = kept(s.order, 8)
 	s.pairs = kept(s.pairs, 16)
-	s.sparePairs = kept(s.sparePairs, 16)
 	s.json.members = kept(s.json.members, 32)
 	s.json.states = kept(s.json.states, 4)
 	s.json.postponed = kept(s.json.postponed, 32)

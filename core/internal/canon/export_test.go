@@ -26,8 +26,6 @@ func PoisonPool() {
 		}
 	}
 	fill(s.pairs, pairRef{1 << 40, 1 << 41}) // whoever reads these panics
-	fill(s.sparePairs, pairRef{1 << 40, 1 << 41})
-	fill(s.buckets[:], 1<<40)
 	fill(s.order, 1<<40)
 	fill(s.json.members, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.waiting, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})

@@ -565,7 +565,7 @@ func (j *jsonReader) appendArranged(dst []byte, from, to int) []byte {
 // name occurs twice.
 func (j *jsonReader) sort(i int, members []member) bool {
 	if len(members) > fewMembers {
-		return j.sortMany(i, members, 8)
+		slices.SortFunc(members, func(a, b member) int { return j.compareNames(&a, &b, i) })
 	}
 	for k := 1; k < len(members); k++ {
 		m, l := members[k], k
@@ -586,70 +586,9 @@ func (j *jsonReader) sort(i int, members []member) bool {
 	return true
 }
 
-// fewMembers is up to how many members are sorted by insertion.
+// fewMembers is up to how many members are sorted by insertion, which is faster for them; for the others it only
+// looks for a name that occurs twice.
 const fewMembers = 16
-
-// sortMany is sort for many members, whose prefixes reach up to read bytes into their names,
-// and before which these are the same. It takes eight bytes of each name at a time, so that
-// the names themselves, which lie all over the text, are read once and not in each comparison.
-func (j *jsonReader) sortMany(i int, members []member, read int) bool {
-	sortByPrefix(members, func(m member) uint64 { return m.prefix }, func(few []member) {
-		slices.SortFunc(few, func(a, b member) int { return cmp.Compare(a.prefix, b.prefix) })
-	})
-	for start := 0; start < len(members); {
-		end := start + 1
-		for end < len(members) && members[end].prefix == members[start].prefix {
-			end++
-		}
-		if same := members[start:end]; len(same) > 1 && !j.sortSame(i, same, read) {
-			return false
-		}
-		start = end
-	}
-	return true
-}
-
-// sortSame sorts members whose names have the first read bytes in common.
-func (j *jsonReader) sortSame(i int, members []member, read int) bool {
-	if len(members) <= fewMembers {
-		return j.sort(i, members)
-	}
-	j.flush(i)
-	first := j.name(members[0].start, members[0].nameLen)
-	common := len(first)
-	for k := range members {
-		name := j.name(members[k].start, members[k].nameLen)
-		if read == 8 && bytes.IndexByte(name, '\\') >= 0 {
-			// Its bytes are not those of its canonical form.
-			slices.SortFunc(members, func(a, b member) int { return j.compareNames(&a, &b, i) })
-			for k := 1; k < len(members); k++ {
-				if j.compareNames(&members[k-1], &members[k], i) == 0 {
-					return false
-				}
-			}
-			return true
-		}
-		common = min(common, commonLength(first, name))
-	}
-	if byte(members[0].prefix) == 0 {
-		return false // no name holds a zero byte: they have all ended, and are the same
-	}
-	for k := range members {
-		m := &members[k]
-		m.prefix = plainPrefix(j.name(m.start, m.nameLen)[common:])
-	}
-	return j.sortMany(i, members, common+8)
-}
-
-// plainPrefix is namePrefix for a name, or the rest of one, without escapes.
-func plainPrefix(name []byte) uint64 {
-	if len(name) >= 8 {
-		if prefix := binary.BigEndian.Uint64(name); prefix&highBits == 0 {
-			return prefix
-		}
-	}
-	return namePrefix(name)
-}
 
 // name returns the canonical name, between the quotes, of the member that begins at
 // start in the canonical form. It must have been flushed.

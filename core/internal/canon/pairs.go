@@ -76,12 +76,12 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			s.out = append(s.out, '=')
 		}
 		at := start - len(s.prefix) + s.common
-		var key uint64
+		var prefix uint64
 		if at == start && copied <= begin {
-			key = nameKey(text, begin)
+			prefix = pairPrefix(text, begin)
 		} else {
 			flush(i)
-			key = nameKey(s.out, at)
+			prefix = pairPrefix(s.out, at)
 		}
 		i, copied, _ = s.component(text, i, copied, '&')
 		if i < len(text) {
@@ -93,7 +93,7 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 		if len(s.pairs) == cap(s.pairs) {
 			s.pairs = grown(s.pairs, i, len(text))
 		}
-		s.addPair(key, at)
+		s.addPair(prefix, at)
 	}
 	flush(len(text))
 }
@@ -187,7 +187,7 @@ func isOneOf(list []string, name []byte) bool {
 func (s *scratch) endPair(start int) {
 	s.out = append(s.out, '&')
 	at := start + s.common
-	s.addPair(nameKey(s.out, at), at)
+	s.addPair(pairPrefix(s.out, at), at)
 }
 
 // joinPairs puts all pairs in order, and takes away the '&' behind the last one.
