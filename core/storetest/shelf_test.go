@@ -77,18 +77,8 @@ func (s *shelf) key(key string) string {
 		return strings.TrimRight(key, " ")
 	case s.faulty("ends keys at NUL"):
 		key, _, _ = strings.Cut(key, "\x00")
-	case s.faulty("normalises keys"):
-		return strings.ReplaceAll(key, "e\u0301", "\u00e9")
-	case s.faulty("keeps valid UTF-8 only"):
-		return strings.ToValidUTF8(key, "\ufffd")
 	case s.faulty("cuts keys at 255") && len(key) > 255:
 		return key[:255]
-	case s.faulty("reads hash tags"):
-		if _, after, ok := strings.Cut(key, "{"); ok {
-			if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
-				return tag
-			}
-		}
 	}
 	return key
 }
@@ -106,14 +96,12 @@ func (s *shelf) held(key string, owner store.Owner, call string) *item {
 	if r == nil {
 		return nil
 	}
-	same := r.claim.Owner == owner && (!owner.IsZero() || s.faulty("what is released is the zero owner's", "what is abandoned is the zero owner's"))
+	same := r.claim.Owner == owner && !owner.IsZero()
 	switch {
 	case s.faulty("anybody may " + call):
 		same = true
 	case s.faulty("compares half the owner"):
 		same = bytes.Equal(r.claim.Owner[:8], owner[:8])
-	case s.faulty("folds owners' case"):
-		same = bytes.EqualFold(r.claim.Owner[:], owner[:])
 	case s.faulty("former owners count"):
 		same = same || slices.Contains(r.former, owner)
 	}
@@ -200,10 +188,6 @@ func (s *shelf) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 	if r == nil && s.faulty("looks, then locks", "locks in the process only") || forgotten && s.faulty("looks, then begins anew") {
 		s.gap()
 	}
-	if forgotten && s.faulty("begins anew in two steps") {
-		s.items[s.key(key)].end = now.Add(c.Lease + c.Retention)
-		s.gap()
-	}
 	switch {
 	case r == nil:
 		if !s.hasRoom() {
@@ -222,32 +206,20 @@ func (s *shelf) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 	case r.done:
 		g := s.grant(store.Done, r, r.end.Sub(now))
 		g.Result = bytes.Clone(r.result)
-		if s.faulty("hands out its own bytes") {
-			g.Result = r.result
-		}
 		if s.faulty("forgets the fingerprint of what is done") {
 			g.Fingerprint = ""
-		}
-		if s.faulty("tells the lease of what is done") {
-			g.Remaining = r.lease.Sub(now)
 		}
 		return g, nil
 	case now.Before(r.lease):
 		if s.faulty("lets its own owner in again") && r.claim.Owner == c.Owner || s.faulty("takes over what is running") && c.Takeover {
 			return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
 		}
-		if s.faulty("keeps the latest fingerprint") {
-			r.claim.Fingerprint = c.Fingerprint
-		}
 		return s.grant(store.Running, r, r.lease.Sub(now)), nil
 	case r.claim.Owner.IsZero() && s.faulty("lets nobody have what is abandoned"):
 		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
-	case r.claim.Owner.IsZero() && s.faulty("lets anybody have what is abandoned"):
-		r.claim = c
-		r.attempt++
 	case !c.Takeover && !s.faulty("takes over unasked"),
 		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"),
-		c.Attempt != r.attempt && (c.Attempt != 0 || s.faulty("takes over named attempts only")) && !s.faulty("takes over any attempt"):
+		c.Attempt != r.attempt && c.Attempt != 0 && !s.faulty("takes over any attempt"):
 		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
 	default:
 		if s.room > 0 && len(s.items) >= s.room && s.faulty("takeover needs room") {
@@ -255,9 +227,6 @@ func (s *shelf) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 		}
 		if s.faulty("looks, then takes over") {
 			s.gap()
-		}
-		if s.faulty("takeover keeps the first retention") {
-			c.Retention = r.claim.Retention
 		}
 		if s.faulty("takeover keeps the first lease") {
 			c.Lease = r.claim.Lease
@@ -291,7 +260,7 @@ func (s *shelf) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
-	if lease <= 0 && !s.faulty("renews for any lease") {
+	if lease <= 0 {
 		return errors.New("a lease must be longer than zero")
 	}
 	s.mu.Lock()
@@ -354,10 +323,6 @@ func (s *shelf) Complete(ctx context.Context, key string, owner store.Owner, res
 		r.result = result
 	case s.faulty("ends results at NUL"):
 		r.result, _, _ = bytes.Cut(r.result, []byte{0})
-	case s.faulty("keeps results as text"):
-		r.result = bytes.ToValidUTF8(r.result, nil)
-	case s.faulty("cuts results at 64 KiB") && len(result) > 1<<16:
-		r.result = r.result[:1<<16]
 	case s.faulty("one buffer for all"):
 		s.buffer = append(s.buffer[:0], result...)
 		r.result = s.buffer
@@ -380,29 +345,20 @@ func (s *shelf) Release(ctx context.Context, key string, owner store.Owner) erro
 	defer s.mu.Unlock()
 	r := s.held(key, owner, "release")
 	if r == nil {
-		if s.faulty("releasing nothing succeeds") && s.at(key) == nil {
-			return nil
-		}
 		return store.ErrLost
-	}
-	if s.faulty("looks, then releases") {
-		s.gap()
 	}
 	s.letGo(key, r, "release")
 	return nil
 }
 
 func (s *shelf) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context", "abandons whatever the context says") {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.held(key, owner, "abandon")
 	if r == nil {
-		if s.faulty("abandoning nothing succeeds") && s.at(key) == nil {
-			return nil
-		}
 		return store.ErrLost
 	}
 	if s.faulty("looks, then abandons") {
@@ -415,14 +371,10 @@ func (s *shelf) Abandon(ctx context.Context, key string, owner store.Owner) erro
 	}
 	now := s.clock.Now()
 	lapsed := !now.Before(r.lease)
-	if !s.faulty("keeps the lease of what is abandoned") {
-		r.lease = now
-	}
+	r.lease = now
 	switch {
 	case s.faulty("remembers what is abandoned until its lease would have passed"):
 	case s.faulty("remembers what is abandoned late since its lease has passed") && lapsed:
-	case s.faulty("remembers what is abandoned without retention") && r.claim.Retention == 0:
-		r.end = now.Add(long)
 	default:
 		r.end = now.Add(r.claim.Retention)
 	}
@@ -432,15 +384,7 @@ func (s *shelf) Abandon(ctx context.Context, key string, owner store.Owner) erro
 	if !s.faulty("what is abandoned stays its owner's") {
 		r.claim.Owner = store.Owner{}
 	}
-	if s.faulty("counts Abandon as an attempt") {
-		r.attempt++
-	}
-	if s.faulty("forgets the fingerprint of what is abandoned") {
-		r.claim.Fingerprint = ""
-	}
-	if r.attempt == 1 || !s.faulty("wakes nobody by abandoning what was taken over") {
-		s.wake(r, "abandoning")
-	}
+	s.wake(r, "abandoning")
 	return nil
 }
 
@@ -457,14 +401,9 @@ func (s *shelf) letGo(key string, r *item, by string) {
 		if !s.faulty("what is released stays its owner's") {
 			r.claim.Owner = store.Owner{}
 		}
-		if !s.faulty("keeps the lease of what is released") {
-			r.lease = now
-		}
+		r.lease = now
 		if !s.faulty("remembers what is released until its lease would have passed") {
 			r.end = now.Add(r.claim.Retention)
-		}
-		if s.faulty("counts a release as an attempt") {
-			r.attempt++
 		}
 		if s.faulty("wakes nobody by releasing what was taken over") {
 			return
@@ -500,12 +439,6 @@ func (s *shelf) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.faulty("panics at a second stop") && !slices.Contains(r.watchers, c) {
-			panic("no such watcher")
-		}
-		if s.faulty("one watcher gives up for all") {
-			r.watchers = nil
-		}
 		r.watchers = slices.DeleteFunc(r.watchers, func(w chan struct{}) bool {
 			return w == c && !s.faulty("needs a goroutine for each watcher, for ever")
 		})
