@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -62,7 +63,7 @@ var hashSeed = maphash.MakeSeed()
 type nonceShard struct {
 	mu    sync.Mutex
 	used  map[string]struct{}
-	dates []nonceDate
+	dates nonceDates
 	_     [32]byte // a line of cache each
 }
 
@@ -104,7 +105,8 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 		s.used = make(map[string]struct{})
 	}
 	s.used[entry] = struct{}{}
-	s.push(nonceDate{now.Add(ttl), entry})
+	s.dates = append(s.dates, nonceDate{now.Add(ttl), entry})
+	heap.Fix(&s.dates, len(s.dates)-1) // heap.Push would allocate
 	return true, nil
 }
 
@@ -129,38 +131,22 @@ func (s *nonceShard) forget(now time.Time) {
 			return
 		}
 		delete(s.used, s.dates[0].nonce)
-		s.pop()
+		heap.Pop(&s.dates)
 	}
 }
 
-func (s *nonceShard) push(d nonceDate) {
-	s.dates = append(s.dates, d)
-	for i := len(s.dates) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !s.dates[i].until.Before(s.dates[parent].until) {
-			return
-		}
-		s.dates[i], s.dates[parent] = s.dates[parent], s.dates[i]
-		i = parent
-	}
-}
+// nonceDates is a heap; its exported methods are for package container/heap.
+type nonceDates []nonceDate
 
-func (s *nonceShard) pop() {
-	last := len(s.dates) - 1
-	s.dates[0] = s.dates[last]
-	s.dates[last] = nonceDate{}
-	s.dates = s.dates[:last]
-	for i := 0; ; {
-		least := i
-		for _, child := range [2]int{2*i + 1, 2*i + 2} {
-			if child < last && s.dates[child].until.Before(s.dates[least].until) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		s.dates[i], s.dates[least] = s.dates[least], s.dates[i]
-		i = least
-	}
+func (d nonceDates) Len() int           { return len(d) }
+func (d nonceDates) Less(i, j int) bool { return d[i].until.Before(d[j].until) }
+func (d nonceDates) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *nonceDates) Push(any)          { panic("unreachable: Use appends") }
+
+// Pop drops the last date.
+func (d *nonceDates) Pop() any {
+	last := len(*d) - 1
+	(*d)[last] = nonceDate{} // lets go of the string
+	*d = (*d)[:last]
+	return nil
 }
