@@ -102,7 +102,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
-	"slices"
 	"sync"
 )
 
@@ -275,19 +274,6 @@ func kept[T any](buffer []T, size int) []T {
 		return nil
 	}
 	return buffer[:0]
-}
-
-// grown returns list with room for more. What has come from the first read bytes of a text
-// says how many there will be in all of them: a list of a hundred thousand, which is more
-// than the pool keeps, is not copied a dozen times on its way there.
-func grown[T any](list []T, read, all int) []T {
-	const many = 1024
-	n := len(list)
-	if n < many {
-		return slices.Grow(list, max(n, 16))
-	}
-	toCome := float64(n) * float64(all-read) / float64(max(read, 1))
-	return slices.Grow(list, int(toCome)+many)
 }
 
 // hash returns the pooled hash of algorithm a, reset.

@@ -432,9 +432,6 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 				dropped++
 			}
 		}
-		if len(j.members) == cap(j.members) {
-			j.members = grown(j.members, i, len(src))
-		}
 		j.members = append(j.members, member{prefix: prefix, start: start, end: j.at(i), nameLen: nameLen})
 
 		if i+1 < len(src) && src[i] == ',' && src[i+1] == '"' {

@@ -31,10 +31,9 @@ func (s *scratch) pathPair(p Pair) {
 // It copies lazily: what stands in text as it does in the canonical form is only copied
 // when something different comes.
 func (s *scratch) encodedPairs(r *Rules, text []byte) {
-	if s.prefix != "" {
-		pairs := bytes.Count(text, []byte("&")) + 1
-		s.out = slices.Grow(s.out, len(text)+pairs*(len(s.prefix)+len("=")))
-	}
+	pairs := bytes.Count(text, []byte("&")) + 1
+	s.pairs = slices.Grow(s.pairs, pairs)
+	s.out = slices.Grow(s.out, len(text)+pairs*(len(s.prefix)+len("=")))
 	copied := 0 // text[:copied] has been copied to s.out, or left out
 	flush := func(to int) {
 		s.out = append(s.out, text[copied:to]...)
@@ -89,9 +88,6 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 		} else {
 			flush(i)
 			s.out = append(s.out, '&')
-		}
-		if len(s.pairs) == cap(s.pairs) {
-			s.pairs = grown(s.pairs, i, len(text))
 		}
 		s.addPair(prefix, at)
 	}
