@@ -2,7 +2,6 @@ package canon
 
 import (
 	"bytes"
-	"hash"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -269,7 +268,10 @@ func (s *scratch) addPart(r *Rules, part *multipart.Part) bool {
 	// A part that does not count is read all the same: it may be malformed.
 	if isFile {
 		h := s.hash(r.Algorithm)
-		if !s.drain(h, part) {
+		if s.chunk == nil {
+			s.chunk = make([]byte, 16<<10)
+		}
+		if _, err := io.CopyBuffer(h, part, s.chunk); err != nil {
 			return false
 		}
 		s.out = s.appendHash(s.out, h)
@@ -315,18 +317,4 @@ func (s *scratch) startPart(name []byte, isFile bool) (start int) {
 		s.files = true
 	}
 	return start
-}
-
-// drain hashes all of part.
-func (s *scratch) drain(h hash.Hash, part io.Reader) bool {
-	if s.chunk == nil {
-		s.chunk = make([]byte, 16<<10)
-	}
-	for {
-		n, err := part.Read(s.chunk)
-		h.Write(s.chunk[:n])
-		if err != nil {
-			return err == io.EOF
-		}
-	}
 }
