@@ -97,7 +97,7 @@ func (m *message) reset() {
 	*m = message{early: early, sent: sent[:0], values: values[:0]}
 }
 
-// RemoteAddr is for [sign.Event].
+// RemoteAddr implements [sign.PeerSource].
 func (m *message) RemoteAddr() string { return m.ctx.RemoteAddr().String() }
 
 // Values implements [sign.Source].

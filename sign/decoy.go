@@ -11,15 +11,15 @@ import (
 
 // newDecoys makes keys that nobody has, one of each algorithm.
 func newDecoys() []*Key {
-	var random [MinSecret + ed25519.SeedSize]byte
+	var random [minSecret + ed25519.SeedSize]byte
 	rand.Read(random[:]) // never fails
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err) // of crypto/rand, which never fails
 	}
 	return []*Key{
-		MustKey(NewHMACKey("-", random[:MinSecret])),
-		MustKey(NewKey("-", ed25519.NewKeyFromSeed(random[MinSecret:]).Public())),
+		MustKey(NewHMACKey("-", random[:minSecret])),
+		MustKey(NewKey("-", ed25519.NewKeyFromSeed(random[minSecret:]).Public())),
 		MustKey(NewKey("-", private.Public())),
 		MustKey(NewKey("-", rsaDecoy())),
 	}

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/sign/internal/form"
 	"github.com/idem-go/idem/sign/internal/secret"
 )
 
@@ -68,11 +69,8 @@ func (a Algorithm) String() string {
 }
 
 const (
-	// MinSecret is the length of the shortest secret that is taken, in bytes: as long as
-	// what HMAC-SHA256 yields (RFC 2104, section 3).
-	MinSecret = 32
-	// maxKeyID is the length of the longest key id, in bytes.
-	maxKeyID = 128
+	// minSecret is the length of the shortest secret in bytes: that of an HMAC-SHA256 (RFC 2104, section 3).
+	minSecret = 32
 	// minRSA is the length of the shortest RSA modulus, in bits.
 	minRSA = 2048
 )
@@ -106,13 +104,12 @@ func ValidFrom(t time.Time) KeyOption { return func(k *Key) { k.notBefore = t } 
 // ValidUntil refuses messages from t on. The zero time is no limit.
 func ValidUntil(t time.Time) KeyOption { return func(k *Key) { k.notAfter = t } }
 
-// NewHMACKey makes a key of a shared secret. The secret is copied; less than 32 bytes
-// ([MinSecret]) are refused, and so is one byte repeated. id has 1 to 128 visible ASCII
-// characters.
+// NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte
+// repeated. id has 1 to 128 visible ASCII characters.
 func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 	var f faults
-	f.addIf(len(secret) < MinSecret, "secret", "has %d bytes; at least %d are needed", len(secret), MinSecret)
-	f.addIf(len(secret) >= MinSecret && isRepeated(secret), "secret", "is one byte repeated")
+	f.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
+	f.addIf(len(secret) >= minSecret && isRepeated(secret), "secret", "is one byte repeated")
 	return newKey(&f, &Key{id: id, owner: id, algorithm: HMACSHA256, secret: append([]byte(nil), secret...)}, opts)
 }
 
@@ -173,11 +170,11 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 	if public, ok := k.public.(ed25519.PublicKey); ok {
 		f.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
 	}
-	f.addIf(!isKeyID(k.id), "id", "must be 1 to %d visible ASCII characters", maxKeyID)
+	f.addIf(!isKeyID(k.id), "id", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
 	for _, o := range opts {
 		o(k)
 	}
-	f.addIf(k.owner != k.id && !isKeyID(k.owner), "owner", "must be 1 to %d visible ASCII characters", maxKeyID)
+	f.addIf(k.owner != k.id && !isKeyID(k.owner), "owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
 	f.addIf(!k.notAfter.IsZero() && !k.notBefore.Before(k.notAfter), "validity", "ends before it begins")
 	if err := f.err(); err != nil {
 		return nil, err
@@ -198,7 +195,7 @@ func init() {
 	}
 }
 
-func isKeyID(id string) bool { return len(id) <= maxKeyID && consistsOf(id, inKeyID) }
+func isKeyID(id string) bool { return form.CheckKeyID(id) == nil }
 
 func isOnP256(public *ecdsa.PublicKey) bool {
 	//lint:ignore SA1019 a key without its point is to be refused, and must not panic later
@@ -253,9 +250,6 @@ func (k *Key) Algorithm() Algorithm { return k.algorithm }
 // String returns id and algorithm, and nothing of the secret.
 func (k *Key) String() string { return k.id + " (" + k.algorithm.String() + ")" }
 
-// GoString is String: %#v must not show the secret either.
-func (k *Key) GoString() string { return "sign.Key{" + k.String() + "}" }
-
 // Format keeps every verb of package fmt from showing the secret.
 func (k *Key) Format(f fmt.State, verb rune) { fmt.Fprint(f, k.String()) }
 
@@ -265,7 +259,7 @@ var (
 	errZeroKey    = errors.New("sign: the key was not made by one of this package's functions")
 )
 
-// Sign returns the key's signature of message. A key of [NewWebhookKey] signs webhooks only, and
+// Sign returns the key's signature of message. A key of [NewStandardWebhooksKey] signs webhooks only, and
 // returns an error here.
 func (k *Key) Sign(message []byte) ([]byte, error) {
 	switch {
@@ -306,7 +300,7 @@ func (k *Key) sign(message []byte) ([]byte, error) {
 var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
 
 // Verify reports whether signature is the key's signature of message. It takes the same time
-// for every wrong signature. For a key of [NewWebhookKey] none is right: its secret may be short,
+// for every wrong signature. For a key of [NewStandardWebhooksKey] none is right: its secret may be short,
 // and it is good for [StandardWebhooks] only.
 func (k *Key) Verify(message, signature []byte) bool {
 	return !k.webhook && k.algorithm != 0 && k.verify(message, signature)

@@ -65,7 +65,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 			return sign.NewKey("k", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047), E: 65536})
 		}},
 		"a webhook's point of small order": {"small order", func() (*sign.Key, error) {
-			return sign.NewWebhookKey("k", "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+			return sign.NewStandardWebhooksKey("k", "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 		}},
 		"another curve": {"is not on the curve P-256", func() (*sign.Key, error) {
 			k, _ := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
@@ -211,7 +211,7 @@ func TestOwners(t *testing.T) {
 		},
 		"Ed25519": func(o ...sign.KeyOption) (*sign.Key, error) { return sign.NewKey("k-2", public, o...) },
 		"webhook": func(o ...sign.KeyOption) (*sign.Key, error) {
-			return sign.NewWebhookKey("k-2", "whpk_"+base64.StdEncoding.EncodeToString(public), o...)
+			return sign.NewStandardWebhooksKey("k-2", "whpk_"+base64.StdEncoding.EncodeToString(public), o...)
 		},
 	}
 	for name, make := range makers {

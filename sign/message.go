@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"math"
 	"strings"
+
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // Message is an HTTP request as it was sent, for a [Scheme] to sign or to verify. Nothing in
@@ -40,10 +42,7 @@ type Message struct {
 }
 
 // Source is the header and the body of a [Message]. An adapter implements it on its
-// framework's request. It is not used concurrently.
-//
-// A source may have a method RemoteAddr() string, which returns the network address of the peer, "IP:port", for
-// [Event].RemoteAddr.
+// framework's request. It is not used concurrently. A source that knows the peer is a [PeerSource].
 type Source interface {
 	// Values returns the values of the field's lines in the order in which they were
 	// sent, and as the handler gets them. name is in canonical form,
@@ -59,6 +58,13 @@ type Source interface {
 	// more than limit bytes, having read no more than it needs to know that. The bytes
 	// must not change until the request has been answered.
 	ReadBody(limit int64) ([]byte, error)
+}
+
+// PeerSource is a [Source] that knows the peer.
+type PeerSource interface {
+	Source
+	// RemoteAddr returns the network address of the peer as "IP:port", for [Event].RemoteAddr.
+	RemoteAddr() string
 }
 
 // Authority returns host and port, as the client has addressed them; or the public host, if
@@ -133,7 +139,7 @@ func (m *Message) Field(name string) (value string, lines int) {
 // name is in canonical form. The errors are [CodeMissing], also for an empty value, and [CodeDuplicateHeader].
 func (m *Message) Required(name string) (string, error) {
 	value, lines := m.Field(name)
-	value = trim(value)
+	value = form.Trim(value)
 	switch {
 	case lines > 1:
 		return "", Errorf(CodeDuplicateHeader, "%s", name)

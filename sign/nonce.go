@@ -18,10 +18,16 @@ type NonceStore interface {
 	// never the same. An error means that it is not known whether it was unused. The
 	// strings belong to the message: copy them to keep them. It is used concurrently.
 	//
-	// Use gets a context with a deadline ([Config].StoreTimeout). A store whose calls end in
-	// time by themselves may have a method Bounded(); the verifier then spares itself a
-	// deadline that nobody has asked for.
+	// ctx has a deadline ([Config].StoreTimeout) unless the store is a [BoundedNonceStore].
 	Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error)
+}
+
+// BoundedNonceStore is a [NonceStore] whose calls end in time by themselves. Unless [Config].StoreTimeout is set, the
+// verifier gives its calls no deadline, which saves an allocation.
+type BoundedNonceStore interface {
+	NonceStore
+	// Bounded does nothing. It marks the store.
+	Bounded()
 }
 
 // ErrNoncesFull is returned by [MemoryNonces] when it has reached its bound. Messages are
@@ -31,9 +37,9 @@ var ErrNoncesFull = errors.New("sign: the store of nonces is full")
 
 var errNoTTL = errors.New("sign: a nonce must be kept for more than no time")
 
-// DefaultMaxNonces is how many nonces a [Verifier] has remembered, and [MemoryNonces] remembers, unless told otherwise:
+// defaultMaxNonces is how many nonces a [Verifier] has remembered, and [MemoryNonces] remembers, unless told otherwise:
 // 3,000 messages a second at a window of 60 s. One takes about 150 bytes.
-const DefaultMaxNonces = 1 << 19
+const defaultMaxNonces = 1 << 19
 
 const nonceShards = 64
 
@@ -46,11 +52,11 @@ type MemoryNonces struct {
 	shards [nonceShards]nonceShard
 }
 
-// NewMemoryNonces makes a store for about max nonces; zero means [DefaultMaxNonces]. The bound
+// NewMemoryNonces makes a store for about max nonces; zero means 524,288. The bound
 // is divided among shards, so that it may be reached up to a tenth early.
 func NewMemoryNonces(max int) *MemoryNonces {
 	if max <= 0 {
-		max = DefaultMaxNonces
+		max = defaultMaxNonces
 	}
 	return &MemoryNonces{max: (max-1)/nonceShards + 1}
 }
@@ -97,7 +103,7 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 		return false, nil
 	}
 	limit := n.max
-	setDefault(&limit, DefaultMaxNonces/nonceShards)
+	setDefault(&limit, defaultMaxNonces/nonceShards)
 	if len(s.dates) >= limit {
 		return false, ErrNoncesFull
 	}
@@ -110,7 +116,7 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 	return true, nil
 }
 
-// Bounded does nothing; it says that Use needs no deadline, see [NonceStore].
+// Bounded implements [BoundedNonceStore].
 func (n *MemoryNonces) Bounded() {}
 
 // Len returns how many nonces are remembered.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // RequestOptions are the choices of [Request] and [Transport]. The zero value is scheme [V1].
@@ -94,7 +96,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 	if m.Method == "" {
 		m.Method = http.MethodGet
 	}
-	if !isAuthority(m.Authority()) {
+	if !form.IsAuthority(m.Authority()) {
 		return Errorf(CodeMalformed, "%q is no host; international names have to be in their ASCII form", m.Authority())
 	}
 	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: newNonce(), Covered: slices.Clone(cover)}

@@ -1,6 +1,9 @@
 package sign
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // Scheme is a way to sign requests: where signature, timestamp and nonce stand in a message, and
 // what exactly is signed. A scheme decides nothing about time, keys or nonces; that is
@@ -87,9 +90,8 @@ type Signature struct {
 	// Consumed are the names of the parameters in which all this stands, as they were sent: see
 	// [Verified].Consumed. None, if it stands in the header.
 	Consumed []string
-	// State is the scheme's own. If it has a method Free(), a [Verifier] calls that when it is done with the message: what
-	// Parse has made may then be used for another one, and must hold nothing of this one. Free is called once, after [Config].Observe,
-	// also when the message is refused, and must not panic.
+	// State is whatever the scheme's Parse leaves for its Check and SigningString. A [Verifier] frees one that is a
+	// [Freer].
 	State any
 
 	scratch []byte   // decoded values; the signing string
@@ -97,13 +99,29 @@ type Signature struct {
 	tries   int      // how many values have been compared
 }
 
-// Room returns empty memory for n bytes, for what a scheme decodes and puts together. It is used for another
+// Freer is a [Signature].State whose memory is used again. A [Verifier] calls Free once for each message, verified or
+// refused, after [Config].Observe has returned. The state must then hold nothing of that message. Free must not panic.
+type Freer interface{ Free() }
+
+// Scratch returns empty memory for n bytes, for what a scheme decodes and puts together. It is used for another
 // message when this one has been verified.
-func (sig *Signature) Room(n int) []byte {
+func (sig *Signature) Scratch(n int) []byte {
 	from := len(sig.scratch)
 	sig.scratch = slices.Grow(sig.scratch, n)[:from+n]
 	return sig.scratch[from : from : from+n]
 }
+
+// ParseTimestamp parses seconds since 1970 (UTC). It accepts digits only, without a sign or a leading zero. The error is
+// [CodeMalformed].
+func ParseTimestamp(text string) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, 63) // which takes no sign
+	if err != nil || text[0] == '0' && len(text) > 1 {
+		return 0, errTimestamp
+	}
+	return int64(n), nil
+}
+
+var errTimestamp = Errorf(CodeMalformed, "the timestamp is the number of seconds since 1970, digits only")
 
 // Additions are what a signature adds to a request.
 type Additions struct {

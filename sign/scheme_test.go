@@ -25,7 +25,7 @@ func TestSchemes(t *testing.T) {
 	}
 	webhook := func(id, text string) *sign.Key {
 		sum := sha256.Sum256([]byte(text))
-		return sign.MustKey(sign.NewWebhookKey(id, "whsec_"+base64.StdEncoding.EncodeToString(sum[:24])))
+		return sign.MustKey(sign.NewStandardWebhooksKey(id, "whsec_"+base64.StdEncoding.EncodeToString(sum[:24])))
 	}
 	sender := func(id, text string) *sign.Key {
 		return sign.MustKey(sign.NewSenderKey(id, "whsec_the secret of "+text))
@@ -61,7 +61,7 @@ func TestSchemes(t *testing.T) {
 		"v1":                     {key: hmacKey, request: request("/hooks?x=1", senderBody, "Idempotency-Key", `"k-1"`)},
 		"v1 with Ed25519":        {signer: ed25519Signer, verifier: ed25519Verifier, stranger: ed25519Stranger, request: request("/hooks?x=1", senderBody)},
 		"RFC 9421":               {scheme: messageSignatures, key: hmacKey, request: request("/hooks?x=1", senderBody, "Idempotency-Key", `"k-1"`)},
-		"Standard Webhooks":      {scheme: webhookScheme(t, sign.WebhooksOptions{KeyID: "acme"}), key: webhook, request: request("/hooks?x=1", senderBody, "Webhook-Id", "msg.1")},
+		"Standard Webhooks":      {scheme: webhookScheme(t, sign.StandardWebhooksOptions{KeyID: "acme"}), key: webhook, request: request("/hooks?x=1", senderBody, "Webhook-Id", "msg.1")},
 		"sorted, in the header":  {scheme: sorted, key: hmacKey, request: request("/hooks", senderBody)},
 		"sorted, among the rest": {scheme: sortedIn, key: hmacKey, request: request("/hooks", senderBody)},
 		"Stripe":                 {scheme: sign.Stripe("acme"), key: sender, request: request("/hooks?x=1", senderBody)},
@@ -86,7 +86,7 @@ func TestRoom(t *testing.T) {
 	var s sign.Signature
 	var rooms [][]byte
 	for n := range 100 {
-		room := s.Room(n)
+		room := s.Scratch(n)
 		require.Empty(t, room)
 		require.Equal(t, n, cap(room))
 		for range n {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // Sender is the scheme of one sender of webhooks: [Stripe], [GitHub], [Slack] or [Shopify]. Keys are those
@@ -31,7 +33,7 @@ import (
 // ([Signature].Undated): the guard alone protects, for as long as its policy remembers.
 //
 // A Sender also signs, for tests of one's own endpoint.
-type Sender struct {
+type sender struct {
 	name      string
 	keyID     string
 	signature string // the field with the signature
@@ -53,7 +55,7 @@ func (hexadecimal) EncodeToString(b []byte) string { return hex.EncodeToString(b
 
 func (hexadecimal) DecodeString(s string) ([]byte, error) { return hex.DecodeString(s) }
 
-func newSender(s Sender, keyID string) *Sender {
+func newSender(s sender, keyID string) Scheme {
 	s.keyID = keyID
 	setDefault(&s.keyID, DefaultWebhookKeyID)
 	return &s
@@ -70,8 +72,8 @@ func newSender(s Sender, keyID string) *Sender {
 // AnyParameters.
 //
 // The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
-func Stripe(keyID string) *Sender {
-	return newSender(Sender{
+func Stripe(keyID string) Scheme {
+	return newSender(sender{
 		name: "stripe", signature: "Stripe-Signature", version: "v1", list: true,
 		content: func(timestamp string) string { return timestamp + "." }, encoding: hexadecimal{}, event: "id",
 	}, keyID)
@@ -87,8 +89,8 @@ func Stripe(keyID string) *Sender {
 // [Config].Window.
 //
 // The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
-func Slack(keyID string) *Sender {
-	return newSender(Sender{
+func Slack(keyID string) Scheme {
+	return newSender(sender{
 		name: "slack", signature: "X-Slack-Signature", timestamp: "X-Slack-Request-Timestamp", version: "v0",
 		content: func(timestamp string) string { return "v0:" + timestamp + ":" }, encoding: hexadecimal{}, event: "event_id",
 	}, keyID)
@@ -103,8 +105,8 @@ func Slack(keyID string) *Sender {
 // undated. Name both fields in the guard's RequestHeaders: what was sent before under another id or kind is then refused.
 //
 // The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
-func GitHub(keyID string) *Sender {
-	return newSender(Sender{
+func GitHub(keyID string) Scheme {
+	return newSender(sender{
 		name: "github", signature: "X-Hub-Signature-256", version: "sha256",
 		content: nothing, encoding: hexadecimal{},
 	}, keyID)
@@ -120,8 +122,8 @@ func GitHub(keyID string) *Sender {
 // with another value is then refused.
 //
 // The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
-func Shopify(keyID string) *Sender {
-	return newSender(Sender{
+func Shopify(keyID string) Scheme {
+	return newSender(sender{
 		name: "shopify", signature: "X-Shopify-Hmac-Sha256",
 		content: nothing, encoding: webhookBase64,
 	}, keyID)
@@ -130,13 +132,13 @@ func Shopify(keyID string) *Sender {
 func nothing(string) string { return "" }
 
 // Name implements [Scheme]: "stripe", "github", "slack" or "shopify".
-func (s *Sender) Name() string { return s.name }
+func (s *sender) Name() string { return s.name }
 
 // undated reports whether the sender signs no timestamp.
-func (s *Sender) undated() bool { return !s.list && s.timestamp == "" }
+func (s *sender) undated() bool { return !s.list && s.timestamp == "" }
 
 // Parse implements [Scheme].
-func (s *Sender) Parse(m *Message, sig *Signature) error {
+func (s *sender) Parse(m *Message, sig *Signature) error {
 	field, err := m.Required(s.signature)
 	if err != nil {
 		return err
@@ -172,13 +174,13 @@ func (s *Sender) Parse(m *Message, sig *Signature) error {
 }
 
 // parseList takes "t=1700000000,v1=…,v1=…" apart. Versions that are not known are none.
-func (s *Sender) parseList(list string, sig *Signature) (timestamp string, err error) {
+func (s *sender) parseList(list string, sig *Signature) (timestamp string, err error) {
 	for n, more := 1, true; more; n++ {
 		var item string
 		item, list, more = strings.Cut(list, ",")
 		name, text, ok := strings.Cut(item, "=")
 		switch {
-		case n > maxWebhookSignatures+1 || !ok || !isToken(name), name == "t" && timestamp != "":
+		case n > maxWebhookSignatures+1 || !ok || !form.IsToken(name), name == "t" && timestamp != "":
 			return "", Errorf(CodeMalformed, "%s is a list of one t=<timestamp> and at most %d signatures %s=<hexadecimal>", s.signature, maxWebhookSignatures, s.version)
 		case name == "t":
 			timestamp = text
@@ -198,7 +200,7 @@ func (s *Sender) parseList(list string, sig *Signature) (timestamp string, err e
 }
 
 // parseValue decodes a signature. There is one text for each.
-func (s *Sender) parseValue(text string, sig *Signature) error {
+func (s *sender) parseValue(text string, sig *Signature) error {
 	value, err := s.encoding.DecodeString(text)
 	if err != nil || len(value) != sha256.Size || s.encoding.EncodeToString(value) != text {
 		return Errorf(CodeMalformed, "%s is no HMAC-SHA256 in the sender's encoding", s.signature)
@@ -212,14 +214,14 @@ func checkUnsigned(m *Message) error {
 	if err := checkWebhook(m); err != nil {
 		return err
 	}
-	if len(m.Source.Values(IdempotencyKey)) > 0 {
-		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; EventID identifies the event", IdempotencyKey)
+	if len(m.Source.Values(form.IdempotencyKey)) > 0 {
+		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; EventID identifies the event", form.IdempotencyKey)
 	}
 	return nil
 }
 
 // Check implements [Scheme]. Nonce and EventID are made of the body, so they are set here.
-func (s *Sender) Check(m *Message, sig *Signature, key *Key) error {
+func (s *sender) Check(m *Message, sig *Signature, key *Key) error {
 	if key.algorithm != HMACSHA256 {
 		return Errorf(ReasonWrongAlgorithm, "a key for %s is no key of this sender's", key.algorithm)
 	}
@@ -241,13 +243,13 @@ func (s *Sender) Check(m *Message, sig *Signature, key *Key) error {
 }
 
 // prefix is what is signed in front of the body.
-func (s *Sender) prefix(sig *Signature) string { return s.content(strconv.FormatInt(sig.Created, 10)) }
+func (s *sender) prefix(sig *Signature) string { return s.content(strconv.FormatInt(sig.Created, 10)) }
 
 // maxEventID is the length of the longest id that is taken from a body, in bytes: what a guard takes for a key.
 const maxEventID = 255
 
 // eventID returns the id in a body whose signature is good, or else one that is made of the body.
-func (s *Sender) eventID(body []byte) string {
+func (s *sender) eventID(body []byte) string {
 	if s.event != "" && bytes.HasPrefix(body, []byte("{")) {
 		var members struct {
 			ID      any `json:"id"`
@@ -278,7 +280,7 @@ func NonceOf(signed ...[]byte) string {
 }
 
 // Sign implements [Scheme].
-func (s *Sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
+func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if err := checkUnsigned(m); err != nil {
 		return Additions{}, err
 	}
@@ -306,12 +308,12 @@ func (s *Sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 }
 
 // SigningString implements [Scheme]. The body is there as its length and its SHA-256 only.
-func (s *Sender) SigningString(m *Message, sig *Signature, _ *Key) string {
+func (s *sender) SigningString(m *Message, sig *Signature, _ *Key) string {
 	return s.prefix(sig) + m.redactedBody()
 }
 
 // NewSenderKey makes a key of a secret as [Stripe] ("whsec_…", with the prefix), [GitHub], [Slack] and [Shopify] use it: the text as it
-// stands, of 16 to 256 bytes. As such secrets may be shorter than [MinSecret], the key is good for webhooks and for no other scheme of this
+// stands, of 16 to 256 bytes. As such secrets may be shorter than 32 bytes, the key is good for webhooks and for no other scheme of this
 // package. id is the scheme's keyID.
 func NewSenderKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults

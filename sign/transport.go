@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // Transport is an [http.RoundTripper] that signs each request, and tries again what may be
@@ -150,7 +152,7 @@ func (t *Transport) isRepeatable(r *http.Request) bool {
 		return true
 	}
 	name := t.OperationHeader
-	setDefault(&name, IdempotencyKey)
+	setDefault(&name, form.IdempotencyKey)
 	return r.Header.Get(name) != ""
 }
 

@@ -94,7 +94,7 @@ func TestTransportTriesAgain(t *testing.T) {
 func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := sign.MustKey(sign.NewHMACKey("webhooks", []byte(designSecret)))
-		scheme, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
+		scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
 		require.NoError(t, err)
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
 		base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(201)}}

@@ -8,15 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// The standard names of the header fields of [V1].
-const (
-	HeaderKeyID         = "X-Key-Id"
-	HeaderTimestamp     = "X-Timestamp"
-	HeaderNonce         = "X-Nonce"
-	HeaderSignedHeaders = "X-Signed-Headers"
-	HeaderSignature     = "X-Signature"
+	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/redact"
 )
 
 // V1Options are the choices of [NewV1]. The zero value is what [V1] describes.
@@ -66,20 +60,9 @@ type V1Options struct {
 // signed.
 type V1 struct {
 	keyID, timestamp, nonce, signedHeaders, signature string
-	cover, require                                    []fieldName
-	known                                             []fieldName // names that are met often
+	cover, require                                    []form.FieldName
+	known                                             []form.FieldName // names that are met often
 }
-
-// fieldName is the name of a header field in both spellings.
-type fieldName struct{ canonical, lower string }
-
-func newFieldName(name string) fieldName {
-	return fieldName{http.CanonicalHeaderKey(name), strings.ToLower(name)}
-}
-
-// IdempotencyKey is the name of the header field that must be signed when it is present
-// (draft-ietf-httpapi-idempotency-key-header).
-const IdempotencyKey = "Idempotency-Key"
 
 var standardV1 = func() *V1 {
 	s, err := NewV1(V1Options{})
@@ -95,35 +78,35 @@ func NewV1(o V1Options) (*V1, error) {
 	var f faults
 	name := func(field, given, standard string) string {
 		setDefault(&given, standard)
-		f.addIf(!isToken(given), "V1Options."+field, "%q is no header field name", given)
+		f.addIf(!form.IsToken(given), "V1Options."+field, "%q is no header field name", given)
 		return http.CanonicalHeaderKey(given)
 	}
 	s := &V1{
-		keyID:         name("KeyID", o.KeyID, HeaderKeyID),
-		timestamp:     name("Timestamp", o.Timestamp, HeaderTimestamp),
-		nonce:         name("Nonce", o.Nonce, HeaderNonce),
-		signedHeaders: name("SignedHeaders", o.SignedHeaders, HeaderSignedHeaders),
-		signature:     name("Signature", o.Signature, HeaderSignature),
-		cover:         []fieldName{newFieldName(IdempotencyKey), newFieldName("Content-Encoding")},
+		keyID:         name("KeyID", o.KeyID, "X-Key-Id"),
+		timestamp:     name("Timestamp", o.Timestamp, "X-Timestamp"),
+		nonce:         name("Nonce", o.Nonce, "X-Nonce"),
+		signedHeaders: name("SignedHeaders", o.SignedHeaders, "X-Signed-Headers"),
+		signature:     name("Signature", o.Signature, "X-Signature"),
+		cover:         []form.FieldName{form.NewFieldName(form.IdempotencyKey), form.NewFieldName("Content-Encoding")},
 	}
 	if !o.UnsignedContentType {
-		s.cover = append(s.cover, newFieldName("Content-Type"))
+		s.cover = append(s.cover, form.NewFieldName("Content-Type"))
 	}
 	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
 	slices.Sort(own)
 	f.addIf(len(slices.Compact(own)) < 5, "V1Options", "two fields have one name")
 	for _, n := range o.Cover {
 		f.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Cover", "%q cannot be signed", n)
-		s.cover = append(s.cover, newFieldName(n))
+		s.cover = append(s.cover, form.NewFieldName(n))
 	}
 	for _, n := range o.Require {
 		f.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Require", "%q cannot be signed", n)
-		s.require = append(s.require, newFieldName(n))
+		s.require = append(s.require, form.NewFieldName(n))
 	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	s.known = slices.Concat(s.cover, s.require, []fieldName{newFieldName("Content-Type")})
+	s.known = slices.Concat(s.cover, s.require, []form.FieldName{form.NewFieldName("Content-Type")})
 	return s, nil
 }
 
@@ -149,17 +132,13 @@ func tagOf(key *Key) (string, error) {
 	return "", Errorf(ReasonWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
 }
 
-// unsignable are the fields that belong to one connection, that are signed in another way, or that
-// frameworks do not show as they were sent.
-var unsignable = map[string]bool{
-	"connection": true, "content-length": true, "expect": true, "host": true, "keep-alive": true,
-	"proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
-}
+// unsignable reports whether frameworks may show a header field otherwise than it was sent.
+func unsignable(lower string) bool { return lower == "content-length" || form.IsHopByHop(lower) }
 
 // canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign
 // itself.
 func (s *V1) canCover(lower string) bool {
-	return isToken(lower) && !unsignable[lower] && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
+	return form.IsToken(lower) && !unsignable(lower) && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
 }
 
 // Parse implements [Scheme].
@@ -172,8 +151,8 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	if err != nil {
 		return err
 	}
-	if err := CheckKeyID(keyID); err != nil {
-		return err
+	if err := form.CheckKeyID(keyID); err != nil {
+		return Errorf(CodeMalformed, "%v", err)
 	}
 	sig.KeyID = keyID
 	timestamp, err := m.Required(s.timestamp)
@@ -191,13 +170,13 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	if sig.Created, err = ParseTimestamp(timestamp); err != nil {
 		return err
 	}
-	if err := CheckNonce(sig.Nonce); err != nil {
-		return err
+	if err := form.CheckNonce(sig.Nonce); err != nil {
+		return Errorf(CodeMalformed, "%v", err)
 	}
 	if err := sig.parseV1(signature); err != nil {
 		return err
 	}
-	return s.parseCovered(m, sig, trim(signed))
+	return s.parseCovered(m, sig, form.Trim(signed))
 }
 
 // parseV1 takes "v1=<hex>" apart. A tag that is not known may belong to a key of another kind; that is
@@ -205,7 +184,7 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 func (sig *Signature) parseV1(field string) error {
 	tag, digits, ok := strings.Cut(field, "=")
 	switch {
-	case !ok || tag != tagHMAC && (!isToken(tag) || len(tag) > maxTag) || digits == "" || len(digits)%2 != 0 || len(digits) > 2*ed25519.SignatureSize,
+	case !ok || tag != tagHMAC && (!form.IsToken(tag) || len(tag) > maxTag) || digits == "" || len(digits)%2 != 0 || len(digits) > 2*ed25519.SignatureSize,
 		tag == tagHMAC && len(digits) != 2*sha256.Size,
 		tag == tagEd25519 && len(digits) != 2*ed25519.SignatureSize:
 		return errV1Form
@@ -246,7 +225,7 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		var name string
 		name, rest, more = strings.Cut(rest, ";")
 		canonical, known := s.find(name)
-		if n := len(sig.Covered); n > 0 && name <= sig.Covered[n-1] || !known && !consistsOf(name, inLower) {
+		if n := len(sig.Covered); n > 0 && name <= sig.Covered[n-1] || !known && !form.IsLowerToken(name) {
 			return Errorf(CodeMalformed, "%s must be lower-case names, sorted, each once, with ; between them", s.signedHeaders)
 		}
 		if !known && !s.canCover(name) {
@@ -256,7 +235,7 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		case 0:
 			return Errorf(ReasonUncovered, "%s is said to be signed, but it is not there", name)
 		case 1:
-			if !isLine(value) || trim(value) != value {
+			if !form.IsLine(value) || form.Trim(value) != value {
 				// White space around a value is not signed. What the framework has left of it
 				// would reach the handler, and make another user or another key of it.
 				return Errorf(CodeMalformed, "%s has control characters, or white space around it", name)
@@ -268,19 +247,19 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		}
 	}
 	for _, name := range s.require {
-		if !slices.Contains(sig.Covered, name.lower) {
-			return Errorf(ReasonUncovered, "%s must be signed", name.canonical)
+		if !slices.Contains(sig.Covered, name.Lower) {
+			return Errorf(ReasonUncovered, "%s must be signed", name.Canonical)
 		}
 	}
 	for _, name := range s.cover {
-		if slices.Contains(sig.Covered, name.lower) {
+		if slices.Contains(sig.Covered, name.Lower) {
 			continue
 		}
-		switch lines := len(m.Source.Values(name.canonical)); {
+		switch lines := len(m.Source.Values(name.Canonical)); {
 		case lines > 1:
-			return Errorf(CodeDuplicateHeader, "%s", name.canonical)
+			return Errorf(CodeDuplicateHeader, "%s", name.Canonical)
 		case lines > 0:
-			return Errorf(ReasonUncovered, "%s is there, but it is not signed", name.canonical)
+			return Errorf(ReasonUncovered, "%s is there, but it is not signed", name.Canonical)
 		}
 	}
 	return nil
@@ -290,8 +269,8 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 // signed. For those it allocates nothing.
 func (s *V1) find(lower string) (canonical string, known bool) {
 	for _, n := range s.known {
-		if n.lower == lower {
-			return n.canonical, true
+		if n.Lower == lower {
+			return n.Canonical, true
 		}
 	}
 	return http.CanonicalHeaderKey(lower), false
@@ -325,7 +304,7 @@ func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte
 	b = append(b, '\n')
 	b = append(b, m.Method...)
 	b = append(b, '\n')
-	b = appendLower(b, m.Authority())
+	b = form.AppendLower(b, m.Authority())
 	b = append(b, '\n')
 	b = append(b, m.Path()...)
 	b = append(b, '\n')
@@ -352,17 +331,6 @@ func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte
 	return b
 }
 
-func appendLower(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
-	}
-	return b
-}
-
 // Sign implements [Scheme]. Covered of sig are the names to be signed beside those that must
 // be, in any case and order; those that the message does not have are left out.
 func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
@@ -375,10 +343,10 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	}
 	var covered []string
 	for _, name := range s.require {
-		covered = append(covered, name.lower)
+		covered = append(covered, name.Lower)
 	}
 	for _, name := range s.cover {
-		covered = append(covered, name.lower)
+		covered = append(covered, name.Lower)
 	}
 	for _, name := range sig.Covered {
 		lower := strings.ToLower(name)
@@ -396,15 +364,15 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 			continue
 		case lines > 1:
 			return Additions{}, Errorf(CodeDuplicateHeader, "%s", name)
-		case !isLine(value):
+		case !form.IsLine(value):
 			return Additions{}, Errorf(CodeMalformed, "%s has control characters", name)
 		}
 		sig.Covered = append(sig.Covered, name)
-		sig.fields = append(sig.fields, trim(value))
+		sig.fields = append(sig.fields, form.Trim(value))
 	}
 	for _, name := range s.require {
-		if !slices.Contains(sig.Covered, name.lower) {
-			return Additions{}, Errorf(ReasonUncovered, "%s is not there, but must be signed", name.canonical)
+		if !slices.Contains(sig.Covered, name.Lower) {
+			return Additions{}, Errorf(ReasonUncovered, "%s is not there, but must be signed", name.Canonical)
 		}
 	}
 	value, err := key.Sign(s.appendBase(nil, m, sig, tag))
@@ -436,10 +404,10 @@ func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
 	if !m.hasBody() {
 		lines[v1DigestLine] = "[the body was not read]"
 	}
-	lines[v1QueryLine] = RedactQuery(lines[v1QueryLine])
+	lines[v1QueryLine] = redact.Query(lines[v1QueryLine])
 	for i, line := range lines[v1FixedLines:] {
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			lines[v1FixedLines+i] = name + ":" + RedactField(name, value)
+			lines[v1FixedLines+i] = name + ":" + redact.Field(name, value)
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // Config is what a [Verifier] is built from. Keys must be set; the zero values of all other
@@ -32,7 +34,7 @@ type Config struct {
 
 	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for what
 	// else stands in the same store. Beyond it, everybody is refused (503 store_unavailable). Zero:
-	// [DefaultMaxNonces], half of what the in-process store of an engine holds.
+	// 524,288, half of what the in-process store of an engine holds.
 	MaxNonces int
 
 	// Window is how far a timestamp may lie behind or ahead of the verifier's clock, in whole
@@ -153,9 +155,9 @@ func NewVerifier(c Config) (*Verifier, error) {
 	f.addIf(c.NonceQuota < 0, "Config.NonceQuota", "is negative: %d", c.NonceQuota)
 	f.addIf(c.MaxNonces < 0, "Config.MaxNonces", "is negative: %d", c.MaxNonces)
 	f.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota", "is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
-	f.addIf(c.Host != "" && !isAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
+	f.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
 	for _, host := range c.Hosts {
-		f.addIf(!isAuthority(host), "Config.Hosts", "%q is no host", host)
+		f.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
 	}
 	if err := f.err(); err != nil {
 		return nil, err
@@ -174,7 +176,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	if c.Scheme == nil {
 		c.Scheme = standardV1
 	}
-	setDefault(&c.MaxNonces, max(DefaultMaxNonces, c.NonceQuota))
+	setDefault(&c.MaxNonces, max(defaultMaxNonces, c.NonceQuota))
 	setDefault(&c.NonceQuota, c.MaxNonces-c.MaxNonces/2)
 	if c.Nonces == nil {
 		c.Nonces = NewMemoryNonces(c.MaxNonces)
@@ -184,7 +186,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	}
 	v := &Verifier{c: c, window: int64(c.Window / time.Second), decoys: newDecoys()}
 	v.quota = newQuota(c.NonceQuota, c.MaxNonces, 2*v.window+v.keeps()+1)
-	_, bounded := c.Nonces.(interface{ Bounded() })
+	_, bounded := c.Nonces.(BoundedNonceStore)
 	v.bounded = bounded && !limited
 	return v, nil
 }
@@ -288,7 +290,7 @@ func (sig *Signature) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	if state, ok := sig.State.(interface{ Free() }); ok {
+	if state, ok := sig.State.(Freer); ok {
 		state.Free()
 	}
 	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0]}
@@ -356,11 +358,11 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 		return Errorf(CodeDuplicateHeader, "Host")
 	}
 	// A target has no fragment (RFC 9112, section 3.2); some servers cut one off, and others don't.
-	if !isToken(m.Method) || !isLine(m.Target) || strings.Contains(m.Target, "#") {
+	if !form.IsToken(m.Method) || !form.IsLine(m.Target) || strings.Contains(m.Target, "#") {
 		return Errorf(CodeMalformed, "the request line has characters that it must not have")
 	}
 	authority := m.sentTo()
-	if !isAuthority(authority) {
+	if !form.IsAuthority(authority) {
 		return Errorf(CodeMalformed, "the request does not say for which host it is")
 	}
 	// A router may go by any of them.
@@ -375,9 +377,6 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 
 // sameHost reports whether two hosts are one. Nearly always they are written alike.
 func sameHost(a, b string) bool { return a == b || strings.EqualFold(a, b) }
-
-// isAuthority reports whether s can be a host with a port.
-func isAuthority(s string) bool { return consistsOf(s, inAuthority) }
 
 // checkTime compares whole seconds, so that a message which is just Window old is in time.
 func (v *Verifier) checkTime(s *Signature, now int64) *Error {
@@ -520,7 +519,7 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 		Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Duration: took,
 		Method: strings.Clone(m.Method), Path: strings.Clone(path[:min(len(path), maxEventPath)]),
 	}
-	if peer, ok := m.Source.(interface{ RemoteAddr() string }); ok {
+	if peer, ok := m.Source.(PeerSource); ok {
 		e.RemoteAddr = strings.Clone(peer.RemoteAddr())
 	}
 	var mu sync.Mutex

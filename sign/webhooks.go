@@ -8,16 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// The standard names of the header fields of [StandardWebhooks].
-const (
-	HeaderWebhookID        = "Webhook-Id"
-	HeaderWebhookTimestamp = "Webhook-Timestamp"
-	HeaderWebhookSignature = "Webhook-Signature"
-)
-
-// DefaultWebhookKeyID is the id of keys for webhooks, unless [WebhooksOptions] has another one.
+// DefaultWebhookKeyID is the id of keys for webhooks, unless [StandardWebhooksOptions] has another one.
 const DefaultWebhookKeyID = "webhooks"
 
 const (
@@ -35,9 +30,9 @@ const (
 	timestampDigits = 10
 )
 
-// WebhooksOptions are the choices of [NewStandardWebhooks]. The zero value is what
+// StandardWebhooksOptions are the choices of [NewStandardWebhooks]. The zero value is what
 // [StandardWebhooks] describes.
-type WebhooksOptions struct {
+type StandardWebhooksOptions struct {
 	// ID, Timestamp and Signature are the names of the header fields, for senders with their
 	// own: svix-id, svix-timestamp, svix-signature. Empty: the standard names, webhook-id and so
 	// on.
@@ -71,11 +66,11 @@ type WebhooksOptions struct {
 //	webhook-signature: v1,K5oZ…I4= v1a,hnO3…Ag==
 //
 // The signatures are base64 (RFC 4648, section 4): v1 is HMAC-SHA256, v1a is Ed25519. One good signature
-// is enough; there may be 8, those of versions that are not known included. [NewWebhookKey] makes
+// is enough; there may be 8, those of versions that are not known included. [NewStandardWebhooksKey] makes
 // keys of the secrets that senders hand out. Keys of [NewHMACKey], and Ed25519 keys of [NewKey],
 // will do, too.
 //
-// Messages name no key. All keys of a sender stand under [WebhooksOptions].KeyID: while the
+// Messages name no key. All keys of a sender stand under [StandardWebhooksOptions].KeyID: while the
 // secret is being changed, put both into the [Ring], under this one id, and take the old one
 // out later (or let it end by [ValidUntil]).
 //
@@ -110,30 +105,30 @@ type StandardWebhooks struct {
 
 // NewStandardWebhooks makes a [StandardWebhooks]. It reports every fault at once, each as a
 // *[ConfigError].
-func NewStandardWebhooks(o WebhooksOptions) (*StandardWebhooks, error) {
+func NewStandardWebhooks(o StandardWebhooksOptions) (*StandardWebhooks, error) {
 	var f faults
 	name := func(field, given, standard string) string {
 		setDefault(&given, standard)
-		f.addIf(!isToken(given) || unsignable[strings.ToLower(given)], "WebhooksOptions."+field, "%q cannot be the field's name", given)
+		f.addIf(!form.IsToken(given) || unsignable(strings.ToLower(given)), "StandardWebhooksOptions."+field, "%q cannot be the field's name", given)
 		return http.CanonicalHeaderKey(given)
 	}
 	setDefault(&o.KeyID, DefaultWebhookKeyID)
 	s := &StandardWebhooks{
-		id:                     name("ID", o.ID, HeaderWebhookID),
-		timestamp:              name("Timestamp", o.Timestamp, HeaderWebhookTimestamp),
-		signature:              name("Signature", o.Signature, HeaderWebhookSignature),
+		id:                     name("ID", o.ID, "Webhook-Id"),
+		timestamp:              name("Timestamp", o.Timestamp, "Webhook-Timestamp"),
+		signature:              name("Signature", o.Signature, "Webhook-Signature"),
 		keyID:                  o.KeyID,
 		also:                   slices.Clone(o.AlsoSign),
 		unsignedIdempotencyKey: o.UnsignedIdempotencyKey,
 	}
-	f.addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "WebhooksOptions", "two fields have one name")
-	f.addIf(!isKeyID(s.keyID), "WebhooksOptions.KeyID", "must be 1 to %d visible ASCII characters", maxKeyID)
-	f.addIf(len(s.also) >= maxWebhookSignatures, "WebhooksOptions.AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxWebhookSignatures)
+	f.addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "StandardWebhooksOptions", "two fields have one name")
+	f.addIf(!isKeyID(s.keyID), "StandardWebhooksOptions.KeyID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	f.addIf(len(s.also) >= maxWebhookSignatures, "StandardWebhooksOptions.AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxWebhookSignatures)
 	for i, k := range s.also {
-		f.addIf(k == nil, "WebhooksOptions.AlsoSign", "key %d is nil", i)
+		f.addIf(k == nil, "StandardWebhooksOptions.AlsoSign", "key %d is nil", i)
 		if k != nil {
-			f.addIf(webhookVersions[k.algorithm].name == "", "WebhooksOptions.AlsoSign", "a key for %s is no key for webhooks", k.algorithm)
-			f.addIf(k.public != nil && k.private == nil, "WebhooksOptions.AlsoSign", "key %d has no private part: it can verify only", i)
+			f.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksOptions.AlsoSign", "a key for %s is no key for webhooks", k.algorithm)
+			f.addIf(k.public != nil && k.private == nil, "StandardWebhooksOptions.AlsoSign", "key %d has no private part: it can verify only", i)
 		}
 	}
 	if err := f.err(); err != nil {
@@ -205,7 +200,7 @@ func checkWebhook(m *Message) error {
 // checkWebhookID holds that the signed content can be taken apart in one way only: what stands behind a full
 // stop of the id is no timestamp that could be in a window.
 func checkWebhookID(id string) error {
-	if len(id) > maxWebhookID || !consistsOf(id, inWebhookID) {
+	if len(id) > maxWebhookID || !form.IsWebhookID(id) {
 		return errWebhookID
 	}
 	_, rest, more := strings.Cut(id, ".")
@@ -228,7 +223,7 @@ func (sig *Signature) parseWebhook(list string) error {
 		var item string
 		item, list, more = strings.Cut(list, " ")
 		version, text, ok := strings.Cut(item, ",")
-		if n > maxWebhookSignatures || !ok || !isToken(version) || text == "" {
+		if n > maxWebhookSignatures || !ok || !form.IsToken(version) || text == "" {
 			return errWebhookSignatures
 		}
 		for _, known := range webhookVersions {
@@ -250,11 +245,11 @@ var errWebhookSignatures = Errorf(CodeMalformed, "the signatures are at most %d 
 
 // checkIdempotencyKey refuses what looks as if it were signed.
 func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
-	switch lines := len(m.Source.Values(IdempotencyKey)); {
+	switch lines := len(m.Source.Values(form.IdempotencyKey)); {
 	case lines > 1:
-		return Errorf(CodeDuplicateHeader, "%s", IdempotencyKey)
-	case lines > 0 && !s.unsignedIdempotencyKey && s.id != IdempotencyKey:
-		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; %s identifies the event", IdempotencyKey, s.id)
+		return Errorf(CodeDuplicateHeader, "%s", form.IdempotencyKey)
+	case lines > 0 && !s.unsignedIdempotencyKey && s.id != form.IdempotencyKey:
+		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; %s identifies the event", form.IdempotencyKey, s.id)
 	}
 	return nil
 }
@@ -360,13 +355,13 @@ func (m *Message) redactedBody() string {
 	return "[" + strconv.Itoa(len(m.body)) + " bytes, SHA-256 " + NonceOf(m.body) + "]"
 }
 
-// NewWebhookKey makes a key of a secret as senders of webhooks hand it out: "whsec_" or nothing, and the
+// NewStandardWebhooksKey makes a key of a secret as senders of webhooks hand it out: "whsec_" or nothing, and the
 // base64 of 16 to 64 random bytes (HMAC-SHA256), "whpk_" and the base64 of an Ed25519 public key, which
 // verifies only, or "whsk_" and that of a private key (its seed of 32 bytes, or seed and
 // public key). What has no prefix is a shared secret: don't give a public key so, with which anybody
-// could sign. As such secrets may be shorter than [MinSecret], the key is good for
-// [StandardWebhooks] and for no other scheme of this package. id is [WebhooksOptions].KeyID.
-func NewWebhookKey(id, secret string, opts ...KeyOption) (*Key, error) {
+// could sign. As such secrets may be shorter than 32 bytes, the key is good for
+// [StandardWebhooks] and for no other scheme of this package. id is [StandardWebhooksOptions].KeyID.
+func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults
 	k := &Key{id: id, owner: id, webhook: true}
 	kind, text, prefixed := strings.Cut(secret, "_") // base64 has none

@@ -20,7 +20,7 @@ func FuzzWebhookSignatures(f *testing.F) {
 	f.Add(strings.Repeat("v1, ", 9))
 	f.Add("v1,====")
 	f.Add("        0,0") // what stands around a field's value is not part of it
-	scheme, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
+	scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, list string) {
 		m := &sign.Message{Method: "POST", Target: "/", Host: "h", Source: &incoming{header: http.Header{
@@ -56,14 +56,14 @@ func FuzzStandardWebhooks(f *testing.F) {
 	f.Add(webhookMessageID, "1614265330", webhookEd25519+" "+webhookHMAC, webhookPayload)
 	f.Add("msg.1", "1614265330.", "v1,", "\xff")
 	f.Add("", "-1", " ", "")
-	scheme, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
+	scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
 	require.NoError(f, err)
 	key := webhookKey(f, webhookSecret)
 	f.Fuzz(func(t *testing.T, id, timestamp, signatures, body string) {
 		header := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {signatures}}
 		m := sign.Message{Method: "POST", Target: "/", Host: "h", Source: &incoming{header: header, body: []byte(body)}}
 		at := webhookTime
-		v := webhookVerifier(t, &at, sign.WebhooksOptions{}, key)
+		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 		first, again := m, m
 		_, err := v.Verify(t.Context(), &first)
 		require.NotNil(t, v.Refusal(t.Context(), err))

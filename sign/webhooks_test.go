@@ -36,12 +36,12 @@ var webhookTime = time.Unix(1614265330, 0)
 
 func webhookKey(tb testing.TB, secret string, opts ...sign.KeyOption) *sign.Key {
 	tb.Helper()
-	key, err := sign.NewWebhookKey(sign.DefaultWebhookKeyID, secret, opts...)
+	key, err := sign.NewStandardWebhooksKey(sign.DefaultWebhookKeyID, secret, opts...)
 	require.NoError(tb, err)
 	return key
 }
 
-func webhookScheme(tb testing.TB, o sign.WebhooksOptions) *sign.StandardWebhooks {
+func webhookScheme(tb testing.TB, o sign.StandardWebhooksOptions) *sign.StandardWebhooks {
 	tb.Helper()
 	s, err := sign.NewStandardWebhooks(o)
 	require.NoError(tb, err)
@@ -49,7 +49,7 @@ func webhookScheme(tb testing.TB, o sign.WebhooksOptions) *sign.StandardWebhooks
 }
 
 // webhookVerifier has a clock that can be set, and the keys.
-func webhookVerifier(tb testing.TB, at *time.Time, o sign.WebhooksOptions, keys ...*sign.Key) *sign.Verifier {
+func webhookVerifier(tb testing.TB, at *time.Time, o sign.StandardWebhooksOptions, keys ...*sign.Key) *sign.Verifier {
 	tb.Helper()
 	return sign.MustVerifier(sign.Config{
 		Keys: sign.MustRing(keys...), Scheme: webhookScheme(tb, o), Clock: func() time.Time { return *at },
@@ -57,14 +57,14 @@ func webhookVerifier(tb testing.TB, at *time.Time, o sign.WebhooksOptions, keys 
 }
 
 // webhookDelivery is the reference message, signed by key at webhookTime.
-func webhookDelivery(tb testing.TB, o sign.WebhooksOptions, key *sign.Key) *http.Request {
+func webhookDelivery(tb testing.TB, o sign.StandardWebhooksOptions, key *sign.Key) *http.Request {
 	tb.Helper()
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
 	require.NoError(tb, err)
 	r.Header.Set("Content-Type", "application/json")
 	name := o.ID
 	if name == "" {
-		name = sign.HeaderWebhookID
+		name = "Webhook-Id"
 	}
 	r.Header.Set(name, webhookMessageID)
 	require.NoError(tb, sign.Request(r, key, &sign.RequestOptions{
@@ -79,13 +79,13 @@ func TestWebhookVectors(t *testing.T) {
 		{webhookPrivate, webhookEd25519},
 	} {
 		key := webhookKey(t, c.secret)
-		r := webhookDelivery(t, sign.WebhooksOptions{}, key)
+		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
 		require.Equal(t, webhookMessageID, r.Header.Get("webhook-id"))
 		require.Equal(t, "1614265330", r.Header.Get("webhook-timestamp"))
 		require.Equal(t, c.signature, r.Header.Get("webhook-signature"))
 
 		at := webhookTime
-		v := webhookVerifier(t, &at, sign.WebhooksOptions{}, key)
+		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 		verified, err := v.Verify(t.Context(), messageOf(r))
 		require.NoError(t, err)
 		require.Equal(t, sign.Verified{
@@ -99,7 +99,7 @@ func TestWebhookVectors(t *testing.T) {
 func TestWebhookKeys(t *testing.T) {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookSecret, "whsec_"))
 	require.NoError(t, err)
-	require.Len(t, secret, 24, "the shortest secret of the specification, and shorter than sign.MinSecret")
+	require.Len(t, secret, 24, "the shortest secret of the specification, and shorter than 32")
 	_, err = sign.NewHMACKey("webhooks", secret)
 	require.ErrorContains(t, err, "at least 32")
 
@@ -123,13 +123,13 @@ func TestWebhookKeys(t *testing.T) {
 		{"a private key that is cut", "whsk_" + base64.StdEncoding.EncodeToString(seed[:31]), "has 31 bytes; a private key has 32 or 64"},
 		{"seed and public key that do not belong together", "whsk_" + base64.StdEncoding.EncodeToString(append(seed, make([]byte, 32)...)), "does not belong"},
 	} {
-		_, err := sign.NewWebhookKey("webhooks", c.secret)
+		_, err := sign.NewStandardWebhooksKey("webhooks", c.secret)
 		require.ErrorContains(t, err, c.fault, c.why)
 		if text := strings.TrimPrefix(c.secret, "whsec_"); len(text) > 4 {
 			require.NotContains(t, err.Error(), text, "the secret must not be in the error")
 		}
 	}
-	_, err = sign.NewWebhookKey("", webhookSecret)
+	_, err = sign.NewStandardWebhooksKey("", webhookSecret)
 	require.ErrorContains(t, err, "id")
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), "secret")
@@ -153,9 +153,9 @@ func TestWebhooksInTheWild(t *testing.T) {
 		r.Header.Set("webhook-id", c.id)
 		at := webhookTime
 		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
-			Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at },
+			Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
 		}))
-		verified, err := webhookVerifier(t, &at, sign.WebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+		verified, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
 		require.NoError(t, err, c.id)
 		require.Equal(t, c.id+".1614265330", verified.Nonce)
 	}
@@ -168,12 +168,12 @@ func TestAWebhookIsOneMessage(t *testing.T) {
 	require.NoError(t, err)
 	at := webhookTime
 	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
-		Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at },
+		Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
 	}))
 	setHeader("webhook-id", r.Header.Get("webhook-id")+".1614265330")(r)
 	setHeader("webhook-timestamp", "1614265331")(r)
 	replaceBody(webhookPayload)(r)
-	_, err = webhookVerifier(t, &at, sign.WebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
 	require.ErrorIs(t, err, sign.CodeMalformed)
 }
 
@@ -185,15 +185,15 @@ func TestWebhookKeyPair(t *testing.T) {
 	rest, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookPublic, "whpk_"))
 	require.NoError(t, err)
 	for _, secret := range []string{webhookPrivate, "whsk_" + base64.StdEncoding.EncodeToString(append(seed, rest...))} {
-		r := webhookDelivery(t, sign.WebhooksOptions{}, webhookKey(t, secret))
+		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, webhookKey(t, secret))
 		require.Equal(t, webhookEd25519, r.Header.Get("webhook-signature"))
 		at := webhookTime
-		_, err := webhookVerifier(t, &at, sign.WebhooksOptions{}, public).Verify(t.Context(), messageOf(r))
+		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, public).Verify(t.Context(), messageOf(r))
 		require.NoError(t, err)
 	}
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, sign.Request(r, public, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), "verify only")
+	require.ErrorContains(t, sign.Request(r, public, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), "verify only")
 }
 
 // Keys of webhooks may be short: no other scheme takes them. Other keys are good for webhooks.
@@ -213,13 +213,13 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 		require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	}
 
-	o := sign.WebhooksOptions{KeyID: "demo"}
+	o := sign.StandardWebhooksOptions{KeyID: "demo"}
 	long := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
 	at := webhookTime
 	_, err = webhookVerifier(t, &at, o, long).Verify(t.Context(), messageOf(webhookDelivery(t, o, long)))
 	require.NoError(t, err)
 	rsa := newRSA(t)
-	_, err = webhookVerifier(t, &at, sign.WebhooksOptions{KeyID: rsa.ID()}, rsa).Verify(t.Context(), messageOf(webhookDelivery(t, o, long)))
+	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{KeyID: rsa.ID()}, rsa).Verify(t.Context(), messageOf(webhookDelivery(t, o, long)))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm, "an RSA key has no version")
 }
 
@@ -307,17 +307,17 @@ func TestWebhookAttacks(t *testing.T) {
 	key := webhookKey(t, webhookSecret)
 	for _, c := range webhookAttacks {
 		t.Run(c.name, func(t *testing.T) {
-			r := webhookDelivery(t, sign.WebhooksOptions{}, key)
+			r := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
 			c.change(r)
 			at := webhookTime
-			v := webhookVerifier(t, &at, sign.WebhooksOptions{}, key)
+			v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 			_, err := v.Verify(t.Context(), messageOf(r))
 			if c.want == nil {
 				require.NoError(t, err, c.why)
 				return
 			}
 			require.ErrorIs(t, err, c.want, c.why)
-			_, err = v.Verify(t.Context(), messageOf(webhookDelivery(t, sign.WebhooksOptions{}, key)))
+			_, err = v.Verify(t.Context(), messageOf(webhookDelivery(t, sign.StandardWebhooksOptions{}, key)))
 			require.NoError(t, err, "the good delivery's nonce must not have been used up")
 		})
 	}
@@ -326,7 +326,7 @@ func TestWebhookAttacks(t *testing.T) {
 // No id, time and body can be taken for other ones: the signed texts differ.
 func TestWebhookTextsAreUnlike(t *testing.T) {
 	key := webhookKey(t, webhookSecret)
-	scheme := webhookScheme(t, sign.WebhooksOptions{})
+	scheme := webhookScheme(t, sign.StandardWebhooksOptions{})
 	signature := func(rt *rapid.T, label string) (parts [3]string, signature string) {
 		parts = [3]string{
 			rapid.StringMatching(`[a1_]{1,3}`).Draw(rt, label+" id"),
@@ -360,9 +360,9 @@ func TestWebhookRoundTrip(t *testing.T) {
 		if id != "" {
 			r.Header.Set("webhook-id", id)
 		}
-		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: fixedClock}))
+		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: fixedClock}))
 		at := now
-		v := webhookVerifier(t, &at, sign.WebhooksOptions{}, key)
+		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 		verified, err := v.Verify(t.Context(), messageOf(r))
 		require.NoError(rt, err)
 		require.Equal(rt, r.Header.Get("webhook-id")+".1700000000", verified.Nonce)
@@ -376,8 +376,8 @@ func TestWebhookRoundTrip(t *testing.T) {
 func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	key := webhookKey(t, webhookSecret)
 	at := webhookTime
-	v := webhookVerifier(t, &at, sign.WebhooksOptions{}, key)
-	first := webhookDelivery(t, sign.WebhooksOptions{}, key)
+	v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
+	first := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
 	_, err := v.Verify(t.Context(), messageOf(first))
 	require.NoError(t, err)
 	_, err = v.Verify(t.Context(), messageOf(first))
@@ -387,7 +387,7 @@ func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	again, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
 	require.NoError(t, err)
 	again.Header.Set("webhook-id", webhookMessageID)
-	require.NoError(t, sign.Request(again, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at }}))
+	require.NoError(t, sign.Request(again, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at }}))
 	_, err = v.Verify(t.Context(), messageOf(again))
 	require.NoError(t, err)
 	_, err = v.Verify(t.Context(), messageOf(first))
@@ -402,11 +402,11 @@ func TestWebhookRotation(t *testing.T) {
 	old, next := webhookKey(t, webhookSecret), webhookKey(t, "whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
 	public, private := webhookKey(t, webhookPublic), webhookKey(t, webhookPrivate)
 	at := webhookTime
-	deliver := func(o sign.WebhooksOptions, by *sign.Key, known ...*sign.Key) error {
-		_, err := webhookVerifier(t, &at, sign.WebhooksOptions{}, known...).Verify(t.Context(), messageOf(webhookDelivery(t, o, by)))
+	deliver := func(o sign.StandardWebhooksOptions, by *sign.Key, known ...*sign.Key) error {
+		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, known...).Verify(t.Context(), messageOf(webhookDelivery(t, o, by)))
 		return err
 	}
-	none, both := sign.WebhooksOptions{}, sign.WebhooksOptions{AlsoSign: []*sign.Key{old}}
+	none, both := sign.StandardWebhooksOptions{}, sign.StandardWebhooksOptions{AlsoSign: []*sign.Key{old}}
 
 	require.NoError(t, deliver(none, old, old, next))
 	require.NoError(t, deliver(none, next, old, next))
@@ -444,7 +444,7 @@ func TestWebhookTries(t *testing.T) {
 	}
 	// The pairs of the sixth key are those from the 16th on, if there are three signatures.
 	delivery := func(place int) *sign.Message {
-		r := webhookDelivery(t, sign.WebhooksOptions{}, keys[5])
+		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, keys[5])
 		list := slices.Repeat([]string{"v1," + strings.Repeat("A", 43) + "="}, 3)
 		list[place-16] = r.Header.Get("webhook-signature")
 		r.Header.Set("webhook-signature", strings.Join(list, " "))
@@ -452,13 +452,13 @@ func TestWebhookTries(t *testing.T) {
 	}
 	at := webhookTime
 	for place, want := range map[int]error{16: nil, 17: sign.ReasonBadSignature, 18: sign.ReasonBadSignature} {
-		_, err := webhookVerifier(t, &at, sign.WebhooksOptions{}, keys...).Verify(t.Context(), delivery(place))
+		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, keys...).Verify(t.Context(), delivery(place))
 		require.ErrorIs(t, err, want, "pair %d", place)
 	}
 
 	// When the keys are looked up again behind a slow body, and were made anew, the pairs are counted anew.
 	v := sign.MustVerifier(sign.Config{
-		Scheme: webhookScheme(t, sign.WebhooksOptions{}), Clock: func() time.Time { return at },
+		Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
 		Keys: sign.KeyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
 			for _, secret := range secrets {
 				made = append(made, webhookKey(t, secret))
@@ -476,23 +476,23 @@ func TestWebhookTries(t *testing.T) {
 func TestWebhookOptions(t *testing.T) {
 	key := webhookKey(t, webhookSecret)
 	at := webhookTime
-	svix := sign.WebhooksOptions{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
+	svix := sign.StandardWebhooksOptions{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
 	r := webhookDelivery(t, svix, key)
 	require.Equal(t, webhookHMAC, r.Header.Get("svix-signature"))
 	require.Empty(t, r.Header.Get("webhook-signature"))
 	_, err := webhookVerifier(t, &at, svix, key).Verify(t.Context(), messageOf(r))
 	require.NoError(t, err)
-	_, err = webhookVerifier(t, &at, sign.WebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
 	require.ErrorIs(t, err, sign.CodeMissing)
 
-	unsigned := sign.WebhooksOptions{UnsignedIdempotencyKey: true}
+	unsigned := sign.StandardWebhooksOptions{UnsignedIdempotencyKey: true}
 	r = webhookDelivery(t, unsigned, key)
 	r.Header.Set("Idempotency-Key", "k-1")
 	_, err = webhookVerifier(t, &at, unsigned, key).Verify(t.Context(), messageOf(r))
 	require.NoError(t, err)
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), sign.ReasonUncovered)
+	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.ReasonUncovered)
 
-	itself := sign.WebhooksOptions{ID: "idempotency-key"}
+	itself := sign.StandardWebhooksOptions{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
 	require.Equal(t, webhookMessageID, r.Header.Get("Idempotency-Key"))
 	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), messageOf(r))
@@ -503,14 +503,14 @@ func TestWebhookOptions(t *testing.T) {
 
 	r.Header.Set("Webhook-Id", "a.1614265330")
 	r.Header.Del("Idempotency-Key")
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.WebhooksOptions{})}), sign.CodeMalformed)
+	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.CodeMalformed)
 
-	_, err = sign.NewStandardWebhooks(sign.WebhooksOptions{
+	_, err = sign.NewStandardWebhooks(sign.StandardWebhooksOptions{
 		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(t, webhookPublic), newRSA(t), key, key, key, key, key},
 	})
 	require.Equal(t, []string{
-		"WebhooksOptions.ID", "WebhooksOptions.Timestamp", "WebhooksOptions.Signature", "WebhooksOptions", "WebhooksOptions.KeyID",
-		"WebhooksOptions.AlsoSign", "WebhooksOptions.AlsoSign", "WebhooksOptions.AlsoSign", "WebhooksOptions.AlsoSign",
+		"StandardWebhooksOptions.ID", "StandardWebhooksOptions.Timestamp", "StandardWebhooksOptions.Signature", "StandardWebhooksOptions", "StandardWebhooksOptions.KeyID",
+		"StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign",
 	}, faultyOptions(t, err))
 }
 
@@ -530,7 +530,7 @@ func faultyOptions(t *testing.T, err error) (fields []string) {
 // Both sides show the same text, without the body.
 func TestWebhookSigningString(t *testing.T) {
 	key := webhookKey(t, webhookSecret)
-	scheme := webhookScheme(t, sign.WebhooksOptions{})
+	scheme := webhookScheme(t, sign.StandardWebhooksOptions{})
 	var client string
 	r, err := http.NewRequest("POST", "http://shop.test/", strings.NewReader(webhookPayload))
 	require.NoError(t, err)
@@ -559,11 +559,11 @@ func TestWebhookSigningString(t *testing.T) {
 
 // A payment provider sends webhooks, and the shop takes each of them once.
 func ExampleStandardWebhooks() {
-	key, err := sign.NewWebhookKey(sign.DefaultWebhookKeyID, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	key, err := sign.NewStandardWebhooksKey(sign.DefaultWebhookKeyID, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		panic(err)
 	}
-	webhooks, err := sign.NewStandardWebhooks(sign.WebhooksOptions{})
+	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -588,13 +588,13 @@ func ExampleStandardWebhooks() {
 
 // The secrets of webhooks may be shorter than others. They are good for webhooks only.
 func TestKeysForWebhooksSignNothingElse(t *testing.T) {
-	key := sign.MustKey(sign.NewWebhookKey("webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLw3h"))
+	key := sign.MustKey(sign.NewStandardWebhooksKey("webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLw3h"))
 	_, err := key.Sign([]byte("message"))
 	require.ErrorContains(t, err, "signs nothing else")
 
 	// Of the same secret, and so of the same code.
 	same := sign.MustKey(sign.NewHMACKey("other", []byte("0123456789abcdef0123456789abcdef")))
-	key = sign.MustKey(sign.NewWebhookKey("webhooks", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
+	key = sign.MustKey(sign.NewStandardWebhooksKey("webhooks", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
 	signature, err := same.Sign([]byte("message"))
 	require.NoError(t, err)
 	require.True(t, same.Verify([]byte("message"), signature))

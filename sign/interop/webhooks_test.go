@@ -33,8 +33,8 @@ func TestWebhooks(t *testing.T) {
 	const senderSecret = "whsec_0123456789abcdef0123456789abcdef"
 	senderKey := sign.MustKey(sign.NewSenderKey("acme", senderSecret))
 	webhookSecret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret))
-	webhookKey := sign.MustKey(sign.NewWebhookKey("acme", webhookSecret))
-	scheme := func(o sign.WebhooksOptions) sign.Scheme {
+	webhookKey := sign.MustKey(sign.NewStandardWebhooksKey("acme", webhookSecret))
+	scheme := func(o sign.StandardWebhooksOptions) sign.Scheme {
 		o.KeyID = "acme"
 		s, err := sign.NewStandardWebhooks(o)
 		require.NoError(t, err)
@@ -58,12 +58,12 @@ func TestWebhooks(t *testing.T) {
 
 	for name, s := range map[string]sender{
 		"standard-webhooks": {
-			scheme: scheme(sign.WebhooksOptions{}), key: webhookKey, replayed: "replayed",
+			scheme: scheme(sign.StandardWebhooksOptions{}), key: webhookKey, replayed: "replayed",
 			sign:   byID("Webhook-", reference.Sign),
 			verify: func(r *http.Request, body []byte) error { return reference.Verify(body, r.Header) },
 		},
 		"svix": {
-			scheme: scheme(sign.WebhooksOptions{ID: "Svix-Id", Timestamp: "Svix-Timestamp", Signature: "Svix-Signature"}),
+			scheme: scheme(sign.StandardWebhooksOptions{ID: "Svix-Id", Timestamp: "Svix-Timestamp", Signature: "Svix-Signature"}),
 			key:    webhookKey, replayed: "replayed",
 			sign:   byID("Svix-", hosted.Sign),
 			verify: func(r *http.Request, body []byte) error { return hosted.Verify(body, r.Header) },

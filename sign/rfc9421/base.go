@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // coverage is what of a message is covered, as far as the profile has an opinion.
@@ -72,22 +73,10 @@ func coverageOf(name string) (covers coverage, ok bool) {
 	return 0, canCover(name)
 }
 
-// uncoverable are the fields that belong to one connection (RFC 9110, section 7.6.1), for which
-// there is a derived component, or which hold the signature itself.
-var uncoverable = map[string]bool{
-	"connection": true, "expect": true, "host": true, "keep-alive": true, "proxy-connection": true,
-	"signature": true, "signature-input": true, "te": true, "trailer": true,
-	"transfer-encoding": true, "upgrade": true,
-}
-
-// canCover reports whether a field may be covered. Names are in lower case (RFC 9421, section 2.1).
+// canCover reports whether a header field may be covered. Names are in lower case (RFC 9421, section 2.1). The two
+// fields of the signature itself may not.
 func canCover(name string) bool {
-	for i := 0; i < len(name); i++ {
-		if c := name[i]; (c < 'a' || 'z' < c) && (c < '0' || '9' < c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return name != "" && !uncoverable[name]
+	return form.IsLowerToken(name) && !form.IsHopByHop(name) && name != "signature" && name != "signature-input"
 }
 
 // appendBase appends the lines of the covered components to the signature base (RFC 9421,
@@ -102,7 +91,7 @@ func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, dige
 		switch {
 		case name[0] == '@':
 			b = s.appendDerived(b, m, name)
-		case name == contentDigest.lower && digestValue != "":
+		case name == contentDigest.Lower && digestValue != "":
 			b = append(b, digestValue...)
 		default:
 			value, lines := m.Field(s.canonical(name))
@@ -112,7 +101,7 @@ func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, dige
 			case lines > 1:
 				return nil, sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
 			}
-			if trim(value) != value {
+			if form.Trim(value) != value {
 				// What the server has left of it would reach the handler unsigned.
 				return nil, sign.Errorf(sign.CodeMalformed, "%s has white space around its value", name)
 			}
@@ -182,14 +171,7 @@ func (s *Scheme) appendAuthority(b []byte, m *sign.Message) []byte {
 	} else {
 		host = strings.TrimSuffix(host, ":")
 	}
-	for i := 0; i < len(host); i++ {
-		c := host[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
-	}
-	return b
+	return form.AppendLower(b, host)
 }
 
 // canonical is http.CanonicalHeaderKey; for the names that are known it allocates nothing.
@@ -200,18 +182,15 @@ func (s *Scheme) canonical(lower string) string {
 	case "content-type":
 		return "Content-Type"
 	}
-	for _, names := range [2][]field{s.cover, s.require} {
+	for _, names := range [2][]form.FieldName{s.cover, s.require} {
 		for _, f := range names {
-			if f.lower == lower {
-				return f.canonical
+			if f.Lower == lower {
+				return f.Canonical
 			}
 		}
 	}
 	return http.CanonicalHeaderKey(lower)
 }
-
-// trim takes off the white space around a field's value (RFC 9110, section 5.5).
-func trim(value string) string { return strings.Trim(value, " \t") }
 
 // isText reports whether a component's value can stand in a signature base, which is ASCII and
 // has a line for each component.

@@ -7,6 +7,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // The digest algorithms that prove something (RFC 9530, section 5). All others are left out of account: the
@@ -35,11 +36,11 @@ func (d *digests) parse(m *sign.Message) error {
 	value, lines := m.Field(headerDigest)
 	switch {
 	case lines == 0:
-		return sign.Errorf(sign.ReasonUncovered, "%s is said to be covered, but it is not there", contentDigest.lower)
+		return sign.Errorf(sign.ReasonUncovered, "%s is said to be covered, but it is not there", contentDigest.Lower)
 	case lines > 1:
 		return sign.Errorf(sign.CodeDuplicateHeader, "%s", headerDigest)
 	}
-	value = trim(value)
+	value = form.Trim(value)
 	if name, text := cutMember(value); d.set(name, text) {
 		return nil
 	}
@@ -94,7 +95,7 @@ func (d *digests) set(name, text string) bool {
 // check compares all digests with the body. A body of which none says anything is not covered.
 func (d *digests) check(body []byte) error {
 	if d.has == 0 && len(body) > 0 {
-		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.lower)
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.Lower)
 	}
 	if d.has&hasSHA256 != 0 && sha256.Sum256(body) != [sha256.Size]byte(d.sha256[:]) {
 		return sign.Errorf(sign.ReasonDigestMismatch, "the body has another %s digest", algorithmSHA256)

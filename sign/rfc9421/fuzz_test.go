@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/form"
 )
 
 // What the reader takes is what httpsfv parses and serialises to the very same text: what is signed
@@ -101,7 +102,7 @@ func FuzzContentDigest(f *testing.F) {
 			return
 		}
 		require.NotZero(t, d.has)
-		dictionary, err := httpsfv.UnmarshalDictionary([]string{trim(value)})
+		dictionary, err := httpsfv.UnmarshalDictionary([]string{form.Trim(value)})
 		require.NoError(t, err)
 		for name, has := range map[string]digestSet{algorithmSHA256: hasSHA256, algorithmSHA512: hasSHA512} {
 			member, there := dictionary.Get(name)

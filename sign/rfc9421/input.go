@@ -89,7 +89,7 @@ func (s *Scheme) parseInput(value string, p *parameters) (label string, err erro
 // parseSignature parses Signature, whose label must be that of Signature-Input.
 func (s *Scheme) parseSignature(value, label string, sig *sign.Signature) error {
 	found, text := cutMember(value)
-	b, ok := decode(sig.Room(roomSignature), text)
+	b, ok := decode(sig.Scratch(roomSignature), text)
 	if !ok || found != label {
 		var err error
 		if found, text, err = serialised(headerSignature, value, s.label); err != nil {
@@ -402,16 +402,6 @@ func isKey(s string) bool {
 func isKeyByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
 }
-
-// isNonce takes more than [sign.CheckNonce] does: many signers send base64.
-func isNonce(nonce string) bool {
-	if sign.CheckNonce(nonce) == nil {
-		return true
-	}
-	return sign.CheckNonce(base64Marks.Replace(nonce)) == nil
-}
-
-var base64Marks = strings.NewReplacer("+", "-", "/", "-", "=", "-")
 
 func isPrintable(s string) bool {
 	for i := 0; i < len(s); i++ {

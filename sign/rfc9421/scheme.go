@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/redact"
 )
 
 // Options are the choices of [New]. The zero value is the profile that the package comment
@@ -59,19 +60,16 @@ const defaultLabel = "sig1"
 type Scheme struct {
 	label, tag     string
 	https          bool
-	cover, require []field
+	cover, require []form.FieldName
 	derived        []string // derived components that Options.Require names
 	needed         coverage
 }
 
-// field is the name of a header field in both spellings.
-type field struct{ canonical, lower string }
-
 var (
-	idempotencyKey  = field{sign.IdempotencyKey, "idempotency-key"}
-	contentType     = field{"Content-Type", "content-type"} // these two make another body of the one that was signed
-	contentEncoding = field{"Content-Encoding", "content-encoding"}
-	contentDigest   = field{headerDigest, "content-digest"}
+	idempotencyKey  = form.NewFieldName(form.IdempotencyKey)
+	contentType     = form.NewFieldName("Content-Type") // these two make another body of the one that was signed
+	contentEncoding = form.NewFieldName("Content-Encoding")
+	contentDigest   = form.NewFieldName(headerDigest)
 )
 
 // New makes a scheme. It reports every fault of o at once, each as a *[sign.ConfigError].
@@ -80,7 +78,7 @@ func New(o Options) (*Scheme, error) {
 	fault := func(name, format string, args ...any) {
 		faults = append(faults, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
 	}
-	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []field{idempotencyKey, contentEncoding}, needed: strict}
+	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding}, needed: strict}
 	if !o.UnsignedContentType {
 		s.cover = append(s.cover, contentType)
 	}
@@ -94,7 +92,7 @@ func New(o Options) (*Scheme, error) {
 		if !canCover(strings.ToLower(name)) {
 			fault("Cover", "%q cannot be covered", name)
 		}
-		s.cover = append(s.cover, field{http.CanonicalHeaderKey(name), strings.ToLower(name)})
+		s.cover = append(s.cover, form.NewFieldName(name))
 	}
 	for _, name := range o.Require {
 		lower := strings.ToLower(name)
@@ -105,7 +103,7 @@ func New(o Options) (*Scheme, error) {
 		case !canCover(lower):
 			fault("Require", "%q cannot be covered", name)
 		default:
-			s.require = append(s.require, field{http.CanonicalHeaderKey(name), lower})
+			s.require = append(s.require, form.NewFieldName(name))
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -145,7 +143,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 		return err
 	}
 	sig.Covered = p.components
-	if sign.CheckKeyID(p.keyID) == nil {
+	if form.CheckKeyID(p.keyID) == nil {
 		sig.KeyID = p.keyID
 	}
 	if err := s.parseSignature(value, label, sig); err != nil {
@@ -163,7 +161,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 			return err
 		}
 	}
-	if st.base, err = s.appendBase(sig.Room(roomBase), m, p.components, ""); err != nil {
+	if st.base, err = s.appendBase(sig.Scratch(roomBase), m, p.components, ""); err != nil {
 		return err
 	}
 	st.base = appendParams(st.base, p.text)
@@ -175,7 +173,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 
 // checkParameters says whether everything is there that the profile demands, and in its form.
 func (s *Scheme) checkParameters(p *parameters) error {
-	badKeyID := sign.CheckKeyID(p.keyID)
+	badKeyID := form.CheckKeyID(p.keyID)
 	switch {
 	case p.has&created == 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter created")
@@ -183,14 +181,14 @@ func (s *Scheme) checkParameters(p *parameters) error {
 		return sign.Errorf(sign.CodeMissing, "the parameter keyid")
 	case p.nonce == "":
 		return sign.Errorf(sign.CodeMissing, "the parameter nonce")
-	case !isNonce(p.nonce):
+	case !form.IsBase64Nonce(p.nonce):
 		return sign.Errorf(sign.CodeMalformed, "the nonce must be 16 to 128 of A-Z a-z 0-9 . _ ~ - + / =")
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
 		return sign.Errorf(sign.CodeMalformed, "alg or tag is there, and empty") // which is not the same as not there
 	case s.tag != "" && p.has&tag == 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter tag")
 	case badKeyID != nil:
-		return badKeyID
+		return sign.Errorf(sign.CodeMalformed, "%v", badKeyID)
 	case p.has&expires != 0 && p.expires < p.created:
 		return sign.Errorf(sign.CodeMalformed, "the signature expires before it was created")
 	}
@@ -206,12 +204,12 @@ func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
 		return sign.Errorf(sign.ReasonUncovered, "%s must be covered", missing)
 	}
 	for _, f := range s.require {
-		if !slices.Contains(p.components, f.lower) {
-			return sign.Errorf(sign.ReasonUncovered, "%s must be covered", f.lower)
+		if !slices.Contains(p.components, f.Lower) {
+			return sign.Errorf(sign.ReasonUncovered, "%s must be covered", f.Lower)
 		}
 	}
 	for _, f := range s.cover {
-		if err := checkField(m, f, slices.Contains(p.components, f.lower)); err != nil {
+		if err := checkField(m, f, slices.Contains(p.components, f.Lower)); err != nil {
 			return err
 		}
 	}
@@ -219,12 +217,12 @@ func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
 }
 
 // checkField says whether a field is covered, if it is there.
-func checkField(m *sign.Message, f field, covered bool) error {
-	switch lines := len(m.Source.Values(f.canonical)); {
+func checkField(m *sign.Message, f form.FieldName, covered bool) error {
+	switch lines := len(m.Source.Values(f.Canonical)); {
 	case lines > 1:
-		return sign.Errorf(sign.CodeDuplicateHeader, "%s", f.canonical)
+		return sign.Errorf(sign.CodeDuplicateHeader, "%s", f.Canonical)
 	case lines > 0 && !covered:
-		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not covered", f.lower)
+		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not covered", f.Lower)
 	}
 	return nil
 }
@@ -301,7 +299,7 @@ func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 // toCover returns the components for signing: what the profile demands in a fixed order, then the
 // rest sorted.
 func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
-	components := []string{"@method", "@authority", "@path", "@query", contentDigest.lower}
+	components := []string{"@method", "@authority", "@path", "@query", contentDigest.Lower}
 	var rest []string
 	add := func(name, lower string) error {
 		switch {
@@ -317,13 +315,13 @@ func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 		return nil
 	}
 	for _, f := range s.require {
-		if len(m.Source.Values(f.canonical)) == 0 && f.lower != contentDigest.lower {
-			return nil, sign.Errorf(sign.ReasonUncovered, "%s is not there, but must be covered", f.canonical)
+		if len(m.Source.Values(f.Canonical)) == 0 && f.Lower != contentDigest.Lower {
+			return nil, sign.Errorf(sign.ReasonUncovered, "%s is not there, but must be covered", f.Canonical)
 		}
 	}
-	for _, names := range [][]field{s.require, s.cover} {
+	for _, names := range [][]form.FieldName{s.require, s.cover} {
 		for _, f := range names {
-			if err := add(f.lower, f.lower); err != nil {
+			if err := add(f.Lower, f.Lower); err != nil {
 				return nil, err
 			}
 		}
@@ -361,9 +359,9 @@ func redacted(name, value string) string {
 	case "@query", "@request-target", "@target-uri":
 		path, query, ok := strings.Cut(value, "?")
 		if ok {
-			query = "?" + sign.RedactQuery(query)
+			query = "?" + redact.Query(query)
 		}
 		return path + query
 	}
-	return sign.RedactField(name, value)
+	return redact.Field(name, value)
 }

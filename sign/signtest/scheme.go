@@ -239,7 +239,7 @@ func (d draft) changes() (all []draft) {
 		}
 	})
 	add("a new field", set("X-New", "1"))
-	add("an Idempotency-Key", set(sign.IdempotencyKey, "k-2"))
+	add("an Idempotency-Key", set("Idempotency-Key", "k-2"))
 	add("a Content-Encoding", set("Content-Encoding", "gzip"))
 	for name, values := range d.header {
 		value := values[0]

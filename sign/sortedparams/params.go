@@ -40,7 +40,7 @@ var lists = sync.Pool{New: func() any { return new(params) }}
 // maxBase is the largest buffer that is kept for another message.
 const maxBase = 16 << 10
 
-// Free is called when the message has been dealt with: see [sign.Signature].
+// Free implements [sign.Freer].
 func (l *params) Free() {
 	l.reset()
 	lists.Put(l)

@@ -17,12 +17,10 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/redact"
 	"github.com/idem-go/idem/sign/internal/secret"
 )
-
-// HeaderSign is the standard name of the field that holds the signature; the others are
-// [sign.HeaderKeyID], [sign.HeaderTimestamp] and [sign.HeaderNonce].
-const HeaderSign = "X-Sign"
 
 // Place is where parameters may stand in a message; places are joined by |.
 type Place uint8
@@ -170,10 +168,10 @@ func New(o Options) (*Scheme, error) {
 		faultIf(slices.Contains(headers, *name), field, "%q is the name of something else", *name)
 		headers = append(headers, *name)
 	}
-	header("KeyIDHeader", &o.KeyIDHeader, sign.HeaderKeyID)
-	header("TimestampHeader", &o.TimestampHeader, sign.HeaderTimestamp)
-	header("NonceHeader", &o.NonceHeader, sign.HeaderNonce)
-	header("SignHeader", &o.SignHeader, HeaderSign)
+	header("KeyIDHeader", &o.KeyIDHeader, "X-Key-Id")
+	header("TimestampHeader", &o.TimestampHeader, "X-Timestamp")
+	header("NonceHeader", &o.NonceHeader, "X-Nonce")
+	header("SignHeader", &o.SignHeader, "X-Sign")
 
 	faultIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
 	faultIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
@@ -207,16 +205,9 @@ func isParamName(name string) bool {
 	return name != ""
 }
 
-// isFieldName reports whether a header field of that name can be the scheme's own: a token (RFC 9110, section 5.6.2), but
-// none that belongs to one connection, that frameworks do not show as it was sent, or that means something else.
+// isFieldName reports whether name, in canonical form, can be that of a header field of the scheme.
 func isFieldName(name string) bool {
-	const token = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	switch strings.ToLower(name) {
-	case "", "connection", "content-length", "expect", "host", "idempotency-key", "keep-alive",
-		"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
-		return false
-	}
-	return strings.Trim(name, token) == ""
+	return form.IsToken(name) && !form.IsHopByHop(strings.ToLower(name)) && name != "Content-Length" && name != form.IdempotencyKey
 }
 
 // Name implements [sign.Scheme]. It is "sorted-params", or "sorted-params-md5".
@@ -308,15 +299,15 @@ func (s *Scheme) addFields(list *params, f *fields) error {
 
 // fill checks the form of the four.
 func (s *Scheme) fill(sig *sign.Signature, f *fields) (err error) {
-	if err := sign.CheckKeyID(f.keyID); err != nil {
-		return err
+	if err := form.CheckKeyID(f.keyID); err != nil {
+		return sign.Errorf(sign.CodeMalformed, "%v", err)
 	}
 	sig.KeyID = f.keyID
 	if sig.Created, err = s.parseTime(f.timestamp); err != nil {
 		return err
 	}
-	if err := sign.CheckNonce(f.nonce); err != nil {
-		return err
+	if err := form.CheckNonce(f.nonce); err != nil {
+		return sign.Errorf(sign.CodeMalformed, "%v", err)
 	}
 	sig.Nonce = f.nonce
 	return s.parseSign(sig, f.sign)
@@ -364,19 +355,19 @@ func (s *Scheme) parseSign(sig *sign.Signature, text string) error {
 	if !ok {
 		return sign.Errorf(sign.CodeMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
 	}
-	value, err := hex.AppendDecode(sig.Room(size), []byte(text))
+	value, err := hex.AppendDecode(sig.Scratch(size), []byte(text))
 	sig.Values = append(sig.Values, value)
 	return err
 }
 
 // collect adds the parameters of the message, and what is bound to them, to an empty list.
 func (s *Scheme) collect(m *sign.Message, l *params) error {
-	keys := m.Source.Values(sign.IdempotencyKey)
+	keys := m.Source.Values(form.IdempotencyKey)
 	switch {
 	case len(keys) > 1:
-		return sign.Errorf(sign.CodeDuplicateHeader, "%s", sign.IdempotencyKey)
+		return sign.Errorf(sign.CodeDuplicateHeader, "%s", form.IdempotencyKey)
 	case len(keys) > 0 && (s.o.Bind.IdempotencyKey == "" || keys[0] == ""): // nor is an empty one
-		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not signed", sign.IdempotencyKey)
+		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not signed", form.IdempotencyKey)
 	}
 	bound := []param{
 		{s.o.Bind.Method, m.Method}, {s.o.Bind.Path, m.Path()}, {s.o.Bind.Host, strings.ToLower(m.Authority())},
@@ -536,7 +527,7 @@ func (s *Scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.K
 			b.WriteString("[" + strconv.Itoa(len(p.value)) + " bytes]")
 		}
 	}
-	return b.String() + string(s.secretName) + sign.Redacted
+	return b.String() + string(s.secretName) + redact.Mark
 }
 
 // fingerprint is what may be shown of a value in a log: the same for the same value under the same

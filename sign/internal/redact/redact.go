@@ -1,38 +1,38 @@
-package sign
+// Package redact takes credentials out of signing strings.
+package redact
 
 import (
 	"net/url"
 	"strings"
 )
 
-// Redacted stands in a signing string for what nobody may see.
-const Redacted = "[redacted]"
+// Mark stands in a signing string in place of a secret.
+const Mark = "[redacted]"
 
-// RedactField returns the value of a header field for a signing string: [Redacted], if a field of
-// that name (in any case) holds a credential.
-func RedactField(name, value string) string {
+// Field returns the value of a header field for a signing string. It returns [Mark] if the name, in any case, is one
+// of a credential.
+func Field(name, value string) string {
 	if isCredential(name) {
-		return Redacted
+		return Mark
 	}
 	return value
 }
 
-// RedactQuery returns a query for a signing string: as it is, but for the values of parameters
-// whose names say that they are credentials (token, password, api_key, …).
-func RedactQuery(query string) string {
+// Query returns a query for a signing string. [Mark] replaces the values of parameters whose names are those of
+// credentials: token, password, api_key and so on.
+func Query(query string) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		name, _, ok := strings.Cut(pair, "=")
 		decoded, err := url.QueryUnescape(name)
 		if ok && (err != nil || isCredential(decoded)) {
-			pairs[i] = name + "=" + Redacted
+			pairs[i] = name + "=" + Mark
 		}
 	}
 	return strings.Join(pairs, "&")
 }
 
-// isCredential reports whether something of that name holds a secret. It rather takes too much
-// for one than too little.
+// isCredential reports whether a field or parameter of that name may hold a secret. In doubt it says yes.
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
