@@ -5,44 +5,40 @@ import (
 	"time"
 )
 
-// Verified is what is known of a message that was verified.
+// Verified describes a message that was verified.
 type Verified struct {
-	// KeyID is the id of the key that has signed it.
+	// KeyID is the id of the key that signed it.
 	KeyID string
-	// Owner is whose key that is, see [OwnedBy].
+	// Owner is the owner of that key, see [OwnedBy].
 	Owner string
-	// Scheme is the scheme's name, "v1".
+	// Scheme is the name of the scheme: "v1".
 	Scheme string
-	// Algorithm is the key's.
+	// Algorithm is the key's algorithm.
 	Algorithm Algorithm
-	// Time is when it was signed, by the client's clock.
-	// It is zero if the message does not say, see [Signature].Undated.
+	// Time is when the message was signed, by the client's clock. It is zero if the message is [Signature].Undated.
 	Time time.Time
-	// Nonce is its nonce. Empty for an undated message.
+	// Nonce is the message's nonce. It is empty if the message is [Signature].Undated.
 	Nonce string
-	// EventID is the id of the event that the message reports: the same in each delivery of it, and
-	// made of what is signed. A guard behind the verifier takes it for its key under core.CallerEvent. Empty for schemes that are not
-	// for webhooks.
+	// EventID is the id of the event that a webhook reports. It is signed, and the same in each delivery of the event. With
+	// core.CallerEvent, a guard behind the verifier uses it as its key. It is empty for schemes that are not for webhooks.
 	EventID string
-	// Consumed are the names, as they were sent, of the parameters that belong to the signature: key id,
-	// timestamp, nonce, and the signature itself, under sortedparams.Options.InParams. They are
-	// not the same in a retry, which is signed anew; a guard behind the verifier does not count them.
-	// Nil for schemes whose signatures stand in the header.
+	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Options.InParams,
+	// those of key id, timestamp, nonce and signature. They differ in a retry, which is signed anew, so a guard behind the
+	// verifier leaves them out of its keys and fingerprints. It is nil if the signature stands in the header.
 	Consumed []string
 }
 
-// NewContext returns a context that carries v, for [From]. Adapters put it into the request.
+// NewContext returns a context from which [From] returns v. Adapters give it to the request.
 func NewContext(ctx context.Context, v Verified) context.Context {
 	return &verifiedContext{ctx, v}
 }
 
-// From returns what is known of the message to which ctx belongs, if it was verified.
-func From(ctx context.Context) (Verified, bool) {
-	v, ok := ctx.Value(verifiedKey{}).(*Verified)
-	if !ok {
-		return Verified{}, false
+// From returns what [NewContext] put into ctx. ok is false if no message was verified.
+func From(ctx context.Context) (v Verified, ok bool) {
+	if verified, ok := ctx.Value(verifiedKey{}).(*Verified); ok {
+		return *verified, true
 	}
-	return *v, true
+	return Verified{}, false
 }
 
 type verifiedKey struct{}

@@ -1,9 +1,9 @@
-// Package sign tells whether a request is what the holder of a key has sent, now, and for the
-// first time: a signature against tampering, a timestamp and a nonce against replay. It knows no
-// framework, no store and nothing of package core.
+// Package sign verifies that a request comes from the holder of a key, unchanged, now, and for the first time. A signature
+// protects against tampering, a timestamp and a nonce against replay. The package knows no framework and no store, and does
+// not import package core.
 //
-// The server mounts a [Verifier]; adapters do so for their frameworks (httpidem.Verify,
-// ginidem.Verify, echoidem.Verify, fiberidem.Verify):
+// A server mounts a [Verifier] through the adapter of its framework (httpidem.Verify, ginidem.Verify, echoidem.Verify,
+// fiberidem.Verify):
 //
 //	key, err := sign.NewHMACKey("demo", secret)
 //	…
@@ -11,54 +11,96 @@
 //	…
 //	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive)
 //
-// The client signs through a [Transport], or each request by [Request]:
+// A client signs through a [Transport], or signs a single request with [Request]:
 //
 //	client := &http.Client{Transport: &sign.Transport{Key: key}}
 //
+// # Words
+//
+//   - A message is one HTTP request as it was sent. A retry is another message about the same operation.
+//   - The client signs messages, the verifier accepts or refuses them. A sender is a service that sends webhooks.
+//   - A scheme says where the signature stands in a message, and what is signed.
+//   - The signing string is the text that is signed. RFC 9421 calls it the signature base.
+//   - A header field is covered if it is part of the signing string.
+//   - A key has an id, which messages name, and an owner, whose requests they are. An owner may have several keys.
+//   - A ring holds the keys of a verifier in memory. Its keys are live together, also under one id.
+//   - The window is how far a timestamp may be from the verifier's clock. A nonce is text that a key uses once in it.
+//   - A code is the reason for a refusal as the client sees it, a reason is the finer one in the Go error.
+//   - An event id names what a webhook reports, in all its deliveries. An [Event] tells an observer about one message.
+//
 // # Schemes
 //
-// A [Scheme] says where in a message the signature stands and what is signed: [V1], the default,
-// for HMAC-SHA256 and Ed25519 keys; HTTP Message Signatures (RFC 9421) in package sign/rfc9421;
-// [StandardWebhooks]; [Stripe], [GitHub], [Slack] and [Shopify], for webhooks of these senders; and package sign/sortedparams, for
-// gateways that sign sorted parameters. A verifier knows one scheme, and the algorithm belongs to the key: a message chooses
-// neither. A scheme of your own is an implementation of [Scheme].
+//   - [V1], the default: HMAC-SHA256 and Ed25519.
+//   - HTTP Message Signatures (RFC 9421): package sign/rfc9421.
+//   - [StandardWebhooks]: webhooks of Svix and others.
+//   - [Stripe], [GitHub], [Slack] and [Shopify]: webhooks of these senders.
+//   - Sorted parameters, as WeChat Pay v2 and other gateways sign them: package sign/sortedparams.
+//   - An implementation of [Scheme] of your own.
 //
-// # What is checked, in this order
+// A verifier has one scheme, and each key has one algorithm. A message chooses neither.
 //
-//  1. The header's size; that target, Host and :authority name one host, and one of [Config].Hosts; then the
-//     form of the signature and what stands beside it.
-//  2. The timestamp: no further from the verifier's clock than [Config].Window (60 s), in either
-//     direction.
-//  3. The key: known, not revoked, valid now, and of the right kind.
-//  4. The body, up to [Config].BodyLimit, its digest, and the signature, in constant time.
-//  5. The nonce, which every scheme must set unless its messages are [Signature].Undated: the key's owner has not used up a
-//     quota ([Config].NonceQuota), so that one partner's nonces leave room for others', and the nonce is unused by this key. It is marked as used in one atomic step, and remembered until the
-//     message's timestamp has left the window by everybody's clock ([Config].Margin).
+// # Order of the checks
 //
-// So nobody can use up another's nonce, or make the verifier read a body for a message that is
-// too old (except under sign/sortedparams, where parameters stand in the body). A message of an unknown key goes through the same steps as one with a bad signature, and
-// gets the same answer.
+//  1. The size of the header. Target, Host and :authority must name one host, and that must be one of [Config].Hosts. Then
+//     the form of the signature and of what belongs to it.
+//  2. The timestamp: at most [Config].Window (60 s) from the verifier's clock, in either direction.
+//  3. The key: known, not revoked, valid now, and of an algorithm that the scheme uses.
+//  4. The body, up to [Config].BodyLimit, its digest, and the signature, which is compared in constant time.
+//  5. The nonce: the key's owner is within [Config].NonceQuota, and the key has not used this nonce before. One atomic step
+//     marks it as used. It is remembered until the timestamp has left the window by every server's clock ([Config].Margin).
+//     Messages that are [Signature].Undated have no nonce.
+//
+// So nobody can use up the nonces of others, and a message that is too old costs no reading of its body. Package
+// sign/sortedparams is the exception: it finds the timestamp in the body. A message of an unknown key passes through the same
+// steps as one with a bad signature, and gets the same answer.
 //
 // # Answers
 //
-// A message that is refused gets a problem (RFC 9457) with one of the [Code]s, or what
-// [Config].Refuse makes of it. The Go error has a finer [Reason] ([ReasonUnknownKey],
-// [ReasonUncovered], …), which goes to [Config].Observe only; so does the signing string, redacted, which
-// tells where client and server differ. [Verifier.Refusal] is the one place that makes answers of errors.
+// The answer to a refused message is a problem (RFC 9457) with a [Code], unless [Config].Refuse makes another one. The Go
+// error also has a [Reason], such as [ReasonUnknownKey] or [ReasonUncovered]. Only [Config].Observe sees it, together with
+// the redacted signing string, which shows where client and server differ.
 //
 // # Signature and idempotency
 //
-// A nonce is for one message, an Idempotency-Key for one operation. A client that tries an operation
-// again signs anew, with another nonce and the same Idempotency-Key, and gets the first answer from
-// the guard, which is mounted after the verifier. The key's owner ([OwnedBy]; its id, unless you say otherwise)
-// is then the guard's default user, so that the Idempotency-Keys of two owners never meet. A failed signature does not reach the guard:
-// it leaves no record.
+// A nonce belongs to one message, an Idempotency-Key to one operation. A client that retries an operation signs a new message
+// with a new nonce and the same Idempotency-Key. The guard behind the verifier answers it with the first response. Its user
+// is the key's owner ([OwnedBy]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
+// message never reaches the guard and leaves no record.
 //
-// # What it cannot do
+// # Webhooks
 //
-// A message is good for the host that it names, and so for every service that takes its word for it; see
-// [Config].Hosts. A message that was refused for want of a store (503) may come again with the same nonce, from whoever
-// has it. A [MemoryNonces] knows nothing of another process. Responses are not signed. And what a
-// scheme does not sign is not protected: V1 signs everything but the header fields that
-// [V1Options] and the client leave out.
+// [Stripe], [GitHub], [Slack] and [Shopify] sign the body, some of them a timestamp, and nothing else: not the method, the
+// path, the query, the host or any other header field. Give each endpoint a secret of its own ([NewSenderKey]), and act only on what is signed.
+// A message with a Content-Encoding, an Idempotency-Key or a method other than POST is refused ([ReasonUncovered]).
+//
+// A sender delivers an event until it gets a success, and again when a person asks for it. Each delivery is another message
+// about the same event, and [Verified].EventID is the same in all of them. It comes from what is signed: the id in the body,
+// or a digest of the body. The ids that senders put into the header (X-GitHub-Delivery, X-Shopify-Event-Id) are not signed.
+// Whoever has seen a message can send it again under another one. This guard runs an event once and answers later deliveries
+// with the first response:
+//
+//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller(), Retention: 72 * time.Hour}
+//
+// If the sender signs a timestamp, the verifier also refuses the same message the second time ([CodeReplayed]); the nonce is
+// a digest of timestamp and body. If it does not, a replay cannot be told from a redelivery, however old it is. Then only the
+// guard protects, for as long as its record stands.
+//
+// The schemes of these senders also sign, for tests of your endpoint.
+//
+// # Limits
+//
+// A message is valid for the host that it names, and so for every service that trusts its Host field; see [Config].Hosts. A
+// message that was refused because the nonce store failed (503) can be sent again with the same nonce by whoever has it. A
+// [MemoryNonces] serves a single process. Responses are not signed. What a scheme does not sign is not protected: [V1] signs
+// everything but the header fields that neither [V1Options] nor the client names.
+//
+// # For adapters
+//
+// Only adapters need these names: an adapter implements [Source], and [PeerSource] if it can, makes a [Message] of it, writes
+// the [Refusal] that [Verifier.Refusal] returns, and passes on what is verified with [NewContext].
+//
+// # For schemes of your own
+//
+// Only implementations of [Scheme] need these names: the methods of [Message], [Signature], [Freer], [Additions], [Field],
+// [Errorf], [ParseTimestamp], [NonceOf], [Key.Sign] and [Key.Verify].
 package sign

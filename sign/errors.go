@@ -5,22 +5,21 @@ import (
 	"fmt"
 )
 
-// Code names the reason of a refusal on the wire. Codes are stable: clients may branch on
-// them. A Code is an error, so that an [Error] can be told by it:
-// errors.Is(err, sign.CodeReplayed).
+// Code is the reason for a refusal that the client sees. Codes are stable, and clients may branch on them. A Code is an
+// error that an [Error] can be compared with: errors.Is(err, sign.CodeReplayed).
 type Code string
 
-// The codes, each with its status.
+// The codes, each with its HTTP status.
 const (
-	CodeMissing          Code = "missing"           // 401: there is no signature, or a part of it is not there
-	CodeInvalid          Code = "invalid"           // 401: the signature is not a known key's signature of this message
+	CodeMissing          Code = "missing"           // 401: the signature, or a part of it, is missing
+	CodeInvalid          Code = "invalid"           // 401: no known key made this signature of this message
 	CodeExpired          Code = "expired"           // 401: the timestamp is too old
 	CodeNotYetValid      Code = "not_yet_valid"     // 401: the timestamp is too far in the future
 	CodeReplayed         Code = "replayed"          // 401: the nonce has been used
-	CodeMalformed        Code = "malformed"         // 400: a part of the signature has not the right form
-	CodeDuplicateHeader  Code = "duplicate_header"  // 400: a field that counts was sent more than once
+	CodeMalformed        Code = "malformed"         // 400: a part of the signature has the wrong form
+	CodeDuplicateHeader  Code = "duplicate_header"  // 400: a header field that the scheme reads was sent more than once
 	CodeBodyTooLarge     Code = "body_too_large"    // 413: the body is over the limit
-	CodeRateLimited      Code = "rate_limited"      // 429: as many nonces of the key's owner are remembered as may be
+	CodeRateLimited      Code = "rate_limited"      // 429: the key's owner has used up the quota of nonces
 	CodeStoreUnavailable Code = "store_unavailable" // 503: nonces or keys cannot be looked up
 )
 
@@ -29,8 +28,8 @@ func (c Code) Error() string { return string(c) }
 
 func (c Code) kind() *Error { return &Error{Code: c} }
 
-// Reason tells apart what is [CodeInvalid] outside. It is an error, so that an [Error] can be told
-// by it, and is itself errors.Is CodeInvalid. A scheme may have reasons of its own.
+// Reason is the finer reason behind [CodeInvalid]. It is for logs; the client does not see it. A Reason is an error that an
+// [Error] can be compared with, and errors.Is(reason, CodeInvalid) is true. A scheme may define its own reasons.
 type Reason string
 
 // The reasons.
@@ -53,30 +52,28 @@ func (r Reason) Is(target error) bool { return target == CodeInvalid }
 
 func (r Reason) kind() *Error { return &Error{Code: CodeInvalid, Reason: r} }
 
-// Kind is what an [Error] can be told by: a [Code] or a [Reason]. Schemes, key sources and
-// [Source] may return one as it is, or with more to say by [Errorf].
+// Kind is a [Code] or a [Reason]. A scheme, a key source or a [Source] returns one as its error, alone or with a detail
+// ([Errorf]).
 type Kind interface {
 	error
 	kind() *Error
 }
 
-// Error is why a message was refused. Code is what the client is told; Reason and
-// Detail are for logs. An *Error is errors.Is its Code, its Reason, and another *Error with the same
-// code and, unless that one has none, the same reason.
+// Error says why a message was refused. Compare it with a [Code] or a [Reason] by errors.Is.
 type Error struct {
-	// Code is the reason, as far as it goes out.
+	// Code is the reason that the client sees.
 	Code Code
-	// Reason tells apart what looks the same outside. Empty: the code says it all.
+	// Reason is the finer reason. It is for logs. Empty: the code says it all.
 	Reason Reason
-	// Detail says more, for people. It holds no secret, no expected signature and nothing
-	// of the body.
+	// Detail explains the error to people. It is for logs. It contains no secret, no expected signature and no part of
+	// the body.
 	Detail string
 
 	cause      error
-	retryAfter int64 // when another try makes sense, in seconds; 0: after one
+	retryAfter int64 // in seconds; zero counts as one
 }
 
-// Errorf returns an error of a kind with a detail. A %w in format is its cause.
+// Errorf returns an error of a kind, with a formatted Detail. [Error.Unwrap] returns the operand of a %w.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := kind.kind()
@@ -84,8 +81,8 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return e
 }
 
-// Error returns code, reason and detail. A nil *Error that was made an error of is one without a code: a fault of
-// who returned it, which refuses.
+// Error returns code, reason and detail. A nil *Error in an error is a fault of the code that returned it; the message is
+// refused.
 func (e *Error) Error() string {
 	if e == nil {
 		return "sign: a nil *Error was returned as an error"
@@ -100,7 +97,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns what lies behind: the store's error, say. It may be nil.
+// Unwrap returns the cause, such as the nonce store's error, or nil.
 func (e *Error) Unwrap() error {
 	if e == nil {
 		return nil
@@ -108,8 +105,7 @@ func (e *Error) Unwrap() error {
 	return e.cause
 }
 
-// Is reports whether target is the error's code or reason, or an *Error with the same code and, unless
-// it has none, the same reason.
+// Is reports whether target is the error's code or reason, or an *Error with the same code whose reason is empty or the same.
 func (e *Error) Is(target error) bool {
 	if e == nil {
 		return false
@@ -120,8 +116,8 @@ func (e *Error) Is(target error) bool {
 	return target == e.Code || e.Reason != "" && target == e.Reason
 }
 
-// asError returns err, which a scheme, a key source or a [Source] has made, as an *Error that is nobody
-// else's. One that is none is a fault of theirs, and refuses.
+// asError returns an *Error for an error of a scheme, a key source or a [Source]. The caller owns it. If err has no kind, which
+// is a fault of theirs, the message is refused with CodeInvalid.
 func asError(err error) *Error {
 	if e := known(err); e != nil {
 		return e
@@ -129,7 +125,7 @@ func asError(err error) *Error {
 	return &Error{Code: CodeInvalid, Detail: fmt.Sprint(err), cause: err}
 }
 
-// known returns a copy of the *Error that err is, or what err's kind makes of it; nil: it has none.
+// known returns a copy of the *Error in err, or a new one for the kind in err. It returns nil if there is neither.
 func known(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e == nil {
@@ -149,7 +145,7 @@ func known(err error) *Error {
 	return e
 }
 
-// bodyError makes an *Error of what reading the body has met with.
+// bodyError returns an *Error for an error of Source.ReadBody.
 func bodyError(err error) error {
 	if err == nil {
 		return nil
@@ -160,19 +156,18 @@ func bodyError(err error) error {
 	return Errorf(CodeMalformed, "the body could not be read to its end: %w", err)
 }
 
-// ConfigError is one fault of a configuration. Constructors report all faults at once
-// (errors.Join).
+// ConfigError is one fault of a configuration. Constructors report all faults at once, joined by errors.Join.
 type ConfigError struct {
-	// Field is the faulty field, such as "Config.Keys".
+	// Field is the name of the faulty field: "Config.Keys".
 	Field string
-	// Problem says what is wrong with it.
+	// Problem says what is wrong with the field.
 	Problem string
 }
 
 // Error returns field and problem.
 func (e *ConfigError) Error() string { return "sign: " + e.Field + ": " + e.Problem }
 
-// faults collects configuration errors. The zero value has none.
+// faults collects configuration errors. The zero value is empty.
 type faults struct{ errs []error }
 
 func (f *faults) addIf(bad bool, field, format string, args ...any) {

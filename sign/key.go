@@ -25,15 +25,15 @@ import (
 	"github.com/idem-go/idem/sign/internal/secret"
 )
 
-// Algorithm is how a [Key] signs. It belongs to the key: a message cannot choose it.
+// Algorithm is the signature algorithm of a [Key]. A message cannot choose it.
 type Algorithm uint8
 
 // The algorithms, by their names in RFC 9421, section 6.2.
 const (
 	HMACSHA256      Algorithm = 1 + iota // hmac-sha256
 	Ed25519                              // ed25519 (RFC 8032)
-	ECDSAP256SHA256                      // ecdsa-p256-sha256; signatures are r and s, 32 bytes each
-	RSAPSSSHA512                         // rsa-pss-sha512; the salt has 64 bytes
+	ECDSAP256SHA256                      // ecdsa-p256-sha256; a signature is r and s, 32 bytes each
+	RSAPSSSHA512                         // rsa-pss-sha512 with a salt of 64 bytes
 )
 
 var algorithms = map[Algorithm]string{
@@ -43,8 +43,7 @@ var algorithms = map[Algorithm]string{
 	RSAPSSSHA512:    "rsa-pss-sha512",
 }
 
-// algorithmNamed returns the algorithm that a message names, by its name in RFC 9421 or by the tag of [V1]. Zero:
-// none, or none that is known.
+// algorithmNamed returns the algorithm of a name in RFC 9421 or a tag of [V1]. It returns zero for an unknown name.
 func algorithmNamed(name string) Algorithm {
 	switch name {
 	case tagHMAC:
@@ -75,13 +74,13 @@ const (
 	minRSA = 2048
 )
 
-// Key is a secret or a key pair, its id, and when it is valid. It is safe for concurrent
-// use, and must not be copied. It prints without its secret.
+// Key is a shared secret, a key pair or a public key, with its id, its owner and its validity. It is safe for concurrent use.
+// It must not be copied. Package fmt prints it without its secret.
 type Key struct {
 	id, owner           string
 	algorithm           Algorithm
 	notBefore, notAfter time.Time
-	webhook             bool // short secrets are allowed there, and it is good for nothing else
+	webhook             bool // the secret may be short, and signs nothing but webhooks
 
 	secret  []byte
 	macs    sync.Pool // of *keyed
@@ -89,19 +88,18 @@ type Key struct {
 	private crypto.Signer // nil: the key only verifies
 }
 
-// KeyOption says more of a [Key].
+// KeyOption is an option of the functions that make a [Key].
 type KeyOption func(*Key)
 
-// OwnedBy says whose key it is. A guard behind the verifier takes the owner for its user, so that a
-// retry which is signed with another key of the same owner is a retry: give the key that replaces another
-// one the owner that the other has. owner has 1 to 128 visible ASCII characters. Without this option, a
-// key's id is its owner.
+// OwnedBy sets the key's owner, which has 1 to 128 visible ASCII characters. A guard behind the verifier uses the owner as its
+// user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is still a retry. Without
+// this option, the owner is the key's id.
 func OwnedBy(owner string) KeyOption { return func(k *Key) { k.owner = owner } }
 
-// ValidFrom refuses messages before t (by the verifier's clock). The zero time is no limit.
+// ValidFrom makes the key valid from t on, by the verifier's clock. The zero time sets no limit.
 func ValidFrom(t time.Time) KeyOption { return func(k *Key) { k.notBefore = t } }
 
-// ValidUntil refuses messages from t on. The zero time is no limit.
+// ValidUntil makes the key invalid from t on, by the verifier's clock. The zero time sets no limit.
 func ValidUntil(t time.Time) KeyOption { return func(k *Key) { k.notAfter = t } }
 
 // NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte
@@ -113,10 +111,9 @@ func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 	return newKey(&f, &Key{id: id, owner: id, algorithm: HMACSHA256, secret: append([]byte(nil), secret...)}, opts)
 }
 
-// NewKey makes a key of a public or private key of package crypto: ed25519.PublicKey,
-// *ecdsa.PublicKey on P-256, *rsa.PublicKey of at least 2048 bits, or the private keys that
-// belong to them (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A key without
-// the private part verifies only.
+// NewKey makes a key from a public or private key of the standard library: ed25519.PublicKey, *ecdsa.PublicKey on P-256,
+// *rsa.PublicKey of at least 2048 bits, or their private keys (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A
+// public key verifies, and does not sign. id has 1 to 128 visible ASCII characters.
 func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 	k := &Key{id: id, owner: id, public: material}
 	var f faults
@@ -156,7 +153,7 @@ func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 	return newKey(&f, k, opts)
 }
 
-// MustKey is for keys that are fixed in the program or its tests; it panics with the error:
+// MustKey returns k, and panics if err is not nil. It is for keys that are fixed in the program or its tests:
 //
 //	key := sign.MustKey(sign.NewHMACKey("demo", secret))
 func MustKey(k *Key, err error) *Key {
@@ -179,7 +176,7 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	k.id, k.owner = strings.Clone(k.id), strings.Clone(k.owner) // which may come from a message, whose memory is used again
+	k.id, k.owner = strings.Clone(k.id), strings.Clone(k.owner) // a KeyFunc may have made them of a message's id
 	if k.secret != nil {
 		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret)} }
 	}
@@ -241,16 +238,16 @@ func isRepeated(secret []byte) bool {
 // ID returns the key's id.
 func (k *Key) ID() string { return k.id }
 
-// Owner returns whose key it is, see [OwnedBy].
+// Owner returns the key's owner, see [OwnedBy].
 func (k *Key) Owner() string { return k.owner }
 
-// Algorithm returns how the key signs.
+// Algorithm returns the key's algorithm.
 func (k *Key) Algorithm() Algorithm { return k.algorithm }
 
-// String returns id and algorithm, and nothing of the secret.
+// String returns id and algorithm.
 func (k *Key) String() string { return k.id + " (" + k.algorithm.String() + ")" }
 
-// Format keeps every verb of package fmt from showing the secret.
+// Format implements [fmt.Formatter]. Every verb prints [Key.String], so none prints the secret.
 func (k *Key) Format(f fmt.State, verb rune) { fmt.Fprint(f, k.String()) }
 
 var (
@@ -259,8 +256,8 @@ var (
 	errZeroKey    = errors.New("sign: the key was not made by one of this package's functions")
 )
 
-// Sign returns the key's signature of message. A key of [NewStandardWebhooksKey] signs webhooks only, and
-// returns an error here.
+// Sign returns the key's signature of message. It returns an error if the key has no private part, or if it is a key of
+// [NewStandardWebhooksKey] or [NewSenderKey], which signs webhooks only.
 func (k *Key) Sign(message []byte) ([]byte, error) {
 	switch {
 	case k.webhook:
@@ -299,9 +296,8 @@ func (k *Key) sign(message []byte) ([]byte, error) {
 
 var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
 
-// Verify reports whether signature is the key's signature of message. It takes the same time
-// for every wrong signature. For a key of [NewStandardWebhooksKey] none is right: its secret may be short,
-// and it is good for [StandardWebhooks] only.
+// Verify reports whether signature is the key's signature of message. HMACs are compared in constant time. For a key of
+// [NewStandardWebhooksKey] or [NewSenderKey], which verifies webhooks only, Verify returns false.
 func (k *Key) Verify(message, signature []byte) bool {
 	return !k.webhook && k.algorithm != 0 && k.verify(message, signature)
 }
@@ -327,9 +323,8 @@ func (k *Key) verify(message, signature []byte) bool {
 	return false
 }
 
-// mac is an authentication code that was computed here. It cannot be compared by ==, or
-// printed by accident: equals is the only way to tell whether a received one is the same, and takes
-// the same time wherever they differ.
+// mac is an authentication code that was computed here. It cannot be compared by == or printed by accident. Only equals
+// compares it with a received one, in constant time.
 type mac struct {
 	_   [0]func() // not comparable
 	sum [sha256.Size]byte
@@ -339,15 +334,14 @@ func (m *mac) equals(received []byte) bool {
 	return subtle.ConstantTimeCompare(m.sum[:], received) == 1
 }
 
-// keyed is HMAC-SHA256 with a key, ready for a message, and room for what comes of it. It costs
-// about as much to make as to use, so keys keep them.
+// keyed is an HMAC-SHA256 with a key, ready for a message, and the memory for its result. It costs about as much to make as to
+// use, so keys keep them.
 type keyed struct {
 	hash hash.Hash
 	mac  mac
 }
 
-// compute computes the code of the parts, one after the other. The result is good until the
-// next call.
+// compute returns the code of the concatenated parts. The next call overwrites it.
 func (h *keyed) compute(parts ...[]byte) *mac {
 	h.hash.Reset()
 	for _, p := range parts {
@@ -357,7 +351,7 @@ func (h *keyed) compute(parts ...[]byte) *mac {
 	return &h.mac
 }
 
-// mac returns the code of the parts, one after the other. Only keys with a secret have one.
+// mac returns the code of the concatenated parts. The key must have a secret.
 func (k *Key) mac(parts ...[]byte) mac {
 	h := k.macs.Get().(*keyed)
 	defer k.macs.Put(h)

@@ -8,12 +8,10 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// Message is an HTTP request as it was sent, for a [Scheme] to sign or to verify. Nothing in
-// it is decoded or cleaned: what a proxy, a router or a framework makes of a path is not what
-// the client has signed.
+// Message is an HTTP request as it was sent, for a [Scheme] to sign or to verify. Nothing in it is decoded or cleaned, because
+// what a proxy, a router or a framework makes of a path is not what the client has signed. A message is not safe for concurrent use.
 //
-// The strings may belong to a framework that reuses them after the request; who keeps one
-// must copy it.
+// The strings may belong to a framework that uses their memory again after the request. Copy what you keep.
 type Message struct {
 	// Method is the request's method, as sent.
 	Method string
@@ -21,18 +19,16 @@ type Message struct {
 	// "http://example.com/a?x=1" in its absolute form.
 	Target string
 	// Host is the Host header field (the :authority of HTTP/2) as sent. A verifier refuses a message
-	// whose target, in absolute form, names another host: routers go by one or by the other. A server
-	// that replaces Host by the target's (RFC 9112, section 3.2.2), as net/http does, leaves nothing to
-	// be compared.
+	// whose target, in absolute form, names another host, because some routers use one and some the other. A server
+	// that replaces Host by the target's host (RFC 9112, section 3.2.2), as net/http does, leaves nothing to compare.
 	Host string
-	// TLS says that the client has come by https. Only schemes that sign the URI's scheme
-	// ask for it.
+	// TLS is true if the client used https. It matters only to schemes that sign the URI's scheme.
 	TLS bool
-	// Source is where header and body come from.
+	// Source holds the header and the body.
 	Source Source
 
 	limit int64
-	host  string // the configured public host, if any
+	host  string // Config.Host
 	read  bool
 	body  []byte
 	err   error
@@ -41,34 +37,31 @@ type Message struct {
 	sum      [sha256.Size]byte
 }
 
-// Source is the header and the body of a [Message]. An adapter implements it on its
-// framework's request. It is not used concurrently. A source that knows the peer is a [PeerSource].
+// Source is the header and the body of a [Message]. An adapter implements it on its framework's request, and if it knows the
+// peer, [PeerSource]. It need not be safe for concurrent use.
 type Source interface {
-	// Values returns the values of the field's lines in the order in which they were
-	// sent, and as the handler gets them. name is in canonical form,
-	// "Content-Type". Fields that the framework takes out of its header (Host, in
-	// net/http) need not be found here, unless they were sent more than once. A Host that is
-	// found must be Message.Host. The strings
-	// must be good until the request has been answered, the slice until the next call only.
+	// Values returns the values of a header field, one for each line, in the order sent and as the handler gets them. name
+	// is in canonical form: "Content-Type". A field that the framework moves out of its header (Host in net/http) may be
+	// missing, unless it was sent more than once. If Host is found, it must equal Message.Host. The strings must stay
+	// valid until the request is answered, the slice until the next call.
 	Values(name string) []string
-	// HeaderSize returns the number of field lines, and the bytes of their names and values.
+	// HeaderSize returns the number of field lines, and the number of bytes in their names and values.
 	HeaderSize() (lines, bytes int)
-	// ReadBody returns the whole body as sent, not decompressed, and leaves the request
-	// so that the handler can read all of it. It returns [CodeBodyTooLarge] for one of
-	// more than limit bytes, having read no more than it needs to know that. The bytes
-	// must not change until the request has been answered.
+	// ReadBody returns the whole body as sent, not decompressed. The handler can still read all of it afterwards. If the
+	// body has more than limit bytes, the error is [CodeBodyTooLarge], and no more is read than it takes to know that. The
+	// bytes must not change until the request is answered.
 	ReadBody(limit int64) ([]byte, error)
 }
 
 // PeerSource is a [Source] that knows the peer.
 type PeerSource interface {
 	Source
-	// RemoteAddr returns the network address of the peer as "IP:port", for [Event].RemoteAddr.
+	// RemoteAddr returns the peer's network address as "IP:port". It becomes [Event].RemoteAddr.
 	RemoteAddr() string
 }
 
-// Authority returns host and port, as the client has addressed them; or the public host, if
-// one is configured (see [Config].Host).
+// Authority returns the host, with the port if there is one, to which the client sent the message, or [Config].Host if
+// that is set.
 func (m *Message) Authority() string {
 	if m.host != "" {
 		return m.host
@@ -76,7 +69,7 @@ func (m *Message) Authority() string {
 	return m.sentTo()
 }
 
-// sentTo returns host and port as sent.
+// sentTo returns the host, with the port if there is one, as sent.
 func (m *Message) sentTo() string {
 	if _, authority, _, ok := m.absolute(); ok {
 		return authority
@@ -84,7 +77,8 @@ func (m *Message) sentTo() string {
 	return m.Host
 }
 
-// Path returns the path as sent: "/" at least, or "*".
+// Path returns the path as sent. It is "*" for a target of that form (RFC 9112, section 3.2.4), and "/" if the target has no
+// path.
 func (m *Message) Path() string {
 	path, _, _ := strings.Cut(m.origin(), "?")
 	if path == "" {
@@ -93,8 +87,7 @@ func (m *Message) Path() string {
 	return path
 }
 
-// Query returns the query as sent, without the question mark. present tells an empty query
-// from none.
+// Query returns the query as sent, without the question mark. present is false if there is no question mark.
 func (m *Message) Query() (query string, present bool) {
 	_, query, present = strings.Cut(m.origin(), "?")
 	return query, present
@@ -108,8 +101,7 @@ func (m *Message) origin() string {
 	return m.Target
 }
 
-// absolute takes a target in absolute form apart. rest begins with a slash or a question
-// mark, or is empty.
+// absolute splits a target in absolute form. rest is empty or begins with a slash or a question mark.
 func (m *Message) absolute() (scheme, authority, rest string, ok bool) {
 	if strings.HasPrefix(m.Target, "/") {
 		return "", "", "", false
@@ -125,8 +117,8 @@ func (m *Message) absolute() (scheme, authority, rest string, ok bool) {
 	return scheme, rest[:end], rest[end:], true
 }
 
-// Field returns the value of a header field and the number of its lines. name is in
-// canonical form. Only the value of a single line is returned.
+// Field returns the value of a header field and the number of its lines. name is in canonical form. Unless there is exactly
+// one line, value is empty.
 func (m *Message) Field(name string) (value string, lines int) {
 	values := m.Source.Values(name)
 	if len(values) == 1 {
@@ -135,8 +127,8 @@ func (m *Message) Field(name string) (value string, lines int) {
 	return value, len(values)
 }
 
-// Required returns the value of a header field that must be there in a single line, without the white space around it.
-// name is in canonical form. The errors are [CodeMissing], also for an empty value, and [CodeDuplicateHeader].
+// Required returns the value of a header field without the white space around it. name is in canonical form. The error is
+// [CodeMissing] if there is no field or its value is empty, and [CodeDuplicateHeader] if it has several lines.
 func (m *Message) Required(name string) (string, error) {
 	value, lines := m.Field(name)
 	value = form.Trim(value)
@@ -149,14 +141,13 @@ func (m *Message) Required(name string) (string, error) {
 	return value, nil
 }
 
-// Body returns the whole body as sent. It is read once, up to the verifier's limit. The
-// errors are [*Error] values.
+// Body returns the whole body as sent. The first call reads it, up to the verifier's limit. Errors are of type [*Error].
 func (m *Message) Body() ([]byte, error) {
 	if !m.read {
 		m.read = true
 		limit := m.limit
 		if limit == 0 {
-			limit = math.MaxInt64 - 1 // there is no verifier
+			limit = math.MaxInt64 - 1 // no verifier has set one
 		}
 		m.body, m.err = m.Source.ReadBody(limit)
 		m.err = bodyError(m.err)
@@ -164,8 +155,7 @@ func (m *Message) Body() ([]byte, error) {
 	return m.body, m.err
 }
 
-// digest returns the SHA-256 of the body, which has been read. It is computed once, however many
-// keys are tried.
+// digest returns the SHA-256 of the body, which has been read. It is computed once, however many keys are tried.
 func (m *Message) digest() [sha256.Size]byte {
 	if !m.digested {
 		m.digested, m.sum = true, sha256.Sum256(m.body)

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// NonceStore remembers which nonces have been used. core.Engine.Nonces makes one of the store
-// that the engine uses; [NewMemoryNonces] is one for a single process.
+// NonceStore remembers which nonces have been used. core.Engine.Nonces returns one that uses the engine's store. [MemoryNonces]
+// is one for a single process. It must be safe for concurrent use.
 type NonceStore interface {
-	// Use marks nonce as used by the key for ttl, which is more than zero, and reports
-	// whether it was unused: one atomic step, so that of any number of calls at
-	// once, from whatever process shares the store, one is told true. Nonces of two keys are
-	// never the same. An error means that it is not known whether it was unused. The
-	// strings belong to the message: copy them to keep them. It is used concurrently.
+	// Use marks nonce as used by the key for at least ttl, which is positive, and reports whether it was unused. This is
+	// one atomic step: of all calls with the same key id and nonce, from all processes that share the store, exactly one
+	// gets true. The same nonce of another key is another one. An error means that it is unknown whether the nonce was
+	// unused. The strings share memory with the message: copy them to keep them.
 	//
 	// ctx has a deadline ([Config].StoreTimeout) unless the store is a [BoundedNonceStore].
 	Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error)
@@ -30,30 +29,29 @@ type BoundedNonceStore interface {
 	Bounded()
 }
 
-// ErrNoncesFull is returned by [MemoryNonces] when it has reached its bound. Messages are
-// then refused with 503 store_unavailable: to forget a nonce early would let its message in
-// again.
+// ErrNoncesFull is the error of a [MemoryNonces] that has reached its bound, and the cause of a refusal beyond
+// [Config].MaxNonces. Messages are then refused (503 store_unavailable): if a nonce were forgotten early, its message could be
+// sent again.
 var ErrNoncesFull = errors.New("sign: the store of nonces is full")
 
 var errNoTTL = errors.New("sign: a nonce must be kept for more than no time")
 
-// defaultMaxNonces is how many nonces a [Verifier] has remembered, and [MemoryNonces] remembers, unless told otherwise:
-// 3,000 messages a second at a window of 60 s. One takes about 150 bytes.
+// defaultMaxNonces is the default of Config.MaxNonces and MemoryNonces: 3,000 messages a second at a window of 60 s. One nonce
+// takes about 150 bytes.
 const defaultMaxNonces = 1 << 19
 
 const nonceShards = 64
 
-// MemoryNonces is a [NonceStore] in the memory of the process. It is bounded and refuses when it is
-// full. The zero value has the default bound. Another process knows nothing of it, nor does this one after a restart: a message can
-// then be sent again for as long as its timestamp is in the window. It runs no goroutine, and is
-// safe for concurrent use.
+// MemoryNonces is a [NonceStore] in the memory of one process. It is bounded, and full it returns [ErrNoncesFull]. The zero
+// value holds 524,288 nonces. After a restart, and in another process, a message can be sent again while its timestamp is in
+// the window. It runs no goroutine, and is safe for concurrent use.
 type MemoryNonces struct {
 	max    int // of each shard
 	shards [nonceShards]nonceShard
 }
 
-// NewMemoryNonces makes a store for about max nonces; zero means 524,288. The bound
-// is divided among shards, so that it may be reached up to a tenth early.
+// NewMemoryNonces returns a store for about max nonces. Zero or less means 524,288. The bound is divided among shards, so the
+// store may be full up to a tenth early.
 func NewMemoryNonces(max int) *MemoryNonces {
 	if max <= 0 {
 		max = defaultMaxNonces
@@ -82,7 +80,7 @@ type nonceDate struct {
 // goes, and few, so that none waits for a sweep.
 const maxForgotten = 4
 
-// Use implements [NonceStore]. It never blocks on anything outside of the process.
+// Use implements [NonceStore]. It returns ctx's error if ctx has ended.
 func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -119,7 +117,7 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 // Bounded implements [BoundedNonceStore].
 func (n *MemoryNonces) Bounded() {}
 
-// Len returns how many nonces are remembered.
+// Len returns how many nonces are remembered. Some of them may be due to be forgotten.
 func (n *MemoryNonces) Len() int {
 	sum := 0
 	for i := range n.shards {

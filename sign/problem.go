@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// RefusedHeader is on every refusal; its value is the [Code]. Whoever keeps responses must not
-// keep one that has it.
+// RefusedHeader is the name of a header field of every refusal. Its value is the [Code]. A cache or a guard further out must
+// not store a response with this field.
 const RefusedHeader = "Idempotency-Refused"
 
-// Refusal is the answer to a message that was refused, for an adapter to write.
+// Refusal is the answer to a refused message. An adapter writes it.
 type Refusal struct {
 	// Status is the HTTP status code.
 	Status int
-	// Header are the fields to be set, in place of those of the same name. Content-Length is the
-	// adapter's to set.
+	// Header are the fields to set. Each replaces all fields of its name. The adapter sets Content-Length.
 	Header []Field
 	// Body is the whole body.
 	Body []byte
@@ -26,34 +25,33 @@ type Refusal struct {
 
 const problemTypes = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
 
-// particulars is the one place that says what goes out for a code.
+// particulars are the public texts and the status of each code. They stand nowhere else.
 var particulars = map[Code]struct {
 	status        int
 	title, detail string
 }{
-	CodeMissing:          {http.StatusUnauthorized, "Signature missing", "The request must be signed; the signature, or a part of it, is not there."},
+	CodeMissing:          {http.StatusUnauthorized, "Signature missing", "The request must be signed; the signature, or a part of it, is missing."},
 	CodeInvalid:          {http.StatusUnauthorized, "Signature invalid", "The signature is not a known key's signature of this request."},
 	CodeExpired:          {http.StatusUnauthorized, "Signature expired", "The request was signed too long ago. Compare your clock with the Date of this response, and sign anew."},
 	CodeNotYetValid:      {http.StatusUnauthorized, "Signature not yet valid", "The request was signed in the future. Compare your clock with the Date of this response, and sign anew."},
 	CodeReplayed:         {http.StatusUnauthorized, "Request replayed", "The nonce has been used. Sign each request anew, also when the same operation is tried again."},
-	CodeMalformed:        {http.StatusBadRequest, "Signature malformed", "A part of the signature has not the form that it must have."},
-	CodeDuplicateHeader:  {http.StatusBadRequest, "Header field duplicated", "A header field that counts for the signature was sent more than once."},
+	CodeMalformed:        {http.StatusBadRequest, "Signature malformed", "A part of the signature has the wrong form."},
+	CodeDuplicateHeader:  {http.StatusBadRequest, "Header field duplicated", "A header field that belongs to the signature was sent more than once."},
 	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
 	CodeRateLimited:      {http.StatusTooManyRequests, "Rate limited", "Too many requests were signed by one owner's keys. Sign the request anew and try again later."},
 	CodeStoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable", "The signature could not be checked now. Sign the request anew and try again."},
 }
 
-// Status returns the HTTP status code that goes with the error's code.
+// Status returns the HTTP status of the error's code.
 func (e *Error) Status() int { return particulars[e.known()].status }
 
-// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and leads to
-// the code's explanation.
+// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and its page explains the code.
 func (e *Error) Type() string { return problemTypes + string(e.known()) }
 
-// Title returns the short text that goes with the code (RFC 9457, section 3.1.3).
+// Title returns a short summary of the code for people (RFC 9457, section 3.1.3).
 func (e *Error) Title() string { return particulars[e.known()].title }
 
-// known is the code; an error that somebody has made up is CodeInvalid outside.
+// known returns the code, or CodeInvalid for one that is not of this package.
 func (e *Error) known() Code {
 	if _, ok := particulars[e.Code]; ok {
 		return e.Code
@@ -70,9 +68,8 @@ type problem struct {
 	Code   Code   `json:"code"`
 }
 
-// Refusal makes the answer of an error that [Verifier.Verify] has returned, for the request of ctx. Reason
-// and Detail are not in it. For expired and not_yet_valid it has a Date, by the clock with which the
-// timestamp was compared.
+// Refusal returns the answer for an error of [Verifier.Verify]. ctx is the request's. The answer contains neither Reason nor
+// Detail. For [CodeExpired] and [CodeNotYetValid] it has a Date from the clock that the timestamp was compared with.
 func (v *Verifier) Refusal(ctx context.Context, err error) *Refusal {
 	e := asError(err)
 	code := e.known()
@@ -100,7 +97,7 @@ func (v *Verifier) Refusal(ctx context.Context, err error) *Refusal {
 	case code == CodeStoreUnavailable || code == CodeRateLimited:
 		r.setDefault("Retry-After", strconv.FormatInt(max(e.retryAfter, 1), 10))
 	}
-	if p.status == http.StatusUnauthorized || r.Status == http.StatusUnauthorized { // which needs a challenge (RFC 9110, section 15.5.2)
+	if p.status == http.StatusUnauthorized || r.Status == http.StatusUnauthorized { // a 401 needs a challenge (RFC 9110, section 15.5.2)
 		r.setDefault("Www-Authenticate", `Signature scheme="`+v.c.Scheme.Name()+`"`)
 	}
 	return r

@@ -2,14 +2,13 @@ package sign
 
 import "sync"
 
-// quota bounds how many nonces are remembered at a time, of each owner and of all. It counts those of one
-// verifier, whatever store remembers them.
+// quota bounds how many nonces of one verifier are remembered at a time, of each owner and of all owners.
 type quota struct {
 	each, all int
 	span      int64 // of a slot, in seconds
 
 	mu     sync.Mutex
-	now    int64 // the slot of the latest time; it goes back only if the clock does so by far
+	now    int64 // the slot of the latest time; it goes back only if the clock goes back by far
 	owners map[string]*tally
 	total  tally
 }
@@ -17,22 +16,22 @@ type quota struct {
 // tally is a number of nonces, by the slot in which each is forgotten. It counts until the slot has passed.
 type tally struct {
 	sum   int
-	open  int   // how many of them are being looked up, and may have been used before
+	open  int   // how many of them are being looked up, and may turn out to be replays
 	first int64 // the slots before it have passed
 	slots [quotaSlots]int
 }
 
-// quotaSlots is how finely time is divided: a nonce counts for up to a fourteenth of the longest time longer than
-// it is remembered.
+// quotaSlots is the number of slots of time. A nonce counts until the end of its slot, so up to a fourteenth of the longest
+// time longer than it is remembered.
 const quotaSlots = 16
 
-// newQuota is for nonces that are remembered for at most longest seconds.
+// newQuota returns a quota for nonces that are remembered for at most longest seconds.
 func newQuota(each, all int, longest int64) *quota {
 	return &quota{each: each, all: all, span: longest/(quotaSlots-2) + 1, owners: make(map[string]*tally)}
 }
 
-// take counts a nonce that is remembered until then, and returns its slot for settle. Times are in
-// seconds. The errors are [CodeRateLimited] and, if there is no room for anybody, [CodeStoreUnavailable].
+// take counts a nonce that is remembered until then, and returns its slot for settle. Times are in seconds since 1970. The error
+// is CodeRateLimited if the owner's quota is used up, and CodeStoreUnavailable if that of all owners is.
 func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,7 +59,7 @@ func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	return slot, nil
 }
 
-// settle says what has become of a nonce that take has counted: one that is not remembered counts no longer.
+// settle ends a take. A nonce that was not remembered counts no longer.
 func (q *quota) settle(owner string, slot int64, remembered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,8 +76,8 @@ func (q *quota) settle(owner string, slot int64, remembered bool) {
 	}
 }
 
-// maxLooked is how many owners are looked at when there is a new one: more than one, so that those without
-// nonces go.
+// maxLooked is how many owners are looked at for each new one. It is more than one, so that owners without nonces are
+// forgotten faster than new ones come.
 const maxLooked = 4
 
 func (q *quota) tally(owner string) *tally {
@@ -86,7 +85,7 @@ func (q *quota) tally(owner string) *tally {
 		return own
 	}
 	looked := 0
-	for other, t := range q.owners { // which begins anywhere
+	for other, t := range q.owners { // in random order
 		if t.forget(q.now); t.sum == 0 && t.open == 0 {
 			delete(q.owners, other)
 		}
@@ -111,7 +110,7 @@ func (t *tally) forget(now int64) {
 	}
 }
 
-// add adds to a slot, unless it has passed, or is one of a time that never came.
+// add adds n to a slot, unless the slot has passed or is too far ahead.
 func (t *tally) add(slot int64, n int) {
 	if t.first <= slot && slot < t.first+quotaSlots {
 		t.sum += n
@@ -119,7 +118,7 @@ func (t *tally) add(slot int64, n int) {
 	}
 }
 
-// end returns the slot that begins when the first of the nonces does not count any more.
+// end returns the first slot in which one nonce less counts.
 func (t *tally) end() int64 {
 	for slot := t.first; slot < t.first+quotaSlots; slot++ {
 		if t.slots[slot%quotaSlots] > 0 {

@@ -20,37 +20,34 @@ type RequestOptions struct {
 	// Scheme is how to sign. Nil: [V1] with its standard names.
 	Scheme Scheme
 
-	// Cover are the names of the header fields to be signed if the request has them, beside
-	// those that the scheme demands (Idempotency-Key, Content-Type, Content-Encoding). Nil: Content-Type and
-	// Content-Encoding.
+	// Cover are the names of header fields to sign if the request has them, besides those that the scheme always signs
+	// (Idempotency-Key, Content-Type, Content-Encoding). Nil: Content-Type and Content-Encoding.
 	Cover []string
 
-	// Host is what the verifier has as its public host, if a proxy of the client's changes the
-	// Host field. Empty: the request's own.
+	// Host is the public host of the verifier ([Config].Host), if it differs from the request's host. Empty: the request's
+	// host.
 	Host string
 
-	// Lifetime is for how long the request is good, for schemes that can say so (RFC 9421). Zero: the
-	// verifier's window.
+	// Lifetime is how long the request is valid, in schemes that can express it (RFC 9421). It is cut to whole seconds. The
+	// verifier's window limits it. Zero: the verifier's window.
 	Lifetime time.Duration
 
-	// Clock is the time. Nil: [time.Now].
+	// Clock returns the current time. Nil: [time.Now].
 	Clock func() time.Time
 
-	// Observe is given each signing string, with secrets and bodies redacted, to be compared with the
-	// verifier's ([Event.SigningString]). Nil: nobody is told.
+	// Observe is called with each signing string, without secrets and bodies. Compare it with the verifier's
+	// ([Event.SigningString]). With a [Transport] calls may be concurrent. Nil: no calls.
 	Observe func(r *http.Request, signingString string)
 }
 
 var defaultCover = []string{"Content-Type", "Content-Encoding"}
 
-// Request signs r with key, for the time of now and with a new nonce; o may be nil. It reads the
-// body into memory, and replaces header fields of an earlier signature. Set the
-// Idempotency-Key and everything else that is to be signed first.
+// Request signs r with key, at the current time and with a new nonce. o may be nil. Before the call, set the Idempotency-Key
+// and everything else to sign. Request reads the body into memory, and replaces the header fields of an earlier signature.
 //
-// The request may then be sent once: sent again, it is refused as replayed. net/http would
-// send it again by itself after a connection breaks, if it has an Idempotency-Key, with
-// the same signature; therefore r.GetBody is nil afterwards, and the body is one that cannot be
-// rewound. [Transport] signs anew at each attempt.
+// Send the request once: sent again, it is refused as replayed. net/http by itself sends a request with an Idempotency-Key
+// again when its connection breaks, so Request sets r.GetBody to nil and r.Body to one that cannot be rewound. [Transport]
+// signs each attempt anew.
 func Request(r *http.Request, key *Key, o *RequestOptions) error {
 	body, err := readAll(r)
 	if err != nil {
@@ -97,7 +94,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		m.Method = http.MethodGet
 	}
 	if !form.IsAuthority(m.Authority()) {
-		return Errorf(CodeMalformed, "%q is no host; international names have to be in their ASCII form", m.Authority())
+		return Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())
 	}
 	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: newNonce(), Covered: slices.Clone(cover)}
 	if o.Lifetime > 0 {
@@ -116,7 +113,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 	for _, f := range added.Header {
 		for name := range r.Header {
 			if strings.EqualFold(name, f.Name) {
-				delete(r.Header, name) // of an earlier signature, in whatever case
+				delete(r.Header, name) // of an earlier signature, in any case
 			}
 		}
 		if f.Value != "" {
@@ -127,7 +124,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		if r.URL.RawQuery != "" {
 			added.Query = r.URL.RawQuery + "&" + added.Query
 		}
-		u := *r.URL // which may be shared with the request that this one is a clone of
+		u := *r.URL // r may be a clone that shares its URL
 		u.RawQuery = added.Query
 		r.URL = &u
 	}
@@ -138,8 +135,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 	return nil
 }
 
-// withoutZone takes the zone out of an IPv6 address, as net/http does: it belongs to this host only
-// (RFC 6874).
+// withoutZone removes the zone from an IPv6 address, as net/http does: it means something to this machine only (RFC 6874).
 func withoutZone(host string) string {
 	begin, end := strings.IndexByte(host, '%'), strings.LastIndexByte(host, ']')
 	if !strings.HasPrefix(host, "[") || begin < 0 || end < begin {
@@ -155,7 +151,7 @@ func newNonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// outgoing is the [Source] of a request that is to be sent.
+// outgoing is the [Source] of a request before it is sent.
 type outgoing struct {
 	header http.Header
 	body   []byte
@@ -186,7 +182,7 @@ func headerSize(h http.Header) (lines, bytes int) {
 	return lines, bytes
 }
 
-// readAll reads the body of a request that is to be sent, and closes it.
+// readAll reads and closes the body of a request before it is sent.
 func readAll(r *http.Request) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -201,8 +197,7 @@ func readAll(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// setBody gives r a body that is sent at most once: net/http takes neither http.NoBody nor a
-// body with a GetBody for one.
+// setBody gives r a body that net/http sends at most once. It would send http.NoBody, and a body with a GetBody, again.
 func setBody(r *http.Request, body []byte) {
 	r.Body = onceBody{bytes.NewReader(body)}
 	r.ContentLength = int64(len(body))

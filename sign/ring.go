@@ -10,27 +10,25 @@ import (
 	"time"
 )
 
-// KeySource finds keys by their ids. [Ring] holds them in memory; [KeyFunc] asks a database,
-// say. It is used concurrently.
+// KeySource finds keys by their id: a [Ring] in memory, a [KeyFunc] in a database. It must be safe for concurrent use.
 type KeySource interface {
-	// Keys returns the keys that are known under id, in the order in which they are to be tried;
-	// no more than 8 are. None, or [ReasonUnknownKey]: the id is not known. [ReasonRevokedKey]: it was revoked.
-	// Keys beside an error do not count. Any other error means that the source could not be asked: the message is refused
-	// with 503 store_unavailable. id belongs to the message: copy it to keep it.
+	// Keys returns the keys of an id in the order in which to try them. The verifier tries at most 8. No keys, or
+	// [ReasonUnknownKey], means that the id is unknown; [ReasonRevokedKey], that it was revoked. With any other error the
+	// message is refused (503 store_unavailable). If there is an error, the keys are ignored. id shares memory with the
+	// message: copy it to keep it.
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
 
-// KeyFunc makes a [KeySource] of a function that resolves ids, for keys in a database. What
-// it returns should be the same *Key for the same key: a key remembers what it has
-// prepared for its next use. It is called before anything of the message is verified, with an
-// id that anybody may have sent: cache, also what there is not.
+// KeyFunc makes a [KeySource] from a function, for keys in a database. It should return the same *Key for the same key each
+// time, because a key keeps prepared state. It is called before anything is verified, with an id that anybody may have sent,
+// so cache unknown ids too.
 type KeyFunc func(ctx context.Context, id string) ([]*Key, error)
 
-// Keys calls the function.
+// Keys implements [KeySource]. It calls f.
 func (f KeyFunc) Keys(ctx context.Context, id string) ([]*Key, error) { return f(ctx, id) }
 
-// Ring is a set of keys in memory. Several may be live at once, also under one id: while a
-// sender changes its secret, both are good. The zero value has no keys. It is safe for concurrent use.
+// Ring is a set of keys in memory. Several keys may be live at once, also under one id, as while a client changes its secret.
+// The zero value has no keys. It is safe for concurrent use.
 type Ring struct {
 	mu      sync.RWMutex
 	keys    map[string][]*Key
@@ -39,10 +37,11 @@ type Ring struct {
 
 var errNilKey = errors.New("sign: a key is nil")
 
-// maxCandidates is how many keys are tried for a message.
+// maxCandidates is how many keys are tried for a message at most.
 const maxCandidates = 8
 
-// NewRing makes a ring of keys. A ring without keys refuses everything.
+// NewRing returns a ring with the keys. It returns the error of [Ring.Add], if there is one. With an empty ring, a verifier
+// refuses every message.
 func NewRing(keys ...*Key) (*Ring, error) {
 	r := new(Ring)
 	for _, k := range keys {
@@ -53,7 +52,7 @@ func NewRing(keys ...*Key) (*Ring, error) {
 	return r, nil
 }
 
-// MustRing is [NewRing] for keys that are fixed in the program; it panics with the error.
+// MustRing is [NewRing] for keys that are fixed in the program. It panics with the error.
 func MustRing(keys ...*Key) *Ring {
 	r, err := NewRing(keys...)
 	if err != nil {
@@ -62,8 +61,8 @@ func MustRing(keys ...*Key) *Ring {
 	return r
 }
 
-// Add adds a key, to be tried after those that have the same id. It refuses a ninth key of
-// one id, and one whose id was revoked.
+// Add adds a key, which is tried after the keys of the same id. It returns an error for a nil key, for the ninth key of an id,
+// and for an id that was revoked ([ReasonRevokedKey]).
 func (r *Ring) Add(k *Key) error {
 	if k == nil {
 		return errNilKey
@@ -79,12 +78,12 @@ func (r *Ring) Add(k *Key) error {
 	if r.keys == nil {
 		r.keys = make(map[string][]*Key)
 	}
-	// A slice that Keys has handed out must not change.
+	// A slice that Keys has returned must not change.
 	r.keys[k.id] = append(slices.Clip(r.keys[k.id]), k)
 	return nil
 }
 
-// Remove takes a key out, and leaves others of the same id.
+// Remove removes a key. Other keys of the same id stay. A key that is not in the ring is ignored.
 func (r *Ring) Remove(k *Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +98,8 @@ func (r *Ring) Remove(k *Key) {
 	r.keys[k.id] = rest
 }
 
-// Revoke takes out all keys of an id for good: messages are refused from now on, and no key of
-// that id can be added again.
+// Revoke removes all keys of an id for good. Messages that name it are refused, and no key of that id can be added again. The
+// ring remembers revoked ids for as long as the process runs.
 func (r *Ring) Revoke(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +110,7 @@ func (r *Ring) Revoke(id string) {
 	r.revoked[strings.Clone(id)] = struct{}{}
 }
 
-// IDs returns the ids of the keys, sorted.
+// IDs returns the ids of all keys, sorted.
 func (r *Ring) IDs() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

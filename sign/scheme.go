@@ -5,106 +5,93 @@ import (
 	"strconv"
 )
 
-// Scheme is a way to sign requests: where signature, timestamp and nonce stand in a message, and
-// what exactly is signed. A scheme decides nothing about time, keys or nonces; that is
-// the [Verifier]'s.
-//
-// This package has [V1] (the default), [StandardWebhooks] and those of some senders of webhooks ([Sender]); package
-// sign/rfc9421 has HTTP Message Signatures, and sign/sortedparams sorted parameters. A scheme is safe for concurrent use.
+// Scheme is a way to sign requests. It says where signature, timestamp and nonce stand in a message, and what is signed. The
+// [Verifier] decides about time, keys and nonces. A scheme is safe for concurrent use.
 //
 // # A scheme of your own
 //
-// The example of [Scheme] is a whole one. What it has to get right:
+// The example of [Scheme] is a complete one. sign/signtest.RunScheme tests these rules:
 //
-//   - The nonce. It is signed (V1), or made of all that is signed by [NonceOf], in Check. A nonce from a field that is
-//     not signed lets anybody send the message again; one that is made of the signature lets a message through
-//     once for each signature that it has. A verifier refuses every message of a scheme that sets none.
-//   - The timestamp. Created is the number that is signed. A sender that signs no time is
-//     Undated, and EventID is made of what is signed.
-//   - The content. What is signed can be taken apart in one way only: parts of variable length that stand side by side need
-//     something between them that is in none of them. Otherwise the end of a header field and the beginning of a body change places.
-//   - What is not signed, and changes the meaning of a message, is refused: Content-Encoding, Idempotency-Key.
-//   - A field that counts stands in one line ([Message.Required]).
-//   - Comparison is in constant time: [Key.Verify].
-//
-// sign/signtest.RunScheme holds a scheme to that.
+//   - Nonce: it is signed, as in [V1], or Check makes it with [NonceOf] from all that is signed. If it came from a field that
+//     is not signed, anybody could send the message again. If it came from the signature, a message would be accepted once
+//     for each signature that it can have. A verifier refuses every message whose scheme sets no nonce.
+//   - Timestamp: Created is a number that is signed. If the sender signs no time, Undated is true, and EventID comes from
+//     what is signed.
+//   - Content: there is only one way to take a signing string apart. Between two parts of variable length stands something
+//     that neither can contain, or the end of a header field and the beginning of a body could change places.
+//   - Unsigned fields that change the meaning of a message are refused: Content-Encoding, Idempotency-Key.
+//   - Fields that the scheme reads stand in one line ([Message.Required]).
+//   - Signatures are compared in constant time ([Key.Verify]).
 type Scheme interface {
-	// Name tells schemes apart in events and problems: "v1".
+	// Name identifies the scheme in events and in the challenge of a 401: "v1".
 	Name() string
 
-	// Parse finds the signature in m and fills in s, which is blank but for the
-	// capacity of its slices. It checks the form of everything, and that what has to be
-	// signed is among what is said to be signed; it knows no key. It does not read
-	// the body unless the signature stands there. Its errors are of this package's
-	// kinds, see [Errorf]: [CodeMissing], [CodeDuplicateHeader], [CodeMalformed],
-	// [ReasonUncovered], or [CodeInvalid] for a message that is meant for somebody else.
+	// Parse finds the signature in m and fills in s. All fields of s are zero, but its slices have capacity. Parse checks
+	// the form of what it reads, and that the message says it signs what must be signed. It does not know the key, and
+	// reads the body only if the signature stands there. Its errors have kinds of this package, see [Errorf]:
+	// [CodeMissing], [CodeDuplicateHeader], [CodeMalformed], [ReasonUncovered], or [CodeInvalid] for a message that is
+	// meant for another verifier.
 	Parse(m *Message, s *Signature) error
 
-	// Check reports by an error ([ReasonBadSignature], [ReasonDigestMismatch], [ReasonUncovered],
-	// [ReasonWrongAlgorithm]) that s, which Parse has filled in, is not key's signature of
-	// m. It compares by [Key.Verify], in constant time. The body has been read. It is called once
-	// for each key that may have signed, and, of a message that is refused, for keys that nobody has, too, so that
-	// all take the same time. What of s is made of the body (Nonce, EventID), it sets when the signature is good.
+	// Check returns nil if s, which Parse has filled in, is key's signature of m. Otherwise the error is
+	// [ReasonBadSignature], [ReasonDigestMismatch], [ReasonUncovered] or [ReasonWrongAlgorithm]. Check compares in
+	// constant time, with [Key.Verify]. The body has been read. If Nonce or EventID comes from the body, Check sets it
+	// once the signature is good. The verifier calls Check for each key that may have signed. For a message that it
+	// refuses, it also calls Check with keys that nobody has, so that all refusals take the same time.
 	Check(m *Message, s *Signature, key *Key) error
 
-	// Sign signs m with key: it returns what is to be added to the request. KeyID,
-	// Created, Nonce (and Expires, which may be zero) of s are filled in; schemes
-	// without a place for one of them leave it out.
+	// Sign signs m with key and returns what to add to the request. KeyID, Created, Nonce and Expires (which may be zero)
+	// of s are set, and Covered names the header fields that the client wants signed. A scheme ignores what it has no
+	// place for.
 	Sign(m *Message, s *Signature, key *Key) (Additions, error)
 
-	// SigningString returns what is signed, for people who look for the difference
-	// between the two sides. Secrets and bodies must not be in it. key is nil if it is
-	// not known.
+	// SigningString returns what is signed, for people who compare both sides. It must contain neither secrets nor
+	// bodies. key is nil if the key is not known.
 	SigningString(m *Message, s *Signature, key *Key) string
 }
 
-// Signature is what a message says about its signature. Strings and bytes of one that was
-// parsed may belong to the message.
+// Signature is what a message says about its signature. After Parse its strings and bytes may share memory with the message.
 type Signature struct {
-	// KeyID names the key. A scheme whose messages do not name one takes it from its own
-	// configuration.
+	// KeyID names the key. If messages of the scheme name none, it comes from the scheme's configuration.
 	KeyID string
-	// Algorithm is what the message says it was made with; the key decides. "": it
-	// says nothing.
+	// Algorithm is the one that the message names, or empty. The key's algorithm counts.
 	Algorithm string
 	// Created is when the message was signed, in seconds since 1970.
 	Created int64
-	// Expires is when the client wants the message to be refused, in seconds since 1970. Zero: it says
-	// nothing. It can only shorten the verifier's window.
+	// Expires is when the message expires, in seconds since 1970, if the client wants that to be before the end of the
+	// verifier's window. Zero: the window decides.
 	Expires int64
-	// Nonce makes the message unlike all others of its key. It must be signed, or made of what is
-	// signed ([NonceOf]): whoever can change it sends the message again.
+	// Nonce is different for each message of a key. It must be signed, or come from what is signed ([NonceOf]): whoever
+	// can change it can send the message again.
 	Nonce string
-	// Undated says that the message has no signed timestamp. The verifier checks no time then, and uses
-	// no nonce: a replay is like the sender's own redelivery, byte for byte. EventID must be set, by which a guard behind
-	// the verifier (core.CallerEvent) runs the event once.
+	// Undated is true for a message without a signed timestamp. The verifier then checks no time and uses no nonce: a replay
+	// cannot be told from the sender's own redelivery. EventID must be set, so that a guard behind the verifier
+	// (core.CallerEvent) runs the event once.
 	Undated bool
-	// EventID is the id of the event that the message reports, for senders that deliver an event several
-	// times: see [Verified].EventID. Like a nonce, it must be signed, or made of what is signed.
+	// EventID is the id of the event that a webhook reports, see [Verified].EventID. Like a nonce, it must be signed, or
+	// come from what is signed.
 	EventID string
-	// Values are the signatures. Where there are several (a sender that changes its key),
-	// one good one is enough.
+	// Values are the signatures. One good signature is enough: a sender that changes its key sends several.
 	Values [][]byte
-	// Covered are the names of the signed header fields, or of RFC 9421's components.
+	// Covered are the names of the signed header fields or, for RFC 9421, of the covered components.
 	Covered []string
-	// Consumed are the names of the parameters in which all this stands, as they were sent: see
-	// [Verified].Consumed. None, if it stands in the header.
+	// Consumed are the names, as sent, of the parameters that belong to the signature, see [Verified].Consumed. It is
+	// empty if the signature stands in the header.
 	Consumed []string
-	// State is whatever the scheme's Parse leaves for its Check and SigningString. A [Verifier] frees one that is a
-	// [Freer].
+	// State is what Parse leaves for Check and SigningString. A [Verifier] frees a state that is a [Freer].
 	State any
 
-	scratch []byte   // decoded values; the signing string
+	scratch []byte   // decoded values, and the signing string
 	fields  []string // the values of Covered
-	tries   int      // how many values have been compared
+	tries   int      // the number of values compared so far
 }
 
 // Freer is a [Signature].State whose memory is used again. A [Verifier] calls Free once for each message, verified or
 // refused, after [Config].Observe has returned. The state must then hold nothing of that message. Free must not panic.
 type Freer interface{ Free() }
 
-// Scratch returns empty memory for n bytes, for what a scheme decodes and puts together. It is used for another
-// message when this one has been verified.
+// Scratch returns an empty slice with room for n bytes. The verifier uses the memory again for another message once this one
+// is verified or refused.
 func (sig *Signature) Scratch(n int) []byte {
 	from := len(sig.scratch)
 	sig.scratch = slices.Grow(sig.scratch, n)[:from+n]
@@ -125,12 +112,11 @@ var errTimestamp = Errorf(CodeMalformed, "the timestamp is the number of seconds
 
 // Additions are what a signature adds to a request.
 type Additions struct {
-	// Header are fields to be set, in place of those of the same name. One without a value is
-	// to be removed.
+	// Header are the fields to set. Each replaces all fields of its name. A field with an empty value is removed.
 	Header []Field
-	// Query is to be appended to the query: "sign=0af3". Empty: nothing.
+	// Query is appended to the query: "sign=0af3". Empty: the query stays.
 	Query string
-	// Body replaces the body. Nil: it stays.
+	// Body replaces the body. Nil: the body stays.
 	Body []byte
 }
 

@@ -11,41 +11,20 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// Sender is the scheme of one sender of webhooks: [Stripe], [GitHub], [Slack] or [Shopify]. Keys are those
-// of [NewSenderKey].
-//
-// All of them sign the body, some a timestamp, and nothing else: not the method, the path, the query, the host
-// or any other header field. So give each endpoint a secret of its own; a handler must not act on what is not
-// signed. A message with a Content-Encoding, an Idempotency-Key or another method than POST is refused ([ReasonUncovered]).
-//
-// # Events and messages
-//
-// A sender delivers an event until it gets a success for it, or when a person presses a button: the event
-// is the same, the message is another. [Verified].EventID names the event. It is made of what is signed: of the id in the body, or of
-// the whole body. The ids that senders put into the header (X-GitHub-Delivery, X-Shopify-Event-Id) are not signed: whoever has
-// seen a message can send it again under another one. The guard behind the verifier runs an event once, and
-// answers other deliveries of it as the first:
-//
-//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller(), Retention: 72 * time.Hour}
-//
-// Where the sender signs a timestamp, the same message is also refused the second time ([CodeReplayed]); the nonce is made
-// of timestamp and body. Where it does not, nothing tells a replay from a redelivery, in whatever year it comes
-// ([Signature].Undated): the guard alone protects, for as long as its policy remembers.
-//
-// A Sender also signs, for tests of one's own endpoint.
+// sender is the scheme of one sender of webhooks, see the package comment.
 type sender struct {
 	name      string
 	keyID     string
-	signature string // the field with the signature
-	timestamp string // the field with the timestamp; "": there is none, or it stands beside the signature
-	version   string // what stands in front of a signature, with a "="; "": nothing
-	list      bool   // the field is a list: t=1700000000,v1=…,v1=…
-	content   func(timestamp string) string
+	signature string                        // the header field of the signature
+	timestamp string                        // the header field of the timestamp; "": none, or it stands beside the signature
+	version   string                        // stands before a signature, with a "="; "": nothing does
+	list      bool                          // the signature's field is a list: t=1700000000,v1=…,v1=…
+	content   func(timestamp string) string // what is signed before the body
 	encoding  interface {
 		EncodeToString([]byte) string
 		DecodeString(string) ([]byte, error)
 	}
-	event string // the member of a JSON body that names the event; "": there is none
+	event string // the member of a JSON body that holds the event id; "": none
 }
 
 // hexadecimal is base 16 in lower case.
@@ -61,17 +40,16 @@ func newSender(s sender, keyID string) Scheme {
 	return &s
 }
 
-// Stripe is how Stripe signs (https://docs.stripe.com/webhooks#verify-manually):
+// Stripe returns the scheme of Stripe (https://docs.stripe.com/webhooks#verify-manually):
 //
 //	Stripe-Signature: t=1492774577,v1=5257a869…,v1=…,v0=…
 //
-// HMAC-SHA256 over "<t>.<body>", in lower-case hexadecimal. There are several v1 while the secret is being changed;
-// one good signature is enough, and other versions count for nothing. [Verified].EventID is the id in the
-// body. Stripe allows timestamps to be 5 minutes off: set [Config].Window. It delivers for three days,
-// each time with a new timestamp; the body may differ (pending_webhooks), so that the guard needs
-// AnyParameters.
+// The signature is the HMAC-SHA256 of "<t>.<body>" in lower-case hexadecimal. While the secret is being changed there are several
+// v1; one good signature is enough. Other versions are ignored. [Verified].EventID is the id in the body. Stripe allows
+// timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time with a new timestamp.
+// As the body may differ (pending_webhooks), the guard needs AnyParameters.
 //
-// The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
 func Stripe(keyID string) Scheme {
 	return newSender(sender{
 		name: "stripe", signature: "Stripe-Signature", version: "v1", list: true,
@@ -79,16 +57,16 @@ func Stripe(keyID string) Scheme {
 	}, keyID)
 }
 
-// Slack is how Slack signs (https://docs.slack.dev/authentication/verifying-requests-from-slack):
+// Slack returns the scheme of Slack (https://docs.slack.dev/authentication/verifying-requests-from-slack):
 //
 //	X-Slack-Request-Timestamp: 1531420618
 //	X-Slack-Signature: v0=a2114d57…
 //
-// HMAC-SHA256 over "v0:<timestamp>:<body>", in lower-case hexadecimal. [Verified].EventID is the event_id in a JSON body; for forms
-// (commands, interactions), which have none, it is made of the body. Slack allows timestamps to be 5 minutes off: set
+// The signature is the HMAC-SHA256 of "v0:<timestamp>:<body>" in lower-case hexadecimal. [Verified].EventID is the event_id in a
+// JSON body, and a digest of the body of a form (commands, interactions). Slack allows timestamps to be 5 minutes off: set
 // [Config].Window.
 //
-// The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
 func Slack(keyID string) Scheme {
 	return newSender(sender{
 		name: "slack", signature: "X-Slack-Signature", timestamp: "X-Slack-Request-Timestamp", version: "v0",
@@ -96,15 +74,16 @@ func Slack(keyID string) Scheme {
 	}, keyID)
 }
 
-// GitHub is how GitHub signs (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries):
+// GitHub returns the scheme of GitHub (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries):
 //
 //	X-Hub-Signature-256: sha256=757107ea…
 //
-// HMAC-SHA256 over the body, in lower-case hexadecimal. No time is signed, nor is the kind of event
-// (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps): [Verified].EventID is made of the body, and messages are
-// undated. Name both fields in the guard's RequestHeaders: what was sent before under another id or kind is then refused.
+// The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub does not sign a time, the kind of event
+// (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). [Verified].EventID is a digest of the body,
+// and messages are [Signature].Undated. Name both fields in the guard's RequestHeaders: a body that comes again under another
+// id or kind is then refused.
 //
-// The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
 func GitHub(keyID string) Scheme {
 	return newSender(sender{
 		name: "github", signature: "X-Hub-Signature-256", version: "sha256",
@@ -112,16 +91,16 @@ func GitHub(keyID string) Scheme {
 	}, keyID)
 }
 
-// Shopify is how Shopify signs (https://shopify.dev/docs/apps/build/webhooks/verify-deliveries):
+// Shopify returns the scheme of Shopify (https://shopify.dev/docs/apps/build/webhooks/verify-deliveries):
 //
 //	X-Shopify-Hmac-Sha256: XWmrwMey6OsLMeiZKwP4FppHH3cmAiiJJAweH5Jo4bM=
 //
-// HMAC-SHA256 over the body, in base64. No time is signed, nor is the topic (X-Shopify-Topic), the shop or the event's id
-// (X-Shopify-Event-Id): [Verified].EventID is made of the body, and messages are undated. Two topics may have
-// one body (orders/create, orders/updated): give each topic a route. Name the fields in the guard's RequestHeaders: what was sent before
-// with another value is then refused.
+// The signature is the HMAC-SHA256 of the body in base64. Shopify does not sign a time, the topic (X-Shopify-Topic), the shop or
+// the event's id (X-Shopify-Event-Id). [Verified].EventID is a digest of the body, and messages are [Signature].Undated. Two
+// topics may have the same body (orders/create, orders/updated): give each topic a route. Name the two fields in the guard's
+// RequestHeaders: a body that comes again with another value is then refused.
 //
-// The verifier looks for keys under keyID; messages name none. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
 func Shopify(keyID string) Scheme {
 	return newSender(sender{
 		name: "shopify", signature: "X-Shopify-Hmac-Sha256",
@@ -131,7 +110,7 @@ func Shopify(keyID string) Scheme {
 
 func nothing(string) string { return "" }
 
-// Name implements [Scheme]: "stripe", "github", "slack" or "shopify".
+// Name implements [Scheme].
 func (s *sender) Name() string { return s.name }
 
 // undated reports whether the sender signs no timestamp.
@@ -173,7 +152,7 @@ func (s *sender) Parse(m *Message, sig *Signature) error {
 	return checkUnsigned(m)
 }
 
-// parseList takes "t=1700000000,v1=…,v1=…" apart. Versions that are not known are none.
+// parseList parses "t=1700000000,v1=…,v1=…". It skips unknown versions.
 func (s *sender) parseList(list string, sig *Signature) (timestamp string, err error) {
 	for n, more := 1, true; more; n++ {
 		var item string
@@ -199,7 +178,7 @@ func (s *sender) parseList(list string, sig *Signature) (timestamp string, err e
 	return timestamp, nil
 }
 
-// parseValue decodes a signature. There is one text for each.
+// parseValue decodes a signature. It accepts one text for each.
 func (s *sender) parseValue(text string, sig *Signature) error {
 	value, err := s.encoding.DecodeString(text)
 	if err != nil || len(value) != sha256.Size || s.encoding.EncodeToString(value) != text {
@@ -209,21 +188,21 @@ func (s *sender) parseValue(text string, sig *Signature) error {
 	return nil
 }
 
-// checkUnsigned refuses what changes the meaning of a message, and is not signed.
+// checkUnsigned refuses a message with unsigned fields that change its meaning.
 func checkUnsigned(m *Message) error {
 	if err := checkWebhook(m); err != nil {
 		return err
 	}
 	if len(m.Source.Values(form.IdempotencyKey)) > 0 {
-		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; EventID identifies the event", form.IdempotencyKey)
+		return Errorf(ReasonUncovered, "%s is present, but this scheme does not sign it; EventID identifies the event", form.IdempotencyKey)
 	}
 	return nil
 }
 
-// Check implements [Scheme]. Nonce and EventID are made of the body, so they are set here.
+// Check implements [Scheme]. It sets Nonce and EventID, which come from the body.
 func (s *sender) Check(m *Message, sig *Signature, key *Key) error {
 	if key.algorithm != HMACSHA256 {
-		return Errorf(ReasonWrongAlgorithm, "a key for %s is no key of this sender's", key.algorithm)
+		return Errorf(ReasonWrongAlgorithm, "this sender has no keys for %s", key.algorithm)
 	}
 	body, err := m.Body()
 	if err != nil {
@@ -242,13 +221,13 @@ func (s *sender) Check(m *Message, sig *Signature, key *Key) error {
 	return ReasonBadSignature
 }
 
-// prefix is what is signed in front of the body.
+// prefix returns what is signed before the body.
 func (s *sender) prefix(sig *Signature) string { return s.content(strconv.FormatInt(sig.Created, 10)) }
 
-// maxEventID is the length of the longest id that is taken from a body, in bytes: what a guard takes for a key.
+// maxEventID is the length of the longest event id that is read from a body, in bytes. It is that of a guard's longest key.
 const maxEventID = 255
 
-// eventID returns the id in a body whose signature is good, or else one that is made of the body.
+// eventID returns the event id in a body whose signature is good, or a digest of the body.
 func (s *sender) eventID(body []byte) string {
 	if s.event != "" && bytes.HasPrefix(body, []byte("{")) {
 		var members struct {
@@ -267,10 +246,9 @@ func (s *sender) eventID(body []byte) string {
 	return "sha256=" + NonceOf(body)
 }
 
-// NonceOf returns what is made of all that is signed, one part after the other (SHA-256, in hexadecimal): a nonce for
-// schemes whose messages have none. Two messages have the same if, and only if, the same is signed.
-// Give it everything that is signed, and nothing else. A nonce that is made of the signature is none: the same content
-// may have several signatures.
+// NonceOf returns a nonce for a message that carries none: the SHA-256 of the concatenated parts in lower-case hexadecimal. Pass
+// all that is signed, and nothing else; then two messages have the same nonce exactly if the same is signed. Do not pass the
+// signature, because the same content may have several signatures.
 func NonceOf(signed ...[]byte) string {
 	h := sha256.New()
 	for _, part := range signed {
@@ -285,7 +263,7 @@ func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 		return Additions{}, err
 	}
 	if key.algorithm != HMACSHA256 {
-		return Additions{}, Errorf(ReasonWrongAlgorithm, "a key for %s is no key of this sender's", key.algorithm)
+		return Additions{}, Errorf(ReasonWrongAlgorithm, "this sender has no keys for %s", key.algorithm)
 	}
 	body, err := m.Body()
 	if err != nil {
@@ -307,14 +285,14 @@ func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	return added, nil
 }
 
-// SigningString implements [Scheme]. The body is there as its length and its SHA-256 only.
+// SigningString implements [Scheme]. It contains the body's length and SHA-256, not the body.
 func (s *sender) SigningString(m *Message, sig *Signature, _ *Key) string {
 	return s.prefix(sig) + m.redactedBody()
 }
 
-// NewSenderKey makes a key of a secret as [Stripe] ("whsec_…", with the prefix), [GitHub], [Slack] and [Shopify] use it: the text as it
-// stands, of 16 to 256 bytes. As such secrets may be shorter than 32 bytes, the key is good for webhooks and for no other scheme of this
-// package. id is the scheme's keyID.
+// NewSenderKey makes a key for [Stripe], [GitHub], [Slack] or [Shopify] from the secret as the sender shows it, of 16 to 256 bytes.
+// Do not decode it, and keep Stripe's prefix whsec_. id is the scheme's keyID. Such secrets may be shorter than 32 bytes, so
+// the key is for webhooks only: [Key.Sign] and [Key.Verify] reject it.
 func NewSenderKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults
 	f.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
@@ -322,5 +300,5 @@ func NewSenderKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	return newKey(&f, &Key{id: id, owner: id, webhook: true, algorithm: HMACSHA256, secret: []byte(secret)}, opts)
 }
 
-// maxSenderSecret is the length of the longest secret of a sender, in bytes.
+// maxSenderSecret is the length of the longest secret of NewSenderKey, in bytes.
 const maxSenderSecret = 256

@@ -15,40 +15,35 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// Transport is an [http.RoundTripper] that signs each request, and tries again what may be
-// tried again: each attempt with a new timestamp, nonce and signature, and with the same
-// Idempotency-Key, so that the operation happens once.
+// Transport is an [http.RoundTripper] that signs requests and retries them. Each attempt has a new timestamp, nonce and
+// signature, and the same Idempotency-Key, so the operation happens once.
 //
 //	client := &http.Client{Transport: &sign.Transport{Key: key}}
 //
-// A request may be tried again if its method is idempotent (RFC 9110, section 9.2.2) or it has
-// an Idempotency-Key (see OperationHeader). It is, after an error of the connection and after 429, 502, 503 and 504,
-// and after 409 and 425 with a Retry-After: it waits for as long as the server asks for by
-// Retry-After, else with a growing, random pause. The last attempt's response or error is the
-// client's, whatever it is.
+// A request is retried only if its method is idempotent (RFC 9110, section 9.2.2) or it has an Idempotency-Key (see
+// OperationHeader). It is then retried after a connection error, after 429, 502, 503 and 504, and after 409 and 425 with a
+// Retry-After. The pause is what Retry-After asks for, or else random and growing. The last attempt's response or error goes
+// to the client.
 //
-// A redirect to another host or scheme is an error: who is named there would get a message signed for
-// what they like. With [RequestOptions].Host, it would even be good for the first one.
+// A redirect to another host or scheme is an error, because the server could choose what the client signs for a third party.
 //
-// The body is held in memory, all of it: a reader that stalls holds the request up, whatever its context
-// says. The fields must not be changed once the transport is in use; it is
-// then safe for concurrent use.
+// The whole body is read into memory before the first attempt. The request's context does not interrupt that reading. Do not
+// change the fields once the transport is in use; it is then safe for concurrent use.
 type Transport struct {
-	// Key signs.
+	// Key signs the requests. It must be set.
 	Key *Key
-	// Options say how. Nil: scheme v1.
+	// Options say how to sign. Nil: the zero value of [RequestOptions].
 	Options *RequestOptions
 	// Base sends the requests. Nil: [http.DefaultTransport].
 	Base http.RoundTripper
-	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: never again.
+	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: no retries.
 	MaxAttempts int
-	// OperationHeader is the name of the header field that says which operation a request is about, so
-	// that it may be tried again. Empty: Idempotency-Key. For [StandardWebhooks] it is
-	// Webhook-Id.
+	// OperationHeader is the name of the header field that identifies the operation. A request with this field may be
+	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for [StandardWebhooks].
 	OperationHeader string
-	// MaxWait is the longest pause between two attempts. A server that asks for a longer one
-	// gets no other attempt: the client gets its answer. Zero: 30 s. With [StandardWebhooks], whose
-	// attempts are at least a second apart, less than that means none.
+	// MaxWait is the longest pause between two attempts. If the server asks for a longer one, there is no retry, and the
+	// client gets the server's answer. Zero: 30 s. With [StandardWebhooks], whose attempts are at least a second apart, a
+	// MaxWait under 1 s means no retries.
 	MaxWait time.Duration
 }
 
@@ -56,19 +51,19 @@ const (
 	defaultAttempts = 3
 	defaultMaxWait  = 30 * time.Second
 	firstPause      = 100 * time.Millisecond
-	// maxDrained is how much of a response that is not used is read, to use its connection again.
+	// maxDrained is how many bytes of an unused response are read, so that its connection can serve the next attempt.
 	maxDrained = 64 << 10
 	// maxDraining is how long that may take.
 	maxDraining = 50 * time.Millisecond
 )
 
-// RoundTrip implements [http.RoundTripper]. It does not change r, and closes its body.
+// RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readAll(r)
 	if err != nil {
 		return nil, err
 	}
-	if leads(r) {
+	if leavesOrigin(r) {
 		return nil, errRedirected
 	}
 	base, attempts, maxWait := t.Base, t.MaxAttempts, t.MaxWait
@@ -90,7 +85,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		pause, again := nextPause(r.Context(), resp, err, n)
-		if t.bySecond() {
+		if t.oneNonceASecond() {
 			pause = max(pause, time.Second)
 		}
 		if !again || pause > maxWait || !hasTime(r.Context(), pause) {
@@ -105,8 +100,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// bySecond reports whether attempts within one second would have one nonce.
-func (t *Transport) bySecond() bool {
+// oneNonceASecond reports whether two attempts within a second would have the same nonce.
+func (t *Transport) oneNonceASecond() bool {
 	if t.Options == nil {
 		return false
 	}
@@ -116,19 +111,19 @@ func (t *Transport) bySecond() bool {
 
 var errRedirected = errors.New("sign: a redirect to another host is not signed")
 
-// leads reports whether r comes from a redirect that leads away from where the request went.
-func leads(r *http.Request) bool {
+// leavesOrigin reports whether r follows a redirect to another origin.
+func leavesOrigin(r *http.Request) bool {
 	if r.Response == nil {
 		return false
 	}
 	if r.Response.Request == nil || r.Response.Request.URL == nil || r.URL == nil {
-		return true // who knows
+		return true // it cannot be known
 	}
 	from := r.Response.Request.URL
 	return origin(from) != origin(r.URL)
 }
 
-// origin is scheme, host and port (RFC 6454, section 4).
+// origin returns scheme, host and port (RFC 6454, section 4).
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -137,8 +132,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// drain reads what there is of a body that is not wanted, so that its connection can be used again, but
-// waits for none of it for long.
+// drain reads and closes an unused body, so that its connection can be used again. It stops after a short time.
 func drain(body io.ReadCloser) {
 	timer := time.AfterFunc(maxDraining, func() { body.Close() })
 	_, _ = io.CopyN(io.Discard, body, maxDrained)
@@ -156,7 +150,7 @@ func (t *Transport) isRepeatable(r *http.Request) bool {
 	return r.Header.Get(name) != ""
 }
 
-// nextPause says whether an attempt, the nth, is worth another one, and when.
+// nextPause reports whether to retry after the nth attempt, and how long to wait before.
 func nextPause(ctx context.Context, resp *http.Response, err error, n int) (pause time.Duration, again bool) {
 	grown := firstPause << min(n-1, 10)
 	pause = grown/2 + rand.N(grown)
@@ -176,8 +170,7 @@ func nextPause(ctx context.Context, resp *http.Response, err error, n int) (paus
 	return 0, false
 }
 
-// retryAfterOf parses Retry-After: seconds, or a date (RFC 9110, section 10.2.3), which is
-// compared with the response's own Date.
+// retryAfterOf parses Retry-After (RFC 9110, section 10.2.3): seconds, or a date, which is compared with the response's Date.
 func retryAfterOf(resp *http.Response) (time.Duration, bool) {
 	field := resp.Header.Get("Retry-After")
 	switch seconds, err := strconv.ParseUint(field, 10, 31); {
@@ -202,7 +195,7 @@ func hasTime(ctx context.Context, pause time.Duration) bool {
 	return !ok || time.Until(deadline) > pause
 }
 
-// sleep returns false if ctx ends first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,67 +13,61 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// V1Options are the choices of [NewV1]. The zero value is what [V1] describes.
+// V1Options are the options of [NewV1]. The zero value is the scheme that [V1] describes.
 type V1Options struct {
-	// KeyID, Timestamp, Nonce, SignedHeaders and Signature are the names of the header
-	// fields, for houses with their own. Empty: the standard names, X-Key-Id and so on.
+	// KeyID, Timestamp, Nonce, SignedHeaders and Signature are the names of the header fields. Empty: X-Key-Id,
+	// X-Timestamp, X-Nonce, X-Signed-Headers and X-Signature.
 	KeyID, Timestamp, Nonce, SignedHeaders, Signature string
 
-	// Cover are the names of header fields that must be signed when they are present, beside
-	// Idempotency-Key, Content-Type and Content-Encoding. What a guard or a handler reads
-	// belongs here: the field that names the user, or another one for the key. Who
-	// can change one of these on the way can make another operation of a retry.
+	// Cover are the names of header fields that must be signed if they are present, besides Idempotency-Key, Content-Type
+	// and Content-Encoding. List the fields that a guard or a handler reads, such as the one that names the user: whoever
+	// can change one of them on the way can turn a retry into another operation.
 	Cover []string
 
-	// UnsignedContentType takes messages whose Content-Type is there and not signed, of clients that do
-	// not sign it. Who relays one can then have the body read as another type. Clients of this package sign it
-	// all the same.
+	// UnsignedContentType accepts messages whose Content-Type is present and not signed, for clients that do not sign it.
+	// Whoever relays such a message can have its body read as another type. Clients of this package sign it anyway.
 	UnsignedContentType bool
 
 	// Require are the names of header fields that must be present and signed.
 	Require []string
 }
 
-// V1 is this package's own scheme, for HMAC-SHA256 and Ed25519 keys. What is signed are these
-// lines, joined by a line feed, none after the last; nothing is sorted or decoded but
-// the names of the header fields:
+// V1 is this package's own scheme, for HMAC-SHA256 and Ed25519 keys. The signing string consists of these lines, joined by line
+// feeds, with none after the last. Only the names of the header fields are sorted, and nothing is decoded:
 //
 //	v1                                   v1-ed25519 for an Ed25519 key
 //	demo                                 key id: X-Key-Id
 //	POST                                 method
-//	api.example.com                      host in lower case, with the port if one was sent; or [Config].Host
+//	api.example.com                      host in lower case, with the port if one was sent; [Config].Host if it is set
 //	/transfers/a%2Fb                     path as sent
-//	x=2&x=1                              query as sent; an empty line if there is none
+//	x=2&x=1                              query as sent, or an empty line
 //	1700000000                           seconds since 1970, digits only: X-Timestamp
 //	n-0123456789abcdef                   16 to 128 of A-Z a-z 0-9 . _ ~ -: X-Nonce
 //	29ddb7bb...                          SHA-256 of the body as sent, 64 lower-case hexadecimal digits
 //	content-type;idempotency-key         names of the signed header fields, lower case, sorted: X-Signed-Headers
-//	content-type:application/json        for each of them name:value, without white space around the value
+//	content-type:application/json        name:value of each of them, without white space around the value
 //	idempotency-key:"k-1"
 //
-// X-Signature is "v1=" and the 64 lower-case hexadecimal digits of the HMAC, or "v1-ed25519=" and
-// the 128 digits of the Ed25519 signature. Each of the fields must be sent once, and so must
-// each signed one. X-Signed-Headers may be missing or empty if nothing is signed; an
-// Idempotency-Key must be signed if it is present, and so must a Content-Type and a Content-Encoding: they make
-// another body of the one that was signed. Fields that a proxy may change, or that
-// frameworks keep apart (Host, Connection, Content-Length, Transfer-Encoding and so on), cannot be
-// signed.
+// X-Signature is "v1=" and the 64 lower-case hexadecimal digits of the HMAC, or "v1-ed25519=" and the 128 digits of the Ed25519
+// signature. These fields must be sent once, and so must each signed field. X-Signed-Headers may be missing or empty if no
+// field is signed. Idempotency-Key, Content-Type and Content-Encoding must be signed if they are present: they change the
+// meaning of the message. Fields that a proxy may change or that frameworks keep apart (Host, Connection, Content-Length,
+// Transfer-Encoding and so on) cannot be signed.
 type V1 struct {
 	keyID, timestamp, nonce, signedHeaders, signature string
 	cover, require                                    []form.FieldName
-	known                                             []form.FieldName // names that are met often
+	known                                             []form.FieldName // fields that find looks up without allocating
 }
 
 var standardV1 = func() *V1 {
 	s, err := NewV1(V1Options{})
 	if err != nil {
-		panic(err) // the standard names are names
+		panic(err) // the default options have no fault
 	}
 	return s
 }()
 
-// NewV1 makes a [V1] with names of one's own, or with stricter rules. It reports every fault at
-// once, each as a *[ConfigError].
+// NewV1 returns a [V1] with other names or stricter rules. It reports all faults of o at once, each as a [*ConfigError].
 func NewV1(o V1Options) (*V1, error) {
 	var f faults
 	name := func(field, given, standard string) string {
@@ -113,17 +107,17 @@ func NewV1(o V1Options) (*V1, error) {
 // Name implements [Scheme].
 func (*V1) Name() string { return "v1" }
 
-// What X-Signature and the first line begin with.
+// The tags with which X-Signature and the signing string begin.
 const (
 	tagHMAC    = "v1"
 	tagEd25519 = "v1-ed25519"
 )
 
-// tagOf returns what messages begin with that key signs.
+// tagOf returns the tag of messages that key signs.
 func tagOf(key *Key) (string, error) {
 	switch {
 	case key.webhook:
-		return "", Errorf(ReasonWrongAlgorithm, "the key is one for webhooks, and for nothing else")
+		return "", Errorf(ReasonWrongAlgorithm, "the key is for webhooks only")
 	case key.algorithm == HMACSHA256:
 		return tagHMAC, nil
 	case key.algorithm == Ed25519:
@@ -135,8 +129,7 @@ func tagOf(key *Key) (string, error) {
 // unsignable reports whether frameworks may show a header field otherwise than it was sent.
 func unsignable(lower string) bool { return lower == "content-length" || form.IsHopByHop(lower) }
 
-// canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign
-// itself.
+// canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign itself.
 func (s *V1) canCover(lower string) bool {
 	return form.IsToken(lower) && !unsignable(lower) && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
 }
@@ -179,8 +172,7 @@ func (s *V1) Parse(m *Message, sig *Signature) error {
 	return s.parseCovered(m, sig, form.Trim(signed))
 }
 
-// parseV1 takes "v1=<hex>" apart. A tag that is not known may belong to a key of another kind; that is
-// for Check to say.
+// parseV1 splits "v1=<hex>". An unknown tag is left to Check, which knows the key.
 func (sig *Signature) parseV1(field string) error {
 	tag, digits, ok := strings.Cut(field, "=")
 	switch {
@@ -202,10 +194,10 @@ func (sig *Signature) parseV1(field string) error {
 	return nil
 }
 
-// maxTag is the length of the longest tag that is taken for one of another version.
+// maxTag is the length of the longest unknown tag, in bytes.
 const maxTag = 32
 
-// lowerHex has the values of lower-case hexadecimal digits, and 255 for everything else.
+// lowerHex has the values of lower-case hexadecimal digits, and 255 for all other bytes.
 var lowerHex = func() (values [256]byte) {
 	for c := range values {
 		values[c] = 255
@@ -218,8 +210,8 @@ var lowerHex = func() (values [256]byte) {
 
 var errV1Form = Errorf(CodeMalformed, "the signature is v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
 
-// parseCovered takes X-Signed-Headers apart, and checks that what must be signed is, and that
-// what is said to be signed is there once.
+// parseCovered parses X-Signed-Headers. It checks that each field there was sent once, and that all fields that must be signed
+// are there.
 func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 	for rest, more := signed, signed != ""; more; {
 		var name string
@@ -236,8 +228,8 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 			return Errorf(ReasonUncovered, "%s is said to be signed, but it is not there", name)
 		case 1:
 			if !form.IsLine(value) || form.Trim(value) != value {
-				// White space around a value is not signed. What the framework has left of it
-				// would reach the handler, and make another user or another key of it.
+				// White space around a value is not signed. If a framework left it there, the handler would see
+				// another user or another key.
 				return Errorf(CodeMalformed, "%s has control characters, or white space around it", name)
 			}
 			sig.Covered = append(sig.Covered, name)
@@ -265,8 +257,8 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 	return nil
 }
 
-// find returns the canonical spelling of a name, and whether it is one that is known and can be
-// signed. For those it allocates nothing.
+// find returns the canonical spelling of a name. known is true for a common field that can be signed; then find allocates
+// nothing.
 func (s *V1) find(lower string) (canonical string, known bool) {
 	for _, n := range s.known {
 		if n.Lower == lower {
@@ -286,15 +278,15 @@ func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
 		return Errorf(ReasonWrongAlgorithm, "the message says %s", sig.Algorithm)
 	}
 	n := len(sig.scratch)
-	sig.scratch = s.appendBase(sig.scratch, m, sig, tag)
+	sig.scratch = s.appendSigningString(sig.scratch, m, sig, tag)
 	if !key.Verify(sig.scratch[n:], sig.Values[0]) {
 		return ReasonBadSignature
 	}
 	return nil
 }
 
-// appendBase appends the signing string. The body has been read.
-func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte {
+// appendSigningString appends the signing string to b. The body has been read.
+func (s *V1) appendSigningString(b []byte, m *Message, sig *Signature, tag string) []byte {
 	query, _ := m.Query()
 	digest := m.digest()
 
@@ -331,8 +323,8 @@ func (s *V1) appendBase(b []byte, m *Message, sig *Signature, tag string) []byte
 	return b
 }
 
-// Sign implements [Scheme]. Covered of sig are the names to be signed beside those that must
-// be, in any case and order; those that the message does not have are left out.
+// Sign implements [Scheme]. sig.Covered names fields to sign besides those that must be signed, in any case and order. It skips
+// fields that the message does not have.
 func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	tag, err := tagOf(key)
 	if err != nil {
@@ -375,7 +367,7 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 			return Additions{}, Errorf(ReasonUncovered, "%s is not there, but must be signed", name.Canonical)
 		}
 	}
-	value, err := key.Sign(s.appendBase(nil, m, sig, tag))
+	value, err := key.Sign(s.appendSigningString(nil, m, sig, tag))
 	if err != nil {
 		return Additions{}, err
 	}
@@ -388,8 +380,8 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	}}, nil
 }
 
-// SigningString implements [Scheme]. The body is there as its digest only. Values of header
-// fields that hold credentials are left out.
+// SigningString implements [Scheme]. It contains the body's digest, not the body, and no values of header fields and query
+// parameters that hold credentials.
 func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
 	tag := sig.Algorithm
 	if key != nil {
@@ -397,7 +389,7 @@ func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
 			tag = own
 		}
 	}
-	lines := strings.Split(string(s.appendBase(nil, m, sig, tag)), "\n")
+	lines := strings.Split(string(s.appendSigningString(nil, m, sig, tag)), "\n")
 	if len(lines) < v1FixedLines {
 		return "" // it cannot have been parsed
 	}
@@ -414,7 +406,7 @@ func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
 }
 
 const (
-	v1QueryLine  = 5  // that of the query, from 0
-	v1DigestLine = 8  // that of the body's digest
-	v1FixedLines = 10 // in front of those of the header fields
+	v1QueryLine  = 5  // the index of the query's line
+	v1DigestLine = 8  // the index of the line of the body's digest
+	v1FixedLines = 10 // the number of lines before those of the header fields
 )

@@ -12,75 +12,71 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// Config is what a [Verifier] is built from. Keys must be set; the zero values of all other
-// fields are safe and sensible.
+// Config is what a [Verifier] is built from. Keys must be set. The zero values of all other fields are safe.
 type Config struct {
-	// Keys finds the keys: a [*Ring], or a [KeyFunc].
+	// Keys finds the keys: a [*Ring] or a [KeyFunc].
 	Keys KeySource
 
-	// Scheme is the way in which messages are signed. Nil: [V1] with its standard names. A
-	// verifier knows one scheme; a message cannot choose.
+	// Scheme is how messages are signed. Nil: [V1] with its standard names.
 	Scheme Scheme
 
-	// Nonces remembers which nonces have been used. Nil: a [MemoryNonces] of its own, which
-	// is right for a single process only; a service with several needs one that they share.
+	// Nonces remembers which nonces have been used. If several processes verify, they must share one. Nil: a [MemoryNonces]
+	// of its own, for a single process.
 	Nonces NonceStore
 
-	// NonceQuota is how many nonces of one owner ([OwnedBy]) are remembered at a time, whatever Nonces is. Who has used it
-	// up is refused (429 rate_limited, with Retry-After) until the first of them is forgotten; others go on. Each verifier
-	// counts what it has accepted itself: n processes that share a store remember n times as many. A nonce counts for a
-	// little longer than it is remembered, and one whose store has failed does not count. Zero: half of MaxNonces.
+	// NonceQuota is how many nonces of one owner ([OwnedBy]) are remembered at a time. An owner who has used up the quota
+	// is refused (429 rate_limited, with Retry-After) until the first of them is forgotten. Other owners are not affected.
+	// Each verifier counts only what it has accepted itself, so n processes that share a store allow n times as many. A
+	// nonce counts for a little longer than it is remembered, and not at all if the store failed. Zero: half of MaxNonces.
 	NonceQuota int
 
-	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for what
-	// else stands in the same store. Beyond it, everybody is refused (503 store_unavailable). Zero:
-	// 524,288, half of what the in-process store of an engine holds.
+	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for other records in
+	// the same store. Beyond it, every message is refused (503 store_unavailable). Zero: 524,288, half of what the
+	// in-process store of an engine holds.
 	MaxNonces int
 
-	// Window is how far a timestamp may lie behind or ahead of the verifier's clock, in whole
-	// seconds; it is inclusive. Zero: 60 s. At most an hour.
+	// Window is how far a timestamp may be behind or ahead of the verifier's clock, inclusive. It is in whole seconds, at
+	// most an hour. Zero: 60 s.
 	Window time.Duration
 
-	// Margin is how much longer than its timestamp is in the window a nonce is kept: more
-	// than the clocks (and the windows, while they are being changed) of the processes that share
-	// Nonces differ. Zero: 30 s. At most a day.
+	// Margin is how much longer a nonce is remembered than its timestamp is in the window. It must exceed the differences
+	// between the clocks of the processes that share Nonces, and between their windows while you change Window. It is at
+	// most a day. Zero: 30 s.
 	Margin time.Duration
 
-	// Hosts are the hosts (with the port, unless it is the scheme's default one) to which requests may be
-	// sent, in any case. A request for another one is refused ([CodeInvalid]). Empty: that of Host or, if
-	// Host is empty too, any: what was signed for another service with the same key (for staging, say) is
-	// then good here, for whoever sends it on with its Host.
+	// Hosts are the hosts to which requests may be sent, in any case, each with its port unless that is the default one. A
+	// request for another host is refused ([CodeInvalid]). Empty: Host, or if that is empty too, any host. With any host, a
+	// message that was signed for another service with the same key (staging, say) is valid here for whoever sends it on.
 	Hosts []string
 
-	// Host is the public host that clients sign, where a proxy in front changes the Host field. What the
-	// proxy makes of it then stands in Hosts. Empty: clients sign the host that was sent; one whose URL
-	// spells out the default port has to leave it out, or to set [RequestOptions].Host.
+	// Host is the public host that clients sign, for a service behind a proxy that changes the Host field. Hosts then names
+	// what the proxy sends. Empty: clients sign the host that arrives here. A client whose URL spells out the default port
+	// must then leave it out, or set [RequestOptions].Host.
 	Host string
 
 	// BodyLimit is the length of the longest body that is read, in bytes. Zero: 1 MiB.
 	BodyLimit int64
 
-	// MaxHeaderLines and MaxHeaderBytes bound the header that is looked at; its method, target and host count as
-	// bytes of it. Zero: 100 lines, 32 KiB.
+	// MaxHeaderLines and MaxHeaderBytes bound the header. Method, target and host count as bytes of it. Zero: 100 lines,
+	// 32 KiB.
 	MaxHeaderLines, MaxHeaderBytes int
 
-	// StoreTimeout is how long Keys and Nonces may take to answer, each. Zero: 2 s, or the
-	// nonce store's own limit, if it has one (see [NonceStore]).
+	// StoreTimeout is how long one call of Keys or Nonces may take, at most 10 minutes. Zero: 2 s, or no limit for Nonces
+	// that are a [BoundedNonceStore].
 	StoreTimeout time.Duration
 
-	// Clock is the time. Nil: [time.Now].
+	// Clock returns the current time. Nil: [time.Now].
 	Clock func() time.Time
 
-	// Observe is told of every message. It is called synchronously and concurrently, and must
-	// return quickly. Nil: nobody is told.
+	// Observe is called with an event for each message, verified or refused. Calls are synchronous and concurrent, so it
+	// must return quickly. Nil: no calls.
 	Observe func(ctx context.Context, e Event)
 
-	// Refuse makes the answer of a refusal, for services with an error format of their own
-	// ({code,msg,data}). Only the error's Code is for the client. e is the function's own. A Status of
-	// zero is e.Status(); nil leaves all as it is by default: application/problem+json (RFC 9457).
-	// [RefusedHeader] and Cache-Control: no-store are on every refusal, whatever Refuse makes of it, and so are
-	// Date, Retry-After and WWW-Authenticate, where they belong, if Refuse sets none. ctx is that
-	// of [Verifier.Refusal]: the request's. It is called concurrently.
+	// Refuse returns the answer to a refused message, for services with an error format of their own. Show the client
+	// nothing of e but its Code. A zero Status becomes e.Status(). A nil answer becomes the default one:
+	// application/problem+json (RFC 9457). Every answer gets [RefusedHeader] and Cache-Control: no-store. Date, Retry-After
+	// and WWW-Authenticate are added where they belong, unless Refuse has set them. ctx is the request's. Refuse may keep
+	// e, and must be safe for concurrent use. Nil: the default answer.
 	Refuse func(ctx context.Context, e *Error) *Refusal
 }
 
@@ -98,30 +94,28 @@ const (
 	maxEventPath        = 256
 )
 
-// Event is what has become of a message.
+// Event describes one message, verified or refused, to [Config].Observe.
 type Event struct {
-	// Scheme is the scheme's name.
+	// Scheme is the name of the scheme.
 	Scheme string
-	// KeyID is the key id that the message names, if that much was understood. Unless Err is
-	// nil, anybody may have sent it.
+	// KeyID is the key id that the message names. It is empty if the message was refused before its key id was read. Unless
+	// Err is nil, anybody may have sent it.
 	KeyID string
-	// Err is why the message was refused; nil: it was verified.
+	// Err is why the message was refused. Nil: it was verified.
 	Err *Error
-	// Method and Path are the message's, the path as sent (its first 256 bytes): the pattern of the
-	// route need not be known where messages are verified.
+	// Method and Path are the message's. Path is as sent, cut to 256 bytes.
 	Method, Path string
-	// RemoteAddr is the network address of the peer, "IP:port": of a proxy, if there is one in front. Empty: the
-	// adapter does not tell. It is what to count by, for slowing down who guesses.
+	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: the adapter does not
+	// know it.
 	RemoteAddr string
-	// Duration is how long it took, with the time for reading the body.
+	// Duration is how long verification took, including the time to read the body.
 	Duration time.Duration
 
 	signingString func() string
 }
 
-// SigningString returns what the verifier thinks was signed, with secrets and bodies redacted, to be
-// compared with what the client's side says ([RequestOptions].Observe). What is over 4 KiB of it is cut
-// off. It is empty if the message could not be understood so far, and when Observe has returned.
+// SigningString returns the verifier's signing string, without secrets and bodies, cut to 4 KiB. Compare it with the client's
+// ([RequestOptions].Observe). It is empty if the message was refused before it was parsed, and once Observe has returned.
 func (e Event) SigningString() string {
 	if e.signingString == nil {
 		return ""
@@ -129,18 +123,17 @@ func (e Event) SigningString() string {
 	return e.signingString()
 }
 
-// Verifier tells whether messages are what the holder of a key has sent, now, and for the
-// first time. It is built once with [NewVerifier], and is safe for concurrent use.
+// Verifier verifies messages: each must come from the holder of a key, unchanged, now, and for the first time. Build one with
+// [NewVerifier]. It is safe for concurrent use.
 type Verifier struct {
 	c       Config
 	window  int64 // in seconds
 	quota   *quota
-	bounded bool   // Nonces need no deadline
+	bounded bool   // calls of Nonces get no deadline
 	decoys  []*Key // one of each algorithm, for pad
 }
 
-// NewVerifier builds a verifier. It reports every fault of c at once, each as a
-// *[ConfigError].
+// NewVerifier returns a verifier. It reports all faults of c at once, each as a [*ConfigError].
 func NewVerifier(c Config) (*Verifier, error) {
 	var f faults
 	f.addIf(isNil(c.Keys), "Config.Keys", "is not set")
@@ -185,14 +178,13 @@ func NewVerifier(c Config) (*Verifier, error) {
 		c.Clock = time.Now
 	}
 	v := &Verifier{c: c, window: int64(c.Window / time.Second), decoys: newDecoys()}
-	v.quota = newQuota(c.NonceQuota, c.MaxNonces, 2*v.window+v.keeps()+1)
+	v.quota = newQuota(c.NonceQuota, c.MaxNonces, 2*v.window+v.afterWindow()+1)
 	_, bounded := c.Nonces.(BoundedNonceStore)
 	v.bounded = bounded && !limited
 	return v, nil
 }
 
-// MustVerifier is [NewVerifier] for configurations that are fixed in the program; it panics
-// with the faults.
+// MustVerifier is [NewVerifier] for configurations that are fixed in the program. It panics with the faults.
 func MustVerifier(c Config) *Verifier {
 	v, err := NewVerifier(c)
 	if err != nil {
@@ -201,7 +193,7 @@ func MustVerifier(c Config) *Verifier {
 	return v
 }
 
-// isNil reports whether an interface holds nothing that could be called.
+// isNil reports whether v is nil, or holds a nil pointer or function.
 func isNil(v any) bool {
 	if v == nil {
 		return true
@@ -220,14 +212,12 @@ func setDefault[T comparable](v *T, to T) {
 	}
 }
 
-// Verify tells whether m is what the holder of a key has sent, now, and for the first time. Errors
-// are [*Error] values; [Verifier.Refusal] makes the answer of one. ctx bounds the calls of the
-// key source and the nonce store.
+// Verify verifies m, and uses up its nonce. Errors are of type [*Error]; [Verifier.Refusal] returns the answer for one. ctx
+// bounds the calls of the key source and the nonce store.
 //
-// The checks have this order: size of the header, form of the signature, timestamp, key and
-// algorithm, body, signature, nonce. So a body is read only for a message that may be in
-// time, a nonce is used up only by a signature that is good, and who guesses key ids learns
-// nothing: a message of an unknown key goes the same way as one with a bad signature.
+// The checks have this order: size of the header, form of the signature, timestamp, key and algorithm, body, signature, nonce.
+// So a body is read only if the timestamp is in the window, and a nonce is used up only by a good signature. Guessing key ids
+// reveals nothing: a message of an unknown key passes through the same steps as one with a bad signature.
 func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 	s := signatures.Get().(*Signature)
 	m.limit, m.host = v.c.BodyLimit, v.c.Host
@@ -255,16 +245,16 @@ func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 			verified.EventID = strings.Clone(s.EventID)
 		}
 	}
-	// A panic leaves it to the garbage collector.
+	// After a panic the garbage collector takes it.
 	s.reset()
 	signatures.Put(s)
 	if err != nil {
-		return Verified{}, err // not a nil *Error
+		return Verified{}, err // an error that holds a nil *Error is not nil
 	}
 	return verified, nil
 }
 
-// cloneAll copies strings that may share the memory of a message.
+// cloneAll copies strings that may share memory with a message.
 func cloneAll(texts []string) []string {
 	if len(texts) == 0 {
 		return nil
@@ -296,7 +286,7 @@ func (sig *Signature) reset() {
 	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0]}
 }
 
-// verify is the order of the checks: it stands nowhere else.
+// verify fixes the order of the checks.
 func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **Key) *Error {
 	if err := v.checkHeader(m); err != nil {
 		return err
@@ -332,15 +322,15 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 	return v.useNonce(ctx, s, *key, later)
 }
 
-// checkAgain is for messages whose body took its time. Who holds back the last byte of one must not
-// get it in when its timestamp has left the window, and its nonce is forgotten, or its key has been
-// revoked. A [Ring] is asked again at any rate; another source, which may be far away, when a second has passed.
+// checkAgain checks timestamp and key once more after the body has arrived. Whoever holds back its last byte must not get the
+// message accepted after its timestamp has left the window and its nonce is forgotten, or after its key was revoked. A [Ring]
+// is asked each time; another source, which may be far away, only if a second has passed.
 func (v *Verifier) checkAgain(ctx context.Context, m *Message, s *Signature, key *Key, now time.Time) *Error {
 	if err := v.checkTime(s, now.Unix()); err != nil {
 		return err
 	}
 	candidates, err := v.candidates(ctx, s, now)
-	if err == nil && !slices.Contains(candidates, key) { // it has gone, or was made anew
+	if err == nil && !slices.Contains(candidates, key) { // it was removed, or the source has made it anew
 		s.tries = 0
 		_, err = v.checkSignature(m, s, candidates)
 	}
@@ -357,15 +347,15 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	if lines > 1 {
 		return Errorf(CodeDuplicateHeader, "Host")
 	}
-	// A target has no fragment (RFC 9112, section 3.2); some servers cut one off, and others don't.
+	// A target has no fragment (RFC 9112, section 3.2). Some servers cut one off, others don't.
 	if !form.IsToken(m.Method) || !form.IsLine(m.Target) || strings.Contains(m.Target, "#") {
 		return Errorf(CodeMalformed, "the request line has characters that it must not have")
 	}
 	authority := m.sentTo()
 	if !form.IsAuthority(authority) {
-		return Errorf(CodeMalformed, "the request does not say for which host it is")
+		return Errorf(CodeMalformed, "the request names no host")
 	}
-	// A router may go by any of them.
+	// Routers differ in which one they use.
 	if m.Host != "" && !sameHost(m.Host, authority) || lines == 1 && host != "" && !sameHost(host, authority) {
 		return Errorf(CodeMalformed, "target, Host and :authority name different hosts")
 	}
@@ -375,10 +365,10 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	return nil
 }
 
-// sameHost reports whether two hosts are one. Nearly always they are written alike.
+// sameHost reports whether two hosts are the same. Most are spelled alike.
 func sameHost(a, b string) bool { return a == b || strings.EqualFold(a, b) }
 
-// checkTime compares whole seconds, so that a message which is just Window old is in time.
+// checkTime compares whole seconds, so a message that is exactly Window old is in the window.
 func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 	switch {
 	case s.Undated:
@@ -392,8 +382,7 @@ func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 	return nil
 }
 
-// candidates returns the keys to be tried. If there is none, it returns why: a message of an unknown key
-// must go the same way as one with a bad signature, see pad.
+// candidates returns the keys to try. If there is none, the error says why.
 func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) ([]*Key, *Error) {
 	keys, err := v.keys(ctx, s.KeyID)
 	if err != nil && !errors.Is(err, CodeInvalid) {
@@ -429,10 +418,9 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 	return chosen, nil
 }
 
-// pad does for a message that is refused what its candidates have not: for the algorithm that the message
-// names or, if it names none, for all of them, it checks the signature with a key that nobody has. So all messages of one form
-// take the same work, whether their key is known or not, and of whatever kind it is; only two live keys of one kind and id take one
-// check more. What comes of it does not count.
+// pad makes refusals take the same work whether their key is known or not, and whatever its algorithm. For each algorithm that
+// the message may be signed with, and that no candidate has, it checks the signature with a key that nobody has, and drops the
+// result. Only two live keys of one id and algorithm take one check more.
 func (v *Verifier) pad(m *Message, s *Signature, candidates []*Key) {
 	for _, decoy := range v.decoys {
 		if named := algorithmNamed(s.Algorithm); named != 0 && named != decoy.algorithm {
@@ -453,7 +441,7 @@ func (v *Verifier) keys(ctx context.Context, id string) ([]*Key, error) {
 	return v.c.Keys.Keys(ctx, id)
 }
 
-// checkSignature returns the key that has signed, or the first that could have, if there is one.
+// checkSignature returns the candidate that has signed. With an error it returns the first candidate, or nil.
 func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (*Key, *Error) {
 	var first error
 	for _, k := range candidates {
@@ -472,10 +460,9 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 	return candidates[0], asError(first)
 }
 
-// useNonce burns the nonce. It is kept until its timestamp has left the window by the clock
-// of every process that shares the store: Created + Window is the last second in which
-// the message is in time. A call of Keys and one of Nonces may pass between that check and the end of
-// this step.
+// useNonce uses up the nonce. It is remembered until its timestamp has left the window by the clock of every process that
+// shares the store. Created + Window is the last second in which the message is accepted. The time between that check and the
+// end of this step can be that of one call of Keys and one of Nonces.
 func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
 	switch {
 	case s.Undated && s.EventID == "":
@@ -487,7 +474,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 	}
 	last := s.Created + v.window + 1
 	ttl := time.Duration(last)*time.Second - time.Duration(now.UnixNano()) + v.c.Margin + 2*v.c.StoreTimeout
-	slot, refused := v.quota.take(key.owner, now.Unix(), last+v.keeps())
+	slot, refused := v.quota.take(key.owner, now.Unix(), last+v.afterWindow())
 	if refused != nil {
 		return refused
 	}
@@ -497,7 +484,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 		defer cancel()
 	}
 	unused, err := v.c.Nonces.Use(ctx, key.id, s.Nonce, ttl)
-	// A replay does not count, or who sends a message of another's again would use up the other's quota.
+	// A replay does not count, or whoever replays another owner's message would use up that owner's quota.
 	v.quota.settle(key.owner, slot, err == nil && unused)
 	switch {
 	case err != nil:
@@ -508,8 +495,8 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 	return nil
 }
 
-// keeps is for how many seconds a nonce is kept when its timestamp has left the window.
-func (v *Verifier) keeps() int64 {
+// afterWindow is how many seconds a nonce is remembered after its timestamp has left the window.
+func (v *Verifier) afterWindow() int64 {
 	return int64((v.c.Margin + 2*v.c.StoreTimeout + time.Second - 1) / time.Second)
 }
 
@@ -529,10 +516,10 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 			mu.Lock()
 			defer mu.Unlock()
 			if over {
-				return "" // the message belongs to another request by now
+				return "" // the message's memory belongs to another request now
 			}
 			text := v.c.Scheme.SigningString(m, s, key)
-			if len(text) > maxSigningString { // anybody may have sent it, and it goes to a log
+			if len(text) > maxSigningString { // it goes to a log, and anybody may have sent it
 				text = text[:maxSigningString] + "[cut off]"
 			}
 			return text

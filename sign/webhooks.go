@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// DefaultWebhookKeyID is the id of keys for webhooks, unless [StandardWebhooksOptions] has another one.
+// DefaultWebhookKeyID is the default id of the keys of [StandardWebhooks], [Stripe], [GitHub], [Slack] and [Shopify], whose
+// messages name no key.
 const DefaultWebhookKeyID = "webhooks"
 
 const (
@@ -20,82 +21,73 @@ const (
 	maxWebhookID = 128
 	// maxWebhookSignatures is how many signatures a message may have.
 	maxWebhookSignatures = 8
-	// maxWebhookTries is how many pairs of a key and a signature are tried for a message. While keys
-	// are being changed there are four.
+	// maxWebhookTries is how many pairs of a key and a signature are tried for a message. While a key is being changed,
+	// there are four.
 	maxWebhookTries = 16
-	// The limits for shared secrets, in bytes. The specification says 24 to 64; its libraries take any, and
-	// senders hand out shorter ones.
+	// The lengths of shared secrets, in bytes. The specification says 24 to 64, but senders hand out shorter ones.
 	minWebhookSecret, maxWebhookSecret = 16, 64
-	// timestampDigits is how many digits a timestamp has from 2001 to 2286.
+	// timestampDigits is the number of digits of a timestamp from 2001 to 2286.
 	timestampDigits = 10
 )
 
-// StandardWebhooksOptions are the choices of [NewStandardWebhooks]. The zero value is what
-// [StandardWebhooks] describes.
+// StandardWebhooksOptions are the options of [NewStandardWebhooks]. The zero value is the scheme that [StandardWebhooks]
+// describes.
 type StandardWebhooksOptions struct {
-	// ID, Timestamp and Signature are the names of the header fields, for senders with their
-	// own: svix-id, svix-timestamp, svix-signature. Empty: the standard names, webhook-id and so
-	// on.
+	// ID, Timestamp and Signature are the names of the header fields, for senders with other names: svix-id,
+	// svix-timestamp, svix-signature. Empty: webhook-id, webhook-timestamp and webhook-signature.
 	ID, Timestamp, Signature string
 
-	// KeyID is the id under which the verifier looks for keys: messages name none. Give each
-	// sender a verifier with an id of its own. Empty: [DefaultWebhookKeyID].
+	// KeyID is the id of the keys that the verifier uses, because messages name none. Give each sender a verifier with an
+	// id of its own. Empty: [DefaultWebhookKeyID].
 	KeyID string
 
-	// AlsoSign are keys that sign each message beside the one that a [Transport] or [Request]
-	// has: the old key, while receivers change theirs. At most 7. Verifiers don't look at
-	// them.
+	// AlsoSign are keys that sign each message in addition to the key of the [Transport] or [Request]: the old key, while
+	// receivers change theirs. There may be 7. Verifiers ignore them.
 	AlsoSign []*Key
 
-	// UnsignedIdempotencyKey lets messages pass that have an Idempotency-Key, although it is not
-	// signed and whoever relays the message can change it. A guard behind such a verifier must not
-	// use it: webhook-id is the field for that. False: such messages are refused
+	// UnsignedIdempotencyKey accepts messages with an Idempotency-Key, which is not signed: whoever relays the message can
+	// change it. A guard behind such a verifier must not use it, but webhook-id. False: such messages are refused
 	// ([ReasonUncovered]).
 	UnsignedIdempotencyKey bool
 }
 
-// StandardWebhooks is the scheme of https://www.standardwebhooks.com, version 1. What is signed is
+// StandardWebhooks is the scheme of https://www.standardwebhooks.com, version 1. The signing string is
 //
 //	<webhook-id>.<webhook-timestamp>.<body as sent>
 //
-// and nothing else: not the method, the path, the query, the host or any other header field. So give each
-// endpoint a key of its own; a handler must not act on what is not signed. The header has
+// Nothing else is signed: not the method, the path, the query, the host or any other header field. Give each endpoint a key of
+// its own, and act only on what is signed. The header fields are
 //
 //	webhook-id: msg_2KWPBgLlAfxdpx2AI54pPJ85f4W
 //	webhook-timestamp: 1674087231
 //	webhook-signature: v1,K5oZ…I4= v1a,hnO3…Ag==
 //
-// The signatures are base64 (RFC 4648, section 4): v1 is HMAC-SHA256, v1a is Ed25519. One good signature
-// is enough; there may be 8, those of versions that are not known included. [NewStandardWebhooksKey] makes
-// keys of the secrets that senders hand out. Keys of [NewHMACKey], and Ed25519 keys of [NewKey],
-// will do, too.
+// The signatures are base64 (RFC 4648, section 4): v1 is HMAC-SHA256, v1a is Ed25519. One good signature is enough. A message may
+// have 8, including those of unknown versions. [NewStandardWebhooksKey] makes keys from the secrets that senders hand out. Keys
+// of [NewHMACKey] and Ed25519 keys of [NewKey] work too.
 //
-// Messages name no key. All keys of a sender stand under [StandardWebhooksOptions].KeyID: while the
-// secret is being changed, put both into the [Ring], under this one id, and take the old one
-// out later (or let it end by [ValidUntil]).
+// Messages name no key. All keys of a sender have the id [StandardWebhooksOptions].KeyID. To change the secret, add the new key
+// to the [Ring] under this id, and remove the old one later, or give it a [ValidUntil].
 //
-// The specification lets timestamps be 5 minutes off, where [Config].Window is 60 s unless it is set.
+// The specification allows timestamps to be 5 minutes off: set [Config].Window, which is 60 s by default.
 //
-// # Deliveries that are tried again
+// # Retries
 //
-// A sender that tries a delivery again keeps webhook-id and signs with a new webhook-timestamp. That is
-// no replay: the nonce is id and timestamp together, "msg_2KWP….1674087231". The same id with
-// the same second is one, and is refused; the sender's next try, a second later, is not. That the
-// event is handled once is for the guard behind the verifier, which takes the id for its key
-// (and answers a second delivery by the first answer):
+// A sender that retries a delivery keeps webhook-id and signs a new webhook-timestamp. That is no replay: the nonce is id and
+// timestamp together, "msg_2KWP….1674087231". The same id in the same second is a replay and is refused. The guard behind the
+// verifier runs the event once and answers later deliveries with the first response. Its key is the id:
 //
 //	core.Policy{Key: core.Header(core.Required).Named("Webhook-Id"), User: core.UserFromCaller()}
 //
-// For the specification an id is any text. Here it is 1 to 128 letters, digits and
-// !#$%&'*+-.^_`|~:/=, which a guard takes for a key as it is; but nothing between its full stops, or behind the last, is ten
-// digits: the signed "a.1700000000.1700000001.b" could be the message "a.1700000000" or the message
-// "a" with another timestamp and another body, and whoever sees the one could send the other.
+// The specification allows any text as an id. This package accepts 1 to 128 letters, digits and !#$%&'*+-.^_`|~:/=, which a guard
+// uses as its key without change. No part of an id after a full stop may be ten digits, because the signed
+// "a.1700000000.1700000001.b" could then be a message with the id "a.1700000000", or one with the id "a" and another timestamp
+// and body. Whoever sees the one could send the other.
 //
 // # Sending
 //
-// [Transport] and [Request] sign with this scheme in their Options. Set webhook-id to what names the
-// event before each try; without it, every request that is signed gets a new one, and receivers can't
-// tell that they belong together.
+// Set this scheme in the Options of [Transport] or [Request], and webhook-id to the event's id before each attempt. Without a
+// webhook-id each signed request gets a new one, and receivers cannot tell that two of them report the same event.
 type StandardWebhooks struct {
 	id, timestamp, signature string
 	keyID                    string
@@ -103,8 +95,7 @@ type StandardWebhooks struct {
 	unsignedIdempotencyKey   bool
 }
 
-// NewStandardWebhooks makes a [StandardWebhooks]. It reports every fault at once, each as a
-// *[ConfigError].
+// NewStandardWebhooks returns a [StandardWebhooks]. It reports all faults of o at once, each as a [*ConfigError].
 func NewStandardWebhooks(o StandardWebhooksOptions) (*StandardWebhooks, error) {
 	var f faults
 	name := func(field, given, standard string) string {
@@ -127,7 +118,7 @@ func NewStandardWebhooks(o StandardWebhooksOptions) (*StandardWebhooks, error) {
 	for i, k := range s.also {
 		f.addIf(k == nil, "StandardWebhooksOptions.AlsoSign", "key %d is nil", i)
 		if k != nil {
-			f.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksOptions.AlsoSign", "a key for %s is no key for webhooks", k.algorithm)
+			f.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksOptions.AlsoSign", "this scheme has no keys for %s", k.algorithm)
 			f.addIf(k.public != nil && k.private == nil, "StandardWebhooksOptions.AlsoSign", "key %d has no private part: it can verify only", i)
 		}
 	}
@@ -137,8 +128,7 @@ func NewStandardWebhooks(o StandardWebhooksOptions) (*StandardWebhooks, error) {
 	return s, nil
 }
 
-// webhookVersions are the identifiers of signatures, and their lengths in bytes, by which they
-// can be told from each other once they are decoded.
+// webhookVersions are the identifiers of signatures and their lengths in bytes, which differ.
 var webhookVersions = map[Algorithm]struct {
 	name string
 	size int
@@ -147,7 +137,7 @@ var webhookVersions = map[Algorithm]struct {
 	Ed25519:    {"v1a", ed25519.SignatureSize},
 }
 
-// webhookBase64 has one text for each signature.
+// webhookBase64 decodes one text only for each signature.
 var webhookBase64 = base64.StdEncoding.Strict()
 
 // Name implements [Scheme].
@@ -183,22 +173,22 @@ func (s *StandardWebhooks) Parse(m *Message, sig *Signature) error {
 	return s.checkIdempotencyKey(m)
 }
 
-// checkWebhook refuses what no webhook has, no sender signs, and would change the meaning of a message. A guard lets
-// requests with a safe method pass, and another method is another operation: senders use POST.
+// checkWebhook refuses unsigned methods and content codings, which would change the meaning of a message: senders use POST and
+// no coding. A guard lets safe methods pass, and another method is another operation.
 func checkWebhook(m *Message) error {
 	if m.Method != http.MethodPost {
-		return Errorf(ReasonUncovered, "the method is %s; this scheme does not sign it, and takes POST only", m.Method)
+		return Errorf(ReasonUncovered, "the method is %s; this scheme does not sign it, and accepts POST only", m.Method)
 	}
 	for _, encoding := range m.Source.Values("Content-Encoding") {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return Errorf(ReasonUncovered, "Content-Encoding is there, but this scheme does not sign it")
+			return Errorf(ReasonUncovered, "Content-Encoding is present, but this scheme does not sign it")
 		}
 	}
 	return nil
 }
 
-// checkWebhookID holds that the signed content can be taken apart in one way only: what stands behind a full
-// stop of the id is no timestamp that could be in a window.
+// checkWebhookID makes sure that there is only one way to take the signing string apart: no part of the id after a full stop is
+// a timestamp that could be in a window.
 func checkWebhookID(id string) error {
 	if len(id) > maxWebhookID || !form.IsWebhookID(id) {
 		return errWebhookID
@@ -214,10 +204,9 @@ func checkWebhookID(id string) error {
 	return nil
 }
 
-var errWebhookID = Errorf(CodeMalformed, "the webhook's id must be 1 to %d letters, digits and !#$%%&'*+-.^_`|~:/=, and have no ten digits alone behind a full stop", maxWebhookID)
+var errWebhookID = Errorf(CodeMalformed, "the webhook's id must be 1 to %d letters, digits and !#$%%&'*+-.^_`|~:/=, and have no part of ten digits after a full stop", maxWebhookID)
 
-// parseWebhook takes the list of signatures apart. Those of a version that is not known are
-// none: a sender may add them while it moves on.
+// parseWebhook parses the list of signatures. It skips unknown versions, which a sender may add one day.
 func (sig *Signature) parseWebhook(list string) error {
 	for n, more := 1, true; more; n++ {
 		var item string
@@ -231,7 +220,7 @@ func (sig *Signature) parseWebhook(list string) error {
 				continue
 			}
 			value, err := webhookBase64.DecodeString(text)
-			// The decoder passes over line feeds; the length of the text tells.
+			// The decoder skips line feeds; the length of the text shows them.
 			if err != nil || len(value) != known.size || len(text) != webhookBase64.EncodedLen(known.size) {
 				return errWebhookSignatures
 			}
@@ -241,15 +230,15 @@ func (sig *Signature) parseWebhook(list string) error {
 	return nil
 }
 
-var errWebhookSignatures = Errorf(CodeMalformed, "the signatures are at most %d of v1,<base64> and v1a,<base64>, with a blank between them", maxWebhookSignatures)
+var errWebhookSignatures = Errorf(CodeMalformed, "the signatures are at most %d of v1,<base64> and v1a,<base64>, with a space between them", maxWebhookSignatures)
 
-// checkIdempotencyKey refuses what looks as if it were signed.
+// checkIdempotencyKey refuses an Idempotency-Key, which looks signed and is not.
 func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
 	switch lines := len(m.Source.Values(form.IdempotencyKey)); {
 	case lines > 1:
 		return Errorf(CodeDuplicateHeader, "%s", form.IdempotencyKey)
 	case lines > 0 && !s.unsignedIdempotencyKey && s.id != form.IdempotencyKey:
-		return Errorf(ReasonUncovered, "%s is there, but this scheme does not sign it; %s identifies the event", form.IdempotencyKey, s.id)
+		return Errorf(ReasonUncovered, "%s is present, but this scheme does not sign it; %s identifies the event", form.IdempotencyKey, s.id)
 	}
 	return nil
 }
@@ -258,7 +247,7 @@ func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
 func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 	version := webhookVersions[key.algorithm]
 	if version.name == "" {
-		return Errorf(ReasonWrongAlgorithm, "a key for %s is no key for webhooks", key.algorithm)
+		return Errorf(ReasonWrongAlgorithm, "this scheme has no keys for %s", key.algorithm)
 	}
 	ofKind := 0
 	for _, v := range sig.Values {
@@ -297,8 +286,7 @@ func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 	return ReasonBadSignature
 }
 
-// Sign implements [Scheme]. It keeps the webhook-id that m has. Otherwise the nonce becomes the
-// id.
+// Sign implements [Scheme]. It keeps m's webhook-id. Without one, the nonce becomes the id.
 func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if err := s.checkIdempotencyKey(m); err != nil {
 		return Additions{}, err
@@ -324,7 +312,7 @@ func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions
 	for _, k := range append([]*Key{key}, s.also...) {
 		version := webhookVersions[k.algorithm]
 		if version.name == "" {
-			return Additions{}, Errorf(ReasonWrongAlgorithm, "a key for %s is no key for webhooks", k.algorithm)
+			return Additions{}, Errorf(ReasonWrongAlgorithm, "this scheme has no keys for %s", k.algorithm)
 		}
 		value, err := k.sign(content)
 		if err != nil {
@@ -339,15 +327,15 @@ func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions
 	}}, nil
 }
 
-// SigningString implements [Scheme]. The body is there as its length and its SHA-256 only.
+// SigningString implements [Scheme]. It contains the body's length and SHA-256, not the body.
 func (s *StandardWebhooks) SigningString(m *Message, sig *Signature, _ *Key) string {
 	if sig.Nonce == "" {
-		return "" // it was not understood so far
+		return "" // m was not parsed
 	}
 	return sig.Nonce + "." + m.redactedBody()
 }
 
-// redactedBody stands for the body in a signing string.
+// redactedBody returns what stands for the body in SigningString.
 func (m *Message) redactedBody() string {
 	if !m.hasBody() {
 		return "[the body was not read]"
@@ -355,12 +343,15 @@ func (m *Message) redactedBody() string {
 	return "[" + strconv.Itoa(len(m.body)) + " bytes, SHA-256 " + NonceOf(m.body) + "]"
 }
 
-// NewStandardWebhooksKey makes a key of a secret as senders of webhooks hand it out: "whsec_" or nothing, and the
-// base64 of 16 to 64 random bytes (HMAC-SHA256), "whpk_" and the base64 of an Ed25519 public key, which
-// verifies only, or "whsk_" and that of a private key (its seed of 32 bytes, or seed and
-// public key). What has no prefix is a shared secret: don't give a public key so, with which anybody
-// could sign. As such secrets may be shorter than 32 bytes, the key is good for
-// [StandardWebhooks] and for no other scheme of this package. id is [StandardWebhooksOptions].KeyID.
+// NewStandardWebhooksKey makes a key for [StandardWebhooks] from a secret as its senders hand it out, a prefix and base64:
+//
+//   - "whsec_" or no prefix: a shared secret of 16 to 64 bytes (HMAC-SHA256).
+//   - "whpk_": an Ed25519 public key, which verifies and does not sign.
+//   - "whsk_": an Ed25519 private key, as its seed of 32 bytes, or seed and public key.
+//
+// Never pass a public key without its prefix: it would be a shared secret that everybody knows. Such secrets may be shorter
+// than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify] reject it. id is
+// [StandardWebhooksOptions].KeyID. For Stripe's "whsec_" use [NewSenderKey].
 func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults
 	k := &Key{id: id, owner: id, webhook: true}
