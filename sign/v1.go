@@ -225,7 +225,7 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		}
 		switch value, lines := m.Field(canonical); lines {
 		case 0:
-			return Errorf(ReasonUncovered, "%s is said to be signed, but it is not there", name)
+			return Errorf(ReasonUncovered, "%s is listed as signed, but not present", name)
 		case 1:
 			if !form.IsLine(value) || form.Trim(value) != value {
 				// White space around a value is not signed. If a framework left it there, the handler would see
@@ -251,7 +251,7 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 		case lines > 1:
 			return Errorf(CodeDuplicateHeader, "%s", name.Canonical)
 		case lines > 0:
-			return Errorf(ReasonUncovered, "%s is there, but it is not signed", name.Canonical)
+			return Errorf(ReasonUncovered, "%s is present, but not signed", name.Canonical)
 		}
 	}
 	return nil
@@ -364,7 +364,7 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	}
 	for _, name := range s.require {
 		if !slices.Contains(sig.Covered, name.Lower) {
-			return Additions{}, Errorf(ReasonUncovered, "%s is not there, but must be signed", name.Canonical)
+			return Additions{}, Errorf(ReasonUncovered, "%s is missing, but must be signed", name.Canonical)
 		}
 	}
 	value, err := key.Sign(s.appendSigningString(nil, m, sig, tag))

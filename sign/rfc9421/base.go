@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// coverage is what of a message is covered, as far as the profile has an opinion.
+// coverage is the set of required parts of a message that a signature covers.
 type coverage uint8
 
 const (
@@ -19,15 +19,13 @@ const (
 	scheme
 	digest
 
-	// strict is what every signature must cover. The digest is not in it: a message without
-	// a body needs none.
+	// strict is what every signature must cover. A message without a body needs no digest.
 	strict = method | authority | path | query
 )
 
-// derivedComponents are those that may be covered (RFC 9421, section 2.2), with what they cover.
-// @request-target stands for @path and @query only: in its usual form it says nothing of the
-// host. @query-param is not among them: the whole query is covered anyhow. @status is a
-// response's.
+// derivedComponents are the derived components that may be covered (RFC 9421, section 2.2), and what they cover. @request-target
+// does not cover the host, which its usual form does not contain. @query-param is missing, because the whole query must be
+// covered. @status belongs to responses.
 var derivedComponents = map[string]coverage{
 	"@method":         method,
 	"@authority":      authority,
@@ -38,7 +36,7 @@ var derivedComponents = map[string]coverage{
 	"@target-uri":     scheme | authority | path | query,
 }
 
-// String names what is covered by the components that stand for it.
+// String returns the names of the components in c.
 func (c coverage) String() string {
 	var names []string
 	for _, name := range [...]string{"@method", "@authority", "@path", "@query", "@scheme"} {
@@ -49,10 +47,9 @@ func (c coverage) String() string {
 	return strings.Join(names, ", ")
 }
 
-// coverageOf returns what a component covers; no bit at all for most fields. ok is false
-// for one that must not be covered.
+// coverageOf returns what a component covers, which is zero for most fields. ok is false if it must not be covered.
 func coverageOf(name string) (covers coverage, ok bool) {
-	switch name { // what is there nearly always
+	switch name { // the usual ones
 	case "@method":
 		return method, true
 	case "@authority":
@@ -79,9 +76,8 @@ func canCover(name string) bool {
 	return form.IsLowerToken(name) && !form.IsHopByHop(name) && name != "signature" && name != "signature-input"
 }
 
-// appendBase appends the lines of the covered components to the signature base (RFC 9421,
-// section 2.5), each with its line feed. digestValue stands in for Content-Digest if it is not
-// empty.
+// appendBase appends the lines of the covered components to the signature base (RFC 9421, section 2.5), each with its line feed.
+// digestValue, unless it is empty, replaces Content-Digest.
 func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, digestValue string) ([]byte, error) {
 	for _, name := range components {
 		b = append(b, '"')
@@ -97,12 +93,12 @@ func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, dige
 			value, lines := m.Field(s.canonical(name))
 			switch {
 			case lines == 0:
-				return nil, sign.Errorf(sign.ReasonUncovered, "%s is said to be covered, but it is not there", name)
+				return nil, sign.Errorf(sign.ReasonUncovered, "%s is listed as covered, but not present", name)
 			case lines > 1:
 				return nil, sign.Errorf(sign.CodeDuplicateHeader, "%s", name)
 			}
 			if form.Trim(value) != value {
-				// What the server has left of it would reach the handler unsigned.
+				// It would reach the handler unsigned.
 				return nil, sign.Errorf(sign.CodeMalformed, "%s has white space around its value", name)
 			}
 			b = append(b, value...)
@@ -138,7 +134,7 @@ func (s *Scheme) appendDerived(b []byte, m *sign.Message, name string) []byte {
 		q, _ := m.Query()
 		return append(append(b, '?'), q...)
 	}
-	// @target-uri, put together as RFC 9110, section 7.1, says.
+	// @target-uri, built as in RFC 9110, section 7.1.
 	b = append(b, s.scheme(m)...)
 	b = append(b, "://"...)
 	b = s.appendAuthority(b, m)
@@ -158,8 +154,8 @@ func (s *Scheme) scheme(m *sign.Message) string {
 	return "http"
 }
 
-// appendAuthority appends the host in lower case, without a port that is the scheme's default
-// one, or empty (RFC 9421, section 2.2.3, and RFC 9110, section 4.2.3).
+// appendAuthority appends the host in lower case. It leaves out an empty port and the scheme's default port (RFC 9421, section
+// 2.2.3; RFC 9110, section 4.2.3).
 func (s *Scheme) appendAuthority(b []byte, m *sign.Message) []byte {
 	host := m.Authority()
 	standard := ":80"
@@ -174,7 +170,7 @@ func (s *Scheme) appendAuthority(b []byte, m *sign.Message) []byte {
 	return form.AppendLower(b, host)
 }
 
-// canonical is http.CanonicalHeaderKey; for the names that are known it allocates nothing.
+// canonical returns http.CanonicalHeaderKey(lower). For common names it allocates nothing.
 func (s *Scheme) canonical(lower string) string {
 	switch lower {
 	case "content-digest":
@@ -192,8 +188,7 @@ func (s *Scheme) canonical(lower string) string {
 	return http.CanonicalHeaderKey(lower)
 }
 
-// isText reports whether a component's value can stand in a signature base, which is ASCII and
-// has a line for each component.
+// isText reports whether a component's value fits in one line of a signature base, which is ASCII.
 func isText(value []byte) bool {
 	for _, c := range value {
 		if c < ' ' && c != '\t' || c >= 0x7f {

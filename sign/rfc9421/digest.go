@@ -10,16 +10,15 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// The digest algorithms that prove something (RFC 9530, section 5). All others are left out of account: the
-// weak ones, because anybody can make another body for them, and those that are not known.
+// The secure digest algorithms (RFC 9530, section 5). Weak and unknown ones are ignored.
 const (
 	algorithmSHA256 = "sha-256"
 	algorithmSHA512 = "sha-512"
 )
 
-// digests are what Content-Digest says of the body (RFC 9530, section 2).
+// digests are the digests in Content-Digest (RFC 9530, section 2).
 type digests struct {
-	sha256 [sha256.Size + 2]byte // the decoder wants a little more than it writes
+	sha256 [sha256.Size + 2]byte // the decoder needs a little more than it writes
 	sha512 [sha512.Size + 2]byte
 	has    digestSet
 }
@@ -36,7 +35,7 @@ func (d *digests) parse(m *sign.Message) error {
 	value, lines := m.Field(headerDigest)
 	switch {
 	case lines == 0:
-		return sign.Errorf(sign.ReasonUncovered, "%s is said to be covered, but it is not there", contentDigest.Lower)
+		return sign.Errorf(sign.ReasonUncovered, "%s is listed as covered, but not present", contentDigest.Lower)
 	case lines > 1:
 		return sign.Errorf(sign.CodeDuplicateHeader, "%s", headerDigest)
 	}
@@ -47,8 +46,7 @@ func (d *digests) parse(m *sign.Message) error {
 	return d.parseAny(value)
 }
 
-// parseAny parses a Content-Digest with several digests, or one that is not in the form in which
-// it is serialised.
+// parseAny parses a Content-Digest with several digests, or one that is not in its serialised form.
 func (d *digests) parseAny(value string) error {
 	*d = digests{}
 	dictionary, err := parseDictionary(headerDigest, value)
@@ -66,7 +64,7 @@ func (d *digests) parseAny(value string) error {
 		}
 	}
 	if d.has == 0 {
-		return sign.Errorf(sign.ReasonUncovered, "%s has neither sha-256 nor sha-512: it says nothing of the body", headerDigest)
+		return sign.Errorf(sign.ReasonUncovered, "%s has neither sha-256 nor sha-512: it does not cover the body", headerDigest)
 	}
 	return nil
 }
@@ -92,7 +90,7 @@ func (d *digests) set(name, text string) bool {
 	return false
 }
 
-// check compares all digests with the body. A body of which none says anything is not covered.
+// check compares each digest with the body. Without a digest, there must be no body.
 func (d *digests) check(body []byte) error {
 	if d.has == 0 && len(body) > 0 {
 		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.Lower)

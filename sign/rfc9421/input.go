@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	// maxComponents bounds what a message can make the verifier compare.
+	// maxComponents is how many components a signature may cover.
 	maxComponents = 64
-	// maxParts is how many parts a field may have in a form that httpsfv has to parse: four signatures of 64
-	// components.
+	// maxParts is how many parts a field may have if httpsfv must parse it: those of four signatures of 64 components.
 	maxParts = 300
 	// maxSignature is the length of the longest signature, in bytes: RSA with 8192 bits.
 	maxSignature = 1024
-	// maxDigits is how many digits an integer has (RFC 8941, section 3.3.1).
+	// maxDigits is how many digits an integer may have (RFC 8941, section 3.3.1).
 	maxDigits = 15
 )
 
@@ -31,7 +30,7 @@ type parameters struct {
 	created, expires       int64
 	keyID, nonce, alg, tag string
 
-	// text is all of it as it is serialised (RFC 8941, section 4.1), which is how it is signed.
+	// text is all of it in the serialised form (RFC 8941, section 4.1), which is signed.
 	text string
 }
 
@@ -46,7 +45,7 @@ const (
 	tag
 )
 
-// parameterOf returns zero for a name that is not known.
+// parameterOf returns zero for an unknown name.
 func parameterOf(name string) parameter {
 	switch name {
 	case "created":
@@ -67,11 +66,9 @@ func parameterOf(name string) parameter {
 
 // parseInput parses Signature-Input, and returns the signature's label.
 //
-// What is signed is the serialised form of what was parsed (RFC 9421, section 2.5). There is
-// one reader, and it takes that form only, so that what it accepts and what is signed cannot
-// differ. A value in another form (with more blanks, or with other signatures beside it)
-// is parsed and serialised by httpsfv first. Peers send the serialised form, as they must; then
-// that costs nothing.
+// The serialised form of the parsed value is signed (RFC 9421, section 2.5). The only reader accepts that form alone, so what it
+// accepts and what is signed cannot differ. If the value has another form (with more white space, or several signatures), httpsfv
+// first parses and serialises it. Clients usually send the serialised form, which costs nothing extra.
 func (s *Scheme) parseInput(value string, p *parameters) (label string, err error) {
 	label, text := cutMember(value)
 	if s.label == "" || s.label == label {
@@ -89,7 +86,7 @@ func (s *Scheme) parseInput(value string, p *parameters) (label string, err erro
 // parseSignature parses Signature, whose label must be that of Signature-Input.
 func (s *Scheme) parseSignature(value, label string, sig *sign.Signature) error {
 	found, text := cutMember(value)
-	b, ok := decode(sig.Scratch(roomSignature), text)
+	b, ok := decode(sig.Scratch(scratchSignature), text)
 	if !ok || found != label {
 		var err error
 		if found, text, err = serialised(headerSignature, value, s.label); err != nil {
@@ -98,7 +95,7 @@ func (s *Scheme) parseSignature(value, label string, sig *sign.Signature) error 
 		if found != label {
 			return sign.Errorf(sign.CodeMalformed, "Signature-Input is about %s, and Signature about %s", label, found)
 		}
-		// Base64 has a single right way, too. There are no blanks in it.
+		// Base64 must have its only form, without white space.
 		if b, ok = decode(nil, text); !ok || !strings.Contains(value, text) {
 			return sign.Errorf(sign.CodeMalformed, "Signature must be a byte sequence, without parameters")
 		}
@@ -110,7 +107,7 @@ func (s *Scheme) parseSignature(value, label string, sig *sign.Signature) error 
 	return nil
 }
 
-// cutMember cuts a dictionary's first member into its name and what comes behind it.
+// cutMember splits a dictionary's first member into its name and the rest of the dictionary.
 func cutMember(value string) (label, text string) {
 	label, text, _ = strings.Cut(value, "=")
 	if !isKey(label) {
@@ -119,9 +116,8 @@ func cutMember(value string) (label, text string) {
 	return label, text
 }
 
-// serialised parses a dictionary, and returns one member, serialised: the one with that label,
-// or the only one if label is empty. Where something is there twice, RFC 8941 takes the last,
-// and other parsers the first; it is refused.
+// serialised parses a dictionary and returns one member in its serialised form: the one of that label or, if label is empty,
+// the only one. A label that occurs twice is refused, because RFC 8941 uses the last one, and some parsers the first.
 func serialised(field, value, label string) (found, text string, err error) {
 	dictionary, err := parseDictionary(field, value)
 	if err != nil {
@@ -129,7 +125,7 @@ func serialised(field, value, label string) (found, text string, err error) {
 	}
 	if names := dictionary.Names(); label == "" {
 		if len(names) != 1 {
-			return "", "", sign.Errorf(sign.CodeMalformed, "%s has %d signatures; only one is taken", field, len(names))
+			return "", "", sign.Errorf(sign.CodeMalformed, "%s has %d signatures; one is allowed", field, len(names))
 		}
 		label = names[0]
 	}
@@ -144,8 +140,7 @@ func serialised(field, value, label string) (found, text string, err error) {
 	return label, text, nil
 }
 
-// parseDictionary parses a dictionary of at most maxParts parts: anybody may have sent it, and each part
-// costs memory.
+// parseDictionary parses a dictionary of at most maxParts parts. Each part costs memory, and anybody may have sent it.
 func parseDictionary(field, value string) (*httpsfv.Dictionary, error) {
 	parts := 0
 	for i := range len(value) {
@@ -165,13 +160,13 @@ func parseDictionary(field, value string) (*httpsfv.Dictionary, error) {
 		return nil, sign.Errorf(sign.CodeMalformed, "%s: %w", field, err)
 	}
 	if separators(all) != separators(value) {
-		return nil, sign.Errorf(sign.CodeMalformed, "%s: a name or a parameter is there twice", field)
+		return nil, sign.Errorf(sign.CodeMalformed, "%s: a name or a parameter occurs twice", field)
 	}
 	return dictionary, nil
 }
 
-// separators counts commas and semicolons outside of strings. Parsing and serialising keep their
-// number, unless something was there twice.
+// separators counts commas and semicolons outside strings. Parsing and serialising change their number only if a name occurs
+// twice.
 func separators(value string) (n int) {
 	quoted := false
 	for i := 0; i < len(value); i++ {
@@ -187,8 +182,7 @@ func separators(value string) (n int) {
 	return n
 }
 
-// read reads an inner list in the form in which it is serialised. It checks the form, and what
-// the profile does not know at all.
+// read reads an inner list in its serialised form. It refuses components and parameters that the profile does not have.
 func (p *parameters) read(text string) error {
 	*p = parameters{components: p.components[:0], text: text}
 	r := reader(text)
@@ -238,7 +232,7 @@ func (p *parameters) readParameter(r *reader) error {
 	case which == 0:
 		return sign.Errorf(sign.CodeMalformed, "the parameter %q is not known", name)
 	case p.has&which != 0:
-		return sign.Errorf(sign.CodeMalformed, "the parameter %s is there twice", name)
+		return sign.Errorf(sign.CodeMalformed, "the parameter %s occurs twice", name)
 	}
 	p.has |= which
 	ok := r.skip('=')
@@ -258,12 +252,12 @@ func (p *parameters) readParameter(r *reader) error {
 		p.tag, ok = r.text()
 	}
 	if !ok {
-		return sign.Errorf(sign.CodeMalformed, "the parameter %s has not the type or the form that it must have", name)
+		return sign.Errorf(sign.CodeMalformed, "the parameter %s has the wrong type or form", name)
 	}
 	return nil
 }
 
-// reader reads serialised structured fields (RFC 8941, section 4.1). It is what is left to be read.
+// reader reads serialised structured fields (RFC 8941, section 4.1). Its value is what is left to read.
 type reader string
 
 func (r *reader) peek(c byte) bool { return *r != "" && (*r)[0] == c }
@@ -283,7 +277,7 @@ func (r *reader) cut(n int) string {
 	return s[:n]
 }
 
-// key reads a key, which may turn out empty.
+// key reads a key, which may be empty.
 func (r *reader) key() string {
 	n := 0
 	for n < len(*r) && isKeyByte((*r)[n]) {
@@ -320,7 +314,7 @@ func (r *reader) text() (string, bool) {
 	return "", false
 }
 
-// unescape takes the backslashes out that stand in front of quotes and backslashes.
+// unescape removes the backslashes before quotes and backslashes.
 func unescape(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -332,8 +326,7 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// integer reads an integer that is a timestamp: digits only. A decimal leaves its point
-// behind, which nothing can follow.
+// integer reads an integer that is a timestamp: digits only. It refuses a decimal.
 func (r *reader) integer() (int64, bool) {
 	n := 0
 	for n < len(*r) && '0' <= (*r)[n] && (*r)[n] <= '9' {
@@ -346,13 +339,13 @@ func (r *reader) integer() (int64, bool) {
 	return v, err == nil && (*r == "" || r.peek(';'))
 }
 
-// decode decodes a byte sequence as it is serialised (RFC 8941, section 4.1.8), and appends it to b.
+// decode decodes a serialised byte sequence (RFC 8941, section 4.1.8), and appends it to b.
 func decode(b []byte, text string) ([]byte, bool) {
 	if len(text) < 2 || text[0] != ':' || text[len(text)-1] != ':' {
 		return b, false
 	}
 	text = text[1 : len(text)-1]
-	if strings.IndexByte(text, '\r') >= 0 || strings.IndexByte(text, '\n') >= 0 { // which package base64 leaves out
+	if strings.IndexByte(text, '\r') >= 0 || strings.IndexByte(text, '\n') >= 0 { // package base64 would skip them
 		return b, false
 	}
 	b, err := strictBase64.AppendDecode(b, []byte(text))
@@ -361,7 +354,7 @@ func decode(b []byte, text string) ([]byte, bool) {
 
 var strictBase64 = base64.StdEncoding.Strict()
 
-// serialise sets text. Parameters that have their zero value are left out, but for created.
+// serialise sets text. It leaves out parameters that are zero, except created.
 func (p *parameters) serialise() (err error) {
 	list := httpsfv.InnerList{Params: httpsfv.NewParams()}
 	for _, name := range p.components {
@@ -382,7 +375,7 @@ func (p *parameters) serialise() (err error) {
 	return err
 }
 
-// serialiseBytes returns a dictionary of one member, which is a byte sequence.
+// serialiseBytes returns a dictionary whose only member is a byte sequence.
 func serialiseBytes(name string, value []byte) (string, error) {
 	dictionary := httpsfv.NewDictionary()
 	dictionary.Add(name, httpsfv.NewItem(value))

@@ -12,37 +12,33 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Options are the choices of [New]. The zero value is the profile that the package comment
-// describes. Both sides need the same ones, but for HTTPS.
+// Options are the options of [New]. The zero value is the profile that the package comment describes. Client and verifier need
+// the same options, except HTTPS.
 type Options struct {
-	// Label is the signature's name in Signature-Input and Signature. Empty: signing uses
-	// "sig1", and verifying takes the message's only signature, whatever its label; a message
-	// with several is refused. If it is set, verifying takes the signature of that label, and
-	// others (of proxies, say) may stand beside it in the same line: they are not looked at.
+	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
+	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
+	// any label, but refuses a message with several signatures.
 	Label string
 
-	// Tag says for which application a signature is made (RFC 9421, section 2.3). A message must
-	// have the same one. Empty: signing leaves it out, and a message that has one is refused: it is
-	// meant for another application.
+	// Tag names the application for which a signature is made (RFC 9421, section 2.3). A message must have this tag.
+	// Empty: the client sends no tag, and the verifier refuses a message with one.
 	Tag string
 
-	// HTTPS says that clients come by https although this process does not see it, because a
-	// proxy in front ends it. It counts for @scheme, @target-uri, and the default port that
-	// @authority leaves out. Clients do not need it: they know from the URL.
+	// HTTPS makes the verifier assume https, for a process behind a proxy that ends TLS. It affects @scheme, @target-uri,
+	// and the default port that @authority leaves out. Clients do not need it, because they know the URL.
 	HTTPS bool
 
-	// Cover are the names of header fields that must be signed when they are present, beside
-	// Idempotency-Key, Content-Type, Content-Encoding and Content-Digest. What a guard or a
-	// handler reads belongs here: the field that names the user.
+	// Cover are the names of header fields that must be covered if they are present, besides Idempotency-Key, Content-Type,
+	// Content-Encoding and Content-Digest. List the fields that a guard or a handler reads, such as the one that names the
+	// user.
 	Cover []string
 
-	// UnsignedContentType takes messages whose Content-Type is there and not covered, of signers that do not
-	// cover it. Who relays one can then have the body read as another type. Clients of this package cover it
-	// all the same.
+	// UnsignedContentType accepts messages whose Content-Type is present and not covered, for clients that do not cover it.
+	// Whoever relays such a message can have its body read as another type. Clients of this package cover it anyway.
 	UnsignedContentType bool
 
-	// Require are the names of header fields that must be present and signed, or of derived
-	// components that must be covered: "@scheme".
+	// Require are the names of header fields that must be present and covered, or of derived components that must be
+	// covered: "@scheme".
 	Require []string
 }
 
@@ -53,10 +49,10 @@ const (
 	headerDigest    = "Content-Digest"
 )
 
-// defaultLabel is what signatures are made under unless told otherwise.
+// defaultLabel is the default of Options.Label for clients.
 const defaultLabel = "sig1"
 
-// Scheme is the [sign.Scheme] of this package. It is built with [New], and safe for concurrent use.
+// Scheme is the [sign.Scheme] of this package. Build one with [New]. It is safe for concurrent use.
 type Scheme struct {
 	label, tag     string
 	https          bool
@@ -67,12 +63,12 @@ type Scheme struct {
 
 var (
 	idempotencyKey  = form.NewFieldName(form.IdempotencyKey)
-	contentType     = form.NewFieldName("Content-Type") // these two make another body of the one that was signed
+	contentType     = form.NewFieldName("Content-Type") // this one and the next change the meaning of the body
 	contentEncoding = form.NewFieldName("Content-Encoding")
 	contentDigest   = form.NewFieldName(headerDigest)
 )
 
-// New makes a scheme. It reports every fault of o at once, each as a *[sign.ConfigError].
+// New returns a scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
 func New(o Options) (*Scheme, error) {
 	var faults []error
 	fault := func(name, format string, args ...any) {
@@ -121,10 +117,10 @@ type state struct {
 	digests digests
 }
 
-// What is longer, as RSA signatures are, gets memory of its own.
+// The scratch memory of a message, in bytes. A longer signature, such as one of RSA, gets memory of its own.
 const (
-	roomSignature = 64 + 2 // the decoder wants a little more than it writes
-	roomBase      = 896
+	scratchSignature = 64 + 2 // the decoder needs a little more than it writes
+	scratchBase      = 896
 )
 
 // Parse implements [sign.Scheme].
@@ -161,7 +157,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 			return err
 		}
 	}
-	if st.base, err = s.appendBase(sig.Scratch(roomBase), m, p.components, ""); err != nil {
+	if st.base, err = s.appendBase(sig.Scratch(scratchBase), m, p.components, ""); err != nil {
 		return err
 	}
 	st.base = appendParams(st.base, p.text)
@@ -171,7 +167,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	return nil
 }
 
-// checkParameters says whether everything is there that the profile demands, and in its form.
+// checkParameters checks that all required parameters are present and well formed.
 func (s *Scheme) checkParameters(p *parameters) error {
 	badKeyID := form.CheckKeyID(p.keyID)
 	switch {
@@ -184,7 +180,7 @@ func (s *Scheme) checkParameters(p *parameters) error {
 	case !form.IsBase64Nonce(p.nonce):
 		return sign.Errorf(sign.CodeMalformed, "the nonce must be 16 to 128 of A-Z a-z 0-9 . _ ~ - + / =")
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
-		return sign.Errorf(sign.CodeMalformed, "alg or tag is there, and empty") // which is not the same as not there
+		return sign.Errorf(sign.CodeMalformed, "alg or tag is present and empty") // a missing one is allowed
 	case s.tag != "" && p.has&tag == 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter tag")
 	case badKeyID != nil:
@@ -198,7 +194,7 @@ func (s *Scheme) checkParameters(p *parameters) error {
 	return nil
 }
 
-// checkCovered says whether everything is covered that the profile demands.
+// checkCovered checks that everything is covered that the profile requires.
 func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
 	if missing := s.needed &^ p.covers; missing != 0 {
 		return sign.Errorf(sign.ReasonUncovered, "%s must be covered", missing)
@@ -216,13 +212,13 @@ func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
 	return checkField(m, contentDigest, p.covers&digest != 0)
 }
 
-// checkField says whether a field is covered, if it is there.
+// checkField checks that a header field is covered if it is present.
 func checkField(m *sign.Message, f form.FieldName, covered bool) error {
 	switch lines := len(m.Source.Values(f.Canonical)); {
 	case lines > 1:
 		return sign.Errorf(sign.CodeDuplicateHeader, "%s", f.Canonical)
 	case lines > 0 && !covered:
-		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not covered", f.Lower)
+		return sign.Errorf(sign.ReasonUncovered, "%s is present, but not covered", f.Lower)
 	}
 	return nil
 }
@@ -240,16 +236,16 @@ func (*Scheme) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error 
 	if err != nil {
 		return err
 	}
-	// The signature comes first: what the digest is compared with is then the key holder's.
+	// The signature comes first: then the key holder has made the digest.
 	if !key.Verify(st.base, sig.Values[0]) {
 		return sign.ReasonBadSignature
 	}
 	return st.digests.check(body)
 }
 
-// Sign implements [sign.Scheme]. Covered of sig are the names to be covered beside those that must be, in any case
-// and order; those that the message does not have are left out. A Content-Digest of the body, also of an
-// empty one, is always made, with SHA-256, and covered.
+// Sign implements [sign.Scheme]. sig.Covered names components to cover besides those that must be covered, in any case and order.
+// Sign skips fields that the message does not have. It always adds and covers a Content-Digest with SHA-256, even if the body
+// is empty.
 func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
 	body, err := m.Body()
 	if err != nil {
@@ -296,8 +292,7 @@ func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 	}}, nil
 }
 
-// toCover returns the components for signing: what the profile demands in a fixed order, then the
-// rest sorted.
+// toCover returns the components that Sign covers: those that the profile requires in a fixed order, then the rest, sorted.
 func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 	components := []string{"@method", "@authority", "@path", "@query", contentDigest.Lower}
 	var rest []string
@@ -316,7 +311,7 @@ func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 	}
 	for _, f := range s.require {
 		if len(m.Source.Values(f.Canonical)) == 0 && f.Lower != contentDigest.Lower {
-			return nil, sign.Errorf(sign.ReasonUncovered, "%s is not there, but must be covered", f.Canonical)
+			return nil, sign.Errorf(sign.ReasonUncovered, "%s is missing, but must be covered", f.Canonical)
 		}
 	}
 	for _, names := range [][]form.FieldName{s.require, s.cover} {
@@ -337,14 +332,14 @@ func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 	return append(components, rest...), nil
 }
 
-// SigningString implements [sign.Scheme]. The body is there as its digest only, and what may be
-// a credential, in a header field or in the query, is left out.
+// SigningString implements [sign.Scheme]. It contains the body's digest, not the body, and no values of header fields and query
+// parameters that hold credentials.
 func (*Scheme) SigningString(_ *sign.Message, sig *sign.Signature, _ *sign.Key) string {
 	st, ok := sig.State.(*state)
 	if !ok {
 		return ""
 	}
-	// No value has a line feed in it, so that the nth line is that of the nth component.
+	// No value contains a line feed, so the nth line is that of the nth component.
 	lines := strings.Split(string(st.base), "\n")
 	for i, name := range sig.Covered {
 		start := len(name) + len(`"": `)
@@ -353,7 +348,7 @@ func (*Scheme) SigningString(_ *sign.Message, sig *sign.Signature, _ *sign.Key) 
 	return strings.Join(lines, "\n")
 }
 
-// redacted returns a component's value for people.
+// redacted returns a component's value without credentials.
 func redacted(name, value string) string {
 	switch name {
 	case "@query", "@request-target", "@target-uri":
