@@ -7,8 +7,8 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// addPairs adds the pairs of a query or a form. What a framework would drop silently is refused: it would
-// be signed and not seen, or the other way about.
+// addPairs adds the pairs of a query or a form. It refuses what a framework would drop silently, because that would be signed
+// and not seen, or seen and not signed.
 func (l *params) addPairs(text string) error {
 	if strings.Contains(text, ";") {
 		return sign.Errorf(sign.CodeMalformed, "a ; in a query or a form must be escaped")
@@ -33,7 +33,7 @@ func (l *params) addPairs(text string) error {
 	return nil
 }
 
-// pairsOf is the text of parameters in a query or a form.
+// pairsOf returns parameters as the text of a query or a form.
 func pairsOf(list []param) string {
 	var b strings.Builder
 	for i, p := range list {
@@ -45,7 +45,7 @@ func pairsOf(list []param) string {
 	return b.String()
 }
 
-// appendPairs returns a form with more parameters.
+// appendPairs returns a copy of a form with more parameters.
 func appendPairs(form []byte, added []param) []byte {
 	b := append([]byte(nil), form...)
 	if len(b) > 0 && b[len(b)-1] != '&' {

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// addJSON adds the members of a flat object (RFC 8259). What is a number is left to
-// encoding/json, and what is not UTF-8 to add.
+// addJSON adds the members of a flat object (RFC 8259). encoding/json decides what a number is, and add refuses text that is not
+// UTF-8.
 func (l *params) addJSON(body []byte) error {
 	r := reader{string(body)}
 	if !r.takeMark("{") {
@@ -45,14 +45,14 @@ func (l *params) addJSON(body []byte) error {
 
 var errJSON = sign.Errorf(sign.CodeMalformed, "the body is not a JSON object")
 
-// takeMark is take for what may have white space in front.
+// takeMark takes mark after any white space.
 func (r *reader) takeMark(mark string) bool {
 	r.skipSpace()
 	return r.take(mark)
 }
 
-// takeScalar takes a string, a number, a boolean or null, and returns its text: that of numbers is their
-// own, and null is empty. What comes next is neither an object nor an array.
+// takeScalar takes a string, a number, a boolean or null, and returns its text. Numbers keep their exact text, and null is empty.
+// The next value must not be an object or an array.
 func (r *reader) takeScalar() (text string, ok bool) {
 	if strings.HasPrefix(r.rest, `"`) {
 		return r.takeString()
@@ -71,7 +71,7 @@ func (r *reader) takeScalar() (text string, ok bool) {
 	return text, json.Valid([]byte(text)) // so it is a number
 }
 
-// takeString takes a string, and returns what it stands for. Without escapes, that is a part of the body.
+// takeString takes a string, and returns its value. Without escapes, the value shares memory with the body.
 func (r *reader) takeString() (text string, ok bool) {
 	r.skipSpace()
 	quoted, escaped := r.rest, false
@@ -88,7 +88,7 @@ func (r *reader) takeString() (text string, ok bool) {
 			return quoted[1:i], true
 		case c == '\\':
 			escaped = true
-			i++ // what is escaped does not end the string
+			i++ // an escaped quote does not end the string
 		case c < ' ':
 			return "", false
 		}
@@ -96,7 +96,7 @@ func (r *reader) takeString() (text string, ok bool) {
 	return "", false
 }
 
-// unescapeJSON puts characters in the place of escapes (RFC 8259, section 7). Half of a surrogate pair is refused.
+// unescapeJSON replaces escapes by characters (RFC 8259, section 7). It refuses half of a surrogate pair.
 func unescapeJSON(text string) (unescaped string, ok bool) {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -121,7 +121,7 @@ func unescapeJSON(text string) (unescaped string, ok bool) {
 	}
 }
 
-// takeEscape takes one escape, and returns the character that it stands for, or half of a pair.
+// takeEscape takes one escape, and returns its character, or half of a surrogate pair.
 func (r *reader) takeEscape() (c rune, ok bool) {
 	if !r.take(`\`) || r.rest == "" {
 		return 0, false
@@ -140,7 +140,7 @@ func (r *reader) takeEscape() (c rune, ok bool) {
 	return rune("\"\\/\b\f\n\r\t"[i]), true
 }
 
-// appendJSON returns an object with more members. They are strings.
+// appendJSON returns a copy of an object with more members, which are strings.
 func appendJSON(object []byte, added []param) ([]byte, error) {
 	b := bytes.TrimRight(object, " \t\r\n")
 	if len(b) == 0 {

@@ -16,7 +16,7 @@ const (
 	maxParams = 256
 	// maxParamName is the length of the longest name, in bytes.
 	maxParamName = 128
-	// maxParamQuery is the length of the longest query that is taken apart, in bytes.
+	// maxParamQuery is the length of the longest query, in bytes.
 	maxParamQuery = 32 << 10
 )
 
@@ -27,17 +27,17 @@ type param struct{ name, value string }
 type params struct {
 	list     []param
 	reserved []string // names that the message must not use
-	alike    []alike  // the names, but for that of the secret
-	base     []byte   // what is signed, up to the secret
+	alike    []alike  // the names, except that of the secret
+	base     []byte   // the signing string up to the secret
 }
 
-// alike is a name and what it has in common with those that some decoder takes for the same.
+// alike is a name with its likeness, which is the same for all names that some decoder treats as one.
 type alike struct{ likeness, name string }
 
-// lists are empty ones for messages that are verified.
+// lists are empty, for the next messages.
 var lists = sync.Pool{New: func() any { return new(params) }}
 
-// maxBase is the largest buffer that is kept for another message.
+// maxBase is the largest buffer that is used again for another message, in bytes.
 const maxBase = 16 << 10
 
 // Free implements [sign.Freer].
@@ -46,7 +46,7 @@ func (l *params) Free() {
 	lists.Put(l)
 }
 
-// reset makes l blank, and keeps its memory for another message, but none of what was in the strings.
+// reset empties l. It keeps the memory of the slices, and drops the strings.
 func (l *params) reset() {
 	list, reserved, alike, base := l.list, l.reserved, l.alike, l.base
 	clear(list)
@@ -64,7 +64,7 @@ func (l *params) add(name, value string) error {
 		return sign.Errorf(sign.CodeMalformed, "there are more than %d parameters", maxParams)
 	}
 	if slices.Contains(l.reserved, name) {
-		return sign.Errorf(sign.CodeMalformed, "there must be no parameter %q", name)
+		return sign.Errorf(sign.CodeMalformed, "the name of the parameter %q is reserved", name)
 	}
 	if !isParamText(value) || !isParamText(name) {
 		return sign.Errorf(sign.CodeMalformed, "a parameter is not in UTF-8")
@@ -81,17 +81,17 @@ func (l *params) add(name, value string) error {
 	return nil
 }
 
-// isParamText reports whether s is UTF-8 without U+FFFD, which decoders (of JSON, of XML, those of the
-// handler) put in place of what is none: several texts would be one.
+// isParamText reports whether s is UTF-8 without U+FFFD. Decoders replace invalid bytes by U+FFFD, so several texts would become
+// one.
 func isParamText(s string) bool {
 	return utf8.ValidString(s) && !strings.Contains(s, string(utf8.RuneError))
 }
 
-// reserve adds a parameter that stands for something else, and keeps its name from the message. It must
-// come before the message's own, or after all of them.
+// reserve adds a parameter that is not the message's own, and refuses a message with a parameter of that name. Call it before
+// the message's parameters are added, or after all of them.
 func (l *params) reserve(name, value string) error {
 	if l.has(name) {
-		return sign.Errorf(sign.CodeMalformed, "there must be no parameter %q", name)
+		return sign.Errorf(sign.CodeMalformed, "the name of the parameter %q is reserved", name)
 	}
 	if err := l.add(name, value); err != nil {
 		return err
@@ -114,8 +114,7 @@ func (l *params) has(name string) bool {
 	return slices.ContainsFunc(l.list, func(p param) bool { return p.name == name })
 }
 
-// finish sorts the list, checks that it is the only one that can be read from what is signed, and
-// makes that.
+// finish sorts the list, makes the signing string, and checks that no other list has the same one.
 func (l *params) finish(o *Options) error {
 	slices.SortFunc(l.list, func(a, b param) int { return strings.Compare(a.name, b.name) })
 	if err := l.checkLikeness(o); err != nil {
@@ -123,7 +122,7 @@ func (l *params) finish(o *Options) error {
 	}
 	for i, p := range l.list {
 		if i > 0 && p.name == l.list[i-1].name {
-			return sign.Errorf(sign.CodeMalformed, "the parameter %q is there twice", p.name)
+			return sign.Errorf(sign.CodeMalformed, "the parameter %q occurs twice", p.name)
 		}
 		if !o.signs(p) {
 			continue
@@ -142,14 +141,13 @@ func (l *params) finish(o *Options) error {
 	return nil
 }
 
-// signs reports whether p is among what is signed.
+// signs reports whether p is signed.
 func (o *Options) signs(p param) bool {
 	return p.value != "" && p.name != o.Sign && p.name != o.InsecureUnsigned
 }
 
-// checkLikeness refuses names that some decoder of a handler takes for one: one of the two may be empty,
-// and so not signed, and come out on top. encoding/json and the binders of frameworks fold case; forms have
-// a[] for more of a, and a[b] for a.b.
+// checkLikeness refuses two names that some decoder treats as one: one of the two may be empty, so not signed, and still win.
+// encoding/json and the binders of frameworks ignore case. Forms write a[] for several values of a, and a[b] for a.b.
 func (l *params) checkLikeness(o *Options) error {
 	for _, p := range l.list {
 		if p.name != o.SecretName { // which no handler sees
@@ -175,7 +173,7 @@ func (l *params) checkLikeness(o *Options) error {
 	return nil
 }
 
-// likeness is the same for names that are one but for case and brackets. Of most names it is the name.
+// likeness returns the same text for names that differ only in case and brackets. For most names it is the name.
 func likeness(name string) string {
 	if strings.Contains(name, "[") || strings.Contains(name, "]") {
 		name = brackets.Replace(name)
@@ -185,8 +183,8 @@ func likeness(name string) string {
 
 var brackets = strings.NewReplacer("[]", "", "[", ".", "]", "")
 
-// foldCase returns one of the characters that are one but for their case: the lower-case letter in ASCII if
-// there is one, and else the least.
+// foldCase returns the same character for all characters that differ only in case: the lower-case ASCII letter, if there is one,
+// or else the least of them.
 func foldCase(r rune) rune {
 	least := r
 	if r >= utf8.RuneSelf {
@@ -200,7 +198,7 @@ func foldCase(r rune) rune {
 	return least
 }
 
-// collect adds the parameters of query and body.
+// collect adds the parameters of the query and the body.
 func (l *params) collect(m *sign.Message, places Place) error {
 	if query, _ := m.Query(); query != "" {
 		switch {
@@ -231,19 +229,19 @@ func (l *params) collect(m *sign.Message, places Place) error {
 	}
 }
 
-// bodyPlace tells what kind of body m has, by its Content-Type.
+// bodyPlace returns the place that m's body is, by its Content-Type.
 func bodyPlace(m *sign.Message, places Place) (Place, error) {
 	for _, encoding := range m.Source.Values("Content-Encoding") {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return 0, sign.Errorf(sign.CodeMalformed, "a body that is encoded cannot be read for its parameters")
+			return 0, sign.Errorf(sign.CodeMalformed, "an encoded body cannot be read for its parameters")
 		}
 	}
 	contentType, lines := m.Field("Content-Type")
 	if lines > 1 {
 		return 0, sign.Errorf(sign.CodeDuplicateHeader, "Content-Type")
 	}
-	// Frameworks look for the types' exact text, up to a ; or a blank. Another spelling would be
-	// signed here, and not be read there.
+	// Frameworks compare the exact type, up to a ; or a space. A body with another spelling would be signed, and its
+	// parameters not be read.
 	if exact := contentType[:cutType(contentType)]; strings.ToLower(exact) != exact || strings.Contains(contentType, "\t") {
 		return 0, sign.Errorf(sign.CodeMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
 	}
@@ -261,7 +259,7 @@ func bodyPlace(m *sign.Message, places Place) (Place, error) {
 	return place, nil
 }
 
-// placeOf returns where a body of the type has its parameters, or 0.
+// placeOf returns the place that a body of the type is, or zero.
 func placeOf(kind string) Place {
 	switch kind {
 	case "application/x-www-form-urlencoded":
@@ -274,7 +272,7 @@ func placeOf(kind string) Place {
 	return 0
 }
 
-// parseType takes a Content-Type apart. For the usual ones, it allocates nothing.
+// parseType splits a Content-Type. For the usual ones it allocates nothing.
 func parseType(contentType string) (kind, charset string, err error) {
 	kind = contentType[:cutType(contentType)]
 	if placeOf(kind) != 0 {
@@ -287,7 +285,7 @@ func parseType(contentType string) (kind, charset string, err error) {
 	return kind, attributes["charset"], err
 }
 
-// cutType returns where the type ends that a Content-Type begins with.
+// cutType returns the length of the type at the beginning of a Content-Type.
 func cutType(contentType string) int {
 	if i := strings.IndexAny(contentType, "; "); i >= 0 {
 		return i
@@ -295,7 +293,7 @@ func cutType(contentType string) int {
 	return len(contentType)
 }
 
-// addTo makes the additions that put parameters into a message. There is a place for them in it.
+// addTo returns the additions that put parameters into a message.
 func addTo(m *sign.Message, places Place, added []param) (sign.Additions, error) {
 	body, err := m.Body()
 	if err != nil {

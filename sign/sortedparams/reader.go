@@ -2,16 +2,16 @@ package sortedparams
 
 import "strings"
 
-// reader goes through the text of a body.
+// reader reads the text of a body. rest is what is left to read.
 type reader struct{ rest string }
 
-// take goes past text, if that comes next.
+// take skips text, if that comes next.
 func (r *reader) take(text string) (taken bool) {
 	r.rest, taken = strings.CutPrefix(r.rest, text)
 	return taken
 }
 
-// takeUntil goes past end, and returns what stands in front of it.
+// takeUntil skips to the end of the next occurrence of end, and returns what stands before it.
 func (r *reader) takeUntil(end string) (text string, taken bool) {
 	text, rest, taken := strings.Cut(r.rest, end)
 	if taken {
@@ -20,7 +20,7 @@ func (r *reader) takeUntil(end string) (text string, taken bool) {
 	return text, taken
 }
 
-// skipSpace goes past white space, which is the same in JSON and XML.
+// skipSpace skips white space, which is the same in JSON and XML.
 func (r *reader) skipSpace() {
 	i := 0
 	for i < len(r.rest) && isSpace(r.rest[i]) {

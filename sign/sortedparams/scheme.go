@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/secret"
 )
 
-// Place is where parameters may stand in a message; places are joined by |.
+// Place is a part of a message in which parameters may stand. Join several by |.
 type Place uint8
 
 // The places.
@@ -35,99 +35,91 @@ const (
 
 const fromAnywhere = FromQuery | FromForm | FromJSON | FromXML
 
-// Options are the choices of [New]. The zero value is what the package comment describes. For WeChat Pay v2 they are
+// Options are the options of [New]. The zero value is the scheme that the package comment describes. WeChat Pay v2 needs
 //
 //	sortedparams.Options{
 //		InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "timestamp",
 //		Places: sortedparams.FromXML,
 //	}
 type Options struct {
-	// KeyID, Timestamp, Nonce and Sign are the names under which key id, timestamp, nonce and
-	// signature are parameters: letters, digits, _, - and full stops. Empty: key_id, timestamp,
-	// nonce, sign.
+	// KeyID, Timestamp, Nonce and Sign are the parameter names of key id, timestamp, nonce and signature. They consist of
+	// letters, digits, _, - and full stops. Empty: key_id, timestamp, nonce, sign.
 	KeyID, Timestamp, Nonce, Sign string
 
-	// InParams says that the four stand among the parameters of the message. False: they stand in header
-	// fields, and the first three take part in what is signed under the names above.
+	// InParams means that these four stand among the parameters of the message. False: they stand in header fields, and the
+	// first three are signed as parameters of the names above.
 	InParams bool
 
 	// KeyIDHeader, TimestampHeader, NonceHeader and SignHeader are the names of the header fields.
 	// Empty: X-Key-Id, X-Timestamp, X-Nonce, X-Sign.
 	KeyIDHeader, TimestampHeader, NonceHeader, SignHeader string
 
-	// SecretName is the name that the secret has at the end of what is signed. Empty: key.
+	// SecretName is the name of the secret at the end of the signing string. Empty: key.
 	SecretName string
 
-	// LowerCase says that the signature is in lower-case hexadecimal digits. False: in upper-case
-	// ones. It is exact either way.
+	// LowerCase means that the signature is in lower-case hexadecimal. False: upper case. The other case is refused.
 	LowerCase bool
 
-	// Milliseconds says that the timestamp is in milliseconds since 1970. They are cut off to
-	// seconds.
+	// Milliseconds means that the timestamp is in milliseconds since 1970. It is cut to whole seconds.
 	Milliseconds bool
 
-	// TimeLayout is the timestamp's layout (package time), for gateways that send a date:
-	// "20060102150405". It needs a Location. Empty: seconds since 1970, digits only.
+	// TimeLayout is the layout of the timestamp (see [time.Layout]), for gateways that send a date: "20060102150405". It
+	// needs a Location. Empty: seconds since 1970, digits only.
 	TimeLayout string
 
-	// Location is where TimeLayout's clock hangs; for most of these gateways it is
-	// time.FixedZone("CST", 8*60*60). Where clocks are put back in autumn, the messages of one hour
-	// are taken for an hour older.
+	// Location is the time zone of TimeLayout. Most gateways use time.FixedZone("CST", 8*60*60). In a zone with summer
+	// time, messages of one hour in autumn count as an hour older.
 	Location *time.Location
 
-	// Places are where parameters may stand. A message with a query or a body that is none of
-	// these is refused ([sign.ReasonUncovered]). Name the one that your handlers read: in which place a
-	// parameter stands is not signed. Zero: anywhere.
+	// Places are where parameters may stand. A message with a query or a body that is not among them is refused
+	// ([sign.ReasonUncovered]). Name the place that your handlers read, because the place of a parameter is not signed.
+	// Zero: anywhere.
 	Places Place
 
-	// Bind makes parameters of what else is to be signed, for houses whose clients do the same.
+	// Bind adds parts of the message that are no parameters to the signing string. Clients must do the same.
 	Bind Binding
 
-	// InsecureAmpersands are the names of parameters whose values may hold "&name=", such as a
-	// notify_url with a query of its own. Insecure: of these, it cannot be told where a value ends.
-	// Whoever has a signed message with notify_url=https://a/?x=1&order=2 can send it with
-	// notify_url=https://a/?x=1 and a parameter order=2, and can hide the parameters that sort right
-	// behind notify_url in its value. Percent-encode such values instead if you can. What is named
-	// above, or bound, must not be among them.
+	// InsecureAmpersands are the names of parameters whose values may contain "&name=", such as a notify_url with a query
+	// of its own. Insecure: the end of such a value cannot be determined. Whoever has a signed message with
+	// notify_url=https://a/?x=1&order=2 can send it with notify_url=https://a/?x=1 and a parameter order=2, and can hide
+	// the parameters that sort right after notify_url in its value. If you can, percent-encode such values instead. The
+	// names above and those of Bind must not be among them.
 	InsecureAmpersands []string
 
-	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that know nothing else.
-	// Insecure: two messages with the same MD5 can be made at will, and as the secret comes last,
-	// who has one signed has the other one signed, too. Use a key for one of
-	// the two only. Refused under FIPS 140.
+	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else. Insecure: anybody can make
+	// two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Use a
+	// key either with MD5 or with HMAC-SHA256. It is a fault under FIPS 140.
 	InsecureMD5 bool
 
-	// InsecureBareSecret signs the secret right behind the last value, without "&key=", for gateways that know
-	// nothing else. Insecure: nothing tells where the last value ends and the secret begins, so that, with
-	// InsecureMD5, whoever knows a secret that another one ends with has the other's signature of a message
-	// whose last value ends with the rest. SecretName must be empty then, and no name is kept from the message.
+	// InsecureBareSecret puts the secret right after the last value, without "&key=", for gateways that support nothing
+	// else. Insecure: the end of the last value cannot be determined. With InsecureMD5, whoever knows a secret that is the
+	// end of another one can sign with the other one, if the last value of the message ends with the rest of it.
+	// SecretName must be empty, and no parameter name is reserved for the secret.
 	InsecureBareSecret bool
 
-	// InsecureUnsigned is the name of a parameter that is not signed: sign_type, for gateways that leave it out.
-	// Insecure: whoever relays a message can change, add or remove it. Handlers must not look at it; the
-	// algorithm is the configuration's all the same.
+	// InsecureUnsigned is the name of a parameter that is not signed: sign_type, for gateways that leave it out. Insecure:
+	// whoever relays a message can change, add or remove it. Handlers must ignore it. The configuration decides the
+	// algorithm.
 	InsecureUnsigned string
 }
 
-// Binding holds the names of the parameters that stand for what is no parameter. They take part in
-// what is signed, and no parameter of the message may have such a name. Empty: it is not
-// signed.
+// Binding holds the names of parameters for parts of the message that are no parameters. They are signed like the others, and no
+// parameter of the message may have such a name. An empty name means that the part is not signed.
 type Binding struct {
-	// Method, Path and Host are the method as sent, the path as sent, and the host in lower
-	// case, with the port if one was sent (or [sign.Config].Host).
+	// Method, Path and Host stand for the method as sent, the path as sent, and the host in lower case, with the port if
+	// one was sent. If [sign.Config].Host is set, it replaces the host.
 	Method, Path, Host string
-	// IdempotencyKey is the value of the Idempotency-Key field. A message without one
-	// has no such parameter.
+	// IdempotencyKey stands for the value of the Idempotency-Key field. A message without this field has no such parameter.
 	IdempotencyKey string
 }
 
-// Scheme is the [sign.Scheme] of this package. It is built with [New], and safe for concurrent use.
+// Scheme is the [sign.Scheme] of this package. Build one with [New]. It is safe for concurrent use.
 type Scheme struct {
 	o          Options
 	secretName []byte // as it is signed: "&key=", or nothing
 }
 
-// New makes a scheme. It reports every fault of o at once, each as a *[sign.ConfigError].
+// New returns a scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
 func New(o Options) (*Scheme, error) {
 	var faults []error
 	faultIf := func(bad bool, field, format string, args ...any) {
@@ -193,7 +185,7 @@ func New(o Options) (*Scheme, error) {
 	return s, nil
 }
 
-// isParamName reports whether a name can stand in all places as it is.
+// isParamName reports whether a name can stand in all places without escapes.
 func isParamName(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -218,7 +210,7 @@ func (s *Scheme) Name() string {
 	return "sorted-params"
 }
 
-// fields are what identifies a message and its signature, as text.
+// fields are key id, timestamp, nonce and signature as text.
 type fields struct{ keyID, timestamp, nonce, sign string }
 
 // Parse implements [sign.Scheme]. It reads the body, which holds parameters.
@@ -272,8 +264,7 @@ func (s *Scheme) fromHeader(m *sign.Message, f *fields) (err error) {
 	return err
 }
 
-// fromParams finds the four among the parameters. If one of them is there twice, finish
-// refuses the message, whichever was found here.
+// fromParams finds the fields among the parameters. If one of them occurs twice, finish refuses the message.
 func (s *Scheme) fromParams(list *params, sig *sign.Signature, f *fields) error {
 	for _, want := range []struct {
 		name  string
@@ -287,7 +278,7 @@ func (s *Scheme) fromParams(list *params, sig *sign.Signature, f *fields) error 
 	return nil
 }
 
-// addFields makes parameters of the header fields.
+// addFields adds the fields of the header as parameters.
 func (s *Scheme) addFields(list *params, f *fields) error {
 	for _, own := range []param{{s.o.KeyID, f.keyID}, {s.o.Timestamp, f.timestamp}, {s.o.Nonce, f.nonce}, {s.o.Sign, ""}} {
 		if err := list.reserve(own.name, own.value); err != nil {
@@ -297,7 +288,7 @@ func (s *Scheme) addFields(list *params, f *fields) error {
 	return nil
 }
 
-// fill checks the form of the four.
+// fill checks the form of the fields and copies them to sig.
 func (s *Scheme) fill(sig *sign.Signature, f *fields) (err error) {
 	if err := form.CheckKeyID(f.keyID); err != nil {
 		return sign.Errorf(sign.CodeMalformed, "%v", err)
@@ -322,9 +313,9 @@ func (s *Scheme) parseTime(text string) (int64, error) {
 		return n, err
 	}
 	t, err := time.ParseInLocation(s.o.TimeLayout, text, s.o.Location)
-	// Package time takes fractions of seconds that are not in the layout.
+	// Package time accepts fractions of seconds that are not in the layout.
 	if err != nil || t.Format(s.o.TimeLayout) != text {
-		return 0, sign.Errorf(sign.CodeMalformed, "the timestamp has not the layout %q", s.o.TimeLayout)
+		return 0, sign.Errorf(sign.CodeMalformed, "the timestamp does not have the layout %q", s.o.TimeLayout)
 	}
 	return t.Unix(), nil
 }
@@ -339,7 +330,7 @@ func (s *Scheme) formatTime(seconds int64) string {
 	return strconv.FormatInt(seconds, 10)
 }
 
-// parseSign decodes a signature, of which there is one text only.
+// parseSign decodes a signature. It accepts one text for each.
 func (s *Scheme) parseSign(sig *sign.Signature, text string) error {
 	size, first, last, are := sha256.Size, byte('A'), byte('F'), "upper-case"
 	if s.o.InsecureMD5 {
@@ -360,14 +351,14 @@ func (s *Scheme) parseSign(sig *sign.Signature, text string) error {
 	return err
 }
 
-// collect adds the parameters of the message, and what is bound to them, to an empty list.
+// collect adds the parameters of the message and those of Options.Bind to an empty list.
 func (s *Scheme) collect(m *sign.Message, l *params) error {
 	keys := m.Source.Values(form.IdempotencyKey)
 	switch {
 	case len(keys) > 1:
 		return sign.Errorf(sign.CodeDuplicateHeader, "%s", form.IdempotencyKey)
-	case len(keys) > 0 && (s.o.Bind.IdempotencyKey == "" || keys[0] == ""): // nor is an empty one
-		return sign.Errorf(sign.ReasonUncovered, "%s is there, but it is not signed", form.IdempotencyKey)
+	case len(keys) > 0 && (s.o.Bind.IdempotencyKey == "" || keys[0] == ""): // an empty value is not signed
+		return sign.Errorf(sign.ReasonUncovered, "%s is present, but not signed", form.IdempotencyKey)
 	}
 	bound := []param{
 		{s.o.Bind.Method, m.Method}, {s.o.Bind.Path, m.Path()}, {s.o.Bind.Host, strings.ToLower(m.Authority())},
@@ -405,8 +396,8 @@ func (s *Scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) erro
 	})
 }
 
-// withSecret calls f with what is signed. It ends with the secret, which is wiped when f returns: the memory is used for
-// other messages.
+// withSecret calls f with the signing string. It ends with the secret, which is wiped when f returns, because the memory is used
+// again for other messages.
 func (s *Scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) error) error {
 	own := secret.Of(key)
 	if own == nil {
@@ -420,8 +411,8 @@ func (s *Scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) erro
 	return err
 }
 
-// Sign implements [sign.Scheme]. With [Options].InParams it adds the four parameters to the body, or to the
-// query if there is no body; the message must not have them yet, but for the key's own id.
+// Sign implements [sign.Scheme]. With [Options].InParams it adds its four parameters to the body, or to the query if there is no
+// body. The message must not have them yet, except the key's id.
 func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
 	f := fields{keyID: sig.KeyID, timestamp: s.formatTime(sig.Created), nonce: sig.Nonce}
 	l := new(params)
@@ -459,8 +450,7 @@ func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 	}}, nil
 }
 
-// addParams adds key id, timestamp and nonce to the list, and returns what the message lacks of
-// them.
+// addParams adds those of key id, timestamp and nonce to the list that the message lacks, and returns them.
 func (s *Scheme) addParams(list *params, f *fields) ([]param, error) {
 	added := []param{{s.o.Timestamp, f.timestamp}, {s.o.Nonce, f.nonce}}
 	switch id := list.value(s.o.KeyID); {
@@ -470,7 +460,7 @@ func (s *Scheme) addParams(list *params, f *fields) ([]param, error) {
 		return nil, sign.Errorf(sign.CodeMalformed, "the parameter %s is not the id of the key", s.o.KeyID)
 	}
 	if list.has(s.o.Sign) {
-		return nil, sign.Errorf(sign.CodeMalformed, "there is a parameter %s already", s.o.Sign)
+		return nil, sign.Errorf(sign.CodeMalformed, "the message already has a parameter %s", s.o.Sign)
 	}
 	for _, p := range added {
 		if err := list.add(p.name, p.value); err != nil {
@@ -480,7 +470,7 @@ func (s *Scheme) addParams(list *params, f *fields) ([]param, error) {
 	return added, nil
 }
 
-// sum is the signature as it is sent.
+// sum returns the signature as it is sent.
 func (s *Scheme) sum(l *params, key *sign.Key) (text string, err error) {
 	err = s.withSecret(l, key, func(signed []byte) error {
 		if s.o.InsecureMD5 {
@@ -498,14 +488,13 @@ func (s *Scheme) sum(l *params, key *sign.Key) (text string, err error) {
 	return text, err
 }
 
-// SigningString implements [sign.Scheme]. Of each value it has the number of bytes and, if the key is known, eight
-// digits of the value and the signature that only holders of the secret can compute: so both sides can find the parameter that
-// differs, and nobody who reads their logs learns it. What belongs to the signature, and what
-// is bound, stands there as it is.
+// SigningString implements [sign.Scheme]. In place of each value it has its number of bytes and, if the key is known, eight digits
+// that only holders of the secret can compute. So both sides can find the parameter that differs, and the logs do not reveal its
+// value. The fields of the signature and those of [Options].Bind are shown in clear.
 func (s *Scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.Key) string {
 	l, ok := sig.State.(*params)
 	if !ok {
-		return "" // it was not understood so far
+		return "" // m was not parsed
 	}
 	shown := []string{s.o.KeyID, s.o.Timestamp, s.o.Nonce, s.o.Bind.Method, s.o.Bind.Path, s.o.Bind.Host, s.o.Bind.IdempotencyKey}
 	signature, own := slices.Concat(sig.Values...), secret.Of(key)
@@ -530,10 +519,9 @@ func (s *Scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.K
 	return b.String() + string(s.secretName) + redact.Mark
 }
 
-// fingerprint is what may be shown of a value in a log: the same for the same value under the same
-// signature, which is not in the log. So nobody who reads logs can try values on by sending messages of
-// their own. Nothing that is signed begins like this: the names of parameters have no line
-// feed.
+// fingerprint returns digits that stand for a value in a log. They depend on the signature, which is not in the log, so a reader
+// of logs cannot find a value by sending guesses. No signing string begins like the input of this HMAC, because names have no
+// line feed.
 func fingerprint(own, signature []byte, name, value string) string {
 	mac := hmac.New(sha256.New, own)
 	mac.Write([]byte("debug\n"))

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// addXML adds the elements of <xml><name>value</name>…</xml>. Everything that XML has beyond that is refused:
-// what parsers do with it differs. Bytes that are not UTF-8 are left to add.
+// addXML adds the elements of <xml><name>value</name>…</xml>. It refuses everything else in XML, because parsers differ in what
+// they do with it. add refuses bytes that are not UTF-8.
 func (l *params) addXML(body []byte) error {
 	r := reader{string(body)}
 	if !r.takeDeclaration() {
@@ -45,8 +45,8 @@ func (l *params) addXML(body []byte) error {
 
 var errXML = sign.Errorf(sign.CodeMalformed, "the body is not <xml> with elements that hold text, and nothing else")
 
-// takeDeclaration takes <?xml version="1.0" encoding="UTF-8" standalone="yes"?>, which may be missing, and so may
-// all of it but the version.
+// takeDeclaration takes <?xml version="1.0" encoding="UTF-8" standalone="yes"?>. All of it may be missing, and so may encoding and
+// standalone.
 func (r *reader) takeDeclaration() bool {
 	if !r.take("<?xml") {
 		return true
@@ -109,8 +109,8 @@ func (r *reader) takeEndTag(name string) bool {
 	return r.take(">")
 }
 
-// takeText takes text and CDATA sections up to the next tag, and returns what they stand for. If it is all of a
-// piece, without references, that is a part of the body.
+// takeText takes text and CDATA sections up to the next tag, and returns their value. A single piece without references shares
+// memory with the body.
 func (r *reader) takeText() (text string, ok bool) {
 	pieces := make([]string, 0, 8)
 	for !strings.HasPrefix(r.rest, "</") {
@@ -124,11 +124,11 @@ func (r *reader) takeText() (text string, ok bool) {
 		}
 		end := strings.IndexByte(r.rest, '<')
 		if end <= 0 {
-			return "", false // there is no end, or another tag
+			return "", false // the end is missing, or another tag begins
 		}
 		piece, r.rest = r.rest[:end], r.rest[end:]
 		if strings.Contains(piece, "]]>") {
-			return "", false // only a CDATA section may have that
+			return "", false // it may only end a CDATA section
 		}
 		if piece, ok = resolveXML(newlines(piece)); !ok {
 			return "", false
@@ -139,7 +139,7 @@ func (r *reader) takeText() (text string, ok bool) {
 	return text, isXMLText(text)
 }
 
-// newlines makes a line feed of every line's end (XML 1.0, section 2.11).
+// newlines replaces every line end by a line feed (XML 1.0, section 2.11).
 func newlines(text string) string {
 	if !strings.Contains(text, "\r") {
 		return text
@@ -147,7 +147,7 @@ func newlines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
-// resolveXML puts the characters in the place of references to them: &amp; and &#38;.
+// resolveXML replaces references (&amp; and &#38;) by their characters.
 func resolveXML(text string) (resolved string, ok bool) {
 	text, more, found := strings.Cut(text, "&")
 	if !found {
@@ -168,7 +168,7 @@ func resolveXML(text string) (resolved string, ok bool) {
 	return b.String(), true
 }
 
-// referredTo returns the character that a reference without & and ; stands for.
+// referredTo returns the character of a reference, which comes without & and ;.
 func referredTo(reference string) (c rune, ok bool) {
 	switch reference {
 	case "lt":
@@ -191,7 +191,7 @@ func referredTo(reference string) (c rune, ok bool) {
 	return rune(n), ok && err == nil && n <= unicode.MaxRune
 }
 
-// isXMLText reports whether s has characters of XML 1.0, section 2.2, only.
+// isXMLText reports whether s has only characters of XML 1.0, section 2.2.
 func isXMLText(s string) bool {
 	for _, c := range s {
 		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0xfffe || c == 0xffff {
@@ -201,12 +201,11 @@ func isXMLText(s string) bool {
 	return true
 }
 
-var escapeXML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\r", "&#13;") // a reader makes \n of a raw \r
+var escapeXML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\r", "&#13;") // a parser would turn a raw \r into \n
 
-// appendXML returns a document with more elements.
+// appendXML returns a copy of a document with more elements.
 func appendXML(document []byte, added []param) ([]byte, error) {
-	// A document that is one has nothing after the root's end, and nothing else that ends like it. It has
-	// no end if it is <xml/>.
+	// In a valid document, the last </ begins the root's end tag. <xml/> has none.
 	end := bytes.LastIndex(document, []byte("</"))
 	var b bytes.Buffer
 	if end < 0 {
