@@ -150,8 +150,8 @@ func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFun
 	verifier, err := sign.NewVerifier(sign.Config{
 		Keys:   sign.MustRing(key),
 		Nonces: engine.Nonces(),             // in the engine's store: shared by all instances
-		Hosts:  []string{"api.example.com"}, // what was signed for another host is not for us
-		Observe: func(ctx context.Context, e sign.Event) { // the client is not told why; the log is
+		Hosts:  []string{"api.example.com"}, // refuses what was signed for another host
+		Observe: func(ctx context.Context, e sign.Event) { // the log shows the reason, the client does not see it
 			if e.Err != nil {
 				slog.WarnContext(ctx, "refused", "key", e.KeyID, "err", e.Err, "signed", e.SigningString())
 			}
