@@ -9,13 +9,13 @@ import (
 	"encoding/base64"
 )
 
-// newDecoys makes keys that nobody has, one of each algorithm.
+// newDecoys returns keys that nobody has, one of each algorithm.
 func newDecoys() []*Key {
 	var random [minSecret + ed25519.SeedSize]byte
 	rand.Read(random[:]) // never fails
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		panic(err) // of crypto/rand, which never fails
+		panic(err) // crypto/rand never fails
 	}
 	return []*Key{
 		MustKey(NewHMACKey("-", random[:minSecret])),
@@ -25,7 +25,7 @@ func newDecoys() []*Key {
 	}
 }
 
-// rsaDecoy returns a public key whose private part was thrown away: to make one takes too long.
+// rsaDecoy returns a fixed public key whose private key was thrown away. Making a new one takes too long.
 func rsaDecoy() any {
 	der, err := base64.StdEncoding.DecodeString("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA2u6CdvHP9bPQBcRV5pD+aLB/+e3MK6wnue0XoSki" +
 		"FK0Iteni8dqE2P21V3HKrzZplzNrQjPNlD+U+fDTv6V5Jq/y4O9Nndv8FGAKkDM/MIrWyDaqCttGcV+qgsEyURlefdF+9cSXW6h9OuXjJ8MOHpjqiKZn" +

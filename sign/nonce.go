@@ -42,7 +42,7 @@ const defaultMaxNonces = 1 << 19
 
 const nonceShards = 64
 
-// MemoryNonces is a [NonceStore] in the memory of one process. It is bounded, and full it returns [ErrNoncesFull]. The zero
+// MemoryNonces is a [NonceStore] in the memory of one process. It is bounded, and returns [ErrNoncesFull] if it is full. The zero
 // value holds 524,288 nonces. After a restart, and in another process, a message can be sent again while its timestamp is in
 // the window. It runs no goroutine, and is safe for concurrent use.
 type MemoryNonces struct {
@@ -59,7 +59,7 @@ func NewMemoryNonces(max int) *MemoryNonces {
 	return &MemoryNonces{max: (max-1)/nonceShards + 1}
 }
 
-// hashSeed is what nobody outside of the process knows of its hashes.
+// hashSeed keeps others from choosing nonces of one shard.
 var hashSeed = maphash.MakeSeed()
 
 // nonceShard holds a part of the nonces: a set, and a heap of the same ordered by when they may

@@ -182,7 +182,7 @@ func (s *sender) parseList(list string, sig *Signature) (timestamp string, err e
 func (s *sender) parseValue(text string, sig *Signature) error {
 	value, err := s.encoding.DecodeString(text)
 	if err != nil || len(value) != sha256.Size || s.encoding.EncodeToString(value) != text {
-		return Errorf(CodeMalformed, "%s is no HMAC-SHA256 in the sender's encoding", s.signature)
+		return Errorf(CodeMalformed, "%s is not an HMAC-SHA256 in the sender's encoding", s.signature)
 	}
 	sig.Values = append(sig.Values, value)
 	return nil

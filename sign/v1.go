@@ -123,7 +123,7 @@ func tagOf(key *Key) (string, error) {
 	case key.algorithm == Ed25519:
 		return tagEd25519, nil
 	}
-	return "", Errorf(ReasonWrongAlgorithm, "a key for %s is no key for v1", key.algorithm)
+	return "", Errorf(ReasonWrongAlgorithm, "v1 has no keys for %s", key.algorithm)
 }
 
 // unsignable reports whether frameworks may show a header field otherwise than it was sent.
@@ -210,15 +210,15 @@ var lowerHex = func() (values [256]byte) {
 
 var errV1Form = Errorf(CodeMalformed, "the signature is v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
 
-// parseCovered parses X-Signed-Headers. It checks that each field there was sent once, and that all fields that must be signed
-// are there.
+// parseCovered parses X-Signed-Headers. It checks that each field in it was sent once, and that it names all fields that must be
+// signed.
 func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 	for rest, more := signed, signed != ""; more; {
 		var name string
 		name, rest, more = strings.Cut(rest, ";")
 		canonical, known := s.find(name)
 		if n := len(sig.Covered); n > 0 && name <= sig.Covered[n-1] || !known && !form.IsLowerToken(name) {
-			return Errorf(CodeMalformed, "%s must be lower-case names, sorted, each once, with ; between them", s.signedHeaders)
+			return Errorf(CodeMalformed, "%s must be lower-case names, sorted, each once, joined by ;", s.signedHeaders)
 		}
 		if !known && !s.canCover(name) {
 			return Errorf(CodeMalformed, "%q cannot be signed", name)

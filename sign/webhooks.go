@@ -46,7 +46,7 @@ type StandardWebhooksOptions struct {
 	AlsoSign []*Key
 
 	// UnsignedIdempotencyKey accepts messages with an Idempotency-Key, which is not signed: whoever relays the message can
-	// change it. A guard behind such a verifier must not use it, but webhook-id. False: such messages are refused
+	// change it. A guard behind such a verifier must use webhook-id instead. False: such messages are refused
 	// ([ReasonUncovered]).
 	UnsignedIdempotencyKey bool
 }

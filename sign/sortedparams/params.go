@@ -203,7 +203,7 @@ func (l *params) collect(m *sign.Message, places Place) error {
 	if query, _ := m.Query(); query != "" {
 		switch {
 		case places&FromQuery == 0:
-			return sign.Errorf(sign.ReasonUncovered, "there is a query, which is not signed")
+			return sign.Errorf(sign.ReasonUncovered, "the query is not signed")
 		case len(query) > maxParamQuery:
 			return sign.Errorf(sign.CodeMalformed, "the query has %d bytes; %d are allowed", len(query), maxParamQuery)
 		}

@@ -1,7 +1,6 @@
-// Package secret shows the secret of a key to the schemes in folders of package sign, for those in which it is a part
-// of what is signed. Nothing outside of that folder can import it.
+// Package secret gives schemes below package sign the secret of a key, if it is part of their signing string.
 package secret
 
-// Of returns the secret of key, which is a *sign.Key: nil unless it was made by sign.NewHMACKey. The bytes are the key's
-// own, and must not be changed. Package sign sets Of.
+// Of returns the secret of key, a *sign.Key of sign.NewHMACKey, and nil for other keys. The bytes belong to the key and must not
+// be changed. Package sign sets Of.
 var Of func(key any) []byte
