@@ -81,21 +81,21 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// What a scheme has been given stays its own, however much more it asks for.
-func TestRoom(t *testing.T) {
+// Scratch memory that a scheme has stays intact when it asks for more.
+func TestScratch(t *testing.T) {
 	var s sign.Signature
-	var rooms [][]byte
+	var buffers [][]byte
 	for n := range 100 {
-		room := s.Scratch(n)
-		require.Empty(t, room)
-		require.Equal(t, n, cap(room))
+		buffer := s.Scratch(n)
+		require.Empty(t, buffer)
+		require.Equal(t, n, cap(buffer))
 		for range n {
-			room = append(room, byte(n))
+			buffer = append(buffer, byte(n))
 		}
-		rooms = append(rooms, room)
+		buffers = append(buffers, buffer)
 	}
-	for n, room := range rooms {
-		for _, b := range room {
+	for n, buffer := range buffers {
+		for _, b := range buffer {
 			require.EqualValues(t, n, b)
 		}
 	}
