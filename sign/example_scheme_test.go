@@ -11,14 +11,14 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// acme is how a sender called Acme signs: HMAC-SHA256 over "<Acme-Time>.<body>", in hexadecimal, in Acme-Signature.
+// acme is the scheme of a sender called Acme. Acme-Signature is the HMAC-SHA256 of "<Acme-Time>.<body>" in hexadecimal.
 type acme struct{}
 
 func (acme) Name() string { return "acme" }
 
-// Parse takes the header apart. The body is not read so far, and nothing is believed.
+// Parse reads the header only. Nothing is verified yet.
 func (acme) Parse(m *sign.Message, s *sign.Signature) error {
-	s.KeyID = "acme" // the messages name no key
+	s.KeyID = "acme" // messages name no key
 	text, err := m.Required("Acme-Time")
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (acme) Parse(m *sign.Message, s *sign.Signature) error {
 	return nil
 }
 
-// Check has the body. The nonce is made of all that is signed, and of nothing else.
+// Check has the body. The nonce comes from all that is signed, and nothing else.
 func (a acme) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error {
 	signed, err := a.content(m, s)
 	if err != nil {
@@ -76,7 +76,7 @@ func (acme) content(m *sign.Message, s *sign.Signature) ([]byte, error) {
 	return append([]byte(strconv.FormatInt(s.Created, 10)+"."), body...), err
 }
 
-// A scheme of one's own. A test holds it to what a scheme has to do:
+// A scheme of your own. Test it with the suite:
 //
 //	signtest.RunScheme(t, signtest.SchemeHarness{Scheme: acme{}, Signer: key, Stranger: other, Request: request})
 func ExampleScheme() {

@@ -13,8 +13,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// A server without a framework, and a client. Adapters do what the server does here by one line
-// (httpidem.Verify and so on).
+// A server without a framework, and a client. Adapters replace the server's code here by one line, such as httpidem.Verify.
 func Example() {
 	key, err := sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
@@ -54,7 +53,7 @@ func Example() {
 	// 401 {"type":"htt
 }
 
-// source is header and body of a request of net/http.
+// source is the header and the body of a request of net/http.
 type source struct{ r *http.Request }
 
 func (s source) Values(name string) []string { return s.r.Header[name] }
@@ -76,7 +75,7 @@ func (s source) ReadBody(limit int64) ([]byte, error) {
 	return body, err
 }
 
-// Keys in a database: the function is asked for each message, so it should remember.
+// Keys in a database. The function is called for each message, so it should cache them.
 func ExampleKeyFunc() {
 	partners := map[string]*sign.Key{
 		"acme": sign.MustKey(sign.NewHMACKey("acme", []byte("0123456789abcdef0123456789abcdef"), sign.ValidFrom(time.Unix(0, 0)))),
@@ -93,7 +92,7 @@ func ExampleKeyFunc() {
 	// Output: <nil>
 }
 
-// What is wrong is said to the house, and not to the client.
+// The service sees why a message was refused, and the client does not.
 func ExampleConfig_observe() {
 	key := sign.MustKey(sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef")))
 	verifier := sign.MustVerifier(sign.Config{

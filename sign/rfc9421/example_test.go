@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/sign/rfc9421"
 )
 
-// A server that wants signed requests, a client that signs them, and one that does not.
+// A server that requires signed requests, a client that signs them, and one that does not.
 func Example() {
 	key, err := sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
