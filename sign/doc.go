@@ -70,8 +70,9 @@
 // # Webhooks
 //
 // [Stripe], [GitHub], [Slack] and [Shopify] sign the body, some of them a timestamp, and nothing else: not the method, the
-// path, the query, the host or any other header field. Give each endpoint a secret of its own ([NewSenderKey]), and act only on what is signed.
-// A message with a Content-Encoding, an Idempotency-Key or a method other than POST is refused ([ReasonUncovered]).
+// path, the query, the host or any other header field. Give each endpoint a secret of its own ([NewSenderKey]), and act only
+// on what is signed. A message with a Content-Encoding, an Idempotency-Key or a method other than POST is refused
+// ([ReasonUncovered]).
 //
 // A sender delivers an event until it gets a success, and again when a person asks for it. Each delivery is another message
 // about the same event, and [Verified].EventID is the same in all of them. It comes from what is signed: the id in the body,

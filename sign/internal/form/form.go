@@ -2,6 +2,7 @@
 package form
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -42,7 +43,7 @@ func CheckNonce(nonce string) error {
 		return fmt.Errorf("the nonce has %d characters; %d to %d are allowed", len(nonce), minNonce, maxNonce)
 	}
 	if !consistsOf(nonce, inNonce) {
-		return fmt.Errorf("the nonce may have A-Z a-z 0-9 . _ ~ - only")
+		return errors.New("the nonce may have A-Z a-z 0-9 . _ ~ - only")
 	}
 	return nil
 }
