@@ -102,8 +102,8 @@ func ValidFrom(t time.Time) KeyOption { return func(k *Key) { k.notBefore = t } 
 // ValidUntil makes the key invalid from t on, by the verifier's clock. The zero time sets no limit.
 func ValidUntil(t time.Time) KeyOption { return func(k *Key) { k.notAfter = t } }
 
-// NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte
-// repeated. id has 1 to 128 visible ASCII characters.
+// NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte repeated. id has
+// 1 to 128 visible ASCII characters. It reports all faults at once, each as a [*ConfigError].
 func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 	var f faults
 	f.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
@@ -113,7 +113,8 @@ func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 
 // NewKey makes a key from a public or private key of the standard library: ed25519.PublicKey, *ecdsa.PublicKey on P-256,
 // *rsa.PublicKey of at least 2048 bits, or their private keys (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A
-// public key verifies, and does not sign. id has 1 to 128 visible ASCII characters.
+// public key verifies, and does not sign. id has 1 to 128 visible ASCII characters. It reports all faults at once, each as a
+// [*ConfigError].
 func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 	k := &Key{id: id, owner: id, public: material}
 	var f faults

@@ -32,7 +32,7 @@ type Config struct {
 
 	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for other records in
 	// the same store. Beyond it, every message is refused (503 store_unavailable). Zero: 524,288, half of what the
-	// in-process store of an engine holds.
+	// in-process store of an engine holds, or NonceQuota if that is more.
 	MaxNonces int
 
 	// Window is how far a timestamp may be behind or ahead of the verifier's clock, inclusive. It is in whole seconds, at
