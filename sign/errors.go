@@ -34,14 +34,14 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonUnknownKey     Reason = "unknown_key"
-	ReasonRevokedKey     Reason = "revoked_key"
-	ReasonKeyNotYetValid Reason = "key_not_yet_valid"
-	ReasonKeyExpired     Reason = "key_expired"
-	ReasonWrongAlgorithm Reason = "wrong_algorithm"
-	ReasonUncovered      Reason = "uncovered"
-	ReasonDigestMismatch Reason = "digest_mismatch"
-	ReasonBadSignature   Reason = "bad_signature"
+	ReasonUnknownKey     Reason = "unknown_key"       // no key has the id
+	ReasonRevokedKey     Reason = "revoked_key"       // the id was revoked
+	ReasonKeyNotYetValid Reason = "key_not_yet_valid" // see ValidFrom
+	ReasonKeyExpired     Reason = "key_expired"       // see ValidUntil
+	ReasonWrongAlgorithm Reason = "wrong_algorithm"   // the message or the scheme does not use the key's algorithm
+	ReasonUncovered      Reason = "uncovered"         // a part of the message must be signed, and is not
+	ReasonDigestMismatch Reason = "digest_mismatch"   // the signed digest is not that of the body
+	ReasonBadSignature   Reason = "bad_signature"     // the key did not make the signature
 )
 
 // Error returns the reason.

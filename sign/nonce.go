@@ -13,8 +13,8 @@ import (
 // is one for a single process. It must be safe for concurrent use.
 type NonceStore interface {
 	// Use marks nonce as used by the key for at least ttl, which is positive, and reports whether it was unused. This is
-	// one atomic step: of all calls with the same key id and nonce, from all processes that share the store, exactly one
-	// gets true. The same nonce of another key is another one. An error means that it is unknown whether the nonce was
+	// one atomic step: of all calls with the same key id and nonce within ttl, from all processes that share the store, at
+	// most one gets true. The same nonce of another key is another one. An error means that it is unknown whether the nonce was
 	// unused. The strings share memory with the message: copy them to keep them.
 	//
 	// ctx has a deadline ([Config].StoreTimeout) unless the store is a [BoundedNonceStore].

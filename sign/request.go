@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// RequestOptions are the choices of [Request] and [Transport]. The zero value is scheme [V1].
+// RequestOptions are the options of [Request] and [Transport]. The zero value signs with [V1].
 type RequestOptions struct {
 	// Scheme is how to sign. Nil: [V1] with its standard names.
 	Scheme Scheme
