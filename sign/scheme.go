@@ -14,7 +14,7 @@ import (
 //
 //   - Nonce: it is signed, as in [V1], or Check makes it with [NonceOf] from all that is signed. If it came from a field that
 //     is not signed, anybody could send the message again. If it came from the signature, a message would be accepted once
-//     for each signature that it can have. A verifier refuses every message whose scheme sets no nonce.
+//     for each signature that it can have. A verifier refuses a message without a nonce, unless it is Undated.
 //   - Timestamp: Created is a number that is signed. If the sender signs no time, Undated is true, and EventID comes from
 //     what is signed.
 //   - Content: there is only one way to take a signing string apart. Between two parts of variable length stands something
