@@ -37,7 +37,7 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 	return err == nil && grant.State == store.Acquired, err
 }
 
-// Bounded marks n as a sign.BoundedNonceStore: Use ends in time by itself.
+// Bounded does nothing; it says that Use ends in time by itself (see sign.NonceStore).
 func (n *Nonces) Bounded() {}
 
 // nonceKey is no operation's key: those go on with U= after the prefix.

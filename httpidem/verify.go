@@ -102,7 +102,7 @@ func (m *message) HeaderSize() (lines, bytes int) {
 	return lines, bytes
 }
 
-// RemoteAddr implements [sign.PeerSource].
+// RemoteAddr is for [sign.Event].
 func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
 
 // ReadBody implements [sign.Source]. Only bytes as they were sent are verified: none that were put together
