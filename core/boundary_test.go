@@ -33,7 +33,6 @@ func TestBoundaries(t *testing.T) {
 		"github.com/idem-go/idem/ginidem":   "arrows go from adapter to core",
 		"github.com/idem-go/idem/echoidem":  "arrows go from adapter to core",
 		"github.com/idem-go/idem/fiberidem": "arrows go from adapter to core",
-		"golang.org/x/time":                 "only who limits in the process compiles it",
 		"github.com/dunglas/httpsfv":        "only who uses RFC 9421 compiles structured fields",
 		"encoding/xml":                      "only who reads XML compiles a reader of all of it",
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
@@ -47,7 +46,7 @@ func TestBoundaries(t *testing.T) {
 	)
 	for pkg, except := range map[string][]string{
 		"core":                  nil,
-		"core/limit":            {"golang.org/x/time"},
+		"core/limit":            nil,
 		"core/store/memstore":   nil,
 		"core/store/redisstore": {"github.com/redis/rueidis"},
 		"core/store/sqlstore":   {"database/sql"},

@@ -9,15 +9,15 @@
 //		return
 //	}
 //
-// Each key has a token bucket (golang.org/x/time/rate): n at once, and then one each window/n. So in
-// a window that begins anywhere up to 2n-1 may happen, and n in the long run.
+// Each key has a token bucket: n at once, and then one each window/n. So in a window that begins anywhere up to
+// 2n-1 may happen, and n in the long run. (It counts by GCRA, as redisstore.NewLimiter does, in nanoseconds.)
 //
 // # Memory
 //
-// A key takes some 200 bytes and its own length, from the first time that it is asked for until its bucket is
-// full again: window/n later, if it was asked for once. Then it is forgotten: each call forgets
-// at most two of the keys whose time has come, which is more than the one that it may add. There is no
-// goroutine, and nothing to close. A limiter that nobody calls keeps what it has.
+// A key takes some 100 bytes and its own length, from its first call until its bucket is full again: window/n
+// later, if there was one call. Then it is forgotten: each call forgets at most two of the keys whose time has
+// come, and adds at most one. There is no goroutine, and nothing to close. A limiter that nobody calls keeps
+// what it has.
 package limit
 
 import (
@@ -25,12 +25,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
-	"math"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -38,11 +35,11 @@ const (
 	// become too large is copied, and of a million keys that took 50 ms in one part.
 	shardCount = 64
 
-	// looksPerCall is at how many keys a call looks, whether they can be forgotten. It makes one look more
-	// necessary at most: by taking one out of a bucket.
+	// looksPerCall is how many buckets a call may check for being full. It is more than one, the most that a call
+	// adds.
 	looksPerCall = 2
 
-	// keepKeys is for how many keys a shard keeps memory that it does not need. A map never shrinks by itself.
+	// keepKeys is how many keys a shard keeps room for in any case. A map never shrinks by itself.
 	keepKeys = 64
 
 	longest = 100 * 365 * 24 * time.Hour
@@ -51,31 +48,27 @@ const (
 // Limiter is a limit in the process. It implements core.Limiter. All methods are safe for concurrent use. The
 // zero Limiter is not usable; make one with [New].
 type Limiter struct {
-	rate  rate.Limit
-	burst int
-	step  time.Duration // in what time one comes back
-	now   func() time.Time
-	seed  maphash.Seed
-
-	shards [shardCount]shard
+	step, whole time.Duration        // until one comes back, and until all n do
+	now         func() time.Duration // since the limiter was made
+	seed        maphash.Seed
+	shards      [shardCount]shard
 }
 
 // shard is a part of the keys.
 type shard struct {
 	mu      sync.Mutex
 	buckets map[string]*bucket
-	most    int // buckets has held so many since it was made
-	// The same buckets, in the order in which they will be looked at: each is looked at a step after it has come
-	// to the end of this list.
+	most    int // the most that buckets has held since it was made
+	// The same buckets as a queue, in the order in which forget checks them.
 	first, last *bucket
 	_           [64 - 8 - 8 - 8 - 16]byte // a cache line of its own
 }
 
 // bucket is what is known of a key.
 type bucket struct {
-	*rate.Limiter
 	key  string
-	look time.Time // whether it is full again
+	full time.Duration // when it is full again: the theoretical arrival time of GCRA
+	look time.Duration // when forget checks it
 	next *bucket
 }
 
@@ -85,11 +78,12 @@ func New(n int, window time.Duration) *Limiter {
 	if n < 1 || window <= 0 || window > longest {
 		panic(fmt.Sprintf("limit: New(%d, %v): both must be more than zero, and the window at most 100 years", n, window))
 	}
+	step := 1 + (window-1)/time.Duration(n) // rounded up: never more than n in window
+	began := time.Now()
 	l := &Limiter{
-		rate:  rate.Limit(float64(n) / window.Seconds()),
-		burst: n,
-		step:  window / time.Duration(n),
-		now:   time.Now,
+		step:  step,
+		whole: step * time.Duration(n),
+		now:   func() time.Duration { return time.Since(began) },
 		seed:  maphash.MakeSeed(),
 	}
 	for i := range l.shards {
@@ -110,30 +104,30 @@ func (l *Limiter) Allow(ctx context.Context, key string) (wait time.Duration, er
 	l.forget(s, now)
 	b := s.buckets[key]
 	if b == nil {
-		b = &bucket{Limiter: rate.NewLimiter(l.rate, l.burst), key: strings.Clone(key)} // the caller's memory may be used again
+		b = &bucket{key: strings.Clone(key), full: now} // the caller's memory may be used again
 		s.buckets[b.key] = b
 		s.most = max(s.most, len(s.buckets))
 		l.await(s, b, now)
 	}
-	if b.AllowN(now, 1) {
-		return 0, nil
+	full := max(b.full, now) + l.step
+	if wait := full - now - l.whole; wait > 0 {
+		return wait, nil
 	}
-	// AllowN has changed nothing.
-	missing := 1 - b.TokensAt(now)
-	return time.Duration(math.Ceil(missing / float64(l.rate) * float64(time.Second))), nil
+	b.full = full
+	return 0, nil
 }
 
-// forget takes full buckets off the shard.
-func (l *Limiter) forget(s *shard, now time.Time) {
+// forget drops full buckets.
+func (l *Limiter) forget(s *shard, now time.Duration) {
 	for range looksPerCall {
 		b := s.first
-		if b == nil || now.Before(b.look) {
+		if b == nil || now < b.look {
 			return
 		}
 		if s.first = b.next; s.first == nil {
 			s.last = nil
 		}
-		if b.TokensAt(now) < float64(l.burst) {
+		if now < b.full {
 			l.await(s, b, now)
 			continue
 		}
@@ -147,9 +141,9 @@ func (l *Limiter) forget(s *shard, now time.Time) {
 	}
 }
 
-// await puts b at the end of those that will be looked at.
-func (l *Limiter) await(s *shard, b *bucket, now time.Time) {
-	b.look, b.next = now.Add(l.step), nil
+// await puts b at the end of the queue.
+func (l *Limiter) await(s *shard, b *bucket, now time.Duration) {
+	b.look, b.next = now+l.step, nil
 	if s.last == nil {
 		s.first = b
 	} else {
@@ -158,8 +152,7 @@ func (l *Limiter) await(s *shard, b *bucket, now time.Time) {
 	s.last = b
 }
 
-// Len returns how many keys the limiter holds, including those whose bucket is full again and that no call has
-// forgotten yet.
+// Len returns how many keys the limiter holds. Some may be full again, and not forgotten yet.
 func (l *Limiter) Len() (n int) {
 	for i := range l.shards {
 		s := &l.shards[i]
