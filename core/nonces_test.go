@@ -2,104 +2,31 @@ package core_test
 
 import (
 	"context"
-	"crypto/rand"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
-	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/backend/nonces"
 )
 
-// nonceStores are the stores on which nonces are tested.
-var nonceStores = map[string]func(tb testing.TB) store.Store{
-	"memory": func(tb testing.TB) store.Store { return newStore(tb) },
-	"Redis": func(tb testing.TB) store.Store {
-		s, err := redisstore.NewURL(backend.Redis(tb))
-		require.NoError(tb, err)
-		tb.Cleanup(s.Close)
-		return s
-	},
-	"PostgreSQL": func(tb testing.TB) store.Store { return sqlStore(tb, backend.Postgres(tb)) },
-	"MySQL":      func(tb testing.TB) store.Store { return sqlStore(tb, backend.MySQL(tb)) },
-	"SQLite": func(tb testing.TB) store.Store {
-		return sqlStore(tb, "sqlite:"+filepath.Join(tb.TempDir(), "idem.db"))
-	},
-}
-
-// sqlStore makes a store with a table of its own, which is dropped with the test.
-func sqlStore(tb testing.TB, url string) store.Store {
-	tb.Helper()
-	db, dialect, err := sqlstore.Open(url)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { db.Close() })
-	name := "idem_test_" + strings.ToLower(rand.Text()[:12])
-	s, err := sqlstore.New(db, dialect, sqlstore.Table(name))
-	require.NoError(tb, err)
-	tb.Cleanup(s.Close)
-	require.NoError(tb, s.Migrate(tb.Context()))
-	tb.Cleanup(func() {
-		_, err := db.Exec("DROP TABLE IF EXISTS " + name)
-		assert.NoError(tb, err)
-	})
-	return s
-}
-
 func TestNonces(t *testing.T) {
-	for name, open := range nonceStores {
-		t.Run(name, func(t *testing.T) {
-			// The patience is for a machine that is busy with other tests.
-			config := core.Config{Store: open(t), Prefix: "nonces-" + rand.Text() + ":", StoreTimeout: 30 * time.Second}
-			one, two := core.MustNew(config).Nonces(), core.MustNew(config).Nonces()
-
-			var unused, failed atomic.Int64
-			var wg sync.WaitGroup
-			for i := range 100 {
-				nonces := one
-				if i%2 == 1 {
-					nonces = two
-				}
-				wg.Go(func() {
-					ok, err := nonces.Use(t.Context(), "demo", "n-0123456789abcdef", time.Minute)
-					if err != nil {
-						failed.Add(1)
-						t.Errorf("Use: %v", err)
-					}
-					if ok {
-						unused.Add(1)
-					}
-				})
-			}
-			wg.Wait()
-			assert.Zero(t, failed.Load())
-			assert.EqualValues(t, 1, unused.Load())
-
-			use := func(keyID, nonce string) bool {
-				t.Helper()
-				ok, err := one.Use(t.Context(), keyID, nonce, time.Minute)
-				require.NoError(t, err)
-				return ok
-			}
-			assert.False(t, use("demo", "n-0123456789abcdef"))
-			assert.True(t, use("other", "n-0123456789abcdef"), "nonces are each key's own")
-			assert.True(t, use("demo", "n-0123456789ABCDEF"), "case counts")
-			assert.True(t, use(strings.Repeat("k", 128), strings.Repeat("~", 128)))
-		})
-	}
+	t.Run("memory", func(t *testing.T) { nonces.Test(t, newStore(t)) })
+	t.Run("Redis", func(t *testing.T) {
+		s, err := redisstore.NewURL(backend.Redis(t))
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		nonces.Test(t, s)
+	})
 }
 
 func TestNoncesAreForgottenInTime(t *testing.T) {
