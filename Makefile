@@ -6,8 +6,10 @@ ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR
 BENCHSTAT   = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-# The modules of the repository, as folders.
-MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
+# The folders of the modules. Each is built by itself, with the versions that its own go.mod requires: in the
+# workspace it would get the highest that any of them requires.
+MODULES = $(shell scripts/modules)
+export GOWORK = off
 
 .DEFAULT_GOAL := help
 

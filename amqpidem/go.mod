@@ -11,6 +11,7 @@ require (
 )
 
 require (
+	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -23,3 +24,5 @@ require (
 )
 
 replace github.com/idem-go/idem => ../
+
+replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore

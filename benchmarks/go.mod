@@ -72,6 +72,18 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-require github.com/idem-go/idem v0.0.0
+require (
+	github.com/idem-go/idem v0.0.0
+	github.com/idem-go/idem/core/store/sqlstore v0.0.0
+	github.com/idem-go/idem/examples v0.0.0
+)
 
 replace github.com/idem-go/idem => ../
+
+replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore
+
+replace github.com/idem-go/idem/examples => ../examples
+
+replace github.com/idem-go/idem/amqpidem => ../amqpidem
+
+replace github.com/idem-go/idem/outbox => ../outbox

@@ -1,7 +1,10 @@
 package core_test
 
 import (
+	"encoding/json"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,11 +64,9 @@ func TestBoundaries(t *testing.T) {
 		// Fiber's UUIDs can be stored with database/sql.
 		"fiberidem": {core, sign, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 	} {
-		out, err := exec.Command("go", "list", "-deps", "github.com/idem-go/idem/"+pkg).Output()
-		require.NoError(t, err, pkg)
-		for dep := range strings.FieldsSeq(string(out)) {
+		for dep := range strings.FieldsSeq(run(t, "../"+pkg, "go", "list", "-deps")) {
 			for bad, why := range forbidden {
-				if isWithin(dep, bad) && !allowed(except, bad) && !isWithin("github.com/idem-go/idem/"+pkg, bad) {
+				if isWithin(dep, bad) && !slices.Contains(except, bad) && !isWithin("github.com/idem-go/idem/"+pkg, bad) {
 					t.Errorf("%s reaches %s: %s", pkg, dep, why)
 				}
 			}
@@ -73,14 +74,56 @@ func TestBoundaries(t *testing.T) {
 	}
 }
 
-// isWithin reports whether a package is parent, or below it.
-func isWithin(pkg, parent string) bool { return pkg == parent || strings.HasPrefix(pkg, parent+"/") }
-
-func allowed(except []string, bad string) bool {
-	for _, e := range except {
-		if e == bad {
-			return true
+// What go.mod requires raises versions in the module of everybody who uses this one. The SQL drivers, and whatever
+// else few users need, are required by modules of their own.
+func TestRequirements(t *testing.T) {
+	reasons := map[string]string{
+		"github.com/gin-gonic/gin":           "ginidem",
+		"github.com/labstack/echo/v4":        "echoidem",
+		"github.com/gofiber/fiber/v2":        "fiberidem",
+		"github.com/valyala/fasthttp":        "fiberidem: what Fiber is built on",
+		"github.com/redis/rueidis":           "redisstore",
+		"github.com/dunglas/httpsfv":         "sign/rfc9421: structured fields",
+		"github.com/stretchr/testify":        "tests",
+		"go.uber.org/goleak":                 "tests: no goroutine is left behind",
+		"pgregory.net/rapid":                 "storetest: a random state machine; tests of properties",
+		"github.com/anishathalye/porcupine":  "storetest: linearizability",
+		"github.com/alicebob/miniredis/v2":   "tests of redisstore without a server",
+		"github.com/go-json-experiment/json": "tests: another reader of canonical JSON",
+	}
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
 		}
 	}
-	return false
+	require.NoError(t, json.Unmarshal([]byte(run(t, "..", "go", "mod", "edit", "-json")), &mod))
+	var direct []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			direct = append(direct, r.Path)
+		}
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(reasons)), direct)
 }
+
+// A service on net/http compiles the standard library and this module.
+func TestNothingForeign(t *testing.T) {
+	deps := run(t, "..", "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./core", "./httpidem")
+	for dep := range strings.FieldsSeq(deps) {
+		require.True(t, isWithin(dep, "github.com/idem-go/idem"), dep)
+	}
+}
+
+// run runs a command in a folder, and returns what it prints.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	require.NoError(t, err, dir)
+	return string(out)
+}
+
+// isWithin reports whether a package is parent, or below it.
+func isWithin(pkg, parent string) bool { return pkg == parent || strings.HasPrefix(pkg, parent+"/") }

@@ -12,7 +12,7 @@
 // Command signclient sends signed requests to one of them, good and bad ones, and folder
 // clients holds clients in other languages.
 //
-// Command orders-worker, a module of its own, is another shop: it takes orders by HTTP, and charges
+// Command orders-worker is another shop: it takes orders by HTTP, and charges
 // for them in workers behind RabbitMQ.
 //
 // What is sold, and how each route is protected, stands once in package shop. Folder browser

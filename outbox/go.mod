@@ -16,6 +16,7 @@ require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -36,3 +37,5 @@ replace (
 	github.com/idem-go/idem => ../
 	github.com/idem-go/idem/amqpidem => ../amqpidem
 )
+
+replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore

@@ -14,6 +14,7 @@ require (
 )
 
 require (
+	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -30,3 +31,5 @@ replace (
 	github.com/idem-go/idem/outbox => ../outbox
 	github.com/idem-go/idem/rowguard => ../rowguard
 )
+
+replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore

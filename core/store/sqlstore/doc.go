@@ -1,5 +1,6 @@
 // Package sqlstore keeps the records of operations in a table of a SQL database, by way of
-// database/sql: PostgreSQL, MySQL and MariaDB, or SQLite. It imports no driver.
+// database/sql: PostgreSQL, MySQL and MariaDB, or SQLite. It imports no driver, and is a module of its own:
+// go get github.com/idem-go/idem/core/store/sqlstore.
 //
 //	import _ "modernc.org/sqlite"
 //
