@@ -29,6 +29,7 @@ require (
 	github.com/go-playground/locales v0.14.1 // indirect
 	github.com/go-playground/universal-translator v0.18.1 // indirect
 	github.com/go-playground/validator/v10 v10.30.1 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/goccy/go-json v0.10.5 // indirect
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -75,15 +76,8 @@ require (
 require (
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
-	github.com/idem-go/idem/examples v0.0.0
 )
 
 replace github.com/idem-go/idem => ../
 
 replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore
-
-replace github.com/idem-go/idem/examples => ../examples
-
-replace github.com/idem-go/idem/amqpidem => ../amqpidem
-
-replace github.com/idem-go/idem/outbox => ../outbox
