@@ -106,10 +106,10 @@ type Capture struct {
 // Deferrer is implemented by exchanges whose framework decides on the response after Run has
 // returned.
 type Deferrer interface {
-	// Defer receives the pending claim. The adapter calls Pending.Finish with the
-	// final capture when the response is known, exactly once, also on a panic
-	// (with nil). The capture may hold a body over the limit. The exchange must not be used
-	// for another request before that.
+	// Defer receives the pending run. The adapter hands it to a [Finisher], or calls
+	// Pending.Finish itself: once, with the final capture when the response is known, or
+	// with nil after a panic. The capture may hold a body over the limit. The exchange must
+	// not be used for another request before that.
 	Defer(p *Pending)
 }
 

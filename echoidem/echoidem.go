@@ -34,7 +34,7 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 			if x.rendered {
 				seal(c)
 			}
-			if x.pending != nil {
+			if x.pending {
 				return err // Finish has it
 			}
 			// Not after a panic either: nobody knows who still holds it.
@@ -77,9 +77,9 @@ type exchange struct {
 	partial  bool         // something had been sent before the handler
 	status   int          // of the response before the handler
 	finisher *finisher    // nil: no Finish is mounted
-	pending  *core.Pending
-	err      error // that the handler returned
-	rendered bool  // by the guard
+	pending  bool         // Finish will complete it
+	err      error        // that the handler returned
+	rendered bool         // by the guard
 }
 
 type handed struct {
@@ -171,7 +171,10 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		case !returned: // a panic or runtime.Goexit, which goes on
 			x.drop()
 		case captured.Deferred:
-			x.response.Writer = x.finisher.innermost(x).recorder
+			if x.finisher.front == nil {
+				x.finisher.front = x.recorder
+			}
+			x.response.Writer = x.finisher.front
 		}
 	}()
 	x.err = x.next(c)

@@ -1,6 +1,8 @@
 package echoidem
 
 import (
+	"cmp"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/core"
@@ -21,7 +23,7 @@ func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
 			f := new(finisher)
-			c.Set(finishKey, f)
+			c.Set(finisherKey, f)
 			original := c.Request()
 			c.SetRequest(httpidem.CountBody(original))
 			defer func() {
@@ -30,15 +32,13 @@ func Finish() echo.MiddlewareFunc {
 			}()
 			returned, rendered := false, false
 			defer func() {
-				ferr := f.finish(returned)
+				ferr := f.Finish(returned)
 				if rendered {
 					seal(c)
 				}
-				if err == nil {
-					err = ferr
-				}
+				err = cmp.Or(err, ferr)
 			}()
-			if err = next(c); err != nil && len(f.exchanges) > 0 {
+			if err = next(c); err != nil && f.Deferred() {
 				if !c.Response().Committed { // a logger in between may have rendered it
 					c.Error(err)
 				}
@@ -50,46 +50,34 @@ func Finish() echo.MiddlewareFunc {
 	}
 }
 
-const finishKey = "github.com/idem-go/idem/echoidem.Finish"
+const finisherKey = "github.com/idem-go/idem/echoidem.Finish"
 
-// finisher holds the exchanges to be finished, the innermost guard's first.
-type finisher struct{ exchanges []*exchange }
-
-func finisherOf(c echo.Context) *finisher {
-	f, _ := c.Get(finishKey).(*finisher)
-	return f
+type finisher struct {
+	core.Finisher
+	front *httpidem.Recorder // of the innermost guard that has deferred: it stands in front of all others
 }
 
-// innermost returns the exchange whose recorder stands in front of all others once x is
-// deferred.
-func (f *finisher) innermost(x *exchange) *exchange {
-	if len(f.exchanges) > 0 {
-		return f.exchanges[0]
-	}
-	return x
+func finisherOf(c echo.Context) *finisher {
+	f, _ := c.Get(finisherKey).(*finisher)
+	return f
 }
 
 // Defer implements [core.Deferrer].
 func (x *exchange) Defer(p *core.Pending) {
-	x.pending = p
-	x.finisher.exchanges = append(x.finisher.exchanges, x)
+	x.pending = true
+	x.finisher.Defer(p, x.final)
 }
 
-func (f *finisher) finish(returned bool) (err error) {
-	for _, x := range f.exchanges {
-		if x.response.Writer == x.recorder {
-			x.response.Writer = x.below
-		}
-		if !returned {
-			x.drop()
-			_ = x.pending.Finish(nil)
-			continue
-		}
-		captured := x.capture()
-		captured.Unrendered = !x.recorder.Written() && x.bypassed()
-		if derr := x.pending.Finish(&captured); err == nil {
-			err = derr
-		}
+// final is the capture of what a middleware further out has rendered; nil after a panic.
+func (x *exchange) final(returned bool) *core.Capture {
+	if x.response.Writer == x.recorder {
+		x.response.Writer = x.below
 	}
-	return err
+	if !returned {
+		x.drop()
+		return nil
+	}
+	captured := x.capture()
+	captured.Unrendered = !x.recorder.Written() && x.bypassed()
+	return &captured
 }

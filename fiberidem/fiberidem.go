@@ -72,6 +72,7 @@ type exchange struct {
 	before    before        // the header before the handler
 	addr      []byte
 	ran       bool // the header before the handler is known
+	finisher  *finisher
 	pending   bool
 	preforked bool    // this process is one of several
 	timedOut  bool    // a timeout has answered, and the handler may run on
@@ -265,20 +266,25 @@ func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	x.timedOut = x.place.timeout && err == fiber.ErrRequestTimeout
 	returned = true
 	if err != nil {
-		if finisherOf(x.c) != nil {
+		if x.finisher = finisherOf(x.c); x.finisher != nil {
 			return core.Capture{Deferred: true, Err: err}, err
 		}
 		render(x.c, err)
 	}
-	captured := capture(x.c, &x.resp, limit, x.place.limited)
-	x.resp.Header = x.before.drop(x.resp.Header)
+	captured := x.capture(limit)
 	captured.Err = err
-	captured.RunsOn = captured.RunsOn || x.timedOut
 	if x.stream = watch(ctx, x.c, &captured); x.stream != nil {
 		core.PartSent(ctx, false)
 		return core.Capture{Deferred: true}, nil
 	}
 	return captured, nil
+}
+
+func (x *exchange) capture(limit int) core.Capture {
+	captured := capture(x.c, &x.resp, limit, x.place.limited)
+	x.resp.Header = x.before.drop(x.resp.Header)
+	captured.RunsOn = captured.RunsOn || x.timedOut
+	return captured
 }
 
 // drop forgets an answer, header fields included: they must not describe that of whoever
@@ -319,15 +325,12 @@ func (x *exchange) Deliver(fields []core.Field) error {
 
 // Defer hands the claim to [Finish], or to the stream.
 func (x *exchange) Defer(p *core.Pending) {
+	x.pending = true
 	if x.stream != nil {
 		x.stream.claim = p
-		x.pending = true
 		return
 	}
-	f := finisherOf(x.c)
-	f.limited = x.place.limited
-	f.pending = append(f.pending, deferred{p, x.before, x.timedOut})
-	x.pending = true
+	x.finisher.Defer(p, x.final)
 }
 
 // render makes a response of err, as Fiber does at the end of the chain.

@@ -2,7 +2,6 @@ package fiberidem
 
 import (
 	"math"
-	"slices"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -26,57 +25,39 @@ func Finish() fiber.Handler {
 		}
 		f := new(finisher)
 		c.Locals(finisherKey{}, f)
-		// After a panic, or runtime.Goexit, nothing is known of the response.
-		defer f.settle(nil)
+		returned := false
+		// The exchanges of Fiber have no errors of delivery.
+		defer func() { _ = f.Finish(returned) }()
 		defer c.Locals(finisherKey{}, nil)
 
 		err := c.Next()
-		if len(f.pending) == 0 {
-			return err
-		}
-		if err != nil {
+		if f.Deferred() && err != nil {
 			render(c, err)
+			f.err, err = err, nil
 		}
-		captured := capture(c, new(core.Response), math.MaxInt, f.limited) // the engine knows the limit
-		captured.Err = err
-		f.settle(&captured)
-		return nil
+		returned = true
+		return err
 	}
 }
 
-// finisher holds the claims whose outcome is not known yet: one for each guard on the way.
-type finisher struct {
-	pending []deferred
-	limited bool
-}
-
-type deferred struct {
-	claim  *core.Pending
-	before before // the header before the guard's handler
-
-	timedOut bool // the handler may run on
-}
-
 type finisherKey struct{}
+
+type finisher struct {
+	core.Finisher
+	err error // that nobody had rendered
+}
 
 func finisherOf(c *fiber.Ctx) *finisher {
 	f, _ := c.Locals(finisherKey{}).(*finisher)
 	return f
 }
 
-// settle finishes each claim once; a second call finds nothing to do.
-func (f *finisher) settle(captured *core.Capture) {
-	pending := f.pending
-	f.pending = nil
-	for _, p := range pending {
-		if captured == nil {
-			_ = p.claim.Finish(nil)
-			continue
-		}
-		own, response := *captured, *captured.Response
-		own.RunsOn = own.RunsOn || p.timedOut
-		response.Header = p.before.drop(slices.Clone(response.Header))
-		own.Response = &response
-		_ = p.claim.Finish(&own) // Fiber's exchanges have no errors of delivery
+// final is the capture of what has become of the handler's error; nil after a panic.
+func (x *exchange) final(returned bool) *core.Capture {
+	if !returned {
+		return nil
 	}
+	captured := x.capture(math.MaxInt) // the engine knows the limit
+	captured.Err = x.finisher.err
+	return &captured
 }

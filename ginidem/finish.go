@@ -20,7 +20,7 @@ import (
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f := new(finisher)
-		c.Set(finishKey{}, f)
+		c.Set(finisherKey{}, f)
 		original := c.Request
 		c.Request = httpidem.CountBody(original)
 		defer func() {
@@ -28,53 +28,46 @@ func Finish() gin.HandlerFunc {
 			c.Request = original
 		}()
 		returned := false
-		defer func() { f.finish(returned) }()
+		defer func() {
+			if err := f.Finish(returned); err != nil {
+				_ = c.Error(err)
+			}
+		}()
 		c.Next()
 		returned = true
 	}
 }
 
-type finishKey struct{}
+type finisherKey struct{}
 
-// finisher holds the exchanges to be finished, the innermost guard's first.
-type finisher struct{ exchanges []*exchange }
+type finisher struct {
+	core.Finisher
+	front *writer // of the innermost guard that has deferred: it stands in front of all others
+}
 
 func finisherOf(c *gin.Context) *finisher {
-	v, _ := c.Get(finishKey{})
+	v, _ := c.Get(finisherKey{})
 	f, _ := v.(*finisher)
 	return f
 }
 
-// innermost returns the exchange whose writer stands in front of all others once x is
-// deferred.
-func (f *finisher) innermost(x *exchange) *exchange {
-	if len(f.exchanges) > 0 {
-		return f.exchanges[0]
-	}
-	return x
-}
-
 // Defer implements [core.Deferrer].
 func (x *exchange) Defer(p *core.Pending) {
-	x.pending = p
-	x.finisher.exchanges = append(x.finisher.exchanges, x)
+	x.pending = true
+	x.finisher.Defer(p, x.final)
 }
 
-func (f *finisher) finish(returned bool) {
-	for _, x := range f.exchanges {
-		if x.c.Writer == x.w {
-			x.c.Writer = x.w.outer
-		}
-		if !returned {
-			x.drop()
-			_ = x.pending.Finish(nil)
-			continue
-		}
-		captured := x.capture(x.reported())
-		// A status alone is what the handler has noted, not what became of its error.
-		captured.Unrendered = !x.w.Written() && (x.bypassed() || captured.Err != nil && !captured.Empty)
-		if err := x.pending.Finish(&captured); err != nil {
-			_ = x.c.Error(err)
-		}
+// final is the capture of what a middleware further out has rendered; nil after a panic.
+func (x *exchange) final(returned bool) *core.Capture {
+	if x.c.Writer == x.w {
+		x.c.Writer = x.w.outer
 	}
+	if !returned {
+		x.drop()
+		return nil
+	}
+	captured := x.capture(x.reported())
+	// A status alone is what the handler has noted, not what became of its error.
+	captured.Unrendered = !x.w.Written() && (x.bypassed() || captured.Err != nil && !captured.Empty)
+	return &captured
 }

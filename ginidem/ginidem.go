@@ -28,7 +28,7 @@ func New(g *core.Guard) gin.HandlerFunc {
 		if err := g.Serve(c.Request.Context(), x); err != nil {
 			_ = c.Error(err)
 		}
-		if x.pending != nil {
+		if x.pending {
 			return // Finish has it
 		}
 		// Not after a panic either: nobody knows who still holds it.
@@ -68,7 +68,7 @@ type exchange struct {
 	status   int       // that had been noted before the handler
 	partial  bool      // something had been written before the handler
 	finisher *finisher // nil: no Finish is mounted
-	pending  *core.Pending
+	pending  bool      // Finish will complete it
 }
 
 type handed struct {
@@ -140,7 +140,10 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		case !returned: // a panic or runtime.Goexit, which goes on
 			x.drop()
 		case captured.Deferred:
-			c.Writer = x.finisher.innermost(x).w
+			if x.finisher.front == nil {
+				x.finisher.front = x.w
+			}
+			c.Writer = x.finisher.front
 		}
 	}()
 	c.Next()
