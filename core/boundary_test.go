@@ -40,12 +40,13 @@ func TestBoundaries(t *testing.T) {
 		"encoding/xml":                      "only who reads XML compiles a reader of all of it",
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
 
+		"github.com/idem-go/idem/adapterkit":        "arrows go from adapter to core",
 		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles readers of JSON and XML for them",
 	}
 	const (
-		core     = "github.com/idem-go/idem/core"
-		sign     = "github.com/idem-go/idem/sign"
-		httpidem = "github.com/idem-go/idem/httpidem"
+		core = "github.com/idem-go/idem/core"
+		sign = "github.com/idem-go/idem/sign"
+		kit  = "github.com/idem-go/idem/adapterkit"
 	)
 	for pkg, except := range map[string][]string{
 		"core":                  nil,
@@ -58,11 +59,12 @@ func TestBoundaries(t *testing.T) {
 		"sign":                  nil,
 		"sign/rfc9421":          {"github.com/dunglas/httpsfv"},
 		"sign/sortedparams":     nil,
-		"httpidem":              {core, sign},
-		"ginidem":               {core, sign, httpidem, "github.com/gin-gonic/gin", "encoding/xml"},
-		"echoidem":              {core, sign, httpidem, "github.com/labstack/echo", "encoding/xml"},
+		"adapterkit":            {core, sign},
+		"httpidem":              {core, sign, kit},
+		"ginidem":               {core, sign, kit, "github.com/gin-gonic/gin", "encoding/xml"},
+		"echoidem":              {core, sign, kit, "github.com/labstack/echo", "encoding/xml"},
 		// Fiber's UUIDs can be stored with database/sql.
-		"fiberidem": {core, sign, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
+		"fiberidem": {core, sign, kit, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 	} {
 		for dep := range strings.FieldsSeq(run(t, "../"+pkg, "go", "list", "-deps")) {
 			for bad, why := range forbidden {

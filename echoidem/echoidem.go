@@ -9,8 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // New returns middleware that protects the handler behind it with g. It is safe for
@@ -39,7 +39,7 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 			}
 			// Not after a panic either: nobody knows who still holds it.
 			x.End()
-			*x = exchange{Request: x.Request}
+			*x = exchange{}
 			exchanges.Put(x)
 			return err
 		}
@@ -50,7 +50,7 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 func Run(c echo.Context) *core.Run { return core.RunFrom(c.Request().Context()) }
 
 // Replayed reports whether the response is a replay, for middleware further out.
-func Replayed(c echo.Context) bool { return httpidem.Replayed(c.Response()) }
+func Replayed(c echo.Context) bool { return adapterkit.Replayed(c.Response()) }
 
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [core.UserFromValue].
@@ -67,12 +67,12 @@ func UserFromContext(key string) core.UserSource {
 // exchange is one request and its response. Exchanges are pooled; what the handler may
 // keep hold of is in handed, which is not.
 type exchange struct {
-	httpidem.Request
+	adapterkit.Request
 	c        echo.Context
 	next     echo.HandlerFunc
 	response *echo.Response
 	below    http.ResponseWriter // that the recorder stands in front of
-	recorder *httpidem.Recorder
+	recorder *adapterkit.Recorder
 	direct   answerWriter // for Answer
 	partial  bool         // something had been sent before the handler
 	status   int          // of the response before the handler
@@ -83,8 +83,8 @@ type exchange struct {
 }
 
 type handed struct {
-	httpidem.Recorder
-	body httpidem.Body
+	adapterkit.Recorder
+	body adapterkit.Body
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -136,7 +136,7 @@ type answerWriter struct {
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	httpidem.SetHeader(w.Header(), w.answer)
+	adapterkit.SetHeader(w.Header(), w.answer)
 	w.ResponseWriter.WriteHeader(status)
 }
 

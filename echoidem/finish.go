@@ -5,8 +5,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // Finish returns middleware that completes the runs whose response was left to a middleware
@@ -17,17 +17,18 @@ import (
 // has done so, and returned, as [New] does it. If a middleware in between exchanges the response's Writer once the
 // guard has returned, what is rendered is not seen, and counts as a failure.
 //
-// Guards and verifiers behind it also learn how much of the body has been read before them, see
-// [httpidem.Finish].
+// Guards and verifiers behind it also learn how much of the body has been read before them. Without
+// that, they can't tell a body in chunks that was read in part from a whole one, nor an empty one from
+// one that was read, which gets 500 body_consumed.
 func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
 			f := new(finisher)
 			c.Set(finisherKey, f)
 			original := c.Request()
-			c.SetRequest(httpidem.CountBody(original))
+			c.SetRequest(adapterkit.CountBody(original))
 			defer func() {
-				httpidem.Adopt(original, c.Request())
+				adapterkit.Adopt(original, c.Request())
 				c.SetRequest(original)
 			}()
 			returned, rendered := false, false
@@ -54,7 +55,7 @@ const finisherKey = "github.com/idem-go/idem/echoidem.Finish"
 
 type finisher struct {
 	core.Finisher
-	front *httpidem.Recorder // of the innermost guard that has deferred: it stands in front of all others
+	front *adapterkit.Recorder // of the innermost guard that has deferred: it stands in front of all others
 }
 
 func finisherOf(c echo.Context) *finisher {

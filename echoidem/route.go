@@ -5,8 +5,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // describeRoute fills in route and parameters: Echo's own spelling, with the host in front
@@ -20,7 +20,7 @@ func describeRoute(c echo.Context, r *core.Request) {
 		r.Route = req.URL.EscapedPath()
 	}
 	matched := !r.Unmatched
-	if prefix := httpidem.PrefixOf(req); prefix != "" {
+	if prefix := adapterkit.PrefixOf(req); prefix != "" {
 		if matched {
 			r.Unmatched, r.Mount = true, "/*"+r.Route
 		}
@@ -28,7 +28,7 @@ func describeRoute(c echo.Context, r *core.Request) {
 	}
 	if _, ok := c.Echo().Routers()[req.Host]; ok {
 		r.Route = req.Host + r.Route
-	} else if host := httpidem.HostOf(req); host != "" {
+	} else if host := adapterkit.HostOf(req); host != "" {
 		r.Route = host + r.Route
 	}
 	if !matched {

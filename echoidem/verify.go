@@ -3,7 +3,7 @@ package echoidem
 import (
 	"github.com/labstack/echo/v4"
 
-	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -22,13 +22,13 @@ func Verify(v *sign.Verifier) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			original := c.Request()
-			verified, refusal := httpidem.VerifyRequest(v, original)
+			verified, refusal := adapterkit.Verify(v, original)
 			if refusal != nil {
 				return answer(c, new(answerWriter), refusal)
 			}
 			c.SetRequest(verified)
 			defer func() {
-				httpidem.Adopt(original, c.Request())
+				adapterkit.Adopt(original, c.Request())
 				c.SetRequest(original)
 			}()
 			return next(c)

@@ -3,8 +3,8 @@ package ginidem
 import (
 	"github.com/gin-gonic/gin"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // Finish returns middleware that completes the runs whose response was left to a middleware
@@ -15,16 +15,17 @@ import (
 // replaces c.Writer once the guard has returned, what it renders is not seen, and counts as
 // a failure too.
 //
-// Guards and verifiers behind it also learn how much of the body has been read before them, see
-// [httpidem.Finish].
+// Guards and verifiers behind it also learn how much of the body has been read before them. Without
+// that, they can't tell a body in chunks that was read in part from a whole one, nor an empty one from
+// one that was read, which gets 500 body_consumed.
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f := new(finisher)
 		c.Set(finisherKey{}, f)
 		original := c.Request
-		c.Request = httpidem.CountBody(original)
+		c.Request = adapterkit.CountBody(original)
 		defer func() {
-			httpidem.Adopt(original, c.Request)
+			adapterkit.Adopt(original, c.Request)
 			c.Request = original
 		}()
 		returned := false

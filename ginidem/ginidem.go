@@ -9,8 +9,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // New returns middleware that protects the handlers behind it with g. It is safe for
@@ -33,7 +33,7 @@ func New(g *core.Guard) gin.HandlerFunc {
 		}
 		// Not after a panic either: nobody knows who still holds it.
 		x.End()
-		*x = exchange{Request: x.Request}
+		*x = exchange{}
 		exchanges.Put(x)
 	}
 }
@@ -42,7 +42,7 @@ func New(g *core.Guard) gin.HandlerFunc {
 func Run(c *gin.Context) *core.Run { return core.RunFrom(c.Request.Context()) }
 
 // Replayed reports whether the response is a replay, for middleware further out.
-func Replayed(c *gin.Context) bool { return httpidem.Replayed(c.Writer) }
+func Replayed(c *gin.Context) bool { return adapterkit.Replayed(c.Writer) }
 
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [core.UserFromValue].
@@ -60,7 +60,7 @@ func UserFromContext(key any) core.UserSource {
 // exchange is one request and its response. Exchanges are pooled; what the handler may
 // keep hold of is in handed, which is not.
 type exchange struct {
-	httpidem.Request
+	adapterkit.Request
 	c        *gin.Context
 	w        *writer
 	direct   committer // for Answer
@@ -73,7 +73,7 @@ type exchange struct {
 
 type handed struct {
 	writer
-	body httpidem.Body
+	body adapterkit.Body
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -106,7 +106,7 @@ func (x *exchange) Answer(r *core.Response) error {
 func answer(c *gin.Context, direct *committer, r *core.Response) error {
 	c.Abort()
 	direct.ResponseWriter = c.Writer
-	err := httpidem.Answer(direct, r)
+	err := adapterkit.Answer(direct, r)
 	direct.settle()
 	return err
 }

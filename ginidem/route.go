@@ -6,15 +6,15 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // describeRoute fills in route and parameters: Gin's own spelling, but for the name of a
 // wildcard, with the host in front if a mux further out has chosen the engine by it, and a
 // prefix that was stripped.
 func describeRoute(c *gin.Context, r *core.Request) {
-	pattern, host, prefix := c.FullPath(), httpidem.HostOf(c.Request), httpidem.PrefixOf(c.Request)
+	pattern, host, prefix := c.FullPath(), adapterkit.HostOf(c.Request), adapterkit.PrefixOf(c.Request)
 	if pattern == "" {
 		r.Route, r.Unmatched = host+prefix+c.Request.URL.EscapedPath(), true
 		return

@@ -3,7 +3,7 @@ package ginidem
 import (
 	"github.com/gin-gonic/gin"
 
-	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -22,7 +22,7 @@ import (
 func Verify(v *sign.Verifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		original := c.Request
-		verified, refusal := httpidem.VerifyRequest(v, original)
+		verified, refusal := adapterkit.Verify(v, original)
 		if refusal != nil {
 			if err := answer(c, new(committer), refusal); err != nil {
 				_ = c.Error(err)
@@ -36,7 +36,7 @@ func Verify(v *sign.Verifier) gin.HandlerFunc {
 		}
 		c.Request = verified
 		defer func() {
-			httpidem.Adopt(original, c.Request)
+			adapterkit.Adopt(original, c.Request)
 			c.Request = original
 		}()
 		c.Next()

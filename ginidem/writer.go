@@ -10,15 +10,15 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 // writer is Gin's response writer on top of a recorder. As in Gin, a status is only noted
 // until it is written; it is noted in the writer that stood here before, so that nothing is
 // lost when that one is put back.
 type writer struct {
-	httpidem.Recorder
+	adapterkit.Recorder
 	ctx   context.Context // of the run
 	outer gin.ResponseWriter
 	below committer // the recorder's way to outer

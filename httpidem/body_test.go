@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign/signtest"
@@ -101,7 +102,7 @@ func TestAContentLengthBuysNoMemory(t *testing.T) {
 	for _, sent := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 1 << 20} {
 		least := int64(math.MaxInt64) // of a few: other goroutines allocate, too
 		for range 3 {
-			var q httpidem.Request
+			var q adapterkit.Request
 			r := httptest.NewRequest("POST", "/", nil)
 			gone := errors.New("the client has gone")
 			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, sent)), errorReader{gone}))

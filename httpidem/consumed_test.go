@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign/signtest"
@@ -160,7 +161,7 @@ func TestAFormServedAgain(t *testing.T) {
 func TestAdoptKeepsAForm(t *testing.T) {
 	original, form := httptest.NewRequest("POST", "/", nil), new(multipart.Form)
 	original.MultipartForm = form
-	httpidem.Adopt(original, httptest.NewRequest("POST", "/", nil))
+	adapterkit.Adopt(original, httptest.NewRequest("POST", "/", nil))
 	require.Same(t, form, original.MultipartForm)
 }
 

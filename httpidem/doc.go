@@ -47,9 +47,4 @@
 // body that reads from the start, as behind a guard. What is signed is what was sent:
 // r.RequestURI and r.Host. Middleware in front must not change the method, or fields that
 // are signed.
-//
-// # For other adapters
-//
-// [Request], [Body], [Recorder], [Answer], [SetHeader], [VerifyRequest] and [Adopt] are what an
-// adapter for a framework on net/http is built from; ginidem and echoidem are.
 package httpidem

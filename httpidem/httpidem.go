@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -39,7 +40,7 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 			_ = g.Serve(r.Context(), x)
 			// Not after a panic: nobody knows who still holds it.
 			x.End()
-			*x = exchange{Request: x.Request}
+			*x = exchange{}
 			exchanges.Put(x)
 		})
 	}
@@ -67,7 +68,7 @@ func WithRoute(fn func(*http.Request) (pattern string, params []core.Pair)) Opti
 func Run(r *http.Request) *core.Run { return core.RunFrom(r.Context()) }
 
 // Replayed reports whether the response in w is a replay, for middleware further out.
-func Replayed(w http.ResponseWriter) bool { return w.Header().Get(core.ReplayedHeader) == "true" }
+func Replayed(w http.ResponseWriter) bool { return adapterkit.Replayed(w) }
 
 // UserFromContext takes the user from the value that authentication middleware has put
 // into the request's context under key, see [core.UserFromValue].
@@ -90,17 +91,17 @@ type middleware struct {
 // exchange is one request and its response. Exchanges are pooled; what the handler may
 // keep hold of is in handed, which is not.
 type exchange struct {
-	Request
+	adapterkit.Request
 	middleware *middleware
 	w          http.ResponseWriter
 	r          *http.Request
 	next       http.Handler
-	recorder   *Recorder
+	recorder   *adapterkit.Recorder
 }
 
 type handed struct {
-	Recorder
-	body Body
+	adapterkit.Recorder
+	body adapterkit.Body
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -114,13 +115,13 @@ func (x *exchange) Describe(r *core.Request) {
 	}
 	pattern, params := x.middleware.route(x.r)
 	if pattern == "" {
-		r.Route, r.Unmatched = HostOf(x.r)+sentPath(x.r), true
+		r.Route, r.Unmatched = adapterkit.HostOf(x.r)+adapterkit.SentPath(x.r), true
 		return
 	}
 	rt := parsePattern(pattern, false)
 	r.Route = rt.spelling
 	if rt.host == "" {
-		r.Route = HostOf(x.r) + r.Route
+		r.Route = adapterkit.HostOf(x.r) + r.Route
 	}
 	r.PathParams = append(r.PathParams, params...)
 }
@@ -129,7 +130,7 @@ func (x *exchange) Answer(r *core.Response) error {
 	if x.recorder != nil {
 		x.recorder.Undo()
 	}
-	return Answer(x.w, r)
+	return adapterkit.Answer(x.w, r)
 }
 
 func (x *exchange) Pass() error {

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
@@ -564,7 +565,7 @@ func TestReadBodyReadsNoMoreThanItNeeds(t *testing.T) {
 	read := func(body io.ReadCloser, length, limit int64) ([]byte, *http.Request, error) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Body, r.ContentLength = body, length
-		var q httpidem.Request
+		var q adapterkit.Request
 		q.Start(r)
 		got, err := q.ReadBody(limit)
 		return got, r, err
@@ -687,7 +688,7 @@ func TestSafeMethodsPass(t *testing.T) {
 	ran := 0
 	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ran++
-		if _, ok := w.(*httpidem.Recorder); ok {
+		if _, ok := w.(*adapterkit.Recorder); ok {
 			panic("recorded")
 		}
 	})))
@@ -707,7 +708,7 @@ func TestAnswerReplacesFields(t *testing.T) {
 	h["Content-Length"] = []string{"99"}
 	h["Content-Type"] = []string{"text/outer"}
 	h["X-Outer"] = []string{"stays"}
-	require.NoError(t, httpidem.Answer(w, &core.Response{Status: 201, Body: []byte("{}"), Header: []core.Field{
+	require.NoError(t, adapterkit.Answer(w, &core.Response{Status: 201, Body: []byte("{}"), Header: []core.Field{
 		{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "X-Frame-Options", Value: "DENY"},
 	}}))
 	require.Equal(t, 201, w.Code)
@@ -717,7 +718,7 @@ func TestAnswerReplacesFields(t *testing.T) {
 	}, w.Header())
 
 	w = httptest.NewRecorder()
-	require.NoError(t, httpidem.Answer(w, &core.Response{Status: 204}))
+	require.NoError(t, adapterkit.Answer(w, &core.Response{Status: 204}))
 	require.Empty(t, w.Header())
 }
 

@@ -3,6 +3,7 @@ package httpidem
 import (
 	"net/http"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -18,7 +19,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	if err == nil {
 		return false
 	}
-	var q Request
+	var q adapterkit.Request
 	q.Start(r)
 	request := core.Request{Headers: &q, Native: r}
 	q.Describe(&request)
@@ -27,6 +28,6 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	if resp == nil {
 		return false
 	}
-	_ = Answer(w, resp) // the client has gone
+	_ = adapterkit.Answer(w, resp) // the client has gone
 	return true
 }

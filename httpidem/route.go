@@ -3,10 +3,10 @@ package httpidem
 import (
 	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -52,7 +52,7 @@ func parsePattern(pattern string, subtree bool) *route {
 			spelled.WriteByte('/')
 			s.names = spell(&spelled, text)
 			if s.names == nil {
-				s.literal = unescape(text)
+				s.literal = adapterkit.Unescape(text)
 			}
 			rt.segments = append(rt.segments, s)
 		}
@@ -134,7 +134,7 @@ func (rt *route) matchAt(path string) (rest string, ok bool) {
 		}
 		var text string
 		text, path, more = strings.Cut(path, "/")
-		if s.names == nil && text != s.literal && unescape(text) != s.literal {
+		if s.names == nil && text != s.literal && adapterkit.Unescape(text) != s.literal {
 			return "", false
 		}
 	}
@@ -172,9 +172,9 @@ func (p *patterns) get(pattern string) *route {
 
 // describe fills in route and parameters of a request from r.Pattern.
 func (p *patterns) describe(r *http.Request, to *core.Request) {
-	sent := sentPath(r)
+	sent := adapterkit.SentPath(r)
 	if r.Pattern == "" {
-		to.Route, to.Unmatched = HostOf(r)+sent, true
+		to.Route, to.Unmatched = adapterkit.HostOf(r)+sent, true
 		return
 	}
 	rt := p.get(r.Pattern)
@@ -186,7 +186,7 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 	}
 	host := rt.host
 	if host == "" {
-		host = HostOf(r)
+		host = adapterkit.HostOf(r)
 	}
 	switch {
 	case !ok:
@@ -205,79 +205,6 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 		}
 	}
 	if rt.tail {
-		to.PathParams = append(to.PathParams, core.Pair{Name: "*", Value: unescape(rest)})
+		to.PathParams = append(to.PathParams, core.Pair{Name: "*", Value: adapterkit.Unescape(rest)})
 	}
-}
-
-// HostOf returns the host by which a [http.ServeMux] has chosen the handler of r, as the mux's
-// pattern names it, or "". The mux is the one that r.Pattern is of, or the server's own; one that a
-// middleware wraps on the way to the server cannot be seen.
-func HostOf(r *http.Request) string {
-	if host := hostIn(r.Pattern); host != "" {
-		return host
-	}
-	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
-	if server == nil {
-		return ""
-	}
-	mux, _ := server.Handler.(*http.ServeMux)
-	if server.Handler == nil {
-		mux = http.DefaultServeMux
-	}
-	if mux == nil {
-		return ""
-	}
-	asked := r
-	if sent := sentPath(r); sent != r.URL.EscapedPath() { // somebody has stripped a prefix
-		path, err := url.ParseRequestURI(sent)
-		if err != nil {
-			return ""
-		}
-		asked = &http.Request{Method: r.Method, Host: r.Host, URL: path}
-	}
-	_, pattern := mux.Handler(asked)
-	return hostIn(pattern)
-}
-
-// PrefixOf returns what has been taken away from the front of r's path since it was sent, as
-// [http.StripPrefix] does, or "". The same routes below two prefixes are not the same.
-func PrefixOf(r *http.Request) string {
-	prefix, ok := strings.CutSuffix(sentPath(r), r.URL.EscapedPath())
-	if !ok {
-		return ""
-	}
-	return prefix
-}
-
-// hostIn returns what stands between method and path of a mux's pattern.
-func hostIn(pattern string) string {
-	host, _, _ := strings.Cut(pattern, "/")
-	if i := strings.LastIndexAny(host, " \t"); i >= 0 {
-		host = host[i+1:]
-	}
-	return host
-}
-
-// sentPath is the escaped path as the client sent it. A prefix that was stripped since is
-// part of it, else two routes below two prefixes could be one.
-func sentPath(r *http.Request) string {
-	uri := r.RequestURI
-	if !strings.HasPrefix(uri, "/") { // the absolute form (RFC 9112, section 3.2.2), or none
-		_, after, ok := strings.Cut(uri, "://")
-		start := strings.IndexByte(after, '/')
-		if !ok || start < 0 {
-			return r.URL.EscapedPath()
-		}
-		uri = after[start:]
-	}
-	path, _, _ := strings.Cut(uri, "?")
-	return path
-}
-
-// unescape decodes text, or leaves it as it is if it cannot be decoded.
-func unescape(text string) string {
-	if decoded, err := url.PathUnescape(text); err == nil {
-		return decoded
-	}
-	return text
 }

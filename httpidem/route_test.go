@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -185,7 +186,7 @@ func TestAHostNamedFurtherOutCounts(t *testing.T) {
 	r := httptest.NewRequest("POST", "/orders/7", nil)
 	r.Host = "default.test"
 	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, new(http.Server)))
-	require.Equal(t, "default.test", HostOf(r), "a server without a handler has the default mux")
+	require.Equal(t, "default.test", adapterkit.HostOf(r), "a server without a handler has the default mux")
 
 	wrapped := http.HandlerFunc(outer.ServeHTTP)
 	require.Equal(t, "/orders/:id", ask(wrapped, "a.test", "/orders/7").Route, "a wrapped mux cannot be seen")

@@ -1,12 +1,9 @@
 package httpidem
 
 import (
-	"errors"
-	"math"
 	"net/http"
-	"sync"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -25,108 +22,13 @@ import (
 func Verify(v *sign.Verifier) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			verified, refusal := VerifyRequest(v, r)
+			verified, refusal := adapterkit.Verify(v, r)
 			if refusal != nil {
-				_ = Answer(w, refusal)
+				_ = adapterkit.Answer(w, refusal)
 				return
 			}
-			defer Adopt(r, verified)
+			defer adapterkit.Adopt(r, verified)
 			next.ServeHTTP(w, verified)
 		})
 	}
 }
-
-// VerifyRequest verifies r by v. It returns a copy of r for the handler, with a context that tells
-// who has signed ([sign.From], [core.CallerFrom]) and a body that reads from the start; or
-// else, if the message is refused, the answer.
-func VerifyRequest(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *core.Response) {
-	m := messages.Get().(*message)
-	m.start(r)
-	signed, err := v.Verify(r.Context(), &m.sign)
-	if err == nil {
-		verified = m.For(core.WithCallerEvent(sign.NewContext(r.Context(), signed), signed.Owner, signed.EventID, signed.Consumed...), new(Body))
-	} else {
-		refusal = refusalResponse(v.Refusal(r.Context(), err))
-	}
-	m.end() // not after a panic: nobody knows who still holds it
-	messages.Put(m)
-	return verified, refusal
-}
-
-// refusalResponse is the response that says what r does.
-func refusalResponse(r *sign.Refusal) *core.Response {
-	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
-	for i, f := range r.Header {
-		resp.Header[i] = core.Field(f)
-	}
-	return resp
-}
-
-// message is a request as its signature sees it. Messages are pooled; nothing of one goes on
-// to the handler, but memory that holds the body, which then is not in the pool any more.
-type message struct {
-	Request
-	sign sign.Message
-}
-
-var messages = sync.Pool{New: func() any { return new(message) }}
-
-func (m *message) start(r *http.Request) {
-	m.Start(r)
-	target := r.RequestURI
-	if target == "" { // it does not come from a server
-		target = r.URL.RequestURI()
-	}
-	m.sign = sign.Message{Method: r.Method, Target: target, Host: r.Host, TLS: r.TLS != nil, Source: m}
-}
-
-func (m *message) end() {
-	m.End()
-	m.sign = sign.Message{}
-}
-
-// Values implements [sign.Source].
-func (m *message) Values(name string) []string { return m.r.Header[name] }
-
-// HeaderSize implements [sign.Source]. net/http has taken Host out of the header.
-func (m *message) HeaderSize() (lines, bytes int) {
-	if m.r.Host != "" {
-		lines, bytes = 1, len("Host")+len(m.r.Host)
-	}
-	for name, values := range m.r.Header {
-		lines += len(values)
-		for _, value := range values {
-			bytes += len(name) + len(value)
-		}
-	}
-	return lines, bytes
-}
-
-// RemoteAddr is for [sign.Event].
-func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
-
-// ReadBody implements [sign.Source]. Only bytes as they were sent are verified: none that were put together
-// again.
-func (m *message) ReadBody(limit int64) ([]byte, error) {
-	if b, ok := m.r.Body.(*Body); ok && !b.untouched() {
-		return nil, errBodyIsGone
-	}
-	err := m.readLeft(min(limit, math.MaxInt64-1))
-	switch {
-	case errors.Is(err, core.ErrBodyTooLarge):
-		return nil, sign.CodeBodyTooLarge
-	case errors.Is(err, errNothingCame):
-		// It was sent in chunks: the signature tells whether there was anything in them.
-	case errors.Is(err, core.ErrBodyConsumed):
-		return nil, errBodyIsGone
-	case err != nil:
-		return nil, err
-	}
-	if len(m.r.PostForm) > 0 || m.r.MultipartForm != nil || m.r.ContentLength > int64(len(m.body)) {
-		return nil, errBodyIsGone
-	}
-	return m.lend(), nil
-}
-
-// errBodyIsGone is for what the handler would find, and the verifier can't.
-var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body, or taken a form out of it")

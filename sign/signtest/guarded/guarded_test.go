@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/internal/leak"
@@ -69,7 +70,7 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 				}
 				r.Body = io.NopCloser(bytes.NewReader(body))
 			}
-			verified, refusal := httpidem.VerifyRequest(v, r)
+			verified, refusal := adapterkit.Verify(v, r)
 			if refusal != nil && !(flaw == "replayed is good enough" && bytes.Contains(refusal.Body, []byte(`"replayed"`))) {
 				refuse(w, r, flaw, refusal, next)
 				return

@@ -1,4 +1,4 @@
-package httpidem_test
+package adapterkit_test
 
 import (
 	"bufio"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/httpidem"
 )
 
 func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
@@ -27,7 +27,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 	h["X-Removed"] = []string{"1"}
 	h["X-Shorter"] = []string{"1", "2"}
 
-	var r httpidem.Recorder
+	var r adapterkit.Recorder
 	r.Start(t.Context(), w, 100)
 	r.Header().Add("Link", "<b>")
 	r.Header()["X-Changed"][1] = "3" // in place
@@ -51,7 +51,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 
 func TestRecorderReadFromAfterTheEnd(t *testing.T) {
 	w := httptest.NewRecorder()
-	var r httpidem.Recorder
+	var r adapterkit.Recorder
 	r.Start(t.Context(), w, 100)
 	r.Flush()
 	n, err := r.ReadFrom(struct{ io.Reader }{strings.NewReader("in time")})
@@ -104,21 +104,21 @@ func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
 		{"a connection that was taken over", true, http.ErrHijacked, false},
 		{"nothing", true, nil, false},
 	} {
-		for how, do := range map[string]func(*httpidem.Recorder) error{
-			"Write":       func(r *httpidem.Recorder) error { _, err := r.Write([]byte("more")); return err },
-			"WriteString": func(r *httpidem.Recorder) error { _, err := r.WriteString("more"); return err },
-			"ReadFrom": func(r *httpidem.Recorder) error {
+		for how, do := range map[string]func(*adapterkit.Recorder) error{
+			"Write":       func(r *adapterkit.Recorder) error { _, err := r.Write([]byte("more")); return err },
+			"WriteString": func(r *adapterkit.Recorder) error { _, err := r.WriteString("more"); return err },
+			"ReadFrom": func(r *adapterkit.Recorder) error {
 				_, err := r.ReadFrom(strings.NewReader("more"))
 				return err
 			},
-			"Flush": (*httpidem.Recorder).FlushError,
+			"Flush": (*adapterkit.Recorder).FlushError,
 		} {
 			if how == "Flush" && !tc.stream {
 				continue // which makes a stream of it
 			}
 			t.Run(tc.name+"/"+how, func(t *testing.T) {
 				w := &flaky{httptest.NewRecorder(), nil, true}
-				var r httpidem.Recorder
+				var r adapterkit.Recorder
 				r.Start(t.Context(), w, 1)
 				_, err := r.WriteString("over the limit")
 				require.NoError(t, err)
@@ -146,17 +146,17 @@ func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
 // Whoever answers in the handler's place finds the header as it was in front, unless the handler's has gone out; and the handler
 // reaches that answer no more.
 func TestRecorderUndo(t *testing.T) {
-	for name, do := range map[string]func(*httpidem.Recorder){
-		"a header":  func(*httpidem.Recorder) {},
-		"a status":  func(r *httpidem.Recorder) { r.WriteHeader(201) },
-		"an answer": func(r *httpidem.Recorder) { _, _ = r.WriteString("made") },
-		"a stream":  (*httpidem.Recorder).Flush,
+	for name, do := range map[string]func(*adapterkit.Recorder){
+		"a header":  func(*adapterkit.Recorder) {},
+		"a status":  func(r *adapterkit.Recorder) { r.WriteHeader(201) },
+		"an answer": func(r *adapterkit.Recorder) { _, _ = r.WriteString("made") },
+		"a stream":  (*adapterkit.Recorder).Flush,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
 			w.Header()["X-Outer"] = []string{"1", "2"}
 			w.Header()["Date"] = nil // somebody keeps the server from setting it
-			var r httpidem.Recorder
+			var r adapterkit.Recorder
 			r.Start(t.Context(), w, 100)
 			r.Header().Set("X-Outer", "3")
 			r.Header().Set("Location", "/orders/1")
@@ -180,7 +180,7 @@ func TestRecorderUndo(t *testing.T) {
 // Trailers have to go out as they come, but make no stream of an answer.
 func TestRecorderWithTrailersIsNoStream(t *testing.T) {
 	w := &flaky{httptest.NewRecorder(), nil, true}
-	var r httpidem.Recorder
+	var r adapterkit.Recorder
 	r.Start(t.Context(), w, 100)
 	r.Header().Set("Trailer", "X-Sum")
 	r.WriteHeader(201)
@@ -200,7 +200,7 @@ func (hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, ni
 
 // Who has taken the connection over has answered, though the recorder has seen nothing of it.
 func TestRecorderThatWasHijackedIsNotEmpty(t *testing.T) {
-	var r httpidem.Recorder
+	var r adapterkit.Recorder
 	r.Start(t.Context(), hijackable{httptest.NewRecorder()}, 100)
 	_, _, err := r.Hijack()
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestRecorderThatWasHijackedIsNotEmpty(t *testing.T) {
 // A flush that nobody in front can do makes no stream that is cut short; a hijack that nobody can do changes nothing.
 func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	w := &flaky{httptest.NewRecorder(), nil, false}
-	var r httpidem.Recorder
+	var r adapterkit.Recorder
 	r.Start(t.Context(), w, 100)
 	_, err := r.WriteString("all")
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	require.False(t, r.Capture(http.StatusOK).Cut)
 	require.NoError(t, r.Deliver(nil))
 
-	r = httpidem.Recorder{}
+	r = adapterkit.Recorder{}
 	r.Start(t.Context(), w, 100)
 	_, _, err = r.Hijack()
 	require.ErrorIs(t, err, http.ErrNotSupported)

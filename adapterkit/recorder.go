@@ -1,4 +1,4 @@
-package httpidem
+package adapterkit
 
 import (
 	"bufio"
@@ -64,7 +64,7 @@ const maxFields = 64
 var keptPool = sync.Pool{New: func() any { return new(kept) }}
 
 // errEnded is what a handler gets that writes after its end.
-var errEnded = errors.New("httpidem: the handler has ended")
+var errEnded = errors.New("idem: the handler has ended")
 
 // Start begins to record what is written to w by a handler that gets ctx, and holds back at most
 // limit bytes.

@@ -1,4 +1,4 @@
-package httpidem
+package adapterkit
 
 import (
 	"net/http"
@@ -68,3 +68,6 @@ func remove(h http.Header, name string) {
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
+
+// Replayed reports whether the response in w is a replay.
+func Replayed(w http.ResponseWriter) bool { return w.Header().Get(core.ReplayedHeader) == "true" }

@@ -1,4 +1,4 @@
-package httpidem
+package adapterkit
 
 import (
 	"bytes"
@@ -16,20 +16,6 @@ import (
 
 	"github.com/idem-go/idem/core"
 )
-
-// Finish returns middleware that tells the guards and verifiers behind it how much of a request's body
-// has been read before them. Mount it outside of everything that reads bodies. Without it, a
-// body in chunks that was read in part can't be told from a whole one, and an empty one not
-// from one that was read: that gets 500 body_consumed.
-func Finish() func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			counted := CountBody(r)
-			defer Adopt(r, counted)
-			next.ServeHTTP(w, counted)
-		})
-	}
-}
 
 // CountBody returns a copy of r whose body counts what is read of it, see [Finish]; or r itself, if it has no
 // body, or is counted already.
@@ -87,9 +73,9 @@ func isClosed(err error) bool {
 func isSent(body io.Reader) bool {
 	for v := reflect.ValueOf(body); v.IsValid(); {
 		switch v.Type().String() {
-		case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*httpidem.Body":
+		case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*adapterkit.Body":
 			return true
-		case "*http.expectContinueReader", "*http.maxBytesReader", "*httpidem.count",
+		case "*http.expectContinueReader", "*http.maxBytesReader", "*adapterkit.count",
 			"*middleware.limitedReader", // Echo's BodyLimit
 			"*request.BodyWrapper":      // otelhttp
 			v = within(v.Elem())

@@ -1,4 +1,4 @@
-package httpidem
+package adapterkit
 
 import (
 	"bytes"
@@ -6,42 +6,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/idem-go/idem/core"
 )
 
-// Request is the request side of an exchange, for adapters of frameworks on net/http. It
-// is made to be reused, from [Request.Start] to [Request.End]; it must not be used
-// concurrently. The zero Request is ready for Start.
+// Request is the request side of an exchange on net/http. It is made to be reused, from
+// [Request.Start] to [Request.End], and must not be used concurrently. The zero Request is ready for
+// Start.
 type Request struct {
 	r        *http.Request
 	original io.ReadCloser // r.Body, while it is replaced; nil: there was none
 	length   int64         // r.ContentLength then
 	replaced bool
-	read     bool       // the body has been read
-	body     []byte     // what has been read
-	pooled   bool       // it is in buffer; else in memory that handlers may share
-	buffer   []byte     // used again, unless a handler gets it
-	hooks    bodyReader // what hooks read between ReadBody and the handler
-	extra    [1]byte
+	read     bool    // the body has been read
+	body     []byte  // what has been read
+	pooled   bool    // body is in memory.buffer; else handlers may share it
+	memory   *memory // from a pool; nil until it is needed
 }
 
-const (
-	// maxPooled is the largest buffer that is kept for another request.
-	maxPooled = 64 << 10
-	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
-	// what is pooled anyway. From there on the buffer grows with what has come.
-	maxTrusted = maxPooled
-	// trustedGrowth is how many times the bytes that have come a Content-Length gets after that. So
-	// nobody buys more memory than sixteen times what he sends; and of a body of the usual limit,
-	// 1 MiB, no more than the first sixteenth is copied on the way.
-	trustedGrowth = 16
-	// firstBuffer is the size of the buffer for a body of unknown length.
-	firstBuffer = 512
-)
+// memory is what a request needs while its body is looked at.
+type memory struct {
+	Buffer
+	hooks bodyReader // what hooks read between ReadBody and the handler
+}
+
+var memories = sync.Pool{New: func() any { return new(memory) }}
 
 // Start begins with another request.
 func (q *Request) Start(r *http.Request) { q.r = r }
@@ -49,7 +41,19 @@ func (q *Request) Start(r *http.Request) { q.r = r }
 // End lets go of the request, which gets back the body it had.
 func (q *Request) End() {
 	q.restore()
-	*q = Request{buffer: q.buffer[:0]}
+	if m := q.memory; m != nil {
+		m.hooks = bodyReader{}
+		memories.Put(m)
+	}
+	*q = Request{}
+}
+
+// borrow returns the memory that goes back to the pool at the end.
+func (q *Request) borrow() *memory {
+	if q.memory == nil {
+		q.memory = memories.Get().(*memory)
+	}
+	return q.memory
 }
 
 // Header implements [core.Headers].
@@ -80,7 +84,6 @@ func (q *Request) Describe(r *core.Request) {
 // ReadBody implements the method of [core.Exchange]. The request's Body then reads from
 // the start, for hooks.
 func (q *Request) ReadBody(limit int64) ([]byte, error) {
-	limit = min(limit, math.MaxInt64-1) // one more byte can be counted
 	err := q.readLeft(limit)
 	if q.r.PostForm != nil || q.r.MultipartForm != nil {
 		err = q.takeForm(limit, err)
@@ -115,9 +118,10 @@ func (q *Request) lend() []byte {
 		return nil
 	}
 	q.original, q.length, q.replaced, q.read = r.Body, r.ContentLength, true, true
-	q.hooks.reset(q.body, q.closer())
-	r.Body, r.ContentLength = &q.hooks, int64(len(q.body))
-	return q.hooks.all
+	hooks := &q.borrow().hooks
+	hooks.reset(q.body, q.closer())
+	r.Body, r.ContentLength = hooks, int64(len(q.body))
+	return hooks.all
 }
 
 // closer closes the body that was sent.
@@ -151,10 +155,8 @@ func (q *Request) readLeft(limit int64) error {
 	there := r.Body != nil && r.Body != http.NoBody
 	if there {
 		var err error
-		q.body, err = q.fill(r.Body, limit)
-		if q.pooled = cap(q.body) <= maxPooled; q.pooled {
-			q.buffer = q.body
-		}
+		q.body, err = q.borrow().ReadAll(r.Body, r.ContentLength, limit)
+		q.pooled = cap(q.body) <= maxPooled
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return core.ErrBodyTooLarge
 		}
@@ -189,56 +191,6 @@ func (q *Request) readLeft(limit int64) error {
 // errNothingCame is for a body of unknown length. Nobody can tell from behind.
 var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", core.ErrBodyConsumed)
 
-// fill reads body into the buffer, as long as it fits, and no more than one byte over the limit.
-func (q *Request) fill(body io.Reader, limit int64) ([]byte, error) {
-	length, b := q.r.ContentLength, q.buffer[:0]
-	want := min(length, maxTrusted)
-	if want <= 0 {
-		want = firstBuffer
-	}
-	if int64(cap(b)) < want {
-		b = make([]byte, 0, want)
-	}
-	for {
-		if have := int64(len(b)); len(b) == cap(b) && have < length {
-			b = q.grow(b, min(trustedGrowth*have, length))
-		}
-		free := b[len(b):cap(b)]
-		full := len(free) == 0
-		if full {
-			// It may well be the whole body: growing waits for one more byte to turn up.
-			free = q.extra[:]
-		}
-		if left := limit + 1 - int64(len(b)); int64(len(free)) > left {
-			free = free[:left]
-		}
-		n, err := body.Read(free)
-		if int64(len(b)+n) > limit {
-			return b, core.ErrBodyTooLarge
-		}
-		if full && n > 0 {
-			b = q.grow(b, min(2*int64(len(b)), limit))
-			copy(b[len(b):cap(b)], free[:n])
-		}
-		b = b[:len(b)+n]
-		switch {
-		case err == io.EOF:
-			return b, nil
-		case err != nil:
-			return b, err
-		}
-	}
-}
-
-// grow returns a copy of b with that capacity. b itself is kept for another request, unless it
-// is too large.
-func (q *Request) grow(b []byte, capacity int64) []byte {
-	if cap(b) <= maxPooled {
-		q.buffer = b
-	}
-	return append(make([]byte, 0, capacity), b...)
-}
-
 // For returns the request for the handler: a copy with ctx, and with b as its body if the
 // body has been read. b belongs to the handler from then on.
 func (q *Request) For(ctx context.Context, b *Body) *http.Request {
@@ -253,11 +205,11 @@ func (q *Request) For(ctx context.Context, b *Body) *http.Request {
 		b.reset(q.body, closer)
 	case n <= len(b.few):
 		b.reset(b.few[:copy(b.few[:], q.body)], closer)
-	case 2*n < cap(q.buffer):
+	case 2*n < cap(q.body):
 		b.reset(bytes.Clone(q.body), closer)
 	default: // one copy of the body is enough: the handler gets it for good
 		b.reset(q.body, closer)
-		q.buffer, q.pooled = nil, false
+		q.memory.kept, q.pooled = nil, false
 	}
 	r.Body = b
 	r.ContentLength = int64(len(b.all))

@@ -1,0 +1,88 @@
+package adapterkit
+
+import (
+	"io"
+	"math"
+
+	"github.com/idem-go/idem/core"
+)
+
+const (
+	// maxPooled is the largest buffer that is kept for another request.
+	maxPooled = 64 << 10
+	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
+	// what is pooled anyway. From there on the buffer grows with what has come.
+	maxTrusted = maxPooled
+	// trustedGrowth is how many times the bytes that have come a Content-Length gets after that. So
+	// nobody buys more memory than sixteen times what he sends; and of a body of the usual limit,
+	// 1 MiB, no more than the first sixteenth is copied on the way.
+	trustedGrowth = 16
+	// firstBuffer is the size of the buffer for a body of unknown length.
+	firstBuffer = 512
+)
+
+// Buffer reads a body whose length, as the client states it, need not be true: memory grows with the
+// bytes that come. A Buffer may be used again once nobody needs what it has read before. The zero
+// Buffer is ready for use; it must not be used concurrently.
+type Buffer struct {
+	kept  []byte  // for another body
+	extra [1]byte // tells whether a full buffer holds the whole body
+}
+
+// ReadAll reads body to its end. A length of zero or less is unknown, and one that is known only
+// sizes the memory. The error is [core.ErrBodyTooLarge] for a body of more than limit bytes, of which no more than
+// limit+1 are read; else it is the body's own. What has been read before an error is returned, too.
+func (r *Buffer) ReadAll(body io.Reader, length, limit int64) ([]byte, error) {
+	limit = min(limit, math.MaxInt64-1) // one more byte can be counted
+	b := r.kept[:0]
+	want := min(length, maxTrusted)
+	if want <= 0 {
+		want = firstBuffer
+	}
+	if int64(cap(b)) < want {
+		b = make([]byte, 0, want)
+	}
+	for {
+		if have := int64(len(b)); len(b) == cap(b) && have < length {
+			b = r.grow(b, min(trustedGrowth*have, length))
+		}
+		free := b[len(b):cap(b)]
+		full := len(free) == 0
+		if full {
+			// It may well be the whole body: growing waits for one more byte to turn up.
+			free = r.extra[:]
+		}
+		if left := limit + 1 - int64(len(b)); int64(len(free)) > left {
+			free = free[:left]
+		}
+		n, err := body.Read(free)
+		if int64(len(b)+n) > limit {
+			err = core.ErrBodyTooLarge
+		} else {
+			if full && n > 0 {
+				b = r.grow(b, min(2*int64(len(b)), limit))
+				copy(b[len(b):cap(b)], free[:n])
+			}
+			b = b[:len(b)+n]
+		}
+		if err != nil {
+			r.keep(b)
+			if err == io.EOF {
+				err = nil
+			}
+			return b, err
+		}
+	}
+}
+
+// grow returns a copy of b with that capacity. b itself is kept for another body.
+func (r *Buffer) grow(b []byte, capacity int64) []byte {
+	r.keep(b)
+	return append(make([]byte, 0, capacity), b...)
+}
+
+func (r *Buffer) keep(b []byte) {
+	if cap(b) <= maxPooled {
+		r.kept = b
+	}
+}
