@@ -38,6 +38,7 @@ type Recorder struct {
 	status    int   // 0: the handler has sent none
 	declared  int64 // Content-Length, or -1
 	written   int64 // body bytes, if declared counts
+	size      int   // body bytes that were taken
 	untyped   bool  // without a Content-Type: the server will look at the body
 	postponed bool  // the status has not been handed on
 	passing   bool
@@ -301,32 +302,30 @@ func (r *Recorder) noted(err error) error {
 
 // Write implements [http.ResponseWriter].
 func (r *Recorder) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	held, err := hold(r, b)
-	if err != nil || held == len(b) {
-		return held, err
-	}
-	n, err := r.w.Write(b[held:])
-	if err = r.noted(err); err == nil {
-		return len(b), nil
-	}
-	return held + n, err
+	return write(r, b, http.ResponseWriter.Write)
 }
 
 // WriteString implements [io.StringWriter].
 func (r *Recorder) WriteString(s string) (int, error) {
+	return write(r, s, func(w http.ResponseWriter, s string) (int, error) { return io.WriteString(w, s) })
+}
+
+// write holds b back, or sends with send what can't be held back.
+func write[T []byte | string](r *Recorder, b T, send func(http.ResponseWriter, T) (int, error)) (n int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held, err := hold(r, s)
-	if err != nil || held == len(s) {
-		return held, err
+	n, err = hold(r, b)
+	if err == nil && n < len(b) {
+		var sent int
+		sent, err = send(r.w, b[n:])
+		if err = r.noted(err); err == nil {
+			n = len(b)
+		} else {
+			n += sent
+		}
 	}
-	n, err := io.WriteString(r.w, s[held:])
-	if err = r.noted(err); err == nil {
-		return len(s), nil
-	}
-	return held + n, err
+	r.size += n
+	return n, err
 }
 
 // ReadFrom implements [io.ReaderFrom]. It does not hand on to the writer below what the
@@ -367,6 +366,13 @@ func (r *Recorder) Passing() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.passing
+}
+
+// Size returns the number of body bytes that the handler has written.
+func (r *Recorder) Size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.size
 }
 
 // Flush implements [http.Flusher].

@@ -4,7 +4,23 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/idem-go/idem/core"
 )
+
+// DescribeRoute fills in the route of r in to: pattern, in the spelling that all adapters share, or ""
+// if none has matched. In front of it stand host (see [HostOf]), and the prefix that was stripped (see
+// [PrefixOf]).
+func DescribeRoute(r *http.Request, host, pattern string, to *core.Request) {
+	prefix := PrefixOf(r)
+	to.Route = host + prefix + pattern
+	switch {
+	case pattern == "":
+		to.Route, to.Unmatched = host+prefix+r.URL.EscapedPath(), true
+	case prefix != "":
+		to.Unmatched, to.Mount = true, "/*"+pattern
+	}
+}
 
 // HostOf returns the host by which a [http.ServeMux] has chosen the handler of r, as the mux's
 // pattern names it, or "". The mux is the one that r.Pattern is of, or the server's own; one that a

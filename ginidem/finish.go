@@ -20,15 +20,9 @@ import (
 // one that was read, which gets 500 body_consumed.
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
-		f := new(finisher)
+		f, returned := new(finisher), false
 		c.Set(finisherKey{}, f)
-		original := c.Request
-		c.Request = adapterkit.CountBody(original)
-		defer func() {
-			adapterkit.Adopt(original, c.Request)
-			c.Request = original
-		}()
-		returned := false
+		defer lend(c, adapterkit.CountBody(c.Request))()
 		defer func() {
 			if err := f.Finish(returned); err != nil {
 				_ = c.Error(err)
@@ -67,7 +61,7 @@ func (x *exchange) final(returned bool) *core.Capture {
 		x.drop()
 		return nil
 	}
-	captured := x.capture(x.reported())
+	captured := x.capture()
 	// A status alone is what the handler has noted, not what became of its error.
 	captured.Unrendered = !x.w.Written() && (x.bypassed() || captured.Err != nil && !captured.Empty)
 	return &captured

@@ -3,7 +3,6 @@ package ginidem
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -47,13 +46,9 @@ func Replayed(c *gin.Context) bool { return adapterkit.Replayed(c.Writer) }
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [core.UserFromValue].
 func UserFromContext(key any) core.UserSource {
-	return core.UserFunc(func(r *core.Request) (core.User, error) {
-		c, ok := r.Native.(*gin.Context)
-		if !ok {
-			return core.User{}, fmt.Errorf("ginidem: UserFromContext was used with a %T", r.Native)
-		}
+	return adapterkit.UserFrom("Gin", func(c *gin.Context) any {
 		v, _ := c.Get(key)
-		return core.UserFromValue(v)
+		return v
 	})
 }
 
@@ -78,6 +73,13 @@ type handed struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
+// exchangeOf returns an exchange that runs no handler. It is not pooled.
+func exchangeOf(c *gin.Context) *exchange {
+	x := &exchange{c: c}
+	x.Start(c.Request)
+	return x
+}
+
 func (x *exchange) Describe(r *core.Request) {
 	x.Request.Describe(r)
 	r.Native = x.c
@@ -100,41 +102,38 @@ func (x *exchange) Answer(r *core.Response) error {
 	if x.w != nil {
 		x.w.Undo()
 	}
-	return answer(x.c, &x.direct, r)
-}
-
-func answer(c *gin.Context, direct *committer, r *core.Response) error {
-	c.Abort()
-	direct.ResponseWriter = c.Writer
-	err := adapterkit.Answer(direct, r)
-	direct.settle()
+	x.c.Abort()
+	x.direct.ResponseWriter = x.c.Writer
+	err := adapterkit.Answer(&x.direct, r)
+	x.direct.settle()
 	return err
 }
 
+// lend gives c the request r, until the returned func is called.
+func lend(c *gin.Context, r *http.Request) (end func()) {
+	original := c.Request
+	c.Request = r
+	return func() {
+		adapterkit.Adopt(original, c.Request)
+		c.Request = original
+	}
+}
+
 func (x *exchange) Pass() error {
-	original := x.c.Request
-	x.c.Request = x.Rewound()
-	defer func() {
-		x.Adopt(x.c.Request)
-		x.c.Request = original
-	}()
+	defer lend(x.c, x.Rewound())()
 	x.c.Next()
 	return nil
 }
 
 func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, err error) {
 	c, h := x.c, new(handed)
-	original := c.Request
-	c.Request = x.For(ctx, &h.body)
-	x.w, x.errors, x.partial, x.finisher = &h.writer, len(c.Errors), c.Writer.Written(), finisherOf(c)
-	x.status = c.Writer.Status()
+	x.w, x.errors, x.finisher = &h.writer, len(c.Errors), finisherOf(c)
+	x.status, x.partial = c.Writer.Status(), c.Writer.Written()
 	x.w.start(ctx, c.Writer, limit)
+	defer lend(c, x.For(ctx, &h.body))()
 	c.Writer = x.w
-
 	returned := false
 	defer func() {
-		x.Adopt(c.Request)
-		c.Request = original
 		c.Writer = x.w.outer
 		switch {
 		case !returned: // a panic or runtime.Goexit, which goes on
@@ -151,22 +150,22 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 
 	reported := x.reported()
 	switch {
-	case x.w.size > 0 || x.w.Passing() || x.w.Written() && reported == nil || x.bypassed():
+	case x.w.Size() > 0 || x.w.Passing() || x.w.Written() && reported == nil || x.bypassed():
 		// Nobody further out has anything to add.
 	case x.finisher != nil:
 		return core.Capture{Deferred: true, Err: reported}, nil
 	case reported != nil:
 		return core.Capture{Unrendered: true, Err: reported, Incomplete: x.partial}, nil
 	}
-	return x.capture(reported), nil
+	return x.capture(), nil
 }
 
-func (x *exchange) capture(reported error) core.Capture {
+func (x *exchange) capture() core.Capture {
 	captured := x.w.Capture(max(x.w.Status(), http.StatusOK)) // no 1xx is the final status
 	captured.Incomplete = captured.Incomplete || x.partial || x.bypassed()
 	// A status that was only noted is an answer, unless it is the one that was noted before.
 	captured.Empty = captured.Empty && !x.partial && !x.bypassed() && x.w.Status() == x.status
-	captured.Err = reported
+	captured.Err = x.reported()
 	return captured
 }
 

@@ -21,24 +21,19 @@ import (
 // writing a refusal is added to c.Errors, as Gin itself does.
 func Verify(v *sign.Verifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		original := c.Request
-		verified, refusal := adapterkit.Verify(v, original)
+		verified, refusal := adapterkit.Verify(v, c.Request)
 		if refusal != nil {
-			if err := answer(c, new(committer), refusal); err != nil {
+			if err := exchangeOf(c).Answer(refusal); err != nil {
 				_ = c.Error(err)
 			}
 			return
 		}
 		if _, ok := c.Get(gin.BodyBytesKey); ok {
-			// Somebody in front has kept a body for ShouldBindBodyWith. The handler's is the one that
-			// was verified.
+			// A middleware in front has kept a body for ShouldBindBodyWith. The handler gets the one
+			// that was verified.
 			c.Set(gin.BodyBytesKey, []byte(nil))
 		}
-		c.Request = verified
-		defer func() {
-			adapterkit.Adopt(original, c.Request)
-			c.Request = original
-		}()
+		defer lend(c, verified)()
 		c.Next()
 	}
 }

@@ -22,7 +22,7 @@ type writer struct {
 	ctx   context.Context // of the run
 	outer gin.ResponseWriter
 	below committer // the recorder's way to outer
-	size  int
+	begun bool      // a status has been sent
 }
 
 var (
@@ -32,48 +32,47 @@ var (
 )
 
 func (w *writer) start(ctx context.Context, outer gin.ResponseWriter, limit int) {
-	w.ctx, w.outer, w.size = ctx, outer, -1
+	w.ctx, w.outer = ctx, outer
 	w.below.ResponseWriter = outer
 	w.Recorder.Start(ctx, &w.below, limit)
 }
 
-func (w *writer) Status() int { return w.outer.Status() }
-func (w *writer) Size() int   { return w.size }
+func (w *writer) Status() int   { return w.outer.Status() }
+func (w *writer) Written() bool { return w.begun }
 
-func (w *writer) Written() bool { return w.size >= 0 }
+func (w *writer) Size() int {
+	if !w.begun {
+		return -1
+	}
+	return w.Recorder.Size()
+}
 
 func (w *writer) WriteHeader(status int) {
-	if !w.Written() {
+	if !w.begun {
 		w.outer.WriteHeader(status)
 	}
 }
 
 func (w *writer) WriteHeaderNow() {
-	if !w.Written() {
-		w.size = 0
+	if !w.begun {
+		w.begun = true
 		w.Recorder.WriteHeader(w.outer.Status())
 	}
 }
 
 func (w *writer) Write(b []byte) (int, error) {
 	w.WriteHeaderNow()
-	n, err := w.Recorder.Write(b)
-	w.size += n
-	return n, err
+	return w.Recorder.Write(b)
 }
 
 func (w *writer) WriteString(s string) (int, error) {
 	w.WriteHeaderNow()
-	n, err := w.Recorder.WriteString(s)
-	w.size += n
-	return n, err
+	return w.Recorder.WriteString(s)
 }
 
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	w.WriteHeaderNow()
-	n, err := w.Recorder.ReadFrom(src)
-	w.size += int(n)
-	return n, err
+	return w.Recorder.ReadFrom(src)
 }
 
 func (w *writer) Flush() { _ = w.FlushError() }
@@ -85,10 +84,10 @@ func (w *writer) FlushError() error {
 
 // Hijack is possible until a body is written, as in Gin.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.size > 0 {
+	if w.Size() > 0 {
 		return nil, nil, errHijackAfterBody
 	}
-	w.size = 0
+	w.begun = true
 	return w.Recorder.Hijack()
 }
 
