@@ -3,7 +3,6 @@ package echoidem
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -55,13 +54,7 @@ func Replayed(c echo.Context) bool { return adapterkit.Replayed(c.Response()) }
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [core.UserFromValue].
 func UserFromContext(key string) core.UserSource {
-	return core.UserFunc(func(r *core.Request) (core.User, error) {
-		c, ok := r.Native.(echo.Context)
-		if !ok {
-			return core.User{}, fmt.Errorf("echoidem: UserFromContext was used with a %T", r.Native)
-		}
-		return core.UserFromValue(c.Get(key))
-	})
+	return adapterkit.UserFrom("Echo", func(c echo.Context) any { return c.Get(key) })
 }
 
 // exchange is one request and its response. Exchanges are pooled; what the handler may
@@ -89,6 +82,13 @@ type handed struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
+// exchangeOf returns an exchange that runs no handler. It is not pooled.
+func exchangeOf(c echo.Context) *exchange {
+	x := &exchange{c: c}
+	x.Start(c.Request())
+	return x
+}
+
 func (x *exchange) Describe(r *core.Request) {
 	x.Request.Describe(r)
 	r.Native = x.c
@@ -108,16 +108,12 @@ func (x *exchange) Answer(r *core.Response) error {
 		x.response.Committed, x.response.Size = false, 0 // nothing has gone out
 		x.recorder.Undo()
 	}
-	return answer(x.c, &x.direct, r)
-}
-
-func answer(c echo.Context, direct *answerWriter, r *core.Response) error {
-	response := c.Response()
-	*direct = answerWriter{response.Writer, r}
-	response.Writer = direct
+	response := x.c.Response()
+	x.direct = answerWriter{response.Writer, r}
+	response.Writer = &x.direct
 	defer func() {
-		if response.Writer == direct {
-			response.Writer = direct.ResponseWriter
+		if response.Writer == &x.direct {
+			response.Writer = x.direct.ResponseWriter
 		}
 	}()
 	response.WriteHeader(r.Status)
@@ -142,30 +138,28 @@ func (w *answerWriter) WriteHeader(status int) {
 
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// restore gives c its request back.
+func restore(c echo.Context, original *http.Request) {
+	adapterkit.Adopt(original, c.Request())
+	c.SetRequest(original)
+}
+
 func (x *exchange) Pass() error {
-	original := x.c.Request()
+	defer restore(x.c, x.c.Request())
 	x.c.SetRequest(x.Rewound())
-	defer func() {
-		x.Adopt(x.c.Request())
-		x.c.SetRequest(original)
-	}()
 	return x.next(x.c)
 }
 
 func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, err error) {
 	c, h := x.c, new(handed)
-	original := c.Request()
-	c.SetRequest(x.For(ctx, &h.body))
-	x.response, x.recorder = c.Response(), &h.Recorder
-	x.below, x.partial, x.finisher = x.response.Writer, x.response.Committed, finisherOf(c)
-	x.status = x.response.Status
+	x.response, x.recorder, x.finisher = c.Response(), &h.Recorder, finisherOf(c)
+	x.below, x.partial, x.status = x.response.Writer, x.response.Committed, x.response.Status
 	x.recorder.Start(ctx, x.below, limit)
+	defer restore(c, c.Request())
+	c.SetRequest(x.For(ctx, &h.body))
 	x.response.Writer = x.recorder
-
 	returned := false
 	defer func() {
-		x.Adopt(c.Request())
-		c.SetRequest(original)
 		x.response.Writer = x.below
 		switch {
 		case !returned: // a panic or runtime.Goexit, which goes on

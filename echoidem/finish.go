@@ -25,12 +25,8 @@ func Finish() echo.MiddlewareFunc {
 		return func(c echo.Context) (err error) {
 			f := new(finisher)
 			c.Set(finisherKey, f)
-			original := c.Request()
-			c.SetRequest(adapterkit.CountBody(original))
-			defer func() {
-				adapterkit.Adopt(original, c.Request())
-				c.SetRequest(original)
-			}()
+			defer restore(c, c.Request())
+			c.SetRequest(adapterkit.CountBody(c.Request()))
 			returned, rendered := false, false
 			defer func() {
 				ferr := f.Finish(returned)

@@ -21,16 +21,12 @@ import (
 func Verify(v *sign.Verifier) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			original := c.Request()
-			verified, refusal := adapterkit.Verify(v, original)
+			verified, refusal := adapterkit.Verify(v, c.Request())
 			if refusal != nil {
-				return answer(c, new(answerWriter), refusal)
+				return exchangeOf(c).Answer(refusal)
 			}
+			defer restore(c, c.Request())
 			c.SetRequest(verified)
-			defer func() {
-				adapterkit.Adopt(original, c.Request())
-				c.SetRequest(original)
-			}()
 			return next(c)
 		}
 	}

@@ -22,7 +22,8 @@ func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, returned := new(finisher), false
 		c.Set(finisherKey{}, f)
-		defer lend(c, adapterkit.CountBody(c.Request))()
+		defer restore(c, c.Request)
+		c.Request = adapterkit.CountBody(c.Request)
 		defer func() {
 			if err := f.Finish(returned); err != nil {
 				_ = c.Error(err)

@@ -109,18 +109,15 @@ func (x *exchange) Answer(r *core.Response) error {
 	return err
 }
 
-// lend gives c the request r, until the returned func is called.
-func lend(c *gin.Context, r *http.Request) (end func()) {
-	original := c.Request
-	c.Request = r
-	return func() {
-		adapterkit.Adopt(original, c.Request)
-		c.Request = original
-	}
+// restore gives c its request back.
+func restore(c *gin.Context, original *http.Request) {
+	adapterkit.Adopt(original, c.Request)
+	c.Request = original
 }
 
 func (x *exchange) Pass() error {
-	defer lend(x.c, x.Rewound())()
+	defer restore(x.c, x.c.Request)
+	x.c.Request = x.Rewound()
 	x.c.Next()
 	return nil
 }
@@ -130,7 +127,8 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	x.w, x.errors, x.finisher = &h.writer, len(c.Errors), finisherOf(c)
 	x.status, x.partial = c.Writer.Status(), c.Writer.Written()
 	x.w.start(ctx, c.Writer, limit)
-	defer lend(c, x.For(ctx, &h.body))()
+	defer restore(c, c.Request)
+	c.Request = x.For(ctx, &h.body)
 	c.Writer = x.w
 	returned := false
 	defer func() {

@@ -33,7 +33,8 @@ func Verify(v *sign.Verifier) gin.HandlerFunc {
 			// that was verified.
 			c.Set(gin.BodyBytesKey, []byte(nil))
 		}
-		defer lend(c, verified)()
+		defer restore(c, c.Request)
+		c.Request = verified
 		c.Next()
 	}
 }
