@@ -64,8 +64,8 @@ func remove(h http.Header, name string) {
 	}
 }
 
-// bodyAllowed reports whether a response with this status has a body (RFC 9110, section 6.4.1).
-func bodyAllowed(status int) bool {
+// BodyAllowed reports whether a response with this status has a body (RFC 9110, section 6.4.1).
+func BodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 

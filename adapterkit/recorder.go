@@ -107,7 +107,7 @@ func (r *Recorder) writeHeader(status int) {
 	r.snapshot(h)
 	r.status = status
 	r.runsOn = status == http.StatusServiceUnavailable && isTimeout()
-	if bodyAllowed(status) {
+	if BodyAllowed(status) {
 		if length := h.Get("Content-Length"); length != "" {
 			if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
 				r.declared = n
@@ -164,7 +164,7 @@ func (r *Recorder) postpone(h http.Header) {
 func (r *Recorder) snapshot(h http.Header) {
 	fields := r.kept.fields[:0]
 	for name, values := range h {
-		if strings.HasPrefix(name, http.TrailerPrefix) || name != "Content-Type" && r.kept.untouched(name, values) {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
 			continue
 		}
 		for _, v := range values {
@@ -172,22 +172,7 @@ func (r *Recorder) snapshot(h http.Header) {
 		}
 	}
 	slices.SortStableFunc(fields, byName)
-	r.kept.fields = fields
-}
-
-// untouched reports whether the field had the same values before the handler.
-func (k *kept) untouched(name string, values []string) bool {
-	n := 0
-	for _, f := range k.before {
-		if f.Name != name {
-			continue
-		}
-		if n == len(values) || values[n] != f.Value {
-			return false
-		}
-		n++
-	}
-	return n > 0 && n == len(values)
+	r.kept.fields = Changed(fields, r.kept.before)
 }
 
 func byName(a, b core.Field) int { return strings.Compare(a.Name, b.Name) }
@@ -251,7 +236,7 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	if r.status == 0 && !r.passing {
 		r.writeHeader(http.StatusOK)
 	}
-	if r.passing || !bodyAllowed(r.status) {
+	if r.passing || !BodyAllowed(r.status) {
 		r.commit()
 		return 0, nil
 	}

@@ -19,15 +19,15 @@ func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal 
 	if err == nil {
 		verified = m.For(core.WithCallerEvent(sign.NewContext(r.Context(), signed), signed.Owner, signed.EventID, signed.Consumed...), new(Body))
 	} else {
-		refusal = refusalResponse(v.Refusal(r.Context(), err))
+		refusal = RefusalResponse(v.Refusal(r.Context(), err))
 	}
 	m.end() // not after a panic: nobody knows who still holds it
 	messages.Put(m)
 	return verified, refusal
 }
 
-// refusalResponse is the response that says what r does.
-func refusalResponse(r *sign.Refusal) *core.Response {
+// RefusalResponse returns r as a response, for [core.Exchange].Answer.
+func RefusalResponse(r *sign.Refusal) *core.Response {
 	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
 	for i, f := range r.Header {
 		resp.Header[i] = core.Field(f)

@@ -9,46 +9,21 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
-)
-
-const (
-	// maxTrusted is how much memory a Content-Length gets before the bytes are there.
-	maxTrusted = 64 << 10
-	// trustedGrowth is how many times the bytes that have come it gets then, as in httpidem.
-	trustedGrowth = 16
 )
 
 // maxDrain is how long a client may go on sending a body that nobody reads, as in net/http
 // (rstAvoidanceDelay). Tests give it longer.
 var maxDrain = 500 * time.Millisecond
 
-// readStream reads a body whose length, unless it is negative, is what the client says. It reads
-// no more than one byte over the limit.
+// readStream reads a body that the client says has length bytes; negative: the client has not said.
 func readStream(stream io.Reader, length, limit int64) ([]byte, error) {
-	var body []byte
-	for have := int64(0); have < length; have = int64(len(body)) {
-		body = append(make([]byte, 0, min(length, max(maxTrusted, trustedGrowth*have))), body...)
-		n, err := io.ReadFull(stream, body[have:cap(body)])
-		body = body[:int(have)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil, io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
-		case err != nil:
-			return nil, err
-		}
+	body, err := new(adapterkit.Buffer).ReadAll(stream, length, limit)
+	if err == nil && int64(len(body)) < length {
+		err = io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
 	}
-	// A middleware in front may have put a longer stream there.
-	rest, err := io.ReadAll(io.LimitReader(stream, limit+1-int64(len(body))))
-	switch {
-	case err != nil:
-		return nil, err
-	case int64(len(body)+len(rest)) > limit:
-		return nil, core.ErrBodyTooLarge
-	case len(body) == 0:
-		return rest, nil
-	}
-	return append(body, rest...), nil
+	return body, err
 }
 
 // buffered is a body stream that has been read, for others to read again. While nobody has

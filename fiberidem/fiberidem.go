@@ -3,8 +3,6 @@ package fiberidem
 import (
 	"bytes"
 	"context"
-	"errors"
-	"math"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/valyala/fasthttp"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -49,18 +48,10 @@ func Replayed(c *fiber.Ctx) bool {
 	return string(c.Response().Header.Peek(core.ReplayedHeader)) == "true"
 }
 
-var errNotFiber = errors.New("fiberidem: the request does not come from Fiber")
-
 // UserFromLocals takes the user from c.Locals(key), where authentication middleware has
 // left it; see [core.UserFromValue] for the types.
 func UserFromLocals(key any) core.UserSource {
-	return core.UserFunc(func(r *core.Request) (core.User, error) {
-		c, ok := r.Native.(*fiber.Ctx)
-		if !ok {
-			return core.User{}, errNotFiber
-		}
-		return core.UserFromValue(c.Locals(key))
-	})
+	return adapterkit.UserFrom("Fiber", func(c *fiber.Ctx) any { return c.Locals(key) })
 }
 
 // exchange is one request and its response. Its strings share fasthttp's memory, which
@@ -175,7 +166,6 @@ func (x *exchange) ReadBody(limit int64) ([]byte, error) { return readBody(x.c.R
 
 // readBody returns the body as sent, and leaves it for others to read.
 func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
-	limit = min(limit, math.MaxInt64-1)         // one more byte can be counted
 	length := int64(req.Header.ContentLength()) // negative if it is not known
 	if length > limit {
 		return nil, core.ErrBodyTooLarge
@@ -282,7 +272,7 @@ func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 
 func (x *exchange) capture(limit int) core.Capture {
 	captured := capture(x.c, &x.resp, limit, x.place.limited)
-	x.resp.Header = x.before.drop(x.resp.Header)
+	x.resp.Header = adapterkit.Changed(x.resp.Header, x.before.fields)
 	captured.RunsOn = captured.RunsOn || x.timedOut
 	return captured
 }
@@ -355,7 +345,7 @@ func capture(c *fiber.Ctx, r *core.Response, limit int, limited bool) core.Captu
 	switch {
 	case resp.IsBodyStream() || c.Context().Hijacked():
 		captured.Incomplete = true // Body would read the stream to its end
-	case resp.SkipBody || hasNoBody(r.Status):
+	case resp.SkipBody || !adapterkit.BodyAllowed(r.Status):
 		// fasthttp does not send what the handler may have set.
 	case len(resp.Body()) > limit:
 		r.Body, captured.Incomplete = resp.Body()[:limit], true
@@ -377,9 +367,6 @@ func capture(c *fiber.Ctx, r *core.Response, limit int, limited bool) core.Captu
 	slices.SortStableFunc(r.Header, func(a, b core.Field) int { return strings.Compare(a.Name, b.Name) })
 	return captured
 }
-
-// hasNoBody says which responses end after their header (RFC 9112, section 6.3).
-func hasNoBody(status int) bool { return status < 200 || status == 204 || status == 304 }
 
 // impliesType reports whether the Content-Type is fasthttp's default one, which is listed
 // always but not sent without a body. There is no other way to ask.

@@ -23,13 +23,10 @@ func poisonPools() {
 	x := exchanges.Get().(*exchange)
 	scribble(x.addr)
 	scribble(x.before.text)
-	lines := x.before.lines[:cap(x.before.lines)]
-	for i := range lines {
-		lines[i] = line{1 << 40, 1 << 41, 1 << 42} // whoever reads them panics
-	}
-	fields := x.resp.Header[:cap(x.resp.Header)]
-	for i := range fields {
-		fields[i] = core.Field{Name: "X-Poison", Value: "poison"}
+	for _, fields := range [][]core.Field{x.before.fields[:cap(x.before.fields)], x.resp.Header[:cap(x.resp.Header)]} {
+		for i := range fields {
+			fields[i] = core.Field{Name: "X-Poison", Value: "poison"}
+		}
 	}
 	exchanges.Put(x)
 }

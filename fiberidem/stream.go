@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -34,7 +35,7 @@ type stream struct {
 // watch puts a stream around that of the response, if it has one that will be written.
 func watch(ctx context.Context, c *fiber.Ctx, captured *core.Capture) *stream {
 	resp := c.Response()
-	if !resp.IsBodyStream() || resp.SkipBody || hasNoBody(resp.StatusCode()) ||
+	if !resp.IsBodyStream() || resp.SkipBody || !adapterkit.BodyAllowed(resp.StatusCode()) ||
 		c.Context().Hijacked() || c.Context().LastTimeoutErrorResponse() != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/valyala/fasthttp"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/sign"
 )
@@ -31,7 +32,7 @@ func Verify(v *sign.Verifier) fiber.Handler {
 		m.reset() // after a panic the garbage collector has it
 		messages.Put(m)
 		if err != nil {
-			answer(c, refusalResponse(v.Refusal(outer, err)))
+			answer(c, adapterkit.RefusalResponse(v.Refusal(outer, err)))
 			return nil
 		}
 		c.SetUserContext(core.WithCallerEvent(sign.NewContext(outer, signed), signed.Owner, signed.EventID, signed.Consumed...))
@@ -212,12 +213,3 @@ func (m *message) formIsGone() bool {
 var errFormIsGone = sign.Errorf(sign.CodeMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm in fiber.Config")
 
 var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body")
-
-// refusalResponse is the response that says what r does.
-func refusalResponse(r *sign.Refusal) *core.Response {
-	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
-	for i, f := range r.Header {
-		resp.Header[i] = core.Field(f)
-	}
-	return resp
-}

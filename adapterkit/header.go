@@ -1,0 +1,40 @@
+package adapterkit
+
+import "github.com/idem-go/idem/core"
+
+// Changed returns those of fields that a handler has set or changed since before, in the memory of
+// fields. Names whose lines are all the same as before are left out: a middleware in front has set
+// them, and sets them again on a replay. A Content-Type is never left out, for it belongs to the body.
+// In fields, the lines of one name stand together; names are compared with their case.
+func Changed(fields, before []core.Field) []core.Field {
+	if len(before) == 0 {
+		return fields
+	}
+	changed := fields[:0]
+	for i := 0; i < len(fields); {
+		start := i
+		for i < len(fields) && fields[i].Name == fields[start].Name {
+			i++
+		}
+		if lines := fields[start:i]; lines[0].Name == "Content-Type" || !same(lines, before) {
+			changed = append(changed, lines...)
+		}
+	}
+	clear(fields[len(changed):])
+	return changed
+}
+
+// same reports whether before has exactly these lines of their name.
+func same(lines, before []core.Field) bool {
+	n := 0
+	for _, f := range before {
+		if f.Name != lines[0].Name {
+			continue
+		}
+		if n == len(lines) || lines[n].Value != f.Value {
+			return false
+		}
+		n++
+	}
+	return n == len(lines)
+}
