@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"weak"
 
 	"github.com/gofiber/fiber/v2"
 )
@@ -34,9 +35,38 @@ func (ps *places) of(c *fiber.Ctx) *place {
 	if p, ok := ps.m.Load(route); ok {
 		return p.(*place)
 	}
-	config := c.App().Config()
-	p := &place{unescaped: config.UnescapePath, namesAsSent: config.DisableHeaderNormalizing}
-	all, matching := count(c.App().GetRoutes(), route), count(c.App().GetRoutes(true), route)
+	p, lasting := newPlace(c.App(), route)
+	if lasting {
+		ps.m.Store(route, p)
+	}
+	return p
+}
+
+// pages holds places like places, but weakly: it outlives apps.
+var pages sync.Map
+
+// pageOf returns the place of a handler that belongs to no guard.
+func pageOf(c *fiber.Ctx) *place {
+	route := c.Route()
+	key := weak.Make(route)
+	if p, ok := pages.Load(key); ok {
+		return p.(*place)
+	}
+	p, lasting := newPlace(c.App(), route)
+	if lasting {
+		if _, known := pages.LoadOrStore(key, p); !known {
+			runtime.AddCleanup(route, func(key weak.Pointer[fiber.Route]) { pages.Delete(key) }, key)
+		}
+	}
+	return p
+}
+
+// newPlace looks route up among all of app's. It is not lasting if it is not there: c.Route then makes
+// it up anew at each call.
+func newPlace(app *fiber.App, route *fiber.Route) (p *place, lasting bool) {
+	config := app.Config()
+	p = &place{unescaped: config.UnescapePath, namesAsSent: config.DisableHeaderNormalizing}
+	all, matching := count(app.GetRoutes(), route), count(app.GetRoutes(true), route)
 	// GetRoutes(true) leaves out what Use has registered. If Use and a method share
 	// handlers, path and all, nobody can tell which of them this is.
 	spelled, params, ok := spell(route.Path, route.Params)
@@ -48,10 +78,7 @@ func (ps *places) of(c *fiber.Ctx) *place {
 		p.mount = strings.TrimSuffix(spelled, "/") + "/*"
 	}
 	p.timeout, p.limited = slices.ContainsFunc(route.Handlers, isTimeout), isLimited()
-	if all > 0 { // not one that c.Route makes up anew at each call
-		ps.m.Store(route, p)
-	}
-	return p
+	return p, all > 0
 }
 
 // isTimeout reports whether h is what the New of Fiber's middleware/timeout makes: it answers with

@@ -2,7 +2,6 @@ package httpidem
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"reflect"
 	"sync"
@@ -73,13 +72,7 @@ func Replayed(w http.ResponseWriter) bool { return adapterkit.Replayed(w) }
 // UserFromContext takes the user from the value that authentication middleware has put
 // into the request's context under key, see [core.UserFromValue].
 func UserFromContext(key any) core.UserSource {
-	return core.UserFunc(func(r *core.Request) (core.User, error) {
-		req, ok := r.Native.(*http.Request)
-		if !ok {
-			return core.User{}, fmt.Errorf("httpidem: UserFromContext was used with a %T", r.Native)
-		}
-		return core.UserFromValue(req.Context().Value(key))
-	})
+	return adapterkit.UserFrom("net/http", func(r *http.Request) any { return r.Context().Value(key) })
 }
 
 type middleware struct {

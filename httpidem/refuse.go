@@ -3,7 +3,6 @@ package httpidem
 import (
 	"net/http"
 
-	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 )
 
@@ -19,15 +18,13 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	if err == nil {
 		return false
 	}
-	var q adapterkit.Request
-	q.Start(r)
-	request := core.Request{Headers: &q, Native: r}
-	q.Describe(&request)
-	plain.patterns.describe(r, &request)
+	x := exchangeOf(w, r)
+	request := core.Request{Headers: x}
+	x.Describe(&request)
 	resp := core.RefusalResponse(r.Context(), err, &request)
 	if resp == nil {
 		return false
 	}
-	_ = adapterkit.Answer(w, resp) // the client has gone
+	_ = x.Answer(resp) // the client has gone
 	return true
 }
