@@ -18,12 +18,12 @@ import (
 // Start.
 type Request struct {
 	r        *http.Request
-	original io.ReadCloser // r.Body, while it is replaced; nil: there was none
+	original io.ReadCloser // r.Body, while hooks stand in its place; nil if there was none
 	length   int64         // r.ContentLength then
 	replaced bool
 	read     bool    // the body has been read
 	body     []byte  // what has been read
-	pooled   bool    // body is in memory.buffer; else handlers may share it
+	pooled   bool    // body is in memory.kept; else it is shared, and must not be changed
 	memory   *memory // from a pool; nil until it is needed
 }
 
@@ -38,7 +38,7 @@ var memories = sync.Pool{New: func() any { return new(memory) }}
 // Start begins with another request.
 func (q *Request) Start(r *http.Request) { q.r = r }
 
-// End lets go of the request, which gets back the body it had.
+// End gives the request its own body back, and forgets it.
 func (q *Request) End() {
 	q.restore()
 	if m := q.memory; m != nil {
@@ -94,8 +94,8 @@ func (q *Request) ReadBody(limit int64) ([]byte, error) {
 	return q.lend(), nil
 }
 
-// TakeBody is ReadBody for a body that somebody in front has read and kept. It is for when
-// ReadBody has returned [core.ErrBodyConsumed]. Nobody may change the body.
+// TakeBody is ReadBody for a body that a middleware in front has read and kept, when ReadBody has
+// returned [core.ErrBodyConsumed]. The body must not be changed.
 func (q *Request) TakeBody(body []byte, limit int64) ([]byte, error) {
 	read := int64(0)
 	if c := countOf(q.r); c != nil {
@@ -111,7 +111,7 @@ func (q *Request) TakeBody(body []byte, limit int64) ([]byte, error) {
 	return q.lend(), nil
 }
 
-// lend puts what has been read in the body's place.
+// lend gives the request a body that reads what has been read.
 func (q *Request) lend() []byte {
 	r := q.r
 	if len(q.body) == 0 && (r.Body == nil || r.Body == http.NoBody) {
@@ -132,8 +132,8 @@ func (q *Request) closer() io.Closer {
 	return q.original
 }
 
-// readLeft reads what is left of the body. The error is ErrBodyConsumed, or wraps it, if that is not
-// all of it.
+// readLeft reads what is left of the body. The error is, or wraps, ErrBodyConsumed if that is less
+// than what was sent.
 func (q *Request) readLeft(limit int64) error {
 	r := q.r
 	if r.ContentLength > limit {
@@ -178,17 +178,17 @@ func (q *Request) readLeft(limit int64) error {
 	case n == 0 && count == nil && there:
 		return errNothingCame
 	case count != nil && before > 0 && n == count.read-before:
-		// What was read before counts only if the rest came as it was sent.
+		// The rest came as it was sent, so that what was read before is missing.
 		return core.ErrBodyConsumed
 	case count != nil, encoded && !isSent(r.Body):
-		return nil // decompressed: the length is that of something else
+		return nil // decompressed: Content-Length is that of the compressed body
 	case n < r.ContentLength && isSent(r.Body):
 		return core.ErrBodyConsumed
 	}
 	return nil
 }
 
-// errNothingCame is for a body of unknown length. Nobody can tell from behind.
+// errNothingCame is for a body of unknown length that is empty, or was read in front.
 var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", core.ErrBodyConsumed)
 
 // For returns the request for the handler: a copy with ctx, and with b as its body if the
@@ -207,7 +207,7 @@ func (q *Request) For(ctx context.Context, b *Body) *http.Request {
 		b.reset(b.few[:copy(b.few[:], q.body)], closer)
 	case 2*n < cap(q.body):
 		b.reset(bytes.Clone(q.body), closer)
-	default: // one copy of the body is enough: the handler gets it for good
+	default: // the handler keeps the buffer: one copy of the body is enough
 		b.reset(q.body, closer)
 		q.memory.kept, q.pooled = nil, false
 	}
@@ -226,12 +226,9 @@ func (q *Request) Rewound() *http.Request {
 	return q.For(q.r.Context(), new(Body))
 }
 
-// Adopt is [Adopt] for the request that was started with.
-func (q *Request) Adopt(r *http.Request) { Adopt(q.r, r) }
-
-// Adopt takes over from the handler's copy of a request what is looked for in the original
-// after the handler: net/http removes the files of a MultipartForm, and middleware in front
-// of a router reports the Pattern.
+// Adopt copies from the handler's request to the original what is read there after the handler:
+// net/http removes the files of a MultipartForm, and middleware in front of a router reports the
+// Pattern.
 func Adopt(original, handled *http.Request) {
 	if handled == original {
 		return
@@ -264,14 +261,14 @@ func (b *Body) again() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b.all)), nil
 }
 
-// take returns all of the body, whoever has read of it in between, and leaves nothing to read. It
-// is shared: nobody changes it.
+// take returns all of the body, even if some of it has been read, and leaves nothing to read. The
+// bytes are shared, and must not be changed.
 func (b *Body) take() []byte {
 	b.rest = nil
 	return b.all
 }
 
-// untouched reports whether nobody has read of the body.
+// untouched reports whether none of the body has been read.
 func (b *Body) untouched() bool { return len(b.rest) == len(b.all) }
 
 type bodyReader struct {

@@ -13,9 +13,9 @@ const (
 	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
 	// what is pooled anyway. From there on the buffer grows with what has come.
 	maxTrusted = maxPooled
-	// trustedGrowth is how many times the bytes that have come a Content-Length gets after that. So
-	// nobody buys more memory than sixteen times what he sends; and of a body of the usual limit,
-	// 1 MiB, no more than the first sixteenth is copied on the way.
+	// trustedGrowth is how many times the bytes that have come a Content-Length gets after that. So a
+	// client gets at most sixteen times the memory that it fills; and of a body of 1 MiB, the usual
+	// limit, no more than the first sixteenth is copied on the way.
 	trustedGrowth = 16
 	// firstBuffer is the size of the buffer for a body of unknown length.
 	firstBuffer = 512
@@ -29,9 +29,10 @@ type Buffer struct {
 	extra [1]byte // tells whether a full buffer holds the whole body
 }
 
-// ReadAll reads body to its end. A length of zero or less is unknown, and one that is known only
-// sizes the memory. The error is [core.ErrBodyTooLarge] for a body of more than limit bytes, of which no more than
-// limit+1 are read; else it is the body's own. What has been read before an error is returned, too.
+// ReadAll reads body to its end. length is what the client states, zero or less if it states none; it
+// only sizes the memory. A body of more than limit bytes is [core.ErrBodyTooLarge], and no more than
+// limit+1 of them are read. Any other error is the body's own. What was read before an error is
+// returned with it.
 func (r *Buffer) ReadAll(body io.Reader, length, limit int64) ([]byte, error) {
 	limit = min(limit, math.MaxInt64-1) // one more byte can be counted
 	b := r.kept[:0]

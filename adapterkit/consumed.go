@@ -17,8 +17,9 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// CountBody returns a copy of r whose body counts what is read of it, see [Finish]; or r itself, if it has no
-// body, or is counted already.
+// CountBody returns a copy of r whose body counts the bytes that are read from it, for
+// [Request.ReadBody] and [Verify] to know what is missing. It returns r itself if it has no body, or one
+// that counts already.
 func CountBody(r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody || countOf(r) != nil {
 		return r
@@ -29,8 +30,8 @@ func CountBody(r *http.Request) *http.Request {
 	return counted
 }
 
-// count is a body that counts what is read of it. It is also the context by which whoever comes after finds
-// it, whatever has been put around the body.
+// count is a body that counts the bytes that are read from it. It is also a context, so that it is
+// found whatever wraps the body.
 type count struct {
 	context.Context
 	body io.ReadCloser
@@ -62,14 +63,14 @@ func countOf(r *http.Request) *count {
 	return c
 }
 
-// isClosed reports whether err is that of a body that was closed. HTTP/2 does not export its own.
+// isClosed reports whether err is that of a closed body. HTTP/2 does not export its own.
 func isClosed(err error) bool {
 	return errors.Is(err, http.ErrBodyReadAfterClose) || err != nil && err.Error() == "body closed by handler"
 }
 
-// isSent reports whether a body hands out what the server receives as it is, so that its length is the
-// request's. Any other one has been replaced: decompressed, decrypted, or buffered. The types are
-// not exported. It is asked only about bodies of another length than the request's.
+// isSent reports whether a body yields what the server receives, so that its length is that of the
+// request. Any other body is a replacement: decompressed, decrypted or buffered. The server's types are
+// not exported. isSent is called only for a body whose length is not that of the request.
 func isSent(body io.Reader) bool {
 	for v := reflect.ValueOf(body); v.IsValid(); {
 		switch v.Type().String() {
@@ -98,8 +99,8 @@ func within(v reflect.Value) reflect.Value {
 
 var reader = reflect.TypeFor[io.Reader]()
 
-// takeForm takes the body from the form that somebody in front has made of it, if it is gone: err says
-// what came of reading the rest. The text is another one than what was sent, but means the same.
+// takeForm rebuilds a body that is gone from the form that a middleware in front has parsed. err is the
+// result of reading what is left. The text differs from what was sent, but means the same.
 func (q *Request) takeForm(limit int64, err error) error {
 	if err != nil && !errors.Is(err, core.ErrBodyConsumed) {
 		return err
@@ -130,7 +131,7 @@ func (q *Request) takeForm(limit int64, err error) error {
 	return nil
 }
 
-// knownLength is the length of what was sent, if that is what the form was made of; else it is negative.
+// knownLength returns how many bytes were sent, if the form was parsed from those; else it is negative.
 func (q *Request) knownLength() int64 {
 	if q.r.Header.Get("Content-Encoding") != "" && !isSent(q.r.Body) {
 		return -1 // it was decompressed
@@ -174,7 +175,7 @@ func escapes(s, special string) (n int) {
 	return n
 }
 
-// hasParts is false also for the empty form that net/http leaves behind a MultipartReader.
+// hasParts is also false for the empty form that net/http leaves behind a MultipartReader.
 func hasParts(form *multipart.Form) bool { return form != nil && len(form.Value)+len(form.File) > 0 }
 
 // writeForm writes a form whose files have no more than limit bytes.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,16 +17,13 @@ import (
 
 // Recorder is a response writer that captures what a handler answers. It holds back the
 // status and up to a limit of body bytes until Deliver. When the body grows beyond the
-// limit, or the handler flushes, hijacks, switches protocols or declares trailers, it hands
-// on what it has and becomes a mere passage, and the capture is incomplete.
+// limit, or the handler flushes, hijacks, switches protocols or declares trailers, it sends what it
+// has and passes the rest through; the capture is then incomplete. Which header fields are captured,
+// see [Changed].
 //
-// Header fields that were set when the recording began, and that the handler has left as
-// they were, are not captured: they are a middleware's, which sets them again on a replay.
-// Content-Type is captured always, for it belongs to the body.
-//
-// A Recorder may be written to concurrently: it hands on one call at a time. A handler that
-// writes after it has ended gets an error, and reaches nobody's response. A Recorder must
-// therefore not be used for a second response. It must not be copied.
+// A Recorder may be written to concurrently: it passes on one call at a time. A handler that
+// writes after it has returned gets an error, and reaches no response. A Recorder must therefore not be
+// used for a second response. It must not be copied.
 type Recorder struct {
 	mu    sync.Mutex
 	ctx   context.Context // of the run
@@ -39,12 +35,12 @@ type Recorder struct {
 	declared  int64 // Content-Length, or -1
 	written   int64 // body bytes, if declared counts
 	size      int   // body bytes that were taken
-	untyped   bool  // without a Content-Type: the server will look at the body
+	untyped   bool  // without a Content-Type: the server detects one from the body
 	postponed bool  // the status has not been handed on
 	passing   bool
-	runsOn    bool // a timeout has answered
+	runsOn    bool // a timeout has answered, and its handler may run on
 	streaming bool // the handler has flushed
-	cut       bool // something of the stream could not go out
+	cut       bool // a part of the stream could not be sent
 	ended     bool
 
 	response core.Response
@@ -64,7 +60,7 @@ const maxFields = 64
 
 var keptPool = sync.Pool{New: func() any { return new(kept) }}
 
-// errEnded is what a handler gets that writes after its end.
+// errEnded is for a handler that writes after it has returned.
 var errEnded = errors.New("idem: the handler has ended")
 
 // Start begins to record what is written to w by a handler that gets ctx, and holds back at most
@@ -106,7 +102,11 @@ func (r *Recorder) writeHeader(status int) {
 	h := r.w.Header()
 	r.snapshot(h)
 	r.status = status
-	r.runsOn = status == http.StatusServiceUnavailable && isTimeout()
+	// An http.TimeoutHandler behind the guard: its handler may be running on. (If that has ended with a
+	// 503 of its own, it looks the same.) Echo's Timeout is one, too. One in front is not on this stack:
+	// it runs what is behind it on another, that of its ServeHTTP.func1.
+	r.runsOn = status == http.StatusServiceUnavailable &&
+		OnStack(func(f string) bool { return f == "net/http.(*timeoutHandler).ServeHTTP" })
 	if BodyAllowed(status) {
 		if length := h.Get("Content-Length"); length != "" {
 			if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
@@ -120,29 +120,12 @@ func (r *Recorder) writeHeader(status int) {
 	case status == http.StatusSwitchingProtocols || hasTrailers(h):
 		r.passes(false)
 	default:
-		// Whoever stands between here and the server may decide on the header at the first
-		// write, or not look at it any more once it is out. So the header waits for the body.
+		// A writer in between may decide on the header at the first write, or ignore it once it
+		// is sent. So the header waits for the body.
 		r.postpone(h)
 		return
 	}
 	r.w.WriteHeader(status)
-}
-
-// isTimeout reports whether it is an [http.TimeoutHandler] that sends the status, behind the guard:
-// its handler may then be running on. (That it has ended, and its own 503 is handed on, looks the
-// same.) Echo's Timeout is one, too. In front of the guard there is none: it runs what is behind
-// it on a stack of its own.
-func isTimeout() bool {
-	var callers [64]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		if f.Function == "net/http.(*timeoutHandler).ServeHTTP" {
-			return true
-		}
-	}
-	return false
 }
 
 // postpone remembers h as it is, for commit.
@@ -225,10 +208,9 @@ func (r *Recorder) commit() {
 	r.w.WriteHeader(r.status)
 }
 
-// hold holds back as much of b as there is room for, and says how much that was. Unless it
-// was all, the recorder has become a mere passage, and the caller hands on the rest, under
-// the same lock: else the handler could end in between, and the rest reach a response that
-// is not its own.
+// hold holds back as much of b as there is room for, and returns how much that was. Unless it
+// was all, the recorder passes everything through from now on, and the caller sends the rest under the
+// same lock: else the handler could end in between, and the rest reach another response.
 func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	if r.ended {
 		return 0, errEnded
@@ -251,7 +233,7 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	return held, err
 }
 
-// pass hands on what is held back, and holds back no more.
+// pass sends what is held back, and holds back no more.
 func (r *Recorder) pass(streaming bool) error {
 	r.passes(streaming)
 	r.commit()
@@ -268,10 +250,10 @@ func (r *Recorder) passes(streaming bool) {
 	core.PartSent(r.ctx, streaming)
 }
 
-// noted remembers that something of a stream has not gone out. What the server refuses to send
-// has no place in the response, which may be whole all the same. That nobody takes a merely large
-// answer is kept from the handler while its run stands: it may break off, as reverse proxies do,
-// and what it has done would be done again.
+// noted remembers that a part of a stream could not be sent. What the server refuses to send does not
+// belong to the response, which may be whole all the same. If the response is merely large, the handler
+// does not learn that the client has gone while its run stands: it might break off, as reverse
+// proxies do, and what it has done would be done again.
 func (r *Recorder) noted(err error) error {
 	switch {
 	case err == nil, errors.Is(err, http.ErrContentLength), errors.Is(err, http.ErrBodyNotAllowed), errors.Is(err, http.ErrHijacked):
@@ -313,8 +295,8 @@ func write[T []byte | string](r *Recorder, b T, send func(http.ResponseWriter, T
 	return n, err
 }
 
-// ReadFrom implements [io.ReaderFrom]. It does not hand on to the writer below what the
-// system has for copying files: that could go on after the handler's end.
+// ReadFrom implements [io.ReaderFrom]. It does not use the ReadFrom of the writer below (sendfile),
+// which could go on after the handler has returned.
 func (r *Recorder) ReadFrom(src io.Reader) (n int64, err error) {
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
@@ -345,8 +327,8 @@ func (r *Recorder) Written() bool {
 	return r.status != 0 || r.passing
 }
 
-// Passing reports whether the recorder has become a mere passage: something has gone out
-// that will not be captured.
+// Passing reports whether the recorder passes everything through: a part of the response has been
+// sent, and the capture is incomplete.
 func (r *Recorder) Passing() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -363,8 +345,8 @@ func (r *Recorder) Size() int {
 // Flush implements [http.Flusher].
 func (r *Recorder) Flush() { _ = r.FlushError() }
 
-// FlushError is [http.ResponseController.Flush]: it hands on what is held back, after a
-// status of 200 if there was none. It hands on nothing to a client that has left.
+// FlushError is [http.ResponseController.Flush]: it sends what is held back, after a status of 200 if
+// there was none. It sends nothing to a client that has left.
 func (r *Recorder) FlushError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -386,7 +368,7 @@ func (r *Recorder) FlushError() error {
 	}
 	err := http.NewResponseController(r.w).Flush()
 	if errors.Is(err, http.ErrNotSupported) {
-		return err // by who stands in front
+		return err // a writer in front can't flush
 	}
 	return r.noted(err)
 }
@@ -413,8 +395,8 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for [http.ResponseController].
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.w }
 
-// Capture ends the recording and returns what was recorded, to be read until Deliver.
-// implicit is the status that will be sent if the handler has sent none.
+// Capture ends the recording and returns what was recorded, which is good until Deliver. implicit is
+// the status that will be sent if the handler has sent none.
 func (r *Recorder) Capture(implicit int) core.Capture {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -432,8 +414,8 @@ func (r *Recorder) Capture(implicit int) core.Capture {
 		Empty: r.status == 0 && !r.passing, Cut: r.cut, RunsOn: r.runsOn}
 }
 
-// Deliver ends the recording, and hands on what is held back, with fields in place of those of
-// the same name. Calls after the first do nothing.
+// Deliver ends the recording and sends what is held back, with fields in place of those of the same
+// name. Calls after the first do nothing.
 func (r *Recorder) Deliver(fields []core.Field) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -460,13 +442,12 @@ func (r *Recorder) Deliver(fields []core.Field) error {
 	return err
 }
 
-// Drop ends the recording after a panic, and forgets what is held back. If the handler has sent
-// a status, the header becomes again what it was before: what describes an answer must not
-// describe that of whoever recovers.
+// Drop ends the recording after a panic, and drops what is held back. If the handler has sent a status,
+// the header becomes what it was before: fields of the dropped answer must not describe that of the
+// recovery.
 func (r *Recorder) Drop() { r.drop(false) }
 
-// Undo is Drop for who answers in the handler's place: the header becomes again what it was
-// before in any case.
+// Undo is Drop for an answer in the handler's place: the header becomes what it was before in any case.
 func (r *Recorder) Undo() { r.drop(true) }
 
 func (r *Recorder) drop(undo bool) {
@@ -479,7 +460,7 @@ func (r *Recorder) drop(undo bool) {
 	if undo && !r.passing || r.postponed {
 		h := r.w.Header()
 		for name, values := range h {
-			if len(values) > 0 { // else somebody keeps the server from setting it
+			if len(values) > 0 { // an empty list keeps the server from setting the field
 				delete(h, name)
 			}
 		}

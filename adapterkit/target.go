@@ -8,11 +8,11 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// DescribeRoute fills in the route of r in to: pattern, in the spelling that all adapters share, or ""
-// if none has matched. In front of it stand host (see [HostOf]), and the prefix that was stripped (see
-// [PrefixOf]).
+// DescribeRoute fills in Route, Unmatched and Mount. pattern is in the spelling that all adapters share,
+// and "" if none has matched. host, see [HostOf], comes in front, and so does a prefix that was
+// stripped: equal routes below two prefixes are two routes.
 func DescribeRoute(r *http.Request, host, pattern string, to *core.Request) {
-	prefix := PrefixOf(r)
+	prefix := prefixOf(r)
 	to.Route = host + prefix + pattern
 	switch {
 	case pattern == "":
@@ -22,9 +22,9 @@ func DescribeRoute(r *http.Request, host, pattern string, to *core.Request) {
 	}
 }
 
-// HostOf returns the host by which a [http.ServeMux] has chosen the handler of r, as the mux's
-// pattern names it, or "". The mux is the one that r.Pattern is of, or the server's own; one that a
-// middleware wraps on the way to the server cannot be seen.
+// HostOf returns the host in the pattern by which a [http.ServeMux] has chosen the handler of r, or "".
+// The pattern is r.Pattern, or that of the server's own mux; a mux that a middleware wraps can't be
+// seen.
 func HostOf(r *http.Request) string {
 	if host := hostIn(r.Pattern); host != "" {
 		return host
@@ -41,7 +41,7 @@ func HostOf(r *http.Request) string {
 		return ""
 	}
 	asked := r
-	if sent := SentPath(r); sent != r.URL.EscapedPath() { // somebody has stripped a prefix
+	if sent := SentPath(r); sent != r.URL.EscapedPath() { // a prefix was stripped
 		path, err := url.ParseRequestURI(sent)
 		if err != nil {
 			return ""
@@ -52,9 +52,8 @@ func HostOf(r *http.Request) string {
 	return hostIn(pattern)
 }
 
-// PrefixOf returns what has been taken away from the front of r's path since it was sent, as
-// [http.StripPrefix] does, or "". The same routes below two prefixes are not the same.
-func PrefixOf(r *http.Request) string {
+// prefixOf returns what [http.StripPrefix] has taken from the front of r's path, or "".
+func prefixOf(r *http.Request) string {
 	prefix, ok := strings.CutSuffix(SentPath(r), r.URL.EscapedPath())
 	if !ok {
 		return ""
@@ -71,8 +70,7 @@ func hostIn(pattern string) string {
 	return host
 }
 
-// SentPath is the escaped path as the client sent it. A prefix that was stripped since is
-// part of it, else two routes below two prefixes could be one.
+// SentPath returns the escaped path as the client sent it, with a prefix that was stripped since.
 func SentPath(r *http.Request) string {
 	uri := r.RequestURI
 	if !strings.HasPrefix(uri, "/") { // the absolute form (RFC 9112, section 3.2.2), or none
@@ -87,7 +85,7 @@ func SentPath(r *http.Request) string {
 	return path
 }
 
-// Unescape decodes text, or leaves it as it is if it cannot be decoded.
+// Unescape decodes text, or returns it unchanged if it can't be decoded.
 func Unescape(text string) string {
 	if decoded, err := url.PathUnescape(text); err == nil {
 		return decoded

@@ -9,9 +9,9 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Verify verifies r by v. It returns a copy of r for the handler, with a context that tells
-// who has signed ([sign.From], [core.CallerFrom]) and a body that reads from the start; or
-// else, if the message is refused, the answer.
+// Verify verifies r with v. It returns a copy of r for the handler, whose context tells who has signed
+// ([sign.From], [core.CallerFrom]) and whose body reads from the start. If v refuses the request,
+// it returns the answer instead.
 func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *core.Response) {
 	m := messages.Get().(*message)
 	m.start(r)
@@ -21,7 +21,7 @@ func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal 
 	} else {
 		refusal = RefusalResponse(v.Refusal(r.Context(), err))
 	}
-	m.end() // not after a panic: nobody knows who still holds it
+	m.end() // after a panic it stays out of the pool: somebody may still hold it
 	messages.Put(m)
 	return verified, refusal
 }
@@ -35,8 +35,8 @@ func RefusalResponse(r *sign.Refusal) *core.Response {
 	return resp
 }
 
-// message is a request as its signature sees it. Messages are pooled; nothing of one goes on
-// to the handler, but memory that holds the body, which then is not in the pool any more.
+// message is a request as its signature covers it. Messages are pooled; the handler gets nothing of
+// one.
 type message struct {
 	Request
 	sign sign.Message
@@ -78,8 +78,8 @@ func (m *message) HeaderSize() (lines, bytes int) {
 // RemoteAddr is for [sign.Event].
 func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
 
-// ReadBody implements [sign.Source]. Only bytes as they were sent are verified: none that were put together
-// again.
+// ReadBody implements [sign.Source]. It returns bytes as they were sent, never a body that was rebuilt
+// from a form.
 func (m *message) ReadBody(limit int64) ([]byte, error) {
 	if b, ok := m.r.Body.(*Body); ok && !b.untouched() {
 		return nil, errBodyIsGone
@@ -101,5 +101,6 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 	return m.lend(), nil
 }
 
-// errBodyIsGone is for what the handler would find, and the verifier can't.
+// errBodyIsGone refuses a body that the handler could see, in whole or as a form, and the verifier
+// can't check.
 var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body, or taken a form out of it")

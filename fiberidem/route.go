@@ -11,6 +11,8 @@ import (
 	"weak"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/idem-go/idem/adapterkit"
 )
 
 // place is where a guard is mounted: what is the same for all requests that come there.
@@ -91,16 +93,7 @@ func isTimeout(h fiber.Handler) bool {
 // isLimited reports whether fasthttp's TimeoutHandler is in front: it runs what is behind it on a
 // stack of its own.
 func isLimited() bool {
-	var callers [128]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		if strings.Contains(f.Function, "TimeoutWithCodeHandler.func") {
-			return true
-		}
-	}
-	return false
+	return adapterkit.OnStack(func(f string) bool { return strings.Contains(f, "TimeoutWithCodeHandler.func") })
 }
 
 // count says how many of routes are like r, as far as can be seen from outside of Fiber.

@@ -128,7 +128,7 @@ func (x *exchange) Answer(r *core.Response) error {
 
 func (x *exchange) Pass() error {
 	r := x.Rewound()
-	defer x.Adopt(r)
+	defer adapterkit.Adopt(x.r, r)
 	x.next.ServeHTTP(x.w, r)
 	return nil
 }
@@ -141,7 +141,7 @@ func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 
 	returned := false
 	defer func() {
-		x.Adopt(r)
+		adapterkit.Adopt(x.r, r)
 		if !returned { // a panic or runtime.Goexit, which goes on
 			x.recorder.Drop()
 		}
