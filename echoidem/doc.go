@@ -10,11 +10,10 @@
 //
 // # Errors that a handler returns
 //
-// The guard renders them with c.Error, so that what Echo's error handler sends is what is
-// stored, and then returns them: middleware further out logs or reports them, and nobody can
-// render them again. If a middleware changes errors on their way out (Echo's ContextTimeout does),
-// mount [Finish] outside of it; the guard then lets the error go up, and what is sent in the end
-// is stored:
+// The guard renders them with c.Error, so that what Echo's error handler sends is stored, and then
+// returns them: middleware further out logs or reports them, and can't render them again. If a middleware
+// changes errors on their way out (Echo's ContextTimeout does), mount [Finish] outside of it. The guard
+// then only returns the error, and what is sent in the end is stored:
 //
 //	e.Use(middleware.Recover(), echoidem.Finish(), mapErrors)
 //

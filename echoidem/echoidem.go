@@ -16,13 +16,13 @@ import (
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. Mounted with Echo.Pre it sees no route; the whole path then takes its place.
 //
-// Mount it in front of what reads bodies. A form that CSRF, KeyAuth or another middleware has read in
-// front counts as it was parsed; any other body that has been read, in whole or in part, is
-// refused: 500 body_consumed. See [Finish] for bodies in chunks.
+// Mount it in front of middleware that reads bodies. A form that CSRF, KeyAuth or another middleware has
+// read counts as it was parsed. Any other body that was read, in whole or in part, is refused: 500
+// body_consumed. See [Finish] for chunked bodies.
 //
 // An error that the handler returns is rendered here, by Echo's HTTPErrorHandler, and then returned, for
-// middleware further out that logs or reports it. From then on c.Response() takes no more: who
-// renders the error again writes nothing.
+// middleware further out that logs or reports it. From then on c.Response() ignores writes, so that the
+// error is not rendered twice.
 func New(g *core.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -36,7 +36,7 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 			if x.pending {
 				return err // Finish has it
 			}
-			// Not after a panic either: nobody knows who still holds it.
+			// After a panic it stays out of the pool, too: somebody may still hold it.
 			x.End()
 			*x = exchange{}
 			exchanges.Put(x)
@@ -57,8 +57,8 @@ func UserFromContext(key string) core.UserSource {
 	return adapterkit.UserFrom("Echo", func(c echo.Context) any { return c.Get(key) })
 }
 
-// exchange is one request and its response. Exchanges are pooled; what the handler may
-// keep hold of is in handed, which is not.
+// exchange is one request and its response. Exchanges are pooled; what the handler may keep is in
+// handed, which is not.
 type exchange struct {
 	adapterkit.Request
 	c        echo.Context
@@ -67,8 +67,8 @@ type exchange struct {
 	below    http.ResponseWriter // that the recorder stands in front of
 	recorder *adapterkit.Recorder
 	direct   answerWriter // for Answer
-	partial  bool         // something had been sent before the handler
-	status   int          // of the response before the handler
+	partial  bool         // something was sent before the handler
+	status   int          // from before the handler
 	finisher *finisher    // nil: no Finish is mounted
 	pending  bool         // Finish will complete it
 	err      error        // that the handler returned
@@ -124,8 +124,8 @@ func (x *exchange) Answer(r *core.Response) error {
 	return err
 }
 
-// answerWriter sets the header of an answer when Echo's Before hooks have run, so that
-// what they have added the first time is not there twice.
+// answerWriter sets the header of an answer after Echo's Before hooks have run: what they add is in the
+// answer already.
 type answerWriter struct {
 	http.ResponseWriter
 	answer *core.Response
@@ -184,8 +184,8 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	return x.capture(), x.err
 }
 
-// seal gives c a response that has been sent. Error handlers that do not look at Committed
-// would write a second answer behind the first one.
+// seal gives c a response that has been sent, and ignores writes: error handlers that do not look at
+// Committed would write a second answer behind the first one.
 func seal(c echo.Context) {
 	sent := c.Response()
 	sealed := echo.NewResponse(sealedWriter{sent.Writer}, c.Echo())
@@ -199,15 +199,15 @@ func isSealed(c echo.Context) bool {
 	return sealed
 }
 
-// sealedWriter takes no more.
+// sealedWriter ignores writes.
 type sealedWriter struct{ http.ResponseWriter }
 
 func (sealedWriter) WriteHeader(int)               {}
 func (sealedWriter) Write(b []byte) (int, error)   { return len(b), nil }
 func (w sealedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// drop forgets what the recorder holds back. Nothing has been sent then, whatever the response
-// says: who recovers from the panic would not answer otherwise.
+// drop drops what the recorder holds back. If nothing else has been sent, the response is not committed
+// any more: else the recovery would not answer.
 func (x *exchange) drop() {
 	if !x.partial && !x.recorder.Passing() && !x.bypassed() {
 		x.response.Status, x.response.Size, x.response.Committed = x.status, 0, false
@@ -223,7 +223,7 @@ func (x *exchange) capture() core.Capture {
 	return captured
 }
 
-// bypassed reports whether somebody has written, but not to the recorder.
+// bypassed reports whether a response was written past the recorder.
 func (x *exchange) bypassed() bool { return x.response.Committed && !x.recorder.Written() }
 
 func (x *exchange) Deliver(fields []core.Field) error { return x.recorder.Deliver(fields) }

@@ -9,17 +9,17 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Finish returns middleware that completes the runs whose response was left to a middleware
-// between it and the guard. Mount it outside of the middleware that maps errors, on all
-// routes; where no guard is, it does nothing.
+// Finish returns middleware that completes the runs whose response is made by a middleware between it
+// and the guard. Mount it outside of the middleware that maps errors, on all routes; without a guard
+// behind it, it does nothing.
 //
-// An error of a guarded handler that comes up to Finish is rendered with c.Error, unless somebody
-// has done so, and returned, as [New] does it. If a middleware in between exchanges the response's Writer once the
-// guard has returned, what is rendered is not seen, and counts as a failure.
+// If nobody has rendered the error of a guarded handler by then, Finish renders it with c.Error, and
+// returns it, as [New] does. A response that is rendered to another Writer, which a middleware in between has set
+// once the guard has returned, is not seen: the run has failed.
 //
-// Guards and verifiers behind it also learn how much of the body has been read before them. Without
-// that, they can't tell a body in chunks that was read in part from a whole one, nor an empty one from
-// one that was read, which gets 500 body_consumed.
+// It also counts how much of the body is read before the guards and verifiers behind it. Without that,
+// they take a chunked body that was read in part for a whole one, and refuse an empty one: 500
+// body_consumed.
 func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -36,7 +36,7 @@ func Finish() echo.MiddlewareFunc {
 				err = cmp.Or(err, ferr)
 			}()
 			if err = next(c); err != nil && f.Deferred() {
-				if !c.Response().Committed { // a logger in between may have rendered it
+				if !c.Response().Committed { // by a logger in between, say
 					c.Error(err)
 				}
 				rendered = c.Response().Committed
@@ -51,7 +51,7 @@ const finisherKey = "github.com/idem-go/idem/echoidem.Finish"
 
 type finisher struct {
 	core.Finisher
-	front *adapterkit.Recorder // of the innermost guard that has deferred: it stands in front of all others
+	front *adapterkit.Recorder // of the innermost guard, in front of all others
 }
 
 func finisherOf(c echo.Context) *finisher {

@@ -11,13 +11,12 @@
 // # Errors that a middleware renders
 //
 // A handler that calls c.Error and writes no body leaves the response to a middleware
-// further out, which the guard cannot see: the run counts as failed, and the next try runs.
-// Mount [Finish] outside of that middleware, and what it renders is what is stored:
+// further out, which the guard can't see: the run has failed, and the next try runs. Mount
+// [Finish] outside of that middleware, and what it renders is stored:
 //
 //	r.Use(gin.Recovery(), ginidem.Finish(), renderErrors)
 //
-// The same goes for middleware that renders a response of which the handler has written
-// nothing at all.
+// The same holds for middleware that renders a response where the handler has written nothing.
 //
 // # Signatures
 //

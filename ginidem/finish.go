@@ -7,17 +7,16 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Finish returns middleware that completes the runs whose response was left to a middleware
-// between it and the guard. Mount it outside of the middleware that renders errors, on all
-// routes; where no guard is, it does nothing.
+// Finish returns middleware that completes the runs whose response is made by a middleware between it
+// and the guard. Mount it outside of the middleware that renders errors, on all routes; without a guard
+// behind it, it does nothing.
 //
-// Errors that nobody has rendered by then make a failure. If a middleware in between
-// replaces c.Writer once the guard has returned, what it renders is not seen, and counts as
-// a failure too.
+// A run whose error nobody has rendered has failed. So has one whose response is rendered to another
+// c.Writer, which a middleware in between has set once the guard has returned.
 //
-// Guards and verifiers behind it also learn how much of the body has been read before them. Without
-// that, they can't tell a body in chunks that was read in part from a whole one, nor an empty one from
-// one that was read, which gets 500 body_consumed.
+// It also counts how much of the body is read before the guards and verifiers behind it. Without that,
+// they take a chunked body that was read in part for a whole one, and refuse an empty one: 500
+// body_consumed.
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, returned := new(finisher), false
@@ -38,7 +37,7 @@ type finisherKey struct{}
 
 type finisher struct {
 	core.Finisher
-	front *writer // of the innermost guard that has deferred: it stands in front of all others
+	front *writer // of the innermost guard, in front of all others
 }
 
 func finisherOf(c *gin.Context) *finisher {
@@ -63,7 +62,7 @@ func (x *exchange) final(returned bool) *core.Capture {
 		return nil
 	}
 	captured := x.capture()
-	// A status alone is what the handler has noted, not what became of its error.
+	// A status alone was set by the handler, and says nothing of what became of its error.
 	captured.Unrendered = !x.w.Written() && (x.bypassed() || captured.Err != nil && !captured.Empty)
 	return &captured
 }

@@ -16,9 +16,9 @@ import (
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. An error in writing to the client is added to c.Errors, as Gin itself does.
 //
-// Mount it in front of what reads bodies. A form that has been read in front counts as it was parsed, and
-// a body that ShouldBindBodyWith has kept counts as it is; any other body that has been read, in
-// whole or in part, is refused: 500 body_consumed. See [Finish] for bodies in chunks.
+// Mount it in front of middleware that reads bodies. A form that was read counts as it was parsed, and a
+// body that ShouldBindBodyWith has kept counts as it is. Any other body that was read, in whole or in
+// part, is refused: 500 body_consumed. See [Finish] for chunked bodies.
 func New(g *core.Guard) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := exchanges.Get().(*exchange)
@@ -30,7 +30,7 @@ func New(g *core.Guard) gin.HandlerFunc {
 		if x.pending {
 			return // Finish has it
 		}
-		// Not after a panic either: nobody knows who still holds it.
+		// After a panic it stays out of the pool, too: somebody may still hold it.
 		x.End()
 		*x = exchange{}
 		exchanges.Put(x)
@@ -52,16 +52,16 @@ func UserFromContext(key any) core.UserSource {
 	})
 }
 
-// exchange is one request and its response. Exchanges are pooled; what the handler may
-// keep hold of is in handed, which is not.
+// exchange is one request and its response. Exchanges are pooled; what the handler may keep is in
+// handed, which is not.
 type exchange struct {
 	adapterkit.Request
 	c        *gin.Context
 	w        *writer
 	direct   committer // for Answer
-	errors   int       // that had been reported before the handler
-	status   int       // that had been noted before the handler
-	partial  bool      // something had been written before the handler
+	errors   int       // how many there were before the handler
+	status   int       // from before the handler
+	partial  bool      // something was written before the handler
 	finisher *finisher // nil: no Finish is mounted
 	pending  bool      // Finish will complete it
 }
@@ -149,7 +149,7 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	reported := x.reported()
 	switch {
 	case x.w.Size() > 0 || x.w.Passing() || x.w.Written() && reported == nil || x.bypassed():
-		// Nobody further out has anything to add.
+		// The handler has answered.
 	case x.finisher != nil:
 		return core.Capture{Deferred: true, Err: reported}, nil
 	case reported != nil:
@@ -161,13 +161,13 @@ func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 func (x *exchange) capture() core.Capture {
 	captured := x.w.Capture(max(x.w.Status(), http.StatusOK)) // no 1xx is the final status
 	captured.Incomplete = captured.Incomplete || x.partial || x.bypassed()
-	// A status that was only noted is an answer, unless it is the one that was noted before.
+	// A status alone is an answer, unless it is the one from before the handler.
 	captured.Empty = captured.Empty && !x.partial && !x.bypassed() && x.w.Status() == x.status
 	captured.Err = x.reported()
 	return captured
 }
 
-// bypassed reports whether somebody has written since the handler began, but not to the recorder.
+// bypassed reports whether a response was written past the recorder.
 func (x *exchange) bypassed() bool { return !x.partial && !x.w.Written() && x.w.outer.Written() }
 
 // reported returns the last error that the handler has reported with c.Error.
@@ -178,7 +178,7 @@ func (x *exchange) reported() error {
 	return x.c.Errors.Last().Err
 }
 
-// drop forgets what the recorder holds back, and the status that goes with it.
+// drop drops what the recorder holds back, and the status that goes with it.
 func (x *exchange) drop() {
 	x.w.Drop()
 	x.w.forgetStatus(x.status)

@@ -7,15 +7,15 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Verify returns middleware that lets only requests through that v verifies; it answers all
-// others and aborts. The handler learns from [Verified] who has signed; a guard behind it
-// takes the key's owner for its user (see core.Config.User). Mount it in front of the guard: a
-// failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
-// one way, it refuses everything: the nonce has been used.
+// Verify returns middleware that passes requests that v verifies; it answers all others and aborts.
+// [Verified] tells the handler who has signed, and a guard behind it takes the key's owner for its user
+// (see core.Config.User). Mount it in front of the guard: a failed signature then creates no record, and
+// an unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
+// nonce the first has used.
 //
-// Mount it in front of what reads bodies. A body that was read is refused (malformed), but of one in chunks
-// that was read to its end only [Finish] further out can tell that it was not empty; without it, what
-// somebody has read of a request that was signed without a body reaches the handler unsigned.
+// Mount it in front of middleware that reads bodies. A body that was read is refused (malformed). Only
+// [Finish] further out can tell a chunked body that was read to its end from an empty one: without it, a
+// body that was added to a request signed without one, and read in front, reaches the handler unsigned.
 //
 // It is safe for concurrent use, and may be mounted on any number of routes. An error in
 // writing a refusal is added to c.Errors, as Gin itself does.

@@ -14,9 +14,8 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// writer is Gin's response writer on top of a recorder. As in Gin, a status is only noted
-// until it is written; it is noted in the writer that stood here before, so that nothing is
-// lost when that one is put back.
+// writer is Gin's response writer on top of a recorder. As in Gin, WriteHeader only notes a status. It
+// is noted in the outer writer, where it is still to be found when that one is put back.
 type writer struct {
 	adapterkit.Recorder
 	ctx   context.Context // of the run
@@ -91,16 +90,15 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.Recorder.Hijack()
 }
 
-// CloseNotify tells when the run's context ends, and not when the client leaves: what has been
-// begun is finished.
+// CloseNotify tells when the run's context ends, not when the client leaves: a run that has begun is
+// finished.
 func (w *writer) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
 	context.AfterFunc(w.ctx, func() { gone <- true })
 	return gone
 }
 
-// forgetStatus puts the status back that had been noted before the handler, if that has sent one
-// which was dropped.
+// forgetStatus puts the status from before the handler back, if that of the handler was dropped.
 func (w *writer) forgetStatus(before int) {
 	if w.Written() && !w.outer.Written() {
 		w.outer.WriteHeader(before)
@@ -112,16 +110,16 @@ func (w *writer) Pusher() http.Pusher { return w.outer.Pusher() }
 // Unwrap returns what is below Gin, as Gin's own writer does.
 func (w *writer) Unwrap() http.ResponseWriter { return w.below.Unwrap() }
 
-// Deliver hands on what the recorder holds back. A status without a body is sent, too, so
-// that nobody further out can make something else of it.
+// Deliver sends what the recorder holds back. A status without a body is sent, too, so that no
+// middleware further out makes another response of it.
 func (w *writer) Deliver(fields []core.Field) error {
 	err := w.Recorder.Deliver(fields)
 	w.below.settle()
 	return err
 }
 
-// committer notes a status, as Gin does, until the first write: a writer in between
-// (a compressing one, say) decides then about the header.
+// committer notes a status, as Gin does, until the first write: then a writer in between, such as a
+// compressing one, decides on the header.
 type committer struct {
 	gin.ResponseWriter
 	noted bool // and not sent

@@ -14,15 +14,14 @@ import (
 // may be mounted on any number of handlers: the route is part of the key. Mount it
 // inside the router, on the handler, so that it sees the route's pattern.
 //
-// Mount it in front of what reads bodies. A form that has been read in front counts as it was parsed
-// (r.PostForm, r.MultipartForm); any other body that has been read, in whole or in part, is refused:
-// 500 body_consumed. See [Finish] for bodies in chunks.
+// Mount it in front of middleware that reads bodies. A form that was read counts as it was parsed
+// (r.PostForm, r.MultipartForm). Any other body that was read, in whole or in part, is refused: 500
+// body_consumed. See [Finish] for chunked bodies.
 //
-// An error in writing to the client is dropped: net/http has nobody to tell, and the
-// client that was to get the response has gone.
+// An error in writing to the client is dropped: the client has gone.
 //
-// It panics if it is mounted around an [http.TimeoutHandler], whose handler runs on when the guard
-// knows nothing of it any more: the guard belongs inside.
+// It panics if it is mounted around an [http.TimeoutHandler], which answers while its handler runs on.
+// Mount the guard inside.
 func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 	m := &middleware{guard: g}
 	for _, o := range opts {
@@ -37,7 +36,7 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 			x.Start(r)
 			x.middleware, x.w, x.r, x.next = m, w, r, next
 			_ = g.Serve(r.Context(), x)
-			// Not after a panic: nobody knows who still holds it.
+			// After a panic it stays out of the pool: somebody may still hold it.
 			x.End()
 			*x = exchange{}
 			exchanges.Put(x)
@@ -81,8 +80,8 @@ type middleware struct {
 	patterns patterns
 }
 
-// exchange is one request and its response. Exchanges are pooled; what the handler may
-// keep hold of is in handed, which is not.
+// exchange is one request and its response. Exchanges are pooled; what the handler may keep is in
+// handed, which is not.
 type exchange struct {
 	adapterkit.Request
 	middleware *middleware

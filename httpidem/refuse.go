@@ -6,10 +6,10 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Refuse answers err as a guard does, if it is a [core.Refusal] or holds one: by Config.Refuse, or
-// as application/problem+json. It reports whether it has; any other error is the handler's to
-// answer. It is for handlers, which can't return what core.Do or sqlstore's RunTx has returned to
-// them. The Request that Config.Refuse is shown has no Body, and the route of r.Pattern:
+// Refuse answers err as a guard does, with Config.Refuse or as application/problem+json, if err is or
+// wraps a [core.Refusal]. It reports whether it has answered; any other error is the handler's to
+// answer. It is for handlers that call core.Do, or sqlstore's RunTx, whose errors they can't return.
+// The Request that Config.Refuse gets has no Body, and the route of r.Pattern:
 //
 //	if httpidem.Refuse(w, r, err) {
 //		return
