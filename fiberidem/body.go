@@ -26,8 +26,8 @@ func readStream(stream io.Reader, length, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// buffered is a body stream that has been read, for others to read again. While nobody has
-// replaced it, the next one who needs the whole body can look at what it holds.
+// buffered is a body stream that has been read, and reads from the start again. Another guard, or Verify,
+// finds the whole body in it.
 type buffered struct {
 	bytes.Reader
 	all []byte
@@ -39,13 +39,12 @@ func newBuffered(body []byte) *buffered {
 	return b
 }
 
-// isReceived reports whether the server receives the stream. Any other has been put in its place. The type
-// is not exported.
+// isReceived reports whether a stream is the server's own, and no replacement. Its type is not exported.
 func isReceived(stream io.Reader) bool {
 	return reflect.TypeOf(stream).String() == "*fasthttp.requestStream"
 }
 
-// isBegun reports whether somebody has read from the stream of a body that the server receives.
+// isBegun reports whether a stream is the server's own, and has been read from.
 func isBegun(stream io.Reader) bool {
 	if !isReceived(stream) {
 		return false
@@ -54,8 +53,8 @@ func isBegun(stream io.Reader) bool {
 	return !read.IsValid() || read.Int() > 0
 }
 
-// drain lets the client finish sending before a connection ends that has its answer: a client that is cut off
-// while it sends may never read the answer. The connection can't be used after it.
+// drain lets the client finish sending before its connection is closed: a client that is cut off while it
+// sends may never read the answer.
 func drain(ctx *fasthttp.RequestCtx) {
 	if stream := ctx.RequestBodyStream(); isReceived(stream) {
 		_ = ctx.Conn().SetReadDeadline(time.Now().Add(maxDrain))
@@ -63,9 +62,9 @@ func drain(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// parsedForm puts a multipart form together again that somebody in front has read from the stream. Of
-// one in chunks nobody knows whether all of them have been read, and reading on after the last one would take
-// bytes of the next request.
+// parsedForm rebuilds a multipart form that a middleware in front has read from the stream. It refuses a
+// chunked one: whether the last chunk has been read is unknown, and reading on after it would take bytes
+// of the next request.
 func parsedForm(req *fasthttp.Request) ([]byte, error) {
 	if req.Header.ContentLength() < 0 || len(req.Header.Peek("Content-Encoding")) > 0 {
 		return nil, core.ErrBodyConsumed

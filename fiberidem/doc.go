@@ -38,7 +38,7 @@
 //
 // A request body counts as sent: compressed bodies are not decompressed. Fiber takes
 // multipart forms apart before any handler runs and drops the bytes; the guard then sees
-// the form put together again, with its parts in any order, and without those that have no
+// the form rebuilt, with its parts in any order, and without those that have no
 // name. Keys do not depend on the order, but where a form is read as it was sent, parts
 // without a name count; and a hook that reads core.Request.Body may depend on both. For
 // these, set DisablePreParseMultipartForm.
@@ -48,10 +48,10 @@
 // because fasthttp would take the rest for the next request. Its client gets up to half a
 // second to finish sending before it is answered.
 //
-// What a middleware in front has read from that stream is gone: of it only a multipart form of known
-// length counts, as it was parsed; any other such request is refused with 500 body_consumed. c.Body and
-// c.FormValue of an urlencoded form keep the body, and do no harm; but where somebody has read a
-// part from the stream before them, the rest passes for the body.
+// What a middleware in front has read from that stream is gone. A multipart form of known length counts as
+// it was parsed; any other such request is refused with 500 body_consumed. c.Body, and c.FormValue of an
+// urlencoded form, keep the body and do no harm; but if a part was read from the stream before them, the
+// rest passes for the body.
 //
 // # Signatures
 //
@@ -61,13 +61,13 @@
 //	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
 //	app.Post("/webhooks", fiberidem.Verify(verifier), fiberidem.New(hooks), receive)
 //
-// A signature is about the bytes that were sent. Where signed requests may be multipart
-// forms, set DisablePreParseMultipartForm: of a form that was taken apart nobody knows the
-// bytes any more, and it is refused as malformed.
+// A signature covers the bytes that were sent. Where signed requests may be multipart
+// forms, set DisablePreParseMultipartForm: the bytes of a form that was taken apart are lost, and it is
+// refused as malformed.
 //
 // Fiber reads a body before any handler, unless StreamRequestBody is set: also that of a message which the
-// verifier then refuses for its timestamp. c.Hostname() follows X-Forwarded-Host, which nobody has
-// signed, unless EnableTrustedProxyCheck is set. A request whose Host line and target, in absolute form, name
+// verifier then refuses for its timestamp. c.Hostname() follows X-Forwarded-Host, which is not signed,
+// unless EnableTrustedProxyCheck is set. A request whose Host line and target, in absolute form, name
 // different hosts is refused as malformed. A signed field with tabs around its
 // value, which fasthttp leaves to the handler, is refused as malformed. With DisableHeaderNormalizing a
 // relay can change the case of a signed name, so that c.Get does not find it.
@@ -77,13 +77,13 @@
 // StreamRequestBody; without it, fasthttp has made them so before any handler runs, and they
 // count as sent there.
 //
-// The Date of a refusal is fasthttp's own, which nobody else can set: that of the system's
-// clock, also if sign.Config.Clock is another one, and none with DisableDefaultDate.
+// The Date of a refusal is fasthttp's own, which can't be set: it is the system clock's, also if
+// sign.Config.Clock is another one, and there is none with DisableDefaultDate.
 //
 // # Contexts
 //
 // The run's context is c.UserContext(): it is cancelled when the lease is lost, and when
-// the handler has returned. c.Context() knows of neither. The context of a response that
+// the handler has returned. c.Context() does neither. The context of a response that
 // is a body stream, or of a hijacked connection, goes on after the handler, for as long as
 // the request's own. Do not make c.Context() the user context: fasthttp reuses it while a
 // hook or a store may still look at it.

@@ -19,8 +19,8 @@ import (
 // New returns the handler that mounts g. It is safe for concurrent use and may be mounted
 // on any number of routes and apps.
 //
-// Fiber holds whole bodies, which may be read in front. With StreamRequestBody, mount it in front of what
-// reads from the stream: of what was read there, only a form counts, as it was parsed, and any other
+// Fiber holds whole bodies, which a middleware in front may read. With StreamRequestBody, mount it in
+// front of middleware that reads the stream: a form that was read counts as it was parsed, and any other
 // body is refused: 500 body_consumed.
 func New(g *core.Guard) fiber.Handler {
 	var places places
@@ -32,7 +32,7 @@ func New(g *core.Guard) fiber.Handler {
 		if x.pending {
 			return err // Finish has it
 		}
-		x.reset() // after a panic the garbage collector has it
+		x.reset() // after a panic it stays out of the pool: somebody may still hold it
 		exchanges.Put(x)
 		return err
 	}
@@ -60,14 +60,14 @@ type exchange struct {
 	c         *fiber.Ctx
 	place     *place
 	resp      core.Response // the capture
-	before    before        // the header before the handler
-	addr      []byte
-	ran       bool // the header before the handler is known
-	finisher  *finisher
-	pending   bool
-	preforked bool    // this process is one of several
-	timedOut  bool    // a timeout has answered, and the handler may run on
-	stream    *stream // that fasthttp will write; Pending has to wait for its end
+	before    before        // the header from before the handler, once it has run
+	addr      []byte        // the text of the remote address
+	ran       bool
+	finisher  *finisher // nil: no Finish is mounted, or nothing is left to it
+	stream    *stream   // that fasthttp will write; nil: none
+	pending   bool      // the finisher or the stream will complete it
+	preforked bool      // this process is one of several
+	timedOut  bool      // a timeout has answered, and the handler may run on
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -91,7 +91,7 @@ func (x *exchange) Describe(r *core.Request) {
 	for _, p := range x.place.params {
 		value, ok := x.place.unescape(c.Params(p.fiberName))
 		if !ok {
-			// It has no value, and must not pass for one: "100%" is not what "100%25" is.
+			// A bad escape has no value, and "100%" must not pass for "100%25".
 			r.Route, r.PathParams = utils.UnsafeString(uri.PathOriginal()), r.PathParams[:0]
 			r.Unmatched, r.Mount = true, x.place.route
 			break
@@ -100,7 +100,7 @@ func (x *exchange) Describe(r *core.Request) {
 	}
 	r.RawQuery = utils.UnsafeString(uri.QueryString())
 	r.ContentType = utils.UnsafeString(c.Request().Header.ContentType())
-	r.ContentEncoding = x.contentEncoding()
+	r.ContentEncoding, _ = x.Header(fiber.HeaderContentEncoding, 0)
 	r.Host = utils.UnsafeString(uri.Host()) // fasthttp has made it lower case
 	r.RemoteAddr = x.remoteAddr()
 	r.Preforked = x.preforked
@@ -128,7 +128,7 @@ func (x *exchange) remoteAddr() string {
 
 func (x *exchange) Header(name string, i int) (value string, lines int) {
 	h := &x.c.Request().Header
-	if name == fiber.HeaderHost { // a target in absolute form overrides the line that was sent
+	if name == fiber.HeaderHost { // a target in absolute form overrides the field
 		host := x.c.Context().URI().Host()
 		if len(host) == 0 || i > 0 {
 			return "", min(len(host), 1)
@@ -153,15 +153,6 @@ func (x *exchange) Header(name string, i int) (value string, lines int) {
 	return value, lines
 }
 
-// contentEncoding is Header(fiber.HeaderContentEncoding), which hardly any request has.
-func (x *exchange) contentEncoding() string {
-	if x.place.namesAsSent {
-		encoding, _ := x.Header(fiber.HeaderContentEncoding, 0)
-		return encoding
-	}
-	return utils.UnsafeString(x.c.Request().Header.ContentEncoding())
-}
-
 func (x *exchange) ReadBody(limit int64) ([]byte, error) { return readBody(x.c.Request(), limit) }
 
 // readBody returns the body as sent, and leaves it for others to read.
@@ -172,8 +163,7 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 	}
 	if !req.IsBodyStream() {
 		body := req.Body()
-		// A form that was put together again may be longer than it was: its length counts, if
-		// it is known.
+		// A form that was rebuilt may be longer than it was: its own length counts, if it is known.
 		formOfKnownLength := length >= 0 && len(req.Header.MultipartFormBoundary()) > 0
 		if int64(len(body)) > limit && !formOfKnownLength {
 			return nil, core.ErrBodyTooLarge
@@ -184,10 +174,10 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 		if int64(len(left.all)) > limit {
 			return nil, core.ErrBodyTooLarge
 		}
-		left.Reset(left.all) // somebody in between may have read of it
+		left.Reset(left.all) // a middleware in between may have read some of it
 		return left.all, nil
 	}
-	// The buffer is not pooled: a middleware further out may still read it after Serve.
+	// The memory is not pooled: a middleware further out may read the body after Serve.
 	var body []byte
 	var err error
 	if isBegun(req.BodyStream()) {
@@ -215,7 +205,7 @@ func hasUnread(req *fasthttp.Request) bool {
 }
 
 func (x *exchange) Answer(r *core.Response) error {
-	if x.ran { // it is in the place of the handler's answer
+	if x.ran { // the answer stands in place of the handler's
 		x.before.restore(&x.c.Response().Header)
 	}
 	answer(x.c, r)
@@ -277,8 +267,7 @@ func (x *exchange) capture(limit int) core.Capture {
 	return captured
 }
 
-// drop forgets an answer, header fields included: they must not describe that of whoever
-// recovers.
+// drop drops an answer with its header fields, which must not describe the answer of the recovery.
 func (x *exchange) drop() {
 	resp := x.c.Response()
 	if isBlank(resp) {
@@ -289,8 +278,7 @@ func (x *exchange) drop() {
 	x.before.restore(&resp.Header)
 }
 
-// isBlank reports whether nothing has been answered. Fiber knows no difference between 200 without a body and
-// nothing at all.
+// isBlank reports whether nothing has been answered. In Fiber, that is the same as 200 without a body.
 func isBlank(resp *fasthttp.Response) bool {
 	return resp.StatusCode() == fiber.StatusOK && !resp.IsBodyStream() && len(resp.Body()) == 0
 }
@@ -302,10 +290,10 @@ func (x *exchange) next(ctx context.Context) error {
 	return x.c.Next()
 }
 
-// Deliver has little to do: fasthttp sends the response after the chain of handlers.
+// Deliver only adds fields: fasthttp sends the response after the chain of handlers.
 func (x *exchange) Deliver(fields []core.Field) error {
 	if x.stream != nil {
-		return nil // it is on its way, and the context is another request's
+		return nil // the stream has ended, and the context may belong to another request
 	}
 	for _, f := range fields {
 		x.c.Response().Header.Set(f.Name, f.Value)
@@ -313,7 +301,7 @@ func (x *exchange) Deliver(fields []core.Field) error {
 	return nil
 }
 
-// Defer hands the claim to [Finish], or to the stream.
+// Defer implements [core.Deferrer]: the run ends in [Finish], or with the stream.
 func (x *exchange) Defer(p *core.Pending) {
 	x.pending = true
 	if x.stream != nil {
@@ -330,13 +318,13 @@ func render(c *fiber.Ctx, err error) {
 	}
 }
 
-// capture fills in r with the response that fasthttp is going to send. If the application is
-// limited, fasthttp's own timeout may send another one meanwhile; the handler's is what counts.
+// capture fills in r with the response that fasthttp is going to send. If the application is limited by
+// fasthttp's own timeout, that may send another one meanwhile; the handler's counts.
 func capture(c *fiber.Ctx, r *core.Response, limit int, limited bool) core.Capture {
 	resp := c.Response()
 	if !limited {
 		if late := c.Context().LastTimeoutErrorResponse(); late != nil && !isLimited() {
-			resp = late // sent in place of the other one, because somebody still uses that
+			resp = late // sent in place of the other one, which a handler may still use
 		}
 	}
 	captured := core.Capture{Response: r, RunsOn: resp != c.Response()}
@@ -346,12 +334,12 @@ func capture(c *fiber.Ctx, r *core.Response, limit int, limited bool) core.Captu
 	case resp.IsBodyStream() || c.Context().Hijacked():
 		captured.Incomplete = true // Body would read the stream to its end
 	case resp.SkipBody || !adapterkit.BodyAllowed(r.Status):
-		// fasthttp does not send what the handler may have set.
+		// fasthttp sends no body.
 	case len(resp.Body()) > limit:
 		r.Body, captured.Incomplete = resp.Body()[:limit], true
 	default:
 		r.Body = resp.Body()
-		// What a proxy hands on has the length that its backend has promised.
+		// A response that is proxied has the length that the backend has promised.
 		length := resp.Header.ContentLength()
 		captured.Incomplete = length > 0 && length != len(r.Body)
 	}

@@ -14,10 +14,9 @@ import (
 //	app.Use(recover.New(), fiberidem.Finish(), envelopeErrors)
 //	app.Post("/orders", fiberidem.New(orders), createOrder)
 //
-// A guard inside then does not render the handler's error but hands it on, and what has
-// become of it when it arrives here is stored. An error that nobody has rendered is given
-// to the app's ErrorHandler here. Requests without such an error pass untouched. Of several
-// Finish the outermost counts.
+// A guard inside then returns the handler's error without rendering it, and the response that has
+// come of it here is stored. An error that nobody has rendered goes to the app's ErrorHandler here.
+// Requests without such an error pass untouched. Of several Finish, the outermost counts.
 func Finish() fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		if finisherOf(c) != nil {

@@ -69,8 +69,8 @@ func newPlace(app *fiber.App, route *fiber.Route) (p *place, lasting bool) {
 	config := app.Config()
 	p = &place{unescaped: config.UnescapePath, namesAsSent: config.DisableHeaderNormalizing}
 	all, matching := count(app.GetRoutes(), route), count(app.GetRoutes(true), route)
-	// GetRoutes(true) leaves out what Use has registered. If Use and a method share
-	// handlers, path and all, nobody can tell which of them this is.
+	// GetRoutes(true) leaves out what Use has registered. If Use and a method share handlers and
+	// path, this may be either of them.
 	spelled, params, ok := spell(route.Path, route.Params)
 	switch {
 	case !ok:

@@ -15,12 +15,11 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// stream stands around a response's stream, which fasthttp writes when the chain of handlers has
-// returned. The run is not over before: it is done if the stream has been written to its end, and
-// abandoned if it was closed before.
+// stream wraps a response's stream, which fasthttp writes after the chain of handlers has returned.
+// Only then the run ends: it is done if the stream was written to its end, and abandoned if it was
+// closed before.
 //
-// A stream writer that panics ends the process: fasthttp runs it in a goroutine where nobody
-// recovers.
+// A stream writer that panics ends the process: fasthttp runs it in a goroutine without recovery.
 type stream struct {
 	io.Reader
 	ctx      context.Context // of the run
@@ -32,7 +31,7 @@ type stream struct {
 	whole bool
 }
 
-// watch puts a stream around that of the response, if it has one that will be written.
+// watch wraps the stream of the response, if it has one that will be written.
 func watch(ctx context.Context, c *fiber.Ctx, captured *core.Capture) *stream {
 	resp := c.Response()
 	if !resp.IsBodyStream() || resp.SkipBody || !adapterkit.BodyAllowed(resp.StatusCode()) ||
@@ -54,8 +53,8 @@ func watch(ctx context.Context, c *fiber.Ctx, captured *core.Capture) *stream {
 	return s
 }
 
-// replaceStream sets resp's stream without closing the one that is there. fasthttp has no way to
-// do that: so the response is moved away, stream and all, and what else was in it is put back.
+// replaceStream sets resp's stream without closing the one that is there, for which fasthttp has no
+// call: the whole response is moved away, and all but the stream is put back.
 func replaceStream(resp *fasthttp.Response, s *stream, size int) {
 	var moved fasthttp.Response
 	place := reflect.ValueOf(resp).Elem()
@@ -88,7 +87,7 @@ func (s *stream) Close() (err error) {
 }
 
 func (s *stream) finish() {
-	// Of a hook: the claim is settled all the same, and nobody else would recover.
+	// A hook may panic: the claim is settled all the same, and there is no other recovery.
 	defer func() { _ = recover() }()
 	s.mu.Lock()
 	s.captured.Cut = !s.whole || s.ctx.Err() != nil

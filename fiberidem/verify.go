@@ -15,11 +15,11 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Verify returns a handler that lets only requests through that v verifies, and answers all
-// others. The handlers behind it learn from [Verified], or sign.From(c.UserContext()), who has
-// signed; a guard takes the key's owner for its user (see core.Config.User). Mount it in front of
-// the guard: a failed signature then creates no record, and nobody gets a stored answer unsigned. Mounted twice on
-// one way, it refuses everything: the nonce has been used.
+// Verify returns a handler that passes requests that v verifies, and answers all others. [Verified], or
+// sign.From(c.UserContext()), tells the handlers behind it who has signed, and a guard takes the key's
+// owner for its user (see core.Config.User). Mount it in front of the guard: a failed signature then
+// creates no record, and an unsigned request gets no stored answer. Mounted twice on a route, it refuses
+// every request, whose nonce the first has used.
 //
 // It is safe for concurrent use and may be mounted on any number of routes and apps. See the
 // package comment for multipart forms and for the Date of refusals.
@@ -29,7 +29,7 @@ func Verify(v *sign.Verifier) fiber.Handler {
 		m := messages.Get().(*message)
 		m.start(c)
 		signed, err := v.Verify(outer, &m.sign)
-		m.reset() // after a panic the garbage collector has it
+		m.reset() // after a panic it stays out of the pool: somebody may still hold it
 		messages.Put(m)
 		if err != nil {
 			answer(c, adapterkit.RefusalResponse(v.Refusal(outer, err)))
@@ -45,15 +45,14 @@ func Verify(v *sign.Verifier) fiber.Handler {
 // after the handler.
 func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserContext()) }
 
-// message is a request as its signature sees it. Its strings share fasthttp's memory, which
-// is reused after the handler: none outlives the verification. Messages are pooled.
+// message is a request as its signature covers it. Its strings share fasthttp's memory, which is
+// reused after the handler: none outlives the verification. Messages are pooled.
 type message struct {
 	req    *fasthttp.Request
 	server *fasthttp.Server
 	ctx    *fasthttp.RequestCtx
 	sign   sign.Message
-	// header is the request's; or early, a copy from before the trailer was read, because
-	// fasthttp makes a part of the header of it.
+	// header is the request's own; or early, a copy from before fasthttp adds the trailer to it.
 	header *fasthttp.RequestHeader
 	early  *fasthttp.RequestHeader
 	sent   []core.Field // the header's lines, as received; none if it was not received
@@ -76,7 +75,7 @@ func (m *message) start(c *fiber.Ctx) {
 		m.sent = append(m.sent, core.Field{Name: utils.UnsafeString(name), Value: utils.UnsafeString(value)})
 	})
 	m.sign = sign.Message{
-		Method: c.Method(), // who has overridden it has made another request of it
+		Method: c.Method(), // an overridden method makes it another request
 		Target: utils.UnsafeString(m.header.RequestURI()),
 		Host:   utils.UnsafeString(c.Context().URI().Host()), // by which Fiber goes; Values has the line that was sent
 		TLS:    c.Context().IsTLS(),
@@ -112,8 +111,7 @@ func (m *message) Values(name string) []string {
 		}
 		switch {
 		case len(m.values) == 1 && name == fiber.HeaderCookie:
-			// What the handler gets is put together anew. A trailer may have added to it, which
-			// is then another line.
+			// fasthttp rebuilds what the handler gets. What a trailer may have added is another line.
 			if !m.hasCookies(m.values[0]) {
 				m.values = append(m.values, "")
 			}
@@ -121,7 +119,7 @@ func (m *message) Values(name string) []string {
 		case len(m.values) > 1 || len(m.values) == 1 && m.values[0] == "":
 			return m.values
 		}
-		// Of a single line, what the handler gets counts.
+		// For a single line, what the handler gets counts.
 		m.values = m.values[:0]
 		if value := m.header.Peek(name); len(value) > 0 {
 			m.values = append(m.values, utils.UnsafeString(value))
@@ -195,7 +193,7 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 	case errors.Is(err, core.ErrBodyTooLarge):
 		return nil, sign.CodeBodyTooLarge
 	case err == nil && m.header == m.early:
-		// Nobody has signed the trailer: it must not pass for a part of the header (RFC 9110,
+		// The trailer is not signed, and must not become a part of the header (RFC 9110,
 		// section 6.5.1).
 		m.early.CopyTo(&m.req.Header)
 		m.req.Header.SetContentLength(len(body))
@@ -203,8 +201,8 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 	return body, err
 }
 
-// formIsGone reports whether the server has taken a multipart form apart, so that nobody knows any
-// more which bytes were sent.
+// formIsGone reports whether the server has taken a multipart form apart, so that the bytes that were
+// sent are lost.
 func (m *message) formIsGone() bool {
 	return !m.server.DisablePreParseMultipartForm && !m.req.IsBodyStream() && m.header.ContentLength() > 0 &&
 		len(m.header.MultipartFormBoundary()) > 0 && len(m.header.Peek(fiber.HeaderContentEncoding)) == 0
