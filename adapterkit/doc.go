@@ -7,8 +7,8 @@
 // handler has left in its copy of the request. ginidem is a short example.
 //
 // For all frameworks it has the rules that don't depend on one: how memory grows with a body
-// ([Buffer]), which header fields are the handler's own ([Changed]), and how a verifier's refusal is
-// answered ([RefusalResponse]).
+// ([Buffer]), which header fields are the handler's own ([Changed]), and what a signature tells a guard
+// ([WithSigner]) or a client ([RefusalResponse]).
 //
 // Package core/adaptertest checks what comes of it.
 package adapterkit

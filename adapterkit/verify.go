@@ -1,6 +1,7 @@
 package adapterkit
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -9,21 +10,26 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Verify verifies r with v. It returns a copy of r for the handler, whose context tells who has signed
-// ([sign.From], [core.CallerFrom]) and whose body reads from the start. If v refuses the request,
-// it returns the answer instead.
+// Verify verifies r with v. It returns a copy of r for the handler, with the signer in its context, and
+// with a body that reads from the start. If v refuses the request, it returns the answer instead.
 func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *core.Response) {
 	m := messages.Get().(*message)
 	m.start(r)
 	signed, err := v.Verify(r.Context(), &m.sign)
 	if err == nil {
-		verified = m.For(core.WithCallerEvent(sign.NewContext(r.Context(), signed), signed.Owner, signed.EventID, signed.Consumed...), new(Body))
+		verified = m.For(WithSigner(r.Context(), signed), new(Body))
 	} else {
 		refusal = RefusalResponse(v.Refusal(r.Context(), err))
 	}
 	m.end() // after a panic it stays out of the pool: somebody may still hold it
 	messages.Put(m)
 	return verified, refusal
+}
+
+// WithSigner returns a context that tells who has signed the request: handlers by [sign.From], and guards,
+// whose user is the key's owner.
+func WithSigner(ctx context.Context, v sign.Verified) context.Context {
+	return core.WithCallerEvent(sign.NewContext(ctx, v), v.Owner, v.EventID, v.Consumed...)
 }
 
 // RefusalResponse returns r as a response, for [core.Exchange].Answer.

@@ -9,7 +9,8 @@ import (
 // that an adapter has to supply: [Guard.Serve] decides what happens in which order,
 // the exchange only does it. None of its methods is called concurrently.
 //
-// Package core/adaptertest checks an adapter's exchange against the rules below.
+// Package adapterkit has what exchanges are built on, and package core/adaptertest checks one against
+// the rules below.
 type Exchange interface {
 	Headers
 

@@ -35,7 +35,7 @@ func Verify(v *sign.Verifier) fiber.Handler {
 			answer(c, adapterkit.RefusalResponse(v.Refusal(outer, err)))
 			return nil
 		}
-		c.SetUserContext(core.WithCallerEvent(sign.NewContext(outer, signed), signed.Owner, signed.EventID, signed.Consumed...))
+		c.SetUserContext(adapterkit.WithSigner(outer, signed))
 		defer c.SetUserContext(outer)
 		return c.Next()
 	}
