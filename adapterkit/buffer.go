@@ -21,9 +21,9 @@ const (
 	firstBuffer = 512
 )
 
-// Buffer reads a body whose length, as the client states it, need not be true: memory grows with the
-// bytes that come. A Buffer may be used again once nobody needs what it has read before. The zero
-// Buffer is ready for use; it must not be used concurrently.
+// Buffer reads bodies whose length, as the client states it, need not be true: memory grows with the
+// bytes that come. Each body overwrites the one before it. The zero Buffer is ready for use; it must not
+// be used concurrently.
 type Buffer struct {
 	kept  []byte  // for another body
 	extra [1]byte // tells whether a full buffer holds the whole body

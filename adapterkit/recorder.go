@@ -36,7 +36,7 @@ type Recorder struct {
 	written   int64 // body bytes, if declared counts
 	size      int   // body bytes that were taken
 	untyped   bool  // without a Content-Type: the server detects one from the body
-	postponed bool  // the status has not been handed on
+	postponed bool  // the status has not been sent on
 	passing   bool
 	runsOn    bool // a timeout has answered, and its handler may run on
 	streaming bool // the handler has flushed
@@ -116,16 +116,14 @@ func (r *Recorder) writeHeader(status int) {
 		_, typed := h["Content-Type"]
 		r.untyped = !typed && h.Get("Content-Encoding") == "" && h.Get("Transfer-Encoding") == ""
 	}
-	switch {
-	case status == http.StatusSwitchingProtocols || hasTrailers(h):
+	if status == http.StatusSwitchingProtocols || hasTrailers(h) {
 		r.passes(false)
-	default:
-		// A writer in between may decide on the header at the first write, or ignore it once it
-		// is sent. So the header waits for the body.
-		r.postpone(h)
+		r.w.WriteHeader(status)
 		return
 	}
-	r.w.WriteHeader(status)
+	// A writer in between may decide on the header at the first write, or ignore it once it is sent. So
+	// the header waits for the body.
+	r.postpone(h)
 }
 
 // postpone remembers h as it is, for commit.
@@ -142,8 +140,7 @@ func (r *Recorder) postpone(h http.Header) {
 	r.postponed = true
 }
 
-// snapshot takes the header fields down, with names in order so that equal responses make
-// equal records.
+// snapshot captures the header, with names in order, so that equal responses make equal records.
 func (r *Recorder) snapshot(h http.Header) {
 	fields := r.kept.fields[:0]
 	for name, values := range h {
@@ -172,8 +169,8 @@ func hasTrailers(h http.Header) bool {
 	return false
 }
 
-// settleType fixes the content type that the server would find in the body, with the same
-// function and on the same bytes.
+// settleType sets the content type that the server would detect, with the same function and from the
+// same bytes.
 func (r *Recorder) settleType() {
 	if !r.untyped || len(r.kept.body) == 0 {
 		return

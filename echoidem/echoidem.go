@@ -105,7 +105,7 @@ func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 
 func (x *exchange) Answer(r *core.Response) error {
 	if x.recorder != nil {
-		x.response.Committed, x.response.Size = false, 0 // nothing has gone out
+		x.response.Committed, x.response.Size = false, 0 // nothing has been sent
 		x.recorder.Undo()
 	}
 	response := x.c.Response()

@@ -35,8 +35,8 @@ func describeRoute(c *gin.Context, r *core.Request) {
 }
 
 // appendParams takes the values of the parameters from the path. What Gin has in c.Params is decoded or not,
-// and '+' a space or not, by the engine's UseRawPath, UseEscapedPath and UnescapePathValues, which nobody
-// can ask for. ok is false if the path does not match as it stands: RemoveExtraSlash, say, has changed
+// and '+' a space or not, by the engine's UseRawPath, UseEscapedPath and UnescapePathValues, which the
+// engine does not tell. ok is false if the path does not match as it stands: RemoveExtraSlash, say, has changed
 // it for the match.
 func appendParams(params []core.Pair, pattern, path string) (_ []core.Pair, ok bool) {
 	pattern, path = strings.TrimPrefix(pattern, "/"), strings.TrimPrefix(path, "/")

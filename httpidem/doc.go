@@ -24,8 +24,8 @@
 // and reads from the start: ContentLength is its length, also if it was sent in chunks
 // (TransferEncoding still tells), and GetBody returns it again. The response writer
 // holds back the response, with a body of up to the policy's ResponseLimit, until the result
-// is stored. With a larger body, or as soon as the handler flushes or hijacks, it becomes a
-// mere passage; reach what else the server offers through [http.ResponseController].
+// is stored. With a larger body, or as soon as the handler flushes or hijacks, it passes everything
+// through. [http.ResponseController] reaches what else the server offers.
 //
 // # Middleware
 //

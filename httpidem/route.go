@@ -181,7 +181,7 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 	path := sent
 	prefix, rest, ok := rt.match(path)
 	if !ok {
-		path = r.URL.EscapedPath() // somebody in front has rewritten it
+		path = r.URL.EscapedPath() // a middleware in front has rewritten it
 		prefix, rest, ok = rt.match(path)
 	}
 	host := rt.host
