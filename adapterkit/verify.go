@@ -81,7 +81,7 @@ func (m *message) HeaderSize() (lines, bytes int) {
 	return lines, bytes
 }
 
-// RemoteAddr is for [sign.Event].
+// RemoteAddr implements [sign.PeerSource].
 func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
 
 // ReadBody implements [sign.Source]. It returns bytes as they were sent, never a body that was rebuilt
