@@ -96,7 +96,7 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 	}
 	op.decode = func(stored []byte) error {
 		if b, ok := any(&r.Value).(*[]byte); ok {
-			*b = stored // it is the caller's, see waiting.look
+			*b = stored // it is the caller's, see waiter.ownCopy
 			return nil
 		}
 		var v T // of what can't be decoded, nothing is returned
@@ -140,7 +140,7 @@ func (t *taskRun) stored(context.Context, store.Grant) *Response { return nil }
 func (t *taskRun) route() string { return "DO " + t.guard.policy.Name }
 
 func (t *taskRun) perform(c *runContext) (outcome, error) {
-	t.attempt = c.run.attempt
+	t.attempt = c.attempt
 	err := t.fn(c)
 	c.done = true
 	o := outcome{failed: err != nil, err: err}
@@ -174,14 +174,11 @@ func (t *taskRun) replay(_ context.Context, grant store.Grant) (int, *Refusal, e
 	return 0, nil, nil
 }
 
-func (t *taskRun) refuse(_ context.Context, r *Refusal) error {
-	own := *r // not the package's: the caller may change it
-	return &own
-}
+func (t *taskRun) refuse(_ context.Context, r *Refusal) error { return r }
 
 func (t *taskRun) unprotected(ctx context.Context) error { return t.fn(ctx) }
 
-func (t *taskRun) settle(v Verdict) ([]byte, error) {
+func (t *taskRun) result(v Verdict) ([]byte, error) {
 	if v.response != nil {
 		return nil, errors.New("idem: Settled is for HTTP; use SettledValue")
 	}

@@ -1,11 +1,11 @@
 package core
 
-// Crowds returns how many crowds wait.
-func (e *Engine) Crowds() int {
-	e.crowds.mu.Lock()
-	defer e.crowds.mu.Unlock()
-	return len(e.crowds.all)
+// Waited returns for how many operations callers wait.
+func (e *Engine) Waited() int {
+	e.waiters.mu.Lock()
+	defer e.waiters.mu.Unlock()
+	return len(e.waiters.all)
 }
 
-// Looks returns how many who wait are calling the store.
-func (e *Engine) Looks() int { return len(e.looks) }
+// WaiterCalls returns how many waiters are calling the store.
+func (e *Engine) WaiterCalls() int { return len(e.waiterCalls) }

@@ -21,7 +21,18 @@ type Run struct {
 	guard   *Guard
 	outer   *Run          // the run in which this one was begun, if any
 	decided atomic.Uint32 // the Disposition that the handler has decided on
-	ended   atomic.Bool   // the record has been settled
+	ended   atomic.Bool   // the record has been finished, or could not be
+}
+
+// claimedBy returns the guard that has claimed key for r, or for a run of e in which r was begun; nil if none
+// has. r may be nil.
+func (r *Run) claimedBy(e *Engine, key Key) *Guard {
+	for ; r != nil; r = r.outer {
+		if r.key == key && r.guard.engine == e && !r.ended.Load() {
+			return r.guard
+		}
+	}
+	return nil
 }
 
 // Key returns the key of the operation.
@@ -97,15 +108,14 @@ var errRunEnded = errors.New("idem: the run has ended")
 type runContext struct {
 	context.Context // that of the run alone: it has the caller's deadline, but not its end
 	cancel          context.CancelCauseFunc
-	run             Run
-	guard           *Guard
-	values          context.Context // the caller's context
-	route           string
-	started         time.Time     // when the store was asked for the claim: the lease has begun since
-	done            bool          // the handler has returned
-	over            bool          // … when the context had ended
-	cutShort        bool          // … when the client of its stream had left
-	stands          time.Duration // how long its result stands; zero: it was not kept
+	Run
+	values   context.Context // the caller's context
+	route    string
+	started  time.Time     // when the store was asked for the claim: the lease has begun since
+	done     bool          // the handler has returned
+	over     bool          // … when the context had ended
+	cutShort bool          // … when the client of its stream had left
+	keptFor  time.Duration // how long its result stands; zero: it was not kept
 
 	unwatch func() bool        // gives up waiting for the caller's end
 	timeout context.CancelFunc // of the deadline
@@ -117,7 +127,7 @@ type runContext struct {
 	unseen    bool // a stream was held back, for there was nobody to see it
 	lingering *time.Timer
 
-	// For the engine's list of runs to renew; guarded by renewals.mu.
+	// For the engine's list of runs; guarded by runs.mu.
 	prev, next *runContext
 	due        time.Time // of the next renewal
 	expires    time.Time // of the lease, by this process's clock
@@ -234,7 +244,7 @@ func (c *runContext) cut(panicked bool) bool {
 func (c *runContext) Value(key any) any {
 	switch key.(type) {
 	case runKey:
-		return &c.run
+		return &c.Run
 	case partKey:
 		return c
 	}
@@ -242,198 +252,4 @@ func (c *runContext) Value(key any) any {
 		return v // package context looks for its own
 	}
 	return c.values.Value(key)
-}
-
-// renewals is the list of running claims, and the one timer that renews them: neither a
-// goroutine nor a timer per request, and nothing to stop when nothing runs.
-type renewals struct {
-	mu    sync.Mutex
-	head  *runContext
-	timer *time.Timer
-	armed time.Time // when the timer fires; zero: it does not
-
-	running int           // runs that have begun and are not settled
-	drained chan struct{} // closed when none runs any more; nil: more may begin
-}
-
-// add lists a run, unless no more may begin.
-func (l *renewals) add(c *runContext, now time.Time) bool {
-	lease := c.guard.policy.Lease
-	c.expires = c.started.Add(lease)
-	c.due = c.started.Add(lease / 3)
-	l.mu.Lock()
-	if l.drained != nil {
-		l.mu.Unlock()
-		return false
-	}
-	l.running++
-	c.listed, c.counted = true, true
-	c.next = l.head
-	if l.head != nil {
-		l.head.prev = c
-	}
-	l.head = c
-	l.arm(c.due, now)
-	l.mu.Unlock()
-	return true
-}
-
-// settled counts a run out, once.
-func (l *renewals) settled(c *runContext) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !c.counted {
-		return
-	}
-	c.counted = false
-	if l.running--; l.running == 0 && l.drained != nil {
-		close(l.drained)
-	}
-}
-
-// Drain ends the engine's work in good order: a new run is refused from now on, with 503
-// shutting_down ([CodeShuttingDown]), while duplicates of what is done are still answered. It
-// waits for the runs that there are, and returns nil when the last one is settled.
-//
-// When ctx ends, it ends the contexts of the runs that are left, with [ErrShutdown], gives them
-// [Config.StoreTimeout] to settle, and returns context.Cause(ctx) if that was not enough or any
-// had to be ended. An engine cannot be used for runs again. Drain may be called more than once,
-// also concurrently. Call it before the server's Shutdown, with the same context.
-func (e *Engine) Drain(ctx context.Context) error {
-	l := &e.renewals
-	l.mu.Lock()
-	if l.drained == nil {
-		l.drained = make(chan struct{})
-		if l.running == 0 {
-			close(l.drained)
-		}
-	}
-	drained := l.drained
-	l.mu.Unlock()
-
-	select {
-	case <-drained:
-		return nil
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	if l.running == 0 {
-		l.mu.Unlock()
-		return nil // both at once
-	}
-	for c := l.head; c != nil; c = c.next {
-		c.cancel(ErrShutdown)
-	}
-	l.mu.Unlock()
-	settling := time.NewTimer(e.storeTimeout)
-	defer settling.Stop()
-	select {
-	case <-drained:
-	case <-settling.C:
-	}
-	return context.Cause(ctx)
-}
-
-func (l *renewals) remove(c *runContext) {
-	l.mu.Lock()
-	if c.listed {
-		c.listed = false
-		if c.prev != nil {
-			c.prev.next = c.next
-		} else {
-			l.head = c.next
-		}
-		if c.next != nil {
-			c.next.prev = c.prev
-		}
-		c.prev, c.next = nil, nil
-	}
-	// The timer stays armed: it finds nothing to do and is not armed again.
-	l.mu.Unlock()
-}
-
-// arm makes sure that the timer fires no later than at. l.mu is held.
-func (l *renewals) arm(at, now time.Time) {
-	if !l.armed.IsZero() && !at.Before(l.armed) {
-		return
-	}
-	l.armed = at
-	if l.timer == nil {
-		l.timer = time.AfterFunc(at.Sub(now), l.fire)
-	} else {
-		l.timer.Reset(at.Sub(now))
-	}
-}
-
-// fire starts the renewals that are due. Each has a goroutine of its own, because a store
-// that hangs for one key must not cost the others their leases; it ends at the latest
-// with the store's deadline.
-func (l *renewals) fire() {
-	now := time.Now()
-	var next time.Time
-	l.mu.Lock()
-	l.armed = time.Time{}
-	for c := l.head; c != nil; c = c.next {
-		switch {
-		case c.renewing:
-			// Its next due time is set when the renewal has ended.
-		case c.due.Sub(now) <= c.guard.policy.Lease/10:
-			// Also what is due a little later: the list is walked a few times in each lease,
-			// however many runs there are.
-			c.renewing = true
-			go c.renew(l)
-		case next.IsZero() || c.due.Before(next):
-			next = c.due
-		}
-	}
-	if !next.IsZero() {
-		l.arm(next, now)
-	}
-	l.mu.Unlock()
-}
-
-func (c *runContext) renew(l *renewals) {
-	g := c.guard
-	lease := g.policy.Lease
-	sent := time.Now()
-
-	// No answer is awaited beyond the end of the lease: from then on another run may begin.
-	limit := min(g.engine.storeTimeout, c.expires.Sub(sent))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.values), limit)
-	err := g.engine.store.Renew(ctx, string(c.run.key), c.run.owner, lease)
-	cancel()
-
-	now := time.Now()
-	l.mu.Lock()
-	c.renewing = false
-	listed := c.listed
-	lost := false
-	switch {
-	case err == nil:
-		// The store counts from when it was asked at the earliest.
-		c.expires = sent.Add(lease)
-		c.due = sent.Add(lease / 3)
-	case errors.Is(err, store.ErrLost), !now.Before(c.expires):
-		lost = true
-	default:
-		// Try again soon: a restarting store is often back before the lease ends.
-		c.due = now.Add(min(lease/10, c.expires.Sub(now)))
-	}
-	if listed && !lost {
-		l.arm(c.due, now)
-	}
-	l.mu.Unlock()
-
-	if !listed || err == nil {
-		return // the run has ended meanwhile, and settled its record itself
-	}
-	if lost {
-		l.remove(c)
-		c.cancel(ErrLeaseLost)
-		g.observe(c.values, Event{Kind: LeaseLost, Route: c.route, Key: c.run.key,
-			Attempt: c.run.attempt, Elapsed: now.Sub(c.started), Err: err})
-		return
-	}
-	g.observe(c.values, Event{Kind: RenewFailed, Route: c.route, Key: c.run.key,
-		Attempt: c.run.attempt, Elapsed: now.Sub(c.started), Err: err})
 }

@@ -375,7 +375,7 @@ func unrendered(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnrendered, err)
 }
 
-func (f *flight) deliver(stands time.Duration) error { return deliver(f.x, &f.echo, stands) }
+func (f *flight) deliver(retention time.Duration) error { return deliver(f.x, &f.echo, retention) }
 
 // deliver hands on what the exchange has held back, with the fields of EchoKey. What was not kept
 // has no end.
@@ -429,7 +429,7 @@ func (f *flight) stored(ctx context.Context, grant store.Grant) *Response {
 
 func (f *flight) unprotected(context.Context) error { return f.x.Pass() }
 
-func (f *flight) settle(v Verdict) ([]byte, error) {
+func (f *flight) result(v Verdict) ([]byte, error) {
 	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {
 		return nil, errors.New("idem: a settled request needs a response with a final status")
 	}
@@ -461,15 +461,15 @@ func (p *Pending) Finish(c *Capture) (err error) {
 	p.once.Do(func() {
 		run, g := p.run, p.run.guard
 		if c == nil {
-			run.settlePanic()
+			run.finishPanic()
 			return
 		}
 		run.done = true
 		returned := false
 		defer func() {
 			if !returned { // Policy.Failed has panicked, or an observer
-				run.settlePanic()
-				err = deliver(p.x, &p.echo, run.stands)
+				run.finishPanic()
+				err = deliver(p.x, &p.echo, run.keptFor)
 			}
 		}()
 		last := *c
@@ -477,7 +477,7 @@ func (p *Pending) Finish(c *Capture) (err error) {
 			last.Err = p.reported
 		}
 		o, _ := g.outcome(&last, nil)
-		instead := run.settle(o)
+		instead := run.finish(o)
 		returned = true
 		if instead != nil {
 			var r Request // that of the flight has been given back
@@ -485,7 +485,7 @@ func (p *Pending) Finish(c *Capture) (err error) {
 			err = p.x.Answer(g.response(run.values, instead, &r))
 			return
 		}
-		err = deliver(p.x, &p.echo, run.stands)
+		err = deliver(p.x, &p.echo, run.keptFor)
 	})
 	return err
 }

@@ -8,51 +8,55 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// waiting is a duplicate's wait for a run to end, in the [crowd] of those who wait for it.
-type waiting struct {
-	until  time.Time
-	timer  *time.Timer
-	crowd  *crowd // nil: it looks at the record for itself
-	leads  bool   // it holds the crowd's token
-	joined uint64 // how many looks of the crowd had begun before
-	news   *news  // what it listens to
-	told   bool   // news holds the answer
-	inTurn bool   // it holds a place in Engine.looks
+// waiter is a caller's wait for another run to end. Callers that wait for the same run in this process
+// share their store calls, see [waiters].
+type waiter struct {
+	guard *Guard
+	id    identity
+
+	until    time.Time // the limit; zero: the caller has not waited yet
+	timer    *time.Timer
+	hasSlot  bool     // one of Engine.waiterCalls
+	group    *waiters // nil: the caller asks the store for itself alone
+	leads    bool     // the caller asks for the group
+	joined   uint64   // how many calls of the group had begun before the caller joined
+	next     *answer  // of the group's next call
+	answered bool     // next is there, and is the caller's answer
 }
 
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 250 * time.Millisecond
-	// watchPause is after how long a watched record is looked at all the same, in case a
-	// message was lost on the way; then after twice as long, and so on up to
-	// lastWatchPause: thousands of operations must not be a load.
+	// watchPause is how long after the last call the leader asks for a watched record all the same,
+	// because a message may be lost; then twice as long, and so on up to lastWatchPause: thousands of
+	// operations must not be a load.
 	watchPause     = time.Second
 	lastWatchPause = 4 * time.Second
 )
 
-// maxLooks is how many waiting duplicates look at the store at once. When many runs end, or
-// the limits of thousands that wait, as many calls at once would outlast their deadlines.
-const maxLooks = 64
+// maxWaiterCalls is how many waiters call the store at once. When many runs end, or thousands of waiters
+// reach their limits, as many calls at once would outlast their deadlines.
+const maxWaiterCalls = 64
 
-// began reports whether the caller has waited.
-func (w *waiting) began() bool { return !w.until.IsZero() }
+func (w *waiter) hasWaited() bool { return !w.until.IsZero() }
 
-// enter waits for the caller's turn to call the store, if it is one that waits anyway. It
-// returns false when the limit is reached or the caller has gone. After it comes leave.
-func (w *waiting) enter(ctx context.Context, e *Engine) bool {
-	if e.looks == nil || !w.began() || w.told {
+// takeSlot waits for the permission to call the store, if the caller has waited before. It returns false
+// when the limit is reached or the caller has gone. Each takeSlot is followed by freeSlot.
+func (w *waiter) takeSlot(ctx context.Context) bool {
+	slots := w.guard.engine.waiterCalls
+	if slots == nil || !w.hasWaited() || w.answered {
 		return true
 	}
 	select {
-	case e.looks <- struct{}{}:
-		w.inTurn = true
+	case slots <- struct{}{}:
+		w.hasSlot = true
 		return true
 	default:
 	}
 	w.arm(w.left())
 	select {
-	case e.looks <- struct{}{}:
-		w.inTurn = true
+	case slots <- struct{}{}:
+		w.hasSlot = true
 		return true
 	case <-w.timer.C:
 	case <-ctx.Done():
@@ -60,129 +64,121 @@ func (w *waiting) enter(ctx context.Context, e *Engine) bool {
 	return false
 }
 
-func (w *waiting) leave(e *Engine) {
-	if w.inTurn {
-		w.inTurn = false
-		<-e.looks
+func (w *waiter) freeSlot() {
+	if w.hasSlot {
+		w.hasSlot = false
+		<-w.guard.engine.waiterCalls
 	}
 }
 
-// look asks the store for the claim, unless the look of another has answered already. Who
-// leads tells the others what it has found, if that ends their wait, and leaves them before it
-// does anything else, for that may take long.
-func (w *waiting) look(ctx context.Context, g *Guard, id identity, claim store.Claim) (store.Grant, error) {
-	e, c := g.engine, w.crowd
-	if w.told {
-		w.told = false
-		return g.copied(w.news.grant), nil
+// acquireForAll asks the store for the claim, unless the group's leader has got the answer already. If the
+// caller leads, it passes on an answer that ends the wait, and leaves the group before it does anything
+// else, which may take long.
+func (w *waiter) acquireForAll(ctx context.Context, claim store.Claim) (store.Grant, error) {
+	e, group := w.guard.engine, w.group
+	if w.answered {
+		w.answered = false
+		return w.ownCopy(w.next.grant), nil
 	}
-	if c == nil {
-		return e.acquire(ctx, id.key, claim)
+	if group == nil {
+		return e.acquire(ctx, w.id.key, claim)
 	}
-	look := e.crowds.begin(c)
-	grant, err := e.acquire(ctx, id.key, claim)
-	if err != nil || grant.State == store.Running && !g.reused(id, grant) {
-		return grant, err // and waits on
+	call := e.waiters.begin(group)
+	grant, err := e.acquire(ctx, w.id.key, claim)
+	if err != nil || grant.State == store.Running && !w.keyReused(grant) {
+		return grant, err // the wait goes on
 	}
 	if grant.State == store.Acquired {
-		c.waitAnew()
+		group.resetPauses()
 	} else {
-		e.crowds.tell(c, look, g.copied(grant))
+		e.waiters.publish(group, call, w.ownCopy(grant))
 	}
-	w.end(e)
+	w.stopWaiting()
 	return grant, nil
 }
 
-// answersAll reports whether what a look has found is the answer to all who wait together. It is
-// not if they would ask what has become of an abandoned run: then each of them looks for itself.
-func (g *Guard) answersAll(id identity, grant store.Grant) bool {
-	switch {
-	case grant.State == store.Done, g.reused(id, grant):
-		return true
-	case grant.State == store.Abandoned:
-		return g.policy.Reconcile == nil
-	}
-	return false
+// answersAll reports whether grant answers the whole group. An abandoned run about which the policy is
+// asked does not: each waiter then asks for itself.
+func (w *waiter) answersAll(grant store.Grant) bool {
+	return grant.State == store.Done || w.keyReused(grant) || grant.State == store.Abandoned && w.guard.policy.Reconcile == nil
 }
 
-// copied returns grant with a result of its own if it is a task's: a Result's Value belongs to who
-// called Do. Responses are only ever read, and are shared.
-func (g *Guard) copied(grant store.Grant) store.Grant {
-	if g.task {
+// ownCopy returns grant with a result of its own if it is a task's, because a Result's Value belongs to
+// the caller of Do. Responses are only ever read, and are shared.
+func (w *waiter) ownCopy(grant store.Grant) store.Grant {
+	if w.guard.task {
 		grant.Result = bytes.Clone(grant.Result)
 	}
 	return grant
 }
 
-// wait returns true when it is worth looking again: the record may have changed, its lease
-// has passed, or the limit is reached, at which there is one last look. It returns false
-// after that, or when the caller has gone.
-func (w *waiting) wait(ctx context.Context, g *Guard, id identity, remaining time.Duration) bool {
-	if !w.began() {
-		w.until = time.Now().Add(g.policy.Duplicate.limit())
+// wait returns true when it is worth asking the store again: the record may have changed, its lease has
+// passed, or the limit is reached, at which the caller asks once more. It returns false after that, and
+// when the caller has gone. remaining is what is left of the lease.
+func (w *waiter) wait(ctx context.Context, remaining time.Duration) bool {
+	if !w.hasWaited() {
+		w.until = time.Now().Add(w.guard.policy.Duplicate.limit())
 	}
-	again := w.pause(ctx, g, id, remaining)
+	again := w.pause(ctx, remaining)
 	if !again {
-		w.end(g.engine)
+		w.stopWaiting()
 	}
 	return again
 }
 
-func (w *waiting) pause(ctx context.Context, g *Guard, id identity, remaining time.Duration) bool {
-	e := g.engine
-	if w.left() <= 0 || ctx.Err() != nil {
+func (w *waiter) pause(ctx context.Context, remaining time.Duration) bool {
+	if w.over(ctx) {
 		return false
 	}
-	if w.crowd == nil {
-		e.crowds.join(w, crowdID{id.key, id.fingerprint, id.expired, g})
+	if w.group == nil {
+		w.guard.engine.waiters.join(w)
 	}
-	if w.leads { // and has just looked
-		w.crowd.watch(ctx, w, e, remaining)
-		if w.left() <= 0 || ctx.Err() != nil {
+	if w.leads { // and has just asked
+		w.group.watch(ctx, w, remaining)
+		if w.over(ctx) {
 			return false
 		}
-	} else if !w.follow(ctx, g, id) {
+	} else if !w.follow(ctx) {
 		return false
 	}
-	c := w.crowd
-	if c == nil || c.due.IsZero() {
+	group := w.group
+	if group == nil || group.due.IsZero() {
 		return true
 	}
-	w.arm(min(time.Until(c.due), w.left()))
+	w.arm(min(time.Until(group.due), w.left()))
 	select {
-	case <-c.changed:
+	case <-group.changed:
 	case <-w.timer.C:
 		if w.left() <= 0 {
-			w.end(e) // the others need not wait for the last look
+			w.stopWaiting() // the others need not wait for the caller's last call
 			return true
 		}
 	case <-ctx.Done():
 		return false
 	}
-	c.unwatch()
+	group.unwatch()
 	return true
 }
 
-// follow sleeps until the caller leads, or need not wait any longer and has left the crowd. It
-// returns false when the caller has gone.
-func (w *waiting) follow(ctx context.Context, g *Guard, id identity) bool {
-	e := g.engine
+// follow sleeps until the caller leads, or need not wait any longer and has left the group. It returns
+// false when the caller has gone.
+func (w *waiter) follow(ctx context.Context) bool {
 	w.arm(w.left())
 	for {
 		select {
-		case <-w.crowd.token:
+		case <-w.group.lead:
 			w.leads = true
 			return true
-		case <-w.news.out:
-			// A look that began before the caller came may tell of a record that was gone by then.
-			if w.joined < w.news.look {
-				w.told = g.answersAll(id, w.news.grant)
-				w.end(e)
+		case <-w.next.ready:
+			// A call that began before the caller joined may tell of a record that was gone by then.
+			if w.joined < w.next.call {
+				w.answered = w.answersAll(w.next.grant)
+				w.stopWaiting()
 				return true
 			}
-			w.news = e.crowds.latest(w.crowd)
+			w.next = w.guard.engine.waiters.nextAnswer(w.group)
 		case <-w.timer.C:
-			w.end(e)
+			w.stopWaiting()
 			return true
 		case <-ctx.Done():
 			return false
@@ -190,9 +186,12 @@ func (w *waiting) follow(ctx context.Context, g *Guard, id identity) bool {
 	}
 }
 
-func (w *waiting) left() time.Duration { return time.Until(w.until) }
+// over reports whether the limit is reached or the caller has gone.
+func (w *waiter) over(ctx context.Context) bool { return w.left() <= 0 || ctx.Err() != nil }
 
-func (w *waiting) arm(d time.Duration) {
+func (w *waiter) left() time.Duration { return time.Until(w.until) }
+
+func (w *waiter) arm(d time.Duration) {
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
@@ -200,14 +199,14 @@ func (w *waiting) arm(d time.Duration) {
 	}
 }
 
-// end leaves the crowd, and whatever else the caller holds.
-func (w *waiting) end(e *Engine) {
+// stopWaiting leaves the group, and gives back whatever else the caller holds.
+func (w *waiter) stopWaiting() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	w.leave(e)
-	if w.crowd != nil {
-		e.crowds.leave(w.crowd, w.leads)
-		w.crowd, w.leads = nil, false
+	w.freeSlot()
+	if w.group != nil {
+		w.guard.engine.waiters.leave(w.group, w.leads)
+		w.group, w.leads = nil, false
 	}
 }

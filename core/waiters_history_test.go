@@ -239,8 +239,8 @@ func crowdHistories(t *testing.T, e *core.Engine) (told int64) {
 	}
 	all.Wait()
 	time.Sleep(time.Minute) // what a store that hangs has kept
-	assert.Zero(t, e.Crowds(), "nobody waits any more")
-	assert.Zero(t, e.Looks(), "every place was given back")
+	assert.Zero(t, e.Waited(), "nobody waits any more")
+	assert.Zero(t, e.WaiterCalls(), "every place was given back")
 	return replays.Load()
 }
 

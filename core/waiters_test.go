@@ -60,8 +60,8 @@ func inBubble(t *testing.T, test func(t *together)) {
 		e := core.MustNew(core.Config{User: byUser, Store: s})
 		test(&together{t, e, s, time.Now()})
 		synctest.Wait()
-		assert.Zero(t, e.Crowds(), "nobody waits any more")
-		assert.Zero(t, e.Looks(), "every place was given back")
+		assert.Zero(t, e.Waited(), "nobody waits any more")
+		assert.Zero(t, e.WaiterCalls(), "every place was given back")
 		assert.Equal(t, s.watches.Load(), s.stops.Load(), "every watch was given up")
 	})
 }
@@ -101,7 +101,7 @@ func TestOneLookForAllWhoWait(t *testing.T) {
 				synctest.Wait()
 				calls, served := t.arrive(g, many, func() *call { return post("{}", &ledger) })
 				assert.EqualValues(t, 1+many, t.store.acquires.Load(), "each asks whether it may run")
-				assert.Equal(t, 1, e.Crowds())
+				assert.Equal(t, 1, e.Waited())
 
 				t.store.acquires.Store(0)
 				served.Wait()
@@ -118,7 +118,7 @@ func TestOneLookForAllWhoWait(t *testing.T) {
 					require.Equal(t, first.response.Body, c.response.Body)
 					require.Equal(t, first.response.Header, c.response.Header[:len(c.response.Header)-1])
 				}
-				assert.Zero(t, e.Crowds())
+				assert.Zero(t, e.Waited())
 			})
 		})
 	}
@@ -586,7 +586,7 @@ func TestNewsFromBeforeOnesTime(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 2, runs.Load())
 		late, lateServed := t.arrive(g, 3, order)
-		assert.Equal(t, 1, t.Crowds())
+		assert.Equal(t, 1, t.Waited())
 
 		earlyServed.Wait()
 		assert.Equal(t, 900*time.Millisecond, time.Since(t.start))
@@ -628,7 +628,7 @@ func TestWhoWaitsTogether(t *testing.T) {
 			{keyed, func() *call { return slow("alice", "keyed too")().withKey("l") }},
 		} {
 			calls, served := t.arrive(tc.guard, 5, tc.call)
-			assert.Equal(t, i+1, t.Crowds())
+			assert.Equal(t, i+1, t.Waited())
 			assert.EqualValues(t, i+1, t.store.watches.Load())
 			all.Go(func() {
 				served.Wait()
@@ -673,7 +673,7 @@ func TestKeyReusedWhileManyWait(t *testing.T) {
 		})
 		time.Sleep(301 * time.Millisecond)
 		others, othersServed = t.arrive(g, 10, sleepy(`{"n":2}`, 201))
-		assert.Equal(t, 2, t.Crowds())
+		assert.Equal(t, 2, t.Waited())
 		before := t.store.acquires.Load()
 		close(arrived)
 		served.Wait()
@@ -833,7 +833,7 @@ func TestTasksDecideForThemselves(t *testing.T) {
 			assert.EqualValues(t, 2, r.Attempt)
 		})
 		synctest.Wait()
-		assert.Equal(t, 2, t.Crowds())
+		assert.Equal(t, 2, t.Waited())
 		all.Wait()
 	})
 }

@@ -1,0 +1,158 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// claimant is a caller that asks the store for the claim of its operation, and waits for it if the
+// policy says so.
+type claimant struct {
+	waiter
+	claim   store.Claim // what the next Acquire asks for
+	askedOf uint64      // the abandoned attempt that the last Acquire was limited to; 0: none
+	asked   time.Time   // when the last Acquire began; zero for a local store
+}
+
+func newClaimant(g *Guard, id identity) claimant {
+	c := claimant{waiter: waiter{guard: g, id: id}}
+	c.claim.Owner, c.claim.Lease, c.claim.Retention = store.NewOwner(), g.policy.Lease, g.policy.RememberAbandoned
+	c.resetClaim()
+	return c
+}
+
+// resetClaim makes the claim one that knows of no earlier run. With a token that is too old it takes
+// over nothing, and has a fingerprint of its own: if it can't be released, it must not pass for a run
+// that was begun.
+func (c *claimant) resetClaim() {
+	c.claim.Fingerprint, c.claim.Attempt = c.id.fingerprint, 0
+	c.claim.Takeover = c.guard.policy.Abandoned == TakeOver && !c.id.expired
+	if c.id.expired {
+		c.claim.Fingerprint = expiredUse
+	}
+}
+
+// acquireOrWait asks the store for the claim. As long as another run holds it, it waits and asks
+// again, up to the policy's limit. Running is its answer at the limit, and when the caller has gone.
+func (c *claimant) acquireOrWait(ctx context.Context) (store.Grant, error) {
+	for {
+		grant, err := c.acquire(ctx)
+		if err != nil && c.hasWaited() {
+			// A waiter has time for a store that fails for a moment. Whether this call has claimed
+			// the key is not known: the next one must not meet with its own claim.
+			c.guard.engine.releaseFailed(c.id.key, c.claim.Owner, err)
+			if !c.wait(ctx, watchPause) {
+				return grant, err
+			}
+			c.claim.Owner = store.NewOwner()
+			continue
+		}
+		if err != nil || !c.mayWait(grant) || !c.wait(ctx, grant.Remaining) {
+			return grant, err
+		}
+	}
+}
+
+// acquire asks the store for the claim, once. Too late an answer is an error.
+func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
+	if !c.takeSlot(ctx) {
+		return store.Grant{State: store.Running, Fingerprint: c.id.fingerprint}, nil // as before it waited
+	}
+	if !c.guard.engine.local {
+		c.asked = time.Now()
+	}
+	grant, err := c.acquireForAll(ctx, c.claim)
+	c.freeSlot()
+	if err == nil && grant.State == store.Acquired && !c.asked.IsZero() && time.Since(c.asked) >= c.claim.Lease {
+		err = errLate
+	}
+	c.askedOf = c.claim.Attempt
+	c.resetClaim() // a verdict about an abandoned run counts once
+	return grant, err
+}
+
+// Another run may have begun by then.
+var errLate = errors.New("idem: the store answered when the lease of the claim had passed")
+
+// mayWait reports whether a run stands in the way whose end is worth waiting for.
+func (c *claimant) mayWait(grant store.Grant) bool {
+	return grant.State == store.Running && c.guard.policy.Duplicate.limit() > 0 && !c.keyReused(grant) && !c.tokenExpired(grant)
+}
+
+// keyReused reports whether the record that stands in the way has other parameters.
+func (w *waiter) keyReused(grant store.Grant) bool {
+	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.AnyParameters && !w.ofExpiredUse(grant)
+}
+
+// tokenExpired reports whether the key is a token that is too old, and was never used while it was not; or
+// whether a claim with such a token has left its record behind.
+func (c *claimant) tokenExpired(grant store.Grant) bool {
+	if grant.State == store.Acquired {
+		return c.id.expired && grant.Attempt == 1
+	}
+	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
+}
+
+// ofExpiredUse reports whether the record is the claim of a token that is too old. (A task's fingerprint
+// may read like its mark.)
+func (w *waiter) ofExpiredUse(grant store.Grant) bool {
+	return grant.State != store.Acquired && grant.Fingerprint == expiredUse && w.guard.policy.Key.kind == keyToken
+}
+
+// giveBack releases the claim, if it is held.
+func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
+	if grant.State != store.Acquired {
+		return nil
+	}
+	return c.guard.engine.release(ctx, c.id.key, c.claim.Owner)
+}
+
+// recover decides what becomes of an abandoned run: it returns a refusal, or prepares the claim to be
+// acquired once more. err is what stands behind the refusal.
+func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Grant) (*Refusal, error) {
+	attempt, policy := abandoned.Attempt, &c.guard.policy
+	switch {
+	case c.id.expired && policy.Abandoned == TakeOver && c.askedOf != attempt:
+		// The token was used in time, so that the run may be taken over. The first Acquire only found that out.
+		c.claim.Fingerprint, c.claim.Takeover, c.claim.Attempt = c.id.fingerprint, true, attempt
+		return nil, nil
+	case c.claim.Takeover, c.askedOf == attempt:
+		// Only another fingerprint can have kept the store from handing it over (with
+		// AnyParameters: one from before the policy said so).
+		return keyReused, nil
+	case policy.Reconcile == nil:
+		return uncertain, nil
+	}
+	verdict, err := policy.Reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: op.request()})
+	if err != nil || verdict.kind == verdictUnknown {
+		return uncertain, err
+	}
+	c.claim.Fingerprint = c.id.fingerprint
+	if verdict.kind == verdictSettled {
+		if err := c.complete(ctx, op, attempt, verdict); err != nil {
+			return uncertain, err
+		}
+	}
+	c.claim.Takeover, c.claim.Attempt = verdict.kind == verdictRunAgain, attempt
+	return nil, nil
+}
+
+// complete takes over an abandoned run, and completes it with what a verdict says that it has answered. If another
+// caller was faster, it does nothing.
+func (c *claimant) complete(ctx context.Context, op operation, attempt uint64, verdict Verdict) error {
+	result, err := op.result(verdict)
+	if err != nil {
+		return err
+	}
+	e, claim := c.guard.engine, c.claim
+	claim.Takeover, claim.Attempt = true, attempt
+	grant, err := e.acquire(ctx, c.id.key, claim)
+	if err != nil || grant.State != store.Acquired {
+		return err
+	}
+	_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
+	return err
+}

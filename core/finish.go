@@ -1,0 +1,159 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// run runs the operation under the claim that c has acquired, unless no more runs may begin. outer is the
+// run in which it is called, if any.
+func (g *Guard) run(ctx context.Context, op operation, outer *Run, c *claimant, grant store.Grant) error {
+	run := &runContext{values: ctx, route: op.route(), started: c.asked}
+	run.guard, run.outer = g, outer
+	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
+	now := time.Now()
+	if run.started.IsZero() { // a local store has answered just now
+		run.started = now
+	}
+	run.open() // before it is listed: from then on it may be ended
+	if !g.engine.runs.begin(run, now) {
+		run.close()
+		return g.refuse(ctx, op, c.id.key, shuttingDown, c.giveBack(ctx, grant))
+	}
+	return run.carryOut(op)
+}
+
+// carryOut runs the operation, finishes the run, and sends the answer.
+func (c *runContext) carryOut(op operation) error {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		c.finishPanic() // a panic or runtime.Goexit, which goes on
+		if c.done {
+			_ = op.deliver(c.keptFor) // it was not the handler's: the client gets the answer
+		}
+	}()
+	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt})
+	o, err := op.perform(c)
+	if o.deferred {
+		returned = true
+		return err
+	}
+	instead := c.finish(o)
+	returned = true
+	if instead != nil {
+		return op.refuse(c.values, instead)
+	}
+	if derr := op.deliver(c.keptFor); err == nil {
+		err = derr
+	}
+	return err
+}
+
+// outcome is how a run has ended.
+type outcome struct {
+	failed   bool
+	panicked bool
+	refusal  bool     // the response is one, and must not be kept
+	refused  *Refusal // what the handler has reported, and nobody has rendered; nil: nothing
+	runsOn   bool     // the handler may still be running
+	cut      bool     // a part of the response has been sent, and the rest could not be
+	empty    bool     // the handler has written nothing
+	deferred bool     // how it has ended will be known later
+	result   []byte   // to be stored, if the record is kept
+	status   int
+	err      error // for the observer
+}
+
+// finish completes, releases or abandons the record of a run that has ended, and ends the run's
+// context. It does so even if the caller has gone: what has been done must be remembered. If the
+// handler has given up without an answer, instead is what the client gets if it is still there.
+func (c *runContext) finish(o outcome) (instead *Refusal) {
+	g, e := c.guard, c.guard.engine
+	e.runs.endLease(c)
+	defer e.runs.end(c)
+	defer c.close()
+
+	instead = o.refused
+	decided := Disposition(c.decided.Load())
+	if o.empty && c.over && decided != Keep {
+		if instead = unfinished; context.Cause(c) == ErrShutdown {
+			instead = shuttingDown
+		}
+		o.failed, o.refusal, o.status = true, true, instead.Status
+	}
+	disposition := g.policy.OnSuccess
+	switch {
+	case o.cut || c.cut(o.panicked):
+		disposition, o.failed = Abandon, true
+	case o.failed:
+		disposition = g.policy.OnFailure
+	}
+	if decided != ByDefault {
+		disposition = decided
+	}
+	elapsed := time.Since(c.started)
+	retention := g.policy.Retention
+	if g.policy.RetainFrom == FromStart {
+		retention -= elapsed
+	}
+	if disposition == Keep && (o.refusal || retention <= 0) {
+		disposition = Release
+	}
+	if o.failed && g.policy.Duplicate == Reject {
+		o.result = failed
+	}
+
+	ev := Event{Route: c.route, Key: c.key, Attempt: c.attempt, Status: o.status,
+		Elapsed: elapsed, Failed: o.failed, Panicked: o.panicked, Err: o.err}
+	var err error
+	switch {
+	case o.runsOn:
+		err = errRunsOn // nobody will know when it has ended
+	case disposition == Release:
+		ev.Kind = Released
+		if o.failed {
+			err = e.release(c.values, c.key, c.owner)
+		} else { // nothing of it is to be remembered, not even that it has been committed
+			_, err = e.complete(c.values, c.key, c.owner, nil, 0)
+		}
+	case disposition == Abandon:
+		ev.Kind = RunAbandoned
+		err = e.abandon(c.values, c.key, c.owner)
+	default:
+		ev.Kind = Finished
+		var full bool
+		if full, err = e.complete(c.values, c.key, c.owner, o.result, retention); full {
+			ev.Err = store.ErrFull
+		}
+	}
+	c.ended.Store(true)
+	if err == nil && ev.Kind == Finished {
+		c.keptFor = retention
+	}
+	switch {
+	case errors.Is(err, store.ErrLost):
+		ev.Kind, ev.Err = RunLost, err
+	case err != nil:
+		ev.Kind, ev.Err = Unsettled, err
+	}
+	g.observe(c.values, ev)
+	return instead
+}
+
+// finishPanic finishes a run that has ended with a panic.
+func (c *runContext) finishPanic() {
+	if c.ended.Load() {
+		return // an observer has panicked
+	}
+	// If not the handler but a hook after it (Policy.Failed) has panicked, the operation has been
+	// done, and must not be done again.
+	_ = c.finish(outcome{failed: !c.done, panicked: true, result: unavailable})
+}
+
+var errRunsOn = errors.New("idem: a timeout behind the guard has answered, and the handler may run on; mount the guard inside of the timeout, around the handler")

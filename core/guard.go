@@ -1,0 +1,93 @@
+package core
+
+import "github.com/idem-go/idem/core/internal/canon"
+
+// Guard is a policy compiled by an engine: what an adapter mounts. It is safe for
+// concurrent use, and may be mounted on any number of routes: the route is part of
+// the key.
+type Guard struct {
+	engine        *Engine
+	policy        Policy // with defaults filled in
+	identity      canon.Rules
+	params        canon.Rules // for fingerprints
+	user          UserSource
+	callers       bool     // a verified caller is the user by default
+	task          bool     // of a Task
+	running       *Refusal // what a duplicate gets while the operation runs
+	refused       *Refusal // what it gets under Reject when the operation has finished
+	refusedFailed *Refusal // and what if the run has failed
+}
+
+// Guard compiles p for HTTP. It reports every fault of p at once, each as a
+// *[ConfigError].
+func (e *Engine) Guard(p Policy) (*Guard, error) { return e.compile(p, true) }
+
+// MustGuard is [Engine.Guard] for policies that are fixed in the program; it panics
+// with the faults.
+func (e *Engine) MustGuard(p Policy) *Guard {
+	g, err := e.Guard(p)
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
+	g := &Guard{engine: e, policy: p, user: p.User, task: !forHTTP}
+	f := faults{of: "Policy"}
+	checkPolicy(&f, &p)
+	if forHTTP {
+		g.compileHTTP(&f)
+	} else {
+		checkTask(&f, &p)
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+
+	q, ofParameters := &g.policy, forHTTP && (p.Key.kind == keyParams || p.Key.kind == keyFields)
+	if p.Key.kind == keyToken {
+		setDefault(&q.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
+		setDefault(&q.RememberAbandoned, max(DefaultRememberAbandoned, p.Key.tokens.outlasting()))
+	}
+	setDefault(&q.Lease, DefaultLease)
+	setDefault(&q.RememberAbandoned, DefaultRememberAbandoned)
+	setDefault(&q.Linger, DefaultLinger)
+	setDefault(&q.BodyLimit, DefaultBodyLimit)
+	setDefault(&q.ResponseLimit, DefaultResponseLimit)
+	setDefault(&q.OnSuccess, Keep)
+	setDefault(&q.OnFailure, Release)
+	if ofParameters {
+		setDefault(&q.Retention, DefaultRetention)
+	} else {
+		setDefault(&q.Retention, DefaultKeyRetention)
+	}
+	switch {
+	case q.Failed != nil:
+	case ofParameters, p.Key.kind == keyToken:
+		q.Failed = FailedByAnyError
+	default:
+		q.Failed = FailedByStatus
+	}
+	if !forHTTP {
+		q.Linger = 0 // the context is the caller's own: its end is meant
+	}
+	g.running = inProgress
+	if q.Duplicate == Reject {
+		g.running = refusal(CodeInProgress)
+		g.running.Detail = "The same operation is being carried out."
+	}
+	g.refused, g.refusedFailed = refusal(CodeDuplicate), refusal(CodeDuplicate)
+	g.refusedFailed.Detail = "This operation has just been tried, and did not succeed."
+	if q.Message != "" {
+		g.refused.Detail, g.refusedFailed.Detail = q.Message, q.Message
+	}
+	return g, nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}

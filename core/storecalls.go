@@ -1,0 +1,114 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+func (e *Engine) acquire(ctx context.Context, key Key, claim store.Claim) (store.Grant, error) {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return e.store.Acquire(ctx, string(key), claim)
+}
+
+// complete completes a record. If the store has no room for the result, the record is completed
+// without it, and full is true: that the operation has been done must be remembered, and takes no
+// more room than the record already has.
+func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention time.Duration) (full bool, err error) {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	err = retry(ctx, func() error { return e.store.Complete(ctx, string(key), owner, result, retention) })
+	if errors.Is(err, store.ErrFull) && len(result) > 0 {
+		return true, retry(ctx, func() error { return e.store.Complete(ctx, string(key), owner, nil, retention) })
+	}
+	return false, err
+}
+
+func (e *Engine) release(ctx context.Context, key Key, owner store.Owner) error {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return retry(ctx, func() error { return e.store.Release(ctx, string(key), owner) })
+}
+
+func (e *Engine) abandon(ctx context.Context, key Key, owner store.Owner) error {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return retry(ctx, func() error { return e.store.Abandon(ctx, string(key), owner) })
+}
+
+// retry calls a store, and again while the call fails, until ctx ends: at once first, because the
+// usual failure is a connection that breaks under the call, and the next call gets another one;
+// then after growing pauses, because a store that restarts is soon back. A later try that finds the
+// claim lost may only mean that an earlier one took effect: retry then returns the first failure.
+func retry(ctx context.Context, call func() error) error {
+	err := call()
+	if ctx.Done() == nil {
+		return err // a local store: it has no connection, and no deadline
+	}
+	for pause := time.Duration(0); err != nil && !isFinal(err) && ctx.Err() == nil; pause = max(2*pause, firstPause) {
+		if pause > 0 && !sleep(ctx, pause) {
+			return err
+		}
+		again := call()
+		if again == nil || errors.Is(again, store.ErrFull) {
+			return again
+		}
+		if isFinal(again) {
+			return err
+		}
+	}
+	return err
+}
+
+// isFinal reports whether err is an answer of the store: another try would get the same.
+func isFinal(err error) bool { return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrFull) }
+
+// sleep waits for d. It returns false if ctx has ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// storeContext is the context of one store call: it has a deadline of its own, and does not end
+// with the caller's, because a claim that is cut off half-way helps nobody.
+func (e *Engine) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if e.local {
+		return context.Background(), noCancel
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), e.storeTimeout)
+}
+
+func noCancel() {}
+
+// maxCleanups bounds the releases that follow failed Acquires. Each is a goroutine, for no longer
+// than the store's deadline; a broken link fails all requests at once.
+const maxCleanups = 4096
+
+// releaseFailed follows an Acquire that has failed: the store may have carried it out all the same,
+// and the client's next try would meet a claim that nobody holds. It is an attempt, not a promise:
+// if it fails, the lease has to pass.
+func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
+	if e.local || errors.Is(err, store.ErrFull) {
+		return
+	}
+	select {
+	case e.cleanups <- struct{}{}:
+	default:
+		return
+	}
+	go func() {
+		defer func() { <-e.cleanups }()
+		ctx, cancel := e.storeContext(context.Background())
+		defer cancel()
+		_ = e.store.Release(ctx, string(key), owner) // the first failure has been reported
+	}()
+}
