@@ -185,10 +185,10 @@ func TestRefusalsOfOthersAreNotKept(t *testing.T) {
 	}
 	refused := post("{}", &ledger)
 	refused.handler = refuse
-	first := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, refused))
+	first := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, refused))
 	assert.Equal(t, 401, first.response.Status)
 
-	again := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
+	again := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
 	assert.Equal(t, 201, again.response.Status, "neither guard has kept the refusal")
 	assert.EqualValues(t, 1, ledger.Load())
 }

@@ -185,7 +185,7 @@ func TestHeadersThatTellOfSecretsAreHashed(t *testing.T) {
 func TestSecretsDoNotReachTheStore(t *testing.T) {
 	const secret = "s3cr3t-of-alice"
 	var ledger atomic.Int64
-	keys := &keyBook{Store: newStore(t)}
+	keys := &argumentRecorder{Store: newStore(t)}
 	var events strings.Builder
 	e := core.MustNew(core.Config{Store: keys, User: core.UserFromHeader("X-Api-Key"),
 		Observe: func(_ context.Context, e core.Event) { fmt.Fprintf(&events, "%+v\n", e) }})
@@ -199,18 +199,18 @@ func TestSecretsDoNotReachTheStore(t *testing.T) {
 	assert.NotContains(t, events.String(), secret)
 }
 
-// keyBook writes down what a store is given.
-type keyBook struct {
+// argumentRecorder records what a store is given.
+type argumentRecorder struct {
 	store.Store
 	seen string
 }
 
-func (b *keyBook) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
+func (b *argumentRecorder) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	b.seen += fmt.Sprintf("%s %+v\n", key, c)
 	return b.Store.Acquire(ctx, key, c)
 }
 
-func (b *keyBook) Complete(ctx context.Context, key string, o store.Owner, result []byte, retention time.Duration) error {
+func (b *argumentRecorder) Complete(ctx context.Context, key string, o store.Owner, result []byte, retention time.Duration) error {
 	b.seen += fmt.Sprintf("%s %s\n", key, result)
 	return b.Store.Complete(ctx, key, o, result, retention)
 }

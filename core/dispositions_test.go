@@ -143,7 +143,7 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		want    string
 	}{
 		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Unrendered: true} }, unavailable},
-		"one that somebody ignores":    {keep, func(context.Context) core.Capture { c := nothing(); c.Err = errDown; return c }, unavailable},
+		"one that somebody ignores":    {keep, func(context.Context) core.Capture { c := emptyAnswer(); c.Err = errDown; return c }, unavailable},
 		"a panic of a hook":            {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(201), unavailable},
 		"a response that is rejected":  {reject, handlerOf(201), ""},
 		"a value that is rejected":     {reject, nil, ""},

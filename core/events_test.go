@@ -64,7 +64,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 	decisions := map[string]func(*core.Run){
 		"": func(*core.Run) {}, "keep": (*core.Run).Keep, "release": (*core.Run).Release, "abandon": (*core.Run).Abandon,
 	}
-	trouble := map[string]func(*spy){
+	faults := map[string]func(*spy){
 		"":                  func(*spy) {},
 		"down at the end":   func(s *spy) { s.complete, s.release, s.abandon = down, down, down },
 		"hangs at the end":  func(s *spy) { s.complete, s.release, s.abandon = hang, hang, hang },
@@ -73,16 +73,16 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 	}
 	for ending, handler := range endings {
 		for decision, decide := range decisions {
-			for fault, strike := range trouble {
+			for fault, inject := range faults {
 				for _, drained := range []bool{false, true} {
 					name := fmt.Sprintf("%s, %q, %q, drained %v", ending, decision, fault, drained)
 					synctest.Test(t, func(t *testing.T) {
 						var ledger atomic.Int64
-						var told events
+						var seen events
 						records := &spy{Store: newStore(t)}
-						strike(records)
+						inject(records)
 						e := core.MustNew(core.Config{User: byUser, Store: records, Observe: func(ctx context.Context, ev core.Event) {
-							told.add(ctx, ev)
+							seen.add(ctx, ev)
 							if ending == "the observer panics" && slices.Contains(endingKinds, ev.Kind) {
 								panic("observer")
 							}
@@ -129,7 +129,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 						synctest.Wait()
 
 						// That the lease was lost may be told when the handler has already given up.
-						lasting := slices.DeleteFunc(told.all, func(ev core.Event) bool { return ev.Kind == core.LeaseLost })
+						lasting := slices.DeleteFunc(seen.all, func(ev core.Event) bool { return ev.Kind == core.LeaseLost })
 						var kinds []core.Kind
 						for _, ev := range lasting {
 							kinds = append(kinds, ev.Kind)
@@ -178,15 +178,15 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		"panic of a hook":                    {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(200), core.Finished, false, true},
 	} {
 		var ledger atomic.Int64
-		var told events
-		g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(tc.policy)
+		var seen events
+		g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(tc.policy)
 		c := post("{}", &ledger)
 		c.handler = tc.handler
 		func() {
 			defer func() { _ = recover() }()
 			_ = g.Serve(t.Context(), c)
 		}()
-		last := told.all[len(told.all)-1]
+		last := seen.all[len(seen.all)-1]
 		assert.Equal(t, tc.kind, last.Kind, name)
 		assert.Equal(t, []bool{tc.failed, tc.panicked}, []bool{last.Failed, last.Panicked}, name)
 	}
@@ -194,15 +194,15 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 
 func TestRequestsThatPassAreSeen(t *testing.T) {
 	var ledger atomic.Int64
-	var told events
-	g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.Policy{Name: "hooks", Key: core.Header(core.Optional)})
+	var seen events
+	g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(core.Policy{Name: "hooks", Key: core.Header(core.Optional)})
 	c := serve(t, g, post("{}", &ledger))
 	assert.Equal(t, 1, c.passed)
-	assert.Equal(t, core.Event{Kind: core.Passed, Policy: "hooks", Route: "POST /orders"}, told.all[len(told.all)-1])
+	assert.Equal(t, core.Event{Kind: core.Passed, Policy: "hooks", Route: "POST /orders"}, seen.all[len(seen.all)-1])
 	safe := post("", &ledger)
 	safe.method = "GET"
 	serve(t, g, safe)
-	assert.Len(t, told.all, 2, "a safe method is none of the guard's business")
+	assert.Len(t, seen.all, 2, "a safe method is none of the guard's business")
 }
 
 func TestLevelsOfLogEvents(t *testing.T) {

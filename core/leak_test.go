@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// poisonFlights overwrites all memory of a flight that lies in the pool: it is nobody's.
-func poisonFlights() {
-	f := flights.Get().(*flight)
+// poisonHTTPOperations overwrites all memory of an httpOperation in the pool, which is in nobody's use.
+func poisonHTTPOperations() {
+	f := httpOperations.Get().(*httpOperation)
 	scratch := f.scratch[:cap(f.scratch)]
 	for i := range scratch {
 		scratch[i] = 0xA5
@@ -23,7 +23,7 @@ func poisonFlights() {
 	for i := range fields {
 		fields[i] = Field{Name: "X-Poison", Value: "poison"}
 	}
-	flights.Put(f)
+	httpOperations.Put(f)
 }
 
 // markedExchange is an exchange of which every value says whose it is.
@@ -59,12 +59,12 @@ func (x *markedExchange) answer() *Response {
 
 func (x *markedExchange) Run(ctx context.Context, _ int) (Capture, error) {
 	x.ran = RunFrom(ctx).Key()
-	poisonFlights()
+	poisonHTTPOperations()
 	return Capture{Response: x.answer()}, nil
 }
 
 func (x *markedExchange) Answer(r *Response) error {
-	poisonFlights()
+	poisonHTTPOperations()
 	x.got = Response{Status: r.Status, Header: append([]Field(nil), r.Header...), Body: r.Body} // the body is not copied
 	return nil
 }
@@ -99,11 +99,11 @@ func TestNothingLeaks(t *testing.T) {
 				if err := guard(x).Serve(context.Background(), x); err != nil || x.ran == "" {
 					t.Errorf("%s: %v, key %s", x.mark, err, x.ran)
 				}
-				poisonFlights()
+				poisonHTTPOperations()
 				if err := guard(x).Serve(context.Background(), x); err != nil {
 					t.Errorf("%s: %v", x.mark, err)
 				}
-				poisonFlights()
+				poisonHTTPOperations()
 			}
 		})
 	}
@@ -132,10 +132,10 @@ func TestKeyWithinKey(t *testing.T) {
 	e := MustNew(Config{User: UserFromHeader("X-User")})
 	inner := e.MustGuard(Policy{})
 	outer := e.MustGuard(Policy{Key: Func(func(r *Request) (string, error) {
-		poisonFlights()
+		poisonHTTPOperations()
 		before := fmt.Sprint(*r)
 		key, _, err := inner.Key(r)
-		poisonFlights()
+		poisonHTTPOperations()
 		if after := fmt.Sprint(*r); after != before {
 			t.Errorf("the request was %s, and then %s", before, after)
 		}
@@ -158,7 +158,7 @@ func TestKeyWithinKey(t *testing.T) {
 				r := request(x)
 				whole := fmt.Sprint(*r, r.PathParams[:cap(r.PathParams)])
 				key, fingerprint, err := outer.Key(r)
-				poisonFlights()
+				poisonHTTPOperations()
 				if again := fmt.Sprint(*r, r.PathParams[:cap(r.PathParams)]); err != nil || again != whole {
 					t.Errorf("%s: %v, and the request has become %s", x.mark, err, again)
 				}

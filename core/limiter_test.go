@@ -12,29 +12,16 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// limited is a limiter that gives one answer.
-type limited struct {
-	wait time.Duration
-	err  error
-	key  string
-	ctx  context.Context
-}
-
-func (l *limited) Allow(ctx context.Context, key string) (time.Duration, error) {
-	l.key, l.ctx = key, ctx
-	return l.wait, l.err
-}
-
 func TestAllow(t *testing.T) {
-	l := &limited{}
+	l := &fakeLimiter{}
 	require.NoError(t, core.Allow(t.Context(), l, "alice"))
-	require.Equal(t, "alice", l.key)
+	require.Equal(t, []string{"alice"}, l.keys)
 	require.Equal(t, t.Context(), l.ctx)
 
 	for wait, after := range map[time.Duration]string{
 		1: "1", time.Second: "1", time.Second + 1: "2", 90 * time.Second: "90", math.MaxInt64: "9223372037",
 	} {
-		err := core.Allow(t.Context(), &limited{wait: wait}, "alice")
+		err := core.Allow(t.Context(), &fakeLimiter{wait: wait}, "alice")
 		require.ErrorIs(t, err, core.CodeRateLimited)
 		resp := core.RefusalResponse(t.Context(), err, nil)
 		require.Equal(t, 429, resp.Status)
@@ -46,7 +33,7 @@ func TestAllow(t *testing.T) {
 	// Whoever makes the refusal: it says when to come again.
 	require.Equal(t, "1", core.RefusalResponse(t.Context(), core.NewRefusal(core.CodeRateLimited, nil), nil).Get("Retry-After"))
 
-	err := core.Allow(t.Context(), &limited{wait: time.Minute, err: errDown}, "alice")
+	err := core.Allow(t.Context(), &fakeLimiter{wait: time.Minute, err: errDown}, "alice")
 	require.ErrorIs(t, err, core.CodeStoreUnavailable)
 	require.ErrorIs(t, err, errDown)
 	resp := core.RefusalResponse(t.Context(), err, nil)
@@ -59,7 +46,7 @@ func TestAllow(t *testing.T) {
 func TestAllowBehindAGuard(t *testing.T) {
 	engine := core.MustNew(core.Config{})
 	task := engine.MustTask(core.Policy{Name: "t"})
-	l := &limited{wait: time.Minute}
+	l := &fakeLimiter{wait: time.Minute}
 	do := func() error {
 		_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
 			return 7, core.Allow(ctx, l, "alice")

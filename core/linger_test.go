@@ -19,16 +19,16 @@ import (
 
 var errCause = errors.New("the cause")
 
-// ends is how a run's context has ended: when, and with what.
-type ends struct {
+// contextEnd says when and how a run's context has ended.
+type contextEnd struct {
 	after      time.Duration
 	err, cause error
 }
 
-// watched is a call whose handler does begin, waits for the end of its context and answers with
+// waitsForItsEnd is a call whose handler does begin, waits for the end of its context and answers with
 // captured. The result is read when the call has been served.
-func watched(begin func(ctx context.Context), captured core.Capture) (*call, *ends) {
-	c, got := post("{}", nil), new(ends)
+func waitsForItsEnd(begin func(ctx context.Context), captured core.Capture) (*call, *contextEnd) {
+	c, got := post("{}", nil), new(contextEnd)
 	start := time.Now()
 	c.handler = func(ctx context.Context) core.Capture {
 		if begin != nil {
@@ -37,7 +37,7 @@ func watched(begin func(ctx context.Context), captured core.Capture) (*call, *en
 		child, cancel := context.WithTimeout(ctx, 24*time.Hour)
 		defer cancel()
 		<-child.Done()
-		*got = ends{time.Since(start), ctx.Err(), context.Cause(ctx)}
+		*got = contextEnd{time.Since(start), ctx.Err(), context.Cause(ctx)}
 		if child.Err() != ctx.Err() || context.Cause(child) != context.Cause(ctx) {
 			panic("a child of the run's context has ended in another way")
 		}
@@ -46,15 +46,15 @@ func watched(begin func(ctx context.Context), captured core.Capture) (*call, *en
 	return c, got
 }
 
-// early is a context that ends a moment before its deadline, for each has a timer of its own.
-type early struct{ context.Context }
+// endsEarly is a context that ends a moment before its deadline, for each has a timer of its own.
+type endsEarly struct{ context.Context }
 
-func (e early) Deadline() (time.Time, bool) {
+func (e endsEarly) Deadline() (time.Time, bool) {
 	at, ok := e.Context.Deadline()
 	return at.Add(time.Millisecond), ok
 }
 
-func nothing() core.Capture {
+func emptyAnswer() core.Capture {
 	return core.Capture{Response: &core.Response{Status: 200}, Empty: true}
 }
 
@@ -73,46 +73,46 @@ func TestHowTheContextOfARunEnds(t *testing.T) {
 		linger time.Duration
 		caller func() context.Context
 		begin  func(context.Context)
-		want   ends
+		want   contextEnd
 	}{
 		"the client leaves": {0, leaves(time.Second), nil,
-			ends{time.Minute + time.Second, context.Canceled, context.Canceled}},
+			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
 		"the client leaves, and its policy is less patient": {5 * time.Second, leaves(time.Second), nil,
-			ends{6 * time.Second, context.Canceled, context.Canceled}},
+			contextEnd{6 * time.Second, context.Canceled, context.Canceled}},
 		"the client leaves, and the policy has no patience": {-1, leaves(time.Second), nil,
-			ends{time.Second, context.Canceled, context.Canceled}},
+			contextEnd{time.Second, context.Canceled, context.Canceled}},
 		"a deadline": {0, func() context.Context {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 			time.AfterFunc(time.Hour, cancel)
 			return ctx
-		}, nil, ends{3 * time.Second, context.DeadlineExceeded, context.DeadlineExceeded}},
+		}, nil, contextEnd{3 * time.Second, context.DeadlineExceeded, context.DeadlineExceeded}},
 		"a deadline of which the caller hears first": {0, func() context.Context {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 			time.AfterFunc(time.Hour, cancel)
-			return early{ctx}
-		}, nil, ends{3*time.Second + time.Millisecond, context.DeadlineExceeded, context.DeadlineExceeded}},
+			return endsEarly{ctx}
+		}, nil, contextEnd{3*time.Second + time.Millisecond, context.DeadlineExceeded, context.DeadlineExceeded}},
 		"a deadline after the client has left": {0, func() context.Context {
 			ctx, leave := context.WithTimeout(context.Background(), 30*time.Second)
 			time.AfterFunc(time.Second, leave)
 			return ctx
-		}, nil, ends{30 * time.Second, context.DeadlineExceeded, context.DeadlineExceeded}},
+		}, nil, contextEnd{30 * time.Second, context.DeadlineExceeded, context.DeadlineExceeded}},
 		"another cause": {0, func() context.Context {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			time.AfterFunc(2*time.Second, func() { cancel(errCause) })
 			return ctx
-		}, nil, ends{2 * time.Second, context.Canceled, errCause}},
+		}, nil, contextEnd{2 * time.Second, context.Canceled, errCause}},
 		"a stream, and then the client leaves": {0, leaves(10 * time.Second), streams(time.Second),
-			ends{10 * time.Second, context.Canceled, context.Canceled}},
+			contextEnd{10 * time.Second, context.Canceled, context.Canceled}},
 		"the client leaves, and then a stream": {0, leaves(time.Second), streams(10 * time.Second),
-			ends{10 * time.Second, context.Canceled, context.Canceled}},
+			contextEnd{10 * time.Second, context.Canceled, context.Canceled}},
 		"a large answer does not tie": {0, leaves(time.Second), func(ctx context.Context) { core.PartSent(ctx, false) },
-			ends{time.Minute + time.Second, context.Canceled, context.Canceled}},
+			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
 				caller := context.WithValue(tc.caller(), errCause, "value")
-				c, got := watched(func(ctx context.Context) {
+				c, got := waitsForItsEnd(func(ctx context.Context) {
 					assert.Equal(t, "value", ctx.Value(errCause))
 					want, hasWant := caller.Deadline()
 					has, hasGot := ctx.Deadline()
@@ -222,7 +222,7 @@ func TestGivenUp(t *testing.T) {
 							return answer(201, "")
 						}
 						<-ctx.Done()
-						captured = nothing()
+						captured = emptyAnswer()
 						if tc.handler != nil {
 							captured = tc.handler(ctx, captured)
 						}
@@ -260,7 +260,7 @@ func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: -1})
 	ctx, cancel := context.WithCancel(context.Background())
 	c := post("{}", nil)
-	captured := nothing()
+	captured := emptyAnswer()
 	c.handler = func(context.Context) core.Capture { c.held = captured.Response; return core.Capture{Deferred: true} }
 	assert.NoError(t, g.Serve(ctx, c))
 	cancel()
@@ -315,7 +315,7 @@ func TestStreamCutByAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told events
 		e := core.MustNew(core.Config{User: byUser, Observe: told.add})
-		c, _ := watched(func(ctx context.Context) { core.PartSent(ctx, true) }, answer(200, ""))
+		c, _ := waitsForItsEnd(func(ctx context.Context) { core.PartSent(ctx, true) }, answer(200, ""))
 		var served sync.WaitGroup
 		served.Go(func() { serve(t, e.MustGuard(core.Policy{}), c) })
 		synctest.Wait()
@@ -358,7 +358,7 @@ func TestDrain(t *testing.T) {
 		stubborn.handler = func(ctx context.Context) core.Capture {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), core.ErrShutdown)
-			return nothing()
+			return emptyAnswer()
 		}
 		pending := post(`{"n":3}`, nil) // a run whose outcome is not known yet counts
 		pending.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
@@ -482,17 +482,17 @@ func TestDrainAfterAStorePanics(t *testing.T) {
 	})
 }
 
-// caller is a context whose end somebody may wait for. It counts who does.
-type caller struct {
+// countingContext counts the functions that wait for its end.
+type countingContext struct {
 	context.Context
 	ended   chan struct{}
 	waiting atomic.Int64
 }
 
-func (c *caller) Done() <-chan struct{} { return c.ended }
+func (c *countingContext) Done() <-chan struct{} { return c.ended }
 
 // AfterFunc is what package context calls in place of waiting for Done.
-func (c *caller) AfterFunc(func()) (stop func() bool) {
+func (c *countingContext) AfterFunc(func()) (stop func() bool) {
 	c.waiting.Add(1)
 	return sync.OnceValue(func() bool { c.waiting.Add(-1); return true })
 }
@@ -508,7 +508,7 @@ func TestNothingStaysWithTheCallersContext(t *testing.T) {
 		"later":   func(context.Context) core.Capture { return core.Capture{Deferred: true} },
 		"drained": func(context.Context) core.Capture { t.Error("runs"); return answer(201, "") },
 	} {
-		ctx := &caller{Context: context.Background(), ended: make(chan struct{})}
+		ctx := &countingContext{Context: context.Background(), ended: make(chan struct{})}
 		c := post(`"`+name+`"`, nil)
 		c.handler = func(run context.Context) core.Capture {
 			assert.EqualValues(t, 1, ctx.waiting.Load(), name)

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// inside makes outer's handler serve inner under g, and answer what inner was answered.
-func inside(t *testing.T, outer *call, g *core.Guard, inner *call) *call {
+// nested makes outer's handler serve inner under g, and answer what inner was answered.
+func nested(t *testing.T, outer *call, g *core.Guard, inner *call) *call {
 	outer.handler = func(ctx context.Context) core.Capture {
 		require.NoError(t, g.Serve(ctx, inner))
 		return core.Capture{Response: inner.response}
@@ -30,7 +30,7 @@ func TestGuardsOfTwoEnginesBothClaim(t *testing.T) {
 	remote := core.MustNew(core.Config{User: byUser, Store: shared}).MustGuard(core.Policy{})
 	for range 2 {
 		inner := post("{}", &ledger)
-		serve(t, local, inside(t, post("{}", &ledger), remote, inner))
+		serve(t, local, nested(t, post("{}", &ledger), remote, inner))
 		assert.Zero(t, inner.passed)
 	}
 	assert.EqualValues(t, 1, ledger.Load())
@@ -41,8 +41,8 @@ func TestGuardsOnTheWayAreFoundHoweverFarOut(t *testing.T) {
 	e := core.MustNew(core.Config{User: byUser})
 	a, b := e.MustGuard(core.Policy{}), e.MustGuard(core.ClientKey())
 	last := post("{}", &ledger)
-	middle := inside(t, post("{}", &ledger).withKey("k"), a, last)
-	serve(t, a, inside(t, post("{}", &ledger), b, middle))
+	middle := nested(t, post("{}", &ledger).withKey("k"), a, last)
+	serve(t, a, nested(t, post("{}", &ledger), b, middle))
 	assert.Equal(t, 201, last.response.Status)
 	assert.Equal(t, 1, last.passed)
 }
@@ -57,12 +57,12 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 	busy := post("{}", &ledger)
 	handler := busy.handler
 	busy.handler = func(ctx context.Context) core.Capture {
-		refused := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
+		refused := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
 		assert.Equal(t, "in_progress", refused.code())
 		return handler(ctx)
 	}
 	serve(t, inner, busy)
-	again := serve(t, outer, inside(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
+	again := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
 	assert.Equal(t, 201, again.response.Status)
 	assert.False(t, again.replayed())
 
@@ -150,7 +150,7 @@ func TestInnerRefusalsAreFailures(t *testing.T) {
 	p := core.ClientKey() // under which a 409 is a result
 	p.OnFailure = core.Abandon
 	e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
-	serve(t, e.MustGuard(p), inside(t, post("{}", &ledger).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", &ledger).withKey("a", "b")))
+	serve(t, e.MustGuard(p), nested(t, post("{}", &ledger).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", &ledger).withKey("a", "b")))
 	assert.Equal(t, core.RunAbandoned, last.Kind)
 	assert.True(t, last.Failed)
 }

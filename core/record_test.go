@@ -120,9 +120,9 @@ func TestNamesOfTheDefaultHeaderFilter(t *testing.T) {
 	}
 }
 
-// A flight goes back to the pool blank: nothing of one request may reach the next.
-func TestFlightsAreBlankWhenReused(t *testing.T) {
-	f := &flight{guard: new(Guard), routing: "r", scratch: []byte("secret"), echo: [2]Field{{"Idempotency-Key", "k"}},
+// An httpOperation goes back to the pool blank: nothing of one request may reach the next.
+func TestHTTPOperationsAreBlankWhenReused(t *testing.T) {
+	f := &httpOperation{guard: new(Guard), routing: "r", scratch: []byte("secret"), echo: [2]Field{{"Idempotency-Key", "k"}},
 		counted: append(make([]Pair, 0, 4), Pair{Name: "if-match", Value: "secret"})}
 	f.req = Request{Method: "POST", Route: "r", RawQuery: "q", ContentType: "c", RemoteAddr: "a", Native: f, Body: []byte("b"),
 		PathParams: append(make([]Pair, 0, 4), Pair{Name: "id", Value: "1"})}
@@ -140,7 +140,7 @@ func TestFlightsAreBlankWhenReused(t *testing.T) {
 	assert.Empty(t, f.scratch)
 	assert.Empty(t, f.counted)
 	f.scratch, f.req.PathParams, f.resp.Header, f.counted = nil, nil, nil, nil
-	assert.Equal(t, flight{}, *f)
+	assert.Equal(t, httpOperation{}, *f)
 
 	f.scratch = make([]byte, 0, maxScratch+1)
 	f.reset()

@@ -272,7 +272,7 @@ func TestReportedRefusals(t *testing.T) {
 		"nobody, and something was sent":  {core.Capture{Unrendered: true, Incomplete: true}, 200},
 		"as an unknown error":             {answer(500, ""), 409},
 		"so, and something was sent":      {core.Capture{Response: &core.Response{Status: 500}, Incomplete: true}, 500},
-		"nobody writes anything":          {nothing(), 409},
+		"nobody writes anything":          {emptyAnswer(), 409},
 		"somebody has a form for it":      {answer(200, `{"code":"busy"}`), 200},
 		"somebody has a form of a client": {answer(423, ""), 423},
 	} {

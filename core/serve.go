@@ -45,7 +45,7 @@ func (g *Guard) appendOperation(k []byte, u User, method, route string) []byte {
 // error is the one that the framework's handler returned, or that writing met with.
 // Requests with a safe method (RFC 9110, section 9.2.1) pass untouched.
 func (g *Guard) Serve(ctx context.Context, x Exchange) error {
-	f := flights.Get().(*flight)
+	f := httpOperations.Get().(*httpOperation)
 	f.guard, f.x = g, x
 	f.req.fill(ctx, x)
 
@@ -55,9 +55,9 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	} else {
 		err = g.once(ctx, f)
 	}
-	// A panic leaves the flight to the garbage collector: nobody knows who still holds it.
+	// A panic leaves f to the garbage collector: the handler may have kept something of it.
 	f.reset()
-	flights.Put(f)
+	httpOperations.Put(f)
 	return err
 }
 
@@ -65,7 +65,7 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 // has them) is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
 // no key and has none gives an empty one.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
-	f := flights.Get().(*flight)
+	f := httpOperations.Get().(*httpOperation)
 	own := f.req.PathParams
 	f.guard, f.req = g, *r
 	f.req.PathParams = append(own, r.PathParams...) // reset clears it
@@ -74,7 +74,7 @@ func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	}
 	id := f.derive(func() ([]byte, *Refusal, error) { return f.req.Body, nil, nil })
 	f.reset()
-	flights.Put(f)
+	httpOperations.Put(f)
 	if id.refusal != nil {
 		return "", "", id.refusal.because(id.cause)
 	}
@@ -85,10 +85,10 @@ type noHeaders struct{}
 
 func (noHeaders) Header(string, int) (string, int) { return "", 0 }
 
-// flight is the state of one exchange. Flights are pooled; reset makes sure that none
+// httpOperation is an operation that is an [Exchange]. They are pooled; reset makes sure that none
 // carries anything of one request to the next. (The bytes of scratch stay, but it is
 // only ever appended to from its start, and handed out up to its length.)
-type flight struct {
+type httpOperation struct {
 	guard   *Guard
 	x       Exchange
 	req     Request
@@ -99,12 +99,12 @@ type flight struct {
 	counted []Pair   // the header fields that count as parameters
 }
 
-var flights = sync.Pool{New: func() any { return new(flight) }}
+var httpOperations = sync.Pool{New: func() any { return new(httpOperation) }}
 
-// maxScratch is the largest buffer that a pooled flight keeps.
+// maxScratch is the largest buffer that a pooled httpOperation keeps.
 const maxScratch = 64 << 10
 
-func (f *flight) reset() {
+func (f *httpOperation) reset() {
 	params, fields, scratch, counted := f.req.PathParams, f.resp.Header, f.scratch, f.counted
 	clear(params[:cap(params)])
 	clear(fields[:cap(fields)])
@@ -112,14 +112,14 @@ func (f *flight) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	*f = flight{scratch: scratch[:0], counted: counted[:0]}
+	*f = httpOperation{scratch: scratch[:0], counted: counted[:0]}
 	f.req.PathParams, f.resp.Header = params[:0], fields[:0]
 }
 
-func (f *flight) request() *Request { return &f.req }
+func (f *httpOperation) request() *Request { return &f.req }
 
 // route is for events only, so it is put together only if somebody listens.
-func (f *flight) route() string {
+func (f *httpOperation) route() string {
 	if f.guard.engine.observer == nil {
 		return ""
 	}
@@ -138,7 +138,7 @@ func (r *Request) endpoint() string {
 	return r.Method + " " + pattern
 }
 
-func (f *flight) identify() identity {
+func (f *httpOperation) identify() identity {
 	return f.derive(func() ([]byte, *Refusal, error) {
 		body, err := f.x.ReadBody(f.guard.policy.BodyLimit)
 		switch {
@@ -170,7 +170,7 @@ var (
 
 // derive makes key and fingerprint. What can be refused without the body is refused
 // before the body is read.
-func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
+func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	g, r := f.guard, &f.req
 	if r.Preforked && g.engine.local {
 		return identity{refusal: refusalNotShared, cause: errPreforked}
@@ -239,7 +239,7 @@ func (f *flight) derive(readBody func() ([]byte, *Refusal, error)) identity {
 }
 
 // parameters are what counts of the request, whose body has been read.
-func (f *flight) parameters() canon.Input {
+func (f *httpOperation) parameters() canon.Input {
 	f.count(conditions[:])
 	f.count(f.guard.policy.RequestHeaders)
 	r := &f.req
@@ -248,7 +248,7 @@ func (f *flight) parameters() canon.Input {
 }
 
 // withFingerprint is the identity of key, which somebody has chosen, and of the parameters in.
-func (f *flight) withFingerprint(key []byte, in *canon.Input) identity {
+func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	n := len(key)
 	if !f.guard.policy.AnyParameters {
 		key, _ = f.guard.params.AppendDigest(key, in)
@@ -264,7 +264,7 @@ var conditions = [...]string{"If-Match", "If-None-Match", "If-Modified-Since", "
 	"If-Range", "Range", "Content-Range"}
 
 // count adds the header fields called names to those that count as parameters.
-func (f *flight) count(names []string) {
+func (f *httpOperation) count(names []string) {
 	for _, name := range names {
 		value, lines := f.req.Headers.Header(name, 0)
 		for i := 0; i < lines; {
@@ -310,7 +310,7 @@ func appendRoute(k []byte, method, route string) []byte {
 
 func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
-func (f *flight) perform(c *runContext) (outcome, error) {
+func (f *httpOperation) perform(c *runContext) (outcome, error) {
 	captured, err := f.x.Run(c, f.guard.policy.ResponseLimit)
 	c.returned()
 	if captured.Deferred {
@@ -375,7 +375,9 @@ func unrendered(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnrendered, err)
 }
 
-func (f *flight) deliver(retention time.Duration) error { return deliver(f.x, &f.echo, retention) }
+func (f *httpOperation) deliver(retention time.Duration) error {
+	return deliver(f.x, &f.echo, retention)
+}
 
 // deliver hands on what the exchange has held back, with the fields of EchoKey. What was not kept
 // has no end.
@@ -394,7 +396,7 @@ func expires(in time.Duration) Field {
 	return Field{ExpiresHeader, time.Now().Add(in).UTC().Format(http.TimeFormat)}
 }
 
-func (f *flight) replay(ctx context.Context, grant store.Grant) (int, *Refusal, error) {
+func (f *httpOperation) replay(ctx context.Context, grant store.Grant) (int, *Refusal, error) {
 	if authorize := f.guard.policy.Authorize; authorize != nil {
 		if err := authorize(ctx, &f.req); err != nil {
 			return 0, refusalNotAuthorized, err
@@ -409,12 +411,12 @@ func (f *flight) replay(ctx context.Context, grant store.Grant) (int, *Refusal, 
 	return f.resp.Status, nil, f.x.Answer(&f.resp)
 }
 
-func (f *flight) refuse(ctx context.Context, r *Refusal) error {
+func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {
 	return f.x.Answer(f.guard.response(ctx, r, &f.req))
 }
 
 // stored returns the response of a run that has ended, for whoever makes a refusal's answer.
-func (f *flight) stored(ctx context.Context, grant store.Grant) *Response {
+func (f *httpOperation) stored(ctx context.Context, grant store.Grant) *Response {
 	g := f.guard
 	if g.engine.refuse == nil || grant.State != store.Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {
 		return nil
@@ -427,9 +429,9 @@ func (f *flight) stored(ctx context.Context, grant store.Grant) *Response {
 	return r
 }
 
-func (f *flight) unprotected(context.Context) error { return f.x.Pass() }
+func (f *httpOperation) unprotected(context.Context) error { return f.x.Pass() }
 
-func (f *flight) result(v Verdict) ([]byte, error) {
+func (f *httpOperation) result(v Verdict) ([]byte, error) {
 	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {
 		return nil, errors.New("idem: a settled request needs a response with a final status")
 	}
@@ -480,7 +482,7 @@ func (p *Pending) Finish(c *Capture) (err error) {
 		instead := run.finish(o)
 		returned = true
 		if instead != nil {
-			var r Request // that of the flight has been given back
+			var r Request // that of the httpOperation is back in the pool
 			r.fill(run.values, p.x)
 			err = p.x.Answer(g.response(run.values, instead, &r))
 			return

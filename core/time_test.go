@@ -453,10 +453,10 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 	}
 }
 
-// watchless hangs when it is asked to watch.
-type watchless struct{ *spy }
+// unwatchable hangs when it is asked to watch.
+type unwatchable struct{ *spy }
 
-func (watchless) Watch(ctx context.Context, _ string) (<-chan struct{}, func(), error) {
+func (unwatchable) Watch(ctx context.Context, _ string) (<-chan struct{}, func(), error) {
 	return nil, nil, hang(ctx)
 }
 
@@ -464,7 +464,7 @@ func TestWaitEndsAlthoughWatchHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
 		store := newStore(t)
-		g := core.MustNew(core.Config{User: byUser, Store: watchless{&spy{Store: store}}}).
+		g := core.MustNew(core.Config{User: byUser, Store: unwatchable{&spy{Store: store}}}).
 			MustGuard(core.Policy{Duplicate: core.Wait(300 * time.Millisecond)})
 		crash(t, store, g, post("{}", &ledger), time.Minute)
 		start := time.Now()

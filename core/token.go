@@ -268,7 +268,7 @@ func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
 
 // deriveFromToken is derive for a key that is a token. The route has no part in it: the purpose
 // stands in its place.
-func (f *flight) deriveFromToken(user User, readBody func() ([]byte, *Refusal, error)) identity {
+func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Refusal, error)) identity {
 	g, r, t := f.guard, &f.req, f.guard.policy.Key.tokens
 	who := appendUser(make([]byte, 0, 96), user)
 	var id token
@@ -310,7 +310,7 @@ func (f *flight) deriveFromToken(user User, readBody func() ([]byte, *Refusal, e
 // sentToken returns the token of a request whose body has been read, and which has none in its header.
 // The canonical text of this one field is its name and value: a token holds nothing that is escaped, and
 // a field that was sent twice is no token.
-func (f *flight) sentToken() string {
+func (f *httpOperation) sentToken() string {
 	r := &f.req
 	const inForm, inQuery = "body:" + TokenField + "=", TokenField + "="
 	in := canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding}

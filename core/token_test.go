@@ -583,21 +583,22 @@ func TestWhatAPageCanSayUnderReject(t *testing.T) {
 	assert.Nil(t, seen[0].Stored)
 }
 
-// limiter is a [core.Limiter] that remembers whom it was asked about.
-type limiter struct {
+// fakeLimiter is a [core.Limiter] with one answer. It records the keys.
+type fakeLimiter struct {
 	wait time.Duration
 	err  error
 	keys []string
+	ctx  context.Context // of the last call
 }
 
-func (l *limiter) Allow(ctx context.Context, key string) (time.Duration, error) {
-	l.keys = append(l.keys, key)
+func (l *fakeLimiter) Allow(ctx context.Context, key string) (time.Duration, error) {
+	l.keys, l.ctx = append(l.keys, key), ctx
 	return l.wait, errors.Join(l.err, ctx.Err())
 }
 
 func TestIssuingIsLimited(t *testing.T) {
 	var seen events
-	l := new(limiter)
+	l := new(fakeLimiter)
 	e := core.MustNew(core.Config{User: byUser, Observe: seen.add})
 	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: l})))
 	ask := func() *call {
@@ -640,7 +641,7 @@ func TestIssuingIsLimited(t *testing.T) {
 
 // A limiter is asked by the user part of a key: it sees no secret, and all callers are one if they are so for the policy.
 func TestWhomALimitIsFor(t *testing.T) {
-	l := new(limiter)
+	l := new(fakeLimiter)
 	e := core.MustNew(core.Config{User: core.UserFromSecretHeader("X-User")})
 	p := checkout(core.MustTokens(core.TokenConfig{Limit: l}))
 	tokenFor(t, e.MustGuard(p), "secret")
@@ -657,10 +658,10 @@ func TestWhomALimitIsFor(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// gone is a call whose client has gone.
-type gone struct{ *call }
+// brokenConnection is a call whose answer can't be written: the client has gone.
+type brokenConnection struct{ *call }
 
-func (gone) Answer(*core.Response) error { return errDown }
+func (brokenConnection) Answer(*core.Response) error { return errDown }
 
 func TestServeTokenTellsOfTheRequest(t *testing.T) {
 	asked := 0
@@ -671,7 +672,7 @@ func TestServeTokenTellsOfTheRequest(t *testing.T) {
 		assert.Equal(t, "/tokens", r.Request.Route)
 		return nil
 	}})
-	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: &limiter{wait: time.Second}})))
+	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: &fakeLimiter{wait: time.Second}})))
 	c := post("", nil)
 	c.method, c.route = "GET", "/tokens"
 	ctx := core.WithCaller(t.Context(), "partner", "X-Sign")
@@ -679,8 +680,8 @@ func TestServeTokenTellsOfTheRequest(t *testing.T) {
 	assert.Equal(t, "rate_limited", c.code())
 	assert.Equal(t, 1, asked)
 
-	assert.ErrorIs(t, g.ServeToken(ctx, gone{c}), errDown)
-	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeToken(ctx, gone{c}), errDown)
+	assert.ErrorIs(t, g.ServeToken(ctx, brokenConnection{c}), errDown)
+	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeToken(ctx, brokenConnection{c}), errDown)
 }
 
 func TestFaultsOfTokens(t *testing.T) {
@@ -689,7 +690,7 @@ func TestFaultsOfTokens(t *testing.T) {
 		{Lifetime: 365*24*time.Hour + 1},
 		{Secrets: [][]byte{tokenSecret[:31]}},
 		{Secrets: [][]byte{nil}},
-		{Limit: (*limiter)(nil)},
+		{Limit: (*fakeLimiter)(nil)},
 		{Secrets: [][]byte{tokenSecret, bytes.Clone(tokenSecret)}},
 		{Secrets: [][]byte{tokenSecret, make([]byte, 32), tokenSecret}},
 	} {

@@ -16,16 +16,16 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// erratic is a store of which everything goes wrong now and then: calls are slow, on their way
+// faultyStore is a store in which everything goes wrong now and then: calls are slow, on their way
 // there or back, fail, with and without effect, hang or panic; watches do so too, end for no
 // reason, and lose their message.
-type erratic struct {
+type faultyStore struct {
 	store.Store
 	watches atomic.Int64 // that were not given up
 }
 
-// trouble happens at four of so many calls.
-func trouble(ctx context.Context, calls int) error {
+// randomFault fails, hangs, panics or is slow in four of so many calls.
+func randomFault(ctx context.Context, calls int) error {
 	switch rand.IntN(calls) {
 	case 0:
 		return errDown
@@ -43,20 +43,20 @@ func trouble(ctx context.Context, calls int) error {
 	return nil
 }
 
-func (s *erratic) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
-	if err := trouble(ctx, 40); err != nil {
+func (s *faultyStore) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
+	if err := randomFault(ctx, 40); err != nil {
 		return store.Grant{}, err
 	}
 	grant, err := s.Store.Acquire(ctx, key, claim)
 	switch {
-	case grant.State == store.Acquired: // that its owner never hears of it is trouble enough
+	case grant.State == store.Acquired: // that its owner never hears of it is fault enough
 		if rand.IntN(10) == 0 {
 			err = errDown
 		}
 	case rand.IntN(4) == 0:
 		time.Sleep(rand.N(300 * time.Millisecond))
 	default:
-		err = trouble(ctx, 40)
+		err = randomFault(ctx, 40)
 	}
 	if err != nil {
 		return store.Grant{}, err
@@ -64,8 +64,8 @@ func (s *erratic) Acquire(ctx context.Context, key string, claim store.Claim) (s
 	return grant, nil
 }
 
-func (s *erratic) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	if err := trouble(ctx, 20); err != nil {
+func (s *faultyStore) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	if err := randomFault(ctx, 20); err != nil {
 		return nil, nil, err
 	}
 	changed, _, err := s.Store.(store.Watcher).Watch(ctx, key)
@@ -132,21 +132,21 @@ func (h *history) check(result string, came time.Time) {
 	assert.False(h, until.Before(came), "%s, who came at %v, was told %q, gone at %v", h.name, came, result, until)
 }
 
-// TestHistoriesOfCrowds holds what those who wait are told against what has happened, whatever
+// TestHistoriesOfWaiters compares the answers that waiters get with what has happened, whatever
 // store, clients and handlers do: runs come one after the other; an answer is of one's own
 // operation, and of a run whose record still stood when one came; it comes in time, and nothing
 // is left behind.
-func TestHistoriesOfCrowds(t *testing.T) {
-	for name, wrap := range map[string]func(*erratic) store.Store{
-		"watched": func(s *erratic) store.Store { return s },
-		"polled":  func(s *erratic) store.Store { return struct{ store.Store }{s} },
+func TestHistoriesOfWaiters(t *testing.T) {
+	for name, wrap := range map[string]func(*faultyStore) store.Store{
+		"watched": func(s *faultyStore) store.Store { return s },
+		"polled":  func(s *faultyStore) store.Store { return struct{ store.Store }{s} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var replays int64 // of all rounds: with records that stand for a moment there may be none in one
 			for range 8 {
 				synctest.Test(t, func(t *testing.T) {
-					store := &erratic{Store: newStore(t)}
-					replays += crowdHistories(t, core.MustNew(core.Config{User: byUser, Store: wrap(store)}))
+					store := &faultyStore{Store: newStore(t)}
+					replays += waiterHistories(t, core.MustNew(core.Config{User: byUser, Store: wrap(store)}))
 					assert.Zero(t, store.watches.Load(), "every watch was given up, once")
 				})
 			}
@@ -155,8 +155,8 @@ func TestHistoriesOfCrowds(t *testing.T) {
 	}
 }
 
-// crowdHistories returns how many duplicates were told a result.
-func crowdHistories(t *testing.T, e *core.Engine) (told int64) {
+// waiterHistories returns how many duplicates were told a result.
+func waiterHistories(t *testing.T, e *core.Engine) (told int64) {
 	const clients, operations = 600, 9
 	retention := rand.N(20*time.Millisecond) + 1
 	p := core.Policy{Name: "task", Key: core.Header(core.Required), Lease: 10 * time.Second, Retention: retention}
@@ -259,7 +259,7 @@ func TestNobodyOversleeps(t *testing.T) {
 	}
 }
 
-func nobodyOversleeps(t *together) {
+func nobodyOversleeps(t *testEnv) {
 	ticks := func(n int) time.Duration { return time.Duration(1+rand.IntN(n)) * 5 * time.Millisecond }
 	g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 	var mu sync.Mutex

@@ -24,19 +24,19 @@ import (
 type watchedSpy struct {
 	*spy
 	watches, stops atomic.Int64
-	trouble        atomic.Pointer[func(context.Context) error]
+	acquireFault   atomic.Pointer[func(context.Context) error]
 }
 
 func newWatchedSpy(t testing.TB) *watchedSpy {
 	s := &watchedSpy{spy: &spy{Store: newStore(t)}}
 	s.onAcquire(works)
-	s.acquire = func(ctx context.Context) error { return (*s.trouble.Load())(ctx) }
+	s.acquire = func(ctx context.Context) error { return (*s.acquireFault.Load())(ctx) }
 	return s
 }
 
 func works(context.Context) error { return nil }
 
-func (s *watchedSpy) onAcquire(trouble func(context.Context) error) { s.trouble.Store(&trouble) }
+func (s *watchedSpy) onAcquire(fault func(context.Context) error) { s.acquireFault.Store(&fault) }
 
 func (s *watchedSpy) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	changed, stop, err := s.Store.(store.Watcher).Watch(ctx, key)
@@ -46,19 +46,19 @@ func (s *watchedSpy) Watch(ctx context.Context, key string) (<-chan struct{}, fu
 	return changed, func() { s.stops.Add(1); stop() }, err
 }
 
-// together is a service in synctest's bubble for which many wait at once.
-type together struct {
+// testEnv is a test in a synctest bubble, with an engine on a watched store.
+type testEnv struct {
 	*testing.T
 	*core.Engine
 	store *watchedSpy
 	start time.Time
 }
 
-func inBubble(t *testing.T, test func(t *together)) {
+func inBubble(t *testing.T, test func(t *testEnv)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWatchedSpy(t)
 		e := core.MustNew(core.Config{User: byUser, Store: s})
-		test(&together{t, e, s, time.Now()})
+		test(&testEnv{t, e, s, time.Now()})
 		synctest.Wait()
 		assert.Zero(t, e.Waited(), "nobody waits any more")
 		assert.Zero(t, e.WaiterCalls(), "every place was given back")
@@ -68,7 +68,7 @@ func inBubble(t *testing.T, test func(t *together)) {
 
 // arrive serves n calls, one after the other has begun to wait if they are few, and returns
 // when all of them wait.
-func (t *together) arrive(g *core.Guard, n int, newCall func() *call) (calls []*call, served *sync.WaitGroup) {
+func (t *testEnv) arrive(g *core.Guard, n int, newCall func() *call) (calls []*call, served *sync.WaitGroup) {
 	served = new(sync.WaitGroup)
 	for range n {
 		c := newCall()
@@ -84,13 +84,13 @@ func (t *together) arrive(g *core.Guard, n int, newCall func() *call) (calls []*
 
 const many = 10_000
 
-func TestOneLookForAllWhoWait(t *testing.T) {
+func TestOneCallForAllWaiters(t *testing.T) {
 	for name, wrap := range map[string]func(*watchedSpy) store.Store{
 		"watched": func(s *watchedSpy) store.Store { return s },
 		"polled":  func(s *watchedSpy) store.Store { return s.spy },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *together) {
+			inBubble(t, func(t *testEnv) {
 				var ledger atomic.Int64
 				e := core.MustNew(core.Config{User: byUser, Store: wrap(t.store)})
 				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
@@ -124,9 +124,9 @@ func TestOneLookForAllWhoWait(t *testing.T) {
 	}
 }
 
-// Who waits in Do gets a value that is its own to change.
+// A waiter in Do gets a value of its own, which it may change.
 func TestValuesAreNotShared(t *testing.T) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		task := t.MustTask(core.Policy{Name: "n", Duplicate: core.Wait(time.Minute)})
 		value := bytes.Repeat([]byte("v"), 1000)
 		var runs atomic.Int64
@@ -155,14 +155,14 @@ func TestValuesAreNotShared(t *testing.T) {
 	})
 }
 
-// handingOut keeps what it hands out, to see what becomes of it.
-type handingOut struct {
+// resultRecorder keeps the results that it returns, with copies that show a change.
+type resultRecorder struct {
 	*watchedSpy
 	mu     sync.Mutex
 	handed [][2][]byte // the result, and a copy
 }
 
-func (s *handingOut) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
+func (s *resultRecorder) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	g, err := s.watchedSpy.Acquire(ctx, key, claim)
 	if g.State == store.Done {
 		s.mu.Lock()
@@ -172,12 +172,12 @@ func (s *handingOut) Acquire(ctx context.Context, key string, claim store.Claim)
 	return g, err
 }
 
-// All who wait are answered with the same bytes. Were one of them to write there, the race
+// All waiters are answered with the same bytes. If one of them wrote there, the race
 // detector would tell; and pools are poisoned in between, as in TestNothingLeaks.
 func TestSharedResultIsOnlyRead(t *testing.T) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		var ledger atomic.Int64
-		store := &handingOut{watchedSpy: t.store}
+		store := &resultRecorder{watchedSpy: t.store}
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{
 			Duplicate: core.Wait(time.Minute), Authorize: func(context.Context, *core.Request) error {
 				runtime.Gosched()
@@ -212,7 +212,7 @@ func TestOneOfManyTakesOver(t *testing.T) {
 }
 
 func oneOfManyTakesOver(t *testing.T, p core.Policy) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		var runs, running atomic.Int64
 		g := t.MustGuard(p)
 		calls, served := t.arrive(g, many, func() *call {
@@ -246,10 +246,10 @@ func oneOfManyTakesOver(t *testing.T, p core.Policy) {
 	})
 }
 
-// Only so many who wait call the store at once. Each gives its place back, so that those of more
-// operations than there are places all get their answers when they are there.
+// A limited number of waiters call the store at once. Each frees its slot, so that waiters for more
+// operations than there are slots all get their answers as soon as they are there.
 func TestManyOperationsWaitedFor(t *testing.T) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		g := t.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute)})
 		var all sync.WaitGroup
 		for i := range 200 {
@@ -269,18 +269,18 @@ func TestManyOperationsWaitedFor(t *testing.T) {
 	})
 }
 
-// However long a run takes, the pauses between two looks grow to a limit only: where no message
+// However long a run takes, the pauses between two calls grow up to a limit: where no message
 // comes, its end is found soon all the same.
 func TestPausesHaveALimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wrap  func(*watchedSpy) store.Store
 		limit time.Duration // of a pause, which is random: half as long again
 	}{
-		"watched, and the messages are lost": {func(s *watchedSpy) store.Store { return silent{s.spy} }, 4 * time.Second},
+		"watched, and the messages are lost": {func(s *watchedSpy) store.Store { return lossyWatcher{s.spy} }, 4 * time.Second},
 		"polled":                             {func(s *watchedSpy) store.Store { return s.spy }, 250 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *together) {
+			inBubble(t, func(t *testEnv) {
 				var last time.Time
 				var longest time.Duration
 				t.store.onAcquire(func(context.Context) error { // one who waits leads; nobody else comes
@@ -305,10 +305,10 @@ func TestPausesHaveALimit(t *testing.T) {
 	}
 }
 
-// Where runs follow one another, the wait for each begins with short pauses, however long those
-// in front have waited together.
-func TestManyRunsPolledFor(t *testing.T) {
-	inBubble(t, func(t *together) {
+// Where runs follow one another, the wait for each begins with short pauses, however long the waits
+// before it were.
+func TestPausesAreShortForEachRun(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		const runs = 50
 		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser, Store: t.store.spy}).
@@ -328,10 +328,10 @@ func TestManyRunsPolledFor(t *testing.T) {
 	})
 }
 
-// When the leader leaves, another goes on at once, where it was.
+// When the leader leaves, another waiter leads at once, and goes on where it was.
 func TestLeaderLeaves(t *testing.T) {
 	t.Run("when its client has gone", func(t *testing.T) {
-		inBubble(t, func(t *together) {
+		inBubble(t, func(t *testEnv) {
 			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 			first, leader := post("{}", new(atomic.Int64)), post("{}", nil)
 			first.handler = func(context.Context) core.Capture { time.Sleep(900 * time.Millisecond / 2); return answer(201, "done") }
@@ -361,8 +361,8 @@ func TestLeaderLeaves(t *testing.T) {
 		"at its limit, while it begins to watch": 100 * time.Millisecond,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *together) {
-				g := core.MustNew(core.Config{User: byUser, Store: &slowToWatch{watchedSpy: t.store}}).
+			inBubble(t, func(t *testEnv) {
+				g := core.MustNew(core.Config{User: byUser, Store: &slowWatcher{watchedSpy: t.store}}).
 					MustGuard(core.Policy{Duplicate: core.Wait(limit)})
 				first, leader := post("{}", new(atomic.Int64)), post("{}", nil)
 				first.handler = func(context.Context) core.Capture { time.Sleep(101 * time.Millisecond); return answer(201, "done") }
@@ -385,7 +385,7 @@ func TestLeaderLeaves(t *testing.T) {
 	}
 
 	t.Run("at its limit", func(t *testing.T) {
-		inBubble(t, func(t *together) {
+		inBubble(t, func(t *testEnv) {
 			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Second)})
 			first := post("{}", nil)
 			first.handler = func(context.Context) core.Capture { time.Sleep(1100 * time.Millisecond); return answer(201, "done") }
@@ -409,7 +409,7 @@ func TestLeaderLeaves(t *testing.T) {
 
 	// What it looks for then is its own last look, and may take long.
 	t.Run("at its limit, before its last look", func(t *testing.T) {
-		inBubble(t, func(t *together) {
+		inBubble(t, func(t *testEnv) {
 			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Second)})
 			first, leader := post("{}", nil), post("{}", nil)
 			first.handler = func(context.Context) core.Capture { time.Sleep(1100 * time.Millisecond); return answer(201, "done") }
@@ -439,7 +439,7 @@ func TestLeaderLeaves(t *testing.T) {
 	// The store that the leader asks does not answer: the leader waits for it, although its
 	// client has gone, and the next one asks again.
 	t.Run("when its look has failed", func(t *testing.T) {
-		inBubble(t, func(t *together) {
+		inBubble(t, func(t *testEnv) {
 			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 			first, leader := post("{}", nil), post("{}", nil)
 			first.handler = func(context.Context) core.Capture {
@@ -474,7 +474,7 @@ func TestLeaderLeaves(t *testing.T) {
 	})
 
 	t.Run("with a panic of the store", func(t *testing.T) {
-		inBubble(t, func(t *together) {
+		inBubble(t, func(t *testEnv) {
 			var ledger atomic.Int64
 			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 			crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
@@ -508,7 +508,7 @@ func TestLeaderLeaves(t *testing.T) {
 		"to sleep in Reconcile":     func() { time.Sleep(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *together) {
+			inBubble(t, func(t *testEnv) {
 				leader := post("{}", nil)
 				g := t.MustGuard(core.Policy{
 					Duplicate: core.Wait(time.Minute), Lease: 300 * time.Millisecond, Abandoned: core.Uncertain,
@@ -537,24 +537,24 @@ func TestLeaderLeaves(t *testing.T) {
 	}
 }
 
-// slowToWatch takes longer over the first watch than its caller has.
-type slowToWatch struct {
+// slowWatcher takes longer for the first Watch than the caller can wait.
+type slowWatcher struct {
 	*watchedSpy
 	begun atomic.Bool
 }
 
-func (s *slowToWatch) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *slowWatcher) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if s.begun.CompareAndSwap(false, true) {
 		return nil, nil, hang(ctx)
 	}
 	return s.watchedSpy.Watch(ctx, key)
 }
 
-// While the answer to a look is on its way, the record that it tells of may pass, and the
-// operation run again. Who came after that waits for the second run, and must not be told of
-// the first.
-func TestNewsFromBeforeOnesTime(t *testing.T) {
-	inBubble(t, func(t *together) {
+// While the answer to a call is on its way, its record may expire, and the
+// operation run again. A caller that joins after that waits for the second run, and must not get the answer
+// of the first.
+func TestAnswerFromBeforeTheCallerJoined(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		var runs atomic.Int64
 		t.store.after = true // a look takes effect at once; it is the answer that may be slow
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Retention: 100 * time.Millisecond})
@@ -602,8 +602,8 @@ func TestNewsFromBeforeOnesTime(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsTogether(t *testing.T) {
-	inBubble(t, func(t *together) {
+func TestWhichCallersShareCalls(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		p := core.Policy{Duplicate: core.Wait(time.Minute)}
 		one, same, other := t.MustGuard(p), t.MustGuard(p), core.ClientKey()
 		other.Duplicate = p.Duplicate
@@ -642,10 +642,10 @@ func TestWhoWaitsTogether(t *testing.T) {
 	})
 }
 
-// When the run fails that many wait for, somebody else may be the first with the same key and
-// other parameters. All are told so, and those who wait for the other run wait apart.
+// When a run with many waiters fails, another caller may be the first with the same key and
+// other parameters. All waiters get key_reused, and those for the other run wait apart.
 func TestKeyReusedWhileManyWait(t *testing.T) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		p := core.ClientKey()
 		p.Duplicate = core.Wait(time.Minute)
 		g := t.MustGuard(p)
@@ -688,11 +688,11 @@ func TestKeyReusedWhileManyWait(t *testing.T) {
 	})
 }
 
-// At the limit each one looks for the last time itself, and what it finds decides.
-func TestLastLook(t *testing.T) {
+// At its limit each waiter calls the store once more for itself, and that answer decides.
+func TestLastCall(t *testing.T) {
 	for name, failOpen := range map[string]bool{"refused": false, "unprotected": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *together) {
+			inBubble(t, func(t *testEnv) {
 				var ledger atomic.Int64
 				g := t.MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second), FailOpen: failOpen})
 				crash(t.T, t.store.Store, g, post("{}", nil), time.Minute)
@@ -719,17 +719,17 @@ func TestLastLook(t *testing.T) {
 	}
 }
 
-// silent loses the messages that it should bring.
-type silent struct{ *spy }
+// lossyWatcher loses the messages of changes.
+type lossyWatcher struct{ *spy }
 
-func (silent) Watch(context.Context, string) (<-chan struct{}, func(), error) {
+func (lossyWatcher) Watch(context.Context, string) (<-chan struct{}, func(), error) {
 	return make(chan struct{}), func() {}, nil
 }
 
-func TestLastLookFindsWhatNobodyWasToldOf(t *testing.T) {
-	inBubble(t, func(t *together) {
+func TestLastCallFindsAnUnpublishedResult(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		var ledger atomic.Int64
-		g := core.MustNew(core.Config{User: byUser, Store: silent{t.store.spy}}).
+		g := core.MustNew(core.Config{User: byUser, Store: lossyWatcher{t.store.spy}}).
 			MustGuard(core.Policy{Duplicate: core.Wait(400 * time.Millisecond)})
 		first := post("{}", &ledger)
 		handler := first.handler
@@ -745,9 +745,9 @@ func TestLastLookFindsWhatNobodyWasToldOf(t *testing.T) {
 	})
 }
 
-// A run crashes for which many wait, and nobody knows what has become of it.
+// A run with many waiters crashes, and its outcome is unknown.
 func TestManyAreUncertain(t *testing.T) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		var ledger, asked atomic.Int64
 		p := core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute), Lease: time.Second, Abandoned: core.Uncertain}
 		g := t.MustGuard(p)
@@ -778,9 +778,9 @@ func TestManyAreUncertain(t *testing.T) {
 	})
 }
 
-// Many ask a hook what has become of a run: all of them do so in time, not one after the other.
-func TestManyAskForThemselves(t *testing.T) {
-	inBubble(t, func(t *together) {
+// Many waiters ask Reconcile about an abandoned run: concurrently, not one after the other.
+func TestWaitersReconcileForThemselves(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		var asked atomic.Int64
 		g := t.MustGuard(core.Policy{
 			Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Lease: time.Second, Abandoned: core.Uncertain,
@@ -802,7 +802,7 @@ func TestManyAskForThemselves(t *testing.T) {
 
 // Two tasks of one name wait for the same record: one may take over, the other may not.
 func TestTasksDecideForThemselves(t *testing.T) {
-	inBubble(t, func(t *together) {
+	inBubble(t, func(t *testEnv) {
 		var key core.Key
 		run := func(p core.Policy) (core.Result[[]byte], error) {
 			p.Name, p.Duplicate, p.Lease = "task", core.Wait(time.Minute), time.Second
@@ -839,9 +839,9 @@ func TestTasksDecideForThemselves(t *testing.T) {
 }
 
 // Everything at once: clients that leave, runs that fail and crash, stores that fail, limits.
-// There is never more than one run at a time, everybody is answered, nothing is left.
-func TestCrowdInTrouble(t *testing.T) {
-	inBubble(t, func(t *together) {
+// There is never more than one run at a time, every caller is answered, and nothing is left behind.
+func TestWaitersUnderFaults(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		var running, answered, done atomic.Int64
 		t.store.onAcquire(func(context.Context) error {
@@ -888,10 +888,10 @@ func TestCrowdInTrouble(t *testing.T) {
 	})
 }
 
-// A token grows too old while its users wait. Who was in time takes over an abandoned run, also if one who was
-// late has looked for both.
-func TestWhoIsLateDoesNotLookForWhoIsInTime(t *testing.T) {
-	inBubble(t, func(t *together) {
+// A token expires while its users wait. A caller that was in time takes over an abandoned run, even if one that was
+// late leads the waiters.
+func TestExpiredTokenDoesNotCallForValidOnes(t *testing.T) {
+	inBubble(t, func(t *testEnv) {
 		var ledger atomic.Int64
 		p := checkout(tokensFor(tokenSecret))
 		p.Duplicate = core.Wait(time.Hour)
