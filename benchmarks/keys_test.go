@@ -159,7 +159,7 @@ func (k kind) check(b *testing.B, guard *core.Guard, body []byte) {
 	keyOf := func(contentType string, body []byte) string {
 		key, _, err := guard.Key(&core.Request{Method: "POST", Route: "/orders", ContentType: contentType, Body: body})
 		require.NoError(b, err)
-		return string(key)
+		return key.Raw()
 	}
 	key := keyOf(k.contentType, body)
 	places := []int{bytes.IndexByte(body, 'x'), bytes.LastIndexByte(body, 'x')} // what bodies are filled up with

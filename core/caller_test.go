@@ -43,7 +43,7 @@ func callerPart(t *testing.T, from core.UserSource, named bool, caller string, c
 	if errors.As(err, &refused) {
 		return string(refused.Code)
 	}
-	user, _, _ := strings.Cut(strings.TrimPrefix(string(key), "idem:U="), "M=")
+	user, _, _ := strings.Cut(strings.TrimPrefix(key.Raw(), "idem:U="), "M=")
 	return user
 }
 

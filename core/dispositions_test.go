@@ -179,7 +179,7 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		if tc.policy.Reconcile != nil {
 			ask()
 		}
-		grant, err := records.Acquire(t.Context(), string(key), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
+		grant, err := records.Acquire(t.Context(), key.Raw(), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
 		assert.NoError(t, err, name)
 		assert.Equal(t, store.Done, grant.State, name)
 		assert.Equal(t, tc.want, string(grant.Result), name)

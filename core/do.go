@@ -196,5 +196,5 @@ func (g *Guard) taskKey(call Call) Key {
 	k := make([]byte, 0, len(g.engine.prefix)+len(call.User)+len(g.policy.Name)+len(call.Key)+16)
 	k = g.appendOperation(k, User{ID: call.User}, "DO", g.policy.Name)
 	k = append(k, "K="...)
-	return Key(appendPart(k, call.Key))
+	return Key{string(appendPart(k, call.Key))}
 }

@@ -120,7 +120,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 	id := op.identify()
 	switch {
 	case id.refusal != nil:
-		return g.refuse(ctx, op, "", id.refusal, id.cause)
+		return g.refuse(ctx, op, Key{}, id.refusal, id.cause)
 	case id.pass:
 		g.observe(ctx, Event{Kind: Passed, Route: op.route()})
 		return op.unprotected(ctx)

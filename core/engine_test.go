@@ -386,7 +386,7 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 		assert.EqualValues(t, 1, run.Attempt())
 		assert.False(t, run.Takeover())
 		assert.False(t, run.Owner().IsZero())
-		assert.Contains(t, string(run.Key()), "U=aliceM=POST%20/ordersP=")
+		assert.Contains(t, run.Key().Raw(), "U=aliceM=POST%20/ordersP=")
 		assert.Equal(t, "outer", ctx.Value(ctxKey{}), "the request's values are still there")
 		return answer(200, "")
 	}

@@ -247,9 +247,9 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		assert.NotContains(t, out.String(), "key=", "there is none")
 	}
 	out.Reset()
-	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: "idem:U=alice", Attempt: 2,
+	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"), Attempt: 2,
 		Status: 500, Elapsed: time.Second, Failed: true, Panicked: true, Err: errDown})
 	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v attempt=2 status=500 elapsed=1s failed=true panicked=true err="connection refused"`,
-		core.Key("idem:U=alice")))
+		core.NewKey("idem:U=alice")))
 	assert.NotContains(t, out.String(), "alice")
 }

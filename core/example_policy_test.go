@@ -23,7 +23,7 @@ func ExampleFields() {
 		if err != nil {
 			return err.Error()
 		}
-		return string(key)
+		return key.Raw()
 	}
 	first := key(`{"order":{"id":7},"items":[{"sku":"A-1","qty":2}],"note":"ring twice"}`)
 	fmt.Println(first == key(`{"items":[{"sku":"A-1","qty":2}],"order":{"id":7},"note":"leave at the door"}`))
@@ -44,7 +44,7 @@ func ExampleExclude() {
 		if err != nil {
 			return err.Error()
 		}
-		return string(key)
+		return key.Raw()
 	}
 	first := key(`{"sku":"A-1","device":{"gps":"52.5,13.4"},"meta":{"traceId":"t-1"},"timestamp":1}`)
 	fmt.Println(first == key(`{"sku":"A-1","device":{"gps":"48.1,11.6"},"meta":{"traceId":"t-2"},"timestamp":2}`))

@@ -1,5 +1,8 @@
 package core
 
+// NewKey makes a key.
+func NewKey(raw string) Key { return Key{raw} }
+
 // Waited returns for how many operations callers wait.
 func (e *Engine) Waited() int {
 	e.waiters.mu.Lock()

@@ -32,7 +32,7 @@ func TestKeysOfTheGoldenFile(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, entry.Key, string(key), entry.Why)
+			assert.Equal(t, entry.Key, key.Raw(), entry.Why)
 			assert.Equal(t, entry.Fingerprint, fingerprint, entry.Why)
 		})
 	}

@@ -110,7 +110,7 @@ func (c *runContext) renew(l *runs) {
 	// No answer is awaited beyond the end of the lease: from then on another run may begin.
 	limit := min(g.engine.storeTimeout, c.expires.Sub(sent))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.values), limit)
-	err := g.engine.store.Renew(ctx, string(c.key), c.owner, lease)
+	err := g.engine.store.Renew(ctx, c.key.raw, c.owner, lease)
 	cancel()
 
 	now := time.Now()

@@ -33,7 +33,7 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 		defer cancel()
 	}
 	// A claim that nobody settles: it stands for ttl, and then it is gone without a trace.
-	grant, err := e.store.Acquire(ctx, string(e.nonceKey(keyID, nonce)), store.Claim{Owner: store.NewOwner(), Lease: ttl})
+	grant, err := e.store.Acquire(ctx, e.nonceKey(keyID, nonce), store.Claim{Owner: store.NewOwner(), Lease: ttl})
 	return err == nil && grant.State == store.Acquired, err
 }
 
@@ -41,11 +41,11 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 func (n *Nonces) Bounded() {}
 
 // nonceKey is no operation's key: those go on with U= after the prefix.
-func (e *Engine) nonceKey(keyID, nonce string) Key {
+func (e *Engine) nonceKey(keyID, nonce string) string {
 	k := make([]byte, 0, len(e.prefix)+len(keyID)+len(nonce)+8)
 	k = append(k, e.prefix...)
 	k = append(k, "N="...)
 	k = appendPart(k, keyID)
 	k = append(k, '#') // which appendPart never leaves
-	return Key(appendPart(k, nonce))
+	return string(appendPart(k, nonce))
 }

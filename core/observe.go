@@ -2,34 +2,12 @@ package core
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
 )
-
-// Key is the identity of an operation, as stored. It may name a user, so it prints as a
-// short digest; convert it to string to get it whole.
-type Key string
-
-// String returns the first 16 digits of the key's SHA-256 digest.
-func (k Key) String() string {
-	sum := sha256.Sum256([]byte(k))
-	return hex.EncodeToString(sum[:8])
-}
-
-// GoString is [Key.String], so that %#v does not print the raw key either.
-func (k Key) GoString() string { return k.String() }
-
-// LogValue implements [slog.LogValuer].
-func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
-
-// MarshalText implements [encoding.TextMarshaler], so that a key logged as JSON is a
-// digest as well.
-func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Kind says what an [Event] is about.
 type Kind uint8
@@ -89,7 +67,7 @@ type Event struct {
 	// Policy is the policy's name. Route is the request's method and route pattern; where no
 	// pattern is known, the one under which the guard is mounted. It is never a path as sent.
 	Policy, Route string
-	// Key is empty if the request was refused before it had one.
+	// Key is zero if the request was refused before it had one.
 	Key Key
 	// Attempt is the number of the run; 0 if none is concerned.
 	Attempt uint64
@@ -143,7 +121,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		}
 		attrs := make([]slog.Attr, 0, 10)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
-		if e.Key != "" {
+		if !e.Key.IsZero() {
 			attrs = append(attrs, slog.Any("key", e.Key))
 		}
 		if e.Attempt > 0 {

@@ -38,7 +38,7 @@ func (r *Run) claimedBy(e *Engine, key Key) *Guard {
 // Key returns the key of the operation.
 func (r *Run) Key() Key {
 	if r == nil {
-		return ""
+		return Key{}
 	}
 	return r.key
 }

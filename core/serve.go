@@ -63,7 +63,7 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 
 // Key derives the key and the fingerprint of a request whose Body (and Caller and Consumed, if it
 // has them) is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
-// no key and has none gives an empty one.
+// no key and has none gives the zero one.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := httpOperations.Get().(*httpOperation)
 	own := f.req.PathParams
@@ -76,7 +76,7 @@ func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f.reset()
 	httpOperations.Put(f)
 	if id.refusal != nil {
-		return "", "", id.refusal.because(id.cause)
+		return Key{}, "", id.refusal.because(id.cause)
 	}
 	return id.key, id.fingerprint, nil
 }
@@ -230,7 +230,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 			return identity{refusal: refusalKeyMissing}
 		}
 		// The parameters are in the key: there is nothing left to compare.
-		return identity{key: Key(k)}
+		return identity{key: Key{string(k)}}
 	}
 
 	k = append(k, "K="...)
@@ -255,7 +255,7 @@ func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	}
 	f.scratch = key
 	both := string(key) // one allocation for the two
-	return identity{key: Key(both[:n]), fingerprint: both[n:]}
+	return identity{key: Key{both[:n]}, fingerprint: both[n:]}
 }
 
 // conditions are the preconditions and ranges of RFC 9110, sections 13 and 14: they are a part

@@ -11,7 +11,7 @@ import (
 func (e *Engine) acquire(ctx context.Context, key Key, claim store.Claim) (store.Grant, error) {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	return e.store.Acquire(ctx, string(key), claim)
+	return e.store.Acquire(ctx, key.raw, claim)
 }
 
 // complete completes a record. If the store has no room for the result, the record is completed
@@ -20,9 +20,9 @@ func (e *Engine) acquire(ctx context.Context, key Key, claim store.Claim) (store
 func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention time.Duration) (full bool, err error) {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	err = retry(ctx, func() error { return e.store.Complete(ctx, string(key), owner, result, retention) })
+	err = retry(ctx, func() error { return e.store.Complete(ctx, key.raw, owner, result, retention) })
 	if errors.Is(err, store.ErrFull) && len(result) > 0 {
-		return true, retry(ctx, func() error { return e.store.Complete(ctx, string(key), owner, nil, retention) })
+		return true, retry(ctx, func() error { return e.store.Complete(ctx, key.raw, owner, nil, retention) })
 	}
 	return false, err
 }
@@ -30,13 +30,13 @@ func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, resul
 func (e *Engine) release(ctx context.Context, key Key, owner store.Owner) error {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	return retry(ctx, func() error { return e.store.Release(ctx, string(key), owner) })
+	return retry(ctx, func() error { return e.store.Release(ctx, key.raw, owner) })
 }
 
 func (e *Engine) abandon(ctx context.Context, key Key, owner store.Owner) error {
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	return retry(ctx, func() error { return e.store.Abandon(ctx, string(key), owner) })
+	return retry(ctx, func() error { return e.store.Abandon(ctx, key.raw, owner) })
 }
 
 // retry calls a store, and again while the call fails, until ctx ends: at once first, because the
@@ -109,6 +109,6 @@ func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 		defer func() { <-e.cleanups }()
 		ctx, cancel := e.storeContext(context.Background())
 		defer cancel()
-		_ = e.store.Release(ctx, string(key), owner) // the first failure has been reported
+		_ = e.store.Release(ctx, key.raw, owner) // the first failure has been reported
 	}()
 }

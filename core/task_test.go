@@ -139,12 +139,12 @@ func TestReplaysThatCannotBeDecoded(t *testing.T) {
 func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 	records := newStore(t)
 	task := core.MustNew(core.Config{Store: records}).MustTask(core.Policy{Name: "mail"})
-	do := func(c core.Call) (core.Result[core.Key], error) {
-		return core.Do(t.Context(), task, c, func(ctx context.Context) (core.Key, error) { return core.RunFrom(ctx).Key(), nil })
+	do := func(c core.Call) (core.Result[string], error) {
+		return core.Do(t.Context(), task, c, func(ctx context.Context) (string, error) { return core.RunFrom(ctx).Key().Raw(), nil })
 	}
 	key := func(c core.Call) (key string) {
 		_, err := core.Do(t.Context(), task, c, func(ctx context.Context) (int, error) {
-			key = string(core.RunFrom(ctx).Key())
+			key = core.RunFrom(ctx).Key().Raw()
 			return 0, nil
 		})
 		require.NoError(t, err)

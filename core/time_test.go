@@ -160,7 +160,7 @@ func crash(t *testing.T, records store.Store, g *core.Guard, c *call, lease time
 	c.Describe(&r)
 	key, fingerprint, err := g.Key(&r)
 	require.NoError(t, err)
-	grant, err := records.Acquire(context.Background(), string(key), store.Claim{
+	grant, err := records.Acquire(context.Background(), key.Raw(), store.Claim{
 		Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: lease, Retention: time.Hour,
 	})
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func TestVerdictsAreAboutOneRun(t *testing.T) {
 					if u.Attempt == 2 {
 						return core.Unknown(), nil
 					}
-					grant, err := records.Acquire(context.Background(), string(u.Key), store.Claim{
+					grant, err := records.Acquire(context.Background(), u.Key.Raw(), store.Claim{
 						Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour, Takeover: true})
 					require.NoError(t, err)
 					require.EqualValues(t, 2, grant.Attempt)

@@ -30,7 +30,7 @@ func userPart(t *testing.T, source core.UserSource, c *call) string {
 	if errors.As(err, &refused) {
 		return string(refused.Code)
 	}
-	user, _, _ := strings.Cut(strings.TrimPrefix(string(key), "idem:U="), "M=")
+	user, _, _ := strings.Cut(strings.TrimPrefix(key.Raw(), "idem:U="), "M=")
 	return user
 }
 
@@ -136,9 +136,9 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser, Observe: core.LogEvents(logger)}).MustGuard(core.Policy{Name: "orders"})
 		serve(t, g, post("{}", &ledger))
 		serve(t, g, post("{}", &ledger))
-		logger.Info("whole", "event", core.Event{Key: "idem:U=alice"}, "key", core.Key("idem:U=alice"))
+		logger.Info("whole", "event", core.Event{Key: core.NewKey("idem:U=alice")}, "key", core.NewKey("idem:U=alice"))
 	}
-	event := core.Event{Key: "idem:U=alice"}
+	event := core.Event{Key: core.NewKey("idem:U=alice")}
 	fmt.Fprintf(&out, "%v %+v %#v %s %q", event, event, event, event.Key, event.Key)
 	assert.NotContains(t, out.String(), "alice")
 	sum := sha256.Sum256([]byte("idem:U=alice"))

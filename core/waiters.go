@@ -130,7 +130,7 @@ func (group *waiters) watch(ctx context.Context, w *waiter, remaining time.Durat
 	e := w.guard.engine
 	if e.watcher != nil && w.takeSlot(ctx) {
 		wctx, cancel := context.WithTimeout(ctx, min(e.storeTimeout, max(w.left(), 1)))
-		changed, stop, err := e.watcher.Watch(wctx, string(group.operation.key))
+		changed, stop, err := e.watcher.Watch(wctx, group.operation.key.raw)
 		cancel()
 		w.freeSlot()
 		if err == nil {

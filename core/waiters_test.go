@@ -814,7 +814,7 @@ func TestTasksDecideForThemselves(t *testing.T) {
 		_, err := run(core.Policy{OnSuccess: core.Release})
 		require.NoError(t, err)
 		crashed := store.Claim{Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour}
-		_, err = t.store.Store.Acquire(t.Context(), string(key), crashed)
+		_, err = t.store.Store.Acquire(t.Context(), key.Raw(), crashed)
 		require.NoError(t, err)
 
 		var all sync.WaitGroup

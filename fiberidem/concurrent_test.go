@@ -110,8 +110,8 @@ func TestManyKeysManyConnections(t *testing.T) {
 		if n := runs[i].Load(); n != 1 {
 			t.Fatalf("key-%d ran %d times", i, n)
 		}
-		if !strings.HasSuffix(string(kept[i]), fmt.Sprintf("K=key-%d", i)) {
-			t.Fatalf("the key of key-%d has become %s", i, string(kept[i]))
+		if !strings.HasSuffix(kept[i].Raw(), fmt.Sprintf("K=key-%d", i)) {
+			t.Fatalf("the key of key-%d has become %s", i, kept[i].Raw())
 		}
 		distinct[kept[i]] = true
 	}

@@ -314,7 +314,7 @@ func TestRunAndUserContext(t *testing.T) {
 		require.NotNil(t, run)
 		require.EqualValues(t, 1, run.Attempt())
 		require.False(t, run.Takeover())
-		require.Contains(t, string(run.Key()), "M=POST")
+		require.Contains(t, run.Key().Raw(), "M=POST")
 		require.Equal(t, "outer", inside.Value(ctxKey{}))
 		require.Error(t, inside.Err(), "the run's context ends with the run")
 		require.NoError(t, outside.Err())

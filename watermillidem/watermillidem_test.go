@@ -190,7 +190,7 @@ func TestContext(t *testing.T) {
 			assert.Equal(t, name == "success", err == nil)
 			assert.Equal(t, "t1", inside.Value(tenant{}))
 			assert.EqualValues(t, 1, core.RunFrom(inside).Attempt())
-			assert.Contains(t, string(core.RunFrom(inside).Key()), "M=DO%20chargeK=1")
+			assert.Contains(t, core.RunFrom(inside).Key().Raw(), "M=DO%20chargeK=1")
 			assert.Error(t, inside.Err(), "the run has ended")
 			assert.Equal(t, own, msg.Context())
 		})

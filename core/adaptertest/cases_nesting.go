@@ -146,7 +146,7 @@ var hostCases = []testCase{
 			second, _ := r.Headers.Header("Host", 1)
 			return fmt.Sprintf("%s|%s|%d|%s", r.Host, first, lines, second), nil
 		})},
-		handler: func(_ *hand, c Call, _ int) error { return c.Blob(201, "text/plain", []byte(c.Run().Key())) },
+		handler: func(_ *hand, c Call, _ int) error { return c.Blob(201, "text/plain", []byte(c.Run().Key().Raw())) },
 		loose:   true,
 		noBare:  true,
 		steps: []step{

@@ -325,7 +325,7 @@ func reportRun(h *hand, c Call, n int) error {
 	if inContext != r || r.Owner() == (store.Owner{}) {
 		h.s.Errorf("the run of the framework's context and that of the request's context differ: %v, %v", r, inContext)
 	}
-	return c.Blob(200, "text/plain", fmt.Appendf(nil, "attempt %d, takeover %t, key %s", r.Attempt(), r.Takeover(), string(r.Key())))
+	return c.Blob(200, "text/plain", fmt.Appendf(nil, "attempt %d, takeover %t, key %s", r.Attempt(), r.Takeover(), r.Key().Raw()))
 }
 
 var ok = want{status: 200}

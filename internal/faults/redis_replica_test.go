@@ -130,7 +130,7 @@ func TestRedisReplicas(t *testing.T) {
 		first := cluster.Nodes[0]
 		mine := map[string]bool{} // the operations whose records are on the first node
 		for i, key := range s.started() {
-			slot := command(t, first, "CLUSTER", "KEYSLOT", string(key))
+			slot := command(t, first, "CLUSTER", "KEYSLOT", key.Raw())
 			count := command(t, first, "CLUSTER", "COUNTKEYSINSLOT", strconv.FormatInt(number(t, slot), 10))
 			mine[ops[i]] = number(t, count) > 0
 		}

@@ -191,7 +191,7 @@ func (run Run) Test(t *testing.T, records *Store) {
 		}
 		key, fingerprint, err := guard.Key(&r)
 		require.NoError(t, err)
-		want[string(key)] = operation{fingerprint, Of(s)}
+		want[key.Raw()] = operation{fingerprint, Of(s)}
 	}
 	require.Len(t, want, run.Requests)
 

@@ -150,7 +150,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // and is run again: give its policy a longer lease.
 func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
 	run := core.RunFrom(ctx)
-	t := txRun{store: s, call: "RunTx", db: db, key: string(run.Key()), fn: fn, held: true, claim: store.Claim{Owner: run.Owner()}}
+	t := txRun{store: s, call: "RunTx", db: db, key: run.Key().Raw(), fn: fn, held: true, claim: store.Claim{Owner: run.Owner()}}
 	for _, opt := range opts {
 		opt(&t.options)
 	}
