@@ -237,7 +237,7 @@ func TestUncertainMakesADeadLetter(t *testing.T) {
 	}
 }
 
-// Who asks may panic, too. That is bounded like any panic.
+// Reconcile may panic, too. Its tries are bounded like those of any panic.
 func TestUncertainWhenAskingPanics(t *testing.T) {
 	k := newKit(t, uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { panic("nil map") }))
 	stop := k.start(fail)

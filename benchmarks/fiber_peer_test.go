@@ -34,7 +34,7 @@ func BenchmarkFiberPeer(b *testing.B) {
 	// like knows a request by its key alone, as Fiber's middleware does: with that key, any
 	// other body gets the first one's answer.
 	like := core.ClientKey()
-	like.AnyParameters = true
+	like.IgnoreFingerprint = true
 	alike := guarded(like)
 	first := workload{keyed: true, distinct: true, executed: true, want: wantCreated}
 	for _, bench := range []struct {

@@ -92,11 +92,11 @@ func (g *Guard) compileHTTP(f *faults) {
 func (g *Guard) compileParameters(f *faults) {
 	p := &g.policy
 	chosen := p.Key.kind == keyHeader || p.Key.kind == keyFunc || p.Key.kind == keyToken
-	f.addIf(p.AnyParameters && !chosen, "AnyParameters", "needs a key that somebody has chosen (Header, Func): here the parameters are the key")
-	f.addIf(p.AnyParameters && p.Key.kind == keyToken, "AnyParameters",
+	f.addIf(p.IgnoreFingerprint && !chosen, "IgnoreFingerprint", "needs a key that somebody has chosen (Header, Func): here the parameters are the key")
+	f.addIf(p.IgnoreFingerprint && p.Key.kind == keyToken, "IgnoreFingerprint",
 		"is not for Token: the key names no route, so that one route would replay another's answer; use Exclude for what may differ")
-	if p.AnyParameters && chosen {
-		const why = "has no effect with AnyParameters: the parameters are not compared; leave one of the two away"
+	if p.IgnoreFingerprint && chosen {
+		const why = "has no effect with IgnoreFingerprint: the parameters are not compared; leave one of the two away"
 		f.addIf(p.Digest != MD5, "Digest", why)
 		f.addIf(p.Exclude.isSet(), "Exclude", why)
 		f.addIf(len(p.RequestHeaders) > 0, "RequestHeaders", why)

@@ -84,7 +84,7 @@ func (c *claimant) mayWait(grant store.Grant) bool {
 
 // keyReused reports whether the record that stands in the way has other parameters.
 func (w *waiter) keyReused(grant store.Grant) bool {
-	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.AnyParameters && !w.ofExpiredUse(grant)
+	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.IgnoreFingerprint && !w.ofExpiredUse(grant)
 }
 
 // tokenExpired reports whether the key is a token that is too old, and was never used while it was not; or
@@ -121,7 +121,7 @@ func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Gr
 		return nil, nil
 	case c.claim.Takeover, c.askedOf == attempt:
 		// Only another fingerprint can have kept the store from handing it over (with
-		// AnyParameters: one from before the policy said so).
+		// IgnoreFingerprint: one from before the policy said so).
 		return keyReused, nil
 	case policy.Reconcile == nil:
 		return uncertain, nil

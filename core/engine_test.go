@@ -87,12 +87,12 @@ func TestClientKey(t *testing.T) {
 	}
 }
 
-func TestKeyReusedWhileRunningAndAnyParameters(t *testing.T) {
+func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	strict := e.MustGuard(core.ClientKey())
 	p := core.ClientKey()
-	p.AnyParameters = true
+	p.IgnoreFingerprint = true
 	lenient := e.MustGuard(p)
 	for _, tc := range []struct {
 		g    *core.Guard

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-// Whoever asks for tokens and never uses them fills no store and no memory.
+// Tokens that are issued and never used fill no store and no memory.
 func TestAMillionTokensGrowNothing(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() {

@@ -84,7 +84,7 @@ func Func(fn func(r *Request) (string, error)) KeySource {
 // ([Request].Unmatched, 400 key_invalid; so also below an outer http.StripPrefix): the path is not signed, and would be a part of the key.
 //
 // The parameters become the fingerprint: the same event with another query, or with another value of
-// one of [Policy].RequestHeaders, is refused (422 key_reused). Set [Policy].AnyParameters for senders whose bodies
+// one of [Policy].RequestHeaders, is refused (422 key_reused). Set [Policy].IgnoreFingerprint for senders whose bodies
 // differ from one delivery to the next.
 func CallerEvent() KeySource {
 	return Func(func(r *Request) (string, error) {

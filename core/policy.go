@@ -103,10 +103,10 @@ type Policy struct {
 	// so does the media type of the body.
 	RequestHeaders []string
 
-	// AnyParameters makes the key alone decide. Without it a request that shows a known
+	// IgnoreFingerprint makes the key alone decide. Without it a request that shows a known
 	// key with other parameters is a misuse and gets 422 key_reused. It is for keys that
 	// somebody has chosen ([Header], [Func], a [Task]), but not for a [Token], whose key names no route.
-	AnyParameters bool
+	IgnoreFingerprint bool
 
 	// WithoutFiles leaves the files of a multipart form out of the parameters.
 	WithoutFiles bool

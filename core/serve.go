@@ -250,7 +250,7 @@ func (f *httpOperation) parameters() canon.Input {
 // withFingerprint is the identity of key, which somebody has chosen, and of the parameters in.
 func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	n := len(key)
-	if !f.guard.policy.AnyParameters {
+	if !f.guard.policy.IgnoreFingerprint {
 		key, _ = f.guard.params.AppendDigest(key, in)
 	}
 	f.scratch = key

@@ -278,7 +278,7 @@ func TestVerdictsAreAboutOneRun(t *testing.T) {
 	}
 }
 
-// A record from before a policy said AnyParameters has a fingerprint that its claims no longer
+// A record from before a policy said IgnoreFingerprint has a fingerprint that its claims no longer
 // have. No verdict can take it over, and nobody may try for ever.
 func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 	for _, verdict := range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 200})} {
@@ -290,7 +290,7 @@ func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 			p.Lease, p.Abandoned = time.Second, core.Uncertain
 			strict := e.MustGuard(p)
 			asked := 0
-			p.AnyParameters = true
+			p.IgnoreFingerprint = true
 			p.Abandoned = core.TakeOver
 			takesOver := e.MustGuard(p)
 			p.Abandoned = core.Uncertain

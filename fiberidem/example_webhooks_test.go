@@ -29,8 +29,8 @@ func ExampleVerify_stripe() {
 	})
 	events := engine.MustGuard(core.Policy{
 		Key: core.CallerEvent(), User: core.UserFromCaller(),
-		AnyParameters: true,           // a later delivery differs in pending_webhooks
-		Retention:     96 * time.Hour, // Stripe delivers for three days
+		IgnoreFingerprint: true,           // a later delivery differs in pending_webhooks
+		Retention:         96 * time.Hour, // Stripe delivers for three days
 	})
 
 	executed := 0

@@ -47,7 +47,7 @@ func newSender(s sender, keyID string) Scheme {
 // The signature is the HMAC-SHA256 of "<t>.<body>" in lower-case hexadecimal. While the secret is being changed there are several
 // v1; one good signature is enough. Other versions are ignored. [Verified].EventID is the id in the body. Stripe allows
 // timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time with a new timestamp.
-// As the body may differ (pending_webhooks), the guard needs AnyParameters.
+// As the body may differ (pending_webhooks), the guard needs IgnoreFingerprint.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
 func Stripe(keyID string) Scheme {

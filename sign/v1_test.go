@@ -53,7 +53,7 @@ func TestV1OptionFaults(t *testing.T) {
 	}
 }
 
-// Houses have names of their own, and rules.
+// Services have names and rules of their own.
 func TestV1Options(t *testing.T) {
 	scheme, err := sign.NewV1(sign.V1Options{
 		KeyID: "x-app", Timestamp: "x-ca-timestamp", Nonce: "X-CA-Nonce", SignedHeaders: "X-Ca-Signed", Signature: "X-Ca-Signature",

@@ -303,7 +303,7 @@ func TestFingerprint(t *testing.T) {
 	assert.Equal(t, []string{"b", "a"}, names, "the caller's stay as they are")
 	assert.False(t, same(config("a"), config("b"), equal, [2]md{{"a": "1"}, {"b": "1"}}), "their names do")
 
-	anything := charge(core.Policy{AnyParameters: true})
+	anything := charge(core.Policy{IgnoreFingerprint: true})
 	assert.True(t, same(anything, anything, [2]string{"5", "6"}, [2]md{}))
 }
 
@@ -363,7 +363,7 @@ func TestRecordOfAnotherForm(t *testing.T) {
 	_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "charge"}), core.Call{Key: "1"},
 		func(context.Context) (string, error) { return "paid", nil })
 	require.NoError(t, err)
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{AnyParameters: true}))(nothing)
+	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{IgnoreFingerprint: true}))(nothing)
 	_, err = handle(order("1", "5"))
 	assert.ErrorIs(t, err, core.CodeResultUnavailable)
 }

@@ -72,7 +72,7 @@ func KeyCases() []KeyCase {
 // Policy returns the policy under which the entry's key is derived.
 func (k KeyCase) Policy() core.Policy {
 	p := core.Policy{
-		RequestHeaders: k.Options.RequestHeaders, AnyParameters: k.Options.AnyParameters,
+		RequestHeaders: k.Options.RequestHeaders, IgnoreFingerprint: k.Options.AnyParameters,
 		WithoutFiles: k.Options.WithoutFiles, WithoutFileNames: k.Options.WithoutFileNames,
 	}
 	switch k.Options.User {

@@ -93,7 +93,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestCustomersNoticeAnotherAnswer: who asks again gets the first answer, or says so.
+// TestCustomersNoticeAnotherAnswer: a customer that sends a request again gets the first answer, or reports another one.
 func TestCustomersNoticeAnotherAnswer(t *testing.T) {
 	for _, answers := range []string{"11", "12"} {
 		asked := 0

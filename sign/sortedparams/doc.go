@@ -63,5 +63,5 @@
 //
 // An XML body counts with all its bytes, including the nonce, so each retry would be another operation, or key_reused. Derive the
 // key from the parameter that names the operation, such as out_trade_no, with core.Func, and let the key alone decide
-// (core.Policy.AnyParameters).
+// (core.Policy.IgnoreFingerprint).
 package sortedparams

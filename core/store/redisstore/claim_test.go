@@ -158,8 +158,8 @@ func TestServersThatDoNotWrite(t *testing.T) {
 	}
 }
 
-// TestOtherRefusals: what a proxy refuses may have been carried out. It is told as it is: who asks again
-// would meet with his own claim, and nobody would release it.
+// TestOtherRefusals: what a proxy refuses may have been carried out. The error is returned as it is: a
+// caller that asked again would meet with its own claim, and nobody would release it.
 func TestOtherRefusals(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
 	s, b := openOn(t, client)
