@@ -10,41 +10,41 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Config is what an [Engine] is built from. The zero Config is the in-process store, no
-// user source (each policy then has to name one) and no observer.
+// Config configures an [Engine]. The zero Config has the in-process store, no user source (each policy
+// then has to name one), and no observer.
 type Config struct {
 	// Store keeps the records. Nil: a new in-process store with default bounds.
 	Store store.Store
 
 	// User tells callers apart for policies that name no source of their own.
 	//
-	// For such a policy the user of a request whose caller is verified ([WithCaller]: a
-	// signature in front of the guard) is that caller; and if User knows one as well, both
-	// together are, so that the users of one caller stay apart. What only tells addresses
-	// or nothing (UserFromRemoteAddr, UserFromRealIP, SharedByAllCallers) adds nothing to a
-	// caller who is known. Where all routes are signed, [UserFromCaller] is what to set.
+	// Under such a policy the user of a request from a verified caller ([WithCaller]) is that
+	// caller. If User finds a user as well, the two together are the user, so that the users
+	// of one caller stay apart. Addresses (UserFromRemoteAddr, UserFromRealIP) and
+	// SharedByAllCallers add nothing to a verified caller. Set [UserFromCaller] if all routes
+	// are signed.
 	User UserSource
 
-	// Prefix stands in front of every stored key. Empty: "idem:". At most 128 bytes, without blanks and
+	// Prefix begins every stored key. Empty: "idem:". At most 128 bytes, without blanks and
 	// control characters.
 	Prefix string
 
-	// StoreTimeout is how long one call of the store may take. Zero: 2 s. A store that
-	// is local to the process has no deadline; there it is only how long [Engine.Drain] gives the
-	// runs that it has ended.
+	// StoreTimeout is how long one call of the store may take. Zero: 2 s. Calls of a local store
+	// ([store.Local]) have no deadline; for them it is only how long [Engine.Drain] waits for
+	// the runs whose contexts it has ended.
 	StoreTimeout time.Duration
 
-	// Observe is told what happens. It is called synchronously and concurrently, and
-	// must return quickly. Nil: nobody is told. See [LogEvents].
+	// Observe gets the events. It is called synchronously and concurrently, and must return
+	// quickly. Nil: events are dropped. See [LogEvents].
 	Observe func(ctx context.Context, e Event)
 
-	// Refuse makes the answer of a refusal, for services with an error format of their own: they
-	// may answer 200 to everything, 409 where 422 is the default, or show a page to a browser.
-	// r is the function's own; r.Request is always there, and valid during the call only. In the
-	// answer, a Status of zero is r.Status; a nil answer is the default one:
-	// application/problem+json (RFC 9457).
-	// [RefusedHeader] and Cache-Control: no-store are on every refusal, whatever Refuse makes of
-	// it, and Retry-After if it sets none and r.RetryAfter says so. It is called concurrently.
+	// Refuse makes the answer of a refusal, for services with their own error format: they may
+	// answer 200 to everything, 409 where 422 is the default, or show a page to a browser. It may
+	// change r. r.Request is never nil, and valid during the call only. A Status of zero in the
+	// answer means r.Status. A nil answer, or a nil Refuse, means application/problem+json (RFC
+	// 9457). Every refusal gets [RefusedHeader] and Cache-Control: no-store, whatever Refuse
+	// returns, and Retry-After if r.RetryAfter is set and Refuse sets none. Refuse is called
+	// concurrently.
 	Refuse func(ctx context.Context, r *Refusal) *Response
 }
 

@@ -11,15 +11,14 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Task is a policy compiled by an engine for what is not HTTP: messages, cron jobs, RPC. [Do]
-// runs it. It is safe for concurrent use.
+// Task is a policy compiled by an engine for operations that are not HTTP requests: messages, cron jobs,
+// RPC. [Do] runs it. It is safe for concurrent use.
 type Task struct{ guard *Guard }
 
-// Task compiles p. p.Name is required: keys are stored under it, so that equal keys of
-// different tasks do not meet; two tasks of one name have the same operations. What concerns
-// requests and responses (Key, User, Failed, Authorize, Linger, parameters, header fields,
-// BodyLimit) has no meaning here, and is a fault. It reports every fault of p at once, each as
-// a *[ConfigError].
+// Task compiles p. p.Name is required: it is a part of the stored keys, so that equal keys of different
+// tasks are different operations, and two tasks of one name have the same operations. Settings for
+// requests and responses (Key, User, Failed, Authorize, Linger, parameters, header fields, BodyLimit)
+// are faults. Task reports every fault of p at once, each as a *[ConfigError].
 func (e *Engine) Task(p Policy) (*Task, error) {
 	g, err := e.compile(p, false)
 	if err != nil {
@@ -28,8 +27,7 @@ func (e *Engine) Task(p Policy) (*Task, error) {
 	return &Task{g}, nil
 }
 
-// MustTask is [Engine.Task] for policies that are fixed in the program; it panics with the
-// faults.
+// MustTask is [Engine.Task] for a policy that is fixed in the program. It panics with the faults.
 func (e *Engine) MustTask(p Policy) *Task {
 	t, err := e.Task(p)
 	if err != nil {
@@ -38,20 +36,21 @@ func (e *Engine) MustTask(p Policy) *Task {
 	return t
 }
 
-// Policy returns the policy of t, with its defaults: for what runs tasks, and can't do with all of them.
+// Policy returns the policy of t with its defaults filled in, for packages that run tasks and support
+// some policies only.
 func (t *Task) Policy() Policy { return t.guard.policy }
 
-// Call says which operation a task is to carry out.
+// Call says which operation [Do] carries out.
 type Call struct {
-	// Key is the operation's identity within the task and the user: the id of a message, say. It
-	// is required, and may have any bytes.
+	// Key is the operation's identity within the task and the user, such as the id of a message.
+	// It is required, and may have any bytes.
 	Key string
-	// User is whose operation it is. Empty: it is nobody's in particular. More than 64 bytes are
+	// User is the user whose operation it is. Empty: it belongs to no user. More than 64 bytes are
 	// stored as a hash.
 	User string
-	// Fingerprint tells a repetition from a reuse: a call with the same Key and another
-	// Fingerprint is refused ([CodeKeyReused]). It may be a digest of the message, or the
-	// message; more than 64 bytes are stored as a hash. Empty: the key alone decides.
+	// Fingerprint tells a retry from a reuse of the Key: a call with the same Key and another
+	// Fingerprint is refused ([CodeKeyReused]). It may be the message or a digest of it; more
+	// than 64 bytes are stored as a hash. If all calls leave it empty, the Key alone decides.
 	Fingerprint string
 }
 
@@ -59,28 +58,33 @@ type Call struct {
 type Result[T any] struct {
 	// Value is what the function returned, now or the first time.
 	Value T
-	// Replayed says that the function ran earlier, and that Value was stored then.
+	// Replayed says that the function ran for an earlier call, and that Value was stored then.
 	Replayed bool
 	// Attempt is the number of the run that this call made; 0 if it made none.
 	Attempt uint64
 }
 
-// Do runs fn once for call under the task's policy. Its value is stored: if T is []byte as it
-// is, else as JSON. A value that can't be encoded is returned, but not stored.
+// Do runs fn once for call, under the policy of t, and stores its value: as it is if T is []byte, else
+// as JSON. A value that can't be encoded is returned, but not stored. If fn returns an error, Do returns
+// it as it is, and the run has failed (see [Policy].OnFailure).
 //
-// A duplicate gets, by [Policy.Duplicate], the stored value, or a *[Refusal], which errors.Is its
-// [Code]: [CodeInProgress], [CodeDuplicate] (with Reject), [CodeUncertain], [CodeKeyReused], or
-// [CodeResultUnavailable] (the value was not stored, for it had more than [Policy.ResponseLimit]
-// bytes or could not be encoded; or it can't be decoded as a T). fn was not run either with
-// [CodeKeyMissing] (an empty key), [CodeStoreUnavailable] (the store cannot be reached) and
-// [CodeShuttingDown] (after [Engine.Drain]), nor with CodeInProgress when ctx ends while a duplicate
-// waits. Within fn, another Do with the same task, call and context is part of the same run, and
-// just calls its function; one with another task of the same name, and the same call, gets
-// [CodeGuardConflict].
+// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
+// is lost, and at a shutdown.
 //
-// If fn returns an error, Do returns it as it is, and the run has failed (see
-// [Policy].OnFailure). fn gets a context with which [RunFrom] tells the attempt. It ends when
-// ctx ends, when the claim is lost, or at a shutdown.
+// A duplicate gets the stored value, or an error that errors.Is a [Code] and is a *[Refusal]:
+//
+//   - [CodeInProgress]: another call runs, and [Policy.Duplicate] does not wait, its limit is reached,
+//     or ctx has ended.
+//   - [CodeDuplicate]: the operation is done, under [Reject].
+//   - [CodeUncertain], [CodeKeyReused]: see there.
+//   - [CodeResultUnavailable]: the operation is done, but the value was not stored, because it had more
+//     than [Policy.ResponseLimit] bytes or could not be encoded; or it can't be decoded as a T.
+//
+// Other refusals without a run are [CodeKeyMissing] (call.Key is empty), [CodeStoreUnavailable] and
+// [CodeShuttingDown] (after [Engine.Drain]).
+//
+// Within fn, a Do with the same task, call and context belongs to the same run, and just calls its
+// function. With another task of the same name and the same call it gets [CodeGuardConflict].
 func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Context) (T, error)) (Result[T], error) {
 	var r Result[T]
 	op := taskRun{guard: t.guard, call: call}

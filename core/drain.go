@@ -18,14 +18,14 @@ func (l *runs) end(c *runContext) {
 	}
 }
 
-// Drain ends the engine's work in good order: a new run is refused from now on, with 503
-// shutting_down ([CodeShuttingDown]), while duplicates of what is done are still answered. It
-// waits for the runs that there are, and returns nil when the last one is settled.
+// Drain prepares a shutdown. From now on a request that would run is refused with 503 shutting_down
+// ([CodeShuttingDown]); duplicates of finished operations are still answered. Drain waits for the runs
+// that have begun, and returns nil when the last one is finished.
 //
-// When ctx ends, it ends the contexts of the runs that are left, with [ErrShutdown], gives them
-// [Config.StoreTimeout] to settle, and returns context.Cause(ctx) if that was not enough or any
-// had to be ended. An engine cannot be used for runs again. Drain may be called more than once,
-// also concurrently. Call it before the server's Shutdown, with the same context.
+// When ctx ends first, Drain ends the contexts of the runs that are left, with [ErrShutdown], gives them
+// [Config.StoreTimeout] to finish, and returns context.Cause(ctx). The engine begins no more runs
+// after that. Drain may be called more than once, also concurrently. Call it before the server's
+// Shutdown, with the same context.
 func (e *Engine) Drain(ctx context.Context) error {
 	l := &e.runs
 	l.mu.Lock()
@@ -52,11 +52,11 @@ func (e *Engine) Drain(ctx context.Context) error {
 		c.cancel(ErrShutdown)
 	}
 	l.mu.Unlock()
-	settling := time.NewTimer(e.storeTimeout)
-	defer settling.Stop()
+	finishing := time.NewTimer(e.storeTimeout)
+	defer finishing.Stop()
 	select {
 	case <-drained:
-	case <-settling.C:
+	case <-finishing.C:
 	}
 	return context.Cause(ctx)
 }

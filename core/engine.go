@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-// Engine holds what all guards of a service share: the store, the clock of leases, the
-// hooks. It is built once with [New] and is safe for concurrent use. It has nothing to
-// close: when nothing runs, no goroutine of it runs either.
+// Engine holds what all guards of a service share: the store, the hooks, and the renewal of leases. Build
+// it once, with [New]. It is safe for concurrent use. It need not be closed: without runs it has no
+// goroutines.
 type Engine struct {
 	store        store.Store
 	watcher      store.Watcher // nil if the store has none
@@ -30,7 +30,7 @@ type Engine struct {
 	waiterCalls  chan struct{} // bounds the store calls of waiters; nil for a local store
 }
 
-// New builds an engine. It reports every fault of c at once, each as a *[ConfigError].
+// New returns an engine. It reports every fault of c at once, each as a *[ConfigError].
 func New(c Config) (*Engine, error) {
 	f := faults{of: "Config"}
 	if v := reflect.ValueOf(c.Store); v.Kind() == reflect.Pointer && v.IsNil() {
@@ -72,8 +72,7 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// MustNew is [New] for configurations that are fixed in the program; it panics with
-// the faults.
+// MustNew is [New] for a configuration that is fixed in the program. It panics with the faults.
 func MustNew(c Config) *Engine {
 	e, err := New(c)
 	if err != nil {

@@ -3,91 +3,89 @@ package core
 import (
 	"context"
 	"errors"
+	"sync"
 )
 
-// Exchange is one HTTP request and its response, seen through an adapter. It is all
-// that an adapter has to supply: [Guard.Serve] decides what happens in which order,
-// the exchange only does it. None of its methods is called concurrently.
+// What is in this file is for adapters.
+
+// Exchange is one HTTP request and its response, seen through an adapter. It is for adapters, and all
+// that an adapter has to supply: [Guard.Serve] decides what happens in which order, and the exchange
+// does it. Its methods are not called concurrently.
 //
 // Package adapterkit has what exchanges are built on, and package core/adaptertest checks one against
 // the rules below.
 type Exchange interface {
 	Headers
 
-	// Describe fills in the request's plain values, all but Body and Headers. The
-	// Request that is passed in is blank, but PathParams may have capacity to
-	// append to.
+	// Describe fills in the request's plain values, all but Body, Headers and what the engine
+	// fills in. r is blank, but PathParams may have capacity to append to.
 	Describe(r *Request)
 
-	// ReadBody returns the whole body as sent and leaves the request so that the
-	// handler, too, can read all of it, in any way that the framework offers. It
-	// returns [ErrBodyTooLarge] for a body of more than limit bytes, and that error
-	// too if something in front (http.MaxBytesReader) has already drawn the line
-	// lower. It reads no more than it needs to know that. The bytes must not change
-	// until Serve returns.
+	// ReadBody returns the whole body as sent. The handler can still read all of it, in any way
+	// that the framework offers. ReadBody returns [ErrBodyTooLarge] for a body of more than limit
+	// bytes, or of more than a lower limit in front allows (http.MaxBytesReader), and reads no more
+	// than it needs to know that. The bytes must not change until Serve returns.
 	//
-	// A body that somebody in front has read, in whole or in part, is put together again from
-	// what was parsed of it, if that is all of it; else it is [ErrBodyConsumed]. The body of
-	// one request must never be less than what was sent.
+	// If a middleware in front has read the body, or a part of it, ReadBody puts the body together
+	// again from what was parsed, if that is all of it; else it returns [ErrBodyConsumed]. It never
+	// returns less than what was sent.
 	ReadBody(limit int64) ([]byte, error)
 
-	// Answer writes r instead of running the handler, and ends the chain of
-	// handlers. A header field of r replaces all fields of the same name that are
-	// already set in the response, never adds to them; several fields of one name
-	// in r are all written. Content-Length is the adapter's to set. The bytes of r must not
-	// be changed: others may be answered with the same ones. After a Run that has returned, it is
-	// called in place of Deliver: what Run has held back is dropped.
+	// Answer writes r instead of running the handler, and ends the chain of handlers. A header
+	// field of r replaces all fields of the same name that are already set in the response;
+	// several fields of one name in r are all written. The adapter sets Content-Length. It must
+	// not change the bytes of r, which may answer other requests, too. After a Run that has
+	// returned, Answer is called in place of Deliver, and drops what Run has held back.
 	Answer(r *Response) error
 
-	// Pass runs the handler without recording anything. The error is the framework's
-	// own and is returned by Serve as it is.
+	// Pass runs the handler and captures nothing. Serve returns its error, the framework's own,
+	// as it is.
 	Pass() error
 
-	// Run runs the handler with ctx as the request's context and captures what it
-	// answers. Framework errors are rendered here (echo's c.Error, Fiber's
-	// ErrorHandler) so that the capture holds what the client gets.
+	// Run runs the handler with ctx as the request's context, and captures its answer. It renders
+	// framework errors (echo's c.Error, Fiber's ErrorHandler), so that the capture holds what the
+	// client gets.
 	//
-	// The response is the client's, byte for byte as without a guard. An adapter
-	// may hold back at most limit bytes of body until Deliver is called; when the
-	// body grows beyond that, or the handler flushes, hijacks or streams, it sends
-	// what it has and captures no more (Capture.Incomplete).
+	// The client gets the response byte for byte as without a guard. Run may hold back at most
+	// limit bytes of body until Deliver is called. When the body grows beyond that, or the handler
+	// flushes, hijacks or streams, it sends what it has and captures no more (Capture.Incomplete).
 	//
-	// When a part of the response leaves before the handler has returned, Run calls [PartSent]
-	// with ctx. Before it lets a part leave because the handler has flushed it, it asks [MayStream].
+	// When Run sends a part of the response before the handler has returned, it calls [PartSent]
+	// with ctx. Before it sends a part because the handler has flushed it, it asks [MayStream].
 	//
-	// If the handler panics, Run puts the framework's own writer back, drops what it has held
-	// back, header fields included if the handler had sent a status, and lets the panic go on: the
-	// run has failed, and whoever recovers says so.
+	// If the handler panics, Run puts the framework's own writer back and drops what it has held
+	// back, header fields included if the handler had sent a status. The panic goes on: the run has
+	// failed, and the middleware that recovers answers.
 	//
 	// The error is the framework's own, for a middleware further out; Serve returns it
 	// as it is. It is nil when the error has been rendered.
 	Run(ctx context.Context, limit int) (Capture, error)
 
-	// Deliver sends what Run has held back, with fields added to its header (in place of
-	// others of the same name) if it has not been sent yet. It is called once after each Run
-	// that returned, when the result is safely stored or is known not to be.
+	// Deliver sends what Run has held back. If the header has not been sent yet, fields replace
+	// those of the same names in it. Deliver is called once after each Run that returned, when
+	// the run is finished.
 	Deliver(fields []Field) error
 }
 
-// Capture is what [Exchange.Run] has seen of the handler's answer.
+// Capture is what [Exchange.Run] has seen of the handler's answer. It is for adapters.
 type Capture struct {
-	// Response is the final response as the client gets it. It is read only until
-	// Deliver is called, so that an adapter may reuse it. Never nil, unless
-	// Deferred or Unrendered is set.
+	// Response is the final response as the client gets it. The engine does not use it after it
+	// has called Deliver, so that an adapter may reuse it. It is nil only if Deferred or
+	// Unrendered is set.
 	Response *Response
 	// Incomplete says that Response.Body is not the whole body, because it was
 	// larger than the limit, streamed, flushed or hijacked.
 	Incomplete bool
-	// Empty says that the handler has written nothing at all: no status, no body; header fields
-	// do not count. The Response is then what the framework makes of that.
+	// Empty says that the handler has written neither a status nor a body. The Response is then
+	// what the framework makes of that.
 	Empty bool
-	// Cut says that a streamed response could not be sent to its end. What is merely large is
-	// not cut: its handler has done its work, and that must not be done again because the client
-	// has not taken all of the answer.
+	// Cut says that a streamed response could not be sent to its end. A response that is merely
+	// large is not cut: its handler has done its work, which must not be done again because the
+	// client has not taken all of the answer.
 	Cut bool
-	// RunsOn says that somebody has answered in the handler's place, as a timeout does, and that
-	// the handler may still be running. The claim then stands until its lease has passed: what
-	// the handler does must not be done again beside it.
+	// RunsOn says that a middleware has answered in the handler's place, as a timeout does, and
+	// that the handler may still be running. The claim then stands until its lease has passed, so
+	// that no other run begins beside the handler.
 	RunsOn bool
 	// Deferred says that the outcome is not known yet: the handler returned an error which a
 	// middleware further out will render, or the framework writes a stream after Run has
@@ -95,17 +93,17 @@ type Capture struct {
 	// must implement [Deferrer].
 	Deferred bool
 	// Unrendered says that the handler returned an error and no body, and that the
-	// adapter has no way to see what a middleware further out makes of it. The run
-	// counts as failed. Incomplete then says that something has been sent all the same.
+	// adapter can't see what a middleware further out makes of it. The run has
+	// failed. Incomplete then says that something has been sent all the same.
 	Unrendered bool
-	// Err is the error that the handler reported in the framework's own way, if any. It is
-	// for the observer, unless it is a [Refusal]: then that is answered, if nobody has rendered
-	// it (Unrendered, or a status of 500, which frameworks give to errors that they don't know).
+	// Err is the error that the handler reported in the framework's own way, if any. The
+	// observer gets it. If it is a [Refusal] that nothing has rendered (Unrendered, or a status of
+	// 500, which frameworks give to errors that they don't know), the client gets that refusal.
 	Err error
 }
 
 // Deferrer is implemented by exchanges whose framework decides on the response after Run has
-// returned.
+// returned. It is for adapters.
 type Deferrer interface {
 	// Defer receives the pending run. The adapter hands it to a [Finisher], or calls
 	// Pending.Finish itself: once, with the final capture when the response is known, or
@@ -114,9 +112,93 @@ type Deferrer interface {
 	Defer(p *Pending)
 }
 
+// Pending is a run whose outcome is known only after [Exchange.Run] has returned, see [Deferrer]. It is
+// for adapters, and safe for concurrent use.
+type Pending struct {
+	run  *runContext
+	x    Exchange
+	echo [2]Field
+	once sync.Once
+
+	reported error // by the handler; a middleware further out may have taken it for itself
+}
+
+// Finish finishes the run with the final answer, and then has the exchange deliver it. A nil c means
+// that the handler has panicked: nothing is delivered. The error is the delivery's. Calls after the
+// first do nothing, and return nil.
+func (p *Pending) Finish(c *Capture) (err error) {
+	p.once.Do(func() {
+		run, g := p.run, p.run.guard
+		if c == nil {
+			run.finishPanic()
+			return
+		}
+		run.done = true
+		returned := false
+		defer func() {
+			if !returned { // Policy.Failed has panicked, or an observer
+				run.finishPanic()
+				err = deliver(p.x, &p.echo, run.keptFor)
+			}
+		}()
+		last := *c
+		if last.Err == nil {
+			last.Err = p.reported
+		}
+		o, _ := g.outcome(&last, nil)
+		instead := run.finish(o)
+		returned = true
+		if instead != nil {
+			var r Request // that of the httpOperation is back in the pool
+			r.fill(run.values, p.x)
+			err = p.x.Answer(g.response(run.values, instead, &r))
+			return
+		}
+		err = deliver(p.x, &p.echo, run.keptFor)
+	})
+	return err
+}
+
+// MayStream reports whether the client of the run to which ctx belongs can see what the handler
+// flushes. It is false if the client has left before anything was streamed. The adapter then goes on
+// holding back what it can, as if the handler had not flushed: the run finishes, and its answer is
+// there for the retry. It is for adapters, see [Exchange].
+func MayStream(ctx context.Context) bool {
+	c, _ := ctx.Value(partKey{}).(*runContext)
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streamed || context.Cause(c.values) != context.Canceled {
+		return true
+	}
+	c.unseen = true
+	return false
+}
+
+// PartSent tells the run to which ctx belongs that a part of its response has been sent before the
+// handler has returned. streaming says that the client sees what is sent at once; the run's context
+// then ends when the client leaves. It is for adapters, see [Exchange].
+func PartSent(ctx context.Context, streaming bool) {
+	c, _ := ctx.Value(partKey{}).(*runContext)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partSent = true
+	if streaming {
+		c.tied, c.streamed = true, true
+		if c.lingering != nil {
+			c.cancel(context.Cause(c.values))
+		}
+	}
+}
+
 // ErrBodyTooLarge is what [Exchange.ReadBody] returns for a body over the limit.
 var ErrBodyTooLarge = errors.New("idem: the request body is over the limit")
 
 // ErrBodyConsumed is what [Exchange.ReadBody] returns for a body that a middleware in front has
-// read, so that it cannot be had any more.
+// read, and that can't be put together again.
 var ErrBodyConsumed = errors.New("idem: a middleware in front has read the request body; mount the guard in front of it, or let it put the body back")

@@ -2,9 +2,8 @@ package core
 
 import "github.com/idem-go/idem/core/internal/canon"
 
-// Guard is a policy compiled by an engine: what an adapter mounts. It is safe for
-// concurrent use, and may be mounted on any number of routes: the route is part of
-// the key.
+// Guard is a policy compiled by an engine; adapters mount it. It may be mounted on any number of routes,
+// because the route is a part of the key. It is safe for concurrent use.
 type Guard struct {
 	engine        *Engine
 	policy        Policy // with defaults filled in
@@ -22,8 +21,7 @@ type Guard struct {
 // *[ConfigError].
 func (e *Engine) Guard(p Policy) (*Guard, error) { return e.compile(p, true) }
 
-// MustGuard is [Engine.Guard] for policies that are fixed in the program; it panics
-// with the faults.
+// MustGuard is [Engine.Guard] for a policy that is fixed in the program. It panics with the faults.
 func (e *Engine) MustGuard(p Policy) *Guard {
 	g, err := e.Guard(p)
 	if err != nil {
@@ -48,17 +46,17 @@ func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
 	q, ofParameters := &g.policy, forHTTP && (p.Key.kind == keyParams || p.Key.kind == keyFields)
 	if p.Key.kind == keyToken {
 		setDefault(&q.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
-		setDefault(&q.RememberAbandoned, max(DefaultRememberAbandoned, p.Key.tokens.outlasting()))
+		setDefault(&q.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
 	}
 	setDefault(&q.Lease, DefaultLease)
-	setDefault(&q.RememberAbandoned, DefaultRememberAbandoned)
-	setDefault(&q.Linger, DefaultLinger)
+	setDefault(&q.RememberAbandoned, defaultRememberAbandoned)
+	setDefault(&q.Linger, defaultLinger)
 	setDefault(&q.BodyLimit, DefaultBodyLimit)
-	setDefault(&q.ResponseLimit, DefaultResponseLimit)
+	setDefault(&q.ResponseLimit, defaultResponseLimit)
 	setDefault(&q.OnSuccess, Keep)
 	setDefault(&q.OnFailure, Release)
 	if ofParameters {
-		setDefault(&q.Retention, DefaultRetention)
+		setDefault(&q.Retention, defaultRetention)
 	} else {
 		setDefault(&q.Retention, DefaultKeyRetention)
 	}

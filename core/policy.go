@@ -5,35 +5,34 @@ import (
 	"time"
 )
 
-// Policy says how one route, or one kind of task, is protected. The zero Policy takes
-// the key from the parameters, replays to duplicates, holds a claim for 30 seconds
-// without renewal, keeps a success for a minute and forgets a failure; it needs a
-// user source (here or in [Config.User]) to be compiled.
+// Policy says how one route, or one kind of task, is protected. The zero Policy makes the key of the
+// parameters, replays to duplicates, has a lease of 30 seconds, keeps a success for a minute and forgets
+// a failure. It needs a user source, here or in [Config.User].
 //
-// A Policy is a plain value: copy it, change fields, compile it with [Engine.Guard] or
-// [Engine.Task]. A setting that has no effect in its policy is a fault.
+// A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard] or [Engine.Task].
+// A setting that has no effect in its policy is a fault.
 type Policy struct {
-	// Name appears in events and error messages, and in the keys of a [Task] and of [Token], for
-	// which it is required.
+	// Name appears in events and error messages. It is a part of the keys of a [Task] and of a
+	// [Token], for which it is required.
 	Name string
 
 	// Key is where the identity of an operation comes from. Zero: [Params].
 	Key KeySource
 
-	// User tells callers apart. Zero: [Config.User], or the caller who is verified. One of
-	// the two fields must be set, if only to [SharedByAllCallers].
+	// User tells callers apart. Zero: [Config.User], which adds the verified caller. One of the two
+	// fields must be set, if only to [SharedByAllCallers].
 	User UserSource
 
 	// Duplicate is what a duplicate gets: [Replay] (zero), [Wait] or [Reject].
 	Duplicate Duplicate
 
-	// Message is the detail of the refusal that a duplicate gets under [Reject] when the
-	// operation has finished. If failures are kept, it is also shown after one: it must not
+	// Message is the detail of the refusal that a duplicate of a finished operation gets under
+	// [Reject]. If failures are kept, duplicates of a failed operation get it, too: it must not
 	// claim success then. Empty: a general sentence, which tells the two apart.
 	Message string
 
-	// Lease is how long a claim stands without renewal; it is renewed each third of
-	// it while the handler runs. It bounds how long a crash blocks the operation, and may be
+	// Lease is how long a claim stands without renewal. While the handler runs, the engine renews
+	// it after each third of Lease. It bounds how long a crash blocks the operation. It may be
 	// longer than Retention. Zero: 30 s. At least 10 ms.
 	Lease time.Duration
 
@@ -43,112 +42,112 @@ type Policy struct {
 	Retention time.Duration
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
-	// whatever the retention: as long as that, the next run knows that it is not the first, and
-	// an uncertain outcome stays uncertain. Zero: 24 h.
+	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
+	// stays uncertain. Zero: 24 h.
 	RememberAbandoned time.Duration
 
-	// Linger is how much longer a run's context stands when the client has left
-	// (context.Canceled of the request): what has been begun is finished, and its result is
-	// there for the retry. Zero: 1 minute; negative: the context ends at once. A deadline of
-	// the request, or another cause, ends the run's context at once. So does the client's
-	// leaving once a part of the response has been streamed to it, and the end of the context that
-	// a task was given.
+	// Linger is how much longer a run's context stands when the client has left (the request's
+	// context ends with context.Canceled), so that the run finishes and its result is there for
+	// the retry. Zero: 1 minute; negative: the context ends at once. A deadline of the request, or
+	// another cause, always ends the run's context at once. So does the client's leaving after a
+	// part of the response was streamed to it, and the end of the context that [Do] was given.
 	Linger time.Duration
 
 	// RetainFrom is the moment from which Retention counts. Zero: [FromEnd].
 	RetainFrom Moment
 
-	// OnSuccess and OnFailure say what becomes of the record of a run that has finished.
-	// Zero: a success is kept, a failure is released. A handler can decide otherwise about its
-	// own run, see [Run].
+	// OnSuccess and OnFailure say what becomes of the record of a run that has ended. Zero: a
+	// success is kept, a failure is released. A handler can decide otherwise about its own run,
+	// see [Run].
 	OnSuccess, OnFailure Disposition
 
-	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made
-	// of parameters, for then the caller can't choose another one, and after a top-up the form
-	// that got 402 must run; else [FailedByStatus]. The response is valid only during the call
-	// and must not be changed; its Body is not the whole one if it was streamed or over
-	// ResponseLimit.
+	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
+	// parameters or is a token, because the caller can't choose another key, and the form that got
+	// 402 must run after a top-up; else [FailedByStatus]. The response is valid only during the
+	// call and must not be changed. Its Body is not the whole body if it was streamed or over
+	// ResponseLimit. Failed is called concurrently.
 	//
-	// These are failures in any case, and Failed is not asked: a panic; an error that nothing
-	// has rendered; a refusal ([RefusedHeader]), by whomever; nothing written by a handler whose
-	// context has ended.
+	// Failures in any case, without a call of Failed, are: a panic; an error that nothing has
+	// rendered; a refusal ([RefusedHeader]), whoever made it; and nothing written by a handler
+	// whose context has ended.
 	Failed func(*Response) bool
 
 	// Abandoned says what happens to an operation whose earlier run never finished.
 	// Zero: [TakeOver].
 	Abandoned Recovery
 
-	// Reconcile is asked about an abandoned run when Abandoned is [Uncertain]. It may
-	// be called concurrently for one operation; of several verdicts one counts. Nil:
-	// nobody knows; duplicates get 409 uncertain until the record is forgotten.
+	// Reconcile finds out what became of an abandoned run when Abandoned is [Uncertain]. It may
+	// be called concurrently for one operation; of several verdicts one counts. An error, which the
+	// observer gets, means [Unknown]. Nil: duplicates get 409 uncertain until the record is
+	// forgotten.
 	Reconcile func(ctx context.Context, u Uncertainty) (Verdict, error)
 
-	// FailOpen runs the handler unprotected, and reports it, when the store cannot be
-	// reached before the handler. Without it such a request gets 503. It does not go with
-	// [Uncertain].
+	// FailOpen runs the handler unprotected when the store fails before the run, with the event
+	// [Unprotected]. Without it such a request gets 503. It contradicts [Uncertain].
 	FailOpen bool
 
-	// Authorize is asked before a stored response is replayed, for rights that may have
-	// been withdrawn since. An error refuses with 403 not_authorized; the error
-	// goes to the observer only.
+	// Authorize is called before a stored response is replayed, because the caller may have lost
+	// its rights since. An error refuses with 403 not_authorized; only the observer gets the
+	// error. It is called concurrently. Nil: replays need no permission.
 	Authorize func(ctx context.Context, r *Request) error
 
-	// Exclude says which parameters do not count. Zero: the default names under [Params] (see
-	// [Exclude]), none under another key source.
+	// Exclude says which parameters do not count. Zero: the default names (see [Exclude]) under
+	// [Params], and none under another key source.
 	Exclude Exclusion
 
-	// RequestHeaders are names of header fields that count as parameters: Upload-Offset, or
-	// X-Amz-Target. The preconditions and ranges of RFC 9110 (If-Match, If-None-Match,
-	// If-Modified-Since, If-Unmodified-Since, If-Range, Range, Content-Range) count always, and
-	// so does the media type of the body.
+	// RequestHeaders are the names of header fields that count as parameters, such as
+	// Upload-Offset or X-Amz-Target. The preconditions and ranges of RFC 9110 (If-Match,
+	// If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Range, Content-Range) and
+	// the media type of the body always count.
 	RequestHeaders []string
 
-	// IgnoreFingerprint makes the key alone decide. Without it a request that shows a known
-	// key with other parameters is a misuse and gets 422 key_reused. It is for keys that
-	// somebody has chosen ([Header], [Func], a [Task]), but not for a [Token], whose key names no route.
+	// IgnoreFingerprint makes the key alone decide: other parameters under a known key are a
+	// duplicate. Without it they get 422 key_reused. It is for keys that the client has chosen
+	// ([Header], [Func], [CallerEvent], a [Task]), but not for a [Token], whose key names no route.
 	IgnoreFingerprint bool
 
-	// WithoutFiles leaves the files of a multipart form out of the parameters.
+	// WithoutFiles leaves files of a multipart form out of the parameters.
 	WithoutFiles bool
 
-	// WithoutFileNames leaves only the names of files out: a file counts by its field and content.
+	// WithoutFileNames leaves only the names of files out; a file counts by its field and content.
 	WithoutFileNames bool
 
-	// EchoKey adds to answers of the handler and to replays the client's key ([DefaultKeyHeader],
-	// or the header field that [KeySource.Named] says) and, in [ExpiresHeader], when the
-	// result will be forgotten, if it is kept. It needs [Header]. A response that has begun to
-	// leave before its handler has returned goes without.
+	// EchoKey adds header fields to the handler's answers and to replays: the client's key
+	// (in [DefaultKeyHeader], or the field given to [KeySource.Named]) and, if the result is kept,
+	// when it will be forgotten ([ExpiresHeader]). It needs [Header]. A response that was sent in
+	// part before its handler returned does not get them.
 	EchoKey bool
 
-	// Digest is the algorithm for parameters. Zero: [MD5]; under FIPS 140 it must be
+	// Digest is the digest algorithm for parameters. Zero: [MD5]. Under FIPS 140 it must be
 	// [SHA256].
 	Digest Digest
 
 	// BodyLimit is the largest request body in bytes; a larger one gets 413. Zero: 1 MiB.
 	BodyLimit int64
 
-	// ResponseLimit is the largest response body in bytes that is held back, shown to Failed
-	// and stored; of a larger one only the fact is kept. Zero: 1 MiB.
+	// ResponseLimit is the largest response body in bytes that is held back, shown to Failed and
+	// stored. A larger response is sent, but not stored: duplicates get 409 result_unavailable.
+	// Zero: 1 MiB.
 	ResponseLimit int
 
-	// StoredHeaders says which header fields of a response are stored. Zero: the default
-	// ones, see [DropHeaders].
+	// StoredHeaders says which header fields of a response are stored. Zero: see [HeaderFilter].
 	StoredHeaders HeaderFilter
 
-	// window says that Retention and RetainFrom are those of DoubleClick: its options may leave
-	// them without effect.
+	// window says that Retention and RetainFrom come from DoubleClick: they may have no effect when
+	// its options are set.
 	window bool
 }
 
 // Defaults of a [Policy].
 const (
-	DefaultLease             = 30 * time.Second
-	DefaultRetention         = time.Minute    // of keys made of parameters
-	DefaultKeyRetention      = 24 * time.Hour // of keys that somebody has chosen
-	DefaultRememberAbandoned = 24 * time.Hour
-	DefaultLinger            = time.Minute
-	DefaultBodyLimit         = 1 << 20
-	DefaultResponseLimit     = 1 << 20
+	DefaultLease        = 30 * time.Second
+	DefaultKeyRetention = 24 * time.Hour // Retention of keys that somebody has chosen
+	DefaultBodyLimit    = 1 << 20        // bytes
+
+	defaultRetention         = time.Minute // of keys made of parameters
+	defaultRememberAbandoned = 24 * time.Hour
+	defaultLinger            = time.Minute
+	defaultResponseLimit     = 1 << 20
 
 	minLease = 10 * time.Millisecond
 )
@@ -170,9 +169,9 @@ const (
 	waits Duplicate = 1 << 62
 )
 
-// Wait makes a duplicate of a running operation wait for its result, for at most
-// limit, and then replays it; at the limit it gets 409 in_progress. If the run
-// fails, exactly one of those who wait runs next. limit must be more than zero.
+// Wait makes a duplicate of a running operation wait for the run to finish, for at most limit, and then
+// replays the result. At the limit the duplicate gets 409 in_progress. If the run fails, exactly one
+// waiter runs next. limit must be more than zero.
 func Wait(limit time.Duration) Duplicate {
 	if limit <= 0 || Duplicate(limit) >= waits {
 		return invalidWait
@@ -199,40 +198,39 @@ const (
 	FromStart
 )
 
-// Disposition says what happens to a record when its run has finished.
+// Disposition says what becomes of a record when its run has ended.
 type Disposition uint8
 
 const (
 	// ByDefault keeps successes and releases failures. It is the zero value.
 	ByDefault Disposition = iota
-	// Keep lets the result stand for the policy's retention.
+	// Keep keeps the result for the policy's retention.
 	Keep
-	// Release forgets the run, so that the next request runs.
+	// Release forgets the run, so that the next request runs the handler.
 	Release
-	// Abandon leaves what a crash leaves, but at once: the run may have taken effect.
-	// [Policy.Abandoned] says what the next request gets. It is for failures.
+	// Abandon leaves an abandoned record, as a crash does, but without waiting for the lease: the
+	// run may have taken effect. [Policy.Abandoned] says what the next request gets. It is for
+	// failures.
 	Abandon
 )
 
-// Recovery says what happens to an operation whose earlier run was abandoned: begun,
-// and not finished when its lease passed.
+// Recovery says what a request gets if the earlier run of its operation was abandoned.
 type Recovery uint8
 
 const (
-	// TakeOver lets the next request run the operation again, with an attempt number
-	// one higher. It is the zero value.
+	// TakeOver runs the operation again, with the next attempt number. It is the zero value.
 	TakeOver Recovery = iota
-	// Uncertain refuses with 409 uncertain until [Policy.Reconcile] decides.
+	// Uncertain refuses with 409 uncertain, unless [Policy.Reconcile] knows more.
 	Uncertain
 )
 
-// Uncertainty is what [Policy.Reconcile] is told about an abandoned run.
+// Uncertainty describes an abandoned run for [Policy.Reconcile].
 type Uncertainty struct {
 	// Key is the operation's key.
 	Key Key
 	// Attempt is the number of the abandoned run.
 	Attempt uint64
-	// Request is the duplicate that asks, valid only during the call. Nil for a [Task].
+	// Request is the duplicate, valid only during the call. Nil for a [Task].
 	Request *Request
 }
 
@@ -251,23 +249,22 @@ const (
 	verdictSettled
 )
 
-// Unknown says that nobody knows yet; the duplicate gets 409 uncertain.
+// Unknown says that the outcome is not known yet. The duplicate gets 409 uncertain.
 func Unknown() Verdict { return Verdict{} }
 
-// RunAgain says that the abandoned run had no effect; the operation is taken over.
+// RunAgain says that the abandoned run had no effect. The duplicate takes the operation over.
 func RunAgain() Verdict { return Verdict{kind: verdictRunAgain} }
 
-// Settled says that the abandoned run did take effect, and that this is its response;
-// it is stored and replayed.
+// Settled says that the abandoned run took effect, and that r is its response. It is stored and replayed.
 func Settled(r *Response) Verdict { return Verdict{kind: verdictSettled, response: r} }
 
-// SettledValue is [Settled] for a [Task]; value is what [Do] would have stored: the bytes, if its
+// SettledValue is [Settled] for a [Task]. value is what [Do] would have stored: the bytes if its
 // function returns []byte, else JSON.
 func SettledValue(value []byte) Verdict { return Verdict{kind: verdictSettled, value: value} }
 
-// FailedByStatus says that these answers mean "not done, try again": a status of 500 and above,
-// 408, 425 and 429 (RFC 9110, RFC 8470, RFC 6585), 499 (the client has gone), and every 4xx with
-// a Retry-After. It is the default of [Policy.Failed] for keys that the client has chosen.
+// FailedByStatus reports whether the status means "not done, try again": 500 and above, 408, 425 and
+// 429 (RFC 9110, RFC 8470, RFC 6585), 499 (the client has gone), and every 4xx with a Retry-After. It
+// is the default of [Policy.Failed] for keys that the client has chosen.
 func FailedByStatus(r *Response) bool {
 	switch r.Status {
 	case 408, 425, 429, 499:
@@ -276,6 +273,6 @@ func FailedByStatus(r *Response) bool {
 	return r.Status >= 500 || r.Status >= 400 && r.Get("Retry-After") != ""
 }
 
-// FailedByAnyError says that every status of 400 and above is a failure. It is the default of
-// [Policy.Failed] for keys made of parameters.
+// FailedByAnyError reports whether the status is 400 or above. It is the default of [Policy.Failed] for
+// keys made of parameters and for tokens.
 func FailedByAnyError(r *Response) bool { return r.Status >= 400 }

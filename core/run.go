@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Run is what a handler can learn about its own run, and say about it. A nil *Run answers like
-// the first attempt of an operation without a key, and does nothing: handlers need no check.
-// It is safe for concurrent use.
+// Run tells a handler about its own run, and lets it decide what becomes of the record. A nil *Run
+// answers like the first attempt of an operation without a key, and decides nothing, so that handlers
+// need no check. It is safe for concurrent use.
 type Run struct {
 	key     Key
 	owner   store.Owner
@@ -51,8 +51,8 @@ func (r *Run) Owner() store.Owner {
 	return r.owner
 }
 
-// Attempt returns the number of the run, from 1. It is one higher at each takeover: hand
-// it on as a fencing token to systems that can refuse a lower one than they have seen.
+// Attempt returns the number of the run, from 1. It is one higher at each takeover. It is a fencing
+// token for systems that can refuse a number lower than one they have seen.
 func (r *Run) Attempt() uint64 {
 	if r == nil {
 		return 1
@@ -60,21 +60,20 @@ func (r *Run) Attempt() uint64 {
 	return r.attempt
 }
 
-// Takeover reports whether an earlier run of the operation was begun and never finished.
-// What that run did is not known; the handler should find out before it does it again.
+// Takeover reports whether an earlier run of the operation was begun and never finished. It is not
+// known whether that run took effect; the handler should find out before it acts.
 func (r *Run) Takeover() bool { return r.Attempt() > 1 }
 
-// Keep decides that the record of this run is kept when it ends, however it ends, in place of
-// [Policy.OnSuccess] and OnFailure; see [Disposition]. [Run.Release] and [Run.Abandon] decide
-// likewise; the last call before the handler returns counts. A response that is a refusal is
-// never kept.
+// Keep keeps the record of this run when it ends, whether it succeeds or fails, in place of
+// [Policy.OnSuccess] and OnFailure. Of Keep, [Run.Release] and [Run.Abandon] the last call before the
+// handler returns counts. A response that is a refusal is released all the same.
 func (r *Run) Keep() { r.decide(Keep) }
 
-// Release decides, as [Run.Keep] does, that the record is released.
+// Release releases the record of this run when it ends, see [Run.Keep].
 func (r *Run) Release() { r.decide(Release) }
 
-// Abandon decides, as [Run.Keep] does, that the run is abandoned. It is for a handler that does
-// not know whether it has done what it was to do: the bank has not answered.
+// Abandon abandons the record of this run when it ends, see [Run.Keep]. It is for a handler that does
+// not know whether the operation took effect: the bank has not answered.
 func (r *Run) Abandon() { r.decide(Abandon) }
 
 func (r *Run) decide(d Disposition) {
@@ -83,8 +82,8 @@ func (r *Run) decide(d Disposition) {
 	}
 }
 
-// RunFrom returns the run to which ctx belongs, or nil: ctx is the request's context under an
-// adapter, the function's under [Do].
+// RunFrom returns the run to which ctx belongs, or nil if there is none. ctx is the request's context
+// under an adapter, and the function's under [Do].
 func RunFrom(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
@@ -94,10 +93,10 @@ type runKey struct{}
 
 // The causes with which the engine ends a run's context (context.Cause).
 var (
-	// ErrLeaseLost: the claim was lost while the handler was running. Its lease could not be
-	// renewed in time, and another run may have begun.
+	// ErrLeaseLost says that the lease could not be renewed in time while the handler was
+	// running. Another run may have begun.
 	ErrLeaseLost = errors.New("idem: the lease was lost while the operation was running")
-	// ErrShutdown: the time that [Engine.Drain] was given has passed.
+	// ErrShutdown says that the time given to [Engine.Drain] has passed.
 	ErrShutdown = errors.New("idem: the engine was shut down while the operation was running")
 )
 
@@ -136,9 +135,8 @@ type runContext struct {
 	counted    bool // among those that Drain waits for
 }
 
-// open makes the run's context. It has the caller's deadline. It does not end with the caller's
-// context if that only says that the client has left, but lingers: what has been begun is
-// finished.
+// open makes the run's context. It has the caller's deadline. If the client has only left, it does not
+// end with the caller's context, but lingers, so that the run finishes.
 func (c *runContext) open() {
 	own := context.Background()
 	if at, ok := c.values.Deadline(); ok {
@@ -188,52 +186,14 @@ func (c *runContext) returned() {
 	c.over = c.Err() != nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A handler may have seen the client leave before the context has ended of it.
+	// The handler may have seen the client leave before the run's context has ended.
 	c.cutShort = c.streamed && (c.over || c.values.Err() != nil) || c.unseen && c.over
-}
-
-// MayStream reports whether the client of the run to which ctx belongs is there to see what its
-// handler flushes. If it has left before anything was streamed, it is not: the adapter then goes on
-// holding back what it can, as if nobody had flushed. So what has been begun is finished, and the
-// answer is there for the retry. For adapters, see [Exchange].
-func MayStream(ctx context.Context) bool {
-	c, _ := ctx.Value(partKey{}).(*runContext)
-	if c == nil {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.streamed || context.Cause(c.values) != context.Canceled {
-		return true
-	}
-	c.unseen = true
-	return false
-}
-
-// PartSent tells the run to which ctx belongs that a part of its response has left before the
-// handler has returned. For adapters, see [Exchange]. If it is streaming, which is to say that
-// the client sees what is sent at once, the run is tied to the client from then on: when the
-// client leaves, there is nobody left to stream to.
-func PartSent(ctx context.Context, streaming bool) {
-	c, _ := ctx.Value(partKey{}).(*runContext)
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.partSent = true
-	if streaming {
-		c.tied, c.streamed = true, true
-		if c.lingering != nil {
-			c.cancel(context.Cause(c.values))
-		}
-	}
 }
 
 type partKey struct{}
 
-// cut reports whether a response of which a part has been sent has been cut short: the context
-// had ended before a stream had, or the handler has panicked.
+// cut reports whether a part of the response was sent, and the rest was not: the context has ended
+// before the stream, or the handler has panicked.
 func (c *runContext) cut(panicked bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

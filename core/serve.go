@@ -15,10 +15,10 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Digest is a digest algorithm for parameters: [MD5] or [SHA256].
+// Digest is the digest algorithm for parameters: [MD5] or [SHA256].
 type Digest = canon.Algorithm
 
-// The algorithms. MD5 tells parameters apart; it protects nothing here.
+// The digest algorithms. A digest tells parameters apart; it does not authenticate them.
 const (
 	MD5    = canon.MD5
 	SHA256 = canon.SHA256
@@ -40,10 +40,10 @@ func (g *Guard) appendOperation(k []byte, u User, method, route string) []byte {
 	return appendRoute(k, method, route)
 }
 
-// Serve carries out the operation behind x at most once: it runs the handler, replays,
-// waits or refuses. It is all that an adapter calls. ctx is the request's context; the
-// error is the one that the framework's handler returned, or that writing met with.
-// Requests with a safe method (RFC 9110, section 9.2.1) pass untouched.
+// Serve carries out the operation behind x at most once: it runs the handler, replays, waits or
+// refuses. It is what an adapter calls. ctx is the request's context. The error is that of the
+// framework's handler, or of writing the answer. Requests with a safe method (RFC 9110, section 9.2.1)
+// pass untouched.
 func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	f := httpOperations.Get().(*httpOperation)
 	f.guard, f.x = g, x
@@ -61,9 +61,9 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	return err
 }
 
-// Key derives the key and the fingerprint of a request whose Body (and Caller and Consumed, if it
-// has them) is filled in, as Serve would. It touches no store. The error is a *[Refusal]; a request that needs
-// no key and has none gives the zero one.
+// Key derives the key and the fingerprint of a request as Serve would, without calling the store. r has
+// its Body filled in, and its Caller and Consumed if a verifier has set them. The error is a *[Refusal].
+// A request that needs no key and has none has the zero Key.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := httpOperations.Get().(*httpOperation)
 	own := f.req.PathParams
@@ -433,7 +433,7 @@ func (f *httpOperation) unprotected(context.Context) error { return f.x.Pass() }
 
 func (f *httpOperation) result(v Verdict) ([]byte, error) {
 	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {
-		return nil, errors.New("idem: a settled request needs a response with a final status")
+		return nil, errors.New("idem: Settled needs a response with a final status")
 	}
 	if f.guard.policy.Duplicate == Reject {
 		return nil, nil
@@ -444,52 +444,6 @@ func (f *httpOperation) result(v Verdict) ([]byte, error) {
 	own := *v.response
 	own.Header = canonical(own.Header)
 	return appendResponse(nil, &own, &f.guard.policy.StoredHeaders), nil
-}
-
-// Pending is a claim whose outcome is known only after [Exchange.Run], see [Deferrer].
-type Pending struct {
-	run  *runContext
-	x    Exchange
-	echo [2]Field
-	once sync.Once
-
-	reported error // by the handler; a middleware further out may have taken it for itself
-}
-
-// Finish settles the claim with what was answered in the end, and then has the exchange deliver
-// it; nil means that a panic came out instead: then nothing is delivered. The error is the
-// delivery's. Calls after the first do nothing.
-func (p *Pending) Finish(c *Capture) (err error) {
-	p.once.Do(func() {
-		run, g := p.run, p.run.guard
-		if c == nil {
-			run.finishPanic()
-			return
-		}
-		run.done = true
-		returned := false
-		defer func() {
-			if !returned { // Policy.Failed has panicked, or an observer
-				run.finishPanic()
-				err = deliver(p.x, &p.echo, run.keptFor)
-			}
-		}()
-		last := *c
-		if last.Err == nil {
-			last.Err = p.reported
-		}
-		o, _ := g.outcome(&last, nil)
-		instead := run.finish(o)
-		returned = true
-		if instead != nil {
-			var r Request // that of the httpOperation is back in the pool
-			r.fill(run.values, p.x)
-			err = p.x.Answer(g.response(run.values, instead, &r))
-			return
-		}
-		err = deliver(p.x, &p.echo, run.keptFor)
-	})
-	return err
 }
 
 func isSafe(method string) bool {
