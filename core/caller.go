@@ -5,24 +5,25 @@ import (
 	"net/url"
 )
 
-// WithCaller returns a context that says who sends the request: id, whom a middleware in
-// front has authenticated (by a signature, see package sign: the adapters' Verify sets the
-// key's owner). A guard behind it takes the caller for its user, see [Config].User. An empty id says
-// nothing. consumed are the names of parameters, at the top level of query, form and JSON, that
-// have been used up by that: they do not count for keys and fingerprints, for a retry is signed
-// anew. The strings are kept, so that they must not share memory that is used again.
+// WithCaller returns a context with a verified caller: id is the sender of the request, as a middleware in
+// front has authenticated it. (The adapters' Verify sets the owner of the key that has signed, see package
+// sign.) A guard behind it takes the caller for the user, see [Config].User. An empty id means no caller.
+//
+// consumed are the names of parameters, at the top level of query, form and JSON, that belong to the
+// authentication. They do not count for keys and fingerprints, because a retry is signed anew. The
+// strings are kept: they must not share memory that is reused.
 func WithCaller(ctx context.Context, id string, consumed ...string) context.Context {
 	return WithCallerEvent(ctx, id, "", consumed...)
 }
 
-// WithCallerEvent is [WithCaller] for a request that reports an event: event is the id that it has in all
-// its deliveries (sign.Verified.EventID), for [CallerEvent]. An empty one says nothing. It must be as
-// authentic as the caller: made of what the caller has signed, not of a header field that anybody can change.
+// WithCallerEvent is [WithCaller] for a request that reports an event, for [CallerEvent]. event is the id
+// that the event has in all its deliveries (sign.Verified.EventID). An empty event means no event. It must
+// be as authentic as the caller: made of what the caller has signed, not of an unsigned header field.
 func WithCallerEvent(ctx context.Context, id, event string, consumed ...string) context.Context {
 	return &callerContext{ctx, id, event, consumed}
 }
 
-// CallerFrom returns the caller whom a middleware in front has authenticated, if any.
+// CallerFrom returns the verified caller of [WithCaller]. ok is false if there is none.
 func CallerFrom(ctx context.Context) (id string, ok bool) {
 	id, _, _ = callerFrom(ctx)
 	return id, id != ""
@@ -52,10 +53,9 @@ func (c *callerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// UserFromCaller takes the caller whom a middleware in front has authenticated
-// ([WithCaller]) as the user, and nothing else. A request without one is refused, also where the key
-// is optional and missing: that middleware must have been forgotten. It is
-// what to set as [Config].User for an engine all of whose routes are signed.
+// UserFromCaller takes the verified caller ([WithCaller]) as the user, and nothing else. A request without
+// one is refused, even if its key is optional and missing, because the verification must have been
+// forgotten. Set it as [Config].User if all routes of an engine are signed.
 func UserFromCaller() UserSource {
 	return UserSource{
 		find: func(r *Request) (User, error) {
@@ -69,8 +69,7 @@ func UserFromCaller() UserSource {
 	}
 }
 
-// The marks of the user parts of verified callers. No other source has one that begins like
-// them.
+// The marks of the user parts of verified callers. No other source has a mark that begins like them.
 const (
 	sourceCaller  = "caller"
 	sourceRefined = "caller&"

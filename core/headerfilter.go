@@ -8,9 +8,8 @@ import (
 // HeaderFilter says which header fields of a response are stored. The zero HeaderFilter
 // stores all end-to-end fields but Set-Cookie, Date, request ids and trace ids.
 //
-// Hop-by-hop fields (RFC 9110, section 7.6.1, and whatever Connection names),
-// Content-Length and what an engine adds are never stored: they belong to one
-// message, and are made anew for a replay.
+// Hop-by-hop fields (RFC 9110, section 7.6.1, and the fields that Connection names), Content-Length and
+// the fields that an engine adds are never stored: they belong to one message, and a replay gets its own.
 type HeaderFilter struct {
 	only  bool
 	names []string
@@ -19,8 +18,8 @@ type HeaderFilter struct {
 // DropHeaders stores what the zero filter stores, except names.
 func DropHeaders(names ...string) HeaderFilter { return HeaderFilter{names: names} }
 
-// KeepHeaders stores names and nothing else; without arguments, nothing. A name that
-// the zero filter drops (Set-Cookie, say) is stored if it is named.
+// KeepHeaders stores names and nothing else; without arguments it stores nothing. It may name fields that
+// the zero filter drops, such as Set-Cookie.
 func KeepHeaders(names ...string) HeaderFilter { return HeaderFilter{only: true, names: names} }
 
 // Header fields of answers.
@@ -28,7 +27,7 @@ const (
 	// ReplayedHeader marks a replayed response; its value is "true".
 	ReplayedHeader = "Idempotent-Replayed"
 	// ExpiresHeader says when a result will be forgotten, as an HTTP date (RFC 9110, section
-	// 5.6.7). It is there if [Policy.EchoKey] says so.
+	// 5.6.7). [Policy.EchoKey] adds it.
 	ExpiresHeader = "Idempotency-Key-Expires"
 )
 

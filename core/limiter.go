@@ -5,42 +5,39 @@ import (
 	"time"
 )
 
-// Limiter says whether one more may happen now, for a key: a user, say. It is a token bucket of n
-// in a window for each key: n at once, and then one each window/n. The rules that every limiter
-// keeps (storetest.RunLimiter checks them):
+// Limiter limits how often something happens for a key, such as a user. Each key has a token bucket for n
+// calls in a window: n calls at once, and then one each window/n. Every limiter keeps these rules
+// (storetest.RunLimiter checks them):
 //
-//   - The bucket of a key that was never asked for is full: it holds n. What is allowed takes one
-//     out, and each window/n one comes back, until there are n.
-//   - Keys are exact: two keys are one only if their bytes are equal. Every string is a key, the
-//     empty one, too. A limiter keeps nothing of the string: its memory may be used again when Allow
-//     has returned.
-//   - Of any number of calls at once, by all who share the counts, as many are allowed as the
-//     bucket holds.
-//   - A refused call counts nothing, however often it is made.
-//   - Time is the limiter's own: that of the process, or of the server that it counts on.
-//   - A context that has ended is its error, and counts nothing.
-//   - What is known of a key whose bucket is full again is forgotten, at the latest as other keys are
-//     asked for.
+//   - The bucket of a new key is full: it holds n tokens. An allowed call takes one out, and each
+//     window/n one comes back, until there are n.
+//   - Keys are exact: two keys are equal only if their bytes are. Every string is a key, also the
+//     empty one. A limiter does not keep the string, whose memory may be reused when Allow has
+//     returned.
+//   - Of any number of concurrent calls, from all processes that share the limiter's counts, as many are
+//     allowed as the bucket holds tokens.
+//   - A refused call takes nothing.
+//   - Time is that of the limiter's own clock: of the process, or of the server that keeps the counts.
+//   - If the context has ended, Allow returns its error and takes nothing.
+//   - A key whose bucket is full again is forgotten, at the latest when other keys are used.
 //
 // core/limit counts in the process, redisstore.NewLimiter across processes.
 type Limiter interface {
-	// Allow asks for one more now, for key.
+	// Allow takes a token out of the bucket of key.
 	//
-	//   - A wait of zero: it may happen, and has been counted.
-	//   - More than zero: it may not, and nothing was counted. After wait one comes back, and is
-	//     the first caller's. It is never longer than window/n, but for up to a millisecond of
-	//     rounding.
-	//   - An error: it is not known whether it may, nor whether it was counted. Who can't know
-	//     must not go on: the function Allow refuses with 503 [CodeStoreUnavailable].
+	//   - A wait of zero: the call is allowed.
+	//   - A wait of more than zero: the call is refused. After wait one token comes back, for the
+	//     first caller that takes it. A wait is at most window/n, and up to a millisecond of rounding.
+	//   - An error: it is not known whether a token was taken. The caller must not go on: the function
+	//     Allow refuses with 503 [CodeStoreUnavailable].
 	//
 	// It is safe for concurrent use.
 	Allow(ctx context.Context, key string) (wait time.Duration, err error)
 }
 
-// Allow asks limiter for one more, for key. It returns nil if it may happen now. Every other answer
-// is a *[Refusal]: [CodeRateLimited], whose RetryAfter is when one more may; or, if the limiter can't know,
-// [CodeStoreUnavailable] with the limiter's error behind it. A handler or middleware answers it as it answers
-// all refusals ([RefusalResponse], httpidem.Refuse):
+// Allow calls limiter for key. It returns nil if the call is allowed, else a *[Refusal]:
+// [CodeRateLimited] with RetryAfter, or [CodeStoreUnavailable] with the limiter's error behind it. Answer
+// it like every refusal ([RefusalResponse], httpidem.Refuse):
 //
 //	if err := core.Allow(r.Context(), limiter, user); err != nil {
 //		httpidem.Refuse(w, r, err)

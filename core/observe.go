@@ -12,8 +12,8 @@ import (
 // Kind says what an [Event] is about.
 type Kind uint8
 
-// The kinds of events. Each run has a Started, and in the end exactly one of Finished, Released,
-// RunAbandoned, RunLost and Unsettled, which say what has become of its record.
+// The kinds of events. Each run has one Started, and at its end exactly one of Finished, Released,
+// RunAbandoned, RunLost and Unsettled, which says what has become of its record.
 const (
 	// Started: the claim was acquired; the operation runs now. Attempt is higher than 1
 	// if it was taken over.
@@ -23,16 +23,16 @@ const (
 	Finished
 	// Released: the run has ended and its record was released: the next request runs.
 	Released
-	// RunAbandoned: the run has ended, and its record was left as abandoned: it may have taken
-	// effect.
+	// RunAbandoned: the run has ended, and its record was abandoned: it may have taken effect.
 	RunAbandoned
-	// RunLost: the run has ended, but its claim was not its own any more (see LeaseLost).
+	// RunLost: the run has ended, but had lost its claim before (see LeaseLost). The record was not
+	// changed.
 	RunLost
-	// Unsettled: the run has ended, and completing, releasing or abandoning its record failed
-	// with Err, or must not be (Capture.RunsOn). The record stands as it was, until its lease ends.
+	// Unsettled: the run has ended, but its record could not be completed, released or abandoned,
+	// because the store failed with Err, or because the handler may still run (Capture.RunsOn). The
+	// record stays running until its lease passes.
 	Unsettled
-	// LeaseLost: the claim was lost while the operation was running; its context has been
-	// cancelled.
+	// LeaseLost: the claim was lost while the operation was running; the run's context has ended.
 	LeaseLost
 	// RenewFailed: renewing a lease failed with Err. It is tried again.
 	RenewFailed
@@ -40,13 +40,13 @@ const (
 	Replayed
 	// Refused: a request was answered with the refusal Code.
 	Refused
-	// Passed: a request without a key went by unprotected, as the policy allows ([Optional]).
+	// Passed: a request without a key ran unprotected, as the policy allows ([Optional]).
 	Passed
-	// Unprotected: the store could not be reached, and the operation ran all the same,
-	// because the policy says FailOpen. Err is the store's.
+	// Unprotected: the store failed with Err, and the operation runs without a claim, because the
+	// policy says FailOpen.
 	Unprotected
-	// StoreIsLocal: an engine was built on a store of the process, which forgets everything at
-	// a restart and knows nothing of other instances. It comes once, from [New].
+	// StoreIsLocal: the engine has a store of the process, which forgets everything at a restart and
+	// knows nothing of other instances. [New] reports it once.
 	StoreIsLocal
 )
 
@@ -69,7 +69,7 @@ type Event struct {
 	Policy, Route string
 	// Key is zero if the request was refused before it had one.
 	Key Key
-	// Attempt is the number of the run; 0 if none is concerned.
+	// Attempt is the number of the run; 0 if the event is about no run.
 	Attempt uint64
 	// Status is the response's, 0 if there is none. For a refusal it is [Refusal].Status, whatever
 	// [Config.Refuse] makes of that.
@@ -78,25 +78,25 @@ type Event struct {
 	Code Code
 	// Elapsed is the time since the claim was asked for, for events of a run after Started.
 	Elapsed time.Duration
-	// Failed says that a run which has ended counts as failed; Panicked, that it ended with a
-	// panic (or runtime.Goexit), which goes on.
+	// Failed says that the run has failed; Panicked, that it ended with a panic or
+	// runtime.Goexit, which goes on.
 	Failed, Panicked bool
-	// Err is the error behind the event, if any: what the handler reported, [ErrUnrendered]
-	// around it, or what a store or hook said. It may hold what they put into it.
+	// Err is the error behind the event, if any: of the handler, possibly in an [ErrUnrendered], of
+	// the store, or of a hook. It may contain whatever they put into it.
 	Err error
 }
 
-// ErrUnrendered is in the event of a run whose handler has reported an error that nobody has
-// made a response of, as far as the guard could see. The run counts as failed.
+// ErrUnrendered is the Err of the event of a run whose handler has reported an error that nothing has
+// rendered, as far as the guard could see. The run has failed.
 var ErrUnrendered = errors.New("idem: no response to the handler's error was seen")
 
 // alarming are refusals that tell of a fault of the service, not of the request.
 func (c Code) alarming() bool { return particulars[c].status >= 500 && c != CodeShuttingDown }
 
-// LogEvents returns an observer for [Config.Observe] that logs to logger. What needs
-// somebody's attention is a warning: a takeover, a lease or record that could not be kept, a panic,
-// an operation whose outcome is uncertain, a refusal that is the service's own fault. That the
-// store is local is logged at the info level, the rest at the debug level. Raw keys are not logged.
+// LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
+// lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the
+// service's own fault. A local store is logged at the info level, everything else at the debug level. Raw
+// keys are not logged.
 func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelDebug

@@ -19,8 +19,8 @@ type Policy struct {
 	// Key is where the identity of an operation comes from. Zero: [Params].
 	Key KeySource
 
-	// User tells callers apart. Zero: [Config.User], which adds the verified caller. One of the two
-	// fields must be set, if only to [SharedByAllCallers].
+	// User tells callers apart. Zero: [Config.User] and the verified caller, see there. One of the
+	// two fields must be set, if only to [SharedByAllCallers].
 	User UserSource
 
 	// Duplicate is what a duplicate gets: [Replay] (zero), [Wait] or [Reject].
@@ -38,7 +38,7 @@ type Policy struct {
 
 	// Retention is how long a finished result stands. Zero: 1 minute if the key is made of
 	// parameters ([Params], [Fields]), because a customer may well order the same again
-	// tomorrow; 24 h if somebody has chosen it ([Header], [Func], a [Task]).
+	// tomorrow; 24 h for other keys ([Header], [Func], [Token], a [Task]).
 	Retention time.Duration
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
@@ -141,7 +141,7 @@ type Policy struct {
 // Defaults of a [Policy].
 const (
 	DefaultLease        = 30 * time.Second
-	DefaultKeyRetention = 24 * time.Hour // Retention of keys that somebody has chosen
+	DefaultKeyRetention = 24 * time.Hour // Retention of keys that are not made of parameters
 	DefaultBodyLimit    = 1 << 20        // bytes
 
 	defaultRetention         = time.Minute // of keys made of parameters

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Code names the reason of a refusal. Codes are stable: clients may branch on them. A Code is
-// an error, so that a refusal can be told by it: errors.Is(err, core.CodeKeyReused).
+// Code names the reason of a refusal. Codes are stable: clients may branch on them. A Code is an error,
+// so that errors.Is(err, core.CodeKeyReused) tells refusals apart.
 type Code string
 
 // Error returns the code.
 func (c Code) Error() string { return string(c) }
 
-// RefusedHeader is on every refusal; its value is the [Code]. Whoever keeps responses must not
-// keep one that has it.
+// RefusedHeader is on every refusal; its value is the [Code]. A cache or gateway must not keep a
+// response that has it.
 const RefusedHeader = "Idempotency-Refused"
 
 // The codes, each with its status.
@@ -38,7 +38,7 @@ const (
 	CodeBodyTooLarge      Code = "body_too_large"     // 413: the body is over the limit
 	CodeBodyConsumed      Code = "body_consumed"      // 500: a middleware in front has read the body
 	CodeNotAuthorized     Code = "not_authorized"     // 403: the stored response may not be shown to the caller
-	CodeRateLimited       Code = "rate_limited"       // 429: asked for too often; nothing was counted or carried out
+	CodeRateLimited       Code = "rate_limited"       // 429: too many requests; nothing was counted or carried out
 	CodeStoreUnavailable  Code = "store_unavailable"  // 503: the store cannot be reached; the handler did not run
 	CodeShuttingDown      Code = "shutting_down"      // 503: the service begins no more runs, or has ended this one
 	CodeUnfinished        Code = "unfinished"         // 503: the handler has given up without an answer
@@ -46,25 +46,25 @@ const (
 	CodeGuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
 )
 
-// Refusal is an answer given without running the operation and without a stored
-// response. It is an error that [Do] returns, and what [Config.Refuse] gets. It
-// is errors.Is its Code, and another refusal with the same one.
+// Refusal is an answer without a run and without a stored response. [Do] returns it as an error, and
+// [Config.Refuse] makes an HTTP response of it. errors.Is finds it by its Code, and by another refusal
+// with the same Code.
 type Refusal struct {
 	// Code is the stable reason.
 	Code Code
 	// Status is the HTTP status code.
 	Status int
-	// Detail is a sentence for people. It holds nothing from the request or the store.
+	// Detail is a sentence for people. It contains nothing of the request or the store.
 	Detail string
-	// RetryAfter is when another try makes sense. Zero: never, or nobody knows. On the
-	// wire it is rounded up to whole seconds.
+	// RetryAfter is how long to wait before another try. Zero: another try makes no sense, or the
+	// time is not known. On the wire it is rounded up to whole seconds.
 	RetryAfter time.Duration
-	// Request is what was refused, for [Config.Refuse] only; else it is nil. It has its Body only
-	// if that was read before.
+	// Request is the refused request, for [Config.Refuse] only; else it is nil. It has its Body
+	// only if the engine had read it before.
 	Request *Request
-	// Stored is what the operation has answered, if Code is key_reused and its response is stored and
-	// may be shown to the caller ([Policy].Authorize): a page can link to the receipt. For [Config.Refuse]
-	// only; it must not be changed.
+	// Stored is the response stored under the key, if Code is key_reused and the caller may see it
+	// ([Policy].Authorize): a page can link to the receipt. It is for [Config.Refuse] only, and must
+	// not be changed.
 	Stored *Response
 
 	cause error
@@ -78,7 +78,7 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("idem: %s: %s", r.Code, r.Detail)
 }
 
-// Unwrap returns what lies behind the refusal: the store's error, say. It may be nil.
+// Unwrap returns the error behind the refusal, such as the store's. It may be nil.
 func (r *Refusal) Unwrap() error { return r.cause }
 
 // Is reports whether target is the refusal's code, or a refusal with the same one.
@@ -89,11 +89,11 @@ func (r *Refusal) Is(target error) bool {
 	return target == r.Code
 }
 
-// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and leads to
-// the code's explanation.
+// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and is the address of a
+// page that explains the code.
 func (r *Refusal) Type() string { return problemTypes + string(r.Code) }
 
-// Title returns the short text that goes with the code (RFC 9457, section 3.1.3).
+// Title returns the short description of the code (RFC 9457, section 3.1.3).
 func (r *Refusal) Title() string { return particulars[r.Code].title }
 
 const problemTypes = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
@@ -125,8 +125,8 @@ var particulars = map[Code]struct {
 	CodeGuardConflict:     {http.StatusInternalServerError, "Guards in conflict", "Two policies of the service claim the same operation. Nothing was carried out."},
 }
 
-// refusal makes a refusal with the particulars of its code. Those of the package are shared, and
-// are copied before anybody else gets hold of them.
+// refusal makes a refusal with the particulars of its code. Those of the package are shared, and are
+// copied before they leave it.
 func refusal(c Code) *Refusal {
 	p := particulars[c]
 	r := &Refusal{Code: c, Status: p.status, Detail: p.detail}
@@ -136,8 +136,8 @@ func refusal(c Code) *Refusal {
 	return r
 }
 
-// NewRefusal returns a refusal with the particulars of its code, and cause behind it, which may be
-// nil: for what refuses operations as a guard does. An unknown code has the status 500.
+// NewRefusal returns a refusal with the status and texts of code. cause, which may be nil, is the error
+// behind it. An unknown code has the status 500. It is for middleware that refuses as a guard does.
 func NewRefusal(code Code, cause error) *Refusal {
 	r := refusal(code)
 	setDefault(&r.Status, http.StatusInternalServerError)
@@ -145,14 +145,14 @@ func NewRefusal(code Code, cause error) *Refusal {
 	return r
 }
 
-// because returns a copy of r with what lies behind it.
+// because returns a copy of r with cause behind it.
 func (r *Refusal) because(cause error) *Refusal {
 	own := *r
 	own.cause = cause
 	return &own
 }
 
-// with returns a copy of r that knows the response which stands under the key.
+// with returns a copy of r with the response that is stored under the key.
 func (r *Refusal) with(stored *Response) *Refusal {
 	own := *r
 	own.Stored = stored
@@ -168,15 +168,14 @@ type problem struct {
 	Code   Code   `json:"code"`
 }
 
-// RefusalResponse returns what a guard answers to the [Refusal] that err is, or holds: the one that
-// [Do] has returned within a handler, say. It is nil if err is none. ctx is the handler's: if it
-// belongs to a run, [Config.Refuse] of the run's engine is asked. request is what it is told of the
-// handler's request; nil: a Request in which nothing is set.
+// RefusalResponse returns the response of a guard for err, if it is or wraps a [Refusal], such as the
+// error of a [Do] within a handler; else nil. ctx is the handler's context: if it belongs to a run,
+// [Config.Refuse] of the run's engine makes the response, and gets request. A nil request is a Request in
+// which nothing is set.
 //
-// It is for handlers that can't report an error, see httpidem.Refuse. Where they can (Echo, Fiber,
-// and c.Error of Gin), the guard itself answers a refusal that a handler reports, in place of a
-// response of 500 or of none; one that somebody has rendered otherwise stands. Either way the run
-// has failed, and its response is not kept.
+// It is for handlers that can't return an error, see httpidem.Refuse. Where they can (Echo, Fiber, and
+// c.Error of Gin), the guard itself answers with the refusal, unless a middleware has rendered the
+// error. Either way the run has failed, and its response is not kept.
 func RefusalResponse(ctx context.Context, err error, request *Request) *Response {
 	r := reported(err)
 	if r == nil {
@@ -221,8 +220,8 @@ func (r *Refusal) response(ctx context.Context, hook func(context.Context, *Refu
 	return resp
 }
 
-// canonical returns a copy of fields that somebody has written by hand, with the names as net/http looks
-// them up: it does not find "content-type", and adds a Content-Type of its own.
+// canonical returns a copy of fields that a user has written, with canonical names: net/http does not
+// find "content-type", and would add a Content-Type of its own.
 func canonical(fields []Field) []Field {
 	own := slices.Clone(fields)
 	for i := range own {

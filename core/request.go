@@ -2,16 +2,14 @@ package core
 
 // Request holds the plain values of one HTTP request, as an adapter found them.
 //
-// Its strings and bytes may belong to a framework that reuses them after the
-// handler; they are valid until [Guard.Serve] returns, and a hook that keeps one
-// must copy it (strings.Clone).
+// Its strings and bytes may belong to a framework that reuses their memory. They are valid until
+// [Guard.Serve] returns; a hook that keeps one must copy it (strings.Clone).
 type Request struct {
 	// Method is the request's method, as sent.
 	Method string
-	// Route is the pattern of the route in the one spelling that all adapters
-	// share: parameters as ":name", a trailing wildcard as "*", no host unless the
-	// pattern names one, or that of a router further out. Without a matched route it is the
-	// escaped path as sent.
+	// Route is the pattern of the route in the spelling that all adapters share: parameters as
+	// ":name", a trailing wildcard as "*", a host only if the pattern, or that of a router further
+	// out, names one. Without a matched route it is the escaped path as sent.
 	Route string
 	// PathParams are the decoded values of the route's parameters, in the order
 	// of the pattern. A trailing wildcard has the name "*" and no leading slash.
@@ -25,37 +23,36 @@ type Request struct {
 	Host string
 	// RemoteAddr is the network address of the peer, "IP:port".
 	RemoteAddr string
-	// Unmatched says that Route is the path as sent, or holds a part of it, because no pattern
-	// is known for it. Events then show Mount in its place: the pattern under which the guard is
-	// mounted, "/api/*", or "" if that is not known either.
+	// Unmatched says that Route contains the path as sent, or a part of it, because no pattern is
+	// known for it. Events then show Mount in its place: the pattern under which the guard is
+	// mounted, such as "/api/*", or "" if that is not known either.
 	Unmatched bool
 	Mount     string
 	// Preforked says that the application is served by several processes that share nothing.
 	Preforked bool
 	// Headers gives access to all header fields.
 	Headers Headers
-	// Caller is who sends the request, if a middleware in front has authenticated somebody
-	// (see [WithCaller]); else it is empty. It is filled in by the engine, not by the
-	// adapter.
+	// Caller is the verified caller ([WithCaller]), or "" if there is none. The engine fills it
+	// in, not the adapter.
 	Caller string
-	// CallerEvent is the id of the event that the request reports, if that middleware knows it (see
-	// [WithCallerEvent]). It is filled in by the engine.
+	// CallerEvent is the id of the event that the request reports ([WithCallerEvent]), or "" if it
+	// is not known. The engine fills it in.
 	CallerEvent string
-	// Consumed are the names of parameters that a middleware in front has consumed, see
-	// [WithCaller]. It is filled in by the engine.
+	// Consumed are the names of parameters that a verifier has consumed, see [WithCaller]. The
+	// engine fills it in.
 	Consumed []string
 	// Native is the framework's own context: *http.Request, *gin.Context,
 	// echo.Context or *fiber.Ctx.
 	Native any
-	// Body is the whole body as sent, not decompressed. It is filled in by the
-	// engine, not by the adapter, and must not be changed.
+	// Body is the whole body as sent, not decompressed. It must not be changed. The engine fills
+	// it in, not the adapter.
 	Body []byte
 }
 
 // Headers looks up the header fields of a request.
 type Headers interface {
-	// Header returns the value of the ith field line (from 0) called name (which is in
-	// canonical form, "Idempotency-Key"), or "" if there is none, and the number of lines of
-	// that name. "Host" is [Request.Host], one line, whatever the framework makes of it.
+	// Header returns the value of the ith field line (from 0) called name, or "" if there is none,
+	// and the number of lines of that name. name is in canonical form, such as "Idempotency-Key".
+	// "Host" is [Request.Host], one line, whatever the framework makes of it.
 	Header(name string, i int) (value string, lines int)
 }

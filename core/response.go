@@ -1,7 +1,6 @@
 package core
 
-// Response is an HTTP response, as captured from a handler, as replayed, or as
-// written in place of one.
+// Response is an HTTP response: captured from a handler, replayed, or written in place of the handler's.
 type Response struct {
 	// Status is the final status code, never an informational one. (101 may be seen by
 	// Policy.Failed and in events, for an upgraded connection, but is never stored.)

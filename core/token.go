@@ -42,44 +42,46 @@ const (
 	tokenBytes   = tokenSigned + sha256.Size
 	tokenLength  = len(tokenVersion) + tokenBytes/3*4
 
-	// expiredUse is the fingerprint of a claim that only finds out whether a token that is too old has been
-	// used before. It is no digest. Nobody takes over what it leaves behind if it can't be released.
+	// expiredUse is the fingerprint of a claim that only finds out whether an expired token has been used
+	// before. It is no digest. A record that the claim leaves behind is never taken over.
 	expiredUse = "expired"
 )
 
-// TokenConfig says how [Tokens] are made. The zero TokenConfig is for a single process.
+// TokenConfig configures [Tokens]. The zero TokenConfig is for a single process.
 type TokenConfig struct {
-	// Secrets are the keys of the HMAC, of at least 32 random bytes each. The first one issues, all of
-	// them check, and all processes of a service need the same ones. To rotate, put a new one last; in
-	// front, when all processes know it, for until then they refuse its tokens; and take the old one away
-	// when no record of its tokens is needed any more ([Policy].Retention). None: a random one, for
-	// which the store must be one of the process.
+	// Secrets are the keys of the HMAC, of at least 32 random bytes each. Tokens are issued with the
+	// first, and checked with all of them. All processes of a service need the same secrets. None: a
+	// random one, for which the store must be one of the process.
+	//
+	// To rotate, append the new secret; when all processes have it, move it to the front (before that,
+	// other processes would refuse its tokens); and remove the old one when the records of its tokens
+	// have expired ([Policy].Retention).
 	Secrets [][]byte
 
-	// Lifetime is for how long a token may be used for the first time. Zero: 5 minutes; at most 365
-	// days. Where it was longer before, tokens that would outlive the record of their use are refused as
-	// too old until less of their time is left.
+	// Lifetime is how long after its issue a token may be used for the first time. Zero: 5 minutes; at
+	// most 365 days. After Lifetime was made shorter, older tokens that would outlive the record of
+	// their use are refused as expired until less of their time is left.
 	Lifetime time.Duration
 
-	// Limit bounds how many tokens a user gets, see [Guard.NewToken]. It is asked with the user part of a
-	// key; under [SharedByAllCallers] all callers have one limit together. Nil: no limit; issuing stores
-	// nothing.
+	// Limit limits how many tokens a user gets, see [Guard.NewToken]. Its key is the user part of stored
+	// keys; under [SharedByAllCallers] all callers share one limit. Nil: no limit.
 	Limit Limiter
 
-	// FromQuery also reads the token from a parameter of the query. A query stands in logs, histories
+	// FromQuery also reads the token from a parameter of the query. Queries appear in logs, histories
 	// and Referer fields.
 	FromQuery bool
 }
 
-// Tokens issues one-shot tokens and checks them, for the guards whose key is [Token]. It is safe for
-// concurrent use, by any number of guards.
+// Tokens issues and checks one-shot tokens, for guards whose key is [Token]. It is safe for concurrent use, by
+// any number of guards.
 //
-// A token is a permit to do one thing once, for people without a client that makes keys. It is bound to
-// a user and to a purpose, the policy's Name; it can't be guessed, and expires. It is
-// self-contained: to issue one writes nothing anywhere. What makes it work once is the record of its use:
-// guards of one purpose, in whatever processes, need one store and one [Config].Prefix, else it works once
-// in each. It is not a protection against
-// cross-site requests: mount [net/http.CrossOriginProtection], or its equal, beside it.
+// A token is a permit to do one thing once, for clients that make no keys. It is bound to a user and to a
+// purpose, the policy's Name. It can't be guessed, and expires. It is self-contained: issuing writes nothing
+// anywhere. The record of its use makes it work only once: all guards of one purpose, in all processes, need
+// one store and one [Config].Prefix, else the token works once in each.
+//
+// A token is no protection against cross-site requests: mount [net/http.CrossOriginProtection], or its equal,
+// beside it.
 //
 //	"t1." base64url( expiry(6) id(16) HMAC-SHA256(32) )
 //
@@ -93,7 +95,7 @@ type Tokens struct {
 	random    bool // the secret is known to this process only
 }
 
-// NewTokens returns the issuer that c describes. It reports every fault of c at once, each as a *[ConfigError].
+// NewTokens returns an issuer. It reports every fault of c at once, each as a *[ConfigError].
 func NewTokens(c TokenConfig) (*Tokens, error) {
 	f := faults{of: "TokenConfig"}
 	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime", "is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
@@ -121,8 +123,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// MustTokens is [NewTokens] for configurations that are fixed in the program; it panics with the
-// faults.
+// MustTokens is [NewTokens] for a configuration that is fixed in the program. It panics with the faults.
 func MustTokens(c TokenConfig) *Tokens {
 	t, err := NewTokens(c)
 	if err != nil {
@@ -131,26 +132,26 @@ func MustTokens(c TokenConfig) *Tokens {
 	return t
 }
 
-// Token takes the key from a token that t has issued for the caller and for the policy's Name, which is
-// required. It is read from the header field X-Idempotency-Token, else from the field
-// idempotency_token of a form, else, if t says so, from that parameter of the query. The parameters become
-// the fingerprint, as for [Header]; a parameter that is called like the field never counts.
+// Token takes the key from a token that t has issued for the user and for the policy's Name, which is required.
+// The token is read from the header field X-Idempotency-Token, else from the form field idempotency_token,
+// else, under [TokenConfig].FromQuery, from the query parameter of that name. The parameters become the
+// fingerprint, as for [Header], but those called idempotency_token.
 //
-// A token that is too old is refused if it is used for the first time only: whoever submits again
-// gets the receipt. So the policy's Retention and RememberAbandoned must outlast the token's lifetime by
-// 5 minutes; by default they do.
+// An expired token is refused for a first use only: a user who submits again gets the receipt. So the policy's
+// Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
 func Token(t *Tokens) KeySource { return KeySource{kind: keyToken, tokens: t} }
 
-// TokenInput returns the hidden input of an HTML form that carries token, for html/template. It is not restored
-// when the page is loaded anew: browsers would put the used token into the fresh form.
+// TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids
+// browsers to restore its value when the page is reloaded: they would put the used token into the new form.
 func TokenInput(token string) template.HTML {
 	return template.HTML(`<input type="hidden" name="` + TokenField + `" value="` + template.HTMLEscapeString(token) + `" autocomplete="off">`)
 }
 
-// NewToken issues a token for the caller of r. The answer that it stands in is for this caller and this visit. A page
-// says Cache-Control: private, no-cache, so that the browser's Back shows the form with its own token; what is no page
-// says no-store. An error is a *[Refusal]: user_missing, rate_limited, or store_unavailable if
-// [TokenConfig].Limit could not say. It panics if the guard's key is no [Token].
+// NewToken issues a token for the user of r. An error is a *[Refusal]: user_missing, rate_limited, or
+// store_unavailable if [TokenConfig].Limit has failed. It panics if the guard's key is not a [Token].
+//
+// The answer that contains the token is for this user and this visit. A page needs Cache-Control: private,
+// no-cache, so that the browser's Back shows the form with its own token; other answers need no-store.
 func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	g.MustUseTokens()
 	t := g.policy.Key.tokens
@@ -174,16 +175,16 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	return t.issue(who, g.policy.Name), nil
 }
 
-// MustUseTokens panics if the guard's key is no [Token]: for adapters, when a handler is made that
-// issues them.
+// MustUseTokens panics if the guard's key is not a [Token]. It is for adapters, which call it when they make a
+// handler that issues tokens.
 func (g *Guard) MustUseTokens() {
 	if g.policy.Key.kind != keyToken {
 		panic("idem: the key of the policy " + quote(g.policy.Name) + " is no Token: there is nothing to issue")
 	}
 }
 
-// ServeToken answers x with a new token, {"token":"t1.…"}, or with a refusal. It is all that an adapter's
-// handler calls. ctx is the request's context.
+// ServeToken answers x with a new token, {"token":"t1.…"}, or with a refusal. ctx is the request's context. It is
+// for adapters.
 func (g *Guard) ServeToken(ctx context.Context, x Exchange) error {
 	var r Request
 	r.fill(ctx, x)

@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// User is who sends a request, as far as keys are concerned.
+// User is the sender of a request, as a part of keys.
 type User struct {
 	// ID tells this user from all others.
 	ID string
-	// Credential says that ID may be, or may hold, a secret. It is then stored as a hash
-	// only. An ID of more than 64 bytes is hashed in any case.
+	// Credential says that ID may be, or contain, a secret. Then only a hash of it is stored. Of an
+	// ID of more than 64 bytes only a hash is stored in any case.
 	Credential bool
-	// Shared says that all callers are one.
+	// Shared says that all callers are one user. ID may then be empty.
 	Shared bool
 
 	// source tells the sources of one policy apart: the place within FirstUser (and within
@@ -30,14 +30,14 @@ type User struct {
 	source string
 }
 
-// ErrNoUser is returned by a user source for a request that does not say who sends it.
-// The request then gets 400 user_missing.
+// ErrNoUser is what a user source returns for a request that does not name its user. The request gets 400
+// user_missing.
 var ErrNoUser = errors.New("idem: the request does not say who sends it")
 
 var errUserTwice = errors.New("idem: the header field that names the user was sent twice")
 
-// UserSource tells users apart. The zero UserSource is "not configured". It is safe
-// for concurrent use if its function is.
+// UserSource finds the user of a request. The zero UserSource means that none is configured. It is safe for
+// concurrent use if its function is.
 type UserSource struct {
 	find func(*Request) (User, error)
 	// refine finds what tells the users of one verified caller apart. Nil: find does.
@@ -49,9 +49,9 @@ type UserSource struct {
 
 func (s UserSource) isZero() bool { return s.find == nil && s.fault == "" }
 
-// UserFunc makes a user source from fn. fn returns [ErrNoUser] for a request without a
-// user; so does an empty ID without Shared. Any other error refuses in the same way and
-// goes to the observer.
+// UserFunc makes a user source of fn, which must be safe for concurrent use. fn returns [ErrNoUser] for a
+// request without a user; an empty ID without Shared means the same. Any other error also refuses with 400
+// user_missing, and the observer gets it.
 func UserFunc(fn func(r *Request) (User, error)) UserSource {
 	if fn == nil {
 		return UserSource{fault: "UserFunc was given no function"}
@@ -59,26 +59,26 @@ func UserFunc(fn func(r *Request) (User, error)) UserSource {
 	return UserSource{find: fn}
 }
 
-// SharedByAllCallers says that the operation is the same whoever asks for it: the first
-// caller's answer is replayed to every other caller. Only a policy that says so itself means
-// callers that are verified (see [WithCaller]), too.
+// SharedByAllCallers makes all callers one user: the first caller's answer is replayed to every other
+// caller. As [Config].User it does not apply to verified callers ([WithCaller]); as [Policy].User it does.
 func SharedByAllCallers() UserSource {
 	return UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: nobody, all: true}
 }
 
-// UserFromHeader takes the user from a header field that a trusted party in front of
-// the service has set. A field that is sent twice is refused. If the name tells of a secret,
-// the value is stored as a hash, as by [UserFromSecretHeader]: if one of its words (between
-// hyphens, in any case) ends with key or is sid, pin, otp, pwd or sig, or if it holds auth, token,
-// secret, cookie, session, pass, credential, jwt, saml, bearer, csrf, xsrf, signature or apikey.
+// UserFromHeader takes the user from a header field that a trusted party in front of the service has set. A
+// request with two such fields is refused.
+//
+// If the name suggests a secret, only a hash of the value is stored, as by [UserFromSecretHeader]: if one of
+// its words (between hyphens, in any case) ends with key or is sid, pin, otp, pwd or sig, or if the name
+// contains auth, token, secret, cookie, session, pass, credential, jwt, saml, bearer, csrf, xsrf, signature
+// or apikey.
 func UserFromHeader(name string) UserSource {
 	return userFromHeader("UserFromHeader", name, tellsOfSecret(name))
 }
 
-// UserFromSecretHeader takes the user from a header field that is itself a secret: an API key. It
-// is stored as a hash. A caller whose secret is renewed becomes another user, for whom every retry
-// runs again: what verifies the secret knows whose it is, and a source that asks for that
-// (the adapters' UserFromContext) is better.
+// UserFromSecretHeader takes the user from a header field that is itself a secret, such as an API key. Only a
+// hash of it is stored. A caller with a new secret is another user, for whom every retry runs again: prefer
+// the adapters' UserFromContext, which takes the owner of the secret from the middleware that verifies it.
 func UserFromSecretHeader(name string) UserSource {
 	return userFromHeader("UserFromSecretHeader", name, true)
 }
@@ -94,8 +94,8 @@ func userFromHeader(source, name string, secret bool) UserSource {
 	})
 }
 
-// tellsOfSecret reports whether a header field of that name is likely to hold a credential. One
-// hash too many costs nothing but a look at whose it is; one too few shows a secret.
+// tellsOfSecret reports whether a header field of that name is likely to contain a credential. One hash too
+// many only hides a user from operators; one too few shows a secret.
 func tellsOfSecret(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
 	for _, word := range words {
@@ -115,14 +115,14 @@ func tellsOfSecret(name string) bool {
 	return false
 }
 
-// UserFromAuthorization takes the whole Authorization header field as the user. It is
-// stored as a hash. A user whose token is renewed becomes another user.
+// UserFromAuthorization takes the whole Authorization header field as the user. Only a hash of it is stored.
+// A user with a new token is another user.
 func UserFromAuthorization() UserSource { return UserFromSecretHeader("Authorization") }
 
-// UserFromUnverifiedJWT takes the user from the "sub" claim of the bearer token (RFC 7519).
-// It does NOT verify the token: mount the guard behind the middleware that does, else
-// anybody can name any subject. Where that middleware leaves the token in the framework's context,
-// the adapters' UserFromContext finds it there, verified.
+// UserFromUnverifiedJWT takes the user from the "sub" claim of the bearer token (RFC 7519). It does NOT verify
+// the token: mount the guard behind the middleware that does, else a client can name any subject. If that
+// middleware leaves the token in the framework's context, prefer the adapters' UserFromContext, which
+// finds it there, verified.
 func UserFromUnverifiedJWT() UserSource {
 	return UserFunc(func(r *Request) (User, error) {
 		auth, err := oneHeader(r, "Authorization")
@@ -161,9 +161,8 @@ func subject(issuer, sub string) User {
 	return User{ID: sub}
 }
 
-// UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front
-// must set and must not let through from outside. Everybody behind one address is
-// one user; as a fallback it is an explicit choice.
+// UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front must set, in place of
+// any that the client sends. All clients behind one address are one user.
 func UserFromRealIP() UserSource {
 	s := UserFromHeader("X-Real-IP")
 	s.refine = nobody
@@ -171,7 +170,7 @@ func UserFromRealIP() UserSource {
 }
 
 // UserFromRemoteAddr takes the IP address of the connection's peer as the user.
-// Everybody behind one address (a NAT, a proxy) is one user.
+// All clients behind one address (a NAT, a proxy) are one user.
 func UserFromRemoteAddr() UserSource {
 	s := UserFunc(func(r *Request) (User, error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -184,8 +183,8 @@ func UserFromRemoteAddr() UserSource {
 	return s
 }
 
-// FirstUser asks sources in turn until one knows the user. Users from different sources
-// are never one, even if their IDs are equal.
+// FirstUser calls sources in turn until one finds a user. Users from different sources are never one, even if
+// their IDs are equal.
 func FirstUser(sources ...UserSource) UserSource {
 	if len(sources) == 0 {
 		return UserSource{fault: "FirstUser was given no sources"}
@@ -250,12 +249,15 @@ func (s UserSource) problem() string {
 	return "a zero UserSource"
 }
 
-// UserFromValue makes a user of what authentication middleware has left in a request's
-// context: a string, an integer (also as JSON has it, a float64 without a fraction), a
-// [fmt.Stringer] (a UUID, say), or a verified JSON Web Token as golang-jwt has it (a *jwt.Token, its
-// claims, or a map of claims), whose user is its subject within its issuer. For nil it returns
-// [ErrNoUser], for any other value an error that says what to write instead. Adapters build their
-// native user sources on it.
+// UserFromValue makes a user of a value that authentication middleware has left in a request's context:
+//
+//   - a string, or an integer, also as a float64 without a fraction, which is how JSON decodes one;
+//   - a verified JSON Web Token of golang-jwt: a *jwt.Token, its claims (with the methods GetSubject and
+//     GetIssuer), or a map of claims; the user is the subject within the issuer;
+//   - a [fmt.Stringer], such as a UUID.
+//
+// For nil it returns [ErrNoUser], for any other value an error that says what to write instead. It is for
+// adapters, whose UserFromContext is built on it.
 func UserFromValue(v any) (User, error) {
 	switch v := v.(type) {
 	case nil:
@@ -294,14 +296,16 @@ func UserFromValue(v any) (User, error) {
 
 const takeItYourself = "take the user out of it with core.UserFunc(func(r *core.Request) (core.User, error) { … r.Native … })"
 
+// jwtClaims is implemented by the claims of golang-jwt v5: registered, map and custom ones.
+type jwtClaims interface {
+	GetSubject() (string, error)
+	GetIssuer() (string, error)
+}
+
 // userFromClaims finds the subject of a token that has been verified. It knows the types of
 // golang-jwt by their form, so that core need not import it. ok is false if v has none of them.
 func userFromClaims(v any) (u User, ok bool, err error) {
-	type claims interface {
-		GetSubject() (string, error)
-		GetIssuer() (string, error)
-	}
-	if c, is := v.(claims); is { // golang-jwt v5: registered, map or custom claims
+	if c, is := v.(jwtClaims); is {
 		sub, err := c.GetSubject()
 		if err != nil {
 			return subjectOf("", "", v, err)
