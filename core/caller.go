@@ -64,7 +64,7 @@ func UserFromCaller() UserSource {
 			}
 			return verified(r.Caller), nil
 		},
-		refine: nobody,
+		refine: noUser,
 		caller: true,
 	}
 }
@@ -83,5 +83,5 @@ func refined(caller string, u User) User {
 	return User{ID: url.QueryEscape(caller) + " " + u.ID, Credential: u.Credential, source: sourceRefined + u.source}
 }
 
-// nobody is what a source finds that has nothing to add to a verified caller.
-func nobody(*Request) (User, error) { return User{}, ErrNoUser }
+// noUser is the refine function of sources that add nothing to a verified caller.
+func noUser(*Request) (User, error) { return User{}, ErrNoUser }

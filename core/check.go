@@ -8,10 +8,10 @@ import (
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
-// What a policy must not say. A setting that has no effect, or contradicts another, is a fault:
-// who wrote it meant something else. settings_test.go decides every pair.
+// The faults of a policy. A setting that has no effect, or contradicts another one, is a fault: its author
+// meant something else. settings_test.go decides every pair.
 
-// checkPolicy reports what is wrong with a policy, whatever it is for.
+// checkPolicy reports the faults of a policy for requests or tasks.
 func checkPolicy(f *faults, p *Policy) {
 	f.addIf(p.Duplicate < Reject || p.Duplicate > Replay && p.Duplicate < waits, "Duplicate",
 		"must be Replay, Reject, or what Wait returns for a limit of more than zero")
@@ -42,18 +42,18 @@ func checkPolicy(f *faults, p *Policy) {
 		const why = "has no effect: no response is stored under Reject, or if nothing is kept; leave it away"
 		f.addIf(p.Authorize != nil, "Authorize", why)
 		f.addIf(p.StoredHeaders.isSet(), "StoredHeaders", why)
-		// Failed still sees as much of the body as that.
+		// It still limits what Failed sees of the body.
 		f.addIf(p.ResponseLimit > 0 && p.Failed == nil, "ResponseLimit", why)
 	}
 }
 
-// keepsNothing reports whether the policy leaves no result behind, unless a handler says so.
+// keepsNothing reports whether the policy keeps no result, unless a handler decides otherwise.
 func (p *Policy) keepsNothing() bool {
 	// What Reconcile has found out is kept.
 	return p.OnSuccess == Release && p.OnFailure != Keep && p.Reconcile == nil
 }
 
-// checkTask reports what a policy for tasks must not say.
+// checkTask reports the faults of a policy for tasks.
 func checkTask(f *faults, p *Policy) {
 	f.addIf(p.Name == "", "Name", "is empty; it is part of the keys of a task")
 	for _, field := range []struct {
@@ -88,7 +88,7 @@ func (g *Guard) compileHTTP(f *faults) {
 	g.compileKey(f)
 }
 
-// compileParameters checks and compiles what says which parameters count.
+// compileParameters checks and compiles the settings that say which parameters count.
 func (g *Guard) compileParameters(f *faults) {
 	p := &g.policy
 	chosen := p.Key.kind == keyHeader || p.Key.kind == keyFunc || p.Key.kind == keyToken
@@ -174,8 +174,7 @@ func (g *Guard) compileToken(f *faults) {
 		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
 }
 
-// checkExcludedFields reports fields that Exclude leaves nothing of, and excluded paths that have
-// nothing to do with any field.
+// checkExcludedFields reports fields that Exclude covers, and excluded paths that are within no field.
 func checkExcludedFields(f *faults, excluded, fields []string) {
 	for _, field := range fields {
 		for _, path := range excluded {
@@ -188,8 +187,7 @@ func checkExcludedFields(f *faults, excluded, fields []string) {
 	}
 }
 
-// compilePaths compiles paths, and reports those that are malformed, or are matched by another one
-// anyway.
+// compilePaths compiles paths, and reports malformed ones and those that another one covers.
 func compilePaths(f *faults, field string, paths []string) *canon.Paths {
 	if len(paths) == 0 {
 		return nil

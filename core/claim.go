@@ -24,9 +24,8 @@ func newClaimant(g *Guard, id identity) claimant {
 	return c
 }
 
-// resetClaim makes the claim one that knows of no earlier run. With a token that is too old it takes
-// over nothing, and has a fingerprint of its own: if it can't be released, it must not pass for a run
-// that was begun.
+// resetClaim makes the claim one that knows of no earlier run. With an expired token it takes over nothing,
+// and has a fingerprint of its own: if it can't be released, it must not pass for a run that was begun.
 func (c *claimant) resetClaim() {
 	c.claim.Fingerprint, c.claim.Attempt = c.id.fingerprint, 0
 	c.claim.Takeover = c.guard.policy.Abandoned == TakeOver && !c.id.expired
@@ -77,18 +76,18 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 // Another run may have begun by then.
 var errLate = errors.New("idem: the store answered when the lease of the claim had passed")
 
-// mayWait reports whether a run stands in the way whose end is worth waiting for.
+// mayWait reports whether the end of a run is worth waiting for.
 func (c *claimant) mayWait(grant store.Grant) bool {
 	return grant.State == store.Running && c.guard.policy.Duplicate.limit() > 0 && !c.keyReused(grant) && !c.tokenExpired(grant)
 }
 
-// keyReused reports whether the record that stands in the way has other parameters.
+// keyReused reports whether the record under the key has other parameters.
 func (w *waiter) keyReused(grant store.Grant) bool {
 	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.IgnoreFingerprint && !w.ofExpiredUse(grant)
 }
 
-// tokenExpired reports whether the key is a token that is too old, and was never used while it was not; or
-// whether a claim with such a token has left its record behind.
+// tokenExpired reports whether the key is an expired token that was never used before it expired, or whether
+// the claim of such a token has left its record behind.
 func (c *claimant) tokenExpired(grant store.Grant) bool {
 	if grant.State == store.Acquired {
 		return c.id.expired && grant.Attempt == 1
@@ -96,8 +95,8 @@ func (c *claimant) tokenExpired(grant store.Grant) bool {
 	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
 }
 
-// ofExpiredUse reports whether the record is the claim of a token that is too old. (A task's fingerprint
-// may read like its mark.)
+// ofExpiredUse reports whether the record is the claim of an expired token. (A task may have the same
+// fingerprint.)
 func (w *waiter) ofExpiredUse(grant store.Grant) bool {
 	return grant.State != store.Acquired && grant.Fingerprint == expiredUse && w.guard.policy.Key.kind == keyToken
 }

@@ -86,7 +86,7 @@ func cutString(b []byte) (s string, rest []byte, ok bool) {
 	if length == 0 {
 		return "", b, true
 	}
-	// The result is a copy that is never written to, so a string may share it. (All who wait for
-	// one run may be answered with one copy.)
+	// The result is a copy that is never written to, so a string may share it. (All waiters for
+	// one run may get the same copy.)
 	return unsafe.String(&b[0], int(length)), b[length:], true
 }

@@ -103,7 +103,7 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 			*b = stored // it is the caller's, see waiter.ownCopy
 			return nil
 		}
-		var v T // of what can't be decoded, nothing is returned
+		var v T // a value that is decoded in part is not returned
 		err := json.Unmarshal(stored, &v)
 		if err == nil {
 			r.Value = v
@@ -149,7 +149,7 @@ func (t *taskRun) perform(c *runContext) (outcome, error) {
 	c.done = true
 	o := outcome{failed: err != nil, err: err}
 	if t.guard.policy.Duplicate == Reject {
-		return o, err // nothing of it will ever be shown
+		return o, err // the value is never replayed
 	}
 	o.result = unavailable
 	if err != nil {

@@ -60,7 +60,7 @@ type outcome struct {
 	failed   bool
 	panicked bool
 	refusal  bool     // the response is one, and must not be kept
-	refused  *Refusal // what the handler has reported, and nobody has rendered; nil: nothing
+	refused  *Refusal // a refusal that the handler has reported, and nothing has rendered
 	runsOn   bool     // the handler may still be running
 	cut      bool     // a part of the response has been sent, and the rest could not be
 	empty    bool     // the handler has written nothing
@@ -114,7 +114,7 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 	var err error
 	switch {
 	case o.runsOn:
-		err = errRunsOn // nobody will know when it has ended
+		err = errRunsOn // the end of the handler will not be known
 	case disposition == Release:
 		ev.Kind = Released
 		if o.failed {

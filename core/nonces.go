@@ -24,8 +24,8 @@ func (e *Engine) Nonces() *Nonces { return &Nonces{e} }
 func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error) {
 	e := n.engine
 	if !e.local {
-		// Unlike an operation's claim, this one may be cut off half-way: nobody comes back
-		// to it, for the next try has another nonce.
+		// Unlike an operation's claim, this one may be cut off half-way: the next try has
+		// another nonce.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.storeTimeout)
 		defer cancel()

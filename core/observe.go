@@ -110,7 +110,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		case StoreIsLocal:
 			level = slog.LevelInfo
 		}
-		// Nobody needs to know of a user who is not logged in; but a user source that does not
+		// A user that is not logged in needs no warning; a user source that does not
 		// understand what it finds is a fault.
 		misconfigured := e.Code == CodeUserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
 		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, ErrUnrendered) {

@@ -26,7 +26,7 @@ const (
 	CodeInProgress        Code = "in_progress"        // 409: the operation is running
 	CodeDuplicate         Code = "duplicate"          // 409: the operation has been done
 	CodeResultUnavailable Code = "result_unavailable" // 409: done, but its response was not stored
-	CodeUncertain         Code = "uncertain"          // 409: begun, and nobody knows whether it was done
+	CodeUncertain         Code = "uncertain"          // 409: begun, and it is not known whether it was done
 	CodeKeyReused         Code = "key_reused"         // 422: the key belongs to other parameters
 	CodeKeyMissing        Code = "key_missing"        // 400: the request has no key
 	CodeKeyInvalid        Code = "key_invalid"        // 400: the key is malformed, sent twice or too long

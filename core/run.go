@@ -123,7 +123,7 @@ type runContext struct {
 	tied      bool // the context ends when the caller leaves: it does not linger
 	partSent  bool // a part of the response has gone out
 	streamed  bool // … and the client has seen it at once
-	unseen    bool // a stream was held back, for there was nobody to see it
+	unseen    bool // a stream was held back, because the client had left
 	lingering *time.Timer
 
 	// For the engine's list of runs; guarded by runs.mu.

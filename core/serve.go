@@ -118,7 +118,7 @@ func (f *httpOperation) reset() {
 
 func (f *httpOperation) request() *Request { return &f.req }
 
-// route is for events only, so it is put together only if somebody listens.
+// route is for events only, so it is put together only if there is an observer.
 func (f *httpOperation) route() string {
 	if f.guard.engine.observer == nil {
 		return ""
@@ -168,8 +168,8 @@ var (
 	refusalNotAuthorized  = refusal(CodeNotAuthorized)
 )
 
-// derive makes key and fingerprint. What can be refused without the body is refused
-// before the body is read.
+// derive makes key and fingerprint. What can be refused without the body is refused before the body is
+// read.
 func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	g, r := f.guard, &f.req
 	if r.Preforked && g.engine.local {
@@ -238,7 +238,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 	return f.withFingerprint(k, &in)
 }
 
-// parameters are what counts of the request, whose body has been read.
+// parameters are the parts of the request that count. Its body has been read.
 func (f *httpOperation) parameters() canon.Input {
 	f.count(conditions[:])
 	f.count(f.guard.policy.RequestHeaders)
@@ -247,7 +247,7 @@ func (f *httpOperation) parameters() canon.Input {
 		ContentEncoding: r.ContentEncoding, Body: r.Body, Header: f.counted, Consumed: r.Consumed}
 }
 
-// withFingerprint is the identity of key, which somebody has chosen, and of the parameters in.
+// withFingerprint is the identity of key, which the client has chosen, with the fingerprint of in.
 func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	n := len(key)
 	if !f.guard.policy.IgnoreFingerprint {
@@ -258,8 +258,8 @@ func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	return identity{key: Key{both[:n]}, fingerprint: both[n:]}
 }
 
-// conditions are the preconditions and ranges of RFC 9110, sections 13 and 14: they are a part
-// of what is asked for.
+// conditions are the preconditions and ranges of RFC 9110, sections 13 and 14, which are a part of the
+// request's meaning.
 var conditions = [...]string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
 	"If-Range", "Range", "Content-Range"}
 
@@ -286,7 +286,7 @@ func (g *Guard) findUser(r *Request) (User, error) {
 }
 
 // appendUser appends the user part of a key. A '#' is never left by appendPart, so that
-// what follows one can't be somebody's plain ID.
+// what follows one can't be a plain ID.
 func appendUser(k []byte, u User) []byte {
 	if u.source != "" {
 		k = append(k, u.source...)
@@ -341,14 +341,14 @@ func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
 			o.refused, o.status = r, r.Status
 		}
 	}
-	if c.Empty && c.Err != nil && o.refused == nil { // whoever was to render the error has ignored it
+	if c.Empty && c.Err != nil && o.refused == nil { // the middleware that was to render the error has ignored it
 		o.failed, o.result, o.err = true, unavailable, unrendered(c.Err)
 		return o, buf
 	}
 	o.failed = o.refusal || g.policy.Failed(c.Response) || o.runsOn
 	switch {
 	case g.policy.Duplicate == Reject:
-		// Nothing of it will ever be shown.
+		// The response is never replayed.
 	case c.Incomplete || len(c.Response.Body) > g.policy.ResponseLimit:
 		o.result = unavailable
 	default:
@@ -379,16 +379,15 @@ func (f *httpOperation) deliver(retention time.Duration) error {
 	return deliver(f.x, &f.echo, retention)
 }
 
-// deliver hands on what the exchange has held back, with the fields of EchoKey. What was not kept
-// has no end.
-func deliver(x Exchange, echo *[2]Field, stands time.Duration) error {
+// deliver has the exchange deliver, with the fields of EchoKey. A result that was not kept has no expiry.
+func deliver(x Exchange, echo *[2]Field, retention time.Duration) error {
 	switch {
 	case echo[0].Name == "":
 		return x.Deliver(nil)
-	case stands <= 0:
+	case retention <= 0:
 		return x.Deliver(echo[:1])
 	}
-	echo[1] = expires(stands)
+	echo[1] = expires(retention)
 	return x.Deliver(echo[:])
 }
 
@@ -415,7 +414,7 @@ func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {
 	return f.x.Answer(f.guard.response(ctx, r, &f.req))
 }
 
-// stored returns the response of a run that has ended, for whoever makes a refusal's answer.
+// stored returns the response of the finished run, for Config.Refuse.
 func (f *httpOperation) stored(ctx context.Context, grant store.Grant) *Response {
 	g := f.guard
 	if g.engine.refuse == nil || grant.State != store.Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {

@@ -79,7 +79,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // storeContext is the context of one store call: it has a deadline of its own, and does not end
-// with the caller's, because a claim that is cut off half-way helps nobody.
+// with the caller's, so that no call is cut off half-way.
 func (e *Engine) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if e.local {
 		return context.Background(), noCancel
@@ -94,7 +94,7 @@ func noCancel() {}
 const maxCleanups = 4096
 
 // releaseFailed follows an Acquire that has failed: the store may have carried it out all the same,
-// and the client's next try would meet a claim that nobody holds. It is an attempt, not a promise:
+// and the client's next try would meet a claim without a run. It is an attempt, not a promise:
 // if it fails, the lease has to pass.
 func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 	if e.local || errors.Is(err, store.ErrFull) {

@@ -26,11 +26,11 @@ const (
 )
 
 const (
-	// DefaultTokenLifetime is for how long a token may be used for the first time.
+	// DefaultTokenLifetime is how long after its issue a token may be used for the first time.
 	DefaultTokenLifetime = 5 * time.Minute
 
-	// tokenMargin is for how much longer than its token a record stands, whatever the clocks of two
-	// servers say.
+	// tokenMargin is how much longer than its token a record stands, because the clocks of two servers
+	// may differ.
 	tokenMargin      = 5 * time.Minute
 	maxTokenLifetime = 365 * 24 * time.Hour
 	minTokenSecret   = 32 // bytes
@@ -252,7 +252,7 @@ func newTokenSecret(secret []byte) *tokenSecret {
 	return &tokenSecret{sync.Pool{New: func() any { return &tokenMAC{Hash: hmac.New(sha256.New, secret)} }}}
 }
 
-// mac returns an HMAC that is to be given back when its sum has been used.
+// mac returns an HMAC. The caller puts it back into macs after it has used the sum.
 func (s *tokenSecret) mac(signed, user []byte, purpose string) *tokenMAC {
 	m := s.macs.Get().(*tokenMAC)
 	m.text = append(append(m.text[:0], "idem t1\x00"...), signed...)
@@ -264,11 +264,10 @@ func (s *tokenSecret) mac(signed, user []byte, purpose string) *tokenMAC {
 	return m
 }
 
-// outlasting is for how long a record must stand so that it outlasts its token.
+// outlasting is how long a record must stand to outlast its token.
 func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
 
-// deriveFromToken is derive for a key that is a token. The route has no part in it: the purpose
-// stands in its place.
+// deriveFromToken is derive for a key that is a token: it has the purpose in place of the route.
 func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Refusal, error)) identity {
 	g, r, t := f.guard, &f.req, f.guard.policy.Key.tokens
 	who := appendUser(make([]byte, 0, 96), user)

@@ -24,9 +24,8 @@ type User struct {
 	// Shared says that all callers are one user. ID may then be empty.
 	Shared bool
 
-	// source tells the sources of one policy apart: the place within FirstUser (and within
-	// one that stands in another), "" for the first. Those of verified callers, and of a
-	// token's issuer, are words.
+	// source tells the sources of one policy apart: the place within FirstUser (and within a nested
+	// FirstUser), "" for the first. Verified callers and the issuers of tokens have words.
 	source string
 }
 
@@ -62,7 +61,7 @@ func UserFunc(fn func(r *Request) (User, error)) UserSource {
 // SharedByAllCallers makes all callers one user: the first caller's answer is replayed to every other
 // caller. As [Config].User it does not apply to verified callers ([WithCaller]); as [Policy].User it does.
 func SharedByAllCallers() UserSource {
-	return UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: nobody, all: true}
+	return UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: noUser, all: true}
 }
 
 // UserFromHeader takes the user from a header field that a trusted party in front of the service has set. A
@@ -152,7 +151,7 @@ func UserFromUnverifiedJWT() UserSource {
 	})
 }
 
-// subject is the user whom a token names. A subject is unique within its issuer only (RFC 7519,
+// subject is the user that a token names. A subject is unique within its issuer only (RFC 7519,
 // section 4.1.2).
 func subject(issuer, sub string) User {
 	if issuer != "" {
@@ -165,7 +164,7 @@ func subject(issuer, sub string) User {
 // any that the client sends. All clients behind one address are one user.
 func UserFromRealIP() UserSource {
 	s := UserFromHeader("X-Real-IP")
-	s.refine = nobody
+	s.refine = noUser
 	return s
 }
 
@@ -179,7 +178,7 @@ func UserFromRemoteAddr() UserSource {
 		}
 		return User{ID: host}, nil
 	})
-	s.refine = nobody
+	s.refine = noUser
 	return s
 }
 
@@ -229,8 +228,8 @@ func (s UserSource) askFor(r *Request) (User, error) {
 	return s.find(r)
 }
 
-// of finds the user of a request from a verified caller by default: it is the caller, or, if
-// the source knows more, both.
+// of finds the user of a request from a verified caller: the caller, and the user that the source finds, if
+// any.
 func (s UserSource) of(r *Request) (User, error) {
 	u, err := s.askFor(r)
 	switch {

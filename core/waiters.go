@@ -15,7 +15,7 @@ import (
 // answer to the others. When it leaves, for whatever reason, another one leads and goes on where it was.
 type waiters struct {
 	operation waitedFor
-	lead      chan struct{} // holds a value while nobody leads; has room for it always
+	lead      chan struct{} // holds a value while no waiter leads; has room for it always
 
 	count atomic.Int64 // grows with waitersByOperation.mu held
 
@@ -32,8 +32,8 @@ type waiters struct {
 }
 
 // waitedFor says which callers wait together. The answer to a call depends on the key alone, and on
-// whether it may take over, which a token that is too old may not. Parameters and policy are compared
-// as well, so that nobody has to prove it.
+// whether it may take over, which an expired token may not. Parameters and policy are compared as
+// well, to be on the safe side.
 type waitedFor struct {
 	key         Key
 	fingerprint string
