@@ -12,6 +12,10 @@
 //
 // What is not HTTP (messages, cron jobs, RPC) is a [Task], which [Do] runs.
 //
+// These are for adapters, applications need none of them: [Exchange], [Capture], [Deferrer], [Pending],
+// [PartSent], [MayStream], [ErrBodyTooLarge], [ErrBodyConsumed], [Guard.Serve], [Guard.ServeToken],
+// [Guard.MustUseTokens], [UserFromValue].
+//
 // # Words
 //
 //   - operation: what must happen once. It is one user, one route, and one set of parameters or one
@@ -29,8 +33,8 @@
 //   - takeover: a claim of an abandoned record.
 //   - lease: how long a claim stands without renewal (seconds).
 //   - retention: how long a finished result stands (minutes, hours).
-//   - run ([Run]): one execution of the handler, under one claim. To finish a run is to complete, release or
-//     abandon its record.
+//   - run ([Run]): one execution of the handler, under one claim. When the handler has returned, the run
+//     is finished: its record is completed, released or abandoned.
 //   - duplicate: a request for an operation that has a record.
 //   - waiter: a duplicate that waits for a run to finish ([Wait]).
 //   - replay: the first response, given to a duplicate.
@@ -53,9 +57,9 @@
 // recovers it. What the handler had written is dropped. If a part of it has been sent already, the
 // run is abandoned.
 //
-// A run is finished once it has begun. Its context has the request's values and deadline. When the
-// client leaves, the context stands for [Policy.Linger] longer, so that the result is there for the
-// retry. The context ends with the run, when the lease is lost ([ErrLeaseLost]), and at a shutdown
+// A run goes on when its client leaves, so that the result is there for the retry. Its context has the
+// request's values and deadline, and stands for [Policy.Linger] longer than the client stays. It ends with
+// the run, when the lease is lost ([ErrLeaseLost]), and at a shutdown
 // ([Engine.Drain], [ErrShutdown]). A handler that then returns without writing anything has failed.
 //
 // # Keys
