@@ -35,7 +35,7 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 	return err == nil && grant.State == store.Acquired, err
 }
 
-// Bounded does nothing. It tells sign.NonceStore's callers that Use has a deadline of its own.
+// Bounded does nothing. It implements sign.BoundedNonceStore: Use has a deadline of its own.
 func (n *Nonces) Bounded() {}
 
 // nonceKey is no operation's key: those go on with U= after the prefix.
