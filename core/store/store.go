@@ -1,6 +1,6 @@
-// Package store is the contract between an engine and what keeps its records: [Store], the values that
-// pass between them, and the errors. Packages memstore, redisstore and sqlstore below it are stores;
-// package core/storetest is the suite that a store of your own must pass.
+// Package store defines what an engine needs from a store: the interface [Store], the values that its
+// methods take and return, and their errors. Packages memstore, redisstore and sqlstore implement it.
+// To write a store of your own, implement [Store] and run package core/storetest against it.
 package store
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Store keeps the records of operations. It is dumb on purpose: it holds no
-// policy, derives no keys and interprets no results; it only makes each of the
-// five calls one atomic step.
+// Store keeps the records of operations. It holds no policy, derives no keys and
+// interprets no results: all decisions are the engine's. It makes each of its five
+// calls one atomic step.
 //
-// The rules every store keeps (package core/storetest checks them):
+// Every store keeps these rules (package core/storetest checks them):
 //
 //   - Each call is atomic with respect to every other call on the same key, from
 //     any process that shares the store.
@@ -23,19 +23,20 @@ import (
 //     and hands out nothing that it keeps. (Strings are immutable and need no copy.)
 //   - A store that is full returns [ErrFull]; it never drops a record that is
 //     still standing. Records whose time has passed make room first.
-//   - A claim that Claim.Validate refuses is an error and changes nothing.
-//   - A context that has ended is its error, and changes nothing.
-//   - Any other failure (unreachable, deadline) is returned as an error; the caller
-//     then does not know whether the call took effect.
+//   - Acquire returns an error and changes nothing if [Claim.Validate] refuses the claim.
+//   - A call whose context has already ended returns the context's error and changes
+//     nothing.
+//   - Any other failure (an unreachable server, a deadline) is returned as an error; the
+//     call may or may not have taken effect.
 //
-// All methods are safe for concurrent use and honour the context's end.
+// All methods are safe for concurrent use and return when the context ends.
 type Store interface {
-	// Acquire claims key for claim.Owner, or reports what stands in the way.
+	// Acquire claims key for claim.Owner, or reports the record that stands in the way.
 	//
 	//   - No record, or one whose retention has passed: a running record is
 	//     created with attempt 1; Grant.State is [Acquired].
-	//   - A running record whose lease stands: [Running], nothing is changed, also
-	//     when it belongs to claim.Owner.
+	//   - A running record whose lease stands: [Running], nothing is changed, even
+	//     if it belongs to claim.Owner.
 	//   - A running record whose lease has passed (abandoned): if claim.Takeover is
 	//     set, claim.Fingerprint equals the record's, and claim.Attempt is zero or
 	//     equals the record's, the record becomes claim.Owner's, with the claim's
@@ -48,65 +49,64 @@ type Store interface {
 	// one), and is then gone.
 	Acquire(ctx context.Context, key string, claim Claim) (Grant, error)
 
-	// Renew makes the lease end lease from now, which must be more than zero; the
-	// retention after it stays the claim's. It returns [ErrLost] and changes
-	// nothing unless the record is running and owner's; a lease that has passed
-	// may be renewed as long as the record is remembered and nobody has taken it
-	// over.
+	// Renew moves the end of the lease to lease from now; lease must be more than
+	// zero. The retention after the lease stays the claim's. Renew returns [ErrLost]
+	// and changes nothing unless the record is running and owner's. A lease that has
+	// passed can be renewed as long as the record is remembered and nobody has taken
+	// it over.
 	Renew(ctx context.Context, key string, owner Owner, lease time.Duration) error
 
 	// Complete turns owner's running record into a finished one that stands for
 	// retention from now and keeps result. It returns [ErrLost] and changes nothing
-	// unless the record is running and owner's (a lease that has passed is no
-	// obstacle as long as the record is remembered and nobody has taken it over).
+	// unless the record is running and owner's. As for Renew, the lease may have
+	// passed.
 	//
-	// With a retention of zero or less there is nothing to keep: Complete then does
-	// what Release does.
+	// With a retention of zero or less, Complete keeps nothing and does what Release
+	// does.
 	Complete(ctx context.Context, key string, owner Owner, result []byte, retention time.Duration) error
 
 	// Release ends owner's running record. It returns [ErrLost] and changes nothing
-	// unless the record is running and owner's (a lease that has passed is no
-	// obstacle here either).
+	// unless the record is running and owner's. As for Renew, the lease may have
+	// passed.
 	//
-	//   - A record of the first attempt is removed, so that the next Acquire starts
-	//     afresh with attempt 1.
-	//   - One that was taken over (its attempt is higher than 1) stays as an abandoned
-	//     record, its lease passed at once and remembered for the retention of its
-	//     claim, counted from now. So the next run still has a higher number than
-	//     every earlier one (fencing tokens never go back), and that an earlier run
-	//     never finished is not forgotten. The record is then nobody's: owner, and
-	//     the zero Owner too, get [ErrLost] for everything.
+	//   - A record of the first attempt is removed: the next Acquire starts again with
+	//     attempt 1.
+	//   - A record that was taken over (its attempt is higher than 1) becomes an
+	//     abandoned one: its lease ends now, and it is remembered for the retention of
+	//     its claim, counted from now. So the next run has a higher number than every
+	//     earlier one (fencing tokens never go back), and it stays known that an
+	//     earlier run never finished. The record then has no owner: every later call
+	//     of owner gets [ErrLost], and so does one with the zero Owner.
 	Release(ctx context.Context, key string, owner Owner) error
 
-	// Abandon ends owner's running record as one whose run may have taken effect: what
-	// a crash leaves, at once, without waiting for the lease. It returns [ErrLost] and
-	// changes nothing unless the record is running and owner's (a lease that has passed
-	// is no obstacle here either).
+	// Abandon ends owner's running record as one whose run may have taken effect. It
+	// leaves what a crash leaves, without waiting for the lease to pass. It returns
+	// [ErrLost] and changes nothing unless the record is running and owner's. As for
+	// Renew, the lease may have passed.
 	//
-	// Whatever its attempt, the record stays as an abandoned one, as Release leaves one
-	// that was taken over: its lease has passed at once, and it is remembered for the
-	// retention of its claim, counted from now (not at all if that is zero). The record
-	// is then nobody's: owner, and the zero Owner too, get [ErrLost] for everything.
+	// Whatever its attempt, the record becomes an abandoned one: its lease ends now,
+	// and it is remembered for the retention of its claim, counted from now (with a
+	// retention of zero it is removed). The record then has no owner, as after a
+	// Release that keeps it.
 	Abandon(ctx context.Context, key string, owner Owner) error
 }
 
 // Watcher is implemented by stores that can tell a waiter that a record has
-// changed, so that a waiting duplicate does not have to poll. Stores without it
-// are polled with a growing, jittered pause.
+// changed. The engine polls other stores, with growing, jittered pauses.
 type Watcher interface {
-	// Watch returns a channel that is closed when the record under key may have
-	// been completed, released, abandoned by [Store.Abandon] or taken over since Watch
-	// was called, or at any time for no reason. The record's lease or retention passing closes nothing:
-	// the waiter keeps its own timer for that. If no running record stands under
-	// key, the channel is closed already.
+	// Watch returns a channel that is closed when the record under key has been
+	// completed, released, abandoned by [Store.Abandon] or taken over. It may also be
+	// closed at any time without a reason: look again after it. It is not closed when
+	// a lease or a retention passes; waiters keep a timer for that. If no running
+	// record stands under key, the channel is closed already.
 	//
-	// stop gives up the watch and frees what it holds; it may be called more than
-	// once and after the channel is closed. It is never nil unless err is set.
+	// stop ends the watch and frees its resources. It may be called more than once,
+	// and after the channel is closed. It is nil only if err is not.
 	Watch(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
 }
 
 // Local is implemented by stores whose calls never block on anything outside the
-// process. The engine then spares itself a deadline around each call.
+// process. The engine calls them without a deadline of its own.
 type Local interface {
 	// Local does nothing; it marks the store.
 	Local()

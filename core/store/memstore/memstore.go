@@ -1,10 +1,10 @@
-// Package memstore is the in-process store: the one that an engine uses when it is
-// given none. It suits a service that runs as a single process, and tests. Its
-// records are gone when the process ends.
+// Package memstore keeps records in the memory of the process. An engine without a
+// Config.Store uses it. It suits tests and services that run as a single process. Its
+// records are lost when the process ends.
 //
 //	engine, err := core.New(core.Config{}) // a memstore with the default bounds
 //
-// To set bounds, make one:
+// To set bounds:
 //
 //	store, err := memstore.New(memstore.Options{MaxEntries: 100_000, MaxBytes: 64 << 20})
 //	if err != nil {
@@ -16,24 +16,23 @@
 //
 // The store holds at most Options.MaxEntries records (default 1,048,576) that take
 // at most Options.MaxBytes bytes (default 512 MiB). A record counts with its key,
-// its fingerprint, its result and 192 bytes for itself, so that MaxBytes is close to
-// the memory that the store takes. When a bound is reached, records whose time has
-// passed make room first; if there are none, Acquire (or Complete, for a result that
-// does not fit) returns [store.ErrFull]. A record that stands is never dropped.
+// its fingerprint, its result and 192 bytes of overhead, so that MaxBytes is close to
+// the memory that the store takes. When a bound is reached, expired records are
+// removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
+// Complete for a result that does not fit. A record that stands is never dropped.
 //
 // # Expiry
 //
-// A lease or a retention ends when its time has passed by the store's clock, to the
-// nanosecond. The memory is taken back a few records at a time by later calls: there
-// is no goroutine, nothing to close, and no call that pays for a long sweep. A store
-// that nobody calls keeps what it has. Setting the machine's clock changes nothing,
-// for time is monotonic.
+// A lease or a retention ends exactly when its time has passed by the store's clock.
+// Later calls free the memory of expired records, a few at a time: there is no
+// goroutine, nothing to close, and no call that waits for a long sweep. A store that is
+// not called frees nothing. The clock is monotonic: setting the machine's clock expires
+// nothing.
 //
 // # Waiting
 //
-// The store implements [store.Watcher]: a duplicate that waits is woken when the run
-// ends. It implements [store.Local]: its calls never block on anything outside the
-// process.
+// The store implements [store.Watcher]: a waiting duplicate is woken when the run ends.
+// It implements [store.Local]: its calls never block on anything outside the process.
 package memstore
 
 import (
@@ -49,7 +48,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Bounds that hold when [Options] names none.
+// The default bounds of [Options].
 const (
 	defaultMaxEntries = 1 << 20
 	defaultMaxBytes   = 512 << 20
@@ -57,16 +56,16 @@ const (
 
 const (
 	// overhead is what a record counts against MaxBytes beside its key, fingerprint
-	// and result. It is what the entry, its place in the queue and its place in the
-	// map were measured to take, rounded up.
+	// and result: the measured size of the entry and of its places in the queue and the
+	// map, rounded up.
 	overhead = 192
 
-	// reclaimPerCall is how many records whose time has passed an Acquire removes
-	// at most while the store has room.
+	// reclaimPerCall is how many expired records an Acquire removes at most while the
+	// store has room.
 	reclaimPerCall = 8
 
-	// shardCount is a power of two. It is high enough that a few dozen cores
-	// seldom meet at a mutex, and an empty store is still only 8 KiB.
+	// shardCount is a power of two. A few dozen cores seldom contend for a mutex, and
+	// an empty store takes only 8 KiB.
 	shardCount = 128
 
 	// keepQueue is the capacity up to which an emptied shard keeps its table and
@@ -79,39 +78,36 @@ type Options struct {
 	// MaxEntries is how many records the store holds at most, running and finished.
 	// Zero means 1,048,576 (1<<20). Negative values are refused.
 	MaxEntries int
-	// MaxBytes is how many bytes the records may take: keys, fingerprints, results
-	// and 192 bytes for each record itself. Zero means 512 MiB. Negative values are
-	// refused.
+	// MaxBytes is how many bytes the records take at most: keys, fingerprints, results
+	// and 192 bytes for each record. Zero means 512 MiB. Negative values are refused.
 	MaxBytes int64
-	// Now is the store's clock. Nil means time.Now, of which the monotonic reading
-	// counts, so that setting the machine's clock expires nothing. It is called
-	// with a lock held and must not call the store. It must be safe for concurrent
-	// use.
+	// Now is the store's clock. Nil means time.Now with its monotonic reading. Now must
+	// be safe for concurrent use and must not call the store: it is called with a lock
+	// held.
 	Now func() time.Time
 }
 
 // Store is an in-process store. It implements [store.Store], [store.Watcher] and
 // [store.Local]. All methods are safe for concurrent use. It needs no closing. The zero Store is
 // not usable; make one with [New].
-//
-// Records lie in shards, each a table and a queue under one mutex.
-// The queue is a binary heap ordered by the moment at which a record is
-// forgotten. There is no goroutine: each Acquire first takes at most
-// reclaimPerCall records off the front of its shard's queue, which is more than
-// the one that it may add, so that the dead can never outgrow the living, and no
-// call pays for a million dead at once. Whether a record stands is always decided
-// by its own deadline, never by whether it has been reclaimed.
-//
-// The bounds hold for the store as a whole (two atomic counters), not per shard:
-// a store for n records takes n records, however their keys hash.
 type Store struct {
+	// Records lie in shards, each a table and a queue under one mutex. The queue is a
+	// binary heap ordered by deadline. There is no goroutine: each Acquire first removes
+	// up to reclaimPerCall expired records from its shard. That is more than the one
+	// that it may add, so expired records can't accumulate, and no call removes a
+	// million of them at once. Whether a record stands is always decided by its own
+	// deadline, never by whether it has been removed.
+	//
+	// The bounds hold for the store as a whole (two atomic counters), not per shard:
+	// a store for n records takes n records, however their keys hash.
+
 	maxEntries int64
 	maxBytes   int64
 	now        func() time.Time // nil: time.Since(base)
 	base       time.Time        // the store's time is counted from here
 	seed       maphash.Seed
 
-	_       [64]byte // the counters change all the time, what stands above never
+	_       [64]byte // the counters change all the time, the fields above never
 	entries atomic.Int64
 	bytes   atomic.Int64
 	cursor  atomic.Uint32 // the shard in which makeRoom last found something
@@ -128,8 +124,8 @@ type shard struct {
 	_       [64 - 8 - 16 - 24]byte
 }
 
-// entry is one record. Its key, fingerprint and result are strings, so that a
-// copy can be made for the caller after the lock is gone.
+// entry is one record. Its key, fingerprint and result are strings, so that they can be
+// copied for the caller after the lock is released.
 type entry struct {
 	key         string
 	fingerprint string
@@ -137,8 +133,8 @@ type entry struct {
 	owner       store.Owner
 	attempt     uint64
 	lease       time.Duration // the end of the lease, in the store's time; running only
-	changed     chan struct{} // what watchers wait for; nil without any
-	place       int32         // index in the shard's queue, which knows the deadline
+	changed     chan struct{} // closed to wake watchers; nil if there are none
+	place       int32         // index in the shard's queue, which holds the deadline
 	done        bool
 }
 
@@ -187,15 +183,15 @@ func New(o Options) (*Store, error) {
 // Local marks the store as one whose calls never block outside the process.
 func (s *Store) Local() {}
 
-// Len returns how many records the store holds, those included whose time has
-// passed and that no call has removed yet.
+// Len returns how many records the store holds, including expired ones that no call has
+// removed yet.
 func (s *Store) Len() int { return int(s.entries.Load()) }
 
-// Bytes returns what the records count against Options.MaxBytes.
+// Bytes returns how many bytes the records count against Options.MaxBytes.
 func (s *Store) Bytes() int64 { return s.bytes.Load() }
 
-// Acquire implements store.Store. The error is that of the context or of
-// Claim.Validate, or store.ErrFull.
+// Acquire implements [store.Store]. The error is the context's, that of Claim.Validate,
+// or [store.ErrFull].
 func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Grant{}, err
@@ -230,8 +226,8 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 	s.reclaim(sh, now)
 
 	e := sh.records.find(hash, key)
-	if e != nil && sh.isOver(e, now) {
-		s.remove(sh, e) // forgotten already, only not reclaimed
+	if e != nil && sh.expired(e, now) {
+		s.remove(sh, e) // expired, but not reclaimed yet
 		e = nil
 	}
 	switch {
@@ -280,8 +276,8 @@ func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, n
 	return true
 }
 
-// Renew implements store.Store. The error is that of the context, or
-// store.ErrLost, or one for a lease that is not longer than zero.
+// Renew implements [store.Store]. The error is the context's, [store.ErrLost], or one for
+// a lease that is not more than zero.
 func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -303,9 +299,8 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	return nil
 }
 
-// Complete implements store.Store. The error is that of the context, or
-// store.ErrLost, or store.ErrFull if result does not fit in; the record
-// then stays running.
+// Complete implements [store.Store]. The error is the context's, [store.ErrLost], or
+// [store.ErrFull] if result does not fit; the record then stays running.
 func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if retention <= 0 {
 		return s.Release(ctx, key, owner)
@@ -351,20 +346,18 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, 
 	return woken, true, true
 }
 
-// Release implements store.Store. The error is that of the context, or
-// store.ErrLost.
+// Release implements [store.Store]. The error is the context's or [store.ErrLost].
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	return s.letGo(ctx, key, owner, false)
+	return s.drop(ctx, key, owner, false)
 }
 
-// Abandon implements store.Store. The error is that of the context, or
-// store.ErrLost.
+// Abandon implements [store.Store]. The error is the context's or [store.ErrLost].
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	return s.letGo(ctx, key, owner, true)
+	return s.drop(ctx, key, owner, true)
 }
 
-// letGo ends a run without a result. A first attempt is forgotten, unless keep is set.
-func (s *Store) letGo(ctx context.Context, key string, owner store.Owner, keep bool) error {
+// drop ends a run without a result. A first attempt is removed, unless keep is set.
+func (s *Store) drop(ctx context.Context, key string, owner store.Owner, keep bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -378,7 +371,7 @@ func (s *Store) letGo(ctx context.Context, key string, owner store.Owner, keep b
 	return nil
 }
 
-// release is the atomic part of letGo. The caller closes woken.
+// release is the atomic part of drop. The caller closes woken.
 func (s *Store) release(key string, owner store.Owner, keep bool) (woken chan struct{}, held bool) {
 	sh, hash := s.locate(key)
 	sh.mu.Lock()
@@ -394,8 +387,8 @@ func (s *Store) release(key string, owner store.Owner, keep bool) (woken chan st
 		s.remove(sh, e)
 		return woken, true
 	}
-	// This run or an earlier one never finished: the record stays, as nobody's, so that
-	// attempts count on.
+	// This run or an earlier one never finished: the record stays, without an owner, so
+	// that attempt numbers go on.
 	e.owner = store.Owner{}
 	e.lease = now
 	sh.queue.move(e, later(now, retention))
@@ -409,9 +402,8 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// Watch implements store.Watcher. All watchers of a run share one channel, which
-// belongs to the record and goes with it; so a watcher that gives up leaves
-// nothing behind, and stop has nothing to do. The error is that of the context.
+// Watch implements [store.Watcher]. The error is the context's. All watchers of a run
+// share one channel, which belongs to the record; stop has nothing to do.
 func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -431,17 +423,17 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 
 func stop() {}
 
-// standing returns the record under key, unless its time has passed.
+// standing returns the record under key, unless it has expired.
 func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
 	e := sh.records.find(hash, key)
-	if e == nil || sh.isOver(e, now) {
+	if e == nil || sh.expired(e, now) {
 		return nil
 	}
 	return e
 }
 
-// isOver reports whether the time of e has passed.
-func (sh *shard) isOver(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
+// expired reports whether the deadline of e has passed.
+func (sh *shard) expired(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
 
 // held returns the running record under key, if it stands and is owner's. The zero
 // Owner holds nothing: it marks a record that was abandoned, or released and kept.
@@ -453,8 +445,8 @@ func (sh *shard) held(hash uint64, key string, owner store.Owner, now time.Durat
 	return e
 }
 
-// reclaim removes at most reclaimPerCall records of sh whose time has passed, and
-// returns how many. The shard is locked.
+// reclaim removes at most reclaimPerCall expired records of sh, and returns how many. The
+// shard is locked.
 func (s *Store) reclaim(sh *shard, now time.Duration) int {
 	for n := range reclaimPerCall {
 		if len(sh.queue) == 0 || sh.queue[0].at > now {
@@ -465,10 +457,9 @@ func (s *Store) reclaim(sh *shard, now time.Duration) int {
 	return reclaimPerCall
 }
 
-// makeRoom removes records whose time has passed, in any shard, until so many
-// entries and bytes more would fit in. It removes no more than that takes, give
-// or take reclaimPerCall, and holds one lock at a time, each for reclaimPerCall
-// records only. It reports false if there is no room to be had.
+// makeRoom removes expired records, in any shard, until the given number of entries and
+// bytes fits. It removes no more than that takes, give or take reclaimPerCall, and holds
+// one lock at a time, for reclaimPerCall records. It reports whether there is room.
 func (s *Store) makeRoom(entries, bytes int64) bool {
 	if bytes > s.maxBytes {
 		return false
@@ -503,7 +494,7 @@ func (s *Store) remove(sh *shard, e *entry) {
 	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
 		sh.records, sh.queue = table{}, nil
 	}
-	if e.changed != nil { // the run is forgotten: waiters had better look again
+	if e.changed != nil { // the run is forgotten: waiters look again
 		close(e.changed)
 		e.changed = nil
 	}
@@ -511,8 +502,8 @@ func (s *Store) remove(sh *shard, e *entry) {
 	s.entries.Add(-1)
 }
 
-// reserve counts so many entries and bytes more, or reports false and counts
-// nothing if that would exceed the bounds.
+// reserve adds entries and bytes to the counters. It reports false and changes nothing
+// if that would exceed a bound.
 func (s *Store) reserve(entries, bytes int64) bool {
 	if !add(&s.bytes, bytes, s.maxBytes) {
 		return false
@@ -524,8 +515,8 @@ func (s *Store) reserve(entries, bytes int64) bool {
 	return true
 }
 
-// add adds n to c unless that would exceed limit. It never exceeds it even for a
-// moment, so that a caller who asks too much spoils nothing for the others.
+// add adds n to c unless the sum would exceed limit. c never exceeds limit even for a
+// moment, so that a claim that is too large does not make a smaller one fail.
 func add(c *atomic.Int64, n, limit int64) bool {
 	if n == 0 {
 		return true
@@ -541,14 +532,14 @@ func add(c *atomic.Int64, n, limit int64) bool {
 	}
 }
 
-// locate returns the shard of key, and what its table goes by.
+// locate returns the shard of key, and the hash of key for the shard's table.
 func (s *Store) locate(key string) (sh *shard, hash uint64) {
 	hash = maphash.String(s.seed, key)
 	return &s.shards[hash%shardCount], hash
 }
 
 // elapsed is the store's time: how long ago the store was made. It is read under
-// a shard's lock, so that calls on one key see it in their order.
+// a shard's lock, so that it never goes back between two calls on one key.
 func (s *Store) elapsed() time.Duration {
 	if s.now == nil {
 		return time.Since(s.base)
@@ -556,8 +547,8 @@ func (s *Store) elapsed() time.Duration {
 	return s.now().Sub(s.base)
 }
 
-// later adds a duration that is not negative to a moment of the store's time. A
-// moment beyond the end of time (292 years) is that end, not one long past.
+// later adds d, which is not negative, to a moment of the store's time. A sum that
+// overflows (292 years) is the latest moment.
 func later(at, d time.Duration) time.Duration {
 	if at > 0 && d > math.MaxInt64-at {
 		return math.MaxInt64

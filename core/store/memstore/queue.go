@@ -2,16 +2,14 @@ package memstore
 
 import "time"
 
-// queue is a binary heap of a shard's records, the one to be forgotten first in
-// front. Records know their place in it, so that a renewed or finished one can be
-// moved. New deadlines are mostly the latest ones, and then push and move are
-// done after one comparison.
+// queue is a binary heap of a shard's records, the one that expires first in front.
+// Records know their index in it, so that a renewed or finished one can be moved. A new
+// deadline is mostly the latest one; then push and move take one comparison.
 //
-// container/heap would do, but for an interface call per step and an allocation
-// per push.
+// container/heap would cost an interface call per step and an allocation per push.
 type queue []slot
 
-// slot is a record and the moment, in the store's time, at which it is forgotten.
+// slot is a record and its deadline, in the store's time.
 type slot struct {
 	at    time.Duration
 	entry *entry

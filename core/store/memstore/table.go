@@ -1,11 +1,11 @@
 package memstore
 
-// table finds a shard's records by their keys. It goes by the hash of the key, which every call
-// works out once, for the shard as well; a map of strings would hash a key of a hundred bytes
-// anew at each step, and once more for each record whenever it grows.
+// table finds a shard's records by their keys. It is indexed by the hash of the key, which every
+// call computes once, to find the shard. A map of strings would hash the key again at each step,
+// and every key once more whenever the map grows.
 //
-// Of keys with the same hash (none, as a rule: it has 64 bits and a secret seed) all but the first
-// lie in a map of their own.
+// Of keys with equal hashes (64 bits and a secret seed make them very rare) all but the first lie in
+// a map of their own.
 type table struct {
 	first  map[uint64]*entry
 	others map[string]*entry
