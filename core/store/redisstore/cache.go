@@ -12,10 +12,10 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// ClientSideCache lets replays be answered from the client's cache in this process, where the
-// client has one (client-side caching, RESP3). A result is held there for at most ttl, and
-// the server tells the client when the record is gone. See the package comment for what it
-// buys, and when it is safe. Zero or less switches it off, which is the default.
+// ClientSideCache lets replays come from the client's cache in this process, if the client has
+// one (client-side caching, RESP3). A result stays there for at most ttl; the server tells the
+// client when the record is gone. See the package comment for what that saves, and why it is
+// safe. Zero or less switches it off, which is the default.
 func ClientSideCache(ttl time.Duration) Option {
 	return func(s *Store) {
 		s.finished = nil
@@ -25,9 +25,9 @@ func ClientSideCache(ttl time.Duration) Option {
 	}
 }
 
-// finished knows the keys whose records this process has seen done. Only these are looked up
-// in the cache: what is not in there costs a round trip, which a fresh key must not pay. A
-// nil finished knows none.
+// finished holds the keys whose records this process has seen done. Only these are looked up
+// in the cache: a miss costs a round trip, which a new key must not pay. A nil finished is
+// empty.
 type finished struct {
 	ttl time.Duration
 	off atomic.Bool // the client has no cache
@@ -36,12 +36,11 @@ type finished struct {
 	until map[string]time.Time // when a record's retention ends, at the earliest
 }
 
-// finishedMax is how many keys are known at most. More than the client's cache holds would be
-// of no use: 128 MiB for each connection by default.
+// finishedMax is how many keys are held at most. More keys than the client's cache has records
+// (128 MiB for each connection by default) would be of no use.
 const finishedMax = 64 << 10
 
-// left returns how long the record under key still stands; zero if it isn't known to be
-// finished.
+// left returns how long the record under key still stands; zero if the key is not in f.
 func (f *finished) left(key string) time.Duration {
 	if f == nil {
 		return 0
@@ -59,9 +58,8 @@ func (f *finished) left(key string) time.Duration {
 	return max(0, left)
 }
 
-// note notes that the record under key was met with at the moment now and stood for
-// remaining then.
-func (f *finished) note(key string, now time.Time, remaining time.Duration) {
+// add adds key, whose record still stood for remaining at the moment now.
+func (f *finished) add(key string, now time.Time, remaining time.Duration) {
 	if f == nil || f.off.Load() {
 		return
 	}
@@ -82,9 +80,9 @@ func (f *finished) forget(key string) {
 	f.mu.Unlock()
 }
 
-// recall looks key up in the client's cache, or for it, in the server. Anything but
-// a finished record is left to the script.
-func (s *Store) recall(ctx context.Context, key string) (store.Grant, bool) {
+// replay looks up a finished record through the client's cache. It reports false if there is
+// none; then the claim decides.
+func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 	f := s.finished
 	if ctx.Err() != nil || s.closed.Load() {
 		return store.Grant{}, false
@@ -92,11 +90,11 @@ func (s *Store) recall(ctx context.Context, key string) (store.Grant, bool) {
 	if f.left(key) == 0 {
 		return store.Grant{}, false
 	}
-	// In the caller's own goroutine, for most of the time the answer is in this process. If it
-	// is not, and the connection has just ended, this may wait for a new one.
+	// In the caller's own goroutine, for the answer is mostly in this process. If it is not, and
+	// the connection has just ended, this may wait for a new one.
 	message, err := s.client.DoCache(ctx, s.client.B().Get().Key(key).Cache(), f.ttl).ToMessage()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		// A user who may not do what the cache takes, say.
+		// The user lacks a permission that the cache needs, say.
 		if _, refused := rueidis.IsRedisErr(err); refused || errors.Is(err, rueidis.ErrDoCacheAborted) {
 			f.off.Store(true)
 			f.forget(key)
@@ -109,8 +107,8 @@ func (s *Store) recall(ctx context.Context, key string) (store.Grant, bool) {
 		f.forget(key)
 		return store.Grant{}, false
 	}
-	// Asked only now: the record that was known may have passed during the look, and the one
-	// that was found be its successor. The script knows how long that one stands.
+	// Checked after the look-up: the known record may have expired meanwhile, and the one that was
+	// found be its successor. Only the server knows how long that one stands.
 	if g.Remaining = f.left(key); g.Remaining == 0 {
 		return store.Grant{}, false
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// calls makes the calls to the server, each of which returns at its context's end.
+// calls makes the calls to the server, each of which returns when its context ends.
 //
-// The client does not do that by itself: who meets with a connection that is being made
-// waits for it, whatever his context says, and so does who meets with a full queue to a
-// server that does not answer (1,024 commands, of all who share the client). So a call is
-// made in a goroutine of its own, which is left behind when the context ends.
+// The client does not do that by itself. While it connects, or while its queue to a silent
+// server is full (1,024 commands of all users of the client), callers wait whatever their
+// contexts say. So each call runs in a goroutine of its own, which is left behind when the
+// context ends.
 type calls struct {
 	client rueidis.Client
 
 	left        atomic.Int32 // goroutines left behind
 	closed      atomic.Bool
-	scriptsOnly atomic.Bool // a server does not know the command for a claim
+	scriptsOnly atomic.Bool // a server does not support the command for a claim
 
 	mu sync.Mutex     // between begin and Close
 	wg sync.WaitGroup // goroutines: of calls, and the others of the store
@@ -29,9 +29,9 @@ type calls struct {
 
 const (
 	// leftMax bounds the goroutines that are left behind. They end when the connection
-	// answers, breaks, or is given up.
+	// answers, breaks, or is closed.
 	leftMax = 4096
-	// triesMax is how often a call is made that others' contexts have ended.
+	// triesMax is how often a call is tried if other callers' contexts end it.
 	triesMax = 4
 )
 
@@ -40,19 +40,19 @@ var (
 	errStuck  = errors.New("redisstore: the server does not answer, and too many calls wait for it already")
 )
 
-// undated hides a context's deadline from the client, but not its end. A client that sees
-// a deadline may break a connection when it passes, which all callers share.
-type undated struct{ context.Context }
+// withoutDeadline hides a context's deadline from the client, but not its end. A client that
+// sees a deadline may close a connection when it passes, and all callers share the connection.
+type withoutDeadline struct{ context.Context }
 
-func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (withoutDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// endless hides a context's end as well. It is context.WithoutCancel and undated in one, of
-// which every claim makes one.
-type endless struct{ context.Context }
+// withoutCancel hides a context's end as well. It is a context.WithoutCancel that lies in the
+// flight, so that a claim does not allocate one.
+type withoutCancel struct{ context.Context }
 
-func (endless) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (endless) Done() <-chan struct{}       { return nil }
-func (endless) Err() error                  { return nil }
+func (withoutCancel) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (withoutCancel) Done() <-chan struct{}       { return nil }
+func (withoutCancel) Err() error                  { return nil }
 
 // script is a *rueidis.Lua.
 type script interface {
@@ -60,78 +60,78 @@ type script interface {
 }
 
 // command is a script to be run. It may still be under way when its caller has gone, so it
-// holds nothing that belongs to the caller: only strings.
+// holds only strings, and no memory of the caller's.
 type command struct {
 	script script
 	key    string
 	args   [3]string
 	n      int // how many args there are
-	// owner, unless empty, is the one that the script makes a claim for. If it does so when
-	// nobody waits for it any more, the claim must not stand in the way, and is released.
+	// owner, unless empty, is the owner of the claim that the script may make. If the caller
+	// has gone by then, the claim is released.
 	owner string
 }
 
-// call runs a command, and returns when that has been done or ctx ends. again says that it may
-// have been carried out more than once.
-func (c *calls) call(ctx context.Context, do command) (a answer, again bool, err error) {
+// call runs a command, and returns when it is done or ctx ends. repeated says that it may have
+// run more than once.
+func (c *calls) call(ctx context.Context, do command) (a answer, repeated bool, err error) {
 	for tries := 1; ; tries++ {
 		if err := ctx.Err(); err != nil {
-			return a, again, err
+			return a, repeated, err
 		}
 		if c.closed.Load() {
-			return a, again, errClosed
+			return a, repeated, errClosed
 		}
 		if a = c.handOff(ctx, do); a.answered() {
-			return a, again, a.err
+			return a, repeated, a.err
 		}
 		if ended := ctx.Err(); ended != nil {
-			return a, again, ended
+			return a, repeated, ended
 		}
-		// Of the callers that wait for a connection, one makes it. When his context ends,
-		// the others get its error, and have sent nothing yet. (Nearly: a client that
-		// renews its credentials may end a connection in the same way.) Any other failure
-		// may have come after the server has acted.
+		// One of the callers that wait for a connection makes it. When that caller's context
+		// ends, the others get its error, and have sent nothing yet. (Nearly: a client that
+		// renews its credentials may end a connection in the same way.) Any other failure may
+		// have come after the server acted.
 		foreign := errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)
 		if !foreign || tries == triesMax {
-			return a, again, a.err
+			return a, repeated, a.err
 		}
-		again = true
+		repeated = true
 	}
 }
 
-// flight is a command that has been handed off. Either the caller waits for it to the end, or
-// leaves it behind, or both happen at once and the first of them counts.
+// flight is a command that runs in a goroutine of its own. Either the caller waits for its
+// answer, or leaves it behind; decided says that one of the two has happened.
 //
-// Flights are pooled, but for those that the server has not answered: the client may still
-// hold what it was given for them. A flight that is done belongs to its caller alone: the last thing
-// that the goroutine does with it is to send the answer.
+// Flights are pooled, except those that the server has not answered: the client may still hold
+// their memory. A finished flight belongs to its caller alone: the goroutine does not touch it
+// after it has sent the answer.
 type flight struct {
-	calls   *calls
-	undated undated // of the caller's context, as endless is
-	endless endless
-	command command
-	keys    [1]string
-	pair    [2]rueidis.Completed // see claim
-	decided atomic.Bool
-	answer  chan answer
-	fly     func() // carryOut, made once
+	calls     *calls
+	ctx       withoutDeadline // the caller's context
+	detached  withoutCancel   // the same, for a claim
+	command   command
+	keys      [1]string
+	pair      [2]rueidis.Completed // see claim
+	decided   atomic.Bool
+	answer    chan answer
+	goroutine func() // the method execute, allocated once
 }
 
 var flights = sync.Pool{New: func() any {
 	f := &flight{answer: make(chan answer, 1)}
-	f.fly = f.carryOut
+	f.goroutine = f.execute
 	return f
 }}
 
-// carryOut is the goroutine of a flight.
-func (f *flight) carryOut() {
+// execute runs the command and sends the answer.
+func (f *flight) execute() {
 	c, do := f.calls, &f.command
 	defer c.wg.Done()
 	var a answer
 	if do.owner == "" {
-		a = f.run(&f.undated)
+		a = f.run(&f.ctx)
 	} else {
-		a = f.claim(&f.endless) // it goes on for its answer
+		a = f.claim(&f.detached) // a late claim must be released, so its answer is waited for
 	}
 	if f.decided.CompareAndSwap(false, true) {
 		f.answer <- a
@@ -143,10 +143,10 @@ func (f *flight) carryOut() {
 	c.left.Add(-1)
 }
 
-// end lets go of a flight whose answer has been taken.
-func (f *flight) end(a answer) answer {
+// recycle puts a flight whose answer has been received back into the pool.
+func (f *flight) recycle(a answer) answer {
 	if a.answered() {
-		f.calls, f.undated, f.endless = nil, undated{}, endless{}
+		f.calls, f.ctx, f.detached = nil, withoutDeadline{}, withoutCancel{}
 		f.command, f.keys, f.pair = command{}, [1]string{}, [2]rueidis.Completed{}
 		f.decided.Store(false)
 		flights.Put(f)
@@ -160,23 +160,23 @@ func (c *calls) handOff(ctx context.Context, do command) answer {
 		return answer{err: err}
 	}
 	f := flights.Get().(*flight)
-	f.calls, f.undated, f.endless = c, undated{ctx}, endless{ctx}
+	f.calls, f.ctx, f.detached = c, withoutDeadline{ctx}, withoutCancel{ctx}
 	f.command, f.keys[0] = do, do.key
-	go f.fly()
+	go f.goroutine()
 	select {
 	case a := <-f.answer:
-		return f.end(a)
+		return f.recycle(a)
 	case <-ctx.Done():
 		c.left.Add(1)
 		if f.decided.CompareAndSwap(false, true) {
 			return answer{err: ctx.Err()}
 		}
-		c.left.Add(-1) // it has come at the same moment
-		return f.end(<-f.answer)
+		c.left.Add(-1) // the answer came at the same moment
+		return f.recycle(<-f.answer)
 	}
 }
 
-// begin announces a goroutine that Close waits for. It ends with wg.Done.
+// begin registers a goroutine that Close waits for. The goroutine ends with wg.Done.
 func (c *calls) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,32 +8,33 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// answer is what the server has said to a command.
+// answer is a server's answer to a command.
 type answer struct {
-	number int64  // of a script, or the attempt of a claim that is made
-	record string // what stands in the way of a claim
-	left   int64  // how long that still lives, in ms; negative: for ever
+	number int64  // of a script, or the attempt of a claim that was made
+	record string // the record that stands in the way of a claim
+	left   int64  // its time to live, in ms; negative: for ever
 	err    error
 }
 
-// answered reports whether the server has said anything at all.
+// answered reports whether the server has answered, with an error or without.
 func (a answer) answered() bool {
 	_, refused := rueidis.IsRedisErr(a.err)
 	return a.err == nil || refused
 }
 
-// claim makes a claim. A key that is free takes one SET, which also says what stands under a key
-// that isn't: from Redis 7.0 on. What remains of a record is asked for in the same round trip.
+// claim makes a claim. SET claims a free key, or returns the record that stands (from Redis 7.0
+// on). PTTL, in the same round trip, returns how long that record still stands.
 //
-// The two commands are not one step. A finished record can bear that, for it never changes. It
-// may expire between them, and another be made: then what is said to remain is mostly more than
-// it ever had. That, and every record that is not finished, is the script's.
+// The two commands are not one step. That does not matter for a finished record, which never
+// changes. But it may expire between them, and another one be made, whose time to live then
+// mostly exceeds the retention of the first. In that case, and for every unfinished record, the
+// script decides.
 func (f *flight) claim(ctx context.Context) answer {
 	c, do := f.calls, &f.command
 	if c.scriptsOnly.Load() {
 		return f.run(ctx)
 	}
-	// Both are sent as commands that write: none is sent again by the client, or to a replica.
+	// Arbitrary commands count as writes: the client sends neither twice, nor to a replica.
 	b := c.client.B()
 	f.pair[0] = b.Arbitrary("SET").Keys(do.key).Args(do.args[0], "NX", "GET", "PX", do.args[1]).Build()
 	f.pair[1] = b.Arbitrary("PTTL").Keys(do.key).Build()
@@ -51,8 +52,8 @@ func (f *flight) claim(ctx context.Context) answer {
 	case !isReadOnly(err):
 		return answer{err: err}
 	}
-	if err := f.undated.Err(); err != nil {
-		return answer{err: err} // nobody waits for it any more
+	if err := f.ctx.Err(); err != nil {
+		return answer{err: err} // the caller has gone
 	}
 	return f.run(ctx)
 }
@@ -80,7 +81,7 @@ func (f *flight) run(ctx context.Context) answer {
 	return answer{record: record, left: left}
 }
 
-// retention returns the span in a record, in ms; zero if there is none.
+// retention returns the retention in a record, in ms; zero if there is none.
 func retention(record string) int64 {
 	_, rest, _ := strings.Cut(record, ";")
 	span, _, _ := strings.Cut(rest, ";")
@@ -88,14 +89,14 @@ func retention(record string) int64 {
 	return ms
 }
 
-// isUnknown reports whether a server does not know SET with NX and GET together.
+// isUnknown reports whether a server does not support SET with NX and GET together.
 func isUnknown(err error) bool {
 	_, is := rueidis.IsRedisErr(err)
 	return is && strings.Contains(err.Error(), "syntax error")
 }
 
-// isReadOnly reports whether a server has refused to write, and may tell what stands all the
-// same: it is out of memory, or a replica, can't save, or has too few replicas.
+// isReadOnly reports whether a server has refused to write, but may still read: it is out of
+// memory, a replica, can't save, or has too few replicas.
 func isReadOnly(err error) bool {
 	_, is := rueidis.IsRedisErr(err)
 	if !is {

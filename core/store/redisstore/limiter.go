@@ -15,49 +15,48 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Limiter is a limit that processes share: n at once, and then one each window/n, for each key. It
+// Limiter is a limit that processes share: for each key n calls at once, and then one in each window/n. It
 // implements core.Limiter. All methods are safe for concurrent use. The zero Limiter is not usable; make one
-// with [NewLimiter] or [Store.NewLimiter]. It has nothing to close.
+// with [NewLimiter] or [Store.NewLimiter]. It needs no closing.
 type Limiter struct {
 	calls       *calls
 	prefix      string
 	timeout     time.Duration
-	step, whole string // in what time one comes back, and a whole bucket, in µs
+	step, whole string // the time in which one call comes back, and that of a whole bucket, in µs
 }
 
 // LimiterOption changes how a [Limiter] works.
 type LimiterOption func(*Limiter)
 
-// LimiterPrefix sets what stands in front of the limiter's keys: what core.Config.Prefix is for records. The
-// default, "idem:", is the same. At most 128 bytes, without blanks and control characters.
+// LimiterPrefix sets the prefix of the limiter's keys in Redis, as core.Config.Prefix does for records. The
+// default is "idem:" for both. A prefix has at most 128 bytes, without blanks and control characters.
 func LimiterPrefix(prefix string) LimiterOption { return func(l *Limiter) { l.prefix = prefix } }
 
-// LimiterTimeout sets how long a call may take at most; the caller's context may end it earlier. It must be more
+// LimiterTimeout sets how long a call takes at most; the caller's context may end it earlier. It must be more
 // than zero. The default is 2 s.
 func LimiterTimeout(timeout time.Duration) LimiterOption {
 	return func(l *Limiter) { l.timeout = timeout }
 }
 
-// NewLimiter returns a limiter that allows n in window for each key, on the server or servers of client, which it
-// leaves to its owner and which must go to masters. Its client may be that of a [Store].
+// NewLimiter returns a limiter that allows n calls in window for each key, on the server or servers of client. The
+// client remains the caller's, may be that of a [Store], and must send commands to masters.
 //
-// Limiters of one name (and prefix) count together, in whatever processes they are; so each limit of a service
-// has a name of its own. It has at most 64 bytes, without blanks, control characters and '#'.
+// Limiters with the same name and prefix count together, in all processes; give each limit of a service a
+// name of its own. A name has 1 to 64 bytes, without blanks, control characters and '#'.
 //
-// The errors name every fault: no client, no name, n or window not more than zero, an n for which more than 100
-// years would pass until a bucket is full again. NewLimiter does not wait for the server.
+// The error names every fault: a nil client, a bad name or prefix, an n, window or timeout that is not more than
+// zero, or a bucket that takes more than 100 years to fill. NewLimiter does not wait for the server.
 func NewLimiter(client rueidis.Client, n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
 	return newLimiter(&calls{client: client}, n, window, name, options)
 }
 
-// NewLimiter returns a limiter on the store's client. When the store is closed, its calls fail. The rest is as for the
-// function [NewLimiter].
+// NewLimiter is the function [NewLimiter] with the store's client. The limiter's calls fail when the store is closed.
 func (s *Store) NewLimiter(n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
 	return newLimiter(&s.calls, n, window, name, options)
 }
 
-// longest is until when a bucket must be full again. Lua counts in floating point, which is exact up to 285 years
-// in µs: 1970 is a part of that.
+// longest is the longest time in which a bucket may fill. Lua counts in floating point, which is exact up to 285 years
+// in µs since 1970.
 const longest = 100 * 365 * 24 * time.Hour
 
 func newLimiter(calls *calls, n int, window time.Duration, name string, options []LimiterOption) (*Limiter, error) {
@@ -96,8 +95,9 @@ func newLimiter(calls *calls, n int, window time.Duration, name string, options 
 // up returns a divided by b, rounded up. Both are more than zero.
 func up(a, b int64) int64 { return 1 + (a-1)/b }
 
-// Allow implements core.Limiter. The error is that of the context or the limiter's timeout; store.ErrFull if the
-// server has no room for another key; or what else keeps it from counting: it is unreachable, loading, a replica.
+// Allow implements core.Limiter. The error is the context's, or context.DeadlineExceeded after the limiter's timeout;
+// store.ErrFull if the server has no room for another key; or that of a server that can't count: it is unreachable,
+// loading, or a replica.
 func (l *Limiter) Allow(ctx context.Context, key string) (wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (wait time.Duration, er
 	return time.Duration(a.number) * time.Microsecond, err
 }
 
-// key is where what is known of a key is kept. It may be a secret, such as an API key, and of any length.
+// key is the key in Redis. It holds a digest, for the limiter's key may be long, or a secret such as an API key.
 func (l *Limiter) key(key string) string {
 	digest := sha256.Sum256([]byte(key))
 	b := make([]byte, 0, len("L=#")+128+64+2*len(digest))

@@ -10,16 +10,16 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-var errNoRecord = errors.New("redisstore: what stands under the key is no record of this package")
+var errNoRecord = errors.New("redisstore: the value under the key is not a record of this package")
 
 const (
 	maxDecimal     = len("-9223372036854775808")
 	maxFingerprint = 64 // see store.Claim
 )
 
-// acquisition returns the command that makes a claim. The layout of the record is in the
+// acquireCommand returns the command that makes a claim. The layout of the record is in the
 // package comment.
-func acquisition(key string, claim store.Claim) command {
+func acquireCommand(key string, claim store.Claim) command {
 	var memory [len("R1;64;") + 2*maxDecimal + len(claim.Owner) + maxFingerprint]byte
 	b := append(memory[:0], "R1;"...)
 	b = strconv.AppendInt(b, ceil(claim.Retention), 10)
@@ -40,9 +40,9 @@ func acquisition(key string, claim store.Claim) command {
 	return do
 }
 
-// ownersCommand returns the command for a script that takes the owner, a span of time and
-// a result, which is copied: the client may still hold it when the context has ended.
-func ownersCommand(do script, key string, owner store.Owner, span time.Duration, result []byte) command {
+// ownerCommand returns the command for a script that takes the owner, a duration and a result.
+// The result is copied: the client may still hold the copy after the context has ended.
+func ownerCommand(do script, key string, owner store.Owner, span time.Duration, result []byte) command {
 	var b strings.Builder
 	b.Grow(len(owner) + maxDecimal + len(result))
 	b.Write(owner[:])
@@ -57,7 +57,7 @@ func ownersCommand(do script, key string, owner store.Owner, span time.Duration,
 }
 
 // parseRecord reads a record whose key expires in left milliseconds (negative: never). The
-// grant shares no memory with record but the fingerprint, a string.
+// grant shares only the fingerprint, a string, with record.
 func parseRecord(record string, left int64) (store.Grant, error) {
 	if record == "" {
 		return store.Grant{}, errNoRecord
@@ -109,7 +109,7 @@ func ownedBy(record string, owner store.Owner) bool {
 	return strings.HasPrefix(record, string(owner[:]))
 }
 
-// ceil returns d in milliseconds, rounded up: what is asked for stands, if it is ever so short.
+// ceil returns d in milliseconds, rounded up: nothing expires before its time.
 func ceil(d time.Duration) int64 {
 	ms := d / time.Millisecond
 	if d > ms*time.Millisecond {
@@ -118,7 +118,7 @@ func ceil(d time.Duration) int64 {
 	return int64(ms)
 }
 
-// milliseconds returns the duration of ms, or the longest one.
+// milliseconds returns ms as a duration, or the longest one if ms overflows it.
 func milliseconds(ms int64) time.Duration {
 	if ms > int64(math.MaxInt64/time.Millisecond) {
 		return math.MaxInt64

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The scripts. Each is one step on one key. None may be sent again by the client, for
-// a claim that was made is in the way of itself.
+// The scripts. Each is one step on one key. The client must not send one twice: the second
+// Acquire would find the claim of the first.
 var (
 	//go:embed acquire.lua
 	acquireSource string
@@ -32,7 +32,7 @@ var (
 )
 
 // newScript makes a script that is called by its digest, and sent whole to a server that
-// does not know it. Where SHA-1 is forbidden, the first server called says what the digest is.
+// does not have it. Where SHA-1 is forbidden, the first server called computes the digest.
 func newScript(source string) *rueidis.Lua {
 	return rueidis.NewLuaScript(source, rueidis.WithLoadSHA1(fips140.Enforced()))
 }

@@ -16,7 +16,7 @@ import (
 
 var (
 	errLease = errors.New("redisstore: a lease must be longer than zero")
-	errURL   = errors.New("redisstore: the URL is malformed") // what net/url says of it may hold a password
+	errURL   = errors.New("redisstore: the URL is malformed") // net/url's error may quote a password
 )
 
 // Store keeps records in Redis. It implements store.Store and store.Watcher. All methods are
@@ -25,27 +25,28 @@ type Store struct {
 	calls
 	watches
 	finished *finished // nil: replays are not cached
-	owned    bool      // the client is the store's
+	owned    bool      // Close closes the client
 	warn     func(error)
 }
 
 // Option changes how a [Store] works.
 type Option func(*Store)
 
-// Warn makes the store report what its owner should know and calls don't suffer from:
-// a server that may drop records (its maxmemory-policy is not noeviction), or whose user may not run
-// a command that the store takes. It is called once for each such server and matter, soon after the store was made, in a goroutine of the store, and not
-// after Close has returned. The default writes a warning with slog.Default; so does nil.
+// Warn sets the function that gets warnings about a server's settings: its maxmemory-policy is
+// not noeviction, so that it may drop records, or the user may not run a command that the store
+// needs. It is called at most once for each server and setting, soon after the store was made, in
+// a goroutine of the store, and not after Close has returned. The default, and nil, log a warning
+// with slog.Default.
 func Warn(report func(error)) Option {
 	return func(s *Store) { s.warn = report }
 }
 
-// New returns a store that uses client, which must not be nil, and leaves it to its owner:
-// Close does not close it. The client may be one for a single server, for Sentinel or for a
+// New returns a store that uses client, which remains the caller's: Close does not close it.
+// It panics if client is nil. The client may be one for a single server, for Sentinel or for a
 // cluster. It must not send the store's commands to replicas (SendToReplicas).
 //
-// New itself does not wait for the server. The store shares the client's connections
-// with whoever uses them, and needs none of its own.
+// New does not wait for the server. The store shares the client's connections, except for the
+// one on which waiters are woken.
 func New(client rueidis.Client, options ...Option) *Store {
 	if client == nil {
 		panic("redisstore: New was given no client")
@@ -71,23 +72,23 @@ func (s *Store) open(client rueidis.Client) {
 	s.client = client
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.waiters = map[string]map[*waiter]struct{}{}
-	s.greet()
+	s.prepareServers()
 }
 
 // NewURL connects to the server or servers that url names, and returns a store that owns
-// the client. It returns an error if url is faulty or nobody answers there.
+// the client. It returns an error if url is malformed or no server answers.
 //
 //	redis://user:password@host:6379/0            one server; rediss:// with TLS
 //	unix:///path/to/redis.sock?db=0              on a socket
 //	redis://host1:6379?addr=host2:6379           a cluster, by some of its nodes
 //	redis://sentinel1:26379?addr=sentinel2:26379&master_set=main
 //
-// The other parameters are those of rueidis.ParseURL. Where the URL does not say otherwise,
-// dial_timeout (which includes the handshake) is 2 s, and a connection that has been
-// silent for write_timeout, 3 s, is given up.
+// The other parameters are those of rueidis.ParseURL. The default of dial_timeout, which
+// includes the handshake, is 2 s. A connection that is silent for write_timeout, 3 s by default,
+// is closed.
 //
-// Sentinels are called with the URL's TLS settings, and without its user and password: for
-// sentinels that ask for one, make a client and use [New].
+// Sentinels are called with the URL's TLS settings, but without its user and password. If
+// yours need them, make a client and use [New].
 func NewURL(url string, options ...Option) (*Store, error) {
 	o, err := rueidis.ParseURL(url)
 	if faulty := (*neturl.Error)(nil); errors.As(err, &faulty) {
@@ -118,10 +119,10 @@ func NewURL(url string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Close ends what the store has begun: its subscription, and its client if [NewURL] made it.
-// Waiters are woken. It returns when no goroutine of the store is left, which takes no longer
-// than the client takes to give up a connection that does not answer. Calls after Close, and
-// those that are under way if the client is the store's, fail. Closing twice does nothing.
+// Close ends the store's subscription, and closes its client if [NewURL] made it. Waiters are
+// woken. Later calls fail; so do those that are under way if the client is the store's. Close
+// returns when no goroutine of the store is left; that takes at most as long as the client
+// keeps a connection that does not answer. Closing twice does nothing.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed.Store(true)
@@ -141,11 +142,11 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 	if err := claim.Validate(); err != nil {
 		return store.Grant{}, err
 	}
-	if g, ok := s.recall(ctx, key); ok {
+	if g, ok := s.replay(ctx, key); ok {
 		return g, nil
 	}
-	asked := time.Now()
-	a, again, err := s.run(ctx, acquisition(key, claim))
+	sent := time.Now()
+	a, repeated, err := s.run(ctx, acquireCommand(key, claim))
 	if err != nil {
 		return store.Grant{}, err
 	}
@@ -153,11 +154,11 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{State: store.Acquired, Attempt: uint64(a.number)}, nil
 	}
 	g, err := parseRecord(a.record, a.left)
-	if again && g.State == store.Running && ownedBy(a.record, claim.Owner) {
-		return store.Grant{State: store.Acquired, Attempt: g.Attempt}, nil // at the first try
+	if repeated && g.State == store.Running && ownedBy(a.record, claim.Owner) {
+		return store.Grant{State: store.Acquired, Attempt: g.Attempt}, nil // the first try made it
 	}
 	if g.State == store.Done {
-		s.finished.note(key, asked, g.Remaining)
+		s.finished.add(key, sent, g.Remaining)
 	}
 	return g, err
 }
@@ -167,9 +168,9 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	if lease <= 0 {
 		return errLease
 	}
-	do := ownersCommand(renewScript, key, owner, lease, nil)
+	do := ownerCommand(renewScript, key, owner, lease, nil)
 	do.n-- // it takes no result
-	return s.owners(ctx, do)
+	return s.runOwned(ctx, do)
 }
 
 // Complete implements store.Store.
@@ -177,26 +178,26 @@ func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, res
 	if retention <= 0 {
 		return s.Release(ctx, key, owner)
 	}
-	return s.owners(ctx, ownersCommand(completeScript, key, owner, retention, result))
+	return s.runOwned(ctx, ownerCommand(completeScript, key, owner, retention, result))
 }
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:])}, n: 1})
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:])}, n: 1})
 }
 
 // Abandon implements store.Store.
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	return s.owners(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), "abandon"}, n: 2})
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), "abandon"}, n: 2})
 }
 
-// owners runs a script that only the owner of a record may run.
-func (s *Store) owners(ctx context.Context, do command) error {
-	a, again, err := s.run(ctx, do)
+// runOwned runs a script that changes a record only for its owner.
+func (s *Store) runOwned(ctx context.Context, do command) error {
+	a, repeated, err := s.run(ctx, do)
 	switch {
 	case err != nil || a.number != 0:
 		return err
-	case again:
+	case repeated:
 		return errUnknown
 	}
 	return store.ErrLost
@@ -205,9 +206,9 @@ func (s *Store) owners(ctx context.Context, do command) error {
 // errUnknown is returned in place of store.ErrLost if the script may have run before.
 var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
 
-// run carries a command out. See call for again.
-func (c *calls) run(ctx context.Context, do command) (a answer, again bool, err error) {
-	a, again, err = c.call(ctx, do)
+// run runs a command. See call for repeated.
+func (c *calls) run(ctx context.Context, do command) (a answer, repeated bool, err error) {
+	a, repeated, err = c.call(ctx, do)
 	switch {
 	case err == nil:
 	case isFull(err):
@@ -216,11 +217,11 @@ func (c *calls) run(ctx context.Context, do command) (a answer, again bool, err 
 	default:
 		err = fmt.Errorf("redisstore: %w", err)
 	}
-	return a, again, err
+	return a, repeated, err
 }
 
 // isFull reports whether a server has refused a command for lack of memory. Before Redis 7,
-// what a script meets with is wrapped in another message.
+// a script's error is wrapped in another message.
 func isFull(err error) bool {
 	_, is := rueidis.IsRedisErr(err)
 	return is && strings.Contains(err.Error(), "OOM command not allowed")

@@ -9,14 +9,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// channel is where the scripts publish the key of a watched run that has ended. It is the
-// same for all stores: keys say what belongs to whom.
+// channel is where the scripts publish the key of a watched run that has ended. All stores use
+// the same one, for their keys differ.
 const channel = "idem:wake"
 
 var errUnsubscribed = errors.New("redisstore: the subscription has ended")
 
-// watches are the waiters of one store. All of them share one subscription, which is made
-// for the first and stays until it breaks or the store is closed.
+// watches holds the waiters of one store. They share one subscription, which is made for the
+// first of them and stays until it breaks or the store is closed.
 type watches struct {
 	alive context.Context // ends when the store is closed
 	end   context.CancelFunc
@@ -26,30 +26,30 @@ type watches struct {
 	sub     *subscription // nil: none
 }
 
-// waiter is one call of Watch. Its channel is closed by whoever takes it out of the map.
+// waiter is one call of Watch. Whoever removes it from the map closes its channel.
 type waiter struct{ changed chan struct{} }
 
-// subscription is one stay on the channel.
+// subscription is one subscription to the channel.
 type subscription struct {
 	confirmed chan struct{} // closed when the server has confirmed it
 	ended     chan struct{} // closed at its end, after err was set
 	err       error
 }
 
-// Watch implements store.Watcher. A waiter is woken by a message of the server, on one
-// subscription for all waiters of the store. When that breaks, all of them are woken.
+// Watch implements store.Watcher. The error is the context's, or that of the subscription.
+// When the subscription breaks, all waiters of the store are woken.
 func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
 	w := &waiter{changed: make(chan struct{})}
-	sub, err := s.enrol(key, w)
+	sub, err := s.addWaiter(key, w)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := func() { s.strike(key, w) }
-	// The run may end at any time from now on. What ends it tells us only if it finds the
-	// mark, and we are told only once the subscription stands: in this order, nothing is lost.
+	stop := func() { s.removeWaiter(key, w) }
+	// The run may end at any time from now on. Its end is published only if it was marked, and
+	// received only after the subscription is confirmed: so the mark comes second.
 	select {
 	case <-sub.confirmed:
 	case <-sub.ended:
@@ -70,8 +70,8 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 	return w.changed, stop, nil
 }
 
-// enrol adds w to the waiters for key, and returns the subscription that will wake it.
-func (s *Store) enrol(key string, w *waiter) (*subscription, error) {
+// addWaiter adds w to the waiters for key, and returns the subscription that will wake it.
+func (s *Store) addWaiter(key string, w *waiter) (*subscription, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if s.sub == nil {
@@ -89,8 +89,8 @@ func (s *Store) enrol(key string, w *waiter) (*subscription, error) {
 	return s.sub, nil
 }
 
-// strike takes w out, if it is still in, and closes its channel.
-func (s *Store) strike(key string, w *waiter) {
+// removeWaiter removes w, if it is still there, and closes its channel.
+func (s *Store) removeWaiter(key string, w *waiter) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if _, waits := s.waiters[key][w]; !waits {
@@ -124,14 +124,14 @@ func (s *Store) receive(sub *subscription) {
 			confirm()
 		}
 	})
-	// When a subscription breaks, the client would subscribe again by itself, and what was
-	// published in between would be lost. With the context ended, it doesn't.
+	// When a subscription breaks, the client would subscribe again by itself, and messages
+	// published in between would be lost unnoticed. It does not once the context has ended.
 	hooked = rueidis.WithOnReceiveReturnHook(hooked, func(err error, _ rueidis.CommandClient) error {
 		cancel()
 		return err
 	})
-	// On a connection of its own: Redis bounds what may wait to be sent on one that is
-	// subscribed, and ends it, with all answers that are on their way.
+	// On a connection of its own: Redis bounds the output buffer of a subscribed connection, and
+	// closes it, with all answers that are on their way.
 	conn, release := s.client.Dedicate()
 	err := conn.Receive(hooked, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
 		s.wake(m.Message)

@@ -96,9 +96,9 @@ func faulty(open opener) func(tb testing.TB) (storetest.Instance, func()) {
 				link.Cut()
 				link.Restore()
 			case 2:
-				sprung(link.CutAfter([]byte("EVALSHA")))
+				awaitCut(link.CutAfter([]byte("EVALSHA")))
 			case 3:
-				sprung(link.CutAfter([]byte("R1;"))) // a claim
+				awaitCut(link.CutAfter([]byte("R1;"))) // a claim
 			}
 		}
 		peer := func() store.Store { return open(tb, url) }
@@ -106,10 +106,10 @@ func faulty(open opener) func(tb testing.TB) (storetest.Instance, func()) {
 	}
 }
 
-// sprung waits for a trap. One that was laid when all calls had been made is for the next round.
-func sprung(trap <-chan struct{}) {
+// awaitCut waits until the link is cut. If no call comes, the cut is left for the next round.
+func awaitCut(cut <-chan struct{}) {
 	select {
-	case <-trap:
+	case <-cut:
 	case <-time.After(3 * time.Second):
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestForbids: what a user may not run is found whether or not he may ask what he may, and nothing is changed by that.
-func TestForbids(t *testing.T) {
+// TestCheckPermissions: what a user may not run is found whether or not he may ask what he may, and nothing is changed by that.
+func TestCheckPermissions(t *testing.T) {
 	server := backend.StartRedis(t)
 	root, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestForbids(t *testing.T) {
 		}
 		user, _ := s.client.Do(t.Context(), s.client.B().Arbitrary("ACL", "WHOAMI").Build()).ToString()
 		for _, user := range []string{user, ""} {
-			err := forbids(t.Context(), s.client, server.Addr(), user)
+			err := checkPermissions(t.Context(), s.client, server.Addr(), user)
 			if lacking == "" {
 				require.NoError(t, err, rights)
 			} else {
@@ -62,15 +62,15 @@ func TestForbids(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, forbids(ended, root, server.Addr(), "default"), "what can't be looked at is not reported")
+	require.NoError(t, checkPermissions(ended, root, server.Addr(), "default"), "what can't be looked at is not reported")
 }
 
-func TestEvicts(t *testing.T) {
+func TestCheckEviction(t *testing.T) {
 	for _, info := range []string{"", "# Memory\r\nused_memory:1\r\n", "maxmemory_policy:noeviction\r\n", "maxmemory_policy:\r\nallocator_frag_ratio:1\r\n"} {
-		require.NoError(t, evicts("host:1", info), "%q", info)
+		require.NoError(t, checkEviction("host:1", info), "%q", info)
 	}
 	for _, policy := range []string{"allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random"} {
-		err := evicts("host:1", "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:"+policy+"\r\nx:y\r\n")
+		err := checkEviction("host:1", "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:"+policy+"\r\nx:y\r\n")
 		require.ErrorContains(t, err, "host:1 is "+policy+":")
 	}
 }
