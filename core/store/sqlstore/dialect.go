@@ -47,7 +47,7 @@ func (d Dialect) now() string {
 	}
 }
 
-// tick is the step in which the server's clock moves on.
+// tick is the resolution of the server's clock.
 func (d Dialect) tick() time.Duration {
 	if d == SQLite {
 		return time.Millisecond
@@ -70,7 +70,7 @@ func (d Dialect) lease(lease time.Duration) int64 {
 	return micros(lease) + micros(d.tick())
 }
 
-// remaining is the span of which the server counts left microseconds.
+// remaining is left microseconds as a duration, at least one microsecond.
 func remaining(left int64) time.Duration {
 	left = min(left, int64(maxSpan/time.Microsecond))
 	return max(time.Duration(left)*time.Microsecond, time.Microsecond)
@@ -78,8 +78,8 @@ func remaining(left int64) time.Duration {
 
 const maxSpan = time.Duration(1<<63 - 1)
 
-// identifier is a part of a table's name. With it, the name of the index has at most the
-// 63 bytes that PostgreSQL leaves of a name.
+// identifier matches a part of a table's name. It is short enough for the name of the index to
+// have at most 63 bytes, to which PostgreSQL cuts names.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,49}$`)
 
 // table is a table's name, checked and quoted.

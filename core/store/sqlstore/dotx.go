@@ -15,10 +15,18 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// TxBeginner begins transactions: a *sql.DB or a *sql.Conn. One that has a pool of another kind may have
-// a method Reset(), which is called when a server has turned out to be read-only, see [Reset].
+// TxBeginner begins transactions: a *sql.DB, a *sql.Conn, or a wrapper of one, which may also be a
+// [Resetter].
 type TxBeginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// Resetter is implemented by a [TxBeginner] on a pool that is no *sql.DB. When a server turns out
+// to be read-only, Reset closes the pool's idle connections, for new ones may lead to the new
+// primary. It is called at most once a second and must be safe for concurrent use. The option
+// [Reset] does the same for the store's own pool.
+type Resetter interface {
+	Reset()
 }
 
 // TxOption sets up a call of [Store.DoTx].
@@ -30,72 +38,74 @@ type txOptions struct {
 	isolation   sql.IsolationLevel
 }
 
-// Fingerprint sets the digest of the operation's parameters, at most 64 bytes: a call with
-// the same key and another fingerprint gets core.CodeKeyReused. The default is none.
+// Fingerprint sets the digest of the operation's parameters, at most 64 bytes. A call with
+// the same key and another fingerprint gets core.CodeKeyReused. The default is empty.
 func Fingerprint(fingerprint string) TxOption {
 	return func(o *txOptions) { o.fingerprint = fingerprint }
 }
 
-// Retention sets how long the result stands, counted from the end of the run. The default is
-// core.DefaultKeyRetention; zero or less is refused. It should be longer than any client
-// tries again: a record that is gone cannot tell what a lost COMMIT has come to.
+// Retention sets how long the result stands, counted from the end of the run. It must be more
+// than zero; the default is core.DefaultKeyRetention. Choose it longer than any client keeps
+// trying: when the record is gone, a retry runs again.
 func Retention(retention time.Duration) TxOption {
 	return func(o *txOptions) { o.retention = retention }
 }
 
-// Isolation sets the level of the transaction. The default is the database's.
+// Isolation sets the isolation level of the transaction. The default is the database's.
 func Isolation(level sql.IsolationLevel) TxOption {
 	return func(o *txOptions) { o.isolation = level }
 }
 
-// ErrOutcomeUnknown is returned by [Store.DoTx] and [Store.RunTx] when the connection was lost, or
-// the context ended, while the transaction was being committed, and the database could not be asked
-// since whether it was. The next call for the same operation is safe, and finds out. An error that
-// is this one is also core.CodeUnfinished.
-var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: until the operation is tried again, nobody knows whether the transaction was committed")
+// ErrOutcomeUnknown is returned by [Store.DoTx] and [Store.RunTx] if the connection broke, or the
+// context ended, during the commit, and the database did not answer afterwards whether the
+// transaction was committed. Calling again for the same operation is safe, and finds out. An error
+// that is ErrOutcomeUnknown is also core.CodeUnfinished.
+var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the transaction may or may not have been committed; try the operation again to find out")
 
-// DoTx runs fn once for key, in a transaction of db that also makes the record of it: the
-// change and the memory of the change are committed together or not at all, so that a crash
-// at any moment neither doubles nor loses it. db must lead to the database in which the
-// store's table is. It may be the store's own, but need not. In the handler of a guard, and in
-// the function of a task, [Store.RunTx] does the same without a key of its own.
+// DoTx runs fn once for key, in a transaction of db that also makes the operation's record. The
+// change and its record are committed together or not at all: a crash at any moment neither
+// doubles nor loses the change. db must lead to the database that has the store's table; it may
+// be the store's own *sql.DB. In the handler of a guard, or in the function of a task, use
+// [Store.RunTx] instead, which takes the key from the context.
 //
-// fn makes its changes through tx, and only through tx. It neither commits nor rolls back,
-// returns every error that tx gives it, and runs nothing that commits by itself (which in
-// MySQL every change of the schema does). Nor does it call DoTx or RunTx for the same
-// operation: that would wait for itself until ctx ends. It should hand ctx to each statement
-// (tx.ExecContext): DoTx waits for fn, whatever becomes of ctx. What it returns is stored and
-// goes to duplicates. fn may run several times in one call, because a deadlock or a
-// serialisation failure rolls the whole transaction back; what only one of these runs has done
-// is committed. If fn returns an error or panics, nothing is left of it, neither change nor
-// record, and the error or panic goes on; the next call with the key runs.
+// Rules for fn:
 //
-// A duplicate of a call that is under way, on any machine, waits for its end for as long as
-// ctx lets it (or a minute, if ctx has no end and the database does not wait by itself): the
-// database makes it wait for the first one's row. Those of one process wait in the process,
-// one behind the other. A later one gets the stored
-// value, with Replayed set.
+//   - It makes its changes through tx only, and returns every error of tx.
+//   - It does not commit or roll back, and runs no statement that commits by itself (in MySQL
+//     every change of the schema does).
+//   - It does not call DoTx or RunTx for the same operation: that would wait for itself until
+//     ctx ends.
+//   - It passes ctx to each statement (tx.ExecContext): DoTx waits for fn even if ctx has ended.
+//   - It may run several times in one call, because a deadlock or a serialisation failure rolls
+//     the transaction back. Only one of these runs is committed.
 //
-// When ctx ends, nothing is committed, and the error is ctx's (context.Canceled,
-// context.DeadlineExceeded, and its cause): that is no fault of the database. What else keeps
-// fn from running, or its changes from being committed, is a *core.Refusal; by errors.Is:
+// The value that fn returns is stored, and duplicates get it, with Replayed set. If fn returns an
+// error or panics, neither its changes nor the record are kept, DoTx returns the error or panics,
+// and the next call with the key runs fn.
+//
+// A duplicate of a call that is under way, on any machine, waits until that call has ended or ctx
+// ends (or for a minute, if ctx has no end and the database does not wait by itself).
+//
+// When ctx ends before the commit, nothing is committed, and the error is ctx's
+// (context.Canceled or context.DeadlineExceeded, and the cause). Other errors that kept fn from
+// running or its changes from being committed are a *core.Refusal; by errors.Is:
 //
 //   - core.CodeKeyMissing: key is empty.
-//   - core.CodeKeyReused: the key stands with another fingerprint.
-//   - core.CodeInProgress: the key is claimed by [Store.Acquire], and its lease stands. (One
-//     whose lease has passed is taken over, and Result.Attempt is higher than 1.)
-//   - core.CodeStoreUnavailable: the database failed; nothing was committed. A deadlock or a
-//     serialisation failure that 20 tries have met with is one, and so is a server that only
-//     reads. It is also store.ErrFull if the database has no room.
-//   - core.CodeUnfinished: the database failed at the commit, or ctx ended in the midst of it,
-//     and nobody knows more: DoTx asks again for 5 s, or until ctx ends. It is also
+//   - core.CodeKeyReused: the record of key has another fingerprint.
+//   - core.CodeInProgress: key is claimed by [Store.Acquire], and the lease stands. (A record
+//     whose lease has passed is taken over; Result.Attempt is then higher than 1.)
+//   - core.CodeStoreUnavailable: the database failed, and nothing was committed. That includes
+//     20 deadlocks or serialisation failures in a row, and a read-only server. It is also
+//     store.ErrFull if the database has no room.
+//   - core.CodeUnfinished: the database failed during the commit, or ctx ended during it, and
+//     DoTx could not find out the outcome. It tries for 5 s, or until ctx ends. It is also
 //     [ErrOutcomeUnknown].
 //
-// An error at the commit itself (a deferred constraint) is returned as the driver's.
+// An error of the commit itself (a deferred constraint, say) is returned as the driver's.
 //
-// The record stands in the same table as those of a guard, under the key as it is given here,
-// and Acquire finds it done. So that the two never mix up, begin keys with what they are for
-// ("invoice:2041"); the engine's begin with its prefix ("idem:" unless configured).
+// The record stands in the same table as a guard's, under the key as it is given, and Acquire
+// finds it done. Begin keys with what they are for ("invoice:2041"), so that they never equal
+// an engine's, which begin with its prefix ("idem:" by default).
 func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
 	t := txRun{store: s, call: "DoTx", db: db, key: key, fn: fn, options: txOptions{retention: core.DefaultKeyRetention}}
 	for _, opt := range opts {
@@ -107,8 +117,8 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 	if t.options.retention <= 0 {
 		return core.Result[[]byte]{}, fmt.Errorf("sqlstore: DoTx: the retention must be more than zero: %v", t.options.retention)
 	}
-	// Nobody sees the record before the commit, so the lease need not keep anybody out. But it
-	// must not pass away while fn runs, however long that takes.
+	// No other call sees the record before the commit, so that its lease keeps none out. But the
+	// record must not expire while fn runs, however long that takes.
 	t.claim = store.Claim{Owner: store.NewOwner(), Fingerprint: t.options.fingerprint, Lease: 1, Retention: math.MaxInt64, Takeover: true}
 	if err := t.claim.Validate(); err != nil {
 		return core.Result[[]byte]{}, err
@@ -116,38 +126,36 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 	return t.run(ctx)
 }
 
-// RunTx runs fn once for the run to which ctx belongs (see core.RunFrom), in a transaction of db
-// that also marks the run's own record: the handler of a guard, or the function of a task, whose
-// change is made in the store's database is exactly once by it. All that the guard's policy says
-// holds: key, user, fingerprint, what a duplicate gets, how long the result stands. The guard
-// must be of an engine on this store.
+// RunTx runs fn for the run to which ctx belongs (see core.RunFrom), in a transaction of db that
+// also marks the run's record. With it, a handler or a task makes its change in the store's
+// database exactly once. Key, user, fingerprint, retention and what a duplicate gets are those of
+// the guard's policy. The guard's engine must use this store.
 //
 //	result, err := store.RunTx(r.Context(), db, func(tx *sql.Tx) ([]byte, error) {
 //		return createOrder(r.Context(), tx)
 //	})
 //
-// Once it has been committed, no other run of the operation commits anything: if this one does not
-// end well (the process dies, the handler fails or panics), the next one takes over, and its
-// RunTx returns the committed value, with Replayed set, in place of running fn. That is until the
-// record is gone: its result has stood for the policy's retention, or the handler has succeeded
-// under a policy that releases then. A run whose claim was lost, and is another's by now, commits
-// nothing.
+// Once the transaction is committed, no other run of the operation commits anything. If this run
+// then fails (the process dies, the handler returns an error or panics), the next run takes over,
+// and its RunTx returns the committed value, with Replayed set, without running fn. This holds
+// until the record is gone: its retention has passed, or the handler has succeeded under a policy
+// that releases on success. A run that has lost its claim commits nothing.
 //
-// What DoTx says of db, fn and ctx holds here, too. One run has one RunTx: a second call in it
-// gets what the first has committed. Of the options only [Isolation] has an effect; the others
-// are the policy's, and an error here. The refusals are, by errors.Is:
+// The rules of [Store.DoTx] for db, fn and ctx hold here, too. A second RunTx in the same run
+// returns what the first has committed. The only option is [Isolation]; Fingerprint and
+// Retention are the policy's, and setting them is an error. The refusals are, by errors.Is:
 //
 //   - core.CodeKeyMissing: ctx belongs to no run: no guard is mounted, or the request needed no
 //     key and had none.
-//   - core.CodeInProgress: the claim was lost, and another run has it. It is also store.ErrLost.
+//   - core.CodeInProgress: the claim was lost to another run. It is also store.ErrLost.
 //   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx.
 //
-// Return the error (Echo, Fiber), report it (c.Error in Gin) or hand it to httpidem.Refuse: the
-// guard answers it as it answers its own.
+// Return the error (Echo, Fiber), report it (c.Error in Gin) or pass it to httpidem.Refuse: the
+// guard answers it like its own refusals.
 //
-// Leases are renewed while fn runs. At an isolation level of snapshots (from repeatable read up,
-// in PostgreSQL) a transaction that takes longer than a third of the lease meets with a renewal
-// and is run again: give its policy a longer lease.
+// Leases are renewed while fn runs. At an isolation level with snapshots (from repeatable read up,
+// in PostgreSQL) a transaction longer than a third of the lease conflicts with a renewal and runs
+// again: give its policy a longer lease.
 func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
 	run := core.RunFrom(ctx)
 	t := txRun{store: s, call: "RunTx", db: db, key: run.Key().Raw(), fn: fn, held: true, claim: store.Claim{Owner: run.Owner()}}
@@ -168,29 +176,29 @@ var (
 	errNotHere = fmt.Errorf("sqlstore: RunTx: %w: the store has no record of the run; is its guard on this store?", store.ErrLost)
 )
 
-// txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
+// txRun is one call of DoTx or RunTx: one owner token, and as many transactions as it takes.
 type txRun struct {
 	store   *Store
-	call    string // its name
-	held    bool   // the claim is a run's, which holds it already
+	call    string // the name of the method, for errors
+	held    bool   // RunTx: the run holds the claim already
 	db      TxBeginner
 	key     string
 	fn      func(tx *sql.Tx) ([]byte, error)
 	options txOptions
 	claim   store.Claim
 
-	lost   time.Time // when a commit was lost whose outcome is not known yet; zero: none
-	err    error     // what it was lost with
-	losses int       // how many were, in this call
-	asked  int       // how often it was asked what has become of one
+	lost   time.Time // when a commit failed whose outcome is not known yet; zero: none
+	err    error     // the error of that commit
+	losses int       // how many commits failed like that in this call
+	checks int       // how often the outcome was looked up
 
 	own bool // the error is the function's own
 }
 
 const (
-	askFor    = 5 * time.Second        // how long a database that has gone at a commit is asked again
-	askPause  = 250 * time.Millisecond // at most, between two times
-	maxLosses = 3                      // a database that goes at every commit is left alone
+	checkFor   = 5 * time.Second        // how long the outcome of a lost commit is looked up
+	checkPause = 250 * time.Millisecond // at most, between two look-ups
+	maxLosses  = 3                      // lost commits after which the call gives up
 )
 
 func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
@@ -198,31 +206,31 @@ func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
 		return core.Result[[]byte]{}, fmt.Errorf("sqlstore: %s: the database or the function is nil", t.call)
 	}
 	// Duplicates in this process wait here, and not each on a connection of the pool.
-	leave, err := t.store.gates.enter(ctx, t.key)
+	unlock, err := t.store.inTx.lock(ctx, t.key)
 	if err != nil {
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	}
-	defer leave()
-	var p patience
+	defer unlock()
+	var r retries
 	for {
-		result, err := t.once(ctx)
+		result, err := t.try(ctx)
 		if !t.own {
-			t.store.leave(ctx, t.db, err)
+			t.store.leaveReadOnly(ctx, t.db, err)
 		}
 		switch {
 		case err == nil:
 			return result, nil
 		case !t.lost.IsZero():
-			// It may have been committed: ask by the same owner token. The insert waits for
-			// what is still under way, and then meets with our own record, or with none.
-			t.asked++
-			over := t.losses == maxLosses || time.Since(t.lost) > askFor || errors.Is(err, sql.ErrConnDone)
-			if over || !pause(ctx, t.asked, askPause) {
+			// It may have been committed: try again with the same owner token. The insert waits
+			// for a commit that is still under way, and then finds our own record, or none.
+			t.checks++
+			over := t.losses == maxLosses || time.Since(t.lost) > checkFor || errors.Is(err, sql.ErrConnDone)
+			if over || !pause(ctx, t.checks, checkPause) {
 				return core.Result[[]byte]{}, core.NewRefusal(core.CodeUnfinished, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(t.err, ended(ctx))))
 			}
 		case t.own:
 			return core.Result[[]byte]{}, err
-		case !p.again(ctx, t.store.dialect, err):
+		case !r.next(ctx, t.store.dialect, err):
 			if t.store.dialect.temporary(err) {
 				err = t.refused(ctx, err)
 			}
@@ -231,8 +239,8 @@ func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
 	}
 }
 
-// once runs one transaction.
-func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
+// try runs one transaction.
+func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 	s := t.store
 	leave, err := s.enter(ctx, t.db)
 	if err != nil {
@@ -258,14 +266,14 @@ func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
 	if err != nil {
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	}
-	t.lost = time.Time{} // now it is known
+	t.lost = time.Time{} // the outcome is known now
 	switch {
 	case grant.State == store.Acquired:
 	case grant.Fingerprint != t.claim.Fingerprint:
 		return core.Result[[]byte]{}, core.NewRefusal(core.CodeKeyReused, nil)
 	case grant.State == store.Running:
 		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, nil)
-	case t.losses > 0 && bytes.Equal(holder, t.claim.Owner[:]): // the commit that was lost did take place
+	case t.losses > 0 && bytes.Equal(holder, t.claim.Owner[:]): // the lost commit took effect
 		return core.Result[[]byte]{Value: grant.Result, Attempt: grant.Attempt}, nil
 	default:
 		return core.Result[[]byte]{Value: grant.Result, Replayed: true}, nil
@@ -293,7 +301,7 @@ func (t *txRun) once(ctx context.Context) (core.Result[[]byte], error) {
 	return core.Result[[]byte]{Value: value, Attempt: grant.Attempt}, nil
 }
 
-// begin claims the key in tx, or looks whether the run still holds it. holder is the owner of the
+// begin claims the key in tx, or checks that the run still holds it. holder is the owner of the
 // record that stands.
 func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, holder []byte, err error) {
 	s := t.store
@@ -314,8 +322,8 @@ func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, hold
 		g.State, g.Result = store.Done, r.result[1:]
 		return g, r.owner, nil
 	}
-	// Nothing else tells that the function has ended the transaction: what comes after that would
-	// be committed by itself, the mark in the record, too.
+	// RELEASE of this savepoint fails if the function has ended the transaction. Without it, the
+	// statements after that, the mark in the record included, would be committed one by one.
 	_, err = tx.ExecContext(ctx, "SAVEPOINT idem_run")
 	return g, nil, err
 }
@@ -333,14 +341,14 @@ func (t *txRun) end(ctx context.Context, tx *transaction, value []byte) (int64, 
 	return s.exec(ctx, tx, s.q.mark, &values{key: storedKey(t.key), owner: t.claim.Owner[:], result: marked})
 }
 
-// committed stands in front of a value in a record that is running.
+// committed stands in front of the value in a running record, so that it is never empty.
 const committed = 'c'
 
-var errTxEnded = errors.New("sqlstore: the function has ended the transaction that it was given, or went on after an error that had ended it; " +
-	"of what it has done, something may have been committed without a record")
+var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or went on after an error that had ended it; " +
+	"some of its changes may have been committed without a record")
 
-// failed is what an error of the function means: its own business, unless it comes from the
-// database.
+// failed returns the call's error for an error of the function: the same, unless it comes from
+// the database.
 func (t *txRun) failed(ctx context.Context, err error) error {
 	d := t.store.dialect
 	t.own = !d.fromDriver(err)
@@ -352,7 +360,7 @@ func (t *txRun) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// uncommitted is what a failed commit means.
+// uncommitted returns the call's error for a failed commit.
 func (t *txRun) uncommitted(ctx context.Context, err error) error {
 	s := t.store
 	switch {
@@ -361,13 +369,13 @@ func (t *txRun) uncommitted(ctx context.Context, err error) error {
 		t.losses++
 		return err
 	case s.dialect.fault(err) == faultOther:
-		return fmt.Errorf("sqlstore: %s: commit: %w", t.call, err) // nothing to do with the store
+		return fmt.Errorf("sqlstore: %s: commit: %w", t.call, err) // a deferred constraint, say
 	}
 	return t.unavailable(ctx, err)
 }
 
-// unavailable is the error for a transaction that failed and left nothing. One that run may try
-// again stays as it is until then.
+// unavailable returns the error for a transaction that failed and was rolled back. An error that
+// run may retry is returned as it is.
 func (t *txRun) unavailable(ctx context.Context, err error) error {
 	if ctx.Err() == nil && t.store.dialect.temporary(err) {
 		return err
@@ -375,8 +383,8 @@ func (t *txRun) unavailable(ctx context.Context, err error) error {
 	return t.refused(ctx, err)
 }
 
-// refused is the error with which a call ends that has left nothing: ctx's if that has ended, else
-// the database's.
+// refused returns the error of a call that committed nothing: ctx's if that has ended, else the
+// database's.
 func (t *txRun) refused(ctx context.Context, err error) error {
 	gone := ended(ctx)
 	switch {
@@ -397,8 +405,8 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// within calls end, and returns when ctx has ended, too: not all drivers give up a COMMIT or
-// a ROLLBACK to a server that does not answer. What is left then ends with the connection.
+// within calls end, and returns at the latest when ctx ends: not all drivers stop a COMMIT or a
+// ROLLBACK to a silent server. Its goroutine then ends with the connection.
 func within(ctx context.Context, end func() error) error {
 	if ctx.Done() == nil {
 		return end()

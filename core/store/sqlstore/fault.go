@@ -15,19 +15,19 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// fault is what an error of a database means to a store.
+// fault classifies the errors of a database.
 type fault uint8
 
 const (
 	faultOther     fault = iota
 	faultTransient       // a deadlock or the like: the statement had no effect and may be tried again
-	faultLocked          // somebody else's lock stood for too long: the same, and it is worth waiting
-	faultDuplicate       // the key is there already
+	faultLocked          // a wait for a lock timed out: the same, and waiting longer helps
+	faultDuplicate       // the key exists already
 	faultFull            // there is no room
-	faultReadOnly        // the server does not write (any more): the statement had no effect, but see cutOff
+	faultReadOnly        // the server is read-only: the statement had no effect, but see cutOff
 )
 
-// temporary reports whether what has failed is worth trying again.
+// temporary reports whether a failed try is worth repeating.
 func (d Dialect) temporary(err error) bool {
 	switch d.fault(err) {
 	case faultTransient, faultLocked, faultReadOnly:
@@ -36,7 +36,7 @@ func (d Dialect) temporary(err error) bool {
 	return errors.Is(err, errAgain)
 }
 
-// fault looks into err without knowing the driver.
+// fault classifies err without importing a driver.
 func (d Dialect) fault(err error) fault {
 	switch d {
 	case PostgreSQL:
@@ -70,8 +70,8 @@ func (d Dialect) fault(err error) fault {
 		if d.cutOff(err) {
 			return faultReadOnly
 		}
-		// A result that is larger than the server takes. There are several numbers for it, one
-		// of which says that nobody knows what is wrong.
+		// A result is larger than the server allows. There are several numbers for it, one of them
+		// for unknown errors.
 		if err != nil && tooLarge(err.Error()) {
 			return faultFull
 		}
@@ -106,12 +106,12 @@ func (d Dialect) undone(err error) bool {
 	return true // a deferred constraint, say
 }
 
-// cutOff reports whether err is that of a node of Galera which is cut off from its cluster and takes no
-// commands. It may come when a change was sent to the others, so that a COMMIT, or a statement outside a
-// transaction, may have taken effect.
+// cutOff reports whether err comes from a node that is cut off from its Galera cluster and takes no commands. It may
+// come after a change was sent to the other nodes, so that a COMMIT, or a statement outside a transaction, may have
+// taken effect.
 func (d Dialect) cutOff(err error) bool { return d == MySQL && mysqlNumber(err) == 1047 }
 
-// noTransaction reports whether err says that the transaction, or a savepoint in it, is not there.
+// noTransaction reports whether err says that the transaction, or a savepoint in it, does not exist.
 func (d Dialect) noTransaction(err error) bool {
 	switch d {
 	case PostgreSQL:
@@ -137,8 +137,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// mysqlNumber returns the number of an error of MySQL, or 0. The driver's error has it in
-// a field only, and importing the driver for its type would make everybody compile it.
+// mysqlNumber returns the number of an error of MySQL, or 0. The driver's error has it in a field
+// only; importing the driver for that type would make every user of this package compile it.
 func mysqlNumber(err error) uint64 {
 	if err == nil {
 		return 0
@@ -161,8 +161,8 @@ func mysqlNumber(err error) uint64 {
 	return 0
 }
 
-// sqliteCode returns the primary result code of an error of SQLite, or 0. modernc's error
-// has a method for it; mattn's is known by its words.
+// sqliteCode returns the primary result code of an error of SQLite, or 0. modernc's error has a
+// method for it; mattn's is recognised by its text.
 func sqliteCode(err error) int {
 	var e interface{ Code() int }
 	if errors.As(err, &e) {
@@ -188,12 +188,12 @@ func tooLarge(text string) bool {
 	return strings.Contains(text, "max_allowed_packet") || strings.Contains(text, "MaxAllowedPacket")
 }
 
-// fromDriver reports whether err, which a function of the caller's has returned, comes from
-// the driver: an error of the caller's own may look like one.
+// fromDriver reports whether err, which the caller's function has returned, comes from the
+// driver. An error of the caller's own may have the same methods.
 func (d Dialect) fromDriver(err error) bool {
 	word := map[Dialect]string{MySQL: "mysql", SQLite: "sqlite"}[d]
 	if word == "" {
-		return sqlState(err) != "" // nobody else has that method
+		return sqlState(err) != "" // only drivers' errors have that method
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		t := reflect.TypeOf(e)
@@ -210,65 +210,65 @@ func (d Dialect) fromDriver(err error) bool {
 	return false
 }
 
-// errAgain says that a record has changed between a look and a step that relied on it.
+// errAgain says that a record has changed between two statements that depend on each other.
 var errAgain = errors.New("the record kept changing")
 
 const (
-	tries     = 20                    // of a call that meets with deadlocks and the like
-	lockWait  = time.Minute           // of a call that meets with locks, if its context has no end
-	lastPause = 50 * time.Millisecond // between two tries, at most
-	servers   = 3                     // of which a call may find that they only read
+	tries         = 20                    // after deadlocks and the like
+	readOnlyTries = 3                     // on read-only servers
+	lockWait      = time.Minute           // how long a call retries after lock timeouts, if its context has no end
+	lastPause     = 50 * time.Millisecond // between two tries, at most
 
-	leaveEvery = time.Second // at most: a store's closing of idle connections
+	leaveEvery = time.Second // how often leaveReadOnly closes idle connections, at most
 )
 
-// patience decides how often a call is tried.
-type patience struct {
+// retries counts the tries of a call.
+type retries struct {
 	begun    time.Time
 	tries    int
-	readOnly int // how many of them
+	readOnly int // how many of them met a read-only server
 }
 
-// again reports whether the failure of a try allows another one, and waits for the moment.
-func (p *patience) again(ctx context.Context, d Dialect, err error) bool {
-	if p.begun.IsZero() {
-		p.begun = time.Now()
+// next reports whether the call is to be tried again after err. It waits before it returns true.
+func (r *retries) next(ctx context.Context, d Dialect, err error) bool {
+	if r.begun.IsZero() {
+		r.begun = time.Now()
 	}
-	p.tries++
+	r.tries++
 	fault := d.fault(err)
 	if fault == faultReadOnly {
-		p.readOnly++
+		r.readOnly++
 	}
 	switch {
-	case fault == faultReadOnly && p.readOnly < servers:
-	case fault == faultLocked && time.Since(p.begun) < lockWait:
-	case (fault == faultTransient || errors.Is(err, errAgain)) && p.tries < tries:
+	case fault == faultReadOnly && r.readOnly < readOnlyTries:
+	case fault == faultLocked && time.Since(r.begun) < lockWait:
+	case (fault == faultTransient || errors.Is(err, errAgain)) && r.tries < tries:
 	default:
 		return false
 	}
-	return pause(ctx, p.tries, lastPause)
+	return pause(ctx, r.tries, lastPause)
 }
 
-// retry calls try until it is not worth trying again.
+// retry calls try until it succeeds or is not worth repeating.
 func (s *Store) retry(ctx context.Context, call string, try func() error) error {
-	var p patience
+	var r retries
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		err := try()
-		s.leave(ctx, s.db, err)
-		if err == nil || s.dialect.cutOff(err) || !p.again(ctx, s.dialect, err) {
-			s.weed(ctx, err)
+		s.leaveReadOnly(ctx, s.db, err)
+		if err == nil || s.dialect.cutOff(err) || !r.next(ctx, s.dialect, err) {
+			s.closeBroken(ctx, err)
 			return s.failure(ctx, call, err)
 		}
 	}
 }
 
-// weed follows a call that failed. If its connection has broken, then those that lie idle in
-// the pool have too, as a rule, and each would cost another call; a ping takes out those that
-// it fails on.
-func (s *Store) weed(ctx context.Context, err error) {
+// closeBroken pings idle connections after a call has failed. If its connection has broken,
+// mostly the idle ones have too, and each would make another call fail; a failed ping removes one
+// from the pool.
+func (s *Store) closeBroken(ctx context.Context, err error) {
 	if err == nil || errors.Is(err, store.ErrLost) || s.dialect == SQLite || s.dialect.fault(err) != faultOther {
 		return
 	}
@@ -279,10 +279,15 @@ func (s *Store) weed(ctx context.Context, err error) {
 	}
 }
 
-// leave follows a call that failed. If its server only reads, it may be a primary that was demoted and
-// has kept its connections: those that lie idle in db are closed, for new ones may lead to its
-// successor. As long as there is none, that happens at most once a second.
-func (s *Store) leave(ctx context.Context, db TxBeginner, err error) {
+// idlePool is a *sql.DB, or a wrapper that embeds one: a TxBeginner whose idle connections leaveReadOnly can close.
+type idlePool interface {
+	Stats() sql.DBStats
+	Conn(ctx context.Context) (*sql.Conn, error)
+}
+
+// leaveReadOnly closes the idle connections of db if err says that the server is read-only. It may be a demoted primary
+// that has kept its connections; new ones may lead to its successor. It does so at most once a second.
+func (s *Store) leaveReadOnly(ctx context.Context, db TxBeginner, err error) {
 	if err == nil || s.dialect.fault(err) != faultReadOnly || ctx.Err() != nil {
 		return
 	}
@@ -290,11 +295,8 @@ func (s *Store) leave(ctx context.Context, db TxBeginner, err error) {
 	if last != nil && now.Sub(*last) < leaveEvery || !s.left.CompareAndSwap(last, &now) {
 		return
 	}
-	if pool, is := db.(interface { // a *sql.DB, or what is made of one
-		Stats() sql.DBStats
-		Conn(ctx context.Context) (*sql.Conn, error)
-	}); is {
-		ctx, cancel := context.WithTimeout(ctx, time.Second) // others may have taken what was idle
+	if pool, is := db.(idlePool); is {
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // Conn waits if others have taken the idle ones
 		defer cancel()
 		for idle := pool.Stats().Idle; idle > 0; idle-- {
 			conn, err := pool.Conn(ctx)
@@ -304,7 +306,7 @@ func (s *Store) leave(ctx context.Context, db TxBeginner, err error) {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	}
-	if pool, is := db.(interface{ Reset() }); is {
+	if pool, is := db.(Resetter); is {
 		pool.Reset()
 	}
 	if s.reset != nil {
@@ -312,8 +314,8 @@ func (s *Store) leave(ctx context.Context, db TxBeginner, err error) {
 	}
 }
 
-// pause waits before the try after the n-th one, a random time, so that two that have
-// hindered each other do not meet again. It reports whether ctx has time left.
+// pause waits for a random time after the n-th try, so that two calls that have blocked each
+// other do not do so again. It reports false if ctx has ended.
 func pause(ctx context.Context, n int, limit time.Duration) bool {
 	if n == 1 {
 		return ctx.Err() == nil
@@ -328,13 +330,14 @@ func pause(ctx context.Context, n int, limit time.Duration) bool {
 	}
 }
 
-// failure is err as a call returns it.
+// failure returns err as a call returns it: with the name of the call, the context's error and
+// store.ErrFull where they apply, and a hint at poolers.
 func (s *Store) failure(ctx context.Context, call string, err error) error {
 	if err == nil || errors.Is(err, store.ErrLost) {
 		return err
 	}
 	if errors.Is(err, errSentTwice) {
-		err = errSentTwice // without what database/sql says of an argument
+		err = errSentTwice // without database/sql's words about an argument
 	}
 	switch state := sqlState(err); {
 	case s.dialect != PostgreSQL:

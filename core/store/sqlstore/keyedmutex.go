@@ -5,44 +5,43 @@ import (
 	"sync"
 )
 
-// gates let one caller at a time through for each key. The zero gates are open.
-type gates struct {
-	mu   sync.Mutex
-	keys map[string]*gate
+// keyedMutex is a mutex for each key. The zero keyedMutex is unlocked.
+type keyedMutex struct {
+	mu    sync.Mutex
+	locks map[string]*keyLock
 }
 
-type gate struct {
-	turn    chan struct{} // holds one token, which is the right to pass
-	callers int           // that hold the token or wait for it
+type keyLock struct {
+	held    chan struct{} // full while the lock is held
+	callers int           // that hold the lock or wait for it
 }
 
-// enter waits for the caller's turn. leave gives it to the next one.
-func (g *gates) enter(ctx context.Context, key string) (leave func(), err error) {
-	g.mu.Lock()
-	this := g.keys[key]
-	if this == nil {
-		if g.keys == nil {
-			g.keys = map[string]*gate{}
+// lock locks key, or returns the error of a context that ends before.
+func (m *keyedMutex) lock(ctx context.Context, key string) (unlock func(), err error) {
+	m.mu.Lock()
+	l := m.locks[key]
+	if l == nil {
+		if m.locks == nil {
+			m.locks = map[string]*keyLock{}
 		}
-		this = &gate{turn: make(chan struct{}, 1)}
-		this.turn <- struct{}{}
-		g.keys[key] = this
+		l = &keyLock{held: make(chan struct{}, 1)}
+		m.locks[key] = l
 	}
-	this.callers++
-	g.mu.Unlock()
+	l.callers++
+	m.mu.Unlock()
 
-	gone := func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if this.callers--; this.callers == 0 {
-			delete(g.keys, key)
+	done := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if l.callers--; l.callers == 0 {
+			delete(m.locks, key)
 		}
 	}
 	select {
-	case <-this.turn:
-		return func() { this.turn <- struct{}{}; gone() }, nil
+	case l.held <- struct{}{}:
+		return func() { <-l.held; done() }, nil
 	case <-ctx.Done():
-		gone()
+		done()
 		return nil, ctx.Err()
 	}
 }

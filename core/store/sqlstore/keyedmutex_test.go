@@ -12,33 +12,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whose context ends while it waits leaves nothing behind: neither a gate, nor a turn that the
-// next one waits for.
-func TestGateIsLeftWhenTheContextEnds(t *testing.T) {
-	var g gates
+// A caller whose context ends while it waits leaves nothing behind: neither a lock that is held,
+// nor an entry in the map.
+func TestKeyedMutexAfterACancelledWait(t *testing.T) {
+	var m keyedMutex
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 3 {
-		leave, err := g.enter(t.Context(), "k")
+		unlock, err := m.lock(t.Context(), "k")
 		require.NoError(t, err)
-		_, err = g.enter(gone, "k")
+		_, err = m.lock(gone, "k")
 		require.ErrorIs(t, err, context.Canceled)
-		assert.Len(t, g.keys, 1, "the gate stays for who has passed it")
-		leave()
-		assert.Empty(t, g.keys)
+		assert.Len(t, m.locks, 1, "the lock stays as long as it is held")
+		unlock()
+		assert.Empty(t, m.locks)
 	}
 }
 
-// One caller at a time passes, whoever gives up in front of the gate, and no gate is left.
-func TestGates(t *testing.T) {
-	var g gates
+// One caller at a time holds the lock of a key, whichever waiters are cancelled, and no entry is
+// left in the map.
+func TestKeyedMutex(t *testing.T) {
+	var m keyedMutex
 	var inside [4]atomic.Int64
 	var all sync.WaitGroup
 	for i := range 400 {
 		ctx, cancel := context.WithCancel(t.Context())
 		k := i % len(inside)
 		all.Go(func() {
-			leave, err := g.enter(ctx, strconv.Itoa(k))
+			unlock, err := m.lock(ctx, strconv.Itoa(k))
 			if err != nil {
 				assert.ErrorIs(t, err, context.Canceled)
 				return
@@ -46,7 +47,7 @@ func TestGates(t *testing.T) {
 			assert.EqualValues(t, 1, inside[k].Add(1))
 			runtime.Gosched()
 			inside[k].Add(-1)
-			leave()
+			unlock()
 		})
 		if i%3 == 0 {
 			all.Go(cancel)
@@ -54,5 +55,5 @@ func TestGates(t *testing.T) {
 		defer cancel()
 	}
 	all.Wait()
-	assert.Empty(t, g.keys)
+	assert.Empty(t, m.locks)
 }

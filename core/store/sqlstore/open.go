@@ -13,27 +13,28 @@ import (
 )
 
 // Open opens a pool of connections to the database that rawURL names, with settings that
-// suit a store. It connects to nothing yet. The driver must have been imported:
+// suit a store. It does not connect yet. It returns an error if the URL is malformed, or if the
+// program has not imported a driver:
 //
 //	postgres://user:password@host:5432/database?…   _ "github.com/jackc/pgx/v5/stdlib", or lib/pq
 //	mysql://user:password@host:3306/database?…      _ "github.com/go-sql-driver/mysql"
 //	sqlite:FILE?…                                   _ "modernc.org/sqlite", or mattn/go-sqlite3
 //
-// What stands behind the question mark is the driver's own. User, password and database
-// are percent-encoded, as in any URL; FILE is a path as it is (without a question mark), and
-// its directory must exist.
+// The parameters after the question mark go to the driver. User, password and database are
+// percent-encoded, as in any URL. FILE is a path without a question mark, not encoded; its
+// directory must exist.
 //
-// pooler=transaction, in a URL of PostgreSQL, says that a pooler such as PgBouncer stands between, which gives each
-// transaction another connection to the server (pool_mode=transaction): no statement is prepared then. For lib/pq that
-// is binary_parameters=yes, with which it sends every []byte as binary: statements of one's own that write one as jsonb fail.
+// Set pooler=transaction in a URL of PostgreSQL if a pooler such as PgBouncer stands between, which gives each
+// transaction another connection to the server (pool_mode=transaction). No statement is prepared then. For lib/pq that
+// sets binary_parameters=yes, which sends every []byte as binary: your own statements that write one as jsonb fail.
 //
-// PostgreSQL and MySQL get at most 16 connections, SQLite 8; change that by the methods of
-// sql.DB. MySQL commits each statement, and gives up waiting for a lock after 5 s
+// PostgreSQL and MySQL get at most 16 connections, SQLite 8; change that with the methods of
+// sql.DB. MySQL commits each statement, and stops waiting for a lock after 5 s
 // (innodb_lock_wait_timeout). SQLite has a write-ahead log, synced at each commit
-// (journal_mode=WAL, synchronous=FULL), transactions that lock at their beginning, and
-// waits 50 ms for a lock (busy_timeout); the store asks again for as long as the context lets
-// it, and who writes by other ways may want more. "sqlite::memory:" is a database of its own
-// for each call of Open, with a single connection; it is gone when the pool is closed.
+// (journal_mode=WAL, synchronous=FULL). Its transactions lock when they begin, and wait 50 ms for
+// a lock (busy_timeout). The store itself tries again until its context ends; your own statements
+// may need a longer busy_timeout. "sqlite::memory:" is a new database for each call of Open, with
+// a single connection; it is gone when the pool is closed.
 func Open(rawURL string) (*sql.DB, Dialect, error) {
 	dialect, drivers, dsn, err := parse(rawURL)
 	if err != nil {
@@ -61,9 +62,9 @@ func Open(rawURL string) (*sql.DB, Dialect, error) {
 	return db, dialect, nil
 }
 
-// NewURL returns a store on the database that rawURL names (see [Open]), and makes its table
-// if it is not there. The store owns the connections; Close gives them up. On a Galera cluster, they have
-// wsrep_sync_wait=3, unless the URL or the server says otherwise.
+// NewURL returns a store on the database that rawURL names (see [Open]). It connects, and makes
+// the table if it does not exist (see [Store.Migrate]). Close closes the connections. On a Galera
+// cluster it sets wsrep_sync_wait=3, unless the URL or the server sets it.
 func NewURL(ctx context.Context, rawURL string, opts ...Option) (*Store, error) {
 	s, err := newURL(ctx, rawURL, opts)
 	if errors.Is(err, errLags) && !strings.Contains(rawURL, "wsrep_sync_wait=") {
@@ -96,7 +97,7 @@ func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
 	return s, nil
 }
 
-// isDirectPQ reports whether db is lib/pq's, and the URL says nothing that poolers need.
+// isDirectPQ reports whether db uses lib/pq, and the URL names no setting for poolers.
 func isDirectPQ(db *sql.DB, rawURL string) bool {
 	return driverOf(db) == "*pq.Driver" && !strings.Contains(rawURL, "pooler=") && !strings.Contains(rawURL, "binary_parameters=")
 }
@@ -104,7 +105,7 @@ func isDirectPQ(db *sql.DB, rawURL string) bool {
 // driverOf is the type of db's driver: "*stdlib.Driver" for pgx.
 func driverOf(db *sql.DB) string { return fmt.Sprintf("%T", db.Driver()) }
 
-// place is the part of a URL that says where the database is, and no secrets.
+// place is the part of a URL that says where the database is, without secrets.
 func place(dialect Dialect, rawURL string) string {
 	if dialect == SQLite {
 		path, _, _ := strings.Cut(strings.TrimPrefix(rawURL, "sqlite:"), "?")
@@ -135,8 +136,8 @@ var imports = map[Dialect]string{
 	SQLite:     "modernc.org/sqlite",
 }
 
-// parse returns the dialect of a URL, the names of drivers for it, and the URL in the form
-// that each of them takes.
+// parse returns the dialect of a URL, the names of drivers for it, and a function that
+// translates the URL for each of them.
 func parse(rawURL string) (Dialect, []string, func(driver string) string, error) {
 	scheme, rest, _ := strings.Cut(rawURL, ":")
 	switch scheme {
@@ -156,9 +157,9 @@ func parse(rawURL string) (Dialect, []string, func(driver string) string, error)
 	return 0, nil, nil, errors.New("the URL begins with none of postgres:, mysql: and sqlite:")
 }
 
-// postgresDSN is the URL itself, without what is not the driver's, and, behind a pooler, with what a statement needs
-// that must not rely on an earlier one: lib/pq would send each in two parts, of which a pooler may give the second to another
-// server's connection, where another statement waits to be run.
+// postgresDSN is the URL without the parameter pooler. Behind a pooler it has the setting by which the driver sends each
+// statement in one message. Otherwise lib/pq sends two, and the pooler may give the second to another connection,
+// where another client's statement is prepared.
 func postgresDSN(rawURL string) (func(driver string) string, error) {
 	base, query, _ := strings.Cut(rawURL, "?")
 	var settings []string
@@ -214,9 +215,9 @@ func mysqlDSN(rawURL string) (string, error) {
 	if user != "" {
 		user += "@"
 	}
-	// Each statement is committed, whatever the server's settings. A packet is as large as the
-	// server takes: more is then an error, where it would be a broken connection. And what
-	// has been given up does not wait inside the server for a lock for its 50 s.
+	// Each statement is committed, whatever the server's settings. maxAllowedPacket=0 takes the
+	// server's limit: a larger packet is then an error instead of a broken connection. And an
+	// abandoned statement does not wait inside the server for a lock for its default of 50 s.
 	dsn := user + "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")/" + database +
 		"?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"
 	if u.RawQuery != "" {
@@ -225,8 +226,8 @@ func mysqlDSN(rawURL string) (string, error) {
 	return dsn, nil
 }
 
-// sqliteDSN is file:path?parameters. What the caller sets is left to the caller: of two
-// settings of one thing, which one wins is up to the driver.
+// sqliteDSN is file:path?parameters. A setting in the URL replaces the default: if a setting
+// came twice, the driver would choose.
 func sqliteDSN(file, driver string) string {
 	path, params, _ := strings.Cut(file, "?")
 	if strings.HasPrefix(path, "///") {

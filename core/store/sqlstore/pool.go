@@ -10,14 +10,14 @@ import (
 	"weak"
 )
 
-// pool is what all stores on one *sql.DB share, so that transactions which hold its connections
-// leave the stores what they need to claim, renew and settle.
+// pool is what all stores on one *sql.DB share. It keeps connections free for the stores' calls
+// while transactions of DoTx and RunTx hold others.
 type pool struct {
-	// room is for transactions of DoTx and RunTx: not for all connections at once.
-	room room
-	// writer is held by the one who writes to SQLite, which has one writer at a time. Those of
-	// this process wait here for their turn, and need not ask again and again whether it has
-	// come. At most one of those who wait is a transaction: the room has place for one.
+	// transactions limits how many transactions of DoTx and RunTx are open at once.
+	transactions semaphore
+	// writer is held while this process writes to SQLite, which has one writer at a time. Waiting
+	// here is cheaper than trying again and again. At most one of those that wait is a transaction,
+	// for transactions has one slot then.
 	writer chan struct{}
 }
 
@@ -32,39 +32,39 @@ func poolOf(db *sql.DB) *pool {
 	return p.(*pool)
 }
 
-// enter waits until a transaction on db may begin. It waits for nothing if the caller holds a
-// connection already: others may hold what it would wait for, and wait for that connection.
+// enter waits until a transaction on db may begin. It does not wait if the caller holds a
+// connection already: those that hold the slots may be waiting for that connection.
 func (s *Store) enter(ctx context.Context, db TxBeginner) (leave func(), err error) {
 	switch own := db.(type) {
 	case *sql.Conn:
 		return func() {}, nil
 	case *sql.DB:
-		if own != s.db && s.dialect != SQLite { // where it is not the pool that is short
+		if own != s.db && s.dialect != SQLite { // in SQLite the writer is short, not the pool
 			return func() {}, nil
 		}
 	}
 	// Anything else is taken for the store's pool, in a wrapper.
-	if err := s.pool.room.enter(ctx, s.places); err != nil {
+	if err := s.pool.transactions.acquire(ctx, s.maxTransactions); err != nil {
 		return nil, err
 	}
 	if s.dialect != SQLite {
-		return func() { s.pool.room.leave(s.places) }, nil
+		return func() { s.pool.transactions.release(s.maxTransactions) }, nil
 	}
 	select {
 	case s.pool.writer <- struct{}{}:
 	case <-ctx.Done():
-		s.pool.room.leave(s.places)
+		s.pool.transactions.release(s.maxTransactions)
 		return nil, ctx.Err()
 	}
 	return func() {
 		<-s.pool.writer
-		s.pool.room.leave(s.places)
+		s.pool.transactions.release(s.maxTransactions)
 	}, nil
 }
 
-// places is how many transactions may be open at once: one less than the pool has connections. In
-// a pool of one they take turns with the calls of the stores.
-func (s *Store) places() int {
+// maxTransactions is how many transactions may be open at once: one less than the pool has
+// connections. In a pool of one they take turns with the calls of the stores.
+func (s *Store) maxTransactions() int {
 	if s.dialect == SQLite {
 		return 1
 	}
@@ -76,48 +76,48 @@ func (s *Store) places() int {
 	}
 }
 
-// room has a number of places, which may change. Those who wait for one get it in the order in
-// which they came. The zero room is empty.
-type room struct {
+// semaphore serves waiters in order of arrival. Its limit may change between calls. The zero
+// semaphore is free.
+type semaphore struct {
 	mu      sync.Mutex
 	taken   int
-	waiting []chan struct{} // each is closed when its place is there
+	waiting []chan struct{} // each is closed when its slot is taken for it
 }
 
-func (r *room) enter(ctx context.Context, places func() int) error {
-	r.mu.Lock()
-	if len(r.waiting) == 0 && r.taken < places() {
-		r.taken++
-		r.mu.Unlock()
+func (s *semaphore) acquire(ctx context.Context, limit func() int) error {
+	s.mu.Lock()
+	if len(s.waiting) == 0 && s.taken < limit() {
+		s.taken++
+		s.mu.Unlock()
 		return nil
 	}
 	turn := make(chan struct{})
-	r.waiting = append(r.waiting, turn)
-	r.mu.Unlock()
+	s.waiting = append(s.waiting, turn)
+	s.mu.Unlock()
 
 	select {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
-	r.mu.Lock()
-	i := slices.Index(r.waiting, turn)
+	s.mu.Lock()
+	i := slices.Index(s.waiting, turn)
 	if i >= 0 {
-		r.waiting = slices.Delete(r.waiting, i, i+1)
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 	}
-	r.mu.Unlock()
-	if i < 0 { // the place came at the same moment
-		r.leave(places)
+	s.mu.Unlock()
+	if i < 0 { // the slot came at the same moment
+		s.release(limit)
 	}
 	return ctx.Err()
 }
 
-func (r *room) leave(places func() int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.taken--
-	for n := places(); len(r.waiting) > 0 && r.taken < n; r.taken++ {
-		close(r.waiting[0])
-		r.waiting = r.waiting[1:]
+func (s *semaphore) release(limit func() int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	for n := limit(); len(s.waiting) > 0 && s.taken < n; s.taken++ {
+		close(s.waiting[0])
+		s.waiting = s.waiting[1:]
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Schema returns the statements that make the table, each ended by a semicolon, for those
-// who leave changes of the schema to a tool of their own. An empty table means
-// "idem_records". It returns an error for an unknown dialect or a faulty name.
+// Schema returns the statements that make the table, each ended by a semicolon, for a migration
+// tool. An empty table means "idem_records". It returns an error for an unknown dialect or a bad
+// table name.
 func Schema(dialect Dialect, table string) (string, error) {
 	if table == "" {
 		table = "idem_records"
@@ -68,10 +68,11 @@ func (d Dialect) schema(t table) []string {
 	return []string{create.String(), fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (expires_at)", t.index, t.on)}
 }
 
-// Migrate makes the table, if it is not there. It may be called at every start, by many
-// processes at once. If the table is there, no right to make one is needed. It returns an
-// error if there is a table of that name on which operations might run twice or results be
-// cut, which names every fault of it: types, the unique key, the engine, what a crash leaves.
+// Migrate makes the table if it does not exist, and checks it if it does. It may be called at
+// every start, by many processes at once. It needs the right to create tables only if the table
+// does not exist. It returns an error that names every fault of an existing table on which
+// operations might run twice or results be cut: wrong types, no unique key, a wrong engine, an
+// unlogged table. It also checks MySQL's autocommit, and wsrep_sync_wait on Galera.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.retry(ctx, "migrate", func() error {
 		found := s.check(ctx)
@@ -87,7 +88,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	})
 }
 
-// check reports what the table lacks.
+// check returns an error if the table does not exist, or is not fit for a store.
 func (s *Store) check(ctx context.Context) error {
 	var none int
 	err := s.db.QueryRowContext(ctx, "SELECT 1 FROM "+s.table.name+" WHERE 1 = 0").Scan(&none)
@@ -114,12 +115,12 @@ func (s *Store) check(ctx context.Context) error {
 	return s.checkGalera(ctx)
 }
 
-// errLags is what a session with a node of Galera is refused for.
+// errLags is the error for a node of Galera whose sessions may read stale data.
 var errLags = errors.New("the server is a node of a Galera cluster, and its sessions do not wait for what other nodes have committed, " +
-	"so that records which stand are not found: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 in the driver's DSN, or in the server")
+	"so that they miss records: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 in the driver's DSN, or in the server")
 
-// checkGalera looks whether SELECT, UPDATE and DELETE see all that was committed before them, on whatever node. (An INSERT need not:
-// what it has not seen undoes it at the commit, as a deadlock would.)
+// checkGalera returns errLags unless SELECT, UPDATE and DELETE see everything that was committed before them on any node. (An INSERT
+// need not: a conflict undoes it at the commit, as a deadlock would.)
 func (s *Store) checkGalera(ctx context.Context) error {
 	rows, err := s.db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_sync_wait')")
 	if err != nil {
@@ -140,16 +141,16 @@ func (s *Store) checkGalera(ctx context.Context) error {
 	return rows.Err()
 }
 
-// catalog is what a database says of a table. Its queries get the table's schema, which may be empty, and name.
+// catalog has the queries about a table. Their parameters are the table's schema, which may be empty, and its name.
 type catalog struct {
 	table   string // its faults, one a row
-	columns string // name, type, and whether what is written into it comes back as it was
+	columns string // name, type, and whether values come back as they were written
 	unique  string // the columns of each unique key that may stand for the primary key, sorted, with commas between
 }
 
-// catalogs take for a fault what an engine does in silence: cutting, padding or merging values, forgetting a
-// table at a crash, having no transactions; and what Purge or a takeover would meet with only later. A
-// column may be wider than it needs to be.
+// catalogs find the faults that a database does not report: values that are cut, padded or merged, a table that is empty
+// after a crash, no transactions; and faults that only Purge or a takeover would meet. A column may be wider than it
+// needs to be.
 var catalogs = map[Dialect]catalog{
 	PostgreSQL: {
 		table: `SELECT CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'it is no table' WHEN c.relpersistence = 'u' THEN 'it is UNLOGGED: a crash of the server empties it'
@@ -200,7 +201,7 @@ const (
 	ofMySQL      = `TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?`
 )
 
-// faults names what is wrong with the table: all of it, for a person who mends it.
+// faults returns all that is wrong with the table, in words.
 func (s *Store) faults(ctx context.Context) ([]string, error) {
 	c := catalogs[s.dialect]
 	faults, err := s.strings(ctx, c.table)
@@ -243,7 +244,7 @@ func (s *Store) faults(ctx context.Context) ([]string, error) {
 	return faults, err
 }
 
-// strings returns what a query of a catalog finds, in its only column.
+// strings returns the only column of a query of a catalog.
 func (s *Store) strings(ctx context.Context, query string) (found []string, err error) {
 	rows, err := s.db.QueryContext(ctx, query, s.table.schema, s.table.plain)
 	if err != nil {
@@ -260,8 +261,8 @@ func (s *Store) strings(ctx context.Context, query string) (found []string, err 
 	return found, errors.Join(rows.Err(), rows.Close())
 }
 
-// migrationLock is what those who make tables of a PostgreSQL database wait for each other
-// by: two CREATE TABLE IF NOT EXISTS at once may fail.
+// migrationLock is the advisory lock in PostgreSQL under which tables are made: two CREATE TABLE
+// IF NOT EXISTS at once may fail.
 const migrationLock = 0x6964656d // "idem"
 
 func (s *Store) create(ctx context.Context) error {

@@ -16,11 +16,9 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Store is a store in a table of a SQL database. It implements store.Store, and not
-// store.Watcher: duplicates that wait look again after pauses that grow. All methods are
-// safe for concurrent use, by any number of processes.
-//
-// The zero Store is not usable; make one with [New] or [NewURL].
+// Store keeps records in a table of a SQL database. It implements store.Store, but not
+// store.Watcher: waiting duplicates poll. All methods are safe for concurrent use. Any number of
+// processes may share the table. The zero Store is not usable; make one with [New] or [NewURL].
 type Store struct {
 	db      *sql.DB
 	owned   bool // db is closed with the store
@@ -30,13 +28,14 @@ type Store struct {
 	creator string
 	q       statements
 	pool    *pool
-	keeps   bool   // statements, prepared: the driver does not
-	repeats bool   // the driver may be lib/pq, also in a wrapper: see once
-	reset   func() // see Reset; may be nil
-	gates   gates
-	packet  atomic.Int64              // MySQL only: max_allowed_packet, once it is known
-	left    atomic.Pointer[time.Time] // when leave has last closed connections; nil: never
-	closed  atomic.Bool
+
+	prepares bool   // the store prepares its statements, for the driver does not
+	resends  bool   // the driver may be lib/pq, also in a wrapper: see sendOnce
+	reset    func() // see Reset; may be nil
+	inTx     keyedMutex
+	packet   atomic.Int64              // MySQL only: max_allowed_packet, once it is known
+	left     atomic.Pointer[time.Time] // when leaveReadOnly last closed connections; nil: never
+	closed   atomic.Bool
 }
 
 // Option sets up a [Store].
@@ -49,40 +48,40 @@ type options struct {
 	now                    string // of tests
 }
 
-// Table sets the name of the table, which may have a schema in front ("payments.idem").
-// Each part begins with a letter or _ and has up to 50 letters, digits and _. It is taken
-// as it is written, also as to case. The default is "idem_records".
+// Table sets the name of the table, optionally with a schema ("payments.idem"). Each part
+// begins with a letter or _ and has up to 50 letters, digits and _. Its case is kept. The
+// default is "idem_records".
 func Table(name string) Option { return func(o *options) { o.table = name } }
 
-// Source sets the source type, of 1 to 64 bytes. It is one half of what is unique, so that
-// several services or kinds of keys can share a table: a store sees only the records of its
-// own source. The default is "idem".
+// Source sets the source type of the store's records, 1 to 64 bytes. It is half of the primary
+// key, so that several services or kinds of keys can share a table: a store sees only the
+// records of its own source. The default is "idem".
 func Source(source string) Option { return func(o *options) { o.source = source } }
 
-// Creator sets what the creator column says of the records that this store makes, for
-// people who read the table. The default is the name of the host.
+// Creator sets the creator column of the records that this store makes, for people who read
+// the table. The default is the host name. It is cut after 255 characters.
 func Creator(creator string) Option { return func(o *options) { o.creator = creator } }
 
-// Reset sets what is called when a server has refused to write because it only reads: a primary that was demoted
-// and has kept its connections, say. The store has closed the idle connections of its *sql.DB by then, and tries
-// again after it. It is for a pool below that one: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. It is called at
-// most once a second, and must be safe for concurrent use.
+// Reset sets a function that is called when a server turns out to be read-only: a demoted primary that has kept its
+// connections, say. The store has closed the idle connections of its *sql.DB by then, and tries the call again
+// afterwards. Use it for a pool below the *sql.DB: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. The
+// function is called at most once a second and must be safe for concurrent use.
 func Reset(reset func()) Option { return func(o *options) { o.reset = reset } }
 
-// Prepared has PostgreSQL's statements prepared once per connection, as MySQL's and SQLite's are anyway. It is for
-// lib/pq, whose calls take several times as long without it; pgx does so by itself. [NewURL] sets it for lib/pq. Behind a
-// pooler that shares connections between transactions it is not safe: another service's statement may be run.
+// Prepared makes the store prepare PostgreSQL's statements once per connection. Use it with lib/pq, whose calls
+// take several times as long without it; pgx prepares them by itself. [NewURL] sets it for lib/pq. It is not safe behind a
+// pooler that shares connections between transactions: another service's statement may be run.
 func Prepared() Option { return func(o *options) { o.prepared = true } }
 
-// WithRemark sets the remark of the records that are made or taken over under ctx, for
-// people who read the table: an order number, say. It is cut after 255 characters.
+// WithRemark sets the remark of the records that are made or taken over with the returned
+// context, for people who read the table: an order number, say. It is cut after 255 characters.
 func WithRemark(ctx context.Context, remark string) context.Context {
 	return context.WithValue(ctx, remarkKey{}, note(remark))
 }
 
 type remarkKey struct{}
 
-// note is s as a column for people takes it, whatever it comes from.
+// note makes s fit a column for people: valid UTF-8, no NUL, at most 255 characters.
 func note(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 	if utf8.RuneCountInString(s) > 255 {
@@ -91,9 +90,9 @@ func note(s string) string {
 	return s
 }
 
-// New returns a store on db, which stays the caller's. It asks the database nothing: the
-// table must be there when the store is first used, see [Store.Migrate]. A nil db, an
-// unknown dialect and faulty options are errors, all reported at once.
+// New returns a store on db, which remains the caller's. It does not connect: the table must
+// exist when the store is first used, see [Store.Migrate]. The error names every fault: a nil
+// db, an unknown dialect, a bad table name or source.
 func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	o := options{table: "idem_records", source: "idem"}
 	o.creator, _ = os.Hostname()
@@ -123,13 +122,13 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	s := &Store{
 		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
 		q: newStatements(dialect, table.name, o.now), pool: poolOf(db), reset: o.reset,
-		keeps: dialect != PostgreSQL || o.prepared, repeats: dialect == PostgreSQL && driverOf(db) != "*stdlib.Driver",
+		prepares: dialect != PostgreSQL || o.prepared, resends: dialect == PostgreSQL && driverOf(db) != "*stdlib.Driver",
 	}
 	return s, nil
 }
 
-// Close gives up what the store holds: its prepared statements, and after [NewURL] the
-// connections, too. No call may be under way. It may be called more than once.
+// Close closes the store's prepared statements, and its connections if [NewURL] opened them. No
+// call may be under way. It may be called more than once.
 func (s *Store) Close() {
 	s.closed.Store(true)
 	for _, q := range s.q.all() {
@@ -151,9 +150,9 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (gra
 		started := time.Now()
 		grant, _, err = s.claim(ctx, nil, key, claim)
 		if err == nil && grant.State == store.Acquired && late(started, claim.Lease) {
-			// If somebody has taken over already, the caller must not run, but nor has nothing
-			// happened: it gets an error.
-			if err = s.prolong(ctx, key, claim.Owner, claim.Lease); errors.Is(err, store.ErrLost) {
+			// If another claim has taken over already, the caller must not run; but the record
+			// was changed, so that Acquire returns an error.
+			if err = s.renew(ctx, key, claim.Owner, claim.Lease); errors.Is(err, store.ErrLost) {
 				err = errOvertaken
 			}
 		}
@@ -165,23 +164,22 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (gra
 	return grant, nil
 }
 
-var errOvertaken = errors.New("the claim has passed before it could be reported, and another has been made")
+var errOvertaken = errors.New("the lease passed before the claim could be reported, and another owner has taken over")
 
-// late reports whether a statement has taken so long that the lease which it has made cannot
-// be relied on: a lease is counted from the moment at which the server began with the
-// statement, and that may then have waited for a lock. Who asks for less than a second gets
-// what he asks for.
+// late reports whether a statement took so long that much of the lease which it set has
+// passed: the server counts a lease from the start of the statement, which may then have waited
+// for a lock. Leases under one second are used as given.
 func late(started time.Time, lease time.Duration) bool {
 	return lease >= time.Second && time.Since(started) > lease/4
 }
 
-// prolong makes owner's lease end lease from now.
-func (s *Store) prolong(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
+// renew makes owner's lease end lease from now.
+func (s *Store) renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	return s.change(ctx, "renew", &values{key: storedKey(key), owner: owner[:], lease: s.dialect.lease(lease)}, s.q.renew)
 }
 
-// claim does what Acquire does, once, in tx if that is not nil. The error is errAgain if
-// others were faster. holder is the owner of the record that stands in the way.
+// claim does what Acquire does, in one try, and in tx if that is not nil. The error is errAgain
+// if the record was changed meanwhile. holder is the owner of the record that stands.
 func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim store.Claim) (g store.Grant, holder []byte, err error) {
 	v := &values{
 		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
@@ -198,7 +196,7 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	}
 	// A transaction whose commit was lost looks for its own record, however old that is.
 	ours := tx != nil && r.state == stateDone && bytes.Equal(r.owner, v.owner)
-	if r.left <= 0 && !ours { // its time has passed
+	if r.left <= 0 && !ours { // expired
 		return s.take(ctx, tx, s.q.replace, v, 1)
 	}
 	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint)}
@@ -218,7 +216,7 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	return g, r.owner, nil
 }
 
-// take makes a record that stands the claim's own.
+// take makes an existing record the claim's.
 func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *values, attempt uint64) (store.Grant, []byte, error) {
 	n, err := s.exec(ctx, tx, q, v)
 	if err == nil && n == 0 {
@@ -227,15 +225,15 @@ func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *valu
 	return store.Grant{State: store.Acquired, Attempt: attempt}, nil, err
 }
 
-// insertOrLook makes a new record, or reads the one that stands.
+// insertOrLook makes a new record, or reads the existing one.
 func (s *Store) insertOrLook(ctx context.Context, tx *transaction, v *values) (row, error) {
 	if s.dialect == PostgreSQL {
 		r, err := s.queryRow(ctx, tx, s.q.insertOrLook, v)
 		return r, orAgain(err)
 	}
-	// Across a network a new record is one round trip if it comes first. Within SQLite a look
-	// costs next to nothing, and does not wait for the one writer that there can be; but in a
-	// transaction it would be in the way of writing later.
+	// Across a network, inserting first saves a round trip for a new record. In SQLite, looking
+	// first is cheap and does not wait for the writer; but in a transaction, SQLite may refuse to write
+	// after a read.
 	lookFirst := s.dialect == SQLite && tx == nil
 	if lookFirst {
 		if r, err := s.queryRow(ctx, tx, s.q.look, v); !errors.Is(err, sql.ErrNoRows) {
@@ -255,7 +253,7 @@ func (s *Store) insertOrLook(ctx context.Context, tx *transaction, v *values) (r
 	return r, orAgain(err)
 }
 
-// orAgain turns the absence of a record that has just been met with into errAgain.
+// orAgain turns sql.ErrNoRows, for a record that was there a moment ago, into errAgain.
 func orAgain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return errAgain
@@ -269,9 +267,9 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 		return errors.New("sqlstore: renew: a lease must be longer than zero")
 	}
 	started := time.Now()
-	err := s.prolong(ctx, key, owner, lease)
+	err := s.renew(ctx, key, owner, lease)
 	if err == nil && late(started, lease) {
-		err = s.prolong(ctx, key, owner, lease)
+		err = s.renew(ctx, key, owner, lease)
 	}
 	return err
 }
@@ -301,7 +299,8 @@ func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) erro
 	return s.change(ctx, "abandon", &values{key: storedKey(key), owner: owner[:], attempt: 1}, s.q.abandon)
 }
 
-// change runs statements until one of them has changed the record that v.owner holds.
+// change runs statements until one of them changes the record that v.owner holds. The error
+// is store.ErrLost if none does.
 func (s *Store) change(ctx context.Context, call string, v *values, statements ...*statement) error {
 	return s.retry(ctx, call, func() error {
 		for _, q := range statements {
@@ -316,10 +315,10 @@ func (s *Store) change(ctx context.Context, call string, v *values, statements .
 // purgeBatch is how many records one statement of Purge removes at most.
 const purgeBatch = 1000
 
-// Purge removes the records whose time has passed, of all sources in the table, and returns
-// how many there were. It does so in batches, each a transaction of its own, so that it
-// holds nobody up for long; after an error, those before stay removed. It may run beside
-// everything else, also several times at once.
+// Purge removes the expired records of all sources in the table, and returns how many it
+// removed. It works in batches, each a transaction of its own, so that it blocks no call for
+// long. After an error, the records that it has counted stay removed. It is safe to run beside
+// all other calls, and in several processes at once.
 func (s *Store) Purge(ctx context.Context) (int64, error) {
 	var purged int64
 	for {
@@ -340,8 +339,8 @@ const (
 	keyStem = maxKey - sha256.Size
 )
 
-// storedKey is key as the table has it. A key that does not fit is stored as its beginning
-// and a digest of the whole, which has all of 2048 bytes, so that it is no other key's.
+// storedKey is key as the table has it. A key that does not fit is stored as its beginning and
+// a digest of the whole. That has exactly 2048 bytes, which no shorter key has.
 func storedKey(key string) []byte {
 	if len(key) < maxKey {
 		return []byte(key)

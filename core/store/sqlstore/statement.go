@@ -21,8 +21,8 @@ const (
 	stateDone    = 2
 )
 
-// statements are all that a store says to its database. Each is atomic in itself, at every
-// isolation level: what a change depends on stands in its own WHERE.
+// statements are the SQL of a store. Each is atomic at every isolation level: the conditions of
+// a change stand in its own WHERE.
 type statements struct {
 	insertOrLook *statement // PostgreSQL only
 	insert       *statement
@@ -48,13 +48,13 @@ VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
 	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
-	// The look sees the table as it was before the insert. If that has met with a record
+	// The look sees the table as it was before the insert. If the insert conflicts with a record
 	// that was committed since, there is no row at all.
 	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
 SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
-	// A record whose time has passed makes room for a new one.
+	// An expired record is replaced by a new one.
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
 	remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
@@ -71,27 +71,27 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_u
 	renewSQL = `UPDATE {table} SET lease_until = {now} + {lease}, expires_at = {now} + {lease} + retention,
 	updated_at = {now}, version = version + 1` + heldSQL
 
-	// A running record has a result if its run has committed one, see RunTx. A takeover keeps it.
+	// A running record has a result if RunTx has committed one in its run. A takeover keeps it.
 	markSQL = `UPDATE {table} SET result = {result}, updated_at = {now}, version = version + 1` + heldSQL
 
 	completeSQL = `UPDATE {table} SET state = 2, result = {result}, retention = {retention}, expires_at = {now} + {retention},
 	updated_at = {now}, version = version + 1` + heldSQL
 
-	// A release is one of these two: a first attempt is forgotten, a later one, and one that has
-	// committed, is kept as an abandoned record that is nobody's. Abandon keeps a first one, too.
-	// The lease has passed for everybody, also for one whose statement began before this one and
-	// reads the table after it.
+	// Release runs these two. The first removes a first attempt. The second keeps a later one, and
+	// one that has committed a result, as an abandoned record without an owner. Abandon runs the
+	// second only, and keeps a first attempt too. The lease ends at 0, not at {now}: a statement that
+	// began earlier has an earlier {now}.
 	removeSQL  = forgetSQL + ` AND LENGTH(result) = 0`
 	abandonSQL = `UPDATE {table} SET owner = {nobody}, lease_until = 0, expires_at = {now} + retention,
 	updated_at = {now}, version = version + 1` + heldSQL + ` AND (attempt >= {attempt} OR LENGTH(result) > 0)`
 
-	// Where there is nothing to keep, it is one of these two: what was committed is forgotten.
+	// Complete without a retention runs these two, which also forget a committed result.
 	forgetSQL = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
 	resetSQL  = `UPDATE {table} SET owner = {nobody}, result = {nobody}, lease_until = 0, expires_at = {now} + retention,
 	updated_at = {now}, version = version + 1` + heldSQL + ` AND attempt > 1`
 
-	// A record that somebody is just making anew is passed over; one that was made anew
-	// between the look and the lock is looked at again.
+	// A record that another statement is replacing is skipped. One that was replaced between the
+	// subquery and the lock is checked again, by the outer WHERE.
 	purgePostgreSQL = `DELETE FROM {table} WHERE expires_at <= {now} AND ctid = ANY (ARRAY(
 	SELECT ctid FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch} FOR UPDATE SKIP LOCKED))`
 	purgeMySQL  = `DELETE FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch}`
@@ -111,7 +111,7 @@ func newStatements(d Dialect, table, now string) statements {
 		s.insertOrLook = c(insertOrLookSQL)
 		s.purge = c(purgePostgreSQL)
 	case MySQL:
-		s.insert = c(insertSQL) // not INSERT IGNORE, which forgives a value that was cut, too
+		s.insert = c(insertSQL) // not INSERT IGNORE, which would also cut a value that is too long
 		s.purge = c(purgeMySQL)
 	case SQLite:
 		s.insert = c(insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING`)
@@ -125,14 +125,15 @@ func (s *statements) all() []*statement {
 		s.remove, s.abandon, s.forget, s.reset, s.purge}
 }
 
-// statement is one command with named parameters, in the words of a dialect.
+// statement is one SQL statement in a dialect.
 type statement struct {
 	text     string
 	params   []string // the names of the parameters, in the order of the placeholders
 	prepared atomic.Pointer[sql.Stmt]
 }
 
-// compile puts placeholders in place of {names}, and what is the same in every call.
+// compile replaces each {name} in template: {table} and {now} by their text, the others by
+// placeholders.
 func compile(d Dialect, table, now, template string) *statement {
 	var text strings.Builder
 	q := &statement{}
@@ -165,7 +166,7 @@ func compile(d Dialect, table, now, template string) *statement {
 	return q
 }
 
-// values are what a call puts in place of the parameters.
+// values are a call's values for the parameters of a statement.
 type values struct {
 	key, owner, fingerprint, result []byte
 	lease, retention, attempt       int64
@@ -202,30 +203,30 @@ func (s *Store) args(q *statement, v *values) []any {
 			args[i] = int64(purgeBatch)
 		}
 	}
-	if s.repeats {
-		args[0] = &once{value: args[0]}
+	if s.resends {
+		args[0] = &sendOnce{value: args[0]}
 	}
 	return args
 }
 
-// once is an argument that is given out once. database/sql sends a statement again if its driver says that the first
-// was not sent; lib/pq says so of a connection that broke behind it, too (https://github.com/lib/pq/issues/939). A
-// claim would then meet with itself.
-type once struct {
+// sendOnce is an argument that makes the second sending of its statement fail. database/sql sends a statement again if
+// the driver says that it was not sent; lib/pq also says so if the connection broke afterwards
+// (https://github.com/lib/pq/issues/939). The second claim would then find the first.
+type sendOnce struct {
 	value any
-	given bool
+	sent  bool
 }
 
 // Value implements driver.Valuer.
-func (o *once) Value() (driver.Value, error) {
-	if o.given {
+func (o *sendOnce) Value() (driver.Value, error) {
+	if o.sent {
 		return nil, errSentTwice
 	}
-	o.given = true
+	o.sent = true
 	return o.value, nil
 }
 
-var errSentTwice = errors.New("the connection broke; nobody knows whether the statement was carried out")
+var errSentTwice = errors.New("the connection broke; the statement may or may not have taken effect")
 
 // transaction is one in which a store's statements run together with others.
 type transaction struct {
@@ -233,8 +234,7 @@ type transaction struct {
 	ours bool // begun on the store's own pool
 }
 
-// exec runs q, in tx if that is not nil, and returns the number of rows that it has
-// changed.
+// exec runs q, in tx if that is not nil, and returns the number of rows that it changed.
 func (s *Store) exec(ctx context.Context, tx *transaction, q *statement, v *values) (int64, error) {
 	if s.dialect == SQLite && tx == nil {
 		select {
@@ -265,13 +265,13 @@ func (s *Store) exec(ctx context.Context, tx *transaction, q *statement, v *valu
 	return result.RowsAffected()
 }
 
-// large is the size of a result beyond which MySQL's statements are not kept. A prepared
-// statement that was given more than max_allowed_packet serves for nothing else any more.
+// large is the size of a result from which on MySQL's statements are prepared for one call only:
+// a prepared statement that was given more than max_allowed_packet can't be used again.
 const large = 64 << 10
 
-// execLarge is exec for a large result, which is prepared for this once: a result that is
-// made a part of the text would grow. What exceeds the server's limit is not sent, for the
-// server would break the connection, and nobody would know why.
+// execLarge is exec for a large result. It prepares the statement, because a result grows when it
+// is escaped into the text. A result over the server's limit is not sent: the server would close
+// the connection without a reason.
 func (s *Store) execLarge(ctx context.Context, tx *transaction, q *statement, v *values) (int64, error) {
 	limit := s.packet.Load()
 	query, prepare := s.db.QueryRowContext, s.db.PrepareContext
@@ -299,8 +299,8 @@ func (s *Store) execLarge(ctx context.Context, tx *transaction, q *statement, v 
 	return result.RowsAffected()
 }
 
-// queryRow runs q, in tx if that is not nil, and reads the record that it reports.
-// The error is sql.ErrNoRows if there is none.
+// queryRow runs q, in tx if that is not nil, and returns the record that it finds. The error is
+// sql.ErrNoRows if there is none.
 func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *values) (r row, err error) {
 	var found *sql.Row
 	stmt, err := s.prepared(ctx, tx, q)
@@ -323,14 +323,13 @@ type row struct {
 	state                      int
 	attempt                    int64
 	fingerprint, result, owner []byte
-	lease, left                int64 // what is left of the lease and of the record, in microseconds
+	lease, left                int64 // remaining time of the lease and of the record, in microseconds
 }
 
-// prepared returns q as a prepared statement, or nil if it is better sent as it is: to
-// PostgreSQL, if the driver knows what it has sent before, or a pooler between may
-// not like it (see Prepared); and in a transaction on another pool.
+// prepared returns q as a prepared statement, or nil if it is to be sent as text: to PostgreSQL
+// without the option Prepared, and in a transaction on another pool.
 func (s *Store) prepared(ctx context.Context, tx *transaction, q *statement) (*sql.Stmt, error) {
-	if !s.keeps {
+	if !s.prepares {
 		return nil, nil
 	}
 	stmt := q.prepared.Load()
