@@ -1,6 +1,6 @@
-// Package rowguard is what a database can guard by itself: rows that are changed by several at once, in PostgreSQL,
-// MySQL and MariaDB, or SQLite. It needs no table of its own, imports no driver, and works on what database/sql
-// gives: *sql.DB, *sql.Tx, *sql.Conn.
+// Package rowguard protects rows that several transactions change at once, by what the database itself can do:
+// versions, locks, states and unique indexes. It works with PostgreSQL, MySQL, MariaDB and SQLite, on a *sql.DB,
+// *sql.Tx or *sql.Conn. It needs no table of its own and imports no driver.
 //
 //	var accounts = rowguard.Table{Dialect: rowguard.PostgreSQL, Name: "accounts", Version: "version"}
 //
@@ -14,22 +14,22 @@
 //
 // # Which guard
 //
-//   - [Update]: a change is made of what was read. Who has read an older version gets [ErrStale], and [Retry] reads
-//     again. No lock is held in between, so it also fits a form that somebody fills in.
-//   - [Lock]: many change one row at the same time, or several rows change together. They take turns, within a time limit:
-//     [ErrLocked]. [LockNext] gives workers one free row each.
-//   - [Move]: what may be done depends on a state. A [Machine] declares what follows what; of two moves that exclude each
-//     other one succeeds, and the other is an [ErrTransition], or [ErrAlready].
-//   - [Insert]: something must be there once. [ErrDuplicate].
-//   - [InTx] runs a transaction, and runs it again after a deadlock or a serialisation failure, but not if it may have been
-//     committed: [ErrOutcomeUnknown].
+//   - [Update]: the new values depend on those that were read. If the row has changed since, Update returns [ErrStale],
+//     and [Retry] reads again. No lock is held in between, so that it also suits a form that a person fills in.
+//   - [Lock]: one row is changed very often, or several rows change together. Transactions take turns. One that waits
+//     longer than its limit gets [ErrLocked]. [LockNext] gives each of several workers a free row.
+//   - [Move]: what is allowed depends on the row's state. A [Machine] declares the transitions. Of two moves that exclude
+//     each other one succeeds, and the other gets [ErrTransition] or [ErrAlready].
+//   - [Insert]: a value must exist only once. A second Insert gets [ErrDuplicate].
+//   - [InTx] runs a transaction. It runs it again after a deadlock or a serialisation failure, but never if it may have been
+//     committed: then it returns [ErrOutcomeUnknown].
 //
 // docs/rows.md says what each costs.
 //
 // # Other drivers
 //
-// Functions take a [Conn], two methods in the words of database/sql, and so a few lines make one of a pgx.Tx (a *pgx.Conn,
-// a *pgxpool.Pool):
+// Functions take a [Conn], which has two methods of database/sql. A few lines make one of a pgx.Tx, a *pgx.Conn or a
+// *pgxpool.Pool:
 //
 //	type Conn struct{ pgx.Tx }
 //
@@ -42,12 +42,12 @@
 //		return c.QueryRow(ctx, query, args...)
 //	}
 //
-// A pgx.Tx is a [Transaction] as it is:
+// A pgx.Tx is a [Transaction] without an adapter:
 //
 //	err := rowguard.Transact(ctx, 0, pool.Begin, func(tx pgx.Tx) error {
 //		return rowguard.Insert(ctx, Conn{tx}, coupons, rowguard.Set{"code": code})
 //	})
 //
-// Errors are told apart without knowing the driver: by the method SQLState() string (pgx, lib/pq), by the number in the text
-// of go-sql-driver/mysql's, by the method Code() int of modernc.org/sqlite's and the words of mattn/go-sqlite3's.
+// Errors are recognised without importing the driver: by the method SQLState() string (pgx, lib/pq), the number in the text
+// (go-sql-driver/mysql), the method Code() int (modernc.org/sqlite), or the text (mattn/go-sqlite3).
 package rowguard

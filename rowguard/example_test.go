@@ -188,7 +188,7 @@ func ExampleInsert() {
 	// Output:
 	// unguarded: 2
 	// ann <nil> false
-	// bob rowguard: a row with a value that must be unique is there already in `coupons` true
+	// bob rowguard: a row with this unique value exists already in `coupons` true
 }
 
 // Two workers look for something to do, and both find the same. With LockNext the second one does not get it.

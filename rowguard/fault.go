@@ -12,41 +12,45 @@ import (
 	"time"
 )
 
-// What callers branch on, by errors.Is. What the driver has said is wrapped beside them.
+// The errors that callers branch on, by errors.Is. The driver's error, if there is one, is wrapped as well.
 var (
-	ErrNotFound  = errors.New("rowguard: there is no such row")
-	ErrStale     = errors.New("rowguard: the row has changed since it was read")
-	ErrLocked    = errors.New("rowguard: somebody else holds the lock")
-	ErrDuplicate = errors.New("rowguard: a row with a value that must be unique is there already")
+	// ErrNotFound is returned if no row has the given ID, and by [LockNext] if no row is free.
+	ErrNotFound = errors.New("rowguard: there is no such row")
+	// ErrStale is returned by [Update] and [Move] if the row has changed since it was read.
+	ErrStale = errors.New("rowguard: the row has changed since it was read")
+	// ErrLocked is returned by [Lock], [LockNext] and [InTx] if another transaction holds the lock for too long.
+	ErrLocked = errors.New("rowguard: another transaction holds the lock")
+	// ErrDuplicate is returned by [Insert] and [Update] if a unique index has the value already.
+	ErrDuplicate = errors.New("rowguard: a row with this unique value exists already")
 
-	// ErrAlready is returned by [Move] for a row that is in the wanted state: this is a repeat, or
-	// somebody else was faster. What follows from the move must not be done again.
+	// ErrAlready is returned by [Move] if the row is in the wanted state: the move is a repeat, or another
+	// caller was faster. Do not repeat the consequences of the move.
 	ErrAlready = errors.New("rowguard: the row is in that state already")
-	// ErrTransition is what a [*TransitionError] is.
+	// ErrTransition is returned by [Move] for an illegal transition, as a [*TransitionError].
 	ErrTransition = errors.New("rowguard: illegal transition")
 
-	// ErrOutcomeUnknown is returned by [InTx] and [Transact] if the connection was lost, or the context
-	// ended, while the transaction was being committed (or fn had ended it by itself): nobody knows whether
-	// it was. Ask the database before it is run again; or let its first statement be an [Insert] under a key of the
-	// operation's, and a second run is harmless.
-	ErrOutcomeUnknown = errors.New("rowguard: nobody knows whether the transaction was committed")
+	// ErrOutcomeUnknown is returned by [InTx] and [Transact] if the connection broke, or the context ended,
+	// during the commit, or if fn has ended the transaction itself. The transaction may or may not have been
+	// committed. Find out from the database before you run it again; or make an [Insert] under a key of the
+	// operation its first statement, so that a second run does no harm.
+	ErrOutcomeUnknown = errors.New("rowguard: the transaction may or may not have been committed")
 )
 
-// IsDuplicate reports whether err, of any statement, says that a value which must be unique is there already:
-// it is [ErrDuplicate], or what a driver of PostgreSQL, MySQL or SQLite returns. In PostgreSQL such an error
-// has aborted its transaction; [Insert] does without it.
+// IsDuplicate reports whether err, of any statement, is a violation of a unique index: [ErrDuplicate], or the error
+// of a driver of PostgreSQL, MySQL or SQLite. In PostgreSQL such an error aborts the transaction; [Insert] avoids
+// that.
 func IsDuplicate(err error) bool {
 	return errors.Is(err, ErrDuplicate) || faultOf(err) == faultDuplicate
 }
 
-// fault is what an error of a database means.
+// fault classifies the errors of a database.
 type fault uint8
 
 const (
 	faultOther     fault = iota
-	faultUndone          // a deadlock or a serialisation failure: the transaction is as good as rolled back
-	faultBusy            // a lock was not free for as long as the database waits by itself
-	faultRefused         // a lock was not free for as long as somebody wanted to wait
+	faultUndone          // a deadlock or a serialisation failure: the transaction can only be rolled back
+	faultBusy            // a lock was not free within the database's own limit
+	faultRefused         // a lock was not free within a limit that the caller has set
 	faultDuplicate       // a unique index has such an entry
 )
 
@@ -64,7 +68,7 @@ var codes = map[string]fault{
 	"1586":  faultDuplicate, // the same, naming the index
 }
 
-// faultOf looks into err without knowing the driver, or the database.
+// faultOf classifies err without importing a driver.
 func faultOf(err error) fault {
 	if err == nil || errors.Is(err, ErrLocked) || errors.Is(err, ErrOutcomeUnknown) {
 		return faultOther
@@ -85,7 +89,7 @@ func faultOf(err error) fault {
 	return faultOther
 }
 
-// transient reports whether what has failed with err may be run again, once it has been rolled back.
+// transient reports whether a transaction that failed with err may be run again after its rollback.
 func transient(err error) bool {
 	f := faultOf(err)
 	return (f == faultUndone || f == faultBusy) && !errors.Is(err, errGaveUp)
@@ -122,7 +126,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// mysqlText is how the error of MySQL's driver begins, which has its number in no method.
+// mysqlText matches the beginning of an error of MySQL's driver, which has no method for its number.
 var mysqlText = regexp.MustCompile(`\bError (\d+)(?: \([0-9A-Z]{5}\))?: `)
 
 // mysqlNumber returns the number of an error of MySQL, or "".
@@ -133,8 +137,8 @@ func mysqlNumber(err error) string {
 	return ""
 }
 
-// sqliteCode returns the result code of an error of SQLite, or 0. modernc's error has a method for it, and so have
-// others that are not SQLite's: the code is in the text, too. mattn's is known by its words.
+// sqliteCode returns the result code of an error of SQLite, or 0. modernc's error has a method Code, and its text has
+// the code, too; other packages' errors may have the method. mattn's error is recognised by its text.
 func sqliteCode(err error) int {
 	var e interface{ Code() int }
 	switch text := err.Error(); {
@@ -154,7 +158,7 @@ func sqliteCode(err error) int {
 	return 0
 }
 
-// failure is err as a call returns it.
+// failure returns err as a call returns it.
 func failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -167,7 +171,7 @@ func failure(ctx context.Context, err error) error {
 	return orEnded(ctx, err)
 }
 
-// orEnded is err, and if ctx has ended, ctx's error, too: some drivers report a broken connection instead.
+// orEnded returns err, joined with ctx's error if ctx has ended: some drivers report a broken connection instead.
 func orEnded(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("%w: %w", ended, err)
@@ -177,8 +181,8 @@ func orEnded(ctx context.Context, err error) error {
 
 const lastPause = 50 * time.Millisecond // between two tries, at most
 
-// pause waits before the try after the n-th one, a random time, so that those who have hindered each other do
-// not meet again. It returns ctx's error if ctx ends first.
+// pause waits for a random time after the n-th try, so that two transactions that have blocked each other do not do so
+// again. It returns ctx's error if ctx ends first.
 func pause(ctx context.Context, n int) error {
 	timer := time.NewTimer(rand.N(min(2*time.Millisecond<<min(n, 16), lastPause)))
 	defer timer.Stop()

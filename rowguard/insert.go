@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Insert adds a row. It returns [ErrDuplicate] if a unique index of t has such an entry already, whichever index it
-// is. What is unique must be so in the database: a look before the INSERT protects from nothing.
+// Insert adds a row. It returns [ErrDuplicate] if any unique index of t has such an entry already. The table must have
+// that index: a SELECT before the INSERT protects from nothing.
 //
-// The transaction goes on after ErrDuplicate, also in PostgreSQL, where an error would have aborted it: there (and in
-// SQLite) the statement is INSERT … ON CONFLICT DO NOTHING, which is one round trip where a savepoint takes three.
-// A trigger that drops the row without an error looks like a duplicate. PostgreSQL refuses the statement for a table with a
-// deferrable constraint: there, write an INSERT of your own, and [IsDuplicate] tells its errors.
+// If another transaction has inserted the same value and has not ended yet, Insert waits for it.
 //
-// If another transaction has inserted the same and has not ended yet, Insert waits for it.
+// The transaction can go on after ErrDuplicate, even in PostgreSQL, where an error would abort it: in PostgreSQL and
+// SQLite the statement is INSERT … ON CONFLICT DO NOTHING, one round trip instead of a savepoint's three. A trigger that
+// drops the row without an error looks like a duplicate. PostgreSQL refuses the statement for a table with a deferrable
+// constraint: use an INSERT of your own there, and [IsDuplicate] for its errors.
 func Insert[R Row](ctx context.Context, c Conn[R], t Table, set Set) error {
 	g, err := on(c, t, set)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestInsertLeavesTheTransaction(t *testing.T) {
 func TestInsertCrowd(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
 		redeemed := 0
-		for i, err := range crowd(func(i int) error {
+		for i, err := range together(func(i int) error {
 			return b.inTx(func(tx *sql.Tx) error {
 				return rowguard.Insert(t.Context(), tx, b.Table, rowguard.Set{"id": 10 + i, "code": "gift"})
 			})

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// Lock locks the row id of t until the transaction ends (SELECT … FOR UPDATE), and reads columns of it, in the same
-// statement, so that what is read is what is locked: a SELECT afterwards may show an older row, in MySQL's default
-// isolation. If somebody else has it, Lock waits, at most for wait (up to a day), and then returns [ErrLocked]; with zero or
-// less it does not wait. It returns [ErrNotFound] if the row is not there. c must be in a transaction; a *sql.DB is refused.
+// Lock locks the row id of t until the transaction ends (SELECT … FOR UPDATE), and reads the columns of into in the same
+// statement. (In MySQL's default isolation, a later SELECT may return an older row.) If another transaction holds the lock,
+// Lock waits for up to wait, at most a day, and then returns [ErrLocked]; with zero or less it does not wait. It returns
+// [ErrNotFound] if there is no such row. c must be in a transaction; a *sql.DB is refused.
 //
-// The database does the waiting, as far as it can:
+// How it waits depends on the database:
 //
-//   - PostgreSQL by SET LOCAL lock_timeout, in milliseconds, which is put back afterwards: three round trips. ErrLocked has then
-//     aborted the transaction. Without waiting it is SKIP LOCKED, one round trip, and the transaction goes on.
-//   - MariaDB by WAIT, in whole seconds, rounded up, or NOWAIT. MySQL has no WAIT: there it is NOWAIT, again and again, with
-//     pauses of up to 50 ms. One round trip; the transaction goes on.
-//   - SQLite locks no rows. Lock takes the one lock for writing, which a transaction of [InTx] has already; in another one it
-//     asks again with pauses, and each time the connection's busy_timeout comes on top.
+//   - PostgreSQL: the local setting lock_timeout, in milliseconds, which is restored afterwards: three round trips.
+//     ErrLocked then means that the transaction is aborted. Without waiting, it is SKIP LOCKED: one round trip, and the
+//     transaction can go on.
+//   - MariaDB: WAIT, in whole seconds, rounded up, or NOWAIT. MySQL has no WAIT: there Lock repeats NOWAIT, with pauses
+//     of up to 50 ms. One round trip for each try; the transaction can go on.
+//   - SQLite has no row locks. Lock takes the only write lock, which a transaction of [InTx] holds already. In other
+//     transactions it tries again, with pauses; each try may take the connection's busy_timeout longer.
 //
-// Transactions that lock several rows do so in one order, by ID, say: otherwise they meet in deadlocks, which InTx has to
-// run again.
+// If a transaction locks several rows, lock them in a fixed order, by ID, say. Otherwise transactions deadlock, and InTx
+// has to run them again.
 func Lock[R Row](ctx context.Context, c Conn[R], t Table, id any, wait time.Duration, into Scan) error {
 	g, err := locking(c, t, into)
 	if err != nil {
@@ -68,12 +69,12 @@ func Lock[R Row](ctx context.Context, c Conn[R], t Table, id any, wait time.Dura
 	return err
 }
 
-// LockNext locks the first row of t, by ID, that is in state and that nobody else has locked (SKIP LOCKED), and reads columns of
-// it: workers that share a table of things to do get one each, and none waits for another. It returns [ErrNotFound] if there is
-// none. c must be in a transaction, at whose end the row should be in another state. An index on state and ID makes it cheap;
-// without one, MySQL locks all that it has looked at.
+// LockNext locks the first row of t, by ID, that is in state and not locked by another transaction (SKIP LOCKED), and reads
+// the columns of into. Workers that share a queue table get one row each, and none waits for another. It returns
+// [ErrNotFound] if no row is free. c must be in a transaction; a *sql.DB is refused. Bring the row into another state before
+// the transaction ends. Make an index on state and ID: without one, MySQL locks every row that it scans.
 //
-// In SQLite, whose transactions take turns, it is [ErrLocked] if another one is writing.
+// In SQLite, whose transactions take turns, it returns [ErrLocked] if another one is writing.
 func LockNext[R Row](ctx context.Context, c Conn[R], t Table, state string, into Scan) error {
 	g, err := locking(c, t, into)
 	if err != nil {
@@ -97,7 +98,7 @@ func locking[R Row](c Conn[R], t Table, into Scan) (*guard[R], error) {
 	return on(c, t, into)
 }
 
-// lockWriter takes SQLite's lock for writing, by a change that changes nothing.
+// lockWriter takes SQLite's write lock, by an UPDATE of no row.
 func (g *guard[R]) lockWriter(ctx context.Context, wait time.Duration) error {
 	return poll(ctx, wait, faultBusy, func() error {
 		_, err := g.change(ctx, "UPDATE "+g.Name+" SET "+g.ID+" = "+g.ID+" WHERE 0")
@@ -105,7 +106,7 @@ func (g *guard[R]) lockWriter(ctx context.Context, wait time.Duration) error {
 	})
 }
 
-// poll calls try until it fails otherwise than by retried, or until wait is over.
+// poll calls try until its error is not retried, or wait is over.
 func poll(ctx context.Context, wait time.Duration, retried fault, try func() error) error {
 	begun := time.Now()
 	for n := 1; ; n++ {
@@ -119,7 +120,7 @@ func poll(ctx context.Context, wait time.Duration, retried fault, try func() err
 	}
 }
 
-// orLocked is err, which is ErrLocked if it says that a lock was not free.
+// orLocked returns err, joined with ErrLocked if it says that a lock was not free.
 func orLocked(err error) error {
 	if f := faultOf(err); f == faultBusy || f == faultRefused {
 		return fmt.Errorf("%w: %w", ErrLocked, err)

@@ -166,7 +166,7 @@ func TestLockCrowd(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
 		b.exec("UPDATE " + b.Name + " SET balance = 50 WHERE id = 1")
 		spent := 0
-		for i, err := range crowd(func(int) error {
+		for i, err := range together(func(int) error {
 			opts := rowguard.TxOptions{Dialect: b.Dialect, Wait: time.Minute}
 			return rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
 				var balance int
@@ -220,7 +220,7 @@ func TestLockNextCrowd(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		var mu sync.Mutex
 		taken := make(map[int]bool)
-		for i, err := range crowd(func(int) error {
+		for i, err := range together(func(int) error {
 			var id int
 			// A row that is free may be passed because it was locked for a moment: look again.
 			err := rowguard.Retry(t.Context(), 10_000, func() error {

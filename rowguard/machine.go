@@ -12,20 +12,19 @@ import (
 	"strings"
 )
 
-// Transitions are the states of a machine, and for each those that follow it. A state that nothing follows is there
-// with nothing behind it.
+// Transitions maps each state of a machine to the states that may follow it. A final state is mapped to nil.
 type Transitions map[string][]string
 
-// Machine says which transitions are legal. It does not change, and may be used concurrently. Make one with
+// Machine says which transitions are legal. It is immutable and safe for concurrent use. Make one with
 // [NewMachine]; the zero Machine has no states.
 type Machine struct {
 	states []string // from the initial one on, in the order in which they are reached
 	next   Transitions
 }
 
-// NewMachine returns a machine whose rows begin in the state initial. All faults are reported at once: a state that is
-// empty, or follows another but is not declared itself; one that can't be reached; one that follows another twice, or
-// itself, for that is what a repeat looks like.
+// NewMachine returns a machine whose rows begin in the state initial. The error names every fault: a state that is empty,
+// that has no entry of its own in next, that can't be reached, that follows another twice, or that follows itself (a
+// repeated [Move] looks like that).
 func NewMachine(initial string, next Transitions) (*Machine, error) {
 	m := &Machine{states: []string{initial}, next: maps.Clone(next)}
 	var faults []error
@@ -66,7 +65,7 @@ func NewMachine(initial string, next Transitions) (*Machine, error) {
 	return m, nil
 }
 
-// MustMachine is [NewMachine] for the variables of a package. It panics with the faults.
+// MustMachine is [NewMachine] for package variables. It panics if there is a fault.
 func MustMachine(initial string, next Transitions) *Machine {
 	m, err := NewMachine(initial, next)
 	if err != nil {
@@ -75,24 +74,25 @@ func MustMachine(initial string, next Transitions) *Machine {
 	return m
 }
 
-// TransitionError is an illegal transition, and is [ErrTransition]. From is the state in which the row is: empty if that
-// is NULL, and it may be one that the machine does not know. To is the wanted one.
+// TransitionError is the error of [Move] for an illegal transition. By errors.Is it is [ErrTransition]. From is the row's
+// state: empty if that is NULL, and possibly a state that the machine does not know. To is the wanted one.
 type TransitionError struct{ From, To string }
 
+// Error returns a text with both states.
 func (e *TransitionError) Error() string {
 	return fmt.Sprintf("%v: from %q to %q", ErrTransition, e.From, e.To)
 }
 
-// Is makes it ErrTransition.
+// Is reports whether target is [ErrTransition].
 func (e *TransitionError) Is(target error) bool { return target == ErrTransition }
 
-// Move brings the row id of t into the state to, if that may follow the state in which it is, and writes set (which may be
-// nil) with it. It is one statement, UPDATE … WHERE id = ? AND state IN (…): of any number of moves at once that exclude
-// each other, one succeeds. If t has a Version, it is counted up, so that who has read the row before is stale.
+// Move brings the row id of t into the state to, if m allows that from its present state, and writes set (which may be nil)
+// as well. It is one statement, UPDATE … WHERE id = ? AND state IN (…): of concurrent moves that exclude each other, one
+// succeeds. If t has a Version, Move counts it up, so that an [Update] of an older version gets [ErrStale].
 //
-// It returns [ErrAlready] if the row is in that state, a [*TransitionError] if it is in one that does not lead there, and
-// [ErrNotFound]; and [ErrStale] if it has come into one that leads there only since the statement, so that another try ([Retry])
-// makes sense. An unknown state to is an error of the caller's.
+// It returns [ErrAlready] if the row is in the state to, a [*TransitionError] if m does not allow the transition, and
+// [ErrNotFound] if there is no such row. It returns [ErrStale] if the row has come into a fitting state since the
+// statement; [Retry] then tries again. It returns another error if m has no state to.
 func Move[R Row](ctx context.Context, c Conn[R], t Table, m *Machine, id any, to string, set Set) error {
 	if _, declared := m.next[to]; !declared {
 		return fmt.Errorf("rowguard: the machine has no state %q", to)
@@ -121,20 +121,20 @@ func Move[R Row](ctx context.Context, c Conn[R], t Table, m *Machine, id any, to
 		return err
 	case state.String == to:
 		return fmt.Errorf("%w: %q", ErrAlready, to)
-	case slices.Contains(from, any(state.String)): // since a moment ago
+	case slices.Contains(from, any(state.String)): // it has changed since the UPDATE
 		return fmt.Errorf("%w: %s", ErrStale, g.Name)
 	}
 	return &TransitionError{From: state.String, To: to}
 }
 
-// plain are names that can stand in a diagram as they are; reserved are those of them that mean something there.
+// plain matches names that need no quotes in a diagram, unless they are reserved.
 var (
 	plain    = regexp.MustCompile(`^\pL[\pL\pN_]*$`)
 	reserved = regexp.MustCompile(`(?i)^(accDescr|accTitle|class|classDef|click|default|note|scale|state|stateDiagram|style)$`)
 )
 
-// Mermaid returns the machine as a Mermaid diagram (stateDiagram-v2), for documentation: each line once, in the order in
-// which states are reached.
+// Mermaid returns the machine as a Mermaid diagram (stateDiagram-v2), for documentation. The lines are in the order in which
+// states are reached from the initial one.
 func (m *Machine) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("stateDiagram-v2\n")

@@ -70,11 +70,11 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestMoveCrowd: of 100 who pay or cancel one order, one does, and every other is told what it has become.
-func TestMoveCrowd(t *testing.T) {
+// TestMoveTogether: of 100 who pay or cancel one order, one does, and every other is told what it has become.
+func TestMoveTogether(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
 		wanted := func(i int) string { return []string{"paid", "cancelled"}[i%2] }
-		errs := crowd(func(i int) error {
+		errs := together(func(i int) error {
 			move := func() error { return rowguard.Move(t.Context(), b.db, b.Table, order, 1, wanted(i), nil) }
 			if i%4 < 2 { // half of them in a transaction
 				move = func() error {

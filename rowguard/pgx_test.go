@@ -58,7 +58,7 @@ func TestPgx(t *testing.T) {
 	assert.ErrorIs(t, inTx(func(tx pgxConn) error { return rowguard.Lock(ctx, tx, b.Table, 1, time.Millisecond, nil) }), rowguard.ErrLocked)
 	release()
 	b.exec("UPDATE " + b.Name + " SET balance = 50 WHERE id = 1")
-	for i, err := range crowd(func(int) error {
+	for i, err := range together(func(int) error {
 		return inTx(func(tx pgxConn) error {
 			var balance, version int
 			if err := rowguard.Lock(ctx, tx, b.Table, 1, time.Minute, rowguard.Scan{"balance": &balance, "version": &version}); err != nil {

@@ -155,8 +155,8 @@ func (b *bank) state() (state string) {
 	return state
 }
 
-// crowd calls fn from 100 goroutines at once, and returns what they got.
-func crowd(fn func(i int) error) []error {
+// together calls fn from 100 goroutines at once, and returns what they got.
+func together(fn func(i int) error) []error {
 	errs := make([]error, 100)
 	start := make(chan struct{})
 	var wg sync.WaitGroup

@@ -22,21 +22,20 @@ const (
 	SQLite                        // SQLite 3.24 and later
 )
 
-// Table says where the rows are that are guarded. Names of tables and columns are the programmer's: they are
-// quoted, and taken as they are written, also as to case; all values are parameters. What is wrong with a Table is
-// an error of each function that gets it.
+// Table describes a table whose rows are guarded. Names of tables and columns are quoted, and their case is kept;
+// values are always parameters. A function that gets a faulty Table returns an error and changes nothing.
 type Table struct {
 	Dialect Dialect
-	Name    string // a dot parts the schema from the table: "shop.orders"
-	ID      string // column that identifies a row by itself; "id" if empty
-	Version string // column that counts the changes of a row, a whole number that is not NULL; empty: there is none
+	Name    string // optionally with a schema: "shop.orders"
+	ID      string // column that identifies a row; "id" if empty
+	Version string // column that counts the changes of a row, an integer that is not NULL; empty if there is none
 	State   string // column of a row's state, a text; "state" if empty
 }
 
-// Set is what is written: columns, and the values that they get.
+// Set maps the columns that are written to their new values.
 type Set map[string]any
 
-// Scan is what is read: columns, and the pointers that their values are scanned to. An empty Scan reads nothing.
+// Scan maps the columns that are read to the pointers that receive their values. An empty Scan reads nothing.
 type Scan map[string]any
 
 // Row is one row of a result: a *sql.Row, a pgx.Row. If there is no row, Scan returns an error that is
@@ -45,23 +44,23 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// Conn is where statements go. *sql.DB, *sql.Tx and *sql.Conn are Conns, and so is what embeds one; the compiler
-// finds R by itself. For the transactions of other drivers, see the package comment.
+// Conn runs statements. *sql.DB, *sql.Tx and *sql.Conn are Conns, and so are types that embed one; the compiler
+// infers R. For other drivers, see the package comment.
 type Conn[R Row] interface {
 	// ExecContext returns, in RowsAffected, how many rows were changed.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) R
 }
 
-// guard is one call: a table, with its names quoted, and the way to it.
+// guard is one call: a table with its names quoted, and the connection.
 type guard[R Row] struct {
 	Table
 	conn Conn[R]
-	args []any // of the statement that is being written
+	args []any // of the statement that is being built
 }
 
 // on returns the guard of a call that names columns beside those of t. None of them may be one of own, which the
-// call writes by itself.
+// call itself writes.
 func on[R Row, V any](c Conn[R], t Table, columns map[string]V, own ...string) (*guard[R], error) {
 	g := &guard[R]{Table: t, conn: c}
 	var faults []error
@@ -89,7 +88,7 @@ func on[R Row, V any](c Conn[R], t Table, columns map[string]V, own ...string) (
 var errDialect = errors.New("rowguard: the dialect is unknown")
 
 func (g *guard[R]) quote(name string) string {
-	mark := "`" // SQLite takes what is in "" for a text if there is no such column
+	mark := "`" // in SQLite, "name" is a text if there is no such column
 	if g.Dialect == PostgreSQL {
 		mark = `"`
 	}
@@ -127,7 +126,7 @@ func (g *guard[R]) read(ctx context.Context, query string, dest ...any) error {
 	return failure(ctx, err)
 }
 
-// update writes set into the row id if column has one of the values, counts the change, and reports whether it was so.
+// update writes set into the row id if column has one of the values, and counts the version up. It reports whether it did.
 func (g *guard[R]) update(ctx context.Context, set Set, id any, column string, values ...any) (bool, error) {
 	var changes, oneOf []string
 	if g.Version != "" {
@@ -144,8 +143,8 @@ func (g *guard[R]) update(ctx context.Context, set Set, id any, column string, v
 	return n > 0, err
 }
 
-// look reads a column of a row as it is now. A plain SELECT would show MySQL's snapshot of the transaction's
-// beginning; the UPDATE before it has locked the row in any case.
+// look reads a column of a row as it is now. In MySQL a plain SELECT would read the transaction's snapshot; the row is
+// locked already, by the UPDATE before.
 func (g *guard[R]) look(ctx context.Context, id any, column string, dest any) error {
 	query := "SELECT " + column + " FROM " + g.Name + " WHERE " + g.ID + " = " + g.arg(id)
 	if g.Dialect == MySQL {
@@ -154,7 +153,7 @@ func (g *guard[R]) look(ctx context.Context, id any, column string, dest any) er
 	return g.read(ctx, query, dest)
 }
 
-// selection is the beginning of a query, and where its columns are scanned to.
+// selection returns a query without its WHERE, and the pointers for its columns.
 func (g *guard[R]) selection(into Scan) (query string, dest []any) {
 	columns := []string{}
 	for _, column := range slices.Sorted(maps.Keys(into)) {

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// TxOptions says how transactions are run. The zero value is complete but for the Dialect.
+// TxOptions says how [InTx] runs a transaction. Only the Dialect is required.
 type TxOptions struct {
 	Dialect   Dialect
 	Isolation sql.IsolationLevel // the database's default if zero
-	ReadOnly  bool               // in SQLite, such a transaction does not lock at its beginning
+	ReadOnly  bool               // in SQLite, such a transaction does not lock when it begins
 
 	// Tries is how often the function is run at most; DefaultTries if zero or less.
 	Tries int
-	// Wait is how long a transaction of SQLite waits for its turn to write; 5 s if zero or less. Then it is
-	// [ErrLocked]. The connection's busy_timeout comes on top, and in it ctx is not heard. How long the others
-	// wait for locks is said by [Lock], and by their own settings.
+	// Wait is how long a transaction of SQLite waits for the write lock before it gets [ErrLocked]; 5 s if zero or
+	// less. The wait may take the connection's busy_timeout longer, during which the driver ignores ctx. It has no
+	// effect in other databases: see [Lock] and their own settings.
 	Wait time.Duration
 }
 
@@ -26,19 +26,18 @@ type TxBeginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// InTx runs fn in a transaction of db, and commits it if fn returns nil. If the database undoes it (a deadlock, a
-// serialisation failure, a wait for a lock that took longer than the database allows by itself), it is rolled back and run
-// again after a random pause, up to [TxOptions.Tries] times. Limits that somebody has set are kept: ErrLocked, and a
-// lock_timeout or NOWAIT of the caller's own, are not run again.
+// InTx runs fn in a transaction of db, and commits it if fn returns nil. After a deadlock, a serialisation failure or a
+// lock timeout of the database's own, it rolls back and runs fn again after a random pause, up to [TxOptions.Tries] times.
+// It does not do so after [ErrLocked], or after a lock_timeout or NOWAIT that the caller has set.
 //
-// fn makes its changes through tx only. It hands ctx to each statement, and returns every error that a statement returns;
-// it neither commits nor rolls back. It may run several times, so what it does elsewhere must bear that.
+// fn makes its changes through tx only. It passes ctx to each statement, returns every error of a statement, and neither
+// commits nor rolls back. It may run several times: whatever else it does must be repeatable.
 //
-// If fn fails or panics, or ctx has ended, everything is rolled back, and that is returned, or goes on. A COMMIT that
-// may have taken effect is never run again: see [ErrOutcomeUnknown]. All other errors mean that nothing was committed.
+// If fn returns an error or panics, or ctx has ended, InTx rolls back and returns the error or panics. A COMMIT that may
+// have taken effect is never repeated: see [ErrOutcomeUnknown]. All other errors mean that nothing was committed.
 //
-// In SQLite the transaction locks at its beginning (BEGIN IMMEDIATE), whatever the driver's settings: two that have read could
-// not both write.
+// In SQLite the transaction takes the write lock when it begins (BEGIN IMMEDIATE), whatever the driver's settings: of two
+// transactions that have read, only one could write.
 func InTx(ctx context.Context, db TxBeginner, opts TxOptions, fn func(tx *sql.Tx) error) error {
 	if opts.Dialect < PostgreSQL || opts.Dialect > SQLite {
 		return errDialect
@@ -55,7 +54,7 @@ func InTx(ctx context.Context, db TxBeginner, opts TxOptions, fn func(tx *sql.Tx
 		if err != nil || opts.Dialect != SQLite || opts.ReadOnly {
 			return tx, err
 		}
-		// database/sql has no word for it: the transaction that it has begun makes place for another one.
+		// database/sql can't begin such a transaction: the one that it has begun is replaced on its connection.
 		if _, err = tx.ExecContext(ctx, "ROLLBACK"); err == nil {
 			err = poll(ctx, wait, faultBusy, func() error {
 				_, err := tx.ExecContext(ctx, "BEGIN IMMEDIATE")
@@ -70,14 +69,14 @@ func InTx(ctx context.Context, db TxBeginner, opts TxOptions, fn func(tx *sql.Tx
 	return Transact(ctx, opts.Tries, begin, func(tx sqlTx) error { return fn(tx.Tx) })
 }
 
-// Transaction is a transaction that [Transact] ends. A pgx.Tx is one.
+// Transaction is a transaction that [Transact] commits or rolls back. A pgx.Tx is one.
 type Transaction interface {
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
 }
 
-// Transact is [InTx] for transactions of any kind, begun by begin. It runs fn at most tries times; [DefaultTries] if zero or
-// less.
+// Transact is [InTx] for transactions of any kind: begin begins one. It runs fn at most tries times, or [DefaultTries] if
+// tries is zero or less.
 func Transact[T Transaction](ctx context.Context, tries int, begin func(ctx context.Context) (T, error), fn func(tx T) error) error {
 	return again(ctx, tries, transient, func() error {
 		tx, err := begin(ctx)
@@ -88,7 +87,7 @@ func Transact[T Transaction](ctx context.Context, tries int, begin func(ctx cont
 	})
 }
 
-// once runs one transaction to its end.
+// once runs one transaction.
 func once[T Transaction](ctx context.Context, tx T, fn func(tx T) error) error {
 	committing := false
 	defer func() {
@@ -113,8 +112,8 @@ func once[T Transaction](ctx context.Context, tx T, fn func(tx T) error) error {
 	}
 }
 
-// sqlTx is a *sql.Tx whose end is not waited for beyond that of a context: not all drivers give up a COMMIT or a ROLLBACK to
-// a server that does not answer. What is left then ends with the connection.
+// sqlTx is a *sql.Tx whose Commit and Rollback return when ctx ends: not all drivers stop a COMMIT or a ROLLBACK to a silent
+// server. The goroutine then ends with the connection.
 type sqlTx struct{ *sql.Tx }
 
 func (tx sqlTx) Commit(ctx context.Context) error   { return within(ctx, tx.Tx.Commit) }

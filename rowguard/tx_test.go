@@ -131,7 +131,7 @@ func TestSerializableCrowd(t *testing.T) {
 		if b.Dialect == rowguard.SQLite {
 			opts.Isolation = sql.LevelDefault // it has no other
 		}
-		for i, err := range crowd(func(int) error {
+		for i, err := range together(func(int) error {
 			return rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
 				balance, _, err := b.account(tx, 1)
 				if err != nil {

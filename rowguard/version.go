@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Update writes set into the row id of t if its version is still the one with which it was read, and makes the
-// version one higher: nobody's change is overwritten unseen. It is one statement, UPDATE … WHERE id = ? AND
-// version = ?, and holds no lock while the caller thinks. An empty set counts a change all the same.
+// Update writes set into the row id of t if the row still has the version with which it was read, and makes the
+// version one higher: a change that the caller has not seen is never overwritten. It is one statement,
+// UPDATE … WHERE id = ? AND version = ?, and holds no lock before it. With an empty set it changes the version only.
 //
-// It returns [ErrStale] if the row has another version, [ErrNotFound] if it is not there, and [ErrDuplicate] if
-// set has a value that must be unique and is taken. At REPEATABLE READ and above, PostgreSQL reports a change that
-// the transaction can't see as a serialisation failure instead, on which [InTx] begins anew.
+// It returns [ErrStale] if the row has another version, [ErrNotFound] if there is no such row, and [ErrDuplicate] if
+// set violates a unique index. In PostgreSQL at REPEATABLE READ and above, a change that the transaction can't see is a
+// serialisation failure instead, after which [InTx] runs the transaction again.
 func Update[R Row](ctx context.Context, c Conn[R], t Table, id any, version int64, set Set) error {
 	if t.Version == "" {
 		return fmt.Errorf("rowguard: the table %q has no Version", t.Name)
@@ -30,21 +30,21 @@ func Update[R Row](ctx context.Context, c Conn[R], t Table, id any, version int6
 	return fmt.Errorf("%w: %s", ErrStale, g.Name)
 }
 
-// DefaultTries is how often [Retry], [InTx] and [Transact] run a function at most, if nothing else is said.
+// DefaultTries is how often [Retry], [InTx] and [Transact] run a function at most, unless the caller says otherwise.
 const DefaultTries = 10
 
-// Retry calls fn until it returns something else than [ErrStale], or a deadlock or the like, which has no effect
-// either: at most tries times ([DefaultTries] if zero or less), with random pauses of up to 50 ms between them. fn
-// reads the row, decides, and makes one guarded write. After the last try its error is returned; when ctx ends, an
-// error that is both that and ctx's.
+// Retry calls fn again while it returns [ErrStale], a deadlock or the like: at most tries times ([DefaultTries] if zero
+// or less), with random pauses of up to 50 ms between them. fn reads the row, decides, and makes one guarded write.
+// After the last try Retry returns an error that wraps fn's. If ctx ends during a pause, the error wraps both fn's and
+// ctx's.
 //
-// fn must not run in one transaction for all tries, which may show it the same old row each time, and which
-// PostgreSQL ends at an error. To read and write in a transaction, call [InTx] in fn.
+// Do not run all tries in one transaction: it may read the same old row each time, and PostgreSQL aborts it at the first
+// error. To read and write in a transaction, call [InTx] in fn.
 func Retry(ctx context.Context, tries int, fn func() error) error {
 	return again(ctx, tries, func(err error) bool { return errors.Is(err, ErrStale) || transient(err) }, fn)
 }
 
-// again calls try until its error is none that is retried, at most tries times.
+// again calls try until its error is not retried, at most tries times.
 func again(ctx context.Context, tries int, retried func(error) bool, try func() error) error {
 	if tries <= 0 {
 		tries = DefaultTries
@@ -63,4 +63,4 @@ func again(ctx context.Context, tries int, retried func(error) bool, try func() 
 	}
 }
 
-var errGaveUp = errors.New("rowguard: given up")
+var errGaveUp = errors.New("rowguard: gave up")

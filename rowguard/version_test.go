@@ -58,7 +58,7 @@ func TestUpdate(t *testing.T) {
 // TestUpdateCrowd: of 100 who withdraw 1 at the same time, each does.
 func TestUpdateCrowd(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
-		for i, err := range crowd(func(int) error {
+		for i, err := range together(func(int) error {
 			return rowguard.Retry(t.Context(), 10_000, func() error {
 				balance, version, err := b.account(b.db, 1)
 				if err != nil {
@@ -79,7 +79,7 @@ func TestUpdateCrowd(t *testing.T) {
 // money goes: PostgreSQL takes a second to find a deadlock.
 func TestTransferCrowd(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
-		for i, err := range crowd(func(i int) error {
+		for i, err := range together(func(i int) error {
 			amount := []int{-1, 1, 1, 1}[i%4] // from 1 to 2, or back
 			return rowguard.Retry(t.Context(), 10_000, func() error {
 				return b.inTx(func(tx *sql.Tx) error {
@@ -144,7 +144,7 @@ func TestRetry(t *testing.T) {
 			"success":      {3, []error{nil}, nil, 1},
 			"second":       {3, []error{stale, nil}, nil, 2},
 			"last":         {3, []error{stale, stale, nil}, nil, 3},
-			"given up":     {3, []error{stale}, rowguard.ErrStale, 3},
+			"gave up":      {3, []error{stale}, rowguard.ErrStale, 3},
 			"one":          {1, []error{stale}, rowguard.ErrStale, 1},
 			"default":      {0, []error{stale}, rowguard.ErrStale, rowguard.DefaultTries},
 			"deadlock":     {3, []error{errDeadlock, nil}, nil, 2},
