@@ -1,18 +1,18 @@
-// Package outbox sends messages that belong to a change of a database: they are written in the
-// transaction of the change, and a relay hands them to a broker, at least once and in order. It
-// imports no driver, and no broker's client.
+// Package outbox sends messages that belong to a database change. They are written in the
+// transaction of the change, and a relay passes them to a broker, at least once and in order. The
+// package imports no driver and no broker's client.
 //
 //	box, err := outbox.New(db, sqlstore.PostgreSQL, outbox.Options{})
 //	if err != nil {
 //		return err
 //	}
-//	err = box.Migrate(ctx) // or the statements of Schema, by a tool of one's own
+//	err = box.Migrate(ctx) // or run the statements of Schema with your migration tool
 //
-// In the business transaction:
+// In the transaction of the change:
 //
 //	err = box.Write(ctx, tx, outbox.Message{Key: order, Topic: "order.created", Body: body})
 //
-// And in one process or in several, beside everything else:
+// In the background of one or several processes:
 //
 //	relay, err := box.NewRelay(publisher, outbox.RelayOptions{Observe: outbox.LogEvents(slog.Default())})
 //	if err != nil {
@@ -20,30 +20,29 @@
 //	}
 //	err = relay.Run(ctx) // until ctx ends
 //
-// # What is promised
+// # Guarantees
 //
 // A message is sent if its transaction was committed, and only then. It is sent at least once, each
-// time with the same ID: a relay that dies between the broker's confirmation and the note of it
-// leaves up to RelayOptions.Batch messages that are sent again. Consumers know duplicates by the ID;
-// core.Do or sqlstore.DoTx, with the ID for a key, absorb them.
+// time with the same ID: if a relay dies between the broker's confirmation and marking the messages
+// as sent, up to RelayOptions.Batch messages are sent again. Consumers recognise duplicates by the
+// ID: use it as the key of core.Do or sqlstore.DoTx.
 //
-// The first occurrences of the messages of one key come in their order, whatever fails: a message is
-// handed over when the broker has confirmed the one before it. A message that fails is tried again,
-// with pauses that grow; those of its key wait, the others do not. (Unless it is parked, see
-// RelayOptions.MaxAttempts, or brought back by Unpark.) The order is that of the calls of Write in
-// transactions that follow each other. Of two transactions that overlap, nobody knows which is the
-// first: lock what the key stands for, by the row of the order, say, before Write.
+// The first occurrences of the messages of one key arrive in order, whatever fails: a message is
+// published only when the broker has confirmed the one before it. A failed message is tried again,
+// with growing pauses; later messages of its key wait, others do not. Parking breaks the order (see
+// RelayOptions.MaxAttempts), and so does Unpark. The order is that of the calls of Write in
+// transactions that follow each other. Transactions that overlap have no order: lock what the key
+// stands for, the row of the order, say, before Write.
 //
 // # One relay at a time
 //
-// Relays of one outbox share a lease, a row of the database. The one that holds it sends; the others
-// stand by, and one of them takes over when it ends, or, if it dies, when its lease has passed. A
-// relay that can't reach the broker gives the lease back, too. Publish is given a context that ends
-// before the lease does, and a relay that could not renew its lease begins no further call.
+// The relays of one outbox share a lease, a row of the database. The one that holds it sends. The
+// others stand by, and one of them takes over when it ends, or when it has died and its lease has
+// passed. A relay that can't reach the broker gives the lease back, too. The context of Publish ends
+// before the lease does, and a relay that can't renew its lease publishes nothing more.
 //
-// What can't be had: no broker looks at the lease. A publisher that ignores its context, a process
-// that is frozen between its look at the clock and the call, a database whose clock is set forward,
-// bytes that are still on their way: then two relays send at once. That makes duplicates, and nothing
-// worse. The order holds all the same, for each sends a message only when it knows that those before
-// it are with the broker.
+// The lease can't exclude that two relays send at once, for brokers do not check it: a publisher
+// ignores its context, a process is frozen just before the call, the database's clock is set
+// forward, or bytes are still on their way. The result is duplicates, and nothing worse: the order
+// holds, because each relay sends a message only when it knows that the broker has those before it.
 package outbox

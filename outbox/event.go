@@ -17,12 +17,12 @@ const (
 	LeaseLost
 	// Published: the broker has confirmed Messages.
 	Published
-	// Failed: the message ID has failed for the Attempt-th time with Err, and is tried again
-	// after Pause. Later ones of its key wait for it.
+	// Failed: the message with ID has failed for the Attempt-th time, with Err, and is tried again
+	// after Pause. Later messages of its key wait for it.
 	Failed
-	// Parked: the message ID has failed with Err, and is not sent any more.
+	// Parked: the message with ID has failed with Err, and is not sent any more.
 	Parked
-	// BrokerFailed: Messages could not be handed over, because of Err, which blames none of them.
+	// BrokerFailed: Messages could not be published because of Err, which is no fault of theirs.
 	// The relay gives its lease back and waits for Pause.
 	BrokerFailed
 	// DatabaseFailed: the database has failed with Err. The relay waits for Pause.
@@ -39,21 +39,23 @@ func (k Kind) String() string {
 	return kindNames[0]
 }
 
-// Event is one thing that happened to a relay. What does not concern it is zero.
+// Event is one thing that happened to a relay. Fields that its Kind does not mention are zero.
 type Event struct {
 	Kind Kind
-	// Messages is how many are concerned.
+	// Messages is how many messages the event is about.
 	Messages int
 	// ID and Topic are the message's.
 	ID, Topic string
-	Attempt   int
-	// Pause is for how long nothing is tried again.
+	// Attempt counts the failures of the message, from 1.
+	Attempt int
+	// Pause is the time until the next try.
 	Pause time.Duration
-	Err   error
+	// Err is the error of the publisher or the database.
+	Err error
 }
 
-// LogEvents returns an observer for RelayOptions.Observe that logs to logger: failures and a lease
-// that was lost as warnings, a message that is parked as an error, the rest at the debug level.
+// LogEvents returns an observer for RelayOptions.Observe that logs to logger: failures and a lost
+// lease as warnings, a parked message as an error, the rest at the debug level.
 func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelWarn

@@ -23,24 +23,24 @@ type Outbox struct {
 	dialect sqlstore.Dialect
 	table   string
 	maxBody int
-	words   *strings.Replacer // what a statement has in braces, in the words of the database
+	words   *strings.Replacer // replaces what a statement has in braces
 	wake    chan struct{}
 }
 
 // Options set up an [Outbox]. The zero Options are the defaults.
 type Options struct {
-	// Table is the name of the table, which may have a schema in front ("payments.outbox"). Each
-	// part begins with a letter or _ and has up to 50 letters, digits and _; it is not quoted.
-	// There is a second table, whose name has "_lease" behind. The default is "idem_outbox".
+	// Table is the name of the table, optionally with a schema ("payments.outbox"). Each part
+	// begins with a letter or _ and has up to 50 letters, digits and _. It is not quoted. A second
+	// table has the same name with "_lease" appended. The default is "idem_outbox".
 	Table string
-	// MaxBody is how many bytes the body of a message may have: what the broker takes. The
-	// default is 1 MiB.
+	// MaxBody is how many bytes the body of a message may have, which should be no more than the
+	// broker accepts. Zero means 1 MiB. Negative values are refused.
 	MaxBody int
 }
 
-// New returns an outbox in db, which stays the caller's. It asks the database nothing: the tables
-// must be there when the outbox is first used, see [Outbox.Migrate]. A nil db, an unknown dialect
-// and faulty options are errors, all reported at once.
+// New returns an outbox in db, which remains the caller's. It does not connect: the tables must
+// exist when the outbox is first used, see [Outbox.Migrate]. The error names every fault: a nil
+// db, an unknown dialect, a bad table name, a negative MaxBody.
 func New(db *sql.DB, dialect sqlstore.Dialect, options Options) (*Outbox, error) {
 	o := &Outbox{
 		db: db, dialect: dialect, wake: make(chan struct{}, 1),
@@ -60,34 +60,37 @@ func New(db *sql.DB, dialect sqlstore.Dialect, options Options) (*Outbox, error)
 	return o, nil
 }
 
-// Message is what is sent. Its texts have at most 255 bytes each, of UTF-8 without NUL.
+// Message is a message to a broker. ID, Key, Exchange, Topic, ContentType and the names of Headers
+// are UTF-8 without NUL, of at most 255 bytes each.
 type Message struct {
-	// ID is the message's identity: consumers know a duplicate by it. While a message is in the
-	// table, the database refuses another with its ID. Empty: Write makes one, as [NewID] does.
+	// ID identifies the message, so that consumers recognise duplicates. The database refuses a
+	// second message with the ID of one that is in the table. If it is empty, Write sets it as
+	// [NewID] does.
 	ID string
-	// Key is what messages are kept in order by: the number of an order, say. Empty: the message
-	// has no order with any other.
+	// Key orders messages: those with the same key are sent in order. Use the number of an order,
+	// say. A message with an empty key has no order.
 	Key string
-	// Exchange and Topic say where it goes: exchange and routing key (AMQP), or topic (Kafka) or
-	// subject (NATS). One of them is required.
+	// Exchange and Topic say where the message goes: exchange and routing key (AMQP), topic (Kafka),
+	// or subject (NATS). One of them is required.
 	Exchange, Topic string
-	// Headers go with the message. Their values may have any length.
-	Headers     map[string]string
+	// Headers go with the message. Each value has at most Options.MaxBody bytes.
+	Headers map[string]string
+	// ContentType is the media type of Body. It may be empty.
 	ContentType string
 	// Body has at most Options.MaxBody bytes.
 	Body []byte
 
-	// Position, CreatedAt and Attempt are for a [Publisher]; Write takes no notice of them.
-	// Position is the message's place in the table, which counts up, with gaps. CreatedAt is when
-	// it was written, by the clock of the database. Attempt is 1 the first time, and one more
-	// after each failure that seems to be its own.
+	// Position, CreatedAt and Attempt are set for a [Publisher]; Write ignores them. Position is
+	// the message's place in the table; it grows, with gaps. CreatedAt is when the message was
+	// written, by the clock of the database. Attempt is 1 at first, and one higher after each
+	// failure that seems to be the message's own.
 	Position  int64
 	CreatedAt time.Time
 	Attempt   int
 }
 
-// NewID returns an identity for a message, for those who want to know it before it is written: a
-// UUID of version 7 (RFC 9562).
+// NewID returns a UUID of version 7 (RFC 9562), to set the ID of a message before Write does. It is
+// safe for concurrent use.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -97,27 +100,27 @@ func NewID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Tx is a transaction of the database: a *sql.Tx, or what wraps one, or an adapter for another
-// library's. The result of ExecContext is not looked at.
+// Tx is a transaction of the database: a *sql.Tx, a wrapper of one, or an adapter for another
+// library's. Write ignores the result of ExecContext, but not its error.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ErrInvalid is what Write refuses messages with: they were not written, and would not be at
-// another time.
+// ErrInvalid is returned by Write if a message is invalid. Nothing was written; trying again does
+// not help.
 var ErrInvalid = errors.New("outbox: the message is invalid")
 
 const (
-	writeRows  = 50        // messages that one INSERT takes at most
-	writeBytes = 256 << 10 // beyond which it takes no further one: MySQL's servers limit a packet
+	writeRows  = 50        // how many messages one INSERT has at most
+	writeBytes = 256 << 10 // the size from which on it gets no further message: MySQL limits a packet
 )
 
 // Write writes messages in the caller's transaction: they are sent if it is committed, and only
-// then. Those of one call are in their order.
+// then. The messages of one call keep their order.
 //
-// If a message is invalid, nothing is written, and the error is [ErrInvalid]; it names each fault.
-// Any other error is the database's: roll the transaction back. A *sql.DB is refused, for it is no
-// transaction.
+// If a message is invalid, Write writes nothing, and returns an [ErrInvalid] that names every fault.
+// It refuses a *sql.DB, which is no transaction. Any other error is the database's: roll the
+// transaction back.
 func (o *Outbox) Write(ctx context.Context, tx Tx, messages ...Message) error {
 	if _, is := tx.(*sql.DB); is || tx == nil {
 		return fmt.Errorf("outbox: write: a %T is no transaction", tx)
@@ -190,9 +193,8 @@ func (o *Outbox) check(m *Message) error {
 	return errors.Join(faults...)
 }
 
-// Notify tells the relay in this process that there is something to send, so that it looks at
-// once: call it when the transaction has been committed. It does not wait. Nothing is lost
-// without it.
+// Notify makes the relay in this process look for messages at once. Call it after the transaction
+// has been committed. It does not block. Without it, the relay finds them at its next poll.
 func (o *Outbox) Notify() {
 	select {
 	case o.wake <- struct{}{}:

@@ -14,18 +14,19 @@ import (
 	"time"
 )
 
-// Publisher hands messages to a broker.
+// Publisher sends messages to a broker.
 type Publisher interface {
-	// Publish sends messages, in any order or all at once: no two of them share a key. It returns
-	// nil when the broker has confirmed them all. If it has refused some of them, or not confirmed
-	// them, the error is an [Errors], which says so of each. Any other error is as if each of them
-	// were [ErrUnconfirmed]: all are sent again, at first one by one.
+	// Publish sends messages, in any order or concurrently: no two of them share a key. It returns
+	// nil when the broker has confirmed them all. If the broker has refused or not confirmed some of
+	// them, it returns an [Errors] with the outcome of each. Any other error counts as
+	// [ErrUnconfirmed] for each message: all are sent again, at first one by one.
 	//
-	// It returns when ctx ends, at the latest, and sends nothing after that.
+	// Publish returns at the latest when ctx ends, and sends nothing after that. A relay does not
+	// call it concurrently.
 	Publish(ctx context.Context, messages []Message) error
 }
 
-// PublisherFunc is a function that is a [Publisher].
+// PublisherFunc makes a [Publisher] of a function.
 type PublisherFunc func(ctx context.Context, messages []Message) error
 
 // Publish calls f.
@@ -33,9 +34,10 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 	return f(ctx, messages)
 }
 
-// Each returns a publisher that calls publish for each message, all at once. An error of publish is
-// [ErrUnconfirmed], unless refused reports that the broker will never take that message. A nil refused
-// blames no message. publish must be safe for concurrent use, and return when ctx ends.
+// Each returns a publisher that calls publish for each message, all concurrently. An error of
+// publish counts as [ErrUnconfirmed], unless refused reports that the broker will never accept that
+// message. With a nil refused, every error does. publish must be safe for concurrent use, and
+// return when ctx ends.
 func Each(publish func(ctx context.Context, m Message) error, refused func(error) bool) Publisher {
 	return PublisherFunc(func(ctx context.Context, messages []Message) error {
 		outcomes := make(Errors, len(messages))
@@ -55,13 +57,14 @@ func Each(publish func(ctx context.Context, m Message) error, refused func(error
 	})
 }
 
-// Errors are what has become of the messages of one call of Publish, one for each, in their order:
-// nil if the broker has confirmed it; what is [ErrUnconfirmed] if that is nobody's fault; or else why
-// the broker does not take this one. If all are nil, it is as good as nil.
+// Errors are the outcomes of one call of Publish, one for each message, in their order: nil if the
+// broker has confirmed it; an error that is [ErrUnconfirmed] if it has not, through no fault of the
+// message; any other error if the broker refuses the message. Errors with only nil counts as
+// success.
 type Errors []error
 
-// ErrUnconfirmed is for a message that the broker has not confirmed, without blame: the connection
-// was lost, or the time was over.
+// ErrUnconfirmed says that the broker has not confirmed a message, through no fault of the message:
+// the connection broke, or the time was over.
 var ErrUnconfirmed = errors.New("outbox: the broker has not confirmed the message")
 
 // Error returns the errors' texts.
@@ -72,34 +75,37 @@ func (e Errors) Unwrap() []error { return e }
 
 // RelayOptions set up a [Relay]. The zero RelayOptions are the defaults.
 type RelayOptions struct {
-	// Name says who it is, to people who look at the lease, at most 200 bytes. The default is the
-	// name of the host and the number of the process.
+	// Name names the relay for people who read the lease, in at most 200 bytes. The default is the
+	// host name and the process id.
 	Name string
-	// Lease is how long a relay that has died keeps others from sending. One Publish may take
-	// half of that. One that waits looks for its turn three times in it. The default is 15 s.
+	// Lease is how long a relay that has died keeps others from sending. It should be more than
+	// twice as long as a Publish takes. Relays that stand by look for their turn three times in
+	// it. The default is 15 s.
 	Lease time.Duration
-	// Poll is how often the table is looked at while there is nothing to send, and nobody calls
-	// Notify. The default is 1 s.
+	// Poll is how often the relay looks for messages when there are none. Notify makes it look at
+	// once. The default is 1 s.
 	Poll time.Duration
-	// Batch is how many messages are read at a time, which is also how many may be sent twice
-	// when a relay dies. The default is 100.
+	// Batch is how many messages are read at a time. Up to that many may be sent twice when a
+	// relay dies. The default is 100.
 	Batch int
-	// Pause is how long a message that has failed waits the first time, and the relay after a
-	// failure of the broker or the database; each further time twice as long, up to MaxPause. The
-	// defaults are 500 ms and 30 s.
+	// Pause is how long a failed message waits before it is tried again, and the relay after a
+	// failure of the broker or the database. It doubles with each further failure, up to
+	// MaxPause. The defaults are 500 ms and 30 s.
 	Pause, MaxPause time.Duration
-	// MaxAttempts is how often a message may fail before it is parked: it is not sent any more,
-	// and the later ones of its key are. Only a failure that Publish has blamed on it leads to that
-	// ([Errors]). Zero: it is tried for ever.
+	// MaxAttempts is how often a message may fail before it is parked. A parked message is not
+	// sent any more, and later messages of its key are. Only failures of the message itself count
+	// (see [Errors]). Zero: it is never parked.
 	MaxAttempts int
 	// Drain is how long a Publish that is under way may go on when the context of Run has ended.
 	// The default is 5 s.
 	Drain time.Duration
-	// Observe is told what happens, see [Event], while the relay waits for it. Nil: nobody is.
+	// Observe is called for each [Event], by the goroutine of Run: it must return quickly. It may
+	// be nil.
 	Observe func(ctx context.Context, e Event)
 }
 
-// Relay sends the messages of an outbox. Make one with [Outbox.NewRelay].
+// Relay sends the messages of an outbox. Make one with [Outbox.NewRelay]; the zero Relay is not
+// usable.
 type Relay struct {
 	outbox    *Outbox
 	publisher Publisher
@@ -108,14 +114,14 @@ type Relay struct {
 	running   atomic.Bool
 
 	renewAt   time.Time // when the lease is to be renewed; zero: not held
-	until     time.Time // from when on nothing may be sent
-	confirmed []int64   // positions that are to be marked as sent
-	limit     int       // of a page: Batch, or less after a failure that could be anybody's
+	until     time.Time // nothing may be sent after this
+	confirmed []int64   // positions of messages that are yet to be marked as sent
+	limit     int       // of a page: Batch, or less after a failure whose message is not known
 	failures  int       // of the broker, in a row
 }
 
-// NewRelay returns a relay that sends by way of publisher. All faults of the options are reported
-// at once.
+// NewRelay returns a relay that sends through publisher. The error names every fault: a nil
+// publisher, negative options, a MaxPause below Pause, a Name that is too long.
 func (o *Outbox) NewRelay(publisher Publisher, options RelayOptions) (*Relay, error) {
 	options.Lease = cmp.Or(options.Lease, 15*time.Second)
 	options.Poll = cmp.Or(options.Poll, time.Second)
@@ -147,20 +153,19 @@ func (o *Outbox) NewRelay(publisher Publisher, options RelayOptions) (*Relay, er
 	return &Relay{outbox: o, publisher: publisher, options: options, owner: owner, limit: options.Batch}, nil
 }
 
-// ownerMark stands between the name of a relay and what tells it from others of that name.
+// ownerMark stands between the name of a relay and its random part.
 const ownerMark = " #"
 
-// statementTime is how long the relay waits for an answer of the database.
-const statementTime = 5 * time.Second
+// statementTimeout is how long the relay waits for the database.
+const statementTimeout = 5 * time.Second
 
-// Run sends messages until ctx ends. Of all relays of an outbox, one at a time does; the others
-// wait for its lease to pass. When ctx ends, nothing more is begun, what the publisher is about to
-// have confirmed is waited for (see RelayOptions.Drain) and marked as sent, and the lease is given
-// back. Run then returns nil, or the error because of which messages that were sent could not be
-// marked, so that they will be sent again.
+// Run sends messages until ctx ends. One relay of an outbox sends at a time; the others wait until
+// its lease is free. Failures do not end Run: it reports them (see [Event]) and tries again.
 //
-// What fails is tried again, for ever: see [Event]. A relay runs once at a time: a second Run
-// beside the first is an error.
+// When ctx ends, Run begins nothing more, waits for the Publish that is under way (see
+// RelayOptions.Drain), marks what was confirmed as sent, and gives the lease back. It then returns
+// nil. It returns an error if the marking failed: those messages will be sent again. Run also
+// returns an error if the relay is running already.
 func (r *Relay) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return errors.New("outbox: the relay is running already")
@@ -196,14 +201,14 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, context.Can
 	return longer, func() { stop(); cancel() }
 }
 
-// beyond returns a context for a statement that is carried out although ctx has ended.
-func beyond(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), statementTime)
+// detached returns a context for a statement that runs even if ctx has ended.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 }
 
-// round sends what there is to send, or waits for a while. The error is the database's.
+// round sends the messages that are due, or waits for a while. The error is the database's.
 func (r *Relay) round(ctx, publishing context.Context) error {
-	if err := r.mark(ctx); err != nil { // what an earlier round could not
+	if err := r.mark(ctx); err != nil { // messages that an earlier round could not mark
 		return err
 	}
 	if wait, err := r.hold(ctx); err != nil || wait > 0 {
@@ -218,8 +223,8 @@ func (r *Relay) round(ctx, publishing context.Context) error {
 		sleep(ctx, min(r.options.Poll, time.Until(r.renewAt)), r.outbox.wake)
 		return nil
 	}
-	// What is new comes first: if that is sent, the broker is there, and what fails then fails by
-	// itself.
+	// New messages come first: if the broker confirms one, it is reachable, and a later failure is the
+	// failing message's own.
 	s := sending{Relay: r, ctx: publishing}
 	for _, page := range [][]Message{fresh, failed} {
 		if err == nil {
@@ -242,7 +247,7 @@ func (r *Relay) hold(ctx context.Context) (wait time.Duration, err error) {
 	if begun.Before(r.renewAt) {
 		return 0, nil
 	}
-	ctx, cancel := beyond(ctx) // a lease that nobody knows of would not be given back
+	ctx, cancel := detached(ctx) // if it were cut off, a lease that was acquired would not be given back
 	defer cancel()
 	held, left, err := r.outbox.lease(ctx, r.owner, r.options.Lease)
 	switch {
@@ -252,7 +257,7 @@ func (r *Relay) hold(ctx context.Context) (wait time.Duration, err error) {
 		if r.renewAt.IsZero() {
 			r.observe(ctx, Event{Kind: LeaseAcquired})
 		}
-		// The database has begun to count later. A tenth is left for a publisher to notice the end.
+		// The database began to count after begun. The last tenth is left for a publisher to stop.
 		r.renewAt, r.until = begun.Add(r.options.Lease/3), begun.Add(r.options.Lease-r.options.Lease/10)
 		return 0, nil
 	case !r.renewAt.IsZero():
@@ -268,25 +273,25 @@ func (r *Relay) release(ctx context.Context) error {
 		return nil
 	}
 	r.renewAt = time.Time{}
-	ctx, cancel := beyond(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	_, err := r.outbox.exec(ctx, "release", r.outbox.sql(releaseSQL), r.owner)
 	return err
 }
 
 func (r *Relay) read(ctx context.Context) (fresh, failed []Message, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	fresh, failed, err = r.outbox.read(ctx, r.limit)
 	if err != nil {
-		r.limit = max(1, r.limit/2) // it may have been too much for the time
+		r.limit = max(1, r.limit/2) // the page may have been too large for the timeout
 	}
 	return fresh, failed, err
 }
 
-// mark marks what is confirmed as sent, also when ctx has ended.
+// mark marks confirmed messages as sent, even if ctx has ended.
 func (r *Relay) mark(ctx context.Context) error {
-	ctx, cancel := beyond(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	for positions := range slices.Chunk(r.confirmed, maxList) {
 		if _, err := r.outbox.exec(ctx, "mark", r.outbox.sql(sentSQL, list(positions))); err != nil {
@@ -297,17 +302,17 @@ func (r *Relay) mark(ctx context.Context) error {
 	return nil
 }
 
-// sending is one round's.
+// sending is the state of one round.
 type sending struct {
 	*Relay
 	ctx    context.Context // of Publish
-	alive  bool            // the broker has confirmed something
-	outage bool            // it cannot be reached, as it seems
+	alive  bool            // the broker has confirmed a message
+	outage bool            // the broker seems to be unreachable
 	wait   time.Duration   // before the next round
 }
 
-// send hands a page to the publisher in waves, in which no key comes twice: a message is sent when
-// the one before it is confirmed. So the order of a key holds whatever fails, and whoever else
+// send publishes a page in waves, in which no key comes twice: a message is sent when the one
+// before it is confirmed. So the order of a key holds whatever fails, and even if another relay
 // sends, too.
 func (s *sending) send(ctx context.Context, page []Message) error {
 	for len(page) > 0 && s.wait == 0 && ctx.Err() == nil {
@@ -319,7 +324,7 @@ func (s *sending) send(ctx context.Context, page []Message) error {
 			return err
 		}
 		if !kept || !time.Now().Before(s.until) {
-			return nil // another relay may have sent the page meanwhile, or the renewal has come too late
+			return nil // another relay may have sent the page meanwhile, or the renewal came too late
 		}
 		failed, err := s.publish(ctx, wave)
 		if err != nil {
@@ -330,7 +335,8 @@ func (s *sending) send(ctx context.Context, page []Message) error {
 	return nil
 }
 
-// split takes from a page what can be sent at once: all that has no key, and the first of each key.
+// split takes from a page the messages that can be sent at once: those without a key, and the first
+// of each key.
 func split(page []Message) (wave, rest []Message) {
 	taken := map[string]bool{}
 	for _, m := range page {
@@ -344,8 +350,8 @@ func split(page []Message) (wave, rest []Message) {
 	return wave, rest
 }
 
-// publish hands one wave to the publisher, and returns the keys of what has failed. The error is
-// the database's.
+// publish publishes one wave, and returns the keys of the messages that failed. The error is the
+// database's.
 func (s *sending) publish(ctx context.Context, wave []Message) (failed []string, err error) {
 	call, cancel := context.WithDeadline(s.ctx, s.until)
 	cause := s.publisher.Publish(call, wave)
@@ -376,33 +382,33 @@ func (s *sending) publish(ctx context.Context, wave []Message) (failed []string,
 	}
 	switch {
 	case unconfirmed > 0 && len(wave) == 1 && s.alive:
-		err = s.fail(ctx, &wave[0], cause, false) // whose fault else could it be
+		err = s.fail(ctx, &wave[0], cause, false) // the broker is reachable, and no other message was sent
 	case unconfirmed > 0:
 		err = errors.Join(err, s.unreachable(ctx, wave, unconfirmed, cause))
 	case sent == 0 && len(wave) > 1:
-		s.wait = s.options.Pause // it is not likely that all of them are bad
+		s.wait = s.options.Pause // all were refused: probably not the messages' fault
 	}
 	return failed, err
 }
 
-// unreachable follows a failure that is no message's own, as far as is known.
+// unreachable handles a failure that seems to be no message's own.
 func (s *sending) unreachable(ctx context.Context, wave []Message, unconfirmed int, cause error) error {
 	if ctx.Err() != nil {
-		return nil // it was cut off
+		return nil // the shutdown has cut it off
 	}
 	s.failures++
-	s.limit = 1 // to find out whose it is
+	s.limit = 1 // to find out which message fails
 	s.outage, s.wait = true, s.pause(s.failures)
 	s.observe(ctx, Event{Kind: BrokerFailed, Messages: unconfirmed, Err: cause, Pause: s.wait})
 	if len(wave) > 1 {
 		return nil
 	}
 	m := wave[0]
-	m.Attempt-- // it is not counted, but others are tried before it
+	m.Attempt-- // the failure does not count, but others are tried before this message
 	return s.markFailed(ctx, &m, stateRetrying, s.wait, cause)
 }
 
-// fail follows a failure that is a message's own. blamed says that the publisher has said so.
+// fail handles a failure that is a message's own. blamed says that the publisher has said so.
 func (s *sending) fail(ctx context.Context, m *Message, cause error, blamed bool) error {
 	e := Event{Kind: Failed, ID: m.ID, Topic: m.Topic, Attempt: m.Attempt, Err: cause, Pause: s.pause(m.Attempt)}
 	state := stateRetrying
@@ -416,9 +422,9 @@ func (s *sending) fail(ctx context.Context, m *Message, cause error, blamed bool
 	return err
 }
 
-// markFailed notes that a message has failed, and when it is tried again if it is.
+// markFailed stores that a message has failed, and when it is tried again.
 func (r *Relay) markFailed(ctx context.Context, m *Message, state int, pause time.Duration, cause error) error {
-	ctx, cancel := beyond(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	reason := strings.ReplaceAll(strings.ToValidUTF8(cause.Error(), "\ufffd"), "\x00", "\ufffd")
 	_, err := r.outbox.exec(ctx, "mark", r.outbox.sql(failedSQL, state, pause.Microseconds(), m.Attempt, m.Position), reason)

@@ -65,9 +65,9 @@ INSERT {ignore}INTO {table}_lease (name, owner, lease_until) VALUES ('relay', ''
 `
 )
 
-// Schema returns the statements that make the tables, each ended by a semicolon, for those who
-// leave changes of the schema to a tool of their own. They may be run again. An empty table means
-// "idem_outbox". It returns an error for an unknown dialect or a faulty name.
+// Schema returns the statements that make the tables, each ended by a semicolon, for a migration
+// tool. They may be run more than once. An empty table means "idem_outbox". It returns an error
+// for an unknown dialect or a bad table name.
 func Schema(dialect sqlstore.Dialect, table string) (string, error) {
 	if table == "" {
 		table = defaultTable
@@ -93,9 +93,9 @@ func Schema(dialect sqlstore.Dialect, table string) (string, error) {
 	return strings.NewReplacer(words...).Replace(template), nil
 }
 
-// Migrate makes the tables, if they are not there. It may be called at every start, by many
-// processes at once. If the tables are there, no right to make them is needed. It returns an error
-// if there is a table of that name which is not an outbox's.
+// Migrate makes the tables if they do not exist. It may be called at every start, by many processes
+// at once. It needs the right to create tables only if they do not exist. It returns an error if a
+// table of that name is not an outbox's, or if MySQL's autocommit is off.
 func (o *Outbox) Migrate(ctx context.Context) error {
 	found := o.checkTables(ctx)
 	if found == nil {
@@ -107,7 +107,7 @@ func (o *Outbox) Migrate(ctx context.Context) error {
 	return o.checkTables(ctx)
 }
 
-// checkTables reports what the tables lack.
+// checkTables returns an error if the tables do not exist, or are not fit for an outbox.
 func (o *Outbox) checkTables(ctx context.Context) error {
 	_, _, err := o.holder(ctx)
 	if err == nil {

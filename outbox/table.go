@@ -24,9 +24,8 @@ const (
 	stateParked   = 3
 )
 
-// What is said to the database. All but the first is said outside of the caller's transactions,
-// each statement by itself; it may be carried out twice, so it is tried again whatever it has failed
-// with.
+// The statements. All but the first run outside of the caller's transactions, each by itself. They
+// may run twice, so that they are tried again after any failure.
 const (
 	insertSQL = `INSERT INTO {table} (id, message_key, exchange, topic, headers, content_type, body,
 	created_at, state, state_at, attempts, last_error) VALUES %s`
@@ -34,16 +33,16 @@ const (
 
 	columns = "position, id, message_key, exchange, topic, headers, content_type, body, created_at, attempts, state"
 
-	// There is no position up to which everything has been read: of two transactions, the one that
-	// has got the lower positions may be committed later. And a range of state_at, which is 0 in
-	// all that is new, keeps the planner from following the primary key through all that was sent.
+	// It does not remember a position up to which everything was read: of two transactions, the one
+	// with the lower positions may be committed later. The range of state_at, which is 0 in all new
+	// messages, keeps the planner from following the primary key through all sent ones.
 	readSQL = `SELECT * FROM (SELECT ` + columns + ` FROM {table} WHERE state = 0 AND state_at <= 0
 	AND (message_key = '' OR message_key NOT IN (SELECT message_key FROM {table} WHERE state = 1 AND message_key <> ''))
 	ORDER BY state_at, position LIMIT %[1]d) AS fresh
 UNION ALL SELECT * FROM (SELECT ` + columns + ` FROM {table} WHERE state = 1 AND state_at <= {now}
 	ORDER BY state_at, position LIMIT %[1]d) AS failed`
 
-	// Sent is sent, whoever holds the lease by now.
+	// A message that was sent is marked as sent, whichever relay holds the lease by now.
 	sentSQL   = `UPDATE {table}{primary} SET state = 2, state_at = {now} WHERE position IN (%s) AND state <> 2`
 	failedSQL = `UPDATE {table} SET state = %d, state_at = {now} + %d, attempts = %d, last_error = ? WHERE position = %d AND state IN (0, 1)`
 	unparkSQL = `UPDATE {table} SET state = 0, state_at = 0, attempts = 0 WHERE id = ? AND state = 3`
@@ -54,24 +53,24 @@ UNION ALL SELECT * FROM (SELECT ` + columns + ` FROM {table} WHERE state = 1 AND
 
 	statsSQL = `SELECT state, COUNT(*), {now} - MIN(created_at) FROM {table} WHERE state IN (0, 1, 3) GROUP BY state`
 
-	// In two steps, the second by the primary key: so no gap is locked into which others insert.
+	// In two steps, the second by the primary key: MySQL then locks no gap into which others insert.
 	oldSQL   = `SELECT position FROM {table} WHERE state = 2 AND state_at <= {now} - %d ORDER BY state_at, position LIMIT %d`
 	purgeSQL = `DELETE FROM {table}{using} WHERE position IN (%s) AND state = 2`
 )
 
-// words are what stands in braces in a statement.
+// words replaces what a statement has in braces.
 func words(dialect sqlstore.Dialect, table string) *strings.Replacer {
 	primary, using := "", ""
 	if dialect == sqlstore.MySQL {
-		// In a small table MySQL would rather read all rows, and lock them, also those of
-		// transactions that are under way.
+		// In a small table MySQL would read and lock all rows, including those of transactions that
+		// are under way.
 		primary = " FORCE INDEX (PRIMARY)"
 		using = " USING " + table + primary
 	}
 	return strings.NewReplacer("{table}", table, "{now}", clock(dialect), "{primary}", primary, "{using}", using)
 }
 
-// sql puts a statement in the words of the database.
+// sql returns a statement in the database's dialect.
 func (o *Outbox) sql(template string, args ...any) string {
 	text := o.words.Replace(fmt.Sprintf(template, args...))
 	if o.dialect != sqlstore.PostgreSQL {
@@ -86,8 +85,8 @@ func (o *Outbox) sql(template string, args ...any) string {
 
 const tries = 8
 
-// retry tries several times: deadlocks, serialisation failures, locks of SQLite and broken
-// connections are soon over.
+// retry tries several times: deadlocks, serialisation failures, SQLite's locks and broken
+// connections are mostly short.
 func (o *Outbox) retry(ctx context.Context, what string, try func() error) error {
 	for n := 1; ; n++ {
 		err := try()
@@ -100,7 +99,7 @@ func (o *Outbox) retry(ctx context.Context, what string, try func() error) error
 	}
 }
 
-// exec carries a statement out, and returns how many rows it has changed.
+// exec runs a statement, and returns how many rows it changed.
 func (o *Outbox) exec(ctx context.Context, what, statement string, args ...any) (n int64, err error) {
 	err = o.retry(ctx, what, func() error {
 		result, err := o.db.ExecContext(ctx, statement, args...)
@@ -140,18 +139,17 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// maxList is how many positions a statement names. Of 1000 MariaDB would make a table to join with,
-// and read, and lock, all rows.
+// maxList is how many positions a statement names at most. MariaDB would turn 1000 into a table to
+// join with, and then read and lock all rows.
 const maxList = 500
 
-// list is for IN.
+// list returns positions as they are written in IN (…).
 func list(positions []int64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(positions), " ", ","), "[]")
 }
 
-// read returns what may be sent now, in the order of the table, at most limit of each kind: new
-// messages, but those of a key of which one has failed; and those that have failed and may be
-// tried again.
+// read returns the messages that may be sent now, by position, at most limit of each kind: new
+// ones, except those whose key has a failed message; and failed ones that are due again.
 func (o *Outbox) read(ctx context.Context, limit int) (fresh, failed []Message, err error) {
 	err = o.query(ctx, "read", o.sql(readSQL, limit), func(rows *sql.Rows) error {
 		var m Message
@@ -181,8 +179,8 @@ func (o *Outbox) read(ctx context.Context, limit int) (fresh, failed []Message, 
 
 func byPosition(a, b Message) int { return cmp.Compare(a.Position, b.Position) }
 
-// lease makes owner the one who sends, for so long, if nobody else is. If somebody is, remaining is
-// how long that lease still stands.
+// lease acquires or renews the lease for owner. If another relay holds it, remaining is how long
+// that lease still stands.
 func (o *Outbox) lease(ctx context.Context, owner string, lease time.Duration) (held bool, remaining time.Duration, err error) {
 	n, err := o.exec(ctx, "lease", o.sql(leaseSQL, lease.Microseconds()), owner, owner)
 	if err != nil || n > 0 {
@@ -192,7 +190,7 @@ func (o *Outbox) lease(ctx context.Context, owner string, lease time.Duration) (
 	return false, remaining, err
 }
 
-// holder returns who has the lease, or had it, and how long it still stands.
+// holder returns the latest owner of the lease, and how long the lease still stands.
 func (o *Outbox) holder(ctx context.Context) (owner string, remaining time.Duration, err error) {
 	var left int64
 	found := false
@@ -203,20 +201,20 @@ func (o *Outbox) holder(ctx context.Context) (owner string, remaining time.Durat
 	return owner, time.Duration(left) * time.Microsecond, err
 }
 
-// Stats are what there is to watch.
+// Stats are figures for monitoring.
 type Stats struct {
 	// Unsent is how many messages are still to be sent, and Oldest the age of the oldest of them.
 	Unsent int64
 	Oldest time.Duration
-	// Retrying is how many of them have failed, and are tried again.
+	// Retrying is how many of Unsent have failed and will be tried again.
 	Retrying int64
-	// Parked is how many are not sent any more, see RelayOptions.MaxAttempts.
+	// Parked is how many messages are not sent any more, see RelayOptions.MaxAttempts.
 	Parked int64
 	// Relay is the name of the relay that holds the lease; empty if none does.
 	Relay string
 }
 
-// Stats looks at the table. What it costs grows with the number of messages that are not sent.
+// Stats reads the figures from the database. Its cost grows with the number of unsent messages.
 func (o *Outbox) Stats(ctx context.Context) (s Stats, err error) {
 	err = o.query(ctx, "stats", o.sql(statsSQL), func(rows *sql.Rows) error {
 		var state int
@@ -243,9 +241,9 @@ func (o *Outbox) Stats(ctx context.Context) (s Stats, err error) {
 	return s, err
 }
 
-// Purge removes the messages that were sent more than olderThan ago, and returns how many there
-// were. It does so in batches of 500, each a transaction of its own; after an error, those before
-// stay removed. Parked messages stay. It may run beside everything else.
+// Purge removes the messages that were sent more than olderThan ago, and returns how many it
+// removed. It works in batches of 500, each a transaction of its own; after an error, the messages
+// that it has counted stay removed. Parked messages stay. It is safe to run beside all other calls.
 func (o *Outbox) Purge(ctx context.Context, olderThan time.Duration) (purged int64, err error) {
 	for {
 		var old []int64
@@ -266,8 +264,8 @@ func (o *Outbox) Purge(ctx context.Context, olderThan time.Duration) (purged int
 	}
 }
 
-// Unpark makes a parked message one that is to be sent, as if it were new, and reports whether
-// there was one of that ID. Later messages of its key may have been sent by then.
+// Unpark makes the parked message with this ID due again, as if it were new, and reports whether
+// there was one. Later messages of its key may have been sent before it.
 func (o *Outbox) Unpark(ctx context.Context, id string) (bool, error) {
 	n, err := o.exec(ctx, "unpark", o.sql(unparkSQL), id)
 	return n > 0, err
