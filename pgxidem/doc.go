@@ -1,7 +1,7 @@
-// Package pgxidem gives what idem does in transactions to those who use pgx without database/sql: a pgxpool.Pool, and a
-// pgx.Tx with batches, COPY and its own types.
+// Package pgxidem runs sqlstore's transactions on a pgxpool.Pool: the function gets a pgx.Tx, with batches, COPY and
+// pgx's own types, instead of a *sql.Tx.
 //
-//	db := stdlib.OpenDBFromPool(pool)              // the store's way to the pool
+//	db := stdlib.OpenDBFromPool(pool)              // the store uses the pool, too
 //	db.SetMaxOpenConns(int(pool.Config().MaxConns)) // so that transactions leave it a connection
 //	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Reset(pool.Reset))
 //	if err != nil {
@@ -9,37 +9,36 @@
 //	}
 //	err = store.Migrate(ctx)
 //
-// In a consumer, a cron job or an import, under a key of the caller's:
+// In a consumer, a cron job or an import, under a key that you choose:
 //
 //	result, err := pgxidem.DoTx(ctx, store, pool, "charge:"+messageID, func(tx pgx.Tx) ([]byte, error) {
 //		_, err := tx.Exec(ctx, "INSERT INTO charges …")
 //		return nil, err
 //	})
 //
-// In the handler of a guard, or in the function of a task, under its key:
+// In the handler of a guard, or in the function of a task, under the run's key:
 //
 //	result, err := pgxidem.RunTx(r.Context(), store, pool, func(tx pgx.Tx) ([]byte, error) {
 //		…
 //	})
 //
-// Both are sqlstore's own, on the same table and by the same rules: a record that one has made, the other finds. They
-// take the same round trips.
+// They use the same table, rules and round trips as DoTx and RunTx of sqlstore: each finds the records of the other.
 //
-// # One pool for both
+// # Transactions on the store's pool
 //
-// A transaction holds a connection, and the store needs one to claim, renew and settle. Transactions of DoTx and RunTx are
-// counted as those on the store's own *sql.DB: with its SetMaxOpenConns(n), at most n-1 are open at once, the others
-// wait. Without a limit there, transactions can take the whole pool, and the store's calls time out in front of it. A store with connections of
-// its own (sqlstore.NewURL) needs no such care; its limit counts all the same.
+// A transaction holds a connection, and the store needs one to claim, renew and complete. Transactions of DoTx and RunTx
+// count like those on the store's own *sql.DB: with its SetMaxOpenConns(n), at most n-1 are open at once, and the others
+// wait. Without that limit, transactions can take the whole pool, and the store's calls time out. A store with its own
+// connections (sqlstore.NewURL) can't be blocked like that; its limit counts all the same.
 //
-// # Guards of rows, and the outbox
+// # rowguard and outbox
 //
-// [Adapt] makes of any pgx.Tx what rowguard and outbox take:
+// [Adapt] makes any pgx.Tx usable with rowguard and outbox:
 //
 //	err := box.Write(ctx, pgxidem.Adapt(tx), message)
 //	err := rowguard.Insert(ctx, pgxidem.Adapt(tx), coupons, rowguard.Set{"code": code})
 //
-// And a pgx.Tx is a rowguard.Transaction as it is:
+// A pgx.Tx is a rowguard.Transaction without an adapter:
 //
 //	err := rowguard.Transact(ctx, 0, pool.Begin, func(tx pgx.Tx) error {
 //		return rowguard.Lock(ctx, pgxidem.Adapt(tx), accounts, id, time.Second, nil)
@@ -47,11 +46,12 @@
 //
 // # The connection
 //
-// When a context ends in the midst of a statement, pgx closes the connection, and the pool makes another one. A function
-// that finds the connection broken gets core.CodeStoreUnavailable from DoTx and RunTx, whatever it has made of pgx's error, as
-// long as it returns one that is no context's.
+// When a context ends during a statement, pgx closes the connection, and the pool makes another one. If the connection
+// breaks in the function, and the function returns any error but a context's, DoTx and RunTx return
+// core.CodeStoreUnavailable.
 //
-// When a server only reads (25006: a primary that was demoted and has kept its connections), DoTx and RunTx call pool.Reset, at most once a second,
-// and try again; the store does so for its own calls with the option sqlstore.Reset. Behind a pooler that shares connections
-// between transactions, set the pool's ConnConfig.DefaultQueryExecMode to pgx.QueryExecModeExec.
+// When a server is read-only (25006: a demoted primary that has kept its connections, say), DoTx and RunTx call
+// pool.Reset, at most once a second, and try again. For the store's own calls, the option sqlstore.Reset does the same.
+// Behind a pooler that shares connections between transactions, set the pool's ConnConfig.DefaultQueryExecMode to
+// pgx.QueryExecModeExec.
 package pgxidem

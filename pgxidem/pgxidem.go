@@ -15,13 +15,13 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
-// DoTx is [sqlstore.Store.DoTx] with a transaction of pgx's, on a connection of pool: fn runs once for key, and its
-// changes are committed together with the record of them, or not at all. The pool must lead to the database in which the
-// store's table is.
+// DoTx is [sqlstore.Store.DoTx] with a pgx.Tx on a connection of pool: fn runs once for key, and its changes are
+// committed together with the operation's record, or not at all. The pool must lead to the database that has the
+// store's table. It returns an error if pool or fn is nil.
 //
-// All that sqlstore says of its function, its context, its options and its errors holds here. The tx that fn gets is
-// the very transaction that makes the record: Commit and Rollback are refused with [ErrNotYours], and Begin makes a savepoint, as
-// always in pgx. When fn returns, its rows and batches must be closed. tx is not used after that.
+// The rules of sqlstore for the function, the context, the options and the errors hold here. tx is the transaction that
+// makes the record: its Commit and Rollback return [ErrNotYours], and its Begin makes a savepoint, as always in pgx.
+// Before fn returns, it must close its rows and batches. It must not use tx afterwards.
 func DoTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, key string, fn func(tx pgx.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	c, err := newCall(pool, fn)
 	if err != nil {
@@ -31,8 +31,8 @@ func DoTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, key st
 	return store.DoTx(ctx, c, key, c.run, opts...)
 }
 
-// RunTx is [sqlstore.Store.RunTx] with a transaction of pgx's, on a connection of pool: in the handler of a guard, or in
-// the function of a task, it marks the run's own record. What DoTx says of fn holds here, too.
+// RunTx is [sqlstore.Store.RunTx] with a pgx.Tx on a connection of pool: in the handler of a guard, or in the function of
+// a task, it also marks the run's record. The rules of [DoTx] for pool and fn hold here, too.
 func RunTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	c, err := newCall(pool, fn)
 	if err != nil {
@@ -42,13 +42,13 @@ func RunTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, fn fu
 	return store.RunTx(ctx, c, c.run, opts...)
 }
 
-// ErrNotYours is returned by Commit and Rollback of the transaction that a function of [DoTx] or [RunTx] gets.
+// ErrNotYours is returned by Commit and Rollback of the transaction that [DoTx] and [RunTx] pass to their functions.
 var ErrNotYours = errors.New("pgxidem: the transaction ends when the function returns: nil commits it, an error rolls it back")
 
-// call is one call of DoTx or RunTx. It has a *sql.DB of its own, which costs no connection, so that the connection which is
-// taken from the pool last is the one of the transaction that was begun last.
+// call is one call of DoTx or RunTx. It is a sqlstore.TxBeginner and a sqlstore.Resetter. It has a *sql.DB of its own,
+// which costs no connection, so that tx is always the transaction that this call began last.
 type call struct {
-	driver.Connector // whose connections are the pool's
+	driver.Connector // takes its connections from the pool
 	pool             *pgxpool.Pool
 	db               *sql.DB
 	fn               func(tx pgx.Tx) ([]byte, error)
@@ -56,6 +56,8 @@ type call struct {
 	ctx context.Context // of the transaction that is being begun
 	tx  pgx.Tx          // the one that was begun last
 }
+
+var _ sqlstore.Resetter = (*call)(nil)
 
 func newCall(pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]byte, error)) (*call, error) {
 	if pool == nil || fn == nil {
@@ -67,14 +69,14 @@ func newCall(pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]byte, error)) (*call, err
 	return c, nil
 }
 
-// BeginTx makes call a sqlstore.TxBeginner. When ctx ends, database/sql would roll back from a goroutine of its own,
-// while fn may be using the connection: so it is not told of ctx, which pgx heeds by itself.
+// BeginTx implements sqlstore.TxBeginner. When ctx ends, database/sql would roll back in a goroutine of its own, while fn
+// may be using the connection: so it does not get ctx. pgx does.
 func (c *call) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error) {
 	c.ctx = ctx
 	return c.db.BeginTx(context.WithoutCancel(ctx), opts)
 }
 
-// Reset is called by sqlstore when the server only reads. New connections may lead to another one.
+// Reset implements sqlstore.Resetter.
 func (c *call) Reset() { c.pool.Reset() }
 
 func (c *call) Connect(context.Context) (driver.Conn, error) {
@@ -85,7 +87,7 @@ func (c *call) Connect(context.Context) (driver.Conn, error) {
 	return &conn{raw.(*stdlib.Conn), c}, nil
 }
 
-// run is the function that sqlstore calls. Its *sql.Tx is on the connection of c.tx.
+// run is the function that sqlstore calls. The *sql.Tx and c.tx are on one connection.
 func (c *call) run(*sql.Tx) ([]byte, error) {
 	value, err := c.fn(borrowed{c.tx})
 	if err != nil && c.tx.Conn().IsClosed() && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
@@ -94,7 +96,7 @@ func (c *call) run(*sql.Tx) ([]byte, error) {
 	return value, err
 }
 
-// conn is a connection that remembers its transaction as pgx has it.
+// conn is a connection that keeps its transaction as a pgx.Tx.
 type conn struct {
 	*stdlib.Conn
 	call *call
@@ -125,7 +127,7 @@ func (c *conn) BeginTx(_ context.Context, opts driver.TxOptions) (driver.Tx, err
 	return owned{tx, c.call.ctx}, nil
 }
 
-// owned is a transaction for database/sql, which ends it.
+// owned is a transaction for database/sql, which commits it or rolls it back.
 type owned struct {
 	tx  pgx.Tx
 	ctx context.Context
@@ -134,25 +136,25 @@ type owned struct {
 func (o owned) Commit() error   { return o.tx.Commit(o.ctx) }
 func (o owned) Rollback() error { return o.tx.Rollback(o.ctx) }
 
-// borrowed is the same transaction for a function, which does not.
+// borrowed is the same transaction for the caller's function, which may do neither.
 type borrowed struct{ pgx.Tx }
 
 func (borrowed) Commit(context.Context) error   { return ErrNotYours }
 func (borrowed) Rollback(context.Context) error { return ErrNotYours }
 
-// Tx is a pgx.Tx with the methods of database/sql that rowguard and outbox call: a rowguard.Conn, and an outbox.Tx.
+// Tx is a pgx.Tx with the methods of database/sql that rowguard and outbox call: it is a rowguard.Conn and an outbox.Tx.
 type Tx struct{ pgx.Tx }
 
-// Adapt makes a [Tx] of tx, also of one that pool.Begin has made.
+// Adapt makes a [Tx] of any pgx.Tx: that of [DoTx] or [RunTx], or one of pool.Begin.
 func Adapt(tx pgx.Tx) Tx { return Tx{tx} }
 
-// ExecContext is Exec.
+// ExecContext calls Exec.
 func (tx Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	tag, err := tx.Exec(ctx, query, args...)
 	return driver.RowsAffected(tag.RowsAffected()), err
 }
 
-// QueryRowContext is QueryRow.
+// QueryRowContext calls QueryRow.
 func (tx Tx) QueryRowContext(ctx context.Context, query string, args ...any) pgx.Row {
 	return tx.QueryRow(ctx, query, args...)
 }
