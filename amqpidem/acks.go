@@ -8,10 +8,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// acks acknowledges the deliveries of one channel, which one consumer has. What is done is
-// acknowledged by one frame up to the first delivery that is not: the broker, too, then has
-// one thing to do in place of many. What is done beyond that waits for a moment, and is then
-// acknowledged by itself: nothing that takes long holds it up.
+// acks acknowledges the deliveries of one channel, which has one consumer. One frame acknowledges
+// all settled deliveries up to the first unsettled one, which is less work for the broker, too.
+// Those settled beyond it wait for a moment, and are then acknowledged one by one: a slow function
+// does not hold them up.
 type acks struct {
 	send   func(tag uint64, multiple bool) error
 	closed func() bool
@@ -23,7 +23,7 @@ type acks struct {
 	mu     sync.Mutex
 	first  uint64     // the lowest tag that is not acknowledged; the tags of a channel follow one another
 	states []ackState // of that one, and of those behind it
-	look   uint64     // none before that one is settled and not acknowledged: a function may take hours, and many be settled meanwhile
+	look   uint64     // all tags below are unsettled or acknowledged: it saves scanning them at each flush
 }
 
 type ackState uint8
@@ -40,8 +40,8 @@ func newAcks(ch *amqp.Channel) *acks {
 	return &acks{send: ch.Ack, closed: ch.IsClosed, wake: make(chan struct{}, 1), pause: ackPause, first: 1}
 }
 
-// Ack implements amqp.Acknowledger. The frame is sent a little later. Until then it is the broker's
-// to deliver the message again, as it would be if the frame were lost.
+// Ack implements amqp.Acknowledger. The frame is sent a little later. Until then the broker may
+// deliver the message again, as it would if the frame were lost.
 func (a *acks) Ack(tag uint64, _ bool) error {
 	if a.closed() {
 		return amqp.ErrClosed
@@ -81,8 +81,8 @@ func (a *acks) run(done <-chan struct{}) {
 	}
 }
 
-// flush acknowledges what is settled in front; with all also what is settled behind a gap. It
-// reports whether any of that is left.
+// flush acknowledges the settled deliveries before the first unsettled one; with all, also those
+// after it. It reports whether any of these are left.
 func (a *acks) flush(all bool) (left bool) {
 	a.flushing.Lock()
 	defer a.flushing.Unlock()

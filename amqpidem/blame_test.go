@@ -64,7 +64,7 @@ func TestReturnedMessagesWithoutIDs(t *testing.T) {
 	_, err = l.ch.QueueDeclare(queue, false, true, true, false, nil)
 	require.NoError(t, err)
 	second := publish("routed")
-	assert.NoError(t, l.settled(second))
-	assert.ErrorIs(t, l.settled(first), ErrUnroutable)
-	assert.NoError(t, l.settled(publish("returned")), "now it is routed")
+	assert.NoError(t, l.outcome(second))
+	assert.ErrorIs(t, l.outcome(first), ErrUnroutable)
+	assert.NoError(t, l.outcome(publish("returned")), "now it is routed")
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// dialLimit is how long connecting may take: a broker that is frozen accepts, and does not answer.
+// dialLimit is how long connecting may take: a frozen broker accepts connections, and does not answer.
 var dialLimit = 10 * time.Second
 
-// Dial connects to a broker. Unlike amqp.Dial it ends when ctx does, and after 10 s.
+// Dial connects to a broker. Unlike amqp.Dial it returns when ctx ends, and after at most 10 s.
 func Dial(ctx context.Context, url string) (*amqp.Connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -59,8 +59,8 @@ const (
 )
 
 // backoff waits before another try; tries is how many have failed in a row. The pause doubles from
-// 0.1 to 10 s, and half of it is left to chance: what a broker has dropped together does not
-// come back together. It returns false if ctx ends first.
+// 0.1 to 10 s. Half of it is random, so that clients that lost their connections together do not
+// reconnect together. It returns false if ctx ends first.
 func backoff(ctx context.Context, tries int) bool {
 	pause := min(lastPause, firstPause<<min(tries-1, 10))
 	timer := time.NewTimer(pause/2 + rand.N(pause/2))

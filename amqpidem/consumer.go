@@ -14,29 +14,29 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// ConsumerConfig is what a [Consumer] is built from.
+// ConsumerConfig configures a [Consumer].
 type ConsumerConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL: with TLS, say, or another heartbeat. Nil: [Dial].
+	// Dial connects to URL, with TLS or another heartbeat, say. Nil means [Dial].
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 
-	// Concurrency is how many messages are handled at once. Zero: 16.
+	// Concurrency is how many messages are handled at once. Zero means 16.
 	Concurrency int
-	// Prefetch is how many deliveries the broker hands out before the first of them is settled, at
-	// most 65535. Zero: four times the concurrency, so that none waits for the broker.
+	// Prefetch is how many unacknowledged deliveries the broker sends at most, from Concurrency to
+	// 65535. Zero means four times the concurrency, so that no worker waits for the broker.
 	Prefetch int
 
 	// DrainTimeout is how long the messages that are being handled may take when Run's context has
-	// ended. Zero: 30 s.
+	// ended. Zero means 30 s.
 	DrainTimeout time.Duration
 
-	// CheckOnly only checks the topology, and declares nothing ([Topology.Check]).
+	// CheckOnly makes the consumer check the topology without declaring it ([Topology.Check]).
 	CheckOnly bool
 }
 
-// Consumer takes messages from the queue of a [Handler], and takes them again when the connection
-// was lost.
+// Consumer takes messages from the queue of a [Handler]. It reconnects when the connection is lost.
+// Make one with [NewConsumer]; the zero Consumer is not usable.
 type Consumer struct {
 	config  ConsumerConfig
 	handler *Handler
@@ -48,26 +48,26 @@ type Consumer struct {
 	cancel  context.CancelCauseFunc
 }
 
-// session is what is consumed on one connection. The workers that are free take its deliveries.
+// session is the consumer on one connection. Free workers take its deliveries.
 type session struct {
 	deliveries <-chan amqp.Delivery // closed when the consumer is cancelled, or the channel closed
 	acks       *acks
-	ended      <-chan struct{} // nothing is begun with any more
-	cancelled  chan struct{}   // … and nothing comes
+	ended      <-chan struct{} // closed: no further message is begun
+	cancelled  chan struct{}   // closed: no further delivery comes
 	settling   context.Context // ends with the channel, which lose closes
 	lose       context.CancelCauseFunc
 }
 
-// closeLimit is how long something may take at the end: functions whose context has ended, a broker
-// that is told that nobody listens any longer.
+// closeLimit is how long each step of the end may take: functions whose context has ended, and the
+// closing of a connection.
 var closeLimit = 5 * time.Second
 
 // ErrDrain is returned by [Consumer.Run] when messages were still being handled at the end of the
 // drain timeout. The broker delivers them again.
 var ErrDrain = errors.New("amqpidem: messages were still being handled when the consumer ended")
 
-// NewConsumer returns a consumer for h. It does not connect yet. It reports every fault of c at
-// once, each as a *core.ConfigError.
+// NewConsumer returns a consumer for h. It does not connect yet. The error joins every fault of c,
+// each a *core.ConfigError.
 func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 	errs := []error{checkURL("ConsumerConfig", c.URL)}
 	fault := func(bad bool, field, format string, args ...any) {
@@ -95,15 +95,15 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 }
 
 // Run consumes until ctx ends. Then it takes no more messages, gives back those that it has not
-// begun with, and lets the rest end, within the drain timeout; after that their contexts end, with
-// core.ErrShutdown, and Run returns [ErrDrain] if any is left 5 s later. Else it returns nil.
+// begun, and waits for the others until the drain timeout. After that their contexts end, with
+// core.ErrShutdown. Run returns nil, or [ErrDrain] if any is left 5 s later.
 //
-// When the connection is lost, or the queue, it connects again, with pauses from 0.1 to 10 s. What was
-// being handled goes on, and what it has done is acknowledged when it is delivered again. A topology
-// that is not as it ought to be is an error ([*TopologyError]) if it is found before the first
-// message; later that, too, is tried again.
+// When the connection or the queue is lost, Run connects again, with pauses from 0.1 to 10 s.
+// Functions that are running go on; their messages are acknowledged when they are delivered again.
+// Run returns a [*TopologyError] if the topology is found to be wrong on the first connection; later
+// it tries again.
 //
-// A Consumer runs once.
+// Call Run once for each Consumer.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.context, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.cancel(nil)
@@ -111,7 +111,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	for range c.config.Concurrency {
 		c.workers.Go(c.worker)
 	}
-	stood := false // a connection and its topology have
+	stood := false // there was a connection with the right topology
 	for tries := 1; ; tries++ {
 		began, before := time.Now(), c.settled.Load()
 		connected, err := c.session(ctx, drain)
@@ -125,7 +125,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return err
 		}
 		if connected && (time.Since(began) > lastPause || c.settled.Load() > before) {
-			tries = 1 // it was of use
+			tries = 1 // the connection was useful: begin with short pauses again
 		}
 		if !backoff(ctx, tries) {
 			return drain()

@@ -1,6 +1,6 @@
-// Package amqpidem runs the messages of a RabbitMQ queue once each, and settles their deliveries: what
-// is done is acknowledged, what fails comes back after a delay, what can't be done becomes a dead
-// letter. It stands on [github.com/idem-go/idem/core] and rabbitmq/amqp091-go.
+// Package amqpidem runs each message of a RabbitMQ queue once. It acknowledges a message that is done,
+// delivers a failed one again after a delay, and dead-letters one that can't be done. It is built on
+// [github.com/idem-go/idem/core] and rabbitmq/amqp091-go.
 //
 //	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
 //	handler, err := amqpidem.NewHandler(amqpidem.Config{
@@ -13,34 +13,33 @@
 //	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{URL: url})
 //	err = consumer.Run(ctx) // until ctx ends
 //
-// A [Handler] decides about one delivery; [Handler.Handle] serves a loop of one's own. A [Consumer]
-// is such a loop: it connects again, and drains. A [Topology] is a queue with the queues for its
-// delays and dead letters. A [Publisher] publishes with confirms.
+// A [Consumer] takes the messages, reconnects, and drains at the end. A [Handler] decides about one
+// delivery; call [Handler.Handle] from a loop of your own if you don't want a Consumer. A [Topology]
+// is a queue with its queues for delays and dead letters. A [Publisher] publishes with confirms.
 //
 // An operation is the consumer's name (the policy's), the app id and the message id; its
-// fingerprint is a digest of the body. The publisher has to choose the ids: the same one
+// fingerprint is a digest of the body. The publisher must choose message ids, and use the same id
 // when it publishes a message again. [Publisher] does.
 //
 // # Exactly once
 //
-// The broker delivers at least once, and the store remembers what has been done. Between the end of the
-// function and that memory a process can die, and the function runs again. If what it changes is in
-// the database that holds the records, sqlstore's RunTx commits both together: call it in the
-// function, and return its error. See docs/messages.md.
+// The broker delivers at least once, and the store remembers what is done. If the process dies
+// after the function and before the record is completed, the function runs again. If the function
+// changes the database that holds the records, call sqlstore's RunTx in it, which commits both
+// together, and return its error. See docs/messages.md.
 //
-// # What comes back
+// # Delays
 //
-// A message that comes back is published anew to a queue in which it waits, and from which the
-// broker moves it back. That is confirmed before the delivery is acknowledged: nothing is
-// held in the consumer meanwhile, and nothing is lost. Its headers say how many attempts it has had
-// ([HeaderAttempts]). Nothing is ever given back to the queue by nack but at the end of a
-// consumer, so that a delivery limit counts only what has ended with its consumer.
+// A message that must wait is published to a delay queue, from which the broker moves it back. The
+// delivery is acknowledged when that is confirmed: the consumer holds nothing meanwhile, and
+// nothing is lost. The message's headers count its attempts ([HeaderAttempts]). Deliveries are
+// nacked only when a consumer ends, so that a delivery limit counts only those that ended with
+// their consumer.
 //
-// The attempts of a message are those that have failed, and the runs that never came back, as far
-// as the store has seen them begin. That the broker has delivered it again is no attempt: with a
-// prefetch, a lost connection brings back many that nobody has begun with.
+// Attempts are the failed ones, and runs that never came back, if the store has seen them begin. A
+// redelivery by the broker is no attempt: with a prefetch, a lost connection brings back many
+// messages on which no function has begun.
 //
-// Tested with RabbitMQ 3.10.8, of which a quorum queue's time to live is the newest thing that is
-// needed. What newer brokers do otherwise is taken from their documentation: see
-// docs/messages.md.
+// Tested with RabbitMQ 3.10.8. The newest feature that it needs is a quorum queue's time to live, of
+// 3.10. What newer brokers change is taken from their documentation: see docs/messages.md.
 package amqpidem

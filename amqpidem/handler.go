@@ -15,83 +15,82 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Func does what a message asks for. It does not settle the delivery: that is done by what it returns.
-// An error, or a panic, is a failed attempt. [Permanent] marks an error that no further
-// attempt can mend.
+// Func processes a message. It must not acknowledge the delivery: the handler does, by what Func
+// returns. An error or a panic is a failed attempt. Wrap an error that no further attempt can mend
+// in [Permanent].
 //
-// What core.RunFrom says of ctx holds here, too, and [AttemptFrom] tells which attempt it is. ctx ends
-// when the claim is lost, and when the consumer does not wait any longer at its end. A run that fails
-// must not be kept (core.Run.Keep): its message would be taken for done when it comes back. Nor must
-// the bytes of d.Body and the table d.Headers be changed: they go on with the message.
+// ctx belongs to the run, see core.RunFrom; [AttemptFrom] returns the number of the attempt. ctx ends
+// when the claim is lost, and when the consumer stops waiting at its end. Do not keep a failed run
+// (core.Run.Keep): its message would count as done when it comes back. Do not change the bytes of
+// d.Body or the table d.Headers: the message may be published again with them.
 type Func func(ctx context.Context, d *amqp.Delivery) error
 
-// Config is what a [Handler] is built from.
+// Config configures a [Handler].
 type Config struct {
-	// Task is what runs the messages, and its policy's Name the consumer's: an operation is the
-	// consumer's name, the message's app id (AppId) and its message id (MessageId); its
-	// fingerprint is a digest of the body. Two consumers that are to act on one message each need two
-	// names. It is required.
+	// Task runs the messages. Its policy's Name is the consumer's name: an operation is the
+	// consumer's name, the message's AppId and its MessageId; its fingerprint is a digest of the
+	// body. Two consumers that both process a message need two names. It is required.
 	//
-	// A policy with Duplicate: core.Reject is the cheapest: nothing of a message's result is
-	// stored. Its Retention must be longer than a message can come again: its delays, and as
-	// long as an outbox or a publisher tries. OnFailure: core.Keep is refused: what has failed would
-	// count as done when it comes back.
+	// A policy with Duplicate: core.Reject is the cheapest: it stores no result. The Retention must
+	// be longer than a message can come again: the sum of its delays, and as long as a publisher
+	// or an outbox tries. OnFailure: core.Keep is refused: a failed message would count as done
+	// when it comes back.
 	Task *core.Task
 
-	// Topology says to which queue the messages belong. It is required.
+	// Topology is the queue from which the messages come. It is required.
 	Topology Topology
 
-	// Publisher publishes to the queues for delays and dead letters. It is required, and stays the
-	// caller's to close, after the last message.
+	// Publisher publishes to the queues for delays and dead letters. It is required. It remains the
+	// caller's: close it after the last message.
 	Publisher *Publisher
 
-	// Attempts is how many attempts a message gets before it is a dead letter. A run that
-	// never came back (its process was killed) is one of them, if the store has seen it. Zero: one
-	// more than the topology has delays.
+	// Attempts is how many attempts a message gets before it is dead-lettered. A run that never
+	// came back (its process was killed) counts, if the store has seen it begin. Zero means one more
+	// than the topology has delays.
 	Attempts int
 
-	// WithoutID says what becomes of a message without a message id. Zero: [DeadLetter].
+	// WithoutID says what happens to a message without a message id. Zero means [DeadLetter].
 	WithoutID WithoutID
 
-	// Observe is told what happens. It is called synchronously and concurrently, and must return
-	// quickly. Nil: nobody is told.
+	// Observe is called for each event, synchronously and concurrently; it must return quickly. It
+	// may be nil.
 	Observe func(ctx context.Context, e Event)
 }
 
-// WithoutID says what becomes of a message without a message id.
+// WithoutID says what happens to a message without a message id.
 type WithoutID uint8
 
 const (
-	// DeadLetter makes it a dead letter. It is the zero value.
+	// DeadLetter dead-letters the message. It is the zero value.
 	DeadLetter WithoutID = iota
-	// Digest takes a SHA-256 digest of the body for an id. Two messages with the same body are then
-	// one operation, for as long as its result stands.
+	// Digest uses a SHA-256 digest of the body as the id. Messages with equal bodies are then one
+	// operation, for as long as its result stands.
 	Digest
-	// Pass runs it unprotected, each time it is delivered.
+	// Pass runs the message unprotected, each time it is delivered.
 	Pass
 )
 
-// Handler runs the messages of a queue once each, and settles their deliveries:
+// Handler runs each message of a queue once, and settles its deliveries:
 //
-//	the function has succeeded              acknowledged
-//	it had, at an earlier delivery          acknowledged; the function does not run
-//	it runs elsewhere                       back after a delay; no attempt is counted
-//	the store can't be reached              the same
-//	it has failed, or panicked              back after a delay that grows; after the last attempt a dead letter
-//	nobody knows whether it took effect     a dead letter (a policy with Abandoned: core.Uncertain)
-//	the id was used with another body       a dead letter
-//	it has no id                            a dead letter, or as [Config].WithoutID says
+//	the function succeeds                       acknowledged
+//	an earlier delivery has succeeded           acknowledged; the function does not run
+//	the message is running elsewhere            back after a delay; the attempt does not count
+//	the store can't be reached                  the same
+//	the function fails or panics                back after a growing delay; dead-lettered after the last attempt
+//	an earlier run may have taken effect        dead-lettered (a policy with Abandoned: core.Uncertain)
+//	the id was used with another body           dead-lettered
+//	the message has no id                       dead-lettered, or as [Config].WithoutID says
 //
-// What comes back, and a dead letter, has been published anew and confirmed before the delivery is
-// acknowledged. A crash in between makes two of one message; the key makes them one operation. It is
-// safe for concurrent use.
+// A message that comes back or is dead-lettered is published anew, and the delivery is acknowledged when
+// that is confirmed. A crash in between leaves two copies of the message; they have one key, and are one
+// operation. A Handler is safe for concurrent use. Make one with [NewHandler].
 type Handler struct {
 	config   Config
 	topology Topology // with defaults filled in
 	fn       Func
 }
 
-// NewHandler returns a handler that runs fn. It reports every fault of c at once, each as a
+// NewHandler returns a handler that runs fn. The error joins every fault of c, each a
 // *core.ConfigError.
 func NewHandler(c Config, fn Func) (*Handler, error) {
 	var errs []error
@@ -120,23 +119,23 @@ func NewHandler(c Config, fn Func) (*Handler, error) {
 	return &Handler{config: c, topology: topology, fn: fn}, nil
 }
 
-// Attempt is what a [Func] can learn about its message's deliveries.
+// Attempt describes one attempt at a message.
 type Attempt struct {
-	// Number is which attempt at the message this is, from 1. Unlike that of core.Run it also
-	// counts attempts that have failed.
+	// Number counts the attempts at the message, from 1. Unlike core.Run.Attempt it also counts
+	// failed ones.
 	Number int
-	// Of is how many there are: in the last one Number is Of.
+	// Of is the greatest Number: see [Config].Attempts.
 	Of int
-	// Deliveries is how often the broker has handed out the message since it was last published or
-	// came back from a delay: 1, or more after a lost connection. A quorum queue counts them; a
-	// classic one only tells 1 from 2 and more.
+	// Deliveries is how often the broker has delivered the message since it was last published or
+	// came back from a delay: 1, or more after a lost connection. A quorum queue counts them; with
+	// a classic one it is 1 or 2.
 	Deliveries int
-	// FirstSeen is when a handler was first given the message, to the second.
+	// FirstSeen is when a handler first got the message, to the second.
 	FirstSeen time.Time
 }
 
-// AttemptFrom returns the attempt to which ctx, the context of a [Func], belongs; else the zero
-// Attempt.
+// AttemptFrom returns the attempt to which ctx, the context of a [Func], belongs. It returns the
+// zero Attempt for any other context.
 func AttemptFrom(ctx context.Context) Attempt {
 	a, _ := ctx.Value(attemptKey{}).(Attempt)
 	return a
@@ -144,8 +143,8 @@ func AttemptFrom(ctx context.Context) Attempt {
 
 type attemptKey struct{}
 
-// Permanent marks an error of a [Func] that no further attempt can mend: a body that can't be read. The
-// message is a dead letter at once. It returns nil for nil.
+// Permanent wraps an error of a [Func] that no further attempt can mend, such as a body that can't be
+// parsed: the message is dead-lettered at once. It returns nil for nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -157,13 +156,13 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// PanicError is what a panic of a [Func] is made of. Its text, in the headers of a dead letter, is
-// the value's, without the stack.
+// PanicError is the error of an attempt whose [Func] has panicked.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // of the panic
+	Stack []byte // of its goroutine
 }
 
+// Error returns the panic's value as text, without the stack. A dead letter has it in its headers.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 var (
@@ -173,12 +172,11 @@ var (
 	errHeadersTooLarge = errors.New("amqpidem: the message's headers, left out here, leave no room in a frame for those of a copy")
 )
 
-// Handle runs the function for a delivery, and settles it. Nothing is left to do for the caller
-// unless there is an error: the delivery could not be settled. If its channel is closed, the
-// broker delivers it again by itself. If not, close the channel: what is not acknowledged then goes
-// back to the queue.
+// Handle runs the function for a delivery, and settles the delivery, whether the function succeeds
+// or not. It returns an error only if the delivery could not be settled. Then close its channel, if
+// it is still open: the broker delivers unacknowledged messages again.
 //
-// When ctx ends, so does the function's context. The delivery is settled all the same, for up to 30 s.
+// When ctx ends, so does the function's context. Settling then goes on for up to 30 s.
 func (h *Handler) Handle(ctx context.Context, d amqp.Delivery) (err error) {
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -186,8 +184,8 @@ func (h *Handler) Handle(ctx context.Context, d amqp.Delivery) (err error) {
 	return err
 }
 
-// handle is Handle with a context for each of the two: when that of settling ends, the delivery is
-// nobody's any more. It has set *failure also if the function ends its goroutine (runtime.Goexit).
+// handle is Handle with a context of its own for settling. It sets *failure also if the function
+// ends its goroutine (runtime.Goexit).
 func (h *Handler) handle(ctx, settling context.Context, d amqp.Delivery, failure *error) {
 	started := time.Now()
 	v := verdict{past: h.historyOf(&d)}
@@ -210,17 +208,17 @@ func (h *Handler) observe(ctx context.Context, e Event) {
 	}
 }
 
-// verdict is what is to become of a delivery.
+// verdict is the decision about a delivery.
 type verdict struct {
 	outcome Outcome
 	reason  Reason
 	attempt int // 0: the function did not run
 	delay   time.Duration
-	past    history // as it goes on with the message
+	past    history // for the headers of a copy
 	err     error
 }
 
-// run carries out a message, and decides about its delivery. It settles nothing.
+// run runs the function for a message, and decides about its delivery. It settles nothing.
 func (h *Handler) run(ctx context.Context, d *amqp.Delivery, v *verdict) {
 	var ended error // why the run's context has ended, if it had when the function returned
 	once := func(ctx context.Context) ([]byte, error) {
@@ -253,7 +251,7 @@ func (h *Handler) run(ctx context.Context, d *amqp.Delivery, v *verdict) {
 	})
 }
 
-// judged decides about a delivery by what has become of its run.
+// judged decides about a delivery by the outcome of its run.
 func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 	ran := v.attempt > 0
 	var refusal *core.Refusal
@@ -276,7 +274,7 @@ func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 		v.outcome = Done
 		return v
 	case !isPermanent && (is(core.CodeInProgress, core.CodeStoreUnavailable, core.CodeShuttingDown) || ran && is(core.CodeUnfinished)):
-		// Also of an operation within the function (sqlstore's RunTx): it has not failed of itself.
+		// Also from an operation within the function (sqlstore's RunTx): that is no failure of its own.
 		return h.deferred(v)
 	case ran && (errors.Is(ended, core.ErrLeaseLost) || errors.Is(ended, core.ErrShutdown) || errors.Is(ended, context.Canceled)):
 		v.reason = ReasonInterrupted
@@ -305,9 +303,9 @@ func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 	return v
 }
 
-// attemptNumber returns which attempt at a message the run with the given number is. The store's
-// numbers also grow with runs that never came back, of which the message knows nothing; but they
-// begin anew with 1 when a failed run was the first.
+// attemptNumber returns the number of the attempt whose run has the number run in the store. That
+// number also counts runs that never came back, which the headers do not; but it begins again at 1
+// after a failed first run.
 func attemptNumber(past history, run uint64) int {
 	if run > past.run {
 		run -= past.run
@@ -315,7 +313,7 @@ func attemptNumber(past history, run uint64) int {
 	return past.attempts + int(min(run, 1<<30))
 }
 
-// call says which operation a message is for. Its Key is empty if the message runs unprotected.
+// call returns the operation of a message. Its Key is empty if the message runs unprotected.
 func (h *Handler) call(d *amqp.Delivery) (core.Call, error) {
 	if d.MessageId == "" && h.config.WithoutID == DeadLetter {
 		return core.Call{}, errNoID
@@ -334,7 +332,8 @@ func (h *Handler) call(d *amqp.Delivery) (core.Call, error) {
 	return call, nil
 }
 
-// guarded calls f, and makes an error of its panic, or of the end of its goroutine, which goes on.
+// guarded calls f, and turns a panic of f, or runtime.Goexit, into an error. Goexit still ends the
+// goroutine.
 func guarded(failure *error, f func() error) {
 	returned := false
 	defer func() {
@@ -365,13 +364,13 @@ func (h *Handler) delay(i int) time.Duration {
 	return h.topology.Delays[min(max(i, 0), len(h.topology.Delays)-1)]
 }
 
-// settle does with a delivery what was decided.
+// settle carries out the decision about a delivery.
 func (h *Handler) settle(ctx context.Context, d *amqp.Delivery, v *verdict) error {
 	if v.outcome != Done && v.outcome != Duplicate {
-		// Confirmed first, then acknowledged. What is lost in between comes twice.
+		// Confirmed first, then acknowledged: after a crash in between, the message comes twice.
 		err := h.publish(ctx, d, v, d.Headers)
 		if refused := (*amqp.Error)(nil); Refused(err) && errors.As(err, &refused) && refused.Code == amqp.FrameError {
-			// It would never leave the queue, and break a connection each time.
+			// The copy is too large for a frame: it would never leave the queue, and break a connection each time.
 			*v = h.dead(*v, ReasonHeadersTooLarge, errors.Join(errHeadersTooLarge, v.err))
 			err = h.publish(ctx, d, v, nil)
 		}
@@ -385,14 +384,14 @@ func (h *Handler) settle(ctx context.Context, d *amqp.Delivery, v *verdict) erro
 	return nil
 }
 
-// publish publishes a copy of a delivery with these headers, and those that tell its history, to where it
-// is to go.
+// publish publishes a copy of a delivery, with headers and its history, to a delay queue or the dead
+// letters.
 func (h *Handler) publish(ctx context.Context, d *amqp.Delivery, v *verdict, headers amqp.Table) error {
 	queue := h.topology.DeadLetters()
 	if v.outcome != Dead {
 		queue = h.topology.DelayQueue(v.delay)
 	}
-	m := again(d, queue, v.past, headers)
+	m := copyFor(d, queue, v.past, headers)
 	if v.outcome == Dead {
 		m.Publishing.Headers[HeaderError] = bounded(v.err)
 		m.Publishing.Headers[HeaderReason] = string(v.reason)

@@ -19,36 +19,36 @@ const (
 	HeaderError = "x-idem-error"
 	// HeaderReason is the [Reason] of a dead letter.
 	HeaderReason = "x-idem-reason"
-	// HeaderFirstSeen is when a handler was first given the message (RFC 3339, UTC).
+	// HeaderFirstSeen is when a handler first got the message (RFC 3339, UTC).
 	HeaderFirstSeen = "x-idem-first-seen"
 
-	// HeaderExchange and HeaderRoutingKey are where the message was published to; a handler
-	// finds them in the delivery's own fields again.
+	// HeaderExchange and HeaderRoutingKey are the exchange and the routing key of the first
+	// publishing. A [Func] finds them in the delivery's own fields.
 	HeaderExchange   = "x-idem-exchange"
 	HeaderRoutingKey = "x-idem-routing-key"
-	// HeaderUserID is the user id that the broker has verified when the message was first
-	// published. The broker takes no message in the name of another user, so that it can't stay where
-	// it was; here it is no more than a header.
+	// HeaderUserID is the user id that the broker verified when the message was first published. A
+	// copy can't have it as a property, for the broker refuses other users' ids. Anybody can write a
+	// header: do not trust this one.
 	HeaderUserID = "x-idem-user-id"
 
-	headerDeferrals = "x-idem-deferrals" // how often it was put off without an attempt, since the last one
+	headerDeferrals = "x-idem-deferrals" // how often it was deferred since the last attempt
 	headerRun       = "x-idem-run"       // core.Run.Attempt of the last attempt
 )
 
 // maxError is how much of an error goes into a header.
 const maxError = 1024
 
-// history is what a message says of its earlier attempts.
+// history is what a message's headers say about its earlier attempts.
 type history struct {
-	attempts  int // that have failed
+	attempts  int // failed ones
 	deferrals int
 	run       uint64
 	firstSeen time.Time
 }
 
-// historyOf reads the history of a delivery. Only that of a message which comes back from a delay
-// counts: one that an operator has published again, from the dead letters, begins anew. (The
-// number of the last run is the store's, and goes on.)
+// historyOf reads the history of a delivery. It counts only for a message that comes back from a
+// delay: one that an operator has published again from the dead letters begins anew. (The number of
+// the last run is the store's, and goes on.)
 func (h *Handler) historyOf(d *amqp.Delivery) history {
 	past := history{run: uint64(number(d.Headers[headerRun])), firstSeen: time.Now()}
 	deaths, _ := d.Headers["x-death"].([]any) // the latest one first
@@ -68,9 +68,9 @@ func (h *Handler) historyOf(d *amqp.Delivery) history {
 	return past
 }
 
-// deliveries returns how often the broker has handed out this message since it was last published.
-// Quorum queues count that: since RabbitMQ 4.3 in x-acquired-count, before in x-delivery-count,
-// which then counts only what has ended with its consumer.
+// deliveries returns how often the broker has delivered this message since it was last published.
+// Quorum queues count that in x-acquired-count since RabbitMQ 4.3, and before in x-delivery-count,
+// which since then counts only deliveries that ended with their consumer.
 func deliveries(d *amqp.Delivery) int {
 	for _, name := range []string{"x-acquired-count", "x-delivery-count"} {
 		if _, ok := d.Headers[name]; ok {
@@ -83,7 +83,8 @@ func deliveries(d *amqp.Delivery) int {
 	return 1
 }
 
-// number reads an integer of any type that a client may have chosen; what is none, or negative, is 0.
+// number reads an integer of any type that a client may have chosen. It returns 0 for a negative one
+// and for any other value.
 func number(v any) int64 {
 	var n int64
 	switch v := v.(type) {
@@ -109,17 +110,16 @@ func number(v any) int64 {
 	return max(n, 0)
 }
 
-// stripped are the headers that belong to one stay in one queue. CC and BCC would route a copy to
-// other queues once more, and of a message whose x-death names the queue to which it goes back the
-// broker thinks that it goes round in circles.
+// stripped are the headers that a copy must not have. CC and BCC would route it to other queues once
+// more; the broker drops a message as a cycle if its x-death names the queue to which it goes back.
 var stripped = []string{"CC", "BCC", "x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
 	"x-last-death-exchange", "x-last-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count",
 	HeaderError, HeaderReason}
 
-// again makes a message of a delivery that is to go to another queue, with these headers of its own. d's
-// exchange and routing key are those to which it was first published. It does not expire on the way: its
-// time to live was for the first delivery.
-func again(d *amqp.Delivery, queue string, past history, own amqp.Table) Message {
+// copyFor returns a copy of a delivery for another queue, with the headers own and its history. d has
+// the exchange and routing key of the first publishing. The copy has no expiration: that was for the
+// first delivery.
+func copyFor(d *amqp.Delivery, queue string, past history, own amqp.Table) Message {
 	headers := make(amqp.Table, len(own)+8)
 	maps.Copy(headers, own)
 	for _, name := range stripped {
@@ -150,9 +150,9 @@ func again(d *amqp.Delivery, queue string, past history, own amqp.Table) Message
 	}}
 }
 
-// restore gives a delivery that has been on its way the exchange and the routing key to which it was
-// first published: handlers look at them. It has come by the queue's own name, as what the broker moves
-// from a delay does; of what has come by another exchange, the broker knows better than its publisher.
+// restore gives a delivery that comes back from a delay the exchange and the routing key of its first
+// publishing, which functions read. Such a delivery comes by the queue's own name; in one that comes by
+// another exchange, the headers are not trusted.
 func (h *Handler) restore(d *amqp.Delivery) {
 	exchange, ok1 := d.Headers[HeaderExchange].(string)
 	key, ok2 := d.Headers[HeaderRoutingKey].(string)
@@ -161,7 +161,7 @@ func (h *Handler) restore(d *amqp.Delivery) {
 	}
 }
 
-// bounded cuts an error's text to what a header takes.
+// bounded returns an error's text, cut to maxError bytes.
 func bounded(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
 	if len(text) <= maxError {

@@ -21,7 +21,7 @@ func TestHeadersOfACopy(t *testing.T) {
 	}
 	before := maps.Clone(d.Headers)
 	seen := time.Date(2026, 11, 21, 10, 1, 8, 0, time.FixedZone("CET", 3600))
-	m := again(d, "orders.dead", history{attempts: 2, deferrals: 3, run: math.MaxUint64, firstSeen: seen}, d.Headers)
+	m := copyFor(d, "orders.dead", history{attempts: 2, deferrals: 3, run: math.MaxUint64, firstSeen: seen}, d.Headers)
 	assert.Equal(t, amqp.Table{
 		"tenant": "acme", HeaderAttempts: int64(2), headerDeferrals: int64(3), headerRun: int64(math.MaxInt64), HeaderFirstSeen: "2026-11-21T09:01:08Z",
 		HeaderExchange: "shop", HeaderRoutingKey: "order.created", HeaderUserID: "guest",

@@ -13,17 +13,17 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	// Connected: a consumer is connected, its topology stands, and deliveries may come.
+	// Connected: a consumer has connected and declared its topology; deliveries may come.
 	Connected Kind = iota + 1
 	// Disconnected: a consumer could not connect, or has lost its connection or its queue, with Err.
 	// It tries again.
 	Disconnected
-	// Delivered: a consumer begins with a delivery.
+	// Delivered: a consumer begins to handle a delivery.
 	Delivered
-	// Settled: a delivery was settled, by Outcome. Delivered comes before it, from a [Consumer].
+	// Settled: a delivery was settled with Outcome. In a [Consumer], Delivered comes before it.
 	Settled
-	// Unsettled: a delivery should have been settled by Outcome, and could not be. The broker
-	// delivers it again.
+	// Unsettled: a delivery could not be settled with Outcome, because of Err. The broker delivers
+	// the message again.
 	Unsettled
 )
 
@@ -37,58 +37,58 @@ func (k Kind) String() string {
 	return kindNames[0]
 }
 
-// Outcome is how the delivery of a message has ended.
+// Outcome is how a delivery was settled.
 type Outcome string
 
 // The outcomes.
 const (
 	Done      Outcome = "done"      // the function has succeeded: acknowledged
-	Duplicate Outcome = "duplicate" // it had before: acknowledged
-	Failed    Outcome = "failed"    // it has failed: back after Delay
-	Deferred  Outcome = "deferred"  // no attempt was made, or counted, for Reason: back after Delay
-	Dead      Outcome = "dead"      // published to the dead letters, for Reason
+	Duplicate Outcome = "duplicate" // the function had succeeded before: acknowledged
+	Failed    Outcome = "failed"    // the function has failed: back after Delay
+	Deferred  Outcome = "deferred"  // no attempt was made, or it does not count, for Reason: back after Delay
+	Dead      Outcome = "dead"      // dead-lettered, for Reason
 )
 
-// Reason is why a message was deferred, or is a dead letter: one of these, or a core.Code
+// Reason is why a message was deferred or dead-lettered: one of the constants here, or a core.Code
 // ("in_progress", "store_unavailable", "key_reused", "uncertain").
 type Reason string
 
-// The reasons beside those that are a core.Code.
+// The reasons besides each core.Code.
 const (
 	ReasonFailed    Reason = "failed"        // the last attempt has failed
 	ReasonPanicked  Reason = "panicked"      // the last attempt has panicked
-	ReasonExhausted Reason = "exhausted"     // the last attempts were begun, and never came back
-	ReasonPermanent Reason = "permanent"     // the function has said so, see [Permanent]
+	ReasonExhausted Reason = "exhausted"     // the last attempts began, and never came back
+	ReasonPermanent Reason = "permanent"     // the function has returned a [Permanent] error
 	ReasonNoID      Reason = "no_message_id" // the message has no id
-	// ReasonHeadersTooLarge: the message's headers leave no room in a frame for those of a copy. The dead letter is
-	// without them.
+	// ReasonHeadersTooLarge: a copy with the message's headers does not fit into a frame. The dead letter has only those
+	// of this package.
 	ReasonHeadersTooLarge Reason = "headers_too_large"
-	ReasonInterrupted     Reason = "interrupted" // the run was ended from outside: a shutdown, a lost claim
+	ReasonInterrupted     Reason = "interrupted" // a shutdown or a lost claim has ended the run
 )
 
-// Event is one thing that happened to a consumer or to a delivery.
+// Event is one thing that happened to a consumer or to a delivery. Fields that do not apply are zero.
 type Event struct {
 	Kind Kind
-	// Queue is the queue that is consumed from.
+	// Queue is the queue of the consumer.
 	Queue string
-	// MessageID and AppID are the message's. They are what its publisher has chosen.
+	// MessageID and AppID are the message's, as its publisher has chosen them.
 	MessageID, AppID string
-	// Outcome, and Reason for it, are of Settled and Unsettled.
+	// Outcome, and the Reason for it, are set for Settled and Unsettled.
 	Outcome Outcome
 	Reason  Reason
-	// Attempt is which attempt at the message has been made; 0 if none was, or none counted.
+	// Attempt is the number of the attempt; 0 if there was none, or it does not count.
 	Attempt int
-	// Delay is how long the message stays away.
+	// Delay is how long the message waits in a delay queue.
 	Delay time.Duration
-	// Elapsed is the time since the delivery was begun with.
+	// Elapsed is the time since the handler got the delivery.
 	Elapsed time.Duration
-	// Err is the error behind the event, if any: the function's, as it is, or the connection's.
+	// Err is the function's error or the connection's, if there is one.
 	Err error
 }
 
-// LogEvents returns an observer for [Config].Observe that logs to logger: dead letters as errors; a
-// lost connection, failed attempts, what could not be settled, and what was deferred for another reason
-// than that it runs elsewhere as warnings; the rest at the debug level.
+// LogEvents returns an observer for [Config].Observe that logs to logger. Dead letters are errors. Lost
+// connections, failed attempts, unsettled deliveries and deferrals are warnings, except deferrals because
+// the message is running elsewhere. The rest has the debug level.
 func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelDebug

@@ -18,16 +18,17 @@ import (
 
 // Message is a message to be published.
 type Message struct {
-	// Exchange and Key say where it goes. The empty exchange takes the name of a queue for a key.
+	// Exchange and Key are the exchange and the routing key. With the empty exchange, Key is the name
+	// of a queue.
 	Exchange, Key string
-	// Publishing is the message itself. An empty MessageId is filled in with a UUID of version 7
-	// (RFC 9562), a DeliveryMode of zero is amqp.Persistent.
+	// Publishing is the message itself. [Publisher.Publish] replaces an empty MessageId by a UUID of
+	// version 7 (RFC 9562), and a DeliveryMode of zero by amqp.Persistent.
 	Publishing amqp.Publishing
-	// Optional says that it may be routed to no queue at all. Without it that is [ErrUnroutable].
+	// Optional allows that no queue takes the message. Without it, that is [ErrUnroutable].
 	Optional bool
 }
 
-// check reports what can't be written at all.
+// check returns an error for a message that can't be encoded.
 func (m *Message) check() error {
 	p := &m.Publishing
 	for _, text := range []string{m.Exchange, m.Key, p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId} {
@@ -37,71 +38,75 @@ func (m *Message) check() error {
 	}
 	for name := range p.Headers {
 		if len(name) > 255 {
-			return fmt.Errorf("amqpidem: the name of a header has %d bytes; AMQP allows 255", len(name)) // and the client would cut it
+			return fmt.Errorf("amqpidem: the name of a header has %d bytes; AMQP allows 255", len(name)) // the client would cut it
 		}
 	}
 	return p.Headers.Validate()
 }
 
-// PublisherConfig is what a [Publisher] is built from.
+// PublisherConfig configures a [Publisher].
 type PublisherConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL: with TLS, say, or another heartbeat. Nil: [Dial].
+	// Dial connects to URL, with TLS or another heartbeat, say. Nil means [Dial].
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
-	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits when there are
-	// as many. Zero: 256.
+	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits while there are
+	// as many. Zero means 256.
 	MaxUnconfirmed int
 }
 
 // Publisher publishes messages and waits until the broker has confirmed them. It connects when it
-// is first used, and again when the connection is lost. It is safe for concurrent use: the
-// calls share one channel, so that many goroutines wait for their confirms together.
+// is first used, and again when the connection is lost. It is safe for concurrent use: the calls
+// share one channel. Make one with [NewPublisher]; the zero Publisher is not usable.
 type Publisher struct {
 	config  PublisherConfig
-	slots   chan struct{} // a token for each message that is unconfirmed
-	dialing chan struct{} // a lock that a context can give up
-	apart   chan struct{} // a token for each connection that is one batch's own
+	slots   chan struct{} // a token for each unconfirmed message
+	dialing chan struct{} // a mutex whose waiters can be cancelled
+	apart   chan struct{} // a token for each connection that one batch has for itself
 
 	mu      sync.Mutex
 	link    *link // nil: there is none
 	closed  bool
 	calls   sync.WaitGroup
-	cut     context.Context // ends when Close does not wait any longer
+	cut     context.Context // ends when Close stops waiting
 	cutOff  context.CancelCauseFunc
 	dropped []Message // unconfirmed when cut off
 }
 
 var (
-	// ErrUnroutable: the broker has no queue for the message. It is not tried again.
+	// ErrUnroutable says that no queue takes the message. Publish does not try again.
 	ErrUnroutable = errors.New("amqpidem: no queue takes the message")
-	// ErrPublisherClosed: [Publisher.Close] was called.
+	// ErrPublisherClosed says that [Publisher.Close] was called.
 	ErrPublisherClosed = errors.New("amqpidem: the publisher is closed")
-	// ErrNacked: the broker has not taken the message, and may at another time: its queue is full, say.
+	// ErrNacked says that the broker has nacked the message, because its queue is full, say. It may
+	// take the message later.
 	ErrNacked = errors.New("amqpidem: the broker has refused the message")
 
 	errLost = errors.New("amqpidem: the connection was lost before the message was confirmed")
 )
 
-// PublishError says which messages are not known to be in a queue. It is errors.Is and errors.As
-// what the reason is: [ErrUnroutable], [ErrNacked], [ErrPublisherClosed], a context's error, an *amqp.Error.
+// PublishError names the messages that the broker has not confirmed. It wraps the reasons:
+// [ErrUnroutable], [ErrNacked], [ErrPublisherClosed], a context's error, an *amqp.Error.
 type PublishError struct {
-	// Unconfirmed are the messages in their order, with their ids: publish them again as they are.
-	// What the connection was lost for may have reached its queue all the same.
+	// Unconfirmed are the messages in their order, with their ids: publish them again as they are,
+	// except those that are [PublishError.Refused]. Any of them may have reached a queue, if its
+	// connection was lost.
 	Unconfirmed []Message
 	refusals    []error // of each of them, see Refused
 	err         error
 }
 
+// Error returns the number of unconfirmed messages, and the reasons.
 func (e *PublishError) Error() string {
 	return fmt.Sprintf("amqpidem: %d messages unconfirmed: %v", len(e.Unconfirmed), e.err)
 }
 
+// Unwrap returns the reasons, joined.
 func (e *PublishError) Unwrap() error { return e.err }
 
-// Refused returns why the broker will never take Unconfirmed[i]: it is [ErrUnroutable], or the
-// broker's *amqp.Error (there is no such exchange), or says why the message can't be written. It
-// returns nil if nobody blames the message: it may be published at another time.
+// Refused returns why the broker will never take Unconfirmed[i]: [ErrUnroutable], the broker's
+// *amqp.Error (there is no such exchange, say), or an error of a message that can't be encoded. It
+// returns nil if the message may be published later.
 func (e *PublishError) Refused(i int) error {
 	if e.refusals == nil {
 		return nil
@@ -109,15 +114,15 @@ func (e *PublishError) Refused(i int) error {
 	return e.refusals[i]
 }
 
-// Refused reports whether err is a [*PublishError] that only has messages which the broker will
-// never take ([PublishError.Refused]): publishing them again is of no use. It fits outbox.Each.
+// Refused reports whether err is a [*PublishError] all of whose messages the broker will never take,
+// see [PublishError.Refused]. It can be passed to outbox.Each.
 func Refused(err error) bool {
 	var e *PublishError
 	return errors.As(err, &e) && e.refusals != nil && !slices.Contains(e.refusals, nil)
 }
 
-// NewPublisher returns a publisher. It does not connect yet. It reports every fault of c at once,
-// each as a *core.ConfigError.
+// NewPublisher returns a publisher. It does not connect yet. The error joins every fault of c, each
+// a *core.ConfigError.
 func NewPublisher(c PublisherConfig) (*Publisher, error) {
 	errs := []error{checkURL("PublisherConfig", c.URL)}
 	if c.MaxUnconfirmed < 0 {
@@ -134,16 +139,16 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Publish publishes messages, and returns when the broker has confirmed all of them. While a
-// connection is lost, or the broker refuses a message (its queue is full), it tries again, with
-// the same message id and growing pauses, until ctx ends: give it a deadline. So a message may
-// arrive twice, and its consumer should be a [Handler].
+// Publish publishes messages, and returns when the broker has confirmed all of them. After a lost
+// connection, or a nack (a full queue, say), it tries again, with the same message id and growing
+// pauses, until ctx ends: give it a deadline. So a message may arrive twice; its consumer should be a
+// [Handler].
 //
-// Messages of one call are sent in their order. That of their first arrivals is the same unless the
-// broker refuses one of them: where order matters more than speed, publish one at a time.
+// The messages of one call are sent in order, and first arrive in order unless the broker refuses
+// one of them. If order matters more than speed, publish them one at a time.
 //
-// The error is a [*PublishError], which has the messages that are not confirmed. Those that the
-// broker will never take (no queue, no such exchange) are given up at once, and the rest goes on.
+// The error is a [*PublishError] with the messages that are not confirmed. Publish does not try
+// again for messages that the broker will never take (no queue, no such exchange); the others go on.
 func (p *Publisher) Publish(ctx context.Context, messages ...Message) error {
 	own := make([]Message, len(messages)) // the ids are the same at each try, and the caller's stay as they are
 	copy(own, messages)
@@ -159,7 +164,7 @@ func (p *Publisher) Publish(ctx context.Context, messages ...Message) error {
 	return p.publish(ctx, own)
 }
 
-// publish is Publish for messages that keep the ids that they have, or have not.
+// publish is Publish without filling in message ids.
 func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 	p.mu.Lock()
 	if p.closed {
@@ -211,9 +216,9 @@ func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 	return e
 }
 
-// Close lets the calls of Publish that there are come to their end, and disconnects; new ones get
-// [ErrPublisherClosed]. When ctx ends it waits no longer: the calls return with what is
-// unconfirmed, and so does Close, as a [*PublishError].
+// Close waits for the calls of Publish that are under way, and disconnects; new calls get
+// [ErrPublisherClosed]. When ctx ends it stops waiting: those calls return with their unconfirmed
+// messages, and Close returns a [*PublishError] with all of them.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -233,7 +238,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return nil
 }
 
-// connected returns the link, and makes a new one if there is none that stands.
+// connected returns the link, and makes a new one if it is closed.
 func (p *Publisher) connected(ctx context.Context) (*link, error) {
 	select {
 	case p.dialing <- struct{}{}:
@@ -271,11 +276,11 @@ type link struct {
 	conn *amqp.Connection
 	ch   *amqp.Channel
 
-	returns chan amqp.Return // has room for one of each message that is unconfirmed
+	returns chan amqp.Return // has room for each unconfirmed message
 	closes  chan *amqp.Error
 
 	mu       sync.Mutex
-	returned []amqp.Return // of messages that have not been settled
+	returned []amqp.Return // of messages whose outcome was not taken yet
 	reason   *amqp.Error   // why the channel was closed
 }
 
@@ -300,12 +305,12 @@ type sent struct {
 	confirm *amqp.DeferredConfirmation
 }
 
-// settled returns what has become of a message whose confirm is done.
-func (l *link) settled(s sent) error {
+// outcome returns nil for a message that was confirmed, or why it was not. Its confirm is done.
+func (l *link) outcome(s sent) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// The broker sends a return before its confirm, and the client hands them on in that order: what
-	// has been returned is in the channel by now.
+	// The broker sends a return before the message's confirm, and the client delivers them in that
+	// order: a return is in the channel by now.
 	for {
 		select {
 		case r, ok := <-l.returns:
@@ -320,7 +325,7 @@ func (l *link) settled(s sent) error {
 		break
 	}
 	m := s.message
-	// The id alone does not tell: copies of messages without one have none, and are confirmed together.
+	// The id alone is not enough: copies of messages without one have none.
 	i := slices.IndexFunc(l.returned, func(r amqp.Return) bool {
 		return r.MessageId == m.Publishing.MessageId && r.Exchange == m.Exchange && r.RoutingKey == m.Key && bytes.Equal(r.Body, m.Publishing.Body)
 	})
@@ -358,7 +363,7 @@ func (l *link) closeReason() error {
 type batch struct {
 	publisher *Publisher
 	left      []*Message         // not confirmed, and to be tried again
-	refused   map[*Message]error // given up, and why
+	refused   map[*Message]error // not tried again, and why
 	err       error              // of the last try
 	way       way                // how it is sent
 }
@@ -367,12 +372,12 @@ type batch struct {
 type way uint8
 
 const (
-	together  way = iota // on the channel of all
-	alone                // one message at a time, on a channel of the batch's own
-	separated            // the same, on a connection of the batch's own
+	together  way = iota // on the channel that all batches share
+	alone                // one message at a time, on a channel of its own
+	separated            // one message at a time, on a connection of its own
 )
 
-// send tries once to publish what is left.
+// send tries once to publish the messages that are left.
 func (b *batch) send(ctx context.Context, l *link) {
 	p, how := b.publisher, b.way
 	conn := l.conn
@@ -400,7 +405,7 @@ func (b *batch) send(ctx context.Context, l *link) {
 		defer own.ch.Close()
 		l = own
 	}
-	// A broker that lets nobody publish (its memory is full) does not read: writing to it has no end.
+	// A broker that blocks publishers (its memory is full) does not read, and a write to it does not return.
 	finished, limit := make(chan struct{}), closeLimit
 	defer close(finished)
 	defer context.AfterFunc(ctx, func() {
@@ -410,9 +415,9 @@ func (b *batch) send(ctx context.Context, l *link) {
 			_ = l.conn.CloseDeadline(time.Now())
 		}
 	})()
-	todo, cut := b.left, errLost // cut is what a message comes to that is under way when ctx ends
+	todo, cut := b.left, errLost // cut is the outcome of a message that is unconfirmed when ctx ends
 	if errors.Is(b.err, ErrNacked) {
-		cut = ErrNacked // as far as is known
+		cut = ErrNacked // its latest known outcome
 	}
 	b.left, b.err = nil, nil
 	var waiting []sent
@@ -421,14 +426,14 @@ func (b *batch) send(ctx context.Context, l *link) {
 		waiting = waiting[1:]
 		select {
 		case <-s.confirm.Done():
-			err := l.settled(s)
+			err := l.outcome(s)
 			<-p.slots
 			b.account(s.message, err, how)
 		case <-ctx.Done():
-			// It stays unconfirmed until the broker says otherwise.
+			// It keeps its slot until the broker confirms it or the channel closes.
 			go func() {
 				<-s.confirm.Done()
-				_ = l.settled(s)
+				_ = l.outcome(s)
 				<-p.slots
 			}()
 			b.account(s.message, cut, how)
@@ -474,7 +479,7 @@ func (b *batch) send(ctx context.Context, l *link) {
 	b.left = append(b.left, todo...)
 }
 
-// account notes what has become of a message, and how it was sent.
+// account records the outcome of a message that was sent in this way.
 func (b *batch) account(m *Message, err error, how way) {
 	var e *amqp.Error
 	switch {
@@ -482,8 +487,8 @@ func (b *batch) account(m *Message, err error, how way) {
 	case errors.Is(err, ErrUnroutable):
 		b.refused[m] = err
 	case errors.As(err, &e) && e.Server && e.Code != amqp.ConnectionForced && e.Code != amqp.InternalError:
-		// The broker has closed the channel, or the whole connection, because of a message: this one,
-		// another one of the batch, or one of another call. Alone it will show.
+		// The broker has closed the channel, or the whole connection, because of this message, another
+		// one of the batch, or one of another call. Sending it alone finds out.
 		enough := alone
 		if !e.Recover {
 			enough = separated

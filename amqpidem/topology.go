@@ -3,7 +3,7 @@ package amqpidem
 import (
 	"errors"
 	"fmt"
-	"maps"
+
 	"slices"
 	"strconv"
 	"strings"
@@ -32,22 +32,21 @@ type Topology struct {
 	Type QueueType
 
 	// Satellites is the type of the queues for delays and dead letters: [Quorum] (zero) or
-	// [Classic]. A classic delay queue hands its messages on at most once: the broker may
-	// lose one that it is moving when it is killed. It is for brokers before 3.10, whose quorum
-	// queues know no time to live, and where a quorum queue for each delay costs too much.
+	// [Classic]. A classic delay queue moves its messages at most once: the broker may lose one
+	// when it is killed. Use it with brokers before 3.10, whose quorum queues have no time to live,
+	// or where a quorum queue for each delay costs too much.
 	Satellites QueueType
 
-	// Delays are how long a message stays away after its first failure, its second, and so on;
-	// the last one holds for all that follow. They grow, and are whole milliseconds. Zero:
-	// [DefaultDelays].
+	// Delays are how long a message waits after its first failure, its second, and so on; the last
+	// one is repeated. They must grow, and be whole milliseconds. Nil means [DefaultDelays].
 	Delays []time.Duration
 
 	// DeliveryLimit is after how many redeliveries the broker itself dead-letters a message of a
-	// quorum queue. It counts what ends with the connection of a consumer, also of messages that
-	// no handler had begun with. Zero: 20, which is what RabbitMQ 4 has by default; negative: none.
+	// quorum queue. It counts deliveries that end with the connection of a consumer, even if no
+	// handler had begun the message. Zero means 20, the default of RabbitMQ 4; negative means none.
 	DeliveryLimit int
 
-	// Bindings bind the queue to exchanges that are there.
+	// Bindings bind the queue to existing exchanges.
 	Bindings []Binding
 }
 
@@ -62,8 +61,8 @@ const (
 	Quorum QueueType = iota
 	// Classic is a queue of one node.
 	Classic
-	// Foreign is a queue that somebody else declares. It has to be there; its type and
-	// arguments are not looked at.
+	// Foreign is a queue that is declared elsewhere. It must exist; its type and arguments are not
+	// checked.
 	Foreign
 )
 
@@ -84,8 +83,8 @@ func (t Topology) delayPrefix() string { return t.Queue + ".delay." }
 // DeadLetters returns the name of the queue for dead letters.
 func (t Topology) DeadLetters() string { return t.Queue + ".dead" }
 
-// Queues returns the names of all queues of t: Queue, those for delays, that for dead letters. It is
-// for who watches them, or deletes them.
+// Queues returns the names of all queues of t, to monitor or delete them: Queue, those for delays,
+// and that for dead letters.
 func (t Topology) Queues() []string {
 	t, _ = t.check()
 	names := []string{t.Queue}
@@ -123,13 +122,13 @@ func (t Topology) check() (Topology, error) {
 	return t, errors.Join(errs...)
 }
 
-// declaration is a queue as it ought to be. Without args it only has to be there.
+// declaration is a queue with its arguments. Without args it only has to exist.
 type declaration struct {
 	name string
 	args amqp.Table
 }
 
-// declarations returns the queues as they ought to be on a broker of that major version.
+// declarations returns the declarations of all queues, for a broker of that major version.
 func (t Topology) declarations(major int) []declaration {
 	// At-least-once dead-lettering needs reject-publish (RabbitMQ, "Quorum Queues", Dead Lettering).
 	deadLettering := func(q QueueType, to string) amqp.Table {
@@ -145,7 +144,7 @@ func (t Topology) declarations(major int) []declaration {
 	if t.Satellites == Classic {
 		dead["x-queue-type"] = "classic"
 	}
-	// What others lead to comes first.
+	// A queue comes before those that lead to it.
 	all := []declaration{{t.DeadLetters(), dead}}
 	work := declaration{name: t.Queue}
 	if t.Type != Foreign {
@@ -166,13 +165,14 @@ func (t Topology) declarations(major int) []declaration {
 	return all
 }
 
-// Declare declares the queues and bindings. What is there already and is as it ought to be stays
-// as it is. The error is a [*TopologyError], or that of the connection.
+// Declare declares the queues and bindings. It changes no existing queue. It returns a
+// [*TopologyError] if a queue exists with other arguments, or may not be declared; any other error
+// is the connection's, or a fault of t.
 func (t Topology) Declare(conn *amqp.Connection) error { return t.establish(conn, false) }
 
-// Check is Declare, but nothing that is missing is made. Bindings are not checked: the protocol has
-// no question for them. Without the permission to configure a queue, it is only checked whether
-// it is there.
+// Check checks the queues as Declare does, but makes none that is missing: that is a
+// [*TopologyError]. It does not check bindings, for which the protocol has no request. Without the
+// permission to configure a queue, it only checks that the queue exists.
 func (t Topology) Check(conn *amqp.Connection) error { return t.establish(conn, true) }
 
 func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
@@ -192,9 +192,9 @@ func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
 		if q.args == nil {
 			continue
 		}
-		// A queue that is there is not changed by its declaration: it is compared.
+		// The broker compares the declaration with an existing queue, and does not change that.
 		err := onChannel(conn, q.name, func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(q.name, true, false, false, false, maps.Clone(q.args))
+			_, err := ch.QueueDeclare(q.name, true, false, false, false, q.args)
 			return err
 		})
 		var refused *amqp.Error
@@ -218,7 +218,7 @@ func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
 	return nil
 }
 
-// majorVersion returns the broker's: 3 of "3.10.8". One that does not say is taken for a new one.
+// majorVersion returns the broker's major version, 3 of "3.10.8"; 4 if the broker does not say.
 func majorVersion(conn *amqp.Connection) int {
 	version, _ := conn.Properties["version"].(string)
 	first, _, _ := strings.Cut(version, ".")
@@ -243,8 +243,8 @@ func onChannel(conn *amqp.Connection, queue string, f func(*amqp.Channel) error)
 	return err
 }
 
-// TopologyError says that a queue is missing, or is not as it ought to be. It wraps the broker's
-// *amqp.Error.
+// TopologyError says that a queue is missing, has other arguments, or may not be declared. It wraps
+// the broker's *amqp.Error.
 type TopologyError struct {
 	// Queue is the queue's name.
 	Queue string
