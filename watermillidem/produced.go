@@ -11,9 +11,9 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Settled is the verdict of a [core.Policy].Reconcile which has found out that an abandoned run did take
-// effect. A duplicate of its message produces these messages, none if there are none. They must be those that
-// the handler would have produced, UUIDs included. The error is that of a message that can't be stored.
+// Settled returns the verdict for a [core.Policy].Reconcile that has found out that an abandoned run took effect.
+// Duplicates of its message then produce msgs, which must be the messages that the handler would have produced, UUIDs
+// included. It returns an error if a message is nil, or a UUID or metadata is not valid UTF-8.
 func Settled(msgs ...*message.Message) (core.Verdict, error) {
 	value, err := json.Marshal(produced(msgs))
 	if err != nil {
@@ -22,10 +22,10 @@ func Settled(msgs ...*message.Message) (core.Verdict, error) {
 	return core.SettledValue(value), nil
 }
 
-// produced is what a handler has produced; it is stored as JSON.
+// produced are the messages that a handler has produced. They are stored as JSON.
 type produced []*message.Message
 
-// storedMessage has names of its own, so that records outlive changes of Watermill's type.
+// storedMessage has JSON names of its own, so that records outlive changes of Watermill's type.
 type storedMessage struct {
 	UUID     string            `json:"uuid"`
 	Metadata map[string]string `json:"metadata,omitempty"`
@@ -34,7 +34,7 @@ type storedMessage struct {
 
 var errNilMessage = errors.New("watermillidem: a nil message was produced")
 
-// MarshalJSON fails where the messages would not come back as they were: JSON has no other text than UTF-8.
+// MarshalJSON returns an error if the messages would not come back unchanged: JSON has only UTF-8.
 func (p produced) MarshalJSON() ([]byte, error) {
 	if len(p) == 0 {
 		return []byte("[]"), nil // what most handlers produce costs next to nothing

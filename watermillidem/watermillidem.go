@@ -16,32 +16,33 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Config says how messages are protected. The zero Config is that of the package comment.
+// Config configures the middleware. The zero Config works as the package comment says.
 type Config struct {
-	// Policy is that of a task, see [core.Engine.Task]. Its Name is the consumer's name: messages that
-	// one handler under it has run, another one does not run again. Empty: the name of the Router's
-	// handler, so that each handler is a consumer of its own.
+	// Policy is that of a task, see [core.Engine.Task]. Its Name is the consumer's name: a message that
+	// one handler with this name has run is not run by another one. If Name is empty, it is the name
+	// of the Router's handler, so that each handler is a consumer of its own.
 	Policy core.Policy
 
-	// Key tells messages apart. Nil: by their UUIDs. An error, or an empty key, refuses the message for
-	// good (key_invalid, key_missing). A middleware.MessageHasher of Watermill fits.
+	// Key returns the key of a message; middleware.MessageHasher of Watermill has this type. Nil means
+	// the UUID. If Key returns an error or an empty key, the message gets a [Permanent] error
+	// (key_invalid, key_missing). It must be safe for concurrent use.
 	Key func(msg *message.Message) (string, error)
 
-	// Metadata are the names of metadata that count, beside the payload, when a message is compared with
-	// one that had its key. Absent is the same as empty.
+	// Metadata are the names of metadata that are part of the fingerprint, beside the payload. Missing
+	// and empty metadata are equal.
 	Metadata []string
 
-	// Pause is how long a message is held that is refused for the time being, before its error goes
-	// out: many brokers deliver it again at once. Zero: 1 second. Negative: it is not held, for
-	// brokers that delay a redelivery by themselves. The end of the message's context ends it.
+	// Pause is how long a message with a [Temporary] error is held before the error is returned,
+	// because many brokers deliver it again at once. It ends early with the message's context. Zero
+	// means 1 second. Set a negative one for brokers that delay redelivery themselves.
 	Pause time.Duration
 }
 
 const defaultPause = time.Second
 
-// New returns middleware that protects handlers with engine. It is safe for concurrent use, and may be
-// mounted on a Router or on any number of handlers. It reports every fault of c.Policy at once, each as
-// a *[core.ConfigError].
+// New returns a middleware that protects handlers with engine. It is safe for concurrent use, and may be
+// mounted on a Router or on any number of handlers. The error joins every fault of c.Policy, each a
+// *[core.ConfigError].
 func New(engine *core.Engine, c Config) (message.HandlerMiddleware, error) {
 	p := c.Policy
 	p.Name = cmp.Or(p.Name, "the name of a handler")
@@ -58,7 +59,7 @@ func New(engine *core.Engine, c Config) (message.HandlerMiddleware, error) {
 	return (&consumer{engine: engine, config: c}).middleware, nil
 }
 
-// MustNew is [New] for configurations that are fixed in the program; it panics with the faults.
+// MustNew is [New] for configurations that are fixed in the program. It panics if there is a fault.
 func MustNew(engine *core.Engine, c Config) message.HandlerMiddleware {
 	m, err := New(engine, c)
 	if err != nil {
@@ -67,7 +68,7 @@ func MustNew(engine *core.Engine, c Config) message.HandlerMiddleware {
 	return m
 }
 
-// RefusedError says that a message was not run. It errors.Is the [core.Code] of its Refusal.
+// RefusedError says that a message was not run. errors.Is matches the [core.Code] of its Refusal.
 type RefusedError struct {
 	Refusal *core.Refusal
 }
@@ -80,17 +81,17 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the refusal.
 func (e *RefusedError) Unwrap() error { return e.Refusal }
 
-// Permanent reports whether err says that a message was refused for good: uncertain, key_reused,
-// key_missing, key_invalid, result_unavailable, guard_conflict. It is a filter for Watermill's
-// PoisonQueueWithFilter.
+// Permanent reports whether err is a [RefusedError] that each redelivery would get again: uncertain,
+// key_reused, key_missing, key_invalid, result_unavailable, guard_conflict. Use it as the filter of
+// Watermill's PoisonQueueWithFilter.
 func Permanent(err error) bool {
 	e, ok := errors.AsType[*RefusedError](err)
 	return ok && !e.passes()
 }
 
-// Temporary reports whether err says that a message was refused for the time being: in_progress,
-// store_unavailable, shutting_down. Such a message belongs in no poison queue: it is running, or
-// nothing has been done about it.
+// Temporary reports whether err is a [RefusedError] that passes: in_progress, store_unavailable,
+// shutting_down. Such a message does not belong in a poison queue: it is still running, or has not
+// begun.
 func Temporary(err error) bool {
 	e, ok := errors.AsType[*RefusedError](err)
 	return ok && e.passes()
@@ -98,7 +99,7 @@ func Temporary(err error) bool {
 
 func (e *RefusedError) passes() bool { return e.Refusal.RetryAfter > 0 }
 
-// consumer is what a middleware is made of.
+// consumer is the state of a middleware.
 type consumer struct {
 	engine *core.Engine
 	config Config
@@ -130,7 +131,7 @@ func (c *consumer) handle(msg *message.Message, next message.HandlerFunc) ([]*me
 		return next(msg)
 	})
 	if ran {
-		outlive(run, result.Value)
+		detach(run, result.Value)
 		return result.Value, err
 	}
 	refusal, refused := errors.AsType[*core.Refusal](err)
@@ -147,8 +148,8 @@ func (c *consumer) handle(msg *message.Message, next message.HandlerFunc) ([]*me
 	return nil, e
 }
 
-// task returns the task of a message's consumer. Outside of a Router a consumer without a name is the
-// fault that [core.Engine.Task] reports.
+// task returns the task of a message's consumer. The error is that of [core.Engine.Task], for a consumer
+// without a name outside of a Router.
 func (c *consumer) task(ctx context.Context) (*core.Task, error) {
 	name := cmp.Or(c.config.Policy.Name, message.HandlerNameFromCtx(ctx))
 	if task, ok := c.tasks.Load(name); ok {
@@ -181,9 +182,9 @@ func (c *consumer) fingerprint(msg *message.Message) string {
 	return string(digest[:])
 }
 
-// outlive takes the end of the run's context away from messages that were made with it: they are
-// published when it has ended.
-func outlive(run *core.Run, msgs []*message.Message) {
+// detach gives messages that were made with the run's context one that does not end: they are published
+// after the run's has ended.
+func detach(run *core.Run, msgs []*message.Message) {
 	for _, m := range msgs {
 		if m != nil && core.RunFrom(m.Context()) == run {
 			m.SetContext(context.WithoutCancel(m.Context()))
