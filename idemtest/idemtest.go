@@ -1,17 +1,17 @@
-// Package idemtest helps to test handlers and tasks that are protected: an engine whose store
-// lives in the test, whose time the test moves, and which counts what ran.
+// Package idemtest helps you test protected handlers and tasks. Its engine has an in-process
+// store and a clock that the test moves, and counts what ran.
 //
 //	e := idemtest.New(t, core.Config{User: core.UserFromHeader("X-User")})
 //	handler := newHandler(e.Engine)  // the service's own code
 //	…                                // the same request twice
 //	e.WantRuns("POST /orders", 1)
 //
-// What is hard to bring about with a real store is one call here: a duplicate that meets with a run
-// in progress ([Engine.NextIsRunning]), an operation that an earlier run has abandoned
+// Situations that are hard to make with a real store are one call here: a duplicate of a running
+// operation ([Engine.NextIsRunning]), an operation that an earlier run has abandoned
 // ([Engine.NextIsAbandoned]), a store that fails ([Engine.Fail]), a lease or a retention that
 // passes ([Engine.Advance]), and the context of a second attempt ([Attempt]).
 //
-// An engine also works in a bubble of testing/synctest, whose sleeps move its time as well.
+// An engine also works in a bubble of testing/synctest, where sleeping moves its clock, too.
 package idemtest
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-// Engine is an engine for a test. Its methods are safe for concurrent use.
+// Engine is an engine for a test. Its methods are safe for concurrent use. Make one with [New].
 type Engine struct {
 	*core.Engine
 	tb    testing.TB
@@ -37,8 +37,8 @@ type Engine struct {
 	events []core.Event
 }
 
-// New makes an engine from c with a store of its own: c.Store must be nil. c.Observe is told
-// what happens as usual. A fault of c ends the test.
+// New makes an engine from c, with a store of its own: c.Store must be nil. c.Observe is called
+// as usual. A fault of c ends the test.
 func New(tb testing.TB, c core.Config) *Engine {
 	tb.Helper()
 	if c.Store != nil {
@@ -65,17 +65,17 @@ func New(tb testing.TB, c core.Config) *Engine {
 	return e
 }
 
-// Advance lets d pass for leases and retentions.
+// Advance moves the store's clock forward by d, so that leases and retentions pass.
 func (e *Engine) Advance(d time.Duration) {
 	e.store.mu.Lock()
 	defer e.store.mu.Unlock()
 	e.store.ahead += d
 }
 
-// Call is a call of the store.
+// Call is a method of the store.
 type Call string
 
-// The calls.
+// The calls that [Engine.Fail] can make fail.
 const (
 	Acquire  Call = "acquire"
 	Renew    Call = "renew"
@@ -84,26 +84,25 @@ const (
 	Abandon  Call = "abandon"
 )
 
-// ErrFailing is what a call returns that [Engine.Fail] makes fail.
+// ErrFailing is the error of the calls that [Engine.Fail] makes fail.
 var ErrFailing = errors.New("idemtest: the store is made to fail")
 
-// Fail makes these calls of the store fail from now on, and no others; none of them: the store
-// works again. A store that fails at Acquire is one that cannot be reached before the handler; one
-// that fails at Complete, Release and Abandon cannot be reached after it.
+// Fail makes these calls of the store fail from now on, with [ErrFailing], and no others. Without
+// arguments, the store works again. Fail Acquire for a store that can't be reached before the
+// handler runs; fail Complete, Release and Abandon for one that can't be reached afterwards.
 func (e *Engine) Fail(calls ...Call) {
 	e.store.mu.Lock()
 	defer e.store.mu.Unlock()
 	e.store.failing = slices.Clone(calls)
 }
 
-// NextIsRunning lets the operation that is asked for next be under way already, with equal
-// parameters, for at least lease: a request or task that asks for it is a duplicate. It ends when
-// lease has passed ([Engine.Advance]), and is abandoned then.
+// NextIsRunning makes the next request or task a duplicate of a running operation with equal
+// parameters. That run never finishes; it is abandoned when lease has passed ([Engine.Advance]).
 func (e *Engine) NextIsRunning(lease time.Duration) { e.next(lease, 1) }
 
-// NextIsAbandoned lets the operation that is asked for next have been begun before, attempts
-// times, and never finished: a takeover gets the next attempt, and a policy with Uncertain
-// its refusal.
+// NextIsAbandoned makes the next request or task one whose operation has begun attempts times
+// before and never finished: it takes over with the next attempt number, or is refused if its
+// policy says Uncertain.
 func (e *Engine) NextIsAbandoned(attempts uint64) { e.next(0, attempts) }
 
 func (e *Engine) next(lease time.Duration, attempts uint64) {
@@ -112,14 +111,14 @@ func (e *Engine) next(lease time.Duration, attempts uint64) {
 	e.store.earlier = &earlier{lease, attempts}
 }
 
-// Events returns what has happened so far.
+// Events returns a copy of the events so far, in order.
 func (e *Engine) Events() []core.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.events)
 }
 
-// Count returns how many events of a kind there were on a route ("POST /orders"), or by a task ("DO"
+// Count returns how many events of a kind there were on a route ("POST /orders"), or of a task ("DO "
 // and its name).
 func (e *Engine) Count(kind core.Kind, route string) (n int) {
 	for _, event := range e.Events() {
@@ -130,8 +129,8 @@ func (e *Engine) Count(kind core.Kind, route string) (n int) {
 	return n
 }
 
-// WantRuns fails the test unless the operations of a route ("POST /orders", or "DO" and a task's
-// name) have run n times in all.
+// WantRuns fails the test unless the operations of a route ("POST /orders"), or of a task ("DO " and
+// its name), have run n times in all.
 func (e *Engine) WantRuns(route string, n int) {
 	e.tb.Helper()
 	if got := e.Count(core.Started, route); got != n {
@@ -139,8 +138,8 @@ func (e *Engine) WantRuns(route string, n int) {
 	}
 }
 
-// WantReplays fails the test unless n duplicates have been answered with the first result. A replay is reported when
-// it has been written: up to a second is waited for those that are lacking.
+// WantReplays fails the test unless n duplicates of a route or task have got the first result. A replay
+// is counted after it has been written, so that WantReplays waits for up to a second.
 func (e *Engine) WantReplays(route string, n int) {
 	e.tb.Helper()
 	for until := time.Now().Add(time.Second); e.Count(core.Replayed, route) < n && time.Now().Before(until); {
@@ -151,9 +150,8 @@ func (e *Engine) WantReplays(route string, n int) {
 	}
 }
 
-// Attempt calls fn with the context of a run that has this attempt number (1: the first), for
-// testing what a handler does at a takeover. [core.RunFrom] finds the run in it. The context ends
-// when fn returns.
+// Attempt calls fn with the context of a run that has this attempt number, from 1, to test what a
+// handler does at a takeover. [core.RunFrom] returns that run. The context ends when fn returns.
 func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 	tb.Helper()
 	if attempt == 0 {
@@ -173,8 +171,8 @@ func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 	}
 }
 
-// store is an in-process store that a test can disturb. It does not say that it is local, so
-// that the engine treats it like one on the network.
+// testStore is an in-process store that can be made to fail. It is not a store.Local, so that the
+// engine treats it like a store on the network.
 type testStore struct {
 	*memstore.Store
 
@@ -184,13 +182,13 @@ type testStore struct {
 	earlier *earlier
 }
 
-// earlier is what has become of the next operation before.
+// earlier describes the earlier runs of the next operation.
 type earlier struct {
 	lease    time.Duration // zero: it was abandoned
 	attempts uint64
 }
 
-// Local hides that the records are in the process.
+// Local hides memstore's method: with another signature, testStore does not implement store.Local.
 func (s *testStore) Local(struct{}) {}
 
 func (s *testStore) now() time.Time {
@@ -224,7 +222,7 @@ func (s *testStore) Acquire(ctx context.Context, key string, claim store.Claim) 
 	return s.Store.Acquire(ctx, key, claim)
 }
 
-// begin makes the record that an earlier run has left.
+// begin makes the record of the earlier runs.
 func (s *testStore) begin(ctx context.Context, key string, claim store.Claim, before *earlier) error {
 	for range before.attempts {
 		other := store.Claim{Owner: store.NewOwner(), Fingerprint: claim.Fingerprint,

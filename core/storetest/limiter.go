@@ -14,29 +14,29 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// LimiterFactory makes a limiter of n in window for which nothing has been counted: one of its own, or a name
-// space where limiters share a server. It may be called several times for a case, gives up what it holds through
-// tb.Cleanup, and fails tb if it can't make one.
+// LimiterFactory makes a limiter of n in window that has counted nothing yet; where limiters share a server, one with a
+// name of its own. It may be called several times for a case. It releases its resources by tb.Cleanup, and fails tb if it
+// can't make a limiter.
 type LimiterFactory func(tb testing.TB, n int, window time.Duration) LimiterInstance
 
 // LimiterInstance is a limiter under test.
 type LimiterInstance struct {
 	// Limiter is the limiter. It must not be nil.
 	Limiter core.Limiter
-	// Advance moves the limiter's clock forward by d; nothing else moves it. Nil means that the limiter has a
-	// clock that can't be moved (a server's): the suite then really waits, some tens of milliseconds at a time,
-	// and leaves out the cases that take a clock. It is called in the case's goroutine.
+	// Advance moves the limiter's clock forward by d; nothing else moves it. Leave it nil if the clock can't be
+	// moved, as a server's: the suite then sleeps, some tens of milliseconds at a time, and skips the cases that
+	// need a clock. It is called in the case's goroutine.
 	Advance func(d time.Duration)
-	// Peer makes another limiter on the same counts, as another process would have it. Nil means that there is no
-	// such thing: the counts belong to one process.
+	// Peer makes another limiter with the same counts, as another process would. Leave it nil if the counts
+	// belong to one process.
 	Peer func() core.Limiter
-	// Held returns for how many keys the limiter, or its server, holds anything. Nil means that this can't be
-	// told, and leaves out the cases about it.
+	// Held returns for how many keys the limiter, or its server, holds state. Leave it nil if that is not known;
+	// the cases about it are then skipped.
 	Held func() int
 }
 
-// RunLimiter checks the limiter that factory makes, in a subtest for each case. Whatever passes is a
-// core.Limiter: what that says in words is said here in cases.
+// RunLimiter checks the limiter that factory makes, in a subtest for each case: whether it keeps the contract of
+// core.Limiter.
 //
 //	func TestLimiter(t *testing.T) {
 //		storetest.RunLimiter(t, func(tb testing.TB, n int, window time.Duration) storetest.LimiterInstance {
@@ -44,8 +44,8 @@ type LimiterInstance struct {
 //		})
 //	}
 //
-// With a real clock, no case relies on anything happening in time: what comes back while the machine
-// is busy elsewhere is allowed for.
+// No case depends on the speed of the machine: with a real clock, the suite allows for calls that come back while the
+// machine is busy.
 func RunLimiter(t *testing.T, factory LimiterFactory) {
 	t.Helper()
 	if factory == nil {

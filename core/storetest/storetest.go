@@ -1,8 +1,7 @@
-// Package storetest is the suite that defines what a store is. Whatever passes it
-// can stand behind an engine, whoever wrote it; what store.Store says in words is
-// said here in cases.
+// Package storetest tests whether a store keeps the contract of store.Store. A store
+// that passes can be used with an engine.
 //
-// A store enrols with a factory and with what it is able to do:
+// A store's test passes a factory, and says which optional features the store has:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(tb testing.TB) storetest.Instance {
@@ -12,20 +11,20 @@
 //
 //	func BenchmarkStore(b *testing.B) { storetest.Bench(b, factory) }
 //
-// Each case carries the rule or the trap for which it exists, and a failing one
-// prints it. A store with an injectable clock gives [Instance] an Advance, and
-// nothing sleeps; for any other the suite waits for leases of some tens of
-// milliseconds, and in no case relies on anything happening in time: short leases
-// are only ever waited out, and what must stand stands for an hour.
+// Each case has the rule that it checks, and prints it when it fails. If the store's
+// clock can be moved, set Advance in [Instance], and nothing sleeps. Otherwise the
+// suite waits for leases of some tens of milliseconds. No case depends on the speed of
+// the machine: short leases are only waited out, and a lease that must stand is an hour
+// long.
 //
-// Concurrent callers are answered differently at each run. Two cases therefore record
-// what random clients were answered and let porcupine find an order in which one
-// client alone would have been answered the same: the proof that each call is one
-// atomic step, on an [Instance] with a Peer also across processes, and with
-// [Features] Faulty also while connections break and servers restart. The history of
-// a key without such an order is printed.
+// Two cases check that each call is one atomic step. They record the answers that
+// concurrent random clients get, and search, with porcupine, for an order of the calls
+// in which a single client would get the same answers. With a Peer in [Instance] the
+// clients use two stores, as two processes do; with Faulty in [Features] connections
+// break and servers restart meanwhile. A key whose calls have no such order fails, and
+// its history is printed.
 //
-// [RunLimiter] is the suite that defines what a core.Limiter is.
+// [RunLimiter] tests a core.Limiter.
 package storetest
 
 import (
@@ -37,44 +36,44 @@ import (
 )
 
 // Factory makes an empty store, or an empty name space in a shared one. It is
-// called once for each case, gives up what it holds through tb.Cleanup, and fails
-// tb if it can't make one.
+// called once for each case. It releases its resources by tb.Cleanup, and fails tb if
+// it can't make a store.
 type Factory func(tb testing.TB) Instance
 
 // Instance is a store under test.
 type Instance struct {
 	// Store is the store. It must not be nil.
 	Store store.Store
-	// Advance moves the store's clock forward by d. Nil means that the store has a
-	// clock that can't be moved (a server's): the suite then really waits. It is
-	// called in the case's goroutine, also while calls are running in others.
+	// Advance moves the store's clock forward by d. Leave it nil if the clock can't be
+	// moved, as a server's: the suite then sleeps. It is called in the case's goroutine,
+	// also while other goroutines call the store.
 	Advance func(d time.Duration)
-	// Peer makes another store on the same records, as another process would have it:
-	// with a client and connections of its own. Cases in which callers race use both.
-	// It is called at most once for each case, in the case's goroutine. Nil means that
-	// there is no such thing: the records belong to one process.
+	// Peer makes another store on the same records, as another process would: with a
+	// client and connections of its own. Cases with concurrent callers use both stores.
+	// It is called at most once for each case, in the case's goroutine. Leave it nil if
+	// the records belong to one process.
 	Peer func() store.Store
 }
 
-// Features says what a store is able to do beyond store.Store. The zero Features is
-// a store that does just that. Cases that need more than is declared are skipped.
+// Features says which optional features a store has. The zero Features are those of a
+// store that implements store.Store only. Cases that need another feature are skipped.
 type Features struct {
 	// Watch says that the store implements store.Watcher.
 	Watch bool
 	// Local says that the store implements store.Local.
 	Local bool
-	// Bounded makes a store that has room for just so many records, and refuses
-	// more with store.ErrFull. Nil for a store without bounds of its own.
+	// Bounded makes a store that has room for exactly that many records, and refuses
+	// more with store.ErrFull. Leave it nil for a store without bounds of its own.
 	Bounded func(tb testing.TB, records int) Instance
-	// Faulty makes a store that can be disturbed, and the means to do so. Nil for a
-	// store that can't be.
+	// Faulty makes a store whose connections or server can be broken, and a function that
+	// does so. Leave it nil if they can't be.
 	//
-	// disturb breaks something once (cuts the connections, kills the sessions,
-	// restarts the server) and returns when calls can succeed again, or will within
-	// some milliseconds. It is called several times in the case's goroutine, while calls
-	// are running in others that are given ten seconds each. What is acknowledged must
-	// survive: a server that is restarted needs durable storage. Some call must fail,
-	// and half of them must not.
+	// disturb breaks something once (cuts the connections, kills the sessions, restarts
+	// the server) and returns when calls succeed again, or will within some
+	// milliseconds. It is called several times in the case's goroutine, while other
+	// goroutines make calls that take up to ten seconds each. Acknowledged records must
+	// survive: a server that is restarted needs durable storage. At least one call must
+	// fail, and at least half must succeed.
 	Faulty func(tb testing.TB) (i Instance, disturb func())
 }
 
@@ -125,21 +124,20 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	c.run(s)
 }
 
-// needs are the capabilities that a case can't do without.
+// needs are the features that a case requires.
 type needs uint8
 
 const (
 	needWatch  needs = 1 << iota // store.Watcher
 	needClock                    // Instance.Advance
-	needBounds                   // Features.Bounded; the case gets a store for so many records
+	needBounds                   // Features.Bounded; the case gets a store for bound records
 	needFaults                   // Features.Faulty; the case gets a store that can be disturbed
 )
 
-// bound is the number of records that a store made by Features.Bounded is asked to
-// hold.
+// bound is the number of records for which Features.Bounded is asked.
 const bound = 8
 
-// testCase is one rule. why says where it comes from or what goes wrong without it.
+// testCase is one rule. why says where it comes from, or what goes wrong without it.
 type testCase struct {
 	name  string
 	why   string
@@ -147,15 +145,15 @@ type testCase struct {
 	run   func(s *subject)
 }
 
-// Clock is a clock for stores that can be handed one. It stands still but for
-// Advance. Its methods are safe for concurrent use.
+// Clock is a clock for stores that take one. Only Advance moves it. Its methods are
+// safe for concurrent use. Make one with [NewClock].
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock returns a clock that shows a moment in 2020: no store can confuse it
-// with the machine's own.
+// NewClock returns a clock that shows a moment in 2020, so that it differs from the
+// machine's clock.
 func NewClock() *Clock {
 	return &Clock{now: time.Date(2020, 2, 29, 23, 59, 59, 0, time.UTC)}
 }
