@@ -35,7 +35,7 @@ func bridged(app *fiber.App, storage fiber.Storage, payments *core.Guard, create
 	app.Post("/payments", fiberidem.New(payments), createPayment)
 }
 
-// readOnly is the storage of the old middleware, to which nothing is added.
+// readOnly is the storage of the old middleware, which drops what is written to it.
 type readOnly struct{ fiber.Storage }
 
 func (readOnly) Set(string, []byte, time.Duration) error { return nil }

@@ -84,7 +84,7 @@ func _(addr string, mux *http.ServeMux, shop http.Handler) error {
 var _ = []core.UserSource{
 	core.UserFunc(func(r *core.Request) (core.User, error) {
 		user, lines := r.Headers.Header("X-User", 0)
-		if user == "" || lines > 1 { // else all who are nobody would be one user of the host
+		if user == "" || lines > 1 { // else all callers without a user would be one user of the host
 			return core.User{}, core.ErrNoUser
 		}
 		return core.User{ID: r.Host + " " + user}, nil

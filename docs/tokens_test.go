@@ -29,7 +29,7 @@ func tokenService(engine *core.Engine, secrets [][]byte, form *template.Template
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /checkout", func(w http.ResponseWriter, r *http.Request) {
 		token, err := httpidem.NewToken(r, orders)
-		if httpidem.Refuse(w, r, err) { // nobody knows who asks, or who asks has had too many
+		if httpidem.Refuse(w, r, err) { // the request has no user, or the user has asked for too many tokens
 			return
 		}
 		w.Header().Set("Cache-Control", "private, no-cache") // see "Browsers"
