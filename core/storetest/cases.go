@@ -18,7 +18,7 @@ import (
 var cases = []testCase{
 	{
 		name: "declares what it implements",
-		why:  "a capability that isn't declared is one that isn't tested",
+		why:  "a feature that is not declared is not tested",
 		run: func(s *subject) {
 			if _, is := s.Store.(store.Watcher); is != s.features.Watch {
 				s.Errorf("the store implements store.Watcher: %v; it declares: %v", is, s.features.Watch)
@@ -42,7 +42,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a standing claim keeps everybody out",
-		why:  "a running record whose lease stands is reported and not changed, also when it belongs to the caller, also when the caller may take over",
+		why:  "a running record whose lease stands is reported and not changed, even if it belongs to the caller, and even if the caller may take over",
 		run: func(s *subject) {
 			c := taking()
 			s.begin("k", c)
@@ -56,14 +56,14 @@ var cases = []testCase{
 	},
 	{
 		name: "one of many is acquired",
-		why:  "a look followed by a lock lets two run in some rounds of 300",
+		why:  "a store that looks and then locks, in two steps, lets two callers run in some rounds of 300",
 		run: func(s *subject) {
 			s.oneOfEight(s.spread(), s.rounds(), 1, "acquired the claim")
 		},
 	},
 	{
 		name: "keys are exact",
-		why:  "a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags and formats: two keys merge, and one customer gets another's answer",
+		why:  "keys are exact bytes: a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags or formats merge two keys, and one customer gets another's answer",
 		run: func(s *subject) {
 			claims := map[string]store.Claim{}
 			for _, key := range awkwardKeys {
@@ -84,7 +84,7 @@ var cases = []testCase{
 	},
 	{
 		name: "long keys count to the last byte",
-		why:  "a column or an index of 255 bytes cuts keys short and merges them",
+		why:  "keys have any length: a column or an index of 255 bytes cuts them short and merges them",
 		run: func(s *subject) {
 			for _, n := range []int{255, 256, 767, 1024, 2048} {
 				stem := strings.Repeat("k", n-1)
@@ -99,7 +99,7 @@ var cases = []testCase{
 	},
 	{
 		name: "the fingerprint comes back",
-		why:  "it tells a retry from another operation under the same key; it is the record's, not the latest caller's",
+		why:  "the fingerprint tells a retry from another operation under the same key: it is the record's, not the latest caller's",
 		run: func(s *subject) {
 			every := make([]byte, 64) // the limit, and bytes of all kinds
 			for i := range every {
@@ -128,7 +128,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a bad claim changes nothing",
-		why:  "a claim without an owner can be completed by anybody; one without a lease never ends or never begins",
+		why:  "a claim without an owner could be completed by any caller; one without a lease never ends or never begins",
 		run: func(s *subject) {
 			for name, spoil := range map[string]func(*store.Claim){
 				"no owner":             func(c *store.Claim) { c.Owner = store.Owner{} },
@@ -157,7 +157,7 @@ var cases = []testCase{
 	},
 	{
 		name: "an ended context changes nothing",
-		why:  "a caller that has given up must not find out later that it holds a claim",
+		why:  "a call whose context has ended changes nothing: its caller must not hold a claim later",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -187,7 +187,7 @@ var cases = []testCase{
 
 	{
 		name: "a stranger changes nothing",
-		why:  "an unlock without owner deletes the next owner's lock",
+		why:  "a release that does not compare the owner deletes the next owner's claim",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -200,7 +200,7 @@ var cases = []testCase{
 	},
 	{
 		name: "owners differ in any byte",
-		why:  "an owner that is cut, trimmed, compared as text or as a number is another one's",
+		why:  "owners are exact bytes: one that is cut, trimmed, or compared as text or as a number equals another one",
 		run: func(s *subject) {
 			for i, owner := range []store.Owner{
 				{15: 1},
@@ -224,7 +224,7 @@ var cases = []testCase{
 	},
 	{
 		name: "without a record there is nothing to hold",
-		why:  "renewing or completing what does not stand must not bring it into being",
+		why:  "renewing or completing a record that does not exist must not create it",
 		run: func(s *subject) {
 			s.powerless("k", store.NewOwner())
 			s.powerless("k", store.Owner{})
@@ -233,7 +233,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a stale owner changes nothing after a takeover",
-		why:  "the slow first run must not finish, prolong or free the second one's record",
+		why:  "a slow first run must not complete, renew or release the second run's record",
 		run: func(s *subject) {
 			first, second := lapsing(), taking()
 			s.begin("k", first)
@@ -248,7 +248,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a stale owner changes nothing after a release",
-		why:  "a finished look, then an unlock: it deletes the next owner's lock",
+		why:  "a store that compares the owner and then unlocks, in two steps, deletes the next owner's claim",
 		run: func(s *subject) {
 			first, second := standing(), standing()
 			s.begin("k", first)
@@ -262,7 +262,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a stale owner changes nothing after releasing what it took over",
-		why:  "the record that stays is nobody's: not the releasing owner's, not a former one's, not the zero owner's",
+		why:  "the record that stays has no owner: every call of the releasing owner, of a former one and of the zero owner gets ErrLost",
 		run: func(s *subject) {
 			first, second, third := lapsing(), taking(), taking()
 			s.begin("k", first)
@@ -284,7 +284,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a stale owner changes nothing after abandoning",
-		why:  "an abandoned record is nobody's: a handler that goes on after its run was given up must not finish, prolong or free what another is about to take over",
+		why:  "an abandoned record has no owner: a handler that goes on after its run was abandoned must not complete, renew or release the record that another is about to take over",
 		run: func(s *subject) {
 			first, second, third := standing(), taking(), taking()
 			s.begin("k", first)
@@ -310,7 +310,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a finished record is nobody's",
-		why:  "the first result is the one that was answered; completing twice, or releasing afterwards, would change it",
+		why:  "the client has got the first result; completing twice, or releasing afterwards, would change it",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -323,7 +323,7 @@ var cases = []testCase{
 	},
 	{
 		name: "one of many completions counts",
-		why:  "completing is one atomic step: exactly one is told that it took effect, and its result is the one that stands",
+		why:  "completing is one atomic step: exactly one call succeeds, and its result stands",
 		run: func(s *subject) {
 			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
@@ -351,7 +351,7 @@ var cases = []testCase{
 	},
 	{
 		name: "one of many endings counts",
-		why:  "Complete, Release and Abandon are each one atomic step: exactly one is told that it took effect, and it is the one that did",
+		why:  "Complete, Release and Abandon are each one atomic step: exactly one call succeeds, and it is the one that took effect",
 		run: func(s *subject) {
 			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
@@ -400,7 +400,7 @@ var cases = []testCase{
 
 	{
 		name: "a crash blocks for the lease only",
-		why:  "a lock that lives as long as the result (24 h) blocks the customer for a day after one crash",
+		why:  "the lease is apart from the retention: a claim that stands as long as a result (24 h) blocks the customer for a day after one crash",
 		run: func(s *subject) {
 			s.begin("k", lapsing())
 			s.pass(short)
@@ -409,7 +409,7 @@ var cases = []testCase{
 	},
 	{
 		name: "an abandoned record is reported and left alone",
-		why:  "without leave to take over, the outcome is uncertain, and asking must not make it certain",
+		why:  "without Takeover, the record stays abandoned, however often it is looked at",
 		run: func(s *subject) {
 			c := lapsing()
 			s.begin("k", c)
@@ -423,7 +423,7 @@ var cases = []testCase{
 	},
 	{
 		name: "takeover is for the same parameters only",
-		why:  "another operation under the same key must not inherit the attempt; a digest is compared whole and exactly",
+		why:  "another operation under the same key must not take over; a fingerprint is compared whole and exactly",
 		run: func(s *subject) {
 			s.begin("k", lapsing())
 			s.pass(short)
@@ -440,7 +440,7 @@ var cases = []testCase{
 	},
 	{
 		name: "takeover is for the named attempt only",
-		why:  "a decision about one run (its outcome was looked up elsewhere) must not take over another, which was begun since; no number means any",
+		why:  "a decision about one run (its outcome was looked up elsewhere) must not take over a later run; no number means any",
 		run: func(s *subject) {
 			named := func(attempt uint64) store.Claim {
 				c := taking()
@@ -470,7 +470,7 @@ var cases = []testCase{
 	},
 	{
 		name: "one of many takes over",
-		why:  "waiters that all run when the owner fails",
+		why:  "of many waiters, exactly one takes over when the owner has failed",
 		run: func(s *subject) {
 			store := s.spread()
 			rounds := s.rounds() / 4
@@ -483,7 +483,7 @@ var cases = []testCase{
 	},
 	{
 		name: "either the late owner or the taker wins",
-		why:  "completion and takeover of one record are atomic with respect to each other: never both, never neither",
+		why:  "completion and takeover of one record exclude each other: exactly one succeeds",
 		run: func(s *subject) {
 			storeOf := s.spread()
 			rounds := s.rounds() / 4
@@ -515,7 +515,7 @@ var cases = []testCase{
 	},
 	{
 		name: "the attempt counts takeovers",
-		why:  "it is a fencing token: higher at each takeover, and reported wherever the record is",
+		why:  "the attempt is a fencing token: it is higher at each takeover, and reported in every state",
 		run: func(s *subject) {
 			s.begin("k", lapsing())
 			last := taking()
@@ -535,7 +535,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a release after a takeover keeps the attempt",
-		why:  "starting afresh at 1 would let fencing tokens go back, so that the lost first run outranks a later one; and it would forget that the first run's outcome is uncertain",
+		why:  "starting again at 1 would let fencing tokens go back, so that the lost first run outranks a later one; and it would forget that the first run's outcome is uncertain",
 		run: func(s *subject) {
 			s.begin("k", lapsing())
 			s.pass(short)
@@ -578,7 +578,7 @@ var cases = []testCase{
 	},
 	{
 		name: "an abandoned run can be taken over at once",
-		why:  "what a crash leaves, without waiting for the lease: the run may have taken effect, so the next one is a takeover with the next attempt, also after a first one; and only if the parameters are the same and it may",
+		why:  "Abandon leaves what a crash leaves, without waiting for the lease: the run may have taken effect, so the next one is a takeover with the next attempt, also after a first one, and only with Takeover and the same fingerprint",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -606,7 +606,7 @@ var cases = []testCase{
 	},
 	{
 		name: "one of many takes over what is abandoned",
-		why:  "Abandon and the takeover are one atomic step each: nobody gets in before, one gets in afterwards, and it keeps what it got",
+		why:  "Abandon and the takeover are one atomic step each: before it no caller takes over, after it exactly one does, and keeps its claim",
 		run: func(s *subject) {
 			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
@@ -648,7 +648,7 @@ var cases = []testCase{
 	},
 	{
 		name: "an abandoned run is remembered for its retention",
-		why:  "less forgets an uncertain outcome, more keeps memory; with no retention there is nothing to remember, and the next run is the first",
+		why:  "an abandoned record is remembered for its retention: less forgets an uncertain outcome, more keeps memory; without a retention the next run is the first",
 		run: func(s *subject) {
 			for attempt := uint64(1); attempt <= 2; attempt++ {
 				abandoned := func(stem string, retention time.Duration) (key string) {
@@ -676,7 +676,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a lapsed claim can be abandoned",
-		why:  "a run that is given up late is as uncertain as one that was given up in time: its owner can't finish it any more",
+		why:  "a run that is abandoned late is as uncertain as one that was abandoned in time: its owner can't complete it any more",
 		run: func(s *subject) {
 			c := lapsing()
 			s.begin("k", c)
@@ -689,7 +689,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "an abandoned run is forgotten when its retention is over",
-		why:   "the retention counts from Abandon, to the moment, whether the lease has passed or not; asking prolongs nothing",
+		why:   "the retention counts exactly from Abandon, whether the lease has passed or not; looking does not extend it",
 		needs: needClock,
 		run: func(s *subject) {
 			for _, passed := range []time.Duration{0, 20 * time.Second, 90 * time.Second} {
@@ -710,7 +710,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a takeover brings its own lease and retention",
-		why:  "with the first claim's, the second run would be abandoned or forgotten at birth",
+		why:  "a takeover has its own lease and retention: with the first claim's, the second run would be abandoned or forgotten at once",
 		run: func(s *subject) {
 			first := standing()
 			first.Lease = short
@@ -743,7 +743,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a lease may be renewed to end sooner",
-		why:  "the lease ends lease from now, whatever it was before",
+		why:  "a renewed lease is counted from the renewal, whatever was left of it",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -754,7 +754,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a lapsed claim that nobody took is still its owner's",
-		why:  "a pause of the process longer than the lease must not lose a result that nobody else has begun to make",
+		why:  "a pause of the process longer than the lease must not lose the result if no other run has begun",
 		run: func(s *subject) {
 			renewed, completed, released := lapsing(), lapsing(), lapsing()
 			s.begin("renewed", renewed)
@@ -771,7 +771,7 @@ var cases = []testCase{
 	},
 	{
 		name: "an abandoned record is forgotten after its retention",
-		why:  "memory that only grows; and an attempt that counts on from what nobody remembers",
+		why:  "a record that is never forgotten costs memory for ever, and its attempts would go on from a run that no longer counts",
 		run: func(s *subject) {
 			remembered, forgotten := lapsing(), lapsing()
 			remembered.Retention, forgotten.Retention = short, 0
@@ -792,7 +792,7 @@ var cases = []testCase{
 	},
 	{
 		name: "one of many begins anew",
-		why:  "each caller has seen that the record's time has passed, and each makes a new one in its place: all run",
+		why:  "if each of many callers sees that the record has expired, and each makes a new one in its place, all run",
 		run: func(s *subject) {
 			store := s.spread()
 			rounds := s.rounds() / 4
@@ -814,7 +814,7 @@ var cases = []testCase{
 	},
 	{
 		name: "spans of any length",
-		why:  "a lease of less than the clock's step becomes zero, which is an error in Redis and for ever elsewhere; one of a century runs over the end of 32 bits",
+		why:  "a lease below the clock's resolution must not become zero, which is an error in Redis and for ever elsewhere; one of a century must not overflow 32 bits",
 		run: func(s *subject) {
 			const century = 100 * 365 * 24 * time.Hour
 			tiny := standing()
@@ -844,7 +844,7 @@ var cases = []testCase{
 	},
 	{
 		name: "what remains is true",
-		why:  "it becomes Retry-After and the waiter's timer: the lease of a running record, the retention of any other",
+		why:  "Remaining becomes Retry-After and the waiter's timer: it is the lease of a running record, the retention of any other",
 		run: func(s *subject) {
 			within := func(what string, g store.Grant, span time.Duration) {
 				s.Helper()
@@ -867,7 +867,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a lease ends when it is over",
-		why:   "expiry is decided by the store's clock alone, to the moment: not a tick early, not when somebody comes to sweep",
+		why:   "expiry is decided by the store's clock alone, exactly: not a tick early, and not only when records are swept",
 		needs: needClock,
 		run: func(s *subject) {
 			c := standing()
@@ -885,7 +885,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a renewed lease keeps its retention",
-		why:   "a run that is renewed and then crashes is as uncertain as one that wasn't",
+		why:   "a run that is renewed and then crashes is as uncertain as one that was not renewed",
 		needs: needClock,
 		run: func(s *subject) {
 			c := standing()
@@ -904,7 +904,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "looking prolongs nothing",
-		why:   "a client that keeps asking must not keep itself out",
+		why:   "looking at a record must not extend it: a client that keeps trying must not keep itself out",
 		needs: needClock,
 		run: func(s *subject) {
 			c := standing()
@@ -947,7 +947,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a result is forgotten after its retention",
-		why:  "the retention of a result is what Complete says, not what the claim said; afterwards the operation begins anew",
+		why:  "the retention of a result is Complete's, not the claim's; afterwards the operation begins anew",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -966,7 +966,7 @@ var cases = []testCase{
 	},
 	{
 		name: "completing without retention releases",
-		why:  "there is nothing to keep: zero or less must not mean for ever, nor a result that is gone but blocks",
+		why:  "with a retention of zero or less Complete keeps nothing: it must not mean for ever, nor block without a result",
 		run: func(s *subject) {
 			for i, retention := range []time.Duration{0, -1, -time.Hour} {
 				key := fmt.Sprint("k", i)
@@ -980,7 +980,7 @@ var cases = []testCase{
 	},
 	{
 		name: "completing without retention after a takeover keeps the attempt",
-		why:  "it releases, and a release after a takeover must not let fencing tokens go back",
+		why:  "Complete without a retention releases, and a release after a takeover must not let fencing tokens go back",
 		run: func(s *subject) {
 			for i, retention := range []time.Duration{0, -1, -time.Hour} {
 				key := fmt.Sprint("k", i)
@@ -1022,7 +1022,7 @@ var cases = []testCase{
 	},
 	{
 		name: "bytes are copied",
-		why:  "frameworks reuse their buffers: a slice that is kept turns into another customer's data, one that is handed out is overwritten",
+		why:  "frameworks reuse their buffers: a slice that the store keeps turns into another customer's data, and one that it returns may be overwritten",
 		run: func(s *subject) {
 			c := standing()
 			s.begin("k", c)
@@ -1037,7 +1037,7 @@ var cases = []testCase{
 	},
 	{
 		name: "many keys at once",
-		why:  "what is atomic for one key must not mix up two",
+		why:  "concurrent calls on different keys must not be mixed up",
 		run: func(s *subject) {
 			n := s.rounds() / 10
 			result := func(key string) []byte { return []byte("result of " + key) }
@@ -1073,7 +1073,7 @@ var cases = []testCase{
 
 	{
 		name:  "a watcher is woken by completion",
-		why:   "waiters that spin at 50 ms, or that sleep on although the answer is there",
+		why:   "a waiter must neither poll in a loop nor sleep on when the answer is there",
 		needs: needWatch,
 		run: func(s *subject) {
 			c := standing()
@@ -1091,7 +1091,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a watcher is woken by release",
-		why:   "if the owner failed, one of the waiters must run, at once",
+		why:   "after a release, one of the waiters must run at once",
 		needs: needWatch,
 		run: func(s *subject) {
 			c := standing()
@@ -1103,7 +1103,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a watcher is woken by a release after a takeover",
-		why:   "the record stays, but nobody runs any more: a waiter that sleeps on until the lease would have passed waits for nothing",
+		why:   "the record stays, but the run has ended: a waiter must not sleep until the lease would have passed",
 		needs: needWatch,
 		run: func(s *subject) {
 			s.begin("k", lapsing())
@@ -1153,7 +1153,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a watcher is woken by a takeover",
-		why:   "the lease that it waits for is another one now",
+		why:   "after a takeover, a waiter waits for another lease",
 		needs: needWatch,
 		run: func(s *subject) {
 			s.begin("k", lapsing())
@@ -1170,7 +1170,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "an abandoned run can be watched",
-		why:   "its owner may still complete it",
+		why:   "a run whose lease has passed may still be completed by its owner",
 		needs: needWatch,
 		run: func(s *subject) {
 			c := lapsing()
@@ -1183,7 +1183,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "watching nothing returns at once",
-		why:   "the run may have ended between the look and the watch: nobody would wake the waiter",
+		why:   "the run may have ended between the Acquire and the Watch: then no call would wake the waiter",
 		needs: needWatch,
 		run: func(s *subject) {
 			changed, stop := s.watch("never was")
@@ -1212,7 +1212,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a watch on a quiet run stays quiet",
-		why:   "a channel may close for no reason, but one that always does makes waiters spin",
+		why:   "a channel may close without a reason, but one that always does makes waiters poll in a loop",
 		needs: needWatch,
 		run: func(s *subject) {
 			s.begin("k", standing())
@@ -1251,7 +1251,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a watcher may give up",
-		why:   "a cancelled waiter that leaks, or that takes the others' wake-up with it",
+		why:   "a cancelled waiter must not leak, nor stop the others from being woken",
 		needs: needWatch,
 		run: func(s *subject) {
 			c := standing()
@@ -1279,7 +1279,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "an ended context watches nothing",
-		why:   "all calls honour the context's end",
+		why:   "all calls return when their context ends",
 		needs: needWatch,
 		run: func(s *subject) {
 			w, ok := s.Store.(store.Watcher)
@@ -1300,7 +1300,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "no wake-up is lost",
-		why:   "watch, look, wait: whatever ends the run after the watch began must wake the waiter, however close",
+		why:   "after Watch has returned, every end of the run must wake the waiter, however soon it comes",
 		needs: needWatch,
 		run: func(s *subject) {
 			store := s.spread()
@@ -1330,7 +1330,7 @@ var cases = []testCase{
 
 	{
 		name:  "a full store refuses",
-		why:   "a live record that is dropped to make room is an operation that runs twice",
+		why:   "dropping a record that stands to make room makes its operation run twice",
 		needs: needBounds,
 		run: func(s *subject) {
 			claims := s.fill(standing)
@@ -1354,7 +1354,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a full store has room again after a release",
-		why:   "room that isn't given back makes a store that is full for ever",
+		why:   "a removed record must give its room back, or the store is full for ever",
 		needs: needBounds,
 		run: func(s *subject) {
 			for range 3 {
@@ -1366,7 +1366,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a full store keeps what is abandoned",
-		why:   "an abandoned record still stands, and so takes up room; to abandon takes none",
+		why:   "an abandoned record still stands and takes room; Abandon itself needs none",
 		needs: needBounds,
 		run: func(s *subject) {
 			claims := s.fill(standing)
@@ -1383,7 +1383,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a full store reclaims what has passed",
-		why:   "records whose time has passed must not keep the living out, wherever they lie",
+		why:   "expired records must not keep new ones out, wherever they lie",
 		needs: needBounds,
 		run: func(s *subject) {
 			brief := func() store.Claim {
@@ -1404,7 +1404,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a full store reclaims what has passed among what stands",
-		why:   "deadlines move, and records go, in any order: a store that looks for what has passed where it should be, and finds what stands, is full for ever",
+		why:   "deadlines move, and records are removed, in any order: a store that misses expired records behind one that stands is full for ever",
 		needs: needBounds,
 		run: func(s *subject) {
 			const many = 2000
@@ -1471,7 +1471,7 @@ var cases = []testCase{
 	},
 	{
 		name: "all uses of a token get one answer",
-		why:  "who waits for the one that runs gets its answer, in every process",
+		why:  "a waiter gets the answer of the run that it waits for, in every process",
 		run:  func(s *subject) { s.useTokens(core.Wait(patience)) },
 	},
 
@@ -1479,17 +1479,17 @@ var cases = []testCase{
 
 	{
 		name: "it behaves as the model does",
-		why:  "the rules above, in any order",
+		why:  "the rules of all other cases, in random order",
 		run:  checkModel,
 	},
 	{
 		name: "histories are linearizable",
-		why:  "each call is one atomic step: whatever concurrent clients are answered must be what one client alone could have been answered, in an order that fits; a look and a write apart show only when a third caller comes in between",
+		why:  "each call is one atomic step: the answers of concurrent clients must be possible for a single client, in some order of the calls; a store that looks and writes in two steps fails only when a third caller comes in between",
 		run:  checkHistories,
 	},
 	{
 		name:  "histories are linearizable under faults",
-		why:   "a failed call may have taken effect, but once and whole; an acknowledged one has, and what was refused has not: a store that tries again by itself counts itself as a stranger",
+		why:   "a failed call may have taken effect, once and completely; a successful one has, and a refused one has not: a store that retries by itself must recognise its own first try",
 		needs: needFaults,
 		run:   checkFaultyHistories,
 	},

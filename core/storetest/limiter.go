@@ -89,7 +89,7 @@ func (l *limits) of(n int, window time.Duration) *meter {
 	return m
 }
 
-// clocked returns a limiter of n in window whose clock can be moved. Without one, the case is left out.
+// clocked returns a limiter of n in window whose clock can be moved. It skips the case if there is none.
 func (l *limits) clocked(n int, window time.Duration) *meter {
 	l.Helper()
 	m := l.of(n, window)
@@ -111,11 +111,11 @@ type meter struct {
 const (
 	// rounding is how much a wait may be off.
 	rounding = time.Millisecond
-	// impatience is how long who does not wait, waits.
+	// impatience is how long a caller waits that ignores Retry-After.
 	impatience = time.Millisecond
 )
 
-// step is in what time one comes back.
+// step is the time in which one token comes back.
 func (m *meter) step() time.Duration { return m.window / time.Duration(m.n) }
 
 // pass lets d go by on the limiter's clock.
@@ -195,8 +195,8 @@ func (m *meter) spread() func(caller int) core.Limiter {
 	return func(caller int) core.Limiter { return limiters[caller%len(limiters)] }
 }
 
-// crowd lets 100 callers ask at once, and expects that want are allowed.
-func (m *meter) crowd(limiter func(caller int) core.Limiter, key string, want int) {
+// burst makes 100 calls at once, and expects that want are allowed.
+func (m *meter) burst(limiter func(caller int) core.Limiter, key string, want int) {
 	m.Helper()
 	var allowed, refused atomic.Int64
 	together(100, func(caller int) {
@@ -218,7 +218,7 @@ func (m *meter) crowd(limiter func(caller int) core.Limiter, key string, want in
 var limiterCases = []limiterCase{
 	{
 		name: "n at once, and no more",
-		why:  "a bucket that was never asked for is full; what does not divide evenly must not cost one, or give one away",
+		why:  "a new bucket is full; a window that n does not divide must not allow one too few or too many",
 		run: func(l *limits) {
 			for n, window := range map[int]time.Duration{1: long, 2: long, 3: long, 7: long, 49: 49 * long, 100: 24 * long} {
 				m := l.of(n, window)
@@ -233,31 +233,31 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "of many at once as many as there are",
-		why:  "a look followed by a count lets more through; a count of each process lets n through for each process",
+		why:  "a limiter that looks and then counts, in two steps, allows more than n; one that counts in each process allows n for each process",
 		run: func(l *limits) {
 			m := l.of(20, long)
 			limiter := m.spread()
 			for round := range 20 {
-				m.crowd(limiter, fmt.Sprint("round ", round), 20)
+				m.burst(limiter, fmt.Sprint("round ", round), 20)
 			}
 		},
 	},
 	{
 		name: "of many at once one gets what has come back",
-		why:  "those who were told to wait come back at the same moment, and one of them is early enough",
+		why:  "of many calls at the same moment, exactly as many are allowed as tokens have come back",
 		run: func(l *limits) {
 			m := l.clocked(20, 20*time.Second)
 			limiter := m.spread()
-			m.crowd(limiter, "k", 20)
+			m.burst(limiter, "k", 20)
 			for _, back := range []int{1, 1, 2, 1, 20, 1} {
 				m.pass(time.Duration(back) * time.Second)
-				m.crowd(limiter, "k", back)
+				m.burst(limiter, "k", back)
 			}
 		},
 	},
 	{
 		name: "one comes back after the wait, and not before",
-		why:  "who waits for as long as Retry-After says must not be refused again; who doesn't must not be served",
+		why:  "a caller that waits as long as Retry-After says must be allowed; one that does not must be refused",
 		run: func(l *limits) {
 			sizes := map[int]time.Duration{1: 40 * time.Millisecond, 3: 100 * time.Millisecond}
 			if l.of(1, long).Advance == nil {
@@ -294,7 +294,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "a bucket holds n, however long it was left alone",
-		why:  "who did not come yesterday must not have twice as many today",
+		why:  "a bucket never holds more than n, however long it was not used",
 		run: func(l *limits) {
 			m := l.of(3, 30*time.Millisecond)
 			m.drain("k")
@@ -313,7 +313,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "up to 2n-1 in a window",
-		why:  "n at once, and one each window/n after them: a limiter that counts by the hour on the clock lets 2n through in a moment, and one that fills up at a window's end none for all of it",
+		why:  "n are allowed at once, and then one each window/n: a limiter with fixed windows allows 2n around the end of one, or none until it ends",
 		run: func(l *limits) {
 			m := l.clocked(5, time.Second)
 			for _, apart := range []time.Duration{0, 300 * time.Millisecond, 7 * time.Second} {
@@ -333,7 +333,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "a refused call counts nothing",
-		why:  "a client that asks too early, again and again, would never be served",
+		why:  "refused calls do not count: otherwise a client that retries too early is never allowed",
 		run: func(l *limits) {
 			m := l.of(5, long)
 			wait := m.drain("k")
@@ -357,14 +357,14 @@ var limiterCases = []limiterCase{
 			m.drain("k")
 			for since := time.Now(); m.ask("k") > 0; time.Sleep(impatience) {
 				if time.Since(since) > m.window+patience {
-					m.Fatal("who goes on asking is never served")
+					m.Fatal("a caller that keeps retrying is never allowed")
 				}
 			}
 		},
 	},
 	{
 		name: "keys are exact",
-		why:  "one user's calls cost another one's: folded case, trimmed blanks, a NUL that ends a string, hash tags",
+		why:  "keys are exact bytes: with folded case, trimmed blanks, a NUL that ends a string or hash tags, one user's calls count for another",
 		run: func(l *limits) {
 			m := l.of(1, long)
 			for _, key := range awkwardKeys {
@@ -377,7 +377,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "long keys count to the last byte",
-		why:  "a key that is cut short is another user's",
+		why:  "keys have any length: one that is cut short is another user's",
 		run: func(l *limits) {
 			m := l.of(1, long)
 			for _, n := range []int{64, 255, 256, 1024, 1 << 16} {
@@ -391,7 +391,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "a key's memory is the caller's",
-		why:  "Fiber's strings are used again after the handler: a limiter that keeps one counts on a user who changes",
+		why:  "Fiber reuses the memory of strings after the handler: a limiter that keeps one counts for another user",
 		run: func(l *limits) {
 			m := l.of(1, long)
 			memory := []byte("alice")
@@ -403,7 +403,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "an ended context counts nothing",
-		why:  "who has given up must not pay for what he did not get",
+		why:  "a call whose context has ended does not count",
 		run: func(l *limits) {
 			m := l.of(2, long)
 			for want, ctx := range ended(m) {
@@ -418,7 +418,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "what is not full is not forgotten",
-		why:  "memory that is cleared too early gives n more to who has had n",
+		why:  "a key must not be forgotten before its bucket is full: otherwise its user gets n more",
 		run: func(l *limits) {
 			m := l.of(4, long)
 			m.drain("k")
@@ -437,7 +437,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "what is full is forgotten",
-		why:  "a million users who came once would stay for ever",
+		why:  "a key is forgotten after its bucket is full: otherwise memory grows with every user",
 		run: func(l *limits) {
 			held := func(m *meter) int {
 				if m.Held == nil {
@@ -460,7 +460,7 @@ var limiterCases = []limiterCase{
 			come(m, "user ", few)
 			come(m, "user ", few/2) // half of them twice
 			m.pass(m.window)
-			// Those who come now are held, at least for a while; of those before at most a few that nobody has
+			// The keys of these calls are held, at least for a while; of the earlier ones at most a few that no call has
 			// come across.
 			come(m, "other ", many)
 			if n := held(m); n > many+few/8 {
@@ -470,7 +470,7 @@ var limiterCases = []limiterCase{
 	},
 	{
 		name: "a history is that of a bucket",
-		why:  "whatever the moments at which somebody asks: n at once, and then one each window/n",
+		why:  "at whatever times calls come: n at once, and then one each window/n",
 		run: func(l *limits) {
 			for n, window := range map[int]time.Duration{1: 100 * time.Millisecond, 3: time.Second, 10: time.Minute} {
 				history(l.clocked(n, window))
