@@ -24,7 +24,7 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// job is what a worker process is told.
+// job configures a worker process.
 type job struct {
 	AMQP, Database string
 	Ledger         string // name of the table

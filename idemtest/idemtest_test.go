@@ -215,12 +215,12 @@ func TestWantReplaysWaits(t *testing.T) {
 }
 
 func TestObserversAreTold(t *testing.T) {
-	var told int
-	e := idemtest.New(t, core.Config{Observe: func(context.Context, core.Event) { told++ }})
+	var observed int
+	e := idemtest.New(t, core.Config{Observe: func(context.Context, core.Event) { observed++ }})
 	_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "n"}), core.Call{Key: "k"}, func(context.Context) (int, error) {
 		return 0, errors.New("no")
 	})
 	require.Error(t, err)
-	require.Equal(t, 2, told)
+	require.Equal(t, 2, observed)
 	require.Len(t, e.Events(), 2)
 }

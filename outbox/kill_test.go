@@ -26,7 +26,7 @@ import (
 // childOutbox names the environment variable that makes the test binary a relay, see child.
 const childOutbox = "IDEM_OUTBOX_CHILD"
 
-// assignment is what a child is told to do.
+// assignment configures a child process.
 type assignment struct{ Name, URL, Table, Broker string }
 
 // child relays until it is killed.

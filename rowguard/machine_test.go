@@ -70,7 +70,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestMoveTogether: of 100 who pay or cancel one order, one does, and every other is told what it has become.
+// TestMoveTogether: of 100 concurrent moves to paid or cancelled, one succeeds, and every other gets an error that names the state.
 func TestMoveTogether(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
 		wanted := func(i int) string { return []string{"paid", "cancelled"}[i%2] }

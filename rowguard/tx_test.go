@@ -168,7 +168,7 @@ func TestLockWaitTimeout(t *testing.T) {
 	assert.Equal(t, []int{1001, 1001}, []int{b.balance(1), b.balance(2)})
 }
 
-// TestTurns: of SQLite, for which a transaction waits as long as it was told to.
+// TestTurns: a transaction of SQLite waits for the write lock as long as TxOptions.Wait says.
 func TestTurns(t *testing.T) {
 	b := newBank(t, engines[2].dialect, engines[2].url(t))
 	never := func(*sql.Tx) error { return errors.New("it ran") }

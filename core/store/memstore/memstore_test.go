@@ -129,7 +129,7 @@ func TestBytesAreBounded(t *testing.T) {
 		t.Fatalf("the store counts %d bytes, want %d", s.Bytes(), 3*each+10)
 	}
 
-	// A stranger is told that the claim isn't its own, not that the store is full.
+	// Another owner gets ErrLost, not ErrFull.
 	if err := s.Complete(ctx, "k1", store.NewOwner(), make([]byte, 100), time.Hour); !errors.Is(err, store.ErrLost) {
 		t.Fatalf("a stranger's result: %v, want ErrLost", err)
 	}

@@ -113,8 +113,8 @@ func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 		time.Sleep(onTheWay)
 		return result
 	}
-	told := meet(t, s, "k", store.Done).Remaining
-	require.LessOrEqual(t, meet(t, s, "k", store.Done).Remaining, told-onTheWay)
+	remaining := meet(t, s, "k", store.Done).Remaining
+	require.LessOrEqual(t, meet(t, s, "k", store.Done).Remaining, remaining-onTheWay)
 }
 
 // TestCachedReplaysEndWithTheirOwnRecord: a record may pass, and another be made, while a replay

@@ -576,7 +576,7 @@ func TestDoTxLostCommitToAnother(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
-		other := another(t, url, strings.Trim(b.store.TableName(), "\"`"))
+		other := openStore(t, url, strings.Trim(b.store.TableName(), "\"`"))
 		db, _ := open(t, url)
 		l.before.Store(1)
 		result, err := b.store.DoTx(t.Context(), &between{TxBeginner: pool, do: func() {

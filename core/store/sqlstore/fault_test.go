@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDeadlines: a call that waits for somebody's lock ends with its context, and is told so.
+// TestDeadlines: a call that waits for another transaction's lock returns the context's error when that ends.
 func TestDeadlines(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		if dialectOf(url) == sqlstore.MySQL {
@@ -137,7 +137,7 @@ func TestStalled(t *testing.T) {
 		require.NoError(t, err)
 		link := backend.NewProxy(t, u.Host)
 		_, _, name := fresh(t, rawURL)
-		s := another(t, link.URL(rawURL), name)
+		s := openStore(t, link.URL(rawURL), name)
 		c := claim(time.Hour)
 		_, err = s.Acquire(t.Context(), "k", c)
 		require.NoError(t, err)

@@ -97,7 +97,7 @@ func TestPrepared(t *testing.T) {
 	assert.False(t, sqlstore.IsDirectPQ(pgx, url), "it prepares by itself")
 }
 
-// newOn makes a store on a table that is there.
+// newOn returns a store on an existing table, with the connections of db.
 func newOn(tb testing.TB, db *sql.DB, table string, options ...sqlstore.Option) *sqlstore.Store {
 	tb.Helper()
 	s, err := sqlstore.New(db, sqlstore.PostgreSQL, append(options, sqlstore.Table(table))...)

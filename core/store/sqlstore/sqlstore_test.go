@@ -134,11 +134,11 @@ func TestStore(t *testing.T) {
 
 func instance(tb testing.TB, url string) storetest.Instance {
 	s, _, name := fresh(tb, url)
-	return storetest.Instance{Store: s, Peer: func() store.Store { return another(tb, url, name) }}
+	return storetest.Instance{Store: s, Peer: func() store.Store { return openStore(tb, url, name) }}
 }
 
-// another is a store on the same table, with connections of its own.
-func another(tb testing.TB, url, table string) *sqlstore.Store {
+// openStore returns a store on an existing table, with connections of its own.
+func openStore(tb testing.TB, url, table string) *sqlstore.Store {
 	db, dialect := open(tb, url)
 	s, err := sqlstore.New(db, dialect, sqlstore.Table(table))
 	require.NoError(tb, err)
@@ -150,7 +150,7 @@ func another(tb testing.TB, url, table string) *sqlstore.Store {
 func cut(tb testing.TB, rawURL string) (storetest.Instance, func()) {
 	link := backend.NewProxy(tb, hostOf(tb, rawURL))
 	_, _, name := fresh(tb, rawURL)
-	peer := func() store.Store { return another(tb, link.URL(rawURL), name) }
+	peer := func() store.Store { return openStore(tb, link.URL(rawURL), name) }
 	return storetest.Instance{Store: peer(), Peer: peer}, func() { link.Cut(); link.Restore() }
 }
 
