@@ -1,6 +1,6 @@
-// Package limit counts in the process how often something happens: at most n in a window, for each
-// key (a user, say). It suits a service that runs as a single process. Limits that several processes
-// share are those of redisstore.NewLimiter.
+// Package limit limits how often something happens: at most n times in a window, for each key (a user, say).
+// It counts in the process, and suits a service that runs as a single one. For limits that processes share, use
+// redisstore.NewLimiter.
 //
 //	limiter := limit.New(20, time.Minute)
 //	...
@@ -9,15 +9,15 @@
 //		return
 //	}
 //
-// Each key has a token bucket: n at once, and then one each window/n. So in a window that begins anywhere up to
-// 2n-1 may happen, and n in the long run. (It counts by GCRA, as redisstore.NewLimiter does, in nanoseconds.)
+// Each key has a token bucket: n calls are allowed at once, and then one each window/n. That is n in a window in
+// the long run, and up to 2n-1 in any one window. (It counts by GCRA, as redisstore.NewLimiter does, in
+// nanoseconds.)
 //
 // # Memory
 //
 // A key takes some 100 bytes and its own length, from its first call until its bucket is full again: window/n
-// later, if there was one call. Then it is forgotten: each call forgets at most two of the keys whose time has
-// come, and adds at most one. There is no goroutine, and nothing to close. A limiter that nobody calls keeps
-// what it has.
+// later, if there was one call. Later calls forget such keys, at most two each, and add at most one. There is no
+// goroutine, and nothing to close. A limiter that is not called frees nothing.
 package limit
 
 import (
@@ -45,7 +45,7 @@ const (
 	longest = 100 * 365 * 24 * time.Hour
 )
 
-// Limiter is a limit in the process. It implements core.Limiter. All methods are safe for concurrent use. The
+// Limiter is an in-process limit. It implements core.Limiter. All methods are safe for concurrent use. The
 // zero Limiter is not usable; make one with [New].
 type Limiter struct {
 	step, whole time.Duration        // until one comes back, and until all n do

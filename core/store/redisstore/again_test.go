@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// between stands between a store and its client. What is next is done once, in place of the
+// between wraps the client of a store. What is next is done once, in place of the
 // next command, or a later one if some are to be skipped; apart, once, between the two commands of the next claim; beforeLookup, once, before
 // the client's cache is looked into.
 type between struct {
@@ -116,7 +116,7 @@ func (b *between) interrupt(carriedOut bool, meanwhile func()) {
 	}
 }
 
-// TestClaimTriedAgain: a claim that is tried again meets with a running record. It is the
+// TestClaimTriedAgain: a claim that is tried again finds a running record. It is the
 // caller's if the first try has made it, and only then: else two run.
 func TestClaimTriedAgain(t *testing.T) {
 	t.Run("commands", func(t *testing.T) {
@@ -144,7 +144,7 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 	meet(t, other, "mine", store.Running)
 	require.NoError(t, s.Complete(ctx, "mine", mine.Owner, nil, time.Hour))
 
-	// Nobody is another's near relation.
+	// Owners that differ in one byte are two.
 	mine, theirs := newClaim(), newClaim()
 	theirs.Owner = mine.Owner
 	theirs.Owner[len(theirs.Owner)-1]++
@@ -188,8 +188,8 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 	}
 }
 
-// TestOwnersCallTriedAgain: who finds nothing to hold at the second try may have been carried
-// out at the first. That is not lost, and not known.
+// TestOwnersCallTriedAgain: a call that finds no record of its owner at the second try may have taken
+// effect at the first. The error is not ErrLost, for the outcome is not known.
 func TestOwnersCallTriedAgain(t *testing.T) {
 	s, b := openBetween(t, backend.StartRedis(t).URL())
 	ctx := t.Context()

@@ -44,7 +44,7 @@ func TestHotReplays(t *testing.T) {
 		}
 	}))
 
-	// Who deletes a record is heard, if not at once.
+	// A deleted record is replayed for a moment at most.
 	require.NoError(t, client.Do(ctx, client.B().Del().Key("k").Build()).Error())
 	require.Eventually(t, func() bool {
 		g, err := s.Acquire(ctx, "k", newClaim())

@@ -206,7 +206,7 @@ func TestLongestSpans(t *testing.T) {
 	}
 }
 
-// TestStrangeValues: what somebody else has put under a key is neither taken for a record nor
+// TestStrangeValues: a foreign value under a key is neither taken for a record nor
 // touched.
 func TestStrangeValues(t *testing.T) {
 	server := backend.StartRedis(t)

@@ -115,7 +115,7 @@ func TestForeignValues(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, value, got)
 	}
-	// A record that was cut is nobody's to take over.
+	// A truncated record can't be taken over.
 	for i, value := range []string{"R1;3600000;32;short", "W1;3600000;0;", "R1;3600000;0;0123456789abcdef!", "R99999999999999999999;3600000;0;0123456789abcdef"} {
 		key := "cut" + strconv.Itoa(i)
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Px(59*time.Minute).Build()).Error())

@@ -181,7 +181,7 @@ func TestLimiterOfAStore(t *testing.T) {
 	require.ErrorContains(t, err, "closed")
 }
 
-// TestLimiterSentTwice: who is counted once pays once, though his call was carried out twice; who was not, is.
+// TestLimiterSentTwice: a call that the client has sent twice counts once.
 func TestLimiterSentTwice(t *testing.T) {
 	client := &between{Client: openClient(t, backend.StartRedis(t).URL())}
 	l, err := redisstore.NewLimiter(client, 3, time.Hour, "l")
@@ -196,7 +196,7 @@ func TestLimiterSentTwice(t *testing.T) {
 	refused(t, l, "k")
 }
 
-// TestLimiterAfterTheClockWasSetBack: nobody waits until the clock shows again what it has shown before.
+// TestLimiterAfterTheClockWasSetBack: no call waits until the clock has caught up.
 func TestLimiterAfterTheClockWasSetBack(t *testing.T) {
 	server := miniredis.RunT(t)
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
@@ -211,7 +211,7 @@ func TestLimiterAfterTheClockWasSetBack(t *testing.T) {
 	require.Equal(t, 5*time.Second, refused(t, l, "k"))
 }
 
-// TestLimiterForeignValues: what somebody else has put under a key is not taken for a limit, nor touched.
+// TestLimiterForeignValues: a foreign value under a key is not taken for a limit, nor changed.
 func TestLimiterForeignValues(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
 	l, err := redisstore.NewLimiter(client, 1, time.Hour, "l")
@@ -232,7 +232,7 @@ func TestLimiterForeignValues(t *testing.T) {
 	require.ErrorContains(t, err, "WRONGTYPE")
 }
 
-// TestLimiterOnAFullServer: what there is no room for is an error, and counts nothing. A refusal needs none.
+// TestLimiterOnAFullServer: a call for which the server has no room is an error, and does not count. A refused call needs no room.
 func TestLimiterOnAFullServer(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
 	l, err := redisstore.NewLimiter(client, 2, time.Hour, "l")

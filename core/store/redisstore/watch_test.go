@@ -103,7 +103,7 @@ func TestOneConnectionForAllWaiters(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits: what nobody waits for is not published, and a run is published once.
+// TestNobodyWaits: a run without waiters is not published, and one with waiters once.
 func TestNobodyWaits(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())

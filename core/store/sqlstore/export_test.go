@@ -45,7 +45,7 @@ const (
 	Tries          = tries
 )
 
-// LeftLongAgo makes the next call that meets with a server which only reads close connections at once.
+// LeftLongAgo lets the next call that finds a read-only server close connections at once.
 func (s *Store) LeftLongAgo() { s.left.Store(nil) }
 
 // TableName is the table's name, quoted.

@@ -104,9 +104,9 @@ func TestMigrateOnOneConnection(t *testing.T) {
 	})
 }
 
-// TestPlacesAreShared: transactions of all stores on a pool count together, who gives up waiting
-// leaves its place to the next one, and who has a connection already waits for nobody.
-func TestPlacesAreShared(t *testing.T) {
+// TestSlotsAreShared: transactions of all stores on a pool count together, one that stops waiting gives
+// its slot to the next, and one with a connection of its own does not wait.
+func TestSlotsAreShared(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		b.db.SetMaxOpenConns(2)

@@ -296,7 +296,7 @@ func TestRunTxRefuses(t *testing.T) {
 	assert.Equal(t, 1, c.count("task"))
 }
 
-// TestContextEnds: that somebody has gone is no fault of the database, in whichever step it is
+// TestContextEnds: the end of the context is no fault of the database, in whichever step it is
 // noticed. Unless it was in the midst of the commit, nothing is committed.
 func TestContextEnds(t *testing.T) {
 	errLeft := errors.New("the client has left")

@@ -180,7 +180,7 @@ func TestMigrateKeepsRecords(t *testing.T) {
 	})
 }
 
-// TestWrongTable: somebody else's table, and one that would merge keys.
+// TestWrongTable: a foreign table, and one that would merge keys.
 func TestWrongTable(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url)
