@@ -263,3 +263,27 @@ func anchors(text string) (names []string) {
 	}
 	return names
 }
+
+// Who runs our suites has the RFCs, the package documentation and the pages of this directory: cases cite nothing else.
+func TestSuitesCiteWhatTheirUsersHave(t *testing.T) {
+	ours := regexp.MustCompile(`\b(DESIGN|TRAPS)\b`)
+	page := regexp.MustCompile(`\bdocs/([a-z-]+\.md)`)
+	section := regexp.MustCompile(`(\S+ \S+) sections? \d`)
+	for _, dir := range []string{"core/adaptertest", "core/storetest", "sign/signtest", "idemtest", "httpidem", "ginidem", "echoidem", "fiberidem"} {
+		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, dir)
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text := string(source)
+			assert.Empty(t, ours.FindAllString(text, -1), file)
+			for _, cited := range page.FindAllStringSubmatch(text, -1) {
+				assert.FileExists(t, cited[1], file)
+			}
+			for _, cited := range section.FindAllStringSubmatch(text, -1) {
+				assert.Regexp(t, `RFC \d+,$`, cited[1], "%s: a section of what?", file)
+			}
+		}
+	}
+}

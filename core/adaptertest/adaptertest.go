@@ -1,6 +1,6 @@
 // Package adaptertest is the suite that defines what an adapter is. Whatever passes it
 // can stand between a web framework and a guard; what core.Exchange says in words is
-// said here in cases, and each case carries the rule or the trap for which it exists.
+// said here in cases, and each case carries the rule that it checks.
 //
 // The suite speaks to a real listener over TCP and writes requests byte by byte, so that
 // it can send what a client library would tidy up: a field twice, a broken escape, a body
@@ -376,7 +376,7 @@ func (f Features) lacking(has Features) string {
 	return ""
 }
 
-// testCase is one rule, or one trap.
+// testCase checks one rule.
 type testCase struct {
 	name string
 	why  string // the rule, or what has gone wrong without it

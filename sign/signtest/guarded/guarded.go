@@ -120,7 +120,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// testCase is one rule, or one trap.
+// testCase checks one rule.
 type testCase struct {
 	name string
 	why  string // the rule, or what has gone wrong without it
