@@ -54,7 +54,7 @@ func TestBoundaries(t *testing.T) {
 		"core/store/memstore":   nil,
 		"core/store/redisstore": {"github.com/redis/rueidis"},
 		"core/store/sqlstore":   {"database/sql"},
-		"core/adaptertest":      nil,
+		"core/adaptertest":      {sign, sign + "/sortedparams", "github.com/dunglas/httpsfv", "encoding/xml"},
 		"core/storetest":        {"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
 		"sign":                  nil,
 		"sign/rfc9421":          {"github.com/dunglas/httpsfv"},

@@ -24,7 +24,6 @@ import (
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/sign"
-	"github.com/idem-go/idem/sign/signtest"
 )
 
 // The code of these pages stands in a test as it stands there, and so compiles. What needs Fiber's own middleware is in a
@@ -35,7 +34,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"limits.md": 6, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "signing.md": 2, "stores.md": 5, "testing.md": 4, "tokens.md": 4,
+		"limits.md": 6, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "signing.md": 2, "stores.md": 5, "testing.md": 3, "tokens.md": 4,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -241,6 +240,7 @@ func _(t *testing.T) {
 		New:        func(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) },
 		Finish:     httpidem.Finish(),
 		Replayed:   httpidem.Replayed,
+		Verify:     httpidem.Verify,
 		IssueToken: httpidem.IssueToken,
 		NewToken:   httpidem.NewToken,
 	})
@@ -248,8 +248,4 @@ func _(t *testing.T) {
 		return httpidem.UserFromContext(adaptertest.ContextKey(name))
 	}
 	adaptertest.Run(t, harness)
-}
-
-func _(t *testing.T) {
-	signtest.Run(t, signtest.NetHTTP("mine", httpidem.Verify))
 }

@@ -17,18 +17,21 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/echoidem"
+	"github.com/idem-go/idem/internal/backend/nonces"
+	"github.com/idem-go/idem/sign"
 )
 
 var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what echo can do and net/http cannot")
 
 func TestConformance(t *testing.T) {
 	harness := adaptertest.Harness{
-		Name:  "echo",
-		Start: startEcho,
-		User:  func(name string) core.UserSource { return echoidem.UserFromContext(name) },
+		Name:   "echo",
+		Start:  startEcho,
+		User:   func(name string) core.UserSource { return echoidem.UserFromContext(name) },
+		Nonces: nonces.OnRedis,
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
-			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true,
+			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
 			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
 				adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
 		},
@@ -110,15 +113,17 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 		add = e.Group(app.Group, guards...).Add
 	}
 	for _, r := range app.Routes {
-		var guards []echo.MiddlewareFunc
-		if r.Guard != nil {
-			guards = append(guards, echoidem.New(r.Guard))
-		}
 		handler := func(c echo.Context) error { return r.Behaviour(echoCall{c}) }
 		if r.Issues != nil {
 			handler = echoidem.IssueToken(r.Issues)
 		}
-		add(r.Method, r.Pattern[len(app.Group):], handler, guards...)
+		stack := adaptertest.Stack(r, echoidem.Verify, echoidem.New)
+		if r.Method == "" {
+			e.Use(stack...)
+			e.RouteNotFound("/*", handler) // echo has no other way to take every method
+			continue
+		}
+		add(r.Method, r.Pattern[len(app.Group):], handler, stack...)
 	}
 	return adaptertest.Listen(tb, app.Mounted(e))
 }
@@ -203,6 +208,10 @@ type echoCall struct{ c echo.Context }
 func (c echoCall) Context() context.Context { return c.c.Request().Context() }
 
 func (c echoCall) Run() *core.Run { return echoidem.Run(c.c) }
+
+func (c echoCall) Verified() (sign.Verified, bool) { return echoidem.Verified(c.c) }
+
+func (c echoCall) Method() string { return c.c.Request().Method }
 
 func (c echoCall) Header(name string) string { return c.c.Request().Header.Get(name) }
 

@@ -23,28 +23,62 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/backend/nonces"
+	"github.com/idem-go/idem/sign"
 )
 
 var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what fiber can do and net/http cannot")
 
 func TestConformance(t *testing.T) {
-	harness := adaptertest.Harness{
-		Name:  "fiber",
-		Start: startFiber,
-		User:  func(name string) core.UserSource { return fiberidem.UserFromLocals(name) },
-		Features: adaptertest.Features{NativeErrors: true, OuterErrors: true, TimeLimit: true, Front: []adaptertest.Front{adaptertest.FormReader,
-			adaptertest.KeyAuth, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack}},
-	}
 	if *update {
-		adaptertest.WriteTranscripts(t, harness, "../core/adaptertest/testdata/transcripts.txt", true)
+		adaptertest.WriteTranscripts(t, harness(fiber.Config{}), "../core/adaptertest/testdata/transcripts.txt", true)
 		return
 	}
-	adaptertest.Run(t, harness)
+	adaptertest.Run(t, harness(fiber.Config{}))
 }
 
-func startFiber(tb testing.TB, app adaptertest.App) string {
+func TestSignatures(t *testing.T) {
+	for name, config := range modes {
+		if name != "plain" { // TestConformance
+			t.Run(name, func(t *testing.T) { adaptertest.RunSignatures(t, harness(config)) })
+		}
+	}
+}
+
+// modes are the settings of Fiber that change what it makes of a request.
+var modes = map[string]fiber.Config{
+	"plain":         {},
+	"streams":       {StreamRequestBody: true},
+	"names as sent": {DisableHeaderNormalizing: true},
+	"immutable":     {Immutable: true},
+}
+
+func inEachMode(t *testing.T, test func(t *testing.T, config fiber.Config)) {
+	for name, config := range modes {
+		t.Run(name, func(t *testing.T) { test(t, config) })
+	}
+}
+
+// harness is Fiber with these settings.
+func harness(config fiber.Config) adaptertest.Harness {
+	return adaptertest.Harness{
+		Name:   "fiber",
+		Start:  func(tb testing.TB, app adaptertest.App) string { return startFiber(tb, config, app) },
+		User:   func(name string) core.UserSource { return fiberidem.UserFromLocals(name) },
+		Nonces: nonces.OnRedis,
+		Features: adaptertest.Features{NativeErrors: true, OuterErrors: true, TimeLimit: true, ServerDate: true, ClosesUnread: config.StreamRequestBody,
+			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.KeyAuth, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack}},
+	}
+}
+
+func startFiber(tb testing.TB, config fiber.Config, app adaptertest.App) string {
 	tb.Helper()
-	config := fiber.Config{DisableStartupMessage: true}
+	config.DisableStartupMessage = true
+	config.ReadBufferSize = 64 << 10
+	config.RequestMethods = append([]string{"PROPFIND"}, fiber.DefaultMethods...)
+	for _, r := range app.Routes {
+		config.DisablePreParseMultipartForm = config.DisablePreParseMultipartForm || len(r.Verifiers) > 0 // what was signed are the form's bytes
+	}
 	if app.Deaf {
 		config.ErrorHandler = func(c *fiber.Ctx, err error) error {
 			if adaptertest.ContextEnded(err) {
@@ -106,16 +140,18 @@ func startFiber(tb testing.TB, app adaptertest.App) string {
 		router.Use(fiberidem.New(app.Guard))
 	}
 	for _, r := range app.Routes {
-		var handlers []fiber.Handler
-		if r.Guard != nil {
-			handlers = append(handlers, fiberidem.New(r.Guard))
-		}
 		handler := func(c *fiber.Ctx) error { return r.Behaviour(fiberCall{c}) }
 		if r.Issues != nil {
 			handler = fiberidem.IssueToken(r.Issues)
 		}
-		handlers = append(handlers, handler)
-		router.Add(r.Method, r.Pattern[len(app.Group):], handlers...)
+		stack := append(adaptertest.Stack(r, fiberidem.Verify, fiberidem.New), handler)
+		if r.Method != "" {
+			router.Add(r.Method, r.Pattern[len(app.Group):], stack...)
+			continue
+		}
+		for _, h := range stack {
+			f.Use(h)
+		}
 	}
 
 	f.Server().Handler = timeLimit(f.Handler())
@@ -244,7 +280,22 @@ func (c fiberCall) Context() context.Context { return c.c.UserContext() }
 
 func (c fiberCall) Run() *core.Run { return fiberidem.Run(c.c) }
 
-func (c fiberCall) Header(name string) string { return c.c.Get(name) }
+func (c fiberCall) Verified() (sign.Verified, bool) { return fiberidem.Verified(c.c) }
+
+func (c fiberCall) Method() string { return c.c.Method() }
+
+// Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
+func (c fiberCall) Header(name string) (value string) {
+	if !c.c.App().Config().DisableHeaderNormalizing {
+		return c.c.Get(name)
+	}
+	c.c.Request().Header.VisitAll(func(k, v []byte) {
+		if value == "" && strings.EqualFold(string(k), name) {
+			value = string(v)
+		}
+	})
+	return value
+}
 
 func (c fiberCall) Param(name string) string { return c.c.Params(name) }
 

@@ -16,18 +16,21 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/internal/backend/nonces"
+	"github.com/idem-go/idem/sign"
 )
 
 var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what gin can do and net/http cannot")
 
 func TestConformance(t *testing.T) {
 	harness := adaptertest.Harness{
-		Name:  "gin",
-		Start: startGin,
-		User:  func(name string) core.UserSource { return ginidem.UserFromContext(name) },
+		Name:   "gin",
+		Start:  startGin,
+		User:   func(name string) core.UserSource { return ginidem.UserFromContext(name) },
+		Nonces: nonces.OnRedis,
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, OuterErrors: true, OuterBodyLimit: true,
-			GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true,
+			GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
 			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack,
 				adaptertest.Keeper, adaptertest.Decompressor, adaptertest.Limiter},
 		},
@@ -95,10 +98,6 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		router.Use(ginidem.New(app.Guard))
 	}
 	for _, r := range app.Routes {
-		var handlers []gin.HandlerFunc
-		if r.Guard != nil {
-			handlers = append(handlers, ginidem.New(r.Guard))
-		}
 		handler := func(c *gin.Context) {
 			// A failure of gin's own is reported already.
 			if err := r.Behaviour(ginCall{c, engine}); err != nil && len(c.Errors) == 0 {
@@ -108,12 +107,17 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		if r.Issues != nil {
 			handler = ginidem.IssueToken(r.Issues)
 		}
-		handlers = append(handlers, handler)
+		stack := adaptertest.Stack(r, ginidem.Verify, ginidem.New)
+		if r.Method == "" {
+			engine.Use(stack...)
+			engine.NoRoute(handler) // gin has no other way to take every method
+			continue
+		}
 		pattern := r.Pattern[len(app.Group):]
 		if len(pattern) > 1 && pattern[len(pattern)-1] == '*' {
 			pattern += "rest"
 		}
-		router.Handle(r.Method, pattern, handlers...)
+		router.Handle(r.Method, pattern, append(stack, handler)...)
 	}
 	return adaptertest.Listen(tb, app.Mounted(engine))
 }
@@ -172,6 +176,10 @@ type ginCall struct {
 func (c ginCall) Context() context.Context { return c.c.Request.Context() }
 
 func (c ginCall) Run() *core.Run { return ginidem.Run(c.c) }
+
+func (c ginCall) Verified() (sign.Verified, bool) { return ginidem.Verified(c.c) }
+
+func (c ginCall) Method() string { return c.c.Request.Method }
 
 func (c ginCall) Header(name string) string { return c.c.GetHeader(name) }
 

@@ -1,10 +1,14 @@
-// Package adaptertest is the suite that defines what an adapter is. Whatever passes it
-// can stand between a web framework and a guard; what core.Exchange says in words is
-// said here in cases, and each case carries the rule that it checks.
+// Package adaptertest is the suite that defines what an adapter is. Whatever passes it can stand between a web framework and a
+// guard or a verifier of signatures. What [core.Exchange] says in words is said here in cases, and each case carries the rule
+// that it checks.
 //
 // The suite speaks to a real listener over TCP and writes requests byte by byte, so that
-// it can send what a client library would tidy up: a field twice, a broken escape, a body
-// that ends too early. It compares three things:
+// it can send what a client library would tidy up: a field twice, a broken escape, a blank in a timestamp, a body
+// that ends too early.
+//
+// # Guards
+//
+// For guards it compares three things:
 //
 //   - a guarded first response with the response of the same application without a
 //     guard: the guard must not be seen;
@@ -13,16 +17,33 @@
 //     the store) with the text in testdata, which is the same for all adapters, so that a
 //     service can move from one framework to another behind one store.
 //
+// Three things are left out of a comparison, because they belong to one message: Date
+// (which must be there once), the order of fields with different names, and the framing
+// (Content-Length, Transfer-Encoding, Connection), where only this must hold: a length
+// that is there without the guard is there with it.
+//
+// # Signatures
+//
+// Verifiers are attacked where the adapter mounts them. Signatures are made by a few lines of the suite's own, after the
+// definition of the scheme, so that it finds fault with package sign too. Of each answer the suite checks the status, the code and
+// the fields that belong to it; whether the handler has run, and what it has seen; what the observer was told, down to the reason that
+// does not go out; that the nonce store was asked for messages with a good signature only; and that neither the answer nor
+// what is told for logs holds a secret, the signature that would have been right, or the body. Then come services with a verifier
+// and a guard, for what can go wrong only between the two.
+//
+// Servers answer malformed HTTP by themselves, each in its own way, and they have limits of their own. There, any 4xx is good,
+// as long as the handler has not run. A harness should raise limits for the size of a header to 64 KiB, so that the
+// verifier's own are met.
+//
+// # Enrolling an adapter
+//
 // An adapter enrols with a [Harness], which builds an application of its framework from
 // an [App]. The handlers are the suite's; they act through [Call], which the harness
 // implements in the framework's native way:
 //
 //	func TestConformance(t *testing.T) { adaptertest.Run(t, harness) }
 //
-// Three things are left out of a comparison, because they belong to one message: Date
-// (which must be there once), the order of fields with different names, and the framing
-// (Content-Length, Transfer-Encoding, Connection), where only this must hold: a length
-// that is there without the guard is there with it.
+// An adapter that makes net/http middleware has its harness ready: [NetHTTP].
 package adaptertest
 
 import (
@@ -37,11 +58,13 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // Harness is a framework, as the suite sees it.
@@ -55,6 +78,9 @@ type Harness struct {
 	// User returns the adapter's native user source for what authentication middleware
 	// has left in the framework's context under name.
 	User func(name string) core.UserSource
+	// Nonces, unless nil, opens n nonce stores, each as another process would, that share what they hold: the service's real
+	// store. It may skip the test if that is not there. Nil: the attacks on several servers meet one store in memory alone.
+	Nonces func(tb testing.TB, n int) []sign.NonceStore
 	// Features is what the framework can do.
 	Features Features
 }
@@ -91,6 +117,14 @@ type Features struct {
 	// GroupRoutes and GlobalRoutes: a guard that is mounted on a group, or on the whole
 	// application, knows the pattern of the route that the request is for.
 	GroupRoutes, GlobalRoutes bool
+	// HTTP2: the server speaks HTTP/2 on the same port to clients that begin with it (RFC 9113, section
+	// 3.3), as that of [Listen] does.
+	HTTP2 bool
+	// ServerDate: the server sets Date by its own clock, and the adapter cannot set another one.
+	ServerDate bool
+	// ClosesUnread: the server closes a connection after a refusal if nobody has read the request's body to its
+	// end. Otherwise the connection goes on.
+	ClosesUnread bool
 }
 
 // App is an application to build. The order of the middleware, from the outside: the
@@ -142,6 +176,8 @@ type App struct {
 	Deaf bool
 	// After, unless nil, is called by a middleware in front once everything behind it has returned.
 	After func(Afterwards)
+
+	verifier sign.Config // of the route's first verifier, for verifiers that are wrong on purpose
 }
 
 // Mounted is h, the application, below its prefixes, which are stripped.
@@ -195,20 +231,41 @@ type Afterwards struct {
 	Replayed bool
 }
 
-// Route is a route of an [App].
+// Route is a route of an [App]. What is mounted on it, from the outside: Outer, Verifiers, Guard; see [Stack].
 type Route struct {
-	// Method is the request method.
+	// Method is the request method. Empty, with an empty Pattern: it is the only route of the application, and answers to every
+	// method (the framework's odd ones too, such as PROPFIND) and every path, as it was sent.
 	Method string
 	// Pattern is the pattern in the spelling of core.Request.Route: ":id" is one
 	// segment, a trailing "*" the rest. It begins with App.Group.
 	Pattern string
-	// Guard is mounted on the route. Nil: none.
+	// Guard is mounted right in front of the handler. Nil: none.
 	Guard *core.Guard
+	// Verifiers are mounted in front of Guard, the outermost first. They verify the bytes of a body: a framework that reads
+	// forms before anybody sees them must be told not to.
+	Verifiers []*sign.Verifier
+	// Outer is a guard in front of the verifiers, the wrong way round. Nil: none.
+	Outer *core.Guard
 	// Issues, unless nil, is the guard whose tokens the route issues: its handler is the adapter's
 	// IssueToken.
 	Issues *core.Guard
 	// Behaviour is what the handler does, unless Issues is set.
 	Behaviour Behaviour
+}
+
+// Stack returns the middleware on r, the outermost first. M is what the framework calls a middleware; verify
+// and guard are the adapter's functions that make one.
+func Stack[M any](r Route, verify func(*sign.Verifier) M, guard func(*core.Guard) M) (stack []M) {
+	if r.Outer != nil {
+		stack = append(stack, guard(r.Outer))
+	}
+	for _, v := range r.Verifiers {
+		stack = append(stack, verify(v))
+	}
+	if r.Guard != nil {
+		stack = append(stack, guard(r.Guard))
+	}
+	return stack
 }
 
 // Behaviour is a handler without a framework. Its error is the one that a method of the
@@ -223,6 +280,11 @@ type Call interface {
 	// Run is the run, as the adapter shows it to handlers of the framework.
 	Run() *core.Run
 
+	// Verified is what the adapter's function of that name returns, or sign.From.
+	Verified() (sign.Verified, bool)
+
+	// Method is the request's method.
+	Method() string
 	// Header, Param and Query return the first value of that name, or "". Param is
 	// whatever the framework makes of it.
 	Header(name string) string
@@ -304,6 +366,34 @@ func Run(t *testing.T, h Harness) {
 		t.Run(c.name, func(t *testing.T) { run(t, h, c, transcripts()) })
 	}
 	t.Run("keys", func(t *testing.T) { runKeys(t, h) })
+	RunSignatures(t, h)
+}
+
+// RunSignatures is the part of [Run] that is about signatures, for the settings of a framework that change what it makes of a
+// request.
+func RunSignatures(t *testing.T, h Harness) {
+	t.Helper()
+	for part, groups := range signedParts {
+		t.Run(part, func(t *testing.T) {
+			for _, g := range groups {
+				t.Run(g.name, func(t *testing.T) { runGroup(t, h, g) })
+			}
+		})
+	}
+}
+
+var signedParts = map[string][]attackGroup{"signatures": attackGroups, "signed and guarded": guardedGroups}
+
+func runGroup(t *testing.T, h Harness, g attackGroup) {
+	h.Features.require(t, h.Name, g.needs)
+	e := newSignedEnv(t, h, g)
+	for _, a := range g.attacks {
+		if a.name == "" { // the only one
+			e.run(t, a)
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) { e.run(t, a) })
+	}
 }
 
 // WriteTranscripts writes the transcripts of the cases that h has the features for into the
@@ -326,9 +416,7 @@ func WriteTranscripts(t *testing.T, h Harness, path string, onlyMissing bool) {
 // run runs one case and returns its transcript.
 func run(tb testing.TB, h Harness, c testCase, golden map[string]string) string {
 	tb.Helper()
-	if lacking := c.needs.lacking(h.Features); lacking != "" {
-		tb.Skipf("%s has no %s", h.Name, lacking)
-	}
+	h.Features.require(tb, h.Name, c.needs)
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("the rule: %s", c.why)
@@ -346,34 +434,20 @@ func run(tb testing.TB, h Harness, c testCase, golden map[string]string) string 
 	return text
 }
 
-func (f Features) lacking(has Features) string {
-	for _, feature := range []struct {
-		name       string
-		needed, is bool
-	}{
-		{"EarlyHints", f.EarlyHints, has.EarlyHints},
-		{"Flush", f.Flush, has.Flush},
-		{"ContextEnds", f.ContextEnds, has.ContextEnds},
-		{"NativeErrors", f.NativeErrors, has.NativeErrors},
-		{"OuterErrors", f.OuterErrors, has.OuterErrors},
-		{"OuterBodyLimit", f.OuterBodyLimit, has.OuterBodyLimit},
-		{"BodyStreams", f.BodyStreams, has.BodyStreams},
-		{"Counts", f.Counts, has.Counts},
-		{"TimeLimit", f.TimeLimit, has.TimeLimit},
-		{"Prefixes", f.Prefixes, has.Prefixes},
-		{"GroupRoutes", f.GroupRoutes, has.GroupRoutes},
-		{"GlobalRoutes", f.GlobalRoutes, has.GlobalRoutes},
-	} {
-		if feature.needed && !feature.is {
-			return feature.name
+// require skips tb if what is needed is not among has.
+func (has Features) require(tb testing.TB, name string, needs Features) {
+	tb.Helper()
+	needed, is := reflect.ValueOf(needs), reflect.ValueOf(has)
+	for i := range needed.NumField() {
+		if f := needed.Field(i); f.Kind() == reflect.Bool && f.Bool() && !is.Field(i).Bool() {
+			tb.Skipf("%s has no %s", name, needed.Type().Field(i).Name)
 		}
 	}
-	for _, front := range f.Front {
+	for _, front := range needs.Front {
 		if !slices.Contains(has.Front, front) {
-			return string(front)
+			tb.Skipf("%s has no %s", name, front)
 		}
 	}
-	return ""
 }
 
 // testCase checks one rule.

@@ -759,9 +759,9 @@ var forgeryCases = []testCase{
 			ask{tokenForm("a"), created, ""},
 			ask{tokenForm("a"), replayed, ""},
 			minted{"b", permit{time.Time{}, [16]byte{2}, "ann%20%23smith", "checkout"}},
-			ask{by("ann #smith", tokenForm("b")), created, ""},
+			ask{fromUser("ann #smith", tokenForm("b")), created, ""},
 			minted{"c", permit{time.Time{}, [16]byte{3}, "#" + hashed(longUser), "checkout"}},
-			ask{by(longUser, tokenForm("c")), created, ""},
+			ask{fromUser(longUser, tokenForm("c")), created, ""},
 		},
 	},
 	{
@@ -833,7 +833,7 @@ var forgeryCases = []testCase{
 	},
 }
 
-func by(user string, r request) request { r.user = user; return r }
+func fromUser(user string, r request) request { r.user = user; return r }
 
 var longUser = strings.Repeat("long ", 20) + "."
 

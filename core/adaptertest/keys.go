@@ -160,7 +160,7 @@ func runKeys(t *testing.T, h Harness) {
 	}
 	for _, same := range order {
 		group := groups[same]
-		store, err := newLedger()
+		store, err := newRecorder()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func runKeys(t *testing.T, h Harness) {
 	}
 }
 
-func runKey(tb testing.TB, addr string, store *ledger, k KeyCase) {
+func runKey(tb testing.TB, addr string, store *recorder, k KeyCase) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		if tb.Failed() {

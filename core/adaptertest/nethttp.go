@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // ContextKey is the type of the key under which the application of [NetHTTP] puts the user
@@ -36,6 +37,7 @@ type NetHTTPAdapter struct {
 	Finish func(http.Handler) http.Handler
 	// Replayed is what it has for Afterwards.Replayed.
 	Replayed   func(http.ResponseWriter) bool
+	Verify     func(*sign.Verifier) func(http.Handler) http.Handler
 	IssueToken func(*core.Guard) http.Handler
 	NewToken   func(*http.Request, *core.Guard) (string, error)
 }
@@ -45,7 +47,7 @@ func NetHTTP(name string, a NetHTTPAdapter) Harness {
 	return Harness{
 		Name:  name,
 		Start: func(tb testing.TB, app App) string { return startNetHTTP(tb, app, a) },
-		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true, BodyStreams: true, Counts: a.Finish != nil, TimeLimit: true, Prefixes: true,
+		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true, BodyStreams: true, Counts: a.Finish != nil, TimeLimit: true, Prefixes: true, HTTP2: true,
 			Front: []Front{FormReader, JSONBinder, Peeker, PutterBack, Decompressor, Limiter}},
 	}
 }
@@ -53,21 +55,25 @@ func NetHTTP(name string, a NetHTTPAdapter) Harness {
 func startNetHTTP(tb testing.TB, app App, a NetHTTPAdapter) string {
 	tb.Helper()
 	mux := http.NewServeMux()
+	var h http.Handler = mux
 	for _, r := range app.Routes {
-		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if err := r.Behaviour(&netHTTPCall{w, req, mux, a}); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 			}
 		})
 		if r.Issues != nil {
-			h = a.IssueToken(r.Issues)
+			handler = a.IssueToken(r.Issues)
 		}
-		if r.Guard != nil {
-			h = a.New(r.Guard)(h)
+		for _, middleware := range slices.Backward(Stack(r, a.Verify, a.New)) {
+			handler = middleware(handler)
 		}
-		mux.Handle(r.Method+" "+muxPattern(r.Pattern), h)
+		if r.Method == "" {
+			h = handler // a mux would clean paths before anything else sees them
+			continue
+		}
+		mux.Handle(r.Method+" "+muxPattern(r.Pattern), handler)
 	}
-	var h http.Handler = mux
 	if app.Guard != nil {
 		h = a.New(app.Guard)(h)
 	}
@@ -82,23 +88,35 @@ func startNetHTTP(tb testing.TB, app App, a NetHTTPAdapter) string {
 	return Listen(tb, app.Mounted(h))
 }
 
-// Listen serves h on a free port of 127.0.0.1 and returns the address. When the test ends
-// it closes the server and waits for the handlers that still run. It is for the harnesses
-// of frameworks that rest on net/http, which have Features.TimeLimit by it.
+// Listen serves h, by HTTP/1.1 and HTTP/2, on a free port of 127.0.0.1 and returns the address. When the test ends
+// it closes the server and waits for its connections, and for the handlers that still run. It is for the harnesses
+// of frameworks that rest on net/http, which have Features.TimeLimit and HTTP2 by it.
 func Listen(tb testing.TB, h http.Handler) (addr string) {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var running sync.WaitGroup
+	var open sync.WaitGroup // connections and handlers
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		running.Add(1)
-		defer running.Done()
+		open.Add(1)
+		defer open.Done()
 		h.ServeHTTP(w, r)
 	})
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
-		ErrorLog: log.New(io.Discard, "", 0),
+		Protocols: &protocols,
+		ErrorLog:  log.New(io.Discard, "", 0),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				open.Done()
+			}
+		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if limit, err := time.ParseDuration(r.Header.Get("X-Time-Limit")); err == nil {
 				http.TimeoutHandler(counted, limit, "too late").ServeHTTP(w, r)
@@ -115,7 +133,16 @@ func Listen(tb testing.TB, h http.Handler) (addr string) {
 	tb.Cleanup(func() {
 		_ = server.Close()
 		<-served
-		running.Wait()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			open.Wait()
+		}()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			tb.Errorf("the server is closed, and a handler still runs")
+		}
 	})
 	return listener.Addr().String()
 }
@@ -229,6 +256,10 @@ type netHTTPCall struct {
 func (c *netHTTPCall) Context() context.Context { return c.r.Context() }
 
 func (c *netHTTPCall) Run() *core.Run { return core.RunFrom(c.r.Context()) }
+
+func (c *netHTTPCall) Verified() (sign.Verified, bool) { return sign.From(c.r.Context()) }
+
+func (c *netHTTPCall) Method() string { return c.r.Method }
 
 func (c *netHTTPCall) Header(name string) string { return c.r.Header.Get(name) }
 

@@ -2,7 +2,6 @@ package adaptertest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -25,7 +24,7 @@ type script struct {
 	at     atomic.Int64 // the number of the step; handlers report, too
 	c      testCase
 	h      Harness
-	store  *ledger
+	store  *recorder
 	addr   string
 	bare   string // the address of the application without guards
 	hand   *hand
@@ -50,7 +49,7 @@ type exchange struct {
 
 func start(tb testing.TB, h Harness, c testCase) *script {
 	tb.Helper()
-	store, err := newLedger()
+	store, err := newRecorder()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -249,7 +248,7 @@ func (p pipeline) do(s *script) {
 	defer c.Close()
 	var all []byte
 	for _, a := range p {
-		all = append(all, s.filled(a.request.orDefaults()).bytes()...)
+		all = append(all, s.filled(a.request.orDefaults()).message().bytes()...)
 	}
 	if _, err := c.Write(all); err != nil {
 		s.Fatalf("%v", err)
@@ -699,23 +698,8 @@ func (s *script) checkBare(what string, r request, got reply) {
 // checkRefusal checks a refusal by RFC 9457.
 func (s *script) checkRefusal(got reply, code core.Code) {
 	s.Helper()
-	var p struct {
-		Type, Title, Detail string
-		Status              int
-		Code                core.Code
-	}
-	if err := json.Unmarshal(got.body, &p); err != nil || p.Code != code {
-		s.Errorf("not the refusal %s: status %d, %s", code, got.status, abridged(got.body))
-		return
-	}
-	if p.Status != got.status || p.Type == "" || p.Title == "" || p.Detail == "" {
-		s.Errorf("the problem details are not complete: %+v", p)
-	}
-	if v := got.lines("Content-Type"); !slices.Equal(v, []string{"application/problem+json"}) {
-		s.Errorf("the refusal's Content-Type is %q", v)
-	}
-	if v := got.get("Cache-Control"); v != "no-store" {
-		s.Errorf("the refusal's Cache-Control is %q", v)
+	for _, fault := range checkProblem(got, string(code)) {
+		s.Errorf("%s", fault)
 	}
 	if v := got.lines(core.ReplayedHeader); v != nil {
 		s.Errorf("the refusal is marked as a replay: %q", v)

@@ -2,10 +2,12 @@ package adaptertest
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -52,56 +54,40 @@ func (r request) orDefaults() request {
 	return r
 }
 
-// head returns the header section without the final empty line.
-func (r request) head() string {
-	var b strings.Builder
+// message is r as it stands on the wire.
+func (r request) message() *message {
+	m := &message{method: r.method, target: r.target, body: []byte(r.body), chunked: r.chunked, keepAlive: true}
+	add := func(name, value string) { m.lines = append(m.lines, line{name, " " + value}) }
 	switch r.host {
 	case "-":
-		fmt.Fprintf(&b, "%s %s HTTP/1.0\r\n", r.method, r.target)
+		m.http10 = true
 	case "":
-		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: shop.test\r\n", r.method, r.target)
+		add("Host", "shop.test")
 	default:
-		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.method, r.target, r.host)
+		add("Host", r.host)
 	}
 	if r.user != "-" {
-		fmt.Fprintf(&b, "X-User: %s\r\n", r.user)
+		add("X-User", r.user)
 	}
 	for _, k := range r.keys {
-		fmt.Fprintf(&b, "%s: %s\r\n", core.DefaultKeyHeader, k)
+		add(core.DefaultKeyHeader, k)
 	}
 	if r.media != "" && r.media != "-" {
-		fmt.Fprintf(&b, "Content-Type: %s\r\n", r.media)
+		add("Content-Type", r.media)
 	}
 	for _, f := range r.fields {
-		fmt.Fprintf(&b, "%s: %s\r\n", f.Name, f.Value)
+		add(f.Name, f.Value)
 	}
 	if r.expect {
-		b.WriteString("Expect: 100-continue\r\n")
+		add("Expect", "100-continue")
 	}
-	switch {
-	case r.chunked:
-		b.WriteString("Transfer-Encoding: chunked\r\n")
-	case r.body != "" || r.method != "GET" && r.method != "HEAD":
-		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(r.body))
+	if r.body == "" && (r.method == http.MethodGet || r.method == http.MethodHead) {
+		m.length = "-"
 	}
-	return b.String()
-}
-
-func (r request) bytes() []byte {
-	b := append([]byte(r.head()), "\r\n"...)
-	body := r.body
 	if r.cut > 0 {
-		body = body[:r.cut]
+		cutAfter(r.cut)(m)
 	}
-	if !r.chunked {
-		return append(b, body...)
-	}
-	for body != "" {
-		n := min(len(body), max(7, len(body)/3))
-		b = fmt.Appendf(b, "%x\r\n%s\r\n", n, body[:n])
-		body = body[n:]
-	}
-	return append(b, "0\r\n\r\n"...)
+	return m
 }
 
 // reply is what was read from the connection.
@@ -113,6 +99,8 @@ type reply struct {
 	// framing is how the end of the body was marked: "length", "chunked", "close" or
 	// "none" for a response that has no body by its status or method.
 	framing string
+	// raw is all that has come on the connection, and more what came after the response. Only roundTrip fills them in.
+	raw, more []byte
 }
 
 func (r *reply) lines(name string) (values []string) {
@@ -146,13 +134,47 @@ func dial(addr string) (*connection, error) {
 	return &connection{Conn: c, r: bufio.NewReader(c)}, nil
 }
 
-// send writes r. A service that answers early may close its side while a large body is
-// still on the way, so that an error of writing is none; there is an answer or there is not.
-func (c *connection) send(r request) {
-	_, _ = c.Write(r.bytes())
-	if r.cut > 0 {
+func (c *connection) send(r request) { c.write(r.message()) }
+
+// write writes m. A server that answers early may close its side while a large body is
+// still on the way, so that an error of writing is none: there is an answer or there is not.
+func (c *connection) write(m *message) {
+	all := m.bytes()
+	if m.meanwhile != nil {
+		_, _ = c.Write(all[:len(all)-1])
+		m.meanwhile()
+		all = all[len(all)-1:]
+	}
+	_, _ = c.Write(all)
+	if m.cut {
 		_ = c.Conn.(*net.TCPConn).CloseWrite()
 	}
+}
+
+// roundTrip sends m on a connection of its own and reads until the server closes it. The status is 0 if it closes it without
+// an answer.
+func roundTrip(addr string, m *message) (reply, error) {
+	c, err := dial(addr)
+	if err != nil {
+		return reply{}, err
+	}
+	defer c.Close()
+	var raw bytes.Buffer
+	c.r = bufio.NewReader(io.TeeReader(c.Conn, &raw))
+	c.write(m)
+	r, err := c.receive(m.method)
+	if stuck, ok := errors.AsType[net.Error](err); ok && stuck.Timeout() {
+		return reply{}, fmt.Errorf("the server is stuck: %w", err)
+	}
+	if err != nil && raw.Len() > 0 {
+		return r, fmt.Errorf("%w: %q", err, raw.Bytes())
+	}
+	more, err := io.ReadAll(c.r)
+	if stuck, ok := errors.AsType[net.Error](err); ok && stuck.Timeout() {
+		return reply{}, fmt.Errorf("the server does not close the connection: %w", err)
+	}
+	r.raw, r.more = raw.Bytes(), more // a reset is an end, too
+	return r, nil
 }
 
 // receive reads the final response to a request with method.

@@ -1,3 +1,6 @@
+// Package signtest is for tests of who signs and verifies: [RunScheme] is the suite that defines a scheme, and
+// [NewVerifier] and [NewRequest] are for a handler that stands behind a verifier. The suite that attacks a verifier where an
+// adapter mounts it is core/adaptertest.
 package signtest
 
 import (
@@ -9,13 +12,15 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Keys for what an adapter tests of its own, beside the suite: the two that [NewVerifier] knows, and one under
-// Demo's id of somebody who has not the secret.
+// Keys for tests of your own: the two that [NewVerifier] knows, and one under Demo's id of somebody who has not
+// the secret.
 var (
-	Demo   = sign.MustKey(sign.NewHMACKey(demo.id, demo.secret))
-	Bob    = sign.MustKey(sign.NewHMACKey(bob.id, bob.secret))
-	Forger = sign.MustKey(sign.NewHMACKey(demo.id, stranger.secret))
+	Demo   = newKey("demo", "0123456789abcdef0123456789abcdef")
+	Bob    = newKey("bob", "bob's secret, known to the tests")
+	Forger = newKey("demo", "another secret, of 32 characters")
 )
+
+func newKey(id, secret string) *sign.Key { return sign.MustKey(sign.NewHMACKey(id, []byte(secret))) }
 
 // NewVerifier returns a verifier that knows Demo and Bob, configured as change leaves it.
 func NewVerifier(change ...func(*sign.Config)) *sign.Verifier {

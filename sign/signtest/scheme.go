@@ -15,6 +15,11 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
+const minute = time.Minute
+
+// noon is what the clocks of signer and verifier say.
+var noon = time.Unix(1700000000, 0)
+
 // SchemeHarness is a scheme, as [RunScheme] sees it.
 type SchemeHarness struct {
 	// Scheme is the scheme.

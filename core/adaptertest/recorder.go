@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,10 +12,10 @@ import (
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-// ledger is a store that writes down what it is asked, and that can be made to fail. It
+// recorder is a store that writes down what it is asked, and that can be made to fail. It
 // is an in-process store, but does not say so: the engine treats it as a remote one, with
 // deadlines and all.
-type ledger struct {
+type recorder struct {
 	inner *memstore.Store
 
 	order sync.Mutex // so that entries stand in the order in which calls took effect
@@ -36,8 +37,8 @@ type claimed struct {
 
 var errUnreachable = errors.New("adaptertest: the store is made to fail")
 
-func newLedger() (*ledger, error) {
-	l := &ledger{
+func newRecorder() (*recorder, error) {
+	l := &recorder{
 		now:     time.Date(2020, 2, 29, 23, 59, 59, 0, time.UTC),
 		count:   map[string]int{},
 		open:    map[store.Owner]bool{},
@@ -54,13 +55,13 @@ func newLedger() (*ledger, error) {
 	return l, err
 }
 
-func (l *ledger) advance(d time.Duration) {
+func (l *recorder) advance(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.now.Add(d)
 }
 
-func (l *ledger) fail(operations ...string) {
+func (l *recorder) fail(operations ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.failing)
@@ -70,7 +71,7 @@ func (l *ledger) fail(operations ...string) {
 }
 
 // arrive counts a call, and reports whether it has to fail.
-func (l *ledger) arrive(ctx context.Context, operation string) error {
+func (l *recorder) arrive(ctx context.Context, operation string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count[operation]++
@@ -81,7 +82,7 @@ func (l *ledger) arrive(ctx context.Context, operation string) error {
 	return ctx.Err()
 }
 
-func (l *ledger) enter(owner store.Owner, open bool, format string, args ...any) {
+func (l *recorder) enter(owner store.Owner, open bool, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, fmt.Sprintf(format, args...))
@@ -95,7 +96,7 @@ func (l *ledger) enter(owner store.Owner, open bool, format string, args ...any)
 
 // until waits for condition, which is called with the lock held, and reports false if
 // it does not come true.
-func (l *ledger) until(condition func() bool) bool {
+func (l *recorder) until(condition func() bool) bool {
 	late := false
 	timer := time.AfterFunc(patience, func() {
 		l.mu.Lock()
@@ -112,7 +113,20 @@ func (l *ledger) until(condition func() bool) bool {
 	return condition()
 }
 
-func (l *ledger) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
+// calls returns how often the store was called for an operation.
+func (l *recorder) calls(operation string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count[operation]
+}
+
+func (l *recorder) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
+	if strings.HasPrefix(key, "idem:N=") {
+		if err := l.arrive(ctx, "nonce"); err != nil {
+			return store.Grant{}, err
+		}
+		return l.inner.Acquire(ctx, key, claim)
+	}
 	if err := l.arrive(ctx, "acquire"); err != nil {
 		return store.Grant{}, err
 	}
@@ -128,14 +142,14 @@ func (l *ledger) Acquire(ctx context.Context, key string, claim store.Claim) (st
 	return g, err
 }
 
-func (l *ledger) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
+func (l *recorder) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := l.arrive(ctx, "renew"); err != nil {
 		return err
 	}
 	return l.inner.Renew(ctx, key, owner, lease)
 }
 
-func (l *ledger) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
+func (l *recorder) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	err := l.arrive(ctx, "complete")
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -146,7 +160,7 @@ func (l *ledger) Complete(ctx context.Context, key string, owner store.Owner, re
 	return err
 }
 
-func (l *ledger) Release(ctx context.Context, key string, owner store.Owner) error {
+func (l *recorder) Release(ctx context.Context, key string, owner store.Owner) error {
 	err := l.arrive(ctx, "release")
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -157,7 +171,7 @@ func (l *ledger) Release(ctx context.Context, key string, owner store.Owner) err
 	return err
 }
 
-func (l *ledger) Abandon(ctx context.Context, key string, owner store.Owner) error {
+func (l *recorder) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	err := l.arrive(ctx, "abandon")
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -168,7 +182,7 @@ func (l *ledger) Abandon(ctx context.Context, key string, owner store.Owner) err
 	return err
 }
 
-func (l *ledger) settle(operation, key string, owner store.Owner, err error) {
+func (l *recorder) settle(operation, key string, owner store.Owner, err error) {
 	l.mu.Lock()
 	held := l.open[owner]
 	l.mu.Unlock()
@@ -185,7 +199,7 @@ func (l *ledger) settle(operation, key string, owner store.Owner, err error) {
 	}
 }
 
-func (l *ledger) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (l *recorder) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	changed, stop, err := l.inner.Watch(ctx, key)
 	// Counted when the watch stands: whoever has seen the count may rely on it.
 	if failed := l.arrive(ctx, "watch"); failed != nil && err == nil {

@@ -1,19 +1,10 @@
-package signtest
+package adaptertest
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
-	"time"
 )
-
-// patience is how long the suite waits for an answer before it calls a server stuck. It decides
-// nothing but when that is reported.
-const patience = 20 * time.Second
 
 // line is a line of a header.
 type line struct{ name, value string }
@@ -28,14 +19,21 @@ type message struct {
 	length   string // Content-Length, if it is not that of body; "-": no such field
 	cut      bool   // the client goes after having sent the body, which is less than it has said
 	trailers []line
+	http10   bool // a request of HTTP/1.0
+	// keepAlive: the connection is for more than this request.
+	keepAlive bool
 	// meanwhile is what happens before the last byte is sent.
 	meanwhile func()
 
-	signer  *party // who holds the secret
-	rfc9421 bool   // signed as HTTP Message Signatures say, and not by v1
+	signer  *signer // who holds the secret
+	rfc9421 bool    // signed as HTTP Message Signatures say, and not by v1
+	sorted  bool    // signed by the scheme sorted
 	// What is signed is taken from target and Host, unless it stands here.
 	signedHost, signedPath, signedQuery *string
 }
+
+// message is m itself: it is sent byte for byte.
+func (m *message) message() *message { return m }
 
 func (m *message) clone() *message {
 	c := *m
@@ -76,14 +74,20 @@ func (m *message) set(name, value string) {
 	m.lines = append(m.lines, line{name, value})
 }
 
-// bytes is what is written to the connection. Each connection is for one request.
+// bytes is what is written to the connection.
 func (m *message) bytes() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", m.method, m.target)
+	version := "1.1"
+	if m.http10 {
+		version = "1.0"
+	}
+	fmt.Fprintf(&b, "%s %s HTTP/%s\r\n", m.method, m.target, version)
 	for _, l := range m.lines {
 		fmt.Fprintf(&b, "%s:%s\r\n", l.name, l.value)
 	}
-	b.WriteString("Connection: close\r\n")
+	if !m.keepAlive {
+		b.WriteString("Connection: close\r\n")
+	}
 	switch {
 	case m.length != "" && m.length != "-":
 		fmt.Fprintf(&b, "Content-Length: %s\r\n", m.length)
@@ -109,67 +113,6 @@ func (m *message) bytes() []byte {
 	}
 	b.WriteString("\r\n")
 	return b.Bytes()
-}
-
-// reply is what came back.
-type reply struct {
-	raw    []byte // everything, as it came
-	status int    // 0: the connection was closed without an answer
-	header http.Header
-	body   []byte
-	more   []byte // what came after the answer
-}
-
-// send sends m on a connection of its own and reads until the server closes it.
-func send(addr string, m *message) (reply, error) {
-	c, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		return reply{}, err
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
-	// A server that answers early may close its side while the rest is still on the way, so
-	// that an error of writing is none: there is an answer, or there is not.
-	all := m.bytes()
-	if m.meanwhile != nil {
-		_, _ = c.Write(all[:len(all)-1])
-		m.meanwhile()
-		all = all[len(all)-1:]
-	}
-	_, _ = c.Write(all)
-	if m.cut {
-		_ = c.(*net.TCPConn).CloseWrite()
-	}
-	raw, err := io.ReadAll(c)
-	if stuck, ok := err.(net.Error); ok && stuck.Timeout() {
-		return reply{}, fmt.Errorf("the server is stuck: %w", err)
-	}
-	return parse(raw, m.method)
-}
-
-func parse(raw []byte, method string) (reply, error) {
-	r := reply{raw: raw}
-	in := bufio.NewReader(bytes.NewReader(raw))
-	for {
-		if _, err := in.Peek(1); err != nil {
-			return r, nil // closed
-		}
-		resp, err := http.ReadResponse(in, &http.Request{Method: method})
-		if err != nil {
-			return r, fmt.Errorf("not a response: %w: %q", err, raw)
-		}
-		r.body, err = io.ReadAll(resp.Body)
-		_ = resp.Body.Close() // of a buffer
-		if err != nil {
-			return r, fmt.Errorf("the response is incomplete: %w: %q", err, raw)
-		}
-		if resp.StatusCode < 200 {
-			continue
-		}
-		r.status, r.header = resp.StatusCode, resp.Header
-		r.more, _ = io.ReadAll(in) // of a buffer
-		return r, nil
-	}
 }
 
 // withoutDate is the whole answer but for the Date line.

@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"context"
@@ -21,14 +21,14 @@ func digits(value string) string {
 }
 
 // forged is a row for a signature that is changed in form or in value.
-func forged(name, why string, edit func(value string) string, w want) row {
+func forged(name, why string, edit func(value string) string, w verdict) attack {
 	return one(name, why, good.then(signature(edit)), w)
 }
 
-var keyGroups = []group{
+var keyGroups = []attackGroup{
 	{
 		name: "keys",
-		rows: []row{
+		attacks: []attack{
 			one("the good one", "what is signed as defined is accepted", good, accepted),
 			one("without covered fields", "X-Signed-Headers may be left out if there is no Idempotency-Key", good.with(uncovered()), accepted),
 			one("an empty list", "an empty X-Signed-Headers is none", good.with(uncovered(), cover("")), accepted),
@@ -36,21 +36,21 @@ var keyGroups = []group{
 			{
 				name: "two live keys under one id",
 				why:  "while a secret is changed, both are good",
-				steps: []step{
-					ask{request: good.with(by(oldTwice)), want: accepted},
-					ask{request: good.with(by(newTwice)), want: accepted},
-					ask{request: good.with(by(newTwice)).then(flip(0)), want: badMAC},
+				steps: []attackStep{
+					sendSigned{request: good.with(by(oldTwice)), want: accepted},
+					sendSigned{request: good.with(by(newTwice)), want: accepted},
+					sendSigned{request: good.with(by(newTwice)).then(flip(0)), want: badMAC},
 				},
 			},
 			{
 				name: "what cannot be told apart",
 				why:  "unknown key and bad signature look the same outside, byte for byte, or ids can be guessed",
-				steps: []step{alike{
+				steps: []attackStep{sameAnswers{
 					{request: good.then(signature(zeros)), want: badMAC},
-					{request: good.with(by(stranger)), want: refused(sign.ReasonUnknownKey)},
-					{request: good.with(by(revoked)), want: refused(sign.ReasonRevokedKey)},
-					{request: good.with(by(future)), want: refused(sign.ReasonKeyNotYetValid)},
-					{request: good.with(by(past)), want: refused(sign.ReasonKeyExpired)},
+					{request: good.with(by(stranger)), want: refusedBy(sign.ReasonUnknownKey)},
+					{request: good.with(by(revoked)), want: refusedBy(sign.ReasonRevokedKey)},
+					{request: good.with(by(future)), want: refusedBy(sign.ReasonKeyNotYetValid)},
+					{request: good.with(by(past)), want: refusedBy(sign.ReasonKeyExpired)},
 					{request: good.with(by(ed)).then(forge(func(m *message) string { return demo.sign(m) })), want: wrongAlg},
 					{request: good.with(cover("content-type")), want: notCovered},
 				}},
@@ -58,30 +58,30 @@ var keyGroups = []group{
 			{
 				name: "what an observer keeps",
 				why:  "a framework such as Fiber uses the memory of a request again: an event in a queue or a log must go on to name its own key",
-				steps: slices.Repeat([]step{
-					ask{request: good, want: accepted},
-					ask{request: good.with(by(twin)), want: accepted},
-					ask{request: good.with(by(oldTwice)).then(flip(0)), want: badMAC},
+				steps: slices.Repeat([]attackStep{
+					sendSigned{request: good, want: accepted},
+					sendSigned{request: good.with(by(twin)), want: accepted},
+					sendSigned{request: good.with(by(oldTwice)).then(flip(0)), want: badMAC},
 				}, 8),
 			},
 			{
 				name: "a key's validity",
 				why:  "a key is good from its first moment until before its last, by the verifier's clock",
-				steps: []step{
-					at(-time.Nanosecond), ask{request: good.with(by(past)), want: accepted},
-					at(0), ask{request: good.with(by(past)), want: refused(sign.ReasonKeyExpired)},
-					at(minute - time.Nanosecond), ask{request: good.with(by(future)), want: refused(sign.ReasonKeyNotYetValid)},
-					at(minute), ask{request: good.with(by(future)), want: accepted},
+				steps: []attackStep{
+					clockAt(-time.Nanosecond), sendSigned{request: good.with(by(past)), want: accepted},
+					clockAt(0), sendSigned{request: good.with(by(past)), want: refusedBy(sign.ReasonKeyExpired)},
+					clockAt(minute - time.Nanosecond), sendSigned{request: good.with(by(future)), want: refusedBy(sign.ReasonKeyNotYetValid)},
+					clockAt(minute), sendSigned{request: good.with(by(future)), want: accepted},
 				},
 			},
-			one("a key before its time, by a later timestamp", "a message cannot choose the time at which its key is good", good.with(by(future), secondsAhead(window)), refused(sign.ReasonKeyNotYetValid)),
+			one("a key before its time, by a later timestamp", "a message cannot choose the time at which its key is good", good.with(by(future), secondsAhead(window)), refusedBy(sign.ReasonKeyNotYetValid)),
 			one("another's secret", "a key signs under its own id", good.with(by(bob), set("X-Key-Id", "demo")), badMAC),
 			one("another's id", "the key id is signed", good.then(set("X-Key-Id", "bob")), badMAC),
 			one("another id with the same secret", "the key id is signed, also if the secret is right", good.then(set("X-Key-Id", "twin")), badMAC),
-			one("the id in capitals", "ids are exact", good.with(by(&party{id: "DEMO", secret: demo.secret})), refused(sign.ReasonUnknownKey)),
-			one("an id with a path", "an id is a name, not a file", good.with(by(&party{id: "../demo", secret: demo.secret})), refused(sign.ReasonUnknownKey)),
-			one("an empty secret", "empty secret accepted: what is not known must not be checked with nothing", good.with(by(&party{id: "stranger", secret: nil})), refused(sign.ReasonUnknownKey)),
-			one("a secret of zeros", "as above", good.with(by(&party{id: "stranger", secret: make([]byte, 32)})), refused(sign.ReasonUnknownKey)),
+			one("the id in capitals", "ids are exact", good.with(by(&signer{id: "DEMO", secret: demo.secret})), refusedBy(sign.ReasonUnknownKey)),
+			one("an id with a path", "an id is a name, not a file", good.with(by(&signer{id: "../demo", secret: demo.secret})), refusedBy(sign.ReasonUnknownKey)),
+			one("an empty secret", "empty secret accepted: what is not known must not be checked with nothing", good.with(by(&signer{id: "stranger", secret: nil})), refusedBy(sign.ReasonUnknownKey)),
+			one("a secret of zeros", "as above", good.with(by(&signer{id: "stranger", secret: make([]byte, 32)})), refusedBy(sign.ReasonUnknownKey)),
 			one("no id", "401 missing", good.with(drop("X-Key-Id")), missing),
 			one("an empty id", "what is empty is not there", good.with(set("X-Key-Id", "")), missing),
 			one("an id with a blank", "visible ASCII characters", good.with(set("X-Key-Id", "de mo")), malformed),
@@ -93,35 +93,35 @@ var keyGroups = []group{
 	},
 	{
 		name:   "key source",
-		config: func(_ *bench, c *sign.Config) { c.StoreTimeout = 20 * time.Millisecond },
-		rows: []row{
+		change: func(_ *signedEnv, s *service) { s.sign.StoreTimeout = 20 * time.Millisecond },
+		attacks: []attack{
 			{
 				name: "down",
 				why:  "a database of keys that does not answer is no reason to say that a signature is bad",
-				steps: []step{
-					keep{as: "a", request: good},
-					keysFail(isDown), again{as: "a", want: unavailable},
-					keysFail(nil), again{as: "a", want: accepted},
+				steps: []attackStep{
+					prepare{as: "a", request: good},
+					keysFail(isDown), resend{as: "a", want: unavailable},
+					keysFail(nil), resend{as: "a", want: accepted},
 				},
 			},
 			{
 				name:  "slow",
 				why:   "it has a deadline, as the nonce store has",
-				steps: []step{keysFail(isSlow), ask{request: good, want: unavailable}},
+				steps: []attackStep{keysFail(isSlow), sendSigned{request: good, want: unavailable}},
 			},
 		},
 	},
 	{
 		name: "algorithms",
-		rows: []row{
+		attacks: []attack{
 			one("a public key as a secret", "the algorithm picked by the message: HMAC with the bytes of a public key, which everybody has",
-				good.with(by(&party{id: "ed", secret: edPublic()})), wrongAlg),
+				good.with(by(&signer{id: "ed", secret: edPublic()})), wrongAlg),
 			one("a public key as a secret, under the other tag", "the same, with the tag that the key has",
 				good.with(by(ed)).then(forge(func(m *message) string {
 					mac := hmacOf(edPublic(), []byte(m.base("v1-ed25519")))
 					return "v1-ed25519=" + hex.EncodeToString(append(mac, mac...))
 				})), badMAC),
-			one("Ed25519 under an HMAC key's id", "the algorithm belongs to the key", good.with(by(&party{id: "demo", private: ed.private})), wrongAlg),
+			one("Ed25519 under an HMAC key's id", "the algorithm belongs to the key", good.with(by(&signer{id: "demo", private: ed.private})), wrongAlg),
 			one("an Ed25519 signature of the HMAC's lines", "the first line tells the two apart", good.with(by(ed)).then(forge(func(m *message) string {
 				return "v1-ed25519=" + hex.EncodeToString(ed25519.Sign(ed.private, []byte(m.base("v1"))))
 			})), badMAC),
@@ -143,9 +143,9 @@ var keyGroups = []group{
 			{
 				name: "the signature of another message",
 				why:  "as above, by observation: what is good for one message is good for no other",
-				steps: []step{
-					keep{as: "other", request: good},
-					do(func(p *play) {
+				steps: []attackStep{
+					prepare{as: "other", request: good},
+					attackFunc(func(p *attackRun) {
 						p.send(good.then(set("X-Signature", p.kept["other"].value("X-Signature"))).message(), badMAC)
 					}),
 				},
@@ -154,7 +154,7 @@ var keyGroups = []group{
 	},
 	{
 		name: "signatures",
-		rows: []row{
+		attacks: []attack{
 			forged("all zero", "what a buffer holds that nobody has filled", zeros, badMAC),
 			forged("the first digit flipped", "all of it is compared", func(v string) string { return v[:3] + flipped(v[3]) + v[4:] }, badMAC),
 			forged("the last digit flipped", "all of it is compared", func(v string) string { return v[:len(v)-1] + flipped(v[len(v)-1]) }, badMAC),
@@ -195,7 +195,9 @@ var keyGroups = []group{
 	},
 }
 
-func keysFail(f func(context.Context) error) do { return func(p *play) { p.b.keyring.failing(f) } }
+func keysFail(f func(context.Context) error) attackFunc {
+	return func(p *attackRun) { p.e.keyring.failing(f) }
+}
 
 // flipped is another hexadecimal digit.
 func flipped(digit byte) string {

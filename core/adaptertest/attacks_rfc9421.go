@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"crypto/fips140"
@@ -15,16 +15,16 @@ import (
 
 var (
 	good9421       = good.with(as9421)
-	digestMismatch = refused(sign.ReasonDigestMismatch)
+	digestMismatch = refusedBy(sign.ReasonDigestMismatch)
 )
 
-func withRFC9421(o rfc9421.Options) func(*bench, *sign.Config) {
-	return func(_ *bench, c *sign.Config) {
-		s, err := rfc9421.New(o)
+func withRFC9421(o rfc9421.Options) func(*signedEnv, *service) {
+	return func(_ *signedEnv, s *service) {
+		scheme, err := rfc9421.New(o)
 		if err != nil {
 			panic(err) // the suite's own options
 		}
-		c.Scheme = s
+		s.sign.Scheme = scheme
 	}
 }
 
@@ -34,7 +34,7 @@ func input(old, by string) change {
 }
 
 // inputRow is a row for a Signature-Input in which something is replaced; the message is signed with it.
-func inputRow(name, why, old, by string, w want) row {
+func inputRow(name, why, old, by string, w verdict) attack {
 	return one(name, why, good9421.with(input(old, by)), w)
 }
 
@@ -43,14 +43,14 @@ func covered(list string) change {
 	return replace("Signature-Input", func(v string) string { return "sig1=(" + list + v[strings.Index(v, ")"):] })
 }
 
-func coveredRow(name, why, list string, w want) row {
+func coveredRow(name, why, list string, w verdict) attack {
 	return one(name, why, good9421.with(covered(list)), w)
 }
 
 const usual = `"@method" "@authority" "@path" "@query" "content-digest" "content-type" "idempotency-key"`
 
 // digestRow is a row for a Content-Digest, which is covered and signed as it stands.
-func digestRow(name, why, digest string, w want) row {
+func digestRow(name, why, digest string, w verdict) attack {
 	return one(name, why, good9421.with(set("Content-Digest", digest)), w)
 }
 
@@ -70,17 +70,17 @@ func md5Digest(body string) (digest string) {
 	return digest
 }
 
-var rfc9421Groups = []group{
+var rfc9421Groups = []attackGroup{
 	{
 		name:   "RFC 9421",
-		config: withRFC9421(rfc9421.Options{}),
-		rows: []row{
+		change: withRFC9421(rfc9421.Options{}),
+		attacks: []attack{
 			one("the good one", "the usual components, an HMAC key, and a digest of the body", good9421, accepted),
 			one("Ed25519", "the algorithm is the key's", good9421.with(by9421(ed), input("hmac-sha256", "ed25519")), accepted),
 			one("v1", "one verifier, one scheme: a message cannot choose", good, missing),
 			{
-				name: "v1 beside it", why: "as above: fields of another scheme count for nothing", steps: []step{
-					do(func(p *play) {
+				name: "v1 beside it", why: "as above: fields of another scheme count for nothing", steps: []attackStep{
+					attackFunc(func(p *attackRun) {
 						other := good.message()
 						p.send(good9421.then(last("X-Signature", other.value("X-Signature")), last("X-Key-Id", "bob")).message(), accepted)
 						p.send(good9421.then(drop("Signature"), last("X-Signature", other.value("X-Signature")), last("X-Key-Id", "demo")).message(), missing)
@@ -104,7 +104,7 @@ var rfc9421Groups = []group{
 			one("the key changed", "Idempotency-Key is signed", good9421.then(set("Idempotency-Key", `"k-2"`)), badMAC),
 			one("the key twice", "two keys are not one", good9421.then(last("Idempotency-Key", `"k-2"`)), duplicate),
 			one("space around", "RFC 9421, section 2.1: it is not of the value", good9421.then(raw("Content-Type", "  application/json ")), accepted),
-			one("tabs around", "as in v1", good9421.then(raw("Content-Type", "\tapplication/json \t")), want{either: true}),
+			one("tabs around", "as in v1", good9421.then(raw("Content-Type", "\tapplication/json \t")), verdict{either: true}),
 			coveredRow("Idempotency-Key not covered", "Idempotency-Key must be covered when present", strings.TrimSuffix(usual, ` "idempotency-key"`), notCovered),
 			coveredRow("Content-Type not covered", "Content-Type must be covered when present: it says how the body is read", strings.Replace(usual, ` "content-type"`, "", 1), notCovered),
 			one("a Content-Type that was added", "as above", good9421.with(drop("Content-Type"), input(` "content-type"`, "")).then(last("Content-Type", "text/xml")), notCovered),
@@ -119,38 +119,38 @@ var rfc9421Groups = []group{
 			{
 				name: "what cannot be told apart",
 				why:  "outside a bad digest, an unknown key and a bad signature are one",
-				steps: []step{alike{
+				steps: []attackStep{sameAnswers{
 					{request: good9421.then(set("Signature", "sig1=:"+base64Of(make([]byte, 32))+":")), want: badMAC},
 					{request: good9421.then(flip(0)), want: digestMismatch},
-					{request: good9421.with(by9421(stranger)), want: refused(sign.ReasonUnknownKey)},
-					{request: good9421.with(by9421(revoked)), want: refused(sign.ReasonRevokedKey)},
-					{request: good9421.with(by9421(future)), want: refused(sign.ReasonKeyNotYetValid)},
-					{request: good9421.with(by9421(past)), want: refused(sign.ReasonKeyExpired)},
+					{request: good9421.with(by9421(stranger)), want: refusedBy(sign.ReasonUnknownKey)},
+					{request: good9421.with(by9421(revoked)), want: refusedBy(sign.ReasonRevokedKey)},
+					{request: good9421.with(by9421(future)), want: refusedBy(sign.ReasonKeyNotYetValid)},
+					{request: good9421.with(by9421(past)), want: refusedBy(sign.ReasonKeyExpired)},
 					{request: good9421.with(input(`alg="hmac-sha256"`, `alg="none"`)), want: wrongAlg},
 				}},
 			},
 			{
-				name: "sent again", why: "the nonce parameter is kept until created has left the window", steps: []step{
-					ask{as: "a", request: good9421.with(input("1700000000", "1700000060")), want: accepted},
-					again{as: "a", want: replayed},
-					at(2 * window * time.Second), again{as: "a", want: replayed},
-					at((2*window + 1) * time.Second), again{as: "a", want: expired},
+				name: "sent again", why: "the nonce parameter is kept until created has left the window", steps: []attackStep{
+					sendSigned{as: "a", request: good9421.with(input("1700000000", "1700000060")), want: accepted},
+					resend{as: "a", want: nonceUsed},
+					clockAt(2 * window * time.Second), resend{as: "a", want: nonceUsed},
+					clockAt((2*window + 1) * time.Second), resend{as: "a", want: expired},
 				},
 			},
 			{
-				name: "a victim's nonce", why: "a nonce is burnt by a good signature only, and by one whose digest is the body's", steps: []step{
-					keep{as: "a", request: good9421},
-					again{as: "a", want: badMAC, changes: []change{target("/other")}},
-					again{as: "a", want: digestMismatch, changes: []change{flip(0)}},
-					again{as: "a", want: accepted},
+				name: "a victim's nonce", why: "a nonce is burnt by a good signature only, and by one whose digest is the body's", steps: []attackStep{
+					prepare{as: "a", request: good9421},
+					resend{as: "a", want: badMAC, changes: []change{target("/other")}},
+					resend{as: "a", want: digestMismatch, changes: []change{flip(0)}},
+					resend{as: "a", want: accepted},
 				},
 			},
 		},
 	},
 	{
 		name:   "RFC 9421: Signature-Input",
-		config: withRFC9421(rfc9421.Options{}),
-		rows: slices.Concat([]row{
+		change: withRFC9421(rfc9421.Options{}),
+		attacks: slices.Concat([]attack{
 			one("missing", "401 missing", good9421.then(drop("Signature-Input")), missing),
 			one("empty", "what is empty is not there", good9421.then(set("Signature-Input", "")), missing),
 			one("twice", "one line", good9421.then(twice("Signature-Input")), duplicate),
@@ -187,7 +187,7 @@ var rfc9421Groups = []group{
 			inputRow("parameter tr", "trailers are not there yet", `"content-type"`, `"content-type";tr`, malformed),
 			inputRow("parameter req", "it is for responses", `"@method"`, `"@method";req`, malformed),
 			coveredRow("a field that is not there", "what is said to be covered must be there", usual+` "x-absent"`, notCovered),
-			coveredRow("a thousand components", "a long list is a short denial of service", usual+` "`+strings.Join(names(1000), `" "`)+`"`, malformed.orFront()),
+			coveredRow("a thousand components", "a long list is a short denial of service", usual+` "`+strings.Join(headerNames(1000), `" "`)+`"`, malformed.orFront()),
 
 			inputRow("no created", "a signature without a time is good for ever", ";created=1700000000", "", missing),
 			inputRow("created as a string", "it is an integer", "=1700000000", `="1700000000"`, malformed),
@@ -224,15 +224,15 @@ var rfc9421Groups = []group{
 			inputRow("alg in capitals", "names are exact", `"hmac-sha256"`, `"HMAC-SHA256"`, wrongAlg),
 			inputRow("alg empty", "there, it names the algorithm: no algorithm has no name", `"hmac-sha256"`, `""`, malformed),
 			inputRow("alg as a token", "it is a string", `"hmac-sha256"`, "hmac-sha256", malformed),
-			one("a public key as a secret", "HMAC with the bytes of a public key, which everybody has", good9421.with(by9421(&party{id: "ed", secret: edPublic()})), wrongAlg),
-			one("a public key as a secret, without alg", "the same, without saying so", good9421.with(by9421(&party{id: "ed", secret: edPublic()}), input(`;alg="hmac-sha256"`, "")), badMAC),
+			one("a public key as a secret", "HMAC with the bytes of a public key, which everybody has", good9421.with(by9421(&signer{id: "ed", secret: edPublic()})), wrongAlg),
+			one("a public key as a secret, without alg", "the same, without saying so", good9421.with(by9421(&signer{id: "ed", secret: edPublic()}), input(`;alg="hmac-sha256"`, "")), badMAC),
 			one("no nonce", "missing nonce accepted", good9421.with(replace("Signature-Input", func(v string) string { return v[:strings.Index(v, ";nonce=")] })), missing),
 			one("a short nonce", "as in v1", good9421.with(nonce9421("0123456789abcde")), malformed),
 			one("a nonce with a comma", "as in v1", good9421.with(nonce9421("0123456789,abcdef")), malformed),
 			one("a nonce with an escape", "as in v1", good9421.with(nonce9421(`0123456789\"abcdef`)), malformed),
 			one("an empty nonce", "what is empty is not there", good9421.with(nonce9421("")), missing),
 			inputRow("an empty tag", "RFC 9421, section 2.3: an application without a name is not the same as none", ";keyid", `;tag="";keyid`, malformed),
-			inputRow("a tag", "RFC 9421, section 2.3: it says for which application the signature is: a verifier that is for none takes none", ";keyid", `;tag="shop";keyid`, refused(sign.CodeInvalid)),
+			inputRow("a tag", "RFC 9421, section 2.3: it says for which application the signature is: a verifier that is for none takes none", ";keyid", `;tag="shop";keyid`, refusedBy(sign.CodeInvalid)),
 			inputRow("an unknown parameter", "what is not understood may change everything", ";keyid", ";scope=1;keyid", malformed),
 			one("something behind", "the whole field counts", good9421.then(replace("Signature-Input", func(v string) string { return v + " x" })), malformed),
 			one("a comma behind", "as above", good9421.then(replace("Signature-Input", func(v string) string { return v + "," })), malformed),
@@ -246,16 +246,16 @@ var rfc9421Groups = []group{
 	},
 	{
 		name:   "RFC 9421: an unsigned Content-Type",
-		config: withRFC9421(rfc9421.Options{UnsignedContentType: true}),
-		rows: []row{
+		change: withRFC9421(rfc9421.Options{UnsignedContentType: true}),
+		attacks: []attack{
 			coveredRow("is taken", "signers that do not cover it are let in where the configuration says so", strings.Replace(usual, ` "content-type"`, "", 1), accepted),
 			one("covered and changed", "who covers it is protected all the same", good9421.then(set("Content-Type", "text/xml")), badMAC),
 		},
 	},
 	{
 		name:   "RFC 9421: Signature",
-		config: withRFC9421(rfc9421.Options{}),
-		rows: []row{
+		change: withRFC9421(rfc9421.Options{}),
+		attacks: []attack{
 			one("missing", "401 missing", good9421.then(drop("Signature")), missing),
 			one("empty", "what is empty is not there", good9421.then(set("Signature", "")), missing),
 			one("twice", "one line", good9421.then(twice("Signature")), duplicate),
@@ -282,8 +282,8 @@ var rfc9421Groups = []group{
 	},
 	{
 		name:   "RFC 9421: Content-Digest",
-		config: withRFC9421(rfc9421.Options{}),
-		rows: []row{
+		change: withRFC9421(rfc9421.Options{}),
+		attacks: []attack{
 			one("the body flipped", "signing without the body: the digest is compared with it", good9421.then(flip(0)), digestMismatch),
 			one("the last byte flipped", "all of it", good9421.then(flip(-1)), digestMismatch),
 			one("the body cut", "all of it", good9421.then(body(goodBody[:10])), digestMismatch),
@@ -330,11 +330,11 @@ var rfc9421Groups = []group{
 	},
 	{
 		name:   "RFC 9421: label and tag",
-		config: withRFC9421(rfc9421.Options{Label: "shop", Tag: "orders"}),
-		rows: []row{
+		change: withRFC9421(rfc9421.Options{Label: "shop", Tag: "orders"}),
+		attacks: []attack{
 			one("the right ones", "a verifier can ask for its own", good9421.with(input("sig1=", "shop="), input(";keyid", `;tag="orders";keyid`)), accepted),
 			one("no tag", "RFC 9421, section 2.3: a signature for another application is not one for this", good9421.with(input("sig1=", "shop=")), missing),
-			one("another tag", "as above", good9421.with(input("sig1=", "shop="), input(";keyid", `;tag="refunds";keyid`)), refused(sign.CodeInvalid)),
+			one("another tag", "as above", good9421.with(input("sig1=", "shop="), input(";keyid", `;tag="refunds";keyid`)), refusedBy(sign.CodeInvalid)),
 			one("another label", "a signature of somebody else's on the way is not the client's", good9421.with(input(";keyid", `;tag="orders";keyid`)), missing),
 			one("another label beside it", "proxies may sign as well", good9421.with(input("sig1=", "shop="), input(";keyid", `;tag="orders";keyid`)).then(
 				replace("Signature-Input", func(v string) string { return v + `, proxy=("@method");created=1;keyid="p"` }),
@@ -344,7 +344,7 @@ var rfc9421Groups = []group{
 }
 
 // by9421 has it signed by somebody else.
-func by9421(p *party) change {
+func by9421(p *signer) change {
 	return func(m *message) {
 		m.signer = p
 		input(`keyid="demo"`, `keyid="`+p.id+`"`)(m)
@@ -356,7 +356,7 @@ func nonce9421(nonce string) change {
 }
 
 // bytes9421 is a row for other bytes in Signature.
-func bytes9421(name, why string, edit func(b []byte) string, w want) row {
+func bytes9421(name, why string, edit func(b []byte) string, w verdict) attack {
 	return one(name, why, good9421.then(replace("Signature", func(v string) string {
 		b, _ := base64.StdEncoding.DecodeString(strings.Trim(v[len("sig1="):], ":")) // they were encoded here
 		return "sig1=:" + edit(b) + ":"

@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 
 // doubled are rows for a field that is sent twice, with a bad value in front, a bad value behind, and the
 // good value twice. The message is signed as the good value alone makes it.
-func doubled(name, bad string, w want) []row {
+func doubled(name, bad string, w verdict) []attack {
 	const why = "the verifier may look at the first line and the handler at the last, or the other way round"
-	return []row{
+	return []attack{
 		one(name+" twice, the bad one first", why, good.then(first(name, bad)), w),
 		one(name+" twice, the bad one last", why, good.then(last(name, bad)), w),
 		one(name+" twice, the same", why, good.then(twice(name)), w),
@@ -23,18 +23,18 @@ func doubled(name, bad string, w want) []row {
 
 // override are rows for a field by which some servers let a client say that its request is another one.
 // meant is what a proxy would have made of a request in which from was changed.
-func override(name, value string, swapped change) []row {
-	return []row{
+func override(name, value string, swapped change) []attack {
+	return []attack{
 		one(name+" beside a good request", "what is not signed changes nothing: the request is as it was sent", good.then(last(name, value)), accepted),
 		one(name+" to make up for a change", "a path taken from an unsigned X-Request-Uri: the signature must be that of what was sent",
 			good.then(swapped, last(name, value)), badMAC),
 	}
 }
 
-var headerGroups = []group{
+var headerGroups = []attackGroup{
 	{
 		name: "duplicated fields",
-		rows: slices.Concat(
+		attacks: slices.Concat(
 			doubled("X-Signature", "v1="+strings.Repeat("0", 64), duplicate),
 			doubled("X-Key-Id", "bob", duplicate),
 			doubled("X-Timestamp", "1700000001", duplicate),
@@ -43,7 +43,7 @@ var headerGroups = []group{
 			doubled("Content-Type", "text/plain", duplicate),
 			doubled("Idempotency-Key", `"k-2"`, duplicate),
 			doubled("Host", "evil.example.com", duplicate.orFront()),
-			[]row{
+			[]attack{
 				one("Idempotency-Key twice, not signed", "two keys are not one, signed or not", good.with(cover("content-type")).then(twice("Idempotency-Key")), duplicate),
 				one("Content-Type twice, not signed", "two types are not one, signed or not", good.with(cover("idempotency-key")).then(last("Content-Type", "text/plain")), duplicate),
 				one("another field twice, not signed", "what is not signed is not the verifier's: it says nothing", good.then(last("X-Other", "1"), last("X-Other", "2")), accepted),
@@ -55,7 +55,7 @@ var headerGroups = []group{
 	},
 	{
 		name: "fields that override",
-		rows: slices.Concat(
+		attacks: slices.Concat(
 			override("X-Request-Uri", goodTarget, target("/transfers/evil?x=2&x=1")),
 			override("X-Original-URL", goodTarget, target("/transfers/evil?x=2&x=1")),
 			override("X-Original-URI", goodTarget, target("/transfers/evil?x=2&x=1")),
@@ -71,7 +71,7 @@ var headerGroups = []group{
 			override("X-HTTP-Method-Override", "POST", method("PUT")),
 			override("X-HTTP-Method", "POST", method("DELETE")),
 			override("X-Method-Override", "POST", method("PATCH")),
-			[]row{
+			[]attack{
 				one("X-Forwarded-Proto", "v1 signs no scheme, and no field may say another one", good.then(last("X-Forwarded-Proto", "https")), accepted),
 				one("X-Forwarded-Host with another host", "the host is the one that was sent", good.then(last("X-Forwarded-Host", "evil.example.com")), accepted),
 				one("X-HTTP-Method-Override with another method", "the handler sees the method that was signed", good.then(last("X-HTTP-Method-Override", "DELETE")), accepted),
@@ -84,7 +84,7 @@ var headerGroups = []group{
 	},
 	{
 		name: "the list of signed fields",
-		rows: []row{
+		attacks: []attack{
 			one("not sorted", "one list has one form", good.with(cover("idempotency-key;content-type")), malformed),
 			one("upper case", "names are lower case", good.with(cover("Content-Type;Idempotency-Key")), malformed),
 			one("a name twice", "each once", good.with(cover("content-type;content-type;idempotency-key")), malformed),
@@ -122,14 +122,14 @@ var headerGroups = []group{
 	},
 	{
 		name: "an unsigned Content-Type",
-		config: func(_ *bench, c *sign.Config) {
-			s, err := sign.NewV1(sign.V1Options{UnsignedContentType: true})
+		change: func(_ *signedEnv, s *service) {
+			scheme, err := sign.NewV1(sign.V1Options{UnsignedContentType: true})
 			if err != nil {
 				panic(err) // the suite's own options
 			}
-			c.Scheme = s
+			s.sign.Scheme = scheme
 		},
-		rows: []row{
+		attacks: []attack{
 			one("is taken", "clients that do not sign it are let in where the configuration says so", good.with(cover("idempotency-key")), accepted),
 			one("is not the key", "nothing else is", good.with(cover("content-type")), notCovered),
 			one("signed and changed", "who signs it is protected all the same", good.then(set("Content-Type", "text/xml")), badMAC),
@@ -137,7 +137,7 @@ var headerGroups = []group{
 	},
 	{
 		name: "signed fields",
-		rows: []row{
+		attacks: []attack{
 			one("the key removed", "a covered field cannot be taken away", good.then(drop("Idempotency-Key")), notCovered),
 			one("the key changed", "a covered field cannot be changed", good.then(set("Idempotency-Key", `"k-2"`)), badMAC),
 			one("the key emptied", "as above", good.then(set("Idempotency-Key", "")), badMAC),
@@ -149,7 +149,7 @@ var headerGroups = []group{
 			one("the type in capitals", "values are signed as sent, also those that mean the same", good.then(set("Content-Type", "Application/JSON")), badMAC),
 			one("two values exchanged", "each line has its name", good.then(set("Content-Type", `"k-1"`), set("Idempotency-Key", "application/json")), badMAC),
 			one("space around", "RFC 9110, section 5.5: space around a value is not of it", good.then(raw("Content-Type", "  application/json  "), raw("Idempotency-Key", `"k-1"`)), accepted),
-			one("tabs around", "a server may take them for a part of the value: what is not signed must not reach the handler", good.then(raw("Content-Type", "\t application/json \t ")), want{either: true}),
+			one("tabs around", "a server may take them for a part of the value: what is not signed must not reach the handler", good.then(raw("Content-Type", "\t application/json \t ")), verdict{either: true}),
 			one("no space", "as above", good.then(raw("X-Key-Id", "demo"), raw("X-Signed-Headers", "content-type;idempotency-key")), accepted),
 			one("space inside", "space inside a value is of it", good.with(set("Content-Type", "application/json;  charset=utf-8")).then(set("Content-Type", "application/json; charset=utf-8")), badMAC),
 			one("space inside, kept", "as above", good.with(set("Content-Type", "application/json;  charset=utf-8")), accepted),
@@ -162,20 +162,20 @@ var headerGroups = []group{
 			one("in another order", "lines are found by their names", good.then(func(m *message) { slices.Reverse(m.lines) }), accepted),
 			one("a blank in front of the colon", "RFC 9112, section 5.1: such a message is refused", good.then(rename("X-Nonce", "X-Nonce ")), missing.orFront()),
 			one("a folded line", "RFC 9112, section 5.2: a fold is refused, or is a blank", good.then(raw("Content-Type", " application/\r\n json")), badMAC.orFront()),
-			one("a bare line feed", "a value that ends a line of the signing string", good.with(set("Content-Type", "text/plain\nidempotency-key:x")), want{either: true}),
+			one("a bare line feed", "a value that ends a line of the signing string", good.with(set("Content-Type", "text/plain\nidempotency-key:x")), verdict{either: true}),
 			one("a bare carriage return", "RFC 9112, section 2.2: refused, or a blank", good.then(set("X-Key-Id", "de\rmo")), malformed.orFront()),
 			one("a line without a colon", "no field at all", good.then(func(m *message) { m.lines[1] = line{"X-Nothing\r\nX-Rest", " 1"} }), notCovered.orFront()),
 		},
 	},
 	{
 		name: "the size of the header",
-		rows: []row{
+		attacks: []attack{
 			one("80 lines", "what is in the limits is good", good.then(lines(70, 10)), accepted),
 			one("120 lines", "header count and size come first", good.then(lines(112, 10)), malformed.orFront()),
 			one("40 KiB", "as above", good.then(lines(40, 1024)), malformed.orFront()),
 			one("a target of 40 KiB", "the target is looked at as the header is", good.with(target("/hooks?x="+strings.Repeat("x", 40<<10))), malformed.orFront()),
 			one("120 lines with nothing signed", "as above, whatever it is", good.then(drop("X-Signature"), lines(120, 10)), malformed.orFront()),
-			one("a list of a thousand names", "a long list is a short denial of service", good.with(cover(strings.Join(names(1000), ";"))), notCovered.orFront()),
+			one("a list of a thousand names", "a long list is a short denial of service", good.with(cover(strings.Join(headerNames(1000), ";"))), notCovered.orFront()),
 		},
 	},
 }
@@ -189,7 +189,7 @@ func lines(n, bytes int) change {
 	}
 }
 
-func names(n int) []string {
+func headerNames(n int) []string {
 	list := make([]string, n)
 	for i := range list {
 		list[i] = fmt.Sprintf("x-name-%04d", i)

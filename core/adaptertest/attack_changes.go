@@ -1,8 +1,6 @@
-package signtest
+package adaptertest
 
 import (
-	"bytes"
-	"compress/gzip"
 	"strconv"
 	"strings"
 )
@@ -69,7 +67,7 @@ func empty() change {
 }
 
 // by has it signed by somebody else.
-func by(p *party) change {
+func by(p *signer) change {
 	return func(m *message) {
 		m.signer = p
 		m.set("X-Key-Id", " "+p.id)
@@ -127,12 +125,4 @@ func cutOff() change { return func(m *message) { m.cut = true } }
 
 func flip(i int) change {
 	return func(m *message) { m.body[(i+len(m.body))%len(m.body)] ^= 0x20 }
-}
-
-func gzipped(text string) string {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = w.Write([]byte(text)) // to a buffer: cannot fail
-	_ = w.Close()
-	return b.String()
 }

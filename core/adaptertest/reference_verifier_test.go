@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"bytes"
@@ -25,10 +25,10 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// referee is another verifier of v1, written after its definition and without the code of package sign
+// referenceVerifier is another verifier of v1, written after its definition and without the code of package sign
 // that verifies. Without a flaw it passes the suite, so that the suite does not only say what
 // package sign does; with one it must not.
-type referee struct {
+type referenceVerifier struct {
 	c     sign.Config
 	flaw  string
 	rules *sign.Verifier // for the answers
@@ -39,13 +39,13 @@ type referee struct {
 	id   [1 << 10]byte   // the key id of the last message, for one that uses its memory again
 }
 
-func newReferee(c sign.Config, flaw string) *referee {
-	return &referee{c: c, flaw: flaw, rules: sign.MustVerifier(c), seen: make(map[string]bool)}
+func newReferenceVerifier(c sign.Config, flaw string) *referenceVerifier {
+	return &referenceVerifier{c: c, flaw: flaw, rules: sign.MustVerifier(c), seen: make(map[string]bool)}
 }
 
-func (r *referee) has(flaw string) bool { return r.flaw == flaw }
+func (r *referenceVerifier) has(flaw string) bool { return r.flaw == flaw }
 
-func (r *referee) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error) {
+func (r *referenceVerifier) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error) {
 	var err *sign.Error
 	v, refusal := r.verify(ctx, m)
 	if kind, ok := errors.AsType[sign.Kind](refusal); ok {
@@ -64,7 +64,7 @@ func (r *referee) Verify(ctx context.Context, m *sign.Message) (sign.Verified, e
 	return v, refusal
 }
 
-func (r *referee) Refusal(ctx context.Context, err error) *sign.Refusal {
+func (r *referenceVerifier) Refusal(ctx context.Context, err error) *sign.Refusal {
 	answer := r.rules.Refusal(ctx, err)
 	set := func(name, value string) {
 		answer.Header = slices.DeleteFunc(answer.Header, func(f sign.Field) bool { return f.Name == name })
@@ -96,7 +96,7 @@ func (r *referee) Refusal(ctx context.Context, err error) *sign.Refusal {
 }
 
 // line returns the value of a field that must be sent once.
-func (r *referee) line(m *sign.Message, name string) (string, error) {
+func (r *referenceVerifier) line(m *sign.Message, name string) (string, error) {
 	values := m.Source.Values(name)
 	switch {
 	case len(values) > 1 && r.has("the first of two lines"):
@@ -113,7 +113,7 @@ func (r *referee) line(m *sign.Message, name string) (string, error) {
 	return values[0], nil
 }
 
-func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified, err error) {
+func (r *referenceVerifier) verify(ctx context.Context, m *sign.Message) (v sign.Verified, err error) {
 	n, size := m.Source.HeaderSize()
 	if !r.has("targets are free") {
 		size += len(m.Target)
@@ -257,11 +257,11 @@ func (r *referee) verify(ctx context.Context, m *sign.Message) (v sign.Verified,
 			return v, err
 		}
 	}
-	v.Scheme, v.Algorithm, v.Time, v.Nonce = "v1", alg, time.Unix(created, 0), nonce
+	v.Scheme, v.Algorithm, v.Time, v.Nonce, v.Owner = "v1", alg, time.Unix(created, 0), nonce, v.KeyID
 	return v, nil
 }
 
-func (r *referee) check(m *sign.Message, id, tag string, mac []byte, keys []*sign.Key, unknown error, base func(string) string) (bool, sign.Algorithm, error) {
+func (r *referenceVerifier) check(m *sign.Message, id, tag string, mac []byte, keys []*sign.Key, unknown error, base func(string) string) (bool, sign.Algorithm, error) {
 	isEd := id == ed.id && unknown == nil
 	wantTag := "v1"
 	if isEd {
@@ -276,7 +276,7 @@ func (r *referee) check(m *sign.Message, id, tag string, mac []byte, keys []*sig
 	if isEd {
 		return ed25519.Verify(edPublic(), []byte(base(wantTag)), mac), sign.Ed25519, nil
 	}
-	for _, who := range parties {
+	for _, who := range signers {
 		if who.id != id || who.secret == nil || unknown != nil || len(keys) == 0 {
 			continue
 		}
@@ -306,7 +306,7 @@ func (r *referee) check(m *sign.Message, id, tag string, mac []byte, keys []*sig
 	return false, 0, unknown
 }
 
-func (r *referee) base(tag, id, method, host, target, stamp, nonce string, body []byte, list string, fields []string) string {
+func (r *referenceVerifier) base(tag, id, method, host, target, stamp, nonce string, body []byte, list string, fields []string) string {
 	p, query, _ := strings.Cut(target, "?")
 	if p == "" {
 		p = "/"
@@ -369,7 +369,7 @@ func (r *referee) base(tag, id, method, host, target, stamp, nonce string, body 
 	return strings.Join(append(lines, fields...), "\n")
 }
 
-func (r *referee) timestamp(text string) (n int64, canonical string, ok bool) {
+func (r *referenceVerifier) timestamp(text string) (n int64, canonical string, ok bool) {
 	var err error
 	switch {
 	case r.has("ParseInt"):
@@ -404,7 +404,7 @@ func (r *referee) timestamp(text string) (n int64, canonical string, ok bool) {
 	return n, strconv.FormatInt(n, 10), err == nil
 }
 
-func (r *referee) window(created int64) error {
+func (r *referenceVerifier) window(created int64) error {
 	now := r.c.Clock()
 	age := now.Unix() - created
 	switch {
@@ -432,7 +432,7 @@ const (
 
 func consistsOf(s, allowed string) bool { return s != "" && strings.Trim(s, allowed) == "" }
 
-func (r *referee) isNonce(nonce string) bool {
+func (r *referenceVerifier) isNonce(nonce string) bool {
 	switch {
 	case r.has("nonces of any length"):
 		return consistsOf(nonce, letters+"._~-")
@@ -442,7 +442,7 @@ func (r *referee) isNonce(nonce string) bool {
 	return 16 <= len(nonce) && len(nonce) <= 128 && consistsOf(nonce, letters+"._~-")
 }
 
-func (r *referee) signature(text string) (tag string, mac []byte, ok bool) {
+func (r *referenceVerifier) signature(text string) (tag string, mac []byte, ok bool) {
 	switch {
 	case r.has("signatures in a list"):
 		text, _, _ = strings.Cut(text, ",")
@@ -470,7 +470,7 @@ func (r *referee) signature(text string) (tag string, mac []byte, ok bool) {
 	return tag, mac, err == nil
 }
 
-func (r *referee) fields(m *sign.Message, list string) (lines []string, err error) {
+func (r *referenceVerifier) fields(m *sign.Message, list string) (lines []string, err error) {
 	previous := ""
 	for name := range strings.SplitSeq(list, ";") {
 		if list == "" {
@@ -532,14 +532,14 @@ func (r *referee) fields(m *sign.Message, list string) (lines []string, err erro
 }
 
 // deadline bounds the calls of key source and nonce store.
-func (r *referee) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+func (r *referenceVerifier) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.c.StoreTimeout == 0 || r.has("no deadline for stores") {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, r.c.StoreTimeout)
 }
 
-func (r *referee) use(ctx context.Context, id, nonce string, created int64) error {
+func (r *referenceVerifier) use(ctx context.Context, id, nonce string, created int64) error {
 	ttl := time.Unix(created+window+1, 0).Sub(r.c.Clock()) + 30*time.Second
 	switch {
 	case r.has("no nonces"):
@@ -589,7 +589,7 @@ type liveNonce struct {
 }
 
 // full returns an error if no more nonces of the owner, or of anybody, may be remembered.
-func (r *referee) full(owner string) error {
+func (r *referenceVerifier) full(owner string) error {
 	if r.c.NonceQuota == 0 || r.has("no quota") {
 		return nil
 	}
@@ -612,7 +612,7 @@ func (r *referee) full(owner string) error {
 }
 
 // mark marks a nonce by itself, in one step or in two.
-func (r *referee) mark(nonce string) bool {
+func (r *referenceVerifier) mark(nonce string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen[nonce] {

@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"strconv"
@@ -9,17 +9,17 @@ const window = 60 // seconds; the verifier's default
 
 // timestamp is a row for a timestamp of the wrong form: properly signed in that form, and put in the place of the
 // right one, which a lenient parser would make the same number of.
-func timestamp(name, why, text string, w want) row {
-	return row{name: name, why: why, steps: []step{
-		ask{request: good.with(set("X-Timestamp", text)), want: w},
-		ask{request: good.then(set("X-Timestamp", text)), want: w},
+func timestamp(name, why, text string, w verdict) attack {
+	return attack{name: name, why: why, steps: []attackStep{
+		sendSigned{request: good.with(set("X-Timestamp", text)), want: w},
+		sendSigned{request: good.then(set("X-Timestamp", text)), want: w},
 	}}
 }
 
-var timeGroups = []group{
+var timeGroups = []attackGroup{
 	{
 		name: "time",
-		rows: []row{
+		attacks: []attack{
 			one("-W", "the window is inclusive: just W old is in time", good.with(secondsAhead(-window)), accepted),
 			one("-W-1", "older than W is expired, although the signature is good", good.with(secondsAhead(-window-1)), expired),
 			one("+W", "the window is symmetric: clocks differ in both directions", good.with(secondsAhead(window)), accepted),
@@ -27,39 +27,39 @@ var timeGroups = []group{
 			{
 				name: "fractions of a second",
 				why:  "whole seconds are compared, on both sides: the last moment of the last second is in time",
-				steps: []step{
-					at(999 * time.Millisecond),
-					ask{request: good.with(secondsAhead(-window)), want: accepted},
-					ask{request: good.with(secondsAhead(window)), want: accepted},
-					ask{request: good.with(secondsAhead(window + 1)), want: notYetValid},
-					at(time.Second),
-					ask{request: good.with(secondsAhead(-window)), want: expired},
+				steps: []attackStep{
+					clockAt(999 * time.Millisecond),
+					sendSigned{request: good.with(secondsAhead(-window)), want: accepted},
+					sendSigned{request: good.with(secondsAhead(window)), want: accepted},
+					sendSigned{request: good.with(secondsAhead(window + 1)), want: notYetValid},
+					clockAt(time.Second),
+					sendSigned{request: good.with(secondsAhead(-window)), want: expired},
 				},
 			},
 			{
 				name: "the clock is the verifier's",
 				why:  "a message is in time by the clock at which it arrives, not by one that it brings along",
-				steps: []step{
-					ask{request: good.with(secondsAhead(-window-1), last("Date", "Tue, 14 Nov 2023 22:12:19 GMT")), want: expired},
-					at(time.Hour),
-					ask{request: good, want: expired},
-					ask{request: good.with(secondsAhead(3600)), want: accepted},
+				steps: []attackStep{
+					sendSigned{request: good.with(secondsAhead(-window-1), last("Date", "Tue, 14 Nov 2023 22:12:19 GMT")), want: expired},
+					clockAt(time.Hour),
+					sendSigned{request: good, want: expired},
+					sendSigned{request: good.with(secondsAhead(3600)), want: accepted},
 				},
 			},
 			{
 				name: "a body that is held back",
 				why:  "who has recorded a message may begin to send it in time, and end when its nonce is forgotten: it is refused when its time is over",
-				steps: []step{
-					slowly{request: good, takes: window * time.Second, want: accepted},
-					slowly{request: good, takes: (window + 1) * time.Second, want: expired},
+				steps: []attackStep{
+					sendSlowly{request: good, takes: window * time.Second, want: accepted},
+					sendSlowly{request: good, takes: (window + 1) * time.Second, want: expired},
 				},
 			},
 			{
 				name: "a time that was changed",
 				why:  "the timestamp is signed: an old message is not made young by writing another time on it",
-				steps: []step{
-					ask{request: good.with(secondsAhead(-window - 1)).then(secondsAhead(0)), want: badMAC},
-					ask{request: good.then(secondsAhead(1)), want: badMAC},
+				steps: []attackStep{
+					sendSigned{request: good.with(secondsAhead(-window - 1)).then(secondsAhead(0)), want: badMAC},
+					sendSigned{request: good.then(secondsAhead(1)), want: badMAC},
 				},
 			},
 			one("a time in front of a bad signature", "the timestamp is checked before the key and the body: a stale message costs nothing",
@@ -69,7 +69,7 @@ var timeGroups = []group{
 	},
 	{
 		name: "timestamps",
-		rows: []row{
+		attacks: []attack{
 			timestamp("plus sign", "ParseInt takes it; digits only", "+1700000000", malformed),
 			timestamp("minus sign", "ParseInt takes it; digits only", "-1700000000", malformed),
 			timestamp("minus zero", "digits only", "-0", malformed),

@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"context"
@@ -41,12 +41,18 @@ func (n *nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 }
 
 func (n *nonces) failing(f func(context.Context) error) {
+	if n == nil {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fail = f
 }
 
 func (n *nonces) called() int {
+	if n == nil {
+		return 0
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.calls

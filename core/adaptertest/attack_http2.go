@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"bytes"
@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// ask2 sends a request by HTTP/2. Its Host line, if it has one, stands beside :authority, which is left out
+// sendHTTP2 sends a request by HTTP/2. Its Host line, if it has one, stands beside :authority, which is left out
 // if it is empty. Of the answer it looks only whether there is one.
-type ask2 struct {
+type sendHTTP2 struct {
 	authority string
-	request   request
-	want      want
+	request   signedRequest
+	want      verdict
 }
 
-func (a ask2) do(p *play) {
-	p.b.told()
-	m := a.request.message()
-	runs, calls := p.b.count(), p.b.nonces.calledOr0()
-	err := send2(p.b.addrs[0], a.authority, m)
-	runs, calls = p.b.count()-runs, p.b.nonces.calledOr0()-calls
-	events := p.b.told()
-	if a.want.front && errors.Is(err, errMalformed2) && runs+calls+len(events) == 0 {
+func (a sendHTTP2) do(p *attackRun) {
+	refused := false
+	s := p.try(a.request.message(), func(m *message) (reply, error) {
+		err := send2(p.e.addrs[0], a.authority, m)
+		if refused = errors.Is(err, errMalformed2) && a.want.front; refused {
+			err = nil
+		}
+		return reply{}, err
+	})
+	if refused && s.runs+s.calls+len(s.events) > 0 {
+		p.problem("%v, and it has been verified", errMalformed2)
+	}
+	if refused || s.err != nil {
 		return
 	}
-	if err != nil {
-		p.problem("%v", err)
-		return
+	if len(s.events) != 1 {
+		p.problem("the observer was told %d times", len(s.events))
 	}
-	p.told = append(p.told, events...)
-	if len(events) != 1 {
-		p.problem("the observer was told %d times", len(events))
+	for _, e := range s.events {
+		p.checkEvent(e, s.m, a.want)
 	}
-	for _, e := range events {
-		p.checkEvent(e, m, a.want)
-	}
-	p.checkNonces(calls, a.want)
-	if accepted := a.want.err == nil; accepted != (runs == 1) {
-		p.problem("the handler has run %d times", runs)
+	p.checkNonces(s.calls, a.want)
+	if accepted := a.want.err == nil; accepted != (s.runs == 1) {
+		p.problem("the handler has run %d times", s.runs)
 	}
 }
 

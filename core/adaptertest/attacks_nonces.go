@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 )
 
 // nonceOf is a row for a nonce of the wrong form, properly signed.
-func nonceOf(name, why, nonce string, w want) row {
+func nonceOf(name, why, nonce string, w verdict) attack {
 	return one(name, why, good.with(set("X-Nonce", nonce)), w)
 }
 
 // fails is a step that makes the nonce store fail.
-func fails(f func(context.Context) error) do { return func(p *play) { p.b.nonces.failing(f) } }
+func fails(f func(context.Context) error) attackFunc {
+	return func(p *attackRun) { p.e.nonces.failing(f) }
+}
 
 // isDown is what a store that is not there says. It is no business of a client's.
 func isDown(context.Context) error { return errors.New("dial tcp 10.0.0.7:6379: connection refused") }
@@ -34,95 +36,95 @@ func isSlow(ctx context.Context) error {
 	return ctx.Err()
 }
 
-var nonceGroups = []group{
+var nonceGroups = []attackGroup{
 	{
 		name: "nonces",
-		rows: []row{
+		attacks: []attack{
 			{
 				name:  "sent again",
 				why:   "the same bytes again are a replay, however good the signature is",
-				steps: []step{ask{as: "a", request: good, want: accepted}, again{as: "a", want: replayed}, again{as: "a", want: replayed}},
+				steps: []attackStep{sendSigned{as: "a", request: good, want: accepted}, resend{as: "a", want: nonceUsed}, resend{as: "a", want: nonceUsed}},
 			},
 			{
 				name: "sent again until it has left the window",
 				why:  "a nonce kept for W although a timestamp may lie W ahead lets the message in again: it lives 2W",
-				steps: []step{
-					ask{as: "a", request: good.with(secondsAhead(window)), want: accepted},
-					at(time.Second), again{as: "a", want: replayed},
-					at(window * time.Second), again{as: "a", want: replayed},
-					at((window + 1) * time.Second), again{as: "a", want: replayed},
-					at(2*window*time.Second - 1), again{as: "a", want: replayed},
-					at(2 * window * time.Second), again{as: "a", want: replayed},
-					at(2*window*time.Second + 999*time.Millisecond), again{as: "a", want: replayed},
-					at((2*window + 1) * time.Second), again{as: "a", want: expired},
+				steps: []attackStep{
+					sendSigned{as: "a", request: good.with(secondsAhead(window)), want: accepted},
+					clockAt(time.Second), resend{as: "a", want: nonceUsed},
+					clockAt(window * time.Second), resend{as: "a", want: nonceUsed},
+					clockAt((window + 1) * time.Second), resend{as: "a", want: nonceUsed},
+					clockAt(2*window*time.Second - 1), resend{as: "a", want: nonceUsed},
+					clockAt(2 * window * time.Second), resend{as: "a", want: nonceUsed},
+					clockAt(2*window*time.Second + 999*time.Millisecond), resend{as: "a", want: nonceUsed},
+					clockAt((2*window + 1) * time.Second), resend{as: "a", want: expired},
 				},
 			},
 			{
 				name: "an old message sent again at once",
 				why:  "a nonce of a message that is W old must live for the rest of its last second",
-				steps: []step{
-					ask{as: "a", request: good.with(secondsAhead(-window)), want: accepted},
-					at(999 * time.Millisecond), again{as: "a", want: replayed},
-					at(time.Second), again{as: "a", want: expired},
+				steps: []attackStep{
+					sendSigned{as: "a", request: good.with(secondsAhead(-window)), want: accepted},
+					clockAt(999 * time.Millisecond), resend{as: "a", want: nonceUsed},
+					clockAt(time.Second), resend{as: "a", want: expired},
 				},
 			},
 			{
 				name: "the clock goes back",
 				why:  "clocks are put right, and those of two servers differ: the margin keeps nonces a little longer than the window",
-				steps: []step{
-					at(20 * time.Second), ask{as: "a", request: good.with(secondsAhead(-window + 20)), want: accepted},
-					at(25 * time.Second), again{as: "a", want: expired},
-					at(20 * time.Second), again{as: "a", want: replayed},
+				steps: []attackStep{
+					clockAt(20 * time.Second), sendSigned{as: "a", request: good.with(secondsAhead(-window + 20)), want: accepted},
+					clockAt(25 * time.Second), resend{as: "a", want: expired},
+					clockAt(20 * time.Second), resend{as: "a", want: nonceUsed},
 				},
 			},
 			{
 				name: "a victim's nonce",
 				why:  "nonces burnt before the signature is checked: anybody can burn a victim's, and the victim is refused",
-				steps: []step{
-					keep{as: "a", request: good},
-					again{as: "a", want: badMAC, changes: []change{signature(zeros)}},
-					again{as: "a", want: badMAC, changes: []change{flip(0)}},
-					again{as: "a", want: badMAC, changes: []change{target("/transfers/other")}},
-					again{as: "a", want: accepted},
-					again{as: "a", want: replayed},
+				steps: []attackStep{
+					prepare{as: "a", request: good},
+					resend{as: "a", want: badMAC, changes: []change{signature(zeros)}},
+					resend{as: "a", want: badMAC, changes: []change{flip(0)}},
+					resend{as: "a", want: badMAC, changes: []change{target("/transfers/other")}},
+					resend{as: "a", want: accepted},
+					resend{as: "a", want: nonceUsed},
 				},
 			},
 			{
 				name: "another signature with the same nonce",
 				why:  "a nonce is used up for all messages of its key, not for the one message",
-				steps: []step{
-					ask{request: good.with(set("X-Nonce", "n-0123456789abcdef")), want: accepted},
-					ask{request: good.with(set("X-Nonce", "n-0123456789abcdef"), body(`{"amount":6,"to":"bob"}`)), want: replayed},
-					ask{request: good.with(set("X-Nonce", "n-0123456789abcdef"), secondsAhead(5)), want: replayed},
+				steps: []attackStep{
+					sendSigned{request: good.with(set("X-Nonce", "n-0123456789abcdef")), want: accepted},
+					sendSigned{request: good.with(set("X-Nonce", "n-0123456789abcdef"), body(`{"amount":6,"to":"bob"}`)), want: nonceUsed},
+					sendSigned{request: good.with(set("X-Nonce", "n-0123456789abcdef"), secondsAhead(5)), want: nonceUsed},
 				},
 			},
 			{
 				name: "the same nonce under two key ids",
 				why:  "nonces are per key id, or one client's are another's to burn",
-				steps: []step{
-					ask{request: good.with(set("X-Nonce", "two-ids-0123456789")), want: accepted},
-					ask{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: accepted},
-					ask{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: replayed},
+				steps: []attackStep{
+					sendSigned{request: good.with(set("X-Nonce", "two-ids-0123456789")), want: accepted},
+					sendSigned{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: accepted},
+					sendSigned{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: nonceUsed},
 				},
 			},
 			{
 				name: "key ids and nonces that join to the same",
 				why:  "joined keys without escaping: demo and b.0123… must not be demo.b and 0123…",
-				steps: []step{
-					ask{request: good.with(set("X-Nonce", "b.0123456789abcdef")), want: accepted},
-					ask{request: good.with(by(dotted), set("X-Nonce", "0123456789abcdef")), want: accepted},
-					ask{request: good.with(set("X-Nonce", "b-0123456789abcdef")), want: accepted},
-					ask{request: good.with(by(dashed), set("X-Nonce", "0123456789abcdef")), want: accepted},
-					ask{request: good.with(set("X-Nonce", "b0123456789abcdef")), want: accepted},
-					ask{request: good.with(by(joined), set("X-Nonce", "0123456789abcdef")), want: accepted},
+				steps: []attackStep{
+					sendSigned{request: good.with(set("X-Nonce", "b.0123456789abcdef")), want: accepted},
+					sendSigned{request: good.with(by(dotted), set("X-Nonce", "0123456789abcdef")), want: accepted},
+					sendSigned{request: good.with(set("X-Nonce", "b-0123456789abcdef")), want: accepted},
+					sendSigned{request: good.with(by(dashed), set("X-Nonce", "0123456789abcdef")), want: accepted},
+					sendSigned{request: good.with(set("X-Nonce", "b0123456789abcdef")), want: accepted},
+					sendSigned{request: good.with(by(joined), set("X-Nonce", "0123456789abcdef")), want: accepted},
 				},
 			},
 			{
 				name: "nonces that differ in case",
 				why:  "case-insensitive collation merges keys: a good message would be refused",
-				steps: []step{
-					ask{request: good.with(set("X-Nonce", "case-abcdefghijklm")), want: accepted},
-					ask{request: good.with(set("X-Nonce", "case-ABCDEFGHIJKLM")), want: accepted},
+				steps: []attackStep{
+					sendSigned{request: good.with(set("X-Nonce", "case-abcdefghijklm")), want: accepted},
+					sendSigned{request: good.with(set("X-Nonce", "case-ABCDEFGHIJKLM")), want: accepted},
 				},
 			},
 			nonceOf("15 characters", "too short to be unlike all others", "0123456789abcde", malformed),
@@ -150,52 +152,52 @@ var nonceGroups = []group{
 	},
 	{
 		name:   "nonce store",
-		config: func(_ *bench, c *sign.Config) { c.StoreTimeout = 20 * time.Millisecond },
-		rows: []row{
+		change: func(_ *signedEnv, s *service) { s.sign.StoreTimeout = 20 * time.Millisecond },
+		attacks: []attack{
 			{
 				name: "down",
 				why:  "store failure refuses: 503, to be tried again; and nothing of the store's words goes out",
-				steps: []step{
-					keep{as: "a", request: good},
-					fails(isDown), again{as: "a", want: unavailable},
-					fails(nil), again{as: "a", want: accepted}, again{as: "a", want: replayed},
+				steps: []attackStep{
+					prepare{as: "a", request: good},
+					fails(isDown), resend{as: "a", want: unavailable},
+					fails(nil), resend{as: "a", want: accepted}, resend{as: "a", want: nonceUsed},
 				},
 			},
 			{
 				name:  "read-only",
 				why:   "a store that can look but not write cannot tell the first from the second",
-				steps: []step{fails(isReadOnly), ask{request: good, want: unavailable}, ask{request: good, want: unavailable}},
+				steps: []attackStep{fails(isReadOnly), sendSigned{request: good, want: unavailable}, sendSigned{request: good, want: unavailable}},
 			},
 			{
 				name:  "slow",
 				why:   "a store that does not answer has a deadline (Config.StoreTimeout), and then it is 503",
-				steps: []step{fails(isSlow), ask{request: good, want: unavailable}},
+				steps: []attackStep{fails(isSlow), sendSigned{request: good, want: unavailable}},
 			},
 			{
 				name: "not asked",
 				why:  "while the store is down, a bad signature is still told apart: it never gets that far",
-				steps: []step{
-					fails(isDown), ask{request: good.then(signature(zeros)), want: badMAC},
-					ask{request: good.with(secondsAhead(-window - 1)), want: expired},
+				steps: []attackStep{
+					fails(isDown), sendSigned{request: good.then(signature(zeros)), want: badMAC},
+					sendSigned{request: good.with(secondsAhead(-window - 1)), want: expired},
 				},
 			},
 		},
 	},
 	{
 		name: "a full memory",
-		config: func(b *bench, c *sign.Config) {
-			b.nonces, b.memory = nil, sign.NewMemoryNonces(1)
-			c.Nonces = b.memory
+		change: func(e *signedEnv, s *service) {
+			e.nonces, e.memory = nil, sign.NewMemoryNonces(1)
+			s.sign.Nonces = e.memory
 		},
-		rows: []row{{
+		attacks: []attack{{
 			name: "refuses",
 			why:  "a bounded store must not forget a nonce early to make room: its message could be sent again",
-			steps: []step{do(func(p *play) {
+			steps: []attackStep{attackFunc(func(p *attackRun) {
 				// It has a shard for each of a few bits of the nonce's hash, of one place each.
 				places := 0
 				for n := 0; n < 1000; n++ {
 					m := good.message()
-					r, err := send(p.b.addrs[0], m)
+					r, err := p.roundTrip(m)
 					if err != nil {
 						p.problem("%v", err)
 						return
@@ -209,47 +211,47 @@ var nonceGroups = []group{
 						p.kept["a"] = m
 					}
 				}
-				if places == 0 || places > p.b.memory.Len() {
-					p.problem("%d messages were accepted, and %d nonces are remembered", places, p.b.memory.Len())
+				if places == 0 || places > p.e.memory.Len() {
+					p.problem("%d messages were accepted, and %d nonces are remembered", places, p.e.memory.Len())
 				}
-			}), again{as: "a", want: replayed}},
+			}), resend{as: "a", want: nonceUsed}},
 		}},
 	},
 	{
 		name:   "a quota",
-		config: func(_ *bench, c *sign.Config) { c.NonceQuota, c.MaxNonces = 3, 5 },
-		rows: []row{
+		change: func(_ *signedEnv, s *service) { s.sign.NonceQuota, s.sign.MaxNonces = 3, 5 },
+		attacks: []attack{
 			{
 				name: "used up",
 				why:  "one partner's nonces filling the memory of all: each owner has a quota, and others go on",
-				steps: []step{
-					ask{as: "a", request: good, want: accepted}, again{as: "a", want: replayed}, again{as: "a", want: replayed}, again{as: "a", want: replayed},
-					ask{request: good, want: accepted}, ask{request: good, want: accepted}, ask{request: good, want: limited},
-					ask{request: good.then(signature(zeros)), want: badMAC}, // whose quota is whose is not for everybody
-					ask{request: good.with(by(bob)), want: accepted},
-					at(window * time.Second), ask{request: good.with(secondsAhead(window)), want: limited},
-					at(5 * time.Minute), ask{request: good.with(secondsAhead(300)), want: accepted},
+				steps: []attackStep{
+					sendSigned{as: "a", request: good, want: accepted}, resend{as: "a", want: nonceUsed}, resend{as: "a", want: nonceUsed}, resend{as: "a", want: nonceUsed},
+					sendSigned{request: good, want: accepted}, sendSigned{request: good, want: accepted}, sendSigned{request: good, want: limited},
+					sendSigned{request: good.then(signature(zeros)), want: badMAC}, // whose quota is whose is not for everybody
+					sendSigned{request: good.with(by(bob)), want: accepted},
+					clockAt(window * time.Second), sendSigned{request: good.with(secondsAhead(window)), want: limited},
+					clockAt(5 * time.Minute), sendSigned{request: good.with(secondsAhead(300)), want: accepted},
 				},
 			},
 			{
 				name: "of all",
 				why:  "the guards' records may stand in the same store: nonces of many owners leave room for them",
-				steps: []step{
-					at(time.Hour),
-					ask{request: good.with(secondsAhead(3600)), want: accepted}, ask{request: good.with(secondsAhead(3600)), want: accepted}, ask{request: good.with(secondsAhead(3600)), want: accepted},
-					ask{request: good.with(by(bob), secondsAhead(3600)), want: accepted}, ask{request: good.with(by(bob), secondsAhead(3600)), want: accepted},
-					ask{request: good.with(by(bob), secondsAhead(3600)), want: unavailable},
-					at(time.Hour + 5*time.Minute), ask{request: good.with(by(bob), secondsAhead(3900)), want: accepted},
+				steps: []attackStep{
+					clockAt(time.Hour),
+					sendSigned{request: good.with(secondsAhead(3600)), want: accepted}, sendSigned{request: good.with(secondsAhead(3600)), want: accepted}, sendSigned{request: good.with(secondsAhead(3600)), want: accepted},
+					sendSigned{request: good.with(by(bob), secondsAhead(3600)), want: accepted}, sendSigned{request: good.with(by(bob), secondsAhead(3600)), want: accepted},
+					sendSigned{request: good.with(by(bob), secondsAhead(3600)), want: unavailable},
+					clockAt(time.Hour + 5*time.Minute), sendSigned{request: good.with(by(bob), secondsAhead(3900)), want: accepted},
 				},
 			},
 			{
 				name: "what a store that is down has not remembered",
 				why:  "it must not count: the owner would be locked out when the store is back",
-				steps: []step{
-					at(2 * time.Hour), fails(isDown),
-					ask{request: good.with(secondsAhead(7200)), want: unavailable}, ask{request: good.with(secondsAhead(7200)), want: unavailable},
-					ask{request: good.with(secondsAhead(7200)), want: unavailable}, ask{request: good.with(secondsAhead(7200)), want: unavailable},
-					fails(nil), ask{request: good.with(secondsAhead(7200)), want: accepted},
+				steps: []attackStep{
+					clockAt(2 * time.Hour), fails(isDown),
+					sendSigned{request: good.with(secondsAhead(7200)), want: unavailable}, sendSigned{request: good.with(secondsAhead(7200)), want: unavailable},
+					sendSigned{request: good.with(secondsAhead(7200)), want: unavailable}, sendSigned{request: good.with(secondsAhead(7200)), want: unavailable},
+					fails(nil), sendSigned{request: good.with(secondsAhead(7200)), want: accepted},
 				},
 			},
 		},
@@ -257,36 +259,36 @@ var nonceGroups = []group{
 	{
 		name:    "two servers",
 		servers: 2,
-		rows: []row{{
+		attacks: []attack{{
 			name:  "a hundred at once",
 			why:   "get-then-set nonces: one atomic step, or two of a hundred are let in",
-			steps: []step{crowd{100, good}},
+			steps: []attackStep{sendAtOnce{100, good}},
 		}},
 	},
 	{
 		name:    "two servers and the service's store",
 		servers: 2,
 		shared:  true,
-		rows: []row{
+		attacks: []attack{
 			{
 				name:  "a hundred at once",
 				why:   "processes share nothing but the store: its one step must be atomic",
-				steps: []step{crowd{100, good}},
+				steps: []attackStep{sendAtOnce{100, good}},
 			},
 			{
 				name: "sent again",
 				why:  "the store keeps the nonce for as long as the message is good",
-				steps: []step{
-					ask{as: "a", request: good.with(secondsAhead(window)), want: accepted},
-					at(2 * window * time.Second), again{as: "a", want: replayed},
+				steps: []attackStep{
+					sendSigned{as: "a", request: good.with(secondsAhead(window)), want: accepted},
+					clockAt(2 * window * time.Second), resend{as: "a", want: nonceUsed},
 				},
 			},
 			{
 				name: "per key id",
 				why:  "nonces of two keys are never the same, however the store writes them down",
-				steps: []step{do(func(p *play) {
+				steps: []attackStep{attackFunc(func(p *attackRun) {
 					tail := newNonce()
-					for _, r := range []request{
+					for _, r := range []signedRequest{
 						good.with(set("X-Nonce", "b."+tail)), good.with(by(dotted), set("X-Nonce", tail)),
 						good.with(set("X-Nonce", "b-"+tail)), good.with(by(dashed), set("X-Nonce", tail)),
 						good.with(set("X-Nonce", "b"+tail)), good.with(by(joined), set("X-Nonce", tail)),
@@ -295,7 +297,7 @@ var nonceGroups = []group{
 					} {
 						p.send(r.message(), accepted)
 					}
-					p.send(good.with(set("X-Nonce", tail)).message(), replayed)
+					p.send(good.with(set("X-Nonce", tail)).message(), nonceUsed)
 				})},
 			},
 		},

@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"crypto/sha256"
@@ -72,15 +72,26 @@ func (m *message) base9421() string {
 }
 
 // keyID, timestamp and nonce are what the message says of its signature.
-func (m *message) keyID() string     { return m.says("X-Key-Id", `;keyid="([^"]*)"`) }
-func (m *message) timestamp() string { return m.says("X-Timestamp", `;created=(\d*)`) }
-func (m *message) nonce() string     { return m.says("X-Nonce", `;nonce="([^"]*)"`) }
+func (m *message) keyID() string {
+	return m.says("X-Key-Id", `;keyid="([^"]*)"`, `mch_id"?[=:]"?([^"&]*)`)
+}
+func (m *message) timestamp() string {
+	return m.says("X-Timestamp", `;created=(\d*)`, `sent_at"?[=:]"?(\d*)`)
+}
+func (m *message) nonce() string {
+	return m.says("X-Nonce", `;nonce="([^"]*)"`, `nonce_str"?[=:]"?([^"&]*)`)
+}
 
-func (m *message) says(field, parameter string) string {
-	if !m.rfc9421 {
+// says returns what v1 has in field, RFC 9421 in a parameter of the signature, and the scheme sorted among the parameters.
+func (m *message) says(field, parameter, pair string) string {
+	text := m.value("Signature-Input")
+	switch {
+	case m.sorted:
+		parameter, text = pair, m.target+" "+string(m.body)
+	case !m.rfc9421:
 		return m.value(field)
 	}
-	found := regexp.MustCompile(parameter).FindStringSubmatch(m.value("Signature-Input"))
+	found := regexp.MustCompile(parameter).FindStringSubmatch(text)
 	if found == nil {
 		return ""
 	}

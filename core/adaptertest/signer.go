@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"crypto/ed25519"
@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// party is somebody who holds a secret: what the verifier knows as a key.
-type party struct {
+// signer is somebody who holds a secret: what the verifier knows as a key.
+type signer struct {
 	id      string
 	secret  []byte             // of HMAC-SHA256
 	private ed25519.PrivateKey // of Ed25519
@@ -27,9 +27,17 @@ func (m *message) sign() {
 }
 
 // sign returns what v1 has in X-Signature for the message as it stands.
-func (p *party) sign(m *message) string { return p.tag() + "=" + hex.EncodeToString(p.mac(m)) }
+func (p *signer) sign(m *message) string { return p.tag() + "=" + hex.EncodeToString(p.mac(m)) }
 
-func (p *party) tag() string {
+// owner is whose key it is.
+func (p *signer) owner() string {
+	if p == newDemo {
+		return demo.id
+	}
+	return p.id
+}
+
+func (p *signer) tag() string {
 	if p.private != nil {
 		return "v1-ed25519"
 	}
@@ -38,7 +46,7 @@ func (p *party) tag() string {
 
 // mac is the signature of the message as it stands, line by line as its scheme is defined. Nothing of package
 // sign is in it.
-func (p *party) mac(m *message) []byte {
+func (p *signer) mac(m *message) []byte {
 	base := m.base(p.tag())
 	if m.rfc9421 {
 		base = m.base9421()
@@ -88,27 +96,28 @@ func or(given *string, otherwise string) string {
 }
 
 func secretOf(name string) []byte {
-	sum := sha256.Sum256([]byte("signtest " + name))
+	sum := sha256.Sum256([]byte("adaptertest " + name))
 	return []byte(hex.EncodeToString(sum[:]))
 }
 
-// The parties. Their secrets are the suite's own.
+// The signers. Their secrets are the suite's own.
 var (
-	demo     = &party{id: "demo", secret: []byte("0123456789abcdef0123456789abcdef")}
-	bob      = &party{id: "bob", secret: secretOf("bob")}
-	dotted   = &party{id: "demo.b", secret: secretOf("dotted")}
-	dashed   = &party{id: "demo-b", secret: secretOf("dashed")}
-	joined   = &party{id: "demob", secret: secretOf("joined")}
-	twin     = &party{id: "twin", secret: demo.secret} // who has been given the same secret
-	oldTwice = &party{id: "twice", secret: secretOf("twice, old")}
-	newTwice = &party{id: "twice", secret: secretOf("twice, new")}
-	revoked  = &party{id: "revoked", secret: secretOf("revoked")}
-	future   = &party{id: "future", secret: secretOf("future")}
-	past     = &party{id: "past", secret: secretOf("past")}
-	stranger = &party{id: "stranger", secret: secretOf("stranger")} // not known to the verifier
-	ed       = &party{id: "ed", private: ed25519.NewKeyFromSeed(secretOf("ed")[:ed25519.SeedSize])}
+	demo     = &signer{id: "demo", secret: []byte("0123456789abcdef0123456789abcdef")}
+	bob      = &signer{id: "bob", secret: secretOf("bob")}
+	dotted   = &signer{id: "demo.b", secret: secretOf("dotted")}
+	dashed   = &signer{id: "demo-b", secret: secretOf("dashed")}
+	joined   = &signer{id: "demob", secret: secretOf("joined")}
+	twin     = &signer{id: "twin", secret: demo.secret} // who has been given the same secret
+	oldTwice = &signer{id: "twice", secret: secretOf("twice, old")}
+	newTwice = &signer{id: "twice", secret: secretOf("twice, new")}
+	newDemo  = &signer{id: "demo-2", secret: secretOf("demo, new")} // demo's next key
+	revoked  = &signer{id: "revoked", secret: secretOf("revoked")}
+	future   = &signer{id: "future", secret: secretOf("future")}
+	past     = &signer{id: "past", secret: secretOf("past")}
+	stranger = &signer{id: "stranger", secret: secretOf("stranger")} // not known to the verifier
+	ed       = &signer{id: "ed", private: ed25519.NewKeyFromSeed(secretOf("ed")[:ed25519.SeedSize])}
 
-	parties = []*party{demo, bob, dotted, dashed, joined, twin, oldTwice, newTwice, revoked, future, past, stranger, ed}
+	signers = []*signer{demo, bob, dotted, dashed, joined, twin, oldTwice, newTwice, newDemo, revoked, future, past, stranger, ed}
 )
 
 // edPublic is what everybody knows of ed.
@@ -117,12 +126,12 @@ func edPublic() ed25519.PublicKey { return ed.private.Public().(ed25519.PublicKe
 // ring is what the verifier knows. future is good from a minute after noon, past until noon.
 func ring() *sign.Ring {
 	r := sign.MustRing(sign.MustKey(sign.NewKey(ed.id, edPublic())))
-	add := func(p *party, opts ...sign.KeyOption) {
-		if err := r.Add(sign.MustKey(sign.NewHMACKey(p.id, p.secret, opts...))); err != nil {
+	add := func(p *signer, opts ...sign.KeyOption) {
+		if err := r.Add(sign.MustKey(sign.NewHMACKey(p.id, p.secret, append(opts, sign.OwnedBy(p.owner()))...))); err != nil {
 			panic(err) // the suite's own
 		}
 	}
-	for _, p := range []*party{demo, bob, dotted, dashed, joined, twin, oldTwice, newTwice, revoked} {
+	for _, p := range []*signer{demo, bob, dotted, dashed, joined, twin, oldTwice, newTwice, newDemo, revoked} {
 		add(p)
 	}
 	add(future, sign.ValidFrom(noon.Add(minute)))

@@ -1,4 +1,4 @@
-package signtest
+package adaptertest
 
 import (
 	"slices"
@@ -7,57 +7,57 @@ import (
 
 // apart are rows for two spellings that routers take for one: each is accepted as it was signed, and is
 // not the other.
-func apart(name, why, a, b string) []row {
-	return []row{{
-		name: name, why: why, steps: []step{
-			ask{request: good.with(target(a)), want: accepted},
-			ask{request: good.with(target(b)), want: accepted},
-			ask{request: good.with(target(a)).then(target(b)), want: badMAC},
-			ask{request: good.with(target(b)).then(target(a)), want: badMAC},
+func apart(name, why, a, b string) []attack {
+	return []attack{{
+		name: name, why: why, steps: []attackStep{
+			sendSigned{request: good.with(target(a)), want: accepted},
+			sendSigned{request: good.with(target(b)), want: accepted},
+			sendSigned{request: good.with(target(a)).then(target(b)), want: badMAC},
+			sendSigned{request: good.with(target(b)).then(target(a)), want: badMAC},
 		},
 	}}
 }
 
 // methods are a row for each: signed it is accepted, and exchanged for another it is not.
-func methods(names ...string) (rows []row) {
+func methods(names ...string) (rows []attack) {
 	for i, name := range names {
 		other := names[(i+1)%len(names)]
 		why := "methods left out (PATCH): whatever the method is, it is signed"
-		rows = append(rows, row{name: name, why: why, steps: []step{
-			ask{request: good.with(method(name), empty()), want: accepted},
-			ask{request: good.with(method(name), empty()).then(method(other)), want: badMAC},
-			ask{request: good.with(method(name), empty(), uncovered()), want: accepted},
-			ask{request: good.with(method(name), empty()).then(drop("X-Signature")), want: missing},
+		rows = append(rows, attack{name: name, why: why, steps: []attackStep{
+			sendSigned{request: good.with(method(name), empty()), want: accepted},
+			sendSigned{request: good.with(method(name), empty()).then(method(other)), want: badMAC},
+			sendSigned{request: good.with(method(name), empty(), uncovered()), want: accepted},
+			sendSigned{request: good.with(method(name), empty()).then(drop("X-Signature")), want: missing},
 		}})
 	}
 	return rows
 }
 
-var targetGroups = []group{
+var targetGroups = []attackGroup{
 	{
 		name: "methods",
-		rows: slices.Concat(
+		attacks: slices.Concat(
 			methods("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
-			[]row{
+			[]attack{
 				{
-					name: "PROPFIND", why: "a method that is not in a framework's list is signed as well", steps: []step{
-						ask{request: good.with(method("PROPFIND")), want: accepted.orFront()},
-						ask{request: good.with(method("PROPFIND")).then(method("REPORT")), want: badMAC.orFront()},
-						ask{request: good.then(method("PROPFIND")), want: badMAC.orFront()},
+					name: "PROPFIND", why: "a method that is not in a framework's list is signed as well", steps: []attackStep{
+						sendSigned{request: good.with(method("PROPFIND")), want: accepted.orFront()},
+						sendSigned{request: good.with(method("PROPFIND")).then(method("REPORT")), want: badMAC.orFront()},
+						sendSigned{request: good.then(method("PROPFIND")), want: badMAC.orFront()},
 					},
 				},
 				one("post", "methods are case-sensitive (RFC 9110, section 9.1)", good.then(method("post")), badMAC.orFront()),
 				one("PUT with a body", "the body is signed under every method", good.with(method("PUT")).then(flip(0)), badMAC),
 				one("PATCH with a body", "as above", good.with(method("PATCH")).then(flip(0)), badMAC),
 				one("DELETE with a body", "as above", good.with(method("DELETE")).then(flip(0)), badMAC),
-				one("GET with a body", "as above: a body that the signature does not have is refused, or nobody sees it", good.with(method("GET"), empty()).then(body("x=1")), want{err: badMAC.err, front: true}),
-				one("OPTIONS *", "RFC 9112, section 3.2.4: a server may answer it by itself", good.with(method("OPTIONS"), target("*"), empty()), want{either: true, itself: true}),
+				one("GET with a body", "as above: a body that the signature does not have is refused, or nobody sees it", good.with(method("GET"), empty()).then(body("x=1")), verdict{err: badMAC.err, front: true}),
+				one("OPTIONS *", "RFC 9112, section 3.2.4: a server may answer it by itself", good.with(method("OPTIONS"), target("*"), empty()), verdict{either: true, itself: true}),
 			},
 		),
 	},
 	{
 		name: "paths",
-		rows: slices.Concat(
+		attacks: slices.Concat(
 			apart("%2F and /", "decoded instead of raw paths: /a%2Fb and /a/b are two resources", "/transfers/a%2Fb", "/transfers/a/b"),
 			apart("%2F and %2f", "escapes are signed as sent", "/transfers/a%2Fb", "/transfers/a%2fb"),
 			apart("%61 and a", "escapes are signed as sent, also those that need not be", "/transfers/%61b", "/transfers/ab"),
@@ -68,7 +68,7 @@ var targetGroups = []group{
 			apart("; and nothing", "some servers drop a segment's parameters", "/transfers;admin=1", "/transfers"),
 			apart("// and /", "routers merge slashes", "/transfers//a", "/transfers/a"),
 			apart("// at the start", "it looks like an authority", "//transfers/a", "/transfers/a"),
-			[]row{one("// and a URL", "some servers take what follows for the host, and others for a path", good.with(target("//evil.example.com/a://b")), want{either: true})},
+			[]attack{one("// and a URL", "some servers take what follows for the host, and others for a path", good.with(target("//evil.example.com/a://b")), verdict{either: true})},
 			apart("..", "routers take dots away", "/transfers/../admin", "/admin"),
 			apart(". and nothing", "as above", "/transfers/./a", "/transfers/a"),
 			apart("%2e%2e and ..", "as above, once decoded", "/transfers/%2e%2e/admin", "/transfers/../admin"),
@@ -78,7 +78,7 @@ var targetGroups = []group{
 			apart("%5C and a backslash", "escapes are signed as sent", "/transfers/%5Ca", `/transfers/\a`),
 			apart("non-ASCII letters", "one letter in two forms is two paths", "/transfers/%C3%A9", "/transfers/e%CC%81"),
 			apart("the root", "nothing is taken for an index page", "/", "/index.html"),
-			[]row{
+			[]attack{
 				one("another path", "signing without the path: a signature for one resource is good for all", good.then(target("/transfers/c?x=2&x=1")), badMAC),
 				one("a longer path", "a prefix is not the path", good.then(target("/transfers/a%2Fb/c?x=2&x=1")), badMAC),
 				one("bytes beyond ASCII", "as sent, if the server takes them at all", good.with(target("/transfers/é")), accepted.orFront()),
@@ -92,17 +92,17 @@ var targetGroups = []group{
 		),
 	},
 	{
-		name:    "a route with a parameter",
-		pattern: "/accounts/:id",
-		rows: slices.Concat(
+		name:   "a route with a parameter",
+		change: func(_ *signedEnv, s *service) { s.pattern = "/accounts/:id" },
+		attacks: slices.Concat(
 			apart("%61 and a", "what a router decodes for the handler is not what was signed", "/accounts/%61b", "/accounts/ab"),
 			apart("a parameter", "the parameter's value is of the path", "/accounts/7", "/accounts/8"),
-			[]row{one("with a query", "the query is signed on a route as well", good.with(target("/accounts/7?x=1")).then(target("/accounts/7?x=2")), badMAC)},
+			[]attack{one("with a query", "the query is signed on a route as well", good.with(target("/accounts/7?x=1")).then(target("/accounts/7?x=2")), badMAC)},
 		),
 	},
 	{
 		name: "queries",
-		rows: slices.Concat(
+		attacks: slices.Concat(
 			apart("order", "signing without the query, or a sorted one: nothing is sorted", "/t?a=1&b=2", "/t?b=2&a=1"),
 			apart("order of one name", "which of two counts is the handler's choice", "/t?x=2&x=1", "/t?x=1&x=2"),
 			apart("a value twice", "a map has one of them", "/t?x=1&x=1", "/t?x=1"),
@@ -121,7 +121,7 @@ var targetGroups = []group{
 			apart("empty pairs", "they are of the query as sent", "/t?&&a=1&", "/t?a=1"),
 			apart("a second question mark", "the first one begins the query", "/t?a=1?b=2", "/t?a=1"),
 			apart("brackets", "PHP's arrays", "/t?a[]=1", "/t?a%5B%5D=1"),
-			[]row{
+			[]attack{
 				one("key, secret and sign", "parameters with these names are parameters like others under this scheme", good.with(target("/t?key=k&secret=s&sign=0af3&signature=1&nonce=2&timestamp=3")), accepted),
 				one("sign changed", "a sign parameter that is left out of what is signed is anybody's", good.with(target("/t?a=1&sign=0af3")).then(target("/t?a=1&sign=0af4")), badMAC),
 				one("key appended", "as above", good.with(target("/t?a=1")).then(target("/t?a=1&key=k")), badMAC),
@@ -130,10 +130,10 @@ var targetGroups = []group{
 				one("a value changed", "signing without the query", good.with(target("/t?limit=1")).then(target("/t?limit=9")), badMAC),
 				one("the query moved into the path", "each has a line of its own", good.with(target("/t?a=1")).then(target("/t%3Fa=1")), badMAC),
 				{
-					name: "an empty query", why: "an empty line if there is none; a question mark alone is the same request", steps: []step{
-						ask{request: good.with(target("/t?")), want: accepted},
-						ask{request: good.with(target("/t")).then(target("/t?")), want: accepted},
-						ask{request: good.with(target("/t?")).then(target("/t")), want: accepted},
+					name: "an empty query", why: "an empty line if there is none; a question mark alone is the same request", steps: []attackStep{
+						sendSigned{request: good.with(target("/t?")), want: accepted},
+						sendSigned{request: good.with(target("/t")).then(target("/t?")), want: accepted},
+						sendSigned{request: good.with(target("/t?")).then(target("/t")), want: accepted},
 					},
 				},
 			},
@@ -141,7 +141,7 @@ var targetGroups = []group{
 	},
 	{
 		name: "hosts",
-		rows: []row{
+		attacks: []attack{
 			one("another host", "a signature for one service is not good at its neighbour's", good.then(host("evil.example.com")), badMAC),
 			one("in capitals", "the host is signed in lower case (RFC 9110, section 4.2.3)", good.then(host("API.Example.COM")), accepted),
 			one("a port", "the host is signed with the port, if one was sent", good.with(host("api.example.com:8443")), accepted),
@@ -164,8 +164,8 @@ var targetGroups = []group{
 				good.with(target("http://api.example.com/t?x=1"), signs("api.example.com", "/t", "x=1")), accepted),
 			one("absolute form over https", "v1 signs no scheme", good.with(target("https://api.example.com/t?x=1"), signs("api.example.com", "/t", "x=1")), accepted),
 			one("absolute form in capitals", "the host is signed in lower case", good.with(target("http://API.example.com/T?X=1"), signs("api.example.com", "/T", "X=1")), accepted),
-			one("absolute form without a path", "RFC 9112, section 3.2.2: an empty path is /", good.with(target("http://api.example.com"), signs("api.example.com", "/", "")), want{unrouted: true}),
-			one("absolute form with a query alone", "as above", good.with(target("http://api.example.com?x=1"), signs("api.example.com", "/", "x=1")), want{unrouted: true}),
+			one("absolute form without a path", "RFC 9112, section 3.2.2: an empty path is /", good.with(target("http://api.example.com"), signs("api.example.com", "/", "")), verdict{unrouted: true}),
+			one("absolute form with a query alone", "as above", good.with(target("http://api.example.com?x=1"), signs("api.example.com", "/", "x=1")), verdict{unrouted: true}),
 			one("absolute form over another Host", "what is verified must be what is routed. RFC 9112, section 3.2.2: a server that shows no Host but the target's may go by that",
 				good.with(target("http://api.example.com/t"), host("proxy.example.com"), signs("api.example.com", "/t", "")), malformed.orHidden(accepted)),
 			one("absolute form against the Host field", "as above: a signature for what Host says is not good for what the target says",
@@ -180,8 +180,8 @@ var targetGroups = []group{
 	},
 	{
 		name:   "a public host",
-		config: publicHost,
-		rows: []row{
+		change: publicHost,
+		attacks: []attack{
 			one("signed for it", "behind a proxy that changes Host, the configured name is what clients sign", good.with(host("10.0.0.7:8080"), signsHost("api.example.com")), accepted),
 			one("signed for the inner one", "the configured name alone counts", good.with(host("10.0.0.7:8080")), badMAC),
 			one("absolute form", "as above", good.with(target("http://10.0.0.7:8080/t"), host("10.0.0.7:8080"), signs("api.example.com", "/t", "")), accepted),
@@ -192,8 +192,8 @@ var targetGroups = []group{
 	},
 	{
 		name:   "two hosts",
-		config: twoHosts,
-		rows: []row{
+		change: twoHosts,
+		attacks: []attack{
 			one("the first", "a service may have several names, each signed as it was sent", good, accepted),
 			one("the second, in other capitals", "hosts are compared in any case", good.with(host("www.EXAMPLE.com:8443"), signsHost("www.example.com:8443")), accepted),
 			one("the second without its port", "the port is of the host", good.with(host("www.example.com")), otherHost),
@@ -206,8 +206,8 @@ var targetGroups = []group{
 	},
 	{
 		name:  "HTTP 2",
-		http2: true,
-		rows: []row{
+		needs: Features{HTTP2: true},
+		attacks: []attack{
 			one2("as signed", "RFC 9113, section 8.3.1: :authority stands for Host", "api.example.com", good.with(drop("Host"), signsHost("api.example.com")), accepted),
 			one2("Host alone", "as above: a request made of one of HTTP/1.1 may have no :authority", "", good, accepted),
 			one2("Host beside it", "as above: both name one host", "api.example.com", good, accepted),
