@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
-	"github.com/idem-go/idem/internal/marked"
+	"github.com/idem-go/idem/internal/leakcheck"
 )
 
 // TestNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
@@ -19,15 +19,15 @@ import (
 // Verify has read. What a handler keeps of its request's body is its own for good. Whoever
 // stands in front has his request back, without what the guard has put there.
 func TestNothingLeaks(t *testing.T) {
-	engine, store := marked.Engine(t)
-	parameters, key := marked.Guards(engine)
-	var bodies marked.Bodies
+	engine, store := leakcheck.Engine(t)
+	parameters, key := leakcheck.Guards(engine)
+	var bodies leakcheck.Bodies
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		adapterkit.PoisonPools()
-		seen := marked.Seen{ID: r.PathValue("id"), Query: r.URL.RawQuery, User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key")}
+		seen := leakcheck.Seen{ID: r.PathValue("id"), Query: r.URL.RawQuery, User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key")}
 		seen.Body, _ = io.ReadAll(r.Body)
 		bodies.Keep(seen.ID, r.GetBody)
-		a := marked.Of(seen)
+		a := leakcheck.Of(seen)
 		w.Header().Set("Content-Type", a.ContentType)
 		w.Header().Set("Location", a.Location)
 		w.Header().Set("X-Echo", a.Echo)
@@ -41,17 +41,17 @@ func TestNothingLeaks(t *testing.T) {
 	mux.Handle("POST /parameters/{id}", httpidem.New(parameters)(handler))
 	mux.Handle("POST /keys/{id}", adapterkit.ReadInFront(httpidem.New(key)(handler)))
 
-	send := func(r *http.Request) (*marked.Response, error) {
+	send := func(r *http.Request) (*leakcheck.Response, error) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
 		adapterkit.PoisonPools()
 		if left, err := io.ReadAll(r.Body); err != nil || bytes.IndexByte(left, adapterkit.Poison) >= 0 {
 			return nil, fmt.Errorf("after the guard the request's body has %d bytes of another, %v", len(left), err)
 		}
-		return &marked.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
+		return &leakcheck.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
 	}
 	const requests = 3000
-	marked.Run{Requests: requests, Send: send, Poison: adapterkit.PoisonPools}.Test(t, store)
+	leakcheck.Run{Requests: requests, Send: send, Poison: adapterkit.PoisonPools}.Test(t, store)
 	bodies.Check(t, requests)
 }
 

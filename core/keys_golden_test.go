@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/adaptertest"
+	"github.com/idem-go/idem/core/internal/keycases"
 )
 
-// The keys of adaptertest's keys.json, derived without a framework. The adapters are held
+// The keys of keys.json, derived without a framework. The adapters are held
 // to the same file over TCP.
 func TestKeysOfTheGoldenFile(t *testing.T) {
 	if fips140.Enabled() {
 		t.Skip("most of the keys hold an MD5, which FIPS 140 does not allow")
 	}
 	engine := core.MustNew(core.Config{})
-	entries := adaptertest.KeyCases()
+	entries := keycases.All()
 	require.GreaterOrEqual(t, len(entries), 150)
 	for _, entry := range entries {
 		t.Run(entry.Name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestKeysOfTheGoldenFile(t *testing.T) {
 // Entries that say that two requests are, or are not, one operation.
 func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 	byName := map[string]string{} // key and fingerprint
-	for _, entry := range adaptertest.KeyCases() {
+	for _, entry := range keycases.All() {
 		require.NotContains(t, byName, entry.Name)
 		byName[entry.Name] = entry.Key + " " + entry.Fingerprint
 	}

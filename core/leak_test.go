@@ -26,15 +26,15 @@ func poisonHTTPOperations() {
 	httpOperations.Put(f)
 }
 
-// markedExchange is an exchange of which every value says whose it is.
-type markedExchange struct {
+// taggedExchange is an exchange of which every value says whose it is.
+type taggedExchange struct {
 	mark string
 	key  bool // it has a client key
 	got  Response
 	ran  Key
 }
 
-func (x *markedExchange) Header(name string, i int) (string, int) {
+func (x *taggedExchange) Header(name string, i int) (string, int) {
 	switch {
 	case name == "X-User":
 		return "user" + x.mark, 1
@@ -44,33 +44,33 @@ func (x *markedExchange) Header(name string, i int) (string, int) {
 	return "", 0
 }
 
-func (x *markedExchange) Describe(r *Request) {
+func (x *taggedExchange) Describe(r *Request) {
 	r.Method, r.Route, r.RawQuery, r.ContentType = "POST", "/orders/:id/:part", "q="+x.mark, "application/json"
 	r.PathParams = append(r.PathParams, Pair{Name: "id", Value: x.mark}, Pair{Name: "part", Value: x.mark})
 }
 
-func (x *markedExchange) ReadBody(int64) ([]byte, error) {
+func (x *taggedExchange) ReadBody(int64) ([]byte, error) {
 	return fmt.Appendf(nil, `{"b":%q,"a":1}`, x.mark), nil
 }
 
-func (x *markedExchange) answer() *Response {
+func (x *taggedExchange) answer() *Response {
 	return &Response{Status: 201, Header: []Field{{"Location", x.mark}, {"X-Mark", "mark" + x.mark}}, Body: []byte(strings.Repeat(x.mark, 1+len(x.mark)*37%19))}
 }
 
-func (x *markedExchange) Run(ctx context.Context, _ int) (Capture, error) {
+func (x *taggedExchange) Run(ctx context.Context, _ int) (Capture, error) {
 	x.ran = RunFrom(ctx).Key()
 	poisonHTTPOperations()
 	return Capture{Response: x.answer()}, nil
 }
 
-func (x *markedExchange) Answer(r *Response) error {
+func (x *taggedExchange) Answer(r *Response) error {
 	poisonHTTPOperations()
 	x.got = Response{Status: r.Status, Header: append([]Field(nil), r.Header...), Body: r.Body} // the body is not copied
 	return nil
 }
 
-func (x *markedExchange) Pass() error           { return nil }
-func (x *markedExchange) Deliver([]Field) error { return nil }
+func (x *taggedExchange) Pass() error           { return nil }
+func (x *taggedExchange) Deliver([]Field) error { return nil }
 
 // TestNothingLeaks: operations at once, in memory that is used again and poisoned in between,
 // have the key, the record and the replay that are their own.
@@ -78,13 +78,13 @@ func TestNothingLeaks(t *testing.T) {
 	e := MustNew(Config{User: UserFromHeader("X-User")})
 	byParameters, byKey := e.MustGuard(Policy{}), e.MustGuard(Policy{Key: Header(Required)})
 	const operations = 4000
-	guard := func(x *markedExchange) *Guard {
+	guard := func(x *taggedExchange) *Guard {
 		if x.key {
 			return byKey
 		}
 		return byParameters
 	}
-	all := make([]*markedExchange, operations)
+	all := make([]*taggedExchange, operations)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {
@@ -94,7 +94,7 @@ func TestNothingLeaks(t *testing.T) {
 				if i >= operations {
 					return
 				}
-				x := &markedExchange{mark: fmt.Sprintf("%d-%s.", i, strings.Repeat("m", i%23)), key: i%2 == 0}
+				x := &taggedExchange{mark: fmt.Sprintf("%d-%s.", i, strings.Repeat("m", i%23)), key: i%2 == 0}
 				all[i] = x
 				if err := guard(x).Serve(context.Background(), x); err != nil || x.ran.IsZero() {
 					t.Errorf("%s: %v, key %s", x.mark, err, x.ran)
@@ -144,7 +144,7 @@ func TestKeyWithinKey(t *testing.T) {
 		}
 		return key.Raw(), err
 	})})
-	request := func(x *markedExchange) *Request {
+	request := func(x *taggedExchange) *Request {
 		r := &Request{Headers: x, PathParams: make([]Pair, 0, 8)}
 		x.Describe(r)
 		r.Body, _ = x.ReadBody(0)
@@ -154,7 +154,7 @@ func TestKeyWithinKey(t *testing.T) {
 	for n := range 8 {
 		wg.Go(func() {
 			for i := range 200 {
-				x := &markedExchange{mark: fmt.Sprintf("%d-%d.", n, i)}
+				x := &taggedExchange{mark: fmt.Sprintf("%d-%d.", n, i)}
 				r := request(x)
 				whole := fmt.Sprint(*r, r.PathParams[:cap(r.PathParams)])
 				key, fingerprint, err := outer.Key(r)
@@ -167,7 +167,7 @@ func TestKeyWithinKey(t *testing.T) {
 				}
 				func() {
 					defer func() { _ = recover() }()
-					_, _, _ = outer.Key(request(&markedExchange{mark: "panic"}))
+					_, _, _ = outer.Key(request(&taggedExchange{mark: "panic"}))
 				}()
 				if k, f, err := outer.Key(r); err != nil || k != key || f != fingerprint {
 					t.Errorf("%s: the key was %s, and then %s (%v)", x.mark, key, k, err)

@@ -3,7 +3,6 @@ package echoidem_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -21,26 +20,21 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what echo can do and net/http cannot")
+func TestConformance(t *testing.T) { adaptertest.Run(t, harness) }
 
-func TestConformance(t *testing.T) {
-	harness := adaptertest.Harness{
-		Name:   "echo",
-		Start:  startEcho,
-		User:   func(name string) core.UserSource { return echoidem.UserFromContext(name) },
-		Nonces: nonces.OnRedis,
-		Features: adaptertest.Features{
-			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
-			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
-			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
-				adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
-		},
-	}
-	if *update {
-		adaptertest.WriteTranscripts(t, harness, "../core/adaptertest/testdata/transcripts.txt", true)
-		return
-	}
-	adaptertest.Run(t, harness)
+func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness) }
+
+var harness = adaptertest.Harness{
+	Name:   "echo",
+	Start:  startEcho,
+	User:   func(name string) core.UserSource { return echoidem.UserFromContext(name) },
+	Nonces: nonces.OnRedis,
+	Features: adaptertest.Features{
+		EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
+		OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
+		Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
+			adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
+	},
 }
 
 func startEcho(tb testing.TB, app adaptertest.App) string {
@@ -48,18 +42,18 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)
 	e.Use(conformanceRecovery)
-	if app.Deaf {
+	if app.IgnoreContextErrors {
 		e.HTTPErrorHandler = func(err error, c echo.Context) {
 			if !adaptertest.ContextEnded(err) {
 				e.DefaultHTTPErrorHandler(err, c)
 			}
 		}
 	}
-	if app.Errors && !app.Unfinished || app.Finish {
+	if app.Errors && !app.WithoutFinish || app.Finish {
 		e.Use(echoidem.Finish())
 	}
 	if app.Errors {
-		e.Use(conformanceErrors(app.Deaf))
+		e.Use(conformanceErrors(app.IgnoreContextErrors))
 	}
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -88,7 +82,7 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 			}
 			err := next(c)
 			if app.After != nil {
-				app.After(adaptertest.Afterwards{Body: c.Request().Body, Header: c.Response().Header().Get, Err: err, Replayed: echoidem.Replayed(c)})
+				app.After(adaptertest.Outcome{Body: c.Request().Body, Header: c.Response().Header().Get, Err: err, Replayed: echoidem.Replayed(c)})
 			}
 			return err
 		}
@@ -113,7 +107,7 @@ func startEcho(tb testing.TB, app adaptertest.App) string {
 		add = e.Group(app.Group, guards...).Add
 	}
 	for _, r := range app.Routes {
-		handler := func(c echo.Context) error { return r.Behaviour(echoCall{c}) }
+		handler := func(c echo.Context) error { return r.Handler(echoCall{c}) }
 		if r.Issues != nil {
 			handler = echoidem.IssueToken(r.Issues)
 		}
@@ -180,15 +174,15 @@ func conformanceRecovery(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// conformanceErrors is what houses with an envelope of their own have in front.
-func conformanceErrors(deaf bool) echo.MiddlewareFunc {
+// conformanceErrors is what services with an error format of their own have in front.
+func conformanceErrors(ignoreContext bool) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			err := next(c)
 			if err == nil || c.Response().Committed {
 				return err
 			}
-			if deaf && adaptertest.ContextEnded(err) {
+			if ignoreContext && adaptertest.ContextEnded(err) {
 				return nil
 			}
 			status, message := http.StatusInternalServerError, err.Error()

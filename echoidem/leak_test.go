@@ -9,16 +9,16 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/echoidem"
-	"github.com/idem-go/idem/internal/marked"
+	"github.com/idem-go/idem/internal/leakcheck"
 )
 
 // TestNothingLeaks: thousands of requests at once, in memory that is used again, and nobody
 // gets or leaves anything of another. What package httpidem pools for this one is poisoned
 // in its own test.
 func TestNothingLeaks(t *testing.T) {
-	engine, store := marked.Engine(t)
-	parameters, key := marked.Guards(engine)
-	var bodies marked.Bodies
+	engine, store := leakcheck.Engine(t)
+	parameters, key := leakcheck.Guards(engine)
+	var bodies leakcheck.Bodies
 	handler := func(c echo.Context) error {
 		r := c.Request()
 		body, err := io.ReadAll(r.Body)
@@ -26,7 +26,7 @@ func TestNothingLeaks(t *testing.T) {
 			return err
 		}
 		bodies.Keep(c.Param("id"), r.GetBody)
-		a := marked.Of(marked.Seen{ID: c.Param("id"), Query: r.URL.RawQuery,
+		a := leakcheck.Of(leakcheck.Seen{ID: c.Param("id"), Query: r.URL.RawQuery,
 			User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key"), Body: body})
 		c.Response().Header().Set("Location", a.Location)
 		c.Response().Header().Set("X-Echo", a.Echo)
@@ -36,14 +36,14 @@ func TestNothingLeaks(t *testing.T) {
 		return err
 	}
 	e := echo.New()
-	e.POST(marked.Route, handler, echoidem.New(parameters))
-	e.POST(marked.KeyRoute, handler, echoidem.New(key))
-	send := func(r *http.Request) (*marked.Response, error) {
+	e.POST(leakcheck.Route, handler, echoidem.New(parameters))
+	e.POST(leakcheck.KeyRoute, handler, echoidem.New(key))
+	send := func(r *http.Request) (*leakcheck.Response, error) {
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
-		return &marked.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
+		return &leakcheck.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
 	}
 	const requests = 3000
-	marked.Run{Requests: requests, Send: send}.Test(t, store)
+	leakcheck.Run{Requests: requests, Send: send}.Test(t, store)
 	bodies.Check(t, requests)
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -27,15 +26,9 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what fiber can do and net/http cannot")
+func TestConformance(t *testing.T) { adaptertest.Run(t, harness(fiber.Config{})) }
 
-func TestConformance(t *testing.T) {
-	if *update {
-		adaptertest.WriteTranscripts(t, harness(fiber.Config{}), "../core/adaptertest/testdata/transcripts.txt", true)
-		return
-	}
-	adaptertest.Run(t, harness(fiber.Config{}))
-}
+func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness(fiber.Config{})) }
 
 func TestSignatures(t *testing.T) {
 	for name, config := range modes {
@@ -79,7 +72,7 @@ func startFiber(tb testing.TB, config fiber.Config, app adaptertest.App) string 
 	for _, r := range app.Routes {
 		config.DisablePreParseMultipartForm = config.DisablePreParseMultipartForm || len(r.Verifiers) > 0 // what was signed are the form's bytes
 	}
-	if app.Deaf {
+	if app.IgnoreContextErrors {
 		config.ErrorHandler = func(c *fiber.Ctx, err error) error {
 			if adaptertest.ContextEnded(err) {
 				return nil
@@ -89,11 +82,11 @@ func startFiber(tb testing.TB, config fiber.Config, app adaptertest.App) string 
 	}
 	f := fiber.New(config)
 	f.Use(recover.New())
-	if app.Errors && !app.Unfinished || app.Finish {
+	if app.Errors && !app.WithoutFinish || app.Finish {
 		f.Use(fiberidem.Finish())
 	}
 	if app.Errors {
-		f.Use(conformanceErrors(app.Deaf))
+		f.Use(conformanceErrors(app.IgnoreContextErrors))
 	}
 	f.Use(func(c *fiber.Ctx) error {
 		if outer, ok := c.Locals(within{}).(context.Context); ok {
@@ -121,7 +114,7 @@ func startFiber(tb testing.TB, config fiber.Config, app adaptertest.App) string 
 		}
 		err := c.Next()
 		if app.After != nil {
-			app.After(adaptertest.Afterwards{
+			app.After(adaptertest.Outcome{
 				Body:   io.NopCloser(bytes.NewReader(c.BodyRaw())),
 				Header: func(name string) string { return strings.Clone(c.GetRespHeader(name)) },
 				Err:    err, Replayed: fiberidem.Replayed(c),
@@ -140,7 +133,7 @@ func startFiber(tb testing.TB, config fiber.Config, app adaptertest.App) string 
 		router.Use(fiberidem.New(app.Guard))
 	}
 	for _, r := range app.Routes {
-		handler := func(c *fiber.Ctx) error { return r.Behaviour(fiberCall{c}) }
+		handler := func(c *fiber.Ctx) error { return r.Handler(fiberCall{c}) }
 		if r.Issues != nil {
 			handler = fiberidem.IssueToken(r.Issues)
 		}
@@ -255,11 +248,11 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// conformanceErrors is what houses with an envelope of their own have in front.
-func conformanceErrors(deaf bool) fiber.Handler {
+// conformanceErrors is what services with an error format of their own have in front.
+func conformanceErrors(ignoreContext bool) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		err := c.Next()
-		if err == nil || deaf && adaptertest.ContextEnded(err) {
+		if err == nil || ignoreContext && adaptertest.ContextEnded(err) {
 			return nil
 		}
 		status := fiber.StatusInternalServerError

@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/internal/marked"
+	"github.com/idem-go/idem/internal/leakcheck"
 )
 
 const poison = 0xA5
@@ -41,11 +41,11 @@ func scribble(b []byte) {
 // TestNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
 // in between, fasthttp's own included, and nobody gets or leaves anything of another.
 func TestNothingLeaks(t *testing.T) {
-	engine, store := marked.Engine(t)
-	parameters, key := marked.Guards(engine)
+	engine, store := leakcheck.Engine(t)
+	parameters, key := leakcheck.Guards(engine)
 	handler := func(c *fiber.Ctx) error {
 		poisonPools()
-		a := marked.Of(marked.Seen{
+		a := leakcheck.Of(leakcheck.Seen{
 			ID:    strings.Clone(c.Params("id")),
 			Query: string(c.Context().URI().QueryString()),
 			User:  strings.Clone(c.Get("X-User")),
@@ -62,12 +62,12 @@ func TestNothingLeaks(t *testing.T) {
 		c.Set("X-Before", c.Params("*")) // what was there before the handler is remembered
 		return c.Next()
 	})
-	app.Post(marked.Route, New(parameters), handler)
-	app.Post(marked.KeyRoute, New(key), handler)
+	app.Post(leakcheck.Route, New(parameters), handler)
+	app.Post(leakcheck.KeyRoute, New(key), handler)
 
 	serve := app.Handler()
 	contexts := sync.Pool{New: func() any { return new(fasthttp.RequestCtx) }}
-	send := func(r *http.Request) (*marked.Response, error) {
+	send := func(r *http.Request) (*leakcheck.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func TestNothingLeaks(t *testing.T) {
 		}
 		ctx.Request.SetBody(body)
 		serve(ctx)
-		resp := &marked.Response{Status: ctx.Response.StatusCode(), Header: http.Header{}, Body: append([]byte(nil), ctx.Response.Body()...)}
+		resp := &leakcheck.Response{Status: ctx.Response.StatusCode(), Header: http.Header{}, Body: append([]byte(nil), ctx.Response.Body()...)}
 		ctx.Response.Header.VisitAll(func(name, value []byte) { resp.Header.Add(string(name), string(value)) })
 
 		// As fasthttp does when the next request comes on the connection.
@@ -104,5 +104,5 @@ func TestNothingLeaks(t *testing.T) {
 		contexts.Put(ctx)
 		return resp, nil
 	}
-	marked.Run{Requests: 3000, Send: send, Poison: poisonPools}.Test(t, store)
+	leakcheck.Run{Requests: 3000, Send: send, Poison: poisonPools}.Test(t, store)
 }

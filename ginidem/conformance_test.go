@@ -3,7 +3,6 @@ package ginidem_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,26 +19,21 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-var update = flag.Bool("update", false, "add to the transcripts of core/adaptertest what gin can do and net/http cannot")
+func TestConformance(t *testing.T) { adaptertest.Run(t, harness) }
 
-func TestConformance(t *testing.T) {
-	harness := adaptertest.Harness{
-		Name:   "gin",
-		Start:  startGin,
-		User:   func(name string) core.UserSource { return ginidem.UserFromContext(name) },
-		Nonces: nonces.OnRedis,
-		Features: adaptertest.Features{
-			EarlyHints: true, Flush: true, ContextEnds: true, OuterErrors: true, OuterBodyLimit: true,
-			GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
-			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack,
-				adaptertest.Keeper, adaptertest.Decompressor, adaptertest.Limiter},
-		},
-	}
-	if *update {
-		adaptertest.WriteTranscripts(t, harness, "../core/adaptertest/testdata/transcripts.txt", true)
-		return
-	}
-	adaptertest.Run(t, harness)
+func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness) }
+
+var harness = adaptertest.Harness{
+	Name:   "gin",
+	Start:  startGin,
+	User:   func(name string) core.UserSource { return ginidem.UserFromContext(name) },
+	Nonces: nonces.OnRedis,
+	Features: adaptertest.Features{
+		EarlyHints: true, Flush: true, ContextEnds: true, OuterErrors: true, OuterBodyLimit: true,
+		GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
+		Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack,
+			adaptertest.Keeper, adaptertest.Decompressor, adaptertest.Limiter},
+	},
 }
 
 func startGin(tb testing.TB, app adaptertest.App) string {
@@ -47,11 +41,11 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 	engine := gin.New()
 	engine.UseRawPath = true // else %2F ends a parameter
 	engine.Use(gin.RecoveryWithWriter(io.Discard))
-	if app.Errors && !app.Unfinished || app.Finish {
+	if app.Errors && !app.WithoutFinish || app.Finish {
 		engine.Use(ginidem.Finish())
 	}
 	if app.Errors {
-		engine.Use(conformanceErrors(app.Deaf))
+		engine.Use(conformanceErrors(app.IgnoreContextErrors))
 	}
 	engine.Use(func(c *gin.Context) {
 		if app.BodyLimit > 0 {
@@ -80,7 +74,7 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		}
 		if app.After != nil {
 			c.Next()
-			after := adaptertest.Afterwards{Body: c.Request.Body, Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
+			after := adaptertest.Outcome{Body: c.Request.Body, Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
 			if last := c.Errors.Last(); last != nil {
 				after.Err = last.Err
 			}
@@ -100,7 +94,7 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 	for _, r := range app.Routes {
 		handler := func(c *gin.Context) {
 			// A failure of gin's own is reported already.
-			if err := r.Behaviour(ginCall{c, engine}); err != nil && len(c.Errors) == 0 {
+			if err := r.Handler(ginCall{c, engine}); err != nil && len(c.Errors) == 0 {
 				_ = c.AbortWithError(http.StatusInternalServerError, err)
 			}
 		}
@@ -144,11 +138,11 @@ func readInFront(f adaptertest.Front) gin.HandlerFunc {
 	}
 }
 
-// conformanceErrors is what houses that report by c.Error have in front.
-func conformanceErrors(deaf bool) gin.HandlerFunc {
+// conformanceErrors is what services that report by c.Error have in front.
+func conformanceErrors(ignoreContext bool) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
-		if last := c.Errors.Last(); last != nil && !(deaf && adaptertest.ContextEnded(last.Err)) {
+		if last := c.Errors.Last(); last != nil && !(ignoreContext && adaptertest.ContextEnded(last.Err)) {
 			status := http.StatusInternalServerError
 			var failure *conformanceFailure
 			if errors.As(last.Err, &failure) {

@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/ginidem"
-	"github.com/idem-go/idem/internal/marked"
+	"github.com/idem-go/idem/internal/leakcheck"
 )
 
 // TestNothingLeaks: thousands of requests at once, in memory that is used again, and nobody
@@ -17,9 +17,9 @@ import (
 // in its own test.
 func TestNothingLeaks(t *testing.T) {
 	gin.SetMode(gin.TestMode)
-	engine, store := marked.Engine(t)
-	parameters, key := marked.Guards(engine)
-	var bodies marked.Bodies
+	engine, store := leakcheck.Engine(t)
+	parameters, key := leakcheck.Guards(engine)
+	var bodies leakcheck.Bodies
 	handler := func(c *gin.Context) {
 		body, err := io.ReadAll(c.Request.Body)
 		if err != nil {
@@ -27,7 +27,7 @@ func TestNothingLeaks(t *testing.T) {
 			return
 		}
 		bodies.Keep(c.Param("id"), c.Request.GetBody)
-		a := marked.Of(marked.Seen{ID: c.Param("id"), Query: c.Request.URL.RawQuery,
+		a := leakcheck.Of(leakcheck.Seen{ID: c.Param("id"), Query: c.Request.URL.RawQuery,
 			User: c.GetHeader("X-User"), Key: c.GetHeader("Idempotency-Key"), Body: body})
 		c.Header("Location", a.Location)
 		c.Header("X-Echo", a.Echo)
@@ -36,14 +36,14 @@ func TestNothingLeaks(t *testing.T) {
 		clear(body)   // and this is the handler's own
 	}
 	router := gin.New()
-	router.POST(marked.Route, ginidem.New(parameters), handler)
-	router.POST(marked.KeyRoute, ginidem.New(key), handler)
-	send := func(r *http.Request) (*marked.Response, error) {
+	router.POST(leakcheck.Route, ginidem.New(parameters), handler)
+	router.POST(leakcheck.KeyRoute, ginidem.New(key), handler)
+	send := func(r *http.Request) (*leakcheck.Response, error) {
 		w := httptest.NewRecorder()
 		router.ServeHTTP(w, r)
-		return &marked.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
+		return &leakcheck.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
 	}
 	const requests = 3000
-	marked.Run{Requests: requests, Send: send}.Test(t, store)
+	leakcheck.Run{Requests: requests, Send: send}.Test(t, store)
 	bodies.Check(t, requests)
 }

@@ -1,7 +1,6 @@
 package httpidem_test
 
 import (
-	"flag"
 	"net/http"
 	"testing"
 
@@ -11,21 +10,19 @@ import (
 	"github.com/idem-go/idem/internal/backend/nonces"
 )
 
-var update = flag.Bool("update", false, "write the transcripts of core/adaptertest anew, as net/http makes them")
+func TestConformance(t *testing.T) { adaptertest.Run(t, harness()) }
 
-func TestConformance(t *testing.T) {
-	harness := adaptertest.NetHTTP("net/http", adaptertest.NetHTTPAdapter{
+func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness()) }
+
+func harness() adaptertest.Harness {
+	h := adaptertest.NetHTTP("net/http", adaptertest.NetHTTPAdapter{
 		New:    func(g *core.Guard) func(http.Handler) http.Handler { return httpidem.New(g) },
 		Finish: httpidem.Finish(), Replayed: httpidem.Replayed, Verify: httpidem.Verify,
 		IssueToken: httpidem.IssueToken, NewToken: httpidem.NewToken,
 	})
-	harness.User = func(name string) core.UserSource {
+	h.User = func(name string) core.UserSource {
 		return httpidem.UserFromContext(adaptertest.ContextKey(name))
 	}
-	harness.Nonces = nonces.OnRedis
-	if *update {
-		adaptertest.WriteTranscripts(t, harness, "../core/adaptertest/testdata/transcripts.txt", false)
-		return
-	}
-	adaptertest.Run(t, harness)
+	h.Nonces = nonces.OnRedis
+	return h
 }

@@ -35,9 +35,9 @@
 // as long as the handler has not run. A harness should raise limits for the size of a header to 64 KiB, so that the
 // verifier's own are met.
 //
-// # Enrolling an adapter
+// # Running the suite
 //
-// An adapter enrols with a [Harness], which builds an application of its framework from
+// An adapter runs the suite with a [Harness], which builds an application of its framework from
 // an [App]. The handlers are the suite's; they act through [Call], which the harness
 // implements in the framework's native way:
 //
@@ -58,6 +58,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -145,8 +146,8 @@ type App struct {
 	// [RenderError], and the adapter's Finish middleware in front of that. Without it
 	// the framework renders errors in its own default way.
 	Errors bool
-	// Unfinished leaves the adapter's Finish middleware out.
-	Unfinished bool
+	// WithoutFinish leaves the adapter's Finish middleware out.
+	WithoutFinish bool
 	// Finish puts the adapter's Finish middleware in front also without Errors.
 	Finish bool
 	// Front reads the request's body in front of the guard. It lets a request alone that has a
@@ -171,11 +172,11 @@ type App struct {
 	Deadline time.Duration
 	// Incoming, unless nil, is called by a middleware in front with the request's context.
 	Incoming func(context.Context)
-	// Deaf: the framework's error handler makes nothing of an error that is the end of a
+	// IgnoreContextErrors: the framework's error handler makes nothing of an error that is the end of a
 	// context. (A framework that has none leaves such an error to the handler, see Call.Report.)
-	Deaf bool
+	IgnoreContextErrors bool
 	// After, unless nil, is called by a middleware in front once everything behind it has returned.
-	After func(Afterwards)
+	After func(Outcome)
 
 	verifier sign.Config // of the route's first verifier, for verifiers that are wrong on purpose
 }
@@ -219,8 +220,8 @@ const (
 	CSRFToken = "csrf-token-0123456789abcdefghijkl"
 )
 
-// Afterwards is what a middleware in front can look at when a request has been answered.
-type Afterwards struct {
+// Outcome is what a middleware in front can look at when a request has been answered.
+type Outcome struct {
 	// Body is the request's body, as the framework then has it.
 	Body io.ReadCloser
 	// Header returns the first value of that name in the response's header, or "".
@@ -249,8 +250,8 @@ type Route struct {
 	// Issues, unless nil, is the guard whose tokens the route issues: its handler is the adapter's
 	// IssueToken.
 	Issues *core.Guard
-	// Behaviour is what the handler does, unless Issues is set.
-	Behaviour Behaviour
+	// Handler is what the handler does, unless Issues is set.
+	Handler Handler
 }
 
 // Stack returns the middleware on r, the outermost first. M is what the framework calls a middleware; verify
@@ -268,9 +269,9 @@ func Stack[M any](r Route, verify func(*sign.Verifier) M, guard func(*core.Guard
 	return stack
 }
 
-// Behaviour is a handler without a framework. Its error is the one that a method of the
+// Handler is a handler without a framework. Its error is the one that a method of the
 // Call returned: the framework's own, to be returned from the handler as it is.
-type Behaviour func(Call) error
+type Handler func(Call) error
 
 // Call is a request and its response in a framework's own handler. Every method does what
 // somebody who writes a handler for that framework would do.
@@ -348,7 +349,7 @@ func NewProxy(addr string) http.Handler {
 	return proxy
 }
 
-// ContextEnded says which errors the error handler of a deaf [App] ignores.
+// ContextEnded says which errors the error handler of a [App] with IgnoreContextErrors ignores.
 func ContextEnded(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -362,6 +363,10 @@ func RenderError(message string) (contentType string, body []byte) {
 // Run checks an adapter, in a subtest for each case.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
+	if path := os.Getenv("ADAPTERTEST_TRANSCRIPTS"); path != "" {
+		addTranscripts(t, h, path)
+		return
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { run(t, h, c, transcripts()) })
 	}
@@ -394,23 +399,6 @@ func runGroup(t *testing.T, h Harness, g attackGroup) {
 		}
 		t.Run(a.name, func(t *testing.T) { e.run(t, a) })
 	}
-}
-
-// WriteTranscripts writes the transcripts of the cases that h has the features for into the
-// file at path, instead of checking them: all of them, or those that the file does not have
-// yet, for a framework with features that the one before it lacks. Run compares with them
-// once the suite has been compiled anew. The text is the suite's definition: read what has
-// changed before you keep it.
-func WriteTranscripts(t *testing.T, h Harness, path string, onlyMissing bool) {
-	t.Helper()
-	texts := transcripts()
-	for _, c := range cases {
-		if c.loose || onlyMissing && texts[c.name] != "" {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) { texts[c.name] = run(t, h, c, nil) })
-	}
-	writeTranscripts(t, path, texts)
 }
 
 // run runs one case and returns its transcript.
@@ -465,13 +453,13 @@ type testCase struct {
 	native bool               // Harness.User("user") is the policy's user source
 	routes []route            // nil: POST /orders with policy and handler
 	// handler is what the handler does at its nth execution. Nil: receipt.
-	handler func(h *hand, c Call, n int) error
-	// incoming makes App.Incoming tell the script when the client has left: "the client has left".
+	handler func(h *probe, c Call, n int) error
+	// incoming makes App.Incoming tell the case when the client has left: "the client has left".
 	incoming bool
-	// backend, unless nil, is a service of its own, whose address is hand.backend.
-	backend func(h *hand, w http.ResponseWriter, r *http.Request)
+	// backend, unless nil, is a service of its own, whose address is probe.backend.
+	backend func(h *probe, w http.ResponseWriter, r *http.Request)
 	// after is App.After of the guarded application.
-	after func(h *hand, a Afterwards)
+	after func(h *probe, a Outcome)
 	// ownText leaves Content-Type and body of what handlers answer out of the
 	// transcript: they are the framework's own.
 	ownText bool
@@ -492,14 +480,14 @@ type route struct {
 }
 
 // receipt is the default handler: it answers with the number of its execution.
-func receipt(_ *hand, c Call, n int) error {
+func receipt(_ *probe, c Call, n int) error {
 	c.SetHeader("Location", fmt.Sprintf("/orders/%d", n))
 	return c.Blob(201, "application/json", fmt.Appendf(nil, `{"order":%d}`, n))
 }
 
-// hand is what handlers share with the script.
-type hand struct {
-	s    *script // nil in the unguarded application, where nothing is held
+// probe is what handlers share with the case.
+type probe struct {
+	s    *env // nil in the unguarded application, where nothing is held
 	mu   chan struct{}
 	runs int
 
@@ -507,39 +495,39 @@ type hand struct {
 	entered  chan struct{}
 	gate     chan struct{}
 	done     <-chan struct{}
-	heard    chan string // what handlers have to say to the script
+	said     chan string // what handlers have to say to the case
 	backend  string      // address
 	guard    *core.Guard // of all routes, or of the first one
 }
 
-func newHand(s *script, features Features, done <-chan struct{}) *hand {
-	return &hand{
+func newProbe(s *env, features Features, done <-chan struct{}) *probe {
+	return &probe{
 		s: s, features: features, done: done, mu: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1000), gate: make(chan struct{}, 1000), heard: make(chan string, 1000),
+		entered: make(chan struct{}, 1000), gate: make(chan struct{}, 1000), said: make(chan string, 1000),
 	}
 }
 
-func (h *hand) count() int {
+func (h *probe) count() int {
 	h.mu <- struct{}{}
 	defer func() { <-h.mu }()
 	return h.runs
 }
 
-func (h *hand) next() int {
+func (h *probe) next() int {
 	h.mu <- struct{}{}
 	defer func() { <-h.mu }()
 	h.runs++
 	return h.runs
 }
 
-func (h *hand) set(runs int) {
+func (h *probe) set(runs int) {
 	h.mu <- struct{}{}
 	defer func() { <-h.mu }()
 	h.runs = runs
 }
 
-// hold tells the script that the handler is there, and waits until the script lets it go.
-func (h *hand) hold() {
+// hold tells the case that the handler is there, and waits until the case lets it go.
+func (h *probe) hold() {
 	if h.s == nil {
 		return
 	}
@@ -551,7 +539,7 @@ func (h *hand) hold() {
 }
 
 // held is receipt behind a gate.
-func held(h *hand, c Call, n int) error {
+func held(h *probe, c Call, n int) error {
 	h.hold()
 	return receipt(h, c, n)
 }

@@ -67,104 +67,67 @@ var allFaults = func() (all []fault) {
 var faults = []fault{
 	{
 		name: "has keys of its own", // and is right by every measure but the transcript
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if user := r.Header.Get("X-User"); user != "" {
 				r.Header.Set("X-User", strings.ToUpper(user))
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"first and again"},
 	},
 	{name: "does not guard", noticed: []string{"first and again", "200 at once, replayed", "a takeover", "key missing",
 		"a token in a form", "100 uses of one token, replayed", "100 uses of one token, waiting", "a token too old for a first use", "forged tokens"}},
-	{
-		name: "forgets the query",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			stashed, r := stash(r, r.URL.RawQuery)
-			u := *r.URL
-			u.RawQuery = ""
-			r.URL = &u
-			_ = stashed
-			next.ServeHTTP(w, r)
-		},
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			u := *r.URL
-			u.RawQuery = unstash[string](r)
-			r.URL = &u
-			next.ServeHTTP(w, r)
-		},
-		noticed: []string{"a query with semicolons and bad escapes", "repeated parameters", "key reused", "a token in the query"},
-	},
-	{
-		name: "parses the query", // and drops what it cannot read
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			_, r = stash(r, r.URL.RawQuery)
-			u := *r.URL
-			u.RawQuery = r.URL.Query().Encode()
-			r.URL = &u
-			next.ServeHTTP(w, r)
-		},
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			u := *r.URL
-			u.RawQuery = unstash[string](r)
-			r.URL = &u
-			next.ServeHTTP(w, r)
-		},
-		noticed: []string{"a query with semicolons and bad escapes"},
-	},
+	guardSees("forgets the query", rawQuery, func(string) string { return "" },
+		"a query with semicolons and bad escapes", "repeated parameters", "key reused", "a token in the query"),
+	guardSees("parses the query", rawQuery, func(query string) string { values, _ := url.ParseQuery(query); return values.Encode() },
+		"a query with semicolons and bad escapes"),
 	{
 		name: "takes the first of two keys",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if keys := r.Header[core.DefaultKeyHeader]; len(keys) > 1 {
 				r.Header[core.DefaultKeyHeader] = keys[:1]
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"key twice"},
 	},
 	{
 		name: "takes the first of two tokens",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if tokens := r.Header[core.TokenHeader]; len(tokens) > 1 {
 				r.Header[core.TokenHeader] = tokens[:1]
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a token sent twice"},
 	},
 	{
 		name: "puts tokens right",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if token := r.Header.Get(core.TokenHeader); token != "" {
 				r.Header.Set(core.TokenHeader, strings.TrimRight(token, "="))
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"forged tokens"},
 	},
 	{
 		name: "reads the token from the query first",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if token := r.URL.Query().Get(core.TokenField); token != "" {
 				r.Header.Set(core.TokenHeader, token)
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a token in the query", "tokens in several places"},
 	},
 	{
 		name: "takes a cookie for a token",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if cookie, err := r.Cookie(core.TokenField); err == nil {
 				r.Header.Set(core.TokenHeader, cookie.Value)
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"no token"},
 	},
 	{
 		name: "takes a file for a field",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			if file, _, err := r.FormFile(core.TokenField); err == nil {
@@ -173,16 +136,12 @@ var faults = []fault{
 			}
 			r.Form, r.PostForm, r.MultipartForm = nil, nil, nil
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a file for a token"},
 	},
 	{
-		name: "does not say what the client accepts",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Header.Del("Accept")
-			next.ServeHTTP(w, r)
-		},
+		name:    "does not say what the client accepts",
+		front:   onRequest(func(r *http.Request) { r.Header.Del("Accept") }),
 		noticed: []string{"a page for a browser", "a receipt that may not be shown"},
 	},
 	{
@@ -272,29 +231,15 @@ var faults = []fault{
 		noticed: []string{"a receipt"},
 	},
 	{
-		name: "takes the path for the route",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Pattern = ""
-			next.ServeHTTP(w, r)
-		},
+		name:    "takes the path for the route",
+		front:   onRequest(func(r *http.Request) { r.Pattern = "" }),
 		noticed: []string{"another path parameter", "a function of the request", "a used token with another form"},
 	},
-	{
-		name: "forgets path parameters",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			_, r = stash(r, r.PathValue("id"))
-			r.SetPathValue("id", "")
-			next.ServeHTTP(w, r)
-		},
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.SetPathValue("id", unstash[string](r))
-			next.ServeHTTP(w, r)
-		},
-		noticed: []string{"another path parameter", "strings that are used again", "a used token with another form"},
-	},
+	guardSees("forgets path parameters", idParameter, func(string) string { return "" },
+		"another path parameter", "strings that are used again", "a used token with another form"),
 	{
 		name: "decompresses the body",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			if r.Header.Get("Content-Encoding") == "gzip" {
 				if z, err := gzip.NewReader(r.Body); err == nil {
 					body, _ := io.ReadAll(z)
@@ -302,24 +247,17 @@ var faults = []fault{
 				}
 				r.Header.Del("Content-Encoding")
 			}
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a body with a Content-Encoding", "a token in a compressed form"},
 	},
 	{
-		name: "leaves the handler half of a body",
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Body = io.NopCloser(io.LimitReader(r.Body, 100_000))
-			next.ServeHTTP(w, r)
-		},
+		name:    "leaves the handler half of a body",
+		behind:  onRequest(func(r *http.Request) { r.Body = io.NopCloser(io.LimitReader(r.Body, 100_000)) }),
 		noticed: []string{"the body for the handler"},
 	},
 	{
-		name: "leaves the handler no body",
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Body = http.NoBody
-			next.ServeHTTP(w, r)
-		},
+		name:    "leaves the handler no body",
+		behind:  onRequest(func(r *http.Request) { r.Body = http.NoBody }),
 		noticed: []string{"the body for the handler", "the framework's binding", "an uploaded file"},
 	},
 	{
@@ -332,27 +270,20 @@ var faults = []fault{
 	},
 	{
 		name: "takes half a body for a whole one",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a body that ends too early"},
 	},
 	{
-		name: "does not know a body that is too large",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Body, r.ContentLength = &opaque{r.Body}, -1
-			next.ServeHTTP(w, r)
-		},
+		name:    "does not know a body that is too large",
+		front:   onRequest(func(r *http.Request) { r.Body, r.ContentLength = &opaque{r.Body}, -1 }),
 		noticed: []string{"a limit in front"},
 	},
 	{
-		name: "cuts bodies at the limit",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Body, r.ContentLength = io.NopCloser(io.LimitReader(r.Body, 64)), -1
-			next.ServeHTTP(w, r)
-		},
+		name:    "cuts bodies at the limit",
+		front:   onRequest(func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(io.LimitReader(r.Body, 64)), -1 }),
 		noticed: []string{"a body over the limit", "open brackets over the limit"},
 	},
 	{
@@ -363,11 +294,10 @@ var faults = []fault{
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body[:min(len(body), 64<<10)])), -1
 			next.ServeHTTP(w, r)
 		},
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		behind: onRequest(func(r *http.Request) {
 			body := unstash[[]byte](r)
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a megabyte of open brackets", "objects a hundred thousand deep", "an object of 100,001 members",
 			"a form of 100,001 fields", "a form of 5,000 parts"},
 	},
@@ -380,10 +310,7 @@ var faults = []fault{
 			left.PostForm, left.MultipartForm = nil, nil
 			next.ServeHTTP(w, left.WithContext(context.WithValue(context.Background(), stashKey{}, r.Form)))
 		},
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.PostForm = unstash[url.Values](r)
-			next.ServeHTTP(w, r)
-		},
+		behind: onRequest(func(r *http.Request) { r.PostForm = unstash[url.Values](r) }),
 		noticed: []string{"two forms, read by form reader", "two forms with one key, read by form reader", "JSON that was read away",
 			"JSON that was put back and read away", "JSON that was decompressed and read away",
 			"JSON that was read in part", "a body in chunks that was read in part", "a form that was not parsed as a whole",
@@ -404,11 +331,8 @@ var faults = []fault{
 		noticed: []string{"a body that was decompressed"},
 	},
 	{
-		name: "takes every body for raw bytes",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Header.Set("Content-Type", "application/octet-stream")
-			next.ServeHTTP(w, r)
-		},
+		name:    "takes every body for raw bytes",
+		front:   onRequest(func(r *http.Request) { r.Header.Set("Content-Type", "application/octet-stream") }),
 		noticed: []string{"64 levels and 65", "an object of 100,001 members", "a form of 900 parts", "a token in a form", "a token in a form of parts", "tokens as they are documented", "secrets that are rotated"},
 	},
 	{
@@ -440,12 +364,11 @@ var faults = []fault{
 	},
 	{
 		name: "cuts the query",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			u := *r.URL
 			u.RawQuery = u.RawQuery[:min(len(u.RawQuery), 2000)]
 			r.URL = &u
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"a query as long as the server takes"},
 	},
 	{
@@ -639,25 +562,13 @@ var faults = []fault{
 		},
 		noticed: []string{"a panic"},
 	},
-	{
-		name: "guards safe methods",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			_, r = stash(r, r.Method)
-			r.Method = "POST"
-			next.ServeHTTP(w, r)
-		},
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			r.Method = unstash[string](r)
-			next.ServeHTTP(w, r)
-		},
-		noticed: []string{"safe methods", "methods that are not safe", "safe methods use no token", "tokens issued behind a guard"},
-	},
+	guardSees("guards safe methods", requestMethod, func(string) string { return http.MethodPost },
+		"safe methods", "methods that are not safe", "safe methods use no token", "tokens issued behind a guard"),
 	{
 		name: "takes the port for the peer",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		front: onRequest(func(r *http.Request) {
 			r.RemoteAddr = strings.ReplaceAll(r.RemoteAddr[strings.LastIndex(r.RemoteAddr, ":")+1:]+":1", "[", "")
-			next.ServeHTTP(w, r)
-		},
+		}),
 		noticed: []string{"the peer's address"},
 	},
 	{
@@ -1002,6 +913,42 @@ func (b *buffer) Header() http.Header            { return b.header }
 func (b *buffer) WriteHeader(status int)         { b.status = status }
 func (b *buffer) Write(text []byte) (int, error) { return b.body.Write(text) }
 func (b *buffer) Flush()                         {}
+
+// part is a part of a request.
+type part struct {
+	get func(*http.Request) string
+	set func(*http.Request, string)
+}
+
+var (
+	rawQuery = part{func(r *http.Request) string { return r.URL.RawQuery }, func(r *http.Request, query string) {
+		u := *r.URL
+		u.RawQuery = query
+		r.URL = &u
+	}}
+	idParameter   = part{func(r *http.Request) string { return r.PathValue("id") }, func(r *http.Request, id string) { r.SetPathValue("id", id) }}
+	requestMethod = part{func(r *http.Request) string { return r.Method }, func(r *http.Request, method string) { r.Method = method }}
+)
+
+// guardSees is the fault that a guard sees another value of a part than the handler does.
+func guardSees(name string, of part, as func(string) string, noticed ...string) fault {
+	return fault{name: name, noticed: noticed,
+		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			value, r := stash(r, of.get(r))
+			of.set(r, as(value))
+			next.ServeHTTP(w, r)
+		},
+		behind: onRequest(func(r *http.Request) { of.set(r, unstash[string](r)) }),
+	}
+}
+
+// onRequest changes the request.
+func onRequest(change func(r *http.Request)) func(http.Handler, http.ResponseWriter, *http.Request) {
+	return func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		change(r)
+		next.ServeHTTP(w, r)
+	}
+}
 
 // onHeader changes header fields when they are about to be sent.
 func onHeader(change func(h http.Header, status int)) func(http.Handler, http.ResponseWriter, *http.Request) {

@@ -66,7 +66,7 @@ type clock struct {
 
 const minute = time.Minute
 
-// noon is when each row begins.
+// noon is when each attack begins.
 var noon = time.Unix(1700000000, 0)
 
 func (c *clock) now() time.Time {

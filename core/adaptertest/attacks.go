@@ -25,17 +25,17 @@ var (
 	otherHost   = refusedBy(sign.CodeInvalid)
 )
 
-// one2 is an attack of one request over HTTP/2.
-func one2(name, why, authority string, r signedRequest, w verdict) attack {
+// singleHTTP2 is an attack of one request over HTTP/2.
+func singleHTTP2(name, why, authority string, r signedRequest, w verdict) attack {
 	return attack{name: name, why: why, steps: []attackStep{sendHTTP2{authority, r, w}}}
 }
 
-// one is an attack of one request.
-func one(name, why string, r signedRequest, w verdict) attack {
+// single is an attack of one request.
+func single(name, why string, r signedRequest, w verdict) attack {
 	return attack{name: name, why: why, steps: []attackStep{sendSigned{request: r, want: w}}}
 }
 
-// attackGroup are rows that need the same configuration. They share a server.
+// attackGroup are attacks that need the same configuration. They share a server.
 type attackGroup struct {
 	name string
 	// change changes the service. Nil: nothing.
@@ -56,7 +56,7 @@ type attack struct {
 	steps []attackStep
 }
 
-// attackStep is a part of a row.
+// attackStep is a part of an attack.
 type attackStep interface{ do(p *attackRun) }
 
 // attackFunc is a step that is a function.

@@ -9,9 +9,9 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// nonceOf is a row for a nonce of the wrong form, properly signed.
+// nonceOf is an attack with a nonce of the wrong form, properly signed.
 func nonceOf(name, why, nonce string, w verdict) attack {
-	return one(name, why, good.with(set("X-Nonce", nonce)), w)
+	return single(name, why, good.with(set("X-Nonce", nonce)), w)
 }
 
 // fails is a step that makes the nonce store fail.
@@ -47,7 +47,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "sent again until it has left the window",
-				why:  "a nonce kept for W although a timestamp may lie W ahead lets the message in again: it lives 2W",
+				why:  "a timestamp may lie W ahead, so a nonce is kept until its timestamp has left the window: for up to 2W",
 				steps: []attackStep{
 					sendSigned{as: "a", request: good.with(secondsAhead(window)), want: accepted},
 					clockAt(time.Second), resend{as: "a", want: nonceUsed},
@@ -61,7 +61,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "an old message sent again at once",
-				why:  "a nonce of a message that is W old must live for the rest of its last second",
+				why:  "the nonce of a message that is W old is kept for the rest of its last second",
 				steps: []attackStep{
 					sendSigned{as: "a", request: good.with(secondsAhead(-window)), want: accepted},
 					clockAt(999 * time.Millisecond), resend{as: "a", want: nonceUsed},
@@ -79,7 +79,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "a victim's nonce",
-				why:  "nonces burnt before the signature is checked: anybody can burn a victim's, and the victim is refused",
+				why:  "a nonce is used up by a valid signature only: else anybody could use up a victim's",
 				steps: []attackStep{
 					prepare{as: "a", request: good},
 					resend{as: "a", want: badMAC, changes: []change{signature(zeros)}},
@@ -100,7 +100,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "the same nonce under two key ids",
-				why:  "nonces are per key id, or one client's are another's to burn",
+				why:  "nonces belong to a key id: one client cannot use up another's",
 				steps: []attackStep{
 					sendSigned{request: good.with(set("X-Nonce", "two-ids-0123456789")), want: accepted},
 					sendSigned{request: good.with(by(bob), set("X-Nonce", "two-ids-0123456789")), want: accepted},
@@ -109,7 +109,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "key ids and nonces that join to the same",
-				why:  "joined keys without escaping: demo and b.0123… must not be demo.b and 0123…",
+				why:  "key id and nonce are stored so that demo with b.0123… is not demo.b with 0123…",
 				steps: []attackStep{
 					sendSigned{request: good.with(set("X-Nonce", "b.0123456789abcdef")), want: accepted},
 					sendSigned{request: good.with(by(dotted), set("X-Nonce", "0123456789abcdef")), want: accepted},
@@ -121,33 +121,33 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "nonces that differ in case",
-				why:  "case-insensitive collation merges keys: a good message would be refused",
+				why:  "nonces are compared exactly: a store that ignores case would refuse a good message",
 				steps: []attackStep{
 					sendSigned{request: good.with(set("X-Nonce", "case-abcdefghijklm")), want: accepted},
 					sendSigned{request: good.with(set("X-Nonce", "case-ABCDEFGHIJKLM")), want: accepted},
 				},
 			},
-			nonceOf("15 characters", "too short to be unlike all others", "0123456789abcde", malformed),
-			nonceOf("16 characters", "the shortest that is allowed", "0123456789ABCDEF", accepted),
-			nonceOf("128 characters", "the longest that is allowed", strings.Repeat("0123456789._~-Az", 8), accepted),
-			nonceOf("129 characters", "one too long", strings.Repeat("0123456789._~-Az", 8)+"x", malformed),
-			nonceOf("a megabyte", "a nonce is kept: nobody may fill the store with one", strings.Repeat("n", 1<<20), malformed.orFront()),
-			nonceOf("empty", "what is empty is not there; all empty nonces would be one", "", missing),
-			one("missing", "missing nonce accepted: then there is no replay", good.with(drop("X-Nonce")), missing),
-			nonceOf("control character", "RFC 3986's unreserved characters only: nothing that ends a line of a log", "n-0123456789\x01abcdef", malformed.orFront()),
-			nonceOf("DEL", "as above", "n-0123456789\x7fabcdef", malformed.orFront()),
-			nonceOf("NUL", "C ends a string there", "n-0123456789abcdef\x00x", malformed.orFront()),
-			nonceOf("tab", "space inside", "n-0123456789\tabcdef", malformed),
-			nonceOf("blank", "space inside", "n-0123456789 abcdef", malformed),
-			nonceOf("comma", "a list is not a nonce", "n-0123456789,abcdef", malformed),
-			nonceOf("semicolon", "a separator", "n-0123456789;abcdef", malformed),
-			nonceOf("colon", "a separator of keys in stores", "n-0123456789:abcdef", malformed),
-			nonceOf("slash", "a separator", "n-0123456789/abcdef", malformed),
-			nonceOf("braces", "the hash tag of a Redis Cluster", "{n-0123456789abcdef}", malformed),
-			nonceOf("plus and equals", "base64 is not among what is allowed", "n-0123456789ab+cd==", malformed),
-			nonceOf("percent-escape", "nothing is decoded", "n-0123456789%61bcdef", malformed),
-			nonceOf("beyond ASCII", "a letter in one form or in two is another key", "n-0123456789abcdéf", malformed.orFront()),
-			nonceOf("not UTF-8", "stores differ in what they make of it", "n-0123456789abcd\xff\xfe", malformed.orFront()),
+			nonceOf("15 characters", "a nonce has at least 16 characters", "0123456789abcde", malformed),
+			nonceOf("16 characters", "a nonce of 16 characters is allowed", "0123456789ABCDEF", accepted),
+			nonceOf("128 characters", "a nonce of 128 characters is allowed", strings.Repeat("0123456789._~-Az", 8), accepted),
+			nonceOf("129 characters", "a nonce has at most 128 characters", strings.Repeat("0123456789._~-Az", 8)+"x", malformed),
+			nonceOf("a megabyte", "a nonce has at most 128 characters: it is stored", strings.Repeat("n", 1<<20), malformed.orFront()),
+			nonceOf("empty", "an empty nonce is treated as a missing one", "", missing),
+			single("missing", "a nonce is required: without one nobody can tell a replay", good.with(drop("X-Nonce")), missing),
+			nonceOf("control character", "a nonce is made of the unreserved characters of RFC 3986, so that it cannot end a line of a log", "n-0123456789\x01abcdef", malformed.orFront()),
+			nonceOf("DEL", "a nonce is made of the unreserved characters of RFC 3986, so that it cannot end a line of a log", "n-0123456789\x7fabcdef", malformed.orFront()),
+			nonceOf("NUL", "a NUL is a byte like any other: nothing ends at it", "n-0123456789abcdef\x00x", malformed.orFront()),
+			nonceOf("tab", "a nonce has no space inside", "n-0123456789\tabcdef", malformed),
+			nonceOf("blank", "a nonce has no space inside", "n-0123456789 abcdef", malformed),
+			nonceOf("comma", "a nonce is no list", "n-0123456789,abcdef", malformed),
+			nonceOf("semicolon", "a nonce has no separators", "n-0123456789;abcdef", malformed),
+			nonceOf("colon", "a nonce has no colon, which separates keys in stores", "n-0123456789:abcdef", malformed),
+			nonceOf("slash", "a nonce has no separators", "n-0123456789/abcdef", malformed),
+			nonceOf("braces", "a nonce has no braces, which Redis Cluster takes for a hash tag", "{n-0123456789abcdef}", malformed),
+			nonceOf("plus and equals", "a nonce is made of the unreserved characters of RFC 3986, which base64 is not", "n-0123456789ab+cd==", malformed),
+			nonceOf("percent-escape", "the signature covers the bytes as sent: nothing is decoded", "n-0123456789%61bcdef", malformed),
+			nonceOf("beyond ASCII", "a nonce is ASCII: one letter in two forms would be two nonces", "n-0123456789abcdéf", malformed.orFront()),
+			nonceOf("not UTF-8", "a nonce is ASCII: stores differ in what they make of other bytes", "n-0123456789abcd\xff\xfe", malformed.orFront()),
 		},
 	},
 	{
@@ -156,7 +156,7 @@ var nonceGroups = []attackGroup{
 		attacks: []attack{
 			{
 				name: "down",
-				why:  "store failure refuses: 503, to be tried again; and nothing of the store's words goes out",
+				why:  "a store that fails is 503, to be tried again; and none of its words go out",
 				steps: []attackStep{
 					prepare{as: "a", request: good},
 					fails(isDown), resend{as: "a", want: unavailable},
@@ -165,7 +165,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name:  "read-only",
-				why:   "a store that can look but not write cannot tell the first from the second",
+				why:   "a store that cannot write is 503: it cannot tell the first use of a nonce from the second",
 				steps: []attackStep{fails(isReadOnly), sendSigned{request: good, want: unavailable}, sendSigned{request: good, want: unavailable}},
 			},
 			{
@@ -175,7 +175,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "not asked",
-				why:  "while the store is down, a bad signature is still told apart: it never gets that far",
+				why:  "a bad signature is refused before the store is asked",
 				steps: []attackStep{
 					fails(isDown), sendSigned{request: good.then(signature(zeros)), want: badMAC},
 					sendSigned{request: good.with(secondsAhead(-window - 1)), want: expired},
@@ -223,7 +223,7 @@ var nonceGroups = []attackGroup{
 		attacks: []attack{
 			{
 				name: "used up",
-				why:  "one partner's nonces filling the memory of all: each owner has a quota, and others go on",
+				why:  "each owner has a quota of nonces: one partner cannot fill the memory of all",
 				steps: []attackStep{
 					sendSigned{as: "a", request: good, want: accepted}, resend{as: "a", want: nonceUsed}, resend{as: "a", want: nonceUsed}, resend{as: "a", want: nonceUsed},
 					sendSigned{request: good, want: accepted}, sendSigned{request: good, want: accepted}, sendSigned{request: good, want: limited},
@@ -246,7 +246,7 @@ var nonceGroups = []attackGroup{
 			},
 			{
 				name: "what a store that is down has not remembered",
-				why:  "it must not count: the owner would be locked out when the store is back",
+				why:  "a nonce that the store has not remembered does not count towards the quota",
 				steps: []attackStep{
 					clockAt(2 * time.Hour), fails(isDown),
 					sendSigned{request: good.with(secondsAhead(7200)), want: unavailable}, sendSigned{request: good.with(secondsAhead(7200)), want: unavailable},
@@ -261,7 +261,7 @@ var nonceGroups = []attackGroup{
 		servers: 2,
 		attacks: []attack{{
 			name:  "a hundred at once",
-			why:   "get-then-set nonces: one atomic step, or two of a hundred are let in",
+			why:   "a nonce is looked up and marked in one atomic step: of a hundred identical messages one is let in",
 			steps: []attackStep{sendAtOnce{100, good}},
 		}},
 	},

@@ -24,7 +24,7 @@ var bodyCases = slices.Concat(
 			needs:   Features{Front: []Front{MethodOverride}},
 			app:     App{Front: []Front{MethodOverride}},
 			routes:  []route{{method: "PATCH", policy: new(core.Policy)}},
-			handler: sold,
+			handler: echoForm,
 			loose:   true,
 			steps: []step{
 				ask{overridden("A-1"), created, ""},
@@ -64,7 +64,7 @@ var bodyCases = slices.Concat(
 		},
 		{
 			name:   "JSON that was decompressed and read away, behind Finish",
-			why:    "as above",
+			why:    "a body that was decompressed and then read away is refused, also behind Finish",
 			needs:  Features{BodyStreams: true, Counts: true, Front: []Front{Decompressor, JSONBinder}},
 			app:    App{Finish: true, Front: []Front{Decompressor, JSONBinder}},
 			routes: []route{{policy: new(core.Policy)}, {pattern: "/payments", policy: &clientKey}},
@@ -99,7 +99,7 @@ var bodyCases = slices.Concat(
 			why:     "what Finish counts tells also of a form in chunks whether all of it was parsed",
 			needs:   Features{BodyStreams: true, Counts: true, Front: []Front{FormReader}},
 			app:     App{Finish: true, Front: []Front{FormReader}},
-			handler: sold,
+			handler: echoForm,
 			loose:   true,
 			steps: []step{
 				ask{chunked(aForm("A-1")), created, ""},
@@ -116,7 +116,7 @@ var bodyCases = slices.Concat(
 				"must be all that was sent",
 			needs:   Features{BodyStreams: true, Front: []Front{FormReader}},
 			app:     App{Front: []Front{FormReader}},
-			handler: sold,
+			handler: echoForm,
 			loose:   true,
 			steps: []step{
 				ask{unreadable, refused(core.CodeBodyConsumed), ""},
@@ -129,7 +129,7 @@ var bodyCases = slices.Concat(
 			needs:   Features{BodyStreams: true, Front: []Front{FormReader}},
 			app:     App{Front: []Front{FormReader}},
 			policy:  core.Policy{BodyLimit: 600},
-			handler: sold,
+			handler: echoForm,
 			loose:   true,
 			steps: []step{
 				ask{aForm(strings.Repeat("A", 600)), refused(core.CodeBodyTooLarge), ""},
@@ -214,7 +214,7 @@ var replacedCases = []testCase{
 		why:     "the length of a compressed body proves nothing for the form that was made of it",
 		needs:   Features{Front: []Front{Decompressor, FormReader}},
 		app:     App{Front: []Front{Decompressor, FormReader}},
-		handler: sold,
+		handler: echoForm,
 		loose:   true,
 		steps: []step{
 			ask{compressed(aForm("A-1")), created, ""},
@@ -258,7 +258,7 @@ func readAway(all ...request) (steps []step) {
 			ask{at("/payments", withKey(r, "k-1")), refused(core.CodeBodyConsumed), ""})
 	}
 	return append(steps, observed(core.Refused), executions(0),
-		then(func(s *script) {
+		then(func(s *env) {
 			s.Helper()
 			s.store.mu.Lock()
 			defer s.store.mu.Unlock()
@@ -282,7 +282,7 @@ func formCases(front ...Front) []testCase {
 	common := testCase{
 		needs:   Features{Front: front},
 		app:     App{Front: front},
-		handler: sold,
+		handler: echoForm,
 		loose:   true,
 		noBare:  first == CSRF, // its cookie tells the time
 	}
@@ -321,8 +321,8 @@ func formCases(front ...Front) []testCase {
 	return []testCase{params, client}
 }
 
-// sold says what the handler has found in a form.
-func sold(_ *hand, c Call, n int) error {
+// echoForm says what the handler has found in a form.
+func echoForm(_ *probe, c Call, n int) error {
 	var in struct {
 		SKU      string `json:"sku" form:"sku"`
 		Quantity int    `json:"quantity" form:"quantity"`

@@ -36,7 +36,7 @@ var duplicateCases = []testCase{
 		steps: []step{
 			begin{"first", anOrder},
 			ask{anOrder, refused(core.CodeInProgress), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{anOrder, replayed, ""},
 		},
@@ -49,14 +49,14 @@ var duplicateCases = []testCase{
 		steps: []step{
 			begin{"first", anOrder},
 			ask{anOrder, refused(core.CodeInProgress), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{anOrder, refused(core.CodeDuplicate), ""},
 		},
 	},
 	{
 		name:   "released on success",
-		why:    "a pure lock: what has finished may run again",
+		why:    "under core.Exclusive what has finished may run again",
 		policy: core.Exclusive(),
 		steps: []step{
 			ask{anOrder, created, ""},
@@ -77,7 +77,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name: "another user",
-		why:  "one key replays for another user",
+		why:  "one key of two users is two operations",
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{request{user: "bob", body: order}, created, ""},
@@ -86,7 +86,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name: "another route",
-		why:  "one key replays on another route",
+		why:  "one key on two routes, or under two methods, is two operations",
 		routes: []route{
 			{pattern: "/orders", policy: &clientKey}, {pattern: "/refunds", policy: &clientKey},
 			{method: "PUT", pattern: "/orders", policy: &clientKey},
@@ -110,7 +110,7 @@ var duplicateCases = []testCase{
 	},
 	{
 		name:    "strings that are used again",
-		why:     "every string and byte slice of a Fiber context is reused after the handler: what is kept of one request (key, header, body) turns into another customer's",
+		why:     "what is kept of a request (key, header, body) is a copy: Fiber uses the memory again for the next request",
 		routes:  []route{{pattern: "/orders/:id/pay", policy: new(core.Policy)}},
 		handler: echoParam,
 		steps: []step{
@@ -137,7 +137,7 @@ var duplicateCases = []testCase{
 		},
 	},
 	{
-		name:   "an envelope of the house",
+		name:   "an error format of the service's own",
 		why:    "one hook replaces the whole answer of a refusal, for services with {code,msg,data}: status, header (in any case) and body; the marks of a refusal stay",
 		policy: clientKey,
 		config: func(c *core.Config) {
@@ -167,7 +167,7 @@ var duplicateCases = []testCase{
 }
 
 // echoParam answers with what belongs to the request alone.
-func echoParam(_ *hand, c Call, n int) error {
+func echoParam(_ *probe, c Call, n int) error {
 	body, err := c.Body()
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key twice",
-		why:    "Fiber's c.Get and net/http's Header.Get return the first of duplicated fields only; two keys are 400 key_invalid, also if they are equal",
+		why:    "two key fields are 400 key_invalid, also if they are equal; frameworks show the first one only",
 		policy: clientKey,
 		steps: []step{
 			ask{keyed("k-1", "k-2"), refused(core.CodeKeyInvalid), ""},
@@ -266,7 +266,7 @@ var clientKeyCases = []testCase{
 			begin{"first", keyed("k-1")},
 			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(core.CodeKeyReused), ""},
 			ask{request{keys: []string{"k-1"}, target: "/orders?express=1", body: order}, refused(core.CodeKeyReused), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(core.CodeKeyReused), ""},
 			ask{keyed("k-1"), replayed, ""},
@@ -274,7 +274,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "a retry with a fresh timestamp",
-		why:    "under a client key everything counts: another timestamp, or another latitude, may be another operation (a false 422 is loud, a false replay is silent)",
+		why:    "under a client key every parameter counts: another timestamp, or another latitude, may be another operation",
 		policy: clientKey,
 		steps: []step{
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"latitude":1}`}, created, ""},
@@ -285,7 +285,7 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "a retry with a fresh timestamp that is excluded",
-		why:    "raw bytes as fingerprint: a retry with members in another order, or with a timestamp that the policy excludes, is a mismatch",
+		why:    "the fingerprint is made of values, not of bytes: a retry may have members in another order, and another timestamp if the policy excludes it",
 		policy: core.Policy{Key: core.Header(core.Required), Exclude: core.Exclude("ts", "timestamp")},
 		steps: []step{
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"timestamp":1700000000}`}, created, ""},

@@ -18,7 +18,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	{
 		name:    "an empty answer",
 		why:     "an empty answer of a run whose context stands is a success",
-		handler: func(*hand, Call, int) error { return nil },
+		handler: func(*probe, Call, int) error { return nil },
 		steps: []step{
 			ask{anOrder, want{status: 200}, ""},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
@@ -28,7 +28,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		name: "a status, when the context has ended",
 		why:  "core.Capture.Empty: a status without a body is an answer",
 		app:  App{Deadline: shortly},
-		handler: func(_ *hand, c Call, _ int) error {
+		handler: func(_ *probe, c Call, _ int) error {
 			<-c.Context().Done()
 			return c.NoContent(204)
 		},
@@ -39,9 +39,9 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name: "a stream, when the context has ended",
-		why:  "what has been streamed is an answer, if it came too late: the run is abandoned, and not refused in place of it",
+		why:  "what has been streamed is an answer, even if it came too late: the run is abandoned, not refused",
 		app:  App{Deadline: shortly},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n == 1 {
 				<-c.Context().Done()
 			}
@@ -65,7 +65,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	{
 		name: "a drain",
 		why:  "core.Engine.Drain: new runs are refused, duplicates of what is done are answered, and a run that is ended and gives up is refused, not answered with nothing",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n != 2 {
 				return receipt(h, c, n)
 			}
@@ -83,7 +83,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		steps: []step{
 			ask{posted("/orders?done", order), created, ""},
 			begin{"second", anOrder},
-			then(func(s *script) {
+			then(func(s *env) {
 				s.Helper()
 				ended, end := context.WithCancel(context.Background())
 				end()
@@ -102,7 +102,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		name:     "a large answer, and nobody there",
 		why:      "core.Capture.Cut: what has been done must not be done again because a large answer could not be delivered",
 		incoming: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			h.hold()
 			piece := strings.Repeat("x", 1<<20)
 			_ = c.Write(200, "text/plain", false, piece, piece, piece) // to nobody
@@ -111,8 +111,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
-			let(1),
+			leaveSeen{"first"},
+			resume(1),
 			settle{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 			executions(1),
@@ -153,7 +153,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	{
 		name: "a run lasts as long as its stream",
 		why:  "the context and the claim of a run whose response is streamed stand until the stream has ended, wherever the framework writes it",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			ctx := c.Context()
 			return c.Stream(200, "text/event-stream", func(w io.Writer, flush func()) error {
 				_, _ = io.WriteString(w, "begun;")
@@ -172,7 +172,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			listen{"first", "begun;"},
 			entered(1),
 			ask{anOrder, refused(core.CodeInProgress), ""},
-			let(1),
+			resume(1),
 			listen{"first", "done"},
 			settle{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
@@ -191,7 +191,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name:    "a panic after the answer, under an error middleware",
-		why:     "as above; a claim may be waiting for who renders errors",
+		why:     "the same where a claim waits for the middleware that renders errors",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true, Outer: []core.Field{field("X-Frame-Options", "DENY")}},
 		ownText: true,
@@ -204,7 +204,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		why:   "what has left already can't be dropped: the run is abandoned",
 		needs: Features{Flush: true},
 		loose: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n > 1 {
 				return reportRun(h, c, n)
 			}
@@ -218,7 +218,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			settle{},
 			observed(core.RunAbandoned),
 			ask{anOrder, want{status: 200}, ""},
-			then(func(s *script) {
+			then(func(s *env) {
 				if got := string(s.firsts[0].body); !strings.HasPrefix(got, "attempt 2, takeover true") {
 					s.Errorf("the second run is %q", got)
 				}
@@ -234,7 +234,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		}},
 		noBare: true,
 		steps: []step{
-			unseen{anOrder},
+			sendUnchecked{anOrder},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 			executions(1),
 		},
@@ -244,8 +244,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		why:      "what has been begun is finished, also by a service behind",
 		incoming: true,
 		noBare:   true,
-		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
 			h.hold()
 			w.WriteHeader(201)
 			_, _ = io.WriteString(w, "paid")
@@ -253,8 +253,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		loose: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
-			let(1),
+			leaveSeen{"first"},
+			resume(1),
 			settle{},
 			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
@@ -266,8 +266,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			"for what the service behind has done must not be done again",
 		incoming: true,
 		noBare:   true,
-		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
 			h.hold()
 			w.WriteHeader(201)
 			_, _ = io.WriteString(w, "paid")
@@ -277,8 +277,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		loose: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
-			let(1),
+			leaveSeen{"first"},
+			resume(1),
 			settle{},
 			ask{anOrder, want{status: 201, kind: answered, body: "paid by card", fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
@@ -292,8 +292,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		incoming: true,
 		noBare:   true,
 		policy:   core.Policy{ResponseLimit: 1 << 10},
-		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
 			h.hold()
 			w.Header().Set("Content-Length", strconv.Itoa(4<<20))
 			w.WriteHeader(201)
@@ -302,8 +302,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		loose: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
-			let(1),
+			leaveSeen{"first"},
+			resume(1),
 			settle{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 			executions(1),
@@ -316,7 +316,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		needs:    Features{ContextEnds: true},
 		policy:   core.Policy{Linger: shortly},
 		incoming: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n == 1 {
 				h.hold()
 			}
@@ -325,8 +325,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
-			let(1),
+			leaveSeen{"first"},
+			resume(1),
 			settle{},
 			observed(core.RunAbandoned),
 			ask{anOrder, want{status: 200}, ""},
@@ -336,13 +336,13 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name:     "a proxy whose client leaves, at once",
-		why:      "an error handler of a proxy that ignores context.Canceled: an empty 200",
+		why:      "a handler that gives up by nothing when its client has gone has failed: the next try runs, and gets no empty replay",
 		needs:    Features{ContextEnds: true},
 		policy:   core.Policy{Linger: -1},
 		incoming: true,
 		noBare:   true,
-		handler:  func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // else net/http does not see the client go
 			if h.next() == 2 {                 // the proxy's handler was the first
 				h.entered <- struct{}{}
@@ -358,19 +358,19 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		loose: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
+			leaveSeen{"first"},
 			settle{},
 			observed(core.Released),
-			unseen{anOrder},
+			sendUnchecked{anOrder},
 			ask{anOrder, replayed, ""},
 		},
 	},
 	{
 		name:    "a proxy whose backend breaks off",
-		why:     "half an answer must not be stored as whole",
+		why:     "half an answer is not stored as a whole one",
 		noBare:  true,
-		handler: func(h *hand, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *hand, w http.ResponseWriter, r *http.Request) {
+		handler: func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
+		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
 			h.entered <- struct{}{}
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "half of it")
@@ -382,8 +382,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			begin{"first", anOrder},
 			settle{},
 			send{"second", anOrder},
-			then(func(s *script) {
-				got, err := s.parted["second"].receive("POST")
+			then(func(s *env) {
+				got, err := s.pending["second"].receive("POST")
 				if err == nil && got.get(core.ReplayedHeader) != "" {
 					s.Errorf("half an answer is replayed: %v", got)
 				}
@@ -402,7 +402,7 @@ const shortly = 20 * time.Millisecond
 const ping = ":\n"
 
 // endless streams until nobody is there, the first time.
-func endless(h *hand, c Call, n int) error {
+func endless(h *probe, c Call, n int) error {
 	if n > 1 {
 		return reportRun(h, c, n)
 	}
@@ -433,7 +433,7 @@ var afterPanic = []step{
 	observed(core.Released),
 }
 
-func panicsAfterAnswer(h *hand, c Call, n int) error {
+func panicsAfterAnswer(h *probe, c Call, n int) error {
 	if n > 1 {
 		return receipt(h, c, n)
 	}
@@ -444,8 +444,8 @@ func panicsAfterAnswer(h *hand, c Call, n int) error {
 }
 
 // givesUp returns a handler that gives up in this way when its context has ended, the first time.
-func givesUp(give func(c Call) error) func(*hand, Call, int) error {
-	return func(h *hand, c Call, n int) error {
+func givesUp(give func(c Call) error) func(*probe, Call, int) error {
+	return func(h *probe, c Call, n int) error {
 		if n > 1 {
 			return receipt(h, c, n)
 		}
@@ -483,13 +483,13 @@ var givenUpCases = func() (all []testCase) {
 				why:      "client left, handler gave up: failed, released; the next try runs, never an empty replay",
 				needs:    needs,
 				policy:   clientKey,
-				app:      App{Errors: rendered, Deaf: way.deaf},
+				app:      App{Errors: rendered, IgnoreContextErrors: way.deaf},
 				incoming: true,
 				handler:  givesUp(way.give),
 				noBare:   true,
 				steps: []step{
 					begin{"first", anOrder},
-					gone{"first"},
+					leaveSeen{"first"},
 					settle{},
 					observed(core.Released),
 					ask{anOrder, created, ""},
@@ -505,8 +505,8 @@ var givenUpCases = func() (all []testCase) {
 			late.app.Deadline = shortly
 			late.loose = true // Gin leaves an error without an answer to whoever is in front
 			late.steps = []step{
-				unseen{anOrder},
-				then(func(s *script) {
+				sendUnchecked{anOrder},
+				then(func(s *env) {
 					s.Helper()
 					switch got := s.firsts[0]; {
 					case way.deaf && s.h.Name == "gin":

@@ -14,10 +14,10 @@ var frontCases = []testCase{
 		name: "the body, seen from in front",
 		why: "a guard lends its memory to the request until Serve returns: whoever looks at the body then, as access logs do, " +
 			"finds it as it was sent, or read, and never what the guard used in between, which is another request's by then",
-		after: func(h *hand, a Afterwards) {
+		after: func(h *probe, a Outcome) {
 			defer func() {
 				if v := recover(); v != nil {
-					h.heard <- fmt.Sprint("a panic: ", v)
+					h.said <- fmt.Sprint("a panic: ", v)
 				}
 			}()
 			left, err := io.ReadAll(a.Body)
@@ -25,20 +25,20 @@ var frontCases = []testCase{
 				err = a.Body.Close()
 			}
 			if text := string(left); err != nil || text != "" && text != order {
-				h.heard <- fmt.Sprintf("%q, %v", text, err)
+				h.said <- fmt.Sprintf("%q, %v", text, err)
 				return
 			}
-			h.heard <- "its own"
+			h.said <- "its own"
 		},
 		steps: []step{
 			ask{anOrder, created, ""},
-			hears("its own"),
+			handlerSays("its own"),
 			ask{anOrder, replayed, ""},
-			hears("its own"),
+			handlerSays("its own"),
 			ask{request{body: order, chunked: true}, replayed, ""},
-			hears("its own"),
+			handlerSays("its own"),
 			ask{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
-			hears("its own"),
+			handlerSays("its own"),
 		},
 	},
 	{
@@ -46,14 +46,14 @@ var frontCases = []testCase{
 		why: "a guard lends its memory to the response's header no longer than the answer takes: whoever looks at the header " +
 			"then finds what the client gets, whether or not it was changed too late",
 		loose: true, // to Fiber no change is too late
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			c.SetHeader("X-Receipt", "in time")
 			err := receipt(h, c, n)
 			c.SetHeader("X-Receipt", "late")
 			return err
 		},
-		after: func(h *hand, a Afterwards) { h.heard <- a.Header("X-Receipt") },
-		steps: []step{then(func(s *script) {
+		after: func(h *probe, a Outcome) { h.said <- a.Header("X-Receipt") },
+		steps: []step{then(func(s *env) {
 			s.Helper()
 			for n := range 20 { // what a guard uses again it must have used before
 				once := posted("", fmt.Sprintf(`{"n":%d}`, n))
@@ -73,7 +73,7 @@ var frontCases = []testCase{
 		global: true,
 		policy: core.Policy{Key: core.Header(core.Optional).Named("X-Request-Key")},
 		routes: []route{{policy: &clientKey}},
-		handler: func(_ *hand, c Call, _ int) error {
+		handler: func(_ *probe, c Call, _ int) error {
 			c.AddHeader("Warning", "199 - a")
 			c.AddHeader("Warning", "199 - b")
 			c.SetHeader("X-Reason", "no stock")
@@ -90,7 +90,7 @@ var frontCases = []testCase{
 		why:     "a guard that waits for a renderer which has nothing to render stores the empty answer that went out",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
-		handler: func(*hand, Call, int) error { return nil },
+		handler: func(*probe, Call, int) error { return nil },
 		steps: []step{
 			ask{anOrder, want{status: 200}, ""},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
@@ -106,10 +106,10 @@ func requestKeyed(outer, inner string) request {
 }
 
 // receiptInFront compares what a middleware in front has seen with what the client got.
-func receiptInFront(s *script) {
+func receiptInFront(s *env) {
 	s.Helper()
 	select {
-	case seen := <-s.hand.heard:
+	case seen := <-s.probe.said:
 		if sent := s.firsts[len(s.firsts)-1].get("X-Receipt"); seen != sent {
 			s.Errorf("in front X-Receipt is %q; the client has got %q", seen, sent)
 		}

@@ -73,7 +73,7 @@ var hostileCases = []testCase{
 	},
 	{
 		name: "a form of 100,001 fields",
-		why:  "the same for fields; a server that reads no more than so many must not make two forms one",
+		why:  "the same for the fields of a form: a server that reads no more than so many must not make two forms one",
 		steps: []step{
 			ask{form(strings.Join(names(100_001), "=&") + "=1"), created, ""},
 			ask{form(strings.Join(names(100_001), "=&") + "=1"), replayed, ""},
@@ -158,10 +158,10 @@ func parts(boundary string, n int, value string) request {
 // asTheServerTakesIt sends a request twice, then one that differs in a single byte, if the
 // application without guards takes them; else the guarded one must not take them either.
 func asTheServerTakesIt(r, other request) step {
-	return then(func(s *script) {
+	return then(func(s *env) {
 		s.Helper()
 		if !s.takes(r) {
-			broken{r}.do(s)
+			sendTruncated{r}.do(s)
 			return
 		}
 		ask{r, created, ""}.do(s)
@@ -171,7 +171,7 @@ func asTheServerTakesIt(r, other request) step {
 }
 
 // longestQuery finds out by halves how long a query may be, and sends two of that length.
-func longestQuery(s *script) {
+func longestQuery(s *env) {
 	s.Helper()
 	query := func(n int, last string) request {
 		return request{target: "/orders?q=" + strings.Repeat("x", n) + last}
@@ -191,7 +191,7 @@ func longestQuery(s *script) {
 }
 
 // takes reports whether the application without guards hands r to its handler.
-func (s *script) takes(r request) bool {
+func (s *env) takes(r request) bool {
 	s.Helper()
 	r = r.orDefaults()
 	c, err := dial(s.bare)
@@ -199,8 +199,8 @@ func (s *script) takes(r request) bool {
 		s.Fatalf("%v", err)
 	}
 	defer c.Close()
-	before := s.plain.count()
+	before := s.bareProbe.count()
 	c.send(r)
 	_, _ = c.receive(r.method) // who refuses a large request may close the connection before it is sent
-	return s.plain.count() > before
+	return s.bareProbe.count() > before
 }

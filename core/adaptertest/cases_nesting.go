@@ -17,7 +17,7 @@ var (
 )
 
 // chargedAll answers with a receipt, whatever the route within has answered.
-func chargedAll(h *hand, c Call, n int) error {
+func chargedAll(h *probe, c Call, n int) error {
 	inner, err := c.Within("/stock", "")
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func chargedAll(h *hand, c Call, n int) error {
 }
 
 // passedOn answers with what the route within has answered, header and all.
-func passedOn(_ *hand, c Call, _ int) error {
+func passedOn(_ *probe, c Call, _ int) error {
 	inner, err := c.Within("/stock", "")
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ var nestingCases = []testCase{
 			ask{keyed("k-1"), want{status: 400, fields: []core.Field{field(core.RefusedHeader, "key_missing")}}, ""},
 			ask{keyed("k-1"), want{status: 400, fields: []core.Field{field(core.RefusedHeader, "key_missing")}}, ""},
 			executions(2),
-			then(func(s *script) {
+			then(func(s *env) {
 				s.Helper()
 				s.store.mu.Lock()
 				defer s.store.mu.Unlock()
@@ -146,7 +146,7 @@ var hostCases = []testCase{
 			second, _ := r.Headers.Header("Host", 1)
 			return fmt.Sprintf("%s|%s|%d|%s", r.Host, first, lines, second), nil
 		})},
-		handler: func(_ *hand, c Call, _ int) error { return c.Blob(201, "text/plain", []byte(c.Run().Key().Raw())) },
+		handler: func(_ *probe, c Call, _ int) error { return c.Blob(201, "text/plain", []byte(c.Run().Key().Raw())) },
 		loose:   true,
 		noBare:  true,
 		steps: []step{
@@ -192,7 +192,7 @@ var eventCases = []testCase{
 			ask{request{target: "/orders/secret-7/pay", body: order}, created, ""},
 			ask{request{target: "/orders/secret-7/pay", body: order}, replayed, ""},
 			ask{request{target: "/orders/secret-7/pay", user: "-", body: order}, refused(core.CodeUserMissing), ""},
-			unseen{request{target: "/nowhere/secret-8", body: order}},
+			sendUnchecked{request{target: "/nowhere/secret-8", body: order}},
 			then(noRawPaths),
 		},
 	},
@@ -206,13 +206,13 @@ var eventCases = []testCase{
 		loose:   true,
 		steps: []step{
 			ask{request{target: "/api/orders/secret-7/pay", body: order}, created, ""},
-			unseen{request{target: "/api/nowhere/secret-8", body: order}},
+			sendUnchecked{request{target: "/api/nowhere/secret-8", body: order}},
 			then(noRawPaths),
 		},
 	},
 }
 
-func noRawPaths(s *script) {
+func noRawPaths(s *env) {
 	s.Helper()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -226,13 +226,13 @@ func noRawPaths(s *script) {
 	}
 }
 
-// whatCameOut has a handler's error, and whether it is a replay, told to the script.
-func whatCameOut(h *hand, a Afterwards) {
+// whatCameOut has a handler's error, and whether it is a replay, told to the case.
+func whatCameOut(h *probe, a Outcome) {
 	text := "no error"
 	if a.Err != nil {
 		text = a.Err.Error()
 	}
-	h.heard <- fmt.Sprintf("%s, %t", text, a.Replayed)
+	h.said <- fmt.Sprintf("%s, %t", text, a.Replayed)
 }
 
 // outcomeCases: what a middleware in front learns of the outcome.
@@ -244,11 +244,11 @@ var outcomeCases = []testCase{
 		loose: true,
 		steps: []step{
 			ask{anOrder, created, ""},
-			hears("no error, false"),
+			handlerSays("no error, false"),
 			ask{anOrder, replayed, ""},
-			hears("no error, true"),
+			handlerSays("no error, true"),
 			ask{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
-			hears("no error, false"),
+			handlerSays("no error, false"),
 		},
 	},
 	{
@@ -259,7 +259,7 @@ var outcomeCases = []testCase{
 		app:     App{Errors: true},
 		policy:  clientKey,
 		handler: firstFails,
-		after: func(h *hand, a Afterwards) {
+		after: func(h *probe, a Outcome) {
 			if a.Err != nil && strings.Contains(a.Err.Error(), "no stock") {
 				a.Err = errors.New("no stock") // frameworks add to it
 			}
@@ -268,11 +268,11 @@ var outcomeCases = []testCase{
 		loose: true,
 		steps: []step{
 			ask{keyedFor("/orders?status=422", "k-1"), failed(422), ""},
-			hears("no stock, false"),
+			handlerSays("no stock, false"),
 			ask{keyedFor("/orders?status=422", "k-1"), failedAgain(422), ""},
-			hears("no error, true"),
+			handlerSays("no error, true"),
 			ask{keyedFor("/orders?status=503", "k-2"), created, ""},
-			hears("no error, false"),
+			handlerSays("no error, false"),
 		},
 	},
 }
@@ -300,7 +300,7 @@ var limitCases = []testCase{
 			await{"first", want{status: 503, kind: foreign}},
 			ask{request{keys: []string{"k-1"}}, refused(core.CodeInProgress), ""},
 			ask{request{keys: []string{"k-1"}}, refused(core.CodeInProgress), ""},
-			let(1),
+			resume(1),
 			settle{},
 			ask{request{keys: []string{"k-1"}}, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
@@ -318,9 +318,9 @@ var limitCases = []testCase{
 		noBare:  true,
 		steps: []step{
 			begin{"first", request{keys: []string{"k-1"}, fields: []core.Field{field("X-Time-Limit", "30ms")}}},
-			then(func(s *script) {
+			then(func(s *env) {
 				s.Helper()
-				if got, err := s.parted["first"].receive("POST"); err != nil || got.status != 503 {
+				if got, err := s.pending["first"].receive("POST"); err != nil || got.status != 503 {
 					s.Errorf("%v (%v)", got, err)
 				}
 			}),

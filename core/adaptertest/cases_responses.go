@@ -49,7 +49,7 @@ var responseCases = []testCase{
 	{
 		name: "statuses without a body",
 		why:  "RFC 9110, section 6.4.1: 204 and 304 have no body and no length, first and again",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			status, _ := strconv.Atoi(c.Query("status"))
 			c.SetHeader("Etag", `"7"`)
 			return c.NoContent(status)
@@ -68,7 +68,7 @@ var responseCases = []testCase{
 	{
 		name: "an empty body",
 		why:  "a response without a body is a response: it is stored, and its duplicate does not run",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Blob(200, "text/plain", nil)
 		},
 		steps: []step{
@@ -79,7 +79,7 @@ var responseCases = []testCase{
 	{
 		name:    "no answer at all",
 		why:     "a handler that writes nothing answers 200 with nothing, and that is stored: it is no error, and no failure",
-		handler: func(*hand, Call, int) error { return nil },
+		handler: func(*probe, Call, int) error { return nil },
 		steps: []step{
 			ask{anOrder, want{status: 200}, ""},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
@@ -88,7 +88,7 @@ var responseCases = []testCase{
 	{
 		name: "a binary body",
 		why:  "the same body bytes, whatever they are",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Blob(200, "application/octet-stream", []byte(allBytes))
 		},
 		steps: []step{
@@ -99,7 +99,7 @@ var responseCases = []testCase{
 	{
 		name: "a body in pieces",
 		why:  "a recorder that is bypassed captures an empty body, or only the last write",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Write(201, "text/plain", false, tooLong()...)
 		},
 		steps: []step{
@@ -111,7 +111,7 @@ var responseCases = []testCase{
 		name:    "the framework's own renderer",
 		why:     "the handler's response is untouched and replayed as it was, Content-Type and all",
 		ownText: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.JSON(201, map[string]any{"order": n, "note": "<&>\u2028é"})
 		},
 		steps: []step{
@@ -122,7 +122,7 @@ var responseCases = []testCase{
 	{
 		name: "a body with a Content-Encoding, out",
 		why:  "dropping Content-Encoding: a gzip body becomes noise",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			c.SetHeader("Content-Encoding", "gzip")
 			c.SetHeader("Vary", "Accept-Encoding")
 			return c.Blob(200, "application/json", []byte(gzipped(`{"order":1}`)))
@@ -135,7 +135,7 @@ var responseCases = []testCase{
 	{
 		name: "fields of one message",
 		why:  "replaying Set-Cookie, Date and request ids",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			c.AddHeader("Set-Cookie", "session=s3cret")
 			c.AddHeader("Set-Cookie", "theme=dark")
 			c.SetHeader("Date", "Mon, 01 Jan 2001 00:00:00 GMT")
@@ -146,8 +146,8 @@ var responseCases = []testCase{
 		},
 		noBare: true,
 		steps: []step{
-			then(func(s *script) { s.text.line("(the handler's answer is not shown)") }),
-			unseen{anOrder},
+			then(func(s *env) { s.text.line("(the handler's answer is not shown)") }),
+			sendUnchecked{anOrder},
 			ask{anOrder, want{status: 201, kind: replay, absent: []string{"Set-Cookie", "X-Request-Id", "Traceparent"}}, ""},
 		},
 	},
@@ -155,7 +155,7 @@ var responseCases = []testCase{
 		name:   "a cookie that is kept",
 		why:    "Policy.StoredHeaders: KeepHeaders stores what it names and nothing else; two cookies are two field lines",
 		policy: core.Policy{StoredHeaders: core.KeepHeaders("set-cookie", "content-type")},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			c.AddHeader("Set-Cookie", "session=s3cret; Path=/; HttpOnly")
 			c.AddHeader("Set-Cookie", "theme=dark")
 			return receipt(h, c, n)
@@ -171,7 +171,7 @@ var responseCases = []testCase{
 		why:  "a replay never doubles a header: each line once, although a middleware in front sets the same names",
 		app: App{Outer: []core.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY"),
 			field("Content-Type", "text/html"), field("Cache-Control", "public"), field("X-Request-Id", "outer")}},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			c.AddHeader("Link", "</orders/1>; rel=self")
 			c.AddHeader("Link", "</orders>; rel=up")
 			c.AddHeader("Warning", "199 - a")
@@ -203,7 +203,7 @@ var responseCases = []testCase{
 		name:   "a response at the limit",
 		why:    "Policy.ResponseLimit is the largest body that is stored",
 		policy: core.Policy{ResponseLimit: 5000},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Write(201, "text/plain", false, tooLong()...) // 50 lines of 100 bytes
 		},
 		steps: []step{
@@ -213,9 +213,9 @@ var responseCases = []testCase{
 	},
 	{
 		name:   "a response over the limit",
-		why:    "delivered whole; a duplicate gets 409 result_unavailable, and the handler does not run again (not truncated, stored as {}, or dropped so that the retry runs again)",
+		why:    "a response over the limit is delivered whole; a duplicate gets 409 result_unavailable, and the handler does not run again",
 		policy: core.Policy{ResponseLimit: 4999},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if c.Query("blob") != "" {
 				return c.Blob(201, "text/plain", []byte(strings.Join(tooLong(), "")))
 			}
@@ -233,8 +233,8 @@ var responseCases = []testCase{
 	},
 	{
 		name: "a response of 3 MiB",
-		why:  "over the default limit; more than any buffer on the way holds",
-		handler: func(h *hand, c Call, n int) error {
+		why:  "a response that is larger than every buffer on the way is delivered whole",
+		handler: func(h *probe, c Call, n int) error {
 			return c.Blob(201, "application/octet-stream", bytes.Repeat([]byte(allBytes), 3*4096))
 		},
 		steps: []step{
@@ -245,9 +245,9 @@ var responseCases = []testCase{
 	},
 	{
 		name:  "a response that is flushed",
-		why:   "a recorder that implements Flush may send 200 before the 201; what is flushed goes out at once and can't be stored",
+		why:   "a flush sends the status that the handler has set; what is flushed goes out at once, and is not stored",
 		needs: Features{Flush: true},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			c.SetHeader("Location", "/orders/1")
 			return c.Write(201, "text/plain", true, "one\n", "two\n", "three\n")
 		},
@@ -260,7 +260,7 @@ var responseCases = []testCase{
 	{
 		name: "a stream of events",
 		why:  "what is streamed reaches the client while the handler is still at it, and a duplicate gets 409 result_unavailable",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Stream(200, "text/event-stream", func(w io.Writer, flush func()) error {
 				for i := range 3 {
 					if _, err := fmt.Fprintf(w, "data: %d\n\n", i); err != nil {
@@ -280,7 +280,7 @@ var responseCases = []testCase{
 		steps: []step{
 			send{"stream", anOrder},
 			listen{"stream", "data: 0\n\ndata: 1\n\ndata: 2\n\n"},
-			let(1),
+			resume(1),
 			listen{"stream", "data: end\n\n"},
 			leave{"stream"},
 			settle{},
@@ -291,7 +291,7 @@ var responseCases = []testCase{
 	{
 		name: "an upgraded connection",
 		why:  "a hijacked connection works, and a duplicate gets 409 result_unavailable",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Upgrade("echo", func(conn net.Conn) {
 				b := make([]byte, 5)
 				if _, err := io.ReadFull(conn, b); err == nil {
@@ -311,7 +311,7 @@ var responseCases = []testCase{
 		name:  "early hints",
 		why:   "1xx responses are not the status",
 		needs: Features{EarlyHints: true},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if err := c.EarlyHints("</style.css>; rel=preload"); err != nil {
 				return err
 			}

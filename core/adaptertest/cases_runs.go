@@ -13,14 +13,14 @@ import (
 )
 
 // byStatus answers with the status that the query asks for.
-func byStatus(_ *hand, c Call, n int) error {
+func byStatus(_ *probe, c Call, n int) error {
 	status, _ := strconv.Atoi(c.Query("status"))
 	return c.Blob(status, "application/json", fmt.Appendf(nil, `{"status":%d,"n":%d}`, status, n))
 }
 
 // firstFails fails at its first execution, by the framework's own error, with the status
 // that the query asks for.
-func firstFails(h *hand, c Call, n int) error {
+func firstFails(h *probe, c Call, n int) error {
 	if n > 1 {
 		return receipt(h, c, n)
 	}
@@ -43,7 +43,7 @@ func failedAgain(status int) want { return want{status: status, kind: replay} }
 var failureCases = []testCase{
 	{
 		name:    "failures are not kept",
-		why:     "5xx or 429 kept for a day; status >= 500, 429, 425, 408 are failures, and released",
+		why:     "a status of 500 and above, 429, 425 and 408 are failures: they are released, not kept (docs/policies.md)",
 		handler: byStatus,
 		steps: []step{
 			ask{posted("/orders?status=500", order), failed(500), ""},
@@ -76,7 +76,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "failures that are kept",
-		why:     "keep on failure",
+		why:     "OnFailure: Keep stores a failure, and a duplicate gets it",
 		policy:  core.Policy{OnFailure: core.Keep},
 		handler: byStatus,
 		steps: []step{
@@ -88,7 +88,7 @@ var failureCases = []testCase{
 		name:   "failed by its own code",
 		why:    "an API that answers HTTP 200 with {\"code\": 50001} can say that this is a failure",
 		policy: core.Policy{Failed: core.FailedByCode("code")},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n == 1 {
 				return c.Blob(200, "application/json; charset=utf-8", []byte(`{"code":50001,"msg":"busy"}`))
 			}
@@ -102,7 +102,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "a framework's error",
-		why:     "a handler's returned error is rendered after the middleware chain, and 200 with nothing is stored for a 422",
+		why:     "an error that the handler returns is stored as the framework renders it, which happens after the middleware chain",
 		needs:   Features{NativeErrors: true},
 		ownText: true,
 		policy:  core.ClientKey(),
@@ -136,7 +136,7 @@ var failureCases = []testCase{
 		},
 	},
 	{
-		name:    "a refusal that the handler reports, in an envelope of the house",
+		name:    "a refusal that the handler reports, in an error format of the service's own",
 		why:     "Config.Refuse makes the answer of every refusal",
 		noBare:  true,
 		config:  func(c *core.Config) { c.Refuse = envelope },
@@ -171,7 +171,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "a refusal in the place of an answer, under an error middleware",
-		why:     "as above; a claim may be waiting for who renders errors",
+		why:     "the same where a claim waits for the middleware that renders errors",
 		needs:   Features{OuterErrors: true},
 		noBare:  true,
 		app:     App{Errors: true, Outer: []core.Field{field("X-Frame-Options", "DENY")}},
@@ -180,7 +180,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "an error rendered further out",
-		why:     "c.Error(err) rendered by an outer middleware: what it renders is what is stored; and the error must reach it, and be rendered once",
+		why:     "what a middleware further out renders of an error is what is stored; the error reaches it, and is rendered once",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		policy:  core.ClientKey(),
@@ -204,25 +204,25 @@ var failureCases = []testCase{
 	},
 	{
 		name:   "an error rendered further out, unseen",
-		why:    "c.Error(err) rendered by an outer middleware: without Finish it may be rendered at the guard and stored, or be a failure that is released; but a duplicate never gets another answer than the first",
+		why:    "without Finish an error may be rendered at the guard and stored, or be a failure that is released; but a duplicate never gets another answer than the first",
 		needs:  Features{OuterErrors: true},
-		app:    App{Errors: true, Unfinished: true},
+		app:    App{Errors: true, WithoutFinish: true},
 		loose:  true,
 		noBare: true,
 		policy: core.ClientKey(),
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			return c.Fail(422, "no stock")
 		},
 		steps: []step{
 			ask{chosen(posted("/orders", order)), failed(422), ""},
-			then(func(s *script) {
+			then(func(s *env) {
 				s.Helper()
 				first := s.firsts[0]
-				unseen{chosen(posted("/orders", order))}.do(s)
+				sendUnchecked{chosen(posted("/orders", order))}.do(s)
 				again := s.firsts[1]
 				sameMessage(s, "the second answer", first, again, core.ReplayedHeader)
-				if ran := s.hand.count() == 2; ran == (again.get(core.ReplayedHeader) == "true") {
-					s.Errorf("%d executions, and the second answer is %v", s.hand.count(), again)
+				if ran := s.probe.count() == 2; ran == (again.get(core.ReplayedHeader) == "true") {
+					s.Errorf("%d executions, and the second answer is %v", s.probe.count(), again)
 				}
 			}),
 		},
@@ -240,9 +240,9 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "a panic",
-		why:     "a panic that leaves the record running; a writer that isn't put back, so that the recovery answers 200 with nothing",
+		why:     "a panic releases the run, and the recovery middleware in front writes its answer to the writer that it knows",
 		ownText: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n == 1 {
 				c.SetHeader("X-Before", "1")
 				panic("adaptertest: the handler panics")
@@ -262,7 +262,7 @@ var failureCases = []testCase{
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		ownText: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n == 1 {
 				panic("adaptertest: the handler panics")
 			}
@@ -283,7 +283,7 @@ var reported = want{status: 409, fields: []core.Field{
 }}
 
 // firstRefused is refused by something further in at its first execution.
-func firstRefused(h *hand, c Call, n int) error {
+func firstRefused(h *probe, c Call, n int) error {
 	if n == 1 {
 		return c.Report(fmt.Errorf("pay: %w", core.NewRefusal(core.CodeInProgress, nil)))
 	}
@@ -291,7 +291,7 @@ func firstRefused(h *hand, c Call, n int) error {
 }
 
 // begunAndRefused has said something of its answer before it is refused.
-func begunAndRefused(h *hand, c Call, n int) error {
+func begunAndRefused(h *probe, c Call, n int) error {
 	if n == 1 {
 		c.SetHeader("Content-Encoding", "gzip")
 		c.SetHeader("Etag", `"1"`)
@@ -306,14 +306,14 @@ var inPlace = []step{
 	ask{anOrder, replayed, ""},
 }
 
-// envelope is a house's own form of refusals.
+// envelope is a service's own form of refusals.
 func envelope(_ context.Context, r *core.Refusal) *core.Response {
 	return &core.Response{Status: 200, Header: []core.Field{field("Content-Type", "application/json")},
 		Body: fmt.Appendf(nil, `{"code":1,"msg":%q}`, string(r.Code))}
 }
 
 // reportRun answers with what the handler can learn about its run.
-func reportRun(h *hand, c Call, n int) error {
+func reportRun(h *probe, c Call, n int) error {
 	r := c.Run()
 	if r == nil {
 		return c.Blob(200, "text/plain", []byte("no run"))
@@ -339,7 +339,7 @@ var runCases = []testCase{
 		noBare:  true,
 		steps: []step{
 			begin{"first", anOrder},
-			let(1),
+			resume(1),
 			await{"first", ok},
 		},
 	},
@@ -356,14 +356,14 @@ var runCases = []testCase{
 	},
 	{
 		name:    "a takeover",
-		why:     "the earlier run crashed and its lease has passed: takeover with attempt + 1; what the first still answers is not stored (an unlock without owner deletes the next owner's lock)",
+		why:     "when the lease of a run has passed, the next request takes over with the next attempt; what the first run still answers is not stored",
 		handler: reportRun,
 		noBare:  true,
 		steps: []step{
 			begin{"first", anOrder},
 			later(31 * time.Second),
 			ask{anOrder, want{status: 200}, ""},
-			let(1),
+			resume(1),
 			await{"first", ok},
 			ask{anOrder, want{status: 200, kind: replay}.of(1), ""},
 			observed(core.RunLost),
@@ -371,7 +371,7 @@ var runCases = []testCase{
 	},
 	{
 		name:    "an uncertain outcome",
-		why:     "by policy 409 uncertain until a reconcile hook decides",
+		why:     "under Abandoned: Uncertain an abandoned run is 409 uncertain until it is settled",
 		policy:  core.Policy{Abandoned: core.Uncertain},
 		handler: reportRun,
 		noBare:  true,
@@ -379,7 +379,7 @@ var runCases = []testCase{
 			begin{"first", anOrder},
 			later(31 * time.Second),
 			ask{anOrder, refused(core.CodeUncertain), ""},
-			let(1),
+			resume(1),
 			await{"first", ok},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
 		},
@@ -397,16 +397,16 @@ var runCases = []testCase{
 			begin{"first", anOrder},
 			later(31 * time.Second),
 			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
-			let(1),
+			resume(1),
 			await{"first", ok},
 			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
 		},
 	},
 	{
 		name:     "the client leaves",
-		why:      "the request context ends when the client leaves: finishing with it loses the result, and the retry runs again; finish what was begun",
+		why:      "a run goes on when its client leaves, and its result is stored for the retry",
 		incoming: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			h.hold()
 			if err := c.Context().Err(); err != nil {
 				h.s.Errorf("the run has ended with its client: %v", err)
@@ -416,8 +416,8 @@ var runCases = []testCase{
 		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			gone{"first"},
-			let(1),
+			leaveSeen{"first"},
+			resume(1),
 			settle{},
 			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
@@ -434,13 +434,13 @@ var halfClosed = testCase{
 	handler: held,
 	steps: []step{
 		begin{"first", anOrder},
-		then(func(s *script) {
+		then(func(s *env) {
 			s.Helper()
-			if err := s.parted["first"].Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			if err := s.pending["first"].Conn.(*net.TCPConn).CloseWrite(); err != nil {
 				s.Fatalf("%v", err)
 			}
 		}),
-		let(1),
+		resume(1),
 		await{"first", created},
 		ask{anOrder, replayed, ""},
 	},
@@ -450,7 +450,7 @@ var halfClosed = testCase{
 var waitCases = []testCase{
 	{
 		name:    "waiting",
-		why:     "waits, woken and not polling blindly, then replays",
+		why:     "under Wait a duplicate waits until it is woken, and then gets the replay",
 		policy:  core.Policy{Duplicate: core.Wait(patience)},
 		handler: held,
 		steps: []step{
@@ -458,7 +458,7 @@ var waitCases = []testCase{
 			send{"second", anOrder}, called{"watch", 1},
 			send{"third", anOrder}, called{"acquire", 3},
 			send{"fourth", anOrder}, called{"acquire", 4},
-			let(1),
+			resume(1),
 			await{"first", created},
 			await{"second", replayed},
 			await{"third", replayed},
@@ -468,21 +468,21 @@ var waitCases = []testCase{
 	},
 	{
 		name:    "waiting in vain",
-		why:     "at the limit 409 in_progress",
+		why:     "a duplicate that has waited to its limit gets 409 in_progress",
 		policy:  core.Policy{Duplicate: core.Wait(20 * time.Millisecond)},
 		handler: held,
 		steps: []step{
 			begin{"first", anOrder},
 			ask{anOrder, refused(core.CodeInProgress), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 		},
 	},
 	{
 		name:   "waiting for a failure",
-		why:    "if the owner failed, exactly one waiter takes over, and not all of them",
+		why:    "when the run fails, exactly one of the waiters runs",
 		policy: core.Policy{Duplicate: core.Wait(patience)},
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			h.hold()
 			if n == 1 {
 				return c.Blob(503, "text/plain", []byte("try again"))
@@ -494,38 +494,38 @@ var waitCases = []testCase{
 			send{"second", anOrder}, called{"watch", 1},
 			send{"third", anOrder}, called{"acquire", 3},
 			send{"fourth", anOrder}, called{"acquire", 4},
-			let(1),
+			resume(1),
 			await{"first", want{status: 503}},
 			entered(1),         // one of the three
 			called{"watch", 2}, // by one of the two that wait again
-			let(1),
-			either{"second", "third", "fourth"},
+			resume(1),
+			oneOf{"second", "third", "fourth"},
 			executions(2),
 		},
 	},
 	{
 		name:   "200 at once, replayed",
-		why:    "the first promise: of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx (two runs in some rounds of 300 have been seen)",
+		why:    "of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx",
 		policy: core.Policy{Duplicate: core.Replay},
 		steps: []step{
-			crowd{request: anOrder, size: 200, refusals: true},
+			atOnce{request: anOrder, size: 200, refusals: true},
 			ask{anOrder, replayed, ""},
 			executions(1),
 		},
 	},
 	{
 		name:   "200 at once, waiting",
-		why:    "the first promise, with Wait: all get the one answer",
+		why:    "of identical requests at the same time one runs, and under Wait all get its answer",
 		policy: core.Policy{Duplicate: core.Wait(patience)},
 		steps: []step{
-			crowd{request: anOrder, size: 200},
+			atOnce{request: anOrder, size: 200},
 			executions(1),
 		},
 	},
 	{
 		name: "different operations at once",
 		why:  "a guard stands between duplicates only: other operations run side by side",
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n == 1 {
 				h.hold()
 			}
@@ -535,7 +535,7 @@ var waitCases = []testCase{
 			begin{"first", posted("", `{"n":1}`)},
 			ask{posted("", `{"n":2}`), created, ""},
 			ask{posted("", `{"n":2}`), replayed, ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 		},
 	},
@@ -545,7 +545,7 @@ var waitCases = []testCase{
 var storeCases = []testCase{
 	{
 		name: "no store before the handler",
-		why:  "503 store_unavailable and Retry-After; the handler does not run",
+		why:  "without a store a request is refused with 503 store_unavailable and Retry-After, and the handler does not run",
 		steps: []step{
 			fail("acquire"),
 			ask{anOrder, refused(core.CodeStoreUnavailable), ""},
@@ -556,7 +556,7 @@ var storeCases = []testCase{
 	},
 	{
 		name:   "no store, failing open",
-		why:    "FailOpen runs it unprotected and reports",
+		why:    "under FailOpen a request without a store runs unprotected, and an event says so",
 		policy: core.Policy{FailOpen: true},
 		steps: []step{
 			fail("acquire"),
@@ -567,7 +567,7 @@ var storeCases = []testCase{
 	},
 	{
 		name: "no store after the handler",
-		why:  "a failed save after a successful handler turned into a 500: the client retries what was done; it gets the real response, and the record stays running until its lease ends",
+		why:  "when the result cannot be stored, the client gets the real response, and the record stays running until its lease ends",
 		steps: []step{
 			fail("complete", "release"),
 			ask{anOrder, created, ""},
@@ -607,7 +607,7 @@ var mountCases = []testCase{
 	},
 	{
 		name:    "mounted on the application, with parameters",
-		why:     "M is the pattern, also where the guard stands in front of the routes",
+		why:     "the key holds the route's pattern, also where the guard stands in front of the routes",
 		needs:   Features{GlobalRoutes: true},
 		global:  true,
 		routes:  []route{{pattern: "/orders/:id/pay"}},
@@ -620,7 +620,7 @@ var mountCases = []testCase{
 	},
 	{
 		name:    "mounted on a group",
-		why:     "M is the whole pattern, prefix of the group and all",
+		why:     "the key holds the whole pattern, with the prefix of the group",
 		needs:   Features{GroupRoutes: true},
 		global:  true,
 		app:     App{Group: "/api/v1"},
@@ -653,13 +653,13 @@ var mountCases = []testCase{
 	},
 	{
 		name:    "no route",
-		why:     "unmatched routes have an empty FullPath: all of them would be one operation",
+		why:     "requests that match no route have keys of their own: their pattern is empty, and would make them one operation",
 		global:  true,
 		ownText: true,
 		steps: []step{
 			ask{request{target: "/a", body: order}, want{status: 404, kind: foreign}, ""},
 			ask{request{target: "/b", body: order}, want{status: 404, kind: foreign, absent: []string{core.ReplayedHeader}}, ""},
-			then(func(s *script) {
+			then(func(s *env) {
 				s.store.mu.Lock()
 				defer s.store.mu.Unlock()
 				if n := len(s.store.claims); n == 2 && s.store.claims[0] == s.store.claims[1] {

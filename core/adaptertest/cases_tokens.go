@@ -52,12 +52,12 @@ var issueCases = []testCase{
 		why:    "a token is new each time and for its user only: no cache may keep it (RFC 9111, section 5.2.2.5); and to issue one writes nothing anywhere",
 		routes: append(shop(checkout), route{method: "HEAD", pattern: "/tokens", issues: &checkout}, route{pattern: "/tokens", issues: &checkout}),
 		steps: []step{
-			issued{as: "a"},
-			issued{as: "b"},
-			issued{as: "c", request: request{method: "POST"}},
+			issueToken{as: "a"},
+			issueToken{as: "b"},
+			issueToken{as: "c", request: request{method: "POST"}},
 			ask{request{method: "HEAD", target: "/tokens"}, tokenAnswer, ""},
 			executions(0),
-			untouched{},
+			storeNotCalled{},
 			ask{withToken("a", anOrder), created, ""},
 			ask{withToken("b", anOrder), created, ""},
 			ask{withToken("c", anOrder), created, ""},
@@ -70,13 +70,13 @@ var issueCases = []testCase{
 		handler: checkoutPage,
 		noBare:  true,
 		steps: []step{
-			shown{"a", request{method: "GET", target: "/checkout"}, aPage},
-			shown{"b", request{method: "GET"}, aPage},
-			untouched{},
+			getPage{"a", request{method: "GET", target: "/checkout"}, aPage},
+			getPage{"b", request{method: "GET"}, aPage},
+			storeNotCalled{},
 			ask{tokenForm("a"), created, ""},
 			ask{tokenForm("a"), replayed, ""},
 			ask{tokenForm("b"), created, ""},
-			shown{"c", request{method: "GET", user: "bob"}, aPage},
+			getPage{"c", request{method: "GET", user: "bob"}, aPage},
 			ask{tokenForm("c"), refused(core.CodeTokenInvalid), ""},
 			ask{request{method: "GET", user: "-"}, want{status: 400, kind: passed, body: "user_missing"}, ""},
 		},
@@ -86,7 +86,7 @@ var issueCases = []testCase{
 		why:    "a handler that is guarded may issue tokens as well, and the request stays whole for it",
 		routes: shop(checkout),
 		noBare: true,
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			if n > 1 {
 				return receipt(h, c, n)
 			}
@@ -101,9 +101,9 @@ var issueCases = []testCase{
 			return c.Blob(201, "text/plain", append(body, core.TokenInput(token)...))
 		},
 		steps: []step{
-			issued{as: "a"},
-			shown{"b", withToken("a", anOrder), created},
-			then(func(s *script) {
+			issueToken{as: "a"},
+			getPage{"b", withToken("a", anOrder), created},
+			then(func(s *env) {
 				if body := string(s.firsts[0].body); !strings.HasPrefix(body, order) {
 					s.Errorf("the handler has read %s", body)
 				}
@@ -117,12 +117,12 @@ var issueCases = []testCase{
 		why:    "RFC 6585, section 4: who has had too many gets 429, and when to ask again; what can't be limited is refused (docs/problems.md)",
 		routes: shop(oneShot(core.TokenConfig{Limit: byName{}}, "checkout")),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{request{method: "GET", target: "/tokens", user: "bob"}, want{status: 429, kind: refusal, code: core.CodeRateLimited, fields: []core.Field{field("Retry-After", "2")}}, ""},
 			observed(core.Refused),
 			ask{request{method: "GET", target: "/tokens", user: "eve"}, refused(core.CodeStoreUnavailable), ""},
-			issued{as: "b"},
-			untouched{},
+			issueToken{as: "b"},
+			storeNotCalled{},
 			ask{withToken("b", anOrder), created, ""},
 		},
 	},
@@ -135,10 +135,10 @@ var issueCases = []testCase{
 		handler: checkoutPage,
 		noBare:  true,
 		steps: []step{
-			shown{"a", request{method: "GET"}, aPage},
+			getPage{"a", request{method: "GET"}, aPage},
 			ask{request{method: "GET", user: "bob"}, want{status: 429, kind: passed, body: "rate_limited"}, ""},
 			ask{request{method: "GET", user: "eve"}, want{status: 503, kind: passed, body: "store_unavailable"}, ""},
-			untouched{},
+			storeNotCalled{},
 		},
 	},
 	{
@@ -147,10 +147,10 @@ var issueCases = []testCase{
 		routes: shop(checkout),
 		steps: []step{
 			ask{request{method: "GET", target: "/tokens", user: "-"}, refused(core.CodeUserMissing), ""},
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{withToken("a", request{user: "-", body: order}), refused(core.CodeUserMissing), ""},
 			executions(0),
-			untouched{},
+			storeNotCalled{},
 		},
 	},
 	{
@@ -162,8 +162,8 @@ var issueCases = []testCase{
 		handler: checkoutPage,
 		noBare:  true,
 		steps: []step{
-			issued{as: "a", request: as("ada", request{})},
-			shown{"b", as("ada", request{method: "GET"}), aPage},
+			issueToken{as: "a", request: as("ada", request{})},
+			getPage{"b", as("ada", request{method: "GET"}), aPage},
 			ask{withToken("a", as("eve", anOrder)), refused(core.CodeTokenInvalid), ""},
 			ask{withToken("b", as("eve", anOrder)), refused(core.CodeTokenInvalid), ""},
 			ask{withToken("a", as("ada", anOrder)), created, ""},
@@ -180,8 +180,8 @@ var issueCases = []testCase{
 		handler: checkoutPage,
 		noBare:  true,
 		steps: []step{
-			issued{as: "a", request: verified("k1", request{})},
-			shown{"b", verified("k1", request{method: "GET"}), aPage},
+			issueToken{as: "a", request: verified("k1", request{})},
+			getPage{"b", verified("k1", request{method: "GET"}), aPage},
 			ask{withToken("a", verified("k2", anOrder)), refused(core.CodeTokenInvalid), ""},
 			ask{withToken("b", verified("k2", anOrder)), refused(core.CodeTokenInvalid), ""},
 			ask{withToken("b", request{user: "k1", body: order}), refused(core.CodeTokenInvalid), ""},
@@ -195,9 +195,9 @@ var issueCases = []testCase{
 		why:    "every string of a Fiber context is used again: a token, too, must belong to who has asked for it",
 		routes: shop(checkout),
 		steps: []step{
-			issued{"a", request{}, "kept"},
-			issued{"b", request{user: "bobby"}, "kept"},
-			issued{"c", request{user: "carol"}, "kept"},
+			issueToken{"a", request{}, "kept"},
+			issueToken{"b", request{user: "bobby"}, "kept"},
+			issueToken{"c", request{user: "carol"}, "kept"},
 			ask{withToken("a", request{user: "bobby", body: order}), refused(core.CodeTokenInvalid), "kept"},
 			ask{withToken("a", anOrder), created, "kept"},
 			ask{withToken("b", request{user: "bobby", body: order}), created, "kept"},
@@ -213,8 +213,8 @@ var issueCases = []testCase{
 		global: true,
 		routes: []route{{}, {method: "GET", pattern: "/tokens", issues: &checkout}},
 		steps: []step{
-			issued{as: "a"},
-			untouched{},
+			issueToken{as: "a"},
+			storeNotCalled{},
 			ask{withToken("a", anOrder), created, ""},
 			ask{withToken("a", anOrder), replayed, ""},
 		},
@@ -227,7 +227,7 @@ var issueCases = []testCase{
 		routes:  shop(checkout),
 		handler: firstFails,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{request{method: "GET", target: "/tokens", user: "-"}, refused(core.CodeUserMissing), ""},
 			ask{anOrder, refused(core.CodeTokenMissing), ""},
 			ask{withToken("a", posted("/orders?status=422", order)), failed(422), ""},
@@ -238,7 +238,7 @@ var issueCases = []testCase{
 }
 
 // checkoutPage is a page with a form where nothing runs, and else a receipt.
-func checkoutPage(h *hand, c Call, n int) error {
+func checkoutPage(h *probe, c Call, n int) error {
 	if c.Run() != nil {
 		return receipt(h, c, n)
 	}
@@ -269,10 +269,10 @@ func verified(caller string, r request) request {
 var useCases = []testCase{
 	{
 		name:   "a token in a form",
-		why:    "a page needs no script: the token is a field of its form, which does not count as a parameter, wherever the token comes from",
+		why:    "a page needs no check: the token is a field of its form, which does not count as a parameter, wherever the token comes from",
 		routes: shop(checkout),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{tokenForm("a"), created, ""},
 			ask{tokenForm("a"), replayed, ""},
 			ask{chunked(tokenForm("a")), replayed, ""},
@@ -288,7 +288,7 @@ var useCases = []testCase{
 		why:    "the same for multipart/form-data (RFC 7578)",
 		routes: shop(checkout),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{tokenParts("b-1", "a"), created, ""},
 			ask{tokenParts("b-2", "a"), replayed, ""},
 			ask{chunked(tokenParts("b-1", "a")), replayed, ""},
@@ -303,13 +303,13 @@ var useCases = []testCase{
 		app:    App{Front: []Front{FormReader}},
 		routes: shop(checkout),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{tokenForm("a"), created, ""},
 			ask{tokenForm("a"), replayed, ""},
 			ask{chunked(tokenForm("a")), replayed, ""},
 			ask{unread(tokenForm("a")), replayed, ""},
 			ask{form("idempotency_token={a}&sku=B-2"), refused(core.CodeKeyReused), ""},
-			issued{as: "b"},
+			issueToken{as: "b"},
 			ask{tokenParts("b-1", "b"), created, ""},
 			ask{chunked(tokenParts("b-1", "b")), replayed, ""},
 			ask{unread(tokenParts("b-1", "b")), replayed, ""},
@@ -321,9 +321,9 @@ var useCases = []testCase{
 		why:    "a query stands in logs, in histories and in Referer fields: a token is not read from there, unless the service wants it",
 		routes: append(shop(checkout), route{pattern: "/here", policy: &checkoutHere}),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{posted("/orders?idempotency_token={a}", order), refused(core.CodeTokenMissing), ""},
-			untouched{},
+			storeNotCalled{},
 			ask{posted("/here?x=1&idempotency_token={a}", order), created, ""},
 			ask{posted("/here?idempotency_token={a}&x=1", order), replayed, ""},
 			ask{withToken("a", posted("/here?x=1", order)), replayed, ""},
@@ -335,13 +335,13 @@ var useCases = []testCase{
 		why:    "header before form before query; what is there is the token, and a bad one is not passed over for another",
 		routes: shop(checkoutHere),
 		steps: []step{
-			issued{as: "a"}, issued{as: "b"}, issued{as: "c"},
+			issueToken{as: "a"}, issueToken{as: "b"}, issueToken{as: "c"},
 			ask{at("/orders?idempotency_token={c}", withToken("a", tokenForm("b"))), created, ""},
 			ask{at("/orders?idempotency_token={c}", tokenForm("b")), created, ""},
 			ask{at("/orders?idempotency_token={c}", form("sku=A-1&quantity=2")), created, ""},
-			issued{as: "d"},
+			issueToken{as: "d"},
 			ask{request{body: tokenForm("d").body, media: tokenForm("d").media, fields: []core.Field{field(core.TokenHeader, "")}}, created, ""}, // an empty field is none
-			issued{as: "e"},
+			issueToken{as: "e"},
 			ask{withToken("x", tokenForm("e")), refused(core.CodeTokenInvalid), ""}, // nothing is called x
 			ask{at("/orders?idempotency_token={e}", tokenForm("x")), refused(core.CodeTokenInvalid), ""},
 			ask{at("/orders?idempotency_token={e}", form("idempotency_token=&sku=A-1")), refused(core.CodeTokenMissing), ""},
@@ -353,7 +353,7 @@ var useCases = []testCase{
 		why:    "docs/problems.md: 400 token_missing, and nothing is recorded; a member of JSON, text that reads like a form, a cookie, and a name in other letters are none",
 		routes: shop(checkout),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{request{}, refused(core.CodeTokenMissing), ""},
 			ask{anOrder, refused(core.CodeTokenMissing), ""},
 			ask{form("sku=A-1"), refused(core.CodeTokenMissing), ""},
@@ -366,7 +366,7 @@ var useCases = []testCase{
 			ask{request{body: order, fields: []core.Field{field(core.TokenHeader, "")}}, refused(core.CodeTokenMissing), ""},
 			ask{withKey(anOrder, "{a}"), refused(core.CodeTokenMissing), ""},
 			executions(0),
-			untouched{},
+			storeNotCalled{},
 		},
 	},
 	{
@@ -375,12 +375,12 @@ var useCases = []testCase{
 		routes: shop(checkout),
 		loose:  true, // the compressed token is another one each time
 		steps: []step{
-			issued{as: "a"},
-			then(func(s *script) {
+			issueToken{as: "a"},
+			then(func(s *env) {
 				s.Helper()
 				r := compressed(s.filled(tokenForm("a")))
 				ask{r, refused(core.CodeTokenMissing), ""}.do(s)
-				untouched{}.do(s)
+				storeNotCalled{}.do(s)
 				ask{withToken("a", r), created, ""}.do(s)
 				ask{withToken("a", r), replayed, ""}.do(s)
 				ask{withToken("a", compressed(form("sku=B-2"))), refused(core.CodeKeyReused), ""}.do(s)
@@ -392,15 +392,15 @@ var useCases = []testCase{
 		name:   "a receipt",
 		why:    "RFC 9110, section 15.4.4: after a form comes 303 to its receipt; who submits again, by a double click, a reload or the back button, lands on the same one",
 		routes: shop(checkout),
-		handler: func(_ *hand, c Call, n int) error {
+		handler: func(_ *probe, c Call, n int) error {
 			c.SetHeader("Location", fmt.Sprintf("/receipts/%d", n))
 			return c.NoContent(303)
 		},
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{tokenForm("a"), want{status: 303, fields: []core.Field{field("Location", "/receipts/1")}}, ""},
 			ask{tokenForm("a"), want{status: 303, kind: replay, fields: []core.Field{field("Location", "/receipts/1")}}, ""},
-			issued{as: "b"},
+			issueToken{as: "b"},
 			ask{tokenForm("b"), want{status: 303, fields: []core.Field{field("Location", "/receipts/2")}}, ""},
 			ask{tokenForm("a"), want{status: 303, kind: replay, fields: []core.Field{field("Location", "/receipts/1")}}.of(1), ""},
 		},
@@ -411,11 +411,11 @@ var useCases = []testCase{
 		routes:  append(shop(checkout), route{pattern: "/refunds", policy: &checkout}, route{method: "PUT", policy: &checkout}, route{pattern: "/orders/:id", policy: &checkout}),
 		handler: held,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", withToken("a", at("/orders/7", anOrder))},
 			ask{withToken("a", at("/orders/7", posted("", otherOrder))), refused(core.CodeKeyReused), ""},
 			ask{withToken("a", at("/orders/8", anOrder)), refused(core.CodeKeyReused), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{withToken("a", posted("/orders/7", otherOrder)), refused(core.CodeKeyReused), ""},
 			ask{withToken("a", at("/orders/8", anOrder)), refused(core.CodeKeyReused), ""},
@@ -424,11 +424,11 @@ var useCases = []testCase{
 			ask{withToken("a", at("/refunds", anOrder)), refused(core.CodeKeyReused), ""},
 			ask{withToken("a", request{method: "PUT", body: order}), refused(core.CodeKeyReused), ""},
 			ask{withToken("a", at("/orders/7", anOrder)), replayed, ""},
-			issued{as: "b"},
+			issueToken{as: "b"},
 			begin{"crashed", withToken("b", anOrder)},
 			later(31 * time.Second),
 			ask{withToken("b", posted("", otherOrder)), refused(core.CodeKeyReused), ""},
-			let(1),
+			resume(1),
 			await{"crashed", created},
 			executions(2),
 		},
@@ -437,7 +437,7 @@ var useCases = []testCase{
 		name:   "a token is given back",
 		why:    "who has no other token must be able to put his form right: any answer of 400 and above gives the token back, and the next try may be another form",
 		routes: shop(checkout),
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			switch n {
 			case 1:
 				return c.Blob(422, "text/plain", []byte("the quantity is missing"))
@@ -449,7 +449,7 @@ var useCases = []testCase{
 			return receipt(h, c, n)
 		},
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{form("idempotency_token={a}&sku=A-1"), failed(422), ""},
 			ask{tokenForm("a"), failed(402), ""},
 			records(0),
@@ -465,10 +465,10 @@ var useCases = []testCase{
 		routes:  shop(rejecting(checkout)),
 		handler: held,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
 			ask{tokenForm("a"), refused(core.CodeInProgress), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{tokenForm("a"), refused(core.CodeDuplicate), ""},
 		},
@@ -479,11 +479,11 @@ var useCases = []testCase{
 		routes:  shop(waitingFor(checkout)),
 		handler: held,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
 			send{"second", tokenForm("a")}, called{"watch", 1},
 			send{"third", withToken("a", form("quantity=2&sku=A-1"))}, called{"acquire", 3},
-			let(1),
+			resume(1),
 			await{"first", created},
 			await{"second", replayed},
 			await{"third", replayed},
@@ -495,8 +495,8 @@ var useCases = []testCase{
 		why:    "a token works once: of any number of uses at the same time one runs",
 		routes: shop(checkout),
 		steps: []step{
-			issued{as: "a"},
-			crowd{request: tokenForm("a"), size: 100, refusals: true},
+			issueToken{as: "a"},
+			atOnce{request: tokenForm("a"), size: 100, refusals: true},
 			ask{tokenForm("a"), replayed, ""},
 			executions(1),
 		},
@@ -506,8 +506,8 @@ var useCases = []testCase{
 		why:    "the same with Wait: all get the one answer",
 		routes: shop(waitingFor(checkout)),
 		steps: []step{
-			issued{as: "a"},
-			crowd{request: withToken("a", anOrder), size: 100},
+			issueToken{as: "a"},
+			atOnce{request: withToken("a", anOrder), size: 100},
 			executions(1),
 		},
 	},
@@ -516,11 +516,11 @@ var useCases = []testCase{
 		why:    "RFC 9110, section 9.2.1: a link that is followed, or fetched in advance, must not use a token up",
 		routes: []route{{policy: &checkout}, {method: "GET", policy: &checkout}, {method: "HEAD", policy: &checkout}, {method: "OPTIONS", policy: &checkout}, {method: "GET", pattern: "/tokens", issues: &checkout}},
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{withToken("a", request{method: "GET"}), want{status: 201, kind: passed}, ""},
 			ask{withToken("a", request{method: "HEAD"}), want{status: 201, kind: passed}, ""},
 			ask{withToken("a", request{method: "OPTIONS"}), want{status: 201, kind: passed}, ""},
-			untouched{},
+			storeNotCalled{},
 			ask{withToken("a", request{}), created, ""},
 		},
 	},
@@ -530,7 +530,7 @@ var useCases = []testCase{
 		routes: shop(checkout),
 		steps: []step{
 			fail("acquire", "release"),
-			issued{as: "a"}, // it needs no store
+			issueToken{as: "a"}, // it needs no store
 			ask{tokenForm("a"), refused(core.CodeStoreUnavailable), ""},
 			executions(0),
 			fail(),
@@ -542,21 +542,21 @@ var useCases = []testCase{
 		why:    "people read pages: Config.Refuse makes one of any refusal, and links a used token's to the receipt; programs get their problem as ever",
 		routes: shop(oneShot(core.TokenConfig{Limit: byName{}}, "checkout")),
 		config: func(c *core.Config) { c.Refuse = refusalPage },
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			h.hold()
 			return receipt(h, c, n)
 		},
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
 			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, core.CodeKeyReused, ""), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, core.CodeKeyReused, "/orders/1"), ""},
 			ask{form("idempotency_token={a}&sku=B-2"), refused(core.CodeKeyReused), ""},
 			ask{browsing(form("sku=B-2")), page(400, core.CodeTokenMissing, ""), ""},
 			ask{browsing(form("idempotency_token=x&sku=B-2")), page(403, core.CodeTokenInvalid, ""), ""},
-			issued{as: "b"}, aged{"old", "b"},
+			issueToken{as: "b"}, expireToken{"old", "b"},
 			ask{browsing(tokenForm("old")), page(410, core.CodeTokenExpired, ""), ""},
 			ask{browsing(request{method: "GET", target: "/tokens", user: "bob"}), page(429, core.CodeRateLimited, ""), ""},
 			ask{tokenForm("a"), replayed, ""},
@@ -568,7 +568,7 @@ var useCases = []testCase{
 		routes: shop(authorized(checkout)),
 		config: func(c *core.Config) { c.Refuse = refusalPage },
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{tokenForm("a"), created, ""},
 			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, core.CodeKeyReused, "/orders/1"), ""},
 			ask{withdrawn(browsing(form("idempotency_token={a}&sku=B-2"))), page(422, core.CodeKeyReused, ""), ""},
@@ -627,7 +627,7 @@ var oldTokenCases = []testCase{
 		why:    "docs/problems.md: 410 token_expired; nothing runs, and nothing is left in the store",
 		routes: append(shop(checkout), route{method: "GET", pattern: "/old", issues: &checkoutBriefly}),
 		steps: []step{
-			issued{as: "a", request: request{target: "/old"}},
+			issueToken{as: "a", request: request{target: "/old"}},
 			ask{tokenForm("a"), refused(core.CodeTokenExpired), ""},
 			records(0),
 			ask{withToken("a", anOrder), refused(core.CodeTokenExpired), ""}, // another form
@@ -642,12 +642,12 @@ var oldTokenCases = []testCase{
 		routes:  shop(checkout),
 		handler: held,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
-			aged{"old", "a"},
+			expireToken{"old", "a"},
 			ask{tokenForm("old"), refused(core.CodeInProgress), ""},
 			ask{form("idempotency_token={old}&sku=B-2"), refused(core.CodeKeyReused), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{tokenForm("old"), replayed, ""},
 			ask{withToken("old", form("sku=A-1&quantity=2")), replayed, ""},
@@ -662,9 +662,9 @@ var oldTokenCases = []testCase{
 		routes:  shop(checkout),
 		handler: byStatus,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{at("/orders?status=422", tokenForm("a")), failed(422), ""},
-			aged{"old", "a"},
+			expireToken{"old", "a"},
 			ask{at("/orders?status=201", tokenForm("old")), refused(core.CodeTokenExpired), ""},
 			records(0),
 			executions(1),
@@ -677,13 +677,13 @@ var oldTokenCases = []testCase{
 		handler: reportRun,
 		noBare:  true,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
 			later(31 * time.Second),
-			aged{"old", "a"},
+			expireToken{"old", "a"},
 			ask{form("idempotency_token={old}&sku=B-2"), refused(core.CodeKeyReused), ""},
 			ask{tokenForm("old"), ok, ""},
-			let(1),
+			resume(1),
 			await{"first", ok},
 			ask{tokenForm("old"), want{status: 200, kind: replay}.of(1), ""},
 			observed(core.RunLost),
@@ -695,12 +695,12 @@ var oldTokenCases = []testCase{
 		routes:  shop(uncertain(checkout)),
 		handler: held,
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
 			later(31 * time.Second),
-			aged{"old", "a"},
+			expireToken{"old", "a"},
 			ask{tokenForm("old"), refused(core.CodeUncertain), ""},
-			let(1),
+			resume(1),
 			await{"first", created},
 			ask{tokenForm("old"), replayed, ""},
 		},
@@ -709,16 +709,16 @@ var oldTokenCases = []testCase{
 		name:   "a token grown too old while its user waits",
 		why:    "who has waited for a run that failed does not run in its place if the token is too old by then",
 		routes: shop(waitingFor(checkout)),
-		handler: func(h *hand, c Call, n int) error {
+		handler: func(h *probe, c Call, n int) error {
 			h.hold()
 			return c.Blob(503, "text/plain", []byte("try again"))
 		},
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
-			aged{"old", "a"},
+			expireToken{"old", "a"},
 			send{"second", tokenForm("old")}, called{"watch", 1},
-			let(1),
+			resume(1),
 			await{"first", failed(503)},
 			await{"second", refused(core.CodeTokenExpired)},
 			records(0),
@@ -730,8 +730,8 @@ var oldTokenCases = []testCase{
 		why:    "a policy that fails open runs what it can't protect; but of a token that is too old nobody knows then whether it may run at all",
 		routes: shop(failingOpen(checkout)),
 		steps: []step{
-			issued{as: "a"},
-			aged{"old", "a"},
+			issueToken{as: "a"},
+			expireToken{"old", "a"},
 			fail("acquire"),
 			ask{tokenForm("a"), want{status: 201, kind: passed}, ""},
 			ask{tokenForm("old"), refused(core.CodeStoreUnavailable), ""},
@@ -755,12 +755,12 @@ var forgeryCases = []testCase{
 			"key, escaped, or hashed if it is long",
 		routes: shop(checkout),
 		steps: []step{
-			minted{"a", permit{time.Time{}, [16]byte{1}, "alice", "checkout"}},
+			makeToken{"a", tokenFields{time.Time{}, [16]byte{1}, "alice", "checkout"}},
 			ask{tokenForm("a"), created, ""},
 			ask{tokenForm("a"), replayed, ""},
-			minted{"b", permit{time.Time{}, [16]byte{2}, "ann%20%23smith", "checkout"}},
+			makeToken{"b", tokenFields{time.Time{}, [16]byte{2}, "ann%20%23smith", "checkout"}},
 			ask{fromUser("ann #smith", tokenForm("b")), created, ""},
-			minted{"c", permit{time.Time{}, [16]byte{3}, "#" + hashed(longUser), "checkout"}},
+			makeToken{"c", tokenFields{time.Time{}, [16]byte{3}, "#" + hashed(longUser), "checkout"}},
 			ask{fromUser(longUser, tokenForm("c")), created, ""},
 		},
 	},
@@ -775,11 +775,11 @@ var forgeryCases = []testCase{
 			{method: "GET", pattern: "/rotated", issues: rotated(otherSecret, tokenSecret)},
 		},
 		steps: []step{
-			issued{as: "old"},
-			issued{as: "new", request: request{target: "/rotated"}},
+			issueToken{as: "old"},
+			issueToken{as: "new", request: request{target: "/rotated"}},
 			ask{at("/after", tokenForm("old")), refused(core.CodeTokenInvalid), ""},
 			ask{tokenForm("new"), refused(core.CodeTokenInvalid), ""},
-			untouched{},
+			storeNotCalled{},
 			ask{at("/rotated", tokenForm("old")), created, ""},
 			ask{at("/rotated", tokenForm("new")), created, ""},
 			ask{at("/rotated", tokenForm("new")), replayed, ""},
@@ -790,7 +790,7 @@ var forgeryCases = []testCase{
 		why:    "docs/problems.md: 403 token_invalid, as for a key that is sent twice: nobody knows which one is meant, also if they are equal",
 		routes: shop(checkoutHere),
 		steps: []step{
-			issued{as: "a"}, issued{as: "b"},
+			issueToken{as: "a"}, issueToken{as: "b"},
 			ask{withToken("a", withToken("a", anOrder)), refused(core.CodeTokenInvalid), ""},
 			ask{withToken("a", withToken("b", anOrder)), refused(core.CodeTokenInvalid), ""},
 			ask{withToken("a", request{body: order, fields: []core.Field{{Name: strings.ToLower(core.TokenHeader), Value: ""}}}), refused(core.CodeTokenInvalid), ""},
@@ -802,7 +802,7 @@ var forgeryCases = []testCase{
 			ask{twoParts("", `; filename="token"`), refused(core.CodeTokenInvalid), ""},
 			ask{posted("/orders?idempotency_token={a}&idempotency_token={a}", order), refused(core.CodeTokenInvalid), ""},
 			executions(0),
-			untouched{},
+			storeNotCalled{},
 			ask{withToken("a", anOrder), created, ""},
 			ask{withToken("b", anOrder), created, ""},
 		},
@@ -812,9 +812,9 @@ var forgeryCases = []testCase{
 		why:    "a file is no field, whatever it is called, and what is in it is no token",
 		routes: shop(checkout),
 		steps: []step{
-			issued{as: "a"},
+			issueToken{as: "a"},
 			ask{fileForToken(), refused(core.CodeTokenInvalid), ""},
-			untouched{},
+			storeNotCalled{},
 			ask{withToken("a", fileForToken()), created, ""},
 		},
 	},
@@ -826,8 +826,8 @@ var forgeryCases = []testCase{
 		steps: []step{
 			then(forgeTokens),
 			executions(0),
-			untouched{},
-			then(func(s *script) { s.name("a", victim().token(tokenSecret)) }),
+			storeNotCalled{},
+			then(func(s *env) { s.name("a", victim().token(tokenSecret)) }),
 			ask{tokenForm("a"), created, ""}, // nobody has used it up
 		},
 	},

@@ -14,15 +14,15 @@ import (
 
 // victim is a permit of alice's. In the text of its token stand both characters in which the two alphabets of
 // RFC 4648 differ.
-func victim() permit {
-	return permit{time.Now().Add(time.Hour), [16]byte{0xfb, 0xef, 0xbe, 0xff, 0xff, 0xff}, "alice", "checkout"}
+func victim() tokenFields {
+	return tokenFields{time.Now().Add(time.Hour), [16]byte{0xfb, 0xef, 0xbe, 0xff, 0xff, 0xff}, "alice", "checkout"}
 }
 
 // forgery is a text that is no token for alice's checkout, although it is close to one.
 type forgery struct{ name, text string }
 
 // forgeries are made from the token of v, by who has it or another one, and has no secret, or a wrong one.
-func forgeries(v permit) []forgery {
+func forgeries(v tokenFields) []forgery {
 	token := v.token(tokenSecret)
 	encoded := strings.TrimPrefix(token, "t1.")
 	raw, _ := base64.RawURLEncoding.DecodeString(encoded) // it is well formed
@@ -81,13 +81,13 @@ func forgeries(v permit) []forgery {
 		{"an HMAC of zeros", with(make([]byte, sha256.Size))},
 		{"a digest for an HMAC", with(digest[:])},
 
-		{"another user", permit{v.expiry, v.id, "bob", v.purpose}.token(tokenSecret)},
-		{"the user in capitals", permit{v.expiry, v.id, "Alice", v.purpose}.token(tokenSecret)},
-		{"no user", permit{v.expiry, v.id, "", v.purpose}.token(tokenSecret)},
-		{"another purpose", permit{v.expiry, v.id, v.user, "refund"}.token(tokenSecret)},
-		{"the purpose in capitals", permit{v.expiry, v.id, v.user, "Checkout"}.token(tokenSecret)},
-		{"no purpose", permit{v.expiry, v.id, v.user, ""}.token(tokenSecret)},
-		{"another limit between the two", permit{v.expiry, v.id, "alic", "echeckout"}.token(tokenSecret)},
+		{"another user", tokenFields{v.expiry, v.id, "bob", v.purpose}.token(tokenSecret)},
+		{"the user in capitals", tokenFields{v.expiry, v.id, "Alice", v.purpose}.token(tokenSecret)},
+		{"no user", tokenFields{v.expiry, v.id, "", v.purpose}.token(tokenSecret)},
+		{"another purpose", tokenFields{v.expiry, v.id, v.user, "refund"}.token(tokenSecret)},
+		{"the purpose in capitals", tokenFields{v.expiry, v.id, v.user, "Checkout"}.token(tokenSecret)},
+		{"no purpose", tokenFields{v.expiry, v.id, v.user, ""}.token(tokenSecret)},
+		{"another limit between the two", tokenFields{v.expiry, v.id, "alic", "echeckout"}.token(tokenSecret)},
 	}
 	for i := range raw {
 		flipped := append([]byte(nil), raw...)
@@ -105,7 +105,7 @@ func forgeries(v permit) []forgery {
 }
 
 // forgeTokens tries each forgery in each place that can hold it.
-func forgeTokens(s *script) {
+func forgeTokens(s *env) {
 	s.Helper()
 	v := victim()
 	for _, f := range forgeries(v) {

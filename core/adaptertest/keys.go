@@ -1,157 +1,20 @@
 package adaptertest
 
 import (
-	_ "embed"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/internal/keycases"
 )
-
-//go:embed testdata/keys.json
-var keyFile []byte
-
-// KeyCase is one entry of testdata/keys.json: a request, and the key that it has through
-// every adapter. The expected keys come from testdata/keys.py, a second implementation of the
-// rules that was written from their documentation; they are a promise to everybody who has
-// records in a store.
-type KeyCase struct {
-	// Name and Why say what the entry is there for.
-	Name string `json:"name"`
-	Why  string `json:"why"`
-	// Method, Route, Target and Headers are the request's; the target holds path and
-	// query as sent.
-	Method  string      `json:"method"`
-	Route   string      `json:"route"`
-	Target  string      `json:"target"`
-	Headers [][2]string `json:"headers"`
-	// Params are the decoded path parameters, which an adapter finds by itself.
-	Params [][2]string `json:"params"`
-	// Body, or BodyBase64 for what is no text.
-	Body       string `json:"body"`
-	BodyBase64 []byte `json:"body_base64"`
-	// Consumed are the names of parameters that a middleware in front has consumed.
-	Consumed []string `json:"consumed"`
-	// Options are the knobs of the policy.
-	Options KeyOptions `json:"policy"`
-	// Key is the whole key under the default prefix, Fingerprint what is kept beside it.
-	Key         string `json:"key"`
-	Fingerprint string `json:"fingerprint"`
-	// Refusal is the code of the refusal that a request without a key gets.
-	Refusal core.Code `json:"refusal"`
-}
-
-// KeyOptions are the parts of a policy that keys depend on. The zero value is the zero
-// core.Policy with the user from X-User.
-type KeyOptions struct {
-	Key              string   `json:"key"`    // "header"; "": parameters
-	Fields           []string `json:"fields"` // core.Fields
-	User             string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
-	Exclude          []string `json:"exclude"`
-	ExcludeOnly      []string `json:"exclude_only"`
-	RequestHeaders   []string `json:"request_headers"`
-	WithoutFiles     bool     `json:"without_files"`
-	WithoutFileNames bool     `json:"without_file_names"`
-	SHA256           bool     `json:"sha256"`
-	AnyParameters    bool     `json:"any_parameters"`
-}
-
-// KeyCases returns the entries of testdata/keys.json. It panics if the file, which is
-// compiled in, cannot be read.
-func KeyCases() []KeyCase {
-	var entries []KeyCase
-	if err := json.Unmarshal(keyFile, &entries); err != nil {
-		panic("adaptertest: keys.json: " + err.Error())
-	}
-	return entries
-}
-
-// Policy returns the policy under which the entry's key is derived.
-func (k KeyCase) Policy() core.Policy {
-	p := core.Policy{
-		RequestHeaders: k.Options.RequestHeaders, IgnoreFingerprint: k.Options.AnyParameters,
-		WithoutFiles: k.Options.WithoutFiles, WithoutFileNames: k.Options.WithoutFileNames,
-	}
-	switch k.Options.User {
-	case "":
-		p.User = core.UserFromHeader("X-User")
-	case "authorization":
-		p.User = core.UserFromAuthorization()
-	case "authorization or real IP":
-		p.User = core.FirstUser(core.UserFromAuthorization(), core.UserFromRealIP())
-	case "JWT subject":
-		p.User = core.UserFromUnverifiedJWT()
-	case "shared":
-		p.User = core.SharedByAllCallers()
-	default:
-		panic(fmt.Sprintf("adaptertest: keys.json: %q: no such user source: %q", k.Name, k.Options.User))
-	}
-	switch {
-	case k.Options.Key == "header":
-		p.Key = core.Header(core.Required)
-	case k.Options.Key != "":
-		panic(fmt.Sprintf("adaptertest: keys.json: %q: no such key source: %q", k.Name, k.Options.Key))
-	case k.Options.Fields != nil:
-		p.Key = core.Fields(k.Options.Fields...)
-	}
-	if k.Options.Exclude != nil {
-		p.Exclude = core.Exclude(k.Options.Exclude...)
-	}
-	if k.Options.ExcludeOnly != nil {
-		p.Exclude = core.ExcludeOnly(k.Options.ExcludeOnly...)
-	}
-	if k.Options.SHA256 {
-		p.Digest = core.SHA256
-	}
-	return p
-}
-
-// Request returns the entry's request as an adapter should describe it, with its Body.
-func (k KeyCase) Request() *core.Request {
-	path, query, _ := strings.Cut(k.Target, "?")
-	if k.Route == "" {
-		k.Route = path
-	}
-	headers := keyHeaders{}
-	for _, h := range k.Headers {
-		name := http.CanonicalHeaderKey(h[0])
-		headers[name] = append(headers[name], h[1])
-	}
-	r := &core.Request{Method: k.Method, Route: k.Route, RawQuery: query, Headers: headers, Consumed: k.Consumed, Body: []byte(k.body())}
-	r.ContentType, _ = headers.Header("Content-Type", 0)
-	r.ContentEncoding, _ = headers.Header("Content-Encoding", 0)
-	for _, p := range k.Params {
-		r.PathParams = append(r.PathParams, core.Pair{Name: p[0], Value: p[1]})
-	}
-	return r
-}
-
-func (k KeyCase) body() string {
-	if k.Body == "" {
-		return string(k.BodyBase64)
-	}
-	return k.Body
-}
-
-type keyHeaders map[string][]string
-
-func (h keyHeaders) Header(name string, i int) (string, int) {
-	lines := h[name]
-	if i >= len(lines) {
-		return "", len(lines)
-	}
-	return lines[i], len(lines)
-}
 
 // runKeys sends each entry through the adapter and compares the key that reaches the
 // store. Entries with the same policy, and the same middleware in front, share an application.
 func runKeys(t *testing.T, h Harness) {
 	var order []string
-	groups := map[string][]KeyCase{}
-	for _, k := range KeyCases() {
+	groups := map[string][]keycases.Case{}
+	for _, k := range keycases.All() {
 		id, _ := json.Marshal([]any{k.Options, k.Consumed}) // strings and bools: cannot fail
 		if groups[string(id)] == nil {
 			order = append(order, string(id))
@@ -179,7 +42,7 @@ func runKeys(t *testing.T, h Harness) {
 				}
 				app.Routes = append(app.Routes, Route{Method: k.Method, Pattern: k.Route, Guard: g,
 					// A failure, so that the same key is claimed by each entry that has it.
-					Behaviour: func(c Call) error { return c.NoContent(503) }})
+					Handler: func(c Call) error { return c.NoContent(503) }})
 			}
 		}
 		addr := h.Start(t, app)
@@ -189,14 +52,14 @@ func runKeys(t *testing.T, h Harness) {
 	}
 }
 
-func runKey(tb testing.TB, addr string, store *recorder, k KeyCase) {
+func runKey(tb testing.TB, addr string, store *recorder, k keycases.Case) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("the rule: %s", k.Why)
 		}
 	})
-	r := request{method: k.Method, target: k.Target, user: "-", media: "-", body: k.body()}
+	r := request{method: k.Method, target: k.Target, user: "-", media: "-", body: k.Text()}
 	for _, h := range k.Headers {
 		r.fields = append(r.fields, core.Field{Name: h[0], Value: h[1]})
 	}

@@ -35,7 +35,7 @@ type NetHTTPAdapter struct {
 	New func(*core.Guard) func(http.Handler) http.Handler
 	// Finish is its Finish middleware. Nil: it has none.
 	Finish func(http.Handler) http.Handler
-	// Replayed is what it has for Afterwards.Replayed.
+	// Replayed is what it has for Outcome.Replayed.
 	Replayed   func(http.ResponseWriter) bool
 	Verify     func(*sign.Verifier) func(http.Handler) http.Handler
 	IssueToken func(*core.Guard) http.Handler
@@ -58,7 +58,7 @@ func startNetHTTP(tb testing.TB, app App, a NetHTTPAdapter) string {
 	var h http.Handler = mux
 	for _, r := range app.Routes {
 		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if err := r.Behaviour(&netHTTPCall{w, req, mux, a}); err != nil {
+			if err := r.Handler(&netHTTPCall{w, req, mux, a}); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 			}
 		})
@@ -179,7 +179,7 @@ func inFront(app App, replayed func(http.ResponseWriter) bool, next http.Handler
 	}
 	next.ServeHTTP(w, r)
 	if app.After != nil {
-		app.After(Afterwards{Body: r.Body, Header: w.Header().Get, Replayed: replayed(w)})
+		app.After(Outcome{Body: r.Body, Header: w.Header().Get, Replayed: replayed(w)})
 	}
 }
 

@@ -26,11 +26,11 @@ import (
 )
 
 // referenceVerifier is another verifier of v1, written after its definition and without the code of package sign
-// that verifies. Without a flaw it passes the suite, so that the suite does not only say what
+// that verifies. Without a fault it passes the suite, so that the suite does not only say what
 // package sign does; with one it must not.
 type referenceVerifier struct {
 	c     sign.Config
-	flaw  string
+	fault string
 	rules *sign.Verifier // for the answers
 
 	mu   sync.Mutex
@@ -39,11 +39,11 @@ type referenceVerifier struct {
 	id   [1 << 10]byte   // the key id of the last message, for one that uses its memory again
 }
 
-func newReferenceVerifier(c sign.Config, flaw string) *referenceVerifier {
-	return &referenceVerifier{c: c, flaw: flaw, rules: sign.MustVerifier(c), seen: make(map[string]bool)}
+func newReferenceVerifier(c sign.Config, fault string) *referenceVerifier {
+	return &referenceVerifier{c: c, fault: fault, rules: sign.MustVerifier(c), seen: make(map[string]bool)}
 }
 
-func (r *referenceVerifier) has(flaw string) bool { return r.flaw == flaw }
+func (r *referenceVerifier) has(fault string) bool { return r.fault == fault }
 
 func (r *referenceVerifier) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error) {
 	var err *sign.Error

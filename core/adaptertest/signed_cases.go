@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/sign/sortedparams"
 )
 
-// guardedGroups are services with a verifier and a guard, each with one script.
+// guardedGroups are services with a verifier and a guard, each with one case.
 var guardedGroups = groupsOf(behindCases, sortedCases, userCases, outsideCases, runningCases, wireCases)
 
 // guardedCase checks one rule about the two together.
@@ -26,12 +26,12 @@ type guardedCase struct {
 	// change changes the service. As it is before, a verifier with the ring of the suite stands in front of a guard for client
 	// keys, whose user is the caller. Nil: nothing.
 	change func(*service)
-	script func(*attackRun)
+	check  func(*attackRun)
 }
 
 func groupsOf(all ...[]guardedCase) (groups []attackGroup) {
 	for _, c := range slices.Concat(all...) {
-		groups = append(groups, attackGroup{name: c.name, needs: c.needs, attacks: []attack{{why: c.why, steps: []attackStep{attackFunc(c.script)}}},
+		groups = append(groups, attackGroup{name: c.name, needs: c.needs, attacks: []attack{{why: c.why, steps: []attackStep{attackFunc(c.check)}}},
 			change: func(_ *signedEnv, s *service) {
 				policy := core.ClientKey()
 				s.pattern, s.policy = "/orders/:id", &policy
@@ -181,7 +181,7 @@ var behindCases = []guardedCase{
 	{
 		name: "tried again",
 		why:  "a nonce is for one message, an Idempotency-Key for one operation: a client signs each try anew and gets the first answer",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			p.replays(first, purchase)
 			p.replays(first, purchase.then(inChunks()))
@@ -190,7 +190,7 @@ var behindCases = []guardedCase{
 	{
 		name: "sent again",
 		why:  "the same bytes again are an attack, not a try: the replay of an answer is for who can sign",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			p.refuses(sign.CodeReplayed, first.m)
 			p.claims(1)
@@ -201,7 +201,7 @@ var behindCases = []guardedCase{
 		name:   "refusals create nothing",
 		why:    "a failed signature creates no record, in whatever way it fails: nobody who cannot sign can fill the store, or take a key",
 		change: func(s *service) { s.sign.BodyLimit = 1000 },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			for _, tc := range []struct {
 				request signedRequest
 				kind    sign.Kind
@@ -229,7 +229,7 @@ var behindCases = []guardedCase{
 	{
 		name: "another body under the same key",
 		why:  "422 key_reused, also if it is well signed; the record is unchanged. The guard sees the bytes that were verified",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			p.guardRefuses(422, core.CodeKeyReused, purchase.with(body(`{"sku":"A-2"}`)))
 			p.replays(first, purchase)
@@ -238,7 +238,7 @@ var behindCases = []guardedCase{
 	{
 		name: "no Idempotency-Key",
 		why:  "a required key is missing: 400 of the guard's, nothing recorded; the nonce is used up",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			s := p.guardRefuses(400, core.CodeKeyMissing, keyless)
 			p.refuses(sign.CodeReplayed, s.m)
 			p.claims(0)
@@ -248,7 +248,7 @@ var behindCases = []guardedCase{
 		name:   "keys made of parameters",
 		why:    "a body of which the verifier leaves nothing would make one operation of all",
 		change: func(s *service) { s.policy = &core.Policy{} },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			first := p.runs(1, keyless)
 			p.replays(first, keyless.then(inChunks()))
 			second := p.runs(2, keyless.with(body(`{"sku":"A-2"}`)))
@@ -258,7 +258,7 @@ var behindCases = []guardedCase{
 	{
 		name: "what the handler sees",
 		why:  "behind both of them the whole body is there to be read, and who has signed stands in the context",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			for i, text := range []string{"", "x", purchaseBody, strings.Repeat("0123456789", 7_000), strings.Repeat("0123456789", 100_000)} {
 				r := purchase.with(body(text))
 				p.runs(2*i+1, r.with(clientKeyed(fmt.Sprint("length-", i))))
@@ -267,10 +267,27 @@ var behindCases = []guardedCase{
 		},
 	},
 	{
+		name: "bound by the framework",
+		why:  "behind the verifier the handler can read the body in any way that the framework offers: JSON and forms bound to a struct",
+		change: func(s *service) {
+			s.policy = nil
+			s.handler = func(c Call) error { return echoForm(nil, c, 1) }
+		},
+		check: func(p *attackRun) {
+			p.refuses(sign.ReasonBadSignature, byForger)
+			for _, r := range []request{{media: "application/json", body: order}, form("sku=A-1&quantity=2"), upload("", "b1", "cat.png", "meow")} {
+				s := p.post(purchase.with(set("Content-Type", r.media), body(r.body)))
+				if s.status != 201 || string(s.body) != "1: A-1 times 2" {
+					p.problem("%s: the handler has answered %v", r.media, s.reply)
+				}
+			}
+		},
+	},
+	{
 		name:   "without a guard",
 		why:    "the verifier alone tells the handler as much, and leaves it as much",
 		change: func(s *service) { s.policy = nil },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			p.runs(1, purchase)
 			p.runs(2, purchase.with(by(bob)).then(inChunks()))
 			p.refuses(sign.ReasonBadSignature, byForger)
@@ -280,7 +297,7 @@ var behindCases = []guardedCase{
 		name:   "nonces in the engine's store",
 		why:    "one store serves both: a nonce is no operation, whatever it is called, and one failed signature asks for nothing",
 		change: func(s *service) { s.engineNonces = true },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			asked := func(nonces, claims int) {
 				if got := p.e.store.calls("nonce"); got != nonces {
 					p.problem("the store was asked %d times for nonces, not %d times", got, nonces)
@@ -300,7 +317,7 @@ var behindCases = []guardedCase{
 		name:   "the one store is down",
 		why:    "store failure refuses, 503; the nonce is not used up by that, and nothing is recorded",
 		change: func(s *service) { s.engineNonces = true },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			p.e.store.fail("acquire", "nonce")
 			first := p.refuses(sign.CodeStoreUnavailable, purchase)
 			p.refuses(sign.ReasonBadSignature, byForger)
@@ -312,7 +329,7 @@ var behindCases = []guardedCase{
 	{
 		name: "the guard's store is down",
 		why:  "503 of the guard's; the nonce was used up by then, so that the next try is to be signed anew, which runs",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			p.e.store.fail("acquire")
 			first := p.guardRefuses(503, core.CodeStoreUnavailable, purchase)
 			p.e.store.fail()
@@ -324,7 +341,7 @@ var behindCases = []guardedCase{
 		name:   "Verify twice",
 		why:    "two services of one application may both mount it: the inner one reads what the outer one has read",
 		change: func(s *service) { s.inner = &sign.Config{Keys: s.sign.Keys, Clock: s.sign.Clock} },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			p.replays(first, purchase.then(inChunks()))
 			p.refuses(sign.CodeReplayed, first.m)
@@ -336,7 +353,7 @@ var behindCases = []guardedCase{
 		change: func(s *service) {
 			s.inner = &sign.Config{Keys: sign.MustRing(sign.MustKey(sign.NewHMACKey(bob.id, bob.secret))), Clock: s.sign.Clock, Observe: s.sign.Observe}
 		},
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			s := p.post(purchase)
 			p.checkRefusal(s.reply, refusedBy(sign.ReasonUnknownKey), s.m)
 			if len(s.events) != 2 || s.events[0].Err != nil || s.runs != 0 {
@@ -361,7 +378,7 @@ var behindCases = []guardedCase{
 				{Name: "Content-Type", Value: "text/html"}, {Name: "Content-Length", Value: "3"}, {Name: "Cache-Control", Value: "public"}, {Name: "X-Outer", Value: "1"},
 			}
 		},
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			for _, s := range []sent{
 				p.refuses(sign.ReasonBadSignature, byForger),
 				p.refuses(sign.CodeMissing, unsigned),
@@ -442,7 +459,7 @@ var sortedCases = []guardedCase{
 		name:   "sorted parameters/a client's key",
 		why:    "a retry is signed anew: what the verifier has consumed is not the operation's. Everything else is, whatever it is called",
 		change: func(s *service) { s.sign.Scheme = sorted },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			for i, o := range sortedOrders() {
 				o.key = fmt.Sprint("k-", i)
 				first, late := p.runs(i+1, o), o
@@ -460,7 +477,7 @@ var sortedCases = []guardedCase{
 		name:   "sorted parameters/keys made of parameters",
 		why:    "else each retry, which is signed anew, would be another operation",
 		change: func(s *service) { s.sign.Scheme, s.policy = sorted, &core.Policy{} },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			for i, o := range sortedOrders() {
 				first, late := p.runs(2*i+1, o), o
 				late.age = 10 * time.Second
@@ -481,7 +498,7 @@ type attempt struct {
 
 // whoIsWho is a case in which each attempt is made under the same Idempotency-Key.
 func whoIsWho(name, why string, change func(*service), attempts ...attempt) guardedCase {
-	return guardedCase{name: "users/" + name, why: why, change: change, script: func(p *attackRun) {
+	return guardedCase{name: "users/" + name, why: why, change: change, check: func(p *attackRun) {
 		runs := 0
 		made := make([]sent, len(attempts))
 		for i, a := range attempts {
@@ -551,19 +568,36 @@ var outsideCases = []guardedCase{
 		name:   "guard outside/a refusal is not kept",
 		why:    "a refusal that is kept for the answer locks out who comes after the forger: the handler was not reached, so the next good try runs",
 		change: outside,
-		script: refusalsAreNotKept,
+		check:  refusalsAreNotKept,
 	},
 	{
 		name:   "guard outside/and another inside",
 		why:    "a refusal is a failure for every guard around it: none keeps it",
 		change: bothSides,
-		script: refusalsAreNotKept,
+		check:  refusalsAreNotKept,
+	},
+	{
+		name:  "guard outside/an error rendered further out",
+		why:   "what a middleware makes of the handler's error passes the verifier, and is what a guard in front of it stores",
+		needs: Features{OuterErrors: true},
+		change: func(s *service) {
+			outside(s)
+			s.errors = true
+			s.handler = func(c Call) error { return c.Fail(422, "no stock") }
+		},
+		check: func(p *attackRun) {
+			first := p.post(purchase)
+			if first.status != 422 || string(first.body) != `{"error":"no stock"}` {
+				p.problem("the answer is %v", first.reply)
+			}
+			p.replays(first, purchase)
+		},
 	},
 	{
 		name:   "guard outside/a large body",
 		why:    "Verify reads what the guard has read before it",
 		change: outside,
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			r := purchase.with(body(strings.Repeat("0123456789", 70_000)))
 			first := p.runs(1, r.then(inChunks()))
 			p.replays(first, r)
@@ -576,7 +610,7 @@ var outsideCases = []guardedCase{
 			outside(s)
 			s.sign.BodyLimit = 500
 		},
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			p.refuses(sign.CodeBodyTooLarge, purchase.with(body(strings.Repeat("x", 501))))
 			p.runs(1, purchase.with(body(strings.Repeat("x", 500))))
 		},
@@ -588,7 +622,7 @@ var runningCases = []guardedCase{
 	{
 		name: "running/a wrong signature",
 		why:  "who cannot sign learns nothing of what runs, and does not disturb it",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			release := p.hold()
 			end := p.begin(purchase)
 			p.refuses(sign.ReasonBadSignature, byForger)
@@ -603,7 +637,7 @@ var runningCases = []guardedCase{
 		name:   "running/duplicates that wait",
 		why:    "duplicates wait and get the answer, each with a nonce of its own; who cannot sign does not wait",
 		change: func(s *service) { s.policy.Duplicate = core.Wait(patience) },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			const n = 10
 			release := p.hold()
 			end := p.begin(purchase)
@@ -634,7 +668,7 @@ var runningCases = []guardedCase{
 	{
 		name: "running/a hundred clients at once",
 		why:  "memory that is used again turns into another customer's data: what is pooled for one request must not show in another, nor in what a handler keeps",
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			const n = 100
 			trials := make([][3]sent, n) // the first one, another try, and the first one's bytes again
 			for i := range trials {
@@ -691,7 +725,7 @@ func limits(name, why string, verifier, guard int64) guardedCase {
 	return guardedCase{
 		name: "limits/" + name, why: why,
 		change: func(s *service) { s.sign.BodyLimit, s.policy.BodyLimit = verifier, guard },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			verifier, guard := verifier, guard
 			if verifier == 0 {
 				verifier = 1 << 20
@@ -729,7 +763,7 @@ var wireCases = []guardedCase{
 		name:   "limits/none",
 		why:    "a limit that is none must not overflow when one is added to it",
 		change: func(s *service) { s.sign.BodyLimit, s.policy.BodyLimit = math.MaxInt64, math.MaxInt64 },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			first := p.runs(1, purchase.then(inChunks()))
 			p.replays(first, purchase)
 		},
@@ -739,7 +773,7 @@ var wireCases = []guardedCase{
 		why:    "a body may be a MaxBytesReader: its error is 413, and not a bad signature",
 		needs:  Features{OuterBodyLimit: true},
 		change: func(s *service) { s.bodyLimit = 10 },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			p.refuses(sign.CodeBodyTooLarge, purchase.with(body(strings.Repeat("x", 11))))
 			p.refuses(sign.CodeBodyTooLarge, purchase.with(body(strings.Repeat("x", 11))).then(inChunks()))
 			p.runs(1, purchase.with(body(strings.Repeat("x", 10))))
@@ -749,7 +783,7 @@ var wireCases = []guardedCase{
 		name:   "one connection",
 		why:    "a connection goes on after a refusal, whatever of the body nobody has read; or it is closed. The rest of a body is never taken for a request",
 		change: func(s *service) { s.sign.BodyLimit = 15_000 },
-		script: func(p *attackRun) {
+		check: func(p *attackRun) {
 			long := body(strings.Repeat("x", 20_000))
 			first := purchase.then(kept).message()
 			refused := func(kind sign.Kind) func(sent) { return func(s sent) { p.check(s, refusedBy(kind)) } }

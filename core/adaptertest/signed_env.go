@@ -25,6 +25,8 @@ type service struct {
 	inner   *sign.Config // of a second verifier behind it
 	// engineNonces: the verifier's nonces are those of the engine.
 	engineNonces bool
+	handler      Handler      // nil: it answers with what it has seen
+	errors       bool         // App.Errors
 	fields       []core.Field // App.Outer
 	bodyLimit    int64        // App.BodyLimit
 }
@@ -35,7 +37,7 @@ type signedEnv struct {
 	clock   *clock
 	nonces  *nonces   // nil: the verifier has others
 	store   *recorder // the engine's
-	keyring *flakyKeys
+	keyring *failingKeys
 	memory  *sign.MemoryNonces // those of the group "a full memory"
 	own     bool               // refusals have a body of the service's own
 	guarded bool               // there is a guard, so that handlers have a run
@@ -71,7 +73,7 @@ func newSignedEnv(tb testing.TB, h Harness, g attackGroup) *signedEnv {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e := &signedEnv{h: h, clock: c, nonces: newNonces(c), store: store, keyring: &flakyKeys{ring: ring()}, scheme: "v1", entered: make(chan struct{}, 1)}
+	e := &signedEnv{h: h, clock: c, nonces: newNonces(c), store: store, keyring: &failingKeys{ring: ring()}, scheme: "v1", entered: make(chan struct{}, 1)}
 	var stores []sign.NonceStore
 	count := max(g.servers, 1)
 	if g.shared {
@@ -110,7 +112,10 @@ func (e *signedEnv) app(tb testing.TB, s *service) App {
 	if s.engineNonces {
 		e.nonces, s.sign.Nonces = nil, engine.Nonces()
 	}
-	route := Route{Pattern: s.pattern, Behaviour: e.handle}
+	route := Route{Pattern: s.pattern, Handler: e.handle}
+	if s.handler != nil {
+		route.Handler = s.handler
+	}
 	if s.pattern != "" {
 		route.Method = "POST"
 	}
@@ -135,7 +140,7 @@ func (e *signedEnv) app(tb testing.TB, s *service) App {
 		return g
 	}
 	route.Guard, route.Outer = guard(s.policy), guard(s.outer)
-	return App{Routes: []Route{route}, Outer: s.fields, BodyLimit: s.bodyLimit, verifier: s.sign}
+	return App{Routes: []Route{route}, Errors: s.errors, Outer: s.fields, BodyLimit: s.bodyLimit, verifier: s.sign}
 }
 
 func (e *signedEnv) observe(_ context.Context, told sign.Event) {
@@ -231,15 +236,15 @@ func (e *signedEnv) keptContexts() []keptContext {
 	return kept
 }
 
-// flakyKeys is the ring, and a database that may not answer.
-type flakyKeys struct {
+// failingKeys is the ring, and a database that may not answer.
+type failingKeys struct {
 	ring *sign.Ring
 	mu   sync.Mutex
 	fail func(ctx context.Context) error
 }
 
 // Keys implements sign.KeySource.
-func (k *flakyKeys) Keys(ctx context.Context, id string) ([]*sign.Key, error) {
+func (k *failingKeys) Keys(ctx context.Context, id string) ([]*sign.Key, error) {
 	k.mu.Lock()
 	fail := k.fail
 	k.mu.Unlock()
@@ -251,7 +256,7 @@ func (k *flakyKeys) Keys(ctx context.Context, id string) ([]*sign.Key, error) {
 	return k.ring.Keys(ctx, id)
 }
 
-func (k *flakyKeys) failing(f func(context.Context) error) {
+func (k *failingKeys) failing(f func(context.Context) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fail = f

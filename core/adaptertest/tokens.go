@@ -44,21 +44,21 @@ func shop(p core.Policy) []route {
 
 // name lets "{as}" stand for a token from now on: in what is sent, and in the transcript, for a token is another
 // one each time.
-func (s *script) name(as, token string) { s.tokens = append(s.tokens, "{"+as+"}", token) }
+func (s *env) name(as, token string) { s.tokens = append(s.tokens, "{"+as+"}", token) }
 
-func (s *script) token(as string) string {
+func (s *env) token(as string) string {
 	return strings.NewReplacer(s.tokens...).Replace("{" + as + "}")
 }
 
 // asked writes r down, and returns it as it is sent.
-func (s *script) asked(r request) request {
+func (s *env) asked(r request) request {
 	r = r.orDefaults()
 	s.text.asked(r)
 	return s.filled(r)
 }
 
 // filled is r with tokens in the places of their names.
-func (s *script) filled(r request) request {
+func (s *env) filled(r request) request {
 	if len(s.tokens) == 0 {
 		return r
 	}
@@ -75,7 +75,7 @@ func (s *script) filled(r request) request {
 }
 
 // masked is text with the names of tokens in the places of tokens, and of their ids, which stand in keys.
-func (s *script) masked(text string) string {
+func (s *env) masked(text string) string {
 	var masks []string
 	for i := 0; i < len(s.tokens); i += 2 {
 		name, token := s.tokens[i], s.tokens[i+1]
@@ -85,15 +85,15 @@ func (s *script) masked(text string) string {
 	return strings.NewReplacer(masks...).Replace(text)
 }
 
-// permit is a token in its parts. The suite makes tokens of its own, by what core.Tokens documents: so they are as
+// tokenFields is a token in its parts. The suite makes tokens of its own, by what core.Tokens documents: so they are as
 // old as they have to be, and nobody waits.
-type permit struct {
+type tokenFields struct {
 	expiry        time.Time // zero: in an hour
 	id            [16]byte
 	user, purpose string // the user as in a key
 }
 
-func (p permit) token(secret []byte) string {
+func (p tokenFields) token(secret []byte) string {
 	if p.expiry.IsZero() {
 		p.expiry = time.Now().Add(time.Hour)
 	}
@@ -114,14 +114,14 @@ func idOf(token string) (id [16]byte) {
 	return id
 }
 
-// issued asks for a token, and names it. The zero request is alice's GET of /tokens.
-type issued struct {
+// issueToken asks for a token, and names it. The zero request is alice's GET of /tokens.
+type issueToken struct {
 	as string
 	request
 	on string // a connection to be kept; "": a new one
 }
 
-func (i issued) do(s *script) {
+func (i issueToken) do(s *env) {
 	s.Helper()
 	if i.method == "" {
 		i.method = "GET"
@@ -140,8 +140,8 @@ func (i issued) do(s *script) {
 // tokenAnswer is what an issuer answers.
 var tokenAnswer = want{status: 200, kind: foreign, fields: []core.Field{field("Cache-Control", "no-store"), field("Content-Type", "application/json")}}
 
-// shown asks for a page with a form, and names the token in it.
-type shown struct {
+// getPage asks for a page with a form, and names the token in it.
+type getPage struct {
 	as string
 	request
 	want
@@ -150,7 +150,7 @@ type shown struct {
 // aPage is the answer of checkoutPage to a GET.
 var aPage = want{status: 200, kind: passed}
 
-func (p shown) do(s *script) {
+func (p getPage) do(s *env) {
 	s.Helper()
 	got := ask{p.request, p.want, ""}.answer(s)
 	_, input, _ := strings.Cut(string(got.body), `name="`+core.TokenField+`" value="`)
@@ -161,26 +161,26 @@ func (p shown) do(s *script) {
 	s.name(p.as, token)
 }
 
-// minted names a token of the suite's own making.
-type minted struct {
+// makeToken names a token of the suite's own making.
+type makeToken struct {
 	as string
-	permit
+	tokenFields
 }
 
-func (m minted) do(s *script) { s.name(m.as, m.token(tokenSecret)) }
+func (m makeToken) do(s *env) { s.name(m.as, m.token(tokenSecret)) }
 
-// aged names a token that is another one of alice's for the checkout by all but its expiry, which has just passed.
-type aged struct{ as, of string }
+// expireToken names a token that is another one of alice's for the checkout by all but its expiry, which has just passed.
+type expireToken struct{ as, of string }
 
-func (a aged) do(s *script) {
+func (a expireToken) do(s *env) {
 	s.text.line("{%s} is {%s}, grown too old", a.as, a.of)
-	minted{a.as, permit{time.Now(), idOf(s.token(a.of)), "alice", checkout.Name}}.do(s)
+	makeToken{a.as, tokenFields{time.Now(), idOf(s.token(a.of)), "alice", checkout.Name}}.do(s)
 }
 
-// untouched checks that nobody has called the store so far.
-type untouched struct{}
+// storeNotCalled checks that nobody has called the store so far.
+type storeNotCalled struct{}
 
-func (untouched) do(s *script) {
+func (storeNotCalled) do(s *env) {
 	s.Helper()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -192,7 +192,7 @@ func (untouched) do(s *script) {
 // records checks how many records stand in the store.
 type records int
 
-func (n records) do(s *script) {
+func (n records) do(s *env) {
 	s.Helper()
 	s.settled()
 	if got := s.store.inner.Len(); got != int(n) {

@@ -30,16 +30,24 @@ func transcripts() map[string]string {
 	return texts
 }
 
-func writeTranscripts(tb testing.TB, path string, texts map[string]string) {
-	tb.Helper()
+// addTranscripts writes the transcripts of the cases that h has the features for into the file at path, instead of checking
+// them: those that it does not have yet. Run compares with them once the suite has been compiled anew. So an empty file is
+// filled by net/http first, and then by frameworks with features that it lacks. The text is the suite's definition: read what has
+// changed before you keep it.
+func addTranscripts(t *testing.T, h Harness, path string) {
+	t.Helper()
+	texts := transcripts()
 	var b bytes.Buffer
 	for _, c := range cases { // what has no case any more goes
+		if !c.loose && texts[c.name] == "" {
+			t.Run(c.name, func(t *testing.T) { texts[c.name] = run(t, h, c, nil) })
+		}
 		if text := texts[c.name]; text != "" {
 			fmt.Fprintf(&b, "=== %s\n%s\n", c.name, text)
 		}
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

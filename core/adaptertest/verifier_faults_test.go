@@ -212,38 +212,38 @@ func (s *source) ReadBody(limit int64) ([]byte, error) {
 	return body, nil
 }
 
-// verify is the plainest of adapters for net/http, with a flaw if it is one of those that it can have.
-func verify(v verifying, flaw string, next http.Handler) http.Handler {
+// verify is the plainest of adapters for net/http, with a fault if it is one of those that it can have.
+func verify(v verifying, fault string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m := &sign.Message{Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: &source{r}}
-		if tamper := tampers[flaw]; tamper != nil {
+		if tamper := tampers[fault]; tamper != nil {
 			tamper(m, r)
 		}
 		verified, err := v.Verify(r.Context(), m)
 		if err == nil {
-			serveVerified(w, r, flaw, verified, next)
+			serveVerified(w, r, fault, verified, next)
 			return
 		}
 		refusal := v.Refusal(r.Context(), err)
 		for _, f := range refusal.Header {
 			w.Header().Set(f.Name, f.Value)
 		}
-		if flaw == "Date twice" {
+		if fault == "Date twice" {
 			w.Header().Add("Date", "Tue, 14 Nov 2023 22:12:19 GMT")
 			w.Header().Add("Date", "Tue, 14 Nov 2023 22:12:19 GMT")
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(len(refusal.Body)))
 		w.WriteHeader(refusal.Status)
 		_, _ = w.Write(refusal.Body)
-		if flaw == "the handler runs all the same" {
+		if fault == "the handler runs all the same" {
 			next.ServeHTTP(httptest.NewRecorder(), r)
 		}
 	})
 }
 
 // serveVerified calls the handler behind the verifier.
-func serveVerified(w http.ResponseWriter, r *http.Request, flaw string, v sign.Verified, next http.Handler) {
-	switch flaw {
+func serveVerified(w http.ResponseWriter, r *http.Request, fault string, v sign.Verified, next http.Handler) {
+	switch fault {
 	case "the handler gets no body":
 		r.Body = http.NoBody
 	case "the handler gets the method that it wants":
@@ -341,7 +341,7 @@ var signedFaults = []struct {
 	{"one caller for all", []string{"users/by address", "users/users of a caller"}},
 	{"a caller for each message", []string{"tried again"}},
 	{"the first one's signature", []string{"running/a hundred clients at once"}},
-	{"no body", []string{"keys made of parameters", "another body under the same key"}},
+	{"no body", []string{"bound by the framework", "keys made of parameters", "another body under the same key"}},
 	{"the first kilobyte of the body", []string{"what the handler sees", "limits/the same"}},
 	{"the first one's body", []string{"running/a hundred clients at once"}},
 	{"the handler runs all the same", []string{"without a guard"}},
@@ -358,14 +358,14 @@ var signedFaults = []struct {
 }
 
 // signedWith is a harness for httpidem with one of signedFaults.
-func signedWith(flaw string) Harness {
+func signedWith(fault string) Harness {
 	a := sound
-	a.Verify = func(v *sign.Verifier) middleware { return flawed(flaw, v) }
-	h := NetHTTP(flaw, a)
+	a.Verify = func(v *sign.Verifier) middleware { return faultyVerify(fault, v) }
+	h := NetHTTP(fault, a)
 	start := h.Start
 	h.Start = func(tb testing.TB, app App) string {
 		r := &app.Routes[0]
-		switch flaw {
+		switch fault {
 		case "the guard stands in front":
 			r.Outer, r.Guard = r.Guard, nil
 		case "no guard":
@@ -386,18 +386,18 @@ func signedWith(flaw string) Harness {
 	return h
 }
 
-// flawed is Verify, with a flaw.
-func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
+// faultyVerify is Verify, with a fault.
+func faultyVerify(fault string, v *sign.Verifier) func(http.Handler) http.Handler {
 	var once sync.Once
 	var first *http.Request // the first one that was verified
 	var firstBody []byte
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if flaw == "no Verify" || flaw == "no guard at all" {
+			if fault == "no Verify" || fault == "no guard at all" {
 				next.ServeHTTP(w, r)
 				return
 			}
-			if flaw == "the limit in front is no limit" {
+			if fault == "the limit in front is no limit" {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
 					body = []byte("what is left of it")
@@ -405,8 +405,8 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 				r.Body = io.NopCloser(bytes.NewReader(body))
 			}
 			verified, refusal := adapterkit.Verify(v, r)
-			if refusal != nil && !(flaw == "replayed is good enough" && bytes.Contains(refusal.Body, []byte(`"replayed"`))) {
-				refuse(w, r, flaw, refusal, next)
+			if refusal != nil && !(fault == "replayed is good enough" && bytes.Contains(refusal.Body, []byte(`"replayed"`))) {
+				refuse(w, r, fault, refusal, next)
 				return
 			}
 			if refusal != nil {
@@ -416,7 +416,7 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 			signed, _ := sign.From(verified.Context())
 			caller, _ := core.CallerFrom(verified.Context())
 			ctx := verified.Context()
-			switch flaw {
+			switch fault {
 			case "no caller":
 				ctx = sign.NewContext(r.Context(), signed)
 			case "no signature":
@@ -438,7 +438,7 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 			if err != nil {
 				panic(err) // of a buffer
 			}
-			switch flaw {
+			switch fault {
 			case "no body":
 				body = nil
 			case "the first kilobyte of the body":
@@ -454,10 +454,10 @@ func flawed(flaw string, v *sign.Verifier) func(http.Handler) http.Handler {
 }
 
 // refuse writes a refusal.
-func refuse(w http.ResponseWriter, r *http.Request, flaw string, refusal *core.Response, next http.Handler) {
+func refuse(w http.ResponseWriter, r *http.Request, fault string, refusal *core.Response, next http.Handler) {
 	h := w.Header()
 	for _, f := range refusal.Header {
-		if flaw == "fields are added" {
+		if fault == "fields are added" {
 			h.Add(f.Name, f.Value)
 		} else {
 			h.Set(f.Name, f.Value)
@@ -465,7 +465,7 @@ func refuse(w http.ResponseWriter, r *http.Request, flaw string, refusal *core.R
 	}
 	h.Set("Content-Length", strconv.Itoa(len(refusal.Body)))
 	status, body := refusal.Status, refusal.Body
-	switch flaw {
+	switch fault {
 	case "the connection is closed":
 		h.Set("Connection", "close")
 	case "the connection is closed without a word":

@@ -19,7 +19,7 @@ var cases = []testCase{
 	{
 		name: "declares what it implements",
 		why:  "a feature that is not declared is not tested",
-		run: func(s *subject) {
+		run: func(s *env) {
 			if _, is := s.Store.(store.Watcher); is != s.features.Watch {
 				s.Errorf("the store implements store.Watcher: %v; it declares: %v", is, s.features.Watch)
 			}
@@ -34,7 +34,7 @@ var cases = []testCase{
 	{
 		name: "a free key is acquired",
 		why:  "no record: a running one is created with attempt 1",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", standing())
 			s.look("k", store.Running, 1)
 			s.begin("other", standing())
@@ -43,7 +43,7 @@ var cases = []testCase{
 	{
 		name: "a standing claim keeps everybody out",
 		why:  "a running record whose lease stands is reported and not changed, even if it belongs to the caller, and even if the caller may take over",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := taking()
 			s.begin("k", c)
 			for range 3 {
@@ -57,14 +57,14 @@ var cases = []testCase{
 	{
 		name: "one of many is acquired",
 		why:  "a store that looks and then locks, in two steps, lets two callers run in some rounds of 300",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.oneOfEight(s.spread(), s.rounds(), 1, "acquired the claim")
 		},
 	},
 	{
 		name: "keys are exact",
 		why:  "keys are exact bytes: a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags or formats merge two keys, and one customer gets another's answer",
-		run: func(s *subject) {
+		run: func(s *env) {
 			claims := map[string]store.Claim{}
 			for _, key := range awkwardKeys {
 				c := standing()
@@ -85,7 +85,7 @@ var cases = []testCase{
 	{
 		name: "long keys count to the last byte",
 		why:  "keys have any length: a column or an index of 255 bytes cuts them short and merges them",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for _, n := range []int{255, 256, 767, 1024, 2048} {
 				stem := strings.Repeat("k", n-1)
 				a, b := standing(), standing()
@@ -100,7 +100,7 @@ var cases = []testCase{
 	{
 		name: "the fingerprint comes back",
 		why:  "the fingerprint tells a retry from another operation under the same key: it is the record's, not the latest caller's",
-		run: func(s *subject) {
+		run: func(s *env) {
 			every := make([]byte, 64) // the limit, and bytes of all kinds
 			for i := range every {
 				every[i] = byte(i * 5)
@@ -129,7 +129,7 @@ var cases = []testCase{
 	{
 		name: "a bad claim changes nothing",
 		why:  "a claim without an owner could be completed by any caller; one without a lease never ends or never begins",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for name, spoil := range map[string]func(*store.Claim){
 				"no owner":             func(c *store.Claim) { c.Owner = store.Owner{} },
 				"no lease":             func(c *store.Claim) { c.Lease = 0 },
@@ -158,7 +158,7 @@ var cases = []testCase{
 	{
 		name: "an ended context changes nothing",
 		why:  "a call whose context has ended changes nothing: its caller must not hold a claim later",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			for want, ctx := range ended(s) {
@@ -188,7 +188,7 @@ var cases = []testCase{
 	{
 		name: "a stranger changes nothing",
 		why:  "a release that does not compare the owner deletes the next owner's claim",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			s.powerless("k", store.NewOwner())
@@ -201,7 +201,7 @@ var cases = []testCase{
 	{
 		name: "owners differ in any byte",
 		why:  "owners are exact bytes: one that is cut, trimmed, or compared as text or as a number equals another one",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for i, owner := range []store.Owner{
 				{15: 1},
 				{0: 1},
@@ -225,7 +225,7 @@ var cases = []testCase{
 	{
 		name: "without a record there is nothing to hold",
 		why:  "renewing or completing a record that does not exist must not create it",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.powerless("k", store.NewOwner())
 			s.powerless("k", store.Owner{})
 			s.begin("k", standing())
@@ -234,7 +234,7 @@ var cases = []testCase{
 	{
 		name: "a stale owner changes nothing after a takeover",
 		why:  "a slow first run must not complete, renew or release the second run's record",
-		run: func(s *subject) {
+		run: func(s *env) {
 			first, second := lapsing(), taking()
 			s.begin("k", first)
 			s.pass(short)
@@ -249,7 +249,7 @@ var cases = []testCase{
 	{
 		name: "a stale owner changes nothing after a release",
 		why:  "a store that compares the owner and then unlocks, in two steps, deletes the next owner's claim",
-		run: func(s *subject) {
+		run: func(s *env) {
 			first, second := standing(), standing()
 			s.begin("k", first)
 			s.release("k", first.Owner)
@@ -263,7 +263,7 @@ var cases = []testCase{
 	{
 		name: "a stale owner changes nothing after releasing what it took over",
 		why:  "the record that stays has no owner: every call of the releasing owner, of a former one and of the zero owner gets ErrLost",
-		run: func(s *subject) {
+		run: func(s *env) {
 			first, second, third := lapsing(), taking(), taking()
 			s.begin("k", first)
 			s.pass(short)
@@ -285,7 +285,7 @@ var cases = []testCase{
 	{
 		name: "a stale owner changes nothing after abandoning",
 		why:  "an abandoned record has no owner: a handler that goes on after its run was abandoned must not complete, renew or release the record that another is about to take over",
-		run: func(s *subject) {
+		run: func(s *env) {
 			first, second, third := standing(), taking(), taking()
 			s.begin("k", first)
 			s.abandon("k", first.Owner)
@@ -311,7 +311,7 @@ var cases = []testCase{
 	{
 		name: "a finished record is nobody's",
 		why:  "the client has got the first result; completing twice, or releasing afterwards, would change it",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			s.complete("k", c.Owner, []byte("first"), long)
@@ -324,7 +324,7 @@ var cases = []testCase{
 	{
 		name: "one of many completions counts",
 		why:  "completing is one atomic step: exactly one call succeeds, and its result stands",
-		run: func(s *subject) {
+		run: func(s *env) {
 			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
@@ -352,7 +352,7 @@ var cases = []testCase{
 	{
 		name: "one of many endings counts",
 		why:  "Complete, Release and Abandon are each one atomic step: exactly one call succeeds, and it is the one that took effect",
-		run: func(s *subject) {
+		run: func(s *env) {
 			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
@@ -401,7 +401,7 @@ var cases = []testCase{
 	{
 		name: "a crash blocks for the lease only",
 		why:  "the lease is apart from the retention: a claim that stands as long as a result (24 h) blocks the customer for a day after one crash",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", lapsing())
 			s.pass(short)
 			s.meet("k", taking(), store.Acquired, 2)
@@ -410,7 +410,7 @@ var cases = []testCase{
 	{
 		name: "an abandoned record is reported and left alone",
 		why:  "without Takeover, the record stays abandoned, however often it is looked at",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := lapsing()
 			s.begin("k", c)
 			s.pass(short)
@@ -424,7 +424,7 @@ var cases = []testCase{
 	{
 		name: "takeover is for the same parameters only",
 		why:  "another operation under the same key must not take over; a fingerprint is compared whole and exactly",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", lapsing())
 			s.pass(short)
 			for _, other := range []string{"", digest[1:], digest + " ", strings.ToUpper(digest), digest[:31] + "8"} {
@@ -441,7 +441,7 @@ var cases = []testCase{
 	{
 		name: "takeover is for the named attempt only",
 		why:  "a decision about one run (its outcome was looked up elsewhere) must not take over a later run; no number means any",
-		run: func(s *subject) {
+		run: func(s *env) {
 			named := func(attempt uint64) store.Claim {
 				c := taking()
 				c.Lease, c.Attempt = short, attempt
@@ -471,7 +471,7 @@ var cases = []testCase{
 	{
 		name: "one of many takes over",
 		why:  "of many waiters, exactly one takes over when the owner has failed",
-		run: func(s *subject) {
+		run: func(s *env) {
 			store := s.spread()
 			rounds := s.rounds() / 4
 			for round := range rounds {
@@ -484,7 +484,7 @@ var cases = []testCase{
 	{
 		name: "either the late owner or the taker wins",
 		why:  "completion and takeover of one record exclude each other: exactly one succeeds",
-		run: func(s *subject) {
+		run: func(s *env) {
 			storeOf := s.spread()
 			rounds := s.rounds() / 4
 			owners := make([]store.Owner, rounds)
@@ -516,7 +516,7 @@ var cases = []testCase{
 	{
 		name: "the attempt counts takeovers",
 		why:  "the attempt is a fencing token: it is higher at each takeover, and reported in every state",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", lapsing())
 			last := taking()
 			for attempt := uint64(2); attempt <= 4; attempt++ {
@@ -536,7 +536,7 @@ var cases = []testCase{
 	{
 		name: "a release after a takeover keeps the attempt",
 		why:  "starting again at 1 would let fencing tokens go back, so that the lost first run outranks a later one; and it would forget that the first run's outcome is uncertain",
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", lapsing())
 			s.pass(short)
 			for attempt := uint64(2); attempt <= 4; attempt++ {
@@ -555,7 +555,7 @@ var cases = []testCase{
 	{
 		name: "a release after a takeover is remembered for its retention",
 		why:  "the retention of the claim that was released counts from the release: less forgets an uncertain outcome, more keeps memory",
-		run: func(s *subject) {
+		run: func(s *env) {
 			released := func(key string, retention time.Duration) {
 				s.Helper()
 				s.begin(key, lapsing())
@@ -579,7 +579,7 @@ var cases = []testCase{
 	{
 		name: "an abandoned run can be taken over at once",
 		why:  "Abandon leaves what a crash leaves, without waiting for the lease: the run may have taken effect, so the next one is a takeover with the next attempt, also after a first one, and only with Takeover and the same fingerprint",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			for attempt := uint64(1); attempt <= 3; attempt++ {
@@ -607,7 +607,7 @@ var cases = []testCase{
 	{
 		name: "one of many takes over what is abandoned",
 		why:  "Abandon and the takeover are one atomic step each: before it no caller takes over, after it exactly one does, and keeps its claim",
-		run: func(s *subject) {
+		run: func(s *env) {
 			storeOf := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
@@ -649,7 +649,7 @@ var cases = []testCase{
 	{
 		name: "an abandoned run is remembered for its retention",
 		why:  "an abandoned record is remembered for its retention: less forgets an uncertain outcome, more keeps memory; without a retention the next run is the first",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for attempt := uint64(1); attempt <= 2; attempt++ {
 				abandoned := func(stem string, retention time.Duration) (key string) {
 					s.Helper()
@@ -677,7 +677,7 @@ var cases = []testCase{
 	{
 		name: "a lapsed claim can be abandoned",
 		why:  "a run that is abandoned late is as uncertain as one that was abandoned in time: its owner can't complete it any more",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := lapsing()
 			s.begin("k", c)
 			s.pass(short)
@@ -691,7 +691,7 @@ var cases = []testCase{
 		name:  "an abandoned run is forgotten when its retention is over",
 		why:   "the retention counts exactly from Abandon, whether the lease has passed or not; looking does not extend it",
 		needs: needClock,
-		run: func(s *subject) {
+		run: func(s *env) {
 			for _, passed := range []time.Duration{0, 20 * time.Second, 90 * time.Second} {
 				key := passed.String()
 				c := standing()
@@ -711,7 +711,7 @@ var cases = []testCase{
 	{
 		name: "a takeover brings its own lease and retention",
 		why:  "a takeover has its own lease and retention: with the first claim's, the second run would be abandoned or forgotten at once",
-		run: func(s *subject) {
+		run: func(s *env) {
 			first := standing()
 			first.Lease = short
 			s.begin("k", first)
@@ -733,7 +733,7 @@ var cases = []testCase{
 	{
 		name: "a renewed lease ends later",
 		why:  "without renewal, a handler slower than the lease runs twice",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := lapsing()
 			s.begin("k", c)
 			s.renew("k", c.Owner, long)
@@ -744,7 +744,7 @@ var cases = []testCase{
 	{
 		name: "a lease may be renewed to end sooner",
 		why:  "a renewed lease is counted from the renewal, whatever was left of it",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			s.renew("k", c.Owner, short)
@@ -755,7 +755,7 @@ var cases = []testCase{
 	{
 		name: "a lapsed claim that nobody took is still its owner's",
 		why:  "a pause of the process longer than the lease must not lose the result if no other run has begun",
-		run: func(s *subject) {
+		run: func(s *env) {
 			renewed, completed, released := lapsing(), lapsing(), lapsing()
 			s.begin("renewed", renewed)
 			s.begin("completed", completed)
@@ -772,7 +772,7 @@ var cases = []testCase{
 	{
 		name: "an abandoned record is forgotten after its retention",
 		why:  "a record that is never forgotten costs memory for ever, and its attempts would go on from a run that no longer counts",
-		run: func(s *subject) {
+		run: func(s *env) {
 			remembered, forgotten := lapsing(), lapsing()
 			remembered.Retention, forgotten.Retention = short, 0
 			s.begin("remembered", remembered)
@@ -793,7 +793,7 @@ var cases = []testCase{
 	{
 		name: "one of many begins anew",
 		why:  "if each of many callers sees that the record has expired, and each makes a new one in its place, all run",
-		run: func(s *subject) {
+		run: func(s *env) {
 			store := s.spread()
 			rounds := s.rounds() / 4
 			for round := range rounds {
@@ -815,7 +815,7 @@ var cases = []testCase{
 	{
 		name: "spans of any length",
 		why:  "a lease below the clock's resolution must not become zero, which is an error in Redis and for ever elsewhere; one of a century must not overflow 32 bits",
-		run: func(s *subject) {
+		run: func(s *env) {
 			const century = 100 * 365 * 24 * time.Hour
 			tiny := standing()
 			tiny.Lease, tiny.Retention = 1, 1
@@ -845,7 +845,7 @@ var cases = []testCase{
 	{
 		name: "what remains is true",
 		why:  "Remaining becomes Retry-After and the waiter's timer: it is the lease of a running record, the retention of any other",
-		run: func(s *subject) {
+		run: func(s *env) {
 			within := func(what string, g store.Grant, span time.Duration) {
 				s.Helper()
 				if g.Remaining > span || g.Remaining < span-span/10 {
@@ -869,7 +869,7 @@ var cases = []testCase{
 		name:  "a lease ends when it is over",
 		why:   "expiry is decided by the store's clock alone, exactly: not a tick early, and not only when records are swept",
 		needs: needClock,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			c.Lease, c.Retention = time.Minute, 10*time.Minute
 			s.begin("k", c)
@@ -887,7 +887,7 @@ var cases = []testCase{
 		name:  "a renewed lease keeps its retention",
 		why:   "a run that is renewed and then crashes is as uncertain as one that was not renewed",
 		needs: needClock,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			c.Lease, c.Retention = 10*time.Second, 20*time.Second
 			s.begin("k", c)
@@ -906,7 +906,7 @@ var cases = []testCase{
 		name:  "looking prolongs nothing",
 		why:   "looking at a record must not extend it: a client that keeps trying must not keep itself out",
 		needs: needClock,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			c.Lease, c.Retention = time.Minute, time.Minute
 			s.begin("k", c)
@@ -930,7 +930,7 @@ var cases = []testCase{
 	{
 		name: "a result outlives the lease",
 		why:  "lease and retention are apart: seconds and hours",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for lease := short; lease <= patience; lease *= 2 { // a busy machine may need a longer one
 				key := lease.String()
 				c := standing()
@@ -948,7 +948,7 @@ var cases = []testCase{
 	{
 		name: "a result is forgotten after its retention",
 		why:  "the retention of a result is Complete's, not the claim's; afterwards the operation begins anew",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			s.complete("k", c.Owner, []byte("old"), short)
@@ -967,7 +967,7 @@ var cases = []testCase{
 	{
 		name: "completing without retention releases",
 		why:  "with a retention of zero or less Complete keeps nothing: it must not mean for ever, nor block without a result",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for i, retention := range []time.Duration{0, -1, -time.Hour} {
 				key := fmt.Sprint("k", i)
 				c := standing()
@@ -981,7 +981,7 @@ var cases = []testCase{
 	{
 		name: "completing without retention after a takeover keeps the attempt",
 		why:  "Complete without a retention releases, and a release after a takeover must not let fencing tokens go back",
-		run: func(s *subject) {
+		run: func(s *env) {
 			for i, retention := range []time.Duration{0, -1, -time.Hour} {
 				key := fmt.Sprint("k", i)
 				s.begin(key, lapsing())
@@ -998,7 +998,7 @@ var cases = []testCase{
 	{
 		name: "results come back as they were",
 		why:  "a result is bytes: not text, not JSON, not a string that ends at a NUL",
-		run: func(s *subject) {
+		run: func(s *env) {
 			every := make([]byte, 256)
 			for i := range every {
 				every[i] = byte(i)
@@ -1023,7 +1023,7 @@ var cases = []testCase{
 	{
 		name: "bytes are copied",
 		why:  "frameworks reuse their buffers: a slice that the store keeps turns into another customer's data, and one that it returns may be overwritten",
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			in := []byte("the first answer")
@@ -1038,7 +1038,7 @@ var cases = []testCase{
 	{
 		name: "many keys at once",
 		why:  "concurrent calls on different keys must not be mixed up",
-		run: func(s *subject) {
+		run: func(s *env) {
 			n := s.rounds() / 10
 			result := func(key string) []byte { return []byte("result of " + key) }
 			together(8, func(worker int) {
@@ -1075,7 +1075,7 @@ var cases = []testCase{
 		name:  "a watcher is woken by completion",
 		why:   "a waiter must neither poll in a loop nor sleep on when the answer is there",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			changed, _ := s.watch("k")
@@ -1093,7 +1093,7 @@ var cases = []testCase{
 		name:  "a watcher is woken by release",
 		why:   "after a release, one of the waiters must run at once",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			changed, _ := s.watch("k")
@@ -1105,7 +1105,7 @@ var cases = []testCase{
 		name:  "a watcher is woken by a release after a takeover",
 		why:   "the record stays, but the run has ended: a waiter must not sleep until the lease would have passed",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", lapsing())
 			s.pass(short)
 			second, third := taking(), taking()
@@ -1124,7 +1124,7 @@ var cases = []testCase{
 		name:  "a watcher is woken by Abandon",
 		why:   "the run has ended, of whatever attempt it was: one of the waiters takes over, or all learn that the outcome is uncertain",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			first, second := standing(), taking()
 			s.begin("k", first)
 			changed, _ := s.watch("k")
@@ -1155,7 +1155,7 @@ var cases = []testCase{
 		name:  "a watcher is woken by a takeover",
 		why:   "after a takeover, a waiter waits for another lease",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", lapsing())
 			changed, _ := s.watch("k")
 			s.pass(short)
@@ -1172,7 +1172,7 @@ var cases = []testCase{
 		name:  "an abandoned run can be watched",
 		why:   "a run whose lease has passed may still be completed by its owner",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := lapsing()
 			s.begin("k", c)
 			s.pass(short)
@@ -1185,7 +1185,7 @@ var cases = []testCase{
 		name:  "watching nothing returns at once",
 		why:   "the run may have ended between the Acquire and the Watch: then no call would wake the waiter",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			changed, stop := s.watch("never was")
 			s.woken(changed, "there being no record")
 			stop()
@@ -1214,7 +1214,7 @@ var cases = []testCase{
 		name:  "a watch on a quiet run stays quiet",
 		why:   "a channel may close without a reason, but one that always does makes waiters poll in a loop",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			s.begin("k", standing())
 			for range 20 {
 				changed, stop := s.watch("k")
@@ -1235,7 +1235,7 @@ var cases = []testCase{
 		name:  "all watchers are woken",
 		why:   "a signal that one waiter consumes leaves the others to their timers",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			var watches []<-chan struct{}
@@ -1253,7 +1253,7 @@ var cases = []testCase{
 		name:  "a watcher may give up",
 		why:   "a cancelled waiter must not leak, nor stop the others from being woken",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
 			stays, _ := s.watch("k")
@@ -1281,7 +1281,7 @@ var cases = []testCase{
 		name:  "an ended context watches nothing",
 		why:   "all calls return when their context ends",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			w, ok := s.Store.(store.Watcher)
 			if !ok {
 				s.Fatal("the store does not implement store.Watcher")
@@ -1302,7 +1302,7 @@ var cases = []testCase{
 		name:  "no wake-up is lost",
 		why:   "after Watch has returned, every end of the run must wake the waiter, however soon it comes",
 		needs: needWatch,
-		run: func(s *subject) {
+		run: func(s *env) {
 			store := s.spread()
 			for round := range s.rounds() / 4 {
 				key := fmt.Sprint("round ", round)
@@ -1332,7 +1332,7 @@ var cases = []testCase{
 		name:  "a full store refuses",
 		why:   "dropping a record that stands to make room makes its operation run twice",
 		needs: needBounds,
-		run: func(s *subject) {
+		run: func(s *env) {
 			claims := s.fill(standing)
 			for i := range 2 * bound {
 				if g, err := s.Store.Acquire(s.Context(), fmt.Sprint("more", i), standing()); !errors.Is(err, store.ErrFull) {
@@ -1356,7 +1356,7 @@ var cases = []testCase{
 		name:  "a full store has room again after a release",
 		why:   "a removed record must give its room back, or the store is full for ever",
 		needs: needBounds,
-		run: func(s *subject) {
+		run: func(s *env) {
 			for range 3 {
 				for key, c := range s.fill(standing) {
 					s.release(key, c.Owner)
@@ -1368,7 +1368,7 @@ var cases = []testCase{
 		name:  "a full store keeps what is abandoned",
 		why:   "an abandoned record still stands and takes room; Abandon itself needs none",
 		needs: needBounds,
-		run: func(s *subject) {
+		run: func(s *env) {
 			claims := s.fill(standing)
 			for key, c := range claims {
 				s.abandon(key, c.Owner)
@@ -1385,7 +1385,7 @@ var cases = []testCase{
 		name:  "a full store reclaims what has passed",
 		why:   "expired records must not keep new ones out, wherever they lie",
 		needs: needBounds,
-		run: func(s *subject) {
+		run: func(s *env) {
 			brief := func() store.Claim {
 				c := lapsing()
 				c.Retention = 0
@@ -1406,7 +1406,7 @@ var cases = []testCase{
 		name:  "a full store reclaims what has passed among what stands",
 		why:   "deadlines move, and records are removed, in any order: a store that misses expired records behind one that stands is full for ever",
 		needs: needBounds,
-		run: func(s *subject) {
+		run: func(s *env) {
 			const many = 2000
 			s.Instance = s.features.Bounded(s.TB, many)
 			passing := func() store.Claim {
@@ -1451,7 +1451,7 @@ var cases = []testCase{
 		name:  "a full store can be taken over in",
 		why:   "a takeover adds no record",
 		needs: needBounds,
-		run: func(s *subject) {
+		run: func(s *env) {
 			for key := range s.fill(lapsing) {
 				defer s.meet(key, taking(), store.Running, 2)
 			}
@@ -1467,12 +1467,12 @@ var cases = []testCase{
 	{
 		name: "one of many uses of a token runs",
 		why:  "a one-shot token works once, however many clicks, tabs and processes use it at the same moment; the others are refused while it runs, and then get its answer",
-		run:  func(s *subject) { s.useTokens(core.Replay) },
+		run:  func(s *env) { s.useTokens(core.Replay) },
 	},
 	{
 		name: "all uses of a token get one answer",
 		why:  "a waiter gets the answer of the run that it waits for, in every process",
-		run:  func(s *subject) { s.useTokens(core.Wait(patience)) },
+		run:  func(s *env) { s.useTokens(core.Wait(patience)) },
 	},
 
 	// Everything at random.
@@ -1510,7 +1510,7 @@ var awkwardKeys = []string{
 }
 
 // remaining expects a record in state want, attempt 1, with so much remaining.
-func (s *subject) remaining(key string, want store.State, span time.Duration) {
+func (s *env) remaining(key string, want store.State, span time.Duration) {
 	s.Helper()
 	g := s.look(key, want, 1)
 	if d := g.Remaining - span; d < -tolerance || d > tolerance {
@@ -1519,7 +1519,7 @@ func (s *subject) remaining(key string, want store.State, span time.Duration) {
 }
 
 // fill begins as many runs as the store has room for.
-func (s *subject) fill(claim func() store.Claim, prefix ...string) map[string]store.Claim {
+func (s *env) fill(claim func() store.Claim, prefix ...string) map[string]store.Claim {
 	s.Helper()
 	claims := map[string]store.Claim{}
 	for i := range bound {
@@ -1533,7 +1533,7 @@ func (s *subject) fill(claim func() store.Claim, prefix ...string) map[string]st
 
 // waitDone waits as the engine does until the record under key is done. It may be
 // called from any goroutine.
-func (s *subject) waitDone(records store.Store, key string) error {
+func (s *env) waitDone(records store.Store, key string) error {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {

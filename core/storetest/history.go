@@ -286,9 +286,9 @@ func (a answer) String() string {
 	}
 }
 
-// scene is a few fresh keys and what the clients do to them.
-type scene struct {
-	s       *subject
+// concurrentRun is a few fresh keys and what the clients do to them.
+type concurrentRun struct {
+	s       *env
 	disturb func() // nil: the store is left in peace
 	keys    []string
 
@@ -304,10 +304,10 @@ type scene struct {
 	over    chan struct{} // closed when the trouble is
 }
 
-// play lets the clients do so many calls each, and disturbs the store in the midst of
+// runClients lets the clients do so many calls each, and disturbs the store in the midst of
 // them.
-func (s *subject) play(name string, keys, calls int, storeOf func(client int) store.Store, disturb func()) *scene {
-	sc := &scene{
+func (s *env) runClients(name string, keys, calls int, storeOf func(client int) store.Store, disturb func()) *concurrentRun {
+	sc := &concurrentRun{
 		s: s, disturb: disturb,
 		claims: map[string][]store.Claim{}, history: map[string][]porcupine.Operation{}, open: map[string]int{},
 		errands: make(chan func()), over: make(chan struct{}),
@@ -336,7 +336,7 @@ func (s *subject) play(name string, keys, calls int, storeOf func(client int) st
 
 // call does one call and reports whether there is more to be done. The call that is
 // number when begins the trouble.
-func (sc *scene) call(client int, records store.Store, when int) bool {
+func (sc *concurrentRun) call(client int, records store.Store, when int) bool {
 	key, c, number, ok := sc.draw()
 	if !ok {
 		return false
@@ -373,7 +373,7 @@ func (sc *scene) call(client int, records store.Store, when int) bool {
 }
 
 // inTrouble disturbs the store, once, and returns when it has been.
-func (sc *scene) inTrouble() {
+func (sc *concurrentRun) inTrouble() {
 	sc.trouble.Do(func() {
 		sc.leave(func() {
 			defer close(sc.over)
@@ -387,7 +387,7 @@ func (sc *scene) inTrouble() {
 }
 
 // leave leaves an errand to the case's own goroutine, where it may end the case.
-func (sc *scene) leave(errand func()) {
+func (sc *concurrentRun) leave(errand func()) {
 	select {
 	case sc.errands <- errand:
 	case <-sc.s.Context().Done():
@@ -395,7 +395,7 @@ func (sc *scene) leave(errand func()) {
 }
 
 // tick returns the next moment.
-func (sc *scene) tick() int64 {
+func (sc *concurrentRun) tick() int64 {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.clock++
@@ -403,7 +403,7 @@ func (sc *scene) tick() int64 {
 }
 
 // draw picks a key and what to ask of it. It reports false if no key is left.
-func (sc *scene) draw() (key string, c call, number int, ok bool) {
+func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.begun++
@@ -487,7 +487,7 @@ func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, 
 	return a
 }
 
-func (sc *scene) note(key string, op porcupine.Operation, a answer) {
+func (sc *concurrentRun) note(key string, op porcupine.Operation, a answer) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.clock++
@@ -504,7 +504,7 @@ func (sc *scene) note(key string, op porcupine.Operation, a answer) {
 }
 
 // check checks the histories of all keys, and counts what was answered.
-func (sc *scene) check(met map[string]int) {
+func (sc *concurrentRun) check(met map[string]int) {
 	for key, history := range sc.history {
 		records := 0 // that were begun and not released
 		for _, op := range history {
@@ -543,11 +543,11 @@ func sortOf(op porcupine.Operation) string {
 }
 
 // checkHistories checks that what concurrent clients see can be put in order.
-func checkHistories(s *subject) {
+func checkHistories(s *env) {
 	store := s.spread()
 	met := map[string]int{}
 	for round := range s.rounds() / 2 {
-		s.play(fmt.Sprint("round ", round), 2, 10, store, nil).check(met)
+		s.runClients(fmt.Sprint("round ", round), 2, 10, store, nil).check(met)
 		if s.Failed() {
 			return
 		}
@@ -564,11 +564,11 @@ func checkHistories(s *subject) {
 }
 
 // checkFaultyHistories does so while the store is disturbed.
-func checkFaultyHistories(s *subject) {
+func checkFaultyHistories(s *env) {
 	store := s.spread()
 	met := map[string]int{}
 	for round := range s.rounds() / 4 {
-		s.play(fmt.Sprint("round ", round), 4, 15, store, s.disturb).check(met)
+		s.runClients(fmt.Sprint("round ", round), 4, 15, store, s.disturb).check(met)
 		if s.Failed() {
 			return
 		}

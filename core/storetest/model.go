@@ -118,7 +118,7 @@ func (m *model) abandon(key string, owner store.Owner) error {
 
 // checkModel runs random calls on the store and on the model, and compares every
 // answer. On a clock that can't be moved nothing expires: all spans are hours.
-func checkModel(s *subject) {
+func checkModel(s *env) {
 	var run int
 	unit, slop := time.Second, tolerance
 	if s.Advance == nil {

@@ -101,7 +101,7 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	if c.needs&needFaults != 0 && features.Faulty == nil {
 		tb.Skip("the store declares no faults")
 	}
-	s := &subject{TB: tb, features: features}
+	s := &env{TB: tb, features: features}
 	switch {
 	case c.needs&needBounds != 0:
 		s.Instance = features.Bounded(tb, bound)
@@ -142,7 +142,7 @@ type testCase struct {
 	name  string
 	why   string
 	needs needs
-	run   func(s *subject)
+	run   func(s *env)
 }
 
 // Clock is a clock for stores that take one. Only Advance moves it. Its methods are

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// faults are the ways in which a shelf can break the contract, each with a case that
+// faults are the ways in which the reference store can break the contract, each with a case that
 // must notice.
 var faults = map[string]string{
 	"counts attempts from 0":     "a free key is acquired",
@@ -152,28 +152,28 @@ func caseNamed(t *testing.T, name string) testCase {
 	return cases[i]
 }
 
-// TestSound: the shelf without a fault keeps the contract, so that what fails below
+// TestSound: the reference store without a fault keeps the contract, so that what fails below
 // fails for its fault.
 func TestSound(t *testing.T) {
-	factory, features := shelves("")
+	factory, features := faultyStores("")
 	Run(t, factory, features)
 }
 
-// shelves makes shelves with a fault, with two desks each.
-func shelves(fault string) (Factory, Features) {
+// faultyStores makes stores with a fault, with two clients each.
+func faultyStores(fault string) (Factory, Features) {
 	bounded := func(tb testing.TB, room int) Instance {
-		s, l := newShelf(fault, room), &link{}
+		s, l := newReferenceStore(fault, room), &link{}
 		tb.Cleanup(l.late.Wait)
 		return Instance{
-			Store:   &desk{shelf: s, link: l},
+			Store:   &storeClient{referenceStore: s, link: l},
 			Advance: s.clock.Advance,
-			Peer:    func() store.Store { return &desk{shelf: s, link: l} },
+			Peer:    func() store.Store { return &storeClient{referenceStore: s, link: l} },
 		}
 	}
 	factory := func(tb testing.TB) Instance { return bounded(tb, 0) }
 	faulty := func(tb testing.TB) (Instance, func()) {
 		i := factory(tb)
-		return i, i.Store.(*desk).disturb
+		return i, i.Store.(*storeClient).disturb
 	}
 	return factory, Features{Watch: true, Local: true, Bounded: bounded, Faulty: faulty}
 }
@@ -184,7 +184,7 @@ func TestFaultsAreNoticed(t *testing.T) {
 	patience = 300 * time.Millisecond
 	notices := func(t *testing.T, fault, name string) {
 		t.Helper()
-		factory, features := shelves(fault)
+		factory, features := faultyStores(fault)
 		for range 5 { // what clients meet with is chance
 			c := caseNamed(t, name)
 			if r := rehearse(t, c, factory, features); r.Failed() && !r.skipped {
@@ -229,7 +229,7 @@ func TestEveryCaseCanFail(t *testing.T) {
 
 func TestDeclarations(t *testing.T) {
 	c := caseNamed(t, "declares what it implements")
-	factory, _ := shelves("")
+	factory, _ := faultyStores("")
 	for _, f := range []Features{{Watch: true}, {Local: true}, {}} {
 		if r := rehearse(t, c, factory, f); !r.Failed() {
 			t.Errorf("a store that implements both and declares %+v passes", f)

@@ -12,7 +12,7 @@ import (
 
 // useTokens has engines, as two processes of a service have them, let each of some tokens be used by 100
 // requests at once.
-func (s *subject) useTokens(duplicate core.Duplicate) {
+func (s *env) useTokens(duplicate core.Duplicate) {
 	s.Helper()
 	policy := core.OneShotToken(core.MustTokens(core.TokenConfig{Secrets: [][]byte{[]byte("0123456789abcdef0123456789abcdef")}}))
 	policy.Name, policy.Duplicate = "checkout", duplicate

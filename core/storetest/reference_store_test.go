@@ -12,10 +12,10 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// shelf is a store of the simplest kind: a map under one mutex. Without a fault it
+// referenceStore is a store of the simplest kind: a map under one mutex. Without a fault it
 // keeps the contract; with one it breaks it in the way that the fault's name says,
 // so that the suite can be seen to notice.
-type shelf struct {
+type referenceStore struct {
 	mu      sync.Mutex
 	clock   *Clock
 	items   map[string]*item
@@ -41,19 +41,19 @@ type item struct {
 var past = map[string]string{"renew": "renewed", "complete": "completed", "release": "released", "abandon": "abandoned"}
 
 var (
-	_ store.Store   = (*shelf)(nil)
-	_ store.Watcher = (*shelf)(nil)
-	_ store.Local   = (*shelf)(nil)
+	_ store.Store   = (*referenceStore)(nil)
+	_ store.Watcher = (*referenceStore)(nil)
+	_ store.Local   = (*referenceStore)(nil)
 )
 
-func newShelf(fault string, room int) *shelf {
-	return &shelf{clock: NewClock(), items: map[string]*item{}, room: room, fault: fault}
+func newReferenceStore(fault string, room int) *referenceStore {
+	return &referenceStore{clock: NewClock(), items: map[string]*item{}, room: room, fault: fault}
 }
 
-func (s *shelf) Local() {}
+func (s *referenceStore) Local() {}
 
-// faulty reports whether the shelf has one of these faults.
-func (s *shelf) faulty(names ...string) bool {
+// faulty reports whether the reference store has one of these faults.
+func (s *referenceStore) faulty(names ...string) bool {
 	for _, name := range names {
 		if _, known := faults[name]; !known {
 			panic("storetest: no such fault: " + name)
@@ -63,13 +63,13 @@ func (s *shelf) faulty(names ...string) bool {
 }
 
 // gap lets others in where a store that takes two steps would.
-func (s *shelf) gap() {
+func (s *referenceStore) gap() {
 	s.mu.Unlock()
 	time.Sleep(100 * time.Microsecond)
 	s.mu.Lock()
 }
 
-func (s *shelf) key(key string) string {
+func (s *referenceStore) key(key string) string {
 	switch {
 	case s.faulty("folds keys' case"):
 		return strings.ToLower(key)
@@ -83,7 +83,7 @@ func (s *shelf) key(key string) string {
 	return key
 }
 
-func (s *shelf) at(key string) *item {
+func (s *referenceStore) at(key string) *item {
 	r := s.items[s.key(key)]
 	if r == nil || !s.clock.Now().Before(r.end) {
 		return nil
@@ -91,7 +91,7 @@ func (s *shelf) at(key string) *item {
 	return r
 }
 
-func (s *shelf) held(key string, owner store.Owner, call string) *item {
+func (s *referenceStore) held(key string, owner store.Owner, call string) *item {
 	r := s.at(key)
 	if r == nil {
 		return nil
@@ -114,7 +114,7 @@ func (s *shelf) held(key string, owner store.Owner, call string) *item {
 	return r
 }
 
-func (s *shelf) wake(r *item, by string) {
+func (s *referenceStore) wake(r *item, by string) {
 	if s.faulty("wakes nobody by " + by) {
 		return
 	}
@@ -126,7 +126,7 @@ func (s *shelf) wake(r *item, by string) {
 	r.watchers = nil
 }
 
-func (s *shelf) hasRoom() bool {
+func (s *referenceStore) hasRoom() bool {
 	if s.room == 0 {
 		return true
 	}
@@ -160,7 +160,7 @@ func (s *shelf) hasRoom() bool {
 	return len(s.items) < s.room
 }
 
-func (s *shelf) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
+func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return store.Grant{}, err
 	}
@@ -249,14 +249,14 @@ func (s *shelf) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 	return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
 }
 
-func (s *shelf) grant(state store.State, r *item, remaining time.Duration) store.Grant {
+func (s *referenceStore) grant(state store.State, r *item, remaining time.Duration) store.Grant {
 	if s.faulty("tells what remains in milliseconds") {
 		remaining /= time.Millisecond
 	}
 	return store.Grant{State: state, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: remaining}
 }
 
-func (s *shelf) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
+func (s *referenceStore) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -288,7 +288,7 @@ func (s *shelf) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	return nil
 }
 
-func (s *shelf) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
+func (s *referenceStore) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -337,7 +337,7 @@ func (s *shelf) Complete(ctx context.Context, key string, owner store.Owner, res
 	return nil
 }
 
-func (s *shelf) Release(ctx context.Context, key string, owner store.Owner) error {
+func (s *referenceStore) Release(ctx context.Context, key string, owner store.Owner) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -351,7 +351,7 @@ func (s *shelf) Release(ctx context.Context, key string, owner store.Owner) erro
 	return nil
 }
 
-func (s *shelf) Abandon(ctx context.Context, key string, owner store.Owner) error {
+func (s *referenceStore) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
@@ -389,7 +389,7 @@ func (s *shelf) Abandon(ctx context.Context, key string, owner store.Owner) erro
 }
 
 // letGo ends a run that has nothing to keep but, after a takeover, its number.
-func (s *shelf) letGo(key string, r *item, by string) {
+func (s *referenceStore) letGo(key string, r *item, by string) {
 	switch {
 	case s.faulty("attempts survive a release"):
 		r.end = time.Time{}
@@ -412,7 +412,7 @@ func (s *shelf) letGo(key string, r *item, by string) {
 	s.wake(r, by)
 }
 
-func (s *shelf) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *referenceStore) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return nil, nil, err
 	}

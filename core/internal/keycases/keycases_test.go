@@ -1,4 +1,4 @@
-package adaptertest_test
+package keycases_test
 
 import (
 	"os"

@@ -18,25 +18,25 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// script is a case under way.
-type script struct {
+// env is a case under way.
+type env struct {
 	testing.TB
-	at     atomic.Int64 // the number of the step; handlers report, too
-	c      testCase
-	h      Harness
-	store  *recorder
-	addr   string
-	bare   string // the address of the application without guards
-	hand   *hand
-	plain  *hand // of the application without guards
-	engine *core.Engine
-	text   transcript
-	done   chan struct{}
-	firsts []reply // the responses that handlers have made
-	parted map[string]*exchange
-	kept   map[string]*connection
-	events []core.Event // guarded by store.mu
-	tokens []string     // in turn: a name, and the token that it stands for
+	at        atomic.Int64 // the number of the step; handlers report, too
+	c         testCase
+	h         Harness
+	store     *recorder
+	addr      string
+	bare      string // the address of the application without guards
+	probe     *probe
+	bareProbe *probe // of the application without guards
+	engine    *core.Engine
+	text      transcript
+	done      chan struct{}
+	firsts    []reply // the responses that handlers have made
+	pending   map[string]*exchange
+	open      map[string]*connection
+	events    []core.Event // guarded by store.mu
+	tokens    []string     // in turn: a name, and the token that it stands for
 }
 
 // exchange is a request that has been sent and not answered yet.
@@ -47,17 +47,17 @@ type exchange struct {
 	heard     string // of its body, and not checked yet
 }
 
-func start(tb testing.TB, h Harness, c testCase) *script {
+func start(tb testing.TB, h Harness, c testCase) *env {
 	tb.Helper()
 	store, err := newRecorder()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	done := make(chan struct{})
-	s := &script{TB: tb, c: c, h: h, store: store, done: done,
-		parted: map[string]*exchange{}, kept: map[string]*connection{}}
-	s.hand = newHand(s, h.Features, done)
-	s.plain = newHand(nil, h.Features, done)
+	s := &env{TB: tb, c: c, h: h, store: store, done: done,
+		pending: map[string]*exchange{}, open: map[string]*connection{}}
+	s.probe = newProbe(s, h.Features, done)
+	s.bareProbe = newProbe(nil, h.Features, done)
 
 	config := core.Config{Store: store, User: core.UserFromHeader("X-User"), Observe: s.observe}
 	if c.config != nil {
@@ -69,8 +69,8 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 	}
 	s.engine = engine
 	if c.backend != nil {
-		s.hand.backend = Listen(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.backend(s.hand, w, r) }))
-		s.plain.backend = s.hand.backend
+		s.probe.backend = Listen(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.backend(s.probe, w, r) }))
+		s.bareProbe.backend = s.probe.backend
 	}
 	guard := func(p core.Policy) *core.Guard {
 		if c.native {
@@ -84,11 +84,11 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 	}
 	guarded, plain := c.app, c.app
 	if c.after != nil {
-		guarded.After = func(a Afterwards) { c.after(s.hand, a) }
+		guarded.After = func(a Outcome) { c.after(s.probe, a) }
 	}
 	if c.incoming {
 		guarded.Incoming = func(ctx context.Context) {
-			context.AfterFunc(ctx, func() { s.hand.heard <- "the client has left" })
+			context.AfterFunc(ctx, func() { s.probe.said <- "the client has left" })
 		}
 	}
 	var shared *core.Guard
@@ -111,9 +111,9 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 		if built.Pattern == "" {
 			built.Pattern = c.app.Group + "/orders"
 		}
-		built.Behaviour = s.behaviour(s.plain)
+		built.Handler = s.behaviour(s.bareProbe)
 		plain.Routes = append(plain.Routes, built)
-		built.Behaviour = s.behaviour(s.hand)
+		built.Handler = s.behaviour(s.probe)
 		switch {
 		case r.policy != nil:
 			built.Guard = guard(*r.policy)
@@ -124,8 +124,8 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 		}
 		guarded.Routes = append(guarded.Routes, built)
 	}
-	if s.hand.guard = shared; shared == nil {
-		s.hand.guard = guarded.Routes[0].Guard
+	if s.probe.guard = shared; shared == nil {
+		s.probe.guard = guarded.Routes[0].Guard
 	}
 	s.addr = h.Start(tb, guarded)
 	if !c.noBare {
@@ -133,17 +133,17 @@ func start(tb testing.TB, h Harness, c testCase) *script {
 	}
 	tb.Cleanup(func() { // before the servers are stopped, which may wait for handlers
 		close(done)
-		for _, x := range s.parted {
+		for _, x := range s.pending {
 			x.Close()
 		}
-		for _, c := range s.kept {
+		for _, c := range s.open {
 			c.Close()
 		}
 	})
 	return s
 }
 
-func (s *script) behaviour(h *hand) Behaviour {
+func (s *env) behaviour(h *probe) Handler {
 	handler := s.c.handler
 	if handler == nil {
 		handler = receipt
@@ -151,7 +151,7 @@ func (s *script) behaviour(h *hand) Behaviour {
 	return func(c Call) error { return handler(h, c, h.next()) }
 }
 
-func (s *script) observe(_ context.Context, e core.Event) {
+func (s *env) observe(_ context.Context, e core.Event) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.events = append(s.events, e)
@@ -159,29 +159,29 @@ func (s *script) observe(_ context.Context, e core.Event) {
 }
 
 // Errorf and Fatalf say at which step something is wrong.
-func (s *script) Errorf(format string, args ...any) {
+func (s *env) Errorf(format string, args ...any) {
 	s.Helper()
 	s.TB.Errorf("step %d: "+format, append([]any{s.at.Load()}, args...)...)
 }
 
-func (s *script) Fatalf(format string, args ...any) {
+func (s *env) Fatalf(format string, args ...any) {
 	s.Helper()
 	s.TB.Fatalf("step %d: "+format, append([]any{s.at.Load()}, args...)...)
 }
 
 // settled waits until every claim that was granted has been settled.
-func (s *script) settled() {
+func (s *env) settled() {
 	s.Helper()
 	if !s.store.until(func() bool { return len(s.store.open) == 0 }) {
 		s.Errorf("a claim was never completed or released")
 	}
 }
 
-// finish ends the script: what the store has been told closes the transcript.
-func (s *script) finish() string {
+// finish ends the case: what the store has been told closes the transcript.
+func (s *env) finish() string {
 	s.Helper()
 	s.settled()
-	s.text.line("executions: %d", s.hand.count())
+	s.text.line("executions: %d", s.probe.count())
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for _, e := range s.store.entries {
@@ -191,9 +191,9 @@ func (s *script) finish() string {
 }
 
 // connect returns the kept connection of that name, or a new one for "".
-func (s *script) connect(name string) *connection {
+func (s *env) connect(name string) *connection {
 	s.Helper()
-	if c := s.kept[name]; c != nil {
+	if c := s.open[name]; c != nil {
 		return c
 	}
 	c, err := dial(s.addr)
@@ -201,13 +201,13 @@ func (s *script) connect(name string) *connection {
 		s.Fatalf("%v", err)
 	}
 	if name != "" {
-		s.kept[name] = c
+		s.open[name] = c
 	}
 	return c
 }
 
-// step is one thing that a script does.
-type step interface{ do(s *script) }
+// step is one thing that a case does.
+type step interface{ do(s *env) }
 
 // ask sends a request and checks the answer.
 type ask struct {
@@ -216,20 +216,20 @@ type ask struct {
 	on string // a connection to be kept; "": a new one
 }
 
-func (a ask) do(s *script) {
+func (a ask) do(s *env) {
 	s.Helper()
 	a.answer(s)
 }
 
 // answer is do; it returns the answer.
-func (a ask) answer(s *script) reply {
+func (a ask) answer(s *env) reply {
 	s.Helper()
 	r := s.asked(a.request)
 	c := s.connect(a.on)
 	if a.on == "" {
 		defer c.Close()
 	}
-	before := s.hand.count()
+	before := s.probe.count()
 	c.send(r)
 	got, err := c.receive(r.method)
 	if err != nil {
@@ -242,7 +242,7 @@ func (a ask) answer(s *script) reply {
 // pipeline sends requests over one connection without waiting, and checks the answers.
 type pipeline []ask
 
-func (p pipeline) do(s *script) {
+func (p pipeline) do(s *env) {
 	s.Helper()
 	c := s.connect("")
 	defer c.Close()
@@ -270,11 +270,11 @@ type begin struct {
 	request
 }
 
-func (b begin) do(s *script) {
+func (b begin) do(s *env) {
 	s.Helper()
 	send{as: b.as, request: b.request}.do(s)
 	select {
-	case <-s.hand.entered:
+	case <-s.probe.entered:
 	case <-time.After(patience):
 		s.Fatalf("%s: the handler does not run", b.as)
 	}
@@ -286,32 +286,32 @@ type send struct {
 	request
 }
 
-func (b send) do(s *script) {
+func (b send) do(s *env) {
 	s.Helper()
 	s.text.line("%s:", b.as)
 	r := s.asked(b.request)
 	x := &exchange{request: r, connection: s.connect("")}
-	s.parted[b.as] = x
+	s.pending[b.as] = x
 	x.send(r)
 }
 
-// let lets as many held executions go.
-type let int
+// resume lets as many held executions go.
+type resume int
 
-func (n let) do(s *script) {
+func (n resume) do(s *env) {
 	for range n {
-		s.hand.gate <- struct{}{}
+		s.probe.gate <- struct{}{}
 	}
 }
 
 // entered waits until as many more handlers hold.
 type entered int
 
-func (n entered) do(s *script) {
+func (n entered) do(s *env) {
 	s.Helper()
 	for range n {
 		select {
-		case <-s.hand.entered:
+		case <-s.probe.entered:
 		case <-time.After(patience):
 			s.Fatalf("the handler does not run")
 		}
@@ -324,10 +324,10 @@ type await struct {
 	want
 }
 
-func (a await) do(s *script) {
+func (a await) do(s *env) {
 	s.Helper()
-	x := s.parted[a.as]
-	delete(s.parted, a.as)
+	x := s.pending[a.as]
+	delete(s.pending, a.as)
 	defer x.Close()
 	got, err := x.receive(x.method)
 	if err != nil {
@@ -341,30 +341,30 @@ func (a await) do(s *script) {
 // leave closes the connection of a request without waiting for the answer.
 type leave struct{ as string }
 
-func (l leave) do(s *script) {
+func (l leave) do(s *env) {
 	s.text.line("%s leaves", l.as)
-	x := s.parted[l.as]
-	delete(s.parted, l.as)
+	x := s.pending[l.as]
+	delete(s.pending, l.as)
 	// Not only half of it, and at once: the service must see the client go.
 	_ = x.Conn.(*net.TCPConn).SetLinger(0)
 	x.Close()
 }
 
-// gone is leave, and waits until the service has seen it, if it can. It needs testCase.incoming.
-type gone struct{ as string }
+// leaveSeen is leave, and waits until the service has seen it, if it can. It needs testCase.incoming.
+type leaveSeen struct{ as string }
 
-func (g gone) do(s *script) {
+func (g leaveSeen) do(s *env) {
 	s.Helper()
 	leave(g).do(s)
 	if s.h.Features.ContextEnds {
-		hears("the client has left").do(s)
+		handlerSays("the client has left").do(s)
 	}
 }
 
 // later moves the store's clock.
 type later time.Duration
 
-func (d later) do(s *script) {
+func (d later) do(s *env) {
 	s.text.line("%v later", time.Duration(d))
 	s.store.advance(time.Duration(d))
 }
@@ -375,7 +375,7 @@ type called struct {
 	times     int
 }
 
-func (c called) do(s *script) {
+func (c called) do(s *env) {
 	s.Helper()
 	if !s.store.until(func() bool { return s.store.count[c.operation] >= c.times }) {
 		s.Fatalf("the store has not had %d calls of %s", c.times, c.operation)
@@ -385,14 +385,14 @@ func (c called) do(s *script) {
 // settle waits until all claims are settled, for responses that go out before they are.
 type settle struct{}
 
-func (settle) do(s *script) { s.settled() }
+func (settle) do(s *env) { s.settled() }
 
 // fail makes operations of the store fail from now on; without any, none fails.
 func fail(operations ...string) step { return failing(operations) }
 
 type failing []string
 
-func (f failing) do(s *script) {
+func (f failing) do(s *env) {
 	if len(f) == 0 {
 		s.text.line("the store is back")
 	} else {
@@ -401,13 +401,13 @@ func (f failing) do(s *script) {
 	s.store.fail(f...)
 }
 
-// hears waits for what a handler has to say.
-type hears string
+// handlerSays waits for what a handler has to say.
+type handlerSays string
 
-func (h hears) do(s *script) {
+func (h handlerSays) do(s *env) {
 	s.Helper()
 	select {
-	case got := <-s.hand.heard:
+	case got := <-s.probe.said:
 		if got != string(h) {
 			s.Errorf("the handler reports %q, not %q", got, string(h))
 		}
@@ -419,9 +419,9 @@ func (h hears) do(s *script) {
 // executions checks how often handlers have run so far.
 type executions int
 
-func (n executions) do(s *script) {
+func (n executions) do(s *env) {
 	s.Helper()
-	if got := s.hand.count(); got != int(n) {
+	if got := s.probe.count(); got != int(n) {
 		s.Errorf("%d executions, not %d", got, int(n))
 	}
 }
@@ -429,7 +429,7 @@ func (n executions) do(s *script) {
 // observed waits until an event of this kind has been reported.
 type observed core.Kind
 
-func (k observed) do(s *script) {
+func (k observed) do(s *env) {
 	s.Helper()
 	if !s.store.until(func() bool {
 		return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Kind == core.Kind(k) })
@@ -438,19 +438,19 @@ func (k observed) do(s *script) {
 	}
 }
 
-// crowd sends one request over many connections at once. Each answer must be one of
+// atOnce sends one request over many connections at once. Each answer must be one of
 // these: from the handler (exactly one), a replay, or 409 in_progress if refusals is set.
-type crowd struct {
+type atOnce struct {
 	request
 	size     int
 	refusals bool
 }
 
-func (c crowd) do(s *script) {
+func (c atOnce) do(s *env) {
 	s.Helper()
 	s.text.line("%d at once:", c.size)
 	r := s.asked(c.request)
-	before := s.hand.count()
+	before := s.probe.count()
 	conns := make([]*connection, c.size)
 	for i := range conns {
 		conns[i] = s.connect("")
@@ -470,7 +470,7 @@ func (c crowd) do(s *script) {
 	close(ready)
 	wg.Wait()
 
-	if ran := s.hand.count() - before; ran != 1 {
+	if ran := s.probe.count() - before; ran != 1 {
 		s.Errorf("the handler has run %d times", ran)
 	}
 	first, replays, refusals := 0, 0, 0
@@ -501,15 +501,15 @@ func (c crowd) do(s *script) {
 	}
 }
 
-// either checks requests that were sent before, of which exactly one has run.
-type either []string
+// oneOf checks requests that were sent before, of which exactly one has run.
+type oneOf []string
 
-func (e either) do(s *script) {
+func (e oneOf) do(s *env) {
 	s.Helper()
 	var replays []reply
 	for _, as := range e {
-		x := s.parted[as]
-		delete(s.parted, as)
+		x := s.pending[as]
+		delete(s.pending, as)
 		defer x.Close()
 		got, err := x.receive(x.method)
 		if err != nil {
@@ -532,9 +532,9 @@ func (e either) do(s *script) {
 }
 
 // then does anything else.
-type then func(s *script)
+type then func(s *env)
 
-func (f then) do(s *script) { s.Helper(); f(s) }
+func (f then) do(s *env) { s.Helper(); f(s) }
 
 // want is what an answer must be. The zero want is an answer of the handler's, which has
 // run once for it.
@@ -562,9 +562,9 @@ const (
 	replay        // the handler's last answer again
 	refusal       // by code
 	passed        // without a guard's doing: one more execution, nothing in the store
-	custom        // a refusal in an envelope of the house
+	custom        // a refusal in an error format of the service's own
 	foreign       // an answer of somebody else's: the handler has not run
-	answered      // a stored answer that this script has not seen before
+	answered      // a stored answer that this case has not seen before
 )
 
 var (
@@ -579,7 +579,7 @@ func refused(code core.Code) want { return want{kind: refusal, code: code} }
 
 // check compares an answer with what is wanted. before is the number of executions
 // before the request, or -1 if that is of no use.
-func (s *script) check(r request, w want, got reply, before int) {
+func (s *env) check(r request, w want, got reply, before int) {
 	s.Helper()
 	what := r.method + " " + abridged([]byte(r.target))
 	if w.status != 0 && got.status != w.status {
@@ -609,7 +609,7 @@ func (s *script) check(r request, w want, got reply, before int) {
 			s.Errorf("%s: the answer is marked as a replay", what)
 		}
 	}
-	if now := s.hand.count(); before >= 0 && now != before+more {
+	if now := s.probe.count(); before >= 0 && now != before+more {
 		s.Errorf("%s: the handler has run %d times for it, not %d", what, now-before, more)
 	}
 	for _, f := range w.fields {
@@ -636,7 +636,7 @@ var singular = []string{"Date", "Content-Type", "Content-Length", "Content-Encod
 	"Cache-Control", "Retry-After", "Server", core.ReplayedHeader}
 
 // checkForm checks what holds for every response.
-func (s *script) checkForm(what string, got reply) {
+func (s *env) checkForm(what string, got reply) {
 	s.Helper()
 	for _, name := range singular {
 		if lines := got.lines(name); len(lines) > 1 {
@@ -649,7 +649,7 @@ func (s *script) checkForm(what string, got reply) {
 }
 
 // checkReplay compares a replay with the response that was made so many before the last.
-func (s *script) checkReplay(got reply, back int, other ...string) {
+func (s *env) checkReplay(got reply, back int, other ...string) {
 	s.Helper()
 	if back >= len(s.firsts) {
 		s.Errorf("there is nothing that this could be a replay of: status %d, %s", got.status, abridged(got.body))
@@ -671,9 +671,9 @@ func (s *script) checkReplay(got reply, back int, other ...string) {
 }
 
 // checkBare sends the same request to the application without guards and compares.
-func (s *script) checkBare(what string, r request, got reply) {
+func (s *env) checkBare(what string, r request, got reply) {
 	s.Helper()
-	s.plain.set(s.hand.count() - 1)
+	s.bareProbe.set(s.probe.count() - 1)
 	c, err := dial(s.bare)
 	if err != nil {
 		s.Fatalf("%v", err)
@@ -696,7 +696,7 @@ func (s *script) checkBare(what string, r request, got reply) {
 }
 
 // checkRefusal checks a refusal by RFC 9457.
-func (s *script) checkRefusal(got reply, code core.Code) {
+func (s *env) checkRefusal(got reply, code core.Code) {
 	s.Helper()
 	for _, fault := range checkProblem(got, string(code)) {
 		s.Errorf("%s", fault)
@@ -717,21 +717,21 @@ func field(name, value string) core.Field {
 
 func (r reply) String() string { return fmt.Sprintf("%d %q %q", r.status, r.fields, r.body) }
 
-// broken sends a request that is cut short. It may be answered or not; it must neither run
+// sendTruncated sends a request that is cut short. It may be answered or not; it must neither run
 // nor be recorded.
-type broken struct{ request }
+type sendTruncated struct{ request }
 
-func (b broken) do(s *script) {
+func (b sendTruncated) do(s *env) {
 	s.Helper()
 	r := s.asked(b.request)
-	before := s.hand.count()
+	before := s.probe.count()
 	c := s.connect("")
 	defer c.Close()
 	c.send(r)
 	if got, err := c.receive(r.method); err == nil && got.status < 400 {
 		s.Errorf("half a request is answered with %v", got)
 	}
-	if n := s.hand.count() - before; n != 0 {
+	if n := s.probe.count() - before; n != 0 {
 		s.Errorf("half a request has run %d times", n)
 	}
 	s.store.mu.Lock()
@@ -741,11 +741,11 @@ func (b broken) do(s *script) {
 	}
 }
 
-// unseen sends a request whose answer is the handler's but is not compared with anything:
+// sendUnchecked sends a request whose answer is the handler's but is not compared with anything:
 // it is only kept for the replay.
-type unseen struct{ request }
+type sendUnchecked struct{ request }
 
-func (u unseen) do(s *script) {
+func (u sendUnchecked) do(s *env) {
 	s.Helper()
 	r := s.asked(u.request)
 	c := s.connect("")
@@ -761,9 +761,9 @@ func (u unseen) do(s *script) {
 // listen reads from a chunked response until text has come, and no further.
 type listen struct{ as, text string }
 
-func (l listen) do(s *script) {
+func (l listen) do(s *env) {
 	s.Helper()
-	x := s.parted[l.as]
+	x := s.pending[l.as]
 	if !x.listening {
 		x.listening = true
 		r, err := x.readHead()
@@ -796,7 +796,7 @@ type upgraded struct {
 	say, hear string
 }
 
-func (u upgraded) do(s *script) {
+func (u upgraded) do(s *env) {
 	s.Helper()
 	r := u.request.orDefaults()
 	r.fields = append(slices.Clone(r.fields), field("Connection", "Upgrade"), field("Upgrade", "echo"))

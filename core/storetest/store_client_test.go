@@ -11,17 +11,17 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// desk is what one process has of a shelf that it shares with others: a handle on
+// storeClient is what one process has of the reference store that it shares with others: a handle on
 // the records, at the end of a link. Its faults are those that it takes two processes,
 // or a broken link, to see.
-type desk struct {
-	*shelf
+type storeClient struct {
+	*referenceStore
 	link    *link
 	process sync.Mutex // of "locks in the process only"
 	seen    sync.Map   // what "answers from a cache" has there
 }
 
-// link is the way from the desks to a shelf.
+// link is the way from the clients to the reference store.
 type link struct {
 	broken atomic.Int32   // so many calls will fail
 	late   sync.WaitGroup // calls on the way
@@ -31,7 +31,7 @@ type link struct {
 var errLink = errors.New("the link is broken")
 
 // disturb breaks the link for some calls.
-func (d *desk) disturb() {
+func (d *storeClient) disturb() {
 	if d.faulty("loses completions at a restart") {
 		d.mu.Lock()
 		for _, r := range d.items {
@@ -44,7 +44,7 @@ func (d *desk) disturb() {
 
 // across makes a call across the link. One that fails is lost on the way there, or its
 // answer on the way back, or it arrives later.
-func (d *desk) across(ctx context.Context, key string, call func(context.Context) (store.Grant, error)) (store.Grant, error) {
+func (d *storeClient) across(ctx context.Context, key string, call func(context.Context) (store.Grant, error)) (store.Grant, error) {
 	if d.link.broken.Add(-1) < 0 {
 		return call(ctx)
 	}
@@ -80,7 +80,7 @@ func (d *desk) across(ctx context.Context, key string, call func(context.Context
 	return store.Grant{}, errLink
 }
 
-func (d *desk) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
+func (d *storeClient) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	if d.faulty("locks in the process only") {
 		d.process.Lock()
 		defer d.process.Unlock()
@@ -89,7 +89,7 @@ func (d *desk) Acquire(ctx context.Context, key string, c store.Claim) (store.Gr
 		return g.(store.Grant), nil
 	}
 	g, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
-		return d.shelf.Acquire(ctx, key, c)
+		return d.referenceStore.Acquire(ctx, key, c)
 	})
 	if err == nil && g.State == store.Running && g.Remaining > long/2 {
 		d.seen.Store(key, g)
@@ -97,42 +97,42 @@ func (d *desk) Acquire(ctx context.Context, key string, c store.Claim) (store.Gr
 	return g, err
 }
 
-func (d *desk) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
+func (d *storeClient) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	d.seen.Delete(key)
 	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
-		return store.Grant{}, d.shelf.Renew(ctx, key, owner, lease)
+		return store.Grant{}, d.referenceStore.Renew(ctx, key, owner, lease)
 	})
 	return err
 }
 
-func (d *desk) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
+func (d *storeClient) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	d.seen.Delete(key)
 	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
-		return store.Grant{}, d.shelf.Complete(ctx, key, owner, result, retention)
+		return store.Grant{}, d.referenceStore.Complete(ctx, key, owner, result, retention)
 	})
 	return err
 }
 
-func (d *desk) Release(ctx context.Context, key string, owner store.Owner) error {
+func (d *storeClient) Release(ctx context.Context, key string, owner store.Owner) error {
 	d.seen.Delete(key)
 	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
-		return store.Grant{}, d.shelf.Release(ctx, key, owner)
+		return store.Grant{}, d.referenceStore.Release(ctx, key, owner)
 	})
 	d.again(key, err)
 	return err
 }
 
-func (d *desk) Abandon(ctx context.Context, key string, owner store.Owner) error {
+func (d *storeClient) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	d.seen.Delete(key)
 	_, err := d.across(ctx, key, func(ctx context.Context) (store.Grant, error) {
-		return store.Grant{}, d.shelf.Abandon(ctx, key, owner)
+		return store.Grant{}, d.referenceStore.Abandon(ctx, key, owner)
 	})
 	d.again(key, err)
 	return err
 }
 
 // again makes a call that was kept once more, when what it claimed has been given up.
-func (d *desk) again(key string, err error) {
+func (d *storeClient) again(key string, err error) {
 	if call, kept := d.link.kept.LoadAndDelete(key); kept && err == nil {
 		call.(func())()
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// subject is the store under test in one case, with the checks that the cases are
+// env is the store under test in one case, with the checks that the cases are
 // written in. The checks end the case when they fail, so they belong to the
 // case's own goroutine.
-type subject struct {
+type env struct {
 	testing.TB
 	Instance
 	features Features
@@ -61,7 +61,7 @@ func taking() store.Claim {
 }
 
 // pass lets d go by on the store's clock.
-func (s *subject) pass(d time.Duration) {
+func (s *env) pass(d time.Duration) {
 	if s.Advance != nil {
 		s.Advance(d)
 		return
@@ -72,7 +72,7 @@ func (s *subject) pass(d time.Duration) {
 // spread says which handle on the records each of several callers uses: if the
 // instance has a peer, every second one uses that. It is called in the case's own
 // goroutine, what it returns in any.
-func (s *subject) spread() func(caller int) store.Store {
+func (s *env) spread() func(caller int) store.Store {
 	s.Helper()
 	stores := []store.Store{s.Store}
 	if s.Peer != nil {
@@ -87,14 +87,14 @@ func (s *subject) spread() func(caller int) store.Store {
 
 // rounds is how often a case repeats a race. A store across a network gets fewer, also
 // if its clock can be moved: that takes a round trip, too.
-func (s *subject) rounds() int {
+func (s *env) rounds() int {
 	if s.features.Local {
 		return 300
 	}
 	return 40
 }
 
-func (s *subject) acquire(key string, c store.Claim) store.Grant {
+func (s *env) acquire(key string, c store.Claim) store.Grant {
 	s.Helper()
 	g, err := s.Store.Acquire(s.Context(), key, c)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *subject) acquire(key string, c store.Claim) store.Grant {
 }
 
 // meet acquires and expects to meet with a record in state want.
-func (s *subject) meet(key string, c store.Claim, want store.State, attempt uint64) store.Grant {
+func (s *env) meet(key string, c store.Claim, want store.State, attempt uint64) store.Grant {
 	s.Helper()
 	g := s.acquire(key, c)
 	if g.State != want || g.Attempt != attempt {
@@ -117,7 +117,7 @@ func (s *subject) meet(key string, c store.Claim, want store.State, attempt uint
 }
 
 // look expects a record in state want under key, and leaves it alone.
-func (s *subject) look(key string, want store.State, attempt uint64) store.Grant {
+func (s *env) look(key string, want store.State, attempt uint64) store.Grant {
 	s.Helper()
 	if want == store.Acquired {
 		s.Fatal("storetest: look would create a record")
@@ -126,19 +126,19 @@ func (s *subject) look(key string, want store.State, attempt uint64) store.Grant
 }
 
 // begin acquires a claim that nothing stands in the way of.
-func (s *subject) begin(key string, c store.Claim) {
+func (s *env) begin(key string, c store.Claim) {
 	s.Helper()
 	s.meet(key, c, store.Acquired, 1)
 }
 
-func (s *subject) renew(key string, owner store.Owner, lease time.Duration) {
+func (s *env) renew(key string, owner store.Owner, lease time.Duration) {
 	s.Helper()
 	if err := s.Store.Renew(s.Context(), key, owner, lease); err != nil {
 		s.Fatalf("Renew(%q): %v", key, err)
 	}
 }
 
-func (s *subject) complete(key string, owner store.Owner, result []byte, retention time.Duration) {
+func (s *env) complete(key string, owner store.Owner, result []byte, retention time.Duration) {
 	s.Helper()
 	if err := s.Store.Complete(s.Context(), key, owner, result, retention); err != nil {
 		s.Fatalf("Complete(%q): %v", key, err)
@@ -147,7 +147,7 @@ func (s *subject) complete(key string, owner store.Owner, result []byte, retenti
 
 // completeBrief completes a record that is forgotten when its short lease ends, so
 // that it may be gone already: a clock that can be advanced may run as well. It reports whether it wasn't.
-func (s *subject) completeBrief(key string, owner store.Owner, result []byte, retention time.Duration) bool {
+func (s *env) completeBrief(key string, owner store.Owner, result []byte, retention time.Duration) bool {
 	s.Helper()
 	err := s.Store.Complete(s.Context(), key, owner, result, retention)
 	if errors.Is(err, store.ErrLost) {
@@ -159,14 +159,14 @@ func (s *subject) completeBrief(key string, owner store.Owner, result []byte, re
 	return true
 }
 
-func (s *subject) release(key string, owner store.Owner) {
+func (s *env) release(key string, owner store.Owner) {
 	s.Helper()
 	if err := s.Store.Release(s.Context(), key, owner); err != nil {
 		s.Fatalf("Release(%q): %v", key, err)
 	}
 }
 
-func (s *subject) abandon(key string, owner store.Owner) {
+func (s *env) abandon(key string, owner store.Owner) {
 	s.Helper()
 	if err := s.Store.Abandon(s.Context(), key, owner); err != nil {
 		s.Fatalf("Abandon(%q): %v", key, err)
@@ -174,7 +174,7 @@ func (s *subject) abandon(key string, owner store.Owner) {
 }
 
 // done expects a finished record with result under key.
-func (s *subject) done(key string, attempt uint64, result []byte) store.Grant {
+func (s *env) done(key string, attempt uint64, result []byte) store.Grant {
 	s.Helper()
 	g := s.look(key, store.Done, attempt)
 	if !bytes.Equal(g.Result, result) {
@@ -184,7 +184,7 @@ func (s *subject) done(key string, attempt uint64, result []byte) store.Grant {
 }
 
 // powerless expects that owner may do nothing to the record.
-func (s *subject) powerless(key string, owner store.Owner) {
+func (s *env) powerless(key string, owner store.Owner) {
 	s.Helper()
 	for _, call := range []struct {
 		name string
@@ -203,7 +203,7 @@ func (s *subject) powerless(key string, owner store.Owner) {
 }
 
 // watch watches key and gives up at the end of the case.
-func (s *subject) watch(key string) (<-chan struct{}, func()) {
+func (s *env) watch(key string) (<-chan struct{}, func()) {
 	s.Helper()
 	w, ok := s.Store.(store.Watcher)
 	if !ok {
@@ -221,7 +221,7 @@ func (s *subject) watch(key string) (<-chan struct{}, func()) {
 }
 
 // woken expects changed to be closed.
-func (s *subject) woken(changed <-chan struct{}, by string) {
+func (s *env) woken(changed <-chan struct{}, by string) {
 	s.Helper()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -237,7 +237,7 @@ func (s *subject) woken(changed <-chan struct{}, by string) {
 
 // oneOfEight has eight callers claim each of the keys "round 0", "round 1" and so on. One of them must get it, as the run
 // of that number; the others meet with that run.
-func (s *subject) oneOfEight(storeOf func(int) store.Store, rounds int, attempt uint64, how string) {
+func (s *env) oneOfEight(storeOf func(int) store.Store, rounds int, attempt uint64, how string) {
 	for round := range rounds {
 		var acquired, running atomic.Int32
 		key := fmt.Sprint("round ", round)

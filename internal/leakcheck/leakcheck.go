@@ -1,7 +1,7 @@
-// Package marked makes requests of which every byte says whose it is, and checks what comes
+// Package leakcheck makes requests of which every byte says whose it is, and checks what comes
 // back and what is kept of them. Adapters use it to show that the memory they use again never
 // carries anything of one customer to another.
-package marked
+package leakcheck
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func Of(s Seen) Answer {
 	}
 }
 
-// Run is a round of requests: each of the marked ones is sent once, and then once more, by
+// Run is a round of requests: each is sent once, and then once more, by
 // many at a time and in another order.
 type Run struct {
 	// Requests is how many different ones there are.
