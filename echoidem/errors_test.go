@@ -39,7 +39,6 @@ func TestErrorsAreSeenFurtherOutAndRenderedOnce(t *testing.T) {
 	for name, mount := range map[string]func(e *echo.Echo, reported *[]error){
 		"reported": func(e *echo.Echo, reported *[]error) { e.Use(report(reported)) },
 		"logged": func(e *echo.Echo, reported *[]error) {
-			//lint:ignore SA1019 what is deployed uses it
 			e.Use(middleware.LoggerWithConfig(middleware.LoggerConfig{Format: "${status} ${error} ${bytes_out}\n", Output: &log}), report(reported))
 		},
 		"logged by values": func(e *echo.Echo, reported *[]error) {
@@ -170,7 +169,6 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	entered, leave := make(chan struct{}, 9), make(chan struct{})
 	left := make(chan struct{})
 	e := quiet()
-	//lint:ignore SA1019 what is deployed uses it
 	timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Millisecond})
 	e.POST("/orders", func(echo.Context) error {
 		entered <- struct{}{}
