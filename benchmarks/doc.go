@@ -77,7 +77,7 @@
 //	    loop       closed (each of 64 connections sends when it has its answer), open (requests are due
 //	               at half of that rate, due/s, and latency counts from then)
 //	Wait/<store>/<waiters>                the end of a run for which 1, 100 or 10000 duplicates wait;
-//	                                      looks/op, watches/op, on redis also round-trips/op, sent-B/op
+//	                                      acquires/op, watches/op, on redis also round-trips/op, sent-B/op
 //	    store      memory, redis
 //
 // Every framework of the matrix serves the same workload, one request after the other: a JSON

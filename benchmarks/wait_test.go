@@ -24,10 +24,9 @@ import (
 )
 
 // BenchmarkWait is the end of a run for which duplicates wait: from the moment at which the
-// handler returns until all of them are answered, with a result of 4 KiB. How often the store
-// was looked at in that time is reported as looks/op, and on Redis, which is one of its own, what
-// it was asked and has sent as round-trips/op (one is the run's) and sent-B/op; watches/op is how
-// often it was asked to watch before.
+// handler returns until all of them are answered, with a result of 4 KiB. The calls of
+// Acquire in that time are reported as acquires/op; those of Watch before it as watches/op. On Redis, a server
+// of its own, there are also its round-trips/op (one is the run's) and sent-B/op.
 func BenchmarkWait(b *testing.B) {
 	for _, waiters := range []int{1, 100, 10_000} {
 		b.Run("memory/"+strconv.Itoa(waiters), func(b *testing.B) {
@@ -59,14 +58,14 @@ func BenchmarkWait(b *testing.B) {
 type counted struct {
 	store.Store
 	store.Watcher
-	looks, watches atomic.Int64
+	acquires, watches atomic.Int64
 }
 
 func (s *counted) counts() *counted { return s }
 
 func (s *counted) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	g, err := s.Store.Acquire(ctx, key, claim)
-	s.looks.Add(1)
+	s.acquires.Add(1)
 	return g, err
 }
 
@@ -122,7 +121,7 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 	seen := store.counts()
 	keys := newClientKeys(b.N)
 	response := &core.Response{Status: 201, Body: bytes.Repeat([]byte("x"), 4<<10)}
-	var looks, watches int64
+	var acquires, watches int64
 	sent, commands := 0, 0
 	var took time.Duration
 	var before, after runtime.MemStats
@@ -133,7 +132,7 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 		var all sync.WaitGroup
 		all.Go(func() { _ = g.Serve(context.Background(), first) })
 		<-began
-		seen.looks.Store(0)
+		seen.acquires.Store(0)
 		seen.watches.Store(0)
 		duplicates := make([]duplicate, waiters)
 		for j := range duplicates {
@@ -141,12 +140,12 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 			d.key, d.run = keys.at(i), func() *core.Response { b.Error("a duplicate ran"); return response }
 			all.Go(func() { _ = g.Serve(context.Background(), d) })
 		}
-		for seen.looks.Load() < int64(waiters) || seen.watches.Load() < 1 {
+		for seen.acquires.Load() < int64(waiters) || seen.watches.Load() < 1 {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20*time.Millisecond + time.Duration(waiters)*10*time.Microsecond) // until all are asleep
 		watches += seen.watches.Load()
-		seen.looks.Store(0)
+		seen.acquires.Store(0)
 		sentBefore, commandsBefore := traffic(b, redis)
 		runtime.ReadMemStats(&before)
 		answering := time.Now()
@@ -156,7 +155,7 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 		runtime.ReadMemStats(&after)
 		objects += after.Mallocs - before.Mallocs
 		size += after.TotalAlloc - before.TotalAlloc
-		looks += seen.looks.Load()
+		acquires += seen.acquires.Load()
 		sentAfter, commandsAfter := traffic(b, redis)
 		sent += sentAfter - sentBefore
 		commands += commandsAfter - commandsBefore
@@ -171,7 +170,7 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 	b.ReportMetric(float64(took)/float64(b.N), "ns/op")
 	b.ReportMetric(float64(size)/float64(b.N), "B/op")
 	b.ReportMetric(float64(objects)/float64(b.N), "allocs/op")
-	b.ReportMetric(float64(looks)/float64(b.N), "looks/op")
+	b.ReportMetric(float64(acquires)/float64(b.N), "acquires/op")
 	b.ReportMetric(float64(watches)/float64(b.N), "watches/op")
 	if redis != nil {
 		b.ReportMetric(float64(sent)/float64(b.N), "sent-B/op")

@@ -190,12 +190,12 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 func TestARunAsLongAsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
-		var told events
-		g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.Policy{Retention: time.Second, RetainFrom: core.FromStart})
+		var observed events
+		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Retention: time.Second, RetainFrom: core.FromStart})
 		c := post("{}", &ledger)
 		c.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(201, "") }
 		serve(t, g, c)
-		assert.Equal(t, core.Released, told.all[len(told.all)-1].Kind)
+		assert.Equal(t, core.Released, observed.all[len(observed.all)-1].Kind)
 		assert.False(t, serve(t, g, post("{}", &ledger)).replayed())
 	})
 }
@@ -302,12 +302,12 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 			for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
 				synctest.Test(t, func(t *testing.T) {
 					var ledger atomic.Int64
-					var told events
+					var observed events
 					store := &spy{Store: newStore(t)}
 					if ending == "lost" {
 						store.renew, store.complete, store.release, store.abandon = lost, lost, lost, lost
 					}
-					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: told.add}).
+					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).
 						MustGuard(core.Policy{Lease: time.Second, Abandoned: recovery})
 					c := post("{}", &ledger)
 					c.handler = func(ctx context.Context) core.Capture {
@@ -333,7 +333,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 					synctest.Wait() // for a renewal that is still under way
 					store.renew, store.complete, store.release, store.abandon = nil, nil, nil, nil
 					if ending == "lost" {
-						assert.Contains(t, told.kinds(), core.RunLost)
+						assert.Contains(t, observed.kinds(), core.RunLost)
 						time.Sleep(time.Second)
 					}
 					got := "attempt 1"

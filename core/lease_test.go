@@ -43,7 +43,7 @@ func worksFor(n int64) func(context.Context) error {
 type processes struct {
 	*testing.T
 	first, second *core.Guard
-	told          events // what the first one observes
+	observed      events // what the first one observes
 	running       atomic.Int64
 	start         time.Time
 	served        sync.WaitGroup
@@ -53,7 +53,7 @@ func inTwoProcesses(t *testing.T, slow func(store.Store) store.Store, storeTimeo
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		two := &processes{T: t, start: time.Now()}
-		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: storeTimeout, Observe: two.told.add}).MustGuard(p)
+		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: storeTimeout, Observe: two.observed.add}).MustGuard(p)
 		p.Duplicate = core.Wait(time.Minute)
 		two.second = core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		test(two)
@@ -145,7 +145,7 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 				assert.Zero(t, second.ran)
 				assert.True(t, second.replayed())
 				t.served.Wait()
-				assert.NotContains(t, t.told.kinds(), core.LeaseLost)
+				assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
 			})
 		})
 	}
@@ -197,8 +197,8 @@ func TestSettledRunsLoseNoLease(t *testing.T) {
 				c.handler = func(context.Context) core.Capture { time.Sleep(tc.takes); return answer(tc.status, "") }
 				serve(t, t.first, c)
 				time.Sleep(time.Minute)
-				assert.Contains(t, t.told.kinds(), tc.want)
-				assert.NotContains(t, t.told.kinds(), core.LeaseLost)
+				assert.Contains(t, t.observed.kinds(), tc.want)
+				assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
 			})
 		})
 	}
@@ -207,9 +207,9 @@ func TestSettledRunsLoseNoLease(t *testing.T) {
 // A lost lease is lost once: nobody asks for it again while its handler goes on.
 func TestALeaseIsLostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told events
+		var observed events
 		store := &spy{Store: newStore(t), renew: lost}
-		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: told.add}).MustGuard(core.Policy{Lease: 3 * time.Second})
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Lease: 3 * time.Second})
 		var served sync.WaitGroup
 		for _, body := range []string{"1", "2"} {
 			c := post(body, nil)
@@ -218,7 +218,7 @@ func TestALeaseIsLostOnce(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		served.Wait()
-		assert.Equal(t, 2, count(told.kinds(), core.LeaseLost))
+		assert.Equal(t, 2, count(observed.kinds(), core.LeaseLost))
 		assert.EqualValues(t, 2, store.renews.Load())
 	})
 }

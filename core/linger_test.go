@@ -212,8 +212,8 @@ func TestGivenUp(t *testing.T) {
 		for _, later := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var told events
-					g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: told.add}).MustGuard(tc.policy)
+					var observed events
+					g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(tc.policy)
 					var ran atomic.Int64
 					c := post("{}", nil)
 					var captured core.Capture
@@ -238,10 +238,10 @@ func TestGivenUp(t *testing.T) {
 					if later {
 						assert.NoError(t, c.pending.Finish(&captured))
 					}
-					assert.Contains(t, told.kinds(), tc.want)
+					assert.Contains(t, observed.kinds(), tc.want)
 					if tc.code != "" {
 						assert.Equal(t, tc.code, c.code())
-						last := told.all[len(told.all)-1]
+						last := observed.all[len(observed.all)-1]
 						assert.Equal(t, http.StatusServiceUnavailable, last.Status, "what the client got")
 						assert.True(t, last.Failed)
 					}
@@ -272,14 +272,14 @@ func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 
 // A hook's panic behind the handler is not the handler's: a large answer has been sent, but not cut.
 func TestPanicBehindALargeAnswer(t *testing.T) {
-	var told events
-	g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: told.add}).
+	var observed events
+	g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).
 		MustGuard(core.Policy{Failed: func(*core.Response) bool { panic("hook") }})
 	c := post("{}", nil)
 	c.handler = func(ctx context.Context) core.Capture { core.PartSent(ctx, false); return answer(201, "") }
 	assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
 	assert.Equal(t, 1, c.delivered)
-	assert.Contains(t, told.kinds(), core.Finished)
+	assert.Contains(t, observed.kinds(), core.Finished)
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", nil)).code())
 }
 
@@ -287,8 +287,8 @@ func TestPanicBehindALargeAnswer(t *testing.T) {
 func TestCutStream(t *testing.T) {
 	for name, cut := range map[string]bool{"whole": false, "left": true, "not all sent": true} {
 		t.Run(name, func(t *testing.T) {
-			var told events
-			g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: told.add}).MustGuard(core.Policy{})
+			var observed events
+			g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(core.Policy{})
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			c := post("{}", nil)
@@ -303,7 +303,7 @@ func TestCutStream(t *testing.T) {
 			}
 			assert.NoError(t, g.Serve(ctx, c))
 			want := map[bool]core.Kind{false: core.Finished, true: core.RunAbandoned}[cut]
-			last := told.all[len(told.all)-1]
+			last := observed.all[len(observed.all)-1]
 			assert.Equal(t, want, last.Kind)
 			assert.Equal(t, cut, last.Failed)
 		})
@@ -313,8 +313,8 @@ func TestCutStream(t *testing.T) {
 // So it is when the service ends it.
 func TestStreamCutByAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told events
-		e := core.MustNew(core.Config{User: byUser, Observe: told.add})
+		var observed events
+		e := core.MustNew(core.Config{User: byUser, Observe: observed.add})
 		c, _ := waitsForItsEnd(func(ctx context.Context) { core.PartSent(ctx, true) }, answer(200, ""))
 		var served sync.WaitGroup
 		served.Go(func() { serve(t, e.MustGuard(core.Policy{}), c) })
@@ -323,19 +323,19 @@ func TestStreamCutByAShutdown(t *testing.T) {
 		end()
 		assert.Error(t, e.Drain(ended))
 		served.Wait()
-		assert.Equal(t, core.RunAbandoned, told.all[len(told.all)-1].Kind)
+		assert.Equal(t, core.RunAbandoned, observed.all[len(observed.all)-1].Kind)
 	})
 }
 
 // A client that has got a part of an answer can't be told that nothing was done.
 func TestPanicBehindAPartOfAnAnswer(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
-		var told events
-		g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.Policy{})
+		var observed events
+		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{})
 		c := post("{}", nil)
 		c.handler = func(ctx context.Context) core.Capture { core.PartSent(ctx, streaming); panic("boom") }
 		assert.PanicsWithValue(t, "boom", func() { _ = g.Serve(t.Context(), c) })
-		assert.Equal(t, core.RunAbandoned, told.all[len(told.all)-1].Kind)
+		assert.Equal(t, core.RunAbandoned, observed.all[len(observed.all)-1].Kind)
 	}
 }
 

@@ -278,8 +278,8 @@ func TestReportedRefusals(t *testing.T) {
 	} {
 		for _, deferred := range []bool{false, true} {
 			var ledger atomic.Int64
-			var told events
-			g := core.MustNew(core.Config{User: byUser, Observe: told.add}).MustGuard(core.ClientKey())
+			var observed events
+			g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.ClientKey())
 			c := post("{}", &ledger).withKey("k")
 			c.handler = func(context.Context) core.Capture {
 				if c.held = tc.captured.Response; c.held == nil {
@@ -301,9 +301,9 @@ func TestReportedRefusals(t *testing.T) {
 			if tc.status == 409 {
 				assert.Equal(t, "in_progress", c.response.Get(core.RefusedHeader), name)
 				assert.Zero(t, c.delivered, name)
-				assert.NotErrorIs(t, told.all[len(told.all)-1].Err, core.ErrUnrendered, "the guard has answered it")
+				assert.NotErrorIs(t, observed.all[len(observed.all)-1].Err, core.ErrUnrendered, "the guard has answered it")
 			}
-			last := told.all[len(told.all)-1]
+			last := observed.all[len(observed.all)-1]
 			assert.Equal(t, core.Released, last.Kind, "%s, deferred %v", name, deferred)
 			assert.True(t, last.Failed, name)
 			assert.ErrorIs(t, last.Err, core.CodeInProgress, name)

@@ -71,15 +71,15 @@ func TestTypesOfValues(t *testing.T) {
 
 // What can't be encoded is returned all the same, and has been done.
 func TestValuesThatCannotBeStored(t *testing.T) {
-	var told events
-	task := core.MustNew(core.Config{Observe: told.add}).MustTask(core.Policy{Name: "n"})
+	var observed events
+	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.Policy{Name: "n"})
 	for key, value := range map[string]any{"channel": make(chan int), "not a number": math.NaN(), "function": func() {}} {
 		calls := 0
 		fn := func(context.Context) (any, error) { calls++; return value, nil }
 		r, err := core.Do(t.Context(), task, core.Call{Key: key}, fn)
 		require.NoError(t, err)
 		assert.NotNil(t, r.Value)
-		last := told.all[len(told.all)-1]
+		last := observed.all[len(observed.all)-1]
 		assert.Equal(t, core.Finished, last.Kind)
 		assert.False(t, last.Failed)
 		assert.Error(t, last.Err, "somebody should know")
@@ -111,11 +111,11 @@ func TestPolicyOfATask(t *testing.T) {
 }
 
 func TestErrorsOfTasksAreSeen(t *testing.T) {
-	var told events
-	task := core.MustNew(core.Config{Observe: told.add}).MustTask(core.Policy{Name: "n"})
+	var observed events
+	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.Policy{Name: "n"})
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
 	assert.Equal(t, errDown, err)
-	last := told.all[len(told.all)-1]
+	last := observed.all[len(observed.all)-1]
 	assert.Equal(t, core.Released, last.Kind)
 	assert.Equal(t, errDown, last.Err)
 }

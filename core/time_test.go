@@ -652,11 +652,11 @@ func TestNoRoomForTheResponse(t *testing.T) {
 		}
 		return nil
 	}
-	var told events
-	g := core.MustNew(core.Config{User: byUser, Store: records, Observe: told.add}).MustGuard(core.Policy{})
+	var observed events
+	g := core.MustNew(core.Config{User: byUser, Store: records, Observe: observed.add}).MustGuard(core.Policy{})
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
-	require.Equal(t, []core.Kind{core.Started, core.Finished}, told.kinds())
-	assert.ErrorIs(t, told.all[1].Err, store.ErrFull, "somebody has to make room")
+	require.Equal(t, []core.Kind{core.Started, core.Finished}, observed.kinds())
+	assert.ErrorIs(t, observed.all[1].Err, store.ErrFull, "somebody has to make room")
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
 	assert.EqualValues(t, 1, ledger.Load())
 }

@@ -122,7 +122,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	{
 		name:    "a stream whose client leaves",
 		why:     "a streamed response ties the run to the client, and a stream that was cut short is abandoned, not done",
-		handler: endless,
+		handler: streamForever,
 		noBare:  true,
 		steps: []step{
 			send{"first", anOrder},
@@ -139,7 +139,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		name:    "a stream whose client leaves, uncertain",
 		why:     "an abandoned run is 409 uncertain by policy, whoever has abandoned it",
 		policy:  core.Policy{Abandoned: core.Uncertain},
-		handler: endless,
+		handler: streamForever,
 		noBare:  true,
 		steps: []step{
 			send{"first", anOrder},
@@ -320,7 +320,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			if n == 1 {
 				h.hold()
 			}
-			return endless(h, c, n)
+			return streamForever(h, c, n)
 		},
 		noBare: true,
 		steps: []step{
@@ -401,8 +401,8 @@ const shortly = 20 * time.Millisecond
 // one chunk with the text before it depends on the moment.
 const ping = ":\n"
 
-// endless streams until nobody is there, the first time.
-func endless(h *probe, c Call, n int) error {
+// streamForever streams until nobody is there, the first time.
+func streamForever(h *probe, c Call, n int) error {
 	if n > 1 {
 		return reportRun(h, c, n)
 	}

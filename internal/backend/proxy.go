@@ -28,9 +28,9 @@ type Proxy struct {
 
 // trap is what CutBefore and CutAfter lay.
 type trap struct {
-	what   []byte
-	after  bool
-	sprung chan struct{}
+	what      []byte
+	after     bool
+	triggered chan struct{}
 }
 
 // NewProxy returns a link to the server at target, host:port. The link and all its
@@ -164,11 +164,11 @@ func (p *Proxy) lay(what []byte, after bool) <-chan struct{} {
 	if len(what) > tailSize+1 {
 		p.tb.Errorf("the proxy looks for %d bytes at most", tailSize+1)
 	}
-	t := &trap{what: bytes.Clone(what), after: after, sprung: make(chan struct{})}
+	t := &trap{what: bytes.Clone(what), after: after, triggered: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.traps = append(p.traps, t)
-	return t.sprung
+	return t.triggered
 }
 
 func (p *Proxy) accept(listener net.Listener) {
@@ -254,7 +254,7 @@ func (l *link) run() {
 	defer l.proxy.mu.Unlock()
 	delete(l.proxy.links, l)
 	if l.lost != nil {
-		close(l.lost.sprung)
+		close(l.lost.triggered)
 	}
 }
 
@@ -340,7 +340,7 @@ func (l *link) toServer(queue <-chan piece) {
 		}
 		if caught != nil && !caught.after {
 			l.cut()
-			close(caught.sprung)
+			close(caught.triggered)
 			return
 		}
 		if _, err := l.server.Write(request); err != nil {
