@@ -111,7 +111,7 @@ func (t Topology) check() (Topology, error) {
 	fault(len(longest) > 255, "Queue", "is too long: the name %q has %d bytes; 255 are allowed", longest, len(longest))
 	fault(t.Type > Foreign, "Type", "is unknown: %d", t.Type)
 	fault(t.Satellites > Classic, "Satellites", "must be Quorum or Classic")
-	fault(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit", "has no effect: only a quorum queue that is declared here has one; leave it away")
+	fault(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit", "has no effect: only a quorum queue that is declared here has one; leave it out")
 	for i, d := range t.Delays {
 		fault(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is no whole number of milliseconds", d)
 		fault(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than %v before it", d, t.Delays[max(i-1, 0)])

@@ -25,21 +25,21 @@ func checkPolicy(f *faults, p *Policy) {
 	f.addIf(p.Abandoned > Uncertain, "Abandoned", "is unknown: %d", p.Abandoned)
 	f.addIf(p.ResponseLimit < 0, "ResponseLimit", "is negative: %d", p.ResponseLimit)
 
-	f.addIf(p.Reconcile != nil && p.Abandoned != Uncertain, "Reconcile", "is only asked if Abandoned is Uncertain; set that, or leave Reconcile away")
+	f.addIf(p.Reconcile != nil && p.Abandoned != Uncertain, "Reconcile", "is only called if Abandoned is Uncertain; set that, or leave Reconcile out")
 	f.addIf(p.FailOpen && p.Abandoned == Uncertain, "FailOpen",
-		"contradicts Abandoned: Uncertain: while the store is down, it would run what nobody may run again; leave one of the two away")
+		"contradicts Abandoned: Uncertain: while the store is down, it would run what nobody may run again; leave one of the two out")
 	f.addIf(p.OnSuccess == Release && p.Duplicate == Replay, "OnSuccess", "is Release, so that there is nothing to replay: Reject or Wait goes with it")
-	f.addIf(p.Message != "" && p.Duplicate != Reject, "Message", "is only shown under Reject; set Duplicate to that, or leave Message away")
+	f.addIf(p.Message != "" && p.Duplicate != Reject, "Message", "is only shown under Reject; set Duplicate to that, or leave Message out")
 
 	if p.keepsNothing() {
-		const why = "has no effect: OnSuccess and OnFailure keep nothing; leave it away, or keep successes (a handler can release a run with Run.Release)"
+		const why = "has no effect: OnSuccess and OnFailure keep nothing; leave it out, or keep successes (a handler can release a run with Run.Release)"
 		f.addIf(p.Retention > 0 && !p.window, "Retention", why)
 		f.addIf(p.RetainFrom == FromStart && !p.window, "RetainFrom", why)
 		f.addIf(p.Message != "" && p.Duplicate == Reject, "Message", why)
 		f.addIf(p.EchoKey, "EchoKey", why)
 	}
 	if p.keepsNothing() || p.Duplicate == Reject {
-		const why = "has no effect: no response is stored under Reject, or if nothing is kept; leave it away"
+		const why = "has no effect: no response is stored under Reject, or if nothing is kept; leave it out"
 		f.addIf(p.Authorize != nil, "Authorize", why)
 		f.addIf(p.StoredHeaders.isSet(), "StoredHeaders", why)
 		// It still limits what Failed sees of the body.
@@ -66,7 +66,7 @@ func checkTask(f *faults, p *Policy) {
 		{"WithoutFiles", p.WithoutFiles}, {"WithoutFileNames", p.WithoutFileNames}, {"Digest", p.Digest != MD5},
 		{"BodyLimit", p.BodyLimit != 0}, {"StoredHeaders", p.StoredHeaders.isSet()},
 	} {
-		f.addIf(field.set, field.name, "has no meaning for a task; leave it away (Call says key, user and fingerprint)")
+		f.addIf(field.set, field.name, "has no meaning for a task; leave it out (Call says key, user and fingerprint)")
 	}
 }
 
@@ -96,7 +96,7 @@ func (g *Guard) compileParameters(f *faults) {
 	f.addIf(p.IgnoreFingerprint && p.Key.kind == keyToken, "IgnoreFingerprint",
 		"is not for Token: the key names no route, so that one route would replay another's answer; use Exclude for what may differ")
 	if p.IgnoreFingerprint && chosen {
-		const why = "has no effect with IgnoreFingerprint: the parameters are not compared; leave one of the two away"
+		const why = "has no effect with IgnoreFingerprint: the parameters are not compared; leave one of the two out"
 		f.addIf(p.Digest != MD5, "Digest", why)
 		f.addIf(p.Exclude.isSet(), "Exclude", why)
 		f.addIf(len(p.RequestHeaders) > 0, "RequestHeaders", why)
@@ -105,17 +105,17 @@ func (g *Guard) compileParameters(f *faults) {
 	} else {
 		f.addIf(p.Digest == MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
 	}
-	f.addIf(p.WithoutFiles && p.WithoutFileNames, "WithoutFileNames", "has no effect with WithoutFiles, which leaves the names out as well; leave one of the two away")
+	f.addIf(p.WithoutFiles && p.WithoutFileNames, "WithoutFileNames", "has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 	f.addIf(p.Exclude.only && p.Key.kind != keyParams, "Exclude", "is ExcludeOnly, which is for Params: under this key the default names count in any case; use Exclude")
 
 	p.RequestHeaders = slices.Clone(p.RequestHeaders)
 	for i, name := range p.RequestHeaders {
 		f.addIf(!isToken(name), "RequestHeaders", "%q is no header field name", name)
 		name = http.CanonicalHeaderKey(name)
-		f.addIf(slices.Contains(conditions[:], name), "RequestHeaders", "%s counts in any case; leave it away", name)
+		f.addIf(slices.Contains(conditions[:], name), "RequestHeaders", "%s counts in any case; leave it out", name)
 		f.addIf(p.Key.kind == keyHeader && name == p.Key.name || p.Key.kind == keyToken && name == TokenHeader,
-			"RequestHeaders", "%s is the key; leave it away", name)
-		f.addIf(contains(neverStored, name), "RequestHeaders", "%s belongs to one message, and is not seen alike through every adapter; leave it away", name)
+			"RequestHeaders", "%s is the key; leave it out", name)
+		f.addIf(contains(neverStored, name), "RequestHeaders", "%s belongs to one message, and is not seen alike through every adapter; leave it out", name)
 		f.addIf(slices.Contains(p.RequestHeaders[:i], name), "RequestHeaders", "%s is named twice", name)
 		p.RequestHeaders[i] = name
 	}
@@ -127,7 +127,7 @@ func (g *Guard) compileParameters(f *faults) {
 	g.params.Exclude = compilePaths(f, "Exclude", excluded)
 	if g.params.Exclude != nil && p.Key.kind == keyParams && !p.Exclude.only {
 		for _, path := range p.Exclude.paths {
-			f.addIf(canon.IsDefault(path), "Exclude", "%q is left out in any case; leave it away", path)
+			f.addIf(canon.IsDefault(path), "Exclude", "%q is left out in any case; leave it out", path)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func checkExcludedFields(f *faults, excluded, fields []string) {
 	}
 	for _, path := range excluded {
 		touches := func(field string) bool { return canon.Touch(path, field) }
-		f.addIf(!slices.ContainsFunc(fields, touches), "Exclude", "%q has no effect: it is in none of the fields; leave it away", path)
+		f.addIf(!slices.ContainsFunc(fields, touches), "Exclude", "%q has no effect: it is in none of the fields; leave it out", path)
 	}
 }
 
@@ -203,7 +203,7 @@ func compilePaths(f *faults, field string, paths []string) *canon.Paths {
 		for i, path := range paths {
 			for j, other := range paths {
 				if i != j && canon.Covers(other, path) && (j < i || !canon.Covers(path, other)) {
-					f.add(field, "%q has no effect beside %q; leave it away", path, other)
+					f.add(field, "%q has no effect beside %q; leave it out", path, other)
 					break
 				}
 			}

@@ -82,7 +82,7 @@ func ExampleConfigError() {
 	fmt.Println(err)
 	// Output:
 	// idem: Policy.Retention: is negative: -1s
-	// idem: Policy.Authorize: has no effect: no response is stored under Reject, or if nothing is kept; leave it away
+	// idem: Policy.Authorize: has no effect: no response is stored under Reject, or if nothing is kept; leave it out
 }
 
 // A handler says what it does not know: the bank has not answered.

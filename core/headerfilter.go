@@ -55,7 +55,7 @@ func (f HeaderFilter) fault() string {
 		case f.only && contains(neverStored, name):
 			return canonical + " belongs to one message and cannot be kept"
 		case !f.only && (contains(neverStored, name) || contains(notStoredByDefault, name)):
-			return canonical + " is not stored in any case; leave it away"
+			return canonical + " is not stored in any case; leave it out"
 		case contains(f.names[:i], name):
 			return canonical + " is named twice"
 		}

@@ -15,6 +15,6 @@
 // Command orders-worker is another shop: it takes orders by HTTP, and charges
 // for them in workers behind RabbitMQ.
 //
-// What is sold, and how each route is protected, stands once in package shop. Folder browser
+// What is sold, and how each route is protected, is defined in package shop. Folder browser
 // tests the pages of the programs as people use them.
 package examples

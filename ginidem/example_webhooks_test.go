@@ -66,7 +66,7 @@ func ExampleVerify_gitHub() {
 	events := engine.MustGuard(core.Policy{
 		Key: core.CallerEvent(), User: core.UserFromCaller(),
 		RequestHeaders: []string{"X-GitHub-Delivery", "X-GitHub-Event"},
-		Retention:      30 * 24 * time.Hour, // for so long nobody gets it run again
+		Retention:      30 * 24 * time.Hour, // how long nobody gets it run again
 	})
 
 	executed := 0

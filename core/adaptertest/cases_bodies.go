@@ -54,7 +54,7 @@ var bodyCases = slices.Concat(
 		},
 		{
 			name: "JSON that was decompressed and read away",
-			why: "the same for a body that was replaced in front of who reads it: of a replaced body the length proves nothing, but " +
+			why: "the same for a body that was replaced in front of the middleware that reads it: of a replaced body the length proves nothing, but " +
 				"that nothing is left does",
 			needs:  Features{BodyStreams: true, Front: []Front{Decompressor, JSONBinder}},
 			app:    App{Front: []Front{Decompressor, JSONBinder}},

@@ -114,7 +114,7 @@ var issueCases = []testCase{
 	},
 	{
 		name:   "a limit to tokens",
-		why:    "RFC 6585, section 4: who has had too many gets 429, and when to ask again; what can't be limited is refused (docs/problems.md)",
+		why:    "RFC 6585, section 4: a client that has had too many gets 429 and learns when to ask again; what can't be limited is refused (docs/problems.md)",
 		routes: shop(oneShot(core.TokenConfig{Limit: byName{}}, "checkout")),
 		steps: []step{
 			issueToken{as: "a"},
@@ -192,7 +192,7 @@ var issueCases = []testCase{
 	},
 	{
 		name:   "tokens over one connection",
-		why:    "every string of a Fiber context is used again: a token, too, must belong to who has asked for it",
+		why:    "every string of a Fiber context is used again: a token, too, must stay that of the caller that asked for it",
 		routes: shop(checkout),
 		steps: []step{
 			issueToken{"a", request{}, "kept"},
@@ -435,7 +435,7 @@ var useCases = []testCase{
 	},
 	{
 		name:   "a token is given back",
-		why:    "who has no other token must be able to put his form right: any answer of 400 and above gives the token back, and the next try may be another form",
+		why:    "a user without another token must be able to correct the form: any answer of 400 and above gives the token back, and the next try may be another form",
 		routes: shop(checkout),
 		handler: func(h *probe, c Call, n int) error {
 			switch n {
@@ -707,7 +707,7 @@ var oldTokenCases = []testCase{
 	},
 	{
 		name:   "a token grown too old while its user waits",
-		why:    "who has waited for a run that failed does not run in its place if the token is too old by then",
+		why:    "a duplicate that has waited for a run that failed does not run in its place if the token is too old by then",
 		routes: shop(waitingFor(checkout)),
 		handler: func(h *probe, c Call, n int) error {
 			h.hold()

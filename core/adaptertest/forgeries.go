@@ -21,7 +21,7 @@ func victim() tokenFields {
 // forgery is a text that is no token for alice's checkout, although it is close to one.
 type forgery struct{ name, text string }
 
-// forgeries are made from the token of v, by who has it or another one, and has no secret, or a wrong one.
+// forgeries are made from the token of v, by a forger who has it or another one, and no secret or a wrong one.
 func forgeries(v tokenFields) []forgery {
 	token := v.token(tokenSecret)
 	encoded := strings.TrimPrefix(token, "t1.")

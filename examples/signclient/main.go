@@ -1,6 +1,6 @@
 // Command signclient sends signed requests to the shop's webhooks: a good one, three that must
 // be refused, and a retry of the good one, as a client makes it that has not got the answer. It
-// prints what has become of each, and ends with code 1 unless that is what should.
+// prints what has become of each, and ends with code 1 unless that is as expected.
 //
 //	go run ./examples/gin &
 //	go run ./examples/signclient

@@ -1,4 +1,4 @@
-// Package signtest is for tests of who signs and verifies: [RunScheme] is the suite that defines a scheme, and
+// Package signtest is for tests of signers and verifiers: [RunScheme] is the suite that defines a scheme, and
 // [NewVerifier] and [NewRequest] are for a handler that stands behind a verifier. The suite that attacks a verifier where an
 // adapter mounts it is core/adaptertest.
 package signtest

@@ -53,7 +53,7 @@ type segment struct {
 // `**` is any number of segments, or none. A decimal number also names the element of
 // an array, counted from 0. Within a segment `\.` is a dot, `\\` a backslash and `\*`
 // an asterisk. An empty path, an empty segment, `**` at the end (which would mean
-// everything below and the thing itself: leave it away), a backslash at the end or
+// everything below and the thing itself: leave it out), a backslash at the end or
 // before any other character are faults.
 func CompilePaths(paths []string) (*Paths, error) {
 	p := new(Paths)
