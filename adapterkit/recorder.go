@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/idem-go/idem/core"
 )
@@ -31,12 +32,12 @@ type Recorder struct {
 	limit int
 	kept  *kept // nil when delivered
 
-	status    int   // 0: the handler has sent none
-	declared  int64 // Content-Length, or -1
-	written   int64 // body bytes, if declared counts
-	size      int   // body bytes that were taken
-	untyped   bool  // without a Content-Type: the server detects one from the body
-	postponed bool  // the status has not been sent on
+	status    int          // 0: the handler has sent none
+	declared  int64        // Content-Length, or -1
+	written   int64        // body bytes, if declared counts
+	size      atomic.Int64 // body bytes that were taken; Size does not wait for a Write
+	untyped   bool         // without a Content-Type: the server detects one from the body
+	postponed bool         // the status has not been sent on
 	passing   bool
 	runsOn    bool // a timeout has answered, and its handler may run on
 	streaming bool // the handler has flushed
@@ -288,7 +289,7 @@ func write[T []byte | string](r *Recorder, b T, send func(http.ResponseWriter, T
 			n += sent
 		}
 	}
-	r.size += n
+	r.size.Add(int64(n))
 	return n, err
 }
 
@@ -332,12 +333,9 @@ func (r *Recorder) Passing() bool {
 	return r.passing
 }
 
-// Size returns the number of body bytes that the handler has written.
-func (r *Recorder) Size() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.size
-}
+// Size returns the number of body bytes that the handler has written. The writer that the recorder writes to may
+// call it.
+func (r *Recorder) Size() int { return int(r.size.Load()) }
 
 // Flush implements [http.Flusher].
 func (r *Recorder) Flush() { _ = r.FlushError() }

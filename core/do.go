@@ -178,7 +178,10 @@ func (t *taskRun) replay(_ context.Context, grant store.Grant) (int, *Refusal, e
 	return 0, nil, nil
 }
 
-func (t *taskRun) refuse(_ context.Context, r *Refusal) error { return r }
+func (t *taskRun) refuse(_ context.Context, r *Refusal) error {
+	own := *r // not the package's: the caller may change it
+	return &own
+}
 
 func (t *taskRun) unprotected(ctx context.Context) error { return t.fn(ctx) }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Key is the identity of an operation, as stored. It may name a user, so it prints as a short digest:
-// by package fmt with every verb, by log/slog, and as JSON, also as the key of a map. [Key.Raw] is the
+// by package fmt with every verb but %p, by log/slog, and as JSON, also as the key of a map. [Key.Raw] is the
 // whole key. Equal keys are ==. The zero Key is no key, and prints as nothing.
 //
 // Package fmt can't call the methods of an unexported field: a struct that has a Key in one, and is

@@ -122,7 +122,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		attrs := make([]slog.Attr, 0, 10)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
 		if !e.Key.IsZero() {
-			attrs = append(attrs, slog.Any("key", e.Key))
+			attrs = append(attrs, slog.String("key", e.Key.String()))
 		}
 		if e.Attempt > 0 {
 			attrs = append(attrs, slog.Uint64("attempt", e.Attempt))

@@ -675,3 +675,44 @@ type nullWriter struct{ header http.Header }
 func (w *nullWriter) Header() http.Header         { return w.header }
 func (w *nullWriter) WriteHeader(int)             {}
 func (w *nullWriter) Write(b []byte) (int, error) { return len(b), nil }
+
+// sizeReader asks for the size while it writes, as a middleware does that logs the first byte.
+type sizeReader struct {
+	gin.ResponseWriter
+	c     *gin.Context
+	sizes []int
+}
+
+func (w *sizeReader) Write(b []byte) (int, error) {
+	w.sizes = append(w.sizes, w.c.Writer.Size())
+	return w.ResponseWriter.Write(b)
+}
+
+// The writer that stands below the guard's may ask c.Writer, which is the guard's, for the size.
+func TestSizeWithinWrite(t *testing.T) {
+	e := gin.New()
+	outer := &sizeReader{}
+	e.Use(func(c *gin.Context) {
+		outer.ResponseWriter, outer.c = c.Writer, c
+		c.Writer = outer
+	})
+	g := core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(core.Policy{})
+	e.POST("/", ginidem.New(g), func(c *gin.Context) {
+		c.String(201, "a")
+		c.Writer.Flush()
+		c.String(201, "b")
+	})
+	done := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+		done <- w
+	}()
+	select {
+	case w := <-done:
+		require.Equal(t, "ab", w.Body.String())
+		require.Equal(t, []int{1, 1}, outer.sizes)
+	case <-time.After(time.Minute):
+		t.Fatal("the write waits for itself")
+	}
+}

@@ -53,12 +53,16 @@ func (s *scratch) addPair(prefix uint64, at int) {
 
 // arrangePairs puts the pairs in s.out in the order of their names. Repeats stay in order, but files go behind fields.
 func (s *scratch) arrangePairs() {
+	// A prefix that ends in a zero is the whole name, if no name has a NUL.
+	whole := !s.files && !bytes.Contains(s.out, []byte("%00"))
 	slices.SortFunc(s.pairs, func(a, b pairRef) int {
-		c := cmp.Compare(a.prefix, b.prefix)
-		if c == 0 {
-			return s.comparePairs(a, b)
+		switch c := cmp.Compare(a.prefix, b.prefix); {
+		case c != 0:
+			return c
+		case whole && byte(a.prefix) == 0:
+			return cmp.Compare(a.at, b.at)
 		}
-		return c
+		return s.comparePairs(a, b)
 	})
 	arranged := slices.Grow(s.spare[:0], len(s.out))
 	for _, p := range s.pairs {

@@ -31,7 +31,7 @@ func (s *scratch) pathPair(p Pair) {
 // It copies lazily: what stands in text as it does in the canonical form is only copied
 // when something different comes.
 func (s *scratch) encodedPairs(r *Rules, text []byte) {
-	pairs := bytes.Count(text, []byte("&")) + 1
+	pairs := min(bytes.Count(text, []byte("&")), len(text)/2) + 1 // an empty pair is none
 	s.pairs = slices.Grow(s.pairs, pairs)
 	s.out = slices.Grow(s.out, len(text)+pairs*(len(s.prefix)+len("=")))
 	copied := 0 // text[:copied] has been copied to s.out, or left out
