@@ -1,6 +1,9 @@
 GO       ?= go
 FUZZTIME ?= 50000x
 
+# How many modules are tested and linted at once: their tests wait more than they compute.
+JOBS     ?= 3
+
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
 BENCHSTAT   = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
@@ -23,7 +26,8 @@ RACE = $(shell $(GO) build -race runtime/cgo 2>/dev/null && echo -race)
 .PHONY: test
 test: backends ## test everything with the race detector; servers that tests may use are started, and a browser and a C compiler installed (TESTFLAGS=-short: one pass of what takes long)
 	@race=$(RACE); [ "$$race" ] || echo "no C compiler: testing without the race detector" >&2; \
-	set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) test $$race -timeout 20m $(TESTFLAGS) ./...); done
+	printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && out=$$($(GO) test '"$$race"' -timeout 20m $(TESTFLAGS) ./... 2>&1); \
+		code=$$?; printf "+ (cd %s && go test)\n%s\n" "$$1" "$$out"; exit $$code' sh
 
 .PHONY: backends
 backends: ## start the servers that tests may use, unless they are there already
@@ -33,8 +37,7 @@ backends: ## start the servers that tests may use, unless they are there already
 lint: ## check formatting, go vet, staticcheck, errcheck (and shellcheck, if there is one)
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
-	@set -e; for m in $(MODULES); do \
-		(cd $$m && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run $(ERRCHECK) ./...); done
+	@printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && set -x && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run $(ERRCHECK) ./...' sh
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
 
 .PHONY: vulncheck
