@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -48,6 +49,25 @@ var limiterFaults = map[string]string{
 	"comes back by the second":           "a history is that of a bucket",
 }
 
+// limiterFaultsInTime are the faults that a case must notice also when the clock can't be moved.
+var limiterFaultsInTime = map[string]string{
+	"lets one more in":                   "n at once, and no more",
+	"lets one less in":                   "n at once, and no more",
+	"looks, then counts":                 "of many at once as many as there are",
+	"counts in each process":             "of many at once as many as there are",
+	"tells to wait for too short a time": "one comes back after the wait, and not before",
+	"lets in a little too early":         "one comes back after the wait, and not before",
+	"comes back too soon":                "one comes back after the wait, and not before",
+	"saves up for days":                  "a bucket holds n, however long it was left alone",
+	"counts the refused":                 "a refused call counts nothing",
+	"begins to wait anew":                "a refused call counts nothing",
+	"trims keys":                         "keys are exact",
+	"keeps the keys' memory":             "a key's memory is the caller's",
+	"counts for an ended context":        "an ended context counts nothing",
+	"forgets the oldest":                 "what is not full is not forgotten",
+	"forgets nobody":                     "what is full is forgotten",
+}
+
 // turnstile is a limiter of the simplest kind: a map of buckets under one mutex. Without a fault it keeps the
 // contract; with one it breaks it in the way that the fault's name says.
 type turnstile struct {
@@ -73,7 +93,7 @@ func newTurnstile(n int, window time.Duration, now func() time.Time, fault strin
 // is reports whether the turnstile has one of these faults.
 func (s *turnstile) is(names ...string) bool {
 	for _, name := range names {
-		if limiterFaults[name] == "" {
+		if limiterFaults[name] == "" && limiterFaultsInTime[name] == "" {
 			panic("storetest: no such fault: " + name)
 		}
 	}
@@ -173,8 +193,11 @@ func (s *turnstile) full() float64 {
 
 func (s *turnstile) refill(p *pail, now time.Time) {
 	window := s.window
-	if s.is("comes back slowly") {
+	switch {
+	case s.is("comes back slowly"):
 		window += window / 4
+	case s.is("comes back too soon"):
+		window -= window / 4
 	}
 	most := s.n
 	if s.is("saves up for days") {
@@ -266,16 +289,22 @@ func TestSoundLimiter(t *testing.T) {
 
 // TestLimiterFaultsAreNoticed: a suite that can't fail is no suite.
 func TestLimiterFaultsAreNoticed(t *testing.T) {
+	notices := func(t *testing.T, fault string, c limiterCase, clocked bool) {
+		t.Helper()
+		r := rehearseAny(t, func(tb testing.TB) { runLimiter(tb, c, turnstiles(fault, clocked)) })
+		if !r.Failed() || r.skipped {
+			t.Errorf("a limiter that %q passes the case %q", fault, c.name)
+		}
+		if !strings.Contains(r.log.String(), c.why) {
+			t.Errorf("the failure does not tell its rule: %s", r.log.String())
+		}
+	}
 	for _, fault := range slices.Sorted(maps.Keys(limiterFaults)) {
-		t.Run(fault, func(t *testing.T) {
-			c := limiterCaseNamed(t, limiterFaults[fault])
-			r := rehearseAny(t, func(tb testing.TB) { runLimiter(tb, c, turnstiles(fault, true)) })
-			if !r.Failed() || r.skipped {
-				t.Errorf("a limiter that %q passes the case %q", fault, c.name)
-			}
-			if !strings.Contains(r.log.String(), c.why) {
-				t.Errorf("the failure does not tell its rule: %s", r.log.String())
-			}
+		t.Run(fault, func(t *testing.T) { notices(t, fault, limiterCaseNamed(t, limiterFaults[fault]), true) })
+	}
+	for _, fault := range slices.Sorted(maps.Keys(limiterFaultsInTime)) {
+		t.Run("in time/"+fault, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { notices(t, fault, limiterCaseNamed(t, limiterFaultsInTime[fault]), false) })
 		})
 	}
 }
@@ -291,4 +320,36 @@ func TestEveryLimiterCaseCanFail(t *testing.T) {
 			t.Errorf("the case %q has no reason or is there twice", c.name)
 		}
 	}
+}
+
+// TestLimiterEmptyPromises: a factory that makes no limiter, no peer or a limiter that only fails does not pass.
+func TestLimiterEmptyPromises(t *testing.T) {
+	for name, i := range map[string]LimiterInstance{
+		"nothing":            {},
+		"a peer that isn't":  {Limiter: newTurnstile(20, long, time.Now, ""), Peer: func() core.Limiter { return nil }},
+		"one without answer": {Limiter: unknowing{}},
+	} {
+		c := limiterCaseNamed(t, "of many at once as many as there are")
+		r := rehearseAny(t, func(tb testing.TB) {
+			runLimiter(tb, c, func(testing.TB, int, time.Duration) LimiterInstance { return i })
+		})
+		if !r.Failed() {
+			t.Errorf("a factory that makes %s passes", name)
+		}
+	}
+	bare := func(_ testing.TB, n int, window time.Duration) LimiterInstance {
+		return LimiterInstance{Limiter: newTurnstile(n, window, time.Now, "")}
+	}
+	for _, name := range []string{"what is full is forgotten", "a history is that of a bucket"} {
+		if r := rehearseAny(t, func(tb testing.TB) { runLimiter(tb, limiterCaseNamed(t, name), bare) }); !r.skipped {
+			t.Errorf("%q was not skipped", name)
+		}
+	}
+}
+
+// unknowing is a limiter whose calls all fail.
+type unknowing struct{}
+
+func (unknowing) Allow(context.Context, string) (time.Duration, error) {
+	return 0, errors.New("the limiter is down")
 }

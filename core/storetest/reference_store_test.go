@@ -77,6 +77,14 @@ func (s *referenceStore) key(key string) string {
 		return strings.TrimRight(key, " ")
 	case s.faulty("ends keys at NUL"):
 		key, _, _ = strings.Cut(key, "\x00")
+	case s.faulty("normalises keys"):
+		return strings.ReplaceAll(key, "e\u0301", "\u00e9")
+	case s.faulty("reads hash tags"):
+		if _, after, ok := strings.Cut(key, "{"); ok {
+			if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+				return tag
+			}
+		}
 	case s.faulty("cuts keys at 255") && len(key) > 255:
 		return key[:255]
 	}
@@ -102,6 +110,8 @@ func (s *referenceStore) held(key string, owner store.Owner, call string) *item 
 		same = true
 	case s.faulty("compares half the owner"):
 		same = bytes.Equal(r.claim.Owner[:8], owner[:8])
+	case s.faulty("folds owners' case"):
+		same = bytes.EqualFold(r.claim.Owner[:], owner[:])
 	case s.faulty("former owners count"):
 		same = same || slices.Contains(r.former, owner)
 	}
@@ -205,9 +215,14 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 		s.created++
 	case r.done:
 		g := s.grant(store.Done, r, r.end.Sub(now))
-		g.Result = bytes.Clone(r.result)
+		if g.Result = r.result; !s.faulty("hands out its own bytes") {
+			g.Result = bytes.Clone(r.result)
+		}
 		if s.faulty("forgets the fingerprint of what is done") {
 			g.Fingerprint = ""
+		}
+		if s.faulty("tells the lease of what is done") {
+			g.Remaining = r.lease.Sub(now)
 		}
 		return g, nil
 	case now.Before(r.lease):
@@ -217,9 +232,12 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 		return s.grant(store.Running, r, r.lease.Sub(now)), nil
 	case r.claim.Owner.IsZero() && s.faulty("lets nobody have what is abandoned"):
 		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
+	case r.claim.Owner.IsZero() && s.faulty("lets anybody have what is abandoned"):
+		r.claim = c
+		r.attempt++
 	case !c.Takeover && !s.faulty("takes over unasked"),
 		c.Fingerprint != r.claim.Fingerprint && !s.faulty("takes over with other parameters"),
-		c.Attempt != r.attempt && c.Attempt != 0 && !s.faulty("takes over any attempt"):
+		c.Attempt != r.attempt && (c.Attempt != 0 || s.faulty("takes over named attempts only")) && !s.faulty("takes over any attempt"):
 		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
 	default:
 		if s.room > 0 && len(s.items) >= s.room && s.faulty("takeover needs room") {
@@ -227,6 +245,9 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 		}
 		if s.faulty("looks, then takes over") {
 			s.gap()
+		}
+		if s.faulty("takeover keeps the first retention") {
+			c.Retention = r.claim.Retention
 		}
 		if s.faulty("takeover keeps the first lease") {
 			c.Lease = r.claim.Lease
@@ -260,7 +281,7 @@ func (s *referenceStore) Renew(ctx context.Context, key string, owner store.Owne
 	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
 		return err
 	}
-	if lease <= 0 {
+	if lease <= 0 && !s.faulty("renews for any lease") {
 		return errors.New("a lease must be longer than zero")
 	}
 	s.mu.Lock()
@@ -323,6 +344,10 @@ func (s *referenceStore) Complete(ctx context.Context, key string, owner store.O
 		r.result = result
 	case s.faulty("ends results at NUL"):
 		r.result, _, _ = bytes.Cut(r.result, []byte{0})
+	case s.faulty("keeps results as text"):
+		r.result = bytes.ToValidUTF8(r.result, nil)
+	case s.faulty("cuts results at 64 KiB"):
+		r.result = r.result[:min(len(r.result), 1<<16)]
 	case s.faulty("one buffer for all"):
 		s.buffer = append(s.buffer[:0], result...)
 		r.result = s.buffer
@@ -345,6 +370,9 @@ func (s *referenceStore) Release(ctx context.Context, key string, owner store.Ow
 	defer s.mu.Unlock()
 	r := s.held(key, owner, "release")
 	if r == nil {
+		if s.faulty("releasing nothing succeeds") && s.at(key) == nil {
+			return nil
+		}
 		return store.ErrLost
 	}
 	s.letGo(key, r, "release")
@@ -352,13 +380,16 @@ func (s *referenceStore) Release(ctx context.Context, key string, owner store.Ow
 }
 
 func (s *referenceStore) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+	if err := ctx.Err(); err != nil && !s.faulty("ignores the context", "abandons whatever the context says") {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.held(key, owner, "abandon")
 	if r == nil {
+		if s.faulty("abandoning nothing succeeds") && s.at(key) == nil {
+			return nil
+		}
 		return store.ErrLost
 	}
 	if s.faulty("looks, then abandons") {
@@ -383,6 +414,9 @@ func (s *referenceStore) Abandon(ctx context.Context, key string, owner store.Ow
 	}
 	if !s.faulty("what is abandoned stays its owner's") {
 		r.claim.Owner = store.Owner{}
+	}
+	if s.faulty("forgets the fingerprint of what is abandoned") {
+		r.claim.Fingerprint = ""
 	}
 	s.wake(r, "abandoning")
 	return nil
@@ -439,6 +473,12 @@ func (s *referenceStore) Watch(ctx context.Context, key string) (<-chan struct{}
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.faulty("panics at a second stop") && !slices.Contains(r.watchers, c) {
+			panic("no such watcher")
+		}
+		if s.faulty("one watcher gives up for all") {
+			r.watchers = nil
+		}
 		r.watchers = slices.DeleteFunc(r.watchers, func(w chan struct{}) bool {
 			return w == c && !s.faulty("needs a goroutine for each watcher, for ever")
 		})

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -41,20 +43,26 @@ var faults = map[string]string{
 	"folds keys' case": "keys are exact",
 	"trims keys":       "keys are exact",
 	"ends keys at NUL": "keys are exact",
+	"normalises keys":  "keys are exact",
+	"reads hash tags":  "keys are exact",
 	"cuts keys at 255": "long keys count to the last byte",
 
 	"forgets the fingerprint of what is done": "the fingerprint comes back",
 
-	"accepts any claim":   "a bad claim changes nothing",
-	"ignores the context": "an ended context changes nothing",
+	"accepts any claim":    "a bad claim changes nothing",
+	"renews for any lease": "a bad claim changes nothing",
+	"ignores the context":  "an ended context changes nothing",
 
 	"anybody may renew":                 "a stranger changes nothing",
 	"anybody may complete":              "a stranger changes nothing",
 	"anybody may release":               "a stranger changes nothing",
 	"compares half the owner":           "owners differ in any byte",
+	"folds owners' case":                "owners differ in any byte",
 	"completes what is not there":       "without a record there is nothing to hold",
+	"releasing nothing succeeds":        "without a record there is nothing to hold",
 	"former owners count":               "a stale owner changes nothing after a takeover",
 	"anybody may abandon":               "a stranger changes nothing",
+	"abandoning nothing succeeds":       "without a record there is nothing to hold",
 	"finished records can be abandoned": "a finished record is nobody's",
 	"finished records can be renewed":   "a finished record is nobody's",
 	"finished records can be completed": "a finished record is nobody's",
@@ -66,9 +74,12 @@ var faults = map[string]string{
 	"remembers what is released until its lease would have passed": "a release after a takeover is remembered for its retention",
 
 	"forgets a first attempt that is abandoned":                     "an abandoned run can be taken over at once",
+	"forgets the fingerprint of what is abandoned":                  "an abandoned run can be taken over at once",
 	"lets nobody have what is abandoned":                            "an abandoned run can be taken over at once",
+	"lets anybody have what is abandoned":                           "an abandoned run can be taken over at once",
 	"abandons in two steps":                                         "one of many takes over what is abandoned",
 	"looks, then abandons":                                          "one of many endings counts",
+	"abandons whatever the context says":                            "an ended context changes nothing",
 	"what is abandoned stays its owner's":                           "a stale owner changes nothing after abandoning",
 	"lapsed claims can't be abandoned":                              "a lapsed claim can be abandoned",
 	"remembers what is abandoned until its lease would have passed": "an abandoned run is remembered for its retention",
@@ -78,10 +89,12 @@ var faults = map[string]string{
 	"takes over unasked":                   "an abandoned record is reported and left alone",
 	"takes over with other parameters":     "takeover is for the same parameters only",
 	"takes over any attempt":               "takeover is for the named attempt only",
+	"takes over named attempts only":       "takeover is for the named attempt only",
 	"looks, then takes over":               "one of many takes over",
 	"looks, then completes":                "either the late owner or the taker wins",
 	"takeover does not count":              "the attempt counts takeovers",
 	"takeover keeps the first lease":       "a takeover brings its own lease and retention",
+	"takeover keeps the first retention":   "a takeover brings its own lease and retention",
 	"renews nothing":                       "a renewed lease ends later",
 	"renews to later only":                 "a lease may be renewed to end sooner",
 	"lapsed claims are lost":               "a lapsed claim that nobody took is still its owner's",
@@ -89,6 +102,7 @@ var faults = map[string]string{
 	"looks, then begins anew":              "one of many begins anew",
 	"counts in milliseconds":               "spans of any length",
 	"tells what remains in milliseconds":   "what remains is true",
+	"tells the lease of what is done":      "what remains is true",
 	"ends leases a second late":            "a lease ends when it is over",
 	"renewing drops the retention":         "a renewed lease keeps its retention",
 	"looking prolongs":                     "looking prolongs nothing",
@@ -97,7 +111,10 @@ var faults = map[string]string{
 	"never forgets results":          "a result is forgotten after its retention",
 	"no retention means for ever":    "completing without retention releases",
 	"ends results at NUL":            "results come back as they were",
+	"keeps results as text":          "results come back as they were",
+	"cuts results at 64 KiB":         "results come back as they were",
 	"keeps the caller's bytes":       "bytes are copied",
+	"hands out its own bytes":        "bytes are copied",
 	"one buffer for all":             "many keys at once",
 
 	"wakes nobody by completion":                    "a watcher is woken by completion",
@@ -110,6 +127,8 @@ var faults = map[string]string{
 	"wakes all the time":                            "a watch on a quiet run stays quiet",
 	"wakes one watcher only":                        "all watchers are woken",
 	"needs a goroutine for each watcher, for ever":  "a watcher may give up",
+	"one watcher gives up for all":                  "a watcher may give up",
+	"panics at a second stop":                       "a watcher may give up",
 
 	"looks, then renews":        "histories are linearizable",
 	"completes in two steps":    "histories are linearizable",
@@ -233,6 +252,49 @@ func TestDeclarations(t *testing.T) {
 	for _, f := range []Features{{Watch: true}, {Local: true}, {}} {
 		if r := rehearse(t, c, factory, f); !r.Failed() {
 			t.Errorf("a store that implements both and declares %+v passes", f)
+		}
+	}
+}
+
+// TestUndecided: a history that could not be checked does not pass.
+func TestUndecided(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = time.Nanosecond
+	// Refused renewals fit in anywhere, and one that succeeds without a record nowhere: only all 2^60 sets of calls that may
+	// come before it show that. No machine tries those before the timeout.
+	renewal := porcupine.Operation{Input: call{method: "Renew", owner: store.NewOwner()}, Output: answer{}, Call: 1, Return: 2}
+	history := []porcupine.Operation{renewal}
+	renewal.Output = answer{err: store.ErrLost}
+	history = append(history, slices.Repeat([]porcupine.Operation{renewal}, 60)...)
+	if err := checkHistory("k", history); err == nil || !strings.Contains(err.Error(), "could not be decided") {
+		t.Errorf("a check without time says: %.80v", err)
+	}
+}
+
+// TestEmptyPromises: a feature that is declared and does nothing does not pass, nor does a factory that makes no store.
+func TestEmptyPromises(t *testing.T) {
+	factory, features := faultyStores("")
+	faulty := features.Faulty
+	features.Faulty = func(tb testing.TB) (Instance, func()) {
+		i, _ := faulty(tb)
+		return i, func() {}
+	}
+	peerless := func(tb testing.TB) Instance {
+		i := factory(tb)
+		i.Peer = func() store.Store { return nil }
+		return i
+	}
+	none := func(testing.TB) Instance { return Instance{} }
+	for _, c := range []struct {
+		name, wants string
+		factory     Factory
+	}{
+		{"histories are linearizable under faults", "the store was not disturbed", factory},
+		{"one of many is acquired", "Peer made no store", peerless},
+		{"a free key is acquired", "the factory made no store", none},
+	} {
+		if r := rehearse(t, caseNamed(t, c.name), c.factory, features); !r.Failed() || !strings.Contains(r.log.String(), c.wants) {
+			t.Errorf("%q does not fail with %q: %s", c.name, c.wants, r.log.String())
 		}
 	}
 }
