@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -775,27 +776,15 @@ func TestMalformedResponsesAreNoticed(t *testing.T) {
 		"a line that is no field":     "HTTP/1.1 200 OK\r\nhello\r\n\r\n",
 		"a connection that just ends": "",
 	} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		c, err := dial(answering(t, text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var server sync.WaitGroup
-		server.Go(func() {
-			if c, err := listener.Accept(); err == nil {
-				_, _ = io.WriteString(c, text)
-				_ = c.Close()
-			}
-		})
-		c, err := dial(listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.send(request{})
 		if got, err := c.receive("POST"); err == nil {
 			t.Errorf("%s: no error, but %v", name, got)
 		}
 		_ = c.Close()
-		_ = listener.Close()
-		server.Wait()
 	}
 }
 
@@ -1023,4 +1012,40 @@ func (c withoutRun) Value(key any) any {
 		return c.Context.Value(key)
 	}
 	return nil
+}
+
+// roundTrip reads a connection to its end: it tells a second answer, and a connection that is closed without one.
+func TestRoundTripReadsToTheEnd(t *testing.T) {
+	for text, want := range map[string]reply{
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nmore": {status: 204, more: []byte("more")},
+		"": {},
+	} {
+		got, err := roundTrip(answering(t, text), request{}.message())
+		if err != nil || got.status != want.status || string(got.more) != string(want.more) || string(got.raw) != text {
+			t.Errorf("%q: status %d, raw %q, more %q, %v", text, got.status, got.raw, got.more, err)
+		}
+	}
+}
+
+// answering returns the address of a server that reads one request without a body, writes text and closes the connection.
+func answering(t *testing.T, text string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server sync.WaitGroup
+	server.Go(func() {
+		if c, err := listener.Accept(); err == nil {
+			// Bytes left unread would turn the close into a reset.
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			_, _ = io.WriteString(c, text)
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		server.Wait()
+	})
+	return listener.Addr().String()
 }
