@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -65,12 +66,36 @@ func TestBoundaries(t *testing.T) {
 		"echoidem":              {core, sign, kit, "github.com/labstack/echo", "encoding/xml"},
 		// Fiber's UUIDs can be stored with database/sql.
 		"fiberidem": {core, sign, kit, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
+
+		"idemtest": {core},
+		// Their clients compile UUIDs, which can be stored with database/sql, too.
+		"amqpidem":      {core, "github.com/rabbitmq/amqp091-go", "database/sql"},
+		"watermillidem": {core, "database/sql"},
+		"outbox":        {core, "database/sql"},
+		"pgxidem":       {core, "github.com/jackc/pgx", "database/sql", "encoding/xml"},
+		"rowguard":      {"database/sql"},
 	} {
 		for dep := range strings.FieldsSeq(run(t, "../"+pkg, "go", "list", "-deps")) {
 			for bad, why := range forbidden {
 				if isWithin(dep, bad) && !slices.Contains(except, bad) && !isWithin("github.com/idem-go/idem/"+pkg, bad) {
 					t.Errorf("%s reaches %s: %s", pkg, dep, why)
 				}
+			}
+		}
+	}
+}
+
+// Every module is released by itself, beside any version of the others. What one takes out of another's internal
+// packages may be gone there in the next version.
+func TestModulesUseNoInternalPackages(t *testing.T) {
+	for dir := range strings.FieldsSeq(run(t, "..", "scripts/modules", "-released")) {
+		if dir == "." {
+			continue
+		}
+		module := strings.TrimSpace(run(t, "../"+dir, "go", "list", "-m"))
+		for pkg := range strings.FieldsSeq(run(t, "../"+dir, "go", "list", "-f", `{{join .Imports "\n"}}`, "./...")) {
+			if isWithin(pkg, "github.com/idem-go/idem") && !isWithin(pkg, module) && strings.Contains(pkg, "/internal") {
+				t.Errorf("%s imports %s", module, pkg)
 			}
 		}
 	}
@@ -117,11 +142,11 @@ func TestNothingForeign(t *testing.T) {
 	}
 }
 
-// run runs a command in a folder, and returns what it prints.
+// run runs a command in a folder, with what its own go.mod requires, and returns what it prints.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
 	out, err := cmd.Output()
 	require.NoError(t, err, dir)
 	return string(out)
