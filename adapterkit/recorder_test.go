@@ -2,6 +2,7 @@ package adapterkit_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -227,5 +228,31 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	require.ErrorIs(t, err, http.ErrNotSupported)
 	require.False(t, r.Passing())
 	require.True(t, r.Capture(http.StatusOK).Empty)
+	require.NoError(t, r.Deliver(nil))
+}
+
+// The Content-Length of a 304 is that of the representation, which is not sent (RFC 9110, section 8.6).
+func TestRecorderTakesNotModifiedWithALengthForWhole(t *testing.T) {
+	w := httptest.NewRecorder()
+	var r adapterkit.Recorder
+	r.Start(t.Context(), w, 100)
+	r.Header().Set("Content-Length", "5")
+	r.WriteHeader(http.StatusNotModified)
+	require.False(t, r.Capture(http.StatusOK).Incomplete)
+	require.NoError(t, r.Deliver(nil))
+	require.Equal(t, http.StatusNotModified, w.Code)
+}
+
+// A handler is told that its client has gone once its run has ended: nothing is lost if it breaks off.
+func TestRecorderTellsAnEndedRunThatItsWritesFail(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	w := &flaky{httptest.NewRecorder(), errors.New("the client has gone"), true}
+	var r adapterkit.Recorder
+	r.Start(ctx, w, 1)
+	_, err := r.WriteString("over the limit")
+	require.NoError(t, err, "the run stands")
+	end()
+	_, err = r.WriteString("more")
+	require.Equal(t, w.err, err)
 	require.NoError(t, r.Deliver(nil))
 }
