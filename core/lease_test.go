@@ -240,6 +240,15 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 			assert.Equal(t, "store_unavailable", first.code())
 		})
 	})
+	t.Run("the lease has passed this moment", func(t *testing.T) {
+		slow := func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(time.Second)} }
+		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
+			c := t.order(0)
+			serve(t, t.first, c)
+			assert.Zero(t, c.ran)
+			assert.Equal(t, "store_unavailable", c.code())
+		})
+	})
 	t.Run("nobody else has come", func(t *testing.T) {
 		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
 			first, again := t.order(0), t.order(0)

@@ -51,3 +51,41 @@ func checkShard(t *testing.T, s *nonceShard) {
 		}
 	}
 }
+
+// fillShards puts n nonces in each shard, which may be forgotten at until.
+func fillShards(m *MemoryNonces, n int, until time.Time) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.used = map[string]struct{}{}
+		for k := range n {
+			nonce := "filled\n" + strconv.Itoa(k)
+			s.used[nonce] = struct{}{}
+			s.dates = append(s.dates, nonceDate{until, nonce})
+		}
+	}
+}
+
+// A shard has room for 8192 nonces by default.
+func TestShardsAreBoundedByDefault(t *testing.T) {
+	for name, n := range map[string]*MemoryNonces{"zero value": {}, "NewMemoryNonces(0)": NewMemoryNonces(0)} {
+		fillShards(n, 8191, time.Now().Add(time.Hour))
+		for i := range 5000 {
+			unused, err := n.Use(t.Context(), "k", strconv.Itoa(i), time.Hour)
+			if !unused {
+				require.ErrorIs(t, err, ErrNoncesFull, name)
+			}
+		}
+		for i := range n.shards {
+			require.Len(t, n.shards[i].dates, 8192, name)
+		}
+	}
+}
+
+// A call forgets a few nonces, not all that it could: the others would wait for it.
+func TestUseForgetsAFew(t *testing.T) {
+	n := NewMemoryNonces(0)
+	fillShards(n, 10, time.Now().Add(-time.Minute))
+	_, err := n.Use(t.Context(), "k", "new", time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, nonceShards*10-4+1, n.Len())
+}
