@@ -1,8 +1,8 @@
 GO       ?= go
 FUZZTIME ?= 50000x
 
-# How many modules are tested and linted at once: their tests wait more than they compute.
-JOBS     ?= 3
+# How many modules are tested and linted at once. Tests of stores and brokers wait more than they compute.
+JOBS     ?= 1
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
