@@ -119,7 +119,9 @@ func (p *tab) back(title string) {
 	history := callFor(p, page.GetNavigationHistory, cdp.Empty{})
 	callFor(p, page.NavigateToHistoryEntry, page.NavigateToHistoryEntryParams{EntryID: history.Entries[history.CurrentIndex-1].ID})
 	p.shows(title)
-	time.Sleep(50 * time.Millisecond) // a page out of the browser's cache takes no click before it is painted
+	// A picture waits for the page to be painted: one out of the browser's cache takes no click before, and none at all
+	// if it gets one before.
+	callFor(p, page.CaptureScreenshot, page.CaptureScreenshotParams{})
 }
 
 // kept checks that what order has typed is still there.
