@@ -239,11 +239,12 @@ type scratch struct {
 	consumed []string // Input.Consumed
 	order    []int    // of Input.Header
 
-	pairs    []pairRef // where the pairs are in out
-	prefix   string    // in front of the names of those to come
-	common   int       // how much of it all names have in common
-	unsorted bool      // whether they may be out of order
-	files    bool      // whether there may be files among them
+	pairs      []nameRef // the pairs in out
+	spareNames []nameRef // for sorting
+	prefix     string    // in front of the names of those to come
+	common     int       // how much of it all names have in common
+	unsorted   bool      // whether they may be out of order
+	files      bool      // whether there may be files among them
 
 	md5, sha256 hash.Hash // made when first needed
 	sum         [sha256.Size]byte
@@ -255,12 +256,14 @@ func (s *scratch) free() {
 	s.consumed = nil
 	s.json.src, s.json.rules, s.json.consumed = nil, nil, nil
 	s.json.out, s.json.spare = nil, nil
+	s.json.names, s.json.spareNames = nil, nil
 	s.out = kept(s.out, 1)
 	s.spare = kept(s.spare, 1)
 	s.raw = kept(s.raw, 1)
 	s.names = kept(s.names, 1)
 	s.order = kept(s.order, 8)
-	s.pairs = kept(s.pairs, 16)
+	s.pairs = kept(s.pairs, 24)
+	s.spareNames = kept(s.spareNames, 24)
 	s.json.members = kept(s.json.members, 32)
 	s.json.states = kept(s.json.states, 4)
 	s.json.postponed = kept(s.json.postponed, 32)

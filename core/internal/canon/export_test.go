@@ -25,7 +25,8 @@ func PoisonPool() {
 			b[i] = 0xA5
 		}
 	}
-	fill(s.pairs, pairRef{1 << 40, 1 << 41}) // whoever reads these panics
+	fill(s.pairs, nameRef{1 << 40, 1 << 41, 1 << 42}) // whoever reads these panics
+	fill(s.spareNames, nameRef{1 << 40, 1 << 41, 1 << 42})
 	fill(s.order, 1<<40)
 	fill(s.json.members, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.waiting, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})

@@ -1,7 +1,6 @@
 package canon
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math/bits"
@@ -32,6 +31,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	j := &s.json
 	j.src, j.rules, j.consumed = text, r, s.consumed
 	j.out, j.spare = s.out, s.spare
+	j.names, j.spareNames = s.pairs, s.spareNames
 	j.copied, j.selected = 0, 0
 	j.members, j.states = j.members[:0], j.states[:0]
 	j.postponed, j.waiting = j.postponed[:0], j.waiting[:0]
@@ -52,6 +52,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 		j.arrangePostponed(before)
 	}
 	s.out, s.spare = j.out, j.spare
+	s.pairs, s.spareNames = j.names, j.spareNames
 	switch {
 	case end < 0:
 		s.out = s.out[:before]
@@ -80,10 +81,11 @@ type jsonReader struct {
 	// consumed is Input.Consumed.
 	consumed []string
 
-	members  []member // a stack of the members of the open objects
-	spare    []byte   // for putting members in order
-	states   []int32  // a stack of the states of Rules.Exclude and Rules.Select
-	selected int      // the values that Rules.Select has found
+	members           []member  // a stack of the members of the open objects
+	spare             []byte    // for putting members in order
+	names, spareNames []nameRef // for sorting members
+	states            []int32   // a stack of the states of Rules.Exclude and Rules.Select
+	selected          int       // the values that Rules.Select has found
 
 	postponed []postponed // the objects that wait to be put in order
 	waiting   []member    // their members
@@ -432,6 +434,10 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 				dropped++
 			}
 		}
+		if n := len(j.members); n == cap(j.members) && n >= 1024 {
+			// As many as will come if the rest of the text is like what has come: so many are not copied a dozen times.
+			j.members = slices.Grow(j.members, (len(src)-i)/(i/n))
+		}
 		j.members = append(j.members, member{prefix: prefix, start: start, end: j.at(i), nameLen: nameLen})
 
 		if i+1 < len(src) && src[i] == ',' && src[i+1] == '"' {
@@ -562,7 +568,7 @@ func (j *jsonReader) appendArranged(dst []byte, from, to int) []byte {
 // name occurs twice.
 func (j *jsonReader) sort(i int, members []member) bool {
 	if len(members) > fewMembers {
-		slices.SortFunc(members, func(a, b member) int { return j.compareNames(&a, &b, i) })
+		j.sortMany(i, members)
 	}
 	for k := 1; k < len(members); k++ {
 		m, l := members[k], k
@@ -587,6 +593,24 @@ func (j *jsonReader) sort(i int, members []member) bool {
 // looks for a name that occurs twice.
 const fewMembers = 16
 
+// sortMany sorts members, which end before src[i], by way of references to their names, which are smaller.
+func (j *jsonReader) sortMany(i int, members []member) {
+	j.flush(i)
+	j.names = j.names[:0]
+	for k := range members {
+		prefix, at := memberNames.next(j.out, members[k].start+1)
+		j.names = append(j.names, nameRef{prefix, at, k})
+	}
+	j.spareNames = slices.Grow(j.spareNames[:0], len(members))[:len(members)]
+	memberNames.sort(j.out, j.names, j.spareNames, func(nameRef, nameRef) int { return 0 })
+	waiting := len(j.waiting)
+	for _, name := range j.names {
+		j.waiting = append(j.waiting, members[name.of])
+	}
+	copy(members, j.waiting[waiting:])
+	j.waiting = j.waiting[:waiting]
+}
+
 // name returns the canonical name, between the quotes, of the member that begins at
 // start in the canonical form. It must have been flushed.
 func (j *jsonReader) name(start, nameLen int) []byte {
@@ -600,32 +624,7 @@ func (j *jsonReader) compareNames(a, b *member, i int) int {
 		return cmp.Compare(a.prefix, b.prefix)
 	}
 	j.flush(i)
-	x, y := j.name(a.start, a.nameLen), j.name(b.start, b.nameLen)
-	n := commonLength(x, y)
-	if n == min(len(x), len(y)) {
-		return cmp.Compare(len(x), len(y))
-	}
-	// The bytes that differ may belong to an escape, of which 5 come before them at most.
-	escape := x[n] == '\\' || y[n] == '\\' || bytes.IndexByte(x[max(n-5, 0):n], '\\') >= 0
-	if escape {
-		return compareEscaped(x, y)
-	}
-	return cmp.Compare(utf16Rank(x[n]), utf16Rank(y[n]))
-}
-
-// commonLength returns how many bytes at the beginning of a and b are the same. It looks at
-// eight at a time.
-func commonLength(a, b []byte) int {
-	n, i := min(len(a), len(b)), 0
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
-		}
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
+	return memberNames.compare(j.out, nameRef{8, a.start + 1, 0}, nameRef{8, b.start + 1, 0})
 }
 
 // utf16Rank ranks the bytes of UTF-8 texts so that these compare as if they were UTF-16. The
@@ -639,18 +638,11 @@ func utf16Rank(c byte) byte {
 	return c
 }
 
-// compareEscaped compares names in canonical form, with escapes, by their UTF-16 code units.
-func compareEscaped(a, b []byte) int {
-	for len(a) > 0 && len(b) > 0 {
-		x, n := nameByte(a)
-		y, m := nameByte(b)
-		if x != y {
-			return cmp.Compare(utf16Rank(x), utf16Rank(y))
-		}
-		a, b = a[n:], b[m:]
-	}
-	return cmp.Compare(len(a), len(b))
-}
+// memberNames are the names of members, behind the quote.
+var memberNames = nameForm{end: '"', escapes: [2]byte{'\\', '\\'}, decode: func(name []byte) (c byte, n int) {
+	c, n = nameByte(name)
+	return utf16Rank(c), n
+}}
 
 // nameByte returns the byte that a name in canonical form begins with, and the length
 // of its escape. All that is escaped is ASCII.

@@ -496,6 +496,43 @@ func hugeExponent(body []byte) bool {
 	return false
 }
 
+// TestManyMembersOfAllKinds sets names of all kinds, so many of them that each way of sorting has its turn, beside the
+// order that jsontext gives them.
+func TestManyMembersOfAllKinds(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	for kind, pieces := range map[string][]string{
+		"letters":          {"a", "b", "c"},
+		"escapes":          {"a", "\x00", "\n", "\x1f", `"`, `\`},
+		"beyond ASCII":     {"a", "é", "\uE000", "\uFB33", "😀", "\U0010FFFF"},
+		"a long beginning": {"the same beginning ", "the same beginning and"},
+		"all":              {"a", "=", "\x00", "\n", `"`, `\`, "é", "\uE000", "😀", "seven b", "and eight"},
+	} {
+		for _, n := range []int{16, 17, 128, 129, 3000} {
+			var o object
+			known := map[string]bool{}
+			for tries := 0; len(o) < n && tries < 50*n; tries++ {
+				name := ""
+				for range r.Intn(14) {
+					name += pieces[r.Intn(len(pieces))]
+				}
+				if !known[name] {
+					known[name] = true
+					o = append(o, member{name, number("1")})
+				}
+			}
+			require.Len(t, o, n)
+			body := written(r, o)
+			want := jsontext.Value(body)
+			require.NoError(t, want.Canonicalize())
+			got, _ := text(canon.Rules{}, jsonInput(body))
+			require.True(t, got == string(want), "%d names of %s", n, kind)
+
+			_, info := text(canon.Rules{}, jsonInput(written(r, append(o, o[r.Intn(n)]))))
+			require.True(t, info.Raw, "%d names of %s, and one of them twice", n, kind)
+		}
+	}
+}
+
 func TestManyMembersAreSorted(t *testing.T) {
 	got, info := text(canon.Rules{}, jsonInput(string(manyMembers(50_000))))
 	require.False(t, info.Raw)

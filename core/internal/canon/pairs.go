@@ -74,13 +74,15 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			flush(i)
 			s.out = append(s.out, '=')
 		}
-		at := start - len(s.prefix) + s.common
+		start -= len(s.prefix)
 		var prefix uint64
-		if at == start && copied <= begin {
-			prefix = pairPrefix(text, begin)
+		var at int
+		if len(s.prefix) == s.common && copied <= begin {
+			prefix, at = pairNames.next(text, begin)
+			at += start + s.common - begin
 		} else {
 			flush(i)
-			prefix = pairPrefix(s.out, at)
+			prefix, at = pairNames.next(s.out, start+s.common)
 		}
 		i, copied, _ = s.component(text, i, copied, '&')
 		if i < len(text) {
@@ -89,7 +91,7 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			flush(i)
 			s.out = append(s.out, '&')
 		}
-		s.addPair(prefix, at)
+		s.addPair(start, prefix, at)
 	}
 	flush(len(text))
 }
@@ -182,8 +184,8 @@ func isOneOf(list []string, name []byte) bool {
 // endPair ends a pair whose text, up to and with the value, begins at start in s.out.
 func (s *scratch) endPair(start int) {
 	s.out = append(s.out, '&')
-	at := start + s.common
-	s.addPair(pairPrefix(s.out, at), at)
+	prefix, at := pairNames.next(s.out, start+s.common)
+	s.addPair(start, prefix, at)
 }
 
 // joinPairs puts all pairs in order, and takes away the '&' behind the last one.
