@@ -52,6 +52,30 @@ func Example() {
 	}
 }
 
+// The consumer of docs/messages.md.
+func _(ctx context.Context, url string, engine *core.Engine, charge func(context.Context, []byte) error) error {
+	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
+	if err != nil {
+		return err
+	}
+	defer publisher.Close(context.Background())
+	handler, err := amqpidem.NewHandler(amqpidem.Config{
+		Task:      engine.MustTask(core.Policy{Name: "billing", Duplicate: core.Reject}),
+		Topology:  amqpidem.Topology{Queue: "orders"},
+		Publisher: publisher, // of copies, for delays and dead letters
+	}, func(ctx context.Context, d *amqp.Delivery) error {
+		return charge(ctx, d.Body)
+	})
+	if err != nil {
+		return err
+	}
+	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{URL: url})
+	if err != nil {
+		return err
+	}
+	return consumer.Run(ctx) // until ctx ends
+}
+
 // In a loop of one's own the handler settles each delivery. What it could not settle the broker
 // delivers again, when the channel is closed.
 func ExampleHandler_Handle() {

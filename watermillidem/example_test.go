@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/watermillidem"
 )
 
@@ -47,6 +49,28 @@ func Example() {
 	// declined
 	// charged 5 euros
 	// both acknowledged
+}
+
+// The consumer of docs/watermill.md.
+func _(ctx context.Context, store store.Store, router *message.Router, publisher message.Publisher, subscriber message.Subscriber, charge func(context.Context, []byte) error) error {
+	engine, err := core.New(core.Config{Store: store}) // all consumers share the store
+	if err != nil {
+		return err
+	}
+	poison, err := middleware.PoisonQueueWithFilter(publisher, "poison", watermillidem.Permanent)
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(
+		middleware.Recoverer,
+		poison,
+		watermillidem.MustNew(engine, watermillidem.Config{}),
+		middleware.Retry{MaxRetries: 3, InitialInterval: time.Second}.Middleware,
+	)
+	router.AddConsumerHandler("charge", "orders", subscriber, func(msg *message.Message) error {
+		return charge(msg.Context(), msg.Payload)
+	})
+	return router.Run(ctx)
 }
 
 // What can't be run goes to a poison queue, with its reason.
