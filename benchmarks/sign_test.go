@@ -102,8 +102,8 @@ func BenchmarkSign(b *testing.B) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(b, err)
 	signer, verifier := sign.MustKey(sign.NewKey("demo", private)), sign.MustKey(sign.NewKey("demo", public))
-	webhook := sign.MustKey(sign.NewStandardWebhooksKey(sign.DefaultWebhookKeyID, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
-	sender := sign.MustKey(sign.NewSenderKey(sign.DefaultWebhookKeyID, secret))
+	webhook := sign.MustKey(sign.NewStandardWebhooksKey("webhooks", "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
+	sender := sign.MustKey(sign.NewSenderKey("webhooks", secret))
 
 	messageSignatures, err := rfc9421.New(rfc9421.Options{})
 	require.NoError(b, err)

@@ -15,9 +15,9 @@ type Verified struct {
 	Scheme string
 	// Algorithm is the key's algorithm.
 	Algorithm Algorithm
-	// Time is when the message was signed, by the client's clock. It is zero if the message is [Signature].Undated.
+	// Time is when the message was signed, by the client's clock. It is zero if the message has none ([Signature].NoTimestamp).
 	Time time.Time
-	// Nonce is the message's nonce. It is empty if the message is [Signature].Undated.
+	// Nonce is the message's nonce. It is empty if the message has no timestamp.
 	Nonce string
 	// EventID is the id of the event that a webhook reports. It is signed, and the same in each delivery of the event. With
 	// core.CallerEvent, a guard behind the verifier uses it as its key. It is empty for schemes that are not for webhooks.

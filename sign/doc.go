@@ -30,9 +30,9 @@
 //
 // # Schemes
 //
-//   - [V1], the default: HMAC-SHA256 and Ed25519.
+//   - [NewV1], the default: HMAC-SHA256 and Ed25519.
 //   - HTTP Message Signatures (RFC 9421): package sign/rfc9421.
-//   - [StandardWebhooks]: webhooks of Svix and others.
+//   - [NewStandardWebhooks]: webhooks of Svix and others.
 //   - [Stripe], [GitHub], [Slack] and [Shopify]: webhooks of these senders.
 //   - Sorted parameters, as WeChat Pay v2 and other gateways sign them: package sign/sortedparams.
 //   - An implementation of [Scheme] of your own.
@@ -48,7 +48,7 @@
 //  4. The body, up to [Config].BodyLimit, its digest, and the signature, which is compared in constant time.
 //  5. The nonce: the key's owner is within [Config].NonceQuota, and the key has not used this nonce before. One atomic step
 //     marks it as used. It is remembered until the timestamp has left the window by every server's clock ([Config].Margin).
-//     Messages that are [Signature].Undated have no nonce.
+//     Messages without a timestamp ([Signature].NoTimestamp) have no nonce.
 //
 // So nobody can use up the nonces of others, and a message that is too old costs no reading of its body. Package
 // sign/sortedparams is the exception: it finds the timestamp in the body. A message of an unknown key passes through the same
@@ -92,7 +92,7 @@
 //
 // A message is valid for the host that it names, and so for every service that trusts its Host field; see [Config].Hosts. A
 // message that was refused because the nonce store failed (503) can be sent again with the same nonce by whoever has it. A
-// [MemoryNonces] serves a single process. Responses are not signed. What a scheme does not sign is not protected: [V1] signs
+// [MemoryNonces] serves a single process. Responses are not signed. What a scheme does not sign is not protected: [NewV1] signs
 // everything but the header fields that neither [V1Options] nor the client names.
 //
 // # For adapters

@@ -60,7 +60,7 @@ func FuzzV1(f *testing.F) {
 	})
 }
 
-func standardV1(tb testing.TB) *sign.V1 {
+func standardV1(tb testing.TB) sign.Scheme {
 	tb.Helper()
 	scheme, err := sign.NewV1(sign.V1Options{})
 	if err != nil {

@@ -43,7 +43,7 @@ var algorithms = map[Algorithm]string{
 	RSAPSSSHA512:    "rsa-pss-sha512",
 }
 
-// algorithmNamed returns the algorithm of a name in RFC 9421 or a tag of [V1]. It returns zero for an unknown name.
+// algorithmNamed returns the algorithm of a name in RFC 9421 or a tag of [NewV1]. It returns zero for an unknown name.
 func algorithmNamed(name string) Algorithm {
 	switch name {
 	case tagHMAC:

@@ -15,9 +15,9 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// RequestOptions are the options of [Request] and [Transport]. The zero value signs with [V1].
+// RequestOptions are the options of [Request] and [Transport]. The zero value signs with [NewV1].
 type RequestOptions struct {
-	// Scheme is how to sign. Nil: [V1] with its standard names.
+	// Scheme is how to sign. Nil: [NewV1] with its standard names.
 	Scheme Scheme
 
 	// Cover are the names of header fields to sign if the request has them, besides those that the scheme always signs

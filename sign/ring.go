@@ -3,7 +3,6 @@ package sign
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -108,13 +107,6 @@ func (r *Ring) Revoke(id string) {
 		r.revoked = make(map[string]struct{})
 	}
 	r.revoked[strings.Clone(id)] = struct{}{}
-}
-
-// IDs returns the ids of all keys, sorted.
-func (r *Ring) IDs() []string {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return slices.Sorted(maps.Keys(r.keys))
 }
 
 // Keys implements [KeySource].

@@ -12,10 +12,10 @@ import (
 //
 // The example of [Scheme] is a complete one. sign/signtest.RunScheme tests these rules:
 //
-//   - Nonce: it is signed, as in [V1], or Check makes it with [NonceOf] from all that is signed. If it came from a field that
+//   - Nonce: it is signed, as in [NewV1], or Check makes it with [NonceOf] from all that is signed. If it came from a field that
 //     is not signed, anybody could send the message again. If it came from the signature, a message would be accepted once
-//     for each signature that it can have. A verifier refuses a message without a nonce, unless it is Undated.
-//   - Timestamp: Created is a number that is signed. If the sender signs no time, Undated is true, and EventID comes from
+//     for each signature that it can have. A verifier refuses a message without a nonce, unless NoTimestamp is set.
+//   - Timestamp: Created is a number that is signed. If the sender signs no time, NoTimestamp is true, and EventID comes from
 //     what is signed.
 //   - Content: there is only one way to take a signing string apart. Between two parts of variable length stands something
 //     that neither can contain, or the end of a header field and the beginning of a body could change places.
@@ -64,10 +64,10 @@ type Signature struct {
 	// Nonce is different for each message of a key. It must be signed, or come from what is signed ([NonceOf]): whoever
 	// can change it can send the message again.
 	Nonce string
-	// Undated is true for a message without a signed timestamp. The verifier then checks no time and uses no nonce: a replay
+	// NoTimestamp is true for a message without a signed timestamp. The verifier then checks no time and uses no nonce: a replay
 	// cannot be told from the sender's own redelivery. EventID must be set, so that a guard behind the verifier
 	// (core.CallerEvent) runs the event once.
-	Undated bool
+	NoTimestamp bool
 	// EventID is the id of the event that a webhook reports, see [Verified].EventID. Like a nonce, it must be signed, or
 	// come from what is signed.
 	EventID string

@@ -36,7 +36,7 @@ func (hexadecimal) DecodeString(s string) ([]byte, error) { return hex.DecodeStr
 
 func newSender(s sender, keyID string) Scheme {
 	s.keyID = keyID
-	setDefault(&s.keyID, DefaultWebhookKeyID)
+	setDefault(&s.keyID, defaultWebhookKeyID)
 	return &s
 }
 
@@ -49,7 +49,7 @@ func newSender(s sender, keyID string) Scheme {
 // timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time with a new timestamp.
 // As the body may differ (pending_webhooks), the guard needs IgnoreFingerprint.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func Stripe(keyID string) Scheme {
 	return newSender(sender{
 		name: "stripe", signature: "Stripe-Signature", version: "v1", list: true,
@@ -66,7 +66,7 @@ func Stripe(keyID string) Scheme {
 // JSON body, and a digest of the body of a form (commands, interactions). Slack allows timestamps to be 5 minutes off: set
 // [Config].Window.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func Slack(keyID string) Scheme {
 	return newSender(sender{
 		name: "slack", signature: "X-Slack-Signature", timestamp: "X-Slack-Request-Timestamp", version: "v0",
@@ -80,10 +80,10 @@ func Slack(keyID string) Scheme {
 //
 // The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub does not sign a time, the kind of event
 // (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). [Verified].EventID is a digest of the body,
-// and messages are [Signature].Undated. Name both fields in the guard's RequestHeaders: a body that comes again under another
-// id or kind is then refused.
+// and messages have no timestamp ([Signature].NoTimestamp). Name both fields in the guard's RequestHeaders: a body that comes
+// again under another id or kind is then refused.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func GitHub(keyID string) Scheme {
 	return newSender(sender{
 		name: "github", signature: "X-Hub-Signature-256", version: "sha256",
@@ -96,11 +96,11 @@ func GitHub(keyID string) Scheme {
 //	X-Shopify-Hmac-Sha256: XWmrwMey6OsLMeiZKwP4FppHH3cmAiiJJAweH5Jo4bM=
 //
 // The signature is the HMAC-SHA256 of the body in base64. Shopify does not sign a time, the topic (X-Shopify-Topic), the shop or
-// the event's id (X-Shopify-Event-Id). [Verified].EventID is a digest of the body, and messages are [Signature].Undated. Two
-// topics may have the same body (orders/create, orders/updated): give each topic a route. Name the two fields in the guard's
-// RequestHeaders: a body that comes again with another value is then refused.
+// the event's id (X-Shopify-Event-Id). [Verified].EventID is a digest of the body, and messages have no timestamp
+// ([Signature].NoTimestamp). Two topics may have the same body (orders/create, orders/updated): give each topic a route. Name the
+// two fields in the guard's RequestHeaders: a body that comes again with another value is then refused.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: [DefaultWebhookKeyID].
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func Shopify(keyID string) Scheme {
 	return newSender(sender{
 		name: "shopify", signature: "X-Shopify-Hmac-Sha256",
@@ -113,8 +113,8 @@ func nothing(string) string { return "" }
 // Name implements [Scheme].
 func (s *sender) Name() string { return s.name }
 
-// undated reports whether the sender signs no timestamp.
-func (s *sender) undated() bool { return !s.list && s.timestamp == "" }
+// noTimestamp reports whether the sender signs no timestamp.
+func (s *sender) noTimestamp() bool { return !s.list && s.timestamp == "" }
 
 // Parse implements [Scheme].
 func (s *sender) Parse(m *Message, sig *Signature) error {
@@ -143,7 +143,7 @@ func (s *sender) Parse(m *Message, sig *Signature) error {
 	if err != nil {
 		return err
 	}
-	if sig.Undated = s.undated(); !sig.Undated {
+	if sig.NoTimestamp = s.noTimestamp(); !sig.NoTimestamp {
 		if sig.Created, err = ParseTimestamp(timestamp); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (s *sender) Check(m *Message, sig *Signature, key *Key) error {
 	expected := key.mac(prefix, body) // once, however many signatures there are
 	for _, v := range sig.Values {
 		if expected.equals(v) {
-			if sig.EventID = s.eventID(body); !sig.Undated {
+			if sig.EventID = s.eventID(body); !sig.NoTimestamp {
 				sig.Nonce = NonceOf(prefix, body)
 			}
 			return nil

@@ -150,9 +150,9 @@ func TestStripeSignsWithSeveralSecrets(t *testing.T) {
 // A redelivery of the same event is verified each time, for the guard to answer it. What nobody signs changes nothing.
 func TestSendersRedeliver(t *testing.T) {
 	for _, c := range []struct {
-		scheme  sign.Scheme
-		undated bool
-		event   string
+		scheme      sign.Scheme
+		noTimestamp bool
+		event       string
 	}{
 		{sign.Stripe("acme"), false, "evt_1"},
 		{sign.Slack("acme"), false, "Ev08MFMKH6"},
@@ -173,10 +173,10 @@ func TestSendersRedeliver(t *testing.T) {
 		first, err := deliver(at)
 		require.NoError(t, err)
 		require.Equal(t, c.event, first.EventID)
-		require.Equal(t, c.undated, first.Time.IsZero())
-		require.Equal(t, c.undated, first.Nonce == "")
+		require.Equal(t, c.noTimestamp, first.Time.IsZero())
+		require.Equal(t, c.noTimestamp, first.Nonce == "")
 		_, err = deliver(at)
-		if c.undated {
+		if c.noTimestamp {
 			require.NoError(t, err, "%s: a redelivery has the same bytes", c.scheme.Name())
 		} else {
 			require.ErrorIs(t, err, sign.CodeReplayed, c.scheme.Name())
@@ -258,11 +258,11 @@ func TestSendersUsePOST(t *testing.T) {
 // A key under the standard id is found without naming one.
 func TestSendersHaveAKeyID(t *testing.T) {
 	c := senderVectors[0]
-	key, err := sign.NewSenderKey(sign.DefaultWebhookKeyID, c.secret)
+	key, err := sign.NewSenderKey("webhooks", c.secret)
 	require.NoError(t, err)
 	verified, err := senderVerifier(sign.GitHub(""), 0, key).Verify(t.Context(), senderMessage(c.header, c.body))
 	require.NoError(t, err)
-	require.Equal(t, sign.DefaultWebhookKeyID, verified.KeyID)
+	require.Equal(t, "webhooks", verified.KeyID)
 }
 
 // brokenScheme changes what another scheme has found.
@@ -282,7 +282,7 @@ func TestSchemesWithoutNonceRefuse(t *testing.T) {
 	c := senderVectors[2]
 	for _, change := range []func(*sign.Signature){
 		func(s *sign.Signature) { s.Nonce = "" },
-		func(s *sign.Signature) { s.Undated, s.EventID = true, "" },
+		func(s *sign.Signature) { s.NoTimestamp, s.EventID = true, "" },
 	} {
 		v := senderVerifier(brokenScheme{c.scheme, change}, c.time, senderKey(t, c.secret))
 		_, err := v.Verify(t.Context(), senderMessage(c.header, c.body))

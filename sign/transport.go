@@ -39,10 +39,10 @@ type Transport struct {
 	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: no retries.
 	MaxAttempts int
 	// OperationHeader is the name of the header field that identifies the operation. A request with this field may be
-	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for [StandardWebhooks].
+	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for [NewStandardWebhooks].
 	OperationHeader string
 	// MaxWait is the longest pause between two attempts. If the server asks for a longer one, there is no retry, and the
-	// client gets the server's answer. Zero: 30 s. With [StandardWebhooks], whose attempts are at least a second apart, a
+	// client gets the server's answer. Zero: 30 s. With [NewStandardWebhooks], whose attempts are at least a second apart, a
 	// MaxWait under 1 s means no retries.
 	MaxWait time.Duration
 }
@@ -105,7 +105,7 @@ func (t *Transport) oneNonceASecond() bool {
 	if t.Options == nil {
 		return false
 	}
-	_, ok := t.Options.Scheme.(*StandardWebhooks)
+	_, ok := t.Options.Scheme.(*standardWebhooks)
 	return ok
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// V1Options are the options of [NewV1]. The zero value is the scheme that [V1] describes.
+// V1Options are the options of [NewV1]. The zero value is the scheme that verifiers and clients use by default.
 type V1Options struct {
 	// KeyID, Timestamp, Nonce, SignedHeaders and Signature are the names of the header fields. Empty: X-Key-Id,
 	// X-Timestamp, X-Nonce, X-Signed-Headers and X-Signature.
@@ -32,8 +32,26 @@ type V1Options struct {
 	Require []string
 }
 
-// V1 is this package's own scheme, for HMAC-SHA256 and Ed25519 keys. The signing string consists of these lines, joined by line
-// feeds, with none after the last. Only the names of the header fields are sorted, and nothing is decoded:
+// v1 is the [Scheme] of [NewV1].
+type v1 struct {
+	keyID, timestamp, nonce, signedHeaders, signature string
+	cover, require                                    []form.FieldName
+	known                                             []form.FieldName // fields that find looks up without allocating
+}
+
+var standardV1 = func() Scheme {
+	s, err := NewV1(V1Options{})
+	if err != nil {
+		panic(err) // the default options have no fault
+	}
+	return s
+}()
+
+// NewV1 returns this package's own scheme, for HMAC-SHA256 and Ed25519 keys, with the names and rules of o. It reports all faults
+// of o at once, each as a [*ConfigError].
+//
+// The signing string consists of these lines, joined by line feeds, with none after the last. Only the names of the header fields
+// are sorted, and nothing is decoded:
 //
 //	v1                                   v1-ed25519 for an Ed25519 key
 //	demo                                 key id: X-Key-Id
@@ -53,29 +71,14 @@ type V1Options struct {
 // field is signed. Idempotency-Key, Content-Type and Content-Encoding must be signed if they are present: they change the
 // meaning of the message. Fields that a proxy may change or that frameworks keep apart (Host, Connection, Content-Length,
 // Transfer-Encoding and so on) cannot be signed.
-type V1 struct {
-	keyID, timestamp, nonce, signedHeaders, signature string
-	cover, require                                    []form.FieldName
-	known                                             []form.FieldName // fields that find looks up without allocating
-}
-
-var standardV1 = func() *V1 {
-	s, err := NewV1(V1Options{})
-	if err != nil {
-		panic(err) // the default options have no fault
-	}
-	return s
-}()
-
-// NewV1 returns a [V1] with other names or stricter rules. It reports all faults of o at once, each as a [*ConfigError].
-func NewV1(o V1Options) (*V1, error) {
+func NewV1(o V1Options) (Scheme, error) {
 	var f faults
 	name := func(field, given, standard string) string {
 		setDefault(&given, standard)
 		f.addIf(!form.IsToken(given), "V1Options."+field, "%q is no header field name", given)
 		return http.CanonicalHeaderKey(given)
 	}
-	s := &V1{
+	s := &v1{
 		keyID:         name("KeyID", o.KeyID, "X-Key-Id"),
 		timestamp:     name("Timestamp", o.Timestamp, "X-Timestamp"),
 		nonce:         name("Nonce", o.Nonce, "X-Nonce"),
@@ -105,7 +108,7 @@ func NewV1(o V1Options) (*V1, error) {
 }
 
 // Name implements [Scheme].
-func (*V1) Name() string { return "v1" }
+func (*v1) Name() string { return "v1" }
 
 // The tags with which X-Signature and the signing string begin.
 const (
@@ -130,12 +133,12 @@ func tagOf(key *Key) (string, error) {
 func unsignable(lower string) bool { return lower == "content-length" || form.IsHopByHop(lower) }
 
 // canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign itself.
-func (s *V1) canCover(lower string) bool {
+func (s *v1) canCover(lower string) bool {
 	return form.IsToken(lower) && !unsignable(lower) && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
 }
 
 // Parse implements [Scheme].
-func (s *V1) Parse(m *Message, sig *Signature) error {
+func (s *v1) Parse(m *Message, sig *Signature) error {
 	signature, err := m.Required(s.signature)
 	if err != nil {
 		return err
@@ -212,7 +215,7 @@ var errV1Form = Errorf(CodeMalformed, "the signature is v1= and 64 lower-case he
 
 // parseCovered parses X-Signed-Headers. It checks that each field in it was sent once, and that it names all fields that must be
 // signed.
-func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
+func (s *v1) parseCovered(m *Message, sig *Signature, signed string) error {
 	for rest, more := signed, signed != ""; more; {
 		var name string
 		name, rest, more = strings.Cut(rest, ";")
@@ -259,7 +262,7 @@ func (s *V1) parseCovered(m *Message, sig *Signature, signed string) error {
 
 // find returns the canonical spelling of a name. known is true for a common field that can be signed; then find allocates
 // nothing.
-func (s *V1) find(lower string) (canonical string, known bool) {
+func (s *v1) find(lower string) (canonical string, known bool) {
 	for _, n := range s.known {
 		if n.Lower == lower {
 			return n.Canonical, true
@@ -269,7 +272,7 @@ func (s *V1) find(lower string) (canonical string, known bool) {
 }
 
 // Check implements [Scheme].
-func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
+func (s *v1) Check(m *Message, sig *Signature, key *Key) error {
 	tag, err := tagOf(key)
 	if err != nil {
 		return err
@@ -286,7 +289,7 @@ func (s *V1) Check(m *Message, sig *Signature, key *Key) error {
 }
 
 // appendSigningString appends the signing string to b. The body has been read.
-func (s *V1) appendSigningString(b []byte, m *Message, sig *Signature, tag string) []byte {
+func (s *v1) appendSigningString(b []byte, m *Message, sig *Signature, tag string) []byte {
 	query, _ := m.Query()
 	digest := m.digest()
 
@@ -325,7 +328,7 @@ func (s *V1) appendSigningString(b []byte, m *Message, sig *Signature, tag strin
 
 // Sign implements [Scheme]. sig.Covered names fields to sign besides those that must be signed, in any case and order. It skips
 // fields that the message does not have.
-func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
+func (s *v1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	tag, err := tagOf(key)
 	if err != nil {
 		return Additions{}, err
@@ -382,7 +385,7 @@ func (s *V1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 
 // SigningString implements [Scheme]. It contains the body's digest, not the body, and no values of header fields and query
 // parameters that hold credentials.
-func (s *V1) SigningString(m *Message, sig *Signature, key *Key) string {
+func (s *v1) SigningString(m *Message, sig *Signature, key *Key) string {
 	tag := sig.Algorithm
 	if key != nil {
 		if own, err := tagOf(key); err == nil {

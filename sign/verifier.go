@@ -17,7 +17,7 @@ type Config struct {
 	// Keys finds the keys: a [*Ring] or a [KeyFunc].
 	Keys KeySource
 
-	// Scheme is how messages are signed. Nil: [V1] with its standard names.
+	// Scheme is how messages are signed. Nil: [NewV1] with its standard names.
 	Scheme Scheme
 
 	// Nonces remembers which nonces have been used. If several processes verify, they must share one. Nil: a [MemoryNonces]
@@ -108,8 +108,8 @@ type Event struct {
 	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: the adapter does not
 	// know it.
 	RemoteAddr string
-	// Duration is how long verification took, including the time to read the body.
-	Duration time.Duration
+	// Elapsed is how long verification took, including the time to read the body.
+	Elapsed time.Duration
 
 	signingString func() string
 }
@@ -236,7 +236,7 @@ func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 			KeyID: key.id, Owner: key.owner, Scheme: v.c.Scheme.Name(), Algorithm: key.algorithm,
 			Consumed: cloneAll(s.Consumed),
 		}
-		if !s.Undated {
+		if !s.NoTimestamp {
 			verified.Time, verified.Nonce = time.Unix(s.Created, 0), strings.Clone(s.Nonce)
 		}
 		if strings.HasPrefix(verified.Nonce, s.EventID) {
@@ -371,7 +371,7 @@ func sameHost(a, b string) bool { return a == b || strings.EqualFold(a, b) }
 // checkTime compares whole seconds, so a message that is exactly Window old is in the window.
 func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 	switch {
-	case s.Undated:
+	case s.NoTimestamp:
 	case s.Created < now-v.window:
 		return Errorf(CodeExpired, "it was signed %d seconds ago", now-s.Created)
 	case s.Created > now+v.window:
@@ -465,9 +465,9 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 // end of this step can be that of one call of Keys and one of Nonces.
 func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
 	switch {
-	case s.Undated && s.EventID == "":
-		return Errorf(CodeInvalid, "scheme %s has set no EventID for an undated message", v.c.Scheme.Name())
-	case s.Undated:
+	case s.NoTimestamp && s.EventID == "":
+		return Errorf(CodeInvalid, "scheme %s has set no EventID for a message without a timestamp", v.c.Scheme.Name())
+	case s.NoTimestamp:
 		return nil
 	case s.Nonce == "":
 		return Errorf(CodeInvalid, "scheme %s has set no Nonce", v.c.Scheme.Name())
@@ -503,7 +503,7 @@ func (v *Verifier) afterWindow() int64 {
 func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *Key, err *Error, took time.Duration) {
 	path := m.Path()
 	e := Event{
-		Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Duration: took,
+		Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Elapsed: took,
 		Method: strings.Clone(m.Method), Path: strings.Clone(path[:min(len(path), maxEventPath)]),
 	}
 	if peer, ok := m.Source.(PeerSource); ok {

@@ -33,7 +33,7 @@ func refusedBy(v *sign.Verifier, err error) (status int, header map[string]strin
 
 func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 	_, err := sign.NewVerifier(sign.Config{
-		StoreTimeout: time.Hour, Keys: (*sign.Ring)(nil), Scheme: (*sign.V1)(nil), Nonces: (*sign.MemoryNonces)(nil), Window: 90*time.Second + 1, Margin: math.MaxInt64, BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, Host: "https://shop.test", Hosts: []string{"shop.test", ""}, NonceQuota: -1, MaxNonces: -1,
+		StoreTimeout: time.Hour, Keys: (*sign.Ring)(nil), Scheme: (*counted)(nil), Nonces: (*sign.MemoryNonces)(nil), Window: 90*time.Second + 1, Margin: math.MaxInt64, BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, Host: "https://shop.test", Hosts: []string{"shop.test", ""}, NonceQuota: -1, MaxNonces: -1,
 	})
 	var faults []string
 	for _, fault := range err.(interface{ Unwrap() []error }).Unwrap() {
@@ -742,20 +742,20 @@ func TestEventsNameKeysOnly(t *testing.T) {
 
 // counted counts how often a scheme compares.
 type counted struct {
-	*sign.V1
+	sign.Scheme
 	checks int
 }
 
 func (c *counted) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error {
 	c.checks++
-	return c.V1.Check(m, s, key)
+	return c.Scheme.Check(m, s, key)
 }
 
 // A key of another kind is found out without any arithmetic. That must not tell that its id is
 // known.
 func TestAWrongAlgorithmTakesAsLong(t *testing.T) {
 	_, verifier := newEd25519(t)
-	scheme := &counted{V1: standardV1(t)}
+	scheme := &counted{Scheme: standardV1(t)}
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(verifier), Scheme: scheme})
 	_, err := v.Verify(t.Context(), messageOf(signedRequest(t, newHMAC(t, "ed"), nil)))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)

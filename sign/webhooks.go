@@ -12,9 +12,8 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// DefaultWebhookKeyID is the default id of the keys of [StandardWebhooks], [Stripe], [GitHub], [Slack] and [Shopify], whose
-// messages name no key.
-const DefaultWebhookKeyID = "webhooks"
+// defaultWebhookKeyID is the id of the keys of webhooks whose scheme was given none.
+const defaultWebhookKeyID = "webhooks"
 
 const (
 	// maxWebhookID is the length of the longest webhook-id, in bytes.
@@ -30,15 +29,14 @@ const (
 	timestampDigits = 10
 )
 
-// StandardWebhooksOptions are the options of [NewStandardWebhooks]. The zero value is the scheme that [StandardWebhooks]
-// describes.
+// StandardWebhooksOptions are the options of [NewStandardWebhooks]. The zero value has the names of the specification.
 type StandardWebhooksOptions struct {
 	// ID, Timestamp and Signature are the names of the header fields, for senders with other names: svix-id,
 	// svix-timestamp, svix-signature. Empty: webhook-id, webhook-timestamp and webhook-signature.
 	ID, Timestamp, Signature string
 
 	// KeyID is the id of the keys that the verifier uses, because messages name none. Give each sender a verifier with an
-	// id of its own. Empty: [DefaultWebhookKeyID].
+	// id of its own. Empty: "webhooks".
 	KeyID string
 
 	// AlsoSign are keys that sign each message in addition to the key of the [Transport] or [Request]: the old key, while
@@ -51,7 +49,16 @@ type StandardWebhooksOptions struct {
 	UnsignedIdempotencyKey bool
 }
 
-// StandardWebhooks is the scheme of https://www.standardwebhooks.com, version 1. The signing string is
+// standardWebhooks is the [Scheme] of [NewStandardWebhooks].
+type standardWebhooks struct {
+	id, timestamp, signature string
+	keyID                    string
+	also                     []*Key
+	unsignedIdempotencyKey   bool
+}
+
+// NewStandardWebhooks returns the scheme of https://www.standardwebhooks.com, version 1. It reports all faults of o at once, each
+// as a [*ConfigError]. The signing string is
 //
 //	<webhook-id>.<webhook-timestamp>.<body as sent>
 //
@@ -88,23 +95,15 @@ type StandardWebhooksOptions struct {
 //
 // Set this scheme in the Options of [Transport] or [Request], and webhook-id to the event's id before each attempt. Without a
 // webhook-id each signed request gets a new one, and receivers cannot tell that two of them report the same event.
-type StandardWebhooks struct {
-	id, timestamp, signature string
-	keyID                    string
-	also                     []*Key
-	unsignedIdempotencyKey   bool
-}
-
-// NewStandardWebhooks returns a [StandardWebhooks]. It reports all faults of o at once, each as a [*ConfigError].
-func NewStandardWebhooks(o StandardWebhooksOptions) (*StandardWebhooks, error) {
+func NewStandardWebhooks(o StandardWebhooksOptions) (Scheme, error) {
 	var f faults
 	name := func(field, given, standard string) string {
 		setDefault(&given, standard)
 		f.addIf(!form.IsToken(given) || unsignable(strings.ToLower(given)), "StandardWebhooksOptions."+field, "%q cannot be the field's name", given)
 		return http.CanonicalHeaderKey(given)
 	}
-	setDefault(&o.KeyID, DefaultWebhookKeyID)
-	s := &StandardWebhooks{
+	setDefault(&o.KeyID, defaultWebhookKeyID)
+	s := &standardWebhooks{
 		id:                     name("ID", o.ID, "Webhook-Id"),
 		timestamp:              name("Timestamp", o.Timestamp, "Webhook-Timestamp"),
 		signature:              name("Signature", o.Signature, "Webhook-Signature"),
@@ -141,10 +140,10 @@ var webhookVersions = map[Algorithm]struct {
 var webhookBase64 = base64.StdEncoding.Strict()
 
 // Name implements [Scheme].
-func (*StandardWebhooks) Name() string { return "standard-webhooks" }
+func (*standardWebhooks) Name() string { return "standard-webhooks" }
 
 // Parse implements [Scheme]. The nonce is webhook-id and webhook-timestamp.
-func (s *StandardWebhooks) Parse(m *Message, sig *Signature) error {
+func (s *standardWebhooks) Parse(m *Message, sig *Signature) error {
 	signatures, err := m.Required(s.signature)
 	if err != nil {
 		return err
@@ -233,7 +232,7 @@ func (sig *Signature) parseWebhook(list string) error {
 var errWebhookSignatures = Errorf(CodeMalformed, "the signatures are at most %d of v1,<base64> and v1a,<base64>, with a space between them", maxWebhookSignatures)
 
 // checkIdempotencyKey refuses an Idempotency-Key, which looks signed and is not.
-func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
+func (s *standardWebhooks) checkIdempotencyKey(m *Message) error {
 	switch lines := len(m.Source.Values(form.IdempotencyKey)); {
 	case lines > 1:
 		return Errorf(CodeDuplicateHeader, "%s", form.IdempotencyKey)
@@ -244,7 +243,7 @@ func (s *StandardWebhooks) checkIdempotencyKey(m *Message) error {
 }
 
 // Check implements [Scheme].
-func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
+func (s *standardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 	version := webhookVersions[key.algorithm]
 	if version.name == "" {
 		return Errorf(ReasonWrongAlgorithm, "this scheme has no keys for %s", key.algorithm)
@@ -287,7 +286,7 @@ func (s *StandardWebhooks) Check(m *Message, sig *Signature, key *Key) error {
 }
 
 // Sign implements [Scheme]. It keeps m's webhook-id. Without one, the nonce becomes the id.
-func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
+func (s *standardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if err := s.checkIdempotencyKey(m); err != nil {
 		return Additions{}, err
 	}
@@ -328,7 +327,7 @@ func (s *StandardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions
 }
 
 // SigningString implements [Scheme]. It contains the body's length and SHA-256, not the body.
-func (s *StandardWebhooks) SigningString(m *Message, sig *Signature, _ *Key) string {
+func (s *standardWebhooks) SigningString(m *Message, sig *Signature, _ *Key) string {
 	if sig.Nonce == "" {
 		return "" // m was not parsed
 	}
@@ -343,7 +342,7 @@ func (m *Message) redactedBody() string {
 	return "[" + strconv.Itoa(len(m.body)) + " bytes, SHA-256 " + NonceOf(m.body) + "]"
 }
 
-// NewStandardWebhooksKey makes a key for [StandardWebhooks] from a secret as its senders hand it out, a prefix and base64:
+// NewStandardWebhooksKey makes a key for [NewStandardWebhooks] from a secret as its senders hand it out, a prefix and base64:
 //
 //   - "whsec_" or no prefix: a shared secret of 16 to 64 bytes (HMAC-SHA256).
 //   - "whpk_": an Ed25519 public key, which verifies and does not sign.

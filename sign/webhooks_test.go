@@ -36,12 +36,12 @@ var webhookTime = time.Unix(1614265330, 0)
 
 func webhookKey(tb testing.TB, secret string, opts ...sign.KeyOption) *sign.Key {
 	tb.Helper()
-	key, err := sign.NewStandardWebhooksKey(sign.DefaultWebhookKeyID, secret, opts...)
+	key, err := sign.NewStandardWebhooksKey("webhooks", secret, opts...)
 	require.NoError(tb, err)
 	return key
 }
 
-func webhookScheme(tb testing.TB, o sign.StandardWebhooksOptions) *sign.StandardWebhooks {
+func webhookScheme(tb testing.TB, o sign.StandardWebhooksOptions) sign.Scheme {
 	tb.Helper()
 	s, err := sign.NewStandardWebhooks(o)
 	require.NoError(tb, err)
@@ -558,8 +558,8 @@ func TestWebhookSigningString(t *testing.T) {
 }
 
 // A payment provider sends webhooks, and the shop takes each of them once.
-func ExampleStandardWebhooks() {
-	key, err := sign.NewStandardWebhooksKey(sign.DefaultWebhookKeyID, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+func ExampleNewStandardWebhooks() {
+	key, err := sign.NewStandardWebhooksKey("webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		panic(err)
 	}

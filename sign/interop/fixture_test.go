@@ -60,7 +60,7 @@ func keyPairs(t testing.TB) map[string][2]*sign.Key {
 	return pairs
 }
 
-func newScheme(t testing.TB, o rfc9421.Options) *rfc9421.Scheme {
+func newScheme(t testing.TB, o rfc9421.Options) sign.Scheme {
 	t.Helper()
 	s, err := rfc9421.New(o)
 	require.NoError(t, err)

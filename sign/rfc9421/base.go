@@ -78,7 +78,7 @@ func canCover(name string) bool {
 
 // appendBase appends the lines of the covered components to the signature base (RFC 9421, section 2.5), each with its line feed.
 // digestValue, unless it is empty, replaces Content-Digest.
-func (s *Scheme) appendBase(b []byte, m *sign.Message, components []string, digestValue string) ([]byte, error) {
+func (s *profile) appendBase(b []byte, m *sign.Message, components []string, digestValue string) ([]byte, error) {
 	for _, name := range components {
 		b = append(b, '"')
 		b = append(b, name...)
@@ -118,7 +118,7 @@ func appendParams(b []byte, params string) []byte {
 }
 
 // appendDerived appends the value of a derived component (RFC 9421, section 2.2).
-func (s *Scheme) appendDerived(b []byte, m *sign.Message, name string) []byte {
+func (s *profile) appendDerived(b []byte, m *sign.Message, name string) []byte {
 	switch name {
 	case "@method":
 		return append(b, m.Method...)
@@ -147,7 +147,7 @@ func (s *Scheme) appendDerived(b []byte, m *sign.Message, name string) []byte {
 	return b
 }
 
-func (s *Scheme) scheme(m *sign.Message) string {
+func (s *profile) scheme(m *sign.Message) string {
 	if m.TLS || s.https {
 		return "https"
 	}
@@ -156,7 +156,7 @@ func (s *Scheme) scheme(m *sign.Message) string {
 
 // appendAuthority appends the host in lower case. It leaves out an empty port and the scheme's default port (RFC 9421, section
 // 2.2.3; RFC 9110, section 4.2.3).
-func (s *Scheme) appendAuthority(b []byte, m *sign.Message) []byte {
+func (s *profile) appendAuthority(b []byte, m *sign.Message) []byte {
 	host := m.Authority()
 	standard := ":80"
 	if m.TLS || s.https {
@@ -171,7 +171,7 @@ func (s *Scheme) appendAuthority(b []byte, m *sign.Message) []byte {
 }
 
 // canonical returns http.CanonicalHeaderKey(lower). For common names it allocates nothing.
-func (s *Scheme) canonical(lower string) string {
+func (s *profile) canonical(lower string) string {
 	switch lower {
 	case "content-digest":
 		return headerDigest

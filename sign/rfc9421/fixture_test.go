@@ -107,7 +107,7 @@ const strictParams = `;created=1700000000;keyid="demo";nonce="n-0123456789abcdef
 
 // signByHand signs m as a peer would that says input in Signature-Input: over the serialised form of
 // what it says there. Content-Digest is set if the message has none.
-func signByHand(t testing.TB, s *Scheme, m *sign.Message, key *sign.Key, input string) {
+func signByHand(t testing.TB, s *profile, m *sign.Message, key *sign.Key, input string) {
 	t.Helper()
 	if headerOf(m)["Content-Digest"] == nil {
 		headerOf(m).Set("Content-Digest", digestOf(string(m.Source.(*incoming).body)))
@@ -132,7 +132,7 @@ func signByHand(t testing.TB, s *Scheme, m *sign.Message, key *sign.Key, input s
 }
 
 // signWith signs m by the scheme, at testTime.
-func signWith(t testing.TB, s *Scheme, m *sign.Message, key *sign.Key, covered ...string) {
+func signWith(t testing.TB, s *profile, m *sign.Message, key *sign.Key, covered ...string) {
 	t.Helper()
 	sig := &sign.Signature{KeyID: key.ID(), Created: testTime, Nonce: testNonce, Covered: covered}
 	added, err := s.Sign(m, sig, key)
@@ -147,15 +147,15 @@ type anyNonce struct{}
 
 func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
-func newScheme(t testing.TB, o Options) *Scheme {
+func newScheme(t testing.TB, o Options) *profile {
 	t.Helper()
 	s, err := New(o)
 	require.NoError(t, err)
-	return s
+	return s.(*profile)
 }
 
 // verify verifies m at testTime, by a verifier of its own.
-func verify(t testing.TB, s *Scheme, m *sign.Message, keys ...*sign.Key) error {
+func verify(t testing.TB, s *profile, m *sign.Message, keys ...*sign.Key) error {
 	t.Helper()
 	v, err := sign.NewVerifier(sign.Config{Keys: sign.MustRing(keys...), Scheme: s, Nonces: anyNonce{}, Clock: testClock})
 	require.NoError(t, err)

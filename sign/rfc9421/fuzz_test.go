@@ -24,7 +24,7 @@ func FuzzSignatureInput(f *testing.F) {
 	f.Add(`sig1=(%"a%ff");keyid=%"%22"`)
 	open, labelled := newScheme(f, Options{}), newScheme(f, Options{Label: "sig1"})
 	f.Fuzz(func(t *testing.T, value string) {
-		for _, s := range []*Scheme{open, labelled} {
+		for _, s := range []*profile{open, labelled} {
 			var p parameters
 			label, err := s.parseInput(value, &p)
 			if err != nil {
@@ -69,7 +69,7 @@ func FuzzSignature(f *testing.F) {
 	}
 	open, labelled := newScheme(f, Options{}), newScheme(f, Options{Label: "sig1"})
 	f.Fuzz(func(t *testing.T, value string) {
-		for _, s := range []*Scheme{open, labelled} {
+		for _, s := range []*profile{open, labelled} {
 			sig := new(sign.Signature)
 			if err := s.parseSignature(value, "sig1", sig); err != nil {
 				var known *sign.Error

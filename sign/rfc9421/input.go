@@ -69,7 +69,7 @@ func parameterOf(name string) parameter {
 // The serialised form of the parsed value is signed (RFC 9421, section 2.5). The only reader accepts that form alone, so what it
 // accepts and what is signed cannot differ. If the value has another form (with more white space, or several signatures), httpsfv
 // first parses and serialises it. Clients usually send the serialised form, which costs nothing extra.
-func (s *Scheme) parseInput(value string, p *parameters) (label string, err error) {
+func (s *profile) parseInput(value string, p *parameters) (label string, err error) {
 	label, text := cutMember(value)
 	if s.label == "" || s.label == label {
 		if p.read(text) == nil {
@@ -84,7 +84,7 @@ func (s *Scheme) parseInput(value string, p *parameters) (label string, err erro
 }
 
 // parseSignature parses Signature, whose label must be that of Signature-Input.
-func (s *Scheme) parseSignature(value, label string, sig *sign.Signature) error {
+func (s *profile) parseSignature(value, label string, sig *sign.Signature) error {
 	found, text := cutMember(value)
 	b, ok := decode(sig.Scratch(scratchSignature), text)
 	if !ok || found != label {

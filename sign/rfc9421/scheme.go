@@ -52,8 +52,8 @@ const (
 // defaultLabel is the default of Options.Label for clients.
 const defaultLabel = "sig1"
 
-// Scheme is the [sign.Scheme] of this package. Build one with [New]. It is safe for concurrent use.
-type Scheme struct {
+// profile is the [sign.Scheme] of this package.
+type profile struct {
 	label, tag     string
 	https          bool
 	cover, require []form.FieldName
@@ -68,13 +68,13 @@ var (
 	contentDigest   = form.NewFieldName(headerDigest)
 )
 
-// New returns a scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
-func New(o Options) (*Scheme, error) {
+// New returns the scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
+func New(o Options) (sign.Scheme, error) {
 	var faults []error
 	fault := func(name, format string, args ...any) {
 		faults = append(faults, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
 	}
-	s := &Scheme{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding}, needed: strict}
+	s := &profile{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding}, needed: strict}
 	if !o.UnsignedContentType {
 		s.cover = append(s.cover, contentType)
 	}
@@ -109,7 +109,7 @@ func New(o Options) (*Scheme, error) {
 }
 
 // Name implements [sign.Scheme].
-func (*Scheme) Name() string { return "rfc9421" }
+func (*profile) Name() string { return "rfc9421" }
 
 // state is what Parse and Sign leave for Check and SigningString.
 type state struct {
@@ -124,7 +124,7 @@ const (
 )
 
 // Parse implements [sign.Scheme].
-func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
+func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 	input, err := m.Required(headerInput)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 }
 
 // checkParameters checks that all required parameters are present and well formed.
-func (s *Scheme) checkParameters(p *parameters) error {
+func (s *profile) checkParameters(p *parameters) error {
 	badKeyID := form.CheckKeyID(p.keyID)
 	switch {
 	case p.has&created == 0:
@@ -195,7 +195,7 @@ func (s *Scheme) checkParameters(p *parameters) error {
 }
 
 // checkCovered checks that everything is covered that the profile requires.
-func (s *Scheme) checkCovered(m *sign.Message, p *parameters) error {
+func (s *profile) checkCovered(m *sign.Message, p *parameters) error {
 	if missing := s.needed &^ p.covers; missing != 0 {
 		return sign.Errorf(sign.ReasonUncovered, "%s must be covered", missing)
 	}
@@ -224,7 +224,7 @@ func checkField(m *sign.Message, f form.FieldName, covered bool) error {
 }
 
 // Check implements [sign.Scheme].
-func (*Scheme) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
+func (*profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
 	st, ok := sig.State.(*state)
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
@@ -246,7 +246,7 @@ func (*Scheme) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error 
 // Sign implements [sign.Scheme]. sig.Covered names components to cover besides those that must be covered, in any case and order.
 // Sign skips fields that the message does not have. It always adds and covers a Content-Digest with SHA-256, even if the body
 // is empty.
-func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
+func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
 	body, err := m.Body()
 	if err != nil {
 		return sign.Additions{}, err
@@ -293,7 +293,7 @@ func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 }
 
 // toCover returns the components that Sign covers: those that the profile requires in a fixed order, then the rest, sorted.
-func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
+func (s *profile) toCover(m *sign.Message, asked []string) ([]string, error) {
 	components := []string{"@method", "@authority", "@path", "@query", contentDigest.Lower}
 	var rest []string
 	add := func(name, lower string) error {
@@ -334,7 +334,7 @@ func (s *Scheme) toCover(m *sign.Message, asked []string) ([]string, error) {
 
 // SigningString implements [sign.Scheme]. It contains the body's digest, not the body, and no values of header fields and query
 // parameters that hold credentials.
-func (*Scheme) SigningString(_ *sign.Message, sig *sign.Signature, _ *sign.Key) string {
+func (*profile) SigningString(_ *sign.Message, sig *sign.Signature, _ *sign.Key) string {
 	st, ok := sig.State.(*state)
 	if !ok {
 		return ""

@@ -292,7 +292,7 @@ func TestDerivedComponents(t *testing.T) {
 	for _, c := range []struct {
 		component string
 		message   sign.Message
-		scheme    *Scheme
+		scheme    *profile
 		want      string
 	}{
 		{"@method", sign.Message{Method: "POST"}, plain, "POST"},
@@ -425,7 +425,7 @@ func TestTag(t *testing.T) {
 	m := testMessage()
 	signWith(t, mine, m, key)
 	require.NoError(t, verify(t, mine, m, key))
-	for _, s := range []*Scheme{none, other} { // it is meant for somebody else
+	for _, s := range []*profile{none, other} { // it is meant for somebody else
 		err := verify(t, s, m, key)
 		require.ErrorIs(t, err, sign.CodeInvalid)
 		require.ErrorContains(t, err, `for the application "mine"`)

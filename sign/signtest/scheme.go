@@ -72,11 +72,11 @@ func (h SchemeHarness) problems() (found []string) {
 		p.add("a signed message is refused: %v", err)
 		return p
 	}
-	undated := original.Time.IsZero()
+	noTimestamp := original.Time.IsZero()
 	switch {
-	case undated && original.EventID == "":
-		p.add("an undated message has no event id")
-	case !undated && !original.Time.Equal(noon):
+	case noTimestamp && original.EventID == "":
+		p.add("a message without a timestamp has no event id")
+	case !noTimestamp && !original.Time.Equal(noon):
 		p.add("the time is %v, but %v was signed", original.Time, noon)
 	}
 	for _, c := range first.changes() {
@@ -90,13 +90,13 @@ func (h SchemeHarness) problems() (found []string) {
 			p.add("%s: it passes with another body", c.what)
 		}
 	}
-	h.checkTime(&p, original, undated)
+	h.checkTime(&p, original, noTimestamp)
 	h.checkSecrets(&p)
 	return p
 }
 
 // checkTime looks at messages of other times, at a replay, and at a stranger's.
-func (h SchemeHarness) checkTime(p *problems, original sign.Verified, undated bool) {
+func (h SchemeHarness) checkTime(p *problems, original sign.Verified, noTimestamp bool) {
 	verify := func(v *sign.Verifier, m draft) (sign.Verified, error) {
 		return v.Verify(context.Background(), m.message())
 	}
@@ -117,7 +117,7 @@ func (h SchemeHarness) checkTime(p *problems, original sign.Verified, undated bo
 		if !ok {
 			return
 		}
-		if undated && c.key == h.Signer {
+		if noTimestamp && c.key == h.Signer {
 			c.want = "" // the time is not in it
 		}
 		got, err := verify(verifier, m)
@@ -133,7 +133,7 @@ func (h SchemeHarness) checkTime(p *problems, original sign.Verified, undated bo
 		case got.EventID != original.EventID:
 			p.add("%s has the event id %q in place of %q", c.what, got.EventID, original.EventID)
 		}
-		if _, err := verify(verifier, m); !undated && !errors.Is(err, sign.CodeReplayed) {
+		if _, err := verify(verifier, m); !noTimestamp && !errors.Is(err, sign.CodeReplayed) {
 			p.add("%s, sent again: %v, but it should be %s", c.what, err, sign.CodeReplayed)
 		}
 	}

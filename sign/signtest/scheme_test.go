@@ -26,7 +26,7 @@ func (f faulty) Parse(m *sign.Message, s *sign.Signature) (err error) {
 		panic("boom")
 	}
 	s.KeyID = "acme"
-	s.Undated = f.has("no time and no event id")
+	s.NoTimestamp = f.has("no time and no event id")
 	timestamp, lines := m.Field("X-Time")
 	if lines != 1 {
 		return sign.CodeMissing

@@ -18,7 +18,7 @@
 //
 // THE METHOD, THE PATH, THE HOST AND THE HEADER ARE NOT SIGNED. Whoever relays a signed message can send it to another route of
 // the service. Give each API a key of its own, have a parameter that names the operation, or sign method and path with
-// [Options].Bind. Prefer [sign.V1] if you can choose.
+// [Options].Bind. Prefer [sign.NewV1] if you can choose.
 //
 // These are not signed either:
 //   - The place of a parameter. Whoever relays a message can move one from the body to the query, where a handler may not look.

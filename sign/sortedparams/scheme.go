@@ -113,14 +113,19 @@ type Binding struct {
 	IdempotencyKey string
 }
 
-// Scheme is the [sign.Scheme] of this package. Build one with [New]. It is safe for concurrent use.
-type Scheme struct {
+// scheme is the [sign.Scheme] of this package.
+type scheme struct {
 	o          Options
 	secretName []byte // as it is signed: "&key=", or nothing
 }
 
-// New returns a scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
-func New(o Options) (*Scheme, error) {
+// New returns the scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
+//
+// To sign with [Options].InParams, it adds its four parameters to the body, or to the query if there is no body. The message must
+// not have them yet, except the key's id. Its signing string for people has, in place of each value, the number of bytes and, if
+// the key is known, eight digits that only holders of the secret can compute. The fields of the signature and those of
+// [Options].Bind are shown in clear.
+func New(o Options) (sign.Scheme, error) {
 	var faults []error
 	faultIf := func(bad bool, field, format string, args ...any) {
 		if bad {
@@ -178,7 +183,7 @@ func New(o Options) (*Scheme, error) {
 	}
 	o.Places = cmp.Or(o.Places, fromAnywhere)
 	o.InsecureAmpersands = slices.Clone(o.InsecureAmpersands)
-	s := &Scheme{o: o}
+	s := &scheme{o: o}
 	if !o.InsecureBareSecret {
 		s.secretName = []byte("&" + o.SecretName + "=")
 	}
@@ -203,7 +208,7 @@ func isFieldName(name string) bool {
 }
 
 // Name implements [sign.Scheme]. It is "sorted-params", or "sorted-params-md5".
-func (s *Scheme) Name() string {
+func (s *scheme) Name() string {
 	if s.o.InsecureMD5 {
 		return "sorted-params-md5"
 	}
@@ -214,7 +219,7 @@ func (s *Scheme) Name() string {
 type fields struct{ keyID, timestamp, nonce, sign string }
 
 // Parse implements [sign.Scheme]. It reads the body, which holds parameters.
-func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
+func (s *scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	l := lists.Get().(*params)
 	if err := s.parse(m, sig, l); err != nil {
 		l.Free()
@@ -224,7 +229,7 @@ func (s *Scheme) Parse(m *sign.Message, sig *sign.Signature) error {
 	return nil
 }
 
-func (s *Scheme) parse(m *sign.Message, sig *sign.Signature, l *params) error {
+func (s *scheme) parse(m *sign.Message, sig *sign.Signature, l *params) error {
 	var f fields
 	if !s.o.InParams {
 		if err := s.fromHeader(m, &f); err != nil {
@@ -250,7 +255,7 @@ func (s *Scheme) parse(m *sign.Message, sig *sign.Signature, l *params) error {
 	return l.finish(&s.o)
 }
 
-func (s *Scheme) fromHeader(m *sign.Message, f *fields) (err error) {
+func (s *scheme) fromHeader(m *sign.Message, f *fields) (err error) {
 	if f.sign, err = m.Required(s.o.SignHeader); err != nil {
 		return err
 	}
@@ -265,7 +270,7 @@ func (s *Scheme) fromHeader(m *sign.Message, f *fields) (err error) {
 }
 
 // fromParams finds the fields among the parameters. If one of them occurs twice, finish refuses the message.
-func (s *Scheme) fromParams(list *params, sig *sign.Signature, f *fields) error {
+func (s *scheme) fromParams(list *params, sig *sign.Signature, f *fields) error {
 	for _, want := range []struct {
 		name  string
 		value *string
@@ -279,7 +284,7 @@ func (s *Scheme) fromParams(list *params, sig *sign.Signature, f *fields) error 
 }
 
 // addFields adds the fields of the header as parameters.
-func (s *Scheme) addFields(list *params, f *fields) error {
+func (s *scheme) addFields(list *params, f *fields) error {
 	for _, own := range []param{{s.o.KeyID, f.keyID}, {s.o.Timestamp, f.timestamp}, {s.o.Nonce, f.nonce}, {s.o.Sign, ""}} {
 		if err := list.reserve(own.name, own.value); err != nil {
 			return err
@@ -289,7 +294,7 @@ func (s *Scheme) addFields(list *params, f *fields) error {
 }
 
 // fill checks the form of the fields and copies them to sig.
-func (s *Scheme) fill(sig *sign.Signature, f *fields) (err error) {
+func (s *scheme) fill(sig *sign.Signature, f *fields) (err error) {
 	if err := form.CheckKeyID(f.keyID); err != nil {
 		return sign.Errorf(sign.CodeMalformed, "%v", err)
 	}
@@ -304,7 +309,7 @@ func (s *Scheme) fill(sig *sign.Signature, f *fields) (err error) {
 	return s.parseSign(sig, f.sign)
 }
 
-func (s *Scheme) parseTime(text string) (int64, error) {
+func (s *scheme) parseTime(text string) (int64, error) {
 	if s.o.TimeLayout == "" {
 		n, err := sign.ParseTimestamp(text)
 		if s.o.Milliseconds {
@@ -320,7 +325,7 @@ func (s *Scheme) parseTime(text string) (int64, error) {
 	return t.Unix(), nil
 }
 
-func (s *Scheme) formatTime(seconds int64) string {
+func (s *scheme) formatTime(seconds int64) string {
 	switch {
 	case s.o.TimeLayout != "":
 		return time.Unix(seconds, 0).In(s.o.Location).Format(s.o.TimeLayout)
@@ -331,7 +336,7 @@ func (s *Scheme) formatTime(seconds int64) string {
 }
 
 // parseSign decodes a signature. It accepts one text for each.
-func (s *Scheme) parseSign(sig *sign.Signature, text string) error {
+func (s *scheme) parseSign(sig *sign.Signature, text string) error {
 	size, first, last, are := sha256.Size, byte('A'), byte('F'), "upper-case"
 	if s.o.InsecureMD5 {
 		size = md5.Size
@@ -352,7 +357,7 @@ func (s *Scheme) parseSign(sig *sign.Signature, text string) error {
 }
 
 // collect adds the parameters of the message and those of Options.Bind to an empty list.
-func (s *Scheme) collect(m *sign.Message, l *params) error {
+func (s *scheme) collect(m *sign.Message, l *params) error {
 	keys := m.Source.Values(form.IdempotencyKey)
 	switch {
 	case len(keys) > 1:
@@ -376,7 +381,7 @@ func (s *Scheme) collect(m *sign.Message, l *params) error {
 }
 
 // Check implements [sign.Scheme].
-func (s *Scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) error {
+func (s *scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) error {
 	l, ok := sig.State.(*params)
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
@@ -398,7 +403,7 @@ func (s *Scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) erro
 
 // withSecret calls f with the signing string. It ends with the secret, which is wiped when f returns, because the memory is used
 // again for other messages.
-func (s *Scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) error) error {
+func (s *scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) error) error {
 	own := secret.Of(key)
 	if own == nil {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters")
@@ -411,9 +416,8 @@ func (s *Scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) erro
 	return err
 }
 
-// Sign implements [sign.Scheme]. With [Options].InParams it adds its four parameters to the body, or to the query if there is no
-// body. The message must not have them yet, except the key's id.
-func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
+// Sign implements [sign.Scheme].
+func (s *scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
 	f := fields{keyID: sig.KeyID, timestamp: s.formatTime(sig.Created), nonce: sig.Nonce}
 	l := new(params)
 	err := s.collect(m, l)
@@ -451,7 +455,7 @@ func (s *Scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 }
 
 // addParams adds those of key id, timestamp and nonce to the list that the message lacks, and returns them.
-func (s *Scheme) addParams(list *params, f *fields) ([]param, error) {
+func (s *scheme) addParams(list *params, f *fields) ([]param, error) {
 	added := []param{{s.o.Timestamp, f.timestamp}, {s.o.Nonce, f.nonce}}
 	switch id := list.value(s.o.KeyID); {
 	case id == "":
@@ -471,7 +475,7 @@ func (s *Scheme) addParams(list *params, f *fields) ([]param, error) {
 }
 
 // sum returns the signature as it is sent.
-func (s *Scheme) sum(l *params, key *sign.Key) (text string, err error) {
+func (s *scheme) sum(l *params, key *sign.Key) (text string, err error) {
 	err = s.withSecret(l, key, func(signed []byte) error {
 		if s.o.InsecureMD5 {
 			sum := md5.Sum(signed)
@@ -488,10 +492,8 @@ func (s *Scheme) sum(l *params, key *sign.Key) (text string, err error) {
 	return text, err
 }
 
-// SigningString implements [sign.Scheme]. In place of each value it has its number of bytes and, if the key is known, eight digits
-// that only holders of the secret can compute. So both sides can find the parameter that differs, and the logs do not reveal its
-// value. The fields of the signature and those of [Options].Bind are shown in clear.
-func (s *Scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.Key) string {
+// SigningString implements [sign.Scheme]. Both sides can find the parameter that differs, and the logs do not reveal its value.
+func (s *scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.Key) string {
 	l, ok := sig.State.(*params)
 	if !ok {
 		return "" // m was not parsed

@@ -35,7 +35,7 @@ func wechatOptions() Options {
 	return Options{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}
 }
 
-func newScheme(tb testing.TB, o Options) *Scheme {
+func newScheme(tb testing.TB, o Options) sign.Scheme {
 	tb.Helper()
 	s, err := New(o)
 	require.NoError(tb, err)
