@@ -170,9 +170,9 @@ func hasTrailers(h http.Header) bool {
 	return false
 }
 
-// settleType sets the content type that the server would detect, with the same function and from the
+// detectType sets the content type that the server would detect, with the same function and from the
 // same bytes.
-func (r *Recorder) settleType() {
+func (r *Recorder) detectType() {
 	if !r.untyped || len(r.kept.body) == 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (r *Recorder) commit() {
 	if !r.postponed {
 		return
 	}
-	r.settleType()
+	r.detectType()
 	h, then := r.w.Header(), r.kept.header
 	for name := range h {
 		if _, ok := then[name]; !ok && !strings.HasPrefix(name, http.TrailerPrefix) {
@@ -399,7 +399,7 @@ func (r *Recorder) Capture(implicit int) core.Capture {
 	if r.status == 0 {
 		r.snapshot(r.w.Header())
 	}
-	r.settleType()
+	r.detectType()
 	r.response = core.Response{Status: implicit, Header: r.kept.fields, Body: r.kept.body}
 	if r.status >= 200 {
 		r.response.Status = r.status

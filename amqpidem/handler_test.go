@@ -251,7 +251,7 @@ func TestUncertainWhenAskingPanics(t *testing.T) {
 
 func TestUncertainThatIsSettled(t *testing.T) {
 	k := newKit(t, uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-		return core.SettledValue(nil), nil
+		return core.FinishedValue(nil), nil
 	}))
 	stop := k.start(fail)
 	k.publish("1", "body")

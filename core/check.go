@@ -18,7 +18,6 @@ func checkPolicy(f *faults, p *Policy) {
 	f.addIf(p.Lease < 0 || p.Lease > 0 && p.Lease < minLease, "Lease", "is %v; at least %v is needed", p.Lease, minLease)
 	f.addIf(p.Retention < 0, "Retention", "is negative: %v", p.Retention)
 	f.addIf(p.RememberAbandoned < 0, "RememberAbandoned", "is negative: %v", p.RememberAbandoned)
-	f.addIf(p.RetainFrom > FromStart, "RetainFrom", "is unknown: %d", p.RetainFrom)
 	f.addIf(p.OnSuccess > Abandon, "OnSuccess", "is unknown: %d", p.OnSuccess)
 	f.addIf(p.OnSuccess == Abandon, "OnSuccess", "cannot be Abandon: what has succeeded has taken effect")
 	f.addIf(p.OnFailure > Abandon, "OnFailure", "is unknown: %d", p.OnFailure)
@@ -34,7 +33,7 @@ func checkPolicy(f *faults, p *Policy) {
 	if p.keepsNothing() {
 		const why = "has no effect: OnSuccess and OnFailure keep nothing; leave it out, or keep successes (a handler can release a run with Run.Release)"
 		f.addIf(p.Retention > 0 && !p.window, "Retention", why)
-		f.addIf(p.RetainFrom == FromStart && !p.window, "RetainFrom", why)
+		f.addIf(p.RetainFromStart && !p.window, "RetainFromStart", why)
 		f.addIf(p.Message != "" && p.Duplicate == Reject, "Message", why)
 		f.addIf(p.EchoKey, "EchoKey", why)
 	}

@@ -130,7 +130,7 @@ func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Gr
 		return uncertain, err
 	}
 	c.claim.Fingerprint = c.id.fingerprint
-	if verdict.kind == verdictSettled {
+	if verdict.kind == verdictFinished {
 		if err := c.complete(ctx, op, attempt, verdict); err != nil {
 			return uncertain, err
 		}

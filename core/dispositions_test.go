@@ -129,13 +129,13 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 	const unavailable = "\x01"
 	keep := core.Policy{OnFailure: core.Keep}
 	reject := core.Policy{Duplicate: core.Reject}
-	settled := reject
-	settled.Abandoned = core.Uncertain
-	settled.Reconcile = func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+	finished := reject
+	finished.Abandoned = core.Uncertain
+	finished.Reconcile = func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 		if u.Request == nil {
-			return core.SettledValue([]byte("7")), nil
+			return core.FinishedValue([]byte("7")), nil
 		}
-		return core.Settled(&core.Response{Status: 201}), nil
+		return core.Finished(&core.Response{Status: 201}), nil
 	}
 	for name, tc := range map[string]struct {
 		policy  core.Policy
@@ -147,8 +147,8 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		"a panic of a hook":            {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(201), unavailable},
 		"a response that is rejected":  {reject, handlerOf(201), ""},
 		"a value that is rejected":     {reject, nil, ""},
-		"a response that was found":    {settled, handlerOf(201), ""},
-		"a value that was found":       {settled, nil, ""},
+		"a response that was found":    {finished, handlerOf(201), ""},
+		"a value that was found":       {finished, nil, ""},
 	} {
 		var key core.Key
 		records := newStore(t)
@@ -191,7 +191,7 @@ func TestARunAsLongAsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
 		var observed events
-		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Retention: time.Second, RetainFrom: core.FromStart})
+		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Retention: time.Second, RetainFromStart: true})
 		c := post("{}", &ledger)
 		c.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(201, "") }
 		serve(t, g, c)

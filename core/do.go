@@ -187,7 +187,7 @@ func (t *taskRun) unprotected(ctx context.Context) error { return t.fn(ctx) }
 
 func (t *taskRun) result(v Verdict) ([]byte, error) {
 	if v.response != nil {
-		return nil, errors.New("idem: Settled is for HTTP; use SettledValue")
+		return nil, errors.New("idem: Finished is for HTTP; use FinishedValue")
 	}
 	if t.guard.policy.Duplicate == Reject {
 		return nil, nil

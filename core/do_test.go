@@ -123,10 +123,10 @@ func TestDoUncertain(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, err = do(ctx, e, "k", p, work)
 		assert.ErrorIs(t, err, core.CodeUncertain)
-		verdict = core.Settled(&core.Response{Status: 200})
+		verdict = core.Finished(&core.Response{Status: 200})
 		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, core.CodeUncertain, "a response settles no task")
-		verdict = core.SettledValue([]byte("found"))
+		assert.ErrorIs(t, err, core.CodeUncertain, "a response finishes no task")
+		verdict = core.FinishedValue([]byte("found"))
 		r, err := do(ctx, e, "k", p, work)
 		assert.NoError(t, err)
 		assert.Equal(t, core.Result[[]byte]{Value: []byte("found"), Replayed: true}, r)
@@ -134,14 +134,14 @@ func TestDoUncertain(t *testing.T) {
 }
 
 // There is no room for what the hook has found out; that the run took effect is kept.
-func TestSettledValueWithoutRoom(t *testing.T) {
+func TestFinishedValueWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		records := &spy{Store: newStore(t), complete: down, renew: down}
 		e := core.MustNew(core.Config{Store: records})
 		p := core.Policy{Name: "n", Lease: time.Second, Abandoned: core.Uncertain,
 			Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
-				return core.SettledValue([]byte("found")), nil
+				return core.FinishedValue([]byte("found")), nil
 			}}
 		work := func(context.Context) ([]byte, error) { return nil, nil }
 		_, err := do(ctx, e, "k", p, work)

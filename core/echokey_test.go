@@ -40,8 +40,8 @@ func TestEchoKey(t *testing.T) {
 	}{
 		"a success":             {core.Policy{}, handlerOf(201), 24 * time.Hour},
 		"for how long":          {core.Policy{Retention: time.Hour}, handlerOf(201), time.Hour},
-		"from the start":        {core.Policy{Retention: time.Hour, RetainFrom: core.FromStart}, handlerOf(201), 50 * time.Minute},
-		"not any more":          {core.Policy{Retention: time.Minute, RetainFrom: core.FromStart}, handlerOf(201), 0},
+		"from the start":        {core.Policy{Retention: time.Hour, RetainFromStart: true}, handlerOf(201), 50 * time.Minute},
+		"not any more":          {core.Policy{Retention: time.Minute, RetainFromStart: true}, handlerOf(201), 0},
 		"a failure":             {core.Policy{}, handlerOf(503), 0},
 		"a failure that's kept": {core.Policy{OnFailure: core.Keep}, handlerOf(503), 24 * time.Hour},
 		"released": {core.Policy{}, func(ctx context.Context) core.Capture {

@@ -442,13 +442,13 @@ func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	_, err = e.Guard(core.Policy{
 		Key: core.Fields("a..b", ""), Duplicate: core.Wait(0), Message: "x", Lease: 1, Retention: -1,
-		RetainFrom: 9, OnSuccess: 9, OnFailure: 9, Abandoned: 9, BodyLimit: -1, ResponseLimit: -1,
+		OnSuccess: 9, OnFailure: 9, Abandoned: 9, BodyLimit: -1, ResponseLimit: -1,
 		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Unknown(), nil },
 		Digest:    9, Exclude: core.Exclude("**"), StoredHeaders: core.KeepHeaders("Connection"),
 	})
 	assert.ElementsMatch(t, []string{
 		"Policy.Key", "Policy.Key", "Policy.Duplicate", "Policy.Message", "Policy.Lease", "Policy.Retention",
-		"Policy.RetainFrom", "Policy.OnSuccess", "Policy.OnFailure", "Policy.Abandoned", "Policy.BodyLimit",
+		"Policy.OnSuccess", "Policy.OnFailure", "Policy.Abandoned", "Policy.BodyLimit",
 		"Policy.ResponseLimit", "Policy.Reconcile", "Policy.Digest", "Policy.Exclude", "Policy.StoredHeaders", "Policy.User",
 	}, faultyFields(t, err))
 	assert.Panics(t, func() { e.MustGuard(core.Policy{}) }, "the user is never guessed")

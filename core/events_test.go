@@ -21,7 +21,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-var endingKinds = []core.Kind{core.Finished, core.Released, core.RunAbandoned, core.RunLost, core.Unsettled}
+var endingKinds = []core.Kind{core.Completed, core.Released, core.RunAbandoned, core.RunLost, core.RunUnfinished}
 
 // However a run ends, whatever its handler has decided, and whatever the store does about it:
 // its Started is followed by one ending event, and by none after that.
@@ -144,7 +144,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 							assert.Equal(t, core.RunLost, last.Kind, name)
 							assert.ErrorIs(t, last.Err, store.ErrLost, name)
 						case strings.HasSuffix(fault, "at the end"):
-							assert.Equal(t, core.Unsettled, last.Kind, name)
+							assert.Equal(t, core.RunUnfinished, last.Kind, name)
 						}
 					})
 				}
@@ -169,13 +169,13 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		kind             core.Kind
 		failed, panicked bool
 	}{
-		"success":                            {core.Policy{}, handlerOf(201), core.Finished, false, false},
+		"success":                            {core.Policy{}, handlerOf(201), core.Completed, false, false},
 		"failure":                            {core.Policy{}, handlerOf(500), core.Released, true, false},
-		"failure that is kept":               {core.Policy{OnFailure: core.Keep}, handlerOf(500), core.Finished, true, false},
+		"failure that is kept":               {core.Policy{OnFailure: core.Keep}, handlerOf(500), core.Completed, true, false},
 		"failure that may have taken effect": {core.Policy{OnFailure: core.Abandon}, handlerOf(500), core.RunAbandoned, true, false},
 		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
 		"panic":                              {core.Policy{}, func(context.Context) core.Capture { panic("boom") }, core.Released, true, true},
-		"panic of a hook":                    {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(200), core.Finished, false, true},
+		"panic of a hook":                    {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(200), core.Completed, false, true},
 	} {
 		var ledger atomic.Int64
 		var seen events
@@ -215,15 +215,15 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		{core.Event{Kind: core.StoreIsLocal}, "INFO"},
 		{core.Event{Kind: core.Started, Attempt: 1}, "DEBUG"},
 		{core.Event{Kind: core.Started, Attempt: 2}, "WARN"},
-		{core.Event{Kind: core.Finished}, "DEBUG"},
-		{core.Event{Kind: core.Finished, Err: store.ErrFull}, "WARN"},
-		{core.Event{Kind: core.Finished, Panicked: true}, "WARN"},
+		{core.Event{Kind: core.Completed}, "DEBUG"},
+		{core.Event{Kind: core.Completed, Err: store.ErrFull}, "WARN"},
+		{core.Event{Kind: core.Completed, Panicked: true}, "WARN"},
 		{core.Event{Kind: core.Released, Failed: true}, "DEBUG"},
 		{core.Event{Kind: core.Released, Failed: true, Panicked: true}, "WARN"},
 		{core.Event{Kind: core.Released, Err: core.ErrUnrendered}, "WARN"},
 		{core.Event{Kind: core.RunAbandoned}, "WARN"},
 		{core.Event{Kind: core.RunLost}, "WARN"},
-		{core.Event{Kind: core.Unsettled}, "WARN"},
+		{core.Event{Kind: core.RunUnfinished}, "WARN"},
 		{core.Event{Kind: core.LeaseLost}, "WARN"},
 		{core.Event{Kind: core.RenewFailed}, "WARN"},
 		{core.Event{Kind: core.Unprotected}, "WARN"},

@@ -146,7 +146,7 @@ func ExamplePolicy_reconcile() {
 			if !charged[u.Key] {
 				return core.RunAgain(), nil
 			}
-			return core.SettledValue([]byte(`"charged by the first run"`)), nil
+			return core.FinishedValue([]byte(`"charged by the first run"`)), nil
 		},
 	})
 	do := func() {
@@ -201,6 +201,6 @@ func ExampleConfig_observe() {
 	}
 	// Output:
 	// started DO send receipt 1
-	// finished DO send receipt 1
+	// completed DO send receipt 1
 	// replayed DO send receipt 0
 }

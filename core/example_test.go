@@ -50,7 +50,7 @@ func ExampleEngine_Task() {
 	engine := core.MustNew(core.Config{}) // with a Store that the machines share
 	nightly, err := engine.Task(core.Policy{
 		Name: "nightly report", Duplicate: core.Reject,
-		Retention: time.Hour, RetainFrom: core.FromStart,
+		Retention: time.Hour, RetainFromStart: true,
 	})
 	if err != nil {
 		fmt.Println(err) // all faults of the policy

@@ -1,5 +1,8 @@
 package core
 
+// DefaultTokenLifetime is how long a token may be used for the first time, unless TokenConfig.Lifetime says otherwise.
+const DefaultTokenLifetime = defaultTokenLifetime
+
 // NewKey makes a key.
 func NewKey(raw string) Key { return Key{raw} }
 

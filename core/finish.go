@@ -94,12 +94,12 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 	case o.failed:
 		disposition = g.policy.OnFailure
 	}
-	if decided != ByDefault {
+	if decided != byDefault {
 		disposition = decided
 	}
 	elapsed := time.Since(c.started)
 	retention := g.policy.Retention
-	if g.policy.RetainFrom == FromStart {
+	if g.policy.RetainFromStart {
 		retention -= elapsed
 	}
 	if disposition == Keep && (o.refusal || retention <= 0) {
@@ -126,21 +126,21 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 		ev.Kind = RunAbandoned
 		err = e.abandon(c.values, c.key, c.owner)
 	default:
-		ev.Kind = Finished
+		ev.Kind = Completed
 		var full bool
 		if full, err = e.complete(c.values, c.key, c.owner, o.result, retention); full {
 			ev.Err = store.ErrFull
 		}
 	}
 	c.ended.Store(true)
-	if err == nil && ev.Kind == Finished {
+	if err == nil && ev.Kind == Completed {
 		c.keptFor = retention
 	}
 	switch {
 	case errors.Is(err, store.ErrLost):
 		ev.Kind, ev.Err = RunLost, err
 	case err != nil:
-		ev.Kind, ev.Err = Unsettled, err
+		ev.Kind, ev.Err = RunUnfinished, err
 	}
 	g.observe(c.values, ev)
 	return instead

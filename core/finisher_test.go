@@ -24,7 +24,7 @@ func (u undelivered) Deliver([]core.Field) error {
 	return u.err
 }
 
-// A finisher settles its runs in order, each once, also if an answer can't be delivered; and none of them
+// A finisher finishes its runs in order, each once, also if an answer can't be delivered; and none of them
 // is done after a panic.
 func TestFinisher(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")

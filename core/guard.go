@@ -51,7 +51,7 @@ func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
 	setDefault(&q.Lease, DefaultLease)
 	setDefault(&q.RememberAbandoned, defaultRememberAbandoned)
 	setDefault(&q.Linger, defaultLinger)
-	setDefault(&q.BodyLimit, DefaultBodyLimit)
+	setDefault(&q.BodyLimit, defaultBodyLimit)
 	setDefault(&q.ResponseLimit, defaultResponseLimit)
 	setDefault(&q.OnSuccess, Keep)
 	setDefault(&q.OnFailure, Release)

@@ -172,9 +172,9 @@ func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
 	})
 }
 
-// While a run's record is settled, and when it has been, nothing is renewed: the store would
+// While a run is finished, and when it has been, nothing is renewed: the store would
 // answer that the claim is gone, and a run that went well would be told of as a lost one.
-func TestSettledRunsLoseNoLease(t *testing.T) {
+func TestFinishedRunsLoseNoLease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		slow   func(store.Store) store.Store
 		takes  time.Duration
@@ -183,13 +183,13 @@ func TestSettledRunsLoseNoLease(t *testing.T) {
 	}{
 		"done, and the answer is late": {func(s store.Store) store.Store {
 			return &spy{Store: s, after: true, complete: late(1500 * time.Millisecond)}
-		}, 900 * time.Millisecond, 201, core.Finished},
+		}, 900 * time.Millisecond, 201, core.Completed},
 		"released, and the answer is late": {func(s store.Store) store.Store {
 			return &spy{Store: s, after: true, release: late(1500 * time.Millisecond)}
 		}, 900 * time.Millisecond, 500, core.Released},
 		"done while a renewal is on its way": {func(s store.Store) store.Store {
 			return &spy{Store: s, renew: late(500 * time.Millisecond)}
-		}, 1100 * time.Millisecond, 201, core.Finished},
+		}, 1100 * time.Millisecond, 201, core.Completed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTwoProcesses(t, tc.slow, 0, core.Policy{Lease: 3 * time.Second}, func(t *processes) {

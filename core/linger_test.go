@@ -201,13 +201,13 @@ func TestGivenUp(t *testing.T) {
 		"an error that nobody renders": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Err = errCause; return c },
 			want: core.Released, code: "unfinished", ran: 2},
 		"a status": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Empty = false; return c },
-			want: core.Finished, ran: 1},
+			want: core.Completed, ran: 1},
 		"abandoned, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Abandon(); return c },
 			want: core.RunAbandoned, code: "unfinished", ran: 2},
 		"released, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Release(); return c },
 			want: core.Released, code: "unfinished", ran: 2},
 		"done, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Keep(); return c },
-			want: core.Finished, ran: 1},
+			want: core.Completed, ran: 1},
 	} {
 		for _, later := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestPanicBehindALargeAnswer(t *testing.T) {
 	c.handler = func(ctx context.Context) core.Capture { core.PartSent(ctx, false); return answer(201, "") }
 	assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
 	assert.Equal(t, 1, c.delivered)
-	assert.Contains(t, observed.kinds(), core.Finished)
+	assert.Contains(t, observed.kinds(), core.Completed)
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", nil)).code())
 }
 
@@ -302,7 +302,7 @@ func TestCutStream(t *testing.T) {
 				return captured
 			}
 			assert.NoError(t, g.Serve(ctx, c))
-			want := map[bool]core.Kind{false: core.Finished, true: core.RunAbandoned}[cut]
+			want := map[bool]core.Kind{false: core.Completed, true: core.RunAbandoned}[cut]
 			last := observed.all[len(observed.all)-1]
 			assert.Equal(t, want, last.Kind)
 			assert.Equal(t, cut, last.Failed)
@@ -402,7 +402,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A run is over when its record is settled, not when its handler has returned.
+// A run is over when it is finished, not when its handler has returned.
 func TestDrainWaitsForRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
@@ -426,7 +426,7 @@ func TestDrainWaitsForRecords(t *testing.T) {
 	})
 }
 
-// Runs that have been ended are given the store's deadline to settle, and no more.
+// Runs that have been ended are given the store's deadline to finish, and no more.
 func TestDrainEndsAllRuns(t *testing.T) {
 	for tidies, waits := range map[time.Duration]time.Duration{time.Second: time.Second, time.Minute: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

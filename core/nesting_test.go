@@ -79,7 +79,7 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 
 // An observer that panics is a bug, but it must not hold a claim for ever.
 func TestObserverPanics(t *testing.T) {
-	for _, kind := range []core.Kind{core.Started, core.Released, core.Finished} {
+	for _, kind := range []core.Kind{core.Started, core.Released, core.Completed} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			armed := true
@@ -89,7 +89,7 @@ func TestObserverPanics(t *testing.T) {
 				}
 			}}).MustGuard(core.Policy{Lease: time.Second})
 			c := post("{}", &ledger)
-			if kind != core.Finished {
+			if kind != core.Completed {
 				c.handler = func(context.Context) core.Capture { panic("handler") }
 			}
 			assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
@@ -175,7 +175,7 @@ func handlerThatRunsOn(t *testing.T, status int) {
 			return got
 		}
 		assert.Equal(t, status, serve(t, g, c).response.Status)
-		assert.Equal(t, core.Unsettled, last.Kind)
+		assert.Equal(t, core.RunUnfinished, last.Kind)
 		assert.True(t, last.Failed)
 		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
 		time.Sleep(core.DefaultLease + time.Second)
@@ -204,7 +204,7 @@ func TestAStoreOfTheProcessIsReportedOnce(t *testing.T) {
 	var ledger atomic.Int64
 	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
 	serve(t, e.MustGuard(core.Exclusive()), post(`{"n":1}`, &ledger))
-	assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Finished, core.Started, core.Released}, kinds)
+	assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Completed, core.Started, core.Released}, kinds)
 	kinds = nil
 	core.MustNew(core.Config{User: byUser, Observe: observe, Store: &spy{Store: newStore(t)}})
 	assert.Empty(t, kinds)

@@ -12,15 +12,15 @@ import (
 // Kind says what an [Event] is about.
 type Kind uint8
 
-// The kinds of events. Each run has one Started, and at its end exactly one of Finished, Released,
-// RunAbandoned, RunLost and Unsettled, which says what has become of its record.
+// The kinds of events. Each run has one Started, and at its end exactly one of Completed, Released,
+// RunAbandoned, RunLost and RunUnfinished, which says what has become of its record.
 const (
 	// Started: the claim was acquired; the operation runs now. Attempt is higher than 1
 	// if it was taken over.
 	Started Kind = iota + 1
-	// Finished: the run has ended and its result stands; without its response if Err is
-	// [store.ErrFull].
-	Finished
+	// Completed: the run has ended and its record was completed: its result stands; without its
+	// response if Err is [store.ErrFull].
+	Completed
 	// Released: the run has ended and its record was released: the next request runs.
 	Released
 	// RunAbandoned: the run has ended, and its record was abandoned: it may have taken effect.
@@ -28,10 +28,10 @@ const (
 	// RunLost: the run has ended, but had lost its claim before (see LeaseLost). The record was not
 	// changed.
 	RunLost
-	// Unsettled: the run has ended, but its record could not be completed, released or abandoned,
+	// RunUnfinished: the run has ended, but its record could not be completed, released or abandoned,
 	// because the store failed with Err, or because the handler may still run (Capture.RunsOn). The
 	// record stays running until its lease passes.
-	Unsettled
+	RunUnfinished
 	// LeaseLost: the claim was lost while the operation was running; the run's context has ended.
 	LeaseLost
 	// RenewFailed: renewing a lease failed with Err. It is tried again.
@@ -50,7 +50,7 @@ const (
 	StoreIsLocal
 )
 
-var kindNames = [...]string{"invalid", "started", "finished", "released", "abandoned", "lost", "unsettled",
+var kindNames = [...]string{"invalid", "started", "completed", "released", "abandoned", "lost", "unfinished",
 	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local"}
 
 // String returns the kind's name in lower case.
@@ -101,7 +101,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, Unsettled:
+		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished:
 			level = slog.LevelWarn
 		case Started:
 			if e.Attempt > 1 {

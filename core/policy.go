@@ -53,8 +53,9 @@ type Policy struct {
 	// part of the response was streamed to it, and the end of the context that [Do] was given.
 	Linger time.Duration
 
-	// RetainFrom is the moment from which Retention counts. Zero: [FromEnd].
-	RetainFrom Moment
+	// RetainFromStart counts Retention from the start of the run. A run that takes longer than that
+	// leaves nothing behind. False: from the end of the run.
+	RetainFromStart bool
 
 	// OnSuccess and OnFailure say what becomes of the record of a run that has ended. Zero: a
 	// success is kept, a failure is released. A handler can decide otherwise about its own run,
@@ -133,7 +134,7 @@ type Policy struct {
 	// StoredHeaders says which header fields of a response are stored. Zero: see [HeaderFilter].
 	StoredHeaders HeaderFilter
 
-	// window says that Retention and RetainFrom come from DoubleClick: they may have no effect when
+	// window says that Retention and RetainFromStart come from DoubleClick: they may have no effect when
 	// its options are set.
 	window bool
 }
@@ -142,11 +143,11 @@ type Policy struct {
 const (
 	DefaultLease        = 30 * time.Second
 	DefaultKeyRetention = 24 * time.Hour // Retention of keys that are not made of parameters
-	DefaultBodyLimit    = 1 << 20        // bytes
 
 	defaultRetention         = time.Minute // of keys made of parameters
 	defaultRememberAbandoned = 24 * time.Hour
 	defaultLinger            = time.Minute
+	defaultBodyLimit         = 1 << 20 // bytes
 	defaultResponseLimit     = 1 << 20
 
 	minLease = 10 * time.Millisecond
@@ -187,23 +188,12 @@ func (d Duplicate) limit() time.Duration {
 	return time.Duration(d &^ waits)
 }
 
-// Moment is a point in a run from which a retention counts.
-type Moment uint8
-
-const (
-	// FromEnd counts from the end of the run. It is the zero value.
-	FromEnd Moment = iota
-	// FromStart counts from the start of the run. A run that takes longer than the
-	// retention leaves nothing behind.
-	FromStart
-)
-
-// Disposition says what becomes of a record when its run has ended.
+// Disposition says what becomes of a record when its run has ended. The zero Disposition keeps
+// successes and releases failures.
 type Disposition uint8
 
 const (
-	// ByDefault keeps successes and releases failures. It is the zero value.
-	ByDefault Disposition = iota
+	byDefault Disposition = iota
 	// Keep keeps the result for the policy's retention.
 	Keep
 	// Release forgets the run, so that the next request runs the handler.
@@ -246,7 +236,7 @@ type verdictKind uint8
 const (
 	verdictUnknown verdictKind = iota
 	verdictRunAgain
-	verdictSettled
+	verdictFinished
 )
 
 // Unknown says that the outcome is not known yet. The duplicate gets 409 uncertain.
@@ -255,12 +245,12 @@ func Unknown() Verdict { return Verdict{} }
 // RunAgain says that the abandoned run had no effect. The duplicate takes the operation over.
 func RunAgain() Verdict { return Verdict{kind: verdictRunAgain} }
 
-// Settled says that the abandoned run took effect, and that r is its response. It is stored and replayed.
-func Settled(r *Response) Verdict { return Verdict{kind: verdictSettled, response: r} }
+// Finished says that the abandoned run took effect, and that r is its response. It is stored and replayed.
+func Finished(r *Response) Verdict { return Verdict{kind: verdictFinished, response: r} }
 
-// SettledValue is [Settled] for a [Task]. value is what [Do] would have stored: the bytes if its
+// FinishedValue is [Finished] for a [Task]. value is what [Do] would have stored: the bytes if its
 // function returns []byte, else JSON.
-func SettledValue(value []byte) Verdict { return Verdict{kind: verdictSettled, value: value} }
+func FinishedValue(value []byte) Verdict { return Verdict{kind: verdictFinished, value: value} }
 
 // FailedByStatus reports whether the status means "not done, try again": 500 and above, 408, 425 and
 // 429 (RFC 9110, RFC 8470, RFC 6585), 499 (the client has gone), and every 4xx with a Retry-After. It

@@ -20,7 +20,7 @@ import (
 func DoubleClick() Policy {
 	const window = 45 * time.Second
 	return Policy{
-		Duplicate: Reject, Lease: window, Retention: window, RetainFrom: FromStart,
+		Duplicate: Reject, Lease: window, Retention: window, RetainFromStart: true,
 		OnSuccess: Keep, OnFailure: Keep, window: true,
 	}
 }
@@ -37,7 +37,7 @@ func NoRepeatSubmit(interval time.Duration, message string) Policy {
 		message = "Please do not submit twice."
 	}
 	return Policy{
-		Duplicate: Reject, Message: message, Retention: interval, RetainFrom: FromStart,
+		Duplicate: Reject, Message: message, Retention: interval, RetainFromStart: true,
 		OnSuccess: Keep, OnFailure: Release, Failed: FailedByCode("code"),
 	}
 }
@@ -46,7 +46,7 @@ func NoRepeatSubmit(interval time.Duration, message string) Policy {
 // answer. A duplicate is rejected while the operation runs, and for 20 seconds from the end of the run.
 // After a failure the form may be submitted again at once.
 func ResubmitWindow() Policy {
-	return Policy{Duplicate: Reject, Retention: 20 * time.Second, RetainFrom: FromEnd}
+	return Policy{Duplicate: Reject, Retention: 20 * time.Second}
 }
 
 // Exclusive is for operations that may run many times, but only one at a time, such as a report. A

@@ -432,7 +432,7 @@ func (f *httpOperation) unprotected(context.Context) error { return f.x.Pass() }
 
 func (f *httpOperation) result(v Verdict) ([]byte, error) {
 	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {
-		return nil, errors.New("idem: Settled needs a response with a final status")
+		return nil, errors.New("idem: Finished needs a response with a final status")
 	}
 	if f.guard.policy.Duplicate == Reject {
 		return nil, nil

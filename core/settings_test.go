@@ -62,7 +62,7 @@ var settings = map[string][]setting{
 		{"Linger", func(p *core.Policy) { p.Linger = time.Second }},
 		{"no Linger", func(p *core.Policy) { p.Linger = -1 }},
 	},
-	"RetainFrom": {{"FromStart", func(p *core.Policy) { p.RetainFrom = core.FromStart }}},
+	"RetainFromStart": {{"RetainFromStart", func(p *core.Policy) { p.RetainFromStart = true }}},
 	"OnSuccess": {
 		{"success: Keep", func(p *core.Policy) { p.OnSuccess = core.Keep }},
 		{"success: Release", func(p *core.Policy) { p.OnSuccess = core.Release }},
@@ -118,7 +118,7 @@ Lease             .....
 Retention         .x....
 RememberAbandoned .x.....
 Linger            ........
-RetainFrom        .........
+RetainFromStart   .........
 OnSuccess         .x.xx.x..x
 OnFailure         ...........
 Failed            ............
@@ -155,7 +155,7 @@ var contradictions = map[string]string{
 	"Fields + Exclude a":                   "Exclude",
 	"Fields + ExcludeOnly":                 "Exclude",
 	"Fields + ExcludeOnly a.b":             "Exclude",
-	"FromStart + success: Release":         "RetainFrom",
+	"RetainFromStart + success: Release":   "RetainFromStart",
 	"Func + EchoKey":                       "EchoKey",
 	"Func + ExcludeOnly":                   "Exclude",
 	"Func + ExcludeOnly a.b":               "Exclude",
@@ -352,7 +352,7 @@ func TestSettingsOfTasks(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	meaningless := []string{"Key", "User", "Linger", "Failed", "Authorize", "Exclude", "RequestHeaders", "WithoutFiles",
 		"WithoutFileNames", "EchoKey", "Digest", "BodyLimit", "StoredHeaders"}
-	meaningful := []string{"Name", "Duplicate", "Message", "Lease", "Retention", "RememberAbandoned", "RetainFrom",
+	meaningful := []string{"Name", "Duplicate", "Message", "Lease", "Retention", "RememberAbandoned", "RetainFromStart",
 		"OnSuccess", "OnFailure", "Abandoned", "Reconcile", "FailOpen", "IgnoreFingerprint", "ResponseLimit"}
 	assert.ElementsMatch(t, policyFields(), append(slices.Clone(meaningless), meaningful...))
 	for _, field := range slices.Concat(meaningless, meaningful) {

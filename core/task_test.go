@@ -80,7 +80,7 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotNil(t, r.Value)
 		last := observed.all[len(observed.all)-1]
-		assert.Equal(t, core.Finished, last.Kind)
+		assert.Equal(t, core.Completed, last.Kind)
 		assert.False(t, last.Failed)
 		assert.Error(t, last.Err, "somebody should know")
 		_, err = core.Do(t.Context(), task, core.Call{Key: key}, fn)

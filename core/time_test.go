@@ -216,14 +216,14 @@ func TestUncertain(t *testing.T) {
 			assert.Equal(t, "uncertain", c.code())
 		}
 		failure = errDown
-		for _, verdict = range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 201}), core.Unknown()} {
+		for _, verdict = range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 201}), core.Unknown()} {
 			assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code(), "a verdict beside an error is none")
 		}
 		failure = nil
 		assert.Zero(t, ledger.Load())
 		assert.Equal(t, 5, asked)
 
-		verdict = core.Settled(&core.Response{Status: 201, Body: []byte("as we found"),
+		verdict = core.Finished(&core.Response{Status: 201, Body: []byte("as we found"),
 			Header: []core.Field{{Name: "X-Kept", Value: "1"}, {Name: "X-Secret", Value: "s"}}})
 		c := serve(t, g, post("{}", ledger))
 		assert.True(t, c.replayed())
@@ -231,7 +231,7 @@ func TestUncertain(t *testing.T) {
 		assert.Equal(t, "1", c.response.Get("X-Kept"))
 		assert.Empty(t, c.response.Get("X-Secret"), "StoredHeaders are about it, too")
 		assert.Zero(t, ledger.Load())
-		verdict = core.Settled(nil)
+		verdict = core.Finished(nil)
 		assert.True(t, serve(t, g, post("{}", ledger)).replayed(), "it is not asked again")
 
 		g, ledger = abandoned()
@@ -250,7 +250,7 @@ func TestUncertain(t *testing.T) {
 // A verdict is about the run that was asked about, not about one that was begun, and crashed,
 // while the hook was thinking.
 func TestVerdictsAreAboutOneRun(t *testing.T) {
-	for _, decide := range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 200})} {
+	for _, decide := range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 200})} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			var asked []uint64
@@ -281,7 +281,7 @@ func TestVerdictsAreAboutOneRun(t *testing.T) {
 // A record from before a policy said IgnoreFingerprint has a fingerprint that its claims no longer
 // have. No verdict can take it over, and nobody may try for ever.
 func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
-	for _, verdict := range []core.Verdict{core.RunAgain(), core.Settled(&core.Response{Status: 200})} {
+	for _, verdict := range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 200})} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			store := newStore(t)
@@ -523,7 +523,7 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 		var last core.Event
 		store := &spy{Store: newStore(t), complete: hang}
 		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.Unsettled {
+			if e.Kind == core.RunUnfinished {
 				last = e
 			}
 		}}).MustGuard(core.Policy{Lease: 10 * time.Second})
@@ -539,7 +539,7 @@ func TestStoreDownAfterTheHandler(t *testing.T) {
 
 // A connection that breaks with the last call under way must not cost the record: the
 // next call goes over another connection.
-func TestBrokenConnectionWhileSettling(t *testing.T) {
+func TestBrokenConnectionWhileFinishing(t *testing.T) {
 	once := func(calls *atomic.Int64) func(context.Context) error {
 		return func(context.Context) error {
 			if calls.Load() == 1 {
@@ -553,8 +553,8 @@ func TestBrokenConnectionWhileSettling(t *testing.T) {
 		after bool // the store has done it, only its answer was lost
 		want  core.Kind
 	}{
-		{"on the way there", false, core.Finished},
-		{"on the way back", true, core.Unsettled}, // what has become of it is not known
+		{"on the way there", false, core.Completed},
+		{"on the way back", true, core.RunUnfinished}, // what has become of it is not known
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			var ledger atomic.Int64
@@ -594,8 +594,8 @@ func TestBrokenConnectionWhileSettling(t *testing.T) {
 
 // A store that restarts within the deadline costs no result; one that does not gets no more
 // of the client's time than that.
-func TestStoreRestartsWhileSettling(t *testing.T) {
-	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Finished, time.Minute: core.Unsettled} {
+func TestStoreRestartsWhileFinishing(t *testing.T) {
+	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Completed, time.Minute: core.RunUnfinished} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger atomic.Int64
@@ -655,7 +655,7 @@ func TestNoRoomForTheResponse(t *testing.T) {
 	var observed events
 	g := core.MustNew(core.Config{User: byUser, Store: records, Observe: observed.add}).MustGuard(core.Policy{})
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
-	require.Equal(t, []core.Kind{core.Started, core.Finished}, observed.kinds())
+	require.Equal(t, []core.Kind{core.Started, core.Completed}, observed.kinds())
 	assert.ErrorIs(t, observed.all[1].Err, store.ErrFull, "somebody has to make room")
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
 	assert.EqualValues(t, 1, ledger.Load())

@@ -26,8 +26,8 @@ const (
 )
 
 const (
-	// DefaultTokenLifetime is how long after its issue a token may be used for the first time.
-	DefaultTokenLifetime = 5 * time.Minute
+	// defaultTokenLifetime is how long after its issue a token may be used for the first time.
+	defaultTokenLifetime = 5 * time.Minute
 
 	// tokenMargin is how much longer than its token a record stands, because the clocks of two servers
 	// may differ.
@@ -110,7 +110,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	setDefault(&c.Lifetime, DefaultTokenLifetime)
+	setDefault(&c.Lifetime, defaultTokenLifetime)
 	t := &Tokens{lifetime: c.Lifetime, limit: c.Limit, fromQuery: c.FromQuery, random: len(c.Secrets) == 0}
 	if t.random {
 		secret := make([]byte, minTokenSecret)

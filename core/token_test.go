@@ -508,7 +508,7 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 	}{
 		"unknown":   {core.Unknown(), 409, 0},
 		"run again": {core.RunAgain(), 201, 1},
-		"settled":   {core.Settled(&core.Response{Status: 202}), 202, 0},
+		"finished":  {core.Finished(&core.Response{Status: 202}), 202, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64

@@ -143,7 +143,7 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 	assert.NotContains(t, out.String(), "alice")
 	sum := sha256.Sum256([]byte("idem:U=alice"))
 	assert.Equal(t, hex.EncodeToString(sum[:])[:16], event.Key.String())
-	for _, want := range []string{"idem: started", "idem: finished", "idem: replayed", "policy=orders", `"route":"POST /orders"`, "attempt=1", "status=201"} {
+	for _, want := range []string{"idem: started", "idem: completed", "idem: replayed", "policy=orders", `"route":"POST /orders"`, "attempt=1", "status=201"} {
 		assert.Contains(t, out.String(), want)
 	}
 }
@@ -151,10 +151,10 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 func TestLogLevels(t *testing.T) {
 	var out strings.Builder
 	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)))
-	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Finished}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress},
+	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Completed}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress},
 		{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: core.CodeShuttingDown}, {Kind: core.Passed}}
-	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.Unsettled, Err: errDown},
-		{Kind: core.Finished, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
+	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.RunUnfinished, Err: errDown},
+		{Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
 		{Kind: core.RunLost}, {Kind: core.RunAbandoned}, {Kind: core.RenewFailed},
 		{Kind: core.Refused, Code: core.CodeStoreUnavailable}, {Kind: core.Refused, Code: core.CodeBodyConsumed},
 		{Kind: core.Refused, Code: core.CodeUserMissing, Err: errDown}}

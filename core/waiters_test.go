@@ -517,7 +517,7 @@ func TestLeaderLeaves(t *testing.T) {
 							hook()
 							return core.Unknown(), nil
 						}
-						return core.Settled(&core.Response{Status: 201, Body: []byte("found")}), nil
+						return core.Finished(&core.Response{Status: 201, Body: []byte("found")}), nil
 					}})
 				crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
 				go func() {

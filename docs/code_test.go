@@ -121,7 +121,7 @@ func _(bank interface {
 		case err != nil:
 			return core.Unknown(), err
 		case charged:
-			return core.Settled(&core.Response{Status: http.StatusCreated}), nil
+			return core.Finished(&core.Response{Status: http.StatusCreated}), nil
 		default:
 			return core.RunAgain(), nil
 		}

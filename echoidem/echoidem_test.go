@@ -54,9 +54,9 @@ func (w *watched) last() core.Event {
 	return w.events[len(w.events)-1]
 }
 
-// settled waits until the run has ended: what goes out over a hijacked connection reaches the
+// finished waits until the run has ended: what goes out over a hijacked connection reaches the
 // client before that.
-func (w *watched) settled(t *testing.T) {
+func (w *watched) finished(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { return w.last().Kind != core.Started }, 10*time.Second, time.Millisecond)
 }
@@ -339,13 +339,13 @@ func TestFinish(t *testing.T) {
 		ran     int
 		kind    core.Kind
 	}{
-		"mapped":           {mapErrors, broke, 422, `{"message":"mapped"}` + "\n", 1, core.Finished},
-		"rendered":         {renderErrors, broke, 422, "rendered broke", 1, core.Finished},
-		"left over":        {mapErrors, func(echo.Context) error { return echo.NewHTTPError(409, "mine") }, 409, `{"message":"mine"}` + "\n", 1, core.Finished},
+		"mapped":           {mapErrors, broke, 422, `{"message":"mapped"}` + "\n", 1, core.Completed},
+		"rendered":         {renderErrors, broke, 422, "rendered broke", 1, core.Completed},
+		"left over":        {mapErrors, func(echo.Context) error { return echo.NewHTTPError(409, "mine") }, 409, `{"message":"mine"}` + "\n", 1, core.Completed},
 		"left over, 500":   {mapErrors, func(echo.Context) error { return errors.New("other") }, 500, `{"message":"Internal Server Error"}` + "\n", 2, core.Released},
-		"no error":         {mapErrors, func(c echo.Context) error { return c.String(201, "fine") }, 201, "fine", 1, core.Finished},
-		"committed, error": {mapErrors, func(c echo.Context) error { c.String(201, "fine"); return errBroke }, 201, "fine", 1, core.Finished},
-		"nothing":          {mapErrors, func(echo.Context) error { return nil }, 200, "", 1, core.Finished},
+		"no error":         {mapErrors, func(c echo.Context) error { return c.String(201, "fine") }, 201, "fine", 1, core.Completed},
+		"committed, error": {mapErrors, func(c echo.Context) error { c.String(201, "fine"); return errBroke }, 201, "fine", 1, core.Completed},
+		"nothing":          {mapErrors, func(echo.Context) error { return nil }, 200, "", 1, core.Completed},
 		"swallowed":        {swallow, broke, 200, "", 2, core.Released},
 		"bypassed":         {bypass, broke, 422, "bypassed", 2, core.Released},
 		"bypassed, no err": {bypass, func(echo.Context) error { return nil }, 200, "bypassed", 2, core.Released},
@@ -405,8 +405,8 @@ func TestFinishOfNestedGuards(t *testing.T) {
 	e.Use(echoidem.Finish(), echoidem.New(outer.Guard))
 	e.POST("/orders", func(echo.Context) error { ran++; return echo.NewHTTPError(422, "no") }, echoidem.New(inner.Guard))
 	require.Equal(t, 422, post(e, "/orders", "{}").Code)
-	require.Equal(t, core.Finished, outer.last().Kind)
-	require.Equal(t, core.Finished, inner.last().Kind)
+	require.Equal(t, core.Completed, outer.last().Kind)
+	require.Equal(t, core.Completed, inner.last().Kind)
 	require.True(t, replayed(post(e, "/orders", "{}")))
 	require.Equal(t, 1, ran)
 }
@@ -512,7 +512,7 @@ func TestStreamAndHijack(t *testing.T) {
 				g := guard(core.Policy{})
 				guarded := serve(echoidem.New(g.Guard))
 				require.Equal(t, want, over(t, guarded))
-				g.settled(t)
+				g.finished(t)
 				again := over(t, guarded)
 				require.Equal(t, 409, again.status)
 				require.Contains(t, again.body, "result_unavailable")

@@ -68,7 +68,7 @@ func keepWriter(c echo.Context) error {
 }
 
 // A guard waits for Finish only if there is something left to render. What has been answered
-// is settled: a panic further out does not undo it.
+// is finished: a panic further out does not undo it.
 func TestAPanicBehindTheAnswerReleasesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler       echo.HandlerFunc
@@ -102,7 +102,7 @@ func TestAPanicBehindTheAnswerReleasesNothing(t *testing.T) {
 			e.POST("/orders", func(ctx echo.Context) error { ran++; return c.handler(ctx) }, echoidem.New(g.Guard))
 			s := server(t, e)
 			require.Equal(t, c.status, over(t, s).status)
-			g.settled(t)
+			g.finished(t)
 			require.Equal(t, c.again, over(t, s).status)
 			require.Equal(t, 1, ran)
 		})

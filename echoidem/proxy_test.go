@@ -28,8 +28,8 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 		ended   core.Kind
 		body    string
 	}{
-		"finished":            {0, false, core.Finished, "paid by 1"},
-		"finished, in chunks": {0, true, core.Finished, "paid by 1"},
+		"finished":            {0, false, core.Completed, "paid by 1"},
+		"finished, in chunks": {0, true, core.Completed, "paid by 1"},
 		"ended at once":       {-1, false, core.Released, "paid by 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 			first.Header.Set("X-User", "alice")
 			_, err = s.Client().Do(first)
 			require.ErrorIs(t, err, context.Canceled)
-			g.settled(t)
+			g.finished(t)
 			require.Equal(t, c.ended, g.last().Kind)
 
 			for range 2 {

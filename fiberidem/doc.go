@@ -13,7 +13,7 @@
 // An error that the handler returns is rendered by the app's ErrorHandler at the guard,
 // so that what is stored is what the client gets. If a middleware further out makes
 // something else of errors, mount [Finish] outside of it: the guard then hands errors on,
-// and the outcome is settled once they have become a response.
+// and the run is finished once they have become a response.
 //
 // # Middleware
 //

@@ -217,7 +217,7 @@ func TestErrorsAreStoredAsRendered(t *testing.T) {
 			var seen atomic.Value
 			app := newApp(tc.config)
 			guard := newEngine(t, func(e core.Event) {
-				if e.Kind == core.Finished || e.Kind == core.Released {
+				if e.Kind == core.Completed || e.Kind == core.Released {
 					seen.Store(fmt.Sprint(e.Status, " ", e.Err))
 				}
 			}).MustGuard(core.Policy{Failed: core.FailedByStatus})

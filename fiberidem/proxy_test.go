@@ -63,7 +63,7 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 	_, err = s.client.Do(r)
 	require.ErrorIs(t, err, context.Canceled)
 	close(left)
-	require.Equal(t, core.Finished, (<-ended).Kind)
+	require.Equal(t, core.Completed, (<-ended).Kind)
 
 	again := s.post("/orders", "5")
 	require.Equal(t, core.Replayed, (<-ended).Kind)

@@ -87,7 +87,7 @@ func (s *stream) Close() (err error) {
 }
 
 func (s *stream) finish() {
-	// A hook may panic: the claim is settled all the same, and there is no other recovery.
+	// A hook may panic: the run is finished all the same, and there is no other recovery.
 	defer func() { _ = recover() }()
 	s.mu.Lock()
 	s.captured.Cut = !s.whole || s.ctx.Err() != nil

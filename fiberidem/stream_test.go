@@ -463,7 +463,7 @@ func TestStreamsThatEnd(t *testing.T) {
 				require.EqualValues(t, len(b), resp.ContentLength)
 			}
 			resp.Body.Close()
-			require.Equal(t, core.Finished, <-ended)
+			require.Equal(t, core.Completed, <-ended)
 			require.Equal(t, "result_unavailable", s.post("/", "").header.Get(core.RefusedHeader))
 		})
 	}
@@ -523,7 +523,7 @@ func TestAStreamsEndIsNobodyElses(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{}, 9)
 	guard := newEngine(t, func(e core.Event) {
-		if e.Kind == core.Finished {
+		if e.Kind == core.Completed {
 			ended <- struct{}{}
 		}
 	}).MustGuard(core.Policy{Key: core.Header(core.Required), EchoKey: true})
@@ -566,7 +566,7 @@ func TestAStreamsEndIsNobodyElses(t *testing.T) {
 func TestAHookPanicsAtTheEndOfAStream(t *testing.T) {
 	closed := make(chan struct{}, 9)
 	guard := newEngine(t, func(e core.Event) {
-		if e.Kind == core.Finished {
+		if e.Kind == core.Completed {
 			panic("the observer panics")
 		}
 	}).MustGuard(core.Policy{Failed: func(*core.Response) bool { panic("the hook panics") }})

@@ -105,7 +105,7 @@ func (x *exchange) Answer(r *core.Response) error {
 	x.c.Abort()
 	x.direct.ResponseWriter = x.c.Writer
 	err := adapterkit.Answer(&x.direct, r)
-	x.direct.settle()
+	x.direct.commit()
 	return err
 }
 

@@ -58,9 +58,9 @@ func (w *watched) last() core.Event {
 	return w.events[len(w.events)-1]
 }
 
-// settled waits until the run has ended: what goes out over a hijacked connection reaches the
+// finished waits until the run has ended: what goes out over a hijacked connection reaches the
 // client before that.
-func (w *watched) settled(t *testing.T) {
+func (w *watched) finished(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { return w.last().Kind != core.Started }, 10*time.Second, time.Millisecond)
 }
@@ -343,14 +343,14 @@ func TestErrorsWithFinish(t *testing.T) {
 		ran             int
 		kind            core.Kind
 	}{
-		"rendered":           {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
-		"aborted, rendered":  {render, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, `{"error":"broke"}`, 1, core.Finished},
+		"rendered":           {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422, `{"error":"broke"}`, 1, core.Completed},
+		"aborted, rendered":  {render, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, `{"error":"broke"}`, 1, core.Completed},
 		"rendered as 500":    {render, func(c *gin.Context) { c.Status(500); c.Error(errBroke) }, 500, `{"error":"broke"}`, 2, core.Released},
-		"own body":           {render, func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, 422, "mine", 1, core.Finished},
-		"enveloped":          {render, func(c *gin.Context) { c.Set("say", "hello") }, 201, "hello", 1, core.Finished},
+		"own body":           {render, func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, 422, "mine", 1, core.Completed},
+		"enveloped":          {render, func(c *gin.Context) { c.Set("say", "hello") }, 201, "hello", 1, core.Completed},
 		"never rendered":     {func(*gin.Context) {}, func(c *gin.Context) { c.Error(errBroke) }, 200, "", 2, core.Released},
-		"status only":        {func(*gin.Context) {}, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, "", 1, core.Finished},
-		"nothing at all":     {func(*gin.Context) {}, func(c *gin.Context) { c.Status(204) }, 204, "", 1, core.Finished},
+		"status only":        {func(*gin.Context) {}, func(c *gin.Context) { c.AbortWithError(422, errBroke) }, 422, "", 1, core.Completed},
+		"nothing at all":     {func(*gin.Context) {}, func(c *gin.Context) { c.Status(204) }, 204, "", 1, core.Completed},
 		"bypassed":           {bypass, func(c *gin.Context) { c.Error(errBroke) }, 422, "bypassed", 2, core.Released},
 		"bypassed, no error": {bypass, func(*gin.Context) {}, 422, "bypassed", 2, core.Released},
 	} {
@@ -407,8 +407,8 @@ func TestFinishOfNestedGuards(t *testing.T) {
 	e.POST("/orders", ginidem.New(inner.Guard), func(c *gin.Context) { ran++; c.Status(422); c.Error(errBroke) })
 	first := post(e, "/orders", "{}")
 	require.Equal(t, `{"error":"broke"}`, first.Body.String())
-	require.Equal(t, core.Finished, outer.last().Kind)
-	require.Equal(t, core.Finished, inner.last().Kind)
+	require.Equal(t, core.Completed, outer.last().Kind)
+	require.Equal(t, core.Completed, inner.last().Kind)
 	require.True(t, replayed(post(e, "/orders", "{}")))
 	require.Equal(t, 1, ran)
 }
@@ -496,7 +496,7 @@ func TestStreamAndHijack(t *testing.T) {
 			g := guard(core.Policy{})
 			guarded := serve(ginidem.New(g.Guard))
 			require.Equal(t, want, over(t, guarded))
-			g.settled(t)
+			g.finished(t)
 			again := over(t, guarded)
 			require.Equal(t, 409, again.status)
 			require.Contains(t, again.body, "result_unavailable")

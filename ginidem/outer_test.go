@@ -179,7 +179,7 @@ func TestErrorsReportedInFront(t *testing.T) {
 					_, _ = c.Writer.WriteString(body)
 				})
 				require.Equal(t, 201, post(e, "/orders", "{}").Code)
-				require.Equal(t, core.Finished, g.last().Kind)
+				require.Equal(t, core.Completed, g.last().Kind)
 				require.NoError(t, g.last().Err)
 				again := post(e, "/orders", "{}")
 				require.Equal(t, 201, again.Code)

@@ -114,7 +114,7 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.below.Unwrap() }
 // middleware further out makes another response of it.
 func (w *writer) Deliver(fields []core.Field) error {
 	err := w.Recorder.Deliver(fields)
-	w.below.settle()
+	w.below.commit()
 	return err
 }
 
@@ -129,7 +129,7 @@ func (w *committer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 	w.noted = true
 	if status < 200 {
-		w.settle()
+		w.commit()
 	}
 }
 
@@ -148,8 +148,8 @@ func (w *committer) Flush() {
 	w.ResponseWriter.Flush()
 }
 
-// settle sends a status that is still only noted.
-func (w *committer) settle() {
+// commit sends a status that is still only noted.
+func (w *committer) commit() {
 	if w.noted {
 		w.noted = false
 		w.WriteHeaderNow()

@@ -327,11 +327,11 @@ func TestTrailersReachTheClient(t *testing.T) {
 
 func TestHijack(t *testing.T) {
 	ran := 0
-	// What goes out over a hijacked connection cannot be held back until the record is settled.
-	settled := make(chan struct{})
+	// What goes out over a hijacked connection cannot be held back until the run is finished.
+	finished := make(chan struct{})
 	g := core.MustNew(core.Config{User: core.UserFromHeader("X-User"), Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.Finished {
-			close(settled)
+		if e.Kind == core.Completed {
+			close(finished)
 		}
 	}}).MustGuard(core.Policy{})
 	s := server(t, httpidem.New(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -355,7 +355,7 @@ func TestHijack(t *testing.T) {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	require.Equal(t, 101, resp.StatusCode)
-	<-settled
+	<-finished
 	require.Equal(t, "result_unavailable", post(t, s, "/", "").code())
 	require.Equal(t, 1, ran)
 }

@@ -57,15 +57,15 @@ func TestFieldsInLowerCase(t *testing.T) {
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(),
 		Refuse: func(context.Context, *core.Refusal) *core.Response { return byHand }})
 	uncertain := engine.MustGuard(core.Policy{OnFailure: core.Abandon, Abandoned: core.Uncertain,
-		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Settled(byHand), nil }})
+		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Finished(byHand), nil }})
 	mux := http.NewServeMux()
 	mux.Handle("POST /refused", httpidem.New(engine.MustGuard(core.ClientKey()))(http.NotFoundHandler()))
-	mux.Handle("POST /settled", httpidem.New(uncertain)(http.NotFoundHandler()))
+	mux.Handle("POST /finished", httpidem.New(uncertain)(http.NotFoundHandler()))
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	for _, path := range []string{"/refused", "/settled"} {
+	for _, path := range []string{"/refused", "/finished"} {
 		var resp *http.Response
-		for range 2 { // the first one to /settled is abandoned
+		for range 2 { // the first one to /finished is abandoned
 			var err error
 			resp, err = http.Post(server.URL+path, "", nil)
 			require.NoError(t, err)

@@ -59,7 +59,7 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	}
 	mu.Lock()
 	ended := events[2] // the store is local, the run has started
-	require.Equal(t, core.Unsettled, ended.Kind)
+	require.Equal(t, core.RunUnfinished, ended.Kind)
 	require.ErrorContains(t, ended.Err, "mount the guard inside of the timeout")
 	now = now.Add(core.DefaultLease + time.Second)
 	mu.Unlock()

@@ -99,7 +99,7 @@ func TestFailingStore(t *testing.T) {
 		mail := task.MustTask(core.Policy{Name: "mail"})
 		_, err := core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
 		require.NoError(t, err, "what was done is done")
-		require.Equal(t, 1, task.Count(core.Unsettled, "DO mail"))
+		require.Equal(t, 1, task.Count(core.RunUnfinished, "DO mail"))
 		task.Fail()
 		_, err = core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 2, nil })
 		require.ErrorIs(t, err, core.CodeInProgress)
@@ -126,10 +126,10 @@ func TestCallsThatFail(t *testing.T) {
 				require.Error(t, err)
 				events := e.Events()
 				last := events[len(events)-1]
-				require.Equal(t, call == failing, last.Kind == core.Unsettled, "%s while %s fails", call, failing)
+				require.Equal(t, call == failing, last.Kind == core.RunUnfinished, "%s while %s fails", call, failing)
 			}
 			events := e.Events()
-			events[0].Kind = core.Unsettled
+			events[0].Kind = core.RunUnfinished
 			require.Equal(t, core.Started, e.Events()[0].Kind, "the caller's own")
 		}
 	})

@@ -2,7 +2,7 @@
 
 export as namespace idem;
 
-/** What a person wants once. Its key stands until an answer settles the intent, or until it is forgotten. */
+/** What a person wants once. Its key stands until an answer finishes the intent, or until it is forgotten. */
 export interface Intent {
   /** The Idempotency-Key: a random UUID, or 32 hexadecimal digits on a page without TLS. The first look makes it. */
   readonly key: string;

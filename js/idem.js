@@ -108,9 +108,9 @@
         const pause = Math.max(backoff, error ? 0 : retryAfter(response.headers)) + Math.random() * backoff;
         if (!again || !(n < tries) || Date.now() + pause > end) {
           if (error) throw error;
-          const unsettled = again || status >= 500 || /^4(01|08|25)$/.test(status) ||
+          const unfinished = again || status >= 500 || /^4(01|08|25)$/.test(status) ||
             /^(uncertain|user_missing|body_unreadable)$/.test(code);
-          if (!unsettled) meant.forget(key);
+          if (!unfinished) meant.forget(key);
           return response;
         }
         response?.body?.cancel().catch(() => {});

@@ -716,10 +716,10 @@ func TestContextEnds(t *testing.T) {
 func TestPoolIsNotStarved(t *testing.T) {
 	for _, size := range []int32{4, 1} {
 		b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = size })
-		var unsettled atomic.Int32
+		var unfinished atomic.Int32
 		engine := core.MustNew(core.Config{Store: b.store, User: core.SharedByAllCallers(), Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.Unsettled || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
-				unsettled.Add(1)
+			if e.Kind == core.RunUnfinished || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
+				unfinished.Add(1)
 			}
 		}})
 		handler := httpidem.New(engine.MustGuard(core.Policy{Key: core.Header(core.Required)}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -757,7 +757,7 @@ func TestPoolIsNotStarved(t *testing.T) {
 		}
 		assert.Equal(t, map[int]int{http.StatusCreated: orders}, statuses)
 		assert.Equal(t, orders, b.count("order"))
-		assert.Zero(t, unsettled.Load())
+		assert.Zero(t, unfinished.Load())
 	}
 }
 

@@ -30,7 +30,7 @@ func newQuota(each, all int, longest int64) *quota {
 	return &quota{each: each, all: all, span: longest/(quotaSlots-2) + 1, owners: make(map[string]*tally)}
 }
 
-// take counts a nonce that is remembered until then, and returns its slot for settle. Times are in seconds since 1970. The error
+// take counts a nonce that is remembered until then, and returns its slot for finish. Times are in seconds since 1970. The error
 // is CodeRateLimited if the owner's quota is used up, and CodeStoreUnavailable if that of all owners is.
 func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	q.mu.Lock()
@@ -59,8 +59,8 @@ func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	return slot, nil
 }
 
-// settle ends a take. A nonce that was not remembered counts no longer.
-func (q *quota) settle(owner string, slot int64, remembered bool) {
+// finish ends a take. A nonce that was not remembered counts no longer.
+func (q *quota) finish(owner string, slot int64, remembered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	own, ok := q.owners[owner]

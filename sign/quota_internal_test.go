@@ -44,10 +44,10 @@ func TestQuotaAgainstAModel(t *testing.T) {
 				require.Less(rt, own, each)
 				require.Less(rt, sum, all)
 				if rapid.Bool().Draw(rt, "back") {
-					q.settle(owner, slot, false)
+					q.finish(owner, slot, false)
 					continue
 				}
-				q.settle(owner, slot, true)
+				q.finish(owner, slot, true)
 				taken = append(taken, nonce{owner, then})
 			case err.Code == CodeRateLimited:
 				require.GreaterOrEqual(rt, before, each)
@@ -58,7 +58,7 @@ func TestQuotaAgainstAModel(t *testing.T) {
 				require.Less(rt, own, each)
 				slot, err := q.take(owner, now, now)
 				if err == nil {
-					q.settle(owner, slot, true)
+					q.finish(owner, slot, true)
 					taken = append(taken, nonce{owner, now})
 					continue
 				}
@@ -78,7 +78,7 @@ func TestQuotaForgetsOwners(t *testing.T) {
 		owner := strconv.FormatInt(i, 10)
 		slot, err := q.take(owner, i*10, i*10+60)
 		require.Nil(t, err)
-		q.settle(owner, slot, true)
+		q.finish(owner, slot, true)
 	}
 	require.Less(t, len(q.owners), 200)
 
@@ -88,7 +88,7 @@ func TestQuotaForgetsOwners(t *testing.T) {
 		for i := range int64(5) { // each when the one before is forgotten
 			slot, err := q.take("demo", now+i*200, now+i*200+60)
 			require.Nil(t, err)
-			q.settle("demo", slot, true)
+			q.finish("demo", slot, true)
 			_, err = q.take("demo", now+i*200, now+i*200+60)
 			require.NotNil(t, err)
 			require.LessOrEqual(t, err.retryAfter, 60+2*q.span)
@@ -99,12 +99,12 @@ func TestQuotaForgetsOwners(t *testing.T) {
 	require.Nil(t, err)
 	_, err = q.take("late", 1_000_000, 1_000_060)
 	require.Nil(t, err)
-	q.settle("late", slot, false) // it is of a time that did not come
+	q.finish("late", slot, false) // it is of a time that did not come
 	require.Equal(t, 1, q.total.sum)
 	require.Equal(t, 1, q.owners["late"].sum)
 	_, err = q.take("late", 3_000_000, 3_000_060)
 	require.Nil(t, err)
-	q.settle("late", slot, false) // it has passed
+	q.finish("late", slot, false) // it has passed
 	require.Equal(t, 1, q.total.sum)
 	require.Equal(t, 1, q.owners["late"].sum)
 }
@@ -114,16 +114,16 @@ func TestQuotaOfWhatIsLookedUp(t *testing.T) {
 	q := newQuota(2, 100, 60)
 	first, err := q.take("demo", 1000, 1060)
 	require.Nil(t, err)
-	q.settle("demo", first, true)
+	q.finish("demo", first, true)
 	replay, err := q.take("demo", 1000, 1060)
 	require.Nil(t, err)
 	_, err = q.take("demo", 1000, 1060)
 	require.ErrorIs(t, err, CodeRateLimited)
 	require.EqualValues(t, 1, err.retryAfter)
-	q.settle("demo", replay, false)
+	q.finish("demo", replay, false)
 	second, err := q.take("demo", 1000, 1060)
 	require.Nil(t, err)
-	q.settle("demo", second, true)
+	q.finish("demo", second, true)
 	_, err = q.take("demo", 1000, 1060)
 	require.ErrorIs(t, err, CodeRateLimited)
 	require.Greater(t, err.retryAfter, int64(50))

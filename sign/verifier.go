@@ -485,7 +485,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 	}
 	unused, err := v.c.Nonces.Use(ctx, key.id, s.Nonce, ttl)
 	// A replay does not count, or whoever replays another owner's message would use up that owner's quota.
-	v.quota.settle(key.owner, slot, err == nil && unused)
+	v.quota.finish(key.owner, slot, err == nil && unused)
 	switch {
 	case err != nil:
 		return Errorf(CodeStoreUnavailable, "the nonce could not be looked up: %w", err)

@@ -11,15 +11,15 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Settled returns the verdict for a [core.Policy].Reconcile that has found out that an abandoned run took effect.
+// Finished returns the verdict for a [core.Policy].Reconcile that has found out that an abandoned run took effect.
 // Duplicates of its message then produce msgs, which must be the messages that the handler would have produced, UUIDs
 // included. It returns an error if a message is nil, or a UUID or metadata is not valid UTF-8.
-func Settled(msgs ...*message.Message) (core.Verdict, error) {
+func Finished(msgs ...*message.Message) (core.Verdict, error) {
 	value, err := json.Marshal(produced(msgs))
 	if err != nil {
 		return core.Unknown(), err
 	}
-	return core.SettledValue(value), nil
+	return core.FinishedValue(value), nil
 }
 
 // produced are the messages that a handler has produced. They are stored as JSON.

@@ -396,8 +396,8 @@ func TestProducedByAFailure(t *testing.T) {
 	assert.Len(t, produced, 1)
 }
 
-func TestSettled(t *testing.T) {
-	for name, settled := range map[string][]*message.Message{
+func TestFinished(t *testing.T) {
+	for name, finished := range map[string][]*message.Message{
 		"nothing": nil, "a receipt": {receipt(order("1", "5"), "paid")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -405,20 +405,20 @@ func TestSettled(t *testing.T) {
 			handle := watermillidem.MustNew(e.Engine, charge(core.Policy{
 				Abandoned: core.Uncertain,
 				Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
-					return watermillidem.Settled(settled...)
+					return watermillidem.Finished(finished...)
 				},
 			}))(nothing)
 			e.NextIsAbandoned(1)
 			produced, err := handle(order("1", "5"))
 			require.NoError(t, err)
-			require.Len(t, produced, len(settled))
+			require.Len(t, produced, len(finished))
 			for i, m := range produced {
-				assert.True(t, m.Equals(settled[i]))
+				assert.True(t, m.Equals(finished[i]))
 			}
 			e.WantRuns("DO charge", 0)
 		})
 	}
-	_, err := watermillidem.Settled(nil, nil)
+	_, err := watermillidem.Finished(nil, nil)
 	assert.ErrorContains(t, err, "nil message")
 }
 

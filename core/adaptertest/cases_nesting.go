@@ -52,7 +52,7 @@ var nestingCases = []testCase{
 			ask{keyed("k-1"), created, ""},
 			ask{keyed("k-1"), replayed, ""},
 			executions(1),
-			observed(core.Finished),
+			observed(core.Completed),
 		},
 	},
 	{
@@ -71,7 +71,7 @@ var nestingCases = []testCase{
 				s.store.mu.Lock()
 				defer s.store.mu.Unlock()
 				for _, e := range s.events {
-					if e.Kind == core.Finished || e.Kind == core.Released && !e.Failed {
+					if e.Kind == core.Completed || e.Kind == core.Released && !e.Failed {
 						s.Errorf("a refusal that was passed on is %q, failed: %t", e.Kind, e.Failed)
 					}
 				}
@@ -301,10 +301,10 @@ var limitCases = []testCase{
 			ask{request{keys: []string{"k-1"}}, refused(core.CodeInProgress), ""},
 			ask{request{keys: []string{"k-1"}}, refused(core.CodeInProgress), ""},
 			resume(1),
-			settle{},
+			awaitRuns{},
 			ask{request{keys: []string{"k-1"}}, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
-			observed(core.Finished),
+			observed(core.Completed),
 		},
 	},
 	{
@@ -324,7 +324,7 @@ var limitCases = []testCase{
 					s.Errorf("%v (%v)", got, err)
 				}
 			}),
-			settle{},
+			awaitRuns{},
 			observed(core.Released),
 			ask{request{keys: []string{"k-1"}}, created, ""},
 			ask{request{keys: []string{"k-1"}}, replayed, ""},

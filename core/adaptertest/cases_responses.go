@@ -224,10 +224,10 @@ var responseCases = []testCase{
 		},
 		steps: []step{
 			ask{anOrder, created, ""},
-			settle{},
+			awaitRuns{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 			ask{posted("/orders?blob=1", order), created, ""},
-			settle{},
+			awaitRuns{},
 			ask{posted("/orders?blob=1", order), refused(core.CodeResultUnavailable), ""},
 		},
 	},
@@ -239,7 +239,7 @@ var responseCases = []testCase{
 		},
 		steps: []step{
 			ask{anOrder, created, ""},
-			settle{},
+			awaitRuns{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 		},
 	},
@@ -253,7 +253,7 @@ var responseCases = []testCase{
 		},
 		steps: []step{
 			ask{anOrder, created, ""},
-			settle{},
+			awaitRuns{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 		},
 	},
@@ -283,7 +283,7 @@ var responseCases = []testCase{
 			resume(1),
 			listen{"stream", "data: end\n\n"},
 			leave{"stream"},
-			settle{},
+			awaitRuns{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 			executions(1),
 		},
@@ -302,7 +302,7 @@ var responseCases = []testCase{
 		noBare: true,
 		steps: []step{
 			upgraded{request: anOrder, say: "hello", hear: "HELLO"},
-			settle{},
+			awaitRuns{},
 			ask{anOrder, refused(core.CodeResultUnavailable), ""},
 			executions(1),
 		},

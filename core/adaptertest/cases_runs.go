@@ -258,7 +258,7 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "a panic under an error middleware",
-		why:     "a claim that waits for the middleware further out must be settled on a panic as well",
+		why:     "a claim that waits for the middleware further out must be finished on a panic as well",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		ownText: true,
@@ -371,7 +371,7 @@ var runCases = []testCase{
 	},
 	{
 		name:    "an uncertain outcome",
-		why:     "under Abandoned: Uncertain an abandoned run is 409 uncertain until it is settled",
+		why:     "under Abandoned: Uncertain an abandoned run is 409 uncertain until its outcome is known",
 		policy:  core.Policy{Abandoned: core.Uncertain},
 		handler: reportRun,
 		noBare:  true,
@@ -386,9 +386,9 @@ var runCases = []testCase{
 	},
 	{
 		name: "an outcome that is found out",
-		why:  "Policy.Reconcile: a settled response is stored and replayed like a captured one",
+		why:  "Policy.Reconcile: the response of core.Finished is stored and replayed like a captured one",
 		policy: core.Policy{Abandoned: core.Uncertain, Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-			return core.Settled(&core.Response{Status: 201, Header: []core.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
+			return core.Finished(&core.Response{Status: 201, Header: []core.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
 				Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
 		}},
 		handler: reportRun,
@@ -418,10 +418,10 @@ var runCases = []testCase{
 			begin{"first", anOrder},
 			leaveSeen{"first"},
 			resume(1),
-			settle{},
+			awaitRuns{},
 			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
-			observed(core.Finished),
+			observed(core.Completed),
 		},
 	},
 	halfClosed,
@@ -571,7 +571,7 @@ var storeCases = []testCase{
 		steps: []step{
 			fail("complete", "release"),
 			ask{anOrder, created, ""},
-			observed(core.Unsettled),
+			observed(core.RunUnfinished),
 			ask{anOrder, refused(core.CodeInProgress), ""},
 			fail(),
 			ask{anOrder, refused(core.CodeInProgress), ""},

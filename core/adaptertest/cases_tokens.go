@@ -691,7 +691,7 @@ var oldTokenCases = []testCase{
 	},
 	{
 		name:    "a token grown too old while its outcome is uncertain",
-		why:     "docs/problems.md: 409 uncertain: that the token is too old settles nothing",
+		why:     "docs/problems.md: 409 uncertain: that the token is too old decides nothing",
 		routes:  shop(uncertain(checkout)),
 		handler: held,
 		steps: []step{

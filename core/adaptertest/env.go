@@ -169,8 +169,8 @@ func (s *env) Fatalf(format string, args ...any) {
 	s.TB.Fatalf("step %d: "+format, append([]any{s.at.Load()}, args...)...)
 }
 
-// settled waits until every claim that was granted has been settled.
-func (s *env) settled() {
+// awaitRuns waits until every run that was begun is finished.
+func (s *env) awaitRuns() {
 	s.Helper()
 	if !s.store.until(func() bool { return len(s.store.open) == 0 }) {
 		s.Errorf("a claim was never completed or released")
@@ -180,7 +180,7 @@ func (s *env) settled() {
 // finish ends the case: what the store has been told closes the transcript.
 func (s *env) finish() string {
 	s.Helper()
-	s.settled()
+	s.awaitRuns()
 	s.text.line("executions: %d", s.probe.count())
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -382,10 +382,10 @@ func (c called) do(s *env) {
 	}
 }
 
-// settle waits until all claims are settled, for responses that go out before they are.
-type settle struct{}
+// awaitRuns waits until all runs are finished, for responses that go out before they are.
+type awaitRuns struct{}
 
-func (settle) do(s *env) { s.settled() }
+func (awaitRuns) do(s *env) { s.awaitRuns() }
 
 // fail makes operations of the store fail from now on; without any, none fails.
 func fail(operations ...string) step { return failing(operations) }

@@ -156,7 +156,7 @@ func (l *recorder) Complete(ctx context.Context, key string, owner store.Owner, 
 	if err == nil {
 		err = l.inner.Complete(ctx, key, owner, result, retention)
 	}
-	l.settle("complete", key, owner, err)
+	l.finish("complete", key, owner, err)
 	return err
 }
 
@@ -167,7 +167,7 @@ func (l *recorder) Release(ctx context.Context, key string, owner store.Owner) e
 	if err == nil {
 		err = l.inner.Release(ctx, key, owner)
 	}
-	l.settle("release", key, owner, err)
+	l.finish("release", key, owner, err)
 	return err
 }
 
@@ -178,11 +178,11 @@ func (l *recorder) Abandon(ctx context.Context, key string, owner store.Owner) e
 	if err == nil {
 		err = l.inner.Abandon(ctx, key, owner)
 	}
-	l.settle("abandon", key, owner, err)
+	l.finish("abandon", key, owner, err)
 	return err
 }
 
-func (l *recorder) settle(operation, key string, owner store.Owner, err error) {
+func (l *recorder) finish(operation, key string, owner store.Owner, err error) {
 	l.mu.Lock()
 	held := l.open[owner]
 	l.mu.Unlock()

@@ -731,7 +731,7 @@ func limits(name, why string, verifier, guard int64) guardedCase {
 				verifier = 1 << 20
 			}
 			if guard == 0 {
-				guard = core.DefaultBodyLimit
+				guard = 1 << 20
 			}
 			for runs, chunked := range []bool{false, true} {
 				of := func(n int64) signedRequest {

@@ -194,7 +194,7 @@ type records int
 
 func (n records) do(s *env) {
 	s.Helper()
-	s.settled()
+	s.awaitRuns()
 	if got := s.store.inner.Len(); got != int(n) {
 		s.Errorf("the store holds %d records, not %d", got, int(n))
 	}

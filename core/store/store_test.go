@@ -7,7 +7,7 @@ import (
 )
 
 func TestClaimValidate(t *testing.T) {
-	good := Claim{Owner: NewOwner(), Fingerprint: strings.Repeat("f", MaxFingerprint), Lease: 1}
+	good := Claim{Owner: NewOwner(), Fingerprint: strings.Repeat("f", maxFingerprint), Lease: 1}
 	if err := good.Validate(); err != nil {
 		t.Fatalf("a claim at the limits is refused: %v", err)
 	}

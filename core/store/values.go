@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// MaxFingerprint is the greatest length of a [Claim]'s fingerprint, in bytes.
-const MaxFingerprint = 64
+// maxFingerprint is the greatest length of a [Claim]'s fingerprint, in bytes.
+const maxFingerprint = 64
 
 // Claim asks a [Store] for the right to run an operation.
 type Claim struct {
@@ -16,8 +16,7 @@ type Claim struct {
 	// The zero Owner is refused.
 	Owner Owner
 	// Fingerprint is the digest of the operation's parameters. The store keeps it in
-	// the record and reports it to later callers. At most [MaxFingerprint] bytes; may
-	// be empty.
+	// the record and reports it to later callers. At most 64 bytes; may be empty.
 	Fingerprint string
 	// Lease is how long the claim stands without renewal. It must be more than zero.
 	Lease time.Duration
@@ -34,13 +33,13 @@ type Claim struct {
 }
 
 // Validate returns an error if c has no owner, a lease that is not more than zero, a
-// negative retention, or a fingerprint of more than [MaxFingerprint] bytes. A store
-// calls it before it changes anything.
+// negative retention, or a fingerprint of more than 64 bytes. A store calls it before it changes
+// anything.
 func (c Claim) Validate() error {
 	switch {
 	case c.Owner.IsZero():
 		return errors.New("idem: a claim needs an owner")
-	case len(c.Fingerprint) > MaxFingerprint:
+	case len(c.Fingerprint) > maxFingerprint:
 		return errors.New("idem: a claim's fingerprint is at most 64 bytes long")
 	case c.Retention < 0:
 		return errors.New("idem: a claim's retention must not be negative")

@@ -161,7 +161,7 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	case c.method != "Acquire" && c.holds(r):
 		// A call may read the clock when it begins and take effect when it has waited
 		// for others: what one call finds forgotten, an earlier one of the same owner may
-		// still keep. Only the next claim settles it.
+		// still keep. Only the next claim decides it.
 		return r.mayBeForgotten(), r
 	case c.method != "Acquire":
 		return true, r

@@ -22,7 +22,7 @@ type Options struct {
 	// Secret is the secret of the key [KeyID], with which webhooks are signed. The one of tokens is made of it.
 	Secret string
 	// TokenLifetime is for how long a token may be used for the first time. Zero:
-	// [core.DefaultTokenLifetime]. It has no flag.
+	// 5 minutes. It has no flag.
 	TokenLifetime time.Duration
 }
 

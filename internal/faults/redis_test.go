@@ -69,7 +69,7 @@ func TestRedisServer(t *testing.T) {
 			s := newHastyShop(t, store, core.Policy{Abandoned: policy.abandoned})
 			for _, op := range three {
 				require.Equal(t, "201", s.send(op), "the client gets the real response")
-				require.True(t, s.saw(core.Unsettled))
+				require.True(t, s.saw(core.RunUnfinished))
 				redis.Start()
 				s.until(policy.last, op)
 			}
@@ -101,7 +101,7 @@ func TestRedisServer(t *testing.T) {
 		})
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")
-			require.True(t, s.saw(core.RunLost) || s.saw(core.Unsettled))
+			require.True(t, s.saw(core.RunLost) || s.saw(core.RunUnfinished))
 			s.until("201", op)
 			require.Equal(t, "201 replayed", s.send(op))
 		}

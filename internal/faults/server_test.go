@@ -59,7 +59,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 			})
 			for _, op := range three {
 				require.Equal(t, "201", s.send(op), "the client gets the real response")
-				require.True(t, s.saw(core.Unsettled))
+				require.True(t, s.saw(core.RunUnfinished))
 				server.Start()
 				s.until(policy.last, op)
 			}
@@ -87,7 +87,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 		s.while(func(string, uint64) { server.Freeze() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")
-			require.True(t, s.saw(core.Unsettled))
+			require.True(t, s.saw(core.RunUnfinished))
 			server.Thaw()
 			s.until(eitherWay, op)
 		}

@@ -240,7 +240,7 @@ func TestSQLSessions(t *testing.T) {
 				}
 				s.while(func(string, uint64) { o.endAll() })
 				require.Equal(t, "201", s.send("op-8"))
-				require.False(t, s.saw(core.Unsettled))
+				require.False(t, s.saw(core.RunUnfinished))
 				require.Equal(t, "201 replayed", s.send("op-8"))
 				ops = append(ops, "op-8")
 				s.report(sqlServers, "eight idle sessions killed while a handler runs", e.name, tally{executions: len(ops)}, ops...)

@@ -21,7 +21,7 @@ import (
 )
 
 // TestPoolIsNotStarved: the transactions of many orders at once leave the guard in front of them
-// the connection that it needs to claim, renew and settle.
+// the connection that it needs to claim, renew and finish.
 func TestPoolIsNotStarved(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		for _, size := range []int{4, 1} {
@@ -35,13 +35,13 @@ func TestPoolIsNotStarved(t *testing.T) {
 					pause = 100 * time.Millisecond
 				}
 				var mu sync.Mutex
-				var unsettled []core.Event
+				var unfinished []core.Event
 				engine := core.MustNew(core.Config{Store: b.store, StoreTimeout: storeTimeout, User: core.SharedByAllCallers(),
 					Observe: func(_ context.Context, e core.Event) {
-						if e.Kind == core.Unsettled || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
+						if e.Kind == core.RunUnfinished || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
 							mu.Lock()
 							defer mu.Unlock()
-							unsettled = append(unsettled, e)
+							unfinished = append(unfinished, e)
 						}
 					}})
 				guard := engine.MustGuard(core.Policy{Key: core.Header(core.Required)})
@@ -80,7 +80,7 @@ func TestPoolIsNotStarved(t *testing.T) {
 					}
 				}
 				assert.Equal(t, map[int]int{http.StatusCreated: orders}, statuses)
-				assert.Empty(t, unsettled)
+				assert.Empty(t, unfinished)
 			})
 		}
 	})
