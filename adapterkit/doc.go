@@ -8,7 +8,7 @@
 //
 // For all frameworks it has the rules that don't depend on one: how memory grows with a body
 // ([Buffer]), which header fields are the handler's own ([Changed]), and what a signature tells a guard
-// ([WithSigner]) or a client ([RefusalResponse]).
+// ([WithSigner]) or a client ([ResponseOf]).
 //
 // Package core/adaptertest checks what comes of it.
 package adapterkit

@@ -19,7 +19,7 @@ func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal 
 	if err == nil {
 		verified = m.For(WithSigner(r.Context(), signed), new(Body))
 	} else {
-		refusal = RefusalResponse(v.Refusal(r.Context(), err))
+		refusal = ResponseOf(v.Refusal(r.Context(), err))
 	}
 	m.end() // after a panic it stays out of the pool: somebody may still hold it
 	messages.Put(m)
@@ -32,8 +32,8 @@ func WithSigner(ctx context.Context, v sign.Verified) context.Context {
 	return core.WithCallerEvent(sign.NewContext(ctx, v), v.Owner, v.EventID, v.Consumed...)
 }
 
-// RefusalResponse returns r as a response, for [core.Exchange].Answer.
-func RefusalResponse(r *sign.Refusal) *core.Response {
+// ResponseOf returns r as a response, for [core.Exchange].Answer.
+func ResponseOf(r *sign.Refusal) *core.Response {
 	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
 	for i, f := range r.Header {
 		resp.Header[i] = core.Field(f)

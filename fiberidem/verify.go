@@ -32,7 +32,7 @@ func Verify(v *sign.Verifier) fiber.Handler {
 		m.reset() // after a panic it stays out of the pool: somebody may still hold it
 		messages.Put(m)
 		if err != nil {
-			answer(c, adapterkit.RefusalResponse(v.Refusal(outer, err)))
+			answer(c, adapterkit.ResponseOf(v.Refusal(outer, err)))
 			return nil
 		}
 		c.SetUserContext(adapterkit.WithSigner(outer, signed))

@@ -139,9 +139,6 @@ type App struct {
 	// Group is a prefix ("/api") that all routes share; they belong to one group of
 	// the framework. Empty: no group.
 	Group string
-	// Prefixes are those below which a mux serves the application, see [App.Mounted]. Empty: it
-	// is served as it is.
-	Prefixes []string
 	// Errors puts a middleware in front that renders the framework's errors by
 	// [RenderError], and the adapter's Finish middleware in front of that. Without it
 	// the framework renders errors in its own default way.
@@ -178,16 +175,18 @@ type App struct {
 	// After, unless nil, is called by a middleware in front once everything behind it has returned.
 	After func(Outcome)
 
+	prefixes []string    // those below which a mux serves the application
 	verifier sign.Config // of the route's first verifier, for verifiers that are wrong on purpose
 }
 
-// Mounted is h, the application, below its prefixes, which are stripped.
+// Mounted returns what serves h, the application: h itself, or a mux that serves it below prefixes, which it
+// strips. Harnesses with [Features].Prefixes serve what it returns.
 func (a App) Mounted(h http.Handler) http.Handler {
-	if len(a.Prefixes) == 0 {
+	if len(a.prefixes) == 0 {
 		return h
 	}
 	mux := http.NewServeMux()
-	for _, prefix := range a.Prefixes {
+	for _, prefix := range a.prefixes {
 		mux.Handle(prefix+"/", http.StripPrefix(prefix, h))
 	}
 	return mux
@@ -200,7 +199,7 @@ type Front string
 // What stands in front.
 const (
 	FormReader     Front = "form reader"     // looks at the field "sku" of a form
-	CSRF           Front = "CSRF"            // compares the field "csrf" of a form with the cookie "_csrf", whose value is CSRFToken
+	CSRF           Front = "CSRF"            // compares the field "csrf" of a form with the cookie "_csrf"
 	KeyAuth        Front = "key auth"        // wants the field "api-key" of a form to be "secret"
 	MethodOverride Front = "method override" // takes the method from the field "_method" of a form; it stands in front of the router
 	JSONBinder     Front = "JSON binder"     // binds the body as JSON, and leaves nothing of it
@@ -216,8 +215,8 @@ const (
 	UnreadHeader = "X-Unread"
 	// UnlimitedHeader is the field of a request that has no [App.Deadline].
 	UnlimitedHeader = "X-Unlimited"
-	// CSRFToken is the token in field and cookie.
-	CSRFToken = "csrf-token-0123456789abcdefghijkl"
+
+	csrfToken = "csrf-token-0123456789abcdefghijkl" // in field and cookie
 )
 
 // Outcome is what a middleware in front can look at when a request has been answered.

@@ -335,7 +335,7 @@ func echoForm(_ *probe, c Call, n int) error {
 
 // aForm has what each Front wants.
 func aForm(sku string) request {
-	return withCookie(form("csrf=" + CSRFToken + "&api-key=secret&quantity=2&sku=" + url.QueryEscape(sku)))
+	return withCookie(form("csrf=" + csrfToken + "&api-key=secret&quantity=2&sku=" + url.QueryEscape(sku)))
 }
 
 // someParts is the same, in parts, with a file.
@@ -344,7 +344,7 @@ func someParts(sku, file string) request {
 	w := multipart.NewWriter(&b)
 	// Writing to a buffer cannot fail, and the boundary is the suite's own.
 	_ = w.SetBoundary("b-1")
-	for _, p := range []core.Pair{{Name: "sku", Value: sku}, {Name: "csrf", Value: CSRFToken}, {Name: "api-key", Value: "secret"}, {Name: "quantity", Value: "2"}} {
+	for _, p := range []core.Pair{{Name: "sku", Value: sku}, {Name: "csrf", Value: csrfToken}, {Name: "api-key", Value: "secret"}, {Name: "quantity", Value: "2"}} {
 		_ = w.WriteField(p.Name, p.Value)
 	}
 	part, _ := w.CreateFormFile("file", "cat.png")
@@ -357,7 +357,7 @@ func someParts(sku, file string) request {
 var unreadable = form("sku=A-1&quantity=2&x=" + strings.Repeat("%zz", 100))
 
 func withCookie(r request) request {
-	r.fields = append(slices.Clone(r.fields), field("Cookie", "_csrf="+CSRFToken))
+	r.fields = append(slices.Clone(r.fields), field("Cookie", "_csrf="+csrfToken))
 	return r
 }
 

@@ -637,7 +637,7 @@ var mountCases = []testCase{
 		why: "a prefix that a mux has stripped belongs to the route: the same routes of two versions, or of two tenants, are two " +
 			"operations, and events do not show the prefix, which may tell tenants apart",
 		needs:   Features{Prefixes: true},
-		app:     App{Prefixes: []string{"/secret-1", "/secret-2"}},
+		app:     App{prefixes: []string{"/secret-1", "/secret-2"}},
 		policy:  clientKey,
 		routes:  []route{{pattern: "/orders/:id/pay"}},
 		handler: echoParam,

@@ -48,16 +48,16 @@ type Case struct {
 // Options are the parts of a policy that keys depend on. The zero value is the zero
 // core.Policy with the user from X-User.
 type Options struct {
-	Key              string   `json:"key"`    // "header"; "": parameters
-	Fields           []string `json:"fields"` // core.Fields
-	User             string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
-	Exclude          []string `json:"exclude"`
-	ExcludeOnly      []string `json:"exclude_only"`
-	RequestHeaders   []string `json:"request_headers"`
-	WithoutFiles     bool     `json:"without_files"`
-	WithoutFileNames bool     `json:"without_file_names"`
-	SHA256           bool     `json:"sha256"`
-	AnyParameters    bool     `json:"any_parameters"`
+	Key               string   `json:"key"`    // "header"; "": parameters
+	Fields            []string `json:"fields"` // core.Fields
+	User              string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
+	Exclude           []string `json:"exclude"`
+	ExcludeOnly       []string `json:"exclude_only"`
+	RequestHeaders    []string `json:"request_headers"`
+	WithoutFiles      bool     `json:"without_files"`
+	WithoutFileNames  bool     `json:"without_file_names"`
+	SHA256            bool     `json:"sha256"`
+	IgnoreFingerprint bool     `json:"ignore_fingerprint"`
 }
 
 // All returns the entries of testdata/keys.json. It panics if the file, which is
@@ -73,7 +73,7 @@ func All() []Case {
 // Policy returns the policy under which the entry's key is derived.
 func (k Case) Policy() core.Policy {
 	p := core.Policy{
-		RequestHeaders: k.Options.RequestHeaders, IgnoreFingerprint: k.Options.AnyParameters,
+		RequestHeaders: k.Options.RequestHeaders, IgnoreFingerprint: k.Options.IgnoreFingerprint,
 		WithoutFiles: k.Options.WithoutFiles, WithoutFileNames: k.Options.WithoutFileNames,
 	}
 	switch k.Options.User {

@@ -513,7 +513,7 @@ def derive(entry):
     key = b"idem:U=" + user + b"M=" + part(request.method) + b"%20" + part(request.route)
     if not by_client:
         return (key + b"P=" + rules.digest(text)).decode(), "", text
-    fingerprint = "" if policy.get("any_parameters") else rules.digest(text).decode()
+    fingerprint = "" if policy.get("ignore_fingerprint") else rules.digest(text).decode()
     return (key + b"K=" + part(chosen_key)).decode(), fingerprint, text
 
 
