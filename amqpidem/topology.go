@@ -38,7 +38,8 @@ type Topology struct {
 	Satellites QueueType
 
 	// Delays are how long a message waits after its first failure, its second, and so on; the last
-	// one is repeated. They must grow, and be whole milliseconds. Nil means [DefaultDelays].
+	// one is repeated. They must grow, and be whole milliseconds. Nil means
+	// 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 
 	// DeliveryLimit is after how many redeliveries the broker itself dead-letters a message of a
@@ -65,11 +66,6 @@ const (
 	// checked.
 	Foreign
 )
-
-// DefaultDelays are the delays of a [Topology] that names none.
-func DefaultDelays() []time.Duration {
-	return []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
-}
 
 const defaultDeliveryLimit = 20
 
@@ -103,7 +99,7 @@ func (t Topology) check() (Topology, error) {
 		}
 	}
 	if t.Delays = slices.Clone(t.Delays); len(t.Delays) == 0 {
-		t.Delays = DefaultDelays()
+		t.Delays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 	}
 	fault(t.Queue == "", "Queue", "is empty")
 	// The broker allows 255 bytes, and the longest name is that of a delay.

@@ -20,7 +20,7 @@ import (
 // store's table. It returns an error if pool or fn is nil.
 //
 // The rules of sqlstore for the function, the context, the options and the errors hold here. tx is the transaction that
-// makes the record: its Commit and Rollback return [ErrNotYours], and its Begin makes a savepoint, as always in pgx.
+// makes the record: its Commit and Rollback return an error, and its Begin makes a savepoint, as always in pgx.
 // Before fn returns, it must close its rows and batches. It must not use tx afterwards.
 func DoTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, key string, fn func(tx pgx.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	c, err := newCall(pool, fn)
@@ -42,8 +42,8 @@ func RunTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, fn fu
 	return store.RunTx(ctx, c, c.run, opts...)
 }
 
-// ErrNotYours is returned by Commit and Rollback of the transaction that [DoTx] and [RunTx] pass to their functions.
-var ErrNotYours = errors.New("pgxidem: the transaction ends when the function returns: nil commits it, an error rolls it back")
+// errNotYours is returned by Commit and Rollback of the transaction that [DoTx] and [RunTx] pass to their functions.
+var errNotYours = errors.New("pgxidem: the transaction ends when the function returns: nil commits it, an error rolls it back")
 
 // call is one call of DoTx or RunTx. It is a sqlstore.TxBeginner and a sqlstore.Resetter. It has a *sql.DB of its own,
 // which costs no connection, so that tx is always the transaction that this call began last.
@@ -139,8 +139,8 @@ func (o owned) Rollback() error { return o.tx.Rollback(o.ctx) }
 // borrowed is the same transaction for the caller's function, which may do neither.
 type borrowed struct{ pgx.Tx }
 
-func (borrowed) Commit(context.Context) error   { return ErrNotYours }
-func (borrowed) Rollback(context.Context) error { return ErrNotYours }
+func (borrowed) Commit(context.Context) error   { return errNotYours }
+func (borrowed) Rollback(context.Context) error { return errNotYours }
 
 // Tx is a pgx.Tx with the methods of database/sql that rowguard and outbox call: it is a rowguard.Conn and an outbox.Tx.
 type Tx struct{ pgx.Tx }

@@ -259,8 +259,8 @@ func TestTheTransactionIsBorrowed(t *testing.T) {
 		b := newBooks(t)
 		ctx := t.Context()
 		_, err := do(ctx, b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
-			assert.ErrorIs(t, tx.Commit(ctx), pgxidem.ErrNotYours)
-			assert.ErrorIs(t, tx.Rollback(ctx), pgxidem.ErrNotYours)
+			assert.ErrorContains(t, tx.Commit(ctx), "pgxidem: the transaction ends when the function returns")
+			assert.ErrorContains(t, tx.Rollback(ctx), "pgxidem: the transaction ends when the function returns")
 
 			assert.ErrorIs(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
 				_, err := b.enter("undone")(inner)

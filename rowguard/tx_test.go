@@ -312,7 +312,7 @@ func TestTransactIsBounded(t *testing.T) {
 		}{
 			"success":             {runs: 1},
 			"deadlock":            {fn: errDeadlock, tries: 3, want: errDeadlock, runs: 3, rollbacks: 3},
-			"deadlock, default":   {fn: errDeadlock, want: errDeadlock, runs: rowguard.DefaultTries, rollbacks: rowguard.DefaultTries},
+			"deadlock, default":   {fn: errDeadlock, want: errDeadlock, runs: 10, rollbacks: 10},
 			"serialisation":       {commit: stated("40001"), tries: 3, want: stated("40001"), runs: 3},
 			"other":               {fn: errOther, want: errOther, runs: 1, rollbacks: 1},
 			"lock_timeout":        {fn: stated("55P03"), want: stated("55P03"), runs: 1, rollbacks: 1},

@@ -30,10 +30,10 @@ func Update[R Row](ctx context.Context, c Conn[R], t Table, id any, version int6
 	return fmt.Errorf("%w: %s", ErrStale, g.Name)
 }
 
-// DefaultTries is how often [Retry], [InTx] and [Transact] run a function at most, unless the caller says otherwise.
-const DefaultTries = 10
+// defaultTries is how often [Retry], [InTx] and [Transact] run a function at most, unless the caller says otherwise.
+const defaultTries = 10
 
-// Retry calls fn again while it returns [ErrStale], a deadlock or the like: at most tries times ([DefaultTries] if zero
+// Retry calls fn again while it returns [ErrStale], a deadlock or the like: at most tries times (10 if zero
 // or less), with random pauses of up to 50 ms between them. fn reads the row, decides, and makes one guarded write.
 // After the last try Retry returns an error that wraps fn's. If ctx ends during a pause, the error wraps both fn's and
 // ctx's.
@@ -47,7 +47,7 @@ func Retry(ctx context.Context, tries int, fn func() error) error {
 // again calls try until its error is not retried, at most tries times.
 func again(ctx context.Context, tries int, retried func(error) bool, try func() error) error {
 	if tries <= 0 {
-		tries = DefaultTries
+		tries = defaultTries
 	}
 	for n := 1; ; n++ {
 		err := try()
