@@ -87,6 +87,8 @@ func (s *referenceStore) key(key string) string {
 		}
 	case s.faulty("cuts keys at 255") && len(key) > 255:
 		return key[:255]
+	case s.faulty("knows no empty key") && key == "":
+		return " "
 	}
 	return key
 }
@@ -104,7 +106,7 @@ func (s *referenceStore) held(key string, owner store.Owner, call string) *item 
 	if r == nil {
 		return nil
 	}
-	same := r.claim.Owner == owner && !owner.IsZero()
+	same := r.claim.Owner == owner && (!owner.IsZero() || s.faulty("the zero owner holds what nobody does"))
 	switch {
 	case s.faulty("anybody may " + call):
 		same = true
@@ -118,7 +120,7 @@ func (s *referenceStore) held(key string, owner store.Owner, call string) *item 
 	if !same || r.done && !s.faulty("finished records can be "+past[call]) {
 		return nil
 	}
-	if (s.faulty("lapsed claims are lost") || call == "abandon" && s.faulty("lapsed claims can't be abandoned")) && !s.clock.Now().Before(r.lease) {
+	if s.faulty("lapsed claims can't be "+past[call]) && !s.clock.Now().Before(r.lease) {
 		return nil
 	}
 	return r
@@ -129,7 +131,11 @@ func (s *referenceStore) wake(r *item, by string) {
 		return
 	}
 	for i, c := range r.watchers {
-		if i == 0 || !s.faulty("wakes one watcher only") {
+		switch {
+		case i > 0 && s.faulty("wakes one watcher only"):
+		case s.faulty("sends where it should close"):
+			c <- struct{}{}
+		default:
 			close(c)
 		}
 	}
@@ -170,11 +176,32 @@ func (s *referenceStore) hasRoom() bool {
 	return len(s.items) < s.room
 }
 
+// claim makes a record although Acquire refuses.
+func (s *referenceStore) claim(key string, c store.Claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items[s.key(key)] = &item{claim: c, attempt: 1, end: s.clock.Now().Add(long)}
+}
+
 func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+	switch err := ctx.Err(); {
+	case err == nil, s.faulty("acquires whatever the context says"):
+	case s.faulty("claims, then looks at the context"):
+		s.claim(key, c)
+		fallthrough
+	default:
 		return store.Grant{}, err
 	}
-	if err := c.Validate(); err != nil && !s.faulty("accepts any claim") {
+	switch err := c.Validate(); {
+	case err == nil,
+		c.Owner.IsZero() && s.faulty("takes a claim without an owner"),
+		c.Lease <= 0 && s.faulty("takes a claim without a lease"),
+		c.Retention < 0 && s.faulty("takes a claim with a negative retention"),
+		len(c.Fingerprint) > 64 && s.faulty("takes a claim with a long fingerprint"):
+	case s.faulty("claims, then looks at the claim"):
+		s.claim(key, c)
+		fallthrough
+	default:
 		return store.Grant{}, err
 	}
 	if s.faulty("counts in milliseconds") && c.Lease < time.Millisecond {
@@ -194,6 +221,9 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 		r.end = r.end.Add(time.Second)
 		r.lease = r.lease.Add(time.Second)
 	}
+	if r != nil && s.faulty("keeps the latest fingerprint") {
+		r.claim.Fingerprint = c.Fingerprint
+	}
 	forgotten := r == nil && s.items[s.key(key)] != nil
 	if r == nil && s.faulty("looks, then locks", "locks in the process only") || forgotten && s.faulty("looks, then begins anew") {
 		s.gap()
@@ -201,6 +231,9 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 	switch {
 	case r == nil:
 		if !s.hasRoom() {
+			if s.faulty("is full without ErrFull") {
+				return store.Grant{}, errors.New("no room")
+			}
 			return store.Grant{}, store.ErrFull
 		}
 		r = &item{claim: c, attempt: 1}
@@ -220,6 +253,9 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 		}
 		if s.faulty("forgets the fingerprint of what is done") {
 			g.Fingerprint = ""
+		}
+		if s.faulty("forgets the attempt of what is done") {
+			g.Attempt = 1
 		}
 		if s.faulty("tells the lease of what is done") {
 			g.Remaining = r.lease.Sub(now)
@@ -267,6 +303,12 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 	if s.faulty("never forgets the abandoned") {
 		r.end = r.end.Add(1000 * long)
 	}
+	if s.faulty("counts a claim's retention from its beginning") {
+		r.end = now.Add(max(c.Lease, c.Retention))
+	}
+	if s.faulty("tells the new owner of a fingerprint") {
+		return s.grant(store.Acquired, r, 0), nil
+	}
 	return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
 }
 
@@ -274,12 +316,18 @@ func (s *referenceStore) grant(state store.State, r *item, remaining time.Durati
 	if s.faulty("tells what remains in milliseconds") {
 		remaining /= time.Millisecond
 	}
+	if s.faulty("tells the lease of what is abandoned") && state == store.Abandoned {
+		remaining = r.lease.Sub(s.clock.Now())
+	}
 	return store.Grant{State: state, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: remaining}
 }
 
 func (s *referenceStore) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+	if err := ctx.Err(); err != nil && !s.faulty("renews whatever the context says") {
 		return err
+	}
+	if lease <= 0 && s.faulty("calls a renewal without a lease lost") {
+		return store.ErrLost
 	}
 	if lease <= 0 && !s.faulty("renews for any lease") {
 		return errors.New("a lease must be longer than zero")
@@ -288,6 +336,9 @@ func (s *referenceStore) Renew(ctx context.Context, key string, owner store.Owne
 	defer s.mu.Unlock()
 	r := s.held(key, owner, "renew")
 	if r == nil {
+		if s.faulty("renewing nothing succeeds") && s.at(key) == nil {
+			return nil
+		}
 		return store.ErrLost
 	}
 	if s.faulty("renews nothing") {
@@ -301,6 +352,9 @@ func (s *referenceStore) Renew(ctx context.Context, key string, owner store.Owne
 	if s.faulty("renews to later only") && end.Before(r.lease) {
 		return nil
 	}
+	if s.faulty("renewing adds to the lease") {
+		end = r.lease.Add(lease)
+	}
 	r.lease = end
 	r.end = end.Add(r.claim.Retention)
 	if s.faulty("renewing drops the retention") {
@@ -310,7 +364,7 @@ func (s *referenceStore) Renew(ctx context.Context, key string, owner store.Owne
 }
 
 func (s *referenceStore) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+	if err := ctx.Err(); err != nil && !s.faulty("completes whatever the context says") {
 		return err
 	}
 	s.mu.Lock()
@@ -355,6 +409,9 @@ func (s *referenceStore) Complete(ctx context.Context, key string, owner store.O
 	if !s.faulty("forgets results with the claim") {
 		r.end = s.clock.Now().Add(retention)
 	}
+	if s.faulty("counts a result's retention from the end of the lease") {
+		r.end = r.lease.Add(retention)
+	}
 	if s.faulty("never forgets results") {
 		r.end = r.end.Add(1000 * long)
 	}
@@ -363,7 +420,7 @@ func (s *referenceStore) Complete(ctx context.Context, key string, owner store.O
 }
 
 func (s *referenceStore) Release(ctx context.Context, key string, owner store.Owner) error {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+	if err := ctx.Err(); err != nil && !s.faulty("releases whatever the context says") {
 		return err
 	}
 	s.mu.Lock()
@@ -373,6 +430,9 @@ func (s *referenceStore) Release(ctx context.Context, key string, owner store.Ow
 		if s.faulty("releasing nothing succeeds") && s.at(key) == nil {
 			return nil
 		}
+		if s.faulty("releases, then looks at the owner") {
+			delete(s.items, s.key(key))
+		}
 		return store.ErrLost
 	}
 	s.letGo(key, r, "release")
@@ -380,7 +440,7 @@ func (s *referenceStore) Release(ctx context.Context, key string, owner store.Ow
 }
 
 func (s *referenceStore) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context", "abandons whatever the context says") {
+	if err := ctx.Err(); err != nil && !s.faulty("abandons whatever the context says") {
 		return err
 	}
 	s.mu.Lock()
@@ -409,6 +469,9 @@ func (s *referenceStore) Abandon(ctx context.Context, key string, owner store.Ow
 	default:
 		r.end = now.Add(r.claim.Retention)
 	}
+	if s.faulty("keeps what is abandoned without retention") && r.claim.Retention == 0 {
+		r.end = now.Add(long)
+	}
 	if s.faulty("abandons in two steps") {
 		s.gap()
 	}
@@ -436,6 +499,9 @@ func (s *referenceStore) letGo(key string, r *item, by string) {
 			r.claim.Owner = store.Owner{}
 		}
 		r.lease = now
+		if s.faulty("forgets the fingerprint of what is released") {
+			r.claim.Fingerprint = ""
+		}
 		if !s.faulty("remembers what is released until its lease would have passed") {
 			r.end = now.Add(r.claim.Retention)
 		}
@@ -447,14 +513,16 @@ func (s *referenceStore) letGo(key string, r *item, by string) {
 }
 
 func (s *referenceStore) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	if err := ctx.Err(); err != nil && !s.faulty("ignores the context") {
+	if err := ctx.Err(); err != nil && !s.faulty("watches whatever the context says") {
 		return nil, nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.at(key)
-	c := make(chan struct{})
+	c := make(chan struct{}, 1) // room for what "sends where it should close" sends
 	switch {
+	case s.faulty("hands out no stop"):
+		return c, nil, nil
 	case r == nil || r.done:
 		if !s.faulty("watches nothing for ever") {
 			close(c)

@@ -40,18 +40,33 @@ var faults = map[string]string{
 	"takes over what is running":  "a standing claim keeps everybody out",
 	"looks, then locks":           "one of many is acquired",
 
-	"folds keys' case": "keys are exact",
-	"trims keys":       "keys are exact",
-	"ends keys at NUL": "keys are exact",
-	"normalises keys":  "keys are exact",
-	"reads hash tags":  "keys are exact",
-	"cuts keys at 255": "long keys count to the last byte",
+	"folds keys' case":   "keys are exact",
+	"trims keys":         "keys are exact",
+	"ends keys at NUL":   "keys are exact",
+	"normalises keys":    "keys are exact",
+	"reads hash tags":    "keys are exact",
+	"cuts keys at 255":   "long keys count to the last byte",
+	"knows no empty key": "keys are exact",
 
 	"forgets the fingerprint of what is done": "the fingerprint comes back",
+	"keeps the latest fingerprint":            "the fingerprint comes back",
+	"tells the new owner of a fingerprint":    "a free key is acquired",
 
-	"accepts any claim":    "a bad claim changes nothing",
-	"renews for any lease": "a bad claim changes nothing",
-	"ignores the context":  "an ended context changes nothing",
+	"takes a claim without an owner":          "a bad claim changes nothing",
+	"takes a claim without a lease":           "a bad claim changes nothing",
+	"takes a claim with a negative retention": "a bad claim changes nothing",
+	"takes a claim with a long fingerprint":   "a bad claim changes nothing",
+	"claims, then looks at the claim":         "a bad claim changes nothing",
+	"renews for any lease":                    "a bad claim changes nothing",
+	"calls a renewal without a lease lost":    "a bad claim changes nothing",
+
+	"acquires whatever the context says":  "an ended context changes nothing",
+	"claims, then looks at the context":   "an ended context changes nothing",
+	"renews whatever the context says":    "an ended context changes nothing",
+	"completes whatever the context says": "an ended context changes nothing",
+	"releases whatever the context says":  "an ended context changes nothing",
+	"abandons whatever the context says":  "an ended context changes nothing",
+	"watches whatever the context says":   "an ended context watches nothing",
 
 	"anybody may renew":                 "a stranger changes nothing",
 	"anybody may complete":              "a stranger changes nothing",
@@ -60,6 +75,8 @@ var faults = map[string]string{
 	"folds owners' case":                "owners differ in any byte",
 	"completes what is not there":       "without a record there is nothing to hold",
 	"releasing nothing succeeds":        "without a record there is nothing to hold",
+	"renewing nothing succeeds":         "without a record there is nothing to hold",
+	"releases, then looks at the owner": "a stranger changes nothing",
 	"former owners count":               "a stale owner changes nothing after a takeover",
 	"anybody may abandon":               "a stranger changes nothing",
 	"abandoning nothing succeeds":       "without a record there is nothing to hold",
@@ -72,6 +89,7 @@ var faults = map[string]string{
 	"forgets the attempt at a completion without retention":        "completing without retention after a takeover keeps the attempt",
 	"what is released stays its owner's":                           "a stale owner changes nothing after releasing what it took over",
 	"remembers what is released until its lease would have passed": "a release after a takeover is remembered for its retention",
+	"forgets the fingerprint of what is released":                  "a release after a takeover keeps the attempt",
 
 	"forgets a first attempt that is abandoned":                     "an abandoned run can be taken over at once",
 	"forgets the fingerprint of what is abandoned":                  "an abandoned run can be taken over at once",
@@ -79,43 +97,51 @@ var faults = map[string]string{
 	"lets anybody have what is abandoned":                           "an abandoned run can be taken over at once",
 	"abandons in two steps":                                         "one of many takes over what is abandoned",
 	"looks, then abandons":                                          "one of many endings counts",
-	"abandons whatever the context says":                            "an ended context changes nothing",
 	"what is abandoned stays its owner's":                           "a stale owner changes nothing after abandoning",
+	"the zero owner holds what nobody does":                         "a stale owner changes nothing after abandoning",
+	"keeps what is abandoned without retention":                     "an abandoned run is remembered for its retention",
 	"lapsed claims can't be abandoned":                              "a lapsed claim can be abandoned",
 	"remembers what is abandoned until its lease would have passed": "an abandoned run is remembered for its retention",
 	"remembers what is abandoned late since its lease has passed":   "an abandoned run is forgotten when its retention is over",
 
-	"keeps the lock as long as the result": "a crash blocks for the lease only",
-	"takes over unasked":                   "an abandoned record is reported and left alone",
-	"takes over with other parameters":     "takeover is for the same parameters only",
-	"takes over any attempt":               "takeover is for the named attempt only",
-	"takes over named attempts only":       "takeover is for the named attempt only",
-	"looks, then takes over":               "one of many takes over",
-	"looks, then completes":                "either the late owner or the taker wins",
-	"takeover does not count":              "the attempt counts takeovers",
-	"takeover keeps the first lease":       "a takeover brings its own lease and retention",
-	"takeover keeps the first retention":   "a takeover brings its own lease and retention",
-	"renews nothing":                       "a renewed lease ends later",
-	"renews to later only":                 "a lease may be renewed to end sooner",
-	"lapsed claims are lost":               "a lapsed claim that nobody took is still its owner's",
-	"never forgets the abandoned":          "an abandoned record is forgotten after its retention",
-	"looks, then begins anew":              "one of many begins anew",
-	"counts in milliseconds":               "spans of any length",
-	"tells what remains in milliseconds":   "what remains is true",
-	"tells the lease of what is done":      "what remains is true",
-	"ends leases a second late":            "a lease ends when it is over",
-	"renewing drops the retention":         "a renewed lease keeps its retention",
-	"looking prolongs":                     "looking prolongs nothing",
+	"keeps the lock as long as the result":          "a crash blocks for the lease only",
+	"takes over unasked":                            "an abandoned record is reported and left alone",
+	"takes over with other parameters":              "takeover is for the same parameters only",
+	"takes over any attempt":                        "takeover is for the named attempt only",
+	"takes over named attempts only":                "takeover is for the named attempt only",
+	"looks, then takes over":                        "one of many takes over",
+	"looks, then completes":                         "either the late owner or the taker wins",
+	"takeover does not count":                       "the attempt counts takeovers",
+	"forgets the attempt of what is done":           "the attempt counts takeovers",
+	"takeover keeps the first lease":                "a takeover brings its own lease and retention",
+	"takeover keeps the first retention":            "a takeover brings its own lease and retention",
+	"renews nothing":                                "a renewed lease ends later",
+	"renews to later only":                          "a lease may be renewed to end sooner",
+	"renewing adds to the lease":                    "a lease may be renewed to end sooner",
+	"lapsed claims can't be renewed":                "a lapsed claim that nobody took is still its owner's",
+	"lapsed claims can't be completed":              "a lapsed claim that nobody took is still its owner's",
+	"lapsed claims can't be released":               "a lapsed claim that nobody took is still its owner's",
+	"never forgets the abandoned":                   "an abandoned record is forgotten after its retention",
+	"looks, then begins anew":                       "one of many begins anew",
+	"counts in milliseconds":                        "spans of any length",
+	"tells what remains in milliseconds":            "what remains is true",
+	"tells the lease of what is done":               "what remains is true",
+	"tells the lease of what is abandoned":          "what remains is true",
+	"counts a claim's retention from its beginning": "a lease ends when it is over",
+	"ends leases a second late":                     "a lease ends when it is over",
+	"renewing drops the retention":                  "a renewed lease keeps its retention",
+	"looking prolongs":                              "looking prolongs nothing",
 
-	"forgets results with the claim": "a result outlives the lease",
-	"never forgets results":          "a result is forgotten after its retention",
-	"no retention means for ever":    "completing without retention releases",
-	"ends results at NUL":            "results come back as they were",
-	"keeps results as text":          "results come back as they were",
-	"cuts results at 64 KiB":         "results come back as they were",
-	"keeps the caller's bytes":       "bytes are copied",
-	"hands out its own bytes":        "bytes are copied",
-	"one buffer for all":             "many keys at once",
+	"forgets results with the claim":                        "a result outlives the lease",
+	"never forgets results":                                 "a result is forgotten after its retention",
+	"counts a result's retention from the end of the lease": "a result is forgotten after its retention",
+	"no retention means for ever":                           "completing without retention releases",
+	"ends results at NUL":                                   "results come back as they were",
+	"keeps results as text":                                 "results come back as they were",
+	"cuts results at 64 KiB":                                "results come back as they were",
+	"keeps the caller's bytes":                              "bytes are copied",
+	"hands out its own bytes":                               "bytes are copied",
+	"one buffer for all":                                    "many keys at once",
 
 	"wakes nobody by completion":                    "a watcher is woken by completion",
 	"wakes nobody by release":                       "a watcher is woken by release",
@@ -129,6 +155,8 @@ var faults = map[string]string{
 	"needs a goroutine for each watcher, for ever":  "a watcher may give up",
 	"one watcher gives up for all":                  "a watcher may give up",
 	"panics at a second stop":                       "a watcher may give up",
+	"hands out no stop":                             "a watcher may give up",
+	"sends where it should close":                   "a watcher is woken by completion",
 
 	"looks, then renews":        "histories are linearizable",
 	"completes in two steps":    "histories are linearizable",
@@ -143,6 +171,7 @@ var faults = map[string]string{
 	"loses completions at a restart":   "histories are linearizable under faults",
 
 	"drops the oldest record when full": "a full store refuses",
+	"is full without ErrFull":           "a full store refuses",
 	"never gives room back":             "a full store has room again after a release",
 	"drops what is abandoned when full": "a full store keeps what is abandoned",
 	"the dead take up room":             "a full store reclaims what has passed",
@@ -155,7 +184,6 @@ var faults = map[string]string{
 // is closer to the fault, with the fault that each must notice.
 var alsoNoticed = map[string]string{
 	"one of many completions counts":     "looks, then completes",
-	"an ended context watches nothing":   "ignores the context",
 	"no wake-up is lost":                 "wakes nobody by completion",
 	"it behaves as the model does":       "renews nothing",
 	"one of many uses of a token runs":   "looks, then locks",
@@ -252,6 +280,22 @@ func TestDeclarations(t *testing.T) {
 	for _, f := range []Features{{Watch: true}, {Local: true}, {}} {
 		if r := rehearse(t, c, factory, f); !r.Failed() {
 			t.Errorf("a store that implements both and declares %+v passes", f)
+		}
+	}
+}
+
+// TestLackingFeatures: a case that needs what a store lacks is skipped, and says what that is.
+func TestLackingFeatures(t *testing.T) {
+	bare := func(testing.TB) Instance { return Instance{Store: newReferenceStore("", 0)} }
+	for _, c := range cases {
+		want := map[needs]string{
+			needWatch: "declares no Watch", needClock: "clock can't be moved", needBounds: "declares no bounds", needFaults: "declares no faults",
+		}[c.needs]
+		if c.needs == 0 {
+			continue
+		}
+		if r := rehearse(t, c, bare, Features{}); !r.skipped || r.Failed() || !strings.Contains(r.log.String(), want) {
+			t.Errorf("%q is not skipped with %q: %s", c.name, want, r.log.String())
 		}
 	}
 }
