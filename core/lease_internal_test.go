@@ -1,10 +1,16 @@
 package core
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // The list of runs holds those that have begun and not ended, in whatever order they end.
@@ -31,5 +37,30 @@ func TestRunsEndInAnyOrder(t *testing.T) {
 			require.Equal(t, left, listed, order)
 		}
 		require.Nil(t, l.head, order)
+	}
+}
+
+// Leases are renewed at a third of their time, and when that fails, at a tenth, until they end.
+func TestRenewalsArePaced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		renew error
+		calls int64
+		lasts time.Duration
+	}{
+		"renewed":     {nil, 59, time.Minute - time.Millisecond},
+		"not renewed": {errors.New("connection refused"), 8, 3 * time.Second},
+		"lost":        {store.ErrLost, 1, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &stubborn{grant: store.Grant{State: store.Acquired, Attempt: 1}, renew: tc.renew}
+			task := MustNew(Config{Store: s}).MustTask(Policy{Name: "n", Lease: 3 * time.Second})
+			begun := time.Now()
+			_, _ = Do(t.Context(), task, Call{Key: "k"}, func(ctx context.Context) (int, error) {
+				sleep(ctx, time.Minute-time.Millisecond)
+				assert.Equal(t, tc.lasts, time.Since(begun), name)
+				return 0, nil
+			})
+			assert.Equal(t, 1+tc.calls, s.calls.Load(), name)
+		})
 	}
 }

@@ -1,0 +1,99 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// stubborn is a store whose answers never change. It ends all tests if a caller goes on asking: that one would hang.
+type stubborn struct {
+	store.Store
+	grant store.Grant
+	renew error
+	calls atomic.Int64
+}
+
+func (s *stubborn) count() {
+	if s.calls.Add(1) > 1000 {
+		panic("a caller asks the store for ever")
+	}
+}
+
+func (s *stubborn) Acquire(context.Context, string, store.Claim) (store.Grant, error) {
+	s.count()
+	return s.grant, nil
+}
+
+func (s *stubborn) Renew(context.Context, string, store.Owner, time.Duration) error {
+	s.count()
+	return s.renew
+}
+
+func (s *stubborn) Complete(context.Context, string, store.Owner, []byte, time.Duration) error {
+	return nil
+}
+
+// refusedOperation is an operation that never runs.
+type refusedOperation struct {
+	operation
+	id        identity
+	resultErr error
+}
+
+func (o *refusedOperation) identify() identity                            { return o.id }
+func (o *refusedOperation) request() *Request                             { return nil }
+func (o *refusedOperation) route() string                                 { return "" }
+func (o *refusedOperation) result(Verdict) ([]byte, error)                { return nil, o.resultErr }
+func (o *refusedOperation) refuse(_ context.Context, r *Refusal) error    { return r }
+func (o *refusedOperation) stored(context.Context, store.Grant) *Response { return nil }
+
+// A caller that meets an abandoned run asks the store a few times at most, also if the run stays abandoned.
+func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
+	fault := errors.New("out of order")
+	reconciled := func(v Verdict, err error) Policy {
+		return Policy{Abandoned: Uncertain, Reconcile: func(context.Context, Uncertainty) (Verdict, error) { return v, err }}
+	}
+	for name, tc := range map[string]struct {
+		policy    Policy
+		expired   bool
+		resultErr error
+		want      Code
+		calls     int64
+	}{
+		"the store keeps it":        {policy: Policy{}, want: CodeKeyReused, calls: 1},
+		"an expired token":          {policy: Policy{}, expired: true, want: CodeKeyReused, calls: 2},
+		"nobody knows":              {policy: Policy{Abandoned: Uncertain}, want: CodeUncertain, calls: 1},
+		"the verdict is unknown":    {policy: reconciled(Unknown(), nil), want: CodeUncertain, calls: 1},
+		"the verdict fails":         {policy: reconciled(RunAgain(), fault), want: CodeUncertain, calls: 1},
+		"run again":                 {policy: reconciled(RunAgain(), nil), want: CodeKeyReused, calls: 2},
+		"finished by somebody else": {policy: reconciled(FinishedValue(nil), nil), want: CodeKeyReused, calls: 3},
+		"finished with a bad value": {policy: reconciled(FinishedValue(nil), nil), resultErr: fault, want: CodeUncertain, calls: 1},
+	} {
+		s := &stubborn{grant: store.Grant{State: store.Abandoned, Attempt: 1, Fingerprint: "f", Remaining: time.Hour}}
+		tc.policy.Name = "n"
+		guard := MustNew(Config{Store: s}).MustTask(tc.policy).guard
+		op := &refusedOperation{id: identity{key: Key{raw: "k"}, fingerprint: "f", expired: tc.expired}, resultErr: tc.resultErr}
+		assert.ErrorIs(t, guard.once(t.Context(), op), tc.want, name)
+		assert.Equal(t, tc.calls, s.calls.Load(), name)
+	}
+}
+
+// A waiter's limit ends its calls.
+func TestWaiterAsksUntilItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stubborn{grant: store.Grant{State: store.Running, Attempt: 1, Remaining: time.Hour}}
+		task := MustNew(Config{Store: s}).MustTask(Policy{Name: "n", Duplicate: Wait(time.Second)})
+		begun := time.Now()
+		_, err := Do(t.Context(), task, Call{Key: "k"}, func(context.Context) (int, error) { return 0, nil })
+		assert.ErrorIs(t, err, CodeInProgress)
+		assert.Equal(t, time.Second, time.Since(begun))
+	})
+}
