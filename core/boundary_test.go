@@ -147,8 +147,10 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+	var faults strings.Builder
+	cmd.Stderr = &faults
 	out, err := cmd.Output()
-	require.NoError(t, err, dir)
+	require.NoError(t, err, "%s in %s: %s", cmd, dir, &faults)
 	return string(out)
 }
 
