@@ -15,9 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// between wraps the client of a store. What is next is done once, in place of the
-// next command, or a later one if some are to be skipped; apart, once, between the two commands of the next claim; beforeLookup, once, before
-// the client's cache is looked into.
+// between wraps a store's client. Each hook runs once: next in place of the next command, or of a later one if skip is set; apart
+// between the two commands of the next claim; beforeLookup before the client looks into its cache.
 type between struct {
 	rueidis.Client
 	next         func(command func() rueidis.RedisResult) rueidis.RedisResult
@@ -59,7 +58,7 @@ func (b *between) DoMulti(ctx context.Context, multi ...rueidis.Completed) (resu
 	return results
 }
 
-// turn returns what is to be done in place of the command that is about to be sent, if anything.
+// turn returns what replaces the command that is about to be sent, or nil.
 func (b *between) turn() (next func(func() rueidis.RedisResult) rueidis.RedisResult) {
 	if b.skip > 0 {
 		b.skip--
@@ -103,9 +102,8 @@ func openOn(t *testing.T, client rueidis.Client, options ...redisstore.Option) (
 	return s, b
 }
 
-// interrupt lets the next command end with the end of somebody else's context, which is what
-// the callers get that wait while he makes the connection. It is made again after meanwhile,
-// which is called in a goroutine of the store's.
+// interrupt makes the next command fail with another caller's context error, as commands do that wait for a connection that
+// this caller makes. The store repeats the command after meanwhile, which runs in one of its goroutines.
 func (b *between) interrupt(carriedOut bool, meanwhile func()) {
 	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
 		if carriedOut {
@@ -116,8 +114,8 @@ func (b *between) interrupt(carriedOut bool, meanwhile func()) {
 	}
 }
 
-// TestClaimTriedAgain: a claim that is tried again finds a running record. It is the
-// caller's if the first try has made it, and only then: else two run.
+// TestClaimTriedAgain: a claim that is sent twice finds a running record. The record is the caller's only if the first try
+// has made it; else two would run.
 func TestClaimTriedAgain(t *testing.T) {
 	t.Run("commands", func(t *testing.T) {
 		url := backend.StartRedis(t).URL()
@@ -129,7 +127,7 @@ func TestClaimTriedAgain(t *testing.T) {
 	})
 }
 
-// claimTriedAgain is TestClaimTriedAgain. A takeover takes a command, and as many before it as are to be skipped.
+// claimTriedAgain tests one client. A takeover is one command, after skip others.
 func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) {
 	s, b := openOn(t, client)
 	other := openURL(t, url)
@@ -188,8 +186,8 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 	}
 }
 
-// TestOwnersCallTriedAgain: a call that finds no record of its owner at the second try may have taken
-// effect at the first. The error is not ErrLost, for the outcome is not known.
+// TestOwnersCallTriedAgain: a call whose second try finds no record of its owner may have taken effect at the first. The
+// outcome is unknown, so the error is not ErrLost.
 func TestOwnersCallTriedAgain(t *testing.T) {
 	s, b := openBetween(t, backend.StartRedis(t).URL())
 	ctx := t.Context()

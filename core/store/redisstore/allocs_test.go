@@ -13,9 +13,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestAllocations: a call makes a context that hides the deadline and a string of arguments;
-// a replay also has what the client reads, and the result. The rest is used again. What the
-// client allocates in its own goroutines counts, too.
+// TestAllocations: a call allocates a context that hides the deadline, and a string of arguments. A replay also allocates what
+// the client reads, and the result. The client's own goroutines are counted in.
 func TestAllocations(t *testing.T) {
 	s := openURL(t, backend.Redis(t)) // one connection
 	result := make([]byte, 200)

@@ -13,8 +13,7 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestHotReplays: a replay that is asked for again and again costs the server nothing, and
-// a first request costs no more than without the cache.
+// TestHotReplays: a frequent replay costs the server nothing, and a first request costs no more than without the cache.
 func TestHotReplays(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
@@ -101,8 +100,8 @@ func TestClientWithoutCache(t *testing.T) {
 	}))
 }
 
-// TestCachedReplaysCountFromTheAsking: what the server says remains has begun to pass before its
-// answer arrives. Counted from then on, a replay would outlive its record.
+// TestCachedReplaysCountFromTheAsking: the remaining time counts from the question. Counted from the answer, a replay would
+// outlive its record.
 func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 	const onTheWay = 30 * time.Millisecond
 	s, b := openBetween(t, backend.StartRedis(t).URL(), redisstore.ClientSideCache(time.Minute))
@@ -117,8 +116,8 @@ func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 	require.LessOrEqual(t, meet(t, s, "k", store.Done).Remaining, remaining-onTheWay)
 }
 
-// TestCachedReplaysEndWithTheirOwnRecord: a record may pass, and another be made, while a replay
-// is looked up. What remains is not that of the first and the result that of the second.
+// TestCachedReplaysEndWithTheirOwnRecord: a record may expire, and another one be made, during a lookup. Remaining time and
+// result belong to the same record.
 func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {
 	url := backend.StartRedis(t).URL()
 	s, b := openBetween(t, url, redisstore.ClientSideCache(time.Minute))

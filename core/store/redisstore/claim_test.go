@@ -40,8 +40,7 @@ func TestScriptsOnly(t *testing.T) {
 	require.EqualValues(t, 6, b.trips.Load())
 }
 
-// TestBetweenTheCommands: what happens between a claim's two commands makes nothing of what is
-// answered wrong.
+// TestBetweenTheCommands: a claim's answer is right whatever happens between its two commands.
 func TestBetweenTheCommands(t *testing.T) {
 	url := backend.StartRedis(t).URL()
 	client := openClient(t, url)
@@ -158,8 +157,8 @@ func TestServersThatDoNotWrite(t *testing.T) {
 	}
 }
 
-// TestOtherRefusals: what a proxy refuses may have been carried out. The error is returned as it is: a
-// caller that asked again would meet with its own claim, and nobody would release it.
+// TestOtherRefusals: a command that a proxy refuses may have taken effect. The error is returned as it is: a second try would
+// meet its own claim, and nobody would release that.
 func TestOtherRefusals(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
 	s, b := openOn(t, client)
@@ -175,7 +174,7 @@ func TestOtherRefusals(t *testing.T) {
 	require.NoError(t, s.Release(t.Context(), "k", c.Owner))
 }
 
-// TestNobodyAsksAnyMore: a claim whose caller goes while the first answer is under way takes nothing over.
+// TestNobodyAsksAnyMore: a claim whose caller leaves before the first answer takes nothing over.
 func TestNobodyAsksAnyMore(t *testing.T) {
 	url := backend.StartRedis(t).URL()
 	s, b := openBetween(t, url)

@@ -19,8 +19,7 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// patient returns a client that gives nothing up by itself: what returns does so because
-// the store makes it.
+// patient returns a client without timeouts of its own, so that only the store ends a call.
 func patient(t *testing.T, url string, dial func(ctx context.Context, addr string) (net.Conn, error)) rueidis.Client {
 	t.Helper()
 	o, err := rueidis.ParseURL(url)
@@ -83,8 +82,8 @@ func soonCancelled() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// TestFrozenServer: the server is there, the connection stands, nothing is answered. The
-// calls are more than the client's queue holds.
+// TestFrozenServer: calls return in time although a connected server does not answer. There are more of them than the
+// client's queue holds.
 func TestFrozenServer(t *testing.T) {
 	server := backend.StartRedis(t)
 	s := redisstore.New(patient(t, server.URL(), nil))
@@ -109,8 +108,8 @@ func TestFrozenServer(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
-// TestConnecting: the connection has ended, and the next one is accepted but not answered, or
-// the address swallows everything.
+// TestConnecting: calls return in time although the server accepts the next connection without answering, or the address drops
+// every packet.
 func TestConnecting(t *testing.T) {
 	server := backend.StartRedis(t)
 	link := backend.NewProxy(t, server.Addr())
@@ -156,8 +155,7 @@ func TestConnecting(t *testing.T) {
 	meet(t, s, "k", store.Running)
 }
 
-// TestResultIsCopied: a call that was given up may still be under way; the caller's bytes are
-// the caller's again all the same.
+// TestResultIsCopied: the caller may change its bytes after a call that was given up and is still being sent.
 func TestResultIsCopied(t *testing.T) {
 	server := backend.StartRedis(t)
 	slow := &slowConn{started: make(chan struct{}), goOn: make(chan struct{})}

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestLateClaims: a claim that is made after its caller has gone, for a server that was frozen,
-// is released, whatever connection a Release would have taken.
+// TestLateClaims: a claim that a frozen server makes after its caller has left is released, whatever connection a Release
+// would take.
 func TestLateClaims(t *testing.T) {
 	server := backend.StartRedis(t)
 	for name, records := range map[string]*redisstore.Store{

@@ -277,7 +277,7 @@ func TestLimiterOnAReplica(t *testing.T) {
 	}
 }
 
-// TestLimiterRefusedByTheServer: a server that does not carry the script out has not been asked.
+// TestLimiterRefusedByTheServer: a call that the server refuses does not count.
 func TestLimiterRefusedByTheServer(t *testing.T) {
 	server := miniredis.RunT(t)
 	l := newLimiter(t, "redis://"+server.Addr()+"?protocol=2", 1, time.Hour, "l", redisstore.LimiterTimeout(20*time.Second))

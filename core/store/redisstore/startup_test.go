@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestCheckPermissions: what a user may not run is found whether or not he may ask what he may, and nothing is changed by that.
+// TestCheckPermissions: missing permissions are found whether or not the user may list its own, and the check changes nothing.
 func TestCheckPermissions(t *testing.T) {
 	server := backend.StartRedis(t)
 	root, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})

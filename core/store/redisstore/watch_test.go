@@ -49,8 +49,7 @@ func subscribers(t *testing.T, client rueidis.Client) int64 {
 	return n["idem:wake"]
 }
 
-// TestOneConnectionForAllWaiters: a connection for each waiter is what a server dies of when
-// it is slow, and many wait.
+// TestOneConnectionForAllWaiters: a connection for each waiter would overload a server that is slow already.
 func TestOneConnectionForAllWaiters(t *testing.T) {
 	server := backend.StartRedis(t)
 	observer := openClient(t, server.URL())
@@ -122,8 +121,8 @@ func TestNobodyWaits(t *testing.T) {
 	woken(t, changed)
 }
 
-// TestBrokenSubscription: what is published while nobody listens is lost. So all waiters look
-// for themselves, and who waits on is subscribed again.
+// TestBrokenSubscription: messages are lost while nobody listens. So all waiters look for themselves, and those that go on
+// waiting subscribe again.
 func TestBrokenSubscription(t *testing.T) {
 	server := backend.StartRedis(t)
 	link := backend.NewProxy(t, server.Addr())
@@ -194,8 +193,7 @@ func TestFailover(t *testing.T) {
 	require.Equal(t, "result", string(meet(t, s, "k", store.Done).Result))
 }
 
-// TestChannelIsForbidden: a user who may not use the channel can't wait for messages, and
-// everything else works, also where others wait for what he does.
+// TestChannelIsForbidden: without permission for the channel only Watch fails. Other calls work, also on records that others watch.
 func TestChannelIsForbidden(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())

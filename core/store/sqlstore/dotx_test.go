@@ -164,7 +164,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 	})
 }
 
-// TestDoTxOutlivesItsRetention: the time that the function takes counts for nothing.
+// TestDoTxOutlivesItsRetention: the retention does not count the function's own time.
 func TestDoTxOutlivesItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -223,8 +223,7 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 	})
 }
 
-// TestDoTxThatWasEnded: a function that ends the transaction by itself is told so, for the
-// record is not what it should be.
+// TestDoTxThatWasEnded: a function that ends the transaction itself gets an error, because the record is not what it should be.
 func TestDoTxThatWasEnded(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -248,8 +247,7 @@ func TestDoTxThatWasEnded(t *testing.T) {
 	})
 }
 
-// TestDoTxAtOnce: of many duplicates at once one runs, and the others get what it has left:
-// its result, or the right to run.
+// TestDoTxAtOnce: of many concurrent duplicates one runs, and the others get its result, or may run if it has failed.
 func TestDoTxAtOnce(t *testing.T) {
 	run(t, append(strict, engines...), func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -347,8 +345,7 @@ func TestDoTxDeadlock(t *testing.T) {
 	})
 }
 
-// TestDoTxSerializable: transactions that read what others write are repeated until they fit
-// into an order.
+// TestDoTxSerializable: transactions that read what others write are repeated after serialisation failures.
 func TestDoTxSerializable(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -453,7 +450,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered unknown"), Replayed: true}, r)
 		assert.Zero(t, runs)
 
-		// A commit that does not return, for the server does not answer. Here it does at last.
+		// The server answers the commit only after ctx has ended.
 		pool, l = lossyDB(t, b.db, url)
 		answer := make(chan struct{})
 		ctx, cancel = context.WithCancel(t.Context())
@@ -472,7 +469,8 @@ func TestDoTxLostCommit(t *testing.T) {
 	})
 }
 
-// TestDoTxLostCommitIsAskedAfter: for five seconds, where nothing else ends it. A connection of the caller's that is gone can't be asked.
+// TestDoTxLostCommitIsAskedAfter: DoTx asks for five seconds whether a lost commit took effect, unless ctx ends first. On a lost
+// connection of the caller's it can't ask.
 func TestDoTxLostCommitIsAskedAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		url := engines[2].url(t)
@@ -505,7 +503,7 @@ func TestDoTxLostCommitIsAskedAfter(t *testing.T) {
 	})
 }
 
-// TestDoTxLostCommitOnTheWire is the same with real connections.
+// TestDoTxLostCommitOnTheWire cuts real connections at a commit.
 func TestDoTxLostCommitOnTheWire(t *testing.T) {
 	run(t, engines[:2], func(t *testing.T, rawURL string) {
 		b := newBooks(t, rawURL)
@@ -570,8 +568,8 @@ func (b *between) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, er
 	return b.TxBeginner.BeginTx(ctx, opts)
 }
 
-// TestDoTxLostCommitToAnother: if another process has carried the operation out while a lost commit was asked after, then that is whose
-// value it is.
+// TestDoTxLostCommitToAnother: if another process has run the operation before a lost commit is looked up, DoTx returns that
+// process's value.
 func TestDoTxLostCommitToAnother(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -590,11 +588,11 @@ func TestDoTxLostCommitToAnother(t *testing.T) {
 	})
 }
 
-// TestLeavesBetweenTries: when ctx ends after a try that is worth another one, the error is ctx's.
+// TestLeavesBetweenTries: if ctx ends before the next try, the error is ctx's.
 func TestLeavesBetweenTries(t *testing.T) {
 	run(t, engines[2:], func(t *testing.T, url string) {
 		b := newBooks(t, url)
-		// A record that can neither be made nor be found keeps changing, it seems.
+		// The record can be neither made nor found, as if it kept changing.
 		_, err := b.db.Exec("CREATE TRIGGER vanished BEFORE INSERT ON " + b.store.TableName() + " BEGIN SELECT RAISE(IGNORE); END")
 		require.NoError(t, err)
 		_, err = b.do("k", never)

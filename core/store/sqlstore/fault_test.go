@@ -130,7 +130,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestStalled: so does one whose server does not answer.
+// TestStalled: a call to a server that does not answer returns the context's error when that ends.
 func TestStalled(t *testing.T) {
 	run(t, engines[:2], func(t *testing.T, rawURL string) {
 		u, err := url.Parse(rawURL)

@@ -42,9 +42,8 @@ func TestWithoutAutocommit(t *testing.T) {
 	require.ErrorContains(t, s.Migrate(t.Context()), "autocommit")
 }
 
-// TestHugeResultOnAForeignPool: a result that the server does not take must not break the
-// connection, after which nobody knows that it was the size. What it does take arrives, also
-// if the driver would rather make it a part of the text, in which it grows.
+// TestHugeResultOnAForeignPool: a result that is too large for the server must not break the connection, which would hide the
+// reason. A result that fits arrives, also where the driver writes it into the text, in which it grows.
 func TestHugeResultOnAForeignPool(t *testing.T) {
 	for _, params := range []string{"", "interpolateParams=true"} {
 		db := mysqlPool(t, params)
@@ -75,7 +74,7 @@ func TestHugeResultOnAForeignPool(t *testing.T) {
 	}
 }
 
-// TestForeignTables: Migrate refuses what an engine would let pass in silence, and names all of it; then there is no store.
+// TestForeignTables: Migrate refuses a table with flaws that the database would accept silently, and names each of them.
 func TestForeignTables(t *testing.T) {
 	type change = struct {
 		from, to string // in the table that Schema gives; an empty from is a statement after it
@@ -178,9 +177,8 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// TestLeaseThatWaitedForALock: a lease counts from when the claim is reported, not from when
-// the server began to wait for somebody's lock. Each call waits with the statement that makes
-// the lease: on a row that is locked, or for one that is inserted and then is not.
+// TestLeaseThatWaitedForALock: a lease does not count the time that its statement has waited for another transaction's lock:
+// of a row that is locked, or of one whose insertion is rolled back.
 func TestLeaseThatWaitedForALock(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -248,7 +246,7 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 	})
 }
 
-// TestLostCommitOfABriefRecord: that its record is gone already is no reason to run again.
+// TestLostCommitOfABriefRecord: a lost commit is not run again because its record has expired.
 func TestLostCommitOfABriefRecord(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -262,8 +260,8 @@ func TestLostCommitOfABriefRecord(t *testing.T) {
 	})
 }
 
-// TestDuplicatesWaitInTheProcess: and not on all connections of the pool, where everybody
-// else's leases would be lost meanwhile; nor in all the places for transactions.
+// TestDuplicatesWaitInTheProcess: waiting duplicates hold neither all connections of the pool, without which other leases would
+// be lost, nor all slots for transactions.
 func TestDuplicatesWaitInTheProcess(t *testing.T) {
 	run(t, engines[:2], func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -309,7 +307,7 @@ func TestDuplicatesWaitInTheProcess(t *testing.T) {
 	})
 }
 
-// TestWaitsForALockAsLongAsItTakes: where the database itself does not wait, the store does.
+// TestWaitsForALockAsLongAsItTakes: if the database does not wait for a lock, the store does.
 func TestWaitsForALockAsLongAsItTakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
 	holder, _, name := fresh(t, "sqlite:"+file)
@@ -351,7 +349,7 @@ type stated string
 func (s stated) Error() string    { return "state " + string(s) }
 func (s stated) SQLState() string { return string(s) }
 
-// TestErrorsOfTheFunction: its own are its own, and those of the database are the store's.
+// TestErrorsOfTheFunction: the function's own errors are returned as they are; those of the database become the store's.
 func TestErrorsOfTheFunction(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)

@@ -20,8 +20,7 @@ import (
 	"github.com/idem-go/idem/httpidem"
 )
 
-// TestPoolIsNotStarved: the transactions of many orders at once leave the guard in front of them
-// the connection that it needs to claim, renew and finish.
+// TestPoolIsNotStarved: many concurrent transactions leave the guard a connection to claim, renew and finish with.
 func TestPoolIsNotStarved(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		for _, size := range []int{4, 1} {
@@ -169,11 +168,10 @@ func TestSlotsAreShared(t *testing.T) {
 	})
 }
 
-// TestOneWriterInSQLite: transactions, on whatever pool of the process, and the store's own statements wait for each other here, and not
-// for SQLite's lock; and of those who wait at most one is a transaction, so that a claim or a renewal is not behind all of them.
+// TestOneWriterInSQLite: transactions and the store's own statements wait for each other in the process, whatever their pool, and
+// not for SQLite's lock. At most one of those that wait is a transaction, so that claims and renewals are not behind all of them.
 func TestOneWriterInSQLite(t *testing.T) { synctest.Test(t, oneWriterInSQLite) }
 
-// oneWriterInSQLite is TestOneWriterInSQLite. A pause ends when everybody waits.
 func oneWriterInSQLite(t *testing.T) {
 	url := engines[2].url(t)
 	b := newBooks(t, url)

@@ -16,8 +16,7 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestReadOnlySessions: connections to a server that only reads are left, by whatever call meets with
-// them, and the call does what it should on a new one.
+// TestReadOnlySessions: any call that meets a read-only server leaves its connections, and succeeds on a new one.
 func TestReadOnlySessions(t *testing.T) {
 	run(t, engines[:2], func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
@@ -73,8 +72,8 @@ func TestReadOnlySessions(t *testing.T) {
 	})
 }
 
-// TestDemotedPrimary: a server that becomes read-only keeps its connections. Calls fail, and say why, while there is
-// nothing else; once the address leads to another server, they work there.
+// TestDemotedPrimary: a server that becomes read-only keeps its connections. Calls fail, and say why, until the address leads to
+// another server.
 func TestDemotedPrimary(t *testing.T) {
 	for _, e := range []struct {
 		name   string
@@ -150,8 +149,8 @@ func TestDemotedPrimary(t *testing.T) {
 	}
 }
 
-// TestCutOff: a statement that a node of Galera refuses because it is cut off may have taken effect, and is not made again
-// but in a transaction. The connections are left once a second, whatever fails.
+// TestCutOff: a statement that a cut-off node of Galera refuses may have taken effect, and is repeated in a transaction only.
+// Connections are left at most once a second.
 func TestCutOff(t *testing.T) {
 	run(t, engines[1:2], func(t *testing.T, url string) {
 		_, db, name := fresh(t, url)

@@ -78,8 +78,8 @@ func TestRunTx(t *testing.T) {
 	})
 }
 
-// TestRunTxRemembersWhatWasCommitted: whatever becomes of the run afterwards, the next one gets the
-// committed value, for as long as the policy remembers.
+// TestRunTxRemembersWhatWasCommitted: the next run gets the committed value, however the run ends, for as long as the policy
+// remembers.
 func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		for name, end := range map[string]func(w http.ResponseWriter, r *http.Request){
@@ -195,8 +195,7 @@ func TestRunTxLost(t *testing.T) {
 	})
 }
 
-// TestRunTxOfARunThatHasEnded: what goes on after the handler commits nothing, and does not take the stored response for what the
-// run has committed.
+// TestRunTxOfARunThatHasEnded: RunTx after the end of the handler commits nothing, and does not return the stored response.
 func TestRunTxOfARunThatHasEnded(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
@@ -212,7 +211,7 @@ func TestRunTxOfARunThatHasEnded(t *testing.T) {
 	})
 }
 
-// TestRunTxThatWasEnded: nothing is marked as committed that was not.
+// TestRunTxThatWasEnded: a transaction that was not committed is not marked as committed.
 func TestRunTxThatWasEnded(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		for name, end := range map[string]func(tx *sql.Tx) error{
@@ -296,8 +295,8 @@ func TestRunTxRefuses(t *testing.T) {
 	assert.Equal(t, 1, c.count("task"))
 }
 
-// TestContextEnds: the end of the context is no fault of the database, in whichever step it is
-// noticed. Unless it was in the midst of the commit, nothing is committed.
+// TestContextEnds: the end of the context is not reported as a fault of the database, in any step. Nothing is committed, unless
+// the context ends during the commit.
 func TestContextEnds(t *testing.T) {
 	errLeft := errors.New("the client has left")
 	each(t, func(t *testing.T, url string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
-// TestRow: what people find who read the table.
+// TestRow: what a person sees in the table.
 func TestRow(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Source("billing"), sqlstore.Creator("host-7"))
@@ -70,7 +70,7 @@ func TestRow(t *testing.T) {
 	})
 }
 
-// TestAbandonedRow: what Abandon leaves of it, in one change.
+// TestAbandonedRow: what Abandon leaves in the table. It is one change of the version.
 func TestAbandonedRow(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url)
@@ -112,8 +112,7 @@ func TestSourcesShareATable(t *testing.T) {
 	})
 }
 
-// TestLongKeys: keys beyond the column's size are told apart, from each other and from those
-// that fit.
+// TestLongKeys: keys that are longer than the column differ from each other, and from those that fit.
 func TestLongKeys(t *testing.T) {
 	stem := strings.Repeat("k", 2015)
 	digest := sha256.Sum256([]byte(stem + "k" + strings.Repeat("x", 100)))
@@ -307,8 +306,7 @@ func fill(t *testing.T, db *sql.DB, table string, n int) {
 	require.NoError(t, tx.Commit())
 }
 
-// TestPurgeNeverTakesWhatLives: records die and are made anew while others purge. What has
-// been acquired stays acquired.
+// TestPurgeNeverTakesWhatLives: records that are acquired while others purge stay acquired.
 func TestPurgeNeverTakesWhatLives(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url)
@@ -401,8 +399,7 @@ func TestStoreFull(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrFull)
 }
 
-// TestHugeResult: what the server does not take is like a store without room for it, and the
-// record can be completed without.
+// TestHugeResult: a result that is too large for the server is ErrFull, and the record can be completed without it.
 func TestHugeResult(t *testing.T) {
 	b := newBooks(t, engines[1].url(t))
 	s := b.store
