@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // anyNonce is a nonce store that costs nothing.
@@ -33,9 +34,9 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			r := signedRequest(b, c.signer, nil)
 			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(c.verifier), Nonces: anyNonce{}, NonceQuota: math.MaxInt, MaxNonces: math.MaxInt})
-			m := messageOf(r)
+			m := fixture.Message(r)
 			r.Header.Set("X-Nonce", "another-0123456789")
-			_, err := v.Verify(b.Context(), messageOf(r))
+			_, err := v.Verify(b.Context(), fixture.Message(r))
 			require.ErrorIs(b, err, sign.ReasonBadSignature)
 			b.ReportAllocs()
 			again := new(sign.Message) // adapters use theirs again

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // An event holds no more of a path than what tells routes apart, and nothing of the query.
@@ -24,7 +25,7 @@ func TestEventPaths(t *testing.T) {
 		"http://api.example.com/a?x":     "/a",
 		"/" + strings.Repeat("x", 1<<12): "/" + strings.Repeat("x", 255),
 	} {
-		_, err := v.Verify(t.Context(), &sign.Message{Method: "POST", Target: target, Host: "h", Source: &incoming{header: http.Header{}}})
+		_, err := v.Verify(t.Context(), &sign.Message{Method: "POST", Target: target, Host: "h", Source: &fixture.Source{Header: http.Header{}}})
 		require.Error(t, err)
 		require.Equal(t, path, e.Path)
 		require.Empty(t, e.RemoteAddr, "the source does not tell")

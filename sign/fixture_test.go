@@ -1,12 +1,10 @@
 package sign_test
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/hex"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // designSecret is the secret of the documented examples.
@@ -27,58 +26,8 @@ var now = time.Unix(1700000000, 0)
 
 func fixedClock() time.Time { return now }
 
-// incoming is header and body of a message, as an adapter for net/http sees them.
-type incoming struct {
-	header http.Header
-	body   []byte
-	err    error // of reading the body
-	reads  int
-
-	meanwhile func() // what happens while the body is read
-}
-
-func (in *incoming) Values(name string) []string { return in.header[name] }
-
-func (in *incoming) HeaderSize() (lines, bytes int) {
-	for name, values := range in.header {
-		lines += len(values)
-		for _, v := range values {
-			bytes += len(name) + len(v)
-		}
-	}
-	return lines, bytes
-}
-
-func (in *incoming) ReadBody(limit int64) ([]byte, error) {
-	in.reads++
-	if in.meanwhile != nil {
-		in.meanwhile()
-	}
-	if int64(len(in.body)) > limit {
-		return nil, sign.CodeBodyTooLarge
-	}
-	return in.body, in.err
-}
-
-// messageOf is what a server makes of a request that a client sends.
-func messageOf(r *http.Request) *sign.Message {
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
-	}
-	header := make(http.Header)
-	for name, values := range r.Header {
-		for _, v := range values {
-			header.Add(name, strings.Trim(v, " \t")) // as net/http sends it
-		}
-	}
-	var body []byte
-	if r.Body != nil {
-		body, _ = io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	return &sign.Message{Method: r.Method, Target: r.URL.RequestURI(), Host: host, Source: &incoming{header: header, body: body}}
-}
+// messageOf is what a server makes of a request that a client sends. ExampleScheme calls it.
+func messageOf(r *http.Request) *sign.Message { return fixture.Message(r) }
 
 // signedRequest is a request of 200 bytes with an Idempotency-Key, signed by key.
 func signedRequest(tb testing.TB, key *sign.Key, o *sign.RequestOptions) *http.Request {

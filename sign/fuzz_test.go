@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // FuzzV1 sends anything: nothing panics, nothing that was not signed is accepted, and what is
@@ -14,9 +15,9 @@ import (
 func FuzzV1(f *testing.F) {
 	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
 	const nonce = "n-0123456789abcdef" // of all fuzzing processes
-	m := &sign.Message{Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com", Source: &incoming{header: http.Header{
+	m := &sign.Message{Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com", Source: &fixture.Source{Header: http.Header{
 		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`},
-	}, body: []byte(body200)}}
+	}, Body: []byte(body200)}}
 	added, err := standardV1(f).Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: nonce, Covered: []string{"Content-Type"}}, key)
 	if err != nil {
 		f.Fatal(err)
@@ -35,7 +36,7 @@ func FuzzV1(f *testing.F) {
 				header.Set(name, value)
 			}
 		}
-		m := sign.Message{Method: method, Target: target, Host: host, Source: &incoming{header: header, body: []byte(body)}}
+		m := sign.Message{Method: method, Target: target, Host: host, Source: &fixture.Source{Header: header, Body: []byte(body)}}
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: fixedClock})
 		first, again := m, m
 		_, err := v.Verify(t.Context(), &first)
@@ -86,7 +87,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Window: time.Hour})
-		if _, err := v.Verify(t.Context(), messageOf(r)); err != nil {
+		if _, err := v.Verify(t.Context(), fixture.Message(r)); err != nil {
 			t.Fatalf("%s %s: %v", method, url, err)
 		}
 	})

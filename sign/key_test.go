@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 func TestKeysThatAreRefused(t *testing.T) {
@@ -231,7 +232,7 @@ func TestANilErrorRefuses(t *testing.T) {
 	})
 	v := sign.MustVerifier(sign.Config{Keys: nobody})
 	r := signedRequest(t, newHMAC(t, "demo"), nil)
-	_, err := v.Verify(t.Context(), messageOf(r))
+	_, err := v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeStoreUnavailable)
 	require.ErrorContains(t, err, "a nil *Error")
 	require.NotErrorIs(t, (*sign.Error)(nil), sign.CodeInvalid)
@@ -339,7 +340,7 @@ func TestARingIsChangedWhileItIsUsed(t *testing.T) {
 		}
 	})
 	for range 200 {
-		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
 		require.NoError(t, err)
 	}
 	close(stop)

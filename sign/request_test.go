@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/sortedparams"
 )
 
@@ -27,7 +28,7 @@ func TestRequest(t *testing.T) {
 	require.NoError(t, sign.Request(r, key, nil))
 	first := r.Header.Clone()
 	require.Equal(t, "content-encoding", first.Get("X-Signed-Headers"))
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 
 	// Signed again, it is another message, and nothing is left of the first signature.
@@ -36,7 +37,7 @@ func TestRequest(t *testing.T) {
 	require.NoError(t, sign.Request(r, key, nil))
 	require.NotEqual(t, first.Get("X-Nonce"), r.Header.Get("X-Nonce"))
 	require.NotContains(t, r.Header, "X-Signed-Headers")
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 
 	// net/http must not send it again by itself.
@@ -84,7 +85,7 @@ func TestNamesInAnyCase(t *testing.T) {
 	r.Header["x-nonce"] = []string{"of the caller's"}
 	require.NoError(t, sign.Request(r, key, nil))
 	require.Equal(t, "idempotency-key", r.Header.Get("X-Signed-Headers"))
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), messageOf(r))
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "k-2")
 	require.ErrorIs(t, sign.Request(r, key, nil), sign.CodeDuplicateHeader)
@@ -108,7 +109,7 @@ func newServer(t *testing.T, key *sign.Key, answer func(n int, w http.ResponseWr
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			_, err = s.verifier.Verify(r.Context(), &sign.Message{
-				Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: &incoming{header: r.Header, body: body},
+				Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: &fixture.Source{Header: r.Header, Body: body},
 			})
 		}
 		s.mu.Lock()
@@ -217,7 +218,7 @@ func TestASharedURLIsNotChanged(t *testing.T) {
 	require.NoError(t, sign.Request(copied, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
 	require.Equal(t, "b=2&a=1", r.URL.RawQuery)
 	require.Regexp(t, `^b=2&a=1&.*sign=`, copied.URL.RawQuery)
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock}).Verify(t.Context(), messageOf(copied))
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock}).Verify(t.Context(), fixture.Message(copied))
 	require.NoError(t, err)
 }
 
@@ -294,7 +295,7 @@ func TestZones(t *testing.T) {
 	r, err := http.NewRequest("GET", "http://[fe80::1%25eth0]:8080/", nil)
 	require.NoError(t, err)
 	require.NoError(t, sign.Request(r, key, nil))
-	m := messageOf(r)
+	m := fixture.Message(r)
 	m.Host = "[fe80::1]:8080" // as net/http sends it
 	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/rfc9421"
 	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
@@ -141,7 +142,7 @@ func TestStateIsFreed(t *testing.T) {
 	} {
 		steps = nil
 		c.change(r)
-		_, err := v.Verify(t.Context(), messageOf(r))
+		_, err := v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, c.want)
 		require.Equal(t, []string{"observed", "freed"}, steps)
 	}

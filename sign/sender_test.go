@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // senderVectors are what senders and their libraries publish.
@@ -69,7 +70,7 @@ func senderKey(tb testing.TB, secret string) *sign.Key {
 }
 
 func senderMessage(header http.Header, body string) *sign.Message {
-	return &sign.Message{Method: "POST", Target: "/hooks", Host: "shop.test", Source: &incoming{header: header, body: []byte(body)}}
+	return &sign.Message{Method: "POST", Target: "/hooks", Host: "shop.test", Source: &fixture.Source{Header: header, Body: []byte(body)}}
 }
 
 func senderVerifier(scheme sign.Scheme, at int64, keys ...*sign.Key) *sign.Verifier {
@@ -168,7 +169,7 @@ func TestSendersRedeliver(t *testing.T) {
 			r.Header.Set("X-GitHub-Delivery", fmt.Sprint(sent))
 			r.Header.Set("X-Shopify-Event-Id", fmt.Sprint(sent))
 			require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: c.scheme, Clock: func() time.Time { return time.Unix(sent, 0) }}))
-			return v.Verify(t.Context(), messageOf(r))
+			return v.Verify(t.Context(), fixture.Message(r))
 		}
 		first, err := deliver(at)
 		require.NoError(t, err)
@@ -208,7 +209,7 @@ func TestEventIDs(t *testing.T) {
 		r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(body))
 		require.NoError(t, err)
 		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: sign.Stripe("acme"), Clock: fixedClock}))
-		verified, err := senderVerifier(sign.Stripe("acme"), now.Unix(), key).Verify(t.Context(), messageOf(r))
+		verified, err := senderVerifier(sign.Stripe("acme"), now.Unix(), key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		if want == "" {
 			want = "sha256=" + sign.NonceOf([]byte(body))

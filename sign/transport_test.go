@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 func TestTransportTriesAgain(t *testing.T) {
@@ -105,7 +106,7 @@ func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, base.requests, 3)
 		for _, sent := range base.requests {
-			_, err := v.Verify(t.Context(), messageOf(sent))
+			_, err := v.Verify(t.Context(), fixture.Message(sent))
 			require.NoError(t, err)
 		}
 	})
@@ -184,7 +185,7 @@ func TestAttemptsAreSignedForTheirTime(t *testing.T) {
 		for i, sent := range base.requests {
 			at := base.at[i]
 			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Window: time.Second, Clock: func() time.Time { return at }})
-			_, err := v.Verify(t.Context(), messageOf(sent))
+			_, err := v.Verify(t.Context(), fixture.Message(sent))
 			require.NoError(t, err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // The example of docs/signing.md.
@@ -18,10 +19,10 @@ func TestV1Vector(t *testing.T) {
 	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
 	m := &sign.Message{
 		Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "API.example.com",
-		Source: &incoming{header: http.Header{
+		Source: &fixture.Source{Header: http.Header{
 			"Content-Type":    {"application/json"},
 			"Idempotency-Key": {`"k-1"`},
-		}, body: []byte(`{"amount":5,"to":"bob"}`)},
+		}, Body: []byte(`{"amount":5,"to":"bob"}`)},
 	}
 	scheme := standardV1(t)
 	s := &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef", Covered: []string{"Content-Type"}}
@@ -36,7 +37,7 @@ func TestV1Vector(t *testing.T) {
 	}, added.Header)
 
 	for _, f := range added.Header {
-		m.Source.(*incoming).header.Set(f.Name, f.Value)
+		m.Source.(*fixture.Source).Header.Set(f.Name, f.Value)
 	}
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: func() time.Time { return time.Unix(1700000060, 0) }})
 	verified, err := v.Verify(t.Context(), m)
@@ -67,29 +68,29 @@ func TestV1Options(t *testing.T) {
 	require.Equal(t, "demo", r.Header.Get("X-App"))
 	require.Equal(t, "content-type;idempotency-key", r.Header.Get("X-Ca-Signed"))
 	require.Empty(t, r.Header.Get("X-Signature"))
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 
 	r = signedRequest(t, key, options)
 	r.Header.Set("X-Tenant", "added")
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonUncovered)
 	require.NoError(t, sign.Request(r, key, options))
 	require.Equal(t, "content-type;idempotency-key;x-tenant", r.Header.Get("X-Ca-Signed"))
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 
 	r.Header.Del("Content-Type")
 	require.ErrorIs(t, sign.Request(r, key, options), sign.ReasonUncovered)
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonUncovered)
 }
 
 // The form of everything that V1 reads.
 func TestV1Parse(t *testing.T) {
 	key := newHMAC(t, "demo")
-	good := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
-	mac := good.Source.(*incoming).header.Get("X-Signature")
+	good := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+	mac := good.Source.(*fixture.Source).Header.Get("X-Signature")
 	for _, c := range []struct {
 		field string
 		want  sign.Kind
@@ -169,8 +170,8 @@ func TestV1Parse(t *testing.T) {
 		{"Content-Type", sign.CodeMalformed, []string{"application/json\x00"}},
 		{"Host", sign.CodeDuplicateHeader, []string{"api.example.com", "evil.example.com"}},
 	} {
-		m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock, Cover: []string{}}))
-		m.Source.(*incoming).header[c.field] = c.lines
+		m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock, Cover: []string{}}))
+		m.Source.(*fixture.Source).Header[c.field] = c.lines
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Clock: fixedClock})
 		_, err := v.Verify(t.Context(), m)
 		require.ErrorIs(t, err, c.want, "%s: %q", c.field, c.lines)
@@ -182,8 +183,8 @@ func TestV1Parse(t *testing.T) {
 func TestV1RefusesWhiteSpaceAroundValues(t *testing.T) {
 	key := newHMAC(t, "demo")
 	for _, value := range []string{"application/json ", "\tapplication/json", " "} {
-		m := messageOf(signedRequest(t, key, nil))
-		m.Source.(*incoming).header["Content-Type"] = []string{value}
+		m := fixture.Message(signedRequest(t, key, nil))
+		m.Source.(*fixture.Source).Header["Content-Type"] = []string{value}
 		_, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
 		require.ErrorIs(t, err, sign.CodeMalformed)
 	}
@@ -210,14 +211,14 @@ func TestV1CoversTheMessage(t *testing.T) {
 			"more query":        func(m *sign.Message) { m.Target += "&" },
 			"no query":          func(m *sign.Message) { m.Target = "/transfers/a%2Fb" },
 			"query into path":   func(m *sign.Message) { m.Target = "/transfers/a%2Fb%3Fx=2&x=1" },
-			"first byte":        func(m *sign.Message) { m.Source.(*incoming).body[0] ^= 1 },
-			"last byte":         func(m *sign.Message) { b := m.Source.(*incoming).body; b[len(b)-1] ^= 0x80 },
-			"one byte less":     func(m *sign.Message) { in := m.Source.(*incoming); in.body = in.body[1:] },
-			"one byte more":     func(m *sign.Message) { in := m.Source.(*incoming); in.body = append(in.body, 0) },
-			"no body":           func(m *sign.Message) { m.Source.(*incoming).body = nil },
-			"another timestamp": func(m *sign.Message) { m.Source.(*incoming).header.Set("X-Timestamp", "1700000001") },
+			"first byte":        func(m *sign.Message) { m.Source.(*fixture.Source).Body[0] ^= 1 },
+			"last byte":         func(m *sign.Message) { b := m.Source.(*fixture.Source).Body; b[len(b)-1] ^= 0x80 },
+			"one byte less":     func(m *sign.Message) { in := m.Source.(*fixture.Source); in.Body = in.Body[1:] },
+			"one byte more":     func(m *sign.Message) { in := m.Source.(*fixture.Source); in.Body = append(in.Body, 0) },
+			"no body":           func(m *sign.Message) { m.Source.(*fixture.Source).Body = nil },
+			"another timestamp": func(m *sign.Message) { m.Source.(*fixture.Source).Header.Set("X-Timestamp", "1700000001") },
 		} {
-			m := messageOf(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
+			m := fixture.Message(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
 			change(m)
 			_, err := v.Verify(t.Context(), m)
 			require.ErrorIs(t, err, sign.ReasonBadSignature, name)
@@ -226,13 +227,13 @@ func TestV1CoversTheMessage(t *testing.T) {
 			"host's case":   func(m *sign.Message) { m.Host = "API.Example.com" },
 			"absolute form": func(m *sign.Message) { m.Target = "http://api.example.com" + m.Target },
 			"unsigned overrides": func(m *sign.Message) {
-				h := m.Source.(*incoming).header
+				h := m.Source.(*fixture.Source).Header
 				h.Set("X-Forwarded-Host", "evil.example.com")
 				h.Set("X-HTTP-Method-Override", "DELETE")
 				h.Set("X-Request-Uri", "/admin")
 			},
 		} {
-			m := messageOf(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
+			m := fixture.Message(signedRequest(t, key[0], &sign.RequestOptions{Clock: fixedClock}))
 			change(m)
 			_, err := v.Verify(t.Context(), m)
 			require.NoError(t, err, name)
@@ -246,18 +247,18 @@ func TestV1AlgorithmBelongsToTheKey(t *testing.T) {
 	require.NoError(t, err)
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(sign.MustKey(sign.NewKey("ed", public)))})
 	forged := sign.MustKey(sign.NewHMACKey("ed", public))
-	_, err = v.Verify(t.Context(), messageOf(signedRequest(t, forged, nil)))
+	_, err = v.Verify(t.Context(), fixture.Message(signedRequest(t, forged, nil)))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 
 	genuine := sign.MustKey(sign.NewKey("ed", private))
-	verified, err := v.Verify(t.Context(), messageOf(signedRequest(t, genuine, nil)))
+	verified, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, genuine, nil)))
 	require.NoError(t, err)
 	require.Equal(t, sign.Ed25519, verified.Algorithm)
 
 	rsaKey := newRSA(t)
 	r := signedRequest(t, genuine, nil)
 	require.ErrorIs(t, sign.Request(r, rsaKey, nil), sign.ReasonWrongAlgorithm)
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(rsaKey)}).Verify(t.Context(), messageOf(withKeyID(r, "rsa")))
+	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(rsaKey)}).Verify(t.Context(), fixture.Message(withKeyID(r, "rsa")))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
@@ -273,7 +274,7 @@ func TestV1Bare(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, sign.Request(r, key, nil))
 	require.NotContains(t, r.Header, "X-Signed-Headers")
-	m := messageOf(r)
+	m := fixture.Message(r)
 	require.Equal(t, "/", m.Path())
 	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
 	require.NoError(t, err)
@@ -295,7 +296,7 @@ func TestRequestLinesWithControlCharacters(t *testing.T) {
 		func(m *sign.Message) { m.Target += "#fragment" }, // which some servers cut off
 		func(m *sign.Message) { m.Host = "a\nb" },
 	} {
-		m := messageOf(signedRequest(t, key, nil))
+		m := fixture.Message(signedRequest(t, key, nil))
 		change(m)
 		_, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
 		require.ErrorIs(t, err, sign.CodeMalformed)
@@ -331,7 +332,7 @@ func TestV1Allocations(t *testing.T) {
 	}
 	key := newHMAC(t, "demo")
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: anyNonce{}})
-	m := messageOf(signedRequest(t, key, nil))
+	m := fixture.Message(signedRequest(t, key, nil))
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 		again := *m
 		if _, err := v.Verify(t.Context(), &again); err != nil {

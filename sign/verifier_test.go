@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // refusedBy returns the answer of a verifier to an error.
@@ -70,7 +71,7 @@ func (c *countingNonces) Use(ctx context.Context, keyID, nonce string, ttl time.
 func TestTheOrderOfTheChecks(t *testing.T) {
 	key := newHMAC(t, "demo")
 	stranger := newHMAC(t, "stranger")
-	large := func(m *sign.Message) { m.Source.(*incoming).body = make([]byte, 1<<20+1) }
+	large := func(m *sign.Message) { m.Source.(*fixture.Source).Body = make([]byte, 1<<20+1) }
 	tampered := func(m *sign.Message) { m.Method = "PUT" }
 	for _, c := range []struct {
 		name   string
@@ -82,11 +83,11 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 		nonces int32
 	}{
 		{"header too long", stranger, -time.Hour, []func(*sign.Message){
-			func(m *sign.Message) { m.Source.(*incoming).header["X-Padding"] = make([]string, 101) },
-			func(m *sign.Message) { m.Source.(*incoming).header.Del("X-Nonce") }, large, tampered,
+			func(m *sign.Message) { m.Source.(*fixture.Source).Header["X-Padding"] = make([]string, 101) },
+			func(m *sign.Message) { m.Source.(*fixture.Source).Header.Del("X-Nonce") }, large, tampered,
 		}, sign.CodeMalformed, 0, 0},
 		{"form", stranger, -time.Hour, []func(*sign.Message){
-			func(m *sign.Message) { m.Source.(*incoming).header.Del("X-Nonce") }, large, tampered,
+			func(m *sign.Message) { m.Source.(*fixture.Source).Header.Del("X-Nonce") }, large, tampered,
 		}, sign.CodeMissing, 0, 0},
 		{"timestamp", stranger, -time.Hour, []func(*sign.Message){large, tampered}, sign.CodeExpired, 0, 0},
 		{"body, whether the key is known", stranger, 0, []func(*sign.Message){large, tampered}, sign.CodeBodyTooLarge, 1, 0},
@@ -98,7 +99,7 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			nonces := &countingNonces{NonceStore: sign.NewMemoryNonces(0)}
 			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, Clock: fixedClock})
-			m := messageOf(signedRequest(t, c.key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
+			m := fixture.Message(signedRequest(t, c.key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
 			for _, change := range c.change {
 				change(m)
 			}
@@ -106,12 +107,12 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 			if c.want == nil {
 				require.NoError(t, err)
 				require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "v1", Algorithm: sign.HMACSHA256, Time: now, Nonce: verified.Nonce}, verified)
-				require.Equal(t, m.Source.(*incoming).header.Get("X-Nonce"), verified.Nonce)
+				require.Equal(t, m.Source.(*fixture.Source).Header.Get("X-Nonce"), verified.Nonce)
 			} else {
 				require.ErrorIs(t, err, c.want)
 				require.Zero(t, verified)
 			}
-			require.Equal(t, c.reads, m.Source.(*incoming).reads)
+			require.Equal(t, c.reads, m.Source.(*fixture.Source).Reads)
 			require.Equal(t, c.nonces, nonces.calls.Load())
 		})
 	}
@@ -127,7 +128,7 @@ func TestWindow(t *testing.T) {
 			at   time.Duration
 			want error
 		}{{-6 * time.Second, sign.CodeExpired}, {-5 * time.Second, nil}, {0, nil}, {5 * time.Second, nil}, {6 * time.Second, sign.CodeNotYetValid}} {
-			m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
+			m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
 			_, err := v.Verify(t.Context(), m)
 			require.ErrorIs(t, err, c.want, "%v", c.at)
 		}
@@ -142,15 +143,15 @@ func TestANonceIsKeptUntilItsTimestampHasLeftTheWindow(t *testing.T) {
 		nonces := sign.NewMemoryNonces(0)
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, Margin: time.Second})
 		r := signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return time.Now().Add(time.Minute) }})
-		_, err := v.Verify(t.Context(), messageOf(r))
+		_, err := v.Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		began := time.Now()
 		for time.Since(began) < 2*time.Minute+time.Second {
-			_, err := v.Verify(t.Context(), messageOf(r))
+			_, err := v.Verify(t.Context(), fixture.Message(r))
 			require.ErrorIs(t, err, sign.CodeReplayed, "%v", time.Since(began))
 			time.Sleep(500 * time.Millisecond)
 		}
-		_, err = v.Verify(t.Context(), messageOf(r))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.CodeExpired)
 		require.Equal(t, 1, nonces.Len())
 		time.Sleep(6 * time.Second) // Margin, and the time that keys and nonces may take
@@ -193,8 +194,8 @@ func TestHowLongANonceIsKept(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			key, clock, kept := newHMAC(t, "demo"), now.Add(c.clock), new(keptFor)
 			c.config.Keys, c.config.Nonces, c.config.Clock = sign.MustRing(key), kept, func() time.Time { return clock }
-			m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }}))
-			m.Source.(*incoming).meanwhile = func() { clock = clock.Add(c.takes) }
+			m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }}))
+			m.Source.(*fixture.Source).Meanwhile = func() { clock = clock.Add(c.takes) }
 			_, err := sign.MustVerifier(c.config).Verify(t.Context(), m)
 			require.NoError(t, err)
 			require.Equal(t, c.want, time.Duration(*kept))
@@ -230,8 +231,8 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 			key := newHMAC(t, "demo", sign.ValidUntil(until))
 			ring := sign.MustRing(key)
 			v := sign.MustVerifier(sign.Config{Keys: ring, Clock: func() time.Time { return clock }})
-			m := messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
-			m.Source.(*incoming).meanwhile = func() {
+			m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+			m.Source.(*fixture.Source).Meanwhile = func() {
 				clock = clock.Add(c.takes)
 				if c.do != nil {
 					c.do(ring)
@@ -251,8 +252,8 @@ func TestKeysThatAreMadeAnew(t *testing.T) {
 		key, err := sign.NewHMACKey(id, []byte(designSecret))
 		return []*sign.Key{key}, err
 	})})
-	m := messageOf(signedRequest(t, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret))), &sign.RequestOptions{Clock: fixedClock}))
-	m.Source.(*incoming).meanwhile = func() { clock = clock.Add(time.Second) }
+	m := fixture.Message(signedRequest(t, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret))), &sign.RequestOptions{Clock: fixedClock}))
+	m.Source.(*fixture.Source).Meanwhile = func() { clock = clock.Add(time.Second) }
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 }
@@ -265,7 +266,7 @@ func TestOfManyAtOnceOneIsFirst(t *testing.T) {
 	var all sync.WaitGroup
 	messages := make([]*sign.Message, 100)
 	for i := range messages {
-		messages[i] = messageOf(r)
+		messages[i] = fixture.Message(r)
 	}
 	for _, m := range messages {
 		all.Go(func() {
@@ -294,7 +295,7 @@ func TestNothingOutsideTellsKeys(t *testing.T) {
 	}})
 	var answers []*sign.Refusal
 	for _, key := range []*sign.Key{newHMAC(t, "unknown"), revoked, early, late, newHMAC(t, "known")} {
-		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
 		require.ErrorIs(t, err, sign.CodeInvalid)
 		answers = append(answers, v.Refusal(context.Background(), err))
 	}
@@ -313,15 +314,15 @@ func TestADecoyProvesNothing(t *testing.T) {
 			key[1] = key[0]
 		}
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key[1])})
-		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key[0], nil)))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key[0], nil)))
 		require.NoError(t, err)
 
-		m := messageOf(signedRequest(t, key[0], nil))
+		m := fixture.Message(signedRequest(t, key[0], nil))
 		s := &sign.Signature{KeyID: "somebody-else", Created: time.Now().Unix(), Nonce: newNonce(), Covered: []string{"Content-Type"}}
 		added, err := standardV1(t).Sign(m, s, key[0])
 		require.NoError(t, err)
 		for _, f := range added.Header {
-			m.Source.(*incoming).header.Set(f.Name, f.Value)
+			m.Source.(*fixture.Source).Header.Set(f.Name, f.Value)
 		}
 		_, err = v.Verify(t.Context(), m)
 		require.ErrorIs(t, err, sign.ReasonUnknownKey)
@@ -333,7 +334,7 @@ func TestSeveralKeysOfOneID(t *testing.T) {
 	clock := now
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(older, newer), Clock: func() time.Time { return clock }})
 	verify := func(key *sign.Key) error {
-		_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return clock }})))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return clock }})))
 		return err
 	}
 	require.NoError(t, verify(older))
@@ -374,7 +375,7 @@ func TestKeyFunc(t *testing.T) {
 				}
 				return c.keys, c.err
 			})})
-			_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
+			_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
 			require.ErrorIs(t, err, c.want)
 			if c.err == broken {
 				require.ErrorIs(t, err, broken)
@@ -406,7 +407,7 @@ func TestAStoreThatFailsRefuses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, StoreTimeout: time.Second})
 				began := time.Now()
-				_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+				_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
 				require.ErrorIs(t, err, sign.CodeStoreUnavailable)
 				require.LessOrEqual(t, time.Since(began), time.Second)
 				status, header, body := refusedBy(v, err)
@@ -564,7 +565,7 @@ func TestKeySourcesSayWhy(t *testing.T) {
 			Keys:    sign.KeyFunc(func(context.Context, string) ([]*sign.Key, error) { return nil, said }),
 			Observe: func(_ context.Context, e sign.Event) { told = e.Err },
 		})
-		_, err = v.Verify(t.Context(), messageOf(r))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonRevokedKey)
 		require.ErrorIs(t, err, sign.CodeInvalid)
 		require.ErrorIs(t, err, said)
@@ -572,7 +573,7 @@ func TestKeySourcesSayWhy(t *testing.T) {
 
 		// Whoever is told may change it: the next one is told as before.
 		told.Code, told.Reason = "changed", "changed"
-		_, err = v.Verify(t.Context(), messageOf(r))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonRevokedKey)
 	}
 }
@@ -587,7 +588,7 @@ func TestConsumed(t *testing.T) {
 		r, err := http.NewRequest("POST", "http://api.example.com/", nil)
 		require.NoError(t, err)
 		require.NoError(t, sign.Request(r, key, nil))
-		verified, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme}).Verify(t.Context(), messageOf(r))
+		verified, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme}).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		return verified
 	}
@@ -622,7 +623,7 @@ func TestASchemesOwnError(t *testing.T) {
 			Observe: func(_ context.Context, e sign.Event) { event = e }})
 		r, err := http.NewRequest("POST", "http://api.example.com/", nil)
 		require.NoError(t, err)
-		_, err = v.Verify(t.Context(), messageOf(r))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, own)
 		require.ErrorIs(t, event.Err, own)
 		require.Equal(t, own.Error(), event.Err.Detail)
@@ -652,7 +653,7 @@ func TestObserve(t *testing.T) {
 	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
 		Cover: []string{"Authorization", "Content-Type"}, Observe: func(_ *http.Request, s string) { theirs = s },
 	}))
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	require.Nil(t, event.Err)
 	require.Equal(t, "demo", event.KeyID)
@@ -665,7 +666,7 @@ func TestObserve(t *testing.T) {
 	}
 
 	// Where they differ, the strings say where.
-	m := messageOf(r)
+	m := fixture.Message(r)
 	m.Target = "/a?b=d&access_token=t-0816&d"
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.ReasonBadSignature)
@@ -673,15 +674,15 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, "sign: invalid (bad_signature)", event.Err.Error())
 
 	// A body that was not read is not read for this.
-	m = messageOf(r)
-	m.Source.(*incoming).header.Set("X-Timestamp", "1")
+	m = fixture.Message(r)
+	m.Source.(*fixture.Source).Header.Set("X-Timestamp", "1")
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeExpired)
 	require.Contains(t, ours, "\n[the body was not read]\n")
-	require.Zero(t, m.Source.(*incoming).reads)
+	require.Zero(t, m.Source.(*fixture.Source).Reads)
 
 	// What was not understood has no string.
-	m.Source.(*incoming).header.Del("X-Key-Id")
+	m.Source.(*fixture.Source).Header.Del("X-Key-Id")
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeMissing)
 	require.Empty(t, ours)
@@ -696,7 +697,7 @@ func TestAnEventThatIsKept(t *testing.T) {
 		require.NotEmpty(t, e.SigningString())
 		kept = e
 	}})
-	_, err := v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
 	require.NoError(t, err)
 	require.Empty(t, kept.SigningString())
 	require.Empty(t, sign.Event{}.SigningString())
@@ -707,7 +708,7 @@ func TestLongTargets(t *testing.T) {
 	key := newHMAC(t, "demo")
 	var told string
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) { told = e.SigningString() }})
-	m := messageOf(signedRequest(t, key, nil))
+	m := fixture.Message(signedRequest(t, key, nil))
 	_, bytes := m.Source.HeaderSize()
 	room := 32<<10 - bytes - len(m.Method) - len(m.Host)
 	m.Target = "/?" + strings.Repeat("x", room-2)
@@ -732,9 +733,9 @@ func TestLongTargets(t *testing.T) {
 func TestEventsNameKeysOnly(t *testing.T) {
 	var named string
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Observe: func(_ context.Context, e sign.Event) { named += e.KeyID }})
-	m := messageOf(signedRequest(t, newHMAC(t, "demo"), nil))
-	m.Source.(*incoming).header.Set("X-Key-Id", strings.Repeat("x\t", 1000))
-	m.Source.(*incoming).header.Del("X-Nonce")
+	m := fixture.Message(signedRequest(t, newHMAC(t, "demo"), nil))
+	m.Source.(*fixture.Source).Header.Set("X-Key-Id", strings.Repeat("x\t", 1000))
+	m.Source.(*fixture.Source).Header.Del("X-Nonce")
 	_, err := v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.Empty(t, named)
@@ -757,7 +758,7 @@ func TestAWrongAlgorithmTakesAsLong(t *testing.T) {
 	_, verifier := newEd25519(t)
 	scheme := &counted{Scheme: standardV1(t)}
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(verifier), Scheme: scheme})
-	_, err := v.Verify(t.Context(), messageOf(signedRequest(t, newHMAC(t, "ed"), nil)))
+	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, newHMAC(t, "ed"), nil)))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	require.Equal(t, 2, scheme.checks)
 }
@@ -765,11 +766,11 @@ func TestAWrongAlgorithmTakesAsLong(t *testing.T) {
 func TestPublicHost(t *testing.T) {
 	key := newHMAC(t, "demo")
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "API.example.com", Hosts: []string{"10.0.0.7:8080"}})
-	m := messageOf(signedRequest(t, key, nil))
+	m := fixture.Message(signedRequest(t, key, nil))
 	m.Host = "10.0.0.7:8080" // what the proxy makes of it
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), messageOf(signedRequest(t, key, nil)))
+	_, err = v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
 	require.ErrorIs(t, err, sign.CodeInvalid, "it has not come through the proxy")
 }
 
@@ -802,10 +803,10 @@ func TestHosts(t *testing.T) {
 		{"a Host that differs", neither, path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
 		{"a Host that differs from the target", neither, "http://api.example.com" + path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
 	} {
-		m := messageOf(signedRequest(t, key, nil))
+		m := fixture.Message(signedRequest(t, key, nil))
 		m.Target, m.Host = c.target, c.host
 		if c.line != nil {
-			m.Source.(*incoming).header["Host"] = c.line
+			m.Source.(*fixture.Source).Header["Host"] = c.line
 		}
 		_, err := sign.MustVerifier(c.config).Verify(t.Context(), m)
 		require.ErrorIs(t, err, c.want, c.name)
@@ -815,9 +816,9 @@ func TestHosts(t *testing.T) {
 func TestUnreadableBody(t *testing.T) {
 	key := newHMAC(t, "demo")
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})
-	m := messageOf(signedRequest(t, key, nil))
+	m := fixture.Message(signedRequest(t, key, nil))
 	broken := errors.New("connection reset")
-	m.Source.(*incoming).err = broken
+	m.Source.(*fixture.Source).Err = broken
 	_, err := v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.ErrorIs(t, err, broken)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // FuzzWebhookSignatures takes any list of signatures apart: nothing panics, and what comes out is what
@@ -23,7 +24,7 @@ func FuzzWebhookSignatures(f *testing.F) {
 	scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, list string) {
-		m := &sign.Message{Method: "POST", Target: "/", Host: "h", Source: &incoming{header: http.Header{
+		m := &sign.Message{Method: "POST", Target: "/", Host: "h", Source: &fixture.Source{Header: http.Header{
 			"Webhook-Id": {"msg_1"}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {list},
 		}}}
 		var s sign.Signature
@@ -61,7 +62,7 @@ func FuzzStandardWebhooks(f *testing.F) {
 	key := webhookKey(f, webhookSecret)
 	f.Fuzz(func(t *testing.T, id, timestamp, signatures, body string) {
 		header := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {signatures}}
-		m := sign.Message{Method: "POST", Target: "/", Host: "h", Source: &incoming{header: header, body: []byte(body)}}
+		m := sign.Message{Method: "POST", Target: "/", Host: "h", Source: &fixture.Source{Header: header, Body: []byte(body)}}
 		at := webhookTime
 		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 		first, again := m, m

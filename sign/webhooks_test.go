@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/sortedparams"
 )
 
@@ -86,7 +87,7 @@ func TestWebhookVectors(t *testing.T) {
 
 		at := webhookTime
 		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-		verified, err := v.Verify(t.Context(), messageOf(r))
+		verified, err := v.Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		require.Equal(t, sign.Verified{
 			KeyID: "webhooks", Owner: "webhooks", Scheme: "standard-webhooks", Algorithm: key.Algorithm(), Time: webhookTime,
@@ -155,7 +156,7 @@ func TestWebhooksInTheWild(t *testing.T) {
 		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
 			Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
 		}))
-		verified, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+		verified, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err, c.id)
 		require.Equal(t, c.id+".1614265330", verified.Nonce)
 	}
@@ -173,7 +174,7 @@ func TestAWebhookIsOneMessage(t *testing.T) {
 	setHeader("webhook-id", r.Header.Get("webhook-id")+".1614265330")(r)
 	setHeader("webhook-timestamp", "1614265331")(r)
 	replaceBody(webhookPayload)(r)
-	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeMalformed)
 }
 
@@ -188,7 +189,7 @@ func TestWebhookKeyPair(t *testing.T) {
 		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, webhookKey(t, secret))
 		require.Equal(t, webhookEd25519, r.Header.Get("webhook-signature"))
 		at := webhookTime
-		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, public).Verify(t.Context(), messageOf(r))
+		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, public).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 	}
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", nil)
@@ -209,17 +210,17 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 		good := sign.MustKey(sign.NewHMACKey(key.ID(), []byte(designSecret)))
 		require.NoError(t, sign.Request(r, good, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
-		_, err = v.Verify(t.Context(), messageOf(r))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	}
 
 	o := sign.StandardWebhooksOptions{KeyID: "demo"}
 	long := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
 	at := webhookTime
-	_, err = webhookVerifier(t, &at, o, long).Verify(t.Context(), messageOf(webhookDelivery(t, o, long)))
+	_, err = webhookVerifier(t, &at, o, long).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, long)))
 	require.NoError(t, err)
 	rsa := newRSA(t)
-	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{KeyID: rsa.ID()}, rsa).Verify(t.Context(), messageOf(webhookDelivery(t, o, long)))
+	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{KeyID: rsa.ID()}, rsa).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, long)))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm, "an RSA key has no version")
 }
 
@@ -311,13 +312,13 @@ func TestWebhookAttacks(t *testing.T) {
 			c.change(r)
 			at := webhookTime
 			v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-			_, err := v.Verify(t.Context(), messageOf(r))
+			_, err := v.Verify(t.Context(), fixture.Message(r))
 			if c.want == nil {
 				require.NoError(t, err, c.why)
 				return
 			}
 			require.ErrorIs(t, err, c.want, c.why)
-			_, err = v.Verify(t.Context(), messageOf(webhookDelivery(t, sign.StandardWebhooksOptions{}, key)))
+			_, err = v.Verify(t.Context(), fixture.Message(webhookDelivery(t, sign.StandardWebhooksOptions{}, key)))
 			require.NoError(t, err, "the good delivery's nonce must not have been used up")
 		})
 	}
@@ -363,10 +364,10 @@ func TestWebhookRoundTrip(t *testing.T) {
 		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: fixedClock}))
 		at := now
 		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-		verified, err := v.Verify(t.Context(), messageOf(r))
+		verified, err := v.Verify(t.Context(), fixture.Message(r))
 		require.NoError(rt, err)
 		require.Equal(rt, r.Header.Get("webhook-id")+".1700000000", verified.Nonce)
-		_, err = v.Verify(t.Context(), messageOf(r))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(rt, err, sign.CodeReplayed)
 	})
 }
@@ -378,9 +379,9 @@ func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	at := webhookTime
 	v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 	first := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
-	_, err := v.Verify(t.Context(), messageOf(first))
+	_, err := v.Verify(t.Context(), fixture.Message(first))
 	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), messageOf(first))
+	_, err = v.Verify(t.Context(), fixture.Message(first))
 	require.ErrorIs(t, err, sign.CodeReplayed)
 
 	at = at.Add(5 * time.Second) // as the specification's example of a schedule has it
@@ -388,12 +389,12 @@ func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 	again.Header.Set("webhook-id", webhookMessageID)
 	require.NoError(t, sign.Request(again, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at }}))
-	_, err = v.Verify(t.Context(), messageOf(again))
+	_, err = v.Verify(t.Context(), fixture.Message(again))
 	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), messageOf(first))
+	_, err = v.Verify(t.Context(), fixture.Message(first))
 	require.ErrorIs(t, err, sign.CodeReplayed)
 	at = webhookTime.Add(61 * time.Second)
-	_, err = v.Verify(t.Context(), messageOf(first))
+	_, err = v.Verify(t.Context(), fixture.Message(first))
 	require.ErrorIs(t, err, sign.CodeExpired)
 }
 
@@ -403,7 +404,7 @@ func TestWebhookRotation(t *testing.T) {
 	public, private := webhookKey(t, webhookPublic), webhookKey(t, webhookPrivate)
 	at := webhookTime
 	deliver := func(o sign.StandardWebhooksOptions, by *sign.Key, known ...*sign.Key) error {
-		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, known...).Verify(t.Context(), messageOf(webhookDelivery(t, o, by)))
+		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, known...).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, by)))
 		return err
 	}
 	none, both := sign.StandardWebhooksOptions{}, sign.StandardWebhooksOptions{AlsoSign: []*sign.Key{old}}
@@ -427,7 +428,7 @@ func TestWebhookRotation(t *testing.T) {
 	ring := sign.MustRing(old)
 	ring.Revoke("webhooks")
 	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: webhookScheme(t, none), Clock: func() time.Time { return at }})
-	_, err := v.Verify(t.Context(), messageOf(webhookDelivery(t, none, old)))
+	_, err := v.Verify(t.Context(), fixture.Message(webhookDelivery(t, none, old)))
 	require.ErrorIs(t, err, sign.ReasonRevokedKey)
 }
 
@@ -448,7 +449,7 @@ func TestWebhookTries(t *testing.T) {
 		list := slices.Repeat([]string{"v1," + strings.Repeat("A", 43) + "="}, 3)
 		list[place-16] = r.Header.Get("webhook-signature")
 		r.Header.Set("webhook-signature", strings.Join(list, " "))
-		return messageOf(r)
+		return fixture.Message(r)
 	}
 	at := webhookTime
 	for place, want := range map[int]error{16: nil, 17: sign.ReasonBadSignature, 18: sign.ReasonBadSignature} {
@@ -467,7 +468,7 @@ func TestWebhookTries(t *testing.T) {
 		}),
 	})
 	m := delivery(16)
-	m.Source.(*incoming).meanwhile = func() { at = at.Add(time.Second) }
+	m.Source.(*fixture.Source).Meanwhile = func() { at = at.Add(time.Second) }
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 }
@@ -480,25 +481,25 @@ func TestWebhookOptions(t *testing.T) {
 	r := webhookDelivery(t, svix, key)
 	require.Equal(t, webhookHMAC, r.Header.Get("svix-signature"))
 	require.Empty(t, r.Header.Get("webhook-signature"))
-	_, err := webhookVerifier(t, &at, svix, key).Verify(t.Context(), messageOf(r))
+	_, err := webhookVerifier(t, &at, svix, key).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
-	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeMissing)
 
 	unsigned := sign.StandardWebhooksOptions{UnsignedIdempotencyKey: true}
 	r = webhookDelivery(t, unsigned, key)
 	r.Header.Set("Idempotency-Key", "k-1")
-	_, err = webhookVerifier(t, &at, unsigned, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, unsigned, key).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.ReasonUncovered)
 
 	itself := sign.StandardWebhooksOptions{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
 	require.Equal(t, webhookMessageID, r.Header.Get("Idempotency-Key"))
-	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "k-1")
-	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), messageOf(r))
+	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonBadSignature)
 
 	r.Header.Set("Webhook-Id", "a.1614265330")
@@ -511,20 +512,7 @@ func TestWebhookOptions(t *testing.T) {
 	require.Equal(t, []string{
 		"StandardWebhooksOptions.ID", "StandardWebhooksOptions.Timestamp", "StandardWebhooksOptions.Signature", "StandardWebhooksOptions", "StandardWebhooksOptions.KeyID",
 		"StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign",
-	}, faultyOptions(t, err))
-}
-
-// faultyOptions are the fields of the faults that a constructor reports.
-func faultyOptions(t *testing.T, err error) (fields []string) {
-	t.Helper()
-	joined, ok := err.(interface{ Unwrap() []error })
-	require.True(t, ok, "%v", err)
-	for _, fault := range joined.Unwrap() {
-		var config *sign.ConfigError
-		require.ErrorAs(t, fault, &config)
-		fields = append(fields, config.Field)
-	}
-	return fields
+	}, fixture.FaultyOptions(t, err))
 }
 
 // Both sides show the same text, without the body.
@@ -546,13 +534,13 @@ func TestWebhookSigningString(t *testing.T) {
 		Keys: sign.MustRing(key), Scheme: scheme, Clock: func() time.Time { return webhookTime },
 		Observe: func(_ context.Context, e sign.Event) { server = append(server, e.SigningString()) },
 	})
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	r.Header.Set("webhook-timestamp", "1614265000")
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeExpired)
 	r.Header.Set("webhook-timestamp", "x")
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeMalformed)
 	require.Equal(t, []string{client, webhookMessageID + ".1614265000.[the body was not read]", ""}, server)
 }
@@ -577,9 +565,9 @@ func ExampleNewStandardWebhooks() {
 
 	// The shop; an adapter makes the message of the request.
 	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: webhooks, Window: 5 * time.Minute})
-	verified, err := verifier.Verify(context.Background(), messageOf(r))
+	verified, err := verifier.Verify(context.Background(), fixture.Message(r))
 	fmt.Println(verified.KeyID, verified.Algorithm, err)
-	_, err = verifier.Verify(context.Background(), messageOf(r))
+	_, err = verifier.Verify(context.Background(), fixture.Message(r))
 	fmt.Println(err)
 	// Output:
 	// webhooks hmac-sha256 <nil>

@@ -1,7 +1,6 @@
 package rfc9421
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -10,7 +9,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 const (
@@ -33,59 +32,17 @@ var body200 = `{"order":{"sku":"A-1","qty":2,"note":"` + strings.Repeat("n", 160
 
 func testClock() time.Time { return time.Unix(testTime, 0) }
 
-// incoming is header and body of a message, as an adapter for net/http sees them.
-type incoming struct {
-	header http.Header
-	body   []byte
-}
-
-func (in *incoming) Values(name string) []string { return in.header[name] }
-
-func (in *incoming) HeaderSize() (lines, bytes int) {
-	for name, values := range in.header {
-		lines += len(values)
-		for _, v := range values {
-			bytes += len(name) + len(v)
-		}
-	}
-	return lines, bytes
-}
-
-func (in *incoming) ReadBody(limit int64) ([]byte, error) {
-	if int64(len(in.body)) > limit {
-		return nil, sign.CodeBodyTooLarge
-	}
-	return in.body, nil
-}
-
 // headerOf is the header of a test's message, to be changed.
-func headerOf(m *sign.Message) http.Header { return m.Source.(*incoming).header }
+func headerOf(m *sign.Message) http.Header { return m.Source.(*fixture.Source).Header }
 
 // testMessage is a request that is not signed.
 func testMessage() *sign.Message {
 	return &sign.Message{
 		Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com",
-		Source: &incoming{http.Header{
+		Source: &fixture.Source{Header: http.Header{
 			"Content-Type":    {"application/json"},
 			"Idempotency-Key": {`"k-1"`},
-		}, []byte(body200)},
-	}
-}
-
-// messageOf is what a server makes of a request that a client sends.
-func messageOf(r *http.Request) *sign.Message {
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
-	}
-	var body []byte
-	if r.Body != nil {
-		body, _ = io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	return &sign.Message{
-		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
-		Source: &incoming{r.Header.Clone(), body},
+		}, Body: []byte(body200)},
 	}
 }
 
@@ -110,7 +67,7 @@ const strictParams = `;created=1700000000;keyid="demo";nonce="n-0123456789abcdef
 func signByHand(t testing.TB, s *profile, m *sign.Message, key *sign.Key, input string) {
 	t.Helper()
 	if headerOf(m)["Content-Digest"] == nil {
-		headerOf(m).Set("Content-Digest", digestOf(string(m.Source.(*incoming).body)))
+		headerOf(m).Set("Content-Digest", digestOf(string(m.Source.(*fixture.Source).Body)))
 	}
 	dictionary, err := httpsfv.UnmarshalDictionary([]string{input})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
@@ -96,7 +97,7 @@ func FuzzContentDigest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		var d digests
-		m := &sign.Message{Source: &incoming{header: http.Header{"Content-Digest": {value}}}}
+		m := &sign.Message{Source: &fixture.Source{Header: http.Header{"Content-Digest": {value}}}}
 		if err := d.parse(m); err != nil {
 			require.True(t, errors.Is(err, sign.CodeMalformed) || errors.Is(err, sign.ReasonUncovered), "%v", err)
 			return
@@ -127,9 +128,9 @@ func FuzzRoundTrip(f *testing.F) {
 	s := newScheme(f, Options{Require: []string{"@target-uri", "@request-target"}})
 	key := hmacKey(f)
 	f.Fuzz(func(t *testing.T, method, target, host string, tls bool, contentType, idempotencyKey, body string) {
-		m := &sign.Message{Method: method, Target: target, Host: host, TLS: tls, Source: &incoming{http.Header{
+		m := &sign.Message{Method: method, Target: target, Host: host, TLS: tls, Source: &fixture.Source{Header: http.Header{
 			"Content-Type": {contentType}, "Idempotency-Key": {idempotencyKey},
-		}, []byte(body)}}
+		}, Body: []byte(body)}}
 		sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{"Content-Type"}}
 		added, err := s.Sign(m, sig, key)
 		if err != nil {
@@ -154,10 +155,10 @@ func FuzzRoundTrip(f *testing.F) {
 			func(m *sign.Message) { m.TLS = !m.TLS },
 			func(m *sign.Message) { headerOf(m)["Content-Type"] = []string{contentType + "x"} },
 			func(m *sign.Message) { headerOf(m)["Idempotency-Key"] = []string{idempotencyKey + "x"} },
-			func(m *sign.Message) { m.Source.(*incoming).body = []byte(body + "x") },
+			func(m *sign.Message) { m.Source.(*fixture.Source).Body = []byte(body + "x") },
 		} {
 			changed := unread(m)
-			changed.Source = &incoming{headerOf(m).Clone(), []byte(body)}
+			changed.Source = &fixture.Source{Header: headerOf(m).Clone(), Body: []byte(body)}
 			change(changed)
 			_, err := changed.Body()
 			require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // The keys of RFC 9421, appendix B.1. They are secrets that everybody knows.
@@ -65,23 +66,23 @@ const rfcDigest = "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgB
 func rfcRequest() *sign.Message {
 	return &sign.Message{
 		Method: "POST", Target: "/foo?param=Value&Pet=dog", Host: "example.com",
-		Source: &incoming{http.Header{
+		Source: &fixture.Source{Header: http.Header{
 			"Date":           {"Tue, 20 Apr 2021 02:07:55 GMT"},
 			"Content-Type":   {"application/json"},
 			"Content-Digest": {rfcDigest},
 			"Content-Length": {"18"},
-		}, []byte(`{"hello": "world"}`)},
+		}, Body: []byte(`{"hello": "world"}`)},
 	}
 }
 
 // rfcResponse is its response; what a response has in common with a request.
 func rfcResponse() *sign.Message {
-	return &sign.Message{Source: &incoming{http.Header{
+	return &sign.Message{Source: &fixture.Source{Header: http.Header{
 		"Date":           {"Tue, 20 Apr 2021 02:07:56 GMT"},
 		"Content-Type":   {"application/json"},
 		"Content-Digest": {"sha-512=:mEWXIS7MaLRuGgxOBdODa3xqM1XdEvxoYhvlCFJ41QJgJc4GTsPp29l5oGX69wWdXymyU0rjJuahq4l5aGgfLQ==:"},
 		"Content-Length": {"23"},
-	}, []byte(`{"message": "good dog"}`)}}
+	}, Body: []byte(`{"message": "good dog"}`)}}
 }
 
 func rfcKeys(t *testing.T) map[string]*sign.Key {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 func TestNewReportsEveryFault(t *testing.T) {
@@ -47,17 +48,17 @@ func TestSignAndVerify(t *testing.T) {
 			require.Contains(t, r.Header.Get("Signature-Input"), `;alg="`+algorithm+`"`)
 			require.Contains(t, r.Header.Get("Signature-Input"), `;expires=`)
 
-			verified, err := v.Verify(t.Context(), messageOf(r))
+			verified, err := v.Verify(t.Context(), fixture.Message(r))
 			require.NoError(t, err)
 			require.Equal(t, "demo", verified.KeyID)
 			require.Equal(t, "rfc9421", verified.Scheme)
 			require.Equal(t, pair[0].Algorithm(), verified.Algorithm)
-			_, err = v.Verify(t.Context(), messageOf(r))
+			_, err = v.Verify(t.Context(), fixture.Message(r))
 			require.ErrorIs(t, err, sign.CodeReplayed)
 
 			// Signed again, it is another message.
 			require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: s}))
-			_, err = v.Verify(t.Context(), messageOf(r))
+			_, err = v.Verify(t.Context(), fixture.Message(r))
 			require.NoError(t, err)
 		})
 	}
@@ -133,10 +134,10 @@ func TestNothingCanBeChanged(t *testing.T) {
 		{"the absolute form", func(m *sign.Message) { m.Target = "http://api.example.com" + m.Target }, nil},
 		{"the absolute form, over another host", func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "x" }, sign.CodeMalformed},
 		{"the absolute form, with another host", func(m *sign.Message) { m.Target, m.Host = "http://evil.example"+m.Target, "evil.example" }, sign.ReasonBadSignature},
-		{"body", func(m *sign.Message) { m.Source.(*incoming).body = []byte(body200 + " ") }, sign.ReasonDigestMismatch},
-		{"no body", func(m *sign.Message) { m.Source.(*incoming).body = nil }, sign.ReasonDigestMismatch},
+		{"body", func(m *sign.Message) { m.Source.(*fixture.Source).Body = []byte(body200 + " ") }, sign.ReasonDigestMismatch},
+		{"no body", func(m *sign.Message) { m.Source.(*fixture.Source).Body = nil }, sign.ReasonDigestMismatch},
 		{"body and digest", func(m *sign.Message) {
-			m.Source.(*incoming).body = []byte("{}")
+			m.Source.(*fixture.Source).Body = []byte("{}")
 			set("Content-Digest", digestOf("{}"))(m)
 		}, sign.ReasonBadSignature},
 		{"no digest", set("Content-Digest"), sign.ReasonUncovered},
@@ -258,13 +259,13 @@ func TestNoBody(t *testing.T) {
 		{"both", "{}", digestOf("{}"), sign.ReasonUncovered},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com", Source: &incoming{header: http.Header{"Content-Digest": {"-"}}}}
+			m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com", Source: &fixture.Source{Header: http.Header{"Content-Digest": {"-"}}}}
 			signByHand(t, s, m, key, input)
 			headerOf(m).Del("Content-Digest")
 			if c.digest != "" {
 				headerOf(m).Set("Content-Digest", c.digest)
 			}
-			m.Source.(*incoming).body = []byte(c.body)
+			m.Source.(*fixture.Source).Body = []byte(c.body)
 			err := verify(t, s, m, key)
 			if c.want == nil {
 				require.NoError(t, err)
@@ -277,11 +278,11 @@ func TestNoBody(t *testing.T) {
 		})
 	}
 	t.Run("signed", func(t *testing.T) {
-		m := &sign.Message{Method: "GET", Target: "/a", Host: "example.com", Source: &incoming{header: http.Header{}}}
+		m := &sign.Message{Method: "GET", Target: "/a", Host: "example.com", Source: &fixture.Source{Header: http.Header{}}}
 		signWith(t, s, m, key)
 		require.Equal(t, digestOf(""), headerOf(m).Get("Content-Digest"))
 		require.NoError(t, verify(t, s, m, key))
-		m.Source.(*incoming).body = []byte("{}")
+		m.Source.(*fixture.Source).Body = []byte("{}")
 		require.ErrorIs(t, verify(t, s, m, key), sign.ReasonDigestMismatch)
 	})
 }
@@ -453,7 +454,7 @@ func TestUnknownKeyLooksLikeBadSignature(t *testing.T) {
 	for _, change := range []func(*sign.Message){
 		func(*sign.Message) {},
 		func(m *sign.Message) { m.Method = "PUT" },
-		func(m *sign.Message) { m.Source.(*incoming).body = nil },
+		func(m *sign.Message) { m.Source.(*fixture.Source).Body = nil },
 		func(m *sign.Message) { headerOf(m).Set("Content-Type", "\n") },
 		func(m *sign.Message) { headerOf(m).Del("Content-Digest") },
 		func(m *sign.Message) { headerOf(m).Set("Signature", "sig1=:AAAA:") },

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // What is verified takes few allocations: one of the body's text, one of each value with escapes (a few in
@@ -29,7 +30,7 @@ func TestAllocations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRequest(t, "POST", c.target, c.contentType, c.body)
 			signBy(t, r, Options{}, key)
-			m := messageOf(r)
+			m := fixture.Message(r)
 			require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 				again := *m
 				if _, err := v.Verify(t.Context(), &again); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // formBody is the good message's body.
@@ -209,10 +210,10 @@ func TestAttacks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRequest(t, "POST", "/transfers", formType, formBody)
 			signBy(t, r, Options{}, key)
-			good := messageOf(r)
+			good := fixture.Message(r)
 			c.change(r)
 			v := newVerifier(t, Options{}, now, key)
-			_, err := v.Verify(t.Context(), messageOf(r))
+			_, err := v.Verify(t.Context(), fixture.Message(r))
 			if c.want == nil {
 				require.NoError(t, err, c.why)
 				return
@@ -275,10 +276,10 @@ func TestAttacksAmongParameters(t *testing.T) {
 				addQuery(c.more)(r)
 			}
 			v := newVerifier(t, o, now, key)
-			_, err := v.Verify(t.Context(), messageOf(r))
+			_, err := v.Verify(t.Context(), fixture.Message(r))
 			if c.want == nil {
 				require.NoError(t, err, c.why)
-				_, err = v.Verify(t.Context(), messageOf(r))
+				_, err = v.Verify(t.Context(), fixture.Message(r))
 				require.ErrorIs(t, err, sign.CodeReplayed)
 				return
 			}
@@ -294,7 +295,7 @@ func TestPlaces(t *testing.T) {
 		r := newRequest(t, "POST", "/transfers", jsonType, `{"amount":5,"to":"bob"}`)
 		signBy(t, r, Options{}, key)
 		change(r)
-		_, err := newVerifier(t, Options{Places: places}, now, key).Verify(t.Context(), messageOf(r))
+		_, err := newVerifier(t, Options{Places: places}, now, key).Verify(t.Context(), fixture.Message(r))
 		return err
 	}
 	require.NoError(t, verify(FromJSON, func(*http.Request) {}))
@@ -317,9 +318,9 @@ func TestAmpersands(t *testing.T) {
 	r = newRequest(t, "POST", "/", formType, long)
 	signBy(t, r, loose, key)
 	v := newVerifier(t, loose, now, key)
-	genuine := messageOf(r)
+	genuine := fixture.Message(r)
 	replaceBody(short)(r)
-	_, err := v.Verify(t.Context(), messageOf(r))
+	_, err := v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err, "the weakness that the option is named for")
 	_, err = v.Verify(t.Context(), genuine)
 	require.ErrorIs(t, err, sign.CodeReplayed)

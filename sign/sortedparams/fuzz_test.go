@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // Each of the parsers is held against another one, which is lenient: what is accepted, both read alike.
@@ -173,7 +174,7 @@ func FuzzMessages(f *testing.F) {
 				header.Set(name, value)
 			}
 		}
-		m := sign.Message{Method: "POST", Target: target, Host: "h", Source: &incoming{header: header, body: []byte(body)}}
+		m := sign.Message{Method: "POST", Target: target, Host: "h", Source: &fixture.Source{Header: header, Body: []byte(body)}}
 		first, again, read := m, m, m
 		_, err = v.Verify(t.Context(), &first)
 		require.NotNil(t, v.Refusal(t.Context(), err))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // Memory that is used again holds nothing of the message before.
@@ -49,7 +50,7 @@ func TestTheSecretIsWiped(t *testing.T) {
 		r := newRequest(t, "POST", "/", formType, "amount=5")
 		signBy(t, r, o, newKey("demo"))
 		sig := new(sign.Signature)
-		require.NoError(t, s.Parse(messageOf(r), sig))
+		require.NoError(t, s.Parse(fixture.Message(r), sig))
 		l := sig.State.(*params)
 		signed := string(l.base)
 		require.NoError(t, s.Check(nil, sig, newKey("demo")))
@@ -74,7 +75,7 @@ func TestManyMessagesAtOnce(t *testing.T) {
 		signBy(t, r, Options{}, newKey("demo"))
 		all.Go(func() {
 			for range 300 {
-				if _, err := v.Verify(t.Context(), messageOf(r)); err != nil {
+				if _, err := v.Verify(t.Context(), fixture.Message(r)); err != nil {
 					t.Error(err)
 				}
 			}

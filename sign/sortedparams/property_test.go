@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // paramSet writes parameters into a request, in one of the places.
@@ -85,8 +86,8 @@ func TestRoundTrip(t *testing.T) {
 		r := set.request(rt, place)
 		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
-		good := messageOf(r)
-		_, err = v.Verify(t.Context(), messageOf(r))
+		good := fixture.Message(r)
+		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.NoError(rt, err)
 		_, err = v.Verify(t.Context(), good)
 		require.ErrorIs(rt, err, sign.CodeReplayed)
@@ -115,7 +116,7 @@ func TestNoParameterCanBeChanged(t *testing.T) {
 			sent.Header.Set(name, r.Header.Get(name))
 		}
 		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
-		_, err := v.Verify(t.Context(), messageOf(sent))
+		_, err := v.Verify(t.Context(), fixture.Message(sent))
 		if maps.Equal(set.withValue(), changed.withValue()) {
 			require.NoError(rt, err)
 		} else {
@@ -136,7 +137,7 @@ func TestStringsAreUnlike(t *testing.T) {
 		sets := [2]paramSet{first, reread(rt, first)}
 		var sums [2]string
 		for i, s := range sets {
-			m := messageOf(s.request(rt, FromForm))
+			m := fixture.Message(s.request(rt, FromForm))
 			added, err := scheme.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
 			if err != nil {
 				require.ErrorIs(rt, err, sign.CodeMalformed)
@@ -164,7 +165,7 @@ func TestStringsOfSmallSetsAreUnlike(t *testing.T) {
 	signed := make(map[string]paramSet)
 	accepted := 0
 	try := func(s paramSet) {
-		added, err := scheme.Sign(messageOf(s.request(t, FromForm)), &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
+		added, err := scheme.Sign(fixture.Message(s.request(t, FromForm)), &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: "n-0123456789abcdef"}, key)
 		if err != nil {
 			return
 		}

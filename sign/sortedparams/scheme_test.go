@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // The example of WeChat Pay's documentation of its version 2 (chapter 4.3, "the algorithm of
@@ -100,14 +101,14 @@ func TestVectors(t *testing.T) {
 				o.InsecureMD5 = digest.md5
 				v := newVerifier(t, o, time.Unix(1000, 0), key)
 				r := newRequest(t, "POST", request[0], request[1], request[2])
-				verified, err := v.Verify(t.Context(), messageOf(r))
+				verified, err := v.Verify(t.Context(), fixture.Message(r))
 				require.NoError(t, err)
 				require.Equal(t, sign.Verified{
 					KeyID: "10000100", Owner: "10000100", Scheme: map[bool]string{true: "sorted-params-md5", false: "sorted-params"}[digest.md5],
 					Algorithm: sign.HMACSHA256, Time: time.Unix(1000, 0), Nonce: "ibuaiVcKdpRxkhJA",
 					Consumed: []string{"sign", "mch_id", "device_info", "nonce_str"},
 				}, verified)
-				_, err = v.Verify(t.Context(), messageOf(r))
+				_, err = v.Verify(t.Context(), fixture.Message(r))
 				require.ErrorIs(t, err, sign.CodeReplayed)
 			})
 		}
@@ -144,7 +145,7 @@ func TestSignsInEachPlace(t *testing.T) {
 			o := wechatOptions()
 			o.Places = c.places
 			r := newRequest(t, "POST", c.target, c.contentType, c.body)
-			added, err := newScheme(t, o).Sign(messageOf(r), &sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
+			added, err := newScheme(t, o).Sign(fixture.Message(r), &sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
 			require.NoError(t, err)
 			require.Equal(t, sign.Additions{Query: c.query, Body: bytesOrNil(c.signedBody)}, added)
 		})
@@ -158,15 +159,12 @@ func TestSignsInEachPlace(t *testing.T) {
 		o.Places = place
 		r := newRequest(t, "POST", "/", want[0], "")
 		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, o), Clock: func() time.Time { return time.Unix(1000, 0) }}))
-		body, err := io.ReadAll(messageOf(r).Source.(*incoming).reader())
-		require.NoError(t, err)
+		body := fixture.Message(r).Source.(*fixture.Source).Body
 		require.True(t, strings.HasPrefix(string(body), want[1]), "%s", body)
-		_, err = newVerifier(t, o, time.Unix(1000, 0), key).Verify(t.Context(), messageOf(r))
+		_, err := newVerifier(t, o, time.Unix(1000, 0), key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 	}
 }
-
-func (in *incoming) reader() io.Reader { return strings.NewReader(string(in.body)) }
 
 func bytesOrNil(s string) []byte {
 	if s == "" {
@@ -179,7 +177,7 @@ func bytesOrNil(s string) []byte {
 func TestInTheHeader(t *testing.T) {
 	key := newKey("demo")
 	r := newRequest(t, "POST", "/transfers?to=bob", jsonType, `{"amount":5,"remark":""}`)
-	added, err := newScheme(t, Options{}).Sign(messageOf(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, key)
+	added, err := newScheme(t, Options{}).Sign(fixture.Message(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, key)
 	require.NoError(t, err)
 	// By: printf '%s' 'amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=0123456789abcdef0123456789abcdef' |
 	// openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
@@ -212,14 +210,14 @@ func TestTimestamps(t *testing.T) {
 			signBy(t, r, c.o, key)
 			require.Equal(t, c.text, r.URL.Query().Get("timestamp"))
 			v := newVerifier(t, c.o, now, key)
-			verified, err := v.Verify(t.Context(), messageOf(r))
+			verified, err := v.Verify(t.Context(), fixture.Message(r))
 			require.NoError(t, err)
 			require.True(t, verified.Time.Equal(now))
 			for _, wrong := range c.wrong {
 				q := r.URL.Query()
 				q.Set("timestamp", wrong)
 				r.URL.RawQuery = q.Encode()
-				_, err := v.Verify(t.Context(), messageOf(r))
+				_, err := v.Verify(t.Context(), fixture.Message(r))
 				require.ErrorIs(t, err, sign.CodeMalformed, wrong)
 			}
 		})
@@ -228,15 +226,15 @@ func TestTimestamps(t *testing.T) {
 	milliseconds := Options{Milliseconds: true}
 	r := newRequest(t, "GET", "/?a=1", "", "")
 	signBy(t, r, Options{}, key)
-	_, err := newVerifier(t, milliseconds, now, key).Verify(t.Context(), messageOf(r))
+	_, err := newVerifier(t, milliseconds, now, key).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeExpired, "seconds taken for milliseconds")
 	signBy(t, r, milliseconds, key)
-	_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), messageOf(r))
+	_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeNotYetValid, "and the other way about")
 	dates := Options{TimeLayout: "20060102150405", Location: china}
 	signBy(t, r, dates, key)
 	dates.Location = time.UTC
-	_, err = newVerifier(t, dates, now, key).Verify(t.Context(), messageOf(r))
+	_, err = newVerifier(t, dates, now, key).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeNotYetValid, "another clock")
 }
 
@@ -246,7 +244,7 @@ func TestRotation(t *testing.T) {
 	verify := func(by *sign.Key, known ...*sign.Key) error {
 		r := newRequest(t, "POST", "/", formType, "a=1")
 		signBy(t, r, Options{}, by)
-		_, err := newVerifier(t, Options{}, now, known...).Verify(t.Context(), messageOf(r))
+		_, err := newVerifier(t, Options{}, now, known...).Verify(t.Context(), fixture.Message(r))
 		return err
 	}
 	require.NoError(t, verify(old, old, next))
@@ -261,7 +259,7 @@ func TestRotation(t *testing.T) {
 	r := newRequest(t, "POST", "/", formType, "a=1")
 	signBy(t, r, Options{}, old)
 	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: newScheme(t, Options{}), Clock: fixedClock})
-	_, err := v.Verify(t.Context(), messageOf(r))
+	_, err := v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonRevokedKey)
 
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -269,7 +267,7 @@ func TestRotation(t *testing.T) {
 	signer, verifier := sign.MustKey(sign.NewKey("ed", private)), sign.MustKey(sign.NewKey("ed", public))
 	require.ErrorIs(t, sign.Request(r, signer, &sign.RequestOptions{Scheme: newScheme(t, Options{})}), sign.ReasonWrongAlgorithm)
 	r.Header.Set("X-Key-Id", verifier.ID())
-	_, err = newVerifier(t, Options{}, now, verifier).Verify(t.Context(), messageOf(r))
+	_, err = newVerifier(t, Options{}, now, verifier).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
@@ -279,21 +277,21 @@ func TestBody(t *testing.T) {
 	r := newRequest(t, "POST", "/", formType, "a="+strings.Repeat("x", 100))
 	signBy(t, r, Options{}, key)
 	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 102})
-	m := messageOf(r)
+	m := fixture.Message(r)
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
-	require.Equal(t, 1, m.Source.(*incoming).reads)
+	require.Equal(t, 1, m.Source.(*fixture.Source).Reads)
 
 	v = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 101})
-	_, err = v.Verify(t.Context(), messageOf(r))
+	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
-	m = messageOf(r)
-	m.Source.(*incoming).err = io.ErrUnexpectedEOF
+	m = fixture.Message(r)
+	m.Source.(*fixture.Source).Err = io.ErrUnexpectedEOF
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
-	m = messageOf(r)
-	m.Source.(*incoming).body = []byte("a=1")
-	m.Source.(*incoming).err = io.ErrUnexpectedEOF
+	m = fixture.Message(r)
+	m.Source.(*fixture.Source).Body = []byte("a=1")
+	m.Source.(*fixture.Source).Err = io.ErrUnexpectedEOF
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.ErrorIs(t, err, sign.CodeMalformed)
@@ -312,7 +310,7 @@ func TestBinding(t *testing.T) {
 	verify := func(change func(*http.Request)) error {
 		r := request()
 		change(r)
-		_, err := newVerifier(t, o, now, key).Verify(t.Context(), messageOf(r))
+		_, err := newVerifier(t, o, now, key).Verify(t.Context(), fixture.Message(r))
 		return err
 	}
 	require.NoError(t, verify(func(*http.Request) {}))
@@ -359,10 +357,10 @@ func TestOptions(t *testing.T) {
 	} {
 		r := newRequest(t, "POST", "/?key2=1", formType, "notify_url="+url.QueryEscape("https://a.test/?x=1"))
 		signBy(t, r, o, key)
-		_, err := newVerifier(t, o, now, key).Verify(t.Context(), messageOf(r))
+		_, err := newVerifier(t, o, now, key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err, "%+v", o)
 		if !o.InParams && len(o.InsecureAmpersands) == 0 && o.Places == 0 {
-			_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), messageOf(r))
+			_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
 			require.Error(t, err, "%+v", o)
 		}
 	}
@@ -376,10 +374,10 @@ func TestOptions(t *testing.T) {
 		"sortedparams.Options.KeyID", "sortedparams.Options.Timestamp", "sortedparams.Options.Sign", "sortedparams.Options.SecretName", "sortedparams.Options.SecretName", "sortedparams.Options.InsecureUnsigned", "sortedparams.Options.Bind.Method", "sortedparams.Options.Bind.IdempotencyKey",
 		"sortedparams.Options.KeyIDHeader", "sortedparams.Options.KeyIDHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.NonceHeader", "sortedparams.Options.SignHeader",
 		"sortedparams.Options.Milliseconds", "sortedparams.Options.Location", "sortedparams.Options.Places", "sortedparams.Options.InsecureAmpersands", "sortedparams.Options.InsecureAmpersands",
-	}, faultyOptions(t, err))
+	}, fixture.FaultyOptions(t, err))
 	for _, name := range []string{"Connection", "content-length", "Idempotency-Key", "X:Sign", "X-S\u00edgn"} {
 		_, err := New(Options{SignHeader: name})
-		require.Equal(t, []string{"sortedparams.Options.SignHeader"}, faultyOptions(t, err), name)
+		require.Equal(t, []string{"sortedparams.Options.SignHeader"}, fixture.FaultyOptions(t, err), name)
 	}
 }
 
@@ -392,7 +390,7 @@ func TestOldSchemes(t *testing.T) {
 	signed := old
 	signed.InsecureUnsigned = ""
 	verify := func(o Options, body string) error {
-		_, err := newVerifier(t, o, now, newKey("demo")).Verify(t.Context(), messageOf(newRequest(t, "POST", "/", formType, body)))
+		_, err := newVerifier(t, o, now, newKey("demo")).Verify(t.Context(), fixture.Message(newRequest(t, "POST", "/", formType, body)))
 		return err
 	}
 	without := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000" + designSecret)
@@ -437,12 +435,12 @@ func TestMD5UnderFIPS(t *testing.T) {
 		return
 	}
 	_, err := New(Options{InsecureMD5: true})
-	require.Equal(t, []string{"sortedparams.Options.InsecureMD5"}, faultyOptions(t, err))
+	require.Equal(t, []string{"sortedparams.Options.InsecureMD5"}, fixture.FaultyOptions(t, err))
 
 	key := newKey("demo")
 	r := newRequest(t, "POST", "/", formType, "a=1")
 	signBy(t, r, Options{}, key)
-	_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), messageOf(r))
+	_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 }
 
@@ -462,11 +460,11 @@ func TestSigningString(t *testing.T) {
 		Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock,
 		Observe: func(_ context.Context, e sign.Event) { server = e.SigningString() },
 	})
-	_, err := v.Verify(t.Context(), messageOf(sent))
+	_, err := v.Verify(t.Context(), fixture.Message(sent))
 	require.NoError(t, err)
 	require.Equal(t, client, server)
 
-	tampered := messageOf(sent)
+	tampered := fixture.Message(sent)
 	tampered.Target = "/?to=eve"
 	_, err = v.Verify(t.Context(), tampered)
 	require.ErrorIs(t, err, sign.ReasonBadSignature)
@@ -476,7 +474,7 @@ func TestSigningString(t *testing.T) {
 	shown := func(body string, key *sign.Key) string {
 		r := sent.Clone(t.Context())
 		replaceBody(body)(r)
-		m, s := messageOf(r), new(sign.Signature)
+		m, s := fixture.Message(r), new(sign.Signature)
 		require.NoError(t, scheme.Parse(m, s))
 		return scheme.SigningString(m, s, key)
 	}
@@ -487,7 +485,7 @@ func TestSigningString(t *testing.T) {
 	require.NotContains(t, client+other, "amount=50") // the nonce may have these digits, too
 	require.NotEqual(t, client, shown(`{"amount":500}`, sign.MustKey(sign.NewHMACKey("demo", []byte(wechatSecret)))), "who has not the secret cannot try values on")
 	require.Regexp(t, `^amount=\[3 bytes\]&key_id=demo&.*&to=\[3 bytes\]&key=\[redacted\]$`, shown(`{"amount":500}`, nil))
-	require.Empty(t, scheme.SigningString(messageOf(sent), new(sign.Signature), key))
+	require.Empty(t, scheme.SigningString(fixture.Message(sent), new(sign.Signature), key))
 }
 
 // Signing refuses what verifying would.
@@ -511,16 +509,4 @@ func TestSignRefuses(t *testing.T) {
 		err := sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, c.o)})
 		require.ErrorIs(t, err, c.want, c.name)
 	}
-}
-
-func faultyOptions(t *testing.T, err error) (fields []string) {
-	t.Helper()
-	joined, ok := err.(interface{ Unwrap() []error })
-	require.True(t, ok, "%v", err)
-	for _, fault := range joined.Unwrap() {
-		var config *sign.ConfigError
-		require.ErrorAs(t, fault, &config)
-		fields = append(fields, config.Field)
-	}
-	return fields
 }
