@@ -1,7 +1,6 @@
 package echoidem_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/echoidem"
+	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/leak"
 )
 
@@ -620,39 +620,14 @@ func TestAllocations(t *testing.T) {
 		return e
 	}
 	mw := echoidem.New(core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{}))
-	bare := allocations(serve(), true)
-	require.LessOrEqual(t, allocations(serve(mw), true)-bare, 10.0, "first")
-	require.LessOrEqual(t, allocations(serve(mw), false)-bare, 5.0, "replay")
+	w := allocs.Writer{}
+	bare := allocs.PerRequest(w, serve(), true)
+	require.LessOrEqual(t, allocs.PerRequest(w, serve(mw), true)-bare, 10.0, "first")
+	require.LessOrEqual(t, allocs.PerRequest(w, serve(mw), false)-bare, 5.0, "replay")
+	require.Equal(t, []string{"true"}, w.Header()[core.ReplayedHeader])
 }
 
 var (
 	jsonType = []string{"application/json"}
 	jsonBody = []byte(`{"order_id":"ord-0001"}`)
 )
-
-// allocations measures requests with bodies of 200 bytes, all different or all the same.
-func allocations(h http.Handler, different bool) float64 {
-	body := bytes.Repeat([]byte("x"), 200)
-	reader := bytes.NewReader(nil)
-	closer := io.NopCloser(reader)
-	r := httptest.NewRequest("POST", "/orders", nil)
-	r.Header.Set("X-User", "alice")
-	w := &nullWriter{header: make(http.Header)}
-	n := 0
-	return testing.AllocsPerRun(5000, func() {
-		if different {
-			body[n%100]++
-			n++
-		}
-		reader.Reset(body)
-		r.Body, r.ContentLength = closer, int64(len(body))
-		clear(w.header)
-		h.ServeHTTP(w, r)
-	})
-}
-
-type nullWriter struct{ header http.Header }
-
-func (w *nullWriter) Header() http.Header         { return w.header }
-func (w *nullWriter) WriteHeader(int)             {}
-func (w *nullWriter) Write(b []byte) (int, error) { return len(b), nil }
