@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,15 +35,7 @@ func callerPart(t *testing.T, from core.UserSource, named bool, caller string, c
 	if named {
 		config, policy = core.Config{User: core.UserFromHeader("X-Other")}, core.Policy{User: from}
 	}
-	r := core.Request{Headers: c, Caller: caller}
-	c.Describe(&r)
-	key, _, err := core.MustNew(config).MustGuard(policy).Key(&r)
-	var refused *core.Refusal
-	if errors.As(err, &refused) {
-		return string(refused.Code)
-	}
-	user, _, _ := strings.Cut(strings.TrimPrefix(key.Raw(), "idem:U="), "M=")
-	return user
+	return userPartOf(core.MustNew(config).MustGuard(policy), core.Request{Headers: c, Caller: caller}, c)
 }
 
 // hashed is what stands in a key for text that must not, or is too long to.

@@ -241,10 +241,7 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 					}
 					var attempt uint64
 					c := post("{}", &ledger)
-					c.handler = func(ctx context.Context) core.Capture {
-						attempt = core.RunFrom(ctx).Attempt()
-						return answer(201, "")
-					}
+					c.handler = attemptTo(&attempt)
 					serve(t, g, c)
 					switch {
 					case !remembered:

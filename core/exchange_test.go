@@ -134,6 +134,20 @@ func answer(status int, body string) core.Capture {
 	}}
 }
 
+// abandoning is a handler that abandons its run.
+func abandoning(ctx context.Context) core.Capture {
+	core.RunFrom(ctx).Abandon()
+	return answer(500, "")
+}
+
+// attemptTo is a handler that writes the number of its attempt to n.
+func attemptTo(n *uint64) func(context.Context) core.Capture {
+	return func(ctx context.Context) core.Capture {
+		*n = core.RunFrom(ctx).Attempt()
+		return answer(201, "")
+	}
+}
+
 func (c *call) withKey(key ...string) *call {
 	c.header[core.DefaultKeyHeader] = key
 	return c

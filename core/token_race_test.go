@@ -80,10 +80,7 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(checkout(tokensFor(tokenSecret)))
 		token := tokenFor(t, g, "alice")
 		crash := submit(token, "", &ledger)
-		crash.handler = func(ctx context.Context) core.Capture {
-			core.RunFrom(ctx).Abandon()
-			return answer(500, "")
-		}
+		crash.handler = abandoning
 		serve(t, g, crash)
 		time.Sleep(core.DefaultTokenLifetime)
 		records.n, records.before = 2, func(s store.Store, key string, claim store.Claim) {
@@ -95,10 +92,7 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 		}
 		c := submit(token, "", &ledger)
 		var attempt uint64
-		c.handler = func(ctx context.Context) core.Capture {
-			attempt = core.RunFrom(ctx).Attempt()
-			return answer(201, "")
-		}
+		c.handler = attemptTo(&attempt)
 		assert.Equal(t, 201, serve(t, g, c).response.Status, c.code())
 		assert.EqualValues(t, 3, attempt)
 	})

@@ -361,10 +361,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 		bad.handler = func(context.Context) core.Capture { return answer(402, "") }
 		assert.Equal(t, 402, serve(t, g, bad).response.Status)
 		bad = submit(crashed, "", &ledger)
-		bad.handler = func(ctx context.Context) core.Capture {
-			core.RunFrom(ctx).Abandon()
-			return answer(500, "")
-		}
+		bad.handler = abandoning
 		serve(t, g, bad)
 
 		time.Sleep(core.DefaultTokenLifetime - time.Millisecond)
@@ -383,10 +380,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 		// A run that was begun in time and abandoned is a standing record: it is taken over.
 		var attempt uint64
 		again := submit(crashed, "", &ledger)
-		again.handler = func(ctx context.Context) core.Capture {
-			attempt = core.RunFrom(ctx).Attempt()
-			return answer(201, "")
-		}
+		again.handler = attemptTo(&attempt)
 		assert.Equal(t, 201, serve(t, g, again).response.Status)
 		assert.EqualValues(t, 2, attempt)
 		assert.True(t, serve(t, g, submit(crashed, "", &ledger)).replayed())
@@ -472,10 +466,7 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 		}
 		var attempt uint64
 		last := submit(token, "", &ledger)
-		last.handler = func(ctx context.Context) core.Capture {
-			attempt = core.RunFrom(ctx).Attempt()
-			return answer(201, "")
-		}
+		last.handler = attemptTo(&attempt)
 		assert.Equal(t, 201, serve(t, g, last).response.Status)
 		assert.EqualValues(t, 3, attempt)
 	})
@@ -518,10 +509,7 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			crash := submit(token, "", &ledger)
-			crash.handler = func(ctx context.Context) core.Capture {
-				core.RunFrom(ctx).Abandon()
-				return answer(500, "")
-			}
+			crash.handler = abandoning
 			serve(t, g, crash)
 			time.Sleep(core.DefaultTokenLifetime)
 			assert.Equal(t, tc.status, serve(t, g, submit(token, "", &ledger)).response.Status, name)
@@ -756,19 +744,13 @@ func TestARecordOutlastsItsToken(t *testing.T) {
 		used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 		serve(t, g, submit(used, "", &ledger))
 		crash := submit(crashed, "", &ledger)
-		crash.handler = func(ctx context.Context) core.Capture {
-			core.RunFrom(ctx).Abandon()
-			return answer(500, "")
-		}
+		crash.handler = abandoning
 		serve(t, g, crash)
 		time.Sleep(48*time.Hour + 4*time.Minute)
 		assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())
 		var attempt uint64
 		again := submit(crashed, "", &ledger)
-		again.handler = func(ctx context.Context) core.Capture {
-			attempt = core.RunFrom(ctx).Attempt()
-			return answer(201, "")
-		}
+		again.handler = attemptTo(&attempt)
 		serve(t, g, again)
 		assert.EqualValues(t, 2, attempt)
 	})
@@ -785,10 +767,7 @@ func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
 			used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 			serve(t, g, submit(used, "", &ledger))
 			crash := submit(crashed, "", &ledger)
-			crash.handler = func(ctx context.Context) core.Capture {
-				core.RunFrom(ctx).Abandon()
-				return answer(500, "")
-			}
+			crash.handler = abandoning
 			serve(t, g, crash)
 			time.Sleep(stands - time.Millisecond)
 			assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())

@@ -22,8 +22,10 @@ import (
 // the refusal.
 func userPart(t *testing.T, source core.UserSource, c *call) string {
 	t.Helper()
-	g := core.MustNew(core.Config{}).MustGuard(core.Policy{User: source})
-	r := core.Request{Headers: c}
+	return userPartOf(core.MustNew(core.Config{}).MustGuard(core.Policy{User: source}), core.Request{Headers: c}, c)
+}
+
+func userPartOf(g *core.Guard, r core.Request, c *call) string {
 	c.Describe(&r)
 	key, _, err := g.Key(&r)
 	var refused *core.Refusal

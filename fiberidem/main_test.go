@@ -110,6 +110,18 @@ func (s *service) post(path, body string, fields ...string) reply {
 	return r
 }
 
+// postTwice expects the same answer to both requests, the second time as a replay or not.
+func (s *service) postTwice(path string, status int, body string, replayed bool) {
+	s.t.Helper()
+	first, again := s.post(path, ""), s.post(path, "")
+	require.Equal(s.t, status, first.status)
+	require.Equal(s.t, body, first.body)
+	require.Equal(s.t, status, again.status)
+	require.Equal(s.t, body, again.body)
+	require.Equal(s.t, withoutDate(first.header), withoutDate(again.header))
+	require.Equal(s.t, replayed, again.replayed())
+}
+
 func withKey(key string) []string { return []string{"Idempotency-Key", key} }
 
 // withoutDate drops what belongs to one message only.
