@@ -223,12 +223,8 @@ var faults = []fault{
 		noticed: []string{"a token for a verified caller"},
 	},
 	{
-		name: "forgets where the receipt is",
-		front: onHeader(func(h http.Header, status int) {
-			if h.Get(core.ReplayedHeader) != "" {
-				h.Del("Location")
-			}
-		}),
+		name:    "forgets where the receipt is",
+		front:   onReplays(func(h http.Header) { h.Del("Location") }),
 		noticed: []string{"a receipt"},
 	},
 	{
@@ -431,21 +427,13 @@ var faults = []fault{
 		noticed: []string{"first and again", "waiting", "a token grown too old after its use", "a token grown too old while its outcome is uncertain"},
 	},
 	{
-		name: "replays the Date",
-		front: onHeader(func(h http.Header, status int) {
-			if h.Get(core.ReplayedHeader) != "" {
-				h.Set("Date", "Mon, 01 Jan 2001 00:00:00 GMT")
-			}
-		}),
+		name:    "replays the Date",
+		front:   onReplays(func(h http.Header) { h.Set("Date", "Mon, 01 Jan 2001 00:00:00 GMT") }),
 		noticed: []string{"first and again", "fields of one message"},
 	},
 	{
-		name: "replays a cookie",
-		front: onHeader(func(h http.Header, status int) {
-			if h.Get(core.ReplayedHeader) != "" {
-				h.Set("Set-Cookie", "session=s3cret")
-			}
-		}),
+		name:    "replays a cookie",
+		front:   onReplays(func(h http.Header) { h.Set("Set-Cookie", "session=s3cret") }),
 		noticed: []string{"fields of one message"},
 	},
 	{
@@ -469,12 +457,8 @@ var faults = []fault{
 		noticed: []string{"no answer at all"},
 	},
 	{
-		name: "drops Content-Encoding",
-		front: onHeader(func(h http.Header, status int) {
-			if h.Get(core.ReplayedHeader) != "" {
-				h.Del("Content-Encoding")
-			}
-		}),
+		name:    "drops Content-Encoding",
+		front:   onReplays(func(h http.Header) { h.Del("Content-Encoding") }),
 		noticed: []string{"a body with a Content-Encoding, out"},
 	},
 	{
@@ -937,6 +921,15 @@ func onRequest(change func(r *http.Request)) func(http.Handler, http.ResponseWri
 		change(r)
 		next.ServeHTTP(w, r)
 	}
+}
+
+// onReplays changes the header of replays.
+func onReplays(change func(h http.Header)) func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	return onHeader(func(h http.Header, _ int) {
+		if h.Get(core.ReplayedHeader) != "" {
+			change(h)
+		}
+	})
 }
 
 // onHeader changes header fields when they are about to be sent.

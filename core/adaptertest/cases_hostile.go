@@ -194,10 +194,7 @@ func longestQuery(s *env) {
 func (s *env) takes(r request) bool {
 	s.Helper()
 	r = r.orDefaults()
-	c, err := dial(s.bare)
-	if err != nil {
-		s.Fatalf("%v", err)
-	}
+	c := s.dial(s.bare)
 	defer c.Close()
 	before := s.bareProbe.count()
 	c.send(r)

@@ -196,14 +196,30 @@ func (s *env) connect(name string) *connection {
 	if c := s.open[name]; c != nil {
 		return c
 	}
-	c, err := dial(s.addr)
-	if err != nil {
-		s.Fatalf("%v", err)
-	}
+	c := s.dial(s.addr)
 	if name != "" {
 		s.open[name] = c
 	}
 	return c
+}
+
+func (s *env) dial(addr string) *connection {
+	s.Helper()
+	c, err := dial(addr)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return c
+}
+
+// unrecorded checks that nothing has made a record.
+func (s *env) unrecorded(what string) {
+	s.Helper()
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if len(s.store.entries) > 0 {
+		s.Errorf("%s is recorded: %q", what, s.store.entries)
+	}
 }
 
 // step is one thing that a case does.
@@ -674,10 +690,7 @@ func (s *env) checkReplay(got reply, back int, other ...string) {
 func (s *env) checkBare(what string, r request, got reply) {
 	s.Helper()
 	s.bareProbe.set(s.probe.count() - 1)
-	c, err := dial(s.bare)
-	if err != nil {
-		s.Fatalf("%v", err)
-	}
+	c := s.dial(s.bare)
 	defer c.Close()
 	c.send(r)
 	bare, err := c.receive(r.method)
@@ -734,11 +747,7 @@ func (b sendTruncated) do(s *env) {
 	if n := s.probe.count() - before; n != 0 {
 		s.Errorf("half a request has run %d times", n)
 	}
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	if len(s.store.entries) > 0 {
-		s.Errorf("half a request is recorded: %q", s.store.entries)
-	}
+	s.unrecorded("half a request")
 }
 
 // sendUnchecked sends a request whose answer is the handler's but is not compared with anything:
