@@ -12,6 +12,9 @@ func Answer(w http.ResponseWriter, r *core.Response) error {
 	SetHeader(w.Header(), r)
 	w.WriteHeader(r.Status)
 	if len(r.Body) == 0 {
+		if w, ok := w.(notes); ok {
+			w.WriteHeaderNow()
+		}
 		return nil
 	}
 	_, err := w.Write(r.Body)

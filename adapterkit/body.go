@@ -13,10 +13,8 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Request is the request side of an exchange on net/http. It is made to be reused, from
-// [Request.Start] to [Request.End], and must not be used concurrently. The zero Request is ready for
-// Start.
-type Request struct {
+// request is the request side of an [Exchange]. It is made to be reused, from start to end.
+type request struct {
 	r        *http.Request
 	original io.ReadCloser // r.Body, while hooks stand in its place; nil if there was none
 	length   int64         // r.ContentLength then
@@ -35,21 +33,18 @@ type memory struct {
 
 var memories = sync.Pool{New: func() any { return new(memory) }}
 
-// Start begins with another request.
-func (q *Request) Start(r *http.Request) { q.r = r }
-
-// End gives the request its own body back, and forgets it.
-func (q *Request) End() {
+// end gives the request its own body back, and forgets it.
+func (q *request) end() {
 	q.restore()
 	if m := q.memory; m != nil {
 		m.hooks = bodyReader{}
 		memories.Put(m)
 	}
-	*q = Request{}
+	*q = request{}
 }
 
 // borrow returns the memory that goes back to the pool at the end.
-func (q *Request) borrow() *memory {
+func (q *request) borrow() *memory {
 	if q.memory == nil {
 		q.memory = memories.Get().(*memory)
 	}
@@ -57,7 +52,7 @@ func (q *Request) borrow() *memory {
 }
 
 // Header implements [core.Headers].
-func (q *Request) Header(name string, i int) (value string, lines int) {
+func (q *request) Header(name string, i int) (value string, lines int) {
 	values := q.r.Header[name]
 	if name == "Host" { // net/http has taken it out of the header
 		if q.r.Host == "" || i > 0 {
@@ -71,8 +66,8 @@ func (q *Request) Header(name string, i int) (value string, lines int) {
 	return values[i], len(values)
 }
 
-// Describe fills in r, all but Route, PathParams and Native.
-func (q *Request) Describe(r *core.Request) {
+// Describe fills in r, all but the route, PathParams and Native.
+func (q *request) Describe(r *core.Request) {
 	r.Method = q.r.Method
 	r.RawQuery = q.r.URL.RawQuery
 	r.ContentType = q.r.Header.Get("Content-Type")
@@ -83,7 +78,7 @@ func (q *Request) Describe(r *core.Request) {
 
 // ReadBody implements the method of [core.Exchange]. The request's Body then reads from
 // the start, for hooks.
-func (q *Request) ReadBody(limit int64) ([]byte, error) {
+func (q *request) ReadBody(limit int64) ([]byte, error) {
 	err := q.readLeft(limit)
 	if q.r.PostForm != nil || q.r.MultipartForm != nil {
 		err = q.takeForm(limit, err)
@@ -96,7 +91,7 @@ func (q *Request) ReadBody(limit int64) ([]byte, error) {
 
 // TakeBody is ReadBody for a body that a middleware in front has read and kept, when ReadBody has
 // returned [core.ErrBodyConsumed]. The body must not be changed.
-func (q *Request) TakeBody(body []byte, limit int64) ([]byte, error) {
+func (q *request) TakeBody(body []byte, limit int64) ([]byte, error) {
 	read := int64(0)
 	if c := countOf(q.r); c != nil {
 		read = c.read
@@ -112,7 +107,7 @@ func (q *Request) TakeBody(body []byte, limit int64) ([]byte, error) {
 }
 
 // lend gives the request a body that reads what has been read.
-func (q *Request) lend() []byte {
+func (q *request) lend() []byte {
 	r := q.r
 	if len(q.body) == 0 && (r.Body == nil || r.Body == http.NoBody) {
 		return nil
@@ -125,7 +120,7 @@ func (q *Request) lend() []byte {
 }
 
 // closer closes the body that was sent.
-func (q *Request) closer() io.Closer {
+func (q *request) closer() io.Closer {
 	if q.original == nil {
 		return http.NoBody
 	}
@@ -134,13 +129,13 @@ func (q *Request) closer() io.Closer {
 
 // readLeft reads what is left of the body. The error is, or wraps, ErrBodyConsumed if that is less
 // than what was sent.
-func (q *Request) readLeft(limit int64) error {
+func (q *request) readLeft(limit int64) error {
 	r := q.r
 	if r.ContentLength > limit {
 		return core.ErrBodyTooLarge
 	}
 	q.body, q.pooled = nil, false
-	if left, ok := r.Body.(*Body); ok { // by Verify, or by a guard further out
+	if left, ok := r.Body.(*lentBody); ok { // by Verify, or by a guard further out
 		if int64(len(left.all)) > limit {
 			return core.ErrBodyTooLarge
 		}
@@ -191,9 +186,9 @@ func (q *Request) readLeft(limit int64) error {
 // errNothingCame is for a body of unknown length that is empty, or was read in front.
 var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", core.ErrBodyConsumed)
 
-// For returns the request for the handler: a copy with ctx, and with b as its body if the
+// forHandler returns the request for the handler: a copy with ctx, and with b as its body if the
 // body has been read. b belongs to the handler from then on.
-func (q *Request) For(ctx context.Context, b *Body) *http.Request {
+func (q *request) forHandler(ctx context.Context, b *lentBody) *http.Request {
 	r := q.r.WithContext(ctx)
 	if !q.read {
 		return r
@@ -217,13 +212,13 @@ func (q *Request) For(ctx context.Context, b *Body) *http.Request {
 	return r
 }
 
-// Rewound returns the request for a handler that is not recorded: the request itself, or,
+// rewound returns the request for a handler that is not recorded: the request itself, or,
 // if its body has been read, a copy whose body reads from the start.
-func (q *Request) Rewound() *http.Request {
+func (q *request) rewound() *http.Request {
 	if !q.read {
 		return q.r
 	}
-	return q.For(q.r.Context(), new(Body))
+	return q.forHandler(q.r.Context(), new(lentBody))
 }
 
 // Adopt copies from the handler's request to the original what is read there after the handler:
@@ -241,35 +236,34 @@ func Adopt(original, handled *http.Request) {
 	}
 }
 
-func (q *Request) restore() {
+func (q *request) restore() {
 	if q.replaced {
 		q.r.Body, q.r.ContentLength = q.original, q.length
 		q.original, q.replaced = nil, false
 	}
 }
 
-// Body is a request body that has been read, for the handler to read again. Like any
-// request body it must not be used concurrently. A Body that a handler has seen is never
-// used for another request.
-type Body struct {
+// lentBody is a request body that has been read, for the handler to read again. One that a handler has
+// seen is never used for another request.
+type lentBody struct {
 	bodyReader
 	few [512]byte // room for a small body: one allocation for the two
 }
 
 // again is for [http.Request.GetBody].
-func (b *Body) again() (io.ReadCloser, error) {
+func (b *lentBody) again() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b.all)), nil
 }
 
 // take returns all of the body, even if some of it has been read, and leaves nothing to read. The
 // bytes are shared, and must not be changed.
-func (b *Body) take() []byte {
+func (b *lentBody) take() []byte {
 	b.rest = nil
 	return b.all
 }
 
 // untouched reports whether none of the body has been read.
-func (b *Body) untouched() bool { return len(b.rest) == len(b.all) }
+func (b *lentBody) untouched() bool { return len(b.rest) == len(b.all) }
 
 type bodyReader struct {
 	all    []byte

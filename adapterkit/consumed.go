@@ -17,9 +17,8 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// CountBody returns a copy of r whose body counts the bytes that are read from it, for
-// [Request.ReadBody] and [Verify] to know what is missing. It returns r itself if it has no body, or one
-// that counts already.
+// CountBody returns a copy of r whose body counts the bytes that are read from it, so that guards and
+// verifiers know what is missing. It returns r itself if it has no body, or one that counts already.
 func CountBody(r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody || countOf(r) != nil {
 		return r
@@ -74,7 +73,7 @@ func isClosed(err error) bool {
 func isSent(body io.Reader) bool {
 	for v := reflect.ValueOf(body); v.IsValid(); {
 		switch v.Type().String() {
-		case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*adapterkit.Body":
+		case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*adapterkit.lentBody":
 			return true
 		case "*http.expectContinueReader", "*http.maxBytesReader", "*adapterkit.count",
 			"*middleware.limitedReader", // Echo's BodyLimit
@@ -101,7 +100,7 @@ var reader = reflect.TypeFor[io.Reader]()
 
 // takeForm rebuilds a body that is gone from the form that a middleware in front has parsed. err is the
 // result of reading what is left. The text differs from what was sent, but means the same.
-func (q *Request) takeForm(limit int64, err error) error {
+func (q *request) takeForm(limit int64, err error) error {
 	if err != nil && !errors.Is(err, core.ErrBodyConsumed) {
 		return err
 	}
@@ -132,7 +131,7 @@ func (q *Request) takeForm(limit int64, err error) error {
 }
 
 // knownLength returns how many bytes were sent, if the form was parsed from those; else it is negative.
-func (q *Request) knownLength() int64 {
+func (q *request) knownLength() int64 {
 	if q.r.Header.Get("Content-Encoding") != "" && !isSent(q.r.Body) {
 		return -1 // it was decompressed
 	}
@@ -147,7 +146,7 @@ func (q *Request) knownLength() int64 {
 
 // isAll reports whether form can be all of an urlencoded body: [url.ParseQuery] drops pairs that it can't read, and net/http a
 // form that is too large.
-func (q *Request) isAll(form url.Values) bool {
+func (q *request) isAll(form url.Values) bool {
 	length := q.knownLength()
 	if length < 0 {
 		return true

@@ -2,6 +2,7 @@ package adapterkit
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"runtime"
@@ -47,12 +48,22 @@ func ReadInFront(next http.Handler) http.Handler {
 		if _, err := m.ReadBody(1 << 20); err != nil {
 			panic(err)
 		}
-		read := m.For(r.Context(), new(Body))
+		read := m.forHandler(r.Context(), new(lentBody))
 		m.end()
 		messages.Put(m)
 		next.ServeHTTP(w, read)
 	})
 }
+
+// Start, Capture, Deliver, Undo and Passing are what an Exchange does with its recorder.
+func (r *Recorder) Start(ctx context.Context, w http.ResponseWriter, limit int) {
+	r.start(ctx, w, limit)
+}
+
+func (r *Recorder) Capture() core.Capture             { return r.capture() }
+func (r *Recorder) Deliver(fields []core.Field) error { return r.deliver(fields) }
+func (r *Recorder) Undo()                             { r.drop(true) }
+func (r *Recorder) Passing() bool                     { return r.sending() }
 
 // Scribble overwrites b.
 func Scribble(b []byte) {

@@ -17,25 +17,28 @@ import (
 )
 
 // Recorder is a response writer that captures what a handler answers. It holds back the
-// status and up to a limit of body bytes until Deliver. When the body grows beyond the
+// status and up to a limit of body bytes until the run is finished. When the body grows beyond the
 // limit, or the handler flushes, hijacks, switches protocols or declares trailers, it sends what it
 // has and passes the rest through; the capture is then incomplete. Which header fields are captured,
 // see [Changed].
 //
 // A Recorder may be written to concurrently: it passes on one call at a time. A handler that
 // writes after it has returned gets an error, and reaches no response. A Recorder must therefore not be
-// used for a second response. It must not be copied.
+// used for a second response, and not be copied. The zero Recorder is what [Framework.Record] returns.
 type Recorder struct {
 	mu    sync.Mutex
 	ctx   context.Context // of the run
 	w     http.ResponseWriter
+	notes notes // w, if it notes a status; else nil
+	found int   // the status that w had noted before the handler
 	limit int
-	kept  *kept // nil when delivered
+	kept  *kept    // nil when delivered
+	lent  lentBody // the request's, for the handler: one allocation for the two
 
 	status    int          // 0: the handler has sent none
 	declared  int64        // Content-Length, or -1
 	written   int64        // body bytes, if declared counts
-	size      atomic.Int64 // body bytes that were taken; Size does not wait for a Write
+	size      atomic.Int64 // body bytes that were taken, or -1; Size does not wait for a Write
 	untyped   bool         // without a Content-Type: the server detects one from the body
 	postponed bool         // the status has not been sent on
 	passing   bool
@@ -45,6 +48,13 @@ type Recorder struct {
 	ended     bool
 
 	response core.Response
+}
+
+// notes is a writer that only notes a status, as Gin's does, until it is told to send it.
+type notes interface {
+	Status() int
+	Written() bool // or more than a status
+	WriteHeaderNow()
 }
 
 // kept holds the memory of a capture. It is pooled; nothing of it reaches the handler.
@@ -64,10 +74,14 @@ var keptPool = sync.Pool{New: func() any { return new(kept) }}
 // errEnded is for a handler that writes after it has returned.
 var errEnded = errors.New("idem: the handler has ended")
 
-// Start begins to record what is written to w by a handler that gets ctx, and holds back at most
+// start begins to record what is written to w by a handler that gets ctx, and holds back at most
 // limit bytes.
-func (r *Recorder) Start(ctx context.Context, w http.ResponseWriter, limit int) {
+func (r *Recorder) start(ctx context.Context, w http.ResponseWriter, limit int) {
 	r.ctx, r.w, r.limit, r.declared = ctx, w, limit, -1
+	r.size.Store(-1)
+	if r.notes, _ = w.(notes); r.notes != nil {
+		r.found = r.notes.Status()
+	}
 	r.kept = keptPool.Get().(*kept)
 	for name, values := range w.Header() {
 		for _, v := range values {
@@ -97,11 +111,16 @@ func (r *Recorder) writeHeader(status int) {
 		return
 	case status != http.StatusSwitchingProtocols && (status < 200 || status > 999):
 		r.w.WriteHeader(status) // informational, or invalid, which panics
+		if r.notes != nil {
+			r.begin() // Gin takes it for the answer
+			r.notes.WriteHeaderNow()
+		}
 		return
 	}
 
 	h := r.w.Header()
 	r.snapshot(h)
+	r.begin()
 	r.status = status
 	// An http.TimeoutHandler behind the guard: its handler may be running on. (If that has ended with a
 	// 503 of its own, it looks the same.) Echo's Timeout is one, too. One in front is not on this stack:
@@ -125,6 +144,17 @@ func (r *Recorder) writeHeader(status int) {
 	// A writer in between may decide on the header at the first write, or ignore it once it is sent. So
 	// the header waits for the body.
 	r.postpone(h)
+}
+
+// begin notes that there is an answer, though it may have no body.
+func (r *Recorder) begin() { r.size.CompareAndSwap(-1, 0) }
+
+// implicit is the status that is sent if the handler sends none; none of 1xx is final.
+func (r *Recorder) implicit() int {
+	if r.notes != nil {
+		return max(r.notes.Status(), http.StatusOK)
+	}
+	return http.StatusOK
 }
 
 // postpone remembers h as it is, for commit.
@@ -214,7 +244,7 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 		return 0, errEnded
 	}
 	if r.status == 0 && !r.passing {
-		r.writeHeader(http.StatusOK)
+		r.writeHeader(r.implicit())
 	}
 	if r.passing || !BodyAllowed(r.status) {
 		r.commit()
@@ -243,6 +273,7 @@ func (r *Recorder) pass(streaming bool) error {
 }
 
 func (r *Recorder) passes(streaming bool) {
+	r.begin()
 	r.passing = true
 	r.streaming = r.streaming || streaming
 	core.PartSent(r.ctx, streaming)
@@ -319,23 +350,18 @@ func (r *Recorder) ReadFrom(src io.Reader) (n int64, err error) {
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // Written reports whether the handler has sent anything, if only a status.
-func (r *Recorder) Written() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.status != 0 || r.passing
-}
+func (r *Recorder) Written() bool { return r.size.Load() >= 0 }
 
-// Passing reports whether the recorder passes everything through: a part of the response has been
-// sent, and the capture is incomplete.
-func (r *Recorder) Passing() bool {
+// Size returns the number of body bytes that the handler has written, and -1 before it has sent anything. The
+// writer that the recorder writes to may call it.
+func (r *Recorder) Size() int { return int(r.size.Load()) }
+
+// sending reports whether a part of the response has been sent, so that the capture is incomplete.
+func (r *Recorder) sending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.passing
 }
-
-// Size returns the number of body bytes that the handler has written. The writer that the recorder writes to may
-// call it.
-func (r *Recorder) Size() int { return int(r.size.Load()) }
 
 // Flush implements [http.Flusher].
 func (r *Recorder) Flush() { _ = r.FlushError() }
@@ -349,7 +375,7 @@ func (r *Recorder) FlushError() error {
 		return errEnded
 	}
 	if r.status == 0 && !r.passing {
-		r.writeHeader(http.StatusOK)
+		r.writeHeader(r.implicit())
 	}
 	if !core.MayStream(r.ctx) {
 		return nil
@@ -390,9 +416,8 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for [http.ResponseController].
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.w }
 
-// Capture ends the recording and returns what was recorded, which is good until Deliver. implicit is
-// the status that will be sent if the handler has sent none.
-func (r *Recorder) Capture(implicit int) core.Capture {
+// capture ends the recording and returns what was recorded, which is good until deliver.
+func (r *Recorder) capture() core.Capture {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
@@ -400,18 +425,21 @@ func (r *Recorder) Capture(implicit int) core.Capture {
 		r.snapshot(r.w.Header())
 	}
 	r.detectType()
-	r.response = core.Response{Status: implicit, Header: r.kept.fields, Body: r.kept.body}
+	r.response = core.Response{Status: r.implicit(), Header: r.kept.fields, Body: r.kept.body}
 	if r.status >= 200 {
 		r.response.Status = r.status
 	}
 	short := r.declared >= 0 && int64(len(r.kept.body)) != r.declared
 	return core.Capture{Response: &r.response, Incomplete: r.passing || short || hasTrailers(r.w.Header()),
-		Empty: r.status == 0 && !r.passing, Cut: r.cut, RunsOn: r.runsOn}
+		Empty: !r.Written() && !r.hasNoted(), Cut: r.cut, RunsOn: r.runsOn}
 }
 
-// Deliver ends the recording and sends what is held back, with fields in place of those of the same
+// hasNoted reports whether the handler has noted a status, which is an answer even if it is not sent.
+func (r *Recorder) hasNoted() bool { return r.notes != nil && r.notes.Status() != r.found }
+
+// deliver ends the recording and sends what is held back, with fields in place of those of the same
 // name. Calls after the first do nothing.
-func (r *Recorder) Deliver(fields []core.Field) error {
+func (r *Recorder) deliver(fields []core.Field) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
@@ -433,18 +461,16 @@ func (r *Recorder) Deliver(fields []core.Field) error {
 			_, err = r.w.Write(k.body)
 		}
 	}
+	if r.notes != nil && r.Size() == 0 {
+		r.notes.WriteHeaderNow() // else a middleware further out may make another response of it
+	}
 	r.free()
 	return err
 }
 
-// Drop ends the recording after a panic, and drops what is held back. If the handler has sent a status,
-// the header becomes what it was before: fields of the dropped answer must not describe that of the
-// recovery.
-func (r *Recorder) Drop() { r.drop(false) }
-
-// Undo is Drop for an answer in the handler's place: the header becomes what it was before in any case.
-func (r *Recorder) Undo() { r.drop(true) }
-
+// drop ends the recording and drops what is held back, after a panic, or for an answer in the handler's place (undo). The
+// header becomes what it was before, for fields of the dropped answer must not describe the other one; after a panic
+// only if the handler had sent a status.
 func (r *Recorder) drop(undo bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -462,6 +488,9 @@ func (r *Recorder) drop(undo bool) {
 		for _, f := range r.kept.before {
 			h[f.Name] = append(h[f.Name], f.Value)
 		}
+	}
+	if r.notes != nil && r.Written() && !r.notes.Written() {
+		r.w.WriteHeader(r.found)
 	}
 	r.free()
 }

@@ -42,7 +42,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 		{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"},
 		{Name: "X-Changed", Value: "1"}, {Name: "X-Changed", Value: "3"},
 		{Name: "X-Shorter", Value: "1"},
-	}, r.Capture(http.StatusOK).Response.Header)
+	}, r.Capture().Response.Header)
 	require.NoError(t, r.Deliver(nil))
 	require.Equal(t, http.Header{
 		"Content-Encoding": {"gzip"}, "Content-Type": {"text/plain"}, "Link": {"<a>", "<b>"},
@@ -58,7 +58,7 @@ func TestRecorderReadFromAfterTheEnd(t *testing.T) {
 	n, err := r.ReadFrom(struct{ io.Reader }{strings.NewReader("in time")})
 	require.NoError(t, err)
 	require.EqualValues(t, 7, n)
-	require.True(t, r.Capture(http.StatusOK).Incomplete)
+	require.True(t, r.Capture().Incomplete)
 	n, err = r.ReadFrom(strings.NewReader("late"))
 	require.Error(t, err)
 	require.Zero(t, n)
@@ -135,7 +135,7 @@ func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
 				w.err = nil
 				_, err = r.WriteString("the end")
 				require.NoError(t, err)
-				captured := r.Capture(http.StatusOK)
+				captured := r.Capture()
 				require.Equal(t, tc.cut, captured.Cut)
 				require.True(t, captured.Incomplete)
 				require.NoError(t, r.Deliver(nil))
@@ -189,7 +189,7 @@ func TestRecorderWithTrailersIsNoStream(t *testing.T) {
 	n, err := r.WriteString("all")
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
-	captured := r.Capture(http.StatusOK)
+	captured := r.Capture()
 	require.True(t, captured.Incomplete)
 	require.False(t, captured.Cut)
 	require.NoError(t, r.Deliver(nil))
@@ -205,7 +205,7 @@ func TestRecorderThatWasHijackedIsNotEmpty(t *testing.T) {
 	r.Start(t.Context(), hijackable{httptest.NewRecorder()}, 100)
 	_, _, err := r.Hijack()
 	require.NoError(t, err)
-	captured := r.Capture(http.StatusOK)
+	captured := r.Capture()
 	require.False(t, captured.Empty)
 	require.True(t, captured.Incomplete)
 	require.NoError(t, r.Deliver(nil))
@@ -219,7 +219,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	_, err := r.WriteString("all")
 	require.NoError(t, err)
 	require.ErrorIs(t, r.FlushError(), http.ErrNotSupported)
-	require.False(t, r.Capture(http.StatusOK).Cut)
+	require.False(t, r.Capture().Cut)
 	require.NoError(t, r.Deliver(nil))
 
 	r = adapterkit.Recorder{}
@@ -227,7 +227,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	_, _, err = r.Hijack()
 	require.ErrorIs(t, err, http.ErrNotSupported)
 	require.False(t, r.Passing())
-	require.True(t, r.Capture(http.StatusOK).Empty)
+	require.True(t, r.Capture().Empty)
 	require.NoError(t, r.Deliver(nil))
 }
 
@@ -238,7 +238,7 @@ func TestRecorderTakesNotModifiedWithALengthForWhole(t *testing.T) {
 	r.Start(t.Context(), w, 100)
 	r.Header().Set("Content-Length", "5")
 	r.WriteHeader(http.StatusNotModified)
-	require.False(t, r.Capture(http.StatusOK).Incomplete)
+	require.False(t, r.Capture().Incomplete)
 	require.NoError(t, r.Deliver(nil))
 	require.Equal(t, http.StatusNotModified, w.Code)
 }

@@ -17,7 +17,7 @@ func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal 
 	m.start(r)
 	signed, err := v.Verify(r.Context(), &m.sign)
 	if err == nil {
-		verified = m.For(WithSigner(r.Context(), signed), new(Body))
+		verified = m.forHandler(WithSigner(r.Context(), signed), new(lentBody))
 	} else {
 		refusal = ResponseOf(v.Refusal(r.Context(), err))
 	}
@@ -44,14 +44,14 @@ func ResponseOf(r *sign.Refusal) *core.Response {
 // message is a request as its signature covers it. Messages are pooled; the handler gets nothing of
 // one.
 type message struct {
-	Request
+	request
 	sign sign.Message
 }
 
 var messages = sync.Pool{New: func() any { return new(message) }}
 
 func (m *message) start(r *http.Request) {
-	m.Start(r)
+	m.r = r
 	target := r.RequestURI
 	if target == "" { // it does not come from a server
 		target = r.URL.RequestURI()
@@ -60,7 +60,7 @@ func (m *message) start(r *http.Request) {
 }
 
 func (m *message) end() {
-	m.End()
+	m.request.end()
 	m.sign = sign.Message{}
 }
 
@@ -87,7 +87,7 @@ func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
 // ReadBody implements [sign.Source]. It returns bytes as they were sent, never a body that was rebuilt
 // from a form.
 func (m *message) ReadBody(limit int64) ([]byte, error) {
-	if b, ok := m.r.Body.(*Body); ok && !b.untouched() {
+	if b, ok := m.r.Body.(*lentBody); ok && !b.untouched() {
 		return nil, errBodyIsGone
 	}
 	err := m.readLeft(limit)

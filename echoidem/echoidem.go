@@ -1,15 +1,13 @@
 package echoidem
 
 import (
-	"context"
-	"errors"
-	"net/http"
-	"sync"
+	"cmp"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // New returns middleware that protects the handler behind it with g. It is safe for
@@ -27,19 +25,15 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			x := exchanges.Get().(*exchange)
-			x.Start(c.Request())
-			x.c, x.next = c, next
+			x.start(c, next)
 			err := g.Serve(c.Request().Context(), x)
 			if x.rendered {
 				seal(c)
 			}
-			if x.pending {
-				return err // Finish has it
+			if x.End() { // after a panic it stays out of the pool: somebody may still hold it
+				*x = exchange{}
+				exchanges.Put(x)
 			}
-			// After a panic it stays out of the pool, too: somebody may still hold it.
-			x.End()
-			*x = exchange{}
-			exchanges.Put(x)
 			return err
 		}
 	}
@@ -57,173 +51,86 @@ func UserFromContext(key string) core.UserSource {
 	return adapterkit.UserFrom("Echo", func(c echo.Context) any { return c.Get(key) })
 }
 
-// exchange is one request and its response. Exchanges are pooled; what the handler may keep is in
-// handed, which is not.
-type exchange struct {
-	adapterkit.Request
-	c        echo.Context
-	next     echo.HandlerFunc
-	response *echo.Response
-	below    http.ResponseWriter // that the recorder stands in front of
-	recorder *adapterkit.Recorder
-	direct   answerWriter // for Answer
-	partial  bool         // something was sent before the handler
-	status   int          // from before the handler
-	finisher *finisher    // nil: no Finish is mounted
-	pending  bool         // Finish will complete it
-	err      error        // that the handler returned
-	rendered bool         // by the guard
-}
-
-type handed struct {
-	adapterkit.Recorder
-	body adapterkit.Body
-}
-
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
-
-// exchangeOf returns an exchange that runs no handler. It is not pooled.
-func exchangeOf(c echo.Context) *exchange {
-	x := &exchange{c: c}
-	x.Start(c.Request())
-	return x
-}
-
-func (x *exchange) Describe(r *core.Request) {
-	x.Request.Describe(r)
-	r.Native = x.c
-	describeRoute(x.c, r)
-}
-
-func (x *exchange) ReadBody(limit int64) ([]byte, error) {
-	body, err := x.Request.ReadBody(limit)
-	if e, ok := errors.AsType[*echo.HTTPError](err); ok && e.Code == http.StatusRequestEntityTooLarge {
-		return nil, core.ErrBodyTooLarge // by BodyLimit
-	}
-	return body, err
-}
-
-func (x *exchange) Answer(r *core.Response) error {
-	if x.recorder != nil {
-		x.response.Committed, x.response.Size = false, 0 // nothing has been sent
-		x.recorder.Undo()
-	}
-	response := x.c.Response()
-	x.direct = answerWriter{response.Writer, r}
-	response.Writer = &x.direct
-	defer func() {
-		if response.Writer == &x.direct {
-			response.Writer = x.direct.ResponseWriter
-		}
-	}()
-	response.WriteHeader(r.Status)
-	if len(r.Body) == 0 {
-		return nil
-	}
-	_, err := response.Write(r.Body)
-	return err
-}
-
-// answerWriter sets the header of an answer after Echo's Before hooks have run: what they add is in the
-// answer already.
-type answerWriter struct {
-	http.ResponseWriter
-	answer *core.Response
-}
-
-func (w *answerWriter) WriteHeader(status int) {
-	adapterkit.SetHeader(w.Header(), w.answer)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// restore gives c its request back.
-func restore(c echo.Context, original *http.Request) {
-	adapterkit.Adopt(original, c.Request())
-	c.SetRequest(original)
-}
-
-func (x *exchange) Pass() error {
-	defer restore(x.c, x.c.Request())
-	x.c.SetRequest(x.Rewound())
-	return x.next(x.c)
-}
-
-func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, err error) {
-	c, h := x.c, new(handed)
-	x.response, x.recorder, x.finisher = c.Response(), &h.Recorder, finisherOf(c)
-	x.below, x.partial, x.status = x.response.Writer, x.response.Committed, x.response.Status
-	x.recorder.Start(ctx, x.below, limit)
-	defer restore(c, c.Request())
-	c.SetRequest(x.For(ctx, &h.body))
-	x.response.Writer = x.recorder
-	returned := false
-	defer func() {
-		x.response.Writer = x.below
-		switch {
-		case !returned: // a panic or runtime.Goexit, which goes on
-			x.drop()
-		case captured.Deferred:
-			if x.finisher.front == nil {
-				x.finisher.front = x.recorder
+// Finish returns middleware that completes the runs whose response is made by a middleware between it
+// and the guard. Mount it outside of the middleware that maps errors, on all routes; without a guard
+// behind it, it does nothing.
+//
+// If nobody has rendered the error of a guarded handler by then, Finish renders it with c.Error, and
+// returns it, as [New] does. A response that is rendered to another Writer, which a middleware in between has set
+// once the guard has returned, is not seen: the run has failed.
+//
+// It also counts how much of the body is read before the guards and verifiers behind it. Without that,
+// they take a chunked body that was read in part for a whole one, and refuse an empty one: 500
+// body_consumed.
+func Finish() echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			f := new(adapterkit.Finisher)
+			c.Set(finisherKey, f)
+			defer restore(c, c.Request())
+			c.SetRequest(adapterkit.CountBody(c.Request()))
+			returned, rendered := false, false
+			defer func() {
+				ferr := f.Finish(returned)
+				if rendered {
+					seal(c)
+				}
+				err = cmp.Or(err, ferr)
+			}()
+			if err = next(c); err != nil && f.Deferred() {
+				if !c.Response().Committed { // by a logger in between, say
+					c.Error(err)
+				}
+				rendered = c.Response().Committed
 			}
-			x.response.Writer = x.finisher.front
+			returned = true
+			return err
 		}
-	}()
-	x.err = x.next(c)
-	if x.err != nil && x.finisher == nil && !isSealed(c) {
-		c.Error(x.err)
-		x.rendered = x.response.Committed
 	}
-	returned = true
+}
 
-	if x.finisher != nil && !x.response.Committed && !x.recorder.Written() {
-		return core.Capture{Deferred: true, Err: x.err}, x.err
+const finisherKey = "github.com/idem-go/idem/echoidem.Finish"
+
+// Verify returns middleware that passes requests that v verifies, and answers all others. [Verified]
+// tells the handler who has signed, and a guard behind it takes the key's owner for its user (see
+// core.Config.User). Mount it outside of the guard: a failed signature then creates no record, and an
+// unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
+// nonce the first has used.
+//
+// Mount it in front of middleware that reads bodies. A body that was read is refused (malformed). Only
+// [Finish] further out can tell a chunked body that was read to its end from an empty one: without it, a
+// body that was added to a request signed without one, and read in front, reaches the handler unsigned.
+//
+// It is safe for concurrent use, and may be mounted on any number of routes. A refusal is
+// written, not returned as an error; errors of handlers pass untouched.
+func Verify(v *sign.Verifier) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			verified, refusal := adapterkit.Verify(v, c.Request())
+			if refusal != nil {
+				return exchangeOf(c).Answer(refusal)
+			}
+			defer restore(c, c.Request())
+			c.SetRequest(verified)
+			return next(c)
+		}
 	}
-	return x.capture(), x.err
 }
 
-// seal gives c a response that has been sent, and ignores writes: error handlers that do not look at
-// Committed would write a second answer behind the first one.
-func seal(c echo.Context) {
-	sent := c.Response()
-	sealed := echo.NewResponse(sealedWriter{sent.Writer}, c.Echo())
-	sealed.Status, sealed.Size, sealed.Committed = sent.Status, sent.Size, true
-	c.SetResponse(sealed)
-}
+// Verified returns who has signed the request, if [Verify] has let it through.
+func Verified(c echo.Context) (sign.Verified, bool) { return sign.From(c.Request().Context()) }
 
-// isSealed reports whether a guard further in has rendered the error already.
-func isSealed(c echo.Context) bool {
-	_, sealed := c.Response().Writer.(sealedWriter)
-	return sealed
-}
-
-// sealedWriter ignores writes.
-type sealedWriter struct{ http.ResponseWriter }
-
-func (sealedWriter) WriteHeader(int)               {}
-func (sealedWriter) Write(b []byte) (int, error)   { return len(b), nil }
-func (w sealedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// drop drops what the recorder holds back. If nothing else has been sent, the response is not committed
-// any more: else the recovery would not answer.
-func (x *exchange) drop() {
-	if !x.partial && !x.recorder.Passing() && !x.bypassed() {
-		x.response.Status, x.response.Size, x.response.Committed = x.status, 0, false
+// IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
+// the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
+func IssueToken(g *core.Guard) echo.HandlerFunc {
+	g.MustUseTokens()
+	return func(c echo.Context) error {
+		return g.ServeToken(c.Request().Context(), exchangeOf(c))
 	}
-	x.recorder.Drop()
 }
 
-func (x *exchange) capture() core.Capture {
-	captured := x.recorder.Capture(http.StatusOK)
-	captured.Incomplete = captured.Incomplete || x.partial || x.bypassed()
-	captured.Empty = captured.Empty && !x.bypassed()
-	captured.Err = x.err
-	return captured
+// NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
+// Cache-Control, and for the errors, see [core.Guard.NewToken].
+func NewToken(c echo.Context, g *core.Guard) (string, error) {
+	return adapterkit.NewToken(c.Request().Context(), exchangeOf(c), g)
 }
-
-// bypassed reports whether a response was written past the recorder.
-func (x *exchange) bypassed() bool { return x.response.Committed && !x.recorder.Written() }
-
-func (x *exchange) Deliver(fields []core.Field) error { return x.recorder.Deliver(fields) }

@@ -1,15 +1,11 @@
 package ginidem
 
 import (
-	"context"
-	"errors"
-	"net/http"
-	"sync"
-
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // New returns middleware that protects the handlers behind it with g. It is safe for
@@ -22,18 +18,14 @@ import (
 func New(g *core.Guard) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := exchanges.Get().(*exchange)
-		x.Start(c.Request)
-		x.c = c
+		x.start(c)
 		if err := g.Serve(c.Request.Context(), x); err != nil {
 			_ = c.Error(err)
 		}
-		if x.pending {
-			return // Finish has it
+		if x.End() { // after a panic it stays out of the pool: somebody may still hold it
+			*x = exchange{}
+			exchanges.Put(x)
 		}
-		// After a panic it stays out of the pool, too: somebody may still hold it.
-		x.End()
-		*x = exchange{}
-		exchanges.Put(x)
 	}
 }
 
@@ -52,136 +44,78 @@ func UserFromContext(key any) core.UserSource {
 	})
 }
 
-// exchange is one request and its response. Exchanges are pooled; what the handler may keep is in
-// handed, which is not.
-type exchange struct {
-	adapterkit.Request
-	c        *gin.Context
-	w        *writer
-	direct   committer // for Answer
-	errors   int       // how many there were before the handler
-	status   int       // from before the handler
-	partial  bool      // something was written before the handler
-	finisher *finisher // nil: no Finish is mounted
-	pending  bool      // Finish will complete it
-}
-
-type handed struct {
-	writer
-	body adapterkit.Body
-}
-
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
-
-// exchangeOf returns an exchange that runs no handler. It is not pooled.
-func exchangeOf(c *gin.Context) *exchange {
-	x := &exchange{c: c}
-	x.Start(c.Request)
-	return x
-}
-
-func (x *exchange) Describe(r *core.Request) {
-	x.Request.Describe(r)
-	r.Native = x.c
-	describeRoute(x.c, r)
-}
-
-func (x *exchange) ReadBody(limit int64) ([]byte, error) {
-	body, err := x.Request.ReadBody(limit)
-	if errors.Is(err, core.ErrBodyConsumed) {
-		if v, _ := x.c.Get(gin.BodyBytesKey); v != nil {
-			if kept, ok := v.([]byte); ok && len(kept) > 0 {
-				return x.TakeBody(kept, limit)
+// Finish returns middleware that completes the runs whose response is made by a middleware between it
+// and the guard. Mount it outside of the middleware that renders errors, on all routes; without a guard
+// behind it, it does nothing.
+//
+// A run whose error nobody has rendered has failed. So has one whose response is rendered to another
+// c.Writer, which a middleware in between has set once the guard has returned.
+//
+// It also counts how much of the body is read before the guards and verifiers behind it. Without that,
+// they take a chunked body that was read in part for a whole one, and refuse an empty one: 500
+// body_consumed.
+func Finish() gin.HandlerFunc {
+	return func(c *gin.Context) {
+		f, returned := new(adapterkit.Finisher), false
+		c.Set(finisherKey{}, f)
+		defer func() {
+			if err := f.Finish(returned); err != nil {
+				_ = c.Error(err)
 			}
+		}()
+		next(c, adapterkit.CountBody(c.Request))
+		returned = true
+	}
+}
+
+type finisherKey struct{}
+
+// Verify returns middleware that passes requests that v verifies; it answers all others and aborts.
+// [Verified] tells the handler who has signed, and a guard behind it takes the key's owner for its user
+// (see core.Config.User). Mount it in front of the guard: a failed signature then creates no record, and
+// an unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
+// nonce the first has used.
+//
+// Mount it in front of middleware that reads bodies. A body that was read is refused (malformed). Only
+// [Finish] further out can tell a chunked body that was read to its end from an empty one: without it, a
+// body that was added to a request signed without one, and read in front, reaches the handler unsigned.
+//
+// It is safe for concurrent use, and may be mounted on any number of routes. An error in
+// writing a refusal is added to c.Errors, as Gin itself does.
+func Verify(v *sign.Verifier) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		verified, refusal := adapterkit.Verify(v, c.Request)
+		if refusal != nil {
+			if err := exchangeOf(c).Answer(refusal); err != nil {
+				_ = c.Error(err)
+			}
+			return
+		}
+		if _, ok := c.Get(gin.BodyBytesKey); ok {
+			// A middleware in front has kept a body for ShouldBindBodyWith. The handler gets the one
+			// that was verified.
+			c.Set(gin.BodyBytesKey, []byte(nil))
+		}
+		next(c, verified)
+	}
+}
+
+// Verified returns who has signed the request, if [Verify] has let it through.
+func Verified(c *gin.Context) (sign.Verified, bool) { return sign.From(c.Request.Context()) }
+
+// IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
+// the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
+func IssueToken(g *core.Guard) gin.HandlerFunc {
+	g.MustUseTokens()
+	return func(c *gin.Context) {
+		if err := g.ServeToken(c.Request.Context(), exchangeOf(c)); err != nil {
+			_ = c.Error(err)
 		}
 	}
-	return body, err
 }
 
-func (x *exchange) Answer(r *core.Response) error {
-	if x.w != nil {
-		x.w.Undo()
-	}
-	x.c.Abort()
-	x.direct.ResponseWriter = x.c.Writer
-	err := adapterkit.Answer(&x.direct, r)
-	x.direct.commit()
-	return err
+// NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
+// Cache-Control, and for the errors, see [core.Guard.NewToken].
+func NewToken(c *gin.Context, g *core.Guard) (string, error) {
+	return adapterkit.NewToken(c.Request.Context(), exchangeOf(c), g)
 }
-
-// restore gives c its request back.
-func restore(c *gin.Context, original *http.Request) {
-	adapterkit.Adopt(original, c.Request)
-	c.Request = original
-}
-
-func (x *exchange) Pass() error {
-	defer restore(x.c, x.c.Request)
-	x.c.Request = x.Rewound()
-	x.c.Next()
-	return nil
-}
-
-func (x *exchange) Run(ctx context.Context, limit int) (captured core.Capture, err error) {
-	c, h := x.c, new(handed)
-	x.w, x.errors, x.finisher = &h.writer, len(c.Errors), finisherOf(c)
-	x.status, x.partial = c.Writer.Status(), c.Writer.Written()
-	x.w.start(ctx, c.Writer, limit)
-	defer restore(c, c.Request)
-	c.Request = x.For(ctx, &h.body)
-	c.Writer = x.w
-	returned := false
-	defer func() {
-		c.Writer = x.w.outer
-		switch {
-		case !returned: // a panic or runtime.Goexit, which goes on
-			x.drop()
-		case captured.Deferred:
-			if x.finisher.front == nil {
-				x.finisher.front = x.w
-			}
-			c.Writer = x.finisher.front
-		}
-	}()
-	c.Next()
-	returned = true
-
-	reported := x.reported()
-	switch {
-	case x.w.Size() > 0 || x.w.Passing() || x.w.Written() && reported == nil || x.bypassed():
-		// The handler has answered.
-	case x.finisher != nil:
-		return core.Capture{Deferred: true, Err: reported}, nil
-	case reported != nil:
-		return core.Capture{Unrendered: true, Err: reported, Incomplete: x.partial}, nil
-	}
-	return x.capture(), nil
-}
-
-func (x *exchange) capture() core.Capture {
-	captured := x.w.Capture(max(x.w.Status(), http.StatusOK)) // no 1xx is the final status
-	captured.Incomplete = captured.Incomplete || x.partial || x.bypassed()
-	// A status alone is an answer, unless it is the one from before the handler.
-	captured.Empty = captured.Empty && !x.partial && !x.bypassed() && x.w.Status() == x.status
-	captured.Err = x.reported()
-	return captured
-}
-
-// bypassed reports whether a response was written past the recorder.
-func (x *exchange) bypassed() bool { return !x.partial && !x.w.Written() && x.w.outer.Written() }
-
-// reported returns the last error that the handler has reported with c.Error.
-func (x *exchange) reported() error {
-	if len(x.c.Errors) <= x.errors {
-		return nil
-	}
-	return x.c.Errors.Last().Err
-}
-
-// drop drops what the recorder holds back, and the status that goes with it.
-func (x *exchange) drop() {
-	x.w.Drop()
-	x.w.forgetStatus(x.status)
-}
-
-func (x *exchange) Deliver(fields []core.Field) error { return x.w.Deliver(fields) }

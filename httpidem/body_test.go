@@ -103,12 +103,12 @@ func TestAContentLengthBuysNoMemory(t *testing.T) {
 	for _, sent := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 1 << 20} {
 		least := int64(math.MaxInt64) // of a few: other goroutines allocate, too
 		for range 3 {
-			var q adapterkit.Request
+			var q adapterkit.Exchange
 			r := httptest.NewRequest("POST", "/", nil)
 			gone := errors.New("the client has gone")
 			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, sent)), errorReader{gone}))
 			r.ContentLength = 1 << 40
-			q.Start(r)
+			q.Start(nil, r)
 			least = min(least, allocated(func() {
 				_, err := q.ReadBody(1 << 50)
 				require.ErrorIs(t, err, gone)

@@ -33,13 +33,13 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := exchanges.Get().(*exchange)
-			x.Start(r)
+			x.Start(x, r)
 			x.middleware, x.w, x.r, x.next = m, w, r, next
 			_ = g.Serve(r.Context(), x)
-			// After a panic it stays out of the pool: somebody may still hold it.
-			x.End()
-			*x = exchange{}
-			exchanges.Put(x)
+			if x.End() { // after a panic it stays out of the pool: somebody may still hold it
+				*x = exchange{}
+				exchanges.Put(x)
+			}
 		})
 	}
 }
@@ -80,26 +80,19 @@ type middleware struct {
 	patterns patterns
 }
 
-// exchange is one request and its response. Exchanges are pooled; what the handler may keep is in
-// handed, which is not.
+// exchange is one request and its response. Exchanges are pooled.
 type exchange struct {
-	adapterkit.Request
+	adapterkit.Exchange
 	middleware *middleware
 	w          http.ResponseWriter
 	r          *http.Request
 	next       http.Handler
-	recorder   *adapterkit.Recorder
-}
-
-type handed struct {
-	adapterkit.Recorder
-	body adapterkit.Body
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (x *exchange) Describe(r *core.Request) {
-	x.Request.Describe(r)
+	x.Exchange.Describe(r)
 	r.Native = x.r
 	if x.middleware.route == nil {
 		x.middleware.patterns.describe(x.r, r)
@@ -118,36 +111,16 @@ func (x *exchange) Describe(r *core.Request) {
 	r.PathParams = append(r.PathParams, params...)
 }
 
-func (x *exchange) Answer(r *core.Response) error {
-	if x.recorder != nil {
-		x.recorder.Undo()
-	}
-	return adapterkit.Answer(x.w, r)
+func (x *exchange) Writer() http.ResponseWriter     { return x.w }
+func (x *exchange) SetWriter(w http.ResponseWriter) { x.w = w }
+
+func (x *exchange) Record(context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
+	r := new(adapterkit.Recorder)
+	return r, r
 }
 
-func (x *exchange) Pass() error {
-	r := x.Rewound()
+func (x *exchange) Next(r *http.Request) error {
 	defer adapterkit.Adopt(x.r, r)
 	x.next.ServeHTTP(x.w, r)
 	return nil
 }
-
-func (x *exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
-	h := new(handed)
-	r := x.For(ctx, &h.body)
-	x.recorder = &h.Recorder
-	x.recorder.Start(ctx, x.w, limit)
-
-	returned := false
-	defer func() {
-		adapterkit.Adopt(x.r, r)
-		if !returned { // a panic or runtime.Goexit, which goes on
-			x.recorder.Drop()
-		}
-	}()
-	x.next.ServeHTTP(x.recorder, r)
-	returned = true
-	return x.recorder.Capture(http.StatusOK), nil
-}
-
-func (x *exchange) Deliver(fields []core.Field) error { return x.recorder.Deliver(fields) }

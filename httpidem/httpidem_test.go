@@ -566,8 +566,8 @@ func TestReadBodyReadsNoMoreThanItNeeds(t *testing.T) {
 	read := func(body io.ReadCloser, length, limit int64) ([]byte, *http.Request, error) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Body, r.ContentLength = body, length
-		var q adapterkit.Request
-		q.Start(r)
+		var q adapterkit.Exchange
+		q.Start(nil, r)
 		got, err := q.ReadBody(limit)
 		return got, r, err
 	}

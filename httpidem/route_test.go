@@ -196,7 +196,7 @@ func TestAHostNamedFurtherOutCounts(t *testing.T) {
 	x.middleware = &middleware{route: func(*http.Request) (string, []core.Pair) { return "/orders/{id}", nil }}
 	x.r = httptest.NewRequest("POST", "/orders/7", nil)
 	x.r.Pattern = "a.test/"
-	x.Start(x.r)
+	x.Start(&x, x.r)
 	var described core.Request
 	x.Describe(&described)
 	require.Equal(t, "a.test/orders/:id", described.Route, "also with WithRoute")

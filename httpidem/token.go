@@ -13,7 +13,7 @@ var plain middleware
 // exchangeOf returns an exchange that runs no handler. It is not pooled.
 func exchangeOf(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{middleware: &plain, w: w, r: r}
-	x.Start(r)
+	x.Start(x, r)
 	return x
 }
 

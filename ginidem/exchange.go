@@ -1,0 +1,97 @@
+package ginidem
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/core"
+)
+
+// exchange is one request and its response. Exchanges are pooled.
+type exchange struct {
+	adapterkit.Exchange
+	c      *gin.Context
+	errors int // how many there were before the handler
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func (x *exchange) start(c *gin.Context) {
+	x.Start(x, c.Request)
+	x.c = c
+}
+
+// exchangeOf returns an exchange that runs no handler. It is not pooled.
+func exchangeOf(c *gin.Context) *exchange {
+	x := new(exchange)
+	x.start(c)
+	return x
+}
+
+func (x *exchange) Describe(r *core.Request) {
+	x.Exchange.Describe(r)
+	r.Native = x.c
+	describeRoute(x.c, r)
+}
+
+func (x *exchange) ReadBody(limit int64) ([]byte, error) {
+	body, err := x.Exchange.ReadBody(limit)
+	if errors.Is(err, core.ErrBodyConsumed) {
+		if v, _ := x.c.Get(gin.BodyBytesKey); v != nil {
+			if kept, ok := v.([]byte); ok && len(kept) > 0 {
+				return x.TakeBody(kept, limit)
+			}
+		}
+	}
+	return body, err
+}
+
+func (x *exchange) Answer(r *core.Response) error {
+	x.c.Abort()
+	return x.Exchange.Answer(r)
+}
+
+func (x *exchange) Writer() http.ResponseWriter     { return x.c.Writer }
+func (x *exchange) SetWriter(w http.ResponseWriter) { x.c.Writer = w.(gin.ResponseWriter) }
+
+func (x *exchange) Record(ctx context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
+	w := &writer{ctx: ctx, outer: outer{x.c.Writer}}
+	return &w.Recorder, w
+}
+
+func (x *exchange) Next(r *http.Request) error {
+	next(x.c, r)
+	return nil
+}
+
+// next runs the handlers behind with r, and gives c its own request back.
+func next(c *gin.Context, r *http.Request) {
+	original := c.Request
+	defer func() {
+		adapterkit.Adopt(original, c.Request)
+		c.Request = original
+	}()
+	c.Request = r
+	c.Next()
+}
+
+func (x *exchange) Finisher() *adapterkit.Finisher {
+	x.errors = len(x.c.Errors)
+	v, _ := x.c.Get(finisherKey{})
+	f, _ := v.(*adapterkit.Finisher)
+	return f
+}
+
+// Reported returns the last error that the handler has reported with c.Error. What becomes of it is up to
+// a middleware further out.
+func (x *exchange) Reported() (err error, rendered bool) {
+	if len(x.c.Errors) <= x.errors {
+		return nil, false
+	}
+	return x.c.Errors.Last().Err, false
+}
