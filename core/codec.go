@@ -29,11 +29,12 @@ var (
 	failed      = []byte{resultFailed}
 )
 
-func appendResponse(dst []byte, r *Response, filter *HeaderFilter) []byte {
+// appendResponse leaves out the fields that guards have echoed: a duplicate may have been sent with another key.
+func appendResponse(dst []byte, r *Response, filter *HeaderFilter, echoed ...string) []byte {
 	dst = append(dst, resultResponse)
 	dst = binary.AppendUvarint(dst, uint64(r.Status))
 	for _, f := range r.Header {
-		if f.Name != "" && filter.stores(f.Name, r) {
+		if f.Name != "" && filter.stores(f.Name, r) && !contains(echoed, f.Name) {
 			dst = appendString(appendString(dst, f.Name), f.Value)
 		}
 	}

@@ -123,3 +123,20 @@ func TestEchoKeyWithoutAStore(t *testing.T) {
 		})
 	}
 }
+
+// A field of that name that is the handler's own gives way, the first time and again.
+func TestEchoKeyIsThereOnce(t *testing.T) {
+	p := core.ClientKey()
+	p.EchoKey = true
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
+	c := post("{}", nil).withKey("k")
+	c.handler = func(context.Context) core.Capture {
+		own := answer(201, "")
+		own.Response.Header = append(own.Response.Header, core.Field{Name: "idempotency-key", Value: "own"})
+		return own
+	}
+	serve(t, g, c)
+	again := serve(t, g, post("{}", nil).withKey("k"))
+	assert.True(t, again.replayed())
+	assert.Equal(t, "k", again.response.Get(core.DefaultKeyHeader))
+}

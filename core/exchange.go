@@ -128,7 +128,7 @@ type Pending struct {
 // first do nothing, and return nil.
 func (p *Pending) Finish(c *Capture) (err error) {
 	p.once.Do(func() {
-		run, g := p.run, p.run.guard
+		run := p.run
 		if c == nil {
 			run.finishPanic()
 			return
@@ -145,13 +145,13 @@ func (p *Pending) Finish(c *Capture) (err error) {
 		if last.Err == nil {
 			last.Err = p.reported
 		}
-		o, _ := g.outcome(&last, nil)
+		o, _ := run.outcome(&last, nil)
 		instead := run.finish(o)
 		returned = true
 		if instead != nil {
 			var r Request // that of the httpOperation is back in the pool
 			r.fill(run.values, p.x)
-			err = p.x.Answer(g.response(run.values, instead, &r))
+			err = p.x.Answer(run.guard.response(run.values, instead, &r))
 			return
 		}
 		err = deliver(p.x, &p.echo, run.keptFor)

@@ -116,7 +116,8 @@ type Policy struct {
 	// EchoKey adds header fields to the handler's answers and to replays: the client's key
 	// (in [DefaultKeyHeader], or the field given to [KeySource.Named]) and, if the result is kept,
 	// when it will be forgotten ([ExpiresHeader]). It needs [Header]. A response that was sent in
-	// part before its handler returned does not get them.
+	// part before its handler returned does not get them. A field of that name is never stored, nor what
+	// guards further in echo: a duplicate may have been sent with another key.
 	EchoKey bool
 
 	// Digest is the digest algorithm for parameters. Zero: [MD5]. Under FIPS 140 it must be

@@ -22,6 +22,19 @@ type Run struct {
 	outer   *Run          // the run in which this one was begun, if any
 	decided atomic.Uint32 // the Disposition that the handler has decided on
 	ended   atomic.Bool   // the record has been finished, or could not be
+
+	echoing sync.Mutex
+	echoed  []string // the fields of EchoKey, of its own guard and of those further in
+}
+
+// echoes tells r, and the runs in which it was begun, that a guard in them adds the field to the answer, and
+// to replays. r may be nil.
+func (r *Run) echoes(name string) {
+	for ; r != nil; r = r.outer {
+		r.echoing.Lock()
+		r.echoed = append(r.echoed, name)
+		r.echoing.Unlock()
+	}
 }
 
 // claimedBy returns the guard that has claimed key for r, or for a run of e in which r was begun; nil if none

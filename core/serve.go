@@ -311,6 +311,9 @@ func appendRoute(k []byte, method, route string) []byte {
 func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
 func (f *httpOperation) perform(c *runContext) (outcome, error) {
+	if f.echo[0].Name != "" {
+		c.echoes(f.echo[0].Name)
+	}
 	captured, err := f.x.Run(c, f.guard.policy.ResponseLimit)
 	c.returned()
 	if captured.Deferred {
@@ -320,12 +323,13 @@ func (f *httpOperation) perform(c *runContext) (outcome, error) {
 	}
 	c.done = true
 	var o outcome
-	o, f.scratch = f.guard.outcome(&captured, f.scratch[:0])
+	o, f.scratch = c.outcome(&captured, f.scratch[:0])
 	return o, err
 }
 
 // outcome makes an outcome of a capture, with the result in buf.
-func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
+func (run *runContext) outcome(c *Capture, buf []byte) (outcome, []byte) {
+	g := run.guard
 	if c.Unrendered || c.Response == nil {
 		o := outcome{failed: true, result: unavailable, err: unrendered(c.Err)}
 		if r := reported(c.Err); r != nil && !c.Incomplete {
@@ -352,7 +356,9 @@ func (g *Guard) outcome(c *Capture, buf []byte) (outcome, []byte) {
 	case c.Incomplete || len(c.Response.Body) > g.policy.ResponseLimit:
 		o.result = unavailable
 	default:
-		buf = appendResponse(buf, c.Response, &g.policy.StoredHeaders)
+		run.echoing.Lock()
+		buf = appendResponse(buf, c.Response, &g.policy.StoredHeaders, run.echoed...)
+		run.echoing.Unlock()
 		o.result = buf
 	}
 	return o, buf
@@ -405,6 +411,7 @@ func (f *httpOperation) replay(ctx context.Context, grant store.Grant) (int, *Re
 		return 0, refusalUnavailable, nil
 	}
 	if f.echo[0].Name != "" {
+		RunFrom(ctx).echoes(f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
 	return f.resp.Status, nil, f.x.Answer(&f.resp)

@@ -106,6 +106,24 @@ var nestingCases = []testCase{
 		},
 	},
 	{
+		name: "guards within each other that echo their keys",
+		why: "EchoKey answers with the key of the client that asks: what a guard further in has echoed, to another " +
+			"request, is not stored by the outer one, whose replay has its own key, once",
+		global: true,
+		policy: echoed(core.Policy{Key: stock.Key}),
+		routes: []route{{policy: new(echoed(clientKey))}},
+		loose:  true,
+		noBare: true,
+		steps: []step{
+			ask{stockKeyed("k-1", "a"), want{status: 201, fields: echoes("k-1", "a")}, ""},
+			ask{stockKeyed("k-2", "a"), want{status: 201, kind: replay, fields: echoes("", "a"), absent: echoing,
+				other: echoing}, ""},
+			ask{stockKeyed("k-1", "b"), want{status: 201, kind: answered, fields: echoes("k-1", "b")}, ""},
+			ask{stockKeyed("k-2", "b"), want{status: 201, kind: answered, fields: echoes("", "b"), absent: echoing}, ""},
+			executions(1),
+		},
+	},
+	{
 		name:   "two policies for one key",
 		why:    "an inner guard with another policy and the key of an outer one would be switched off if it let the request pass, and wait for itself if it did not: 500 guard_conflict",
 		global: true,
@@ -124,6 +142,19 @@ func stockKeyed(key, stock string) request {
 	r := keyed(key)
 	r.fields = []core.Field{field("X-Stock-Key", stock)}
 	return r
+}
+
+func echoed(p core.Policy) core.Policy { p.EchoKey = true; return p }
+
+var echoing = []string{core.DefaultKeyHeader}
+
+// echoes are the fields that the guards of a request of stockKeyed add; key is "" if the inner one has not been asked.
+func echoes(key, stock string) []core.Field {
+	fields := []core.Field{field("X-Stock-Key", stock)}
+	if key != "" {
+		fields = append(fields, field(core.DefaultKeyHeader, key))
+	}
+	return fields
 }
 
 // byHost is a policy whose users are told apart by the host that they ask.
