@@ -13,7 +13,7 @@
 // What is not HTTP (messages, cron jobs, RPC) is a [Task], which [Do] runs.
 //
 // These are for adapters, applications need none of them: [Exchange], [Capture], [Deferrer], [Pending],
-// [Finisher], [PartSent], [MayStream], [ErrBodyTooLarge], [ErrBodyConsumed], [Guard.Serve], [Guard.ServeToken],
+// [Finisher], [Stream], [PartSent], [MayStream], [ErrBodyTooLarge], [ErrBodyConsumed], [Guard.Serve], [Guard.ServeToken],
 // [Guard.MustUseTokens], [UserFromValue].
 //
 // # Words

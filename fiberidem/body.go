@@ -17,6 +17,55 @@ import (
 // (rstAvoidanceDelay). Tests give it longer.
 var maxDrain = 500 * time.Millisecond
 
+// readBody returns the body as sent, and leaves it for others to read.
+func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
+	length := int64(req.Header.ContentLength()) // negative if it is not known
+	if length > limit {
+		return nil, core.ErrBodyTooLarge
+	}
+	if !req.IsBodyStream() {
+		body := req.Body()
+		// A form that was rebuilt may be longer than it was: its own length counts, if it is known.
+		formOfKnownLength := length >= 0 && len(req.Header.MultipartFormBoundary()) > 0
+		if int64(len(body)) > limit && !formOfKnownLength {
+			return nil, core.ErrBodyTooLarge
+		}
+		return body, nil
+	}
+	if left, ok := req.BodyStream().(*buffered); ok { // by Verify, or by a guard further out
+		if int64(len(left.all)) > limit {
+			return nil, core.ErrBodyTooLarge
+		}
+		left.Reset(left.all) // a middleware in between may have read some of it
+		return left.all, nil
+	}
+	// The memory is not pooled: a middleware further out may read the body after Serve.
+	var body []byte
+	var err error
+	if isBegun(req.BodyStream()) {
+		body, err = parsedForm(req)
+	} else {
+		body, err = readStream(req.BodyStream(), length, limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	req.SetBodyStream(newBuffered(body), len(body))
+	return body, nil
+}
+
+// hasUnread reports whether a part of the body may still be on the connection.
+func hasUnread(req *fasthttp.Request) bool {
+	if !req.IsBodyStream() {
+		return false
+	}
+	switch req.BodyStream().(type) {
+	case *buffered, *bytes.Reader:
+		return false
+	}
+	return true
+}
+
 // readStream reads a body that the client says has length bytes; negative: the client has not said.
 func readStream(stream io.Reader, length, limit int64) ([]byte, error) {
 	body, err := new(adapterkit.Buffer).ReadAll(stream, length, limit)

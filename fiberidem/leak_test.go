@@ -3,6 +3,7 @@ package fiberidem
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +23,21 @@ const poison = 0xA5
 func poisonPools() {
 	x := exchanges.Get().(*exchange)
 	scribble(x.addr)
-	scribble(x.before.text)
-	for _, fields := range [][]core.Field{x.before.fields[:cap(x.before.fields)], x.resp.Header[:cap(x.resp.Header)]} {
+	scribbleHeader(x.before)
+	for _, fields := range [][]core.Field{x.fields[:cap(x.fields)], x.resp.Header[:cap(x.resp.Header)]} {
 		for i := range fields {
 			fields[i] = core.Field{Name: "X-Poison", Value: "poison"}
 		}
 	}
 	exchanges.Put(x)
+}
+
+// scribbleHeader overwrites the memory of a header, which it leaves empty.
+func scribbleHeader(h *fasthttp.ResponseHeader) {
+	for i := range 20 {
+		h.Set("X-Poison-Number-"+strconv.Itoa(i), strings.Repeat("poison", 20))
+	}
+	h.Reset()
 }
 
 func scribble(b []byte) {

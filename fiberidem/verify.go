@@ -10,40 +10,9 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/valyala/fasthttp"
 
-	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/sign"
 )
-
-// Verify returns a handler that passes requests that v verifies, and answers all others. [Verified], or
-// sign.From(c.UserContext()), tells the handlers behind it who has signed, and a guard takes the key's
-// owner for its user (see core.Config.User). Mount it in front of the guard: a failed signature then
-// creates no record, and an unsigned request gets no stored answer. Mounted twice on a route, it refuses
-// every request, whose nonce the first has used.
-//
-// It is safe for concurrent use and may be mounted on any number of routes and apps. See the
-// package comment for multipart forms and for the Date of refusals.
-func Verify(v *sign.Verifier) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		outer := c.UserContext()
-		m := messages.Get().(*message)
-		m.start(c)
-		signed, err := v.Verify(outer, &m.sign)
-		m.reset() // after a panic it stays out of the pool: somebody may still hold it
-		messages.Put(m)
-		if err != nil {
-			answer(c, adapterkit.ResponseOf(v.Refusal(outer, err)))
-			return nil
-		}
-		c.SetUserContext(adapterkit.WithSigner(outer, signed))
-		defer c.SetUserContext(outer)
-		return c.Next()
-	}
-}
-
-// Verified returns who has signed the request, if [Verify] has let it through. It may be kept
-// after the handler.
-func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserContext()) }
 
 // message is a request as its signature covers it. Its strings share fasthttp's memory, which is
 // reused after the handler: none outlives the verification. Messages are pooled.
@@ -122,12 +91,6 @@ func (m *message) Values(name string) []string {
 		// For a single line, what the handler gets counts.
 		m.values = m.values[:0]
 		if value := m.header.Peek(name); len(value) > 0 {
-			m.values = append(m.values, utils.UnsafeString(value))
-		}
-		return m.values
-	}
-	if !m.server.DisableHeaderNamesNormalizing {
-		for _, value := range m.header.PeekAll(name) {
 			m.values = append(m.values, utils.UnsafeString(value))
 		}
 		return m.values
