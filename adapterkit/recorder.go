@@ -326,25 +326,10 @@ func write[T []byte | string](r *Recorder, b T, send func(http.ResponseWriter, T
 
 // ReadFrom implements [io.ReaderFrom]. It does not use the ReadFrom of the writer below (sendfile),
 // which could go on after the handler has returned.
-func (r *Recorder) ReadFrom(src io.Reader) (n int64, err error) {
+func (r *Recorder) ReadFrom(src io.Reader) (int64, error) {
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
-	for {
-		got, readErr := src.Read(chunk[:])
-		if got > 0 {
-			wrote, err := r.Write(chunk[:got])
-			n += int64(wrote)
-			if err != nil {
-				return n, err
-			}
-		}
-		if readErr == io.EOF {
-			return n, nil
-		}
-		if readErr != nil {
-			return n, readErr
-		}
-	}
+	return io.CopyBuffer(struct{ io.Writer }{r}, struct{ io.Reader }{src}, chunk[:])
 }
 
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}

@@ -14,10 +14,6 @@ import (
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. Mounted with Echo.Pre it sees no route; the whole path then takes its place.
 //
-// Mount it in front of middleware that reads bodies. A form that CSRF, KeyAuth or another middleware has
-// read counts as it was parsed. Any other body that was read, in whole or in part, is refused: 500
-// body_consumed. See [Finish] for chunked bodies.
-//
 // An error that the handler returns is rendered here, by Echo's HTTPErrorHandler, and then returned, for
 // middleware further out that logs or reports it. From then on c.Response() ignores writes, so that the
 // error is not rendered twice.
@@ -59,9 +55,7 @@ func UserFromContext(key string) core.UserSource {
 // returns it, as [New] does. A response that is rendered to another Writer, which a middleware in between has set
 // once the guard has returned, is not seen: the run has failed.
 //
-// It also counts how much of the body is read before the guards and verifiers behind it. Without that,
-// they take a chunked body that was read in part for a whole one, and refuse an empty one: 500
-// body_consumed.
+// It also counts how much of a body is read in front of guards and verifiers, see the package comment.
 func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -96,10 +90,6 @@ const finisherKey = "github.com/idem-go/idem/echoidem.Finish"
 // core.Config.User). Mount it outside of the guard: a failed signature then creates no record, and an
 // unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
 // nonce the first has used.
-//
-// Mount it in front of middleware that reads bodies. A body that was read is refused (malformed). Only
-// [Finish] further out can tell a chunked body that was read to its end from an empty one: without it, a
-// body that was added to a request signed without one, and read in front, reaches the handler unsigned.
 //
 // It is safe for concurrent use, and may be mounted on any number of routes. A refusal is
 // written, not returned as an error; errors of handlers pass untouched.

@@ -18,6 +18,14 @@
 //
 // The same holds for middleware that renders a response where the handler has written nothing.
 //
+// # Bodies
+//
+// Mount [New] and [Verify] in front of middleware that reads bodies. A form that was read counts as it
+// was parsed, and a body that ShouldBindBodyWith has kept as it is. Any other body that was read, in whole or in
+// part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
+// [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one, and
+// a body that was added to a request signed without one, and read in front, reaches the handler unsigned.
+//
 // # Signatures
 //
 // [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's

@@ -11,10 +11,6 @@ import (
 // New returns middleware that protects the handlers behind it with g. It is safe for
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. An error in writing to the client is added to c.Errors, as Gin itself does.
-//
-// Mount it in front of middleware that reads bodies. A form that was read counts as it was parsed, and a
-// body that ShouldBindBodyWith has kept counts as it is. Any other body that was read, in whole or in
-// part, is refused: 500 body_consumed. See [Finish] for chunked bodies.
 func New(g *core.Guard) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := exchanges.Get().(*exchange)
@@ -51,9 +47,7 @@ func UserFromContext(key any) core.UserSource {
 // A run whose error nobody has rendered has failed. So has one whose response is rendered to another
 // c.Writer, which a middleware in between has set once the guard has returned.
 //
-// It also counts how much of the body is read before the guards and verifiers behind it. Without that,
-// they take a chunked body that was read in part for a whole one, and refuse an empty one: 500
-// body_consumed.
+// It also counts how much of a body is read in front of guards and verifiers, see the package comment.
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, returned := new(adapterkit.Finisher), false
@@ -75,10 +69,6 @@ type finisherKey struct{}
 // (see core.Config.User). Mount it in front of the guard: a failed signature then creates no record, and
 // an unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
 // nonce the first has used.
-//
-// Mount it in front of middleware that reads bodies. A body that was read is refused (malformed). Only
-// [Finish] further out can tell a chunked body that was read to its end from an empty one: without it, a
-// body that was added to a request signed without one, and read in front, reaches the handler unsigned.
 //
 // It is safe for concurrent use, and may be mounted on any number of routes. An error in
 // writing a refusal is added to c.Errors, as Gin itself does.

@@ -1,22 +1,17 @@
 package httpidem
 
 import (
-	"context"
 	"net/http"
 	"reflect"
-	"sync"
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
 )
 
 // New returns middleware that protects a handler with g. It is safe for concurrent use, and
 // may be mounted on any number of handlers: the route is part of the key. Mount it
 // inside the router, on the handler, so that it sees the route's pattern.
-//
-// Mount it in front of middleware that reads bodies. A form that was read counts as it was parsed
-// (r.PostForm, r.MultipartForm). Any other body that was read, in whole or in part, is refused: 500
-// body_consumed. See [Finish] for chunked bodies.
 //
 // An error in writing to the client is dropped: the client has gone.
 //
@@ -74,53 +69,74 @@ func UserFromContext(key any) core.UserSource {
 	return adapterkit.UserFrom("net/http", func(r *http.Request) any { return r.Context().Value(key) })
 }
 
-type middleware struct {
-	guard    *core.Guard
-	route    func(*http.Request) (string, []core.Pair)
-	patterns patterns
-}
-
-// exchange is one request and its response. Exchanges are pooled.
-type exchange struct {
-	adapterkit.Exchange
-	middleware *middleware
-	w          http.ResponseWriter
-	r          *http.Request
-	next       http.Handler
-}
-
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
-
-func (x *exchange) Describe(r *core.Request) {
-	x.Exchange.Describe(r)
-	r.Native = x.r
-	if x.middleware.route == nil {
-		x.middleware.patterns.describe(x.r, r)
-		return
+// Finish returns middleware that counts how much of a request's body is read before the guards and
+// verifiers behind it, see the package comment. Mount it outside of all middleware that reads bodies.
+func Finish() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			counted := adapterkit.CountBody(r)
+			defer adapterkit.Adopt(r, counted)
+			next.ServeHTTP(w, counted)
+		})
 	}
-	pattern, params := x.middleware.route(x.r)
-	if pattern == "" {
-		r.Route, r.Unmatched = adapterkit.HostOf(x.r)+adapterkit.SentPath(x.r), true
-		return
-	}
-	rt := parsePattern(pattern, false)
-	r.Route = rt.spelling
-	if rt.host == "" {
-		r.Route = adapterkit.HostOf(x.r) + r.Route
-	}
-	r.PathParams = append(r.PathParams, params...)
 }
 
-func (x *exchange) Writer() http.ResponseWriter     { return x.w }
-func (x *exchange) SetWriter(w http.ResponseWriter) { x.w = w }
-
-func (x *exchange) Record(context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
-	r := new(adapterkit.Recorder)
-	return r, r
+// Verify returns middleware that passes requests that v verifies, and answers all others.
+// sign.From(r.Context()) tells the handler who has signed, and a guard behind it takes the key's owner
+// for its user (see core.Config.User). Mount it outside of the guard: a failed signature then creates no
+// record, and an unsigned request gets no stored answer. Mounted twice around a handler, it refuses
+// every request, whose nonce the first has used.
+//
+// It is safe for concurrent use, and may be mounted on any number of handlers. An error in
+// writing a refusal is dropped.
+func Verify(v *sign.Verifier) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			verified, refusal := adapterkit.Verify(v, r)
+			if refusal != nil {
+				_ = adapterkit.Answer(w, refusal)
+				return
+			}
+			defer adapterkit.Adopt(r, verified)
+			next.ServeHTTP(w, verified)
+		})
+	}
 }
 
-func (x *exchange) Next(r *http.Request) error {
-	defer adapterkit.Adopt(x.r, r)
-	x.next.ServeHTTP(x.w, r)
-	return nil
+// IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
+// the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
+func IssueToken(g *core.Guard) http.Handler {
+	g.MustUseTokens()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = g.ServeToken(r.Context(), exchangeOf(w, r)) // the client has gone
+	})
+}
+
+// NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
+// Cache-Control, and for the errors, see [core.Guard.NewToken].
+func NewToken(r *http.Request, g *core.Guard) (string, error) {
+	return adapterkit.NewToken(r.Context(), exchangeOf(nil, r), g)
+}
+
+// Refuse answers err as a guard does, with Config.Refuse or as application/problem+json, if err is or
+// wraps a [core.Refusal]. It reports whether it has answered; any other error is the handler's to
+// answer. It is for handlers that call core.Do, or sqlstore's RunTx, whose errors they can't return.
+// The Request that Config.Refuse gets has no Body, and the route of r.Pattern:
+//
+//	if httpidem.Refuse(w, r, err) {
+//		return
+//	}
+func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
+	if err == nil {
+		return false
+	}
+	x := exchangeOf(w, r)
+	request := core.Request{Headers: x}
+	x.Describe(&request)
+	resp := core.RefusalResponse(r.Context(), err, &request)
+	if resp == nil {
+		return false
+	}
+	_ = x.Answer(resp) // the client has gone
+	return true
 }

@@ -1,0 +1,71 @@
+package httpidem
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/core"
+)
+
+type middleware struct {
+	guard    *core.Guard
+	route    func(*http.Request) (string, []core.Pair)
+	patterns patterns
+}
+
+// exchange is one request and its response. Exchanges are pooled.
+type exchange struct {
+	adapterkit.Exchange
+	middleware *middleware
+	w          http.ResponseWriter
+	r          *http.Request
+	next       http.Handler
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// plain belongs to no guard. It remembers the patterns that it has seen.
+var plain middleware
+
+// exchangeOf returns an exchange that runs no handler. It is not pooled.
+func exchangeOf(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{middleware: &plain, w: w, r: r}
+	x.Start(x, r)
+	return x
+}
+
+func (x *exchange) Describe(r *core.Request) {
+	x.Exchange.Describe(r)
+	r.Native = x.r
+	if x.middleware.route == nil {
+		x.middleware.patterns.describe(x.r, r)
+		return
+	}
+	pattern, params := x.middleware.route(x.r)
+	if pattern == "" {
+		r.Route, r.Unmatched = adapterkit.HostOf(x.r)+adapterkit.SentPath(x.r), true
+		return
+	}
+	rt := parsePattern(pattern, false)
+	r.Route = rt.spelling
+	if rt.host == "" {
+		r.Route = adapterkit.HostOf(x.r) + r.Route
+	}
+	r.PathParams = append(r.PathParams, params...)
+}
+
+func (x *exchange) Writer() http.ResponseWriter     { return x.w }
+func (x *exchange) SetWriter(w http.ResponseWriter) { x.w = w }
+
+func (x *exchange) Record(context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
+	r := new(adapterkit.Recorder)
+	return r, r
+}
+
+func (x *exchange) Next(r *http.Request) error {
+	defer adapterkit.Adopt(x.r, r)
+	x.next.ServeHTTP(x.w, r)
+	return nil
+}
