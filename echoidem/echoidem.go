@@ -20,8 +20,8 @@ import (
 func New(g *core.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			x := exchanges.Get().(*exchange)
-			x.start(c, next)
+			x := exchangeOf(c)
+			x.next = next
 			err := g.Serve(c.Request().Context(), x)
 			if x.rendered {
 				seal(c)

@@ -27,15 +27,11 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func (x *exchange) start(c echo.Context, next echo.HandlerFunc) {
-	x.Start(x, c.Request())
-	x.c, x.next, x.response = c, next, c.Response()
-}
-
-// exchangeOf returns an exchange that runs no handler. It is not pooled.
+// exchangeOf returns an exchange from the pool. Only New puts it back.
 func exchangeOf(c echo.Context) *exchange {
-	x := new(exchange)
-	x.start(c, nil)
+	x := exchanges.Get().(*exchange)
+	x.Start(x, c.Request())
+	x.c, x.response = c, c.Response()
 	return x
 }
 

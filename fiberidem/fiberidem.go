@@ -11,9 +11,7 @@ import (
 // New returns the handler that mounts g. It is safe for concurrent use and may be mounted
 // on any number of routes and apps.
 //
-// Fiber holds whole bodies, which a middleware in front may read. With StreamRequestBody, mount it in
-// front of middleware that reads the stream: a form that was read counts as it was parsed, and any other
-// body is refused: 500 body_consumed.
+// With StreamRequestBody, mount it in front of middleware that reads the stream, see the package comment.
 func New(g *core.Guard) fiber.Handler {
 	var places places
 	preforked := fiber.IsChild()

@@ -17,21 +17,20 @@ import (
 // message is a request as its signature covers it. Its strings share fasthttp's memory, which is
 // reused after the handler: none outlives the verification. Messages are pooled.
 type message struct {
-	req    *fasthttp.Request
-	server *fasthttp.Server
-	ctx    *fasthttp.RequestCtx
-	sign   sign.Message
+	c    *fiber.Ctx
+	req  *fasthttp.Request
+	sign sign.Message
 	// header is the request's own; or early, a copy from before fasthttp adds the trailer to it.
 	header *fasthttp.RequestHeader
 	early  *fasthttp.RequestHeader
-	sent   []core.Field // the header's lines, as received; none if it was not received
+	sent   []core.Field // the header's lines, as received
 	values []string     // returned by Values
 }
 
 var messages = sync.Pool{New: func() any { return new(message) }}
 
 func (m *message) start(c *fiber.Ctx) {
-	m.req, m.server, m.ctx = c.Request(), c.App().Server(), c.Context()
+	m.c, m.req = c, c.Request()
 	m.header = &m.req.Header
 	if m.hasTrailer() {
 		if m.early == nil {
@@ -40,9 +39,12 @@ func (m *message) start(c *fiber.Ctx) {
 		m.header.CopyTo(m.early)
 		m.header = m.early
 	}
-	m.header.VisitAllInOrder(func(name, value []byte) {
+	line := func(name, value []byte) {
 		m.sent = append(m.sent, core.Field{Name: utils.UnsafeString(name), Value: utils.UnsafeString(value)})
-	})
+	}
+	if m.header.VisitAllInOrder(line); len(m.sent) == 0 { // the request was made within the program
+		m.header.VisitAll(line)
+	}
 	m.sign = sign.Message{
 		Method: c.Method(), // an overridden method makes it another request
 		Target: utils.UnsafeString(m.header.RequestURI()),
@@ -67,7 +69,7 @@ func (m *message) reset() {
 }
 
 // RemoteAddr implements [sign.PeerSource].
-func (m *message) RemoteAddr() string { return m.ctx.RemoteAddr().String() }
+func (m *message) RemoteAddr() string { return m.c.Context().RemoteAddr().String() }
 
 // Values implements [sign.Source].
 func (m *message) Values(name string) []string {
@@ -131,13 +133,7 @@ func (m *message) HeaderSize() (lines, bytes int) {
 	for _, f := range m.sent {
 		bytes += len(f.Name) + len(f.Value)
 	}
-	if lines = len(m.sent); lines == 0 { // the request was made within the program
-		m.header.VisitAll(func(name, value []byte) {
-			lines++
-			bytes += len(name) + len(value)
-		})
-	}
-	return lines, bytes
+	return len(m.sent), bytes
 }
 
 // ReadBody implements [sign.Source].
@@ -167,7 +163,7 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 // formIsGone reports whether the server has taken a multipart form apart, so that the bytes that were
 // sent are lost.
 func (m *message) formIsGone() bool {
-	return !m.server.DisablePreParseMultipartForm && !m.req.IsBodyStream() && m.header.ContentLength() > 0 &&
+	return !m.c.App().Server().DisablePreParseMultipartForm && !m.req.IsBodyStream() && m.header.ContentLength() > 0 &&
 		len(m.header.MultipartFormBoundary()) > 0 && len(m.header.Peek(fiber.HeaderContentEncoding)) == 0
 }
 

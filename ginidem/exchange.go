@@ -21,15 +21,11 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func (x *exchange) start(c *gin.Context) {
+// exchangeOf returns an exchange from the pool. Only New puts it back.
+func exchangeOf(c *gin.Context) *exchange {
+	x := exchanges.Get().(*exchange)
 	x.Start(x, c.Request)
 	x.c = c
-}
-
-// exchangeOf returns an exchange that runs no handler. It is not pooled.
-func exchangeOf(c *gin.Context) *exchange {
-	x := new(exchange)
-	x.start(c)
 	return x
 }
 

@@ -13,8 +13,7 @@ import (
 // key. An error in writing to the client is added to c.Errors, as Gin itself does.
 func New(g *core.Guard) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		x := exchanges.Get().(*exchange)
-		x.start(c)
+		x := exchangeOf(c)
 		if err := g.Serve(c.Request.Context(), x); err != nil {
 			_ = c.Error(err)
 		}

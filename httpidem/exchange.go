@@ -29,10 +29,11 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 // plain belongs to no guard. It remembers the patterns that it has seen.
 var plain middleware
 
-// exchangeOf returns an exchange that runs no handler. It is not pooled.
-func exchangeOf(w http.ResponseWriter, r *http.Request) *exchange {
-	x := &exchange{middleware: &plain, w: w, r: r}
+// exchangeOf returns an exchange from the pool. Only New puts it back.
+func exchangeOf(m *middleware, w http.ResponseWriter, r *http.Request) *exchange {
+	x := exchanges.Get().(*exchange)
 	x.Start(x, r)
+	x.middleware, x.w, x.r = m, w, r
 	return x
 }
 

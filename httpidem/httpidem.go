@@ -27,9 +27,8 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 			panic("httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; write http.TimeoutHandler(httpidem.New(guard)(handler), …)")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			x := exchanges.Get().(*exchange)
-			x.Start(x, r)
-			x.middleware, x.w, x.r, x.next = m, w, r, next
+			x := exchangeOf(m, w, r)
+			x.next = next
 			_ = g.Serve(r.Context(), x)
 			if x.End() { // after a panic it stays out of the pool: somebody may still hold it
 				*x = exchange{}
@@ -108,14 +107,14 @@ func Verify(v *sign.Verifier) func(http.Handler) http.Handler {
 func IssueToken(g *core.Guard) http.Handler {
 	g.MustUseTokens()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = g.ServeToken(r.Context(), exchangeOf(w, r)) // the client has gone
+		_ = g.ServeToken(r.Context(), exchangeOf(&plain, w, r)) // the client has gone
 	})
 }
 
 // NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
 // Cache-Control, and for the errors, see [core.Guard.NewToken].
 func NewToken(r *http.Request, g *core.Guard) (string, error) {
-	return adapterkit.NewToken(r.Context(), exchangeOf(nil, r), g)
+	return adapterkit.NewToken(r.Context(), exchangeOf(&plain, nil, r), g)
 }
 
 // Refuse answers err as a guard does, with Config.Refuse or as application/problem+json, if err is or
@@ -130,7 +129,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	if err == nil {
 		return false
 	}
-	x := exchangeOf(w, r)
+	x := exchangeOf(&plain, w, r)
 	request := core.Request{Headers: x}
 	x.Describe(&request)
 	resp := core.RefusalResponse(r.Context(), err, &request)

@@ -1,0 +1,70 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+type closing struct {
+	io.Reader
+	err error
+}
+
+func (c closing) Close() error { return c.err }
+
+// A run whose answer is a stream is done if that was read to its end, and else abandoned.
+func TestStream(t *testing.T) {
+	gone := errors.New("closed")
+	for name, tc := range map[string]struct {
+		body   io.Reader
+		length int64
+		read   int
+		err    error // of Close
+		done   bool
+	}{
+		"to its end":              {strings.NewReader("made"), -1, 100, nil, true},
+		"not to its end":          {strings.NewReader("made"), -1, 4, nil, false},
+		"all of its length":       {strings.NewReader("made"), 4, 4, nil, true},
+		"more than its length":    {strings.NewReader("made"), 3, 4, nil, true},
+		"less than its length":    {strings.NewReader("made"), 5, 100, nil, false},
+		"none, of none":           {strings.NewReader(""), 0, 0, nil, true},
+		"none, of unknown length": {strings.NewReader(""), -1, 0, nil, false},
+		"a body that is closed":   {closing{strings.NewReader("made"), gone}, 4, 4, gone, true},
+	} {
+		var kinds []core.Kind
+		engine := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, ev core.Event) { kinds = append(kinds, ev.Kind) }})
+		c := post("{}", nil).withKey("k")
+		captured := answer(201, "")
+		captured.Incomplete = true
+		var s *core.Stream
+		c.handler = func(context.Context) core.Capture {
+			c.held = captured.Response
+			s = core.NewStream(tc.body, tc.length, captured)
+			return core.Capture{Deferred: true}
+		}
+		serve(t, engine.MustGuard(core.ClientKey()), c)
+		s.Defer(c.pending)
+		captured.Response.Header[0].Name = "overwritten"
+		for range tc.read {
+			if _, err := s.Read(make([]byte, 1)); err != nil {
+				require.Equal(t, io.EOF, err, name)
+			}
+		}
+		for i := range 2 {
+			require.Equal(t, tc.err, s.Close(), name)
+			ended := core.RunAbandoned
+			if tc.done {
+				ended = core.Completed
+			}
+			assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, ended}, kinds, "%s, closed %d times", name, i+1)
+		}
+	}
+}
