@@ -22,17 +22,18 @@ type Exchange struct {
 }
 
 // Framework is what an [Exchange] asks of an adapter's own exchange, which embeds it, and so has the
-// methods from Finisher on: they are for frameworks in which errors become responses further out.
+// methods from Record on. They are for a framework with a writer of its own, and for one in which errors become
+// responses further out.
 type Framework interface {
 	// Writer returns the writer that handlers get now, and SetWriter sets it.
 	Writer() http.ResponseWriter
 	SetWriter(w http.ResponseWriter)
-	// Record returns a new recorder, and the framework's own writer on it, which may be the recorder itself.
-	Record(ctx context.Context) (*Recorder, http.ResponseWriter)
 	// Next runs the handlers behind the guard with r, and then puts the request back, see [Adopt]. The error
 	// is for middleware further out.
 	Next(r *http.Request) error
 
+	// Record returns a new recorder, and the framework's own writer on it.
+	Record(ctx context.Context) (*Recorder, http.ResponseWriter)
 	// Finisher returns the request's, or nil. It is asked for once, before Next.
 	Finisher() *Finisher
 	// Reported returns the error that the handler has reported, and whether a response has been made of it.
@@ -60,6 +61,12 @@ func (x *Exchange) End() bool {
 	}
 	x.request.end()
 	return true
+}
+
+// Record returns a recorder twice.
+func (x *Exchange) Record(context.Context) (*Recorder, http.ResponseWriter) {
+	r := new(Recorder)
+	return r, r
 }
 
 // Finisher returns nil.

@@ -1,7 +1,6 @@
 package echoidem
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -31,7 +30,7 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 func exchangeOf(c echo.Context) *exchange {
 	x := exchanges.Get().(*exchange)
 	x.Start(x, c.Request())
-	x.c, x.response = c, c.Response()
+	x.c, x.response, x.status = c, c.Response(), c.Response().Status
 	return x
 }
 
@@ -107,12 +106,6 @@ func restore(c echo.Context, original *http.Request) {
 
 func (x *exchange) Writer() http.ResponseWriter     { return x.response.Writer }
 func (x *exchange) SetWriter(w http.ResponseWriter) { x.response.Writer = w }
-
-func (x *exchange) Record(context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
-	x.status = x.response.Status
-	r := new(adapterkit.Recorder)
-	return r, r
-}
 
 func (x *exchange) Next(r *http.Request) error {
 	c := x.c

@@ -22,18 +22,17 @@ import (
 // exchange is one request and its response. Its strings share fasthttp's memory, which
 // is reused after the handler: none may outlive Serve. Exchanges are pooled.
 type exchange struct {
-	c         *fiber.Ctx
-	place     *place
-	resp      core.Response            // the capture
-	before    *fasthttp.ResponseHeader // from before the handler, once it has run
-	fields    []core.Field             // of before
-	addr      []byte                   // the text of the remote address
-	ran       bool
-	finisher  *finisher    // nil: no Finish is mounted, or nothing is left to it
-	stream    *core.Stream // that fasthttp will write; nil: none
-	pending   bool         // the finisher or the stream will complete it
-	preforked bool         // this process is one of several
-	timedOut  bool         // a timeout has answered, and the handler may run on
+	c        *fiber.Ctx
+	place    *place
+	resp     core.Response            // the capture
+	before   *fasthttp.ResponseHeader // from before the handler, once it has run
+	fields   []core.Field             // of before
+	addr     []byte                   // the text of the remote address
+	ran      bool
+	finisher *finisher    // nil: no Finish is mounted, or nothing is left to it
+	stream   *core.Stream // that fasthttp will write; nil: none
+	pending  bool         // the finisher or the stream will complete it
+	timedOut bool         // a timeout has answered, and the handler may run on
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{before: new(fasthttp.ResponseHeader)} }}
@@ -70,7 +69,7 @@ func (x *exchange) Describe(r *core.Request) {
 	r.ContentEncoding, _ = x.Header(fiber.HeaderContentEncoding, 0)
 	r.Host = utils.UnsafeString(uri.Host()) // fasthttp has made it lower case
 	r.RemoteAddr = x.remoteAddr()
-	r.Preforked = x.preforked
+	r.Preforked = x.place.preforked
 	r.Native = c
 }
 

@@ -14,10 +14,9 @@ import (
 // With StreamRequestBody, mount it in front of middleware that reads the stream, see the package comment.
 func New(g *core.Guard) fiber.Handler {
 	var places places
-	preforked := fiber.IsChild()
 	return func(c *fiber.Ctx) error {
 		x := exchanges.Get().(*exchange)
-		x.c, x.place, x.preforked = c, places.of(c), preforked
+		x.c, x.place = c, places.of(c)
 		err := g.Serve(c.UserContext(), x)
 		if !x.pending { // after a panic it stays out of the pool, too: somebody may still hold it
 			x.reset()

@@ -24,6 +24,7 @@ type place struct {
 	namesAsSent bool // header names are not in canonical form
 	timeout     bool // Fiber's timeout, which lets handlers run on, is mounted on the route
 	limited     bool // fasthttp's timeout stands around the application
+	preforked   bool // this process is one of several
 }
 
 type param struct{ name, fiberName string }
@@ -79,7 +80,7 @@ func newPlace(app *fiber.App, route *fiber.Route) (p *place, lasting bool) {
 	default:
 		p.mount = strings.TrimSuffix(spelled, "/") + "/*"
 	}
-	p.timeout, p.limited = slices.ContainsFunc(route.Handlers, isTimeout), isLimited()
+	p.timeout, p.limited, p.preforked = slices.ContainsFunc(route.Handlers, isTimeout), isLimited(), fiber.IsChild()
 	return p, all > 0
 }
 

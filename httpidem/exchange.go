@@ -1,7 +1,6 @@
 package httpidem
 
 import (
-	"context"
 	"net/http"
 	"sync"
 
@@ -59,11 +58,6 @@ func (x *exchange) Describe(r *core.Request) {
 
 func (x *exchange) Writer() http.ResponseWriter     { return x.w }
 func (x *exchange) SetWriter(w http.ResponseWriter) { x.w = w }
-
-func (x *exchange) Record(context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
-	r := new(adapterkit.Recorder)
-	return r, r
-}
 
 func (x *exchange) Next(r *http.Request) error {
 	defer adapterkit.Adopt(x.r, r)
