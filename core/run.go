@@ -22,19 +22,6 @@ type Run struct {
 	outer   *Run          // the run in which this one was begun, if any
 	decided atomic.Uint32 // the Disposition that the handler has decided on
 	ended   atomic.Bool   // the record has been finished, or could not be
-
-	echoing sync.Mutex
-	echoed  []string // the fields of EchoKey, of its own guard and of those further in
-}
-
-// echoes tells r, and the runs in which it was begun, that a guard in them adds the field to the answer, and
-// to replays. r may be nil.
-func (r *Run) echoes(name string) {
-	for ; r != nil; r = r.outer {
-		r.echoing.Lock()
-		r.echoed = append(r.echoed, name)
-		r.echoing.Unlock()
-	}
 }
 
 // claimedBy returns the guard that has claimed key for r, or for a run of e in which r was begun; nil if none
@@ -138,6 +125,7 @@ type runContext struct {
 	streamed  bool // … and the client has seen it at once
 	unseen    bool // a stream was held back, because the client had left
 	lingering *time.Timer
+	echoed    []string // the fields of EchoKey, of its own guard and of those further in
 
 	// For the engine's list of runs; guarded by runs.mu.
 	prev, next *runContext
@@ -204,6 +192,16 @@ func (c *runContext) returned() {
 }
 
 type partKey struct{}
+
+// echoes tells the runs to which ctx belongs that a guard in them adds the field to the answer, and to replays.
+func echoes(ctx context.Context, name string) {
+	c, _ := ctx.Value(partKey{}).(*runContext)
+	for ; c != nil; c, _ = c.values.Value(partKey{}).(*runContext) {
+		c.mu.Lock()
+		c.echoed = append(c.echoed, name)
+		c.mu.Unlock()
+	}
+}
 
 // cut reports whether a part of the response was sent, and the rest was not: the context has ended
 // before the stream, or the handler has panicked.

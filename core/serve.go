@@ -312,7 +312,7 @@ func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
 func (f *httpOperation) perform(c *runContext) (outcome, error) {
 	if f.echo[0].Name != "" {
-		c.echoes(f.echo[0].Name)
+		echoes(c, f.echo[0].Name)
 	}
 	captured, err := f.x.Run(c, f.guard.policy.ResponseLimit)
 	c.returned()
@@ -328,37 +328,37 @@ func (f *httpOperation) perform(c *runContext) (outcome, error) {
 }
 
 // outcome makes an outcome of a capture, with the result in buf.
-func (run *runContext) outcome(c *Capture, buf []byte) (outcome, []byte) {
-	g := run.guard
-	if c.Unrendered || c.Response == nil {
-		o := outcome{failed: true, result: unavailable, err: unrendered(c.Err)}
-		if r := reported(c.Err); r != nil && !c.Incomplete {
-			o.refused, o.status, o.err = r, r.Status, c.Err
+func (c *runContext) outcome(captured *Capture, buf []byte) (outcome, []byte) {
+	g := c.guard
+	if captured.Unrendered || captured.Response == nil {
+		o := outcome{failed: true, result: unavailable, err: unrendered(captured.Err)}
+		if r := reported(captured.Err); r != nil && !captured.Incomplete {
+			o.refused, o.status, o.err = r, r.Status, captured.Err
 		}
 		return o, buf
 	}
-	o := outcome{status: c.Response.Status, cut: c.Cut, empty: c.Empty, err: c.Err,
-		refusal: c.Response.Get(RefusedHeader) != "", runsOn: c.RunsOn}
-	if r := reported(c.Err); r != nil {
+	o := outcome{status: captured.Response.Status, cut: captured.Cut, empty: captured.Empty, err: captured.Err,
+		refusal: captured.Response.Get(RefusedHeader) != "", runsOn: captured.RunsOn}
+	if r := reported(captured.Err); r != nil {
 		o.refusal = true
-		if (c.Empty || o.status == http.StatusInternalServerError) && !c.Incomplete {
+		if (captured.Empty || o.status == http.StatusInternalServerError) && !captured.Incomplete {
 			o.refused, o.status = r, r.Status
 		}
 	}
-	if c.Empty && c.Err != nil && o.refused == nil { // the middleware that was to render the error has ignored it
-		o.failed, o.result, o.err = true, unavailable, unrendered(c.Err)
+	if captured.Empty && captured.Err != nil && o.refused == nil { // the middleware that was to render the error has ignored it
+		o.failed, o.result, o.err = true, unavailable, unrendered(captured.Err)
 		return o, buf
 	}
-	o.failed = o.refusal || g.policy.Failed(c.Response) || o.runsOn
+	o.failed = o.refusal || g.policy.Failed(captured.Response) || o.runsOn
 	switch {
 	case g.policy.Duplicate == Reject:
 		// The response is never replayed.
-	case c.Incomplete || len(c.Response.Body) > g.policy.ResponseLimit:
+	case captured.Incomplete || len(captured.Response.Body) > g.policy.ResponseLimit:
 		o.result = unavailable
 	default:
-		run.echoing.Lock()
-		buf = appendResponse(buf, c.Response, &g.policy.StoredHeaders, run.echoed...)
-		run.echoing.Unlock()
+		c.mu.Lock()
+		buf = appendResponse(buf, captured.Response, &g.policy.StoredHeaders, c.echoed...)
+		c.mu.Unlock()
 		o.result = buf
 	}
 	return o, buf
@@ -411,7 +411,7 @@ func (f *httpOperation) replay(ctx context.Context, grant store.Grant) (int, *Re
 		return 0, refusalUnavailable, nil
 	}
 	if f.echo[0].Name != "" {
-		RunFrom(ctx).echoes(f.echo[0].Name)
+		echoes(ctx, f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
 	return f.resp.Status, nil, f.x.Answer(&f.resp)
