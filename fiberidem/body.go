@@ -45,12 +45,17 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 	if isBegun(req.BodyStream()) {
 		body, err = parsedForm(req)
 	} else {
-		body, err = readStream(req.BodyStream(), length, limit)
+		body, err = new(adapterkit.Buffer).ReadAll(req.BodyStream(), length, limit)
+		if err == nil && int64(len(body)) < length {
+			err = io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	req.SetBodyStream(newBuffered(body), len(body))
+	b := &buffered{all: body}
+	b.Reset(body)
+	req.SetBodyStream(b, len(body))
 	return body, nil
 }
 
@@ -66,26 +71,11 @@ func hasUnread(req *fasthttp.Request) bool {
 	return true
 }
 
-// readStream reads a body that the client says has length bytes; negative: the client has not said.
-func readStream(stream io.Reader, length, limit int64) ([]byte, error) {
-	body, err := new(adapterkit.Buffer).ReadAll(stream, length, limit)
-	if err == nil && int64(len(body)) < length {
-		err = io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
-	}
-	return body, err
-}
-
 // buffered is a body stream that has been read, and reads from the start again. Another guard, or Verify,
 // finds the whole body in it.
 type buffered struct {
 	bytes.Reader
 	all []byte
-}
-
-func newBuffered(body []byte) *buffered {
-	b := &buffered{all: body}
-	b.Reset(body)
-	return b
 }
 
 // isReceived reports whether a stream is the server's own, and no replacement. Its type is not exported.

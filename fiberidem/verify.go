@@ -32,7 +32,7 @@ var messages = sync.Pool{New: func() any { return new(message) }}
 func (m *message) start(c *fiber.Ctx) {
 	m.c, m.req = c, c.Request()
 	m.header = &m.req.Header
-	if m.hasTrailer() {
+	if hasUnread(m.req) && m.req.Header.ContentLength() == -1 { // in chunks, a trailer may follow (RFC 9112, section 7.1.2)
 		if m.early == nil {
 			m.early = new(fasthttp.RequestHeader)
 		}
@@ -53,10 +53,6 @@ func (m *message) start(c *fiber.Ctx) {
 		Source: m,
 	}
 }
-
-// hasTrailer reports whether reading the body may yet find a trailer: in a body in chunks
-// (RFC 9112, section 7.1.2).
-func (m *message) hasTrailer() bool { return hasUnread(m.req) && m.req.Header.ContentLength() == -1 }
 
 func (m *message) reset() {
 	early, sent, values := m.early, m.sent, m.values
