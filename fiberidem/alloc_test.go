@@ -15,7 +15,7 @@ import (
 
 // What the guard adds to bare Fiber, with a client key and a JSON body of 200 bytes.
 func TestAllocations(t *testing.T) {
-	if underRace {
+	if raceEnabled {
 		t.Skip("the race detector makes allocations of its own")
 	}
 	created := func(c *fiber.Ctx) error {

@@ -45,7 +45,7 @@ func streamed(body io.Reader, length int) *fasthttp.RequestCtx {
 // However many on the way need the whole body of a stream, it is in memory once, beside the
 // 64 KiB that its first bytes were read into.
 func TestOneCopyOfTheBody(t *testing.T) {
-	if underRace {
+	if raceEnabled {
 		t.Skip("the race detector makes allocations of its own")
 	}
 	const requests, first = 20, 64 << 10

@@ -141,7 +141,7 @@ func TestTheLoggerSeesErrorsUnderFinish(t *testing.T) {
 // Fiber's own timeout races with itself, and is not to be used; but the claim stands while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if underRace {
+	if raceEnabled {
 		t.Skip("Fiber's timeout is a race")
 	}
 	for _, finish := range []bool{false, true} {

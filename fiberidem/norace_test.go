@@ -2,4 +2,4 @@
 
 package fiberidem_test
 
-const underRace = false
+const raceEnabled = false

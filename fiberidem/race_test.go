@@ -2,5 +2,5 @@
 
 package fiberidem_test
 
-// underRace: the race detector makes allocations of its own, and takes its time.
-const underRace = true
+// raceEnabled: the race detector makes allocations of its own, and takes its time.
+const raceEnabled = true
