@@ -7,9 +7,9 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Exchange is a [core.Exchange] and a [core.Deferrer] on net/http, for an adapter to embed in its own, which
-// is the [Framework]. It is made to be reused, from Start to End, and must not be used concurrently. The zero
-// Exchange is ready for Start.
+// Exchange is a [core.Exchange] and a [core.Deferrer] on net/http. An adapter embeds it in an exchange of its own, which
+// is the [Framework], and adds the route in Describe. The zero Exchange is ready for Start. It must not be used
+// concurrently.
 type Exchange struct {
 	request
 	framework Framework
@@ -19,42 +19,47 @@ type Exchange struct {
 	above     http.ResponseWriter // that the handler gets
 	partial   bool                // something was sent before the handler
 	pending   bool                // the finisher will complete the run
+	err       error               // that Next has returned
 }
 
-// Framework is what an [Exchange] asks of an adapter's own exchange, which embeds it, and so has the
-// methods from Record on. They are for a framework with a writer of its own, and for one in which errors become
-// responses further out.
+// Framework is what an [Exchange] asks of the adapter's own exchange, which embeds it. The adapter writes the first
+// three methods. The Exchange has the others: override them if the framework has a writer of its own, or if the adapter has
+// a Finish.
 type Framework interface {
 	// Writer returns the writer that handlers get now, and SetWriter sets it.
 	Writer() http.ResponseWriter
 	SetWriter(w http.ResponseWriter)
-	// Next runs the handlers behind the guard with r, and then puts the request back, see [Adopt]. The error
-	// is for middleware further out.
+	// Next runs the handlers behind the guard with r as their request. It then gives the framework its own request
+	// back, also after a panic, see [Adopt]. [core.Guard.Serve] returns the error as it is.
 	Next(r *http.Request) error
 
-	// Record returns a new recorder, and the framework's own writer on it.
+	// Record returns a new recorder, and the writer for handlers, which writes to it.
 	Record(ctx context.Context) (*Recorder, http.ResponseWriter)
-	// Finisher returns the request's, or nil. It is asked for once, before Next.
+	// Finisher returns what the adapter's Finish has put into the request, or nil. It is called once, before Next.
 	Finisher() *Finisher
-	// Reported returns the error that the handler has reported, and whether a response has been made of it.
+	// Reported returns the error that the handler has reported, and whether a response has been made of it. An error
+	// without a response is a failure, unless a Finisher finds a response in the end.
 	Reported() (err error, rendered bool)
-	// Committed reports whether the framework takes the response for sent. A writer of Gin tells by itself.
+	// Committed reports whether the framework takes the response for sent. It is not called if Writer returns one with
+	// Status, Written and WriteHeaderNow, as Gin's has.
 	Committed() bool
-	// Forget is called when all of the response is dropped. The framework must not take it for sent.
+	// Forget is called when the whole response is dropped: the framework must no longer take it for sent.
 	Forget()
 }
 
-// Finisher is a [core.Finisher] for the runs of exchanges.
+// Finisher is a [core.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs
+// what is behind it, and then calls [core.Finisher.Finish].
 type Finisher struct {
 	core.Finisher
 	front http.ResponseWriter // of the innermost guard, in front of all others
 }
 
-// Start begins with another request. f embeds x.
+// Start begins with request r. f is the adapter's exchange, which embeds x.
 func (x *Exchange) Start(f Framework, r *http.Request) { x.framework, x.r = f, r }
 
-// End forgets the request, and reports whether its memory may be used again. A run that is to be
-// finished further out needs it.
+// End is called when [core.Guard.Serve] has returned, but not after a panic: somebody may still hold the exchange. It gives
+// the request its own body back, and reports whether the exchange may be zeroed and used again; if not, its run is still
+// to be finished, further out.
 func (x *Exchange) End() bool {
 	if x.pending {
 		return false
@@ -63,31 +68,33 @@ func (x *Exchange) End() bool {
 	return true
 }
 
-// Record returns a recorder twice.
+// Record returns a new recorder as the writer, too.
 func (x *Exchange) Record(context.Context) (*Recorder, http.ResponseWriter) {
 	r := new(Recorder)
 	return r, r
 }
 
-// Finisher returns nil.
+// Finisher returns nil: there is no Finish.
 func (x *Exchange) Finisher() *Finisher { return nil }
 
-// Reported returns nothing.
-func (x *Exchange) Reported() (err error, rendered bool) { return nil, false }
+// Reported returns the error of Next, of which no response has been made.
+func (x *Exchange) Reported() (err error, rendered bool) { return x.err, false }
 
-// Committed returns false.
+// Committed returns false: the framework does not tell.
 func (x *Exchange) Committed() bool { return false }
 
 // Forget does nothing.
 func (x *Exchange) Forget() {}
 
-// Answer implements the method of [core.Exchange].
+// Answer implements the method of [core.Exchange]. If the framework's chain goes on behind a middleware that returns,
+// as Gin's does, the adapter's own Answer ends it first.
 func (x *Exchange) Answer(r *core.Response) error {
 	x.Undo()
 	return Answer(x.framework.Writer(), r)
 }
 
-// Undo drops what the handler has answered, if it has run, for another answer to stand in its place.
+// Undo drops what the handler has answered, if it has run. Answer does so first; an adapter with an Answer of its own
+// calls it.
 func (x *Exchange) Undo() {
 	if x.recorder != nil {
 		x.framework.Forget()
@@ -120,7 +127,7 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		}
 	}()
 	err = f.Next(x.forHandler(ctx, &x.recorder.lent))
-	returned = true
+	x.err, returned = err, true
 
 	reported, rendered := f.Reported()
 	open := reported != nil && !rendered // and a status alone is no response to an error

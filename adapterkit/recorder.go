@@ -337,8 +337,8 @@ var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // Written reports whether the handler has sent anything, if only a status.
 func (r *Recorder) Written() bool { return r.size.Load() >= 0 }
 
-// Size returns the number of body bytes that the handler has written, and -1 before it has sent anything. The
-// writer that the recorder writes to may call it.
+// Size returns the number of body bytes that the handler has written, or -1 if it has sent nothing, not even a status.
+// It never waits: also the writer below may call it, within a Write.
 func (r *Recorder) Size() int { return int(r.size.Load()) }
 
 // sending reports whether a part of the response has been sent, so that the capture is incomplete.

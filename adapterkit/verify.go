@@ -26,8 +26,8 @@ func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal 
 	return verified, refusal
 }
 
-// WithSigner returns a context that tells who has signed the request: handlers by [sign.From], and guards,
-// whose user is the key's owner.
+// WithSigner returns ctx with v, who has signed the request. Handlers get it by [sign.From]; a guard takes the key's
+// owner for its user.
 func WithSigner(ctx context.Context, v sign.Verified) context.Context {
 	return core.WithCallerEvent(sign.NewContext(ctx, v), v.Owner, v.EventID, v.Consumed...)
 }

@@ -103,7 +103,7 @@ type Capture struct {
 }
 
 // Deferrer is implemented by exchanges whose framework decides on the response after Run has
-// returned. It is for adapters.
+// returned ([Capture].Deferred). It is for adapters.
 type Deferrer interface {
 	// Defer receives the pending run. The adapter hands it to a [Finisher] or a [Stream], or calls
 	// Pending.Finish itself: once, with the final capture when the response is known, or

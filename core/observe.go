@@ -18,7 +18,7 @@ const (
 	// Started: the claim was acquired; the operation runs now. Attempt is higher than 1
 	// if it was taken over.
 	Started Kind = iota + 1
-	// Completed: the run has ended and its record was completed: its result stands; without its
+	// Completed: the run has ended and its record was completed. Its result stands, but without the
 	// response if Err is [store.ErrFull].
 	Completed
 	// Released: the run has ended and its record was released: the next request runs.

@@ -38,7 +38,7 @@ type Policy struct {
 
 	// Retention is how long a finished result stands. Zero: 1 minute if the key is made of
 	// parameters ([Params], [Fields]), because a customer may well order the same again
-	// tomorrow; 24 h for other keys ([Header], [Func], [Token], a [Task]).
+	// tomorrow; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]).
 	Retention time.Duration
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
@@ -116,8 +116,8 @@ type Policy struct {
 	// EchoKey adds header fields to the handler's answers and to replays: the client's key
 	// (in [DefaultKeyHeader], or the field given to [KeySource.Named]) and, if the result is kept,
 	// when it will be forgotten ([ExpiresHeader]). It needs [Header]. A response that was sent in
-	// part before its handler returned does not get them. A field of that name is never stored, nor what
-	// guards further in echo: a duplicate may have been sent with another key.
+	// part before its handler returned does not get them. Fields of these names
+	// are never stored, nor are those that guards further in add: a duplicate may have another key.
 	EchoKey bool
 
 	// Digest is the digest algorithm for parameters. Zero: [MD5]. Under FIPS 140 it must be

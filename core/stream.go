@@ -20,8 +20,9 @@ type Stream struct {
 	whole bool
 }
 
-// NewStream returns a stream that reads body, which has length bytes; a negative length is not known. The
-// header in captured is copied, for the stream may outlive the request.
+// NewStream returns a stream that reads body, which has length bytes; a negative length is not known. captured is what
+// Run has seen: status and header, and that the body is Incomplete. Its header is copied, for the stream may outlive the
+// request.
 func NewStream(body io.Reader, length int64, captured Capture) *Stream {
 	r := *captured.Response
 	r.Header = make([]Field, len(captured.Response.Header))
@@ -32,7 +33,7 @@ func NewStream(body io.Reader, length int64, captured Capture) *Stream {
 	return &Stream{body: body, captured: captured, left: length, whole: length == 0}
 }
 
-// Defer takes over the pending run. It is called before the first Read.
+// Defer takes over the pending run. The exchange's Defer calls it, before the first Read.
 func (s *Stream) Defer(run *Pending) { s.run = run }
 
 // Read implements [io.Reader].

@@ -84,7 +84,7 @@ type standardWebhooks struct {
 // timestamp together, "msg_2KWP….1674087231". The same id in the same second is a replay and is refused. The guard behind the
 // verifier runs the event once and answers later deliveries with the first response. Its key is the id:
 //
-//	core.Policy{Key: core.Header(core.Required).Named("Webhook-Id"), User: core.UserFromCaller()}
+//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller()}
 //
 // The specification allows any text as an id. This package accepts 1 to 128 letters, digits and !#$%&'*+-.^_`|~:/=, which a guard
 // uses as its key without change. No part of an id after a full stop may be ten digits, because the signed

@@ -348,7 +348,7 @@ func NewProxy(addr string) http.Handler {
 	return proxy
 }
 
-// ContextEnded says which errors the error handler of a [App] with IgnoreContextErrors ignores.
+// ContextEnded says which errors the error handler of an [App] with IgnoreContextErrors ignores.
 func ContextEnded(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -49,11 +49,11 @@ type Store interface {
 	// one), and is then gone.
 	Acquire(ctx context.Context, key string, claim Claim) (Grant, error)
 
-	// Renew moves the end of the lease to lease from now; lease must be more than
-	// zero. The retention after the lease stays the claim's. Renew returns [ErrLost]
-	// and changes nothing unless the record is running and owner's. A lease that has
-	// passed can be renewed as long as the record is remembered and nobody has taken
-	// it over.
+	// Renew moves the end of the lease to lease from now. A lease that is not more than
+	// zero is an error other than [ErrLost], and changes nothing. The retention after the
+	// lease stays the claim's. Renew returns [ErrLost] and changes nothing unless the
+	// record is running and owner's. A lease that has passed can be renewed as long as the
+	// record is remembered and nobody has taken it over.
 	Renew(ctx context.Context, key string, owner Owner, lease time.Duration) error
 
 	// Complete turns owner's running record into a finished one that stands for
