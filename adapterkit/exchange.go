@@ -110,7 +110,7 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	f := x.framework
 	x.below, x.finisher = f.Writer(), f.Finisher()
 	x.recorder, x.above = f.Record(ctx)
-	x.recorder.start(ctx, x.below, limit)
+	x.recorder.start(ctx, x.below, x.above, limit)
 	x.partial = x.committed()
 	f.SetWriter(x.above)
 	returned := false
@@ -130,9 +130,10 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	x.err, returned = err, true
 
 	reported, rendered := f.Reported()
-	open := reported != nil && !rendered // and a status alone is no response to an error
+	open := reported != nil && !rendered
+	noted := open && x.recorder.notes != nil // a status alone is no response to an error of Gin
 	switch {
-	case x.bypassed() || x.recorder.Written() && (!open || x.recorder.Size() > 0 || x.recorder.sending()):
+	case x.bypassed() || x.recorder.Written() && (!noted || x.recorder.Size() > 0 || x.recorder.sending()):
 		// The handler has answered.
 	case x.finisher != nil:
 		return core.Capture{Deferred: true, Err: reported}, err

@@ -57,7 +57,7 @@ func ReadInFront(next http.Handler) http.Handler {
 
 // Start, Capture, Deliver, Undo and Passing are what an Exchange does with its recorder.
 func (r *Recorder) Start(ctx context.Context, w http.ResponseWriter, limit int) {
-	r.start(ctx, w, limit)
+	r.start(ctx, w, w, limit)
 }
 
 func (r *Recorder) Capture() core.Capture             { return r.capture() }

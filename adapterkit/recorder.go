@@ -29,7 +29,7 @@ type Recorder struct {
 	mu    sync.Mutex
 	ctx   context.Context // of the run
 	w     http.ResponseWriter
-	notes notes // w, if it notes a status; else nil
+	notes notes // w, if it and the handler's writer only note a status; else nil
 	found int   // the status that w had noted before the handler
 	limit int
 	kept  *kept    // nil when delivered
@@ -74,12 +74,15 @@ var keptPool = sync.Pool{New: func() any { return new(kept) }}
 // errEnded is for a handler that writes after it has returned.
 var errEnded = errors.New("idem: the handler has ended")
 
-// start begins to record what is written to w by a handler that gets ctx, and holds back at most
+// start begins to record what is written to w by a handler that gets ctx and above, and holds back at most
 // limit bytes.
-func (r *Recorder) start(ctx context.Context, w http.ResponseWriter, limit int) {
+func (r *Recorder) start(ctx context.Context, w, above http.ResponseWriter, limit int) {
 	r.ctx, r.w, r.limit, r.declared = ctx, w, limit, -1
 	r.size.Store(-1)
-	if r.notes, _ = w.(notes); r.notes != nil {
+	if _, ok := above.(notes); ok { // else a status of 1xx is not the last one, though w be Gin's
+		r.notes, _ = w.(notes)
+	}
+	if r.notes != nil {
 		r.found = r.notes.Status()
 	}
 	r.kept = keptPool.Get().(*kept)
@@ -139,6 +142,9 @@ func (r *Recorder) writeHeader(status int) {
 	if status == http.StatusSwitchingProtocols || hasTrailers(h) {
 		r.passes(false)
 		r.w.WriteHeader(status)
+		if r.notes != nil && status == http.StatusSwitchingProtocols {
+			r.notes.WriteHeaderNow() // before a Hijack
+		}
 		return
 	}
 	// A writer in between may decide on the header at the first write, or ignore it once it is sent. So
@@ -149,7 +155,17 @@ func (r *Recorder) writeHeader(status int) {
 // begin notes that there is an answer, though it may have no body.
 func (r *Recorder) begin() { r.size.CompareAndSwap(-1, 0) }
 
-// implicit is the status that is sent if the handler sends none; none of 1xx is final.
+// needStatus sends the status that is noted, and that of 200 if the handler has sent no final one.
+func (r *Recorder) needStatus() {
+	if r.notes != nil && !r.Written() {
+		r.writeHeader(r.notes.Status())
+	}
+	if r.status == 0 && !r.passing {
+		r.writeHeader(http.StatusOK)
+	}
+}
+
+// implicit is the status that is captured if the handler sends none; none of 1xx is final.
 func (r *Recorder) implicit() int {
 	if r.notes != nil {
 		return max(r.notes.Status(), http.StatusOK)
@@ -243,9 +259,7 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	if r.ended {
 		return 0, errEnded
 	}
-	if r.status == 0 && !r.passing {
-		r.writeHeader(r.implicit())
-	}
+	r.needStatus()
 	if r.passing || !BodyAllowed(r.status) {
 		r.commit()
 		return 0, nil
@@ -359,9 +373,7 @@ func (r *Recorder) FlushError() error {
 	if r.ended {
 		return errEnded
 	}
-	if r.status == 0 && !r.passing {
-		r.writeHeader(r.implicit())
-	}
+	r.needStatus()
 	if !core.MayStream(r.ctx) {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
 )
 
@@ -440,4 +441,63 @@ func TestAPanicAfterRendering(t *testing.T) {
 	w := post(e, "/orders", "{}")
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "recovered", w.Body.String())
+}
+
+// A client that has asked for another protocol gets the status before the connection is hijacked: what WebSocket
+// libraries do.
+func TestSwitchingProtocolsIsSentAtOnce(t *testing.T) {
+	e, sent, w := gin.New(), 0, httptest.NewRecorder()
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+		c.Status(http.StatusSwitchingProtocols)
+		c.Writer.WriteHeaderNow()
+		sent = w.Code
+	})
+	r := httptest.NewRequest("POST", "/orders", nil)
+	r.Header.Set("X-User", "alice")
+	e.ServeHTTP(w, r)
+	require.Equal(t, http.StatusSwitchingProtocols, sent)
+}
+
+// What Gin sends of a status of 1xx and of what follows, it sends with a guard, too: one of httpidem around a
+// handler that Gin wraps, or its own.
+func TestEarlyHintsAsWithoutGuard(t *testing.T) {
+	hinting := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte("x"))
+	})
+	noting := func(c *gin.Context) {
+		c.Status(http.StatusEarlyHints)
+		_, _ = c.Writer.WriteString("x")
+	}
+	within := httpidem.New(guard(core.Policy{}).Guard)
+	for _, c := range []struct {
+		name           string
+		bare, handlers []gin.HandlerFunc
+	}{
+		{"httpidem", []gin.HandlerFunc{gin.WrapH(hinting)}, []gin.HandlerFunc{gin.WrapH(within(hinting))}},
+		{"ginidem", []gin.HandlerFunc{noting}, []gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard), noting}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := gin.New()
+			e.POST("/bare", c.bare...)
+			e.POST("/orders", c.handlers...)
+			server := httptest.NewServer(e)
+			defer server.Close()
+			ask := func(target string) (statuses []int) {
+				trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+					statuses = append(statuses, code)
+					return nil
+				}}
+				r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "POST", server.URL+target, nil)
+				require.NoError(t, err)
+				r.Header.Set("X-User", "alice")
+				resp, err := server.Client().Do(r)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				return append(statuses, resp.StatusCode)
+			}
+			require.Equal(t, ask("/bare"), ask("/orders"))
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -121,6 +122,25 @@ var nestingCases = []testCase{
 			ask{stockKeyed("k-1", "b"), want{status: 201, kind: answered, fields: echoes("k-1", "b")}, ""},
 			ask{stockKeyed("k-2", "b"), want{status: 201, kind: answered, fields: echoes("", "b"), absent: echoing}, ""},
 			executions(1),
+		},
+	},
+	{
+		name:   "a status, and an error behind it, within two guards",
+		why:    "a failure stays one, and is released, whether the framework takes the status for the answer or what is made of the error",
+		needs:  Features{OuterErrors: true},
+		app:    App{Errors: true},
+		global: true,
+		policy: core.Policy{Key: stock.Key},
+		routes: []route{{policy: &clientKey}},
+		handler: func(_ *probe, c Call, _ int) error {
+			return cmp.Or(c.NoContent(503), c.Fail(503, "no stock"))
+		},
+		loose:  true,
+		noBare: true,
+		steps: []step{
+			ask{stockKeyed("k-1", "a"), failed(503), ""},
+			ask{stockKeyed("k-1", "a"), failed(503), ""},
+			executions(2),
 		},
 	},
 	{
