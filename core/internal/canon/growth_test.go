@@ -458,3 +458,45 @@ func TestMemoryGrowth(t *testing.T) {
 		assert.LessOrEqual(t, slices.Max(perByte), 40.0, "%s: %.1f bytes for each byte of the body", s.name, perByte)
 	}
 }
+
+// TestLongNames holds that long names that begin alike are passed over as they stand, and not decoded in each
+// comparison: bytes that are escaped, or beyond ASCII, take at most twice what plain ones take.
+func TestLongNames(t *testing.T) {
+	const many, size, most = 16, 64 << 10, 2 // few names are compared with each other
+	if raceEnabled {
+		t.Skip("the race detector makes some instructions slower than others")
+	}
+	name := func(unit string, i int) string {
+		return fmt.Sprintf("%s%08d", strings.Repeat(unit, size/len(unit)), scattered(i)%1e8)
+	}
+	form := func(unit string) canon.Input {
+		return formShape("", func(i int) string { return name(unit, i) }).make(many * size)
+	}
+	members := func(unit string) canon.Input {
+		return jsonShape("", "{", func(i int) string { return `"` + name(unit, i) + `":1` }, "}").make(many * size)
+	}
+	var rules canon.Rules
+	for _, c := range []struct {
+		name         string
+		plain, other canon.Input
+	}{
+		{"form, escapes", form("n"), form("%E4%BD%A0")},
+		{"form, blanks", form("n"), form("+")},
+		{"members beyond ASCII", members("n"), members("你")},
+		{"members with escapes", members("n"), members(`\u0001`)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			plain, other := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+			for began := time.Now(); other/most >= plain && time.Since(began) < time.Minute || other == math.MaxInt64; {
+				for in, fastest := range map[*canon.Input]*time.Duration{&c.plain: &plain, &c.other: &other} {
+					began := cpuTime()
+					rules.AppendDigest(nil, in)
+					*fastest = min(*fastest, cpuTime()-began)
+				}
+			}
+			assert.Less(t, other/most, plain, "%v, and %v for plain names", other, plain)
+		})
+	}
+}

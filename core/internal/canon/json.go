@@ -1,6 +1,7 @@
 package canon
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math/bits"
@@ -642,6 +643,20 @@ func utf16Rank(c byte) byte {
 var memberNames = nameForm{end: '"', escapes: [2]byte{'\\', '\\'}, decode: func(name []byte) (c byte, n int) {
 	c, n = nameByte(name)
 	return utf16Rank(c), n
+}, whole: func(text []byte, from, at int) int {
+	last := bytes.LastIndexByte(text[max(from, at-5):at], '\\') // an escape has 2 bytes, or 6
+	if last < 0 {
+		return at
+	}
+	last += max(from, at-5)
+	first := last
+	for first > from && text[first-1] == '\\' {
+		first--
+	}
+	if escaped := (last-first)%2 != 0; escaped || last+1 < at && text[last+1] != 'u' {
+		return at
+	}
+	return last
 }}
 
 // nameByte returns the byte that a name in canonical form begins with, and the length

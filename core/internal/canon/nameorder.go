@@ -14,6 +14,9 @@ type nameForm struct {
 	// decode returns the byte of a name that text begins with, and the length of what stands for it. Beyond ASCII it
 	// may be another one, so that names compare as they should.
 	decode func(text []byte) (c byte, n int)
+	// whole returns at, or where the escape begins that text[:at] has only a part of. No escape goes on from in
+	// front of text[from].
+	whole func(text []byte, from, at int) int
 }
 
 // nameRef is a name that is to be put in order.
@@ -69,13 +72,16 @@ func goesOn(prefix uint64) bool { return byte(prefix) == 8 }
 // compare compares two names, which are the same up to their prefixes.
 func (f *nameForm) compare(text []byte, a, b nameRef) int {
 	for a.prefix == b.prefix && goesOn(a.prefix) {
-		for len(text)-max(a.at, b.at) >= 8 { // passes over what is the same
+		from := a.at
+		for len(text)-max(a.at, b.at) >= 8 { // passes over what is the same, and needs no decoding
 			word := binary.LittleEndian.Uint64(text[a.at:])
-			if word != binary.LittleEndian.Uint64(text[b.at:]) || f.special(word) != 0 {
+			if word != binary.LittleEndian.Uint64(text[b.at:]) || bytesIn(word, f.end) != 0 {
 				break
 			}
 			a.at, b.at = a.at+8, b.at+8
 		}
+		back := a.at - f.whole(text, from, a.at)
+		a.at, b.at = a.at-back, b.at-back
 		a.prefix, a.at = f.next(text, a.at)
 		b.prefix, b.at = f.next(text, b.at)
 	}

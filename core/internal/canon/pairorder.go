@@ -10,7 +10,13 @@ import (
 //
 // "body:" belongs to the name, in which it counts like any other bytes. If all names have it in
 // front, they are compared from behind it.
-var pairNames = nameForm{end: '=', escapes: [2]byte{'%', '+'}, decode: pairByte}
+var pairNames = nameForm{end: '=', escapes: [2]byte{'%', '+'}, decode: pairByte, whole: func(text []byte, from, at int) int {
+	from = max(from, at-2) // an escape has 3 bytes
+	if i := bytes.LastIndexByte(text[from:at], '%'); i >= 0 {
+		return from + i
+	}
+	return at
+}}
 
 // pairByte returns the byte that a name in canonical form begins with, and the length of what stands for it. The
 // mark of a name that has no value is passed over.
