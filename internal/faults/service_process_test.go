@@ -26,11 +26,14 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// buildService builds the service, and returns the program.
-func buildService(t *testing.T, args ...string) string {
+// buildService builds the service with Go's own tree or another one, and returns the program.
+func buildService(t *testing.T, goroot string, args ...string) string {
 	program := filepath.Join(t.TempDir(), "service")
-	args = append(append([]string{"build"}, args...), "-o", program, "./service")
-	out, err := exec.Command("go", args...).CombinedOutput()
+	cmd := exec.Command("go", append(append([]string{"build"}, args...), "-o", program, "./service")...)
+	if goroot != "" {
+		cmd.Env = append(cmd.Environ(), "GOROOT="+goroot)
+	}
+	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }
@@ -38,11 +41,14 @@ func buildService(t *testing.T, args ...string) string {
 // overlay describes a standard library whose time.Now is off by as many seconds as the
 // environment variable IDEM_CLOCK_SKEW says. Only the wall clock is: spans that a process
 // measures are as long as ever, as on a machine whose clock was set wrong.
-func overlay(t *testing.T) (file string) {
+func overlay(t *testing.T) (goroot, file string) {
 	dir := t.TempDir()
-	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	installed, err := exec.Command("go", "env", "GOROOT").Output()
 	require.NoError(t, err)
-	original := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
+	// Where the go command has fetched another version of itself, that lies in the module cache, in which it replaces nothing.
+	goroot = filepath.Join(dir, "go")
+	require.NoError(t, os.Symlink(strings.TrimSpace(string(installed)), goroot))
+	original := filepath.Join(goroot, "src", "time")
 	source, err := os.ReadFile(filepath.Join(original, "time.go"))
 	require.NoError(t, err)
 	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
@@ -76,7 +82,7 @@ var clockSkew = func() int64 {
 	require.NoError(t, err)
 	file = filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(file, description, 0o600))
-	return file
+	return goroot, file
 }
 
 // bank is what the handlers of processes call, and wait for.

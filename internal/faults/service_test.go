@@ -22,8 +22,9 @@ const serviceLease = 6 * time.Second
 
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	program := buildService(t)
-	skewed := buildService(t, "-tags", "skewed", "-overlay", overlay(t))
+	program := buildService(t, "")
+	goroot, file := overlay(t)
+	skewed := buildService(t, goroot, "-tags", "skewed", "-overlay", file)
 	for _, s := range []struct {
 		name  string
 		fresh func(t *testing.T) (url string)
