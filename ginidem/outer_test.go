@@ -501,3 +501,23 @@ func TestEarlyHintsAsWithoutGuard(t *testing.T) {
 		})
 	}
 }
+
+// A middleware under Finish that has set a writer of its own, and put back the one in front, has the last word: Finish leaves that.
+func TestTheWriterIsGivenBack(t *testing.T) {
+	var before, after gin.ResponseWriter
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		before = c.Writer
+		c.Next()
+		after = c.Writer
+	}, ginidem.Finish(), func(c *gin.Context) {
+		front := c.Writer
+		c.Writer = &struct{ gin.ResponseWriter }{front}
+		c.Next()
+		c.Writer = front
+		c.String(422, "rendered")
+	})
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) { c.Error(errBroke) })
+	require.Equal(t, 422, post(e, "/orders", "{}").Code)
+	require.Same(t, before, after)
+}
