@@ -34,6 +34,13 @@ func TestFinish(t *testing.T) {
 		}
 		return nil
 	}
+	crashLater := func(c *fiber.Ctx) error {
+		if c.Next() != nil {
+			_ = c.Status(402).SendString("rendered")
+			panic("after rendering")
+		}
+		return nil
+	}
 	cases := []struct {
 		name    string
 		outer   []fiber.Handler
@@ -54,6 +61,8 @@ func TestFinish(t *testing.T) {
 			func(c *fiber.Ctx) error { return c.SendString("done") }, 200, "done", 1},
 		{"panic on the way out", []fiber.Handler{recover.New(), fiberidem.Finish(), crash},
 			func(*fiber.Ctx) error { return failure }, 500, "while rendering", 2},
+		{"panic after rendering", []fiber.Handler{recover.New(), fiberidem.Finish(), crashLater},
+			func(*fiber.Ctx) error { return failure }, 500, "after rendering", 2},
 		{"panic recovered inside", []fiber.Handler{fiberidem.Finish(), recover.New(), crash},
 			func(*fiber.Ctx) error { return failure }, 500, "while rendering", 2},
 		{"panic in the handler", []fiber.Handler{recover.New(), fiberidem.Finish(), envelope},

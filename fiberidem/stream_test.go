@@ -352,21 +352,26 @@ func TestUnrecordableResponses(t *testing.T) {
 	}
 }
 
-// What Failed is shown is the response that is sent, also if fasthttp swaps it.
+// What Failed is shown is the response that is sent, also if fasthttp swaps it, and no stream for it.
 func TestTimeoutResponse(t *testing.T) {
-	var status atomic.Int32
-	app := newApp()
-	guard := newEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
-		status.Store(int32(r.Status))
-		return core.FailedByStatus(r)
-	}})
-	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
-		c.Context().TimeoutErrorWithCode("slow", 503)
-		return c.SendString("too late")
-	})
-	s := serve(t, app)
-	require.Equal(t, 503, s.post("/", "").status)
-	require.EqualValues(t, 503, status.Load())
+	for name, late := range map[string]fiber.Handler{
+		"text":   func(c *fiber.Ctx) error { return c.SendString("too late") },
+		"stream": func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("too late")) },
+	} {
+		var status atomic.Int32
+		app := newApp()
+		guard := newEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+			status.Store(int32(r.Status))
+			return core.FailedByStatus(r)
+		}})
+		app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
+			c.Context().TimeoutErrorWithCode("slow", 503)
+			return late(c)
+		})
+		s := serve(t, app)
+		require.Equal(t, 503, s.post("/", "").status, name)
+		require.EqualValues(t, 503, status.Load(), name)
+	}
 }
 
 // A body that fasthttp was told to skip is not sent, and is nobody's to see on a replay.
