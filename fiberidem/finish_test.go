@@ -88,6 +88,19 @@ func TestFinish(t *testing.T) {
 	}
 }
 
+// A refusal that a middleware in between makes of the handler's error is the answer.
+func TestFinishRefused(t *testing.T) {
+	app := newApp()
+	app.Use(fiberidem.Finish(), func(c *fiber.Ctx) error {
+		_ = c.Next()
+		return core.NewRefusal(core.CodeInProgress, nil)
+	})
+	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(*fiber.Ctx) error { return errors.New("busy") })
+	r := serve(t, app).post("/", "")
+	require.Equal(t, 409, r.status)
+	require.Equal(t, "in_progress", r.header.Get(core.RefusedHeader))
+}
+
 // Two guards on the way both learn what became of the error.
 func TestFinishTwoGuards(t *testing.T) {
 	var runs atomic.Int32

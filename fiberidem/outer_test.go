@@ -82,3 +82,20 @@ func TestContextWhileStreaming(t *testing.T) {
 	require.Equal(t, 200, s.post("/large", "").status)
 	require.True(t, errors.Is((<-ended).Err(), context.Canceled))
 }
+
+// A body that a middleware in front adds to an empty answer has the Content-Type that it has without a guard.
+func TestABodyInFront(t *testing.T) {
+	app := newApp()
+	app.Use(func(c *fiber.Ctx) error {
+		err := c.Next()
+		c.Response().SetBodyString("added")
+		return err
+	})
+	handler := func(c *fiber.Ctx) error { c.Status(201); return nil }
+	app.Post("/bare", handler)
+	app.Post("/guarded", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), handler)
+	s := serve(t, app)
+	bare, guarded := s.post("/bare", ""), s.post("/guarded", "")
+	require.Equal(t, "added", guarded.body)
+	require.Equal(t, withoutDate(bare.header), withoutDate(guarded.header))
+}

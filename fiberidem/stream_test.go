@@ -499,6 +499,8 @@ func TestAStreamShorterThanItsLength(t *testing.T) {
 // A header that is to go out before its body does so, with a stream that nobody has read of yet.
 func TestAHeaderThatIsFlushed(t *testing.T) {
 	release := make(chan struct{})
+	let := sync.OnceFunc(func() { close(release) })
+	defer let() // the server would not stop
 	app := newApp()
 	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
 		c.Response().ImmediateHeaderFlush = true
@@ -508,7 +510,7 @@ func TestAHeaderThatIsFlushed(t *testing.T) {
 	s := serve(t, app)
 	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
 	require.NoError(t, err)
-	close(release)
+	let()
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
