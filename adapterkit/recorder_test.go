@@ -256,3 +256,25 @@ func TestRecorderTellsAnEndedRunThatItsWritesFail(t *testing.T) {
 	require.Equal(t, w.err, err)
 	require.NoError(t, r.Deliver(nil))
 }
+
+// A body that the status does not allow is not sent, and has no size.
+func TestRecorderCountsWhatWasTaken(t *testing.T) {
+	var r adapterkit.Recorder
+	r.Start(t.Context(), &flaky{httptest.NewRecorder(), http.ErrBodyNotAllowed, false}, 100)
+	r.WriteHeader(http.StatusNoContent)
+	_, err := r.WriteString("not allowed")
+	require.ErrorIs(t, err, http.ErrBodyNotAllowed)
+	require.Zero(t, r.Size())
+	require.NoError(t, r.Deliver(nil))
+}
+
+// 101 is not the status of a response: what follows is another protocol.
+func TestRecorderOfAnotherProtocol(t *testing.T) {
+	var r adapterkit.Recorder
+	r.Start(t.Context(), httptest.NewRecorder(), 100)
+	r.WriteHeader(http.StatusSwitchingProtocols)
+	captured := r.Capture()
+	require.Equal(t, http.StatusOK, captured.Response.Status)
+	require.True(t, captured.Incomplete)
+	require.NoError(t, r.Deliver(nil))
+}

@@ -1,7 +1,9 @@
 package canon
 
 import (
+	"bytes"
 	"hash"
+	"reflect"
 	"runtime"
 )
 
@@ -66,4 +68,37 @@ func LiveStates(p *Paths, names ...string) (live []int, all int) {
 		live = append(live, at.to-at.from)
 	}
 	return live, len(p.segments)
+}
+
+// LargestKept returns how many bytes the largest buffer has that a derivation leaves for the next one.
+func LargestKept(r *Rules, in *Input) (largest int) {
+	s := new(scratch)
+	s.canonical(r, in)
+	s.free()
+	for _, list := range []any{s, &s.json} {
+		for _, field := range reflect.ValueOf(list).Elem().Fields() {
+			if field.Kind() == reflect.Slice {
+				largest = max(largest, field.Cap()*int(field.Type().Elem().Size()))
+			}
+		}
+	}
+	return largest
+}
+
+// SortMany returns the names of the members of text in the order that sortMany alone brings them in.
+func SortMany(text string, starts []int) (names []string) {
+	j := jsonReader{out: []byte(text)}
+	members := make([]member, len(starts))
+	for i, start := range starts {
+		members[i].start = start
+	}
+	j.sortMany(0, members)
+	for _, m := range members {
+		name, _, _ := bytes.Cut(j.out[m.start+1:], []byte{'"'})
+		names = append(names, string(name))
+	}
+	if len(j.waiting) > 0 {
+		panic("it leaves members behind")
+	}
+	return names
 }

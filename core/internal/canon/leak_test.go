@@ -2,6 +2,7 @@ package canon_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,4 +60,14 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	wg.Wait()
 	require.GreaterOrEqual(t, next.Load(), int64(len(order)))
+}
+
+// What a large request has needed is given back.
+func TestLargeMemoryIsNotKept(t *testing.T) {
+	for name, in := range map[string]canon.Input{
+		"members": jsonInput(string(manyMembers(100_000))),
+		"pairs":   {RawQuery: strings.Repeat("b=1&a=2&", 50_000)},
+	} {
+		require.LessOrEqual(t, canon.LargestKept(&canon.Rules{}, &in), 2<<20, name)
+	}
 }
