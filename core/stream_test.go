@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,15 +45,24 @@ func TestStream(t *testing.T) {
 		c := post("{}", nil).withKey("k")
 		captured := answer(201, "")
 		captured.Incomplete = true
+		own := []byte("own") // the framework's, as it may be
+		captured.Response.Header = []core.Field{{Name: unsafe.String(&own[0], len(own)), Value: unsafe.String(&own[0], len(own))}}
+		var header []core.Field
+		p := core.ClientKey()
+		p.Failed = func(r *core.Response) bool {
+			header = r.Header
+			return core.FailedByStatus(r)
+		}
 		var s *core.Stream
 		c.handler = func(context.Context) core.Capture {
 			c.held = captured.Response
 			s = core.NewStream(tc.body, tc.length, captured)
 			return core.Capture{Deferred: true}
 		}
-		serve(t, engine.MustGuard(core.ClientKey()), c)
+		serve(t, engine.MustGuard(p), c)
 		s.Defer(c.pending)
-		captured.Response.Header[0].Name = "overwritten"
+		copy(own, "new")
+		captured.Response.Header[0] = core.Field{}
 		for range tc.read {
 			if _, err := s.Read(make([]byte, 2)); err != nil {
 				require.Equal(t, io.EOF, err, name)
@@ -66,5 +76,6 @@ func TestStream(t *testing.T) {
 			}
 			assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, ended}, kinds, "%s, closed %d times", name, i+1)
 		}
+		assert.Equal(t, []core.Field{{Name: "own", Value: "own"}}, header, name)
 	}
 }

@@ -516,6 +516,26 @@ func TestHijackAfterABodyIsRefusedAsInGin(t *testing.T) {
 	require.Equal(t, "body", over(t, server(t, e)).body)
 }
 
+func TestHijackBehindAStatusIsGrantedAsInGin(t *testing.T) {
+	granted := make(chan error, 1)
+	e := gin.New()
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+		c.Writer.WriteHeaderNow()
+		conn, _, err := c.Writer.Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+		granted <- err
+	})
+	r := httptest.NewRequest("POST", server(t, e).URL+"/orders", nil)
+	r.RequestURI = ""
+	r.Header.Set("X-User", "alice")
+	if resp, err := http.DefaultTransport.RoundTrip(r); err == nil { // whatever the client makes of it
+		_ = resp.Body.Close()
+	}
+	require.NoError(t, <-granted)
+}
+
 type pushable struct {
 	http.ResponseWriter
 	http.Pusher
