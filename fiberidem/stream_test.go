@@ -477,23 +477,26 @@ func TestStreamsThatEnd(t *testing.T) {
 // A stream that ends before its length was cut short.
 func TestAStreamShorterThanItsLength(t *testing.T) {
 	ended := make(chan core.Kind, 9)
+	bodies := []io.Reader{strings.NewReader("half"), io.LimitReader(strings.NewReader("half"), 4)}
 	app := newApp()
 	app.Post("/", fiberidem.New(newEngine(t, func(e core.Event) {
 		if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
 			ended <- e.Kind
 		}
 	}).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
-		c.Context().SetBodyStream(strings.NewReader("half"), 8)
+		c.Context().SetBodyStream(bodies[len(c.Query("limited"))], 8)
 		return nil
 	})
 	s := serve(t, app)
-	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
-	if err == nil {
-		_, err = io.ReadAll(resp.Body)
-		resp.Body.Close()
+	for _, target := range []string{"/", "/?limited=1"} {
+		resp, err := s.client.Post("http://"+s.addr+target, "text/plain", nil)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+			resp.Body.Close()
+		}
+		require.Error(t, err)
+		require.Equal(t, core.RunAbandoned, <-ended)
 	}
-	require.Error(t, err)
-	require.Equal(t, core.RunAbandoned, <-ended)
 }
 
 // A header that is to go out before its body does so, with a stream that nobody has read of yet.
