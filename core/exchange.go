@@ -142,7 +142,7 @@ func (p *Pending) Finish(c *Capture) (err error) {
 			}
 		}()
 		last := *c
-		if last.Err == nil {
+		if last.Err == nil || reported(p.reported) != nil { // a refusal stays one, whatever has become of it
 			last.Err = p.reported
 		}
 		o, _ := run.outcome(&last, nil)

@@ -53,6 +53,8 @@ func TestFinish(t *testing.T) {
 			func(*fiber.Ctx) error { return failure }, 402, `{"msg":"card declined"}`, 1},
 		{"translated in between", []fiber.Handler{fiberidem.Finish(), translate},
 			func(*fiber.Ctx) error { return failure }, 451, "translated", 1},
+		{"a refusal, translated in between", []fiber.Handler{fiberidem.Finish(), translate},
+			func(*fiber.Ctx) error { return core.NewRefusal(core.CodeInProgress, nil) }, 451, "translated", 2},
 		{"rendered by Finish, a failure", []fiber.Handler{fiberidem.Finish()},
 			func(*fiber.Ctx) error { return failure }, 500, "card declined", 2},
 		{"outermost counts", []fiber.Handler{fiberidem.Finish(), envelope, fiberidem.Finish()},
