@@ -402,6 +402,9 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		if err := r.pass(true); err != nil {
 			return nil, nil, err
 		}
+		if r.notes != nil {
+			r.notes.WriteHeaderNow() // what is only noted would be lost
+		}
 	}
 	conn, rw, err := http.NewResponseController(r.w).Hijack()
 	if err == nil {
