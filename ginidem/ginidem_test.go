@@ -518,7 +518,7 @@ func TestHijackAfterABodyIsRefusedAsInGin(t *testing.T) {
 
 // Gin grants it from 1.12 on, and the client sees the status.
 func TestHijackBehindAStatusIsAsInGin(t *testing.T) {
-	try := func(middleware ...gin.HandlerFunc) (refused error, status int) {
+	try := func(middleware ...gin.HandlerFunc) (status int, refused error) {
 		granted := make(chan error, 1)
 		e := gin.New()
 		e.POST("/orders", append(middleware, func(c *gin.Context) {
@@ -536,10 +536,10 @@ func TestHijackBehindAStatusIsAsInGin(t *testing.T) {
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		require.NoError(t, err)
 		_ = resp.Body.Close()
-		return <-granted, resp.StatusCode
+		return resp.StatusCode, <-granted
 	}
-	refused, status := try()
-	guardedRefused, guardedStatus := try(ginidem.New(guard(core.Policy{}).Guard))
+	status, refused := try()
+	guardedStatus, guardedRefused := try(ginidem.New(guard(core.Policy{}).Guard))
 	require.Equal(t, refused, guardedRefused)
 	require.Equal(t, 202, status)
 	require.Equal(t, 202, guardedStatus)
