@@ -80,6 +80,11 @@
 // The Date of a refusal is fasthttp's own, which can't be set: it is the system clock's, also if
 // sign.Config.Clock is another one, and there is none with DisableDefaultDate.
 //
+// # Versions
+//
+// Keep the fasthttp that Fiber v2 requires (1.51). Newer ones read requests in another way: with 1.77,
+// without StreamRequestBody, a handler finds fields of a trailer that no signature covers.
+//
 // # Contexts
 //
 // The run's context is c.UserContext(): it is cancelled when the lease is lost, and when
