@@ -19,7 +19,6 @@ type exchange struct {
 	response *echo.Response
 	status   int          // from before the handler
 	direct   answerWriter // for Answer
-	err      error        // that the handler returned
 	renders  bool         // no Finish is mounted: the guard renders the error
 	rendered bool         // and has
 }
@@ -111,12 +110,12 @@ func (x *exchange) Next(r *http.Request) error {
 	c := x.c
 	defer restore(c, c.Request())
 	c.SetRequest(r)
-	x.err = x.next(c)
-	if x.err != nil && x.renders && !isSealed(c) {
-		c.Error(x.err)
+	err := x.next(c)
+	if err != nil && x.renders && !isSealed(c) {
+		c.Error(err)
 		x.rendered = x.response.Committed
 	}
-	return x.err
+	return err
 }
 
 func (x *exchange) Finisher() *adapterkit.Finisher {
@@ -125,8 +124,12 @@ func (x *exchange) Finisher() *adapterkit.Finisher {
 	return f
 }
 
-func (x *exchange) Reported() (err error, rendered bool) { return x.err, x.renders }
-func (x *exchange) Committed() bool                      { return x.response.Committed }
+func (x *exchange) Reported() (err error, rendered bool) {
+	err, _ = x.Exchange.Reported()
+	return err, x.renders
+}
+
+func (x *exchange) Committed() bool { return x.response.Committed }
 
 func (x *exchange) Forget() {
 	x.response.Status, x.response.Size, x.response.Committed = x.status, 0, false
