@@ -80,7 +80,11 @@ func (b *between) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.D
 type early struct{ rueidis.Client }
 
 func (e early) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	multi[0] = e.B().Arbitrary(multi[0].Commands()...).Args("UNKNOWN").Build()
+	for i, command := range multi {
+		if command.Commands()[0] == "SET" {
+			multi[i] = e.B().Arbitrary(command.Commands()...).Args("UNKNOWN").Build()
+		}
+	}
 	return e.Client.DoMulti(ctx, multi...)
 }
 

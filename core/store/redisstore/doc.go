@@ -32,9 +32,15 @@
 // that claim when the answer comes. (A replay from the client's cache is looked up in the
 // caller's goroutine, and may wait for a new connection.)
 //
-// With 64 goroutines on the server's own machine, operations run as fast as with a bare client that
-// sends the same commands, and replays at 0.85 of that rate. SET NX and SET, which compare no owner,
-// run 1.5 times as fast. See BenchmarkRedisPeer in benchmarks.
+// Commands of concurrent callers are sent together, up to 32 in one write. The first caller lets all
+// goroutines run that are ready, and then sends what they have added; if there are none, it sends at
+// once. Nobody gets an answer before all have theirs. On a cluster each caller's commands are sent alone,
+// so that nobody waits for another one's node. A hook of the client, for tracing say, sees commands sent
+// together as one DoMulti, with the context values of the first caller.
+//
+// With 64 goroutines on the server's own machine, operations and replays run 1.4 times as fast as with
+// a bare client that sends the same commands, which makes a write for nearly every command; and as fast as plain SET
+// NX and SET, or GET, which compare no owner. See BenchmarkRedisPeer in benchmarks.
 //
 // # Keys and records
 //
@@ -152,8 +158,22 @@
 //     the connection's life ended. An Acquire may then find the claim that it has just made
 //     itself, and the operation is refused as in progress until the lease passes.
 //   - Standalone.EnableRedirect: the same may happen to a claim that a server made just before
-//     it became a replica.
+//     it became a replica. Each caller's commands are sent alone, unless the client is wrapped in another
+//     one (for tracing, say). Then what was sent together is sent again together, and a Complete, Release or
+//     Abandon that took effect may be reported as lost.
 //   - SendToReplicas: it must send the store's commands to masters.
 //   - ConnWriteTimeout (10 s by default; 3 s with [NewURL]): how long a silent connection is
 //     kept.
+//
+// Others cost processor time. This is that of client and server together, with 64 goroutines, where one
+// connection (PipelineMultiplex -1) is 1. Differences below a tenth are left out.
+//
+//	setting                                             sent together      sent alone, as on a cluster
+//	PipelineMultiplex 2: four connections               1.2, the default   1.4
+//	PipelineMultiplex 4: sixteen connections            1.4                1.5 to 1.9
+//	MaxFlushDelay 20 µs                                 1.1 to 1.2         0.8 to 0.9
+//	DisableCache, AlwaysPipelining, RingScaleEachConn   1                  1
+//
+// A cluster's client has one connection to each node by default. With four goroutines, only MaxFlushDelay
+// makes a difference, where commands are sent alone: 1.2 to 1.3.
 package redisstore

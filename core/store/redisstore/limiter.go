@@ -47,7 +47,7 @@ func LimiterTimeout(timeout time.Duration) LimiterOption {
 // The error names every fault: a nil client, a bad name or prefix, an n, window or timeout that is not more than
 // zero, or a bucket that takes more than 100 years to fill. NewLimiter does not wait for the server.
 func NewLimiter(client rueidis.Client, n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
-	return newLimiter(&calls{client: client}, n, window, name, options)
+	return newLimiter(&calls{client: inBatches(client)}, n, window, name, options)
 }
 
 // NewLimiter is the function [NewLimiter] with the store's client. The limiter's calls fail when the store is closed.

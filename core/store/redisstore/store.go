@@ -43,7 +43,8 @@ func Warn(report func(error)) Option {
 
 // New returns a store that uses client, which remains the caller's: Close does not close it.
 // It panics if client is nil. The client may be one for a single server, for Sentinel or for a
-// cluster. It must not send the store's commands to replicas (SendToReplicas).
+// cluster. It must not send the store's commands to replicas (SendToReplicas). What its options do and
+// cost is in the package documentation, under Clients; PipelineMultiplex: -1 suits most services.
 //
 // New does not wait for the server. The store shares the client's connections, except for the
 // one on which waiters are woken.
@@ -69,7 +70,7 @@ func configure(options []Option) *Store {
 }
 
 func (s *Store) open(client rueidis.Client) {
-	s.client = client
+	s.client = inBatches(client)
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.waiters = map[string]map[*waiter]struct{}{}
 	s.prepareServers()

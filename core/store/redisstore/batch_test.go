@@ -1,0 +1,149 @@
+package redisstore_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// batches notes how many commands are sent together at most.
+type batches struct {
+	rueidis.Client
+	mode    rueidis.ClientMode
+	largest atomic.Int64
+}
+
+func (b *batches) Mode() rueidis.ClientMode { return b.mode }
+
+func (b *batches) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	for n := b.largest.Load(); n < int64(len(multi)) && !b.largest.CompareAndSwap(n, int64(len(multi))); n = b.largest.Load() {
+	}
+	return b.Client.DoMulti(ctx, multi...)
+}
+
+// manyAtOnce makes 64 operations at once on s, each with a result of its own.
+func manyAtOnce(t *testing.T, s store.Store) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			key, c := store.NewOwner().String(), newClaim()
+			result := strconv.Itoa(i)
+			g, err := s.Acquire(t.Context(), key, c)
+			assert.NoError(t, err)
+			assert.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
+			g, err = s.Acquire(t.Context(), key, newClaim()) // two round trips
+			assert.NoError(t, err)
+			assert.Equal(t, store.Running, g.State)
+			assert.NoError(t, s.Complete(t.Context(), key, c.Owner, []byte(result), time.Minute))
+			assert.ErrorIs(t, s.Release(t.Context(), key, c.Owner), store.ErrLost)
+			g, err = s.Acquire(t.Context(), key, newClaim())
+			assert.NoError(t, err)
+			assert.Equal(t, store.Done, g.State)
+			assert.Equal(t, result, string(g.Result))
+		})
+	}
+	wg.Wait()
+}
+
+// TestBatches: commands of concurrent callers are sent together, and each caller gets the answers to its own.
+func TestBatches(t *testing.T) {
+	client := &batches{Client: openClient(t, backend.StartRedis(t).URL())}
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine after the other: all that are ready join
+	for range 10 {
+		manyAtOnce(t, s)
+	}
+	require.EqualValues(t, 32, client.largest.Load())
+}
+
+// TestNoBatchesOnClusters: no caller waits for another one's node.
+func TestNoBatchesOnClusters(t *testing.T) {
+	client := &batches{Client: openClient(t, backend.StartRedis(t).URL()), mode: rueidis.ClientModeCluster}
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	for range 10 {
+		manyAtOnce(t, s)
+	}
+	require.EqualValues(t, 2, client.largest.Load())
+}
+
+// TestNoBatchesForRedirections: rueidis' type for these clients is not exported. It is that of all clients of one server with
+// options for Standalone.
+func TestNoBatchesForRedirections(t *testing.T) {
+	server := backend.StartRedis(t)
+	o, err := rueidis.ParseURL(server.URL())
+	require.NoError(t, err)
+	o.Standalone.ReplicaAddress, o.SendToReplicas = o.InitAddress, func(rueidis.Completed) bool { return false }
+	client, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	require.False(t, redisstore.SendsTogether(client))
+	require.True(t, redisstore.SendsTogether(openClient(t, server.URL())))
+}
+
+// TestBatchesOnAFrozenServer: a caller whose context ends waits no longer, and leaves no goroutine behind for a command that
+// somebody else has sent.
+func TestBatchesOnAFrozenServer(t *testing.T) {
+	server := backend.StartRedis(t)
+	s := redisstore.New(patient(t, server.URL(), nil))
+	t.Cleanup(s.Close)
+	c := begin(t, s, "k")
+	require.NoError(t, s.Renew(t.Context(), "k", c.Owner, time.Hour))
+	server.Freeze()
+	defer server.Thaw()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // full batches, so that the client's queue is not full
+	for range 10 {                                  // more calls than may be left behind
+		ctx, cancel := soonLate()
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() { assert.ErrorIs(t, s.Renew(ctx, "k", c.Owner, time.Hour), context.DeadlineExceeded) })
+		}
+		wg.Wait()
+		cancel()
+	}
+}
+
+// TestBatchesOnABrokenConnection: a batch fails as a whole or in part, each caller by its own answer. What a caller has been told
+// stands.
+func TestBatchesOnABrokenConnection(t *testing.T) {
+	server := backend.StartRedis(t)
+	link := backend.NewProxy(t, server.Addr())
+	s := openURL(t, link.URL(server.URL()))
+	direct := openURL(t, server.URL())
+	for range 20 {
+		cut := link.CutAfter([]byte("R1;"))
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				key, c := store.NewOwner().String(), newClaim()
+				if _, err := s.Acquire(t.Context(), key, c); err != nil {
+					return
+				}
+				g, err := direct.Acquire(t.Context(), key, newClaim())
+				assert.NoError(t, err)
+				assert.Equal(t, store.Running, g.State)
+				if s.Complete(t.Context(), key, c.Owner, []byte(key), time.Minute) == nil {
+					g, err = direct.Acquire(t.Context(), key, newClaim())
+					assert.NoError(t, err)
+					assert.Equal(t, key, string(g.Result))
+				}
+			})
+		}
+		wg.Wait()
+		<-cut
+	}
+}
