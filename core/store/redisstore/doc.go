@@ -39,7 +39,7 @@
 // together as one DoMulti, with the context values of the first caller.
 //
 // With 64 goroutines on the server's own machine, operations and replays run 1.4 times as fast as with
-// a bare client that sends the same commands, which makes a write for nearly every command; and as fast as plain SET
+// a bare client that sends the same commands, which makes a write for nearly every command; and about as fast as plain SET
 // NX and SET, or GET, which compare no owner. See BenchmarkRedisPeer in benchmarks.
 //
 // # Keys and records
