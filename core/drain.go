@@ -49,7 +49,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 		return nil // both at once
 	}
 	for c := l.head; c != nil; c = c.next {
-		c.cancel(ErrShutdown)
+		c.end(ErrShutdown)
 	}
 	l.mu.Unlock()
 	finishing := time.NewTimer(e.storeTimeout)

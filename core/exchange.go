@@ -191,7 +191,7 @@ func PartSent(ctx context.Context, streaming bool) {
 	if streaming {
 		c.tied, c.streamed = true, true
 		if c.lingering != nil {
-			c.cancel(context.Cause(c.values))
+			c.endLocked(context.Cause(c.values))
 		}
 	}
 }

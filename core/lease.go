@@ -139,7 +139,7 @@ func (c *runContext) renew(l *runs) {
 	}
 	if lost {
 		l.endLease(c)
-		c.cancel(ErrLeaseLost)
+		c.end(ErrLeaseLost)
 		g.observe(c.values, Event{Kind: LeaseLost, Route: c.route, Key: c.key,
 			Attempt: c.attempt, Elapsed: now.Sub(c.started), Err: err})
 		return

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -108,26 +109,53 @@ func TestHowTheContextOfARunEnds(t *testing.T) {
 		"a large answer does not tie": {0, leaves(time.Second), func(ctx context.Context) { core.PartSent(ctx, false) },
 			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
-				caller := context.WithValue(tc.caller(), errCause, "value")
-				c, got := waitsForItsEnd(func(ctx context.Context) {
-					assert.Equal(t, "value", ctx.Value(errCause))
-					want, hasWant := caller.Deadline()
-					has, hasGot := ctx.Deadline()
-					assert.Equal(t, hasWant, hasGot)
-					assert.True(t, want.Equal(has))
-					if tc.begin != nil {
-						tc.begin(ctx)
-					}
-				}, answer(201, ""))
-				assert.NoError(t, g.Serve(caller, c))
-				assert.Equal(t, tc.want, *got)
-				time.Sleep(2 * time.Hour)
+		for _, late := range []bool{false, true} { // the handler asks for its context when that has ended
+			t.Run(fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
+					caller := context.WithValue(tc.caller(), errCause, "value")
+					c, got := waitsForItsEnd(func(ctx context.Context) {
+						if tc.begin != nil {
+							tc.begin(ctx)
+						}
+						assert.NoError(t, ctx.Err())
+						if late {
+							time.Sleep(tc.want.after)
+							synctest.Wait()
+							assert.Equal(t, tc.want.err, ctx.Err())
+						}
+						assert.Equal(t, "value", ctx.Value(errCause))
+						want, hasWant := caller.Deadline()
+						has, hasGot := ctx.Deadline()
+						assert.Equal(t, hasWant, hasGot)
+						assert.True(t, want.Equal(has))
+					}, answer(201, ""))
+					assert.NoError(t, g.Serve(caller, c))
+					assert.Equal(t, tc.want, *got)
+					time.Sleep(2 * time.Hour)
+				})
 			})
-		})
+		}
 	}
+}
+
+// A context that is asked for when its run has ended has ended, too.
+func TestContextAfterItsRun(t *testing.T) {
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	c := post("{}", nil)
+	var kept context.Context
+	c.handler = func(ctx context.Context) core.Capture {
+		kept = ctx
+		return answer(201, "")
+	}
+	assert.NoError(t, g.Serve(t.Context(), c))
+	assert.Equal(t, context.Canceled, kept.Err())
+	child, cancel := context.WithCancel(kept)
+	defer cancel()
+	<-child.Done()
+	<-kept.Done()
+	assert.Equal(t, context.Canceled, kept.Err())
+	assert.EqualError(t, context.Cause(kept), "idem: the run has ended")
 }
 
 // Who has left before anything was streamed to it has no stream.

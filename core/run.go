@@ -105,8 +105,6 @@ var errRunEnded = errors.New("idem: the run has ended")
 
 // runContext is the context of a run, and everything else that a run needs: one allocation.
 type runContext struct {
-	context.Context // that of the run alone: it has the caller's deadline, but not its end
-	cancel          context.CancelCauseFunc
 	Run
 	values   context.Context // the caller's context
 	route    string
@@ -120,10 +118,13 @@ type runContext struct {
 	timeout context.CancelFunc // of the deadline
 
 	mu        sync.Mutex
-	tied      bool // the context ends when the caller leaves: it does not linger
-	partSent  bool // a part of the response has gone out
-	streamed  bool // … and the client has seen it at once
-	unseen    bool // a stream was held back, because the client had left
+	own       context.Context // the run's alone: it has the caller's deadline, but not its end; see context
+	cancel    context.CancelCauseFunc
+	cause     error // why the context was ended; nil: it was not
+	tied      bool  // the context ends when the caller leaves: it does not linger
+	partSent  bool  // a part of the response has gone out
+	streamed  bool  // … and the client has seen it at once
+	unseen    bool  // a stream was held back, because the client had left
 	lingering *time.Timer
 	echoed    []string // the fields of EchoKey, of its own guard and of those further in
 
@@ -136,18 +137,67 @@ type runContext struct {
 	counted    bool // among those that Drain waits for
 }
 
-// open makes the run's context. It has the caller's deadline. If the client has only left, it does not
+// open begins the run's context. It has the caller's deadline. If the client has only left, it does not
 // end with the caller's context, but lingers, so that the run finishes.
 func (c *runContext) open() {
-	own := context.Background()
 	if at, ok := c.values.Deadline(); ok {
-		own, c.timeout = context.WithDeadline(own, at)
+		parent, timeout := context.WithDeadline(context.Background(), at)
+		c.own, c.cancel = context.WithCancelCause(parent)
+		c.timeout = timeout
 	}
-	c.Context, c.cancel = context.WithCancelCause(own)
 	c.tied = c.guard.policy.Linger <= 0
 	if c.values.Done() != nil {
 		c.unwatch = context.AfterFunc(c.values, c.callerEnded)
 	}
+}
+
+// context returns the context of the run alone. Many handlers never ask for it, so that it is made when somebody does.
+func (c *runContext) context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own == nil {
+		c.own, c.cancel = context.WithCancelCause(context.Background())
+		if c.cause != nil {
+			c.cancel(c.cause)
+		}
+	}
+	return c.own
+}
+
+// end ends the run's context, unless it has ended before.
+func (c *runContext) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endLocked(cause)
+}
+
+// endLocked is end for a caller that holds c.mu.
+func (c *runContext) endLocked(cause error) {
+	if c.cause == nil {
+		c.cause = cause
+	}
+	if c.own != nil {
+		c.cancel(cause)
+	}
+}
+
+// Deadline implements [context.Context].
+func (c *runContext) Deadline() (time.Time, bool) { return c.values.Deadline() }
+
+// Done implements [context.Context].
+func (c *runContext) Done() <-chan struct{} { return c.context().Done() }
+
+// Err implements [context.Context].
+func (c *runContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.own != nil:
+		return c.own.Err()
+	case c.cause != nil:
+		return context.Canceled
+	}
+	return nil
 }
 
 // close ends the run's context.
@@ -160,8 +210,8 @@ func (c *runContext) close() {
 	if c.lingering != nil {
 		c.lingering.Stop()
 	}
+	c.endLocked(errRunEnded)
 	c.mu.Unlock()
-	c.cancel(errRunEnded)
 	if c.timeout != nil {
 		c.timeout()
 	}
@@ -176,10 +226,10 @@ func (c *runContext) callerEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cause == context.Canceled && !c.tied {
-		c.lingering = time.AfterFunc(c.guard.policy.Linger, func() { c.cancel(cause) })
+		c.lingering = time.AfterFunc(c.guard.policy.Linger, func() { c.end(cause) })
 		return
 	}
-	c.cancel(cause)
+	c.endLocked(cause)
 }
 
 // returned notes that the handler has returned, and how things stood.
@@ -219,7 +269,7 @@ func (c *runContext) Value(key any) any {
 	case partKey:
 		return c
 	}
-	if v := c.Context.Value(key); v != nil {
+	if v := c.context().Value(key); v != nil {
 		return v // package context looks for its own
 	}
 	return c.values.Value(key)
