@@ -95,6 +95,11 @@ func (x *exchange) Header(name string, i int) (value string, lines int) {
 		return utils.UnsafeString(host), 1
 	}
 	if !x.place.namesAsSent {
+		if isListed(name) && !slices.ContainsFunc(h.PeekKeys(), func(k []byte) bool {
+			return len(k) == len(name) && strings.EqualFold(utils.UnsafeString(k), name)
+		}) {
+			return "", 0 // as most of those that are asked for: PeekAll would first copy the name
+		}
 		values := h.PeekAll(name)
 		if i >= len(values) {
 			return "", len(values)
@@ -110,6 +115,15 @@ func (x *exchange) Header(name string, i int) (value string, lines int) {
 		}
 	})
 	return value, lines
+}
+
+// isListed reports whether fasthttp keeps fields of that name in the list that PeekKeys shows, in all its versions.
+func isListed(name string) bool {
+	switch name {
+	case fiber.HeaderContentType, fiber.HeaderContentLength, fiber.HeaderUserAgent, fiber.HeaderConnection, fiber.HeaderCookie, fiber.HeaderTrailer:
+		return false
+	}
+	return true
 }
 
 func (x *exchange) ReadBody(limit int64) ([]byte, error) { return readBody(x.c.Request(), limit) }
