@@ -27,10 +27,10 @@ func newClaimant(g *Guard, id identity) claimant {
 // resetClaim makes the claim one that knows of no earlier run. With an expired token it takes over nothing,
 // and has a fingerprint of its own: if it can't be released, it must not pass for a run that was begun.
 func (c *claimant) resetClaim() {
-	c.claim.Fingerprint, c.claim.Attempt = c.id.fingerprint, 0
+	c.claim.Fingerprint, c.claim.Raw, c.claim.Attempt = c.id.fingerprint, c.id.raw, 0
 	c.claim.Takeover = c.guard.policy.Abandoned == TakeOver && !c.id.expired
 	if c.id.expired {
-		c.claim.Fingerprint = expiredUse
+		c.claim.Fingerprint, c.claim.Raw = expiredUse, 0
 	}
 }
 

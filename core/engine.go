@@ -19,6 +19,7 @@ type Engine struct {
 	store        store.Store
 	watcher      store.Watcher // nil if the store has none
 	local        bool
+	recaller     store.Recaller // nil if the store has none
 	user         UserSource
 	prefix       string
 	storeTimeout time.Duration
@@ -64,6 +65,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e.watcher, _ = e.store.(store.Watcher)
 	_, e.local = e.store.(store.Local)
+	e.recaller, _ = e.store.(store.Recaller)
 	if !e.local {
 		e.waiterCalls = make(chan struct{}, maxWaiterCalls)
 	} else if e.observer != nil {
@@ -108,7 +110,9 @@ type operation interface {
 type identity struct {
 	key         Key
 	fingerprint string
-	expired     bool // the key is a token that is too old for a first use
+	raw         uint64       // see store.Claim
+	done        *store.Grant // the finished record, if it has been found already
+	expired     bool         // the key is a token that is too old for a first use
 	refusal     *Refusal
 	cause       error // behind the refusal
 	pass        bool  // no key was sent, and none is needed
@@ -134,6 +138,9 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		// would switch this guard's policy off.
 		return g.refuse(ctx, op, id.key, guardConflict, nil)
 	}
+	if id.done != nil {
+		return g.answerDone(ctx, op, id.key, *id.done)
+	}
 
 	c := newClaimant(g, id)
 	defer c.stopWaiting()
@@ -150,10 +157,8 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 			return g.refuse(ctx, op, id.key, keyReused.with(op.stored(ctx, grant)), nil)
 		case grant.State == store.Running:
 			return g.refuse(ctx, op, id.key, g.running, nil)
-		case grant.State == store.Done && g.policy.Duplicate == Reject:
-			return g.refuse(ctx, op, id.key, g.rejection(grant), nil)
 		case grant.State == store.Done:
-			return g.replay(ctx, op, id.key, grant)
+			return g.answerDone(ctx, op, id.key, grant)
 		case grant.State == store.Abandoned:
 			if refusal, err := c.recover(ctx, op, grant); refusal != nil {
 				return g.refuse(ctx, op, id.key, refusal, err)
@@ -177,7 +182,11 @@ var (
 	errBadGrant = errors.New("idem: the store reported an unknown state")
 )
 
-func (g *Guard) replay(ctx context.Context, op operation, key Key, grant store.Grant) error {
+// answerDone answers a duplicate of a finished operation.
+func (g *Guard) answerDone(ctx context.Context, op operation, key Key, grant store.Grant) error {
+	if g.policy.Duplicate == Reject {
+		return g.refuse(ctx, op, key, g.rejection(grant), nil)
+	}
 	status, r, err := op.replay(ctx, grant)
 	if r != nil {
 		return g.refuse(ctx, op, key, r, err)

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/idem-go/idem/core/internal/canon"
+import (
+	"hash/maphash"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
 
 // Guard is a policy compiled by an engine; adapters mount it. It may be mounted on any number of routes,
 // because the route is a part of the key. It is safe for concurrent use.
@@ -8,7 +12,8 @@ type Guard struct {
 	engine        *Engine
 	policy        Policy // with defaults filled in
 	identity      canon.Rules
-	params        canon.Rules // for fingerprints
+	params        canon.Rules  // for fingerprints
+	seed          maphash.Seed // of store.Claim.Raw
 	user          UserSource
 	callers       bool     // a verified caller is the user by default
 	task          bool     // of a Task
@@ -31,7 +36,7 @@ func (e *Engine) MustGuard(p Policy) *Guard {
 }
 
 func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
-	g := &Guard{engine: e, policy: p, user: p.User, task: !forHTTP}
+	g := &Guard{engine: e, policy: p, user: p.User, task: !forHTTP, seed: maphash.MakeSeed()}
 	f := faults{of: "Policy"}
 	checkPolicy(&f, &p)
 	if forHTTP {

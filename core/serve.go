@@ -97,6 +97,7 @@ type httpOperation struct {
 	routing string
 	echo    [2]Field // of EchoKey; the first is empty if nothing is to be echoed
 	counted []Pair   // the header fields that count as parameters
+	done    store.Grant
 }
 
 var httpOperations = sync.Pool{New: func() any { return new(httpOperation) }}
@@ -230,7 +231,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 			return identity{refusal: refusalKeyMissing}
 		}
 		// The parameters are in the key: there is nothing left to compare.
-		return identity{key: Key{string(k)}}
+		return identity{key: Key{string(k)}, done: f.recall(k, 0)}
 	}
 
 	k = append(k, "K="...)
@@ -250,12 +251,20 @@ func (f *httpOperation) parameters() canon.Input {
 // withFingerprint is the identity of key, which the client has chosen, with the fingerprint of in.
 func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	n := len(key)
+	var raw uint64
+	if f.recalls() && !f.guard.policy.IgnoreFingerprint {
+		raw, key = f.guard.raw(key, in)
+	}
+	if done := f.recall(key[:n], raw); done != nil {
+		f.scratch = key // which may have grown
+		return identity{key: Key{string(key[:n])}, done: done}
+	}
 	if !f.guard.policy.IgnoreFingerprint {
-		key, _ = f.guard.params.AppendDigest(key, in)
+		key, _ = f.guard.params.AppendDigest(key[:n], in)
 	}
 	f.scratch = key
 	both := string(key) // one allocation for the two
-	return identity{key: Key{both[:n]}, fingerprint: both[n:]}
+	return identity{key: Key{both[:n]}, fingerprint: both[n:], raw: raw}
 }
 
 // conditions are the preconditions and ranges of RFC 9110, sections 13 and 14, which are a part of the

@@ -105,6 +105,17 @@ type Watcher interface {
 	Watch(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
 }
 
+// Recaller is implemented by local stores that can look at a finished record before its fingerprint is derived, which
+// takes longer than the rest of a replay. The engine then derives none for a retry with the same bytes.
+type Recaller interface {
+	Local
+
+	// Recall returns what Acquire returns if a finished record stands under key, and the
+	// [Claim.Raw] of the claim under which it ran. Else ok is false. No record is changed. key belongs
+	// to the caller, who changes it after the call.
+	Recall(key []byte) (grant Grant, raw uint64, ok bool)
+}
+
 // Local is implemented by stores whose calls never block on anything outside the
 // process. The engine calls them without a deadline of its own.
 type Local interface {

@@ -18,6 +18,9 @@ type Claim struct {
 	// Fingerprint is the digest of the operation's parameters. The store keeps it in
 	// the record and reports it to later callers. At most 64 bytes; may be empty.
 	Fingerprint string
+	// Raw, unless it is zero, is a keyed hash of all that Fingerprint is derived from, as it was
+	// sent. It is good within the process only. A [Recaller] keeps it, other stores ignore it.
+	Raw uint64
 	// Lease is how long the claim stands without renewal. It must be more than zero.
 	Lease time.Duration
 	// Retention is how long the record of an abandoned run is remembered after its

@@ -26,6 +26,9 @@ var cases = []testCase{
 			if _, is := s.Store.(store.Local); is != s.features.Local {
 				s.Errorf("the store implements store.Local: %v; it declares: %v", is, s.features.Local)
 			}
+			if _, is := s.Store.(store.Recaller); is != s.features.Recall {
+				s.Errorf("the store implements store.Recaller: %v; it declares: %v", is, s.features.Recall)
+			}
 		},
 	},
 
@@ -1322,6 +1325,49 @@ var cases = []testCase{
 				if s.Failed() {
 					return
 				}
+			}
+		},
+	},
+
+	// Recalling.
+
+	{
+		name:  "what is finished is recalled",
+		why:   "a retry with the same bytes gets what Acquire would give it; only a finished record can be given without a claim",
+		needs: needRecall,
+		run: func(s *env) {
+			c := standing()
+			c.Raw = 7
+			s.recallsNothing("k", "before there is a record")
+			s.begin("k", c)
+			s.recallsNothing("k", "that runs")
+			s.recallsNothing("other", "of another key")
+			s.complete("k", c.Owner, []byte("the first answer"), long)
+			for range 2 { // what it returns is the caller's
+				g, raw, ok := s.recall("k")
+				if want := s.done("k", 1, []byte("the first answer")); !ok || raw != 7 || g.State != store.Done || g.Attempt != 1 ||
+					g.Fingerprint != want.Fingerprint || !bytes.Equal(g.Result, want.Result) {
+					s.Fatalf("Recall: %+v of the claim %d, %v; want %+v of 7", g, raw, ok, want)
+				}
+				copy(g.Result, "YYYYYYYYYYYYYYYY")
+			}
+		},
+	},
+	{
+		name:  "what was taken over is recalled as its last run's",
+		why:   "Raw is the claim's under which the operation ran",
+		needs: needRecall,
+		run: func(s *env) {
+			first, second := taking(), taking()
+			first.Raw, second.Raw = 7, 8
+			s.begin("k", first)
+			s.abandon("k", first.Owner)
+			s.recallsNothing("k", "that was abandoned")
+			s.meet("k", second, store.Acquired, 2)
+			s.recallsNothing("k", "that was taken over")
+			s.complete("k", second.Owner, nil, long)
+			if g, raw, ok := s.recall("k"); !ok || raw != 8 || g.State != store.Done || g.Attempt != 2 || len(g.Result) != 0 {
+				s.Fatalf("Recall: %+v of the claim %d, %v; want attempt 2 of 8", g, raw, ok)
 			}
 		},
 	},

@@ -220,6 +220,25 @@ func (s *env) watch(key string) (<-chan struct{}, func()) {
 	return changed, stop
 }
 
+// recall looks for the finished record under key, whose bytes change after the call.
+func (s *env) recall(key string) (store.Grant, uint64, bool) {
+	s.Helper()
+	r, ok := s.Store.(store.Recaller)
+	if !ok {
+		s.Fatal("the store does not implement store.Recaller")
+	}
+	k := []byte(key)
+	defer clear(k)
+	return r.Recall(k)
+}
+
+func (s *env) recallsNothing(key, what string) {
+	s.Helper()
+	if g, raw, ok := s.recall(key); ok {
+		s.Fatalf("Recall of a record %s: %+v of the claim %d", what, g, raw)
+	}
+}
+
 // woken expects changed to be closed.
 func (s *env) woken(changed <-chan struct{}, by string) {
 	s.Helper()

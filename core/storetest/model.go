@@ -148,6 +148,7 @@ func checkModel(s *env) {
 					Retention:   span.Draw(t, "retention") - unit,
 					Takeover:    rapid.Bool().Draw(t, "takeover"),
 					Attempt:     rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(t, "attempt"),
+					Raw:         rapid.Uint64Range(0, 2).Draw(t, "raw"),
 				}
 				got, err := s.Store.Acquire(ctx, key, c)
 				if err != nil {
@@ -179,6 +180,22 @@ func checkModel(s *env) {
 				d := span.Draw(t, "time")
 				s.Advance(d)
 				m.now += d
+			}
+		}
+		if r, ok := s.Store.(store.Recaller); ok {
+			actions["recall"] = func(t *rapid.T) {
+				key := key.Draw(t, "key")
+				got, raw, ok := r.Recall([]byte(key))
+				record := m.at(key)
+				if want := record != nil && record.done; ok != want {
+					t.Fatalf("Recall: a record %v, want %v", ok, want)
+				}
+				if ok {
+					compare(t, got, m.acquire(key, store.Claim{}), slop)
+				}
+				if ok && raw != record.claim.Raw {
+					t.Fatalf("Recall: of the claim %d, want %d", raw, record.claim.Raw)
+				}
 			}
 		}
 		if w, ok := s.Store.(store.Watcher); ok {

@@ -44,6 +44,8 @@ var (
 	_ store.Store   = (*referenceStore)(nil)
 	_ store.Watcher = (*referenceStore)(nil)
 	_ store.Local   = (*referenceStore)(nil)
+
+	_ store.Recaller = (*referenceStore)(nil)
 )
 
 func newReferenceStore(fault string, room int) *referenceStore {
@@ -510,6 +512,26 @@ func (s *referenceStore) letGo(key string, r *item, by string) {
 		}
 	}
 	s.wake(r, by)
+}
+
+func (s *referenceStore) Recall(key []byte) (g store.Grant, raw uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.at(string(key))
+	if s.faulty("recalls what has passed") {
+		r = s.items[s.key(string(key))]
+	}
+	if r == nil || !r.done && !s.faulty("recalls what is not finished") {
+		return store.Grant{}, 0, false
+	}
+	g = s.grant(store.Done, r, r.end.Sub(s.clock.Now()))
+	if g.Result = r.result; !s.faulty("recalls its own bytes") {
+		g.Result = bytes.Clone(r.result)
+	}
+	if s.faulty("recalls the first claim") && r.attempt > 1 {
+		return g, 7, true
+	}
+	return g, r.claim.Raw, true
 }
 
 func (s *referenceStore) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {

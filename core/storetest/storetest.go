@@ -62,6 +62,8 @@ type Features struct {
 	Watch bool
 	// Local says that the store implements store.Local.
 	Local bool
+	// Recall says that the store implements store.Recaller.
+	Recall bool
 	// Bounded makes a store that has room for exactly that many records, and refuses
 	// more with store.ErrFull. Leave it nil for a store without bounds of its own.
 	Bounded func(tb testing.TB, records int) Instance
@@ -94,6 +96,9 @@ func Run(t *testing.T, factory Factory, features Features) {
 func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	if c.needs&needWatch != 0 && !features.Watch {
 		tb.Skip("the store declares no Watch")
+	}
+	if c.needs&needRecall != 0 && !features.Recall {
+		tb.Skip("the store declares no Recall")
 	}
 	if c.needs&needBounds != 0 && features.Bounded == nil {
 		tb.Skip("the store declares no bounds")
@@ -129,6 +134,7 @@ type needs uint8
 
 const (
 	needWatch  needs = 1 << iota // store.Watcher
+	needRecall                   // store.Recaller
 	needClock                    // Instance.Advance
 	needBounds                   // Features.Bounded; the case gets a store for bound records
 	needFaults                   // Features.Faulty; the case gets a store that can be disturbed

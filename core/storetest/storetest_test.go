@@ -158,6 +158,11 @@ var faults = map[string]string{
 	"hands out no stop":                             "a watcher may give up",
 	"sends where it should close":                   "a watcher is woken by completion",
 
+	"recalls what is not finished": "what is finished is recalled",
+	"recalls its own bytes":        "what is finished is recalled",
+	"recalls the first claim":      "what was taken over is recalled as its last run's",
+	"recalls what has passed":      "it behaves as the model does",
+
 	"looks, then renews":        "histories are linearizable",
 	"completes in two steps":    "histories are linearizable",
 	"takes over in two steps":   "histories are linearizable",
@@ -222,7 +227,7 @@ func faultyStores(fault string) (Factory, Features) {
 		i := factory(tb)
 		return i, i.Store.(*storeClient).disturb
 	}
-	return factory, Features{Watch: true, Local: true, Bounded: bounded, Faulty: faulty}
+	return factory, Features{Watch: true, Local: true, Recall: true, Bounded: bounded, Faulty: faulty}
 }
 
 // TestFaultsAreNoticed: a suite that can't fail is no suite.
@@ -277,9 +282,9 @@ func TestEveryCaseCanFail(t *testing.T) {
 func TestDeclarations(t *testing.T) {
 	c := caseNamed(t, "declares what it implements")
 	factory, _ := faultyStores("")
-	for _, f := range []Features{{Watch: true}, {Local: true}, {}} {
+	for _, f := range []Features{{Watch: true, Local: true}, {Watch: true, Recall: true}, {Local: true, Recall: true}, {}} {
 		if r := rehearse(t, c, factory, f); !r.Failed() {
-			t.Errorf("a store that implements both and declares %+v passes", f)
+			t.Errorf("a store that implements all and declares %+v passes", f)
 		}
 	}
 }
@@ -289,7 +294,7 @@ func TestLackingFeatures(t *testing.T) {
 	bare := func(testing.TB) Instance { return Instance{Store: newReferenceStore("", 0)} }
 	for _, c := range cases {
 		want := map[needs]string{
-			needWatch: "declares no Watch", needClock: "clock can't be moved", needBounds: "declares no bounds", needFaults: "declares no faults",
+			needWatch: "declares no Watch", needRecall: "declares no Recall", needClock: "clock can't be moved", needBounds: "declares no bounds", needFaults: "declares no faults",
 		}[c.needs]
 		if c.needs == 0 {
 			continue

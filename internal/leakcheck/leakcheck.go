@@ -111,6 +111,17 @@ func (s *Store) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 	return s.Store.Acquire(ctx, key, c)
 }
 
+// Recall implements store.Recaller. What was not found goes on to Acquire.
+func (s *Store) Recall(key []byte) (store.Grant, uint64, bool) {
+	g, raw, ok := s.Store.Recall(key)
+	if ok {
+		s.mu.Lock()
+		s.asked = append(s.asked, asked{string(key), string(key), g.Fingerprint, string([]byte(g.Fingerprint))})
+		s.mu.Unlock()
+	}
+	return g, raw, ok
+}
+
 // Complete implements store.Store.
 func (s *Store) Complete(ctx context.Context, key string, o store.Owner, result []byte, d time.Duration) error {
 	s.mu.Lock()

@@ -32,7 +32,8 @@
 // # Waiting
 //
 // The store implements [store.Watcher]: a waiting duplicate is woken when the run ends.
-// It implements [store.Local]: its calls never block on anything outside the process.
+// It implements [store.Local]: its calls never block on anything outside the process. And it implements
+// [store.Recaller]: a retry with the same bytes costs no more than a look.
 package memstore
 
 import (
@@ -44,6 +45,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -87,8 +89,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an in-process store. It implements [store.Store], [store.Watcher] and
-// [store.Local]. All methods are safe for concurrent use. It needs no closing. The zero Store is
+// Store is an in-process store. It implements [store.Store], [store.Watcher], [store.Local] and
+// [store.Recaller]. All methods are safe for concurrent use. It needs no closing. The zero Store is
 // not usable; make one with [New].
 type Store struct {
 	// Records lie in shards, each a table and a queue under one mutex. The queue is a
@@ -121,7 +123,8 @@ type shard struct {
 	mu      sync.Mutex
 	records table
 	queue   queue
-	_       [64 - 8 - 16 - 24]byte
+	watched map[*entry]chan struct{} // closed to wake the watchers of a run; few are watched
+	_       [64 - 8 - 16 - 24 - 8]byte
 }
 
 // entry is one record. Its key, fingerprint and result are strings, so that they can be
@@ -131,9 +134,9 @@ type entry struct {
 	fingerprint string
 	result      string
 	owner       store.Owner
+	raw         uint64
 	attempt     uint64
 	lease       time.Duration // the end of the lease, in the store's time; running only
-	changed     chan struct{} // closed to wake watchers; nil if there are none
 	place       int32         // index in the shard's queue, which holds the deadline
 	done        bool
 }
@@ -238,20 +241,18 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		return store.Grant{State: store.Acquired, Attempt: 1}, "", nil, true
 
 	case e.done:
-		grant.State = store.Done
-		grant.Remaining = sh.queue[e.place].at - now
-		result = e.result
+		return sh.finished(e, now), e.result, nil, true
 
 	case now < e.lease:
 		grant.State = store.Running
 		grant.Remaining = e.lease - now
 
 	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
-		e.owner = claim.Owner
+		e.owner, e.raw = claim.Owner, claim.Raw
 		e.attempt++
 		e.lease = later(now, claim.Lease)
 		sh.queue.move(e, later(e.lease, claim.Retention))
-		woken, e.changed = e.changed, nil
+		woken = sh.unwatch(e)
 		return store.Grant{State: store.Acquired, Attempt: e.attempt}, "", woken, true
 
 	default:
@@ -263,10 +264,39 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 	return grant, result, nil, true
 }
 
+// Recall implements [store.Recaller].
+func (s *Store) Recall(key []byte) (grant store.Grant, raw uint64, ok bool) {
+	grant, result, raw := s.recall(unsafe.String(unsafe.SliceData(key), len(key))) // which nothing keeps
+	if grant.State != store.Done {
+		return store.Grant{}, 0, false
+	}
+	if result != "" {
+		grant.Result = []byte(result)
+	}
+	return grant, raw, true
+}
+
+// recall is the atomic part of Recall. The State is zero if no finished record stands.
+func (s *Store) recall(key string) (grant store.Grant, result string, raw uint64) {
+	sh, hash := s.locate(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.records.find(hash, key)
+	if e == nil || !e.done {
+		return store.Grant{}, "", 0 // at the cost of a look: the first request of each operation pays it
+	}
+	now := s.elapsed()
+	if sh.expired(e, now) {
+		return store.Grant{}, "", 0
+	}
+	s.reclaim(sh, now)
+	return sh.finished(e, now), e.result, e.raw
+}
+
 // create adds a running record under a key that has none. It reports false, with nothing
 // changed, if there is no room.
 func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, now time.Duration) bool {
-	e := &entry{key: key, fingerprint: claim.Fingerprint, owner: claim.Owner, attempt: 1}
+	e := &entry{key: key, fingerprint: claim.Fingerprint, owner: claim.Owner, raw: claim.Raw, attempt: 1}
 	if !s.reserve(1, e.size()) {
 		return false
 	}
@@ -342,7 +372,7 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, 
 	e.done = true
 	e.result = result
 	sh.queue.move(e, later(now, retention))
-	woken, e.changed = e.changed, nil
+	woken = sh.unwatch(e)
 	return woken, true, true
 }
 
@@ -381,7 +411,7 @@ func (s *Store) release(key string, owner store.Owner, keep bool) (woken chan st
 	if e == nil {
 		return nil, false
 	}
-	woken, e.changed = e.changed, nil
+	woken = sh.unwatch(e)
 	retention := sh.queue[e.place].at - e.lease
 	if e.attempt == 1 && !keep || retention == 0 {
 		s.remove(sh, e)
@@ -415,13 +445,32 @@ func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(),
 	if e == nil || e.done {
 		return closed, stop, nil
 	}
-	if e.changed == nil {
-		e.changed = make(chan struct{})
+	changed := sh.watched[e]
+	if changed == nil {
+		if sh.watched == nil {
+			sh.watched = map[*entry]chan struct{}{}
+		}
+		changed = make(chan struct{})
+		sh.watched[e] = changed
 	}
-	return e.changed, stop, nil
+	return changed, stop, nil
 }
 
 func stop() {}
+
+// unwatch ends the watch of e. It returns the channel of its watchers, which the caller closes, or nil.
+func (sh *shard) unwatch(e *entry) chan struct{} {
+	changed := sh.watched[e]
+	if changed != nil {
+		delete(sh.watched, e)
+	}
+	return changed
+}
+
+// finished is the grant for a finished record, without its result.
+func (sh *shard) finished(e *entry, now time.Duration) store.Grant {
+	return store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, Remaining: sh.queue[e.place].at - now}
+}
 
 // standing returns the record under key, unless it has expired.
 func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
@@ -494,9 +543,8 @@ func (s *Store) remove(sh *shard, e *entry) {
 	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
 		sh.records, sh.queue = table{}, nil
 	}
-	if e.changed != nil { // the run is forgotten: waiters look again
-		close(e.changed)
-		e.changed = nil
+	if changed := sh.unwatch(e); changed != nil { // the run is forgotten: waiters look again
+		close(changed)
 	}
 	s.bytes.Add(-e.size())
 	s.entries.Add(-1)

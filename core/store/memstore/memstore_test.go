@@ -22,6 +22,8 @@ var (
 	_ store.Store   = (*memstore.Store)(nil)
 	_ store.Watcher = (*memstore.Store)(nil)
 	_ store.Local   = (*memstore.Store)(nil)
+
+	_ store.Recaller = (*memstore.Store)(nil)
 )
 
 func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
@@ -40,7 +42,7 @@ func newStore(tb testing.TB, o memstore.Options) storetest.Instance {
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.Instance { return newStore(tb, memstore.Options{}) }, storetest.Features{
-		Watch: true, Local: true,
+		Watch: true, Local: true, Recall: true,
 		Bounded: func(tb testing.TB, n int) storetest.Instance { return newStore(tb, memstore.Options{MaxEntries: n}) },
 	})
 }
@@ -56,7 +58,7 @@ func TestStoreOnTheMachinesClock(t *testing.T) {
 		return storetest.Instance{Store: store}
 	}
 	storetest.Run(t, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Options{}) }, storetest.Features{
-		Watch: true, Local: true,
+		Watch: true, Local: true, Recall: true,
 		Bounded: func(tb testing.TB, n int) storetest.Instance { return unmoved(tb, memstore.Options{MaxEntries: n}) },
 	})
 }
@@ -298,6 +300,7 @@ func TestAllocations(t *testing.T) {
 	measure("Acquire, running", 0, func(key string) { _, _ = s.Acquire(ctx, key, c) })
 	measure("Renew", 0, func(key string) { _ = s.Renew(ctx, key, c.Owner, time.Hour) })
 	measure("Complete", 1, func(key string) { _ = s.Complete(ctx, key, c.Owner, []byte("result"), time.Hour) })
+	measure("Recall", 1, func(key string) { _, _, _ = s.Recall([]byte(key)) })
 	measure("Acquire, done", 1, func(key string) { _, _ = s.Acquire(ctx, key, c) })
 }
 
