@@ -203,6 +203,10 @@
 // limit, and a store that is down, mean the same as without the others. A failed call ends no other waiter's
 // wait.
 //
+// In a store of the process a retry with the bytes of the first request is known by a keyed hash of them
+// ([store.Recaller]): its fingerprint is not derived, and the store is not asked for a claim. The hash has
+// everything that the fingerprint is derived from, and what is excluded, too. With other bytes the fingerprint tells.
+//
 // A nonce is one Acquire without a Complete: a claim whose lease is the nonce's time to live. It needs
 // nothing from a store that operations do not need.
 package core
