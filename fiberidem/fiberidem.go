@@ -4,6 +4,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/fasthttpkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/sign"
 )
@@ -13,13 +14,13 @@ import (
 //
 // With StreamRequestBody, mount it in front of middleware that reads the stream, see the package comment.
 func New(g *core.Guard) fiber.Handler {
-	var places places
+	places := newPlaces()
 	return func(c *fiber.Ctx) error {
 		x := exchanges.Get().(*exchange)
-		x.c, x.place = c, places.of(c)
+		x.start(c, places.Of(c))
 		err := g.Serve(c.UserContext(), x)
-		if !x.pending { // after a panic it stays out of the pool, too: somebody may still hold it
-			x.reset()
+		if x.End() { // after a panic it stays out of the pool, too: somebody may still hold it
+			x.c, x.place = nil, nil
 			exchanges.Put(x)
 		}
 		return err
@@ -32,9 +33,7 @@ func Run(c *fiber.Ctx) *core.Run { return core.RunFrom(c.UserContext()) }
 
 // Replayed reports whether the response is a replay, for middleware further out. (Fiber's own
 // idempotency middleware calls that IsFromCache.)
-func Replayed(c *fiber.Ctx) bool {
-	return string(c.Response().Header.Peek(core.ReplayedHeader)) == "true"
-}
+func Replayed(c *fiber.Ctx) bool { return fasthttpkit.Replayed(c.Context()) }
 
 // UserFromLocals takes the user from c.Locals(key), where authentication middleware has
 // left it; see [core.UserFromValue] for the types.
@@ -56,7 +55,7 @@ func Finish() fiber.Handler {
 		if finisherOf(c) != nil {
 			return c.Next()
 		}
-		f := new(finisher)
+		f := new(fasthttpkit.Finisher)
 		c.Locals(finisherKey{}, f)
 		returned := false
 		// The exchanges of Fiber have no errors of delivery.
@@ -66,7 +65,7 @@ func Finish() fiber.Handler {
 		err := c.Next()
 		if f.Deferred() && err != nil {
 			render(c, err)
-			f.err, err = err, nil
+			f.Err, err = err, nil
 		}
 		returned = true
 		return err
@@ -75,13 +74,8 @@ func Finish() fiber.Handler {
 
 type finisherKey struct{}
 
-type finisher struct {
-	core.Finisher
-	err error // that nobody had rendered
-}
-
-func finisherOf(c *fiber.Ctx) *finisher {
-	f, _ := c.Locals(finisherKey{}).(*finisher)
+func finisherOf(c *fiber.Ctx) *fasthttpkit.Finisher {
+	f, _ := c.Locals(finisherKey{}).(*fasthttpkit.Finisher)
 	return f
 }
 
@@ -96,16 +90,11 @@ func finisherOf(c *fiber.Ctx) *finisher {
 func Verify(v *sign.Verifier) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		outer := c.UserContext()
-		m := messages.Get().(*message)
-		m.start(c)
-		signed, err := v.Verify(outer, &m.sign)
-		m.reset() // after a panic it stays out of the pool: somebody may still hold it
-		messages.Put(m)
-		if err != nil {
-			answer(c, adapterkit.ResponseOf(v.Refusal(outer, err)))
+		ctx, ok := fasthttpkit.Verify(outer, v, c.Context(), c.Method(), !c.App().Server().DisablePreParseMultipartForm)
+		if !ok {
 			return nil
 		}
-		c.SetUserContext(adapterkit.WithSigner(outer, signed))
+		c.SetUserContext(ctx)
 		defer c.SetUserContext(outer)
 		return c.Next()
 	}
@@ -120,12 +109,19 @@ func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserConte
 func IssueToken(g *core.Guard) fiber.Handler {
 	g.MustUseTokens()
 	return func(c *fiber.Ctx) error {
-		return g.ServeToken(c.UserContext(), &exchange{c: c, place: pageOf(c)})
+		return g.ServeToken(c.UserContext(), pageOf(c))
 	}
 }
 
 // NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
 // Cache-Control, and for the errors, see [core.Guard.NewToken].
 func NewToken(c *fiber.Ctx, g *core.Guard) (string, error) {
-	return adapterkit.NewToken(c.UserContext(), &exchange{c: c, place: pageOf(c)}, g)
+	return adapterkit.NewToken(c.UserContext(), pageOf(c), g)
+}
+
+// pageOf returns the exchange of a handler that belongs to no guard.
+func pageOf(c *fiber.Ctx) *exchange {
+	x := new(exchange)
+	x.start(c, pages.Weakly(c))
+	return x
 }

@@ -3,7 +3,6 @@ package fiberidem
 import (
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,40 +10,16 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
-	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/internal/leakcheck"
 )
 
-const poison = 0xA5
-
-// poisonPools overwrites all memory that lies in the pools. What is in a pool is nobody's: if
+// poisonPools overwrites all memory that lies in the pool. What is in a pool is nobody's: if
 // any of it turns up anywhere, or the race detector sees somebody else look at it, it was put
 // back too early.
 func poisonPools() {
 	x := exchanges.Get().(*exchange)
-	scribble(x.addr)
-	scribbleHeader(x.before)
-	for _, fields := range [][]core.Field{x.fields[:cap(x.fields)], x.resp.Header[:cap(x.resp.Header)]} {
-		for i := range fields {
-			fields[i] = core.Field{Name: "X-Poison", Value: "poison"}
-		}
-	}
+	leakcheck.Scribble(x)
 	exchanges.Put(x)
-}
-
-// scribbleHeader overwrites the memory of a header, which it leaves empty.
-func scribbleHeader(h *fasthttp.ResponseHeader) {
-	for i := range 20 {
-		h.Set("X-Poison-Number-"+strconv.Itoa(i), strings.Repeat("poison", 20))
-	}
-	h.Reset()
-}
-
-func scribble(b []byte) {
-	b = b[:cap(b)]
-	for i := range b {
-		b[i] = poison
-	}
 }
 
 // TestNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
@@ -96,19 +71,13 @@ func TestNothingLeaks(t *testing.T) {
 		ctx.Response.Header.VisitAll(func(name, value []byte) { resp.Header.Add(string(name), string(value)) })
 
 		// As fasthttp does when the next request comes on the connection.
-		scribble(ctx.Request.Body())
-		scribble(ctx.Response.Body())
+		leakcheck.Scribble(ctx.Request.Body())
+		leakcheck.Scribble(ctx.Response.Body())
 		for _, field := range []func() []byte{ctx.URI().Path, ctx.URI().QueryString, ctx.Request.Header.ContentType} {
-			b := field()
-			for i := range b {
-				b[i] = poison
-			}
+			leakcheck.Scribble(field())
 		}
 		for _, name := range []string{"X-User", "Idempotency-Key"} {
-			b := ctx.Request.Header.Peek(name)
-			for i := range b {
-				b[i] = poison
-			}
+			leakcheck.Scribble(ctx.Request.Header.Peek(name))
 		}
 		contexts.Put(ctx)
 		return resp, nil

@@ -1,4 +1,4 @@
-package fiberidem
+package fasthttpkit
 
 import (
 	"testing"
@@ -44,7 +44,7 @@ func TestSpell(t *testing.T) {
 		require.Equal(t, tc.spelled, spelled, tc.pattern)
 		require.Len(t, params, len(tc.names), tc.pattern)
 		for i := range params {
-			require.Equal(t, tc.names[i], params[i].name, tc.pattern)
+			require.Equal(t, tc.names[i], params[i].Name, tc.pattern)
 		}
 	}
 }
@@ -70,14 +70,14 @@ func TestSpellGivesUp(t *testing.T) {
 }
 
 func TestUnescape(t *testing.T) {
-	p := new(place)
+	p := new(Place)
 	for in, want := range map[string]string{
 		"plain": "plain", "a%2Fb": "a/b", "a+b": "a+b", "%252F": "%2F", "100%25": "100%", "": "",
 	} {
 		got, ok := p.unescape(in)
 		require.True(t, ok, in)
 		require.Equal(t, want, got)
-		got, ok = (&place{unescaped: true}).unescape(in)
+		got, ok = (&Place{Unescaped: true}).unescape(in)
 		require.True(t, ok, in)
 		require.Equal(t, in, got, "Fiber has done it")
 	}

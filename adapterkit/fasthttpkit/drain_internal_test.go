@@ -1,4 +1,4 @@
-package fiberidem
+package fasthttpkit
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package fiberidem
+package fasthttpkit
 
 import (
 	"bytes"
@@ -55,7 +55,11 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 	}
 	b := &buffered{all: body}
 	b.Reset(body)
-	req.SetBodyStream(b, len(body))
+	size := len(body)
+	if length < 0 {
+		size = -1 // it stays as it was sent: newer versions of fasthttp put fields in another order otherwise
+	}
+	req.SetBodyStream(b, size)
 	return body, nil
 }
 

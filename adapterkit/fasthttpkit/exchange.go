@@ -1,0 +1,247 @@
+package fasthttpkit
+
+import (
+	"context"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/core"
+)
+
+// Exchange is a [core.Exchange] and a [core.Deferrer] on fasthttp. An adapter embeds it in an exchange of its own, which is the
+// [Framework], and adds Pass, and a Describe that calls this one. Its strings share fasthttp's memory, which is reused after the
+// handler: none may outlive [core.Guard.Serve]. The zero Exchange is ready for Start. It must not be used concurrently.
+type Exchange struct {
+	ctx       *fasthttp.RequestCtx
+	framework Framework
+	place     *Place
+	resp      core.Response            // the capture
+	before    *fasthttp.ResponseHeader // from before the handler, once it has run
+	fields    []core.Field             // of before
+	addr      []byte                   // the text of the remote address
+	ran       bool
+	finisher  *Finisher    // nil: no Finish is mounted, or nothing is left to it
+	stream    *core.Stream // that fasthttp will write; nil: none
+	pending   bool         // the finisher or the stream will complete it
+	runsOn    bool         // a timeout has answered, and the handler may run on
+}
+
+// Framework is what an [Exchange] asks of the adapter's own exchange, which embeds it.
+type Framework interface {
+	// Param returns the value of a path parameter, see [Param].Native.
+	Param(name string) string
+	// Next runs the handlers behind the guard with ctx as the context of the request, which then gets its own back, also
+	// after a panic. runsOn reports that a timeout has answered in place of a handler that may run on.
+	Next(ctx context.Context) (runsOn bool, err error)
+	// Render makes a response of err, as the framework does at the end of its chain.
+	Render(err error)
+	// Finisher returns what the adapter's Finish has put into the request, or nil. It is called once, when Next has returned
+	// an error.
+	Finisher() *Finisher
+}
+
+// Finisher is a [core.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs what is
+// behind it, and then calls [core.Finisher.Finish].
+type Finisher struct {
+	core.Finisher
+	Err error // that nobody had rendered in front of Finish
+}
+
+// Start begins with the request of ctx. f is the adapter's exchange, which embeds x.
+func (x *Exchange) Start(f Framework, ctx *fasthttp.RequestCtx, p *Place) {
+	x.framework, x.ctx, x.place = f, ctx, p
+}
+
+// End is called when [core.Guard.Serve] has returned, but not after a panic: somebody may still hold the exchange. It reports
+// whether the exchange may be used again; if not, its run is still to be finished, further out.
+func (x *Exchange) End() bool {
+	if x.pending {
+		return false
+	}
+	header, fields, addr, before := x.resp.Header, x.fields, x.addr, x.before
+	clear(header[:cap(header)])
+	clear(fields[:cap(fields)])
+	clear(addr[:cap(addr)])
+	if before != nil {
+		before.Reset()
+	}
+	*x = Exchange{before: before, fields: fields[:0], addr: addr[:0]}
+	x.resp.Header = header[:0]
+	return true
+}
+
+// Describe fills in r, all but Method, Preforked and Native.
+func (x *Exchange) Describe(r *core.Request) {
+	uri := x.ctx.URI()
+	r.Route = x.place.Route
+	if r.Route == "" {
+		r.Route, r.Unmatched, r.Mount = text(uri.PathOriginal()), true, x.place.Mount
+	}
+	for _, p := range x.place.Params {
+		value, ok := x.place.unescape(x.framework.Param(p.Native))
+		if !ok {
+			// A bad escape has no value, and "100%" must not pass for "100%25".
+			r.Route, r.PathParams = text(uri.PathOriginal()), r.PathParams[:0]
+			r.Unmatched, r.Mount = true, x.place.Route
+			break
+		}
+		r.PathParams = append(r.PathParams, core.Pair{Name: p.Name, Value: value})
+	}
+	r.RawQuery = text(uri.QueryString())
+	r.ContentType = text(x.ctx.Request.Header.ContentType())
+	r.ContentEncoding, _ = x.Header(fasthttp.HeaderContentEncoding, 0)
+	r.Host = text(uri.Host()) // fasthttp has made it lower case
+	r.RemoteAddr = x.remoteAddr()
+}
+
+// remoteAddr is RemoteAddr().String() without its allocations.
+func (x *Exchange) remoteAddr() string {
+	addr := x.ctx.RemoteAddr()
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || len(tcp.IP) == 0 {
+		return addr.String()
+	}
+	at := tcp.AddrPort()
+	x.addr = netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).AppendTo(x.addr[:0])
+	return text(x.addr)
+}
+
+// Header implements [core.Headers].
+func (x *Exchange) Header(name string, i int) (value string, lines int) {
+	h := &x.ctx.Request.Header
+	if name == fasthttp.HeaderHost { // a target in absolute form overrides the field
+		host := x.ctx.URI().Host()
+		if len(host) == 0 || i > 0 {
+			return "", min(len(host), 1)
+		}
+		return text(host), 1
+	}
+	if !x.place.NamesAsSent {
+		if isListed(name) && !slices.ContainsFunc(h.PeekKeys(), func(k []byte) bool {
+			return len(k) == len(name) && strings.EqualFold(text(k), name)
+		}) {
+			return "", 0 // as most of those that are asked for: PeekAll would first copy the name
+		}
+		values := h.PeekAll(name)
+		if i >= len(values) {
+			return "", len(values)
+		}
+		return text(values[i]), len(values)
+	}
+	h.VisitAll(func(k, v []byte) {
+		if strings.EqualFold(text(k), name) {
+			if lines == i {
+				value = text(v)
+			}
+			lines++
+		}
+	})
+	return value, lines
+}
+
+// isListed reports whether fasthttp keeps fields of that name in the list that PeekKeys shows, in all its versions.
+func isListed(name string) bool {
+	switch name {
+	case fasthttp.HeaderContentType, fasthttp.HeaderContentLength, fasthttp.HeaderUserAgent, fasthttp.HeaderConnection,
+		fasthttp.HeaderCookie, fasthttp.HeaderTrailer:
+		return false
+	}
+	return true
+}
+
+// ReadBody implements the method of [core.Exchange].
+func (x *Exchange) ReadBody(limit int64) ([]byte, error) { return readBody(&x.ctx.Request, limit) }
+
+// Answer implements the method of [core.Exchange].
+func (x *Exchange) Answer(r *core.Response) error {
+	if x.ran { // the answer stands in place of the handler's
+		x.before.CopyTo(&x.ctx.Response.Header)
+	}
+	answer(x.ctx, r)
+	return nil
+}
+
+// Run implements the method of [core.Exchange].
+func (x *Exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
+	if x.before == nil {
+		x.before = new(fasthttp.ResponseHeader)
+	}
+	x.ctx.Response.Header.CopyTo(x.before)
+	x.ran = true
+	returned := false
+	defer func() {
+		if !returned { // a panic or runtime.Goexit, which goes on
+			x.drop()
+		}
+	}()
+	runsOn, err := x.framework.Next(ctx)
+	x.runsOn, returned = runsOn, true
+	if err != nil {
+		if x.finisher = x.framework.Finisher(); x.finisher != nil {
+			return core.Capture{Deferred: true, Err: err}, err
+		}
+		x.framework.Render(err)
+	}
+	captured := x.capture(limit)
+	captured.Err = err
+	if x.stream = watch(x.ctx, captured); x.stream != nil {
+		core.PartSent(ctx, false)
+		return core.Capture{Deferred: true}, nil
+	}
+	return captured, nil
+}
+
+func (x *Exchange) capture(limit int) core.Capture {
+	captured := capture(x.ctx, &x.resp, limit, x.place.Limited)
+	appendFields(&x.fields, x.before)
+	x.resp.Header = adapterkit.Changed(x.resp.Header, x.fields)
+	captured.RunsOn = captured.RunsOn || x.runsOn
+	return captured
+}
+
+// drop drops an answer with its header fields, which must not describe the answer of the recovery.
+func (x *Exchange) drop() {
+	resp := &x.ctx.Response
+	if isBlank(resp) {
+		return
+	}
+	resp.ResetBody()
+	x.before.CopyTo(&resp.Header)
+}
+
+// Deliver implements the method of [core.Exchange]. It only adds fields: fasthttp sends the response after the chain of handlers.
+func (x *Exchange) Deliver(fields []core.Field) error {
+	if x.stream != nil {
+		return nil // the stream has ended, and the context may belong to another request
+	}
+	for _, f := range fields {
+		x.ctx.Response.Header.Set(f.Name, f.Value)
+	}
+	return nil
+}
+
+// Defer implements [core.Deferrer]: the run ends in the adapter's Finish, or with the stream.
+func (x *Exchange) Defer(p *core.Pending) {
+	x.pending = true
+	if x.stream != nil {
+		x.stream.Defer(p)
+		return
+	}
+	x.finisher.Defer(p, x.final)
+}
+
+// final is the capture of what has become of the handler's error; nil after a panic.
+func (x *Exchange) final(returned bool) *core.Capture {
+	if !returned {
+		return nil
+	}
+	captured := x.capture(math.MaxInt) // the engine knows the limit
+	captured.Err = x.finisher.Err
+	return &captured
+}

@@ -1,0 +1,27 @@
+package fasthttpkit
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+)
+
+// What has been answered is not empty, also if nobody knows what it is.
+func TestOnlyNothingIsEmpty(t *testing.T) {
+	for name, answer := range map[string]func(ctx *fasthttp.RequestCtx){
+		"":         func(*fasthttp.RequestCtx) {},
+		"status":   func(ctx *fasthttp.RequestCtx) { ctx.SetStatusCode(201) },
+		"body":     func(ctx *fasthttp.RequestCtx) { ctx.SetBodyString("made") },
+		"stream":   func(ctx *fasthttp.RequestCtx) { ctx.SetBodyStream(strings.NewReader(""), -1) },
+		"hijacked": func(ctx *fasthttp.RequestCtx) { ctx.Hijack(func(net.Conn) {}) },
+	} {
+		var ctx fasthttp.RequestCtx
+		answer(&ctx)
+		assert.Equal(t, name == "", capture(&ctx, new(core.Response), 100, false).Empty, name)
+	}
+}
