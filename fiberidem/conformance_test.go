@@ -363,8 +363,9 @@ func (c fiberCall) Report(err error) error { return err }
 func (c fiberCall) Proxy(addr string) error {
 	proxy := adaptertest.NewProxy(addr)
 	return adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// r has fasthttp's context, which serves other requests when this one has been answered.
-		proxy.ServeHTTP(w, r.WithContext(c.Context()))
+		// r has fasthttp's context, which serves other requests when this one has been answered. Without the Flush of w the answer is
+		// whole: newer versions of fasthttp make a stream of what is flushed, and don't tell that its client has left.
+		proxy.ServeHTTP(struct{ http.ResponseWriter }{w}, r.WithContext(c.Context()))
 	})(c.c)
 }
 

@@ -69,21 +69,27 @@
 // verifier then refuses for its timestamp. c.Hostname() follows X-Forwarded-Host, which is not signed,
 // unless EnableTrustedProxyCheck is set. A request whose Host line and target, in absolute form, name
 // different hosts is refused as malformed. A signed field with tabs around its
-// value, which fasthttp leaves to the handler, is refused as malformed. With DisableHeaderNormalizing a
+// value is refused as malformed where fasthttp leaves them to the handler. With DisableHeaderNormalizing a
 // relay can change the case of a signed name, so that c.Get does not find it.
 //
 // Where fasthttp keeps one of several lines of a field (Host, Content-Type and others), all
-// that were received count. Fields of a trailer are none of the header's with
-// StreamRequestBody; without it, fasthttp has made them so before any handler runs, and they
-// count as sent there.
+// that were received count.
+//
+// Nothing that a trailer has brought is in the header of a verified request (RFC 9110, section 6.5.1). Without
+// StreamRequestBody, fasthttp reads the trailer of a body in chunks before any handler runs; what it has brought is
+// taken away then, and a field that a middleware in front has added to such a request goes with it. If more lines
+// of a name are there than were sent, the request is refused as malformed.
 //
 // The Date of a refusal is fasthttp's own, which can't be set: it is the system clock's, also if
 // sign.Config.Clock is another one, and there is none with DisableDefaultDate.
 //
 // # Versions
 //
-// Keep the fasthttp that Fiber v2 requires (1.51). Newer ones read requests in another way: with 1.77,
-// without StreamRequestBody, a handler finds fields of a trailer that no signature covers.
+// Fiber v2 requires fasthttp 1.51; newer ones, which Fiber v3 or other modules bring into a program, do as well. They differ
+// in what they refuse by themselves: a request without Host, a Cookie or Authorization in a trailer.
+// They make a stream of what a net/http handler flushes (middleware/adaptor, so a httputil.ReverseProxy, too), and don't tell
+// that its client has left: the run ends with the stream, and is abandoned if that is cut short. Fiber's own
+// proxy middleware has the whole answer before it is sent.
 //
 // # Contexts
 //

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -24,7 +25,7 @@ func Example() {
 	})
 
 	for range 2 { // an impatient finger
-		req, _ := http.NewRequest(http.MethodPost, "/orders", strings.NewReader(`{"item":"book"}`))
+		req := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(`{"item":"book"}`))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-User", "alice")
 		resp, err := app.Test(req)
@@ -57,7 +58,7 @@ func ExampleFinish() {
 	})
 
 	for range 2 {
-		req, _ := http.NewRequest(http.MethodPost, "/orders", nil)
+		req := httptest.NewRequest(http.MethodPost, "/orders", nil)
 		resp, err := app.Test(req)
 		if err != nil {
 			fmt.Println(err)
@@ -79,7 +80,7 @@ func ExampleRun() {
 		return c.SendString(fmt.Sprintf("attempt %d, takeover %v", run.Attempt(), run.Takeover()))
 	})
 
-	req, _ := http.NewRequest(http.MethodPost, "/transfers", nil)
+	req := httptest.NewRequest(http.MethodPost, "/transfers", nil)
 	resp, err := app.Test(req)
 	if err != nil {
 		fmt.Println(err)

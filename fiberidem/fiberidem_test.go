@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -316,7 +317,7 @@ func TestRunAndUserContext(t *testing.T) {
 }
 
 func httpPost(path, body string, fields ...string) *http.Request {
-	req, _ := http.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Add(fields[i], fields[i+1])
 	}

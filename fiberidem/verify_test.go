@@ -20,6 +20,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
@@ -304,21 +305,35 @@ func TestContextIsRestored(t *testing.T) {
 	assert.Equal(t, "recovered", s.do(s.signed(signtest.Demo, "/?panic=1", "{}")).body)
 }
 
-// Signed are values without the white space around them; fasthttp leaves the tabs to the handler.
+// Signed are values without the white space around them: either fasthttp takes it away, or a handler would get what was not signed.
 func TestTabsAroundSignedFields(t *testing.T) {
 	inEachMode(t, func(t *testing.T, config fiber.Config) {
 		app := newApp(config)
-		app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error { return c.SendString("reached") })
+		app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error {
+			return c.SendString(fmt.Sprintf("%q %q %q", c.Get("X-User"), c.Get("Content-Type"), c.Get("Cookie")))
+		})
 		s := serve(t, app)
+		const reached = `"bob" "application/json" "s=bob"`
 		for name, value := range map[string]string{"X-User": "bob", "Content-Type": "application/json", "Cookie": "s=bob"} {
 			message := wire(t, s.signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
-			require.Equal(t, "reached", s.exchange(message)[0].body)
+			require.Equal(t, reached, s.exchange(message)[0].body)
 			message = wire(t, s.signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
 			message = strings.Replace(message, name+": "+value+"\r\n", name+": \t"+value+"\r\n", 1)
 			require.Contains(t, message, "\t")
-			require.Equal(t, "malformed", s.exchange(message)[0].code(), name)
+			if got := s.exchange(message)[0]; keepsTabs() {
+				require.Equal(t, "malformed", got.code(), name)
+			} else {
+				require.Equal(t, reached, got.body, name)
+			}
 		}
 	})
+}
+
+// keepsTabs reports whether this version of fasthttp leaves tabs around values.
+func keepsTabs() bool {
+	var h fasthttp.RequestHeader
+	_ = h.Read(bufio.NewReader(strings.NewReader("GET / HTTP/1.1\r\nHost: a\r\nX-A: \tx\r\n\r\n")))
+	return string(h.Peek("X-A")) == "\tx"
 }
 
 // What others in front have taken out of the header stays what it was.
@@ -366,6 +381,8 @@ func TestATrailerAddsNothingToASignedCookie(t *testing.T) {
 		got := s.exchange(wire(t, r))[0]
 		if code := got.code(); code != "" {
 			got.body = code
+		} else if got.status == 400 && strings.Contains(got.body, "forbidden trailer") {
+			continue // newer versions of fasthttp refuse it
 		}
 		require.Equal(t, want, got.body)
 	}
