@@ -9,9 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/adaptor"
@@ -23,6 +21,7 @@ import (
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/internal/backend/nonces"
+	"github.com/idem-go/idem/internal/fasthttptest"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -147,8 +146,8 @@ func startFiber(tb testing.TB, config fiber.Config, app adaptertest.App) string 
 		}
 	}
 
-	f.Server().Handler = timeLimit(f.Handler())
-	return listen(tb, f)
+	f.Server().Handler = fasthttptest.TimeLimit(f.Handler())
+	return fasthttptest.Listen(tb, f.Listener, f.Shutdown)
 }
 
 // readInFront is what stands in front, as Fiber has it or its users write it. (Fiber's CSRF has dependencies that
@@ -183,70 +182,8 @@ func readInFront(f adaptertest.Front) fiber.Handler {
 	}
 }
 
-// timeLimit is fasthttp's timeout around h: a short one for requests that have an X-Time-Limit.
-func timeLimit(h fasthttp.RequestHandler) fasthttp.RequestHandler {
-	return func(c *fasthttp.RequestCtx) {
-		limit, err := time.ParseDuration(string(c.Request.Header.Peek("X-Time-Limit")))
-		if err != nil {
-			limit = time.Hour
-		}
-		fasthttp.TimeoutWithCodeHandler(h, limit, "too late", fasthttp.StatusServiceUnavailable)(c)
-	}
-}
-
 // within is the local under which a request that is made within another one has that one's context.
 type within struct{}
-
-// listen serves f, and returns its address. When tb ends, it waits until all connections are
-// closed.
-func listen(tb testing.TB, f *fiber.App) string {
-	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	counted := &countingListener{Listener: listener, asked: make(chan struct{})}
-	served := make(chan error, 1)
-	go func() { served <- f.Listener(counted) }()
-	<-counted.asked // Shutdown does nothing to a server that has not begun
-	tb.Cleanup(func() {
-		// fasthttp looks for open connections each 100 ms: spare it that.
-		counted.open.Wait()
-		if err := f.Shutdown(); err != nil {
-			tb.Error("shutdown:", err)
-		}
-		<-served
-	})
-	return listener.Addr().String()
-}
-
-// countingListener counts the connections that the server has not closed.
-type countingListener struct {
-	net.Listener
-	open  sync.WaitGroup
-	once  sync.Once
-	asked chan struct{} // closed when the server first asks for a connection
-}
-
-func (l *countingListener) Accept() (net.Conn, error) {
-	l.once.Do(func() { close(l.asked) })
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.open.Add(1)
-	return &countedConn{Conn: c, closed: sync.OnceFunc(l.open.Done)}, nil
-}
-
-type countedConn struct {
-	net.Conn
-	closed func()
-}
-
-func (c *countedConn) Close() error {
-	defer c.closed()
-	return c.Conn.Close()
-}
 
 // conformanceErrors is what services with an error format of their own have in front.
 func conformanceErrors(ignoreContext bool) fiber.Handler {

@@ -1,0 +1,138 @@
+package fiber3idem
+
+import (
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/fasthttpkit"
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/sign"
+)
+
+// New returns the handler that mounts g. It is safe for concurrent use and may be mounted
+// on any number of routes and apps.
+//
+// With StreamRequestBody, mount it in front of middleware that reads the stream, see the package comment.
+func New(g *core.Guard) fiber.Handler {
+	places := newPlaces()
+	return func(c fiber.Ctx) error {
+		if isUnreadable(c) {
+			return nil
+		}
+		x := exchanges.Get().(*exchange)
+		x.start(c, places.Of(c))
+		err := g.Serve(c.Context(), x)
+		if x.End() { // after a panic it stays out of the pool, too: somebody may still hold it
+			x.c, x.place = nil, nil
+			exchanges.Put(x)
+		}
+		return err
+	}
+}
+
+// Run returns the run that a handler is part of, or nil, which answers like a first attempt. It
+// may be kept after the handler.
+func Run(c fiber.Ctx) *core.Run { return core.RunFrom(c.Context()) }
+
+// Replayed reports whether the response is a replay, for middleware further out. (Fiber's own
+// idempotency middleware calls that IsFromCache.)
+func Replayed(c fiber.Ctx) bool { return fasthttpkit.Replayed(c.RequestCtx()) }
+
+// UserFromLocals takes the user from c.Locals(key), where authentication middleware has
+// left it; see [core.UserFromValue] for the types. What Fiber's own middleware leaves has a key that is not exported: take
+// it with basicauth.UsernameFromContext, say, in a [core.UserFunc] whose request's Native is the fiber.Ctx.
+func UserFromLocals(key any) core.UserSource {
+	return adapterkit.UserFrom("Fiber v3", func(c fiber.Ctx) any { return c.Locals(key) })
+}
+
+// Finish returns a middleware for apps in which something further out than the guard
+// makes responses of errors. Mount it outside of that, and inside of recovery:
+//
+//	app.Use(recover.New(), fiber3idem.Finish(), envelopeErrors)
+//	app.Post("/orders", fiber3idem.New(orders), createOrder)
+//
+// A guard inside then returns the handler's error without rendering it, and the response that has
+// come of it here is stored. An error that nobody has rendered goes to the app's ErrorHandler here.
+// Requests without such an error pass untouched. Of several Finish, the outermost counts.
+func Finish() fiber.Handler {
+	return func(c fiber.Ctx) error {
+		if finisherOf(c) != nil {
+			return c.Next()
+		}
+		f := new(fasthttpkit.Finisher)
+		c.Locals(finisherKey{}, f)
+		returned := false
+		// The exchanges of Fiber have no errors of delivery.
+		defer func() { _ = f.Finish(returned) }()
+		defer func() {
+			if !c.IsAbandoned() {
+				c.Locals(finisherKey{}, nil)
+			}
+		}()
+
+		err := c.Next()
+		if f.Deferred() && err != nil {
+			render(c, err)
+			f.Err, err = err, nil
+		}
+		returned = true
+		return err
+	}
+}
+
+type finisherKey struct{}
+
+func finisherOf(c fiber.Ctx) *fasthttpkit.Finisher {
+	f, _ := c.Locals(finisherKey{}).(*fasthttpkit.Finisher)
+	return f
+}
+
+// Verify returns a handler that passes requests that v verifies, and answers all others. [Verified], or
+// sign.From(c.Context()), tells the handlers behind it who has signed, and a guard takes the key's
+// owner for its user (see core.Config.User). Mount it in front of the guard: a failed signature then
+// creates no record, and an unsigned request gets no stored answer. Mounted twice on a route, it refuses
+// every request, whose nonce the first has used.
+//
+// It is safe for concurrent use and may be mounted on any number of routes and apps. See the
+// package comment for multipart forms and for the Date of refusals.
+func Verify(v *sign.Verifier) fiber.Handler {
+	return func(c fiber.Ctx) error {
+		if isUnreadable(c) {
+			return nil // and nothing behind it runs
+		}
+		outer := c.Context()
+		ctx, ok := fasthttpkit.Verify(outer, v, c.RequestCtx(), c.Method(), !c.App().Server().DisablePreParseMultipartForm)
+		if !ok {
+			return nil
+		}
+		c.SetContext(ctx)
+		defer restore(c, outer)
+		return c.Next()
+	}
+}
+
+// Verified returns who has signed the request, if [Verify] has let it through. It may be kept
+// after the handler.
+func Verified(c fiber.Ctx) (sign.Verified, bool) { return sign.From(c.Context()) }
+
+// IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
+// the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
+func IssueToken(g *core.Guard) fiber.Handler {
+	g.MustUseTokens()
+	return func(c fiber.Ctx) error {
+		return g.ServeToken(c.Context(), pageOf(c))
+	}
+}
+
+// NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
+// Cache-Control, and for the errors, see [core.Guard.NewToken].
+func NewToken(c fiber.Ctx, g *core.Guard) (string, error) {
+	return adapterkit.NewToken(c.Context(), pageOf(c), g)
+}
+
+// pageOf returns the exchange of a handler that belongs to no guard.
+func pageOf(c fiber.Ctx) *exchange {
+	x := new(exchange)
+	x.start(c, pages.Weakly(c))
+	return x
+}

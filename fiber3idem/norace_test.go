@@ -1,0 +1,5 @@
+//go:build !race
+
+package fiber3idem_test
+
+const raceEnabled = false
