@@ -59,7 +59,7 @@ func harness(config fiber.Config) adaptertest.Harness {
 		Start:  func(tb testing.TB, app adaptertest.App) string { return startFiber(tb, config, app) },
 		User:   func(name string) core.UserSource { return fiber3idem.UserFromLocals(name) },
 		Nonces: nonces.OnRedis,
-		Features: adaptertest.Features{NativeErrors: true, OuterErrors: true, TimeLimit: true, ServerDate: true, ClosesUnread: config.StreamRequestBody,
+		Features: adaptertest.Features{EarlyHints: true, NativeErrors: true, OuterErrors: true, TimeLimit: true, ServerDate: true, ClosesUnread: config.StreamRequestBody,
 			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.KeyAuth, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack}},
 	}
 }
@@ -288,7 +288,10 @@ func (c fiberCall) Stream(status int, contentType string, write func(io.Writer, 
 	return nil
 }
 
-func (c fiberCall) EarlyHints(string) error { return errors.New("fasthttp sends no 103") }
+func (c fiberCall) EarlyHints(link string) error {
+	defer c.c.Response().Header.Del(fiber.HeaderLink) // else Fiber sends it again with the final response
+	return c.c.SendEarlyHints([]string{link})
+}
 
 func (c fiberCall) Upgrade(protocol string, talk func(net.Conn)) error {
 	c.c.Set(fiber.HeaderConnection, "Upgrade")
