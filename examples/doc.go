@@ -1,9 +1,10 @@
-// Package examples is one little shop, served by four frameworks. Each of the programs
+// Package examples is one little shop, served by several frameworks. Each of the programs
 // reads as documentation of its adapter and runs with nothing installed:
 //
 //	go run ./examples/gin
 //	go run ./examples/echo
 //	go run ./examples/fiber
+//	go run ./examples/fiber3
 //	go run ./examples/nethttp
 //
 // The first run compiles the framework, the Redis client and the drivers of all databases, which takes

@@ -80,11 +80,13 @@ func resultsOutliveTheProgram(t *testing.T, dir string) {
 			require.Equal(t, a.body, b.body)
 
 			first.process.Kill(t)
-			next := newClient(t, program.Start(t, filepath.Join(dir, "fiber"), flags...))
-			b = next.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
-			require.Equal(t, a.body, b.body)
-			next.expect("422 key_reused", "/payments", `{"amount":6}`, "Idempotency-Key", "durable")
-			next.ran(0, "POST /payments")
+			for _, name := range []string{"fiber", "fiber3"} {
+				next := newClient(t, program.Start(t, filepath.Join(dir, name), flags...))
+				b = next.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
+				require.Equal(t, a.body, b.body)
+				next.expect("422 key_reused", "/payments", `{"amount":6}`, "Idempotency-Key", "durable")
+				next.ran(0, "POST /payments")
+			}
 		})
 	}
 }
