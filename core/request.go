@@ -42,7 +42,7 @@ type Request struct {
 	// engine fills it in.
 	Consumed []string
 	// Native is the framework's own context: *http.Request, *gin.Context,
-	// echo.Context or *fiber.Ctx.
+	// echo.Context, *fiber.Ctx or, of Fiber v3, fiber.Ctx.
 	Native any
 	// Body is the whole body as sent, not decompressed. It must not be changed. The engine fills
 	// it in, not the adapter.
