@@ -64,6 +64,6 @@ func TestAllocations(t *testing.T) {
 	replay := testing.AllocsPerRun(rounds, perform(guarded, false))
 	expect("true")
 	t.Logf("bare %v, first +%v, replay +%v", base, first-base, replay-base)
-	require.LessOrEqual(t, first-base, 8.0)
-	require.LessOrEqual(t, replay-base, 4.0)
+	require.LessOrEqual(t, first-base, 6.0)
+	require.LessOrEqual(t, replay-base, 2.0)
 }

@@ -46,12 +46,6 @@ var modes = map[string]fiber.Config{
 	"immutable":     {Immutable: true},
 }
 
-func inEachMode(t *testing.T, test func(t *testing.T, config fiber.Config)) {
-	for name, config := range modes {
-		t.Run(name, func(t *testing.T) { test(t, config) })
-	}
-}
-
 // harness is Fiber with these settings.
 func harness(config fiber.Config) adaptertest.Harness {
 	return adaptertest.Harness{
@@ -218,16 +212,16 @@ func (c fiberCall) Verified() (sign.Verified, bool) { return fiber3idem.Verified
 func (c fiberCall) Method() string { return c.c.Method() }
 
 // Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
-func (c fiberCall) Header(name string) (value string) {
+func (c fiberCall) Header(name string) string {
 	if !c.c.App().Config().DisableHeaderNormalizing {
 		return c.c.Get(name)
 	}
-	c.c.Request().Header.VisitAll(func(k, v []byte) {
-		if value == "" && strings.EqualFold(string(k), name) {
-			value = string(v)
+	for k, v := range c.c.Request().Header.All() {
+		if strings.EqualFold(string(k), name) {
+			return string(v)
 		}
-	})
-	return value
+	}
+	return ""
 }
 
 func (c fiberCall) Param(name string) string { return c.c.Params(name) }
@@ -326,9 +320,9 @@ func (c fiberCall) Within(target, key string) (*core.Response, error) {
 	inner.SetUserValue(within{}, c.c.Context())
 	c.c.App().Handler()(&inner)
 	answer := &core.Response{Status: inner.Response.StatusCode(), Body: inner.Response.Body()}
-	inner.Response.Header.VisitAll(func(name, value []byte) {
+	for name, value := range inner.Response.Header.All() {
 		answer.Header = append(answer.Header, core.Field{Name: string(name), Value: string(value)})
-	})
+	}
 	return answer, nil
 }
 
