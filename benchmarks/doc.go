@@ -1,7 +1,10 @@
 // Package benchmarks measures what this module costs, beside what it is to be compared with
-// in the same run: bare frameworks, Fiber's own idempotency middleware, the bare Redis
+// in the same run: bare frameworks, the idempotency middleware of Fiber v2 and v3, the bare Redis
 // client, digests alone. It is a module of its own, so that nobody who uses the
 // other one downloads what is only needed here.
+//
+// Fiber v3 requires a newer fasthttp than Fiber v2 does, and raises it for both: here Fiber v2 runs
+// on fasthttp 1.69, not on the 1.51 that its own go.mod names.
 //
 //	cd benchmarks && go test -run '^$' -bench . -benchmem .
 //
@@ -29,7 +32,7 @@
 //	               conflict               409 in_progress: a duplicate while the first one runs
 //	               key-reused             422: the Idempotency-Key came with another body before
 //	    store      memory, redis, sqlite, postgres
-//	FiberPeer/<way>
+//	FiberPeer/<way>, Fiber3Peer/<way>     on Fiber v2 and v3; of the latter without ours
 //	    way        bare, own-first, own-replay (Fiber's middleware, with its storage in memory),
 //	               ours-first, ours-replay (client key, memory),
 //	               ours-unchecked-first, ours-unchecked-replay (the same without the fingerprint
@@ -72,10 +75,18 @@
 //	    what       allowed, refused; memory and redis also have fresh (each call for another user),
 //	               memory has parallel (64 goroutines, 1,000 users)
 //	Do                                    an operation that is not HTTP, memory
-//	Load/gin/<store>/<loop>/duplicates=<percent>   over TCP; req/s, p50-ns, p99-ns, p99.9-ns
-//	    store      bare (without a guard), memory, redis2 (two processes on one Redis)
-//	    loop       closed (each of 64 connections sends when it has its answer), open (requests are due
+//	Query/gin/bare/none                   a handler that asks PostgreSQL SELECT pg_sleep(0.001)
+//	Query/gin/client-key-first/<store>    the same with a guard
+//	Load/<framework>/<way>/<loop>/connections=<n>/<again>=<percent>    over TCP; req/s, p50-ns, p99-ns,
+//	                                      p99.9-ns, service-cpu-ns of a request, and how many cores service and
+//	                                      client keep busy; a service has half of them
+//	    way        bare (without a guard), memory, redis; own (Fiber's middleware); redis2 (two processes
+//	               on one Redis)
+//	    loop       closed (each connection sends when it has its answer), open (requests are due
 //	               at half of that rate, due/s, and latency counts from then)
+//	    n          64, 1024 connections, each opened once, before anything is timed, and kept
+//	    again      replays (requests for an operation that has been answered), duplicates (for one that
+//	               may be running)
 //	Wait/<store>/<waiters>                the end of a run for which 1, 100 or 10000 duplicates wait;
 //	                                      acquires/op, watches/op, on redis also round-trips/op, sent-B/op
 //	    store      memory, redis
@@ -83,4 +94,7 @@
 // Every framework of the matrix serves the same workload, one request after the other: a JSON
 // body of 200 bytes, answered with 201 and a small JSON body, into a writer that keeps
 // nothing, without a network.
+//
+// BenchmarkConsumer, for a consumer of messages, is in amqpidem, so that this module does not require its
+// client; cmd/report runs it, too.
 package benchmarks

@@ -1,33 +1,71 @@
 package benchmarks
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v2/middleware/idempotency"
 	"github.com/gofiber/fiber/v2/middleware/session"
+	fiber3 "github.com/gofiber/fiber/v3"
+	idempotency3 "github.com/gofiber/fiber/v3/middleware/idempotency"
+	session3 "github.com/gofiber/fiber/v3/middleware/session"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/fiberidem"
 )
 
-// BenchmarkFiberPeer sets a guard on Fiber beside Fiber's own idempotency middleware, each
-// with its in-process store and with keys of 36 bytes.
-func BenchmarkFiberPeer(b *testing.B) {
-	// own mounts Fiber's middleware in its default configuration, but for the storage: it is
-	// the same, taken from where it can be closed again.
-	own := func(b *testing.B, h *handler) client {
-		storage := session.New().Storage
-		b.Cleanup(func() { require.NoError(b, storage.Close()) })
-		return mountFiber(h, idempotency.ConfigDefault.KeyHeader, idempotency.New(idempotency.Config{
-			Storage: storage, Lifetime: 24 * time.Hour, // as ours
-		}))()
+// ownFiber mounts Fiber's middleware in its default configuration, but for the name of the field, and for the
+// storage: it is the same, taken from where it can be closed again.
+func ownFiber(o operation) (service, io.Closer) {
+	storage := session.New().Storage
+	return mountFiber(o, idempotency.New(idempotency.Config{
+		KeyHeader: core.DefaultKeyHeader, Storage: storage, Lifetime: 24 * time.Hour, // as ours
+	})), storage
+}
+
+func ownFiber3(o operation) (service, io.Closer) {
+	storage := session3.NewStore().Storage
+	return mountFiber3(o, idempotency3.New(idempotency3.Config{
+		KeyHeader: core.DefaultKeyHeader, Storage: storage, Lifetime: 24 * time.Hour,
+	})), storage
+}
+
+func mountFiber3(o operation, mw ...fiber3.Handler) service {
+	app := fiber3.New()
+	var handlers []any
+	for _, m := range mw {
+		handlers = append(handlers, m)
 	}
-	guarded := func(policy core.Policy) func(*testing.B, *handler) client {
-		return func(b *testing.B, h *handler) client {
-			guard := openMemory(b, rehearsed+b.N).engine().MustGuard(policy)
-			return mountFiber(h, core.DefaultKeyHeader, fiberidem.New(guard))()
+	handlers = append(handlers, func(c fiber3.Ctx) error {
+		answer := o.createOf(c)
+		c.Set("Content-Type", "application/json")
+		return c.Status(http.StatusCreated).Send(answer)
+	})
+	app.Post("/orders", handlers[0], handlers[1:]...)
+	return onFastHTTP(app.Handler())
+}
+
+// unguarded are the frameworks that are measured bare and with their own middleware only.
+var unguarded = []framework{{"fiber3", func(o operation, _ *core.Guard) service { return mountFiber3(o) }, ownFiber3}}
+
+// BenchmarkFiberPeer and BenchmarkFiber3Peer set a guard on Fiber beside Fiber's own idempotency middleware, each
+// with its in-process store and with keys of 36 bytes.
+func BenchmarkFiberPeer(b *testing.B)  { benchmarkPeer(b, frameworkNamed(b, "fiber")) }
+func BenchmarkFiber3Peer(b *testing.B) { benchmarkPeer(b, unguarded[0]) }
+
+func benchmarkPeer(b *testing.B, fw framework) {
+	bare := func(_ *testing.B, h *handler) service { return fw.mount(h, nil) }
+	own := func(b *testing.B, h *handler) service {
+		s, storage := fw.own(h)
+		b.Cleanup(func() { require.NoError(b, storage.Close()) })
+		return s
+	}
+	guarded := func(policy core.Policy) func(*testing.B, *handler) service {
+		return func(b *testing.B, h *handler) service {
+			return fw.mount(h, openMemory(b, rehearsed+b.N).engine().MustGuard(policy))
 		}
 	}
 	ours := guarded(core.ClientKey())
@@ -39,11 +77,11 @@ func BenchmarkFiberPeer(b *testing.B) {
 	first := workload{keyed: true, distinct: true, executed: true, want: wantCreated}
 	for _, bench := range []struct {
 		name   string
-		mount  func(b *testing.B, h *handler) client
+		mount  func(b *testing.B, h *handler) service
 		replay bool
 		work   workload
 	}{
-		{"bare", func(_ *testing.B, h *handler) client { return mountFiber(h, core.DefaultKeyHeader)() }, false, first},
+		{"bare", bare, false, first},
 		{"own-first", own, false, first},
 		{"ours-first", ours, false, first},
 		{"ours-unchecked-first", alike, false, first},
@@ -51,9 +89,12 @@ func BenchmarkFiberPeer(b *testing.B) {
 		{"ours-replay", ours, true, workload{keyed: true, want: wantReplayed}},
 		{"ours-unchecked-replay", alike, true, workload{keyed: true, want: wantReplayed}},
 	} {
+		if fw.name == unguarded[0].name && strings.HasPrefix(bench.name, "ours") {
+			continue
+		}
 		b.Run(bench.name, func(b *testing.B) {
 			h := &handler{}
-			c := bench.mount(b, h)
+			c := bench.mount(b, h).client()
 			if bench.replay {
 				if got := c.ask(newClientKeys(1).at(0), 0); got != wantCreated || h.executed != 1 {
 					b.Fatalf("the first request was answered with %+v", got)

@@ -12,15 +12,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -28,20 +27,49 @@ import (
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
-	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// loadService, in the environment of a test process, makes it a service of BenchmarkLoad: "bare", "memory", or the
-// URL of a Redis. loadPrefix is what its stored keys begin with.
+// loadService, in the environment of a test process, makes it a service of BenchmarkLoad: the name of a framework, and
+// "bare", "own", "memory" or the URL of a Redis. loadPrefix is what its stored keys begin with.
 const loadService, loadPrefix = "IDEM_BENCH_SERVICE", "IDEM_BENCH_PREFIX"
 
-// serveLoad serves POST /operations, and GET /executions, how often that has run, until its standard input ends.
-func serveLoad(on string) error {
-	gin.SetMode(gin.ReleaseMode)
-	r := gin.New()
-	var handlers []gin.HandlerFunc
-	if on != "bare" {
+// orders is an operation for many clients at once. No two executions answer alike.
+type orders struct{ executed atomic.Int64 }
+
+func (o *orders) create(r io.Reader) []byte {
+	own := make([]byte, len(body))
+	if _, err := io.ReadFull(r, own); err != nil {
+		panic(err)
+	}
+	return o.answer()
+}
+
+func (o *orders) createOf(request interface{ Body() []byte }) []byte {
+	if len(request.Body()) != len(body) {
+		panic("a part of the body is missing")
+	}
+	return o.answer()
+}
+
+func (o *orders) answer() []byte {
+	return fmt.Appendf(nil, `{"order_id":"ord-%d-%d"}`, os.Getpid(), o.executed.Add(1))
+}
+
+// serveLoad is a service until its standard input ends. For each line there it prints how often the operation has run, and
+// how much processor time the process has used.
+func serveLoad(what string) error {
+	name, on, _ := strings.Cut(what, " ")
+	known := slices.Concat(frameworks, unguarded)
+	fw := known[slices.IndexFunc(known, func(fw framework) bool { return fw.name == name })]
+	o := &orders{}
+	var s service
+	switch on {
+	case "bare":
+		s = fw.mount(o, nil)
+	case "own":
+		s, _ = fw.own(o)
+	default:
 		var records store.Store
 		var err error
 		if on == "memory" {
@@ -55,33 +83,32 @@ func serveLoad(on string) error {
 		policy := core.ClientKey()
 		policy.Retention = time.Minute
 		engine := core.MustNew(core.Config{Store: records, Prefix: os.Getenv(loadPrefix), User: core.UserFromHeader("X-User")})
-		handlers = append(handlers, ginidem.New(engine.MustGuard(policy)))
+		s = fw.mount(o, engine.MustGuard(policy))
 	}
-	var executions atomic.Int64
-	r.POST("/operations", append(handlers, func(c *gin.Context) {
-		drain := make([]byte, len(body))
-		if _, err := io.ReadFull(c.Request.Body, drain); err != nil {
-			c.String(http.StatusBadRequest, err.Error())
-			return
-		}
-		// No two executions answer alike.
-		c.String(http.StatusCreated, "%d of %d", executions.Add(1), os.Getpid())
-	})...)
-	r.GET("/executions", func(c *gin.Context) { c.String(http.StatusOK, "%d", executions.Load()) })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println(listener.Addr())
-	go http.Serve(listener, r)
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	go s.serve(listener)
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		fmt.Println(o.executed.Load(), int64(processTime()))
+	}
+	return lines.Err()
 }
 
-// startLoadService starts a service in a process of its own and returns its address.
-func startLoadService(tb testing.TB, on, prefix string) string {
+// loadProcess is a service in a process of its own.
+type loadProcess struct {
+	addr string
+	ask  io.WriteCloser
+	says *bufio.Reader
+}
+
+// startLoadService starts a service on half of the cores. The client has the rest.
+func startLoadService(tb testing.TB, what, prefix string) loadProcess {
 	c := exec.CommandContext(tb.Context(), os.Args[0])
-	c.Env = append(os.Environ(), loadService+"="+on, loadPrefix+"="+prefix)
+	c.Env = append(os.Environ(), loadService+"="+what, loadPrefix+"="+prefix, fmt.Sprint("GOMAXPROCS=", serviceCores()))
 	c.Stderr = os.Stderr
 	stdin, err := c.StdinPipe()
 	require.NoError(tb, err)
@@ -92,22 +119,34 @@ func startLoadService(tb testing.TB, on, prefix string) string {
 		stdin.Close()
 		_ = c.Wait() // it may have been killed with the benchmark
 	})
-	addr, err := bufio.NewReader(stdout).ReadString('\n')
+	p := loadProcess{ask: stdin, says: bufio.NewReader(stdout)}
+	_, err = fmt.Fscanln(p.says, &p.addr)
 	require.NoError(tb, err, "the service does not listen")
-	return strings.TrimSpace(addr)
+	return p
 }
 
-// load is what is sent to services: b.N requests.
-type load struct {
-	bare       bool     // nothing guards the services
-	addrs      []string // behind one store
-	prefix     string   // of the client keys
-	duplicates float64  // the share of requests that ask again for one of the latest 1024 operations
-	rate       float64  // how many requests are due in a second (an open loop); 0: when there is an answer (a closed one)
+func serviceCores() int { return max(1, runtime.NumCPU()/2) }
 
-	mu                  sync.Mutex
-	operations          []loadOperation
-	replayed, conflicts int
+// has returns how often the service has carried out an operation, and the processor time that it has used.
+func (p loadProcess) has() (executed int, used time.Duration, err error) {
+	if _, err = fmt.Fprintln(p.ask); err == nil {
+		_, err = fmt.Fscanln(p.says, &executed, (*int64)(&used))
+	}
+	return executed, used, err
+}
+
+// load is what is sent to services.
+type load struct {
+	way        string        // "bare": nothing guards the services; "own": what guards them does not say that it replays
+	services   []loadProcess // behind one store
+	prefix     string        // of the client keys
+	duplicates float64       // the share of requests that ask again for one of the latest 1024 operations …
+	settled    bool          // … that have been answered
+	connected  []*loadConnection
+
+	mu                        sync.Mutex
+	operations                []loadOperation
+	sent, replayed, conflicts int
 }
 
 // loadOperation is what was asked for and answered under one key.
@@ -120,10 +159,16 @@ type loadOperation struct {
 func (l *load) next() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sent++
 	n := len(l.operations)
 	if n > 0 && mathrand.Float64() < l.duplicates {
 		n -= 1 + mathrand.IntN(min(n, 1024))
-	} else {
+		for l.settled && n >= 0 && l.operations[n].answer == "" {
+			n--
+		}
+	}
+	if n < 0 || n == len(l.operations) {
+		n = len(l.operations)
 		l.operations = append(l.operations, loadOperation{})
 	}
 	l.operations[n].asked++
@@ -135,13 +180,17 @@ func (l *load) answered(n int, r *fasthttp.Response) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, replayed := &l.operations[n], string(r.Header.Peek(core.ReplayedHeader)) == "true"
+	if l.way == "own" {
+		replayed = o.answer == string(r.Body())
+	}
 	switch status := r.StatusCode(); {
-	case status == http.StatusConflict && o.asked > 1 && len(r.Header.Peek("Retry-After")) > 0:
+	case status == http.StatusConflict && o.asked > 1 && !l.settled && len(r.Header.Peek("Retry-After")) > 0:
 		l.conflicts++
 		return nil
-	case status != http.StatusCreated || l.bare && replayed:
+	case status != http.StatusCreated || l.way == "bare" && replayed:
 		return fmt.Errorf("operation %d was answered with %d (replayed: %t): %s", n, status, replayed, r.Body())
-	case l.bare:
+	case l.way == "bare":
+		o.answer = string(r.Body())
 		return nil
 	case replayed:
 		l.replayed++
@@ -157,62 +206,117 @@ func (l *load) answered(n int, r *fasthttp.Response) error {
 	return nil
 }
 
-// loadClient returns a client with one connection.
-func loadClient(addr string) *fasthttp.HostClient {
-	return &fasthttp.HostClient{
-		Addr: addr, MaxConns: 1, ReadTimeout: 30 * time.Second, MaxIdleConnDuration: 500 * time.Millisecond,
-		Dial: func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) }, // fasthttp's own leaves a goroutine behind
+// check fails unless each operation has been carried out exactly once, by the services' own count, and each other request
+// was a replay or a conflict. It returns the processor time that the services have used.
+func (l *load) check() (time.Duration, error) {
+	var executed int
+	var used time.Duration
+	for _, s := range l.services {
+		n, cpu, err := s.has()
+		if err != nil {
+			return 0, err
+		}
+		executed, used = executed+n, used+cpu
+	}
+	want := len(l.operations)
+	if l.way == "bare" {
+		want = l.sent
+	}
+	if executed != want {
+		return 0, fmt.Errorf("%d operations were carried out %d times", want, executed)
+	}
+	if want+l.replayed+l.conflicts != l.sent {
+		return 0, fmt.Errorf("of %d requests, %d were first ones, %d replays and %d conflicts", l.sent, want, l.replayed, l.conflicts)
+	}
+	return used, nil
+}
+
+// loadConnection is a connection that stays open, for one request at a time.
+type loadConnection struct {
+	net.Conn
+	r        *bufio.Reader
+	w        *bufio.Writer
+	request  fasthttp.Request
+	response fasthttp.Response
+	order    cargo
+	took     []time.Duration
+}
+
+// connect opens n connections, until the end of the test.
+func (l *load) connect(tb testing.TB, n int) {
+	if need := n + 100; need > openFiles() { // on either side, with what else is open
+		tb.Skipf("%d connections need %d open files, and the limit is %d (ulimit -Hn)", n, need, openFiles())
+	}
+	for i := range n {
+		addr := l.services[i%len(l.services)].addr
+		conn, err := net.Dial("tcp", addr)
+		require.NoError(tb, err)
+		tb.Cleanup(func() { conn.Close() })
+		c := &loadConnection{Conn: conn, r: bufio.NewReader(conn), w: bufio.NewWriter(conn), order: order}
+		c.order.body = slices.Clone(order.body)
+		c.request.SetRequestURI("/orders")
+		c.request.Header.SetHost(addr)
+		c.request.Header.SetMethod(http.MethodPost)
+		c.request.Header.SetContentType(order.contentType)
+		c.request.Header.Set("X-User", "ann")
+		l.connected = append(l.connected, c)
 	}
 }
 
-// run sends n requests over 64 connections, each of which is one request at a time, and returns how long each took, in
-// ascending order: in an open loop from when it was due. It fails unless each operation was carried out exactly
-// once, by the services' own count, and each answer was the first one, the same again, or a 409.
-func (l *load) run(ctx context.Context, n int) ([]time.Duration, error) {
+// send asks for the operation with a number.
+func (c *loadConnection) send(key string, number int) error {
+	c.order.write(number)
+	c.request.SetBodyRaw(c.order.body)
+	c.request.Header.Set(core.DefaultKeyHeader, key)
+	return errors.Join(c.request.Write(c.w), c.w.Flush(), c.response.Read(c.r))
+}
+
+// run sends n requests over all connections, each of which is one request at a time, and returns how long each took, in
+// ascending order. With a rate, that many are due in a second (an open loop), and time counts from then; without, a
+// request is sent when there is an answer (a closed one).
+func (l *load) run(ctx context.Context, n int, rate float64) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	due := make(chan time.Time)
-	go func() {
-		defer close(due)
-		start := time.Now()
-		for i := range n {
-			at := start
-			if l.rate > 0 {
-				at = start.Add(time.Duration(float64(i) / l.rate * float64(time.Second)))
+	var left atomic.Int64
+	left.Store(int64(n))
+	turns := func(yield func(from time.Time) bool) {
+		for left.Add(-1) >= 0 && ctx.Err() == nil && yield(time.Now()) {
+		}
+	}
+	if rate > 0 {
+		due := make(chan time.Time)
+		go func() {
+			defer close(due)
+			start := time.Now()
+			for i := range n {
+				at := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
 				sleep(time.Until(at))
+				select {
+				case due <- at:
+				case <-ctx.Done():
+					return
+				}
 			}
-			select {
-			case due <- at:
-			case <-ctx.Done():
-				return
+		}()
+		turns = func(yield func(from time.Time) bool) {
+			for from := range due {
+				if !yield(from) {
+					return
+				}
 			}
 		}
-	}()
+	}
 	var wg sync.WaitGroup
-	took := make([][]time.Duration, callers)
-	for i := range took {
+	for _, c := range l.connected {
+		c.took = c.took[:0]
 		wg.Go(func() {
-			client := loadClient(l.addrs[i%len(l.addrs)])
-			defer client.CloseIdleConnections()
-			var request fasthttp.Request
-			var response fasthttp.Response
-			request.SetRequestURI("http://" + client.Addr + "/operations")
-			request.Header.SetMethod(http.MethodPost)
-			request.Header.SetContentType("application/json")
-			request.Header.Set("X-User", "ann")
-			order := cargo{body: slices.Clone(body), numberAt: nonceAt}
-			for from := range due {
-				if l.rate == 0 {
-					from = time.Now()
-				}
+			defer context.AfterFunc(ctx, func() { c.Close() })() // so that no other waits for an answer
+			for from := range turns {
 				number := l.next()
-				order.write(number)
-				request.SetBodyRaw(order.body)
-				request.Header.Set(core.DefaultKeyHeader, l.prefix+strconv.Itoa(number))
-				err := client.Do(&request, &response)
-				took[i] = append(took[i], time.Since(from))
+				err := c.send(fmt.Sprintf("%s%0*d", l.prefix, keyLength-len(l.prefix), number), number)
+				c.took = append(c.took, time.Since(from))
 				if err == nil {
-					err = l.answered(number, &response)
+					err = l.answered(number, &c.response)
 				}
 				if err != nil {
 					cancel(err)
@@ -225,83 +329,112 @@ func (l *load) run(ctx context.Context, n int) ([]time.Duration, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	executions, want := 0, len(l.operations)
-	if l.bare {
-		want = n
+	var took []time.Duration
+	for _, c := range l.connected {
+		took = append(took, c.took...)
 	}
-	for _, addr := range l.addrs {
-		client := loadClient(addr)
-		_, text, err := client.Get(nil, "http://"+addr+"/executions")
-		client.CloseIdleConnections()
-		here, wrong := strconv.Atoi(string(text))
-		if err = errors.Join(err, wrong); err != nil {
-			return nil, err
-		}
-		executions += here
-	}
-	if executions != want {
-		return nil, fmt.Errorf("%d operations were carried out %d times", want, executions)
-	}
-	return slices.Sorted(slices.Values(slices.Concat(took...))), nil
+	slices.Sort(took)
+	return took, nil
 }
 
 // sleep sleeps for d. time.Sleep wakes up to a millisecond late in a process that is idle, as long as an answer takes;
 // where there is something more exact, it takes its place.
 var sleep = time.Sleep
 
-// BenchmarkLoad is a service on Gin under load over TCP, in a process of its own, or in two behind one Redis. An open loop is
-// due half of what the closed one before it reached.
+// BenchmarkLoad is a service under load over TCP, in a process of its own, or in two behind one Redis: each framework bare,
+// guarded and with its own idempotency middleware, and Gin by the share of duplicates. An open loop is due half of what
+// the closed one before it reached. A service has half of the cores, so that the client is not what is measured: how
+// many either has kept busy is reported.
 func BenchmarkLoad(b *testing.B) {
-	for _, store := range []string{"bare", "memory", "redis2"} {
-		for _, duplicates := range []int{0, 10, 90} {
-			reached := 0.0
-			for _, loop := range []string{"closed", "open"} {
-				if store == "bare" && (loop == "open" || duplicates > 0) { // where a duplicate is a request like any other
-					continue
-				}
-				b.Run(fmt.Sprintf("gin/%s/%s/duplicates=%d", store, loop, duplicates), func(b *testing.B) {
-					prefix := "load:" + rand.Text()[:12] + ":"
-					l := &load{bare: store == "bare", prefix: prefix, duplicates: float64(duplicates) / 100}
-					if store == "redis2" {
-						url := backend.Redis(b)
-						l.addrs = []string{startLoadService(b, url, prefix), startLoadService(b, url, prefix)}
-					} else {
-						l.addrs = []string{startLoadService(b, store, prefix)}
-					}
-					if loop == "open" {
-						l.rate = max(100, reached/2)
-					}
-					b.ResetTimer()
-					took, err := l.run(b.Context(), b.N)
-					b.StopTimer()
-					require.NoError(b, err)
-					rate := float64(b.N) / b.Elapsed().Seconds()
-					if loop == "closed" {
-						reached = rate
-					} else {
-						b.ReportMetric(l.rate, "due/s")
-					}
-					b.ReportMetric(0, "ns/op") // it is the rate's inverse
-					b.ReportMetric(rate, "req/s")
-					for _, q := range []float64{50, 99, 99.9} {
-						b.ReportMetric(float64(took[int(float64(len(took)-1)*q/100)]), fmt.Sprintf("p%v-ns", q))
-					}
-					b.ReportMetric(float64(l.replayed), "replayed")
-					b.ReportMetric(float64(l.conflicts), "conflicts")
-				})
+	each := func(fw framework, ways ...string) {
+		for _, way := range ways {
+			for _, connections := range []int{64, 1024} {
+				benchmarkLoad(b, fw, way, connections, "replays", 10, 0)
 			}
+		}
+	}
+	for _, fw := range frameworks {
+		each(fw, "bare", "memory", "redis")
+		if fw.own != nil {
+			each(fw, "own")
+		}
+	}
+	for _, fw := range unguarded {
+		each(fw, "bare", "own")
+	}
+	gin := frameworkNamed(b, "gin")
+	for _, way := range []string{"memory", "redis2"} {
+		for _, duplicates := range []int{0, 10, 90} {
+			reached := benchmarkLoad(b, gin, way, 64, "duplicates", duplicates, 0)
+			benchmarkLoad(b, gin, way, 64, "duplicates", duplicates, max(100, reached/2))
 		}
 	}
 }
 
+// benchmarkLoad returns how many requests were answered in a second. In a closed loop the rate is zero.
+func benchmarkLoad(b *testing.B, fw framework, way string, connections int, kind string, percent int, rate float64) (reached float64) {
+	loop := "closed"
+	if rate > 0 {
+		loop = "open"
+	}
+	b.Run(fmt.Sprintf("%s/%s/%s/connections=%d/%s=%d", fw.name, way, loop, connections, kind, percent), func(b *testing.B) {
+		l := &load{way: way, prefix: "load-" + rand.Text()[:12] + "-", duplicates: float64(percent) / 100, settled: kind == "replays"}
+		on, processes := way, 1
+		switch way {
+		case "redis":
+			on = backend.Redis(b)
+		case "redis2":
+			on, processes = backend.Redis(b), 2
+		}
+		for range processes {
+			l.services = append(l.services, startLoadService(b, fw.name+" "+on, l.prefix))
+		}
+		l.connect(b, connections)
+		_, err := l.run(b.Context(), rehearsed*connections, 0)
+		require.NoError(b, err)
+		servicesBefore, err := l.check()
+		require.NoError(b, err)
+		operations, replayed, conflicts, clientBefore := len(l.operations), l.replayed, l.conflicts, processTime()
+
+		b.ResetTimer()
+		took, err := l.run(b.Context(), b.N, rate)
+		b.StopTimer()
+		require.NoError(b, err)
+		client := processTime() - clientBefore
+		services, err := l.check()
+		require.NoError(b, err)
+
+		reached = float64(b.N) / b.Elapsed().Seconds()
+		if rate > 0 {
+			b.ReportMetric(rate, "due/s")
+		}
+		b.ReportMetric(0, "ns/op") // it is the rate's inverse
+		b.ReportMetric(reached, "req/s")
+		for _, q := range []float64{50, 99, 99.9} {
+			b.ReportMetric(float64(took[int(float64(len(took)-1)*q/100)]), fmt.Sprintf("p%v-ns", q))
+		}
+		b.ReportMetric(float64(len(l.operations)-operations), "operations")
+		b.ReportMetric(float64(l.replayed-replayed), "replayed")
+		b.ReportMetric(float64(l.conflicts-conflicts), "conflicts")
+		b.ReportMetric(float64(services-servicesBefore)/float64(b.N), "service-cpu-ns")
+		b.ReportMetric((services-servicesBefore).Seconds()/b.Elapsed().Seconds(), "service-cores")
+		b.ReportMetric(client.Seconds()/b.Elapsed().Seconds(), "client-cores")
+	})
+	return reached
+}
+
 // What is carried out twice is found: by a service without a guard, and by two whose stores know nothing of each other.
 func TestLoadNoticesWhatIsDoneTwice(t *testing.T) {
-	for _, services := range [][]string{{"bare"}, {"memory", "memory"}} {
+	for _, services := range [][]string{{"gin bare"}, {"gin memory", "gin memory"}} {
 		l := &load{duplicates: 0.5}
-		for _, on := range services {
-			l.addrs = append(l.addrs, startLoadService(t, on, "load:"))
+		for _, what := range services {
+			l.services = append(l.services, startLoadService(t, what, "load:"))
 		}
-		_, err := l.run(t.Context(), 1000)
+		l.connect(t, callers)
+		_, err := l.run(t.Context(), 1000, 0)
+		if err == nil {
+			_, err = l.check()
+		}
 		require.Error(t, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gofiber/fiber/v2/utils"
+	utils3 "github.com/gofiber/utils/v2"
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/internal/leak"
@@ -18,7 +19,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// One per process, which Fiber's storages would start; it has no end.
+	// One per process and version, which Fiber's storages would start; they have no end.
 	utils.StartTimeStampUpdater()
+	utils3.StartTimeStampUpdater()
 	leak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }

@@ -53,7 +53,7 @@ func BenchmarkMatrix(b *testing.B) {
 	for _, fw := range frameworks {
 		b.Run(fw.name+"/bare/none", func(b *testing.B) {
 			h := &handler{}
-			workload{distinct: true, executed: true, want: wantCreated}.measure(b, h, fw.mount(h, nil)())
+			workload{distinct: true, executed: true, want: wantCreated}.measure(b, h, fw.mount(h, nil).client())
 		})
 		for _, v := range variants {
 			for _, s := range stores {
@@ -71,21 +71,21 @@ func BenchmarkMatrix(b *testing.B) {
 
 func (v variant) run(b *testing.B, fw framework, on backing) {
 	h := &handler{}
-	dial := fw.mount(h, on.engine().MustGuard(v.policy))
+	orders := fw.mount(h, on.engine().MustGuard(v.policy))
 	if v.within {
 		// The handler itself sends the duplicates: so it runs for as long as it takes.
-		h.during = func() { v.measure(b, h, dial()) }
+		h.during = func() { v.measure(b, h, orders.client()) }
 	}
 	if v.first {
 		key := ""
 		if v.keyed {
 			key = newClientKeys(1).at(0)
 		}
-		if got := dial().ask(key, 0); got != wantCreated {
+		if got := orders.client().ask(key, 0); got != wantCreated {
 			b.Fatalf("the first request was answered with %+v", got)
 		}
 	}
 	if !v.within {
-		v.measure(b, h, dial())
+		v.measure(b, h, orders.client())
 	}
 }

@@ -3,7 +3,6 @@ package benchmarks
 import (
 	"bytes"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +110,7 @@ func (w tokenWay) measure(b *testing.B, distinct bool, want answer) {
 	on := openMemory(b, n)
 	g := on.engine().MustGuard(w.policy(newTokens()))
 	h := &handler{}
-	c := frameworks[slices.IndexFunc(frameworks, func(fw framework) bool { return fw.name == "nethttp" })].mount(h, g)().(*httpClient)
+	c := frameworkNamed(b, "nethttp").mount(h, g).client().(*httpClient)
 	c.carry(w.cargo)
 	step, operations := 0, 1
 	if distinct {

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
 	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
@@ -54,8 +57,16 @@ const (
 
 var order = cargo{"application/json", body, nonceAt, whole}
 
-// handler is what every framework's handler does: it counts, reads the body, and creates an
-// order.
+// operation is what every framework's handler does.
+type operation interface {
+	// create reads the body of a request, and returns the JSON that it is answered with, with 201.
+	create(body io.Reader) []byte
+	// createOf is create where the framework has read the body.
+	createOf(request interface{ Body() []byte }) []byte
+}
+
+// handler is the operation for a client that sends one request after the other: it counts, reads the body, and
+// creates an order.
 type handler struct {
 	executed int
 	during   func() // is called by the next run, before it answers
@@ -63,16 +74,26 @@ type handler struct {
 	received int    // how many bytes it has read last, if it keeps them
 }
 
-func (h *handler) read(body io.Reader) {
+func (h *handler) create(body io.Reader) []byte {
+	h.run()
 	if !h.keeps {
 		drain(body)
-		return
+		return created
 	}
 	b, err := io.ReadAll(body)
 	if err != nil {
 		panic(err)
 	}
 	h.received = len(b)
+	return created
+}
+
+func (h *handler) createOf(request interface{ Body() []byte }) []byte {
+	h.run()
+	if h.keeps {
+		h.received = len(request.Body()) // kept by the framework
+	}
+	return created
 }
 
 func (h *handler) run() {
@@ -113,86 +134,104 @@ func answerOf(status int, replayed string, contentType string, body []byte) answ
 	return a
 }
 
-// framework is a row of the matrix. mount puts the handler, with the guard in front unless it
-// is nil, on POST /orders, and returns a function that makes clients.
+// framework is a row of the matrix. mount puts the operation, with the guard in front unless it is
+// nil, on POST /orders. own puts the framework's own idempotency middleware in front, if it has one; its records are in
+// the process until they are closed.
 type framework struct {
 	name  string
-	mount func(h *handler, g *core.Guard) func() client
+	mount func(o operation, g *core.Guard) service
+	own   func(o operation) (_ service, records io.Closer)
+}
+
+// service is a framework with a route.
+type service interface {
+	client() client           // calls it without a network
+	serve(net.Listener) error // over TCP
 }
 
 var frameworks = []framework{
-	{"gin", func(h *handler, g *core.Guard) func() client {
+	{"gin", func(o operation, g *core.Guard) service {
 		gin.SetMode(gin.ReleaseMode)
 		r := gin.New()
-		var handlers []gin.HandlerFunc
-		if g != nil {
-			handlers = append(handlers, ginidem.New(g))
-		}
-		r.POST("/orders", append(handlers, func(c *gin.Context) {
-			h.run()
-			h.read(c.Request.Body)
+		r.POST("/orders", append(guarding(g, ginidem.New), func(c *gin.Context) {
+			answer := o.create(c.Request.Body)
 			c.Writer.Header()["Content-Type"] = contentType
 			c.Writer.WriteHeader(http.StatusCreated)
-			c.Writer.Write(created)
+			c.Writer.Write(answer)
 		})...)
-		return func() client { return newHTTPClient(r) }
-	}},
-	{"echo", func(h *handler, g *core.Guard) func() client {
+		return onHTTP{r}
+	}, nil},
+	{"echo", func(o operation, g *core.Guard) service {
 		e := echo.New()
-		var mw []echo.MiddlewareFunc
-		if g != nil {
-			mw = append(mw, echoidem.New(g))
-		}
 		e.POST("/orders", func(c echo.Context) error {
-			h.run()
-			h.read(c.Request().Body)
+			answer := o.create(c.Request().Body)
 			c.Response().Header()["Content-Type"] = contentType
 			c.Response().WriteHeader(http.StatusCreated)
-			_, err := c.Response().Write(created)
+			_, err := c.Response().Write(answer)
 			return err
-		}, mw...)
-		return func() client { return newHTTPClient(e) }
-	}},
-	{"fiber", func(h *handler, g *core.Guard) func() client {
-		if g == nil {
-			return mountFiber(h, "")
-		}
-		return mountFiber(h, core.DefaultKeyHeader, fiberidem.New(g))
-	}},
-	{"nethttp", func(h *handler, g *core.Guard) func() client {
+		}, guarding(g, echoidem.New)...)
+		return onHTTP{e}
+	}, nil},
+	{"fiber", func(o operation, g *core.Guard) service { return mountFiber(o, guarding(g, fiberidem.New)...) }, ownFiber},
+	{"nethttp", func(o operation, g *core.Guard) service {
 		var next http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.run()
-			h.read(r.Body)
+			answer := o.create(r.Body)
 			w.Header()["Content-Type"] = contentType
 			w.WriteHeader(http.StatusCreated)
-			w.Write(created)
+			w.Write(answer)
 		})
 		if g != nil {
 			next = httpidem.New(g)(next)
 		}
 		mux := http.NewServeMux()
 		mux.Handle("POST /orders", next)
-		return func() client { return newHTTPClient(mux) }
-	}},
+		return onHTTP{mux}
+	}, nil},
 }
 
-// mountFiber puts the handler behind mw. Its clients send their keys in the field keyHeader.
-func mountFiber(h *handler, keyHeader string, mw ...fiber.Handler) func() client {
+func frameworkNamed(tb testing.TB, name string) framework {
+	tb.Helper()
+	i := slices.IndexFunc(frameworks, func(fw framework) bool { return fw.name == name })
+	require.GreaterOrEqual(tb, i, 0, "there is no framework %s", name)
+	return frameworks[i]
+}
+
+// guarding is the middleware of an adapter for a guard, or none for nil.
+func guarding[M any](g *core.Guard, adapter func(*core.Guard) M) []M {
+	if g == nil {
+		return nil
+	}
+	return []M{adapter(g)}
+}
+
+func mountFiber(o operation, mw ...fiber.Handler) service {
 	app := fiber.New()
 	app.Post("/orders", append(mw, func(c *fiber.Ctx) error {
-		h.run()
-		if h.keeps {
-			h.received = len(c.Body()) // kept by Fiber
-		}
+		answer := o.createOf(c)
 		c.Set("Content-Type", "application/json")
-		return c.Status(http.StatusCreated).Send(created)
+		return c.Status(http.StatusCreated).Send(answer)
 	})...)
-	serve := app.Handler()
-	return func() client {
-		c := &fiberClient{serve: serve, keyHeader: keyHeader}
-		c.carry(order)
-		return c
-	}
+	return onFastHTTP(app.Handler())
+}
+
+// onHTTP is a service on net/http.
+type onHTTP struct{ handler http.Handler }
+
+func (s onHTTP) client() client             { return newHTTPClient(s.handler) }
+func (s onHTTP) serve(l net.Listener) error { return http.Serve(l, s.handler) }
+
+// onFastHTTP is a service on fasthttp.
+type onFastHTTP fasthttp.RequestHandler
+
+func (s onFastHTTP) client() client {
+	c := &fastClient{serve: fasthttp.RequestHandler(s)}
+	c.carry(order)
+	return c
+}
+
+func (s onFastHTTP) serve(l net.Listener) error {
+	server := fasthttp.Server{Handler: fasthttp.RequestHandler(s), NoDefaultServerHeader: true} // as Fiber has it
+	return server.Serve(l)
 }
 
 // httpClient is the client of frameworks on net/http.
@@ -270,23 +309,22 @@ func (w *nullWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// fiberClient is the client of Fiber.
-type fiberClient struct {
-	serve     fasthttp.RequestHandler
-	keyHeader string
-	cargo     cargo
-	reader    bytes.Reader
-	stream    struct{ io.Reader } // reads from reader
-	ctx       fasthttp.RequestCtx
+// fastClient is the client of frameworks on fasthttp.
+type fastClient struct {
+	serve  fasthttp.RequestHandler
+	cargo  cargo
+	reader bytes.Reader
+	stream struct{ io.Reader } // reads from reader
+	ctx    fasthttp.RequestCtx
 }
 
-func (c *fiberClient) carry(of cargo) {
+func (c *fastClient) carry(of cargo) {
 	of.body = bytes.Clone(of.body)
 	c.cargo = of
 	c.stream.Reader = &c.reader
 }
 
-func (c *fiberClient) send(key string, number int) int {
+func (c *fastClient) send(key string, number int) int {
 	c.ctx.Request.Reset()
 	c.ctx.Response.Reset()
 	c.ctx.ResetUserValues()
@@ -295,7 +333,7 @@ func (c *fiberClient) send(key string, number int) int {
 	c.ctx.Request.Header.Set("X-User", "alice")
 	c.ctx.Request.Header.SetContentType(c.cargo.contentType)
 	if key != "" {
-		c.ctx.Request.Header.Set(c.keyHeader, key)
+		c.ctx.Request.Header.Set(core.DefaultKeyHeader, key)
 	}
 	c.cargo.write(number)
 	c.reader.Reset(c.cargo.body)
@@ -311,7 +349,7 @@ func (c *fiberClient) send(key string, number int) int {
 	return c.ctx.Response.StatusCode()
 }
 
-func (c *fiberClient) ask(key string, number int) answer {
+func (c *fastClient) ask(key string, number int) answer {
 	status := c.send(key, number)
 	h := &c.ctx.Response.Header
 	return answerOf(status, string(h.Peek(core.ReplayedHeader)), string(h.ContentType()), c.ctx.Response.Body())
