@@ -52,12 +52,19 @@ func draw(rs *results) []chart {
 		return rs.median("Keys/"+kind+"/"+g+"/"+way, "ns/op")
 	})
 	add(chart{
+		file: "throughput.svg", title: "Requests per second over TCP", axis: "requests per second",
+		description: "64 connections, one request in ten a replay; \"own\" is the framework's own middleware, redis one service on one Redis. More is better.",
+		groups:      []string{"gin", "echo", "fiber", "nethttp"}, series: []string{"bare", "memory", "redis", "own"},
+	}, "req/s", func(s, g string) float64 {
+		return rs.median("Load/"+g+"/"+s+"/closed/connections=64/replays=10", "req/s")
+	})
+	add(chart{
 		file: "latency.svg", title: "Latency over TCP, by the share of duplicates", axis: "latency", log: true,
 		description: "Gin in an open loop at half of the highest throughput, counted from when each request was due. Less is better.",
 		groups:      []string{"memory, 0 %", "memory, 10 %", "memory, 90 %", "redis2, 0 %", "redis2, 10 %", "redis2, 90 %"}, series: []string{"p50", "p99", "p99.9"},
 	}, "p50-ns", func(s, g string) float64 {
 		store, share, _ := strings.Cut(strings.TrimSuffix(g, " %"), ", ")
-		return rs.median("Load/gin/"+store+"/open/duplicates="+share, s+"-ns")
+		return rs.median("Load/gin/"+store+"/open/connections=64/duplicates="+share, s+"-ns")
 	})
 	add(chart{
 		file: "memory.svg", title: "Memory that a record takes", axis: "bytes per record", limit: recordLimit,

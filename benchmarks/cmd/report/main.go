@@ -1,8 +1,8 @@
-// Command report runs the benchmarks of the folder that it is started in, and writes RESULTS.txt, what they have
-// printed, and RESULTS.md with tables, the targets and charts.
+// Command report runs the benchmarks of the folder that it is started in, and that of consumers of messages, which is in
+// their module. It writes RESULTS.txt, what they have printed, and RESULTS.md with tables, the targets and charts.
 //
-//	report                 ten minutes: four rounds
-//	report -quick          a minute, for a look: one short round, without the largest store
+//	report                 twenty minutes: four rounds
+//	report -quick          two minutes, for a look: one short round, without the largest store
 //	report -from FILE      the report of results that were saved
 //
 // A round runs each benchmark function once, in a process of its own: none finds what another has left on the heap,
@@ -57,36 +57,47 @@ func measure(file, bench string, quick bool, count int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "bench.test")
-	if text, err := exec.Command("go", "test", "-c", "-o", program, ".").CombinedOutput(); err != nil {
-		return fmt.Errorf("go test -c: %w\n%s", err, text)
+	type benchmark struct{ program, function string }
+	var benchmarks []benchmark
+	for i, module := range []string{".", filepath.Join("..", "amqpidem")} {
+		program := filepath.Join(dir, fmt.Sprint(i, ".test"))
+		build := exec.Command("go", "test", "-c", "-o", program, ".")
+		build.Dir = module
+		if text, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("go test -c in %s: %w\n%s", module, err, text)
+		}
+		list, err := exec.Command(program, "-test.list", "^Benchmark").Output()
+		if err != nil {
+			return fmt.Errorf("the list of benchmarks in %s: %w", module, err)
+		}
+		for _, function := range strings.Fields(string(list)) {
+			if matching.MatchString(function) {
+				benchmarks = append(benchmarks, benchmark{program, function})
+			}
+		}
 	}
-	list, err := exec.Command(program, "-test.list", "^Benchmark").Output()
-	if err != nil {
-		return fmt.Errorf("the list of benchmarks: %w", err)
-	}
-	rounds, brief, long := cmp.Or(count, 4), "100ms", "1s"
+	rounds, brief, long, messages := cmp.Or(count, 4), "100ms", "1s", "20000x"
 	if quick {
-		rounds, brief, long = cmp.Or(count, 1), "10ms", "100ms"
+		rounds, brief, long, messages = cmp.Or(count, 1), "10ms", "100ms", "2000x"
 	}
 	results := &bytes.Buffer{}
 	fmt.Fprintf(results, "goversion: %s\ncores: %d\ndate: %s\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
 	for round := range rounds {
-		for _, function := range strings.Fields(string(list)) {
-			if !matching.MatchString(function) {
-				continue
+		for _, bench := range benchmarks {
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, bench.function)
+			benchtime, memory := brief, true
+			switch bench.function {
+			case "BenchmarkLoad":
+				benchtime, memory = long, false // it would be the client's
+			case "BenchmarkConsumer":
+				benchtime = messages // the broker takes a while to say that it has none left
 			}
-			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, function)
-			benchtime := brief
-			if function == "BenchmarkLoad" {
-				benchtime = long
-			}
-			c := exec.Command(program, "-test.run", "^$", "-test.bench", "^"+function+"$", "-test.benchmem", "-test.benchtime", benchtime,
+			c := exec.Command(bench.program, "-test.run", "^$", "-test.bench", "^"+bench.function+"$", fmt.Sprint("-test.benchmem=", memory), "-test.benchtime", benchtime,
 				"-test.timeout", "0", fmt.Sprintf("-test.short=%t", quick || round > 0)) // the largest store takes a while: once is enough
 			said := &bytes.Buffer{}
 			c.Stdout, c.Stderr = io.MultiWriter(results, said), said
 			if err := c.Run(); err != nil {
-				return fmt.Errorf("%s: %w\n%s", function, err, said)
+				return fmt.Errorf("%s: %w\n%s", bench.function, err, said)
 			}
 		}
 	}

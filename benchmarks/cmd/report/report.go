@@ -22,6 +22,8 @@ var tables = []table{
 		`^Matrix/(\w+)/[^b].*`, "Matrix/$1/bare/none", ""},
 	{"FiberPeer", "A guard on Fiber beside Fiber's own idempotency middleware, each with its in-process store. The ratio is to Fiber's own.",
 		`^FiberPeer/ours.*-(\w+)`, "FiberPeer/own-$1", ""},
+	{"Fiber3Peer", "The same on Fiber v3, beside its own middleware.",
+		`^Fiber3Peer/ours.*-(\w+)`, "Fiber3Peer/own-$1", ""},
 	{"RedisPeer", "64 goroutines on one Redis: a whole operation (claim and result) and a replay. The ratio is to rueidis with plain commands, which compare no owner; \"scripts\" is rueidis sending what the store sends.",
 		`^RedisPeer/(\w+)/[^c].*|^RedisPeer/(\w+)/cached`, "RedisPeer/$1$2/commands", ""},
 	{"Keys", "The key of a request made of its parameters, by kind and size of the body, and jsontext's canonical form. The ratio is to the MD5 of the same bytes.",
@@ -35,8 +37,12 @@ var tables = []table{
 	{"Wait", "From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and watched for them, and on Redis the round trips (one is the run's own) and what it sends.", "", "", ""},
 	{"Limiter", "Asking a limiter: in the process beside one bucket of golang.org/x/time/rate; on Redis, from 64 goroutines, beside the bare client that calls the same script, or counts with INCR.", "", "", ""},
 	{"Do", "An operation that is not HTTP.", "", "", ""},
-	{"Load", "Over TCP: a service in a process of its own, or two behind one Redis, and 64 connections from a generator on the same machine, which takes its share of the cores. In a closed loop each connection sends when it has its answer; in an open one requests are due at a fixed rate, half of what the closed loop reached, and latency counts from when they were due. A duplicate asks again for one of the latest 1024 operations. Each run has asserted that every operation was carried out exactly once. The ratio of a closed loop is to the one without a guard.",
-		`^Load/(\w+)/(?:memory|redis2)/closed/.*`, "Load/$1/bare/closed/duplicates=0", "req/s"},
+	{"Query", "A handler that asks PostgreSQL a question of a millisecond, with a guard and without. The ratio is to the bare framework.",
+		`^Query/(\w+)/[^b].*`, "Query/$1/bare/none", ""},
+	{"Consumer", "A consumer of distinct messages from RabbitMQ, whose function does nothing. The ratio is to a bare one that acknowledges each message.",
+		`^Consumer/(\w+)/[^b].*`, "Consumer/$1/bare", "msg/s"},
+	{"Load", "Over TCP: a service in a process of its own with half of the cores, or two behind one Redis, and connections that stay open, from a client on the same machine. In a closed loop each connection sends when it has its answer; in an open one requests are due at a fixed rate, half of what the closed loop reached, and latency counts from when they were due. A replay asks again for an operation that has been answered, a duplicate for any, both for one of the latest 1024. \"own\" is the framework's own middleware. Each run has asserted that every operation was carried out exactly once, and before it was timed that each connection is answered as it should be. service-cpu is the processor time of the services for a request; cores are how many either side has kept busy: while those of the service stay below what it has, it is not the service alone that is measured. The ratio of a closed loop is to the one without a guard.",
+		`^Load/(\w+)/(?:memory|redis2?|own)/closed/connections=(\d+)/.*`, "Load/$1/bare/closed/connections=$2/replays=10", "req/s"},
 }
 
 // target is a number that is to be reached: of a row's unit, less that of the row minus, divided by the same of the
@@ -80,11 +86,17 @@ func targets() []target {
 		target{what: "Redis, 64 parallel: rate of operations, against plain commands", limit: 0.85, atLeast: true, unit: "ns/op", row: "RedisPeer/operation/commands", over: "RedisPeer/operation/store"},
 		target{what: "Redis, 64 parallel: rate of replays, against plain commands", limit: 0.9, atLeast: true, unit: "ns/op", row: "RedisPeer/replay/commands", over: "RedisPeer/replay/store"},
 		target{what: "memstore, 1M records: bytes per record beyond key and response", limit: recordLimit, unit: "B/record", row: "Memstore/1M/operation"},
+		target{what: "memstore, 5M records: bytes per record beyond key and response", limit: recordLimit, unit: "B/record", row: "Memstore/5M/operation"},
 		target{what: "memstore, 1M records expiring: the longest Acquire, in processor time", limit: 1e6, unit: "max-cpu-ns", row: "Memstore/1M/expiry"},
+		target{what: "memstore, 5M records expiring: the longest Acquire, in processor time", limit: 1e6, unit: "max-cpu-ns", row: "Memstore/5M/expiry"},
 		target{what: "sign v1, verify: time, against the hashes alone", limit: 2.2, unit: "ns/op", row: "Sign/v1", over: "Sign/floor"},
 		target{what: "sign v1, verify: allocations", limit: 1, unit: "allocs/op", row: "Sign/v1"},
 		target{what: "RFC 9421 (hmac-sha256), verify: time, against the hashes alone", limit: 4, unit: "ns/op", row: "Sign/rfc9421-hmac", over: "Sign/floor"},
-		target{what: "RFC 9421 (hmac-sha256), verify: allocations", limit: 3, unit: "allocs/op", row: "Sign/rfc9421-hmac"})
+		target{what: "RFC 9421 (hmac-sha256), verify: allocations", limit: 3, unit: "allocs/op", row: "Sign/rfc9421-hmac"},
+		target{what: "consumer of a quorum queue, memory: rate, against a bare one", limit: 0.9, atLeast: true, unit: "msg/s", row: "Consumer/quorum/memory", over: "Consumer/quorum/bare"},
+		target{what: "consumer of a quorum queue, Redis: rate, against a bare one", limit: 0.5, atLeast: true, unit: "msg/s", row: "Consumer/quorum/redis", over: "Consumer/quorum/bare"},
+		target{what: "consumer of a classic queue, memory: rate, against a bare one", limit: 0.9, atLeast: true, unit: "msg/s", row: "Consumer/classic/memory", over: "Consumer/classic/bare"},
+		target{what: "consumer of a classic queue, Redis: rate, against a bare one", limit: 0.5, atLeast: true, unit: "msg/s", row: "Consumer/classic/redis", over: "Consumer/classic/bare"})
 }
 
 // recordLimit is how many bytes a record in the process may take beyond its key and response.
@@ -203,7 +215,7 @@ func (t table) write(w *strings.Builder, rs *results) {
 		lines = append(lines, append(line, ratio(against)))
 	}
 	fmt.Fprintf(w, "## %s\n\n%s\n\n", t.name, t.about)
-	if len(rows) > 40 {
+	if len(rows) > 60 {
 		fmt.Fprintf(w, "<details><summary>All %d rows</summary>\n\n", len(rows))
 		defer w.WriteString("</details>\n\n")
 	}

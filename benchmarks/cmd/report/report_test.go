@@ -30,7 +30,7 @@ func TestTheReportOfSmallResults(t *testing.T) {
 
 	charts, err := filepath.Glob(filepath.Join(dir, "charts", "*.svg"))
 	require.NoError(t, err)
-	assert.Len(t, charts, 4)
+	assert.Len(t, charts, 5)
 	for _, file := range charts {
 		assert.Contains(t, string(got), "](charts/"+filepath.Base(file)+")")
 		svg, err := os.ReadFile(file)
