@@ -1,6 +1,8 @@
 package benchmarks
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +11,9 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/idempotency"
 	"github.com/gofiber/fiber/v2/middleware/session"
+	fiber3 "github.com/gofiber/fiber/v3"
+	idempotency3 "github.com/gofiber/fiber/v3/middleware/idempotency"
+	session3 "github.com/gofiber/fiber/v3/middleware/session"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -79,4 +84,119 @@ func TestMigratingFromFiber(t *testing.T) {
 		require.Equal(t, step.ran, ran)
 		require.Equal(t, step.replayed, string(c.Response.Header.Peek(core.ReplayedHeader)))
 	}
+}
+
+// What docs/migrating.md says of Fiber's own middleware is so in both versions, but where it names one.
+func TestFibersOwn(t *testing.T) {
+	const limit = 1000
+	own := map[string]func(fiber3.Storage, func(*fasthttp.RequestCtx) error) fasthttp.RequestHandler{
+		"v2": func(storage fiber3.Storage, handle func(*fasthttp.RequestCtx) error) fasthttp.RequestHandler {
+			app := fiber.New(fiber.Config{BodyLimit: limit})
+			app.Use(func(c *fiber.Ctx) error { c.Set("Vary", "Origin"); return c.Next() })
+			app.Use(idempotency.New(idempotency.Config{Storage: storage}))
+			app.Post("/:route", func(c *fiber.Ctx) error { return handle(c.Context()) })
+			return app.Handler()
+		},
+		"v3": func(storage fiber3.Storage, handle func(*fasthttp.RequestCtx) error) fasthttp.RequestHandler {
+			app := fiber3.New(fiber3.Config{BodyLimit: limit})
+			app.Use(func(c fiber3.Ctx) error { c.Set("Vary", "Origin"); return c.Next() })
+			app.Use(idempotency3.New(idempotency3.Config{Storage: storage}))
+			app.Post("/:route", func(c fiber3.Ctx) error { return handle(c.RequestCtx()) })
+			return app.Handler()
+		},
+	}
+	key := strings.Repeat("k", 36)
+	for _, fact := range []struct {
+		name     string
+		requests [2]string // user, path, key, body
+		handle   func(c *fasthttp.RequestCtx) error
+		broken   bool // the storage keeps nothing
+		statuses [2]int
+		ran      map[string]int // by version
+		answered func(t *testing.T, r *fasthttp.Response, i int)
+	}{
+		{
+			name: "another user, route or body", requests: [2]string{"ann /a " + key + " 1", "bob /b " + key + " 2"},
+			handle:   func(c *fasthttp.RequestCtx) error { c.Response.Header.Set("Set-Cookie", "session=ann"); return nil },
+			statuses: [2]int{200, 200}, ran: map[string]int{"v2": 1, "v3": 1},
+			answered: func(t *testing.T, r *fasthttp.Response, i int) {
+				require.Equal(t, "session=ann", string(r.Header.PeekCookie("session")))
+				require.Len(t, r.Header.PeekAll("Vary"), 1+i) // that of the first answer beside the second one's own
+			},
+		},
+		{
+			name: "500 is kept", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
+			handle:   func(c *fasthttp.RequestCtx) error { c.SetStatusCode(500); return nil },
+			statuses: [2]int{500, 500}, ran: map[string]int{"v2": 1, "v3": 1},
+		},
+		{
+			name: "an error is not kept", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
+			handle:   func(*fasthttp.RequestCtx) error { return errors.New("no") },
+			statuses: [2]int{500, 500}, ran: map[string]int{"v2": 2, "v3": 2},
+		},
+		{
+			name: "a large answer", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
+			handle:   func(c *fasthttp.RequestCtx) error { c.SetBody(make([]byte, limit+1)); return nil },
+			statuses: [2]int{200, 200}, ran: map[string]int{"v2": 1, "v3": 2},
+		},
+		{
+			name: "a stream is read into memory", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
+			handle: func(c *fasthttp.RequestCtx) error {
+				c.SetBodyStream(strings.NewReader("piece by piece"), -1)
+				return nil
+			},
+			statuses: [2]int{200, 200}, ran: map[string]int{"v2": 1, "v3": 1},
+			answered: func(t *testing.T, r *fasthttp.Response, _ int) {
+				require.False(t, r.IsBodyStream())
+				require.Equal(t, "piece by piece", string(r.Body()))
+			},
+		},
+		{
+			name: "a key that is not valid", requests: [2]string{"ann /a k 1", "ann /a k 1"},
+			handle:   func(*fasthttp.RequestCtx) error { return nil },
+			statuses: [2]int{500, 500}, ran: map[string]int{"v2": 0, "v3": 0},
+		},
+		{
+			name: "a storage that fails after the handler", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
+			handle: func(*fasthttp.RequestCtx) error { return nil }, broken: true,
+			statuses: [2]int{500, 500}, ran: map[string]int{"v2": 2, "v3": 2},
+		},
+	} {
+		for version, mount := range own {
+			t.Run(fact.name+"/"+version, func(t *testing.T) {
+				storage := session3.NewStore().Storage
+				defer func() { require.NoError(t, storage.Close()) }()
+				if fact.broken {
+					storage = broken{storage}
+				}
+				ran := 0
+				app := mount(storage, func(c *fasthttp.RequestCtx) error { ran++; return fact.handle(c) })
+				for i, request := range fact.requests {
+					var c fasthttp.RequestCtx
+					parts := strings.Fields(request)
+					c.Request.Header.SetMethod("POST")
+					c.Request.Header.Set("X-User", parts[0])
+					c.Request.SetRequestURI(parts[1])
+					c.Request.Header.Set("X-Idempotency-Key", parts[2])
+					c.Request.Header.Add("X-Idempotency-Key", "another") // which does not count
+					c.Request.SetBodyString(parts[3])
+					app(&c)
+					require.Equal(t, fact.statuses[i], c.Response.StatusCode())
+					if fact.answered != nil {
+						fact.answered(t, &c.Response, i)
+					}
+				}
+				require.Equal(t, fact.ran[version], ran)
+			})
+		}
+	}
+}
+
+// broken is a storage that can be read, but not written.
+type broken struct{ fiber3.Storage }
+
+func (broken) Set(string, []byte, time.Duration) error { return errors.New("no room") }
+
+func (broken) SetWithContext(context.Context, string, []byte, time.Duration) error {
+	return errors.New("no room")
 }
