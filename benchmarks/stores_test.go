@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/rueidis"
@@ -30,7 +31,10 @@ type backing struct {
 
 // engine returns an engine on the store.
 func (s backing) engine() *core.Engine {
-	return core.MustNew(core.Config{Store: s.store, Prefix: s.prefix, User: core.UserFromHeader("X-User")})
+	return core.MustNew(core.Config{
+		Store: s.store, Prefix: s.prefix, User: core.UserFromHeader("X-User"),
+		StoreTimeout: time.Minute, // a slow disk is measured, not refused
+	})
 }
 
 // stores are the columns of the matrix. They are made for so many records at most.
