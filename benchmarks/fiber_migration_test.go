@@ -110,7 +110,7 @@ func TestFibersOwn(t *testing.T) {
 		name     string
 		requests [2]string // user, path, key, body
 		handle   func(c *fasthttp.RequestCtx) error
-		broken   bool // the storage keeps nothing
+		storage  func(fiber3.Storage) fiber3.Storage // nil: one that works
 		statuses [2]int
 		ran      map[string]int // by version
 		answered func(t *testing.T, r *fasthttp.Response, i int)
@@ -158,16 +158,21 @@ func TestFibersOwn(t *testing.T) {
 		},
 		{
 			name: "a storage that fails after the handler", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
-			handle: func(*fasthttp.RequestCtx) error { return nil }, broken: true,
+			handle: func(*fasthttp.RequestCtx) error { return nil }, storage: func(s fiber3.Storage) fiber3.Storage { return broken{s} },
 			statuses: [2]int{500, 500}, ran: map[string]int{"v2": 2, "v3": 2},
+		},
+		{
+			name: "a storage that drops what is written", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
+			handle: func(*fasthttp.RequestCtx) error { return nil }, storage: func(s fiber3.Storage) fiber3.Storage { return readOnly3{s} },
+			statuses: [2]int{200, 200}, ran: map[string]int{"v2": 1, "v3": 2}, // v2 calls Set
 		},
 	} {
 		for version, mount := range own {
 			t.Run(fact.name+"/"+version, func(t *testing.T) {
 				storage := session3.NewStore().Storage
 				defer func() { require.NoError(t, storage.Close()) }()
-				if fact.broken {
-					storage = broken{storage}
+				if fact.storage != nil {
+					storage = fact.storage(storage)
 				}
 				ran := 0
 				app := mount(storage, func(c *fasthttp.RequestCtx) error { ran++; return fact.handle(c) })
@@ -200,3 +205,8 @@ func (broken) Set(string, []byte, time.Duration) error { return errors.New("no r
 func (broken) SetWithContext(context.Context, string, []byte, time.Duration) error {
 	return errors.New("no room")
 }
+
+// readOnly3 is readOnly for Fiber v3.
+type readOnly3 struct{ fiber3.Storage }
+
+func (readOnly3) SetWithContext(context.Context, string, []byte, time.Duration) error { return nil }

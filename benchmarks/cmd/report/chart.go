@@ -54,7 +54,7 @@ func draw(rs *results) []chart {
 	add(chart{
 		file: "throughput.svg", title: "Requests per second over TCP", axis: "requests per second",
 		description: "64 connections, one request in ten a replay; \"own\" is the framework's own middleware, redis one service on one Redis. More is better.",
-		groups:      []string{"gin", "echo", "fiber", "nethttp"}, series: []string{"bare", "memory", "redis", "own"},
+		groups:      []string{"gin", "echo", "fiber", "fiber3", "nethttp"}, series: []string{"bare", "memory", "redis", "own"},
 	}, "req/s", func(s, g string) float64 {
 		return rs.median("Load/"+g+"/"+s+"/closed/connections=64/replays=10", "req/s")
 	})
