@@ -30,9 +30,12 @@ func pay(w io.Writer) {
 		app.Post("/payments", middleware, func(c fiber3.Ctx) error { return receipt(c.RequestCtx()) })
 		return app.Handler()
 	}
-	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
-	policy := core.ClientKey()
-	policy.Key = core.Header(core.Required).Named("X-Idempotency-Key")
+	guard := func() *core.Guard { // with a store of its own
+		engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+		policy := core.ClientKey()
+		policy.Key = core.Header(core.Required).Named("X-Idempotency-Key")
+		return engine.MustGuard(policy)
+	}
 
 	for _, way := range []struct {
 		name     string
@@ -40,7 +43,7 @@ func pay(w io.Writer) {
 	}{
 		{"Fiber v2's own middleware", onFiber(idempotency.New())},
 		{"Fiber v3's own middleware", onFiber3(idempotency3.New())},
-		{"fiberidem", onFiber(fiberidem.New(engine.MustGuard(policy)))},
+		{"fiberidem", onFiber(fiberidem.New(guard()))},
 	} {
 		for _, user := range []string{"ann", "bob"} {
 			var c fasthttp.RequestCtx
