@@ -1,8 +1,6 @@
 package echoidem
 
 import (
-	"cmp"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/adapterkit"
@@ -21,11 +19,7 @@ func New(g *core.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			x := exchangeOf(c)
-			x.next = next
-			err := g.Serve(c.Request().Context(), x)
-			if x.rendered {
-				seal(c)
-			}
+			err := x.Serve(x, g, next)
 			if x.End() { // after a panic it stays out of the pool: somebody may still hold it
 				*x = exchange{}
 				exchanges.Put(x)
@@ -58,32 +52,9 @@ func UserFromContext(key string) core.UserSource {
 // It also counts how much of a body is read in front of guards and verifiers, see the package comment.
 func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) (err error) {
-			f := new(adapterkit.Finisher)
-			c.Set(finisherKey, f)
-			defer restore(c, c.Request())
-			c.SetRequest(adapterkit.CountBody(c.Request()))
-			returned, rendered := false, false
-			defer func() {
-				ferr := f.Finish(returned)
-				if rendered {
-					seal(c)
-				}
-				err = cmp.Or(err, ferr)
-			}()
-			if err = next(c); err != nil && f.Deferred() {
-				if !c.Response().Committed { // by a logger in between, say
-					c.Error(err)
-				}
-				rendered = c.Response().Committed
-			}
-			returned = true
-			return err
-		}
+		return func(c echo.Context) error { return version.Finish(c, next) }
 	}
 }
-
-const finisherKey = "github.com/idem-go/idem/echoidem.Finish"
 
 // Verify returns middleware that passes requests that v verifies, and answers all others. [Verified]
 // tells the handler who has signed, and a guard behind it takes the key's owner for its user (see
@@ -100,9 +71,7 @@ func Verify(v *sign.Verifier) echo.MiddlewareFunc {
 			if refusal != nil {
 				return exchangeOf(c).Answer(refusal)
 			}
-			defer restore(c, c.Request())
-			c.SetRequest(verified)
-			return next(c)
+			return version.With(c, verified, next)
 		}
 	}
 }

@@ -1,0 +1,200 @@
+package adapterkit
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Echo is what the adapters for the versions of Echo have to say about theirs; all else they share. C is its context.
+type Echo[C EchoContext] struct {
+	// Response returns the response of c.
+	Response func(c C) EchoResponse
+	// HandleError gives err to the application's own error handler.
+	HandleError func(c C, err error)
+	// SetResponse gives c a new response, which writes to w.
+	SetResponse func(c C, w http.ResponseWriter)
+}
+
+// EchoContext is what the contexts of all versions have.
+type EchoContext interface {
+	Request() *http.Request
+	SetRequest(r *http.Request)
+	Get(key string) any
+	Set(key string, value any)
+}
+
+// EchoResponse is an echo.Response and its fields.
+type EchoResponse struct {
+	http.ResponseWriter
+	Writer    *http.ResponseWriter
+	Status    *int
+	Size      *int64
+	Committed *bool
+}
+
+// With calls next with r as the request of c, and then gives c its own request back, also after a panic.
+func (*Echo[C]) With(c C, r *http.Request, next func(C) error) error {
+	defer giveBack(c, c.Request())
+	c.SetRequest(r)
+	return next(c)
+}
+
+func giveBack(c EchoContext, original *http.Request) {
+	Adopt(original, c.Request())
+	c.SetRequest(original)
+}
+
+// Finish is the middleware Finish.
+func (e *Echo[C]) Finish(c C, next func(C) error) (err error) {
+	f := new(Finisher)
+	c.Set(finisherKey, f)
+	defer giveBack(c, c.Request())
+	c.SetRequest(CountBody(c.Request()))
+	returned, rendered := false, false
+	defer func() {
+		ferr := f.Finish(returned)
+		if rendered {
+			e.seal(c, e.Response(c))
+		}
+		err = cmp.Or(err, ferr)
+	}()
+	if err = next(c); err != nil && f.Deferred() {
+		if !*e.Response(c).Committed { // by a logger in between, say
+			e.HandleError(c, err)
+		}
+		rendered = *e.Response(c).Committed
+	}
+	returned = true
+	return err
+}
+
+const finisherKey = "github.com/idem-go/idem/adapterkit.Finish"
+
+// seal gives c a response that has been sent, and ignores writes: error handlers that do not look at
+// Committed would write a second answer behind the first one.
+func (e *Echo[C]) seal(c C, sent EchoResponse) {
+	e.SetResponse(c, sealedWriter{*sent.Writer})
+	sealed := e.Response(c)
+	*sealed.Status, *sealed.Size, *sealed.Committed = *sent.Status, *sent.Size, true
+}
+
+// isSealed reports whether a guard further in has rendered the error already.
+func (e *Echo[C]) isSealed(c C) bool {
+	_, sealed := (*e.Response(c).Writer).(sealedWriter)
+	return sealed
+}
+
+// sealedWriter ignores writes.
+type sealedWriter struct{ http.ResponseWriter }
+
+func (sealedWriter) WriteHeader(int)               {}
+func (sealedWriter) Write(b []byte) (int, error)   { return len(b), nil }
+func (w sealedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// EchoExchange is an [Exchange] on Echo. An adapter embeds it, and adds the route in Describe, and the errors of
+// Echo's BodyLimit in ReadBody.
+type EchoExchange[C EchoContext] struct {
+	Exchange
+	Context  C
+	Response EchoResponse
+	echo     *Echo[C]
+	next     func(C) error
+	status   int          // from before the handler
+	direct   answerWriter // for Answer
+	renders  bool         // no Finish is mounted: the guard renders the error
+	rendered bool         // and has
+}
+
+// Start begins with the request of c. f is the adapter's exchange, which embeds x.
+func (x *EchoExchange[C]) Start(f Framework, e *Echo[C], c C) {
+	x.Exchange.Start(f, c.Request())
+	x.echo, x.Context, x.Response = e, c, e.Response(c)
+	x.status = *x.Response.Status
+}
+
+// Serve has g run next. f is the adapter's exchange, which embeds x.
+func (x *EchoExchange[C]) Serve(f core.Exchange, g *core.Guard, next func(C) error) error {
+	x.next = next
+	err := g.Serve(x.Context.Request().Context(), f)
+	if x.rendered {
+		x.echo.seal(x.Context, x.Response)
+	}
+	return err
+}
+
+// Answer implements the method of [core.Exchange].
+func (x *EchoExchange[C]) Answer(r *core.Response) error {
+	x.Undo()
+	w := x.Response.Writer
+	x.direct = answerWriter{*w, r}
+	*w = &x.direct
+	defer func() {
+		if *w == &x.direct {
+			*w = x.direct.ResponseWriter
+		}
+	}()
+	x.Response.WriteHeader(r.Status)
+	if len(r.Body) == 0 {
+		return nil
+	}
+	_, err := x.Response.Write(r.Body)
+	return err
+}
+
+// answerWriter sets the header of an answer after Echo's Before hooks have run: what they add is in the
+// answer already.
+type answerWriter struct {
+	http.ResponseWriter
+	answer *core.Response
+}
+
+func (w *answerWriter) WriteHeader(status int) {
+	SetHeader(w.Header(), w.answer)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Writer implements the method of [Framework].
+func (x *EchoExchange[C]) Writer() http.ResponseWriter { return *x.Response.Writer }
+
+// SetWriter implements the method of [Framework].
+func (x *EchoExchange[C]) SetWriter(w http.ResponseWriter) { *x.Response.Writer = w }
+
+// Next implements the method of [Framework]. The error of the handler is rendered here unless there is a Finish.
+func (x *EchoExchange[C]) Next(r *http.Request) error {
+	c := x.Context
+	defer giveBack(c, c.Request())
+	c.SetRequest(r)
+	err := x.next(c)
+	if err != nil && x.renders {
+		if !x.echo.isSealed(c) {
+			x.echo.HandleError(c, err)
+		}
+		x.rendered = *x.echo.Response(c).Committed
+	}
+	return err
+}
+
+// Finisher implements the method of [Framework].
+func (x *EchoExchange[C]) Finisher() *Finisher {
+	f, _ := x.Context.Get(finisherKey).(*Finisher)
+	x.renders = f == nil
+	return f
+}
+
+// Reported implements the method of [Framework].
+func (x *EchoExchange[C]) Reported() (err error, rendered bool) {
+	err, _ = x.Exchange.Reported()
+	return err, x.renders
+}
+
+// Committed implements the method of [Framework].
+func (x *EchoExchange[C]) Committed() bool { return *x.Response.Committed }
+
+// Forget implements the method of [Framework].
+func (x *EchoExchange[C]) Forget() {
+	*x.Response.Status, *x.Response.Size, *x.Response.Committed = x.status, 0, false
+}
