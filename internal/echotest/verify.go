@@ -1,41 +1,38 @@
-package echoidem_test
+package echotest
 
 import (
 	"errors"
 	"io"
 	"testing"
 
-	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/idem-go/idem/echoidem"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
 const form = "--b\r\nContent-Disposition: form-data; name=\"sku\"\r\n\r\nA-1\r\n--b--\r\n"
 
-func TestRefusalsAreWritten(t *testing.T) {
+func (s suite[C]) testRefusalsAreWritten(t *testing.T) {
 	reached, after := 0, 0
-	e := quiet()
-	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			request, writer := c.Request(), c.Response().Writer
-			h := c.Response().Header()
+	e := s.NewApp()
+	e.Use(func(next Handler[C]) Handler[C] {
+		return func(c C) error {
+			request, writer := c.Request(), *s.response(c).Writer
+			h := s.response(c).Header()
 			h.Set("Content-Type", "text/html")
 			h.Set("Cache-Control", "public")
 			h.Set("X-Outer", "1")
-			c.Response().Before(func() { h.Add("Cache-Control", "public") })
+			s.response(c).Before(func() { h.Add("Cache-Control", "public") })
 			assert.NoError(t, next(c))
 			after++
 			assert.Same(t, request, c.Request())
-			assert.Equal(t, writer, c.Response().Writer)
-			assert.Equal(t, 401, c.Response().Status)
-			assert.True(t, c.Response().Committed)
+			assert.Equal(t, writer, *s.response(c).Writer)
+			assert.Equal(t, 401, *s.response(c).Status)
+			assert.True(t, *s.response(c).Committed)
 			return nil
 		}
 	})
-	e.POST("/orders/:id", func(echo.Context) error { reached++; return nil }, echoidem.Verify(signtest.NewVerifier()))
+	e.Add("POST", "/orders/:id", func(C) error { reached++; return nil }, s.Verify(signtest.NewVerifier()))
 	w := signtest.Serve(t, e, signtest.Forger, "{}")
 	assert.Equal(t, 401, w.Code)
 	assert.Contains(t, w.Body.String(), `"code":"invalid"`)
@@ -47,23 +44,23 @@ func TestRefusalsAreWritten(t *testing.T) {
 }
 
 // What a handler returns comes to the middleware in front as it is, and so does the request.
-func TestErrorsPassVerify(t *testing.T) {
+func (s suite[C]) testErrorsPassVerify(t *testing.T) {
 	ours := errors.New("ours")
-	e := quiet()
-	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
+	e := s.NewApp()
+	e.Use(func(next Handler[C]) Handler[C] {
+		return func(c C) error {
 			request := c.Request()
 			err := next(c)
 			assert.Same(t, ours, err)
-			assert.False(t, c.Response().Committed)
+			assert.False(t, *s.response(c).Committed)
 			assert.Same(t, request, c.Request())
 			assert.NotNil(t, request.MultipartForm, "net/http removes the files")
-			_, ok := echoidem.Verified(c)
+			_, ok := s.Verified(c)
 			assert.False(t, ok)
-			return echo.NewHTTPError(418, "teapot")
+			return s.HTTPError(418, "teapot")
 		}
 	})
-	e.POST("/orders/:id", func(c echo.Context) error {
+	e.Add("POST", "/orders/:id", func(c C) error {
 		assert.Equal(t, "a%2Fb", c.Param("id"))
 		again, err := c.Request().GetBody()
 		assert.NoError(t, err)
@@ -71,18 +68,18 @@ func TestErrorsPassVerify(t *testing.T) {
 		assert.Equal(t, form, string(b))
 		assert.NoError(t, c.Request().ParseMultipartForm(1))
 		return ours
-	}, echoidem.Verify(signtest.NewVerifier()))
+	}, s.Verify(signtest.NewVerifier()))
 	assert.Equal(t, 418, signtest.Serve(t, e, signtest.Demo, form, "Content-Type", "multipart/form-data; boundary=b").Code)
 }
 
 // Nobody has signed that a POST is to be a DELETE.
-func TestMethodOverride(t *testing.T) {
-	e := quiet()
-	e.Pre(middleware.MethodOverride())
+func (s suite[C]) testMethodOverride(t *testing.T) {
+	e := s.NewApp()
+	e.Pre(s.Override())
 	reached := 0
-	handler := func(c echo.Context) error { reached++; return c.NoContent(204) }
-	e.POST("/orders/:id", handler, echoidem.Verify(signtest.NewVerifier()))
-	e.DELETE("/orders/:id", handler, echoidem.Verify(signtest.NewVerifier()))
+	handler := func(c C) error { reached++; return c.NoContent(204) }
+	e.Add("POST", "/orders/:id", handler, s.Verify(signtest.NewVerifier()))
+	e.Add("DELETE", "/orders/:id", handler, s.Verify(signtest.NewVerifier()))
 	assert.Contains(t, signtest.Serve(t, e, signtest.Demo, "{}", "X-HTTP-Method-Override", "DELETE").Body.String(), `"code":"invalid"`)
 	assert.Zero(t, reached)
 	assert.Equal(t, 204, signtest.Serve(t, e, signtest.Demo, "{}").Code)

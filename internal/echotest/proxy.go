@@ -1,4 +1,4 @@
-package echoidem_test
+package echotest
 
 import (
 	"context"
@@ -10,18 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/echoidem"
 )
 
 // What a service behind Echo's proxy does for a client that leaves is finished, also if it does not say
 // how long its answer is. If the client's leaving ends the run at once, the proxy answers 499, and the
 // next try runs.
-func TestAProxyWhoseClientLeaves(t *testing.T) {
+func (s suite[C]) testAProxyWhoseClientLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		linger  time.Duration
 		chunked bool
@@ -54,36 +51,34 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 			require.NoError(t, err)
 
 			g := guard(core.Policy{Linger: c.linger})
-			e := quiet()
-			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c echo.Context) error {
+			e := s.NewApp()
+			e.Use(func(next Handler[C]) Handler[C] {
+				return func(c C) error {
 					if asked.Load() == 0 {
 						context.AfterFunc(c.Request().Context(), func() { close(left) })
 					}
 					return next(c)
 				}
 			})
-			e.POST("/orders", nil, echoidem.New(g.Guard), middleware.ProxyWithConfig(middleware.ProxyConfig{
-				Balancer:  middleware.NewRoundRobinBalancer([]*middleware.ProxyTarget{{URL: target}}),
-				Transport: &http.Transport{DisableKeepAlives: true},
-			}))
-			s := server(t, e)
+			e.Add("POST", "/orders", func(C) error { panic("the proxy answers") }, s.New(g.Guard),
+				s.Proxy(target, &http.Transport{DisableKeepAlives: true}))
+			front := server(t, e)
 
 			ctx, leave := context.WithCancel(t.Context())
 			go func() {
 				<-entered
 				leave()
 			}()
-			first, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/orders", nil)
+			first, err := http.NewRequestWithContext(ctx, "POST", front.URL+"/orders", nil)
 			require.NoError(t, err)
 			first.Header.Set("X-User", "alice")
-			_, err = s.Client().Do(first)
+			_, err = front.Client().Do(first)
 			require.ErrorIs(t, err, context.Canceled)
 			g.finished(t)
 			require.Equal(t, c.ended, g.last().Kind)
 
 			for range 2 {
-				resp, err := s.Client().Do(first.Clone(t.Context()))
+				resp, err := front.Client().Do(first.Clone(t.Context()))
 				require.NoError(t, err)
 				body, err := io.ReadAll(resp.Body)
 				require.NoError(t, err)

@@ -1,4 +1,4 @@
-package echoidem_test
+package echotest
 
 import (
 	"io"
@@ -6,20 +6,17 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/labstack/echo/v4"
-
-	"github.com/idem-go/idem/echoidem"
 	"github.com/idem-go/idem/internal/leakcheck"
 )
 
 // TestNothingLeaks: thousands of requests at once, in memory that is used again, and nobody
 // gets or leaves anything of another. What package httpidem pools for this one is poisoned
 // in its own test.
-func TestNothingLeaks(t *testing.T) {
+func (s suite[C]) testNothingLeaks(t *testing.T) {
 	engine, store := leakcheck.Engine(t)
 	parameters, key := leakcheck.Guards(engine)
 	var bodies leakcheck.Bodies
-	handler := func(c echo.Context) error {
+	handler := func(c C) error {
 		r := c.Request()
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -28,16 +25,16 @@ func TestNothingLeaks(t *testing.T) {
 		bodies.Keep(c.Param("id"), r.GetBody)
 		a := leakcheck.Of(leakcheck.Seen{ID: c.Param("id"), Query: r.URL.RawQuery,
 			User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key"), Body: body})
-		c.Response().Header().Set("Location", a.Location)
-		c.Response().Header().Set("X-Echo", a.Echo)
+		s.response(c).Header().Set("Location", a.Location)
+		s.response(c).Header().Set("X-Echo", a.Echo)
 		err = c.Blob(http.StatusCreated, a.ContentType, a.Body)
 		clear(a.Body) // it must have been copied
 		clear(body)   // and this is the handler's own
 		return err
 	}
-	e := echo.New()
-	e.POST(leakcheck.Route, handler, echoidem.New(parameters))
-	e.POST(leakcheck.KeyRoute, handler, echoidem.New(key))
+	e := s.NewApp()
+	e.Add("POST", leakcheck.Route, handler, s.New(parameters))
+	e.Add("POST", leakcheck.KeyRoute, handler, s.New(key))
 	send := func(r *http.Request) (*leakcheck.Response, error) {
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)

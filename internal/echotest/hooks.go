@@ -1,32 +1,30 @@
-package echoidem_test
+package echotest
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/echoidem"
 )
 
-func TestBeforeHooksDoNotDoubleFields(t *testing.T) {
-	e := echo.New()
+func (s suite[C]) testBeforeHooksDoNotDoubleFields(t *testing.T) {
+	e := s.NewApp()
 	after := 0
-	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			below := c.Response().Writer
-			c.Response().Before(func() { c.Response().Header().Add("Vary", "Origin") })
-			c.Response().After(func() { after++ })
+	e.Use(func(next Handler[C]) Handler[C] {
+		return func(c C) error {
+			below := *s.response(c).Writer
+			s.response(c).Before(func() { s.response(c).Header().Add("Vary", "Origin") })
+			s.response(c).After(func() { after++ })
 			err := next(c)
-			require.Equal(t, below, c.Response().Writer)
+			require.Equal(t, below, *s.response(c).Writer)
 			return err
 		}
 	})
 	g := core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{})
-	e.POST("/x", func(c echo.Context) error { return c.String(201, "x") }, echoidem.New(g))
+	e.Add("POST", "/x", func(c C) error { return c.String(201, "x") }, s.New(g))
 	for i, mark := range []string{"", "true"} {
 		r := httptest.NewRequest(http.MethodPost, "/x", nil)
 		r.Header.Set("X-User", "alice")
