@@ -75,23 +75,32 @@ const finisherKey = "github.com/idem-go/idem/adapterkit.Finish"
 // seal gives c a response that has been sent, and ignores writes: error handlers that do not look at
 // Committed would write a second answer behind the first one.
 func (e *Echo[C]) seal(c C, sent EchoResponse) {
-	e.SetResponse(c, sealedWriter{*sent.Writer})
+	w := &sealedWriter{ResponseWriter: *sent.Writer}
+	e.SetResponse(c, w)
 	sealed := e.Response(c)
+	w.size = sealed.Size
 	*sealed.Status, *sealed.Size, *sealed.Committed = *sent.Status, *sent.Size, true
 }
 
 // isSealed reports whether a guard further in has rendered the error already.
 func (e *Echo[C]) isSealed(c C) bool {
-	_, sealed := (*e.Response(c).Writer).(sealedWriter)
+	_, sealed := (*e.Response(c).Writer).(*sealedWriter)
 	return sealed
 }
 
-// sealedWriter ignores writes.
-type sealedWriter struct{ http.ResponseWriter }
+// sealedWriter ignores writes. They do not count for the size of the response either.
+type sealedWriter struct {
+	http.ResponseWriter
+	size *int64
+}
 
-func (sealedWriter) WriteHeader(int)               {}
-func (sealedWriter) Write(b []byte) (int, error)   { return len(b), nil }
-func (w sealedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (*sealedWriter) WriteHeader(int)               {}
+func (w *sealedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *sealedWriter) Write(b []byte) (int, error) {
+	*w.size -= int64(len(b))
+	return len(b), nil
+}
 
 // EchoExchange is an [Exchange] on Echo. An adapter embeds it, and adds the route in Describe, and the errors of
 // Echo's BodyLimit in ReadBody.

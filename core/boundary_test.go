@@ -38,6 +38,7 @@ func TestBoundaries(t *testing.T) {
 		"github.com/idem-go/idem/echoidem":  "arrows go from adapter to core",
 		"github.com/idem-go/idem/fiberidem": "arrows go from adapter to core",
 		"github.com/gofiber/fiber/v2":       "who is on Fiber v3 compiles no Fiber v2",
+		"github.com/idem-go/idem/echo5idem": "arrows go from adapter to core",
 		"github.com/dunglas/httpsfv":        "only who uses RFC 9421 compiles structured fields",
 		"encoding/xml":                      "only who reads XML compiles a reader of all of it",
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
@@ -66,6 +67,7 @@ func TestBoundaries(t *testing.T) {
 		"httpidem":               {core, sign, kit},
 		"ginidem":                {core, sign, kit, "github.com/gin-gonic/gin", "encoding/xml"},
 		"echoidem":               {core, sign, kit, "github.com/labstack/echo", "encoding/xml"},
+		"echo5idem":              {core, sign, kit, "github.com/labstack/echo", "encoding/xml"},
 		// Fiber's UUIDs can be stored with database/sql.
 		"fiberidem":  {core, sign, kit, "github.com/gofiber/fiber", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 		"fiber3idem": {core, sign, kit, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},

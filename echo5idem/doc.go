@@ -1,0 +1,52 @@
+// Package echo5idem mounts a [core.Guard] on Echo v5:
+//
+//	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+//	orders := engine.MustGuard(core.Policy{})
+//	e.POST("/orders", createOrder, echo5idem.New(orders))
+//
+// Inside the handler, [Run] tells the attempt; c.Request().Context() ends when the claim is
+// lost. The body may be read and bound in every way that Echo has, and the response is
+// the client's as without the guard.
+//
+// # Errors that a handler returns
+//
+// The guard has Echo's HTTPErrorHandler render them, so that what it sends is stored, and then
+// returns them: middleware further out logs or reports them, and can't render them again. If a middleware
+// changes errors on their way out (Echo's ContextTimeout does), mount [Finish] outside of it. The guard
+// then only returns the error, and what is sent in the end is stored:
+//
+//	e.Use(middleware.Recover(), echo5idem.Finish(), mapErrors)
+//
+// An HTTPErrorHandler of your own looks at Committed, as Echo's does: behind a middleware that gives the context its
+// response back (BodyDump), nothing else keeps it from a second answer.
+//
+// # Middleware with a response of its own
+//
+// What Gzip, BodyDump and the like put in front with c.SetResponse gets what the guard delivers, also of a replay, and
+// is not stored. Mount [Finish] behind them.
+//
+// # Hosts
+//
+// Hosts of echo.NewVirtualHostHandler are apart if it is the server's Handler; so are those of a http.ServeMux further
+// out. A middleware that is wrapped around the first hides it: then make [core.Request].Host a part of the user.
+//
+// # Bodies
+//
+// Mount [New] and [Verify] in front of middleware that reads bodies. A form that CSRF, KeyAuth or another
+// middleware has read counts as it was parsed. Any other body that was read, in whole or in
+// part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
+// [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one, and
+// a body that was added to a request signed without one, and read in front, reaches the handler unsigned.
+//
+// # Signatures
+//
+// [Verify] mounts a verifier of package sign outside of the guard, which then takes the key's
+// owner for its user; [Verified] tells the handler who has signed:
+//
+//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	e.POST("/webhooks", receive, echo5idem.Verify(verifier), echo5idem.New(hooks))
+//
+// Mount it behind middleware that overrides the method (middleware.MethodOverride): a request
+// whose method is not the one that was signed is then refused. With Echo.Pre it may stand in
+// front, and an override that nobody has signed counts.
+package echo5idem

@@ -1,0 +1,22 @@
+module github.com/idem-go/idem/echo5idem
+
+go 1.26.0
+
+require (
+	github.com/idem-go/idem v0.0.0
+	github.com/labstack/echo/v5 v5.4.3
+	github.com/stretchr/testify v1.11.1
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/dunglas/httpsfv v1.1.1 // indirect
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	github.com/redis/rueidis v1.0.77 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)
+
+replace github.com/idem-go/idem => ../

@@ -1,0 +1,5 @@
+//go:build !race
+
+package echo5idem_test
+
+const raceEnabled = false

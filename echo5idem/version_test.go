@@ -1,0 +1,223 @@
+package echo5idem_test
+
+import (
+	"cmp"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/echo5idem"
+)
+
+// What only this version of Echo has.
+
+func guardOf(t *testing.T, p core.Policy) *core.Guard {
+	t.Helper()
+	return core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(p)
+}
+
+// However a router matches, the parameters are what the client has sent, decoded once.
+func TestParametersAreDecodedOnce(t *testing.T) {
+	for name, config := range map[string]echo.RouterConfig{
+		"as sent":           {},
+		"unescaped":         {UnescapePathParamValues: true},
+		"matched unescaped": {UseEscapedPathForMatching: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []core.Pair
+			guard := guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+				got = append([]core.Pair(nil), r.PathParams...)
+				return "k", nil
+			})})
+			e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(config)})
+			e.POST("/u/:a/v/*", func(c *echo.Context) error { return c.NoContent(204) }, echo5idem.New(guard))
+			for target, want := range map[string][]core.Pair{
+				"/u/x%2525/v/b":        {{Name: "a", Value: "x%25"}, {Name: "*", Value: "b"}},
+				"/u/x%2525/v/b%2Cb":    {{Name: "a", Value: "x%25"}, {Name: "*", Value: "b,b"}},
+				"/u/x%252525/v/b%2Cb":  {{Name: "a", Value: "x%2525"}, {Name: "*", Value: "b,b"}},
+				"/u/%252C/v/a%2C%2525": {{Name: "a", Value: "%2C"}, {Name: "*", Value: "a,%25"}},
+			} {
+				e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", target, nil))
+				require.Equal(t, want, got, target)
+			}
+		})
+	}
+}
+
+// Where the method has no route, Echo leaves the names of another request's parameters behind.
+func TestAnotherMethodHasNoParameters(t *testing.T) {
+	var got []*core.Request
+	guard := guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		got = append(got, &core.Request{Route: r.Route, PathParams: append([]core.Pair(nil), r.PathParams...)})
+		return "k", nil
+	})})
+	e := echo.New()
+	e.Use(echo5idem.New(guard))
+	e.GET("/orders/:id", func(c *echo.Context) error { return nil })
+	e.POST("/other/:name", func(c *echo.Context) error { return nil })
+	for range 20 {
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/other/x", nil))
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/orders/7", nil))
+		require.Equal(t, "/orders/:id", got[len(got)-1].Route)
+		require.Empty(t, got[len(got)-1].PathParams)
+	}
+}
+
+// A middleware in front with a writer of its own gets what is delivered: what is stored is not its work. If Finish
+// stands in front of it, an error is rendered past the guard, and not stored.
+func TestCompressionInFront(t *testing.T) {
+	gzipped := func(minimum int) echo.MiddlewareFunc {
+		return middleware.GzipWithConfig(middleware.GzipConfig{MinLength: minimum})
+	}
+	for name, c := range map[string]struct {
+		front []echo.MiddlewareFunc
+		fails bool
+		ran   int
+	}{
+		"answered":                  {[]echo.MiddlewareFunc{gzipped(0)}, false, 1},
+		"answered, and too short":   {[]echo.MiddlewareFunc{gzipped(1000)}, false, 1},
+		"failed":                    {[]echo.MiddlewareFunc{gzipped(0)}, true, 1},
+		"failed, and too short":     {[]echo.MiddlewareFunc{gzipped(1000)}, true, 1},
+		"finished":                  {[]echo.MiddlewareFunc{gzipped(0), echo5idem.Finish()}, true, 1},
+		"finished, and too short":   {[]echo.MiddlewareFunc{gzipped(1000), echo5idem.Finish()}, true, 1},
+		"answered, Finish in front": {[]echo.MiddlewareFunc{echo5idem.Finish(), gzipped(0)}, false, 1},
+		"failed, Finish in front":   {[]echo.MiddlewareFunc{echo5idem.Finish(), gzipped(0)}, true, 2},
+		"guarded twice":             {[]echo.MiddlewareFunc{echo5idem.New(guardOf(t, core.ClientKey())), gzipped(0)}, true, 1},
+		"compressed twice":          {[]echo.MiddlewareFunc{gzipped(0), echo5idem.New(guardOf(t, core.ClientKey())), middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {})}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, ran, status := strings.Repeat("paid ", 100), 0, 0
+			e := echo.New()
+			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c *echo.Context) error {
+					err := next(c)
+					_, status = echo.ResolveResponseStatus(c.Response(), err)
+					return err
+				}
+			})
+			e.Use(c.front...)
+			e.POST("/orders", func(ctx *echo.Context) error {
+				ran++
+				if c.fails {
+					return echo.NewHTTPError(422, text)
+				}
+				return ctx.JSON(422, map[string]string{"message": text})
+			}, echo5idem.New(guardOf(t, core.Policy{Failed: core.FailedByStatus})))
+			for i, accepted := range []string{"gzip", "", "gzip"} {
+				r := httptest.NewRequest("POST", "/orders", strings.NewReader("{}"))
+				r.Header.Set("Accept-Encoding", accepted)
+				r.Header.Set("Idempotency-Key", accepted+"-key")
+				w := httptest.NewRecorder()
+				e.ServeHTTP(w, r)
+				require.Equal(t, 422, w.Code)
+				require.Equal(t, 422, status)
+				require.Equal(t, i >= c.ran, w.Header().Get(core.ReplayedHeader) == "true")
+				var body io.Reader = w.Body
+				if w.Header().Get("Content-Encoding") == "gzip" {
+					require.Equal(t, "gzip", accepted)
+					unzipped, err := gzip.NewReader(w.Body)
+					require.NoError(t, err)
+					body = unzipped
+				}
+				b, err := io.ReadAll(body)
+				require.NoError(t, err)
+				require.JSONEq(t, `{"message":"`+text+`"}`, string(b))
+			}
+			require.Equal(t, c.ran, ran)
+		})
+	}
+}
+
+// Hints go out before the final status, also if a middleware in front has a writer that knows nothing of them.
+func TestHintsBehindAWriterInFront(t *testing.T) {
+	e := echo.New()
+	e.Use(middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {}))
+	e.POST("/orders", func(c *echo.Context) error {
+		w := response(c).ResponseWriter
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		return c.String(201, "made")
+	}, echo5idem.New(guardOf(t, core.Policy{})))
+	s := httptest.NewServer(e)
+	t.Cleanup(s.Close)
+	var hints []int
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { hints = append(hints, code); return nil },
+	})
+	for i := range 2 {
+		r, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/orders", nil)
+		require.NoError(t, err)
+		resp, err := s.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 201, resp.StatusCode)
+		require.Equal(t, i == 1, resp.Header.Get(core.ReplayedHeader) == "true")
+	}
+	require.Equal(t, []int{http.StatusEarlyHints}, hints)
+}
+
+// Gzip gives the context its response back if nothing has been written. What is then written past the guard is not
+// seen, so that the run has failed; and whoever recovers from a panic finds that response.
+func TestWhatIsRenderedPastTheGuard(t *testing.T) {
+	for name, c := range map[string]struct {
+		renders echo.HandlerFunc
+		body    string
+	}{
+		"rendered": {func(c *echo.Context) error { return c.String(200, "rendered") }, "rendered"},
+		"panic":    {func(*echo.Context) error { panic("renderer") }, `{"message":"Internal Server Error"}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			e := echo.New()
+			e.Use(middleware.Recover(), echo5idem.Finish(), func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(ctx *echo.Context) error { return cmp.Or(next(ctx), c.renders(ctx)) }
+			}, middleware.Gzip())
+			e.POST("/orders", func(*echo.Context) error { ran++; return nil }, echo5idem.New(guardOf(t, core.Policy{})))
+			for range 2 {
+				r, w := httptest.NewRequest("POST", "/orders", nil), httptest.NewRecorder()
+				r.Header.Set("Accept-Encoding", "gzip")
+				e.ServeHTTP(w, r)
+				require.Equal(t, c.body, w.Body.String())
+			}
+			require.Equal(t, 2, ran)
+		})
+	}
+}
+
+// A timeout of net/http behind the guard races with Echo, and is not to be used; but the claim stands while its
+// handler runs on.
+func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
+	if raceEnabled {
+		t.Skip("two goroutines have the context")
+	}
+	entered, leave, left := make(chan struct{}, 9), make(chan struct{}), make(chan struct{})
+	e := echo.New()
+	timeout := echo.WrapMiddleware(func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Millisecond, "late") })
+	e.POST("/orders", func(*echo.Context) error {
+		entered <- struct{}{}
+		<-leave
+		close(left)
+		return nil
+	}, echo5idem.New(guardOf(t, core.Policy{})), timeout)
+	post := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/orders", nil))
+		return w
+	}
+	require.Equal(t, 503, post().Code)
+	<-entered
+	require.Contains(t, post().Body.String(), "in_progress")
+	close(leave)
+	<-left
+}
