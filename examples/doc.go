@@ -3,6 +3,7 @@
 //
 //	go run ./examples/gin
 //	go run ./examples/echo
+//	go run ./examples/echo5
 //	go run ./examples/fiber
 //	go run ./examples/fiber3
 //	go run ./examples/nethttp

@@ -12,10 +12,11 @@ require (
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/amqpidem v0.0.0
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
-	github.com/idem-go/idem/fiber3idem v0.0.0
+	github.com/idem-go/idem/fiber3idemecho5idem v0.0.0
 	github.com/idem-go/idem/outbox v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/labstack/echo/v4 v4.16.0
+	github.com/labstack/echo/v5 v5.4.4
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.60.1
@@ -91,3 +92,5 @@ replace github.com/idem-go/idem/amqpidem => ../amqpidem
 replace github.com/idem-go/idem/fiber3idem => ../fiber3idem
 
 replace github.com/idem-go/idem/outbox => ../outbox
+
+replace github.com/idem-go/idem/echo5idem => ../echo5idem

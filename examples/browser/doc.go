@@ -3,5 +3,5 @@
 //
 // The tests need Chromium (scripts/backends installs it where it can). Without it they are skipped, or
 // fail if IDEM_REQUIRE_BACKENDS=1. They take the first of the programs, or those that
-// IDEM_BROWSER_PROGRAMS names ("gin echo fiber fiber3 nethttp").
+// IDEM_BROWSER_PROGRAMS names ("gin echo echo5 fiber fiber3 nethttp").
 package browser

@@ -17,7 +17,7 @@ import (
 )
 
 // Names are the examples, as `go run ./examples/...` names them.
-var Names = []string{"gin", "echo", "fiber", "fiber3", "nethttp"}
+var Names = []string{"gin", "echo", "echo5", "fiber", "fiber3", "nethttp"}
 
 // Build builds programs whose folders are in from, and returns the folder of the executables. They have
 // the race detector if the test has it.

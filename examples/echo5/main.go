@@ -1,0 +1,153 @@
+// Command echo5 is the shop on Echo v5.
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
+
+	"github.com/idem-go/idem/echo5idem"
+	"github.com/idem-go/idem/examples/shop"
+	"github.com/idem-go/idem/js"
+)
+
+func main() {
+	options, err := shop.ParseOptions(flag.CommandLine, os.Args[1:])
+	if err != nil {
+		os.Exit(2)
+	}
+	store, err := shop.OpenStore(options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guards, err := shop.NewGuards(options, store)
+	if err != nil {
+		log.Print(err)
+		os.Exit(2)
+	}
+	err = shop.Serve(options, guards, shop.HTTPServer(newRouter(guards)))
+	store.Close()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func newRouter(g *shop.Guards) *echo.Echo {
+	s := shop.New(g)
+	e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(echo.RouterConfig{UnescapePathParamValues: true})})
+
+	// Recovery stands outside of the guards: a panic passes them on its way, and they
+	// forget the run, so that the next try runs. Errors need no more than Echo's
+	// HTTPErrorHandler: the guards see what it has made of them. What a page of somebody else's
+	// has sent gets no further than sameOrigin: a token alone does not keep that out.
+	e.Use(middleware.Recover(), sameOrigin)
+	e.HTTPErrorHandler = renderError
+
+	e.POST("/orders", handle(s.CreateOrder), echo5idem.New(g.Orders))
+	e.POST("/orders/:id/pay", handle(s.PayOrder), echo5idem.New(g.Pay))
+	e.POST("/payments", handle(s.CreatePayment), echo5idem.New(g.Payments))
+	e.POST("/transfers", handle(s.CreateTransfer), echo5idem.New(g.Transfers))
+	e.POST("/charges", handle(s.Charge), echo5idem.New(g.Charges))
+	e.POST("/likes", handle(s.Like), echo5idem.New(g.Likes))
+	e.POST("/coupons", handle(s.TakeCoupon), echo5idem.New(g.Coupons))
+	e.POST("/avatars", handle(s.SetAvatar), echo5idem.New(g.Avatars))
+	// A request whose signature is refused does not get to the guard, and leaves no record.
+	e.POST("/webhooks", handle(s.ReceiveWebhook), echo5idem.Verify(g.Signed), echo5idem.New(g.Webhooks))
+	e.GET("/stats", handle(s.Stats))
+
+	// A program asks for a token, and sends it in X-Idempotency-Token.
+	e.GET("/tokens", echo5idem.IssueToken(g.Registrations))
+	e.POST("/registrations", handle(s.Register), echo5idem.New(g.Registrations))
+
+	// A person gets it with the form. A visitor needs a session: a token is one user's.
+	e.GET("/checkout", func(c *echo.Context) error {
+		token, err := echo5idem.NewToken(c, g.Checkout)
+		return handle(s.CheckoutForm(token, err))(c)
+	}, session)
+	e.POST("/checkout", handle(s.Checkout), session, echo5idem.New(g.Checkout))
+	e.GET("/receipts/:id", handle(s.Receipt))
+	e.GET("/style.css", handle(shop.Style))
+	e.GET("/idem.js", echo.WrapHandler(http.HandlerFunc(js.Serve)))
+	return e
+}
+
+var crossOrigin = http.NewCrossOriginProtection()
+
+func sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		if crossOrigin.Check(c.Request()) != nil {
+			return echo.NewHTTPError(shop.ErrCrossOrigin.Status, shop.ErrCrossOrigin.Message)
+		}
+		return next(c)
+	}
+}
+
+// session gives a visitor who comes without a session a new one, in time for this request.
+func session(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		if cookie := shop.NewSession(c.Request().Header.Get); cookie != nil {
+			c.SetCookie(cookie)
+			c.Request().AddCookie(cookie)
+		}
+		return next(c)
+	}
+}
+
+// renderError answers for handlers that return an error. What a panic has to say is not for the
+// client.
+func renderError(c *echo.Context, err error) {
+	if response, _ := echo.UnwrapResponse(c.Response()); response != nil && response.Committed {
+		return
+	}
+	status, text := http.StatusInternalServerError, "internal error"
+	var failure *echo.HTTPError
+	if errors.As(err, &failure) {
+		status, text = failure.Code, failure.Message
+	} else if code := echo.StatusCode(err); code != 0 { // of Echo's router, say
+		status, text = code, http.StatusText(code)
+	}
+	_ = write(c, shop.ErrorReply(c.Request().Header.Get, status, text)) // an error means that the client has gone
+}
+
+// handle translates between Echo and the shop.
+func handle(h shop.Handler) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		r := c.Request()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, "the body could not be read")
+		}
+		// Under a guard the request's context also ends when the lease is lost.
+		reply, err := h(r.Context(), &shop.Request{
+			User:        shop.User(r.Header.Get),
+			ID:          c.Param("id"),
+			ContentType: r.Header.Get("Content-Type"),
+			Body:        body,
+			Header:      r.Header.Get,
+		})
+		var problem *shop.Problem
+		if errors.As(err, &problem) {
+			return echo.NewHTTPError(problem.Status, problem.Message)
+		}
+		if err != nil || reply == nil {
+			return err
+		}
+		return write(c, reply)
+	}
+}
+
+func write(c *echo.Context, reply *shop.Reply) error {
+	for _, field := range reply.Header {
+		c.Response().Header().Set(field.Name, field.Value)
+	}
+	if reply.Location != "" {
+		c.Response().Header().Set("Location", reply.Location)
+	}
+	return c.Blob(reply.Status, reply.ContentType, reply.Body)
+}
