@@ -1,9 +1,11 @@
 // Package adapterkit is for those who write an adapter, a package that mounts a [core.Guard] on a web
-// framework. Applications need nothing of it: they mount httpidem, ginidem, echoidem or fiberidem.
+// framework. Applications need nothing of it: they mount httpidem, ginidem, echoidem, echo5idem or fiberidem.
 //
 // For a framework on net/http it has an [Exchange], which reads the request's body and lends it to the handler, holds
 // the answer back, and tells what the handler has answered. The adapter is its [Framework], and fills in the route.
 // [Verify] checks a signature. The package example is a whole adapter; ginidem has a writer and a Finish, too.
+//
+// [Echo] and [EchoExchange] are what the adapters for the versions of Echo share. No version of it is imported here.
 //
 // For all frameworks it has the rules that don't depend on one: how memory grows with a body
 // ([Buffer]), which header fields are the handler's own ([Changed]), and what a signature tells a guard

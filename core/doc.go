@@ -1,7 +1,7 @@
 // Package core makes an operation happen once. It derives a key, claims it in a store, runs the
 // handler under a lease, and replays, waits or refuses when the same operation is requested again.
 // It knows no web framework, no driver and no broker. Adapters
-// ([github.com/idem-go/idem/httpidem], ginidem, echoidem, fiberidem, fiber3idem) translate for it.
+// ([github.com/idem-go/idem/httpidem], ginidem, echoidem, echo5idem, fiberidem, fiber3idem) translate for it.
 //
 //	engine, err := core.New(core.Config{User: core.UserFromHeader("X-User")})
 //	if err != nil {

@@ -75,14 +75,16 @@ func resultsOutliveTheProgram(t *testing.T, dir string) {
 			flags := []string{"-store", open(t)}
 			first := newClient(t, program.Start(t, filepath.Join(dir, "gin"), flags...))
 			a := first.expect("201", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
-			beside := newClient(t, program.Start(t, filepath.Join(dir, "echo"), flags...))
-			b := beside.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
-			require.Equal(t, a.body, b.body)
+			for _, name := range []string{"echo", "echo5"} {
+				beside := newClient(t, program.Start(t, filepath.Join(dir, name), flags...))
+				b := beside.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
+				require.Equal(t, a.body, b.body)
+			}
 
 			first.process.Kill(t)
 			for _, name := range []string{"fiber", "fiber3"} {
 				next := newClient(t, program.Start(t, filepath.Join(dir, name), flags...))
-				b = next.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
+				b := next.expect("201 replayed", "/payments", `{"amount":5}`, "Idempotency-Key", "durable")
 				require.Equal(t, a.body, b.body)
 				next.expect("422 key_reused", "/payments", `{"amount":6}`, "Idempotency-Key", "durable")
 				next.ran(0, "POST /payments")
