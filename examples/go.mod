@@ -12,7 +12,8 @@ require (
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/amqpidem v0.0.0
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
-	github.com/idem-go/idem/fiber3idemecho5idem v0.0.0
+	github.com/idem-go/idem/echo5idem v0.0.0
+	github.com/idem-go/idem/fiber3idem v0.0.0
 	github.com/idem-go/idem/outbox v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/labstack/echo/v4 v4.16.0
