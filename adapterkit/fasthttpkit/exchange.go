@@ -123,7 +123,7 @@ func (x *Exchange) Header(name string, i int) (value string, lines int) {
 		return text(host), 1
 	}
 	if !x.place.NamesAsSent {
-		if isListed(name) && !slices.ContainsFunc(h.PeekKeys(), func(k []byte) bool {
+		if !isSpecial(name) && !slices.ContainsFunc(h.PeekKeys(), func(k []byte) bool {
 			return len(k) == len(name) && strings.EqualFold(text(k), name)
 		}) {
 			return "", 0 // as most of those that are asked for: PeekAll would first copy the name
@@ -143,16 +143,6 @@ func (x *Exchange) Header(name string, i int) (value string, lines int) {
 		}
 	})
 	return value, lines
-}
-
-// isListed reports whether fasthttp keeps fields of that name in the list that PeekKeys shows, in all its versions.
-func isListed(name string) bool {
-	switch name {
-	case fasthttp.HeaderContentType, fasthttp.HeaderContentLength, fasthttp.HeaderUserAgent, fasthttp.HeaderConnection,
-		fasthttp.HeaderCookie, fasthttp.HeaderTrailer:
-		return false
-	}
-	return true
 }
 
 // ReadBody implements the method of [core.Exchange].
