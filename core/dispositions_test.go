@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// detail returns what a refused call was told.
+// detail returns the message of a refused call.
 func (c *call) detail() string {
 	if c.response.Get(core.RefusedHeader) == "" {
 		return ""
@@ -37,7 +37,7 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  core.Policy
 		handler func(context.Context) core.Capture
-		told    string // in the refusal; empty: the next one runs
+		message string // in the refusal; empty: the next one runs
 	}{
 		"a success":                    {core.DoubleClick(), handlerOf(201), claimsSuccess},
 		"a failure":                    {core.DoubleClick(), handlerOf(402), saysFailed},
@@ -73,13 +73,13 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 			_ = g.Serve(t.Context(), first)
 		}()
 		again := serve(t, g, post("{}", &ledger).withKey("k"))
-		if tc.told == "" {
+		if tc.message == "" {
 			assert.Equal(t, 201, again.response.Status, name)
 			continue
 		}
 		assert.Equal(t, "duplicate", again.code(), name)
-		assert.Contains(t, again.detail(), tc.told, name)
-		if tc.told == saysFailed {
+		assert.Contains(t, again.detail(), tc.message, name)
+		if tc.message == saysFailed {
 			assert.NotContains(t, again.detail(), claimsSuccess, name)
 		}
 	}

@@ -155,8 +155,8 @@ func TestHistoriesOfWaiters(t *testing.T) {
 	}
 }
 
-// waiterHistories returns how many duplicates were told a result.
-func waiterHistories(t *testing.T, e *core.Engine) (told int64) {
+// waiterHistories returns how many duplicates got a result.
+func waiterHistories(t *testing.T, e *core.Engine) (answered int64) {
 	const clients, operations = 600, 9
 	retention := rand.N(20*time.Millisecond) + 1
 	p := core.Policy{Name: "task", Key: core.Header(core.Required), Lease: 10 * time.Second, Retention: retention}

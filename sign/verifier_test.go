@@ -560,10 +560,10 @@ func TestKeySourcesSayWhy(t *testing.T) {
 		fmt.Errorf("the database: %w", sign.ReasonRevokedKey): "sign: invalid (revoked_key): the database: revoked_key",
 		sign.Errorf(sign.ReasonRevokedKey, "in May"):          "sign: invalid (revoked_key): in May",
 	} {
-		var told *sign.Error
+		var observed *sign.Error
 		v := sign.MustVerifier(sign.Config{
 			Keys:    sign.KeyFunc(func(context.Context, string) ([]*sign.Key, error) { return nil, said }),
-			Observe: func(_ context.Context, e sign.Event) { told = e.Err },
+			Observe: func(_ context.Context, e sign.Event) { observed = e.Err },
 		})
 		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonRevokedKey)
@@ -571,8 +571,8 @@ func TestKeySourcesSayWhy(t *testing.T) {
 		require.ErrorIs(t, err, said)
 		require.EqualError(t, err, text)
 
-		// Whoever is told may change it: the next one is told as before.
-		told.Code, told.Reason = "changed", "changed"
+		// An observer may change its error: the next one gets an error of its own.
+		observed.Code, observed.Reason = "changed", "changed"
 		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonRevokedKey)
 	}
@@ -706,16 +706,16 @@ func TestAnEventThatIsKept(t *testing.T) {
 // The request line counts as the header does, and what observers get to see of a message has an end.
 func TestLongTargets(t *testing.T) {
 	key := newHMAC(t, "demo")
-	var told string
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) { told = e.SigningString() }})
+	var observed string
+	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) { observed = e.SigningString() }})
 	m := fixture.Message(signedRequest(t, key, nil))
 	_, bytes := m.Source.HeaderSize()
 	room := 32<<10 - bytes - len(m.Method) - len(m.Host)
 	m.Target = "/?" + strings.Repeat("x", room-2)
 	_, err := v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.ReasonBadSignature, "it is just short enough")
-	require.Len(t, told, 4<<10+len("[cut off]"))
-	require.True(t, strings.HasPrefix(told, "v1\ndemo\nPOST\n") && strings.HasSuffix(told, "x[cut off]"), told)
+	require.Len(t, observed, 4<<10+len("[cut off]"))
+	require.True(t, strings.HasPrefix(observed, "v1\ndemo\nPOST\n") && strings.HasSuffix(observed, "x[cut off]"), observed)
 	for _, change := range []func(){
 		func() { m.Target += "x" },
 		func() { m.Method += "X" },

@@ -26,10 +26,10 @@ import (
 // attackRun is an attack under way.
 type attackRun struct {
 	testing.TB
-	e    *signedEnv
-	at   int // the step, from 1
-	kept map[string]*message
-	told []event // in all steps
+	e      *signedEnv
+	at     int // the step, from 1
+	kept   map[string]*message
+	events []event // in all steps
 }
 
 // run carries out a.
@@ -48,9 +48,9 @@ func (e *signedEnv) run(tb testing.TB, a attack) {
 		p.at = i + 1
 		step.do(p)
 	}
-	for _, told := range p.told {
-		if told.KeyID != told.keyID {
-			p.problem("an event that named the key %q names %q by now", told.keyID, told.KeyID)
+	for _, ev := range p.events {
+		if ev.KeyID != ev.keyID {
+			p.problem("an event that named the key %q names %q by now", ev.keyID, ev.KeyID)
 		}
 	}
 	for _, k := range e.keptContexts() {
@@ -309,14 +309,14 @@ func (p *attackRun) roundTrip(m *message) (reply, error) { return roundTrip(p.e.
 // try sends m and checks nothing yet.
 func (p *attackRun) try(m *message, send func(*message) (reply, error)) sent {
 	p.Helper()
-	p.e.told()
+	p.e.takeEvents()
 	runs, calls := p.e.count(), p.e.nonces.called()
 	r, err := send(m)
 	if err != nil {
 		p.problem("%v", err)
 	}
-	s := sent{m, r, err, p.e.count() - runs, p.e.nonces.called() - calls, p.e.told()}
-	p.told = append(p.told, s.events...)
+	s := sent{m, r, err, p.e.count() - runs, p.e.nonces.called() - calls, p.e.takeEvents()}
+	p.events = append(p.events, s.events...)
 	return s
 }
 

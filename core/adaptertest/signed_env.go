@@ -143,11 +143,11 @@ func (e *signedEnv) app(tb testing.TB, s *service) App {
 	return App{Routes: []Route{route}, Errors: s.errors, Outer: s.fields, BodyLimit: s.bodyLimit, verifier: s.sign}
 }
 
-func (e *signedEnv) observe(_ context.Context, told sign.Event) {
-	text := told.SigningString()
+func (e *signedEnv) observe(_ context.Context, ev sign.Event) {
+	text := ev.SigningString()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.events = append(e.events, event{told, text, strings.Clone(told.KeyID)})
+	e.events = append(e.events, event{ev, text, strings.Clone(ev.KeyID)})
 }
 
 // answer is what the handler says that it has seen.
@@ -218,8 +218,8 @@ func (e *signedEnv) count() int {
 	return e.runs
 }
 
-// told returns the events since the last call.
-func (e *signedEnv) told() []event {
+// takeEvents returns the events since its last call.
+func (e *signedEnv) takeEvents() []event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	events := e.events

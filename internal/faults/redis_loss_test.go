@@ -25,30 +25,30 @@ const (
 func TestRedisLosesAcknowledgedRecordsAtFailover(t *testing.T) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
-			told, lost, struck := 0, 0, 0
+			acknowledged, lost, struck := 0, 0, 0
 			var elapsed time.Duration
 			for range kills {
 				a, b, d := failover(t, delay)
-				told, lost, elapsed = told+a, lost+b, elapsed+d
+				acknowledged, lost, elapsed = acknowledged+a, lost+b, elapsed+d
 				if b > 0 {
 					struck++
 				}
 			}
-			require.GreaterOrEqual(t, told, kills*load)
+			require.GreaterOrEqual(t, acknowledged, kills*load)
 			if delay >= 50*time.Millisecond {
 				require.Positive(t, lost, "what was written within the delay can't have arrived")
 			}
 			measured.Lock()
 			defer measured.Unlock()
 			rate := float64(kills*load) / elapsed.Seconds()
-			measured.lines = append(measured.lines, fmt.Sprintf("| %v | %.0f | %d | %d | %d | %d |\n", delay, rate, kills, struck, told, lost))
+			measured.lines = append(measured.lines, fmt.Sprintf("| %v | %.0f | %d | %d | %d | %d |\n", delay, rate, kills, struck, acknowledged, lost))
 		})
 	}
 }
 
 // failover returns how many operations were done by a master that was then killed, how many of
 // them the promoted replica knows nothing of, and how long the load took.
-func failover(t *testing.T, delay time.Duration) (told, lost int, elapsed time.Duration) {
+func failover(t *testing.T, delay time.Duration) (acknowledged, lost int, elapsed time.Duration) {
 	master, replica := replicated(t), replicated(t)
 	link := backend.NewProxy(t, master.Addr())
 	replicate(t, master, link.Addr(), replica)
