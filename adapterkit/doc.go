@@ -1,5 +1,5 @@
 // Package adapterkit is for those who write an adapter, a package that mounts a [core.Guard] on a web
-// framework. Applications need nothing of it: they mount httpidem, ginidem, echoidem, echo5idem or fiberidem.
+// framework. Applications need nothing of it: they mount httpidem, ginidem or another adapter.
 //
 // For a framework on net/http it has an [Exchange], which reads the request's body and lends it to the handler, holds
 // the answer back, and tells what the handler has answered. The adapter is its [Framework], and fills in the route.

@@ -41,8 +41,8 @@ type Request struct {
 	// Consumed are the names of parameters that a verifier has consumed, see [WithCaller]. The
 	// engine fills it in.
 	Consumed []string
-	// Native is the framework's own context: *http.Request, *gin.Context,
-	// echo.Context, *fiber.Ctx or, of Fiber v3, fiber.Ctx.
+	// Native is the framework's own context: *http.Request, *gin.Context, echo.Context (of Echo v5
+	// *echo.Context), or *fiber.Ctx (of Fiber v3 fiber.Ctx).
 	Native any
 	// Body is the whole body as sent, not decompressed. It must not be changed. The engine fills
 	// it in, not the adapter.

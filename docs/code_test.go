@@ -34,7 +34,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"limits.md": 6, "messages.md": 2, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "signing.md": 2, "stores.md": 5, "testing.md": 3, "tokens.md": 4, "watermill.md": 1,
+		"limits.md": 6, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "signing.md": 2, "stores.md": 5, "testing.md": 3, "tokens.md": 4, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -161,7 +161,7 @@ func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFun
 	}
 	webhooks := engine.MustGuard(core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()})
 
-	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // likewise echoidem, fiberidem, httpidem
+	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // likewise in the other adapters
 	return nil
 }
 

@@ -2,8 +2,7 @@
 // protects against tampering, a timestamp and a nonce against replay. The package knows no framework and no store, and does
 // not import package core.
 //
-// A server mounts a [Verifier] through the adapter of its framework (httpidem.Verify, ginidem.Verify, echoidem.Verify,
-// fiberidem.Verify):
+// A server mounts a [Verifier] through the adapter of its framework, each of which has a Verify:
 //
 //	key, err := sign.NewHMACKey("demo", secret)
 //	…
