@@ -24,7 +24,7 @@
 //
 //	Matrix/<framework>/bare/none
 //	Matrix/<framework>/<variant>/<store>
-//	    framework  gin, echo, fiber, nethttp
+//	    framework  gin, echo (v4), echo5, fiber (v2), fiber3, nethttp
 //	    variant    client-key-first       201, the handler runs, with an Idempotency-Key
 //	               parameter-key-first    the same, without: the key is made of the body
 //	               replay                 201 from the store, with an Idempotency-Key
@@ -32,7 +32,7 @@
 //	               conflict               409 in_progress: a duplicate while the first one runs
 //	               key-reused             422: the Idempotency-Key came with another body before
 //	    store      memory, redis, sqlite, postgres
-//	FiberPeer/<way>, Fiber3Peer/<way>     on Fiber v2 and v3; of the latter without ours
+//	FiberPeer/<way>, Fiber3Peer/<way>     on Fiber v2 and v3
 //	    way        bare, own-first, own-replay (Fiber's middleware, with its storage in memory),
 //	               ours-first, ours-replay (client key, memory),
 //	               ours-unchecked-first, ours-unchecked-replay (the same without the fingerprint
@@ -49,7 +49,7 @@
 //	Body/<framework>/<kind>/<size>/<way>  of a request whose handler reads the whole body; MB/s
 //	    kind       json, binary
 //	    size       200B, 64KiB, 1MiB, exactly; binary also has 1MiB-chunked (without a
-//	               Content-Length), and for fiber 1MiB-streamed (StreamRequestBody)
+//	               Content-Length), and for fiber and fiber3 1MiB-streamed (StreamRequestBody)
 //	    way        bare, guarded (the key is made of the body)
 //	Body/none/<kind>/<size>/<way>         md5 (of the same bytes), read-md5 (the same, after
 //	                                      they were read into memory of their own)

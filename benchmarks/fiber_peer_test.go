@@ -2,14 +2,11 @@ package benchmarks
 
 import (
 	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v2/middleware/idempotency"
 	"github.com/gofiber/fiber/v2/middleware/session"
-	fiber3 "github.com/gofiber/fiber/v3"
 	idempotency3 "github.com/gofiber/fiber/v3/middleware/idempotency"
 	session3 "github.com/gofiber/fiber/v3/middleware/session"
 	"github.com/stretchr/testify/require"
@@ -33,28 +30,10 @@ func ownFiber3(o operation) (service, io.Closer) {
 	})), storage
 }
 
-func mountFiber3(o operation, mw ...fiber3.Handler) service {
-	app := fiber3.New()
-	var handlers []any
-	for _, m := range mw {
-		handlers = append(handlers, m)
-	}
-	handlers = append(handlers, func(c fiber3.Ctx) error {
-		answer := o.createOf(c)
-		c.Set("Content-Type", "application/json")
-		return c.Status(http.StatusCreated).Send(answer)
-	})
-	app.Post("/orders", handlers[0], handlers[1:]...)
-	return onFastHTTP(app.Handler())
-}
-
-// unguarded are the frameworks that are measured bare and with their own middleware only.
-var unguarded = []framework{{"fiber3", func(o operation, _ *core.Guard) service { return mountFiber3(o) }, ownFiber3}}
-
 // BenchmarkFiberPeer and BenchmarkFiber3Peer set a guard on Fiber beside Fiber's own idempotency middleware, each
 // with its in-process store and with keys of 36 bytes.
 func BenchmarkFiberPeer(b *testing.B)  { benchmarkPeer(b, frameworkNamed(b, "fiber")) }
-func BenchmarkFiber3Peer(b *testing.B) { benchmarkPeer(b, unguarded[0]) }
+func BenchmarkFiber3Peer(b *testing.B) { benchmarkPeer(b, frameworkNamed(b, "fiber3")) }
 
 func benchmarkPeer(b *testing.B, fw framework) {
 	bare := func(_ *testing.B, h *handler) service { return fw.mount(h, nil) }
@@ -89,9 +68,6 @@ func benchmarkPeer(b *testing.B, fw framework) {
 		{"ours-replay", ours, true, workload{keyed: true, want: wantReplayed}},
 		{"ours-unchecked-replay", alike, true, workload{keyed: true, want: wantReplayed}},
 	} {
-		if fw.name == unguarded[0].name && strings.HasPrefix(bench.name, "ours") {
-			continue
-		}
 		b.Run(bench.name, func(b *testing.B) {
 			h := &handler{}
 			c := bench.mount(b, h).client()

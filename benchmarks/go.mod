@@ -11,6 +11,7 @@ require (
 	github.com/gofiber/utils/v2 v2.0.2
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/labstack/echo/v4 v4.16.0
+	github.com/labstack/echo/v5 v5.4.3
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 	github.com/valyala/fasthttp v1.69.0
@@ -78,8 +79,14 @@ require (
 require (
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
+	github.com/idem-go/idem/echo5idem v0.0.0
+	github.com/idem-go/idem/fiber3idem v0.0.0
 )
 
 replace github.com/idem-go/idem => ../
 
 replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore
+
+replace github.com/idem-go/idem/echo5idem => ../echo5idem
+
+replace github.com/idem-go/idem/fiber3idem => ../fiber3idem

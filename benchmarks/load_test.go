@@ -60,8 +60,7 @@ func (o *orders) answer() []byte {
 // how much processor time the process has used.
 func serveLoad(what string) error {
 	name, on, _ := strings.Cut(what, " ")
-	known := slices.Concat(frameworks, unguarded)
-	fw := known[slices.IndexFunc(known, func(fw framework) bool { return fw.name == name })]
+	fw := frameworks[slices.IndexFunc(frameworks, func(fw framework) bool { return fw.name == name })]
 	o := &orders{}
 	var s service
 	switch on {
@@ -349,21 +348,16 @@ var sleep = time.Sleep
 // the closed one before it reached. A service has half of the cores, so that the client is not what is measured: how
 // many either has kept busy is reported.
 func BenchmarkLoad(b *testing.B) {
-	each := func(fw framework, ways ...string) {
+	for _, fw := range frameworks {
+		ways := []string{"bare", "memory", "redis"}
+		if fw.own != nil {
+			ways = append(ways, "own")
+		}
 		for _, way := range ways {
 			for _, connections := range []int{64, 1024} {
 				benchmarkLoad(b, fw, way, connections, "replays", 10, 0)
 			}
 		}
-	}
-	for _, fw := range frameworks {
-		each(fw, "bare", "memory", "redis")
-		if fw.own != nil {
-			each(fw, "own")
-		}
-	}
-	for _, fw := range unguarded {
-		each(fw, "bare", "own")
 	}
 	gin := frameworkNamed(b, "gin")
 	for _, way := range []string{"memory", "redis2"} {

@@ -13,12 +13,16 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
+	fiber3 "github.com/gofiber/fiber/v3"
 	"github.com/labstack/echo/v4"
+	echo5 "github.com/labstack/echo/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/echo5idem"
 	"github.com/idem-go/idem/echoidem"
+	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/httpidem"
@@ -172,7 +176,19 @@ var frameworks = []framework{
 		}, guarding(g, echoidem.New)...)
 		return onHTTP{e}
 	}, nil},
+	{"echo5", func(o operation, g *core.Guard) service {
+		e := echo5.New()
+		e.POST("/orders", func(c *echo5.Context) error {
+			answer := o.create(c.Request().Body)
+			c.Response().Header()["Content-Type"] = contentType
+			c.Response().WriteHeader(http.StatusCreated)
+			_, err := c.Response().Write(answer)
+			return err
+		}, guarding(g, echo5idem.New)...)
+		return onHTTP{e}
+	}, nil},
 	{"fiber", func(o operation, g *core.Guard) service { return mountFiber(o, guarding(g, fiberidem.New)...) }, ownFiber},
+	{"fiber3", func(o operation, g *core.Guard) service { return mountFiber3(o, guarding(g, fiber3idem.New)...) }, ownFiber3},
 	{"nethttp", func(o operation, g *core.Guard) service {
 		var next http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer := o.create(r.Body)
@@ -211,6 +227,21 @@ func mountFiber(o operation, mw ...fiber.Handler) service {
 		c.Set("Content-Type", "application/json")
 		return c.Status(http.StatusCreated).Send(answer)
 	})...)
+	return onFastHTTP(app.Handler())
+}
+
+func mountFiber3(o operation, mw ...fiber3.Handler) service {
+	app := fiber3.New()
+	var handlers []any
+	for _, m := range mw {
+		handlers = append(handlers, m)
+	}
+	handlers = append(handlers, func(c fiber3.Ctx) error {
+		answer := o.createOf(c)
+		c.Set("Content-Type", "application/json")
+		return c.Status(http.StatusCreated).Send(answer)
+	})
+	app.Post("/orders", handlers[0], handlers[1:]...)
 	return onFastHTTP(app.Handler())
 }
 

@@ -37,11 +37,11 @@ func draw(rs *results) []chart {
 		}
 	}
 	add(chart{
-		file: "cost-by-framework.svg", title: "What a guard adds to a request", axis: "time added",
+		file: "cost-by-framework.svg", title: "What a guard adds to a request", axis: "time added, in µs",
 		description: "Over the bare framework; JSON body of 200 bytes, store in the process, no network. Less is better.",
-		groups:      []string{"gin", "echo", "fiber", "nethttp"}, series: []string{"client-key-first", "replay", "parameter-key-first", "parameter-key-replay"},
-	}, "ns/op", func(s, g string) float64 {
-		return target{unit: "ns/op", row: "Matrix/" + g + "/" + s + "/memory", minus: "Matrix/" + g + "/bare/none"}.reach(rs)
+		groups:      []string{"gin", "echo", "echo5", "fiber", "fiber3", "nethttp"}, series: []string{"client-key-first", "replay", "parameter-key-first", "parameter-key-replay"},
+	}, "", func(s, g string) float64 {
+		return target{unit: "ns/op", row: "Matrix/" + g + "/" + s + "/memory", minus: "Matrix/" + g + "/bare/none"}.reach(rs) / 1000
 	})
 	add(chart{
 		file: "cost-by-size.svg", title: "What a key made of the parameters costs", axis: "time per key", log: true, joined: true,
@@ -52,11 +52,11 @@ func draw(rs *results) []chart {
 		return rs.median("Keys/"+kind+"/"+g+"/"+way, "ns/op")
 	})
 	add(chart{
-		file: "throughput.svg", title: "Requests per second over TCP", axis: "requests per second",
-		description: "64 connections, one request in ten a replay; \"own\" is the framework's own middleware, redis one service on one Redis. More is better.",
-		groups:      []string{"gin", "echo", "fiber", "fiber3", "nethttp"}, series: []string{"bare", "memory", "redis", "own"},
-	}, "req/s", func(s, g string) float64 {
-		return rs.median("Load/"+g+"/"+s+"/closed/connections=64/replays=10", "req/s")
+		file: "throughput.svg", title: "Requests per second over TCP", axis: "thousands of requests per second",
+		description: "64 connections, one request in ten a replay; \"own\" is the framework's own middleware. More is better.",
+		groups:      []string{"gin", "echo", "echo5", "fiber", "fiber3", "nethttp"}, series: []string{"bare", "memory", "redis", "own"},
+	}, "", func(s, g string) float64 {
+		return rs.median("Load/"+g+"/"+s+"/closed/connections=64/replays=10", "req/s") / 1000
 	})
 	add(chart{
 		file: "latency.svg", title: "Latency over TCP, by the share of duplicates", axis: "latency", log: true,

@@ -61,22 +61,25 @@ func targets() []target {
 	for _, fw := range []struct {
 		name          string
 		first, replay float64
-	}{{"gin", 9, 3}, {"echo", 9, 3}, {"fiber", 6, 2}} {
+	}{{"gin", 9, 3}, {"echo", 9, 3}, {"echo5", 9, 3}, {"fiber", 6, 2}, {"fiber3", 6, 2}} {
 		ts = append(ts,
 			target{what: fw.name + ", client key, first: allocations added", limit: fw.first, unit: "allocs/op", row: "Matrix/" + fw.name + "/client-key-first/memory", minus: "Matrix/" + fw.name + "/bare/none"},
 			target{what: fw.name + ", client key, replay: allocations added", limit: fw.replay, unit: "allocs/op", row: "Matrix/" + fw.name + "/replay/memory", minus: "Matrix/" + fw.name + "/bare/none"})
 	}
 	const peer = ": time added, against what Fiber's own middleware adds"
+	for _, fw := range []struct{ name, table string }{{"fiber", "FiberPeer/"}, {"fiber3", "Fiber3Peer/"}} {
+		ts = append(ts,
+			target{what: fw.name + ", first" + peer, limit: 1.3, unit: "ns/op", row: fw.table + "ours-first", over: fw.table + "own-first", minus: fw.table + "bare"},
+			target{what: fw.name + ", replay" + peer, limit: 1.5, unit: "ns/op", row: fw.table + "ours-replay", over: fw.table + "own-replay", minus: fw.table + "bare"},
+			target{what: fw.name + ", first, by the key alone" + peer, limit: 1, unit: "ns/op", row: fw.table + "ours-unchecked-first", over: fw.table + "own-first", minus: fw.table + "bare"},
+			target{what: fw.name + ", replay, by the key alone" + peer, limit: 1, unit: "ns/op", row: fw.table + "ours-unchecked-replay", over: fw.table + "own-replay", minus: fw.table + "bare"})
+	}
 	ts = append(ts,
-		target{what: "fiber, first" + peer, limit: 1.3, unit: "ns/op", row: "FiberPeer/ours-first", over: "FiberPeer/own-first", minus: "FiberPeer/bare"},
-		target{what: "fiber, replay" + peer, limit: 1.5, unit: "ns/op", row: "FiberPeer/ours-replay", over: "FiberPeer/own-replay", minus: "FiberPeer/bare"},
-		target{what: "fiber, first, by the key alone" + peer, limit: 1, unit: "ns/op", row: "FiberPeer/ours-unchecked-first", over: "FiberPeer/own-first", minus: "FiberPeer/bare"},
-		target{what: "fiber, replay, by the key alone" + peer, limit: 1, unit: "ns/op", row: "FiberPeer/ours-unchecked-replay", over: "FiberPeer/own-replay", minus: "FiberPeer/bare"},
 		target{what: "parameter key of a JSON body of 200 B: time, against jsontext and MD5", limit: 0.5, unit: "ns/op", row: "Keys/json/200B/key", over: "Keys/json/200B/jsontext-md5"},
 		target{what: "parameter key of a JSON body of 200 B: allocations, the key's own included", limit: 1, unit: "allocs/op", row: "Keys/json/200B/key"},
 		target{what: "binary body of 1 MiB: time, against its MD5", limit: 1.1, unit: "ns/op", row: "Keys/binary/1MiB/key", over: "Keys/binary/1MiB/md5"},
 		target{what: "JSON body of 1 MiB: time, against its MD5", limit: 2.5, unit: "ns/op", row: "Keys/json/1MiB/key", over: "Keys/json/1MiB/md5"})
-	for _, fw := range []string{"nethttp", "gin", "echo", "fiber"} {
+	for _, fw := range []string{"nethttp", "gin", "echo", "echo5", "fiber", "fiber3"} {
 		ts = append(ts, target{what: fw + ", binary body of 1 MiB: bytes allocated beyond the bare framework", limit: 1.1 * (1 << 20), // a copy, and what else a request takes
 			unit: "B/op", row: "Body/" + fw + "/binary/1MiB/guarded", minus: "Body/" + fw + "/binary/1MiB/bare"})
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,6 +50,7 @@ func TestTheReportOfSmallResults(t *testing.T) {
 func TestTargets(t *testing.T) {
 	const (
 		first  = "fiber, first: time added, against what Fiber's own middleware adds"
+		first3 = "fiber3, first: time added, against what Fiber's own middleware adds"
 		redis  = "Redis, 64 parallel: rate of replays, against plain commands"
 		trips  = "Redis: round trips, first"
 		rounds = "BenchmarkFiberPeer/own-first-2 1 1100 ns/op\nBenchmarkFiberPeer/own-first-2 1 2100 ns/op\nBenchmarkFiberPeer/bare-2 1 100 ns/op\nBenchmarkFiberPeer/bare-2 1 100 ns/op\n"
@@ -58,6 +60,8 @@ func TestTargets(t *testing.T) {
 		{first, rounds + "BenchmarkFiberPeer/ours-first-2 1 1410 ns/op", "1.31x", "❌"},
 		{first, rounds + "BenchmarkFiberPeer/ours-first-2 1 1100 ns/op\nBenchmarkFiberPeer/ours-first-2 1 3100 ns/op", "1.25x", "✅"}, // each with its round
 		{first, rounds, "–", "–"},
+		{first3, rounds + "BenchmarkFiberPeer/ours-first-2 1 1400 ns/op", "–", "–"}, // that is Fiber v2's
+		{first3, strings.ReplaceAll(rounds, "Fiber", "Fiber3") + "BenchmarkFiber3Peer/ours-first-2 1 1410 ns/op", "1.31x", "❌"},
 		{redis, "BenchmarkRedisPeer/replay/store 1 100 ns/op\nBenchmarkRedisPeer/replay/commands 1 90 ns/op", "0.90x", "✅"},
 		{redis, "BenchmarkRedisPeer/replay/store 1 100 ns/op\nBenchmarkRedisPeer/replay/commands 1 80 ns/op", "0.80x", "❌"},
 		{trips, "BenchmarkRedisPeer/operation/store-16 1 5 ns/op 2 round-trips/op", "2", "✅"},

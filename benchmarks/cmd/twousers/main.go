@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/fiberidem"
 )
 
@@ -44,6 +45,7 @@ func pay(w io.Writer) {
 		{"Fiber v2's own middleware", onFiber(idempotency.New())},
 		{"Fiber v3's own middleware", onFiber3(idempotency3.New())},
 		{"fiberidem", onFiber(fiberidem.New(guard()))},
+		{"fiber3idem", onFiber3(fiber3idem.New(guard()))},
 	} {
 		for _, user := range []string{"ann", "bob"} {
 			var c fasthttp.RequestCtx
