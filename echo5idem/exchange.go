@@ -121,7 +121,7 @@ func isRaw(c *echo.Context, values echo.PathValues) bool {
 
 func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	body, err := x.Exchange.ReadBody(limit)
-	if echo.StatusCode(err) == http.StatusRequestEntityTooLarge {
+	if err != nil && echo.StatusCode(err) == http.StatusRequestEntityTooLarge {
 		return nil, core.ErrBodyTooLarge // by BodyLimit
 	}
 	return body, err
