@@ -37,7 +37,7 @@ func kindNamed(tb testing.TB, name string) kind {
 func BenchmarkBody(b *testing.B) {
 	for _, kind := range []kind{kindNamed(b, "json"), kindNamed(b, "binary")} {
 		for _, size := range bodySizes {
-			if size.name == "4KiB" {
+			if size.name != "200B" && size.name != "1MiB" {
 				continue
 			}
 			b.Run(fmt.Sprintf("none/%s/%s/md5", kind.name, size.name), func(b *testing.B) {

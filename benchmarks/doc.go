@@ -31,7 +31,8 @@
 //	               parameter-key-replay   the same, without
 //	               conflict               409 in_progress: a duplicate while the first one runs
 //	               key-reused             422: the Idempotency-Key came with another body before
-//	    store      memory, redis, sqlite, postgres
+//	    store      memory, redis, sqlite, postgres; but for gin, the latter three have
+//	               client-key-first and replay only
 //	FiberPeer/<way>, Fiber3Peer/<way>     on Fiber v2 and v3
 //	    way        bare, own-first, own-replay (Fiber's middleware, with its storage in memory),
 //	               ours-first, ours-replay (client key, memory),
@@ -48,7 +49,7 @@
 //	               jsontext (Canonicalize) and jsontext-md5
 //	Body/<framework>/<kind>/<size>/<way>  of a request whose handler reads the whole body; MB/s
 //	    kind       json, binary
-//	    size       200B, 64KiB, 1MiB, exactly; binary also has 1MiB-chunked (without a
+//	    size       200B, 1MiB, exactly; binary also has 1MiB-chunked (without a
 //	               Content-Length), and for fiber and fiber3 1MiB-streamed (StreamRequestBody)
 //	    way        bare, guarded (the key is made of the body)
 //	Body/none/<kind>/<size>/<way>         md5 (of the same bytes), read-md5 (the same, after

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/idempotency"
-	"github.com/gofiber/fiber/v2/middleware/session"
 	fiber3 "github.com/gofiber/fiber/v3"
 	idempotency3 "github.com/gofiber/fiber/v3/middleware/idempotency"
 	session3 "github.com/gofiber/fiber/v3/middleware/session"
@@ -18,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/fiberidem"
 )
 
@@ -47,42 +47,60 @@ func (readOnly) Set(string, []byte, time.Duration) error { return nil }
 
 // What Fiber's middleware has answered is replayed by it, and what is new is the guard's alone.
 func TestMigratingFromFiber(t *testing.T) {
-	storage := session.New().Storage // one in memory
-	defer func() { require.NoError(t, storage.Close()) }()
-	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
-	policy := core.ClientKey()
-	policy.Key = core.Header(core.Required).Named("X-Idempotency-Key")
-	payments := engine.MustGuard(policy)
-
-	ran := 0
-	createPayment := func(c *fiber.Ctx) error { ran++; return c.SendString(fmt.Sprint("payment ", ran)) }
-	before, meanwhile, after := fiber.New(), fiber.New(), fiber.New()
-	before.Use(idempotency.New(idempotency.Config{Storage: storage}))
-	before.Post("/payments", createPayment)
-	bridged(meanwhile, storage, payments, createPayment)
-	guarded(after, engine, createPayment)
-
-	for _, step := range []struct {
-		app      *fiber.App
-		key      string
-		ran      int
-		replayed string
-	}{
-		{before, "a", 1, ""},
-		{meanwhile, "a", 1, ""},     // by the old middleware, which says nothing
-		{meanwhile, "b", 2, ""},     // by the guard
-		{meanwhile, "b", 2, "true"}, // by the guard, for nothing was added to the old storage
-		{after, "b", 2, "true"},
+	type apps struct{ before, meanwhile, after fasthttp.RequestHandler }
+	for version, mount := range map[string]func(storage fiber3.Storage, engine *core.Engine, payments *core.Guard, pay func() string) apps{
+		"v2": func(storage fiber3.Storage, engine *core.Engine, payments *core.Guard, pay func() string) apps {
+			createPayment := func(c *fiber.Ctx) error { return c.SendString(pay()) }
+			before, meanwhile, after := fiber.New(), fiber.New(), fiber.New()
+			before.Use(idempotency.New(idempotency.Config{Storage: storage}))
+			before.Post("/payments", createPayment)
+			bridged(meanwhile, storage, payments, createPayment)
+			guarded(after, engine, createPayment)
+			return apps{before.Handler(), meanwhile.Handler(), after.Handler()}
+		},
+		"v3": func(storage fiber3.Storage, _ *core.Engine, payments *core.Guard, pay func() string) apps {
+			createPayment := func(c fiber3.Ctx) error { return c.SendString(pay()) }
+			before, meanwhile, after := fiber3.New(), fiber3.New(), fiber3.New()
+			before.Use(idempotency3.New(idempotency3.Config{Storage: storage}))
+			before.Post("/payments", createPayment)
+			meanwhile.Use(idempotency3.New(idempotency3.Config{Storage: readOnly3{storage}}))
+			meanwhile.Post("/payments", fiber3idem.New(payments), createPayment)
+			after.Post("/payments", fiber3idem.New(payments), createPayment)
+			return apps{before.Handler(), meanwhile.Handler(), after.Handler()}
+		},
 	} {
-		var c fasthttp.RequestCtx
-		c.Request.Header.SetMethod("POST")
-		c.Request.SetRequestURI("/payments")
-		c.Request.Header.Set("X-User", "ann")
-		c.Request.Header.Set("X-Idempotency-Key", strings.Repeat(step.key, 36))
-		step.app.Handler()(&c)
-		require.Equal(t, 200, c.Response.StatusCode())
-		require.Equal(t, step.ran, ran)
-		require.Equal(t, step.replayed, string(c.Response.Header.Peek(core.ReplayedHeader)))
+		t.Run(version, func(t *testing.T) {
+			storage := session3.NewStore().Storage // one in memory
+			defer func() { require.NoError(t, storage.Close()) }()
+			engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+			policy := core.ClientKey()
+			policy.Key = core.Header(core.Required).Named("X-Idempotency-Key")
+			ran := 0
+			on := mount(storage, engine, engine.MustGuard(policy), func() string { ran++; return fmt.Sprint("payment ", ran) })
+
+			for _, step := range []struct {
+				app      fasthttp.RequestHandler
+				key      string
+				ran      int
+				replayed string
+			}{
+				{on.before, "a", 1, ""},
+				{on.meanwhile, "a", 1, ""},     // by the old middleware, which says nothing
+				{on.meanwhile, "b", 2, ""},     // by the guard
+				{on.meanwhile, "b", 2, "true"}, // by the guard, for nothing was added to the old storage
+				{on.after, "b", 2, "true"},
+			} {
+				var c fasthttp.RequestCtx
+				c.Request.Header.SetMethod("POST")
+				c.Request.SetRequestURI("/payments")
+				c.Request.Header.Set("X-User", "ann")
+				c.Request.Header.Set("X-Idempotency-Key", strings.Repeat(step.key, 36))
+				step.app(&c)
+				require.Equal(t, 200, c.Response.StatusCode())
+				require.Equal(t, step.ran, ran)
+				require.Equal(t, step.replayed, string(c.Response.Header.Peek(core.ReplayedHeader)))
+			}
+		})
 	}
 }
 

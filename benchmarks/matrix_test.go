@@ -57,6 +57,9 @@ func BenchmarkMatrix(b *testing.B) {
 		})
 		for _, v := range variants {
 			for _, s := range stores {
+				if s.name != "memory" && fw.name != "gin" && v.name != "client-key-first" && v.name != "replay" {
+					continue // a store does not know the framework
+				}
 				b.Run(fw.name+"/"+v.name+"/"+s.name, func(b *testing.B) {
 					on := s.open(b, v.records(b.N))
 					v.run(b, fw, on)
