@@ -182,6 +182,8 @@ func TestAHostNamedFurtherOutCounts(t *testing.T) {
 		require.Equal(t, c.event, r.Mount, c.host)
 		require.Equal(t, c.event != "" || c.host == "e.test", r.Unmatched, c.host)
 	}
+	defer func(mux *http.ServeMux) { http.DefaultServeMux = mux }(http.DefaultServeMux)
+	http.DefaultServeMux = http.NewServeMux()
 	http.Handle("default.test/orders/", http.NotFoundHandler())
 	r := httptest.NewRequest("POST", "/orders/7", nil)
 	r.Host = "default.test"
