@@ -7,7 +7,6 @@ require (
 	github.com/idem-go/idem v0.0.0
 	github.com/stretchr/testify v1.11.1
 	github.com/valyala/fasthttp v1.69.0
-	go.uber.org/goleak v1.3.0
 )
 
 require (
@@ -25,6 +24,7 @@ require (
 	github.com/redis/rueidis v1.0.77 // indirect
 	github.com/tinylib/msgp v1.6.3 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect

@@ -22,6 +22,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -37,7 +38,7 @@ func allocated(f func()) int64 {
 
 // streamed is a request whose body fasthttp hands on as a stream.
 func streamed(body io.Reader, length int) *fasthttp.RequestCtx {
-	ctx := requestCtx("POST", "/", "")
+	ctx := fibertest.NewRequestCtx("POST", "/", "")
 	ctx.Request.SetBodyStream(struct{ io.Reader }{body}, length)
 	return ctx
 }
@@ -45,7 +46,7 @@ func streamed(body io.Reader, length int) *fasthttp.RequestCtx {
 // However many on the way need the whole body of a stream, it is in memory once, beside the
 // 64 KiB that its first bytes were read into.
 func TestOneCopyOfTheBody(t *testing.T) {
-	if raceEnabled {
+	if fibertest.Race {
 		t.Skip("the race detector makes allocations of its own")
 	}
 	const requests, first = 20, 64 << 10
@@ -54,7 +55,7 @@ func TestOneCopyOfTheBody(t *testing.T) {
 			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
 				app := newApp()
 				for range guards {
-					app.Use(fiberidem.New(newEngine(t).MustGuard(core.Policy{})))
+					app.Use(fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})))
 				}
 				read := 0
 				chunk := make([]byte, 4096)
@@ -95,7 +96,7 @@ func TestOneCopyOfTheBody(t *testing.T) {
 func TestAContentLengthBuysNoMemory(t *testing.T) {
 	for _, sent := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 1 << 20} {
 		app := newApp()
-		app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{BodyLimit: 1 << 50})), func(*fiber.Ctx) error {
+		app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{BodyLimit: 1 << 50})), func(*fiber.Ctx) error {
 			panic("there is no whole body")
 		})
 		serve := app.Handler()
@@ -169,7 +170,7 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 					app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error {
 						between.do(c.Request())
 						return c.Next()
-					}, fiberidem.New(newEngine(t).MustGuard(policy)), func(c *fiber.Ctx) error {
+					}, fiberidem.New(fibertest.NewEngine(t).MustGuard(policy)), func(c *fiber.Ctx) error {
 						got.body = string(c.BodyRaw())
 						return nil
 					})
@@ -179,7 +180,7 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 					if chunked {
 						r.ContentLength = -1
 					}
-					got.status = s.do(r).status
+					got.status = s.Do(r).Status
 					assert.Equal(t, between.want(sent), got)
 				})
 			}
@@ -229,13 +230,13 @@ func TestAStreamThatWasReadInFront(t *testing.T) {
 							tc.do(c)
 						}
 						return c.Next()
-					}, fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+					}, fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
 						runs++
 						return c.SendString(fmt.Sprint(runs, len(c.FormValue("a"))))
 					})
 					s := serve(t, app)
-					post := func(fields ...string) reply {
-						r, err := http.NewRequest("POST", "http://"+s.addr+"/", strings.NewReader(tc.body))
+					post := func(fields ...string) fibertest.Reply {
+						r, err := http.NewRequest("POST", "http://"+s.Addr+"/", strings.NewReader(tc.body))
 						require.NoError(t, err)
 						r.Header.Set("Content-Type", tc.media)
 						r.Header.Set("X-User", "alice")
@@ -248,21 +249,21 @@ func TestAStreamThatWasReadInFront(t *testing.T) {
 						if chunked {
 							r.ContentLength = -1
 						}
-						return s.do(r)
+						return s.Do(r)
 					}
 					want := tc.status
 					if chunked {
 						want = tc.chunked
 					}
 					first := post()
-					require.Equal(t, want, first.status, first.body)
+					require.Equal(t, want, first.Status, first.Body)
 					if want != 200 {
-						assert.Contains(t, first.body, `"code":"body_consumed"`)
+						assert.Contains(t, first.Body, `"code":"body_consumed"`)
 						assert.Zero(t, runs)
 						return
 					}
 					again := post("X-Unread", "1")
-					assert.Equal(t, first.body, again.body)
+					assert.Equal(t, first.Body, again.Body)
 					assert.Equal(t, 1, runs)
 				})
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/fibertest"
 )
 
 // Fiber reuses the memory of every request. 20,000 keys go over 64 connections, with bodies
@@ -31,7 +32,7 @@ func TestManyKeysManyConnections(t *testing.T) {
 	var runs [keys]atomic.Int32
 	var kept [keys]core.Key
 	var events sync.Map
-	engine := newEngine(t, func(e core.Event) {
+	engine := fibertest.NewEngine(t, func(e core.Event) {
 		if e.Kind != core.StoreIsLocal { // which has no route
 			events.LoadOrStore(e.Route, e.Kind)
 		}
@@ -60,7 +61,7 @@ func TestManyKeysManyConnections(t *testing.T) {
 		var wg sync.WaitGroup
 		for range connections {
 			wg.Go(func() {
-				conn, err := net.Dial("tcp", s.addr)
+				conn, err := net.Dial("tcp", s.Addr)
 				if err != nil {
 					t.Error(err)
 					return
@@ -81,7 +82,7 @@ func TestManyKeysManyConnections(t *testing.T) {
 					key := fmt.Sprintf("key-%d", i)
 					req.Reset()
 					req.Header.SetMethod("POST")
-					req.SetRequestURI(fmt.Sprintf("http://%s/echo/%d", s.addr, i%shards))
+					req.SetRequestURI(fmt.Sprintf("http://%s/echo/%d", s.Addr, i%shards))
 					req.Header.Set("Idempotency-Key", key)
 					req.Header.Set("X-Number", fmt.Sprint(i))
 					req.SetBody(body)
@@ -142,7 +143,7 @@ func TestManyIdenticalRequests(t *testing.T) {
 				arrived <- struct{}{}
 				return c.Next()
 			})
-			guard := newEngine(t).MustGuard(core.Policy{Duplicate: tc.duplicate})
+			guard := fibertest.NewEngine(t).MustGuard(core.Policy{Duplicate: tc.duplicate})
 			app.Post("/coupons/:id", fiberidem.New(guard), func(c *fiber.Ctx) error {
 				for range requests / 2 { // so that many meet a run that goes on
 					<-arrived
@@ -150,23 +151,23 @@ func TestManyIdenticalRequests(t *testing.T) {
 				return c.Status(201).SendString(fmt.Sprint("run ", runs.Add(1)))
 			})
 			s := serve(t, app)
-			replies := make([]reply, requests)
+			replies := make([]fibertest.Reply, requests)
 			var wg sync.WaitGroup
 			for i := range replies {
-				wg.Go(func() { replies[i] = s.send("POST", "/coupons/1", `{"a":1}`) })
+				wg.Go(func() { replies[i] = s.Send("POST", "/coupons/1", `{"a":1}`) })
 			}
 			wg.Wait()
 			require.EqualValues(t, 1, runs.Load())
 			firsts := 0
 			for _, r := range replies {
-				require.NoError(t, r.err)
-				if tc.refused && r.status == 409 {
-					require.Equal(t, "application/problem+json", r.header.Get("Content-Type"))
+				require.NoError(t, r.Err)
+				if tc.refused && r.Status == 409 {
+					require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"))
 					continue
 				}
-				require.Equal(t, 201, r.status)
-				require.Equal(t, "run 1", r.body)
-				if !r.replayed() {
+				require.Equal(t, 201, r.Status)
+				require.Equal(t, "run 1", r.Body)
+				if !r.Replayed() {
 					firsts++
 				}
 			}

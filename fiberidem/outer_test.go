@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/fibertest"
 )
 
 func TestFieldsSetOutsideAreNotReplayed(t *testing.T) {
@@ -40,7 +41,7 @@ func TestFieldsSetOutsideAreNotReplayed(t *testing.T) {
 				c.Set("Link", "<outer>")
 				return c.Next()
 			})
-			app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{Failed: core.FailedByStatus})), func(c *fiber.Ctx) error {
+			app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{Failed: core.FailedByStatus})), func(c *fiber.Ctx) error {
 				c.Response().Header.Add("Link", "<inner>")
 				if tc.err != nil {
 					return tc.err
@@ -48,23 +49,23 @@ func TestFieldsSetOutsideAreNotReplayed(t *testing.T) {
 				return c.Status(201).SendString("made")
 			})
 			s := serve(t, app)
-			first, again := s.post("/", ""), s.post("/", "")
-			require.Equal(t, tc.status, first.status)
-			require.True(t, again.replayed())
-			require.Equal(t, tc.status, again.status)
-			require.Equal(t, first.body, again.body)
-			require.Equal(t, "8", first.header.Get("X-Ratelimit-Remaining"))
-			require.Equal(t, "7", again.header.Get("X-Ratelimit-Remaining"))
-			require.Equal(t, []string{"identity"}, again.header["Content-Encoding"])
-			require.Equal(t, []string{"<outer>", "<inner>"}, again.header["Link"])
-			require.Equal(t, first.header["Content-Type"], again.header["Content-Type"])
+			first, again := s.Post("/", ""), s.Post("/", "")
+			require.Equal(t, tc.status, first.Status)
+			require.True(t, again.Replayed())
+			require.Equal(t, tc.status, again.Status)
+			require.Equal(t, first.Body, again.Body)
+			require.Equal(t, "8", first.Header.Get("X-Ratelimit-Remaining"))
+			require.Equal(t, "7", again.Header.Get("X-Ratelimit-Remaining"))
+			require.Equal(t, []string{"identity"}, again.Header["Content-Encoding"])
+			require.Equal(t, []string{"<outer>", "<inner>"}, again.Header["Link"])
+			require.Equal(t, first.Header["Content-Type"], again.Header["Content-Type"])
 		})
 	}
 }
 
 func TestContextWhileStreaming(t *testing.T) {
 	app := newApp()
-	app.Post("/stream", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+	app.Post("/stream", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
 		ctx := c.UserContext()
 		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 			time.Sleep(10 * time.Millisecond) // so that the run has ended
@@ -73,13 +74,13 @@ func TestContextWhileStreaming(t *testing.T) {
 		return nil
 	})
 	ended := make(chan context.Context, 1)
-	app.Post("/large", fiberidem.New(newEngine(t).MustGuard(core.Policy{ResponseLimit: 10})), func(c *fiber.Ctx) error {
+	app.Post("/large", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{ResponseLimit: 10})), func(c *fiber.Ctx) error {
 		ended <- c.UserContext()
 		return c.SendString(strings.Repeat("x", 11))
 	})
 	s := serve(t, app)
-	require.Equal(t, "true", s.post("/stream", "").body)
-	require.Equal(t, 200, s.post("/large", "").status)
+	require.Equal(t, "true", s.Post("/stream", "").Body)
+	require.Equal(t, 200, s.Post("/large", "").Status)
 	require.True(t, errors.Is((<-ended).Err(), context.Canceled))
 }
 
@@ -93,9 +94,9 @@ func TestABodyInFront(t *testing.T) {
 	})
 	handler := func(c *fiber.Ctx) error { c.Status(201); return nil }
 	app.Post("/bare", handler)
-	app.Post("/guarded", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), handler)
+	app.Post("/guarded", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), handler)
 	s := serve(t, app)
-	bare, guarded := s.post("/bare", ""), s.post("/guarded", "")
-	require.Equal(t, "added", guarded.body)
-	require.Equal(t, withoutDate(bare.header), withoutDate(guarded.header))
+	bare, guarded := s.Post("/bare", ""), s.Post("/guarded", "")
+	require.Equal(t, "added", guarded.Body)
+	require.Equal(t, fibertest.WithoutDate(bare.Header), fibertest.WithoutDate(guarded.Header))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/fibertest"
 )
 
 // What a service behind Fiber's proxy does for a client that leaves is finished, also if it does not
@@ -42,7 +43,7 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 		}
 	}
 	app := newApp()
-	app.Post("/orders", fiberidem.New(newEngine(t, observe).MustGuard(core.Policy{})), proxy.Balancer(proxy.Config{
+	app.Post("/orders", fiberidem.New(fibertest.NewEngine(t, observe).MustGuard(core.Policy{})), proxy.Balancer(proxy.Config{
 		Client: &fasthttp.LBClient{Timeout: time.Minute, Clients: []fasthttp.BalancingClient{&fasthttp.HostClient{
 			Addr: backend.Listener.Addr().String(),
 			// fasthttp's own goroutines would outlive the test.
@@ -58,16 +59,16 @@ func TestAProxyWhoseClientLeaves(t *testing.T) {
 		<-entered
 		leave()
 	}()
-	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.addr+"/orders", strings.NewReader("5"))
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.Addr+"/orders", strings.NewReader("5"))
 	require.NoError(t, err)
-	_, err = s.client.Do(r)
+	_, err = s.Client.Do(r)
 	require.ErrorIs(t, err, context.Canceled)
 	close(left)
 	require.Equal(t, core.Completed, (<-ended).Kind)
 
-	again := s.post("/orders", "5")
+	again := s.Post("/orders", "5")
 	require.Equal(t, core.Replayed, (<-ended).Kind)
-	require.Equal(t, 201, again.status)
-	require.Equal(t, "paid 5", again.body)
+	require.Equal(t, 201, again.Status)
+	require.Equal(t, "paid 5", again.Body)
 	require.EqualValues(t, 1, asked.Load())
 }

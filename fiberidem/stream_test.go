@@ -17,29 +17,11 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/fibertest"
 )
-
-func requestCtx(method, uri, body string) *fasthttp.RequestCtx {
-	ctx := new(fasthttp.RequestCtx)
-	ctx.Request.Header.SetMethod(method)
-	ctx.Request.SetRequestURI(uri)
-	ctx.Request.SetBodyString(body)
-	return ctx
-}
-
-func readReply(t *testing.T, r *bufio.Reader) reply {
-	t.Helper()
-	resp, err := http.ReadResponse(r, nil)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return reply{resp.StatusCode, resp.Header, string(b), nil}
-}
 
 func zip(t *testing.T, s string) string {
 	t.Helper()
@@ -55,7 +37,7 @@ func TestCompressedBodyIsUntouched(t *testing.T) {
 	var seen []byte
 	var runs atomic.Int32
 	app := newApp()
-	guard := newEngine(t).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
 		seen = bytes.Clone(r.Body)
 		return "k", nil
 	})})
@@ -66,11 +48,11 @@ func TestCompressedBodyIsUntouched(t *testing.T) {
 	s := serve(t, app)
 	sent := zip(t, `{"a":1}`)
 	fields := []string{"Content-Encoding", "gzip", "Content-Type", "application/json"}
-	require.Equal(t, `{"a":1}`, s.post("/", sent, fields...).body, "the handler may decompress")
+	require.Equal(t, `{"a":1}`, s.Post("/", sent, fields...).Body, "the handler may decompress")
 	require.Equal(t, sent, string(seen))
-	require.Equal(t, `{"a":1}`, s.post("/", sent, fields...).body)
+	require.Equal(t, `{"a":1}`, s.Post("/", sent, fields...).Body)
 	require.EqualValues(t, 1, runs.Load())
-	require.Equal(t, 422, s.post("/", zip(t, `{"a":2}`), fields...).status)
+	require.Equal(t, 422, s.Post("/", zip(t, `{"a":2}`), fields...).Status)
 }
 
 func form(t *testing.T, boundary string, order ...string) (contentType, body string) {
@@ -100,7 +82,7 @@ func TestMultipart(t *testing.T) {
 			var runs atomic.Int32
 			app := newApp(config)
 			var keys []string
-			guard := newEngine(t).MustGuard(core.Policy{})
+			guard := fibertest.NewEngine(t).MustGuard(core.Policy{})
 			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 				runs.Add(1)
 				run := fiberidem.Run(c)
@@ -122,9 +104,9 @@ func TestMultipart(t *testing.T) {
 			type2, body2 := form(t, "yyyyyyyy", "file", "b", "a")
 			type3, body3 := form(t, "yyyyyyyy", "file", "a")
 			want := "value of file, value of a<nil>"
-			require.Equal(t, want, s.post("/", body1, "Content-Type", type1).body)
-			require.True(t, s.post("/", body2, "Content-Type", type2).replayed(), "boundary and order do not count")
-			require.Equal(t, want, s.post("/", body3, "Content-Type", type3).body)
+			require.Equal(t, want, s.Post("/", body1, "Content-Type", type1).Body)
+			require.True(t, s.Post("/", body2, "Content-Type", type2).Replayed(), "boundary and order do not count")
+			require.Equal(t, want, s.Post("/", body3, "Content-Type", type3).Body)
 			require.EqualValues(t, 2, runs.Load())
 
 			// And the key is the one that the bytes as sent give in any other adapter.
@@ -141,14 +123,14 @@ func TestMultipartOfExactlyTheLimit(t *testing.T) {
 	body := "--b\r\nContent-Disposition:form-data;name=a\r\n\r\n1\r\n--b--\r\n"
 	for over, status := range []int{200, 413} {
 		app := newApp()
-		guard := newEngine(t).MustGuard(core.Policy{BodyLimit: int64(len(body) - over)})
+		guard := fibertest.NewEngine(t).MustGuard(core.Policy{BodyLimit: int64(len(body) - over)})
 		app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 			if len(c.Request().Body()) <= len(body) {
 				t.Error("the form is no longer than it was")
 			}
 			return c.SendString(c.FormValue("a"))
 		})
-		require.Equal(t, status, serve(t, app).post("/", body, "Content-Type", "multipart/form-data; boundary=b").status)
+		require.Equal(t, status, serve(t, app).Post("/", body, "Content-Type", "multipart/form-data; boundary=b").Status)
 	}
 }
 
@@ -161,24 +143,24 @@ func TestBodyLimit(t *testing.T) {
 		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
 			var runs atomic.Int32
 			app := newApp(fiber.Config{StreamRequestBody: stream})
-			guard := newEngine(t).MustGuard(core.Policy{BodyLimit: 10})
+			guard := fibertest.NewEngine(t).MustGuard(core.Policy{BodyLimit: 10})
 			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 				runs.Add(1)
 				return c.Send(c.Body())
 			})
 			s := serve(t, app)
-			require.Equal(t, "0123456789", s.post("/", "0123456789").body)
-			require.Equal(t, 413, s.post("/", "0123456789a").status)
+			require.Equal(t, "0123456789", s.Post("/", "0123456789").Body)
+			require.Equal(t, 413, s.Post("/", "0123456789a").Status)
 			chunked := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-			require.Equal(t, "abcdefghij", s.raw(t, chunked+"5\r\nabcde\r\n5\r\nfghij\r\n0\r\n\r\n").body)
-			over := s.raw(t, chunked+"5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")
-			require.Equal(t, 413, over.status)
-			require.Contains(t, over.body, "body_too_large")
+			require.Equal(t, "abcdefghij", s.exchange(chunked + "5\r\nabcde\r\n5\r\nfghij\r\n0\r\n\r\n")[0].Body)
+			over := s.exchange(chunked + "5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")[0]
+			require.Equal(t, 413, over.Status)
+			require.Contains(t, over.Body, "body_too_large")
 			// A form whose length is not announced has no way around the limit either.
 			form := "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n" + strings.Repeat("x", 100) + "\r\n--b--\r\n"
 			typed := strings.Replace(chunked, "\r\n\r\n", "\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n", 1)
-			over = s.raw(t, typed+fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(form), form))
-			require.Equal(t, 413, over.status)
+			over = s.exchange(typed + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(form), form))[0]
+			require.Equal(t, 413, over.Status)
 			require.EqualValues(t, 2, runs.Load())
 		})
 	}
@@ -199,10 +181,10 @@ func TestUnreadStreamEndsTheConnection(t *testing.T) {
 			var admin atomic.Int32
 			app := newApp(fiber.Config{StreamRequestBody: true})
 			app.Post("/admin", func(*fiber.Ctx) error { admin.Add(1); return nil })
-			guard := newEngine(t).MustGuard(core.Policy{BodyLimit: 10, Key: core.Header(core.Required)})
+			guard := fibertest.NewEngine(t).MustGuard(core.Policy{BodyLimit: 10, Key: core.Header(core.Required)})
 			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error { return nil })
 			s := serve(t, app)
-			conn, err := net.Dial("tcp", s.addr)
+			conn, err := net.Dial("tcp", s.Addr)
 			require.NoError(t, err)
 			defer conn.Close()
 			_, err = io.WriteString(conn, request)
@@ -244,7 +226,7 @@ func TestStreamedBodyIsWholeForTheHandler(t *testing.T) {
 	}
 	app := newApp(fiber.Config{StreamRequestBody: true})
 	for name, handler := range readers {
-		app.Post("/"+name, fiberidem.New(newEngine(t).MustGuard(core.Policy{})), handler)
+		app.Post("/"+name, fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), handler)
 	}
 	s := serve(t, app)
 	for name := range readers {
@@ -253,30 +235,30 @@ func TestStreamedBodyIsWholeForTheHandler(t *testing.T) {
 			sent, contentType = `{"s":"`+body+`"}`, "application/json"
 		}
 		for range 2 {
-			r := s.post("/"+name, sent, "Content-Type", contentType)
-			require.Equal(t, 200, r.status, name)
-			require.Equal(t, body, r.body, name)
+			r := s.Post("/"+name, sent, "Content-Type", contentType)
+			require.Equal(t, 200, r.Status, name)
+			require.Equal(t, body, r.Body, name)
 		}
 	}
-	require.Equal(t, body, s.post("/BodyParser", "s="+body, "Content-Type", "application/x-www-form-urlencoded").body)
+	require.Equal(t, body, s.Post("/BodyParser", "s="+body, "Content-Type", "application/x-www-form-urlencoded").Body)
 }
 
 func TestTruncatedStreamIsRefused(t *testing.T) {
 	var runs atomic.Int32
 	app := newApp(fiber.Config{StreamRequestBody: true})
-	guard := newEngine(t).MustGuard(core.Policy{})
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{})
 	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error { runs.Add(1); return nil })
 	s := serve(t, app)
-	conn, err := net.Dial("tcp", s.addr)
+	conn, err := net.Dial("tcp", s.Addr)
 	require.NoError(t, err)
 	defer conn.Close()
 	// More than fasthttp reads before it calls the handler, less than the whole.
 	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n%s", strings.Repeat("x", 15000))
 	require.NoError(t, err)
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	r := readReply(t, bufio.NewReader(conn))
-	require.Equal(t, 400, r.status)
-	require.Contains(t, r.body, "body_unreadable")
+	r := fibertest.ReadReply(t, bufio.NewReader(conn))
+	require.Equal(t, 400, r.Status)
+	require.Contains(t, r.Body, "body_unreadable")
 	require.Zero(t, runs.Load())
 }
 
@@ -308,18 +290,18 @@ func TestUnrecordableResponses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var runs atomic.Int32
 			app := newApp()
-			guard := newEngine(t).MustGuard(core.Policy{ResponseLimit: 100})
+			guard := fibertest.NewEngine(t).MustGuard(core.Policy{ResponseLimit: 100})
 			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 				runs.Add(1)
 				return handler(c)
 			})
 			s := serve(t, app)
-			first := s.post("/", "")
-			require.Equal(t, 200, first.status)
-			require.Equal(t, large, first.body, "delivered whole")
-			again := s.post("/", "")
-			require.Equal(t, 409, again.status)
-			require.Contains(t, again.body, "result_unavailable")
+			first := s.Post("/", "")
+			require.Equal(t, 200, first.Status)
+			require.Equal(t, large, first.Body, "delivered whole")
+			again := s.Post("/", "")
+			require.Equal(t, 409, again.Status)
+			require.Contains(t, again.Body, "result_unavailable")
 			require.EqualValues(t, 1, runs.Load())
 		})
 	}
@@ -333,7 +315,7 @@ func TestTimeoutResponse(t *testing.T) {
 	} {
 		var status atomic.Int32
 		app := newApp()
-		guard := newEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+		guard := fibertest.NewEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
 			status.Store(int32(r.Status))
 			return core.FailedByStatus(r)
 		}})
@@ -342,7 +324,7 @@ func TestTimeoutResponse(t *testing.T) {
 			return late(c)
 		})
 		s := serve(t, app)
-		require.Equal(t, 503, s.post("/", "").status, name)
+		require.Equal(t, 503, s.Post("/", "").Status, name)
 		require.EqualValues(t, 503, status.Load(), name)
 	}
 }
@@ -351,7 +333,7 @@ func TestTimeoutResponse(t *testing.T) {
 func TestASkippedBodyIsNotRecorded(t *testing.T) {
 	captured := make(chan string, 1)
 	app := newApp()
-	guard := newEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
 		captured <- string(r.Body)
 		return false
 	}})
@@ -361,7 +343,7 @@ func TestASkippedBodyIsNotRecorded(t *testing.T) {
 	})
 	s := serve(t, app)
 	for _, again := range []bool{false, true} {
-		conn, err := net.Dial("tcp", s.addr)
+		conn, err := net.Dial("tcp", s.Addr)
 		require.NoError(t, err)
 		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		require.NoError(t, err)
@@ -380,7 +362,7 @@ func TestASkippedBodyIsNotRecorded(t *testing.T) {
 func TestStreamIsNotReadByTheGuard(t *testing.T) {
 	release := make(chan struct{})
 	app := newApp()
-	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+	app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
 		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 			_, _ = w.WriteString("first;")
 			_ = w.Flush()
@@ -390,14 +372,14 @@ func TestStreamIsNotReadByTheGuard(t *testing.T) {
 		return nil
 	})
 	s := serve(t, app)
-	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
+	resp, err := s.Client.Post("http://"+s.Addr+"/", "text/plain", nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	first := make([]byte, 6)
 	_, err = io.ReadFull(resp.Body, first)
 	require.NoError(t, err)
 	require.Equal(t, "first;", string(first))
-	require.Equal(t, 409, s.post("/", "", "Content-Type", "text/plain").status, "in progress while the stream goes on")
+	require.Equal(t, 409, s.Post("/", "", "Content-Type", "text/plain").Status, "in progress while the stream goes on")
 	close(release)
 	rest, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -427,13 +409,13 @@ func TestStreamsThatEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan core.Kind, 9)
 			app := newApp()
-			app.Post("/", fiberidem.New(newEngine(t, func(e core.Event) {
+			app.Post("/", fiberidem.New(fibertest.NewEngine(t, func(e core.Event) {
 				if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
 					ended <- e.Kind
 				}
 			}).MustGuard(core.Policy{})), func(c *fiber.Ctx) error { answer(c); return nil })
 			s := serve(t, app)
-			resp, err := s.client.Post("http://"+s.addr+"/", "application/json", strings.NewReader(""))
+			resp, err := s.Client.Post("http://"+s.Addr+"/", "application/json", strings.NewReader(""))
 			require.NoError(t, err)
 			b, _ := io.ReadAll(resp.Body) // not even an end is sent of one that is skipped
 			require.NotContains(t, string(b), "none")
@@ -442,7 +424,7 @@ func TestStreamsThatEnd(t *testing.T) {
 			}
 			resp.Body.Close()
 			require.Equal(t, core.Completed, <-ended)
-			require.Equal(t, "result_unavailable", s.post("/", "").header.Get(core.RefusedHeader))
+			require.Equal(t, "result_unavailable", s.Post("/", "").Header.Get(core.RefusedHeader))
 		})
 	}
 }
@@ -452,7 +434,7 @@ func TestAStreamShorterThanItsLength(t *testing.T) {
 	ended := make(chan core.Kind, 9)
 	bodies := []io.Reader{strings.NewReader("half"), io.LimitReader(strings.NewReader("half"), 4)}
 	app := newApp()
-	app.Post("/", fiberidem.New(newEngine(t, func(e core.Event) {
+	app.Post("/", fiberidem.New(fibertest.NewEngine(t, func(e core.Event) {
 		if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
 			ended <- e.Kind
 		}
@@ -462,7 +444,7 @@ func TestAStreamShorterThanItsLength(t *testing.T) {
 	})
 	s := serve(t, app)
 	for _, target := range []string{"/", "/?limited=1"} {
-		resp, err := s.client.Post("http://"+s.addr+target, "text/plain", nil)
+		resp, err := s.Client.Post("http://"+s.Addr+target, "text/plain", nil)
 		if err == nil {
 			_, err = io.ReadAll(resp.Body)
 			resp.Body.Close()
@@ -478,13 +460,13 @@ func TestAHeaderThatIsFlushed(t *testing.T) {
 	let := sync.OnceFunc(func() { close(release) })
 	defer let() // the server would not stop
 	app := newApp()
-	app.Post("/", fiberidem.New(newEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+	app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
 		c.Response().ImmediateHeaderFlush = true
 		c.Context().SetBodyStream(held{release}, -1)
 		return nil
 	})
 	s := serve(t, app)
-	resp, err := s.client.Post("http://"+s.addr+"/", "text/plain", nil)
+	resp, err := s.Client.Post("http://"+s.Addr+"/", "text/plain", nil)
 	require.NoError(t, err)
 	let()
 	b, err := io.ReadAll(resp.Body)
@@ -505,7 +487,7 @@ func (h held) Read([]byte) (int, error) {
 func TestAStreamsEndIsNobodyElses(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{})
 	ended := make(chan struct{}, 9)
-	guard := newEngine(t, func(e core.Event) {
+	guard := fibertest.NewEngine(t, func(e core.Event) {
 		if e.Kind == core.Completed {
 			ended <- struct{}{}
 		}
@@ -524,15 +506,15 @@ func TestAStreamsEndIsNobodyElses(t *testing.T) {
 	})
 	s := serve(t, app)
 	var all sync.WaitGroup
-	r, err := http.NewRequest("POST", "http://"+s.addr+"/", nil)
+	r, err := http.NewRequest("POST", "http://"+s.Addr+"/", nil)
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "k-1")
-	all.Go(func() { s.do(r) })
+	all.Go(func() { s.Do(r) })
 	<-entered
 	const others = 8
 	keys := make(chan string, others)
 	for range others {
-		all.Go(func() { keys <- s.post("/plain", "").header.Get("Idempotency-Key") })
+		all.Go(func() { keys <- s.Post("/plain", "").Header.Get("Idempotency-Key") })
 		<-entered
 	}
 	close(release)
@@ -548,7 +530,7 @@ func TestAStreamsEndIsNobodyElses(t *testing.T) {
 // in another way.
 func TestAHookPanicsAtTheEndOfAStream(t *testing.T) {
 	closed := make(chan struct{}, 9)
-	guard := newEngine(t, func(e core.Event) {
+	guard := fibertest.NewEngine(t, func(e core.Event) {
 		if e.Kind == core.Completed {
 			panic("the observer panics")
 		}
@@ -559,13 +541,13 @@ func TestAHookPanicsAtTheEndOfAStream(t *testing.T) {
 		return nil
 	})
 	s := serve(t, app)
-	require.Equal(t, "all", s.post("/", "").body)
+	require.Equal(t, "all", s.Post("/", "").Body)
 	select {
 	case <-closed:
 	case <-time.After(10 * time.Second):
 		t.Fatal("the stream was not closed")
 	}
-	require.Equal(t, 409, s.post("/", "").status)
+	require.Equal(t, 409, s.Post("/", "").Status)
 }
 
 type closing struct {

@@ -24,14 +24,21 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
+	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
+func inEachMode(t *testing.T, test func(t *testing.T, config fiber.Config)) {
+	for name, config := range fibertest.Modes {
+		t.Run(name, func(t *testing.T) { test(t, configOf(config)) })
+	}
+}
+
 // signed is a request to s, signed by key. fields are names and values in turn; they are signed, too.
-func (s *service) signed(key *sign.Key, path, body string, fields ...string) *http.Request {
-	s.t.Helper()
-	return signtest.NewRequest(s.t, key, "http://"+s.addr+path, body, fields...)
+func (s service) signed(key *sign.Key, path, body string, fields ...string) *http.Request {
+	s.T.Helper()
+	return signtest.NewRequest(s.T, key, "http://"+s.Addr+path, body, fields...)
 }
 
 // wire is what r looks like on the connection.
@@ -42,44 +49,21 @@ func wire(t testing.TB, r *http.Request) string {
 	return b.String()
 }
 
-func (r reply) code() string {
-	_, rest, _ := strings.Cut(r.body, `"code":"`)
-	code, _, _ := strings.Cut(rest, `"`)
-	return code
-}
-
 // exchange sends messages over one connection, each when the one before it was answered.
-func (s *service) exchange(messages ...string) []reply {
-	s.t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	require.NoError(s.t, err)
+func (s service) exchange(messages ...string) []fibertest.Reply {
+	s.T.Helper()
+	conn, err := net.Dial("tcp", s.Addr)
+	require.NoError(s.T, err)
 	defer conn.Close()
-	require.NoError(s.t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	require.NoError(s.T, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	in := bufio.NewReader(conn)
-	var replies []reply
+	var replies []fibertest.Reply
 	for _, message := range messages {
 		_, err := io.WriteString(conn, message)
-		require.NoError(s.t, err)
-		resp, err := http.ReadResponse(in, &http.Request{Method: "POST"})
-		require.NoError(s.t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(s.t, err)
-		if resp.Close { // net/http has taken it out
-			resp.Header.Set("Connection", "close")
-		}
-		replies = append(replies, reply{resp.StatusCode, resp.Header, string(body), nil})
+		require.NoError(s.T, err)
+		replies = append(replies, fibertest.ReadReply(s.T, in))
 	}
 	return replies
-}
-
-func (s *service) do(r *http.Request) reply {
-	resp, err := s.client.Do(r)
-	if err != nil {
-		return reply{err: err}
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return reply{resp.StatusCode, resp.Header, string(body), err}
 }
 
 func TestVerifiedRequestsAreRead(t *testing.T) {
@@ -140,10 +124,10 @@ func TestVerifiedRequestsAreRead(t *testing.T) {
 				fields = append(fields, "Content-Encoding", tc.encoding)
 			}
 			r := s.signed(signtest.Demo, path, tc.body, fields...)
-			assert.Equal(t, "true demo demo "+tc.want, s.do(r).body, "%s %s", tc.how, tc.contentType)
+			assert.Equal(t, "true demo demo "+tc.want, s.Do(r).Body, "%s %s", tc.how, tc.contentType)
 			r = s.signed(signtest.Demo, path, tc.body, fields...)
 			r.ContentLength = -1
-			assert.Equal(t, "true demo demo "+tc.want, s.do(r).body, "%s %s, in chunks", tc.how, tc.contentType)
+			assert.Equal(t, "true demo demo "+tc.want, s.Do(r).Body, "%s %s, in chunks", tc.how, tc.contentType)
 		}
 	})
 }
@@ -161,10 +145,10 @@ func TestFieldsThatFasthttpKeepsApart(t *testing.T) {
 		s := serve(t, app)
 		fields := []string{"User-Agent", "ours/1", "Cookie", "a=1;b=2;  a=3", "Content-Type", ""}
 		message := func() string { return wire(t, s.signed(signtest.Demo, "/", "{}", fields...)) }
-		assert.Equal(t, "ours/1", s.exchange(message())[0].body)
+		assert.Equal(t, "ours/1", s.exchange(message())[0].Body)
 		for _, line := range []string{"User-Agent: theirs/1", "Cookie: c=4", "user-agent: ours/1", "content-type: text/plain"} {
-			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].code(), line)
-			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n", "\r\n"+line+"\r\n", 1))[0].code(), line)
+			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].Code(), line)
+			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n", "\r\n"+line+"\r\n", 1))[0].Code(), line)
 		}
 	})
 }
@@ -193,10 +177,10 @@ func TestHostsThatDiffer(t *testing.T) {
 			message := wire(t, r)
 			require.Contains(t, message, "POST "+target+" HTTP/1.1\r\nHost: a.example.com\r\n")
 			got := s.exchange(message)[0]
-			if code := got.code(); code != "" {
-				got.body = code
+			if code := got.Code(); code != "" {
+				got.Body = code
 			}
-			assert.Equal(t, want, got.body, target)
+			assert.Equal(t, want, got.Body, target)
 		}
 	})
 }
@@ -211,9 +195,9 @@ func TestChangedFieldsAreRefused(t *testing.T) {
 	})
 	app.All("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error { return c.SendString("reached") })
 	s := serve(t, app)
-	assert.Equal(t, "reached", s.do(s.signed(signtest.Demo, "/?set=x-else", "{}")).body)
-	assert.Equal(t, "invalid", s.do(s.signed(signtest.Demo, "/?set=content-type", "{}")).code())
-	assert.Equal(t, "invalid", s.do(s.signed(signtest.Demo, "/?set=x-else&method=DELETE", "{}")).code(), "nobody has signed that it is to be a DELETE")
+	assert.Equal(t, "reached", s.Do(s.signed(signtest.Demo, "/?set=x-else", "{}")).Body)
+	assert.Equal(t, "invalid", s.Do(s.signed(signtest.Demo, "/?set=content-type", "{}")).Code())
+	assert.Equal(t, "invalid", s.Do(s.signed(signtest.Demo, "/?set=x-else&method=DELETE", "{}")).Code(), "nobody has signed that it is to be a DELETE")
 }
 
 // Nobody has signed a trailer: what is in it is no key.
@@ -231,11 +215,11 @@ func TestTrailers(t *testing.T) {
 		message := wire(t, r)
 		require.Contains(t, message, "\r\nIdempotency-Key: k\r\n")
 		got := s.exchange(message, wire(t, s.signed(signtest.Demo, "/", "next")))
-		if code := got[0].code(); code != "" {
-			got[0].body = code
+		if code := got[0].Code(); code != "" {
+			got[0].Body = code
 		}
-		assert.Equal(t, want, got[0].body)
-		assert.Equal(t, "reached  none", got[1].body, "the connection goes on")
+		assert.Equal(t, want, got[0].Body)
+		assert.Equal(t, "reached  none", got[1].Body, "the connection goes on")
 		assert.Equal(t, "next", read.Load())
 	}
 }
@@ -249,14 +233,14 @@ func TestFormsThatAreGone(t *testing.T) {
 			c.Observe = func(_ context.Context, e sign.Event) { why = e.Err }
 		})), func(c *fiber.Ctx) error { return c.SendString("reached") })
 		s := serve(t, app)
-		r := s.do(s.signed(signtest.Demo, "/", form, "Content-Type", "multipart/form-data; boundary=b"))
-		assert.Equal(t, "malformed", r.code())
+		r := s.Do(s.signed(signtest.Demo, "/", form, "Content-Type", "multipart/form-data; boundary=b"))
+		assert.Equal(t, "malformed", r.Code())
 		assert.ErrorContains(t, why, "DisablePreParseMultipartForm")
-		assert.NotContains(t, r.body, "PreParse")
+		assert.NotContains(t, r.Body, "PreParse")
 
 		chunks := s.signed(signtest.Demo, "/", form, "Content-Type", "multipart/form-data; boundary=b")
 		chunks.ContentLength = -1 // such a form is left alone
-		assert.Equal(t, "reached", s.do(chunks).body)
+		assert.Equal(t, "reached", s.Do(chunks).Body)
 	}
 }
 
@@ -267,10 +251,10 @@ func TestDates(t *testing.T) {
 		c.Clock = func() time.Time { return time.Now().Add(-time.Hour) }
 	})))
 	s := serve(t, app)
-	r := s.do(s.signed(signtest.Demo, "/", "{}"))
-	assert.Equal(t, "not_yet_valid", r.code())
-	require.Len(t, r.header["Date"], 1)
-	date, err := http.ParseTime(r.header.Get("Date"))
+	r := s.Do(s.signed(signtest.Demo, "/", "{}"))
+	assert.Equal(t, "not_yet_valid", r.Code())
+	require.Len(t, r.Header["Date"], 1)
+	date, err := http.ParseTime(r.Header.Get("Date"))
 	require.NoError(t, err)
 	assert.WithinDuration(t, time.Now(), date, time.Minute)
 }
@@ -301,8 +285,8 @@ func TestContextIsRestored(t *testing.T) {
 		return errors.New("ours")
 	})
 	s := serve(t, app)
-	assert.Equal(t, "ours", s.do(s.signed(signtest.Demo, "/", "{}")).body)
-	assert.Equal(t, "recovered", s.do(s.signed(signtest.Demo, "/?panic=1", "{}")).body)
+	assert.Equal(t, "ours", s.Do(s.signed(signtest.Demo, "/", "{}")).Body)
+	assert.Equal(t, "recovered", s.Do(s.signed(signtest.Demo, "/?panic=1", "{}")).Body)
 }
 
 // Signed are values without the white space around them: either fasthttp takes it away, or a handler would get what was not signed.
@@ -316,14 +300,14 @@ func TestTabsAroundSignedFields(t *testing.T) {
 		const reached = `"bob" "application/json" "s=bob"`
 		for name, value := range map[string]string{"X-User": "bob", "Content-Type": "application/json", "Cookie": "s=bob"} {
 			message := wire(t, s.signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
-			require.Equal(t, reached, s.exchange(message)[0].body)
+			require.Equal(t, reached, s.exchange(message)[0].Body)
 			message = wire(t, s.signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
 			message = strings.Replace(message, name+": "+value+"\r\n", name+": \t"+value+"\r\n", 1)
 			require.Contains(t, message, "\t")
 			if got := s.exchange(message)[0]; keepsTabs() {
-				require.Equal(t, "malformed", got.code(), name)
+				require.Equal(t, "malformed", got.Code(), name)
 			} else {
-				require.Equal(t, reached, got.body, name)
+				require.Equal(t, reached, got.Body, name)
 			}
 		}
 	})
@@ -360,7 +344,7 @@ func TestVerifyLeavesTheHeaderAlone(t *testing.T) {
 				r.ContentLength = -1
 			}
 			message := strings.Replace(wire(t, r), "\r\n", "\r\nA: \tx\r\nX-Tenant: alice\r\nX-Other: mallo\r\nX-Tenant: \tmallo\r\n", 1)
-			require.Equal(t, "reached", s.exchange(message)[0].body)
+			require.Equal(t, "reached", s.exchange(message)[0].Body)
 			// The length of a body in chunks is known when it has been read.
 			ignore := func(field string) bool {
 				return strings.HasPrefix(field, "Content-Length:") || strings.HasPrefix(field, "Transfer-Encoding:")
@@ -379,12 +363,12 @@ func TestATrailerAddsNothingToASignedCookie(t *testing.T) {
 		r := s.signed(signtest.Demo, "/", "{}", "Cookie", "s=bob")
 		r.ContentLength, r.Trailer = -1, http.Header{"Cookie": {"admin=1"}}
 		got := s.exchange(wire(t, r))[0]
-		if code := got.code(); code != "" {
-			got.body = code
-		} else if got.status == 400 && strings.Contains(got.body, "forbidden trailer") {
+		if code := got.Code(); code != "" {
+			got.Body = code
+		} else if got.Status == 400 && strings.Contains(got.Body, "forbidden trailer") {
 			continue // newer versions of fasthttp refuse it
 		}
-		require.Equal(t, want, got.body)
+		require.Equal(t, want, got.Body)
 	}
 }
 
@@ -411,10 +395,10 @@ func TestAStreamThatIsGone(t *testing.T) {
 			app.Post("/", func(c *fiber.Ctx) error { tc.do(c); return c.Next() }, fiberidem.Verify(signtest.NewVerifier()),
 				func(c *fiber.Ctx) error { return c.SendString("reached") })
 			s := serve(t, app)
-			got := s.do(s.signed(signtest.Demo, "/", parts, "Content-Type", "multipart/form-data; boundary=b"))
-			require.Equal(t, tc.status, got.status, got.body)
+			got := s.Do(s.signed(signtest.Demo, "/", parts, "Content-Type", "multipart/form-data; boundary=b"))
+			require.Equal(t, tc.status, got.Status, got.Body)
 			if tc.status != 200 {
-				require.Contains(t, got.body, `"code":"malformed"`)
+				require.Contains(t, got.Body, `"code":"malformed"`)
 			}
 		})
 	}

@@ -1,5 +1,4 @@
-// Package fasthttptest has what the tests of adapters for frameworks on fasthttp share.
-package fasthttptest
+package fibertest
 
 import (
 	"net"

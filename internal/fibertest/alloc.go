@@ -1,39 +1,37 @@
-package fiber3idem_test
+package fibertest
 
 import (
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/gofiber/fiber/v3"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/fiber3idem"
 )
 
 // What the guard adds to bare Fiber, with a client key and a JSON body of 200 bytes.
-func TestAllocations(t *testing.T) {
-	if raceEnabled {
+func (s suite[C]) testAllocations(t *testing.T) {
+	if Race {
 		t.Skip("the race detector makes allocations of its own")
 	}
-	created := func(c fiber.Ctx) error {
+	created := func(c C) error {
 		c.Set("Content-Type", "application/json")
 		c.Set("Location", "/orders/1")
 		return c.Status(201).SendString(`{"order_id":1}`)
 	}
 	body := []byte(`{"item":"` + strings.Repeat("x", 189) + `"}`)
-	bare := fiber.New()
-	bare.Post("/orders/:id", created)
-	guarded := fiber.New()
-	guard := newEngine(t).MustGuard(core.Policy{Key: core.Header(core.Required)})
-	guarded.Post("/orders/:id", fiber3idem.New(guard), created)
+	bare := s.newApp()
+	bare.Add("POST", "/orders/:id", created)
+	guarded := s.newApp()
+	guard := s.mounted(t, core.Policy{Key: core.Header(core.Required)})
+	guarded.Add("POST", "/orders/:id", guard, created)
 
 	var ctx fasthttp.RequestCtx
 	n := 0
 	key := make([]byte, 0, 32)
-	perform := func(app *fiber.App, fresh bool) func() {
+	perform := func(app App[C], fresh bool) func() {
 		handler := app.Handler()
 		return func() {
 			ctx.Request.Reset()

@@ -1,4 +1,4 @@
-package fiber3idem
+package fibertest
 
 import (
 	"io"
@@ -7,31 +7,21 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gofiber/fiber/v3"
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/internal/leakcheck"
 )
 
-// poisonPools overwrites all memory that lies in the pool. What is in a pool is nobody's: if
-// any of it turns up anywhere, or the race detector sees somebody else look at it, it was put
-// back too early.
-func poisonPools() {
-	x := exchanges.Get().(*exchange)
-	leakcheck.Scribble(x)
-	exchanges.Put(x)
-}
-
-// TestNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
+// testNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
 // in between, fasthttp's own included, and nobody gets or leaves anything of another.
-func TestNothingLeaks(t *testing.T) {
+func (s suite[C]) testNothingLeaks(t *testing.T) {
 	engine, store := leakcheck.Engine(t)
 	parameters, key := leakcheck.Guards(engine)
-	handler := func(c fiber.Ctx) error {
-		poisonPools()
+	handler := func(c C) error {
+		s.PoisonPools()
 		a := leakcheck.Of(leakcheck.Seen{
 			ID:    strings.Clone(c.Params("id")),
-			Query: string(c.RequestCtx().URI().QueryString()),
+			Query: string(c.Request().URI().QueryString()),
 			User:  strings.Clone(c.Get("X-User")),
 			Key:   strings.Clone(c.Get("Idempotency-Key")),
 			Body:  append([]byte(nil), c.Body()...),
@@ -39,15 +29,15 @@ func TestNothingLeaks(t *testing.T) {
 		c.Set("Content-Type", a.ContentType)
 		c.Set("Location", a.Location)
 		c.Set("X-Echo", a.Echo)
-		return c.Status(fiber.StatusCreated).Send(a.Body)
+		return c.Status(http.StatusCreated).Send(a.Body)
 	}
-	app := fiber.New()
-	app.Use(func(c fiber.Ctx) error {
+	app := s.newApp()
+	app.Use(func(c C) error {
 		c.Set("X-Before", c.Params("*")) // what was there before the handler is remembered
 		return c.Next()
 	})
-	app.Post(leakcheck.Route, New(parameters), handler)
-	app.Post(leakcheck.KeyRoute, New(key), handler)
+	app.Add("POST", leakcheck.Route, s.New(parameters), handler)
+	app.Add("POST", leakcheck.KeyRoute, s.New(key), handler)
 
 	serve := app.Handler()
 	contexts := sync.Pool{New: func() any { return new(fasthttp.RequestCtx) }}
@@ -68,9 +58,7 @@ func TestNothingLeaks(t *testing.T) {
 		ctx.Request.SetBody(body)
 		serve(ctx)
 		resp := &leakcheck.Response{Status: ctx.Response.StatusCode(), Header: http.Header{}, Body: append([]byte(nil), ctx.Response.Body()...)}
-		for name, value := range ctx.Response.Header.All() {
-			resp.Header.Add(string(name), string(value))
-		}
+		ctx.Response.Header.VisitAll(func(name, value []byte) { resp.Header.Add(string(name), string(value)) })
 
 		// As fasthttp does when the next request comes on the connection.
 		leakcheck.Scribble(ctx.Request.Body())
@@ -84,5 +72,5 @@ func TestNothingLeaks(t *testing.T) {
 		contexts.Put(ctx)
 		return resp, nil
 	}
-	leakcheck.Run{Requests: 3000, Send: send, Poison: poisonPools}.Test(t, store)
+	leakcheck.Run{Requests: 3000, Send: send, Poison: s.PoisonPools}.Test(t, store)
 }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package fiber3idem_test
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package fiberidem_test
-
-const raceEnabled = false

@@ -1,0 +1,215 @@
+package fibertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+)
+
+// Where Fiber does not know the route yet, events show where the guard is mounted.
+func (s suite[C]) testEventsShowWhereTheGuardIsMounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mount func(app App[C], g Handler[C])
+		path  string
+		want  string
+	}{
+		"everywhere":    {func(app App[C], g Handler[C]) { app.Use(g) }, "/api/secret", "POST /*"},
+		"a prefix":      {func(app App[C], g Handler[C]) { app.UseAt("/api", g) }, "/api/secret", "POST /api/*"},
+		"a group":       {func(app App[C], g Handler[C]) { app.Group("/api/:tenant", g) }, "/api/secret", "POST /api/:tenant/*"},
+		"all of a path": {func(app App[C], g Handler[C]) { app.Add("POST", "/api/*", g) }, "/api/secret", "POST /api/*"},
+		"a bad escape":  {func(app App[C], g Handler[C]) { app.Add("POST", "/api/:id", g) }, "/api/100%", "POST /api/:id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var routes []string
+			g := NewEngine(t, func(e core.Event) {
+				if e.Kind != core.StoreIsLocal {
+					routes = append(routes, e.Route)
+				}
+			}).MustGuard(core.Policy{})
+			app := s.newApp()
+			tc.mount(app, s.New(g))
+			app.Add("POST", "/api/:id", func(c C) error { return c.SendStatus(201) })
+			ctx := NewRequestCtx("POST", tc.path, "")
+			app.Handler()(ctx)
+			require.Equal(t, 201, ctx.Response.StatusCode())
+			require.Equal(t, []string{tc.want, tc.want}, routes)
+		})
+	}
+}
+
+// Whoever recovers from a panic finds the response as it was in front of the guard, Content-Type and all.
+func (s suite[C]) testAPanicLeavesNothingOfTheAnswer(t *testing.T) {
+	for _, media := range []string{"", "application/x-outer"} {
+		app := s.newApp()
+		app.Use(func(c C) error {
+			defer func() { _ = recover() }() // and says nothing
+			if media != "" {
+				c.Set("Content-Type", media)
+			}
+			return c.Next()
+		})
+		app.Add("POST", "/orders", s.mounted(t, core.Policy{}), func(c C) error {
+			c.Set("Content-Type", "application/pdf")
+			_ = c.Status(201).SendString("made")
+			panic("oops")
+		})
+		r := s.serve(t, app).Post("/orders", "")
+		require.Equal(t, 200, r.Status)
+		require.Equal(t, media, r.Header.Get("Content-Type"))
+		require.Equal(t, "0", r.Header.Get("Content-Length"))
+	}
+}
+
+// A child is what Fiber makes of this program for Prefork; it has a store that no other child sees.
+func (s suite[C]) testPreforkedProcessesNeedAStoreThatTheyShare(t *testing.T) {
+	if s.Child {
+		for _, policy := range []core.Policy{{}, {FailOpen: true}} {
+			var last error
+			app, ran := s.newApp(), 0
+			app.Add("POST", "/orders", s.New(NewEngine(t, func(e core.Event) { last = e.Err }).MustGuard(policy)),
+				func(c C) error { ran++; return c.SendStatus(201) })
+			for range 2 {
+				ctx := NewRequestCtx("POST", "/orders", "")
+				app.Handler()(ctx)
+				require.Equal(t, 500, ctx.Response.StatusCode())
+				require.Equal(t, "store_not_shared", string(ctx.Response.Header.Peek(core.RefusedHeader)))
+				require.ErrorContains(t, last, "Prefork")
+			}
+			require.Zero(t, ran)
+		}
+		fmt.Println("both children of Prefork's have refused")
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	child.Env = append(os.Environ(), "FIBER_PREFORK_CHILD=1")
+	out, err := child.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "have refused")
+}
+
+// Middleware that wants to see errors stands between Finish and the guard: there they are handed on.
+func (s suite[C]) testTheLoggerSeesErrorsUnderFinish(t *testing.T) {
+	var log bytes.Buffer
+	rendered := 0
+	app := s.NewApp(Config{}, func(c C, err error) error {
+		rendered++
+		return c.Status(422).SendString(fmt.Sprintf("%v, number %d", err, rendered))
+	})
+	app.Use(s.Finish(), s.Logger("${status} ${error}\n", &log))
+	app.Add("POST", "/orders", s.mounted(t, core.Policy{OnFailure: core.Keep}),
+		func(C) error { return errors.New("no stock") })
+	service := s.serve(t, app)
+	first := service.Post("/orders", "")
+	require.Equal(t, 422, first.Status)
+	require.Equal(t, "no stock, number 1", first.Body)
+	require.Equal(t, "422 no stock\n", log.String())
+	again := service.Post("/orders", "")
+	require.True(t, again.Replayed())
+	require.Equal(t, 422, again.Status)
+	require.Equal(t, first.Body, again.Body)
+	require.Equal(t, WithoutDate(first.Header), WithoutDate(again.Header))
+	require.Equal(t, 1, rendered)
+}
+
+func (s suite[C]) testContexts(t *testing.T) {
+	type ctxKey struct{}
+	var run *core.Run
+	var inside, outer, outside context.Context
+	var insideErr error
+	var early bool
+	app := s.newApp()
+	app.Use(func(c C) error {
+		early = s.Run(c) != nil
+		outer = context.WithValue(context.Background(), ctxKey{}, "outer")
+		s.SetContext(c, outer)
+		err := c.Next()
+		outside = s.Context(c)
+		return err
+	})
+	app.Use(s.Recover())
+	app.Add("POST", "/:id", s.mounted(t, core.Policy{}), func(c C) error {
+		run, inside = s.Run(c), s.Context(c)
+		insideErr = inside.Err()
+		if c.Params("id") == "panic" {
+			panic("over")
+		}
+		return nil
+	})
+	service := s.serve(t, app)
+	for _, id := range []string{"1", "panic"} {
+		service.Post("/"+id, "")
+		require.False(t, early, "there is no run outside of the guard")
+		require.Same(t, outer, outside)
+		require.NoError(t, insideErr)
+		require.NotNil(t, run)
+		require.EqualValues(t, 1, run.Attempt())
+		require.False(t, run.Takeover())
+		require.Contains(t, run.Key().Raw(), "M=POST")
+		require.Equal(t, "outer", inside.Value(ctxKey{}))
+		require.Error(t, inside.Err(), "the run's context ends with the run")
+		require.NoError(t, outside.Err())
+	}
+}
+
+func (s suite[C]) testUserFromLocals(t *testing.T) {
+	runs := 0
+	app := s.newApp()
+	app.Use(func(c C) error {
+		switch user := c.Get("X-User"); user {
+		case "":
+		case "42":
+			c.Locals("user", 42)
+		case "struct":
+			c.Locals("user", struct{}{})
+		default:
+			c.Locals("user", user)
+		}
+		return c.Next()
+	})
+	guard := core.MustNew(core.Config{User: s.UserFromLocals("user")}).MustGuard(core.Policy{})
+	app.Add("POST", "/", s.New(guard), func(c C) error { runs++; return c.SendString(fmt.Sprint(runs)) })
+	service := s.serve(t, app)
+	for _, tc := range []struct{ user, want string }{{"alice", "1"}, {"bobby", "2"}, {"42", "3"}, {"alice", "1"}} {
+		require.Equal(t, tc.want, service.Post("/", "", "X-User", tc.user).Body)
+	}
+	require.Contains(t, service.Post("/", "").Body, "user_missing")
+	require.Contains(t, service.Post("/", "", "X-User", "struct").Body, "user_missing")
+	require.Equal(t, 3, runs)
+
+	// A source that meets another framework's request refuses.
+	_, _, err := guard.Key(&core.Request{Method: "POST", Native: httptest.NewRequest("POST", "/", nil)})
+	require.ErrorContains(t, err, "does not come from "+s.Name)
+}
+
+func (s suite[C]) testMountedAppsErrorHandler(t *testing.T) {
+	sub := s.NewApp(Config{}, func(c C, err error) error {
+		return c.Status(418).SendString("sub: " + err.Error())
+	})
+	sub.Add("POST", "/orders", s.mounted(t, core.Policy{Failed: core.FailedByStatus}), func(C) error {
+		return errors.New("no")
+	})
+	app := s.newApp()
+	app.Mount("/api", sub)
+	service := s.serve(t, app)
+	first, again := service.Post("/api/orders", ""), service.Post("/api/orders", "")
+	require.Equal(t, 418, first.Status)
+	require.Equal(t, "sub: no", again.Body)
+	require.True(t, again.Replayed())
+}
+
+// Who has no tokens to issue learns it when the routes are made, and not by the first request.
+func (s suite[C]) testIssueTokenWithoutTokens(t *testing.T) {
+	require.PanicsWithValue(t, `idem: the key of the policy "orders" is no Token: there is nothing to issue`, func() {
+		s.IssueToken(NewEngine(t).MustGuard(core.Policy{Name: "orders"}))
+	})
+}
