@@ -2,6 +2,7 @@ package echoidem_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -214,6 +215,32 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	require.Contains(t, post().Body.String(), "in_progress")
 	close(leave)
 	<-left
+}
+
+// An Echo within another one belongs to a host only if the server's Echo has routed the request by it.
+func TestAnEchoWithinAnEcho(t *testing.T) {
+	route := ""
+	guard := core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		route = r.Route
+		return "k", nil
+	})})
+	inner, outer := echo.New(), echo.New()
+	inner.POST("/orders", func(echo.Context) error { return nil }, echoidem.New(guard))
+	outer.Any("/*", echo.WrapHandler(inner))
+	outer.Host("a.test").Any("/*", echo.WrapHandler(inner))
+	for _, c := range []struct {
+		server     *echo.Echo
+		host, want string
+	}{
+		{inner, "a.test", "/orders"},
+		{outer, "b.test", "/orders"},
+		{outer, "a.test", "a.test/orders"},
+	} {
+		r := httptest.NewRequest("POST", "http://"+c.host+"/orders", nil)
+		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: c.server}))
+		c.server.ServeHTTP(httptest.NewRecorder(), r)
+		require.Equal(t, c.want, route)
+	}
 }
 
 func TestAllocations(t *testing.T) {

@@ -40,11 +40,7 @@ func (x *exchange) Describe(r *core.Request) {
 	x.Exchange.Describe(r)
 	c, req := x.Context, x.Context.Request()
 	r.Native = c
-	host := req.Host
-	if _, ok := c.Echo().Routers()[host]; !ok {
-		host = adapterkit.HostOf(req)
-	}
-	adapterkit.DescribeRoute(req, host, c.Path(), r)
+	adapterkit.DescribeRoute(req, hostOf(c), c.Path(), r)
 	if c.Path() == "" {
 		return
 	}
@@ -56,6 +52,21 @@ func (x *exchange) Describe(r *core.Request) {
 		}
 		r.PathParams = append(r.PathParams, core.Pair{Name: name, Value: value})
 	}
+}
+
+// hostOf returns the host to which the routes of c belong, or "": that of Echo.Host, also of the server's Echo further out, or
+// that in the pattern of a mux.
+func hostOf(c echo.Context) string {
+	r := c.Request()
+	if c.Echo().Routers()[r.Host] != nil {
+		return r.Host
+	}
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		if outer, ok := server.Handler.(*echo.Echo); ok && outer.Routers()[r.Host] != nil {
+			return r.Host
+		}
+	}
+	return adapterkit.HostOf(r)
 }
 
 func (x *exchange) ReadBody(limit int64) ([]byte, error) {
