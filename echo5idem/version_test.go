@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/echo5idem"
+	"github.com/idem-go/idem/internal/race"
 )
 
 // What only this version of Echo has.
@@ -199,7 +200,7 @@ func TestWhatIsRenderedPastTheGuard(t *testing.T) {
 // A timeout of net/http behind the guard races with Echo, and is not to be used; but the claim stands while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("two goroutines have the context")
 	}
 	entered, leave, left := make(chan struct{}, 9), make(chan struct{}), make(chan struct{})

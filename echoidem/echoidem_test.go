@@ -23,9 +23,9 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/echoidem"
-	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/echotest"
 	"github.com/idem-go/idem/internal/leak"
+	"github.com/idem-go/idem/internal/race"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -88,6 +88,7 @@ var version = echotest.Version[echo.Context]{
 	Replayed:        echoidem.Replayed,
 	IssueToken:      func(g *core.Guard) echotest.Handler[echo.Context] { return echoidem.IssueToken(g) },
 	NewToken:        echoidem.NewToken,
+	Pooled:          echoidem.Pooled,
 }
 
 func logger(t *testing.T) mw {
@@ -189,7 +190,7 @@ func (a app) OnError(render func(echo.Context, error)) {
 // Echo's Timeout races with itself, and is not to be used; but the claim stands while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("Echo's Timeout is a race")
 	}
 	entered, leave := make(chan struct{}, 9), make(chan struct{})
@@ -242,30 +243,3 @@ func TestAnEchoWithinAnEcho(t *testing.T) {
 		require.Equal(t, c.want, route)
 	}
 }
-
-func TestAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
-	serve := func(mw ...echo.MiddlewareFunc) http.Handler {
-		e := echo.New()
-		e.POST("/orders", func(c echo.Context) error {
-			c.Response().Header()["Content-Type"] = jsonType
-			c.Response().WriteHeader(201)
-			_, err := c.Response().Write(jsonBody)
-			return err
-		}, mw...)
-		return e
-	}
-	mw := echoidem.New(core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{}))
-	w := allocs.Writer{}
-	bare := allocs.PerRequest(w, serve(), true)
-	require.LessOrEqual(t, allocs.PerRequest(w, serve(mw), true)-bare, 10.0, "first")
-	require.LessOrEqual(t, allocs.PerRequest(w, serve(mw), false)-bare, 5.0, "replay")
-	require.Equal(t, []string{"true"}, w.Header()[core.ReplayedHeader])
-}
-
-var (
-	jsonType = []string{"application/json"}
-	jsonBody = []byte(`{"order_id":"ord-0001"}`)
-)

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/internal/fibertest"
+	"github.com/idem-go/idem/internal/race"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -46,7 +47,7 @@ func streamed(body io.Reader, length int) *fasthttp.RequestCtx {
 // However many on the way need the whole body of a stream, it is in memory once, beside the
 // 64 KiB that its first bytes were read into.
 func TestOneCopyOfTheBody(t *testing.T) {
-	if fibertest.Race {
+	if race.Enabled {
 		t.Skip("the race detector makes allocations of its own")
 	}
 	const requests, first = 20, 64 << 10

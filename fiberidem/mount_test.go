@@ -12,12 +12,13 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/internal/fibertest"
+	"github.com/idem-go/idem/internal/race"
 )
 
 // Fiber's own timeout races with itself, and is not to be used; but the claim stands while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if fibertest.Race {
+	if race.Enabled {
 		t.Skip("Fiber's timeout is a race")
 	}
 	for _, finish := range []bool{false, true} {

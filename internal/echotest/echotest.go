@@ -80,12 +80,16 @@ type Version[C Context] struct {
 	IssueToken      func(g *core.Guard) Handler[C]
 	NewToken        func(c C, g *core.Guard) (string, error)
 	UserFromContext func(key string) core.UserSource
+	Pooled          func() any // a copy of an exchange from the adapter's pool
 }
 
 // Run runs all tests.
 func Run[C Context](t *testing.T, v Version[C]) {
 	s := suite[C]{v}
 	for name, test := range map[string]func(*testing.T){
+		"Allocations":                            s.testAllocations,
+		"IssueTokenWithoutTokens":                s.testIssueTokenWithoutTokens,
+		"ThePoolHoldsNothing":                    s.testThePoolHoldsNothing,
 		"ErrorsAreSeenFurtherOutAndRenderedOnce": s.testErrorsAreSeenFurtherOutAndRenderedOnce,
 		"BeforeHooksDoNotDoubleFields":           s.testBeforeHooksDoNotDoubleFields,
 		"NothingLeaks":                           s.testNothingLeaks,

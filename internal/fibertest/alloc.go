@@ -9,11 +9,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/internal/race"
 )
 
 // What the guard adds to bare Fiber, with a client key and a JSON body of 200 bytes.
 func (s suite[C]) testAllocations(t *testing.T) {
-	if Race {
+	if race.Enabled {
 		t.Skip("the race detector makes allocations of its own")
 	}
 	created := func(c C) error {

@@ -1,0 +1,4 @@
+package echo5idem
+
+// Pooled returns a copy of an exchange from the pool.
+func Pooled() any { return *exchanges.Get().(*exchange) }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package echo5idem_test
-
-const raceEnabled = false

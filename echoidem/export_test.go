@@ -1,0 +1,4 @@
+package echoidem
+
+// Pooled returns a copy of an exchange from the pool.
+func Pooled() any { return *exchanges.Get().(*exchange) }

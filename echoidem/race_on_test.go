@@ -1,5 +1,0 @@
-//go:build race
-
-package echoidem_test
-
-const raceEnabled = true
