@@ -45,12 +45,7 @@ func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 
 func (x *exchange) Render(err error) { render(x.c, err) }
 
-func (x *exchange) Finisher() *fasthttpkit.Finisher {
-	if x.c.IsAbandoned() {
-		return nil
-	}
-	return finisherOf(x.c)
-}
+func (x *exchange) Finisher() *fasthttpkit.Finisher { return fasthttpkit.FinisherOf(x.c) }
 
 // isUnreadable reports whether the request of c could not be read. Fiber runs what Use and Group have mounted for such a request,
 // too, and then answers with the error. Nothing but who has called tells.

@@ -47,7 +47,7 @@ func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 
 func (x *exchange) Render(err error) { render(x.c, err) }
 
-func (x *exchange) Finisher() *fasthttpkit.Finisher { return finisherOf(x.c) }
+func (x *exchange) Finisher() *fasthttpkit.Finisher { return fasthttpkit.FinisherOf(x.c) }
 
 // render makes a response of err, as Fiber does at the end of the chain.
 func render(c *fiber.Ctx, err error) {

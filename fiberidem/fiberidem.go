@@ -52,31 +52,8 @@ func UserFromLocals(key any) core.UserSource {
 // Requests without such an error pass untouched. Of several Finish, the outermost counts.
 func Finish() fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		if finisherOf(c) != nil {
-			return c.Next()
-		}
-		f := new(fasthttpkit.Finisher)
-		c.Locals(finisherKey{}, f)
-		returned := false
-		// The exchanges of Fiber have no errors of delivery.
-		defer func() { _ = f.Finish(returned) }()
-		defer c.Locals(finisherKey{}, nil)
-
-		err := c.Next()
-		if f.Deferred() && err != nil {
-			render(c, err)
-			f.Err, err = err, nil
-		}
-		returned = true
-		return err
+		return fasthttpkit.Finish(c, func(err error) { render(c, err) })
 	}
-}
-
-type finisherKey struct{}
-
-func finisherOf(c *fiber.Ctx) *fasthttpkit.Finisher {
-	f, _ := c.Locals(finisherKey{}).(*fasthttpkit.Finisher)
-	return f
 }
 
 // Verify returns a handler that passes requests that v verifies, and answers all others. [Verified], or
