@@ -62,6 +62,7 @@ var version = echotest.Version[*echo.Context]{
 	},
 	WrapHandler: func(h http.Handler) echotest.Handler[*echo.Context] { return echo.WrapHandler(h) },
 	BodyReader:  bodyReader,
+	Replay:      3,
 	Fronts: map[string]echotest.Front[*echo.Context]{
 		"logged by values": {New: requestLogger},
 		"compressed":       {New: func(*testing.T) mw { return plain(middleware.Gzip()) }},

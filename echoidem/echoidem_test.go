@@ -68,6 +68,7 @@ var version = echotest.Version[echo.Context]{
 	},
 	WrapHandler: func(h http.Handler) echotest.Handler[echo.Context] { return echo.WrapHandler(h) },
 	BodyReader:  bodyReader,
+	Replay:      4,
 	Fronts: map[string]echotest.Front[echo.Context]{
 		"logged":           {New: logger},
 		"logged by values": {New: requestLogger},

@@ -70,6 +70,7 @@ type Version[C Context] struct {
 	// BodyReader returns the middleware that reads bodies as f says, but for what skip tells, or nil if Echo has none.
 	BodyReader func(f adaptertest.Front, skip func(c C) bool) Middleware[C]
 	Fronts     map[string]Front[C]
+	Replay     float64 // how many allocations a replay may add
 
 	New             func(g *core.Guard) Middleware[C]
 	Finish          func() Middleware[C]
