@@ -1371,6 +1371,18 @@ var cases = []testCase{
 			}
 		},
 	},
+	{
+		name:  "what has passed is not recalled",
+		why:   "a result does not stand for longer than its retention, whoever asks",
+		needs: needRecall | needClock,
+		run: func(s *env) {
+			c := standing()
+			s.begin("k", c)
+			s.complete("k", c.Owner, []byte("the first answer"), time.Minute)
+			s.Advance(time.Minute)
+			s.recallsNothing("k", "that has passed")
+		},
+	},
 
 	// Bounds.
 

@@ -161,7 +161,7 @@ var faults = map[string]string{
 	"recalls what is not finished": "what is finished is recalled",
 	"recalls its own bytes":        "what is finished is recalled",
 	"recalls the first claim":      "what was taken over is recalled as its last run's",
-	"recalls what has passed":      "it behaves as the model does",
+	"recalls what has passed":      "what has passed is not recalled",
 
 	"looks, then renews":        "histories are linearizable",
 	"completes in two steps":    "histories are linearizable",
