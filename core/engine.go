@@ -65,7 +65,9 @@ func New(c Config) (*Engine, error) {
 	}
 	e.watcher, _ = e.store.(store.Watcher)
 	_, e.local = e.store.(store.Local)
-	e.recaller, _ = e.store.(store.Recaller)
+	if r, ok := e.store.(store.Recaller); ok && r.RecallsFor(e.store) {
+		e.recaller = r
+	}
 	if !e.local {
 		e.waiterCalls = make(chan struct{}, maxWaiterCalls)
 	} else if e.observer != nil {

@@ -110,6 +110,11 @@ type Watcher interface {
 type Recaller interface {
 	Local
 
+	// RecallsFor reports whether Recall may stand in for the Acquire of s, which it may only if s is this store itself. A
+	// type that embeds this store has its Recall, too, but may do more in an Acquire of its own: count, encrypt, fail.
+	// Such a type is asked for everything by Acquire, unless it has a RecallsFor of its own.
+	RecallsFor(s Store) bool
+
 	// Recall returns what Acquire returns if a finished record stands under key, and the
 	// [Claim.Raw] of the claim under which it ran. Else ok is false. No record is changed. key belongs
 	// to the caller, who changes it after the call.

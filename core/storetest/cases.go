@@ -26,8 +26,10 @@ var cases = []testCase{
 			if _, is := s.Store.(store.Local); is != s.features.Local {
 				s.Errorf("the store implements store.Local: %v; it declares: %v", is, s.features.Local)
 			}
-			if _, is := s.Store.(store.Recaller); is != s.features.Recall {
-				s.Errorf("the store implements store.Recaller: %v; it declares: %v", is, s.features.Recall)
+			if r, is := s.Store.(store.Recaller); (is && r.RecallsFor(s.Store)) != s.features.Recall {
+				s.Errorf("the store implements store.Recaller, for itself: %v; it declares: %v", !s.features.Recall, s.features.Recall)
+			} else if is && r.RecallsFor(struct{ store.Store }{s.Store}) {
+				s.Errorf("the store recalls for one that embeds it, and may do more in its Acquire")
 			}
 		},
 	},

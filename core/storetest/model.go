@@ -182,7 +182,7 @@ func checkModel(s *env) {
 				m.now += d
 			}
 		}
-		if r, ok := s.Store.(store.Recaller); ok {
+		if r, ok := s.Store.(store.Recaller); ok && r.RecallsFor(s.Store) {
 			actions["recall"] = func(t *rapid.T) {
 				key := key.Draw(t, "key")
 				got, raw, ok := r.Recall([]byte(key))

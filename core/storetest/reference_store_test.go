@@ -514,6 +514,12 @@ func (s *referenceStore) letGo(key string, r *item, by string) {
 	s.wake(r, by)
 }
 
+// RecallsFor includes a storeClient, which looks at the records past its link.
+func (s *referenceStore) RecallsFor(of store.Store) bool {
+	c, is := of.(*storeClient)
+	return is && c.referenceStore == s || s.faulty("recalls for what embeds it")
+}
+
 func (s *referenceStore) Recall(key []byte) (g store.Grant, raw uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ type Features struct {
 	Watch bool
 	// Local says that the store implements store.Local.
 	Local bool
-	// Recall says that the store implements store.Recaller.
+	// Recall says that the store implements store.Recaller, and recalls for itself.
 	Recall bool
 	// Bounded makes a store that has room for exactly that many records, and refuses
 	// more with store.ErrFull. Leave it nil for a store without bounds of its own.

@@ -162,6 +162,7 @@ var faults = map[string]string{
 	"recalls its own bytes":        "what is finished is recalled",
 	"recalls the first claim":      "what was taken over is recalled as its last run's",
 	"recalls what has passed":      "what has passed is not recalled",
+	"recalls for what embeds it":   "declares what it implements",
 
 	"looks, then renews":        "histories are linearizable",
 	"completes in two steps":    "histories are linearizable",

@@ -111,6 +111,9 @@ func (s *Store) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 	return s.Store.Acquire(ctx, key, c)
 }
 
+// RecallsFor implements store.Recaller.
+func (s *Store) RecallsFor(of store.Store) bool { return of == store.Store(s) }
+
 // Recall implements store.Recaller. What was not found goes on to Acquire.
 func (s *Store) Recall(key []byte) (store.Grant, uint64, bool) {
 	g, raw, ok := s.Store.Recall(key)

@@ -33,7 +33,8 @@
 //
 // The store implements [store.Watcher]: a waiting duplicate is woken when the run ends.
 // It implements [store.Local]: its calls never block on anything outside the process. And it implements
-// [store.Recaller]: a retry with the same bytes costs no more than a look.
+// [store.Recaller]: a retry with the same bytes costs no more than a look. A type that embeds the store, to count
+// calls, say, sees them all in its Acquire: nothing is recalled past it.
 package memstore
 
 import (
@@ -263,6 +264,9 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 	grant.Fingerprint = e.fingerprint
 	return grant, result, nil, true
 }
+
+// RecallsFor implements [store.Recaller]. It is false for a type that embeds s.
+func (s *Store) RecallsFor(of store.Store) bool { return of == store.Store(s) }
 
 // Recall implements [store.Recaller].
 func (s *Store) Recall(key []byte) (grant store.Grant, raw uint64, ok bool) {
