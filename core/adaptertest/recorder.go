@@ -142,6 +142,21 @@ func (l *recorder) Acquire(ctx context.Context, key string, claim store.Claim) (
 	return g, err
 }
 
+// RecallsFor implements store.Recaller: the suite meets with the same answers as an engine that recalls does.
+func (l *recorder) RecallsFor(s store.Store) bool { return s == store.Store(l) }
+
+// Recall implements store.Recaller. What is found counts as an Acquire, and fails with it: then Acquire tells.
+func (l *recorder) Recall(key []byte) (store.Grant, uint64, bool) {
+	l.mu.Lock()
+	failing := l.failing["acquire"]
+	l.mu.Unlock()
+	g, raw, ok := l.inner.Recall(key)
+	if !ok || failing {
+		return store.Grant{}, 0, false
+	}
+	return g, raw, l.arrive(context.Background(), "acquire") == nil
+}
+
 func (l *recorder) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
 	if err := l.arrive(ctx, "renew"); err != nil {
 		return err

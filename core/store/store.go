@@ -105,11 +105,10 @@ type Watcher interface {
 	Watch(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
 }
 
-// Recaller is implemented by local stores that can look at a finished record before its fingerprint is derived, which
-// takes longer than the rest of a replay. The engine then derives none for a retry with the same bytes.
+// Recaller is implemented by stores in the memory of the process that can look at a finished record before its
+// fingerprint is derived, which takes longer than the rest of a replay. The engine then derives none for a retry with
+// the same bytes.
 type Recaller interface {
-	Local
-
 	// RecallsFor reports whether Recall may stand in for the Acquire of s, which it may only if s is this store itself. A
 	// type that embeds this store has its Recall, too, but may do more in an Acquire of its own: count, encrypt, fail.
 	// Such a type is asked for everything by Acquire, unless it has a RecallsFor of its own.
