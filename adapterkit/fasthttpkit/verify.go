@@ -51,7 +51,7 @@ type message struct {
 	early   *fasthttp.RequestHeader
 	sent    []core.Field // the header's lines, as received
 	brought []string     // the names that a trailer has brought into header
-	trailer error        // what it has brought can't be told
+	trailer error        // what it has brought, or what was sent, can't be told
 	values  []string     // returned by Values
 }
 
@@ -75,6 +75,9 @@ func (m *message) start(ctx *fasthttp.RequestCtx, method string, preParsed bool)
 		m.sent = append(m.sent, core.Field{Name: text(name), Value: text(value)})
 	}
 	m.header.VisitAllInOrder(line)
+	if len(m.sent) == 0 && len(m.header.RawHeaders()) > 0 {
+		m.trailer = errLines
+	}
 	if m.header != m.early && slices.ContainsFunc(m.sent, isTransferEncoding) { // it was in chunks, and has been read
 		m.trailer = m.findTrailer()
 	}
@@ -240,5 +243,8 @@ func (m *message) formIsGone() bool {
 var errFormIsGone = sign.Errorf(sign.CodeMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm")
 
 var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body")
+
+// A bare line feed stands before the empty line: fasthttp 1.69 reads such a header, but does not tell its lines again.
+var errLines = sign.Errorf(sign.CodeMalformed, "the lines of the header can't be told apart: each has to end with CRLF")
 
 var errTrailer = sign.Errorf(sign.CodeMalformed, "the header has more lines of a name than were sent in it: a trailer has brought them, or a middleware in front")
