@@ -20,7 +20,10 @@ type exchange struct {
 type handler func(ctx *fasthttp.RequestCtx) error
 
 func guarded(g *core.Guard, route string, next handler) fasthttp.RequestHandler {
-	place := &fasthttpkit.Place{Route: route}
+	return guardedAt(g, &fasthttpkit.Place{Route: route}, next)
+}
+
+func guardedAt(g *core.Guard, place *fasthttpkit.Place, next handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		x := &exchange{ctx: ctx, next: next}
 		x.Start(x, ctx, place)

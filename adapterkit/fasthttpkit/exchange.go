@@ -1,6 +1,7 @@
 package fasthttpkit
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"net"
@@ -125,14 +126,17 @@ func (x *Exchange) Header(name string, i int) (value string, lines int) {
 	if !x.place.NamesAsSent {
 		if !isSpecial(name) && !slices.ContainsFunc(h.PeekKeys(), func(k []byte) bool {
 			return len(k) == len(name) && strings.EqualFold(text(k), name)
-		}) {
-			return "", 0 // as most of those that are asked for: PeekAll would first copy the name
+		}) && len(h.Peek(name)) == 0 { // which also finds what a trailer has brought: newer versions keep that apart
+			return "", 0 // as most of those that are asked for
 		}
 		values := h.PeekAll(name)
 		if i >= len(values) {
 			return "", len(values)
 		}
 		return text(values[i]), len(values)
+	}
+	if isChunked(h) {
+		h = withTrailer(h)
 	}
 	h.VisitAll(func(k, v []byte) {
 		if strings.EqualFold(text(k), name) {
@@ -143,6 +147,26 @@ func (x *Exchange) Header(name string, i int) (value string, lines int) {
 		}
 	})
 	return value, lines
+}
+
+// isChunked reports whether a body was sent in chunks, also if it has been read: a trailer may have followed.
+func isChunked(h *fasthttp.RequestHeader) bool {
+	for line := range bytes.Lines(h.RawHeaders()) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		if strings.EqualFold(strings.TrimSpace(text(name)), fasthttp.HeaderTransferEncoding) {
+			return true
+		}
+	}
+	return false
+}
+
+// withTrailer returns a copy of h in which what a trailer has brought is among the fields: newer versions of fasthttp keep that
+// apart as long as there is a Trailer.
+func withTrailer(h *fasthttp.RequestHeader) *fasthttp.RequestHeader {
+	all := new(fasthttp.RequestHeader)
+	h.CopyTo(all)
+	all.Del(fasthttp.HeaderTrailer)
+	return all
 }
 
 // ReadBody implements the method of [core.Exchange].
