@@ -98,6 +98,13 @@
 // the request's own. Do not make c or c.RequestCtx() the request's context: they are reused while a
 // hook or a store may still look at them.
 //
+// # Connections
+//
+// c.Drop closes the connection under a response that Fiber still has: a handler that has set none looks like one that has succeeded
+// without a body, and a retry gets an empty 200. Call [core.Run.Release] of [Run] in front of it, or [core.Run.Abandon] if the
+// operation may have taken effect. c.End sends the response before the run is finished: a retry that comes at once is refused as in
+// progress.
+//
 // # Timeouts
 //
 // Fiber's timeout answers, and lets its handler run on. Mount it behind the guard, around the handler alone: the claim then stands
