@@ -158,6 +158,24 @@ func TestContextAfterItsRun(t *testing.T) {
 	assert.EqualError(t, context.Cause(kept), "idem: the run has ended")
 }
 
+// The first end of a context counts, also for whoever asks when it has ended again.
+func TestTheFirstCauseCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{})
+		ctx, cancel := context.WithCancelCause(context.Background())
+		c := post("{}", nil)
+		var kept context.Context
+		c.handler = func(ctx context.Context) core.Capture {
+			kept = ctx
+			cancel(errCause)
+			synctest.Wait()
+			return answer(201, "")
+		}
+		assert.NoError(t, g.Serve(ctx, c))
+		assert.Equal(t, errCause, context.Cause(kept))
+	})
+}
+
 // Who has left before anything was streamed to it has no stream.
 func TestWhoMayBeStreamedTo(t *testing.T) {
 	canceled := func(cause error) func(context.Context) context.Context {

@@ -18,12 +18,13 @@ func TestRawTellsRequestsApart(t *testing.T) {
 	g, other := e.MustGuard(ClientKey()), e.MustGuard(ClientKey())
 	texts := []string{"", "a", "\x01a"}
 	pairs := [][]Pair{nil, {{}}, {{Name: "a"}}, {{Value: "a"}}, {{Name: "a"}, {}}, {{Name: "a", Value: "a"}}}
-	names := [][]string{nil, {""}, {"a"}, {"", "a"}, {"\x01a"}}
+	encodings := append(texts, "\x00\x02")
+	names := [][]string{nil, {""}, {"", ""}, {"a"}, {"", "a"}, {"\x01a"}}
 	seen := map[uint64]canon.Input{}
 	for _, params := range pairs {
 		for _, query := range texts {
 			for _, contentType := range texts {
-				for _, encoding := range texts {
+				for _, encoding := range encodings {
 					for _, header := range pairs {
 						for _, consumed := range names {
 							for _, body := range texts {
@@ -45,5 +46,5 @@ func TestRawTellsRequestsApart(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, seen, 6*3*3*3*6*5*3)
+	require.Len(t, seen, 6*3*3*4*6*6*3)
 }

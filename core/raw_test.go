@@ -131,6 +131,7 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 					}
 					require.NoError(t, guards[i][policy].Serve(ctx, c))
 					last := seen[i].all[len(seen[i].all)-1]
+					require.False(t, last.Kind == core.Replayed && last.Key.IsZero(), "a replay of no operation")
 					got[i] = fmt.Sprintf("ran %d times, %+v; %v %v of attempt %d, %d: %v", c.ran, *c.response, last.Kind, last.Key.Raw(), last.Attempt, last.Status, last.Code)
 				}
 				require.Equal(t, got[1], got[0])
