@@ -18,17 +18,21 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// batches notes how many commands are sent together at most.
+// batches notes how many commands are sent together at most, and whether the end of a caller's context would end them.
 type batches struct {
 	rueidis.Client
 	mode    rueidis.ClientMode
 	largest atomic.Int64
+	mayEnd  atomic.Bool
 }
 
 func (b *batches) Mode() rueidis.ClientMode { return b.mode }
 
 func (b *batches) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
 	for n := b.largest.Load(); n < int64(len(multi)) && !b.largest.CompareAndSwap(n, int64(len(multi))); n = b.largest.Load() {
+	}
+	if len(multi) > 2 && ctx.Done() != nil {
+		b.mayEnd.Store(true)
 	}
 	return b.Client.DoMulti(ctx, multi...)
 }
@@ -68,6 +72,7 @@ func TestBatches(t *testing.T) {
 		manyAtOnce(t, s)
 	}
 	require.EqualValues(t, 32, client.largest.Load())
+	require.False(t, client.mayEnd.Load(), "the first caller leaves, and the others would have no answers")
 }
 
 // TestNoBatchesOnClusters: no caller waits for another one's node.
