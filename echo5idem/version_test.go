@@ -109,13 +109,23 @@ func TestCompressionInFront(t *testing.T) {
 				}
 			})
 			e.Use(c.front...)
+			between := func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(ctx *echo.Context) error {
+					front := ctx.Response()
+					err := next(ctx)
+					if err == nil {
+						require.True(t, front == ctx.Response(), "the context has its own response back")
+					}
+					return err
+				}
+			}
 			e.POST("/orders", func(ctx *echo.Context) error {
 				ran++
 				if c.fails {
 					return echo.NewHTTPError(422, text)
 				}
 				return ctx.JSON(422, map[string]string{"message": text})
-			}, echo5idem.New(guardOf(t, core.Policy{Failed: core.FailedByStatus})))
+			}, between, echo5idem.New(guardOf(t, core.Policy{Failed: core.FailedByStatus})))
 			for i, accepted := range []string{"gzip", "", "gzip"} {
 				r := httptest.NewRequest("POST", "/orders", strings.NewReader("{}"))
 				r.Header.Set("Accept-Encoding", accepted)
