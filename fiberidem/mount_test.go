@@ -2,6 +2,7 @@ package fiberidem_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,5 +53,20 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 
 		require.Equal(t, 503, s.Post("/late", "").Status)
 		require.Equal(t, "in_progress", s.Post("/late", "").Header.Get(core.RefusedHeader))
+	}
+}
+
+// A handler's own 408 is a failure: nothing runs on, and the next try runs.
+func TestRequestTimeoutOfTheHandler(t *testing.T) {
+	var runs atomic.Int32
+	app := newApp()
+	app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(*fiber.Ctx) error {
+		runs.Add(1)
+		return fiber.ErrRequestTimeout
+	})
+	s := serve(t, app)
+	for n := range 2 {
+		require.Equal(t, 408, s.Post("/", "").Status)
+		require.EqualValues(t, n+1, runs.Load())
 	}
 }

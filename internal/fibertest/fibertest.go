@@ -120,6 +120,7 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 		"Contexts":                                  s.testContexts,
 		"EventsShowWhereTheGuardIsMounted":          s.testEventsShowWhereTheGuardIsMounted,
 		"Finish":                                    s.testFinish,
+		"FinishPassesOtherErrors":                   s.testFinishPassesOtherErrors,
 		"FinishRefused":                             s.testFinishRefused,
 		"FinishTwoGuards":                           s.testFinishTwoGuards,
 		"GuardOutsideOfFinish":                      s.testGuardOutsideOfFinish,

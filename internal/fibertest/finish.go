@@ -138,3 +138,19 @@ func (s suite[C]) testGuardOutsideOfFinish(t *testing.T) {
 	require.True(t, service.Post("/", "").Replayed())
 	require.EqualValues(t, 1, runs.Load())
 }
+
+// An error that no guard has left to Finish passes it.
+func (s suite[C]) testFinishPassesOtherErrors(t *testing.T) {
+	var seen atomic.Pointer[error]
+	teapot := s.Error(418, "no coffee")
+	app := s.newApp()
+	app.Use(func(c C) error {
+		err := c.Next()
+		seen.Store(&err)
+		return err
+	})
+	app.Use(s.Finish())
+	app.Add("POST", "/", func(C) error { return teapot })
+	require.Equal(t, 418, s.serve(t, app).Post("/", "").Status)
+	require.Equal(t, teapot, *seen.Load())
+}
