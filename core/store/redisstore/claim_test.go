@@ -90,6 +90,10 @@ func TestBetweenTheCommands(t *testing.T) {
 	require.Equal(t, store.Done, g.State)
 	require.EqualValues(t, math.MaxInt64, g.Remaining)
 
+	done("has stood for a while", "result", time.Minute)
+	g = acquire("has stood for a while", func() { command("PEXPIRE", "has stood for a while", "30000") })
+	require.LessOrEqual(t, g.Remaining, 30*time.Second)
+
 	// What remains of the result is less than the claim's retention.
 	c := begin(t, other, "ends")
 	g = acquire("ends", func() {
