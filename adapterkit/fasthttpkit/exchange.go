@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -26,6 +25,8 @@ type Exchange struct {
 	before    *fasthttp.ResponseHeader // from before the handler, once it has run
 	fields    []core.Field             // of before
 	addr      []byte                   // the text of the remote address
+	names     [][]byte                 // of the request's header, if listed is set
+	listed    bool
 	ran       bool
 	finisher  *Finisher    // nil: no Finish is mounted, or nothing is left to it
 	stream    *core.Stream // that fasthttp will write; nil: none
@@ -65,14 +66,15 @@ func (x *Exchange) End() bool {
 	if x.pending {
 		return false
 	}
-	header, fields, addr, before := x.resp.Header, x.fields, x.addr, x.before
+	header, fields, addr, names, before := x.resp.Header, x.fields, x.addr, x.names, x.before
 	clear(header[:cap(header)])
 	clear(fields[:cap(fields)])
 	clear(addr[:cap(addr)])
+	clear(names[:cap(names)])
 	if before != nil {
 		before.Reset()
 	}
-	*x = Exchange{before: before, fields: fields[:0], addr: addr[:0]}
+	*x = Exchange{before: before, fields: fields[:0], addr: addr[:0], names: names[:0]}
 	x.resp.Header = header[:0]
 	return true
 }
@@ -124,9 +126,7 @@ func (x *Exchange) Header(name string, i int) (value string, lines int) {
 		return text(host), 1
 	}
 	if !x.place.NamesAsSent {
-		if !isSpecial(name) && !slices.ContainsFunc(h.PeekKeys(), func(k []byte) bool {
-			return len(k) == len(name) && strings.EqualFold(text(k), name)
-		}) && len(h.Peek(name)) == 0 { // which also finds what a trailer has brought: newer versions keep that apart
+		if !isSpecial(name) && !x.hasSent(name) && len(h.Peek(name)) == 0 { // which also finds what a trailer has brought: newer versions keep that apart
 			return "", 0 // as most of those that are asked for
 		}
 		values := h.PeekAll(name)
@@ -169,8 +169,27 @@ func withTrailer(h *fasthttp.RequestHeader) *fasthttp.RequestHeader {
 	return all
 }
 
+// hasSent reports whether the request has a field called name. The names are listed once, because fasthttp walks the whole header
+// for that; and again after what may have changed them.
+func (x *Exchange) hasSent(name string) bool {
+	if !x.listed || x.ran {
+		x.names, x.listed = append(x.names[:0], x.ctx.Request.Header.PeekKeys()...), true
+	}
+	for _, k := range x.names {
+		if len(k) == len(name) && strings.EqualFold(text(k), name) {
+			return true
+		}
+	}
+	return false
+}
+
 // ReadBody implements the method of [core.Exchange].
-func (x *Exchange) ReadBody(limit int64) ([]byte, error) { return readBody(&x.ctx.Request, limit) }
+func (x *Exchange) ReadBody(limit int64) ([]byte, error) {
+	if x.ctx.Request.IsBodyStream() {
+		x.listed = false // a trailer adds to the names
+	}
+	return readBody(&x.ctx.Request, limit)
+}
 
 // Answer implements the method of [core.Exchange].
 func (x *Exchange) Answer(r *core.Response) error {
