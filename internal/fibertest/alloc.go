@@ -63,6 +63,6 @@ func (s suite[C]) testAllocations(t *testing.T) {
 	replay := testing.AllocsPerRun(rounds, perform(guarded, false))
 	expect("true")
 	t.Logf("bare %v, first +%v, replay +%v", base, first-base, replay-base)
-	require.LessOrEqual(t, first-base, 6.0)
+	require.LessOrEqual(t, first-base, 4.0)
 	require.LessOrEqual(t, replay-base, 2.0)
 }
