@@ -27,8 +27,9 @@ func TestPlacesAreKeptAsLongAsTheirRoutes(t *testing.T) {
 		assert.Same(t, of(route), of(route))
 		assert.Equal(t, "/pages/:id", of(route).Route)
 		assert.Equal(t, 1, found)
-		of(&testRoute{&none})
-		of(&testRoute{&none})
+		passing := &testRoute{&none}
+		of(passing)
+		of(passing)
 		assert.Equal(t, 3, found, "what is made up anew is not kept")
 	}
 
