@@ -117,7 +117,9 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 	for name, test := range map[string]func(*testing.T){
 		"Allocations":                               s.testAllocations,
 		"APanicLeavesNothingOfTheAnswer":            s.testAPanicLeavesNothingOfTheAnswer,
+		"ATimeoutInFrontOfSome":                     s.testATimeoutInFrontOfSome,
 		"Contexts":                                  s.testContexts,
+		"EachLineCounts":                            s.testEachLineCounts,
 		"EventsShowWhereTheGuardIsMounted":          s.testEventsShowWhereTheGuardIsMounted,
 		"Finish":                                    s.testFinish,
 		"FinishPassesOtherErrors":                   s.testFinishPassesOtherErrors,
@@ -131,6 +133,7 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 		"PreforkedProcessesNeedAStoreThatTheyShare": s.testPreforkedProcessesNeedAStoreThatTheyShare,
 		"Routes":                                    s.testRoutes,
 		"RoutesDoNotMerge":                          s.testRoutesDoNotMerge,
+		"TheEndOfAStreamAddsNothing":                s.testTheEndOfAStreamAddsNothing,
 		"TheLoggerSeesErrorsUnderFinish":            s.testTheLoggerSeesErrorsUnderFinish,
 		"UserFromLocals":                            s.testUserFromLocals,
 	} {

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
 )
@@ -212,4 +215,67 @@ func (s suite[C]) testIssueTokenWithoutTokens(t *testing.T) {
 	require.PanicsWithValue(t, `idem: the key of the policy "orders" is no Token: there is nothing to issue`, func() {
 		s.IssueToken(NewEngine(t).MustGuard(core.Policy{Name: "orders"}))
 	})
+}
+
+// The handler's answer counts if a timeout in front has answered meanwhile, also where the first request came without that timeout.
+func (s suite[C]) testATimeoutInFrontOfSome(t *testing.T) {
+	leave, ended := make(chan struct{}), make(chan core.Kind, 9)
+	app := s.newApp()
+	app.Add("POST", "/:id", s.New(NewEngine(t, func(e core.Event) {
+		if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
+			ended <- e.Kind
+		}
+	}).MustGuard(core.Policy{})), func(c C) error {
+		if c.Params("id") == "late" {
+			<-leave
+		}
+		return c.SendString("made")
+	})
+	handler := app.Handler()
+	handler(NewRequestCtx("POST", "/early", ""))
+	require.Equal(t, core.Completed, <-ended)
+	ctx := NewRequestCtx("POST", "/late", "")
+	fasthttp.TimeoutWithCodeHandler(handler, time.Millisecond, "too late", 503)(ctx)
+	require.Equal(t, 503, ctx.LastTimeoutErrorResponse().StatusCode())
+	close(leave)
+	require.Equal(t, core.Completed, <-ended)
+	again := NewRequestCtx("POST", "/late", "")
+	handler(again)
+	require.Equal(t, "made", string(again.Response.Body()))
+	require.Equal(t, core.Replayed, <-ended)
+}
+
+// Requests differ if any line of a field does, and not the last one only.
+func (s suite[C]) testEachLineCounts(t *testing.T) {
+	for mode, config := range Modes {
+		t.Run(mode, func(t *testing.T) {
+			runs := 0
+			app := s.NewApp(config, nil)
+			app.Add("POST", "/", s.mounted(t, core.Policy{RequestHeaders: []string{"X-Item"}}), func(c C) error {
+				runs++
+				return c.SendString(fmt.Sprint(runs))
+			})
+			service := s.serve(t, app)
+			for _, tc := range []struct{ first, last, want string }{{"a", "c", "1"}, {"b", "c", "2"}, {"a", "d", "3"}, {"a", "c", "1"}} {
+				require.Equal(t, tc.want, service.Post("/", "", "X-Item", tc.first, "X-Item", tc.last).Body)
+			}
+		})
+	}
+}
+
+// A middleware in front may end a stream when its context serves another request already.
+func (s suite[C]) testTheEndOfAStreamAddsNothing(t *testing.T) {
+	app := s.newApp()
+	app.Add("POST", "/", s.mounted(t, core.Policy{Key: core.Header(core.Required), EchoKey: true}), func(c C) error {
+		c.Response().SetBodyStream(strings.NewReader("all"), -1)
+		return nil
+	})
+	ctx := NewRequestCtx("POST", "/", "")
+	ctx.Request.Header.Set(core.DefaultKeyHeader, "k-1")
+	app.Handler()(ctx)
+	stream := ctx.Response.BodyStream()
+	_, err := io.Copy(io.Discard, stream)
+	require.NoError(t, err)
+	require.NoError(t, stream.(io.Closer).Close())
+	require.Empty(t, ctx.Response.Header.Peek(core.DefaultKeyHeader))
 }
