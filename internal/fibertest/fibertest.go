@@ -134,6 +134,7 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 		"Routes":                                    s.testRoutes,
 		"RoutesDoNotMerge":                          s.testRoutesDoNotMerge,
 		"TheEndOfAStreamAddsNothing":                s.testTheEndOfAStreamAddsNothing,
+		"TheFirstLineStaysFirst":                    s.testTheFirstLineStaysFirst,
 		"TheLoggerSeesErrorsUnderFinish":            s.testTheLoggerSeesErrorsUnderFinish,
 		"UserFromLocals":                            s.testUserFromLocals,
 	} {
