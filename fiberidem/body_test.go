@@ -177,7 +177,7 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 					})
 					s := serve(t, app)
 					sent := rand.Text()[:8] + strings.Repeat("x", size-8)
-					r := s.signed(signtest.Demo, "/", sent)
+					r := s.Signed(signtest.Demo, "/", sent)
 					if chunked {
 						r.ContentLength = -1
 					}

@@ -21,7 +21,7 @@ func TestEventsNameThePeer(t *testing.T) {
 	})))
 	s := serve(t, app)
 	for _, path := range []string{"/hooks/a%2Fb?token=1", "/other/a%2Fb"} {
-		assert.Equal(t, "invalid", s.Do(s.signed(signtest.Forger, path, "{}")).Code())
+		assert.Equal(t, "invalid", s.Do(s.Signed(signtest.Forger, path, "{}")).Code())
 	}
 	for _, path := range []string{"/hooks/a%2Fb", "/other/a%2Fb"} {
 		e := <-events

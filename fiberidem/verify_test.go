@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,12 +31,6 @@ func inEachMode(t *testing.T, test func(t *testing.T, config fiber.Config)) {
 	for name, config := range fibertest.Modes {
 		t.Run(name, func(t *testing.T) { test(t, configOf(config)) })
 	}
-}
-
-// signed is a request to s, signed by key. fields are names and values in turn; they are signed, too.
-func (s service) signed(key *sign.Key, path, body string, fields ...string) *http.Request {
-	s.T.Helper()
-	return signtest.NewRequest(s.T, key, "http://"+s.Addr+path, body, fields...)
 }
 
 // wire is what r looks like on the connection.
@@ -123,9 +115,9 @@ func TestVerifiedRequestsAreRead(t *testing.T) {
 			if tc.encoding != "" {
 				fields = append(fields, "Content-Encoding", tc.encoding)
 			}
-			r := s.signed(signtest.Demo, path, tc.body, fields...)
+			r := s.Signed(signtest.Demo, path, tc.body, fields...)
 			assert.Equal(t, "true demo demo "+tc.want, s.Do(r).Body, "%s %s", tc.how, tc.contentType)
-			r = s.signed(signtest.Demo, path, tc.body, fields...)
+			r = s.Signed(signtest.Demo, path, tc.body, fields...)
 			r.ContentLength = -1
 			assert.Equal(t, "true demo demo "+tc.want, s.Do(r).Body, "%s %s, in chunks", tc.how, tc.contentType)
 		}
@@ -144,7 +136,7 @@ func TestFieldsThatFasthttpKeepsApart(t *testing.T) {
 		app.Post("/", func(c *fiber.Ctx) error { return c.SendString(c.Get("User-Agent")) })
 		s := serve(t, app)
 		fields := []string{"User-Agent", "ours/1", "Cookie", "a=1;b=2;  a=3", "Content-Type", ""}
-		message := func() string { return wire(t, s.signed(signtest.Demo, "/", "{}", fields...)) }
+		message := func() string { return wire(t, s.Signed(signtest.Demo, "/", "{}", fields...)) }
 		assert.Equal(t, "ours/1", s.exchange(message())[0].Body)
 		for _, line := range []string{"User-Agent: theirs/1", "Cookie: c=4", "user-agent: ours/1", "content-type: text/plain"} {
 			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].Code(), line)
@@ -185,21 +177,6 @@ func TestHostsThatDiffer(t *testing.T) {
 	})
 }
 
-// A field that a middleware in front has changed is not the one that was signed.
-func TestChangedFieldsAreRefused(t *testing.T) {
-	app := newApp()
-	app.Use(func(c *fiber.Ctx) error {
-		c.Request().Header.Set(c.Query("set"), "text/plain")
-		c.Method(c.Query("method", "POST"))
-		return c.Next()
-	})
-	app.All("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error { return c.SendString("reached") })
-	s := serve(t, app)
-	assert.Equal(t, "reached", s.Do(s.signed(signtest.Demo, "/?set=x-else", "{}")).Body)
-	assert.Equal(t, "invalid", s.Do(s.signed(signtest.Demo, "/?set=content-type", "{}")).Code())
-	assert.Equal(t, "invalid", s.Do(s.signed(signtest.Demo, "/?set=x-else&method=DELETE", "{}")).Code(), "nobody has signed that it is to be a DELETE")
-}
-
 // Nobody has signed a trailer: what is in it is no key.
 func TestTrailers(t *testing.T) {
 	var read atomic.Value
@@ -210,37 +187,17 @@ func TestTrailers(t *testing.T) {
 			return c.SendString("reached " + c.Get("Idempotency-Key") + " " + c.Get("X-Else", "none"))
 		})
 		s := serve(t, app)
-		r := s.signed(signtest.Demo, "/", "{}")
+		r := s.Signed(signtest.Demo, "/", "{}")
 		r.ContentLength, r.Trailer = -1, http.Header{"Idempotency-Key": {"k"}, "X-Else": {"1"}}
 		message := wire(t, r)
 		require.Contains(t, message, "\r\nIdempotency-Key: k\r\n")
-		got := s.exchange(message, wire(t, s.signed(signtest.Demo, "/", "next")))
+		got := s.exchange(message, wire(t, s.Signed(signtest.Demo, "/", "next")))
 		if code := got[0].Code(); code != "" {
 			got[0].Body = code
 		}
 		assert.Equal(t, want, got[0].Body)
 		assert.Equal(t, "reached  none", got[1].Body, "the connection goes on")
 		assert.Equal(t, "next", read.Load())
-	}
-}
-
-func TestFormsThatAreGone(t *testing.T) {
-	const form = "--b\r\nContent-Disposition: form-data; name=\"sku\"\r\n\r\nA-1\r\n--b--\r\n"
-	for _, stream := range []bool{false, true} {
-		var why error
-		app := newApp(fiber.Config{StreamRequestBody: stream})
-		app.Post("/", fiberidem.Verify(signtest.NewVerifier(func(c *sign.Config) {
-			c.Observe = func(_ context.Context, e sign.Event) { why = e.Err }
-		})), func(c *fiber.Ctx) error { return c.SendString("reached") })
-		s := serve(t, app)
-		r := s.Do(s.signed(signtest.Demo, "/", form, "Content-Type", "multipart/form-data; boundary=b"))
-		assert.Equal(t, "malformed", r.Code())
-		assert.ErrorContains(t, why, "DisablePreParseMultipartForm")
-		assert.NotContains(t, r.Body, "PreParse")
-
-		chunks := s.signed(signtest.Demo, "/", form, "Content-Type", "multipart/form-data; boundary=b")
-		chunks.ContentLength = -1 // such a form is left alone
-		assert.Equal(t, "reached", s.Do(chunks).Body)
 	}
 }
 
@@ -251,42 +208,12 @@ func TestDates(t *testing.T) {
 		c.Clock = func() time.Time { return time.Now().Add(-time.Hour) }
 	})))
 	s := serve(t, app)
-	r := s.Do(s.signed(signtest.Demo, "/", "{}"))
+	r := s.Do(s.Signed(signtest.Demo, "/", "{}"))
 	assert.Equal(t, "not_yet_valid", r.Code())
 	require.Len(t, r.Header["Date"], 1)
 	date, err := http.ParseTime(r.Header.Get("Date"))
 	require.NoError(t, err)
 	assert.WithinDuration(t, time.Now(), date, time.Minute)
-}
-
-// Errors go to the ErrorHandler as they are, and the user context is given back, also after
-// a panic.
-func TestContextIsRestored(t *testing.T) {
-	type mark struct{}
-	app := newApp(fiber.Config{ErrorHandler: func(c *fiber.Ctx, err error) error { return c.Status(418).SendString(err.Error()) }})
-	app.Use(func(c *fiber.Ctx) (err error) {
-		outer := context.WithValue(context.Background(), mark{}, 1)
-		c.SetUserContext(outer)
-		defer func() {
-			if v := recover(); v != nil {
-				err = errors.New("recovered")
-			}
-			assert.Equal(t, outer, c.UserContext())
-			_, ok := fiberidem.Verified(c)
-			assert.False(t, ok)
-		}()
-		return c.Next()
-	})
-	app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error {
-		assert.Equal(t, 1, c.UserContext().Value(mark{}))
-		if c.Query("panic") != "" {
-			panic("boom")
-		}
-		return errors.New("ours")
-	})
-	s := serve(t, app)
-	assert.Equal(t, "ours", s.Do(s.signed(signtest.Demo, "/", "{}")).Body)
-	assert.Equal(t, "recovered", s.Do(s.signed(signtest.Demo, "/?panic=1", "{}")).Body)
 }
 
 // Signed are values without the white space around them: either fasthttp takes it away, or a handler would get what was not signed.
@@ -299,9 +226,9 @@ func TestTabsAroundSignedFields(t *testing.T) {
 		s := serve(t, app)
 		const reached = `"bob" "application/json" "s=bob"`
 		for name, value := range map[string]string{"X-User": "bob", "Content-Type": "application/json", "Cookie": "s=bob"} {
-			message := wire(t, s.signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
+			message := wire(t, s.Signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
 			require.Equal(t, reached, s.exchange(message)[0].Body)
-			message = wire(t, s.signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
+			message = wire(t, s.Signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
 			message = strings.Replace(message, name+": "+value+"\r\n", name+": \t"+value+"\r\n", 1)
 			require.Contains(t, message, "\t")
 			if got := s.exchange(message)[0]; keepsTabs() {
@@ -339,7 +266,7 @@ func TestVerifyLeavesTheHeaderAlone(t *testing.T) {
 		app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error { return c.SendString("reached") })
 		s := serve(t, app)
 		for _, chunked := range []bool{false, true} {
-			r := s.signed(signtest.Demo, "/", "{}", "X-User", "bob")
+			r := s.Signed(signtest.Demo, "/", "{}", "X-User", "bob")
 			if chunked {
 				r.ContentLength = -1
 			}
@@ -360,7 +287,7 @@ func TestATrailerAddsNothingToASignedCookie(t *testing.T) {
 		app := newApp(fiber.Config{StreamRequestBody: stream})
 		app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error { return c.SendString("s=" + c.Cookies("s") + c.Cookies("admin")) })
 		s := serve(t, app)
-		r := s.signed(signtest.Demo, "/", "{}", "Cookie", "s=bob")
+		r := s.Signed(signtest.Demo, "/", "{}", "Cookie", "s=bob")
 		r.ContentLength, r.Trailer = -1, http.Header{"Cookie": {"admin=1"}}
 		got := s.exchange(wire(t, r))[0]
 		if code := got.Code(); code != "" {
@@ -369,37 +296,5 @@ func TestATrailerAddsNothingToASignedCookie(t *testing.T) {
 			continue // newer versions of fasthttp refuse it
 		}
 		require.Equal(t, want, got.Body)
-	}
-}
-
-// What somebody in front has read of a stream, and not what is left of it or was made of it, is what the handler may have; the verifier
-// can't know.
-func TestAStreamThatIsGone(t *testing.T) {
-	const parts = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n"
-	peek := func(c *fiber.Ctx) { _, _ = c.Request().BodyStream().Read(make([]byte, 4)) }
-	for name, tc := range map[string]struct {
-		first, do func(*fiber.Ctx)
-		status    int
-	}{
-		"nothing":             {nil, func(*fiber.Ctx) {}, 200},
-		"a peek":              {nil, peek, 400},
-		"a form":              {nil, func(c *fiber.Ctx) { _ = c.FormValue("a") }, 400},
-		"nothing, in between": {func(*fiber.Ctx) {}, func(*fiber.Ctx) {}, 200},
-		"a peek, in between":  {func(*fiber.Ctx) {}, peek, 400},
-	} {
-		t.Run(name, func(t *testing.T) {
-			app := newApp(fiber.Config{StreamRequestBody: true, DisablePreParseMultipartForm: true})
-			if tc.first != nil {
-				app.Use(fiberidem.Verify(signtest.NewVerifier()))
-			}
-			app.Post("/", func(c *fiber.Ctx) error { tc.do(c); return c.Next() }, fiberidem.Verify(signtest.NewVerifier()),
-				func(c *fiber.Ctx) error { return c.SendString("reached") })
-			s := serve(t, app)
-			got := s.Do(s.signed(signtest.Demo, "/", parts, "Content-Type", "multipart/form-data; boundary=b"))
-			require.Equal(t, tc.status, got.Status, got.Body)
-			if tc.status != 200 {
-				require.Contains(t, got.Body, `"code":"malformed"`)
-			}
-		})
 	}
 }

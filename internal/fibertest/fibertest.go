@@ -117,7 +117,10 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 	for name, test := range map[string]func(*testing.T){
 		"Allocations":                               s.testAllocations,
 		"APanicLeavesNothingOfTheAnswer":            s.testAPanicLeavesNothingOfTheAnswer,
+		"AStreamThatIsGone":                         s.testAStreamThatIsGone,
 		"ATimeoutInFrontOfSome":                     s.testATimeoutInFrontOfSome,
+		"ChangedFieldsAreRefused":                   s.testChangedFieldsAreRefused,
+		"ContextIsRestored":                         s.testContextIsRestored,
 		"Contexts":                                  s.testContexts,
 		"EachLineCounts":                            s.testEachLineCounts,
 		"EventsShowWhereTheGuardIsMounted":          s.testEventsShowWhereTheGuardIsMounted,
@@ -125,6 +128,7 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 		"FinishPassesOtherErrors":                   s.testFinishPassesOtherErrors,
 		"FinishRefused":                             s.testFinishRefused,
 		"FinishTwoGuards":                           s.testFinishTwoGuards,
+		"FormsThatAreGone":                          s.testFormsThatAreGone,
 		"GuardOutsideOfFinish":                      s.testGuardOutsideOfFinish,
 		"IssueTokenWithoutTokens":                   s.testIssueTokenWithoutTokens,
 		"MethodsDoNotMerge":                         s.testMethodsDoNotMerge,

@@ -17,6 +17,8 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/internal/leak"
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/signtest"
 )
 
 // Main runs the tests of a package, and looks for goroutines that they have left.
@@ -100,6 +102,12 @@ func (s *Service) Do(r *http.Request) Reply {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return Reply{resp.StatusCode, resp.Header, string(b), err}
+}
+
+// Signed is a request that is signed by key. fields are names and values in turn; they are signed, too.
+func (s *Service) Signed(key *sign.Key, path, body string, fields ...string) *http.Request {
+	s.T.Helper()
+	return signtest.NewRequest(s.T, key, "http://"+s.Addr+path, body, fields...)
 }
 
 // Post expects an answer.
