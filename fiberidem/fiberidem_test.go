@@ -129,41 +129,6 @@ func TestDefaultContentTypeReturns(t *testing.T) {
 	require.Equal(t, "text/plain; charset=utf-8", s.Send("GET", "/plain", "").Header.Get("Content-Type"))
 }
 
-func TestKeyHeader(t *testing.T) {
-	for _, config := range []fiber.Config{{}, {DisableHeaderNormalizing: true}, {Immutable: true}} {
-		t.Run(fmt.Sprintf("names as sent: %v, immutable: %v", config.DisableHeaderNormalizing, config.Immutable), func(t *testing.T) {
-			var runs atomic.Int32
-			app := newApp(config)
-			guard := fibertest.NewEngine(t).MustGuard(core.Policy{Key: core.Header(core.Required)})
-			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
-				return c.SendString(fmt.Sprint(runs.Add(1)))
-			})
-			s := serve(t, app)
-
-			require.Equal(t, 400, s.Post("/", "{}").Status, "key missing")
-			twice := s.Post("/", "{}", "Idempotency-Key", "k1", "Idempotency-Key", "k1")
-			require.Equal(t, 400, twice.Status)
-			require.Contains(t, twice.Body, "key_invalid")
-			require.Equal(t, "application/problem+json", twice.Header.Get("Content-Type"))
-			require.Equal(t, "no-store", twice.Header.Get("Cache-Control"))
-			require.Zero(t, runs.Load())
-
-			require.Equal(t, "1", s.Post("/", "{}", fibertest.WithKey("k1")...).Body)
-			again := s.Post("/", "{}", fibertest.WithKey(`"k1"`)...)
-			require.Equal(t, "1", again.Body)
-			require.True(t, again.Replayed())
-			require.Equal(t, 422, s.Post("/", `{"a":2}`, fibertest.WithKey("k1")...).Status)
-			require.Equal(t, "2", s.Post("/", "{}", fibertest.WithKey("K1")...).Body, "keys are exact")
-
-			// As clients of HTTP/1.1 may write it.
-			lower := s.exchange("POST / HTTP/1.1\r\nHost: a\r\nidempotency-key: k1\r\nContent-Length: 2\r\n\r\n{}")[0]
-			require.Equal(t, "1", lower.Body)
-			require.Equal(t, 400, s.exchange("POST / HTTP/1.1\r\nHost: a\r\nidempotency-key: k1\r\nIDEMPOTENCY-KEY: k1\r\n" +
-				"Content-Length: 2\r\n\r\n{}")[0].Status)
-		})
-	}
-}
-
 func TestErrorsAreStoredAsRendered(t *testing.T) {
 	envelope := func(c *fiber.Ctx, err error) error {
 		status := 500

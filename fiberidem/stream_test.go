@@ -152,14 +152,14 @@ func TestBodyLimit(t *testing.T) {
 			require.Equal(t, "0123456789", s.Post("/", "0123456789").Body)
 			require.Equal(t, 413, s.Post("/", "0123456789a").Status)
 			chunked := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-			require.Equal(t, "abcdefghij", s.exchange(chunked + "5\r\nabcde\r\n5\r\nfghij\r\n0\r\n\r\n")[0].Body)
-			over := s.exchange(chunked + "5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")[0]
+			require.Equal(t, "abcdefghij", s.Exchange(chunked + "5\r\nabcde\r\n5\r\nfghij\r\n0\r\n\r\n")[0].Body)
+			over := s.Exchange(chunked + "5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")[0]
 			require.Equal(t, 413, over.Status)
 			require.Contains(t, over.Body, "body_too_large")
 			// A form whose length is not announced has no way around the limit either.
 			form := "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n" + strings.Repeat("x", 100) + "\r\n--b--\r\n"
 			typed := strings.Replace(chunked, "\r\n\r\n", "\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n", 1)
-			over = s.exchange(typed + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(form), form))[0]
+			over = s.Exchange(typed + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(form), form))[0]
 			require.Equal(t, 413, over.Status)
 			require.EqualValues(t, 2, runs.Load())
 		})

@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -39,23 +38,6 @@ func wire(t testing.TB, r *http.Request) string {
 	var b bytes.Buffer
 	require.NoError(t, r.Write(&b))
 	return b.String()
-}
-
-// exchange sends messages over one connection, each when the one before it was answered.
-func (s service) exchange(messages ...string) []fibertest.Reply {
-	s.T.Helper()
-	conn, err := net.Dial("tcp", s.Addr)
-	require.NoError(s.T, err)
-	defer conn.Close()
-	require.NoError(s.T, conn.SetDeadline(time.Now().Add(30*time.Second)))
-	in := bufio.NewReader(conn)
-	var replies []fibertest.Reply
-	for _, message := range messages {
-		_, err := io.WriteString(conn, message)
-		require.NoError(s.T, err)
-		replies = append(replies, fibertest.ReadReply(s.T, in))
-	}
-	return replies
 }
 
 func TestVerifiedRequestsAreRead(t *testing.T) {
@@ -137,10 +119,10 @@ func TestFieldsThatFasthttpKeepsApart(t *testing.T) {
 		s := serve(t, app)
 		fields := []string{"User-Agent", "ours/1", "Cookie", "a=1;b=2;  a=3", "Content-Type", ""}
 		message := func() string { return wire(t, s.Signed(signtest.Demo, "/", "{}", fields...)) }
-		assert.Equal(t, "ours/1", s.exchange(message())[0].Body)
+		assert.Equal(t, "ours/1", s.Exchange(message())[0].Body)
 		for _, line := range []string{"User-Agent: theirs/1", "Cookie: c=4", "user-agent: ours/1", "content-type: text/plain"} {
-			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].Code(), line)
-			assert.Equal(t, "duplicate_header", s.exchange(strings.Replace(message(), "\r\n", "\r\n"+line+"\r\n", 1))[0].Code(), line)
+			assert.Equal(t, "duplicate_header", s.Exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].Code(), line)
+			assert.Equal(t, "duplicate_header", s.Exchange(strings.Replace(message(), "\r\n", "\r\n"+line+"\r\n", 1))[0].Code(), line)
 		}
 	})
 }
@@ -168,7 +150,7 @@ func TestHostsThatDiffer(t *testing.T) {
 			require.NoError(t, sign.Request(r, signtest.Demo, nil))
 			message := wire(t, r)
 			require.Contains(t, message, "POST "+target+" HTTP/1.1\r\nHost: a.example.com\r\n")
-			got := s.exchange(message)[0]
+			got := s.Exchange(message)[0]
 			if code := got.Code(); code != "" {
 				got.Body = code
 			}
@@ -191,7 +173,7 @@ func TestTrailers(t *testing.T) {
 		r.ContentLength, r.Trailer = -1, http.Header{"Idempotency-Key": {"k"}, "X-Else": {"1"}}
 		message := wire(t, r)
 		require.Contains(t, message, "\r\nIdempotency-Key: k\r\n")
-		got := s.exchange(message, wire(t, s.Signed(signtest.Demo, "/", "next")))
+		got := s.Exchange(message, wire(t, s.Signed(signtest.Demo, "/", "next")))
 		if code := got[0].Code(); code != "" {
 			got[0].Body = code
 		}
@@ -227,11 +209,11 @@ func TestTabsAroundSignedFields(t *testing.T) {
 		const reached = `"bob" "application/json" "s=bob"`
 		for name, value := range map[string]string{"X-User": "bob", "Content-Type": "application/json", "Cookie": "s=bob"} {
 			message := wire(t, s.Signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
-			require.Equal(t, reached, s.exchange(message)[0].Body)
+			require.Equal(t, reached, s.Exchange(message)[0].Body)
 			message = wire(t, s.Signed(signtest.Demo, "/", "{}", "X-User", "bob", "Cookie", "s=bob"))
 			message = strings.Replace(message, name+": "+value+"\r\n", name+": \t"+value+"\r\n", 1)
 			require.Contains(t, message, "\t")
-			if got := s.exchange(message)[0]; keepsTabs() {
+			if got := s.Exchange(message)[0]; keepsTabs() {
 				require.Equal(t, "malformed", got.Code(), name)
 			} else {
 				require.Equal(t, reached, got.Body, name)
@@ -271,7 +253,7 @@ func TestVerifyLeavesTheHeaderAlone(t *testing.T) {
 				r.ContentLength = -1
 			}
 			message := strings.Replace(wire(t, r), "\r\n", "\r\nA: \tx\r\nX-Tenant: alice\r\nX-Other: mallo\r\nX-Tenant: \tmallo\r\n", 1)
-			require.Equal(t, "reached", s.exchange(message)[0].Body)
+			require.Equal(t, "reached", s.Exchange(message)[0].Body)
 			// The length of a body in chunks is known when it has been read.
 			ignore := func(field string) bool {
 				return strings.HasPrefix(field, "Content-Length:") || strings.HasPrefix(field, "Transfer-Encoding:")
@@ -289,7 +271,7 @@ func TestATrailerAddsNothingToASignedCookie(t *testing.T) {
 		s := serve(t, app)
 		r := s.Signed(signtest.Demo, "/", "{}", "Cookie", "s=bob")
 		r.ContentLength, r.Trailer = -1, http.Header{"Cookie": {"admin=1"}}
-		got := s.exchange(wire(t, r))[0]
+		got := s.Exchange(wire(t, r))[0]
 		if code := got.Code(); code != "" {
 			got.Body = code
 		} else if got.Status == 400 && strings.Contains(got.Body, "forbidden trailer") {

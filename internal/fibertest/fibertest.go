@@ -131,6 +131,7 @@ func Run[C Context[C]](t *testing.T, v Version[C]) {
 		"FormsThatAreGone":                          s.testFormsThatAreGone,
 		"GuardOutsideOfFinish":                      s.testGuardOutsideOfFinish,
 		"IssueTokenWithoutTokens":                   s.testIssueTokenWithoutTokens,
+		"KeyHeader":                                 s.testKeyHeader,
 		"MethodsDoNotMerge":                         s.testMethodsDoNotMerge,
 		"MountedAppsErrorHandler":                   s.testMountedAppsErrorHandler,
 		"NothingLeaks":                              s.testNothingLeaks,

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -246,24 +245,6 @@ func (s suite[C]) testATimeoutInFrontOfSome(t *testing.T) {
 	require.Equal(t, core.Replayed, <-ended)
 }
 
-// Requests differ if any line of a field does, and not the last one only.
-func (s suite[C]) testEachLineCounts(t *testing.T) {
-	for mode, config := range Modes {
-		t.Run(mode, func(t *testing.T) {
-			runs := 0
-			app := s.NewApp(config, nil)
-			app.Add("POST", "/", s.mounted(t, core.Policy{RequestHeaders: []string{"X-Item"}}), func(c C) error {
-				runs++
-				return c.SendString(fmt.Sprint(runs))
-			})
-			service := s.serve(t, app)
-			for _, tc := range []struct{ first, last, want string }{{"a", "c", "1"}, {"b", "c", "2"}, {"a", "d", "3"}, {"a", "c", "1"}} {
-				require.Equal(t, tc.want, service.Post("/", "", "X-Item", tc.first, "X-Item", tc.last).Body)
-			}
-		})
-	}
-}
-
 // A middleware in front may end a stream when its context serves another request already.
 func (s suite[C]) testTheEndOfAStreamAddsNothing(t *testing.T) {
 	app := s.newApp()
@@ -279,25 +260,4 @@ func (s suite[C]) testTheEndOfAStreamAddsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stream.(io.Closer).Close())
 	require.Empty(t, ctx.Response.Header.Peek(core.DefaultKeyHeader))
-}
-
-// Of a field with several lines, the handler gets the one that was seen in front of the guard, also if the body came in chunks.
-func (s suite[C]) testTheFirstLineStaysFirst(t *testing.T) {
-	for mode, config := range Modes {
-		t.Run(mode, func(t *testing.T) {
-			front := ""
-			app := s.NewApp(config, nil)
-			app.Use(func(c C) error {
-				front = strings.Clone(c.Get("X-Tenant"))
-				return c.Next()
-			})
-			app.Add("POST", "/", s.mounted(t, core.Policy{}), func(c C) error { return c.SendString(front + " " + c.Get("X-Tenant")) })
-			service := s.serve(t, app)
-			r, err := http.NewRequest("POST", "http://"+service.Addr, strings.NewReader("{}"))
-			require.NoError(t, err)
-			r.ContentLength = -1
-			r.Header["X-Tenant"] = []string{"alice", "mallory"} // at the end of the header, behind Transfer-Encoding
-			require.Equal(t, "alice alice", service.Do(r).Body)
-		})
-	}
 }

@@ -110,6 +110,23 @@ func (s *Service) Signed(key *sign.Key, path, body string, fields ...string) *ht
 	return signtest.NewRequest(s.T, key, "http://"+s.Addr+path, body, fields...)
 }
 
+// Exchange sends messages over one connection, each when the one before it was answered.
+func (s *Service) Exchange(messages ...string) []Reply {
+	s.T.Helper()
+	conn, err := net.Dial("tcp", s.Addr)
+	require.NoError(s.T, err)
+	defer conn.Close()
+	require.NoError(s.T, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	in := bufio.NewReader(conn)
+	var replies []Reply
+	for _, message := range messages {
+		_, err := io.WriteString(conn, message)
+		require.NoError(s.T, err)
+		replies = append(replies, ReadReply(s.T, in))
+	}
+	return replies
+}
+
 // Post expects an answer.
 func (s *Service) Post(path, body string, fields ...string) Reply {
 	s.T.Helper()
