@@ -179,6 +179,27 @@ func TestHintsBehindAWriterInFront(t *testing.T) {
 	require.Equal(t, []int{http.StatusEarlyHints}, hints)
 }
 
+// A 101 is a final status: whoever stands in front must not answer a second time.
+func TestSwitchingProtocolsBehindAWriterInFront(t *testing.T) {
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			err := next(c)
+			r, _ := echo.UnwrapResponse(c.Response())
+			require.True(t, r.Committed)
+			require.Equal(t, http.StatusSwitchingProtocols, r.Status)
+			return err
+		}
+	}, middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {}))
+	e.POST("/orders", func(c *echo.Context) error {
+		c.Response().WriteHeader(http.StatusSwitchingProtocols)
+		return nil
+	}, echo5idem.New(guardOf(t, core.Policy{})))
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequest("POST", "/orders", nil))
+	require.Equal(t, http.StatusSwitchingProtocols, w.Code)
+}
+
 // Gzip gives the context its response back if nothing has been written. What is then written past the guard is not
 // seen, so that the run has failed; and whoever recovers from a panic finds that response.
 func TestWhatIsRenderedPastTheGuard(t *testing.T) {
