@@ -133,7 +133,6 @@ func TestACookieInTheTrailer(t *testing.T) {
 	}
 }
 
-// exchangeOne sends one message to server, and returns the body of the answer.
 // fasthttp 1.69 does not tell the lines of a header any more that ends with a bare line feed before the empty line.
 func TestAHeaderThatCantBeReadAgain(t *testing.T) {
 	verifier := signtest.NewVerifier()
@@ -152,6 +151,7 @@ func TestAHeaderThatCantBeReadAgain(t *testing.T) {
 	}
 }
 
+// exchangeOne sends one message to server, and returns the body of the answer.
 func exchangeOne(t *testing.T, server *fasthttp.Server, message string) string {
 	t.Helper()
 	server.Logger = log.New(io.Discard, "", 0)
