@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -15,13 +16,15 @@ import (
 //
 // The first caller of a batch lets all goroutines run that are ready, and then sends what they have
 // added. So a batch is as large as the process is busy: where nothing else is ready to run, a command is
-// sent at once.
+// sent at once. Where thousands are ready, the first caller's turn may come after all their deadlines. So a batch that is
+// full is sent by the caller that has filled it, and one that is older than [batchAge] by a timer.
 type batcher struct {
 	rueidis.Client
 
 	mu    sync.Mutex
 	open  *batch // the one that commands can be added to; nil: none
 	spare *batch // one that was not shared, to be used again
+	timer *time.Timer
 }
 
 // batch is the commands that are sent together.
@@ -32,8 +35,11 @@ type batch struct {
 	results  []rueidis.RedisResult
 }
 
-// batchMax is how many commands a batch has at most. Nobody gets an answer before all have theirs.
+// batchMax is how many commands a batch has at most: callers have one or two. Nobody gets an answer before all have theirs.
 const batchMax = 32
+
+// batchAge is how long a batch waits for the turn of its first caller at most.
+const batchAge = time.Millisecond
 
 // inBatches returns a batcher, or client itself where batches do harm. In a batch for several nodes of a
 // cluster, all callers would wait for the slowest node. A client that follows redirections (it has a type of
@@ -64,47 +70,91 @@ func (b *batcher) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 // share sends commands with those of other callers. It returns nil, and has sent nothing, if there are
 // no others. The end of ctx ends only the wait for an answer, not the batch.
 func (b *batcher) share(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	b.mu.Lock()
-	if o := b.open; o != nil && len(o.commands)+len(commands) <= batchMax {
-		if o.answered == nil {
-			o.answered = make(chan struct{})
-			o.commands = append(make([]rueidis.Completed, 0, batchMax), o.commands...)
-		}
-		first := len(o.commands)
-		o.commands = append(o.commands, commands...)
-		b.mu.Unlock()
-		select {
-		case <-o.answered:
-			return o.results[first : first+len(commands)]
-		case <-ctx.Done():
-			failed := make([]rueidis.RedisResult, len(commands))
-			for i := range failed {
-				failed[i] = rueidis.NewErrorResult(ctx.Err())
-			}
-			return failed
+	o, at, sends := b.join(commands)
+	if at == 0 {
+		runtime.Gosched()
+		var alone bool
+		if sends, alone = b.end(o); alone {
+			return nil
 		}
 	}
-	o := b.spare
-	if b.spare = nil; o == nil {
-		o = &batch{}
+	if sends {
+		b.send(context.WithoutCancel(ctx), o)
+		return o.results[at : at+len(commands)]
 	}
-	o.commands = append(o.first[:0], commands...)
-	b.open = o
-	b.mu.Unlock()
-	runtime.Gosched()
+	select {
+	case <-o.answered:
+		return o.results[at : at+len(commands)]
+	case <-ctx.Done():
+		failed := make([]rueidis.RedisResult, len(commands))
+		for i := range failed {
+			failed[i] = rueidis.NewErrorResult(ctx.Err())
+		}
+		return failed
+	}
+}
+
+// join adds commands to the open batch, or opens one. It returns the batch, how many commands were there before, and
+// whether the caller has filled it, and so has to send it.
+func (b *batcher) join(commands []rueidis.Completed) (o *batch, at int, sends bool) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == nil {
+		o, b.spare = b.spare, nil
+		if o == nil {
+			o = &batch{}
+		}
+		o.commands = append(o.first[:0], commands...)
+		b.open = o
+		if b.timer == nil {
+			b.timer = time.AfterFunc(batchAge, b.sendOld)
+		} else {
+			b.timer.Reset(batchAge)
+		}
+		return o, 0, false
+	}
+	o = b.open
+	if o.answered == nil {
+		o.answered = make(chan struct{})
+		o.commands = append(make([]rueidis.Completed, 0, batchMax), o.commands...)
+	}
+	at = len(o.commands)
+	o.commands = append(o.commands, commands...)
+	if len(o.commands) > batchMax-2 {
+		b.open, sends = nil, true
+	}
+	return o, at, sends
+}
+
+// end ends the time in which others can join o. It reports whether the first caller has to send it, because nobody else
+// does, and whether nobody has joined.
+func (b *batcher) end(o *batch) (sends, alone bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.open == o {
-		b.open = nil
+		b.open, sends = nil, true
 	}
-	alone := o.answered == nil
-	if alone {
+	if alone = o.answered == nil; alone {
 		b.spare = o
 	}
-	b.mu.Unlock()
-	if alone {
-		return nil
+	return sends, alone
+}
+
+// sendOld sends the open batch in the place of its first caller.
+func (b *batcher) sendOld() {
+	b.mu.Lock()
+	o := b.open
+	b.open = nil
+	if o != nil && o.answered == nil {
+		o.answered = make(chan struct{})
 	}
-	o.results = b.Client.DoMulti(context.WithoutCancel(ctx), o.commands...)
+	b.mu.Unlock()
+	if o != nil {
+		b.send(context.Background(), o)
+	}
+}
+
+func (b *batcher) send(ctx context.Context, o *batch) {
+	o.results = b.Client.DoMulti(ctx, o.commands...)
 	close(o.answered)
-	return o.results[:len(commands)]
 }

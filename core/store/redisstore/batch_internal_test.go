@@ -1,0 +1,72 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+)
+
+// sends counts the commands that are sent.
+type sends struct {
+	rueidis.Client
+	commands []int
+}
+
+func (s *sends) DoMulti(_ context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	s.commands = append(s.commands, len(multi))
+	return make([]rueidis.RedisResult, len(multi))
+}
+
+// The first caller of a batch gets no turn, as in a process in which thousands of goroutines are ready.
+func withoutFirst(client rueidis.Client) *batcher {
+	b := &batcher{Client: client}
+	b.join(make([]rueidis.Completed, 1))
+	return b
+}
+
+func TestAFullBatchIsSentByTheCallerThatFillsIt(t *testing.T) {
+	client := &sends{}
+	b := withoutFirst(client)
+	b.timer.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var joined sync.WaitGroup
+	for range batchMax - 3 {
+		joined.Go(func() { assert.NoError(t, b.Do(ctx, rueidis.Completed{}).NonRedisError()) })
+	}
+	for full := false; !full; {
+		b.mu.Lock()
+		full = len(b.open.commands) == batchMax-2
+		b.mu.Unlock()
+	}
+	assert.Empty(t, client.commands)
+	b.DoMulti(ctx, make([]rueidis.Completed, 2)...)
+	joined.Wait()
+	assert.Equal(t, []int{batchMax}, client.commands)
+	assert.Nil(t, b.open)
+}
+
+func TestAnOldBatchIsSentByATimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &sends{}
+		b := withoutFirst(client)
+		first := b.open
+		assert.NoError(t, b.Do(t.Context(), rueidis.Completed{}).NonRedisError())
+		assert.Equal(t, []int{2}, client.commands)
+
+		sends, alone := b.end(first) // its turn, at last
+		assert.False(t, sends)
+		assert.False(t, alone)
+		assert.Len(t, first.results, 2)
+
+		withoutFirst(client) // nobody joins
+		<-time.After(time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{2, 1}, client.commands)
+	})
+}
