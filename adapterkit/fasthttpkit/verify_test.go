@@ -154,7 +154,9 @@ func TestAHeaderThatCantBeReadAgain(t *testing.T) {
 // exchangeOne sends one message to server, and returns the body of the answer.
 func exchangeOne(t *testing.T, server *fasthttp.Server, message string) string {
 	t.Helper()
-	server.Logger = log.New(io.Discard, "", 0)
+	if server.Logger == nil { // else a connection of before may still be reading it
+		server.Logger = log.New(io.Discard, "", 0)
+	}
 	listener := fasthttputil.NewInmemoryListener()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
