@@ -24,6 +24,7 @@ import (
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/leak"
+	"github.com/idem-go/idem/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -655,7 +656,7 @@ func TestConcurrentRequestsKeepApart(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("sync.Pool drops what it is given at random under the race detector")
 	}
 	serve := func(handlers ...gin.HandlerFunc) http.Handler {

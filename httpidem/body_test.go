@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/internal/allocs"
+	"github.com/idem-go/idem/internal/race"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -47,7 +48,7 @@ func allocated(f func()) int64 {
 // However many on the way need the whole body, it is in memory once, and nothing is left behind
 // on the way there.
 func TestOneCopyOfTheBody(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("sync.Pool drops what it is given at random under the race detector")
 	}
 	const requests = 20

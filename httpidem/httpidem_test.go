@@ -30,6 +30,7 @@ import (
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/leak"
+	"github.com/idem-go/idem/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -814,7 +815,7 @@ func TestControllerReachesTheServer(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("sync.Pool drops what it is given at random under the race detector")
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/internal/race"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
 )
@@ -327,7 +328,7 @@ func TestMessageTargets(t *testing.T) {
 }
 
 func TestV1Allocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("sync.Pool drops what it is given at random under the race detector")
 	}
 	key := newHMAC(t, "demo")

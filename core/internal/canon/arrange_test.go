@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/internal/race"
 )
 
 // large writes a random value with objects whose members are in no order, some of them small
@@ -100,7 +101,7 @@ func TestLargeObjectsAreArranged(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	rounds := 600
-	if raceEnabled {
+	if race.Enabled {
 		rounds = 100
 	}
 	for len(texts) < rounds {

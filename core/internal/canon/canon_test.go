@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/internal/race"
 )
 
 const (
@@ -312,7 +313,7 @@ func TestSelect(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("under the race detector sync.Pool drops what it is given at random")
 	}
 	large := bytes.Repeat([]byte("x"), 1<<20)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/internal/race"
 )
 
 // shape makes bodies of one kind in any size.
@@ -386,7 +387,7 @@ func (s shape) nested(depth int) shape {
 // faster than the body stays.
 func TestGrowth(t *testing.T) {
 	const most, mostAtOnce = 2.3, 2.8
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector's own work on large buffers grows faster than they do")
 	}
 	sizes := []int{32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}
@@ -442,7 +443,7 @@ func TestGrowth(t *testing.T) {
 // TestMemoryGrowth holds that a derivation in fresh memory takes no more of it than a fixed
 // multiple of the body: not for the most members that there can be, either.
 func TestMemoryGrowth(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates, too")
 	}
 	for _, s := range shapes() {
@@ -463,7 +464,7 @@ func TestMemoryGrowth(t *testing.T) {
 // comparison: bytes that are escaped, or beyond ASCII, take at most twice what plain ones take.
 func TestLongNames(t *testing.T) {
 	const many, size, most = 16, 64 << 10, 2 // few names are compared with each other
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector makes some instructions slower than others")
 	}
 	name := func(unit string, i int) string {

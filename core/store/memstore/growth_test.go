@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/internal/race"
 )
 
 // TestCostIsIndependentOfRecords holds that a request costs as much among a million records as
@@ -16,7 +17,7 @@ import (
 // that is the latest, which with one retention all are.
 func TestCostIsIndependentOfRecords(t *testing.T) {
 	many := 1_000_000
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		many = 100_000
 	}
 	type cost struct{ first, replay, renew, release float64 }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package canon_test
-
-const raceEnabled = false

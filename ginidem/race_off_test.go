@@ -1,5 +1,0 @@
-//go:build !race
-
-package ginidem_test
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package httpidem_test
-
-const raceEnabled = false
