@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -185,19 +186,7 @@ func (c ginCall) Body() ([]byte, error) { return c.c.GetRawData() }
 
 func (c ginCall) Bind(v any) error { return c.c.ShouldBind(v) }
 
-func (c ginCall) FormFile(field string) (string, []byte, error) {
-	header, err := c.c.FormFile(field)
-	if err != nil {
-		return "", nil, err
-	}
-	file, err := header.Open()
-	if err != nil {
-		return "", nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(file)
-	return header.Filename, content, err
-}
+func (c ginCall) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
 
 func (c ginCall) SetHeader(name, value string) { c.c.Header(name, value) }
 

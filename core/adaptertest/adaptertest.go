@@ -54,6 +54,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -295,7 +296,7 @@ type Call interface {
 	// Bind binds the body to v, which has json and form tags, by its Content-Type.
 	Bind(v any) error
 	// FormFile returns a file of a multipart form.
-	FormFile(field string) (name string, content []byte, err error)
+	FormFile(field string) (*multipart.FileHeader, error)
 
 	// SetHeader and AddHeader set a response header field and add a line to it.
 	SetHeader(name, value string)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"mime/multipart"
 	"strings"
 
@@ -161,11 +162,20 @@ var requestCases = []testCase{
 		name: "an uploaded file",
 		why:  "Exchange.ReadBody: multipart forms, too, are the handler's to read after the guard has read them",
 		handler: func(h *probe, c Call, n int) error {
-			name, content, err := c.FormFile("file")
+			header, err := c.FormFile("file")
 			if err != nil {
 				return err
 			}
-			return c.Blob(201, "text/plain", fmt.Appendf(nil, "%s: %s", name, content))
+			file, err := header.Open()
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			content, err := io.ReadAll(file)
+			if err != nil {
+				return err
+			}
+			return c.Blob(201, "text/plain", fmt.Appendf(nil, "%s: %s", header.Filename, content))
 		},
 		steps: []step{
 			ask{upload("", "b1", "cat.png", "meow"), created, ""},

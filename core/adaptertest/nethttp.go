@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"mime"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -306,14 +307,12 @@ func (c *netHTTPCall) Bind(v any) error {
 	return nil
 }
 
-func (c *netHTTPCall) FormFile(field string) (string, []byte, error) {
+func (c *netHTTPCall) FormFile(field string) (*multipart.FileHeader, error) {
 	file, header, err := c.r.FormFile(field)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	defer file.Close()
-	content, err := io.ReadAll(file)
-	return header.Filename, content, err
+	return header, file.Close()
 }
 
 func (c *netHTTPCall) SetHeader(name, value string) { c.w.Header().Set(name, value) }

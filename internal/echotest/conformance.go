@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -203,19 +204,7 @@ func (c call[C]) Body() ([]byte, error) { return io.ReadAll(c.c.Request().Body) 
 
 func (c call[C]) Bind(v any) error { return c.c.Bind(v) }
 
-func (c call[C]) FormFile(field string) (string, []byte, error) {
-	header, err := c.c.FormFile(field)
-	if err != nil {
-		return "", nil, err
-	}
-	file, err := header.Open()
-	if err != nil {
-		return "", nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(file)
-	return header.Filename, content, err
-}
+func (c call[C]) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
 
 func (c call[C]) SetHeader(name, value string) { c.response().Header().Set(name, value) }
 

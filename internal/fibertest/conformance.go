@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -209,19 +210,7 @@ func (c call[C]) Body() ([]byte, error) { return c.c.BodyRaw(), nil }
 
 func (c call[C]) Bind(v any) error { return c.v.Bind(c.c, v) }
 
-func (c call[C]) FormFile(field string) (string, []byte, error) {
-	header, err := c.c.FormFile(field)
-	if err != nil {
-		return "", nil, err
-	}
-	file, err := header.Open()
-	if err != nil {
-		return "", nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(file)
-	return header.Filename, content, err
-}
+func (c call[C]) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
 
 func (c call[C]) SetHeader(name, value string) { c.c.Set(name, value) }
 
