@@ -126,8 +126,9 @@ func (x *Exchange) Header(name string, i int) (value string, lines int) {
 		return text(host), 1
 	}
 	if !x.place.NamesAsSent {
-		if !isSpecial(name) && !x.hasSent(name) && len(h.Peek(name)) == 0 { // which also finds what a trailer has brought: newer versions keep that apart
-			return "", 0 // as most of those that are asked for
+		// Most of those that are asked for are absent. Newer versions keep apart what an announced trailer has brought.
+		if !isSpecial(name) && !x.hasSent(name) && (!x.hasSent(fasthttp.HeaderTrailer) || len(h.Peek(name)) == 0) {
+			return "", 0
 		}
 		values := h.PeekAll(name)
 		if i >= len(values) {
