@@ -33,10 +33,11 @@ func (v Version[C]) Harness(name string, config Config) adaptertest.Harness {
 	}
 }
 
-// RunSignatures runs the suite of signatures in each mode but the plain one, in which the suite of adapters runs it.
+// RunSignatures runs the suite of signatures in each mode but the plain one, in which the suite of adapters runs it. With -short
+// that is only the one with streams.
 func (v Version[C]) RunSignatures(t *testing.T, name string) {
 	for mode, config := range Modes {
-		if mode != "plain" {
+		if mode != "plain" && (!testing.Short() || mode == "streams") {
 			t.Run(mode, func(t *testing.T) { adaptertest.RunSignatures(t, v.Harness(name, config)) })
 		}
 	}
