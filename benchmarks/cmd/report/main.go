@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -96,10 +95,10 @@ func measure(file, bench string, quick bool, count int) error {
 			}
 			c := exec.Command(bench.program, "-test.run", "^$", "-test.bench", "^"+bench.function+"$", fmt.Sprint("-test.benchmem=", memory), "-test.benchtime", benchtime,
 				"-test.timeout", "0", fmt.Sprintf("-test.short=%t", quick || round > 0)) // the largest store takes a while: once is enough
-			said := &bytes.Buffer{}
-			c.Stdout, c.Stderr = io.MultiWriter(results, said), said
+			before, said := results.Len(), &bytes.Buffer{}
+			c.Stdout, c.Stderr = results, said
 			if err := c.Run(); err != nil {
-				return fmt.Errorf("%s: %w\n%s", bench.function, err, said)
+				return fmt.Errorf("%s: %w\n%s%s", bench.function, err, results.Bytes()[before:], said)
 			}
 		}
 	}
