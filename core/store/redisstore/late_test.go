@@ -82,7 +82,7 @@ func TestQueueFullOfOthersCommands(t *testing.T) {
 // subscribed, so the one that answers calls must not be.
 func TestWaitersCostNoAnswers(t *testing.T) {
 	server := backend.StartRedis(t, "--client-output-buffer-limit", "pubsub 1mb 1mb 1")
-	store := openURL(t, server.URL())
+	store := openURL(t, server.URL()+"?write_timeout=1m") // 200 MiB take a busy machine longer than 3 s
 	c := begin(t, store, "large")
 	require.NoError(t, store.Complete(t.Context(), "large", c.Owner, make([]byte, 1<<20), time.Hour))
 	begin(t, store, "run")
