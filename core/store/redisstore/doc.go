@@ -163,7 +163,7 @@
 //     Abandon that took effect may be reported as lost.
 //   - SendToReplicas: it must send the store's commands to masters.
 //   - ConnWriteTimeout (10 s by default; 3 s with [NewURL]): how long a silent connection is
-//     kept.
+//     kept, and how long the answers to what was sent together, up to 32 commands, may take.
 //
 // Others cost processor time. This is that of client and server together, with 64 goroutines, where one
 // connection (PipelineMultiplex -1) is 1. Differences below a tenth are left out.

@@ -85,8 +85,8 @@ func (s *Store) open(client rueidis.Client) {
 //	redis://sentinel1:26379?addr=sentinel2:26379&master_set=main
 //
 // The other parameters are those of rueidis.ParseURL. The default of dial_timeout, which
-// includes the handshake, is 2 s. A connection that is silent for write_timeout, 3 s by default,
-// is closed.
+// includes the handshake, is 2 s. A connection that is silent for write_timeout, 3 s by default, is closed, and may be
+// closed if the answers to what was sent together take longer.
 //
 // Sentinels are called with the URL's TLS settings, but without its user and password. If
 // yours need them, make a client and use [New].
