@@ -32,6 +32,9 @@ func TestLibPQ(t *testing.T) {
 	t.Parallel()
 	url := engines[0].url(t)
 	for name, options := range map[string][]sqlstore.Option{"prepared": {sqlstore.Prepared()}, "as it is": nil} {
+		if name == "prepared" && testing.Short() {
+			continue // "DoTx" prepares
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			on := func(tb testing.TB, link string) storetest.Instance {
