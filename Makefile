@@ -1,7 +1,7 @@
 GO       ?= go
 FUZZTIME ?= 50000x
 
-# How many modules are tested and linted at once. Tests of stores and brokers wait more than they compute.
+# How many modules are tested and linted, and packages fuzzed, at once. Tests of stores and brokers wait more than they compute.
 JOBS     ?= 1
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -39,7 +39,7 @@ lint: ## check formatting, go vet, staticcheck, errcheck (and shellcheck, if the
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	GOWORK= $(GO) vet work
 	GOWORK= $(GO) run $(ERRCHECK) work
-	@# Staticcheck knows what is deprecated, which is another thing in the workspace.
+	@# In the workspace it would see what newer versions than a module requires have deprecated.
 	@printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && set -x && $(GO) run $(STATICCHECK) ./...' sh
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
 
@@ -53,7 +53,7 @@ apidiff: ## say what has changed in the public packages since BASE (a commit; el
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)
-	@FUZZTIME=$(FUZZTIME) scripts/fuzz
+	@FUZZTIME=$(FUZZTIME) JOBS=$(JOBS) scripts/fuzz
 
 .PHONY: bench
 bench: ## measure for twenty minutes, write benchmarks/RESULTS.md and charts; BENCHFLAGS=-quick for a look
