@@ -45,32 +45,6 @@ func ExampleDo_fingerprint() {
 	// true
 }
 
-// A cron job runs on one of many machines, and not again for an hour.
-func ExampleEngine_Task() {
-	engine := core.MustNew(core.Config{}) // with a Store that the machines share
-	nightly, err := engine.Task(core.Policy{
-		Name: "nightly report", Duplicate: core.Reject,
-		Retention: time.Hour, RetainFromStart: true,
-	})
-	if err != nil {
-		fmt.Println(err) // all faults of the policy
-		return
-	}
-	for range 2 {
-		_, err = core.Do(context.Background(), nightly, core.Call{Key: "2026-01-31"},
-			func(context.Context) (struct{}, error) { fmt.Println("running"); return struct{}{}, nil })
-		switch {
-		case errors.Is(err, core.CodeInProgress), errors.Is(err, core.CodeDuplicate):
-			fmt.Println("not ours")
-		case err != nil:
-			fmt.Println("failed:", err)
-		}
-	}
-	// Output:
-	// running
-	// not ours
-}
-
 // A policy says all its faults at once.
 func ExampleConfigError() {
 	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
