@@ -29,12 +29,12 @@ import (
 // The code of these pages stands in a test as it stands there, and so compiles. What needs another module is in that module.
 func TestCode(t *testing.T) {
 	var sources string
-	for _, name := range []string{"code_test.go", "limits_test.go", "tokens_test.go", "../core/example_policy_test.go", "../core/example_schedule_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go",
+	for _, name := range []string{"code_test.go", "limits_test.go", "refusals_test.go", "tokens_test.go", "../core/example_policy_test.go", "../core/example_schedule_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go",
 		"../amqpidem/example_test.go", "../watermillidem/example_test.go"} {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"duplicates.md": 1, "limits.md": 6, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "scheduled.md": 2, "signing.md": 2, "stores.md": 5, "testing.md": 3, "tokens.md": 4, "watermill.md": 1,
+		"duplicates.md": 1, "limits.md": 6, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "problems.md": 4, "scheduled.md": 2, "signing.md": 2, "stores.md": 5, "testing.md": 3, "tokens.md": 4, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
