@@ -97,7 +97,7 @@ func Example_consumer() {
 }
 
 // An HTTP handler or a consumer that uses DoTx: its change, the memory of it and the messages about
-// it are committed together.
+// it are committed together. A service also purges both, see [sqlstore.Store.Purge] and [outbox.Outbox.Purge].
 func ExampleOutbox_Write() {
 	ctx := context.Background()
 	db, dialect, err := sqlstore.Open("sqlite::memory:")

@@ -9,6 +9,8 @@
 //	}
 //	err = store.Migrate(ctx)
 //
+// Call store.Purge now and then, as its example does.
+//
 // In a consumer, a cron job or an import, under a key that you choose:
 //
 //	result, err := pgxidem.DoTx(ctx, store, pool, "charge:"+messageID, func(tx pgx.Tx) ([]byte, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/rowguard"
 )
 
-// A store on the pool that transactions are made on, too.
+// A store on the pool that transactions are made on, too. A service also purges, see [sqlstore.Store.Purge].
 func Example() {
 	open := func(ctx context.Context, url string) (*pgxpool.Pool, *sqlstore.Store, error) {
 		pool, err := pgxpool.New(ctx, url)

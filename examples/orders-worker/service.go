@@ -92,6 +92,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	if s.engine, err = core.New(core.Config{Store: s.store, User: core.UserFromHeader("X-User"), Observe: s.observe}); err != nil {
 		return err
 	}
+	// A service that stays also calls Purge of both now and then.
 	if err := errors.Join(s.store.Migrate(ctx), s.box.Migrate(ctx)); err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@
 //	}
 //	err = store.Migrate(ctx) // or run the statements of Schema with your migration tool
 //
+// Either way, purge the table now and then: see Purge below.
+//
 // SQLite suits a service on one machine: there is nothing to install, and acknowledged records
 // survive the end of the process, a SIGKILL included. If the operations change a SQL database
 // anyway, use that one: [Store.RunTx] then commits the change and its record in one transaction.
@@ -81,8 +83,8 @@
 // # Purge
 //
 // Calls ignore an expired record, but its row stays until its key is used again, or until
-// Purge. Call [Store.Purge] from a ticker, in one process or in all of them: every ten minutes,
-// say, or as often as some thousands of records expire.
+// Purge. Call [Store.Purge] from a ticker, as its example does, in one process or in all of them: every
+// ten minutes, say, or as often as some thousands of records expire.
 //
 // # What survives
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,7 +19,7 @@ import (
 )
 
 // A file of SQLite is all that a service on one machine needs for its records to survive
-// it. The driver is imported beside: _ "modernc.org/sqlite".
+// it. The driver is imported beside: _ "modernc.org/sqlite". A service also purges, see [sqlstore.Store.Purge].
 func Example() {
 	dir, _ := os.MkdirTemp("", "idem")
 	defer os.RemoveAll(dir)
@@ -45,7 +46,7 @@ func Example() {
 	// sent, replayed: true, <nil>
 }
 
-// The invoice and the record of it are one transaction.
+// The invoice and the record of it are one transaction. A service also purges, see [sqlstore.Store.Purge].
 func ExampleStore_DoTx() {
 	ctx := context.Background()
 	db, dialect, err := sqlstore.Open("sqlite::memory:")
@@ -84,7 +85,8 @@ func ExampleStore_DoTx() {
 
 // A handler whose order is exactly once in its database. The guard has taken the key with its user
 // from the request and compared the parameters; it replays the answer, and it renders what RunTx
-// refuses. If the process dies after the commit, the next try gets what was committed.
+// refuses. If the process dies after the commit, the next try gets what was committed. A service also
+// purges, see [sqlstore.Store.Purge].
 func ExampleStore_RunTx() {
 	ctx := context.Background()
 	db, dialect, err := sqlstore.Open("sqlite::memory:")
@@ -136,6 +138,57 @@ func ExampleStore_RunTx() {
 	// 201 ordered
 	// 201 ordered
 	// 1 order
+}
+
+// An expired record counts no more, but its row stays until it is purged. Every process may do that.
+func ExampleStore_Purge() {
+	_ = func(ctx context.Context, store *sqlstore.Store) {
+		go func() { // ends with ctx
+			for {
+				if _, err := store.Purge(ctx); err != nil && ctx.Err() == nil {
+					slog.WarnContext(ctx, "purging", "err", err)
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(10 * time.Minute):
+				}
+			}
+		}()
+	}
+}
+
+// Who looks at the table at night finds the request that a record belongs to. The claim writes the remark: set it in
+// front of the guard.
+func ExampleWithRemark() {
+	ctx := context.Background()
+	db, dialect, _ := sqlstore.Open("sqlite::memory:")
+	defer db.Close()
+	store, _ := sqlstore.New(db, dialect)
+	defer store.Close()
+	_ = store.Migrate(ctx)
+
+	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User")})
+	order := httpidem.New(engine.MustGuard(core.ClientKey()))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	}))
+	remarked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := sqlstore.WithRemark(r.Context(), "request "+r.Header.Get("X-Request-Id"))
+		order.ServeHTTP(w, r.WithContext(ctx))
+	})
+
+	for _, id := range []string{"4711", "4712"} { // the second is a replay
+		r := httptest.NewRequest("POST", "/orders", nil)
+		r.Header.Set("X-User", "ann")
+		r.Header.Set("Idempotency-Key", "k-1")
+		r.Header.Set("X-Request-Id", id)
+		remarked.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	var remark string
+	err := db.QueryRow("SELECT remark FROM idem_records").Scan(&remark)
+	fmt.Println(remark, err)
+	// Output:
+	// request 4711 <nil>
 }
 
 // The code of docs/stores.md stands here as it stands there.
