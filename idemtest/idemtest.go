@@ -65,7 +65,9 @@ func New(tb testing.TB, c core.Config) *Engine {
 	return e
 }
 
-// Advance moves the store's clock forward by d, so that leases and retentions pass.
+// Advance moves the store's clock forward by d, so that leases and retentions pass. Waits of requests go by the
+// wall clock: a waiter ([core.Wait]) looks at its limit again, and not when Advance has ended the lease. In a bubble of
+// testing/synctest both clocks move while the test sleeps.
 func (e *Engine) Advance(d time.Duration) {
 	e.store.mu.Lock()
 	defer e.store.mu.Unlock()
