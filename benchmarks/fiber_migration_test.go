@@ -36,7 +36,11 @@ func guarded(app *fiber.App, engine *core.Engine, createPayment fiber.Handler) {
 }
 
 func bridged(app *fiber.App, storage fiber.Storage, payments *core.Guard, createPayment fiber.Handler) {
-	app.Use(idempotency.New(idempotency.Config{Storage: readOnly{storage}}))
+	app.Use(idempotency.New(idempotency.Config{
+		Storage:           readOnly{storage},
+		Lock:              noLock{},                          // the guard says who runs
+		KeyHeaderValidate: func(string) error { return nil }, // and what a key may be
+	}))
 	app.Post("/payments", fiberidem.New(payments), createPayment)
 }
 
@@ -44,6 +48,12 @@ func bridged(app *fiber.App, storage fiber.Storage, payments *core.Guard, create
 type readOnly struct{ fiber.Storage }
 
 func (readOnly) Set(string, []byte, time.Duration) error { return nil }
+
+// noLock lets duplicates through to the guard.
+type noLock struct{}
+
+func (noLock) Lock(string) error   { return nil }
+func (noLock) Unlock(string) error { return nil }
 
 // What Fiber's middleware has answered is replayed by it, and what is new is the guard's alone.
 func TestMigratingFromFiber(t *testing.T) {
@@ -63,7 +73,7 @@ func TestMigratingFromFiber(t *testing.T) {
 			before, meanwhile, after := fiber3.New(), fiber3.New(), fiber3.New()
 			before.Use(idempotency3.New(idempotency3.Config{Storage: storage}))
 			before.Post("/payments", createPayment)
-			meanwhile.Use(idempotency3.New(idempotency3.Config{Storage: readOnly3{storage}}))
+			meanwhile.Use(idempotency3.New(idempotency3.Config{Storage: readOnly3{storage}, Lock: noLock{}, KeyHeaderValidate: func(string) error { return nil }}))
 			meanwhile.Post("/payments", fiber3idem.New(payments), createPayment)
 			after.Post("/payments", fiber3idem.New(payments), createPayment)
 			return apps{before.Handler(), meanwhile.Handler(), after.Handler()}
@@ -75,30 +85,44 @@ func TestMigratingFromFiber(t *testing.T) {
 			engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
 			policy := core.ClientKey()
 			policy.Key = core.Header(core.Required).Named("X-Idempotency-Key")
-			ran := 0
-			on := mount(storage, engine, engine.MustGuard(policy), func() string { ran++; return fmt.Sprint("payment ", ran) })
-
-			for _, step := range []struct {
-				app      fasthttp.RequestHandler
-				key      string
-				ran      int
-				replayed string
-			}{
-				{on.before, "a", 1, ""},
-				{on.meanwhile, "a", 1, ""},     // by the old middleware, which says nothing
-				{on.meanwhile, "b", 2, ""},     // by the guard
-				{on.meanwhile, "b", 2, "true"}, // by the guard, for nothing was added to the old storage
-				{on.after, "b", 2, "true"},
-			} {
+			send := func(app fasthttp.RequestHandler, user, key string) (status int, replayed string) {
 				var c fasthttp.RequestCtx
 				c.Request.Header.SetMethod("POST")
 				c.Request.SetRequestURI("/payments")
-				c.Request.Header.Set("X-User", "ann")
-				c.Request.Header.Set("X-Idempotency-Key", strings.Repeat(step.key, 36))
-				step.app(&c)
-				require.Equal(t, 200, c.Response.StatusCode())
+				c.Request.Header.Set("X-User", user)
+				c.Request.Header.Set("X-Idempotency-Key", key)
+				app(&c)
+				return c.Response.StatusCode(), string(c.Response.Header.Peek(core.ReplayedHeader))
+			}
+			a, b := strings.Repeat("a", 36), strings.Repeat("b", 36)
+			ran, on := 0, apps{}
+			on = mount(storage, engine, engine.MustGuard(policy), func() string {
+				if ran++; ran == 2 {
+					status, _ := send(on.meanwhile, "ann", b)
+					require.Equal(t, 409, status) // behind the old middleware's own lock it would wait for itself
+				}
+				return fmt.Sprint("payment ", ran)
+			})
+
+			for _, step := range []struct {
+				app       fasthttp.RequestHandler
+				user, key string
+				ran       int
+				replayed  string
+			}{
+				{on.before, "ann", a, 1, ""},
+				{on.meanwhile, "ann", a, 1, ""}, // by the old middleware, which says nothing
+				{on.meanwhile, "bob", a, 1, ""}, // … and gives him ann's
+				{on.meanwhile, "ann", b, 2, ""}, // by the guard
+				{on.meanwhile, "bob", b, 3, ""},
+				{on.meanwhile, "ann", b, 3, "true"},   // by the guard, for nothing was added to the old storage
+				{on.meanwhile, "ann", "short", 4, ""}, // by the guard: the old middleware alone refuses it
+				{on.after, "ann", b, 4, "true"},
+			} {
+				status, replayed := send(step.app, step.user, step.key)
+				require.Equal(t, 200, status, step.key)
 				require.Equal(t, step.ran, ran)
-				require.Equal(t, step.replayed, string(c.Response.Header.Peek(core.ReplayedHeader)))
+				require.Equal(t, step.replayed, replayed)
 			}
 		})
 	}
