@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"duplicates.md": 1, "limits.md": 6, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "problems.md": 4, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 4, "watermill.md": 1,
+		"duplicates.md": 1, "limits.md": 6, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "problems.md": 4, "production.md": 1, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 4, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -137,6 +138,15 @@ func _(ctx context.Context, engine *core.Engine, messageID string, mailer interf
 		return mailer.Send(ctx, messageID)
 	})
 	return result, err
+}
+
+// production.md
+
+func _(engine *core.Engine, server *http.Server) error {
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	defer stop()
+	err := errors.Join(engine.Drain(ctx), server.Shutdown(ctx))
+	return err
 }
 
 // signing.md
