@@ -133,6 +133,21 @@ func (x *EchoExchange[C]) Serve(f core.Exchange, g *core.Guard, next func(C) err
 	return err
 }
 
+// Param makes a path parameter of what Echo has found: the value as it was sent, or decoded.
+func (x *EchoExchange[C]) Param(name, value string, raw bool) core.Pair {
+	switch {
+	case name == "*" && raw:
+		value = Rest(value)
+	case name == "*":
+		if tail, ok := Tail(EscapedPath(x.Context.Request().URL), value); ok {
+			value = Rest(tail)
+		}
+	case raw:
+		value = Unescape(value)
+	}
+	return core.Pair{Name: name, Value: value}
+}
+
 // Answer implements the method of [core.Exchange].
 func (x *EchoExchange[C]) Answer(r *core.Response) error {
 	x.Undo()

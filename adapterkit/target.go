@@ -3,6 +3,7 @@ package adapterkit
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/idem-go/idem/core"
@@ -16,7 +17,7 @@ func DescribeRoute(r *http.Request, host, pattern string, to *core.Request) {
 	to.Route = host + prefix + pattern
 	switch {
 	case pattern == "":
-		to.Route, to.Unmatched = host+prefix+r.URL.EscapedPath(), true
+		to.Route, to.Unmatched = host+prefix+EscapedPath(r.URL), true
 	case prefix != "":
 		to.Unmatched, to.Mount = true, "/*"+pattern
 	}
@@ -41,7 +42,7 @@ func HostOf(r *http.Request) string {
 		return ""
 	}
 	asked := r
-	if sent := SentPath(r); sent != r.URL.EscapedPath() { // a prefix was stripped
+	if sent := SentPath(r); sent != EscapedPath(r.URL) { // a prefix was stripped
 		path, err := url.ParseRequestURI(sent)
 		if err != nil {
 			return ""
@@ -54,7 +55,7 @@ func HostOf(r *http.Request) string {
 
 // prefixOf returns what [http.StripPrefix] has taken from the front of r's path, or "".
 func prefixOf(r *http.Request) string {
-	prefix, ok := strings.CutSuffix(SentPath(r), r.URL.EscapedPath())
+	prefix, ok := strings.CutSuffix(SentPath(r), EscapedPath(r.URL))
 	if !ok {
 		return ""
 	}
@@ -77,12 +78,75 @@ func SentPath(r *http.Request) string {
 		_, after, ok := strings.Cut(uri, "://")
 		start := strings.IndexByte(after, '/')
 		if !ok || start < 0 {
-			return r.URL.EscapedPath()
+			return EscapedPath(r.URL)
 		}
 		uri = after[start:]
 	}
 	path, _, _ := strings.Cut(uri, "?")
 	return path
+}
+
+// EscapedPath is u.EscapedPath, but as it was sent also if that has characters that should have been escaped: escaped anew,
+// "a%2Fé" is "a/%C3%A9", and so another path.
+func EscapedPath(u *url.URL) string {
+	if u.RawPath != "" && Unescape(u.RawPath) == u.Path {
+		return u.RawPath
+	}
+	return u.EscapedPath()
+}
+
+// Rest makes the value of a wildcard, see [core.Request.PathParams], of the rest of the path as it was sent. A rest that can't
+// be decoded stays as it is.
+func Rest(sent string) string {
+	if strings.IndexByte(sent, '%') < 0 {
+		return sent
+	}
+	var rest strings.Builder
+	for i := 0; i < len(sent); i++ {
+		if sent[i] != '%' {
+			rest.WriteByte(sent[i])
+			continue
+		}
+		c, ok := unescapeByte(sent[i:])
+		switch {
+		case !ok:
+			return sent
+		case strings.IndexByte(":/?#[]@!$&'()*+,;=%", c) >= 0:
+			rest.WriteString(strings.ToUpper(sent[i : i+3]))
+		default:
+			rest.WriteByte(c)
+		}
+		i += 2
+	}
+	return rest.String()
+}
+
+// Tail returns the end of an escaped path that is decoded in a wildcard. ok is false if the path does not end so.
+func Tail(path, decoded string) (tail string, ok bool) {
+	at := len(path)
+	for i := len(decoded) - 1; i >= 0; i-- {
+		if at--; at < 0 {
+			return "", false
+		}
+		c := path[at]
+		if at >= 2 && path[at-2] == '%' {
+			at -= 2
+			c, _ = unescapeByte(path[at:])
+		}
+		if c != decoded[i] && (c != '+' || decoded[i] != ' ') { // Fiber takes a plus sign for a blank
+			return "", false
+		}
+	}
+	return path[at:], true
+}
+
+// unescapeByte decodes the %XX at the beginning of text.
+func unescapeByte(text string) (c byte, ok bool) {
+	if len(text) < 3 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[1:3], 16, 8)
+	return byte(n), err == nil
 }
 
 // Unescape decodes text, or returns it unchanged if it can't be decoded.

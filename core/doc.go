@@ -103,6 +103,8 @@
 //     '&'. A name or value with a bad escape is "%!" and its raw text, escaped. The fields of a form,
 //     urlencoded or multipart, have body: in front of their names: a parameter of the query is never
 //     a field of the form.
+//   - The rest of a path that a wildcard stands for is decoded only where this can't make another path of it: /files/a%2Fb is
+//     not /files/a/b, but it is /files/%61%2fb. See [Request].PathParams.
 //   - A file is the pair body:name=@<digest of its content>;<file name>. See
 //     [Policy.WithoutFiles] and [Policy.WithoutFileNames]. The boundary does not count.
 //   - JSON is the text of RFC 8785, with numbers as exact decimals of any size: two different

@@ -65,6 +65,7 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 		{"a multipart form, without file names", "a multipart form, without file names, another one"},
 		{"a precondition", "a precondition, spaces around"},
 		{"a path parameter", "consumed names, a path parameter"},
+		{"a wildcard, escaped slash", "a wildcard, escaped in another way"},
 		{"a query", "consumed names, in a query"},
 		{"a client key, consumed names", "a client key, consumed names, signed anew"},
 		{"a client key, bare", "a client key, quoted"},
@@ -98,6 +99,7 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 		{"a client key, bare", "a client key, a precondition and a media type"},
 		{"a multipart form", "a multipart form, a field like a file"},
 		{"a path parameter, percent", "a path parameter, escaped percent"},
+		{"a wildcard", "a wildcard, escaped slash"},
 		{"a query and JSON", "a query with a line feed and JSON"},
 		{"a user of 65 bytes", "a user like a digest"},
 	} {

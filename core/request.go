@@ -12,7 +12,9 @@ type Request struct {
 	// out, names one. Without a matched route it is the escaped path as sent.
 	Route string
 	// PathParams are the decoded values of the route's parameters, in the order
-	// of the pattern. A trailing wildcard has the name "*" and no leading slash.
+	// of the pattern. A trailing wildcard has the name "*" and no leading slash. In its value, which may
+	// have several segments, reserved characters and % stay escaped where they were sent so, with
+	// upper-case digits: "a%2fb%20c" is "a%2Fb c", another value than "a/b c" (RFC 3986, section 6.2.2).
 	PathParams []Pair
 	// RawQuery is the query as sent, without the question mark.
 	RawQuery string

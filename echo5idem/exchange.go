@@ -99,10 +99,7 @@ func (x *exchange) Describe(r *core.Request) {
 	values := c.PathValues()
 	raw := isRaw(c, values)
 	for _, v := range values {
-		if raw {
-			v.Value = adapterkit.Unescape(v.Value)
-		}
-		r.PathParams = append(r.PathParams, core.Pair{Name: v.Name, Value: v.Value})
+		r.PathParams = append(r.PathParams, x.Param(v.Name, v.Value, raw))
 	}
 }
 

@@ -45,12 +45,8 @@ func (x *exchange) Describe(r *core.Request) {
 		return
 	}
 	values := c.ParamValues()
-	for i, name := range c.ParamNames() {
-		value := values[i]
-		if req.URL.RawPath != "" { // Echo has matched that, and left the values as they are
-			value = adapterkit.Unescape(value)
-		}
-		r.PathParams = append(r.PathParams, core.Pair{Name: name, Value: value})
+	for i, name := range c.ParamNames() { // if there is a RawPath, Echo has matched that, and left the values as they are
+		r.PathParams = append(r.PathParams, x.Param(name, values[i], req.URL.RawPath != ""))
 	}
 }
 

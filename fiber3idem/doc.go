@@ -27,13 +27,14 @@
 // The route in a key has the spelling that all adapters share: :id, :id? and :id<int>
 // are ":id"; * and + are "*". A wildcard's parameter is called "*"; if a route has several
 // they are "*1", "*2" and so on, in their order, whether * or +. Fiber's own rules hold for
-// the values, so that "/files/*" has "a/b" for /files/a/b. Values are unescaped once,
-// unless fiber.Config.UnescapePath has done it.
+// the values, so that "/files/*" has "a/b" for /files/a/b. Values are unescaped once, also if
+// fiber.Config.UnescapePath has done it, and a wildcard's as [core.Request].PathParams says.
 //
 // A guard mounted with Use or Group runs before Fiber knows the route. The key then has
 // the escaped path as sent in place of a route, so /orders and /orders/ are two operations.
 // The same holds for routes whose parameters Fiber cannot tell apart: those with a name
-// twice, and those of an app mounted under a prefix with parameters.
+// twice, those of an app mounted under a prefix with parameters, and, with UnescapePath, those with a wildcard that is
+// not at the end.
 //
 // # Bodies
 //

@@ -100,6 +100,8 @@ func TestRoutes(t *testing.T) {
 		{nil, "/orders/:id/pay", "/orders/a%20b+c/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "a b+c"}}},
 		{nil, "/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "%25"}}},
 		{nil, "/files/*path", "/files/a/b%20c", "/files/*", []core.Pair{{Name: "*", Value: "a/b c"}}},
+		{nil, "/files/*path", "/files/a%2fb%61", "/files/*", []core.Pair{{Name: "*", Value: "a%2Fba"}}},
+		{nil, "/files/*path", "/files/a%2Fé", "/files/*", []core.Pair{{Name: "*", Value: "a%2Fé"}}},
 		{nil, "/files/*path", "/files/", "/files/*", []core.Pair{{Name: "*", Value: ""}}},
 		{nil, "/u/:id/*path", "/u/7/x", "/u/:id/*", []core.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
 		{nil, "/a/:x/:y", "/a%2F1/2", "/a/:x/:y", []core.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
@@ -108,6 +110,8 @@ func TestRoutes(t *testing.T) {
 		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id", []core.Pair{{Name: "id", Value: "a/b%25"}}},
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/orders/:id", "//orders//7", "/orders/:id", []core.Pair{{Name: "id", Value: "7"}}},
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*", []core.Pair{{Name: "*", Value: "7"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2Fb", "/files/*", []core.Pair{{Name: "*", Value: "a%2Fb"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2F//b", "//files//a%2F//b", nil},
 	} {
 		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
 			var got core.Request

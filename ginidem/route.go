@@ -22,13 +22,21 @@ func describeRoute(c *gin.Context, r *core.Request) {
 	if pattern == "" || len(c.Params) == 0 {
 		return
 	}
-	if params, ok := appendParams(r.PathParams, pattern, c.Request.URL.EscapedPath()); ok {
+	path := adapterkit.EscapedPath(c.Request.URL)
+	if params, ok := appendParams(r.PathParams, pattern, path); ok {
 		r.PathParams = params
 		return
 	}
 	for i, p := range c.Params {
 		if star >= 0 && i == len(c.Params)-1 {
-			p.Key, p.Value = "*", strings.TrimPrefix(p.Value, "/")
+			tail, ok := adapterkit.Tail(path, strings.TrimPrefix(p.Value, "/"))
+			if !ok { // Gin has made another rest of it
+				r.PathParams = r.PathParams[:0]
+				adapterkit.DescribeRoute(c.Request, adapterkit.HostOf(c.Request), "", r)
+				r.Mount = spelled
+				return
+			}
+			p.Key, p.Value = "*", adapterkit.Rest(tail)
 		}
 		r.PathParams = append(r.PathParams, core.Pair{Name: p.Key, Value: p.Value})
 	}
@@ -42,7 +50,7 @@ func appendParams(params []core.Pair, pattern, path string) (_ []core.Pair, ok b
 	pattern, path = strings.TrimPrefix(pattern, "/"), strings.TrimPrefix(path, "/")
 	for more := true; more; {
 		if strings.HasPrefix(pattern, "*") {
-			return append(params, core.Pair{Name: "*", Value: adapterkit.Unescape(path)}), true
+			return append(params, core.Pair{Name: "*", Value: adapterkit.Rest(path)}), true
 		}
 		var part, text string
 		var left bool

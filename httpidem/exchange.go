@@ -54,6 +54,11 @@ func (x *exchange) Describe(r *core.Request) {
 		r.Route = adapterkit.HostOf(x.r) + r.Route
 	}
 	r.PathParams = append(r.PathParams, params...)
+	if last := len(r.PathParams) - 1; rt.tail && last >= 0 {
+		if tail, ok := adapterkit.Tail(adapterkit.EscapedPath(x.r.URL), r.PathParams[last].Value); ok {
+			r.PathParams[last].Value = adapterkit.Rest(tail)
+		}
+	}
 }
 
 func (x *exchange) Writer() http.ResponseWriter     { return x.w }

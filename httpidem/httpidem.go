@@ -46,7 +46,8 @@ type Option func(*middleware)
 // WithRoute takes the route from a router that does not set r.Pattern. fn returns the
 // pattern, in the syntax of net/http, chi or gorilla ("/orders/{id}"), and the decoded
 // values of its parameters in the pattern's order; an empty pattern means that no route has
-// matched. It is called concurrently.
+// matched. A wildcard at the end of the pattern is the last parameter; what of its value stays escaped (see
+// [core.Request].PathParams) is taken from r.URL. fn is called concurrently.
 //
 //	httpidem.WithRoute(func(r *http.Request) (string, []core.Pair) {
 //		pattern, _ := mux.CurrentRoute(r).GetPathTemplate() // gorilla

@@ -753,14 +753,17 @@ func TestWithRoute(t *testing.T) {
 		if r.URL.Path == "/unknown%" {
 			return "", nil
 		}
+		if rest, ok := strings.CutPrefix(r.URL.Path, "/files/"); ok {
+			return "/files/{path...}", []core.Pair{{Name: "path", Value: rest}}
+		}
 		return "/orders/{id:[0-9]+}/", []core.Pair{{Name: "id", Value: "7"}}
 	}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for _, target := range []string{"/orders/7/", "/unknown%25"} {
+	for _, target := range []string{"/orders/7/", "/unknown%25", "/files/a%2fb%61"} {
 		r := httptest.NewRequest("POST", target, nil)
 		r.Header.Set("X-User", "alice")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]"}, keys)
+	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]", "/files/*[{path a%2Fba}]"}, keys)
 }
 
 // A guard that is mounted twice on the way to a handler claims once; the request is still

@@ -181,7 +181,7 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 	path := sent
 	prefix, rest, ok := rt.match(path)
 	if !ok {
-		path = r.URL.EscapedPath() // a middleware in front has rewritten it
+		path = adapterkit.EscapedPath(r.URL) // a middleware in front has rewritten it
 		prefix, rest, ok = rt.match(path)
 	}
 	host := rt.host
@@ -205,6 +205,6 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 		}
 	}
 	if rt.tail {
-		to.PathParams = append(to.PathParams, core.Pair{Name: "*", Value: adapterkit.Unescape(rest)})
+		to.PathParams = append(to.PathParams, core.Pair{Name: "*", Value: adapterkit.Rest(rest)})
 	}
 }

@@ -35,6 +35,7 @@ func TestRoutesOfServeMux(t *testing.T) {
 		{"POST /orders/{id}/pay", "/orders/a%2Fb%20c/pay", "/orders/:id/pay", pair("id", "a/b c")},
 		{"POST /a/{x}/{y}", "/a/1/2", "/a/:x/:y", []core.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
 		{"POST /files/{path...}", "/files/a/b", "/files/*", pair("*", "a/b")},
+		{"POST /files/{path...}", "/files/a%2fb%61", "/files/*", pair("*", "a%2Fba")},
 		{"POST /files/{path...}", "/files/", "/files/*", pair("*", "")},
 		{"POST /files/", "/files/a/b%20c", "/files/*", pair("*", "a/b c")},
 		{"/files/", "/files/", "/files/*", pair("*", "")},

@@ -87,7 +87,7 @@ func (x *Exchange) Describe(r *core.Request) {
 		r.Route, r.Unmatched, r.Mount = text(uri.PathOriginal()), true, x.place.Mount
 	}
 	for _, p := range x.place.Params {
-		value, ok := x.place.unescape(x.framework.Param(p.Native))
+		value, ok := x.param(p)
 		if !ok {
 			// A bad escape has no value, and "100%" must not pass for "100%25".
 			r.Route, r.PathParams = text(uri.PathOriginal()), r.PathParams[:0]
@@ -101,6 +101,23 @@ func (x *Exchange) Describe(r *core.Request) {
 	r.ContentEncoding, _ = x.Header(fasthttp.HeaderContentEncoding, 0)
 	r.Host = text(uri.Host()) // fasthttp has made it lower case
 	r.RemoteAddr = x.remoteAddr()
+}
+
+// param returns the value of a path parameter. ok is false if it is no valid escape, or not what was sent.
+func (x *Exchange) param(p Param) (value string, ok bool) {
+	value = x.framework.Param(p.Native)
+	if p.Name[0] != '*' {
+		return x.place.unescape(value)
+	}
+	if x.place.Unescaped {
+		path := text(x.ctx.URI().PathOriginal())
+		tail, ok := adapterkit.Tail(path, value)
+		if !ok { // without StrictRouting the last slashes are no part of it
+			tail, ok = adapterkit.Tail(strings.TrimRight(path, "/"), value)
+		}
+		return adapterkit.Rest(tail), ok
+	}
+	return adapterkit.Rest(value), true
 }
 
 // remoteAddr is RemoteAddr().String() without its allocations.

@@ -67,7 +67,7 @@ func (ps *Places[C, R, P]) Weakly(c C) *P {
 func (p *Place) SetRoute(pattern string, names []string, isPrefix bool) {
 	spelled, params, ok := spell(pattern, names)
 	switch {
-	case !ok:
+	case !ok || p.Unescaped && strings.Contains(strings.TrimSuffix(spelled, "*"), "*"): // which can't be found in the path as sent
 	case isPrefix:
 		p.Mount = strings.TrimSuffix(spelled, "/") + "/*"
 	default:

@@ -79,9 +79,11 @@ func (s suite[C]) testRoutes(t *testing.T) {
 		{"/orders/:id/pay", "/orders/a%2Fb/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "a/b"}}},
 		{"/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "%25"}}},
 		{"/files/*", "/files/a/b%20c", "/files/*", []core.Pair{{Name: "*", Value: "a/b c"}}},
+		{"/files/*", "/files/a%21b", "/files/*", []core.Pair{{Name: "*", Value: "a%21b"}}}, // as net/url writes it: without a RawPath
 		{"/files/*", "/files/", "/files/*", []core.Pair{{Name: "*", Value: ""}}},
 		{"/u/:id/*", "/u/7/x", "/u/:id/*", []core.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
 		{"/orders", "/unknown/a%2Fb?x", "/unknown/a%2Fb", nil},
+		{"/orders", "/unknown/a%2Fé", "/unknown/a%2Fé", nil},
 		{"/orders", "http://shop.test/orders", "shop.test/orders", nil},
 		{"/u/:id", "http://shop.test/u/7", "shop.test/u/:id", []core.Pair{{Name: "id", Value: "7"}}},
 	} {

@@ -148,7 +148,7 @@ type Rules struct {
 
 // Input is what a request brings. Nothing of it is kept or changed.
 type Input struct {
-	// PathParams are the decoded parameters of the route.
+	// PathParams are the parameters of the route, decoded as core.Request says.
 	PathParams []Pair
 	// RawQuery is the query as sent, without the question mark.
 	RawQuery string
