@@ -90,8 +90,9 @@ func (q *request) ReadBody(limit int64) ([]byte, error) {
 }
 
 // TakeBody is ReadBody for a body that a middleware in front has read and kept, when ReadBody has
-// returned [core.ErrBodyConsumed]. The body must not be changed.
+// returned [core.ErrBodyConsumed], or nothing. The body must not be changed.
 func (q *request) TakeBody(body []byte, limit int64) ([]byte, error) {
+	q.restore()
 	read := int64(0)
 	if c := countOf(q.r); c != nil {
 		read = c.read
@@ -170,7 +171,7 @@ func (q *request) readLeft(limit int64) error {
 		return nil
 	case n == 0 && (r.ContentLength > 0 || count != nil && count.read > 0):
 		return core.ErrBodyConsumed
-	case n == 0 && count == nil && there:
+	case n == 0 && count == nil && there && r.Header.Get("Content-Type") != "":
 		return errNothingCame
 	case count != nil && before > 0 && n == count.read-before:
 		// The rest came as it was sent, so that what was read before is missing.
@@ -183,7 +184,8 @@ func (q *request) readLeft(limit int64) error {
 	return nil
 }
 
-// errNothingCame is for a body of unknown length that is empty, or was read in front.
+// errNothingCame is for a body of unknown length that is empty, or was read in front. Only one without a Content-Type is taken for
+// empty: clients of HTTP/2 send such requests whose body is a stream with nothing in it.
 var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", core.ErrBodyConsumed)
 
 // forHandler returns the request for the handler: a copy with ctx, and with b as its body if the

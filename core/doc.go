@@ -138,8 +138,9 @@
 // middleware that answers in its place.
 //
 // What a middleware in front has taken away. A body that was read before is put together again from what
-// was parsed of it, or refused ([CodeBodyConsumed]). But a chunked body that was read in part looks
-// like a shorter one.
+// was parsed of it, or refused ([CodeBodyConsumed]). But on net/http, Gin and Echo a body of unknown length (in chunks, or over
+// HTTP/2) that was read in part looks like a shorter one, and one without a Content-Type that was read to its end like none: to
+// the guard, all such requests of a user are one operation. The adapters' Finish, further out than such a middleware, tells.
 //
 // # Decisions that may surprise
 //

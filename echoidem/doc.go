@@ -22,8 +22,9 @@
 // Mount [New] and [Verify] in front of middleware that reads bodies. A form that CSRF, KeyAuth or another
 // middleware has read counts as it was parsed. Any other body that was read, in whole or in
 // part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
-// [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one, and
-// a body that was added to a request signed without one, and read in front, reaches the handler unsigned.
+// [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
+// that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
+// and read in front, reaches the handler unsigned.
 //
 // # Signatures
 //

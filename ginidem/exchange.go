@@ -37,7 +37,7 @@ func (x *exchange) Describe(r *core.Request) {
 
 func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	body, err := x.Exchange.ReadBody(limit)
-	if errors.Is(err, core.ErrBodyConsumed) {
+	if errors.Is(err, core.ErrBodyConsumed) || err == nil && len(body) == 0 {
 		if v, _ := x.c.Get(gin.BodyBytesKey); v != nil {
 			if kept, ok := v.([]byte); ok && len(kept) > 0 {
 				return x.TakeBody(kept, limit)

@@ -245,6 +245,8 @@ var whole = []step{
 	ask{chunked(anOrder), replayed, ""},
 	ask{unread(anOrder), replayed, ""},
 	ask{posted("", `{"sku":"B-2","quantity":2}`), created, ""},
+	ask{chunked(request{body: order, media: "-"}), created, ""},
+	ask{chunked(request{body: `{"sku":"B-2","quantity":2}`, media: "-"}), created, ""},
 	ask{at("/payments", keyed("k-1")), created, ""},
 	ask{at("/payments", keyed("k-1")), replayed, ""},
 	ask{at("/payments", request{keys: []string{"k-1"}, body: `{"sku":"B-2","quantity":2}`}), refused(core.CodeKeyReused), ""},

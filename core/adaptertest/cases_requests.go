@@ -139,6 +139,16 @@ var requestCases = []testCase{
 		},
 	},
 	{
+		name: "an empty body of unknown length",
+		why: "what clients of HTTP/2 and those that send chunks make of an empty stream is no body, if it has no Content-Type; " +
+			"with one, somebody in front may have read it away",
+		steps: []step{
+			ask{request{media: "-", chunked: true}, created, ""},
+			ask{request{media: "-", chunked: true}, replayed, ""},
+			ask{request{media: "-"}, replayed, ""},
+		},
+	},
+	{
 		name: "the framework's binding",
 		why:  "Exchange.ReadBody: the handler can read the body in any way that the framework offers: JSON and forms bound to a struct",
 		handler: func(h *probe, c Call, n int) error {
