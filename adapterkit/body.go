@@ -71,7 +71,9 @@ func (q *request) Describe(r *core.Request) {
 	r.Method = q.r.Method
 	r.RawQuery = q.r.URL.RawQuery
 	r.ContentType = q.r.Header.Get("Content-Type")
-	r.ContentEncoding = q.r.Header.Get("Content-Encoding")
+	if !q.isDecoded() {
+		r.ContentEncoding = q.r.Header.Get("Content-Encoding")
+	}
 	r.Host = strings.ToLower(q.r.Host)
 	r.RemoteAddr = q.r.RemoteAddr
 }
@@ -196,6 +198,7 @@ func (q *request) forHandler(ctx context.Context, b *lentBody) *http.Request {
 		return r
 	}
 	closer := q.closer()
+	b.decoded = q.isDecoded()
 	q.restore()
 	switch n := len(q.body); {
 	case !q.pooled:
@@ -249,7 +252,8 @@ func (q *request) restore() {
 // seen is never used for another request.
 type lentBody struct {
 	bodyReader
-	few [512]byte // room for a small body: one allocation for the two
+	few     [512]byte // room for a small body: one allocation for the two
+	decoded bool      // it is not in the coding that the header names
 }
 
 // again is for [http.Request.GetBody].

@@ -68,22 +68,45 @@ func isClosed(err error) bool {
 }
 
 // isSent reports whether a body yields what the server receives, so that its length is that of the
-// request. Any other body is a replacement: decompressed, decrypted or buffered. The server's types are
-// not exported. isSent is called only for a body whose length is not that of the request.
+// request.
 func isSent(body io.Reader) bool {
+	sent, _ := originOf(body)
+	return sent
+}
+
+// isDecoded reports whether the header names a coding that does not count, because somebody has replaced the body's reader: the
+// body is what it yields.
+func (q *request) isDecoded() bool {
+	if q.r.Header.Get("Content-Encoding") == "" {
+		return false
+	}
+	body := q.r.Body
+	if q.replaced {
+		body = q.original
+	}
+	_, decoded := originOf(body)
+	return decoded
+}
+
+// originOf says where a body comes from. It is sent if it yields what the server receives, or what a guard or Verify has received;
+// decoded, if that, or the body, is a replacement: decompressed, decrypted or buffered. The server's types are not exported. originOf
+// is called only for a body with a Content-Encoding, or whose length is not that of the request.
+func originOf(body io.Reader) (sent, decoded bool) {
 	for v := reflect.ValueOf(body); v.IsValid(); {
 		switch v.Type().String() {
-		case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*adapterkit.lentBody":
-			return true
+		case "*http.body", "*http.http2requestBody", "*http2.requestBody":
+			return true, false
+		case "*adapterkit.lentBody":
+			return true, v.Elem().FieldByName("decoded").Bool()
 		case "*http.expectContinueReader", "*http.maxBytesReader", "*adapterkit.count",
 			"*middleware.limitedReader", // Echo's BodyLimit
 			"*request.BodyWrapper":      // otelhttp
 			v = within(v.Elem())
 		default:
-			return false
+			return false, true
 		}
 	}
-	return false
+	return false, true
 }
 
 // within returns the reader that a struct reads from.
@@ -132,8 +155,8 @@ func (q *request) takeForm(limit int64, err error) error {
 
 // knownLength returns how many bytes were sent, if the form was parsed from those; else it is negative.
 func (q *request) knownLength() int64 {
-	if q.r.Header.Get("Content-Encoding") != "" && !isSent(q.r.Body) {
-		return -1 // it was decompressed
+	if (q.r.Header.Get("Content-Encoding") != "" || q.r.Header.Get("Content-Length") == "") && !isSent(q.r.Body) {
+		return -1 // it was decompressed, and the header may no longer say so
 	}
 	if q.r.ContentLength > 0 {
 		return q.r.ContentLength

@@ -118,6 +118,11 @@
 //   - Every other body is its raw bytes: another type, malformed JSON, a member name twice, more
 //     than 64 levels, a Content-Encoding. So a client that sent JSON as text/plain and got 415 does
 //     not get 415 again after it corrects the type.
+//   - A body whose reader a middleware in front has replaced counts as what it yields, whatever
+//     Content-Encoding names: JSON that Echo's Decompress has decoded is JSON, the same as if it had been sent so. What only
+//     limits or watches the server's reader (http.MaxBytesReader, Echo's BodyLimit, otelhttp) replaces nothing. Behind
+//     other wrappers compressed JSON is malformed JSON, so that it counts by its raw bytes all the same.
+//     On Fiber a body can't be seen to be replaced: Content-Encoding counts.
 //
 // [Exclude] says what does not count. Under [Fields] only the values at its paths count, and the path
 // parameters, the header fields and the media type. The fingerprint beside a key that the client has

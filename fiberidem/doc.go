@@ -37,7 +37,9 @@
 //
 // # Bodies
 //
-// A request body counts as sent: compressed bodies are not decompressed. Fiber takes
+// A request body counts as sent: compressed bodies are not decompressed, although c.Body does that for the handler. So a retry
+// that is compressed anew, with another timestamp say, is another operation, and core.Fields finds nothing in it. A middleware in
+// front that sets a decoded body has to delete Content-Encoding. Fiber takes
 // multipart forms apart before any handler runs and drops the bytes; the guard then sees
 // the form rebuilt, with its parts in any order, and without those that have no
 // name. Keys do not depend on the order, but where a form is read as it was sent, parts

@@ -190,9 +190,38 @@ var replacedCases = []testCase{
 			ask{compressed(request{body: `{"a":1}`}), replayed, ""},
 			ask{compressed(request{body: `{"a":2}`}), created, ""},
 			ask{chunked(compressed(request{body: `{"a":2}`})), replayed, ""},
+			ask{compressed(request{body: `{"ts":1,"a":2}`}), replayed, ""},
+			ask{unread(request{body: `{"a":2}`}), replayed, ""},
 			ask{compressed(aForm(strings.Repeat("A", 500))), created, ""},
 			ask{compressed(aForm(strings.Repeat("A", 501))), created, ""},
 			ask{anOrder, created, ""},
+		},
+	},
+	{
+		name: "a body that was decompressed, behind two guards",
+		why: "a body whose reader somebody has replaced counts as what it yields, to each guard, and not as the coding that its header " +
+			"still names",
+		needs:  Features{Front: []Front{Decompressor}},
+		app:    App{Front: []Front{Decompressor}},
+		global: true,
+		policy: core.Policy{Key: core.Header(core.Required).Named("X-Request-Key"), Duplicate: core.Reject},
+		routes: []route{{policy: &core.Policy{Key: core.Fields("a")}}},
+		loose:  true,
+		steps: []step{
+			ask{compressed(requestKeyedBody("r-1", `{"a":1}`)), created, ""},
+			ask{compressed(requestKeyedBody("r-2", `{"b":2,"a":1}`)), replayed, ""},
+			ask{compressed(requestKeyedBody("r-3", `{"a":2}`)), created, ""},
+		},
+	},
+	{
+		name:  "a compressed body behind a limit",
+		why:   "a limit puts its reader in front of the server's, and changes nothing of the body, which counts by its raw bytes",
+		needs: Features{Front: []Front{Limiter}},
+		app:   App{Front: []Front{Limiter}},
+		loose: true,
+		steps: []step{
+			ask{compressed(aForm("A-1")), created, ""},
+			ask{unread(compressed(aForm("A-1"))), replayed, ""},
 		},
 	},
 	{
