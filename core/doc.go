@@ -114,7 +114,7 @@
 //     [Policy.RequestHeaders]: name:value, the name in lower case, the value without the blanks
 //     around it, sorted by name.
 //   - The media type has no line if there is none, or if it is application/json,
-//     application/x-www-form-urlencoded or multipart; its parameters do not count.
+//     application/x-www-form-urlencoded or multipart; its parameters do not count, not even charset.
 //   - Every other body is its raw bytes: another type, malformed JSON, a member name twice, more
 //     than 64 levels, a Content-Encoding. So a client that sent JSON as text/plain and got 415 does
 //     not get 415 again after it corrects the type.

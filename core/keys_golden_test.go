@@ -53,6 +53,7 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 	}
 	for _, same := range [][2]string{
 		{"JSON, sorted and without space", "JSON, in another order and with space"},
+		{"a form", "a form, another charset"},
 		{"a multipart form", "a multipart form, another boundary"},
 		{"a multipart form, files before fields of their name", "a multipart form, fields before files of their name"},
 		{"JSON, sorted and without space", "JSON, its type in capitals"},

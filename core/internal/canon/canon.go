@@ -57,8 +57,7 @@
 // application/x-www-form-urlencoded or begins with multipart/. Whether there is a body
 // does not matter, nor do the rules: these lines always count.
 //
-// Every other body counts as its raw bytes: another media type or none, a charset
-// that is neither UTF-8 (or utf8) nor US-ASCII, a Content-Encoding other than identity, and JSON or
+// Every other body counts as its raw bytes: another media type or none, a Content-Encoding other than identity, and JSON or
 // multipart that is malformed or ambiguous (RFC 8785 rests on RFC 7493: valid UTF-8, no lone
 // surrogates, no member name twice), nests deeper than 64 levels or holds a number
 // whose exponent has more than 18 digits, leading zeros apart, and which is not zero. An empty
@@ -319,13 +318,13 @@ func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Inf
 		s.encodedPairs(r, s.raw)
 	}
 
-	mediaType, params := cutMediaType(in.ContentType)
+	mediaType := mediaTypeOf(in.ContentType)
 	kind := rawBody
 	switch {
 	case len(in.Body) == 0:
 		kind = noBody
 	case isIdentity(in.ContentEncoding):
-		kind = kindOf(mediaType, params)
+		kind = kindOf(mediaType)
 	}
 	switch kind {
 	case formBody:

@@ -403,8 +403,8 @@ func FuzzLines(f *testing.F) {
 				in.Header = append(in.Header, p)
 			}
 		}
-		if strings.Contains(strings.ToLower(contentType), "charset") || strings.ContainsFunc(contentType, func(c rune) bool { return c > '~' }) {
-			t.Skip("perhaps another charset, or case beyond ASCII")
+		if strings.ContainsFunc(contentType, func(c rune) bool { return c > '~' }) {
+			t.Skip("perhaps case beyond ASCII")
 		}
 		got, _ := text(canon.Rules{}, in)
 		require.Equal(t, asSent(in), read(t, got), "%q", got)

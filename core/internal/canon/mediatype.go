@@ -13,44 +13,32 @@ const (
 	multipartBody
 )
 
-// kindOf tells from a media type and its parameters how the body is to be read. It knows these
-// only so far as to find a charset, and it is forgiving about them, because a client
-// that sends "application/json;" does mean JSON.
-func kindOf(mediaType, params string) bodyKind {
-	var kind bodyKind
+// kindOf tells from a media type how the body is to be read. Its parameters do not count: none of these types has a
+// charset (RFC 8259, section 11; RFC 7578, section 8; the registration of application/x-www-form-urlencoded).
+func kindOf(mediaType string) bodyKind {
 	switch {
 	case isJSON(mediaType):
-		kind = jsonBody
+		return jsonBody
 	case equalFold(mediaType, "application/x-www-form-urlencoded"):
-		kind = formBody
+		return formBody
 	case equalFold(mediaType, "multipart/form-data"):
-		kind = multipartBody
-	default:
-		return rawBody
+		return multipartBody
 	}
-	for params != "" {
-		var name, value string
-		name, value, params = cutParam(params)
-		if equalFold(name, "charset") && !isUTF8(value) {
-			return rawBody
-		}
-	}
-	return kind
+	return rawBody
 }
 
 // IsJSON reports whether a Content-Type is one of JSON, whatever its parameters.
 func IsJSON(contentType string) bool {
-	mediaType, _ := cutMediaType(contentType)
-	return isJSON(mediaType)
+	return isJSON(mediaTypeOf(contentType))
 }
 
 func isJSON(mediaType string) bool {
 	return equalFold(mediaType, "application/json") || isStructuredJSON(mediaType)
 }
 
-func cutMediaType(contentType string) (mediaType, params string) {
-	mediaType, params, _ = strings.Cut(contentType, ";")
-	return strings.Trim(mediaType, " \t"), params
+func mediaTypeOf(contentType string) string {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	return strings.Trim(mediaType, " \t")
 }
 
 // isStructuredJSON recognises the structured syntax suffix of RFC 6839, section 3.1.
@@ -59,44 +47,6 @@ func isStructuredJSON(mediaType string) bool {
 	slash := strings.IndexByte(mediaType, '/')
 	plus := len(mediaType) - len(suffix)
 	return slash > 0 && plus > slash+1 && equalFold(mediaType[plus:], suffix)
-}
-
-// cutParam takes the first parameter off params (RFC 9110, section 5.6.6). The value
-// of a quoted string is returned without its quotes; its escapes are left alone,
-// because no charset has any.
-func cutParam(params string) (name, value, rest string) {
-	end := strings.IndexAny(params, "=;")
-	if end < 0 {
-		return strings.Trim(params, " \t"), "", ""
-	}
-	name, rest = strings.Trim(params[:end], " \t"), params[end+1:]
-	if params[end] == ';' {
-		return name, "", rest
-	}
-	rest = strings.TrimLeft(rest, " \t")
-	if !strings.HasPrefix(rest, `"`) {
-		value, rest, _ = strings.Cut(rest, ";")
-		return name, strings.Trim(value, " \t"), rest
-	}
-	i := 1
-	for i < len(rest) && rest[i] != '"' {
-		if rest[i] == '\\' {
-			i++
-		}
-		i++
-	}
-	if i >= len(rest) {
-		return name, rest[1:], ""
-	}
-	value = rest[1:i]
-	_, rest, _ = strings.Cut(rest[i+1:], ";")
-	return name, value, rest
-}
-
-// isUTF8 reports whether charset is UTF-8 or a subset of it. "utf8" is no registered
-// name but a common one, and the Encoding Standard has it.
-func isUTF8(charset string) bool {
-	return equalFold(charset, "utf-8") || equalFold(charset, "us-ascii") || equalFold(charset, "utf8")
 }
 
 // isIdentity reports whether a body with this Content-Encoding is not encoded.

@@ -460,9 +460,6 @@ def canonical_text(request, rules, policy):
         try:
             if request.first("Content-Encoding").strip(b" \t").lower() not in (b"", b"identity"):
                 raise Raw
-            charset = parameters(content_type)[1].get("charset")
-            if charset is not None and charset.lower() not in (b"utf-8", b"utf8", b"us-ascii"):
-                raise Raw
             if media == b"application/x-www-form-urlencoded":
                 pairs += urlencoded(request.body, rules, b"body:")
             elif media == b"multipart/form-data":
