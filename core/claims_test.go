@@ -172,7 +172,8 @@ func TestHeadersThatTellOfSecretsAreHashed(t *testing.T) {
 		c.header[http.CanonicalHeaderKey(name)] = []string{secret}
 		assert.Equal(t, "#"+hashed(secret), userPart(t, core.UserFromHeader(name), c), name)
 	}
-	for _, name := range []string{"X-User", "X-User-Id", "X-Tenant", "X-Account", "X-Customer", "X-Client-Id", "X-Forwarded-User", "Remote-User", "X-Real-Ip", "X-Host", "X-Spinner", "X-Inside"} {
+	for _, name := range []string{"X-User", "X-User-Id", "X-Tenant", "X-Account", "X-Customer", "X-Client-Id", "X-Forwarded-User", "Remote-User", "X-Real-Ip", "X-Host", "X-Spinner", "X-Inside",
+		"X-Author-Id", "X-Passenger-Id", "X-Monkey-Id", "X-Secretary", "X-Obsession-Id", "X-Authenticated-User", "X-Auth-User", "X-Auth-Request-Email"} {
 		c := post("", new(atomic.Int64))
 		c.header.Set(name, "alice")
 		assert.Equal(t, "alice", userPart(t, core.UserFromHeader(name), c), name)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,10 +68,11 @@ func SharedByAllCallers() UserSource {
 // UserFromHeader takes the user from a header field that a trusted party in front of the service has set. A
 // request with two such fields is refused.
 //
-// If the name suggests a secret, only a hash of the value is stored, as by [UserFromSecretHeader]: if one of
-// its words (between hyphens, in any case) ends with key or is sid, pin, otp, pwd or sig, or if the name
-// contains auth, token, secret, cookie, session, pass, credential, jwt, saml, bearer, csrf, xsrf, signature
-// or apikey.
+// If the name suggests a secret, only a hash of the value is stored, as by [UserFromSecretHeader]: if the last of its words
+// is auth, or if one of them is authorization, authentication, bearer, jwt, saml, token, tokens, authtoken, accesstoken, csrf,
+// csrftoken, xsrf, xsrftoken, key, keys, keyid, apikey, apikeys, apikeyid, accesskey, secret, secrets, pass, password, passwd,
+// passphrase, passcode, pwd, pin, otp, cookie, session, sessionid, sid, credential, credentials, signature or sig. Words are parted
+// by '-', '_' and '.', and their case does not count. What else is a secret is for UserFromSecretHeader.
 func UserFromHeader(name string) UserSource {
 	return userFromHeader("UserFromHeader", name, tellsOfSecret(name))
 }
@@ -93,26 +95,18 @@ func userFromHeader(source, name string, secret bool) UserSource {
 	})
 }
 
-// tellsOfSecret reports whether a header field of that name is likely to contain a credential. One hash too
-// many only hides a user from operators; one too few shows a secret.
+// tellsOfSecret reports whether a header field of that name is likely to contain a credential. Only whole words tell: a
+// hash hides each X-Author-Id from operators.
 func tellsOfSecret(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
-	for _, word := range words {
-		switch {
-		case strings.HasSuffix(word, "key"), strings.HasSuffix(word, "keys"),
-			word == "sid", word == "pin", word == "otp", word == "pwd", word == "sig":
-			return true
-		}
-	}
-	joined := strings.Join(words, "")
-	for _, part := range []string{"auth", "token", "secret", "cookie", "session", "pass", "credential", "jwt", "saml",
-		"bearer", "csrf", "xsrf", "signature", "apikey"} {
-		if strings.Contains(joined, part) {
-			return true
-		}
-	}
-	return false
+	return len(words) > 0 && words[len(words)-1] == "auth" ||
+		slices.ContainsFunc(words, func(word string) bool { return slices.Contains(secretWords, word) })
 }
+
+// secretWords are those that [UserFromHeader] names.
+var secretWords = []string{"authorization", "authentication", "bearer", "jwt", "saml", "token", "tokens", "authtoken", "accesstoken", "csrf",
+	"csrftoken", "xsrf", "xsrftoken", "key", "keys", "keyid", "apikey", "apikeys", "apikeyid", "accesskey", "secret", "secrets", "pass", "password", "passwd",
+	"passphrase", "passcode", "pwd", "pin", "otp", "cookie", "session", "sessionid", "sid", "credential", "credentials", "signature", "sig"}
 
 // UserFromAuthorization takes the whole Authorization header field as the user. Only a hash of it is stored.
 // A user with a new token is another user.
