@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/idem-go/idem/sign/internal/form"
 	"github.com/idem-go/idem/sign/internal/secret"
@@ -234,6 +235,14 @@ func isRepeated(secret []byte) bool {
 		}
 	}
 	return true
+}
+
+// addIfSpaced adds a fault for white space around a secret: a file ends with a line feed, which is no part of the secret.
+func (f *faults) addIfSpaced(secret string) (spaced bool) {
+	begin, end := strings.TrimLeftFunc(secret, unicode.IsSpace), strings.TrimRightFunc(secret, unicode.IsSpace)
+	f.addIf(begin != secret, "secret", "begins with white space (%q)", strings.TrimSuffix(secret, begin))
+	f.addIf(end != secret, "secret", "ends with white space (%q)", strings.TrimPrefix(secret, end))
+	return begin != end
 }
 
 // ID returns the key's id.

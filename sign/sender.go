@@ -291,12 +291,14 @@ func (s *sender) SigningString(m *Message, sig *Signature, _ *Key) string {
 }
 
 // NewSenderKey makes a key for [Stripe], [GitHub], [Slack] or [Shopify] from the secret as the sender shows it, of 16 to 256 bytes.
-// Do not decode it, and keep Stripe's prefix whsec_. id is the scheme's keyID. Such secrets may be shorter than 32 bytes, so
-// the key is for webhooks only: [Key.Sign] and [Key.Verify] reject it.
+// Do not decode it, and keep Stripe's prefix whsec_. White space around it, such as a file's last line feed, is refused. id is
+// the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify]
+// reject it.
 func NewSenderKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults
 	f.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
 	f.addIf(secret != "" && isRepeated([]byte(secret)), "secret", "is one byte repeated")
+	f.addIfSpaced(secret)
 	return newKey(&f, &Key{id: id, owner: id, webhook: true, algorithm: HMACSHA256, secret: []byte(secret)}, opts)
 }
 

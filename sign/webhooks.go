@@ -348,9 +348,9 @@ func (m *Message) redactedBody() string {
 //   - "whpk_": an Ed25519 public key, which verifies and does not sign.
 //   - "whsk_": an Ed25519 private key, as its seed of 32 bytes, or seed and public key.
 //
-// Never pass a public key without its prefix: it would be a shared secret that everybody knows. Such secrets may be shorter
-// than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify] reject it. id is
-// [StandardWebhooksOptions].KeyID. For Stripe's "whsec_" use [NewSenderKey].
+// White space around it, such as a file's last line feed, is refused. Never pass a public key without its prefix: it would be a
+// shared secret that everybody knows. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and
+// [Key.Verify] reject it. id is [StandardWebhooksOptions].KeyID. For Stripe's "whsec_" use [NewSenderKey].
 func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	var f faults
 	k := &Key{id: id, owner: id, webhook: true}
@@ -364,8 +364,9 @@ func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) 
 		return is
 	}
 	switch {
+	case f.addIfSpaced(secret):
 	case bad(kind != "whsec" && kind != "whpk" && kind != "whsk", "begins with something else than whsec_, whpk_ or whsk_"):
-	case bad(err != nil, "is not base64 (RFC 4648, section 4)"):
+	case bad(err != nil || webhookBase64.EncodeToString(raw) != text, "is not base64 (RFC 4648, section 4)"): // the decoder skips line feeds
 	case kind == "whsec":
 		if !bad(len(raw) < minWebhookSecret || len(raw) > maxWebhookSecret, "has %d bytes; %d to %d are allowed", len(raw), minWebhookSecret, maxWebhookSecret) {
 			bad(isRepeated(raw), "is one byte repeated")

@@ -118,6 +118,8 @@ func TestWebhookKeys(t *testing.T) {
 		{"something else than base64", "my secret of the year 2026", "not base64"},
 		{"too long", "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("0123456789abc", 5))), "has 65 bytes"},
 		{"one byte repeated", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)), "repeated"},
+		{"the end of a file", webhookSecret + "\r\n", `ends with white space ("\r\n")`},
+		{"another line", webhookSecret[:20] + "\n" + webhookSecret[20:], "not base64"},
 		{"the alphabet of URLs", "whsec_" + strings.Repeat("-_", 16), "not base64"},
 		{"hexadecimal digits are base64, too, but of another length", "whpk_" + strings.Repeat("0123456789abcdef", 4), "has 48 bytes; a public key has 32"},
 		{"the seed alone is no public key's length when it is cut", "whpk_" + base64.StdEncoding.EncodeToString(seed[:31]), "has 31 bytes"},
