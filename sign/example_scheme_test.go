@@ -60,6 +60,7 @@ func (a acme) Sign(m *sign.Message, s *sign.Signature, key *sign.Key) (sign.Addi
 	if err != nil {
 		return sign.Additions{}, err
 	}
+	s.Nonce = sign.NonceOf(signed)
 	value, err := key.Sign(signed)
 	return sign.Additions{Header: []sign.Field{
 		{Name: "Acme-Time", Value: strconv.FormatInt(s.Created, 10)},

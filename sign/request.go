@@ -53,7 +53,8 @@ func Request(r *http.Request, key *Key, o *RequestOptions) error {
 	if err != nil {
 		return err
 	}
-	return signRequest(r, body, key, o)
+	_, err = signRequest(r, body, key, o)
+	return err
 }
 
 var (
@@ -61,9 +62,10 @@ var (
 	errNoURL = errors.New("sign: the request has no URL")
 )
 
-func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) error {
+// signRequest reports whether the scheme has derived the nonce from what is signed.
+func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) (derived bool, err error) {
 	if key == nil {
-		return errNoKey
+		return false, errNoKey
 	}
 	if o == nil {
 		o = new(RequestOptions)
@@ -79,7 +81,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		now = o.Clock
 	}
 	if r.URL == nil {
-		return errNoURL
+		return false, errNoURL
 	}
 	host := r.Host
 	if host == "" {
@@ -94,15 +96,16 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		m.Method = http.MethodGet
 	}
 	if !form.IsAuthority(m.Authority()) {
-		return Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())
+		return false, Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())
 	}
-	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: newNonce(), Covered: slices.Clone(cover)}
+	nonce := newNonce()
+	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: nonce, Covered: slices.Clone(cover)}
 	if o.Lifetime > 0 {
 		s.Expires = s.Created + int64(o.Lifetime/time.Second)
 	}
 	added, err := scheme.Sign(m, s, key)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if o.Observe != nil {
 		o.Observe(r, scheme.SigningString(m, s, key))
@@ -132,7 +135,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) erro
 		body = added.Body
 	}
 	setBody(r, body)
-	return nil
+	return s.Nonce != nonce, nil
 }
 
 // withoutZone removes the zone from an IPv6 address, as net/http does: it means something to this machine only (RFC 6874).

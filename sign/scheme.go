@@ -42,7 +42,8 @@ type Scheme interface {
 
 	// Sign signs m with key and returns what to add to the request. KeyID, Created, Nonce and Expires (which may be zero)
 	// of s are set, and Covered names the header fields that the client wants signed. A scheme ignores what it has no
-	// place for.
+	// place for. If Check derives the nonce from what is signed, Sign sets Nonce to the same: a [Transport]
+	// then retries no sooner than in the next second.
 	Sign(m *Message, s *Signature, key *Key) (Additions, error)
 
 	// SigningString returns what is signed, for people who compare both sides. It must contain neither secrets nor

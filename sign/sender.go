@@ -269,7 +269,11 @@ func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if err != nil {
 		return Additions{}, err
 	}
-	value := key.mac([]byte(s.prefix(sig)), body)
+	prefix := []byte(s.prefix(sig))
+	if !s.noTimestamp() {
+		sig.Nonce = NonceOf(prefix, body)
+	}
+	value := key.mac(prefix, body)
 	text := s.encoding.EncodeToString(value.sum[:])
 	if s.version != "" {
 		text = s.version + "=" + text

@@ -42,8 +42,8 @@ type Transport struct {
 	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for [NewStandardWebhooks].
 	OperationHeader string
 	// MaxWait is the longest pause between two attempts. If the server asks for a longer one, there is no retry, and the
-	// client gets the server's answer. Zero: 30 s. With [NewStandardWebhooks], whose attempts are at least a second apart, a
-	// MaxWait under 1 s means no retries.
+	// client gets the server's answer. Zero: 30 s. Attempts are at least a second apart with schemes that derive the nonce
+	// from the timestamp ([NewStandardWebhooks], [Stripe], [Slack]): a MaxWait under 1 s then means no retries.
 	MaxWait time.Duration
 }
 
@@ -77,7 +77,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for n := 1; ; n++ {
 		attempt := r.Clone(r.Context())
-		if err := signRequest(attempt, body, t.Key, t.Options); err != nil {
+		derived, err := signRequest(attempt, body, t.Key, t.Options)
+		if err != nil {
 			return nil, err
 		}
 		resp, err := base.RoundTrip(attempt)
@@ -85,7 +86,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		pause, again := nextPause(r.Context(), resp, err, n)
-		if t.oneNonceASecond() {
+		if derived { // from the second, so that the next attempt would be a replay in the same one
 			pause = max(pause, time.Second)
 		}
 		if !again || pause > maxWait || !hasTime(r.Context(), pause) {
@@ -98,15 +99,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, context.Cause(r.Context())
 		}
 	}
-}
-
-// oneNonceASecond reports whether two attempts within a second would have the same nonce.
-func (t *Transport) oneNonceASecond() bool {
-	if t.Options == nil {
-		return false
-	}
-	_, ok := t.Options.Scheme.(*standardWebhooks)
-	return ok
 }
 
 var errRedirected = errors.New("sign: a redirect to another host is not signed")

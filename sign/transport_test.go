@@ -94,20 +94,24 @@ func TestTransportTriesAgain(t *testing.T) {
 // The nonces of webhooks are made of seconds: two attempts in one would be one message.
 func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		key := sign.MustKey(sign.NewHMACKey("webhooks", []byte(designSecret)))
-		scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
+		key := sign.MustKey(sign.NewHMACKey("acme", []byte(designSecret)))
+		standard, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"})
 		require.NoError(t, err)
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
-		base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(201)}}
-		r, err := http.NewRequest("POST", "http://api.example.com/a", strings.NewReader("{}"))
-		require.NoError(t, err)
-		r.Header.Set("Webhook-Id", "evt_1")
-		_, err = (&sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: &sign.RequestOptions{Scheme: scheme}}).RoundTrip(r)
-		require.NoError(t, err)
-		require.Len(t, base.requests, 3)
-		for _, sent := range base.requests {
-			_, err := v.Verify(t.Context(), fixture.Message(sent))
+		for scheme, apart := range map[sign.Scheme]bool{standard: true, sign.Stripe("acme"): true, sign.Slack("acme"): true, acme{}: true, sign.GitHub("acme"): false} {
+			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(201)}}
+			r, err := http.NewRequest("POST", "http://api.example.com/a", strings.NewReader("{}"))
 			require.NoError(t, err)
+			r.Header.Set("Webhook-Id", "evt_1")
+			began := time.Now()
+			_, err = (&sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: &sign.RequestOptions{Scheme: scheme}}).RoundTrip(r)
+			require.NoError(t, err)
+			require.Len(t, base.requests, 3)
+			require.Equal(t, apart, time.Since(began) >= 2*time.Second, scheme.Name())
+			for _, sent := range base.requests {
+				_, err := v.Verify(t.Context(), fixture.Message(sent))
+				require.NoError(t, err, scheme.Name())
+			}
 		}
 	})
 }

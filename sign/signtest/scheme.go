@@ -22,7 +22,7 @@ var noon = time.Unix(1700000000, 0)
 
 // SchemeHarness is a scheme, as [RunScheme] sees it.
 type SchemeHarness struct {
-	// Scheme is the scheme.
+	// Scheme is the scheme. Nil: [sign.NewV1].
 	Scheme sign.Scheme
 	// Signer signs, and Verifier verifies. A nil Verifier is the Signer.
 	Signer, Verifier *sign.Key
@@ -62,6 +62,9 @@ func (h SchemeHarness) problems() (found []string) {
 	if h.Verifier == nil {
 		h.Verifier = h.Signer
 	}
+	if h.Scheme == nil {
+		h.Scheme, _ = sign.NewV1(sign.V1Options{}) // without options there is no fault
+	}
 	verifier := h.verifier(&p, new(anyNonce))
 	first, ok := h.sign(&p, h.Signer, noon)
 	if !ok {
@@ -78,6 +81,8 @@ func (h SchemeHarness) problems() (found []string) {
 		p.add("a message without a timestamp has no event id")
 	case !noTimestamp && !original.Time.Equal(noon):
 		p.add("the time is %v, but %v was signed", original.Time, noon)
+	case !noTimestamp && original.Nonce != first.nonce:
+		p.add("the nonce is %q, but Sign has left %q", original.Nonce, first.nonce)
 	}
 	for _, c := range first.changes() {
 		changed, err := verifier.Verify(context.Background(), c.message())
@@ -179,7 +184,8 @@ func (h SchemeHarness) sign(p *problems, key *sign.Key, at time.Time) (draft, bo
 
 func (h SchemeHarness) signRequest(p *problems, r *http.Request, key *sign.Key, at time.Time, observe func(*http.Request, string)) (draft, bool) {
 	r.Header.Set("X-Other", "o-1")
-	err := sign.Request(r, key, &sign.RequestOptions{Scheme: h.Scheme, Cover: h.Cover, Clock: func() time.Time { return at }, Observe: observe})
+	scheme := &nonceSpy{Scheme: h.Scheme}
+	err := sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Cover: h.Cover, Clock: func() time.Time { return at }, Observe: observe})
 	if err != nil {
 		p.add("the request is not signed: %v", err)
 		return draft{}, false
@@ -193,7 +199,19 @@ func (h SchemeHarness) signRequest(p *problems, r *http.Request, key *sign.Key, 
 	if host == "" {
 		host = r.URL.Host
 	}
-	return draft{method: r.Method, target: r.URL.RequestURI(), host: host, header: r.Header, body: body}, true
+	return draft{method: r.Method, target: r.URL.RequestURI(), host: host, header: r.Header, body: body, nonce: scheme.nonce}, true
+}
+
+// nonceSpy keeps the nonce that Sign has left.
+type nonceSpy struct {
+	sign.Scheme
+	nonce string
+}
+
+func (s *nonceSpy) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
+	added, err := s.Scheme.Sign(m, sig, key)
+	s.nonce = sig.Nonce
+	return added, err
 }
 
 // problems are collected, so that the suite can be tested itself.
@@ -214,6 +232,7 @@ type draft struct {
 	method, target, host string
 	header               http.Header
 	body                 []byte
+	nonce                string // as the signer knows it
 }
 
 func (d draft) message() *sign.Message {

@@ -85,7 +85,11 @@ func (f faulty) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error {
 }
 
 func (f faulty) Sign(m *sign.Message, s *sign.Signature, key *sign.Key) (sign.Additions, error) {
-	value, err := key.Sign(f.content(m, s))
+	content := f.content(m, s)
+	if !f.has("another nonce is signed than is found") {
+		s.Nonce = sign.NonceOf(content)
+	}
+	value, err := key.Sign(content)
 	return sign.Additions{Header: []sign.Field{
 		{Name: "X-Time", Value: strconv.FormatInt(s.Created, 10)},
 		{Name: "X-Sign", Value: hex.EncodeToString(value)},
@@ -123,6 +127,7 @@ func TestRunSchemeFindsFaults(t *testing.T) {
 		"the body is not signed",
 		"nothing is compared",
 		"the body is logged",
+		"another nonce is signed than is found",
 	} {
 		assert.NotEmpty(t, problems(flaw), flaw)
 	}
