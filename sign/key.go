@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -76,18 +77,23 @@ const (
 )
 
 // Key is a shared secret, a key pair or a public key, with its id, its owner and its validity. It is safe for concurrent use.
-// It must not be copied. Package fmt prints it without its secret.
+// It must not be copied. Packages fmt, encoding/json and log/slog print neither its secret nor its private part, wherever it is
+// held.
 type Key struct {
 	id, owner           string
 	algorithm           Algorithm
 	notBefore, notAfter time.Time
 	webhook             bool // the secret may be short, and signs nothing but webhooks
 
-	secret  []byte
-	macs    sync.Pool // of *keyed
+	secret  func() []byte // see hide; nil: there is none
+	macs    sync.Pool     // of *keyed
 	public  crypto.PublicKey
-	private crypto.Signer // nil: the key only verifies
+	private func() crypto.Signer // see hide; nil: the key only verifies
 }
+
+// hide returns a function that returns v. Package fmt prints of a function the address, and of everything else in an unexported
+// field what it finds there, also through pointers, whatever methods it has.
+func hide[T any](v T) func() T { return func() T { return v } }
 
 // KeyOption is an option of the functions that make a [Key].
 type KeyOption func(*Key)
@@ -109,7 +115,7 @@ func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
 	var f faults
 	f.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
 	f.addIf(len(secret) >= minSecret && isRepeated(secret), "secret", "is one byte repeated")
-	return newKey(&f, &Key{id: id, owner: id, algorithm: HMACSHA256, secret: append([]byte(nil), secret...)}, opts)
+	return newKey(&f, &Key{id: id, owner: id, algorithm: HMACSHA256, secret: hide(bytes.Clone(secret))}, opts)
 }
 
 // NewKey makes a key from a public or private key of the standard library: ed25519.PublicKey, *ecdsa.PublicKey on P-256,
@@ -123,16 +129,16 @@ func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 	switch private := material.(type) {
 	case ed25519.PrivateKey:
 		if whole = len(private) == ed25519.PrivateKeySize; whole {
-			k.private, k.public = private, private.Public()
+			k.private, k.public = hide[crypto.Signer](private), private.Public()
 		}
 	case *ecdsa.PrivateKey:
 		//lint:ignore SA1019 a key without its private part is to be refused, and must not panic later
 		if whole = private != nil && private.D != nil && private.Curve != nil; whole {
-			k.private, k.public = private, &private.PublicKey
+			k.private, k.public = hide[crypto.Signer](private), &private.PublicKey
 		}
 	case *rsa.PrivateKey:
 		if whole = private != nil && private.D != nil && private.N != nil; whole {
-			k.private, k.public = private, &private.PublicKey
+			k.private, k.public = hide[crypto.Signer](private), &private.PublicKey
 		}
 	}
 	if f.addIf(!whole, "key", "is not a whole private key"); !whole {
@@ -180,15 +186,15 @@ func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
 	}
 	k.id, k.owner = strings.Clone(k.id), strings.Clone(k.owner) // a KeyFunc may have made them of a message's id
 	if k.secret != nil {
-		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret)} }
+		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret())} }
 	}
 	return k, nil
 }
 
 func init() {
 	secret.Of = func(key any) []byte {
-		if k, ok := key.(*Key); ok && k != nil && !k.webhook {
-			return k.secret
+		if k, ok := key.(*Key); ok && k != nil && !k.webhook && k.secret != nil {
+			return k.secret()
 		}
 		return nil
 	}
@@ -286,7 +292,7 @@ func (k *Key) sign(message []byte) ([]byte, error) {
 	if k.private == nil {
 		return nil, errNoPrivate
 	}
-	switch private := k.private.(type) {
+	switch private := k.private().(type) {
 	case *ecdsa.PrivateKey:
 		digest := sha256.Sum256(message)
 		r, s, err := ecdsa.Sign(rand.Reader, private, digest[:])
@@ -301,7 +307,7 @@ func (k *Key) sign(message []byte) ([]byte, error) {
 		digest := sha512.Sum512(message)
 		return rsa.SignPSS(rand.Reader, private, crypto.SHA512, digest[:], pssOptions)
 	}
-	return k.private.Sign(rand.Reader, message, crypto.Hash(0)) // Ed25519 signs the message itself
+	return k.private().Sign(rand.Reader, message, crypto.Hash(0)) // Ed25519 signs the message itself
 }
 
 var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}

@@ -10,8 +10,10 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"slices"
@@ -259,18 +261,46 @@ func TestZeroValues(t *testing.T) {
 	require.ErrorContains(t, sign.Request(new(http.Request), newHMAC(t, "k"), nil), "no URL")
 }
 
+// Package fmt goes past methods for unexported fields, and through one pointer for a verb that is none of a pointer's.
 func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
-	key := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
-	holder := struct{ Key *sign.Key }{key}
-	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		for _, v := range []any{key, holder, []*sign.Key{key}} {
-			text := fmt.Sprintf(format, v)
-			for _, hidden := range []string{designSecret, "30313233", "48 49 50", "0x30"} {
-				require.NotContains(t, text, hidden, format)
+	seed := []byte(designSecret)
+	curve, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed)
+	require.NoError(t, err)
+	modulus, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	for kind, key := range map[string]*sign.Key{
+		"HMAC":    sign.MustKey(sign.NewHMACKey("demo", seed)),
+		"sender":  sign.MustKey(sign.NewSenderKey("demo", designSecret)),
+		"webhook": sign.MustKey(sign.NewStandardWebhooksKey("demo", "whsec_"+base64.StdEncoding.EncodeToString(seed))),
+		"Ed25519": sign.MustKey(sign.NewKey("demo", ed25519.NewKeyFromSeed(seed))),
+		"ECDSA":   sign.MustKey(sign.NewKey("demo", curve)),
+		"RSA":     sign.MustKey(sign.NewKey("demo", modulus)),
+	} {
+		key.Verify(seed, seed) // so that it has prepared what it keeps
+		ring := sign.MustRing(key)
+		var printed strings.Builder
+		for _, v := range []any{
+			key, ring, sign.MustVerifier(sign.Config{Keys: ring}), &sign.Transport{Key: key}, []*sign.Key{key}, map[string]*sign.Key{"": key},
+			struct{ Key *sign.Key }{key}, struct{ key *sign.Key }{key}, struct{ keys []*sign.Key }{[]*sign.Key{key}}, struct{ keys sign.KeySource }{ring},
+		} {
+			for _, verb := range strings.Fields("%v %+v %#v %s %q %x %X %d") {
+				fmt.Fprintf(&printed, verb, v)
+			}
+			_ = json.NewEncoder(&printed).Encode(v)
+			slog.New(slog.NewTextHandler(&printed, nil)).Info("", "v", v)
+			slog.New(slog.NewJSONHandler(&printed, nil)).Info("", "v", v)
+		}
+		for _, secret := range []any{seed[:4], seed[28:], modulus.D.Bits()[:1], modulus.Primes[0].Bits()[:1], new(big.Int).SetBytes(seed).Bits()[:1]} {
+			for _, format := range []string{"%s", "%d", "%x", "%X", "%#v"} {
+				text := fmt.Sprintf(format, secret)
+				if _, inner, ok := strings.Cut(text, "{"); ok {
+					text = inner
+				}
+				require.False(t, strings.Contains(printed.String(), strings.Trim(text, "[]{}")), "%s, %s", kind, format)
 			}
 		}
+		require.Equal(t, "demo ("+key.Algorithm().String()+")", fmt.Sprint(key))
 	}
-	require.Equal(t, "demo (hmac-sha256)", fmt.Sprint(key))
 	require.Equal(t, "Algorithm(99)", sign.Algorithm(99).String())
 }
 

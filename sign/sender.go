@@ -303,7 +303,7 @@ func NewSenderKey(id, secret string, opts ...KeyOption) (*Key, error) {
 	f.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
 	f.addIf(secret != "" && isRepeated([]byte(secret)), "secret", "is one byte repeated")
 	f.addIfSpaced(secret)
-	return newKey(&f, &Key{id: id, owner: id, webhook: true, algorithm: HMACSHA256, secret: []byte(secret)}, opts)
+	return newKey(&f, &Key{id: id, owner: id, webhook: true, algorithm: HMACSHA256, secret: hide([]byte(secret))}, opts)
 }
 
 // maxSenderSecret is the length of the longest secret of NewSenderKey, in bytes.

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -371,14 +372,14 @@ func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) 
 		if !bad(len(raw) < minWebhookSecret || len(raw) > maxWebhookSecret, "has %d bytes; %d to %d are allowed", len(raw), minWebhookSecret, maxWebhookSecret) {
 			bad(isRepeated(raw), "is one byte repeated")
 		}
-		k.algorithm, k.secret = HMACSHA256, raw
+		k.algorithm, k.secret = HMACSHA256, hide(raw)
 	case kind == "whpk":
 		bad(len(raw) != ed25519.PublicKeySize, "has %d bytes; a public key has %d", len(raw), ed25519.PublicKeySize)
 		k.algorithm, k.public = Ed25519, ed25519.PublicKey(raw)
 	case !bad(len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize, "has %d bytes; a private key has %d or %d", len(raw), ed25519.SeedSize, ed25519.PrivateKeySize):
 		private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
 		bad(len(raw) == ed25519.PrivateKeySize && !private.Equal(ed25519.PrivateKey(raw)), "holds a public key that does not belong to the private one")
-		k.algorithm, k.private, k.public = Ed25519, private, private.Public()
+		k.algorithm, k.private, k.public = Ed25519, hide[crypto.Signer](private), private.Public()
 	}
 	return newKey(&f, k, opts)
 }
