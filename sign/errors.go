@@ -66,7 +66,7 @@ type Error struct {
 	// Reason is the finer reason. It is for logs. Empty: the code says it all.
 	Reason Reason
 	// Detail explains the error to people. It is for logs. It contains no secret, no expected signature and no part of
-	// the body.
+	// the body. A [Verifier] cuts it to 512 bytes.
 	Detail string
 
 	cause      error

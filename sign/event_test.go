@@ -2,6 +2,7 @@ package sign_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,5 +30,24 @@ func TestEventPaths(t *testing.T) {
 		require.Error(t, err)
 		require.Equal(t, path, e.Path)
 		require.Empty(t, e.RemoteAddr, "the source does not tell")
+	}
+}
+
+// Anybody can send what is told to people, so it has a bound.
+func TestEventsAreShort(t *testing.T) {
+	key, long := newHMAC(t, "demo"), strings.Repeat("x", 30<<10)
+	for what, change := range map[string]func(*http.Request){
+		"host":   func(r *http.Request) { r.Host = long },
+		"method": func(r *http.Request) { r.Method = long },
+		"key id": func(r *http.Request) { r.Header.Set("X-Key-Id", long) },
+		"field":  func(r *http.Request) { r.Header.Set("X-Signed-Headers", "content-type;idempotency-key;"+long) },
+	} {
+		var e sign.Event
+		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Hosts: []string{"api.example.com"}, Observe: func(_ context.Context, got sign.Event) { e = got }})
+		r := signedRequest(t, key, nil)
+		change(r)
+		_, err := v.Verify(t.Context(), fixture.Message(r))
+		require.Error(t, err, what)
+		require.Less(t, len(fmt.Sprint(e.KeyID, e.Method, e.Path, e.Err, err)), 2<<10, what)
 	}
 }

@@ -91,19 +91,20 @@ const (
 	defaultHeaderBytes  = 32 << 10
 	defaultStoreTimeout = 2 * time.Second
 	maxSigningString    = 4 << 10
-	maxEventPath        = 256
+	maxEventText        = 256
+	maxDetail           = 512
 )
 
 // Event describes one message, verified or refused, to [Config].Observe.
 type Event struct {
 	// Scheme is the name of the scheme.
 	Scheme string
-	// KeyID is the key id that the message names. It is empty if the message was refused before its key id was read. Unless
-	// Err is nil, anybody may have sent it.
+	// KeyID is the key id that the message names, cut to 256 bytes. It is empty if the message was refused before its key id
+	// was read. Unless Err is nil, anybody may have sent it.
 	KeyID string
-	// Err is why the message was refused. Nil: it was verified.
+	// Err is why the message was refused. Its Detail, which may quote the message, is cut to 512 bytes. Nil: it was verified.
 	Err *Error
-	// Method and Path are the message's. Path is as sent, cut to 256 bytes.
+	// Method and Path are the message's, as sent, each cut to 256 bytes.
 	Method, Path string
 	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: the adapter does not
 	// know it.
@@ -227,6 +228,9 @@ func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 		started = time.Now()
 	}
 	err := v.verify(ctx, m, s, &key)
+	if err != nil {
+		err.Detail = cut(err.Detail, maxDetail)
+	}
 	if v.c.Observe != nil {
 		v.observe(ctx, m, s, key, err, time.Since(started))
 	}
@@ -500,11 +504,13 @@ func (v *Verifier) afterWindow() int64 {
 	return int64((v.c.Margin + 2*v.c.StoreTimeout + time.Second - 1) / time.Second)
 }
 
+// cut returns a copy of what anybody may have sent, for a log.
+func cut(text string, bytes int) string { return strings.Clone(text[:min(len(text), bytes)]) }
+
 func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *Key, err *Error, took time.Duration) {
-	path := m.Path()
 	e := Event{
-		Scheme: v.c.Scheme.Name(), KeyID: strings.Clone(s.KeyID), Err: err, Elapsed: took,
-		Method: strings.Clone(m.Method), Path: strings.Clone(path[:min(len(path), maxEventPath)]),
+		Scheme: v.c.Scheme.Name(), KeyID: cut(s.KeyID, maxEventText), Err: err, Elapsed: took,
+		Method: cut(m.Method, maxEventText), Path: cut(m.Path(), maxEventText),
 	}
 	if peer, ok := m.Source.(PeerSource); ok {
 		e.RemoteAddr = strings.Clone(peer.RemoteAddr())
@@ -519,8 +525,8 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 				return "" // the message's memory belongs to another request now
 			}
 			text := v.c.Scheme.SigningString(m, s, key)
-			if len(text) > maxSigningString { // it goes to a log, and anybody may have sent it
-				text = text[:maxSigningString] + "[cut off]"
+			if len(text) > maxSigningString {
+				text = cut(text, maxSigningString) + "[cut off]"
 			}
 			return text
 		}
