@@ -10,14 +10,16 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Verify verifies r with v. It returns a copy of r for the handler, with the signer in its context, and
-// with a body that reads from the start. If v refuses the request, it returns the answer instead.
+// Verify verifies r with v. It returns a copy of r for the handler, with the signer in its context, with a
+// body that reads from the start, and without trailers, which nobody has signed. If v refuses the request,
+// it returns the answer instead.
 func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *core.Response) {
 	m := messages.Get().(*message)
 	m.start(r)
 	signed, err := v.Verify(r.Context(), &m.sign)
 	if err == nil {
 		verified = m.forHandler(WithSigner(r.Context(), signed), new(lentBody))
+		verified.Trailer = nil // no scheme signs it
 	} else {
 		refusal = ResponseOf(v.Refusal(r.Context(), err))
 	}

@@ -178,6 +178,8 @@ func (c ginCall) Method() string { return c.c.Request.Method }
 
 func (c ginCall) Header(name string) string { return c.c.GetHeader(name) }
 
+func (c ginCall) Trailer(name string) string { return c.c.Request.Trailer.Get(name) }
+
 func (c ginCall) Param(name string) string { return c.c.Param(name) }
 
 func (c ginCall) Query(name string) string { return c.c.Query(name) }

@@ -291,6 +291,9 @@ type Call interface {
 	Header(name string) string
 	Param(name string) string
 	Query(name string) string
+	// Trailer returns the first value of that name that has come behind the body, where the framework keeps such fields apart,
+	// or "".
+	Trailer(name string) string
 	// Body reads the whole body as it was sent.
 	Body() ([]byte, error)
 	// Bind binds the body to v, which has json and form tags, by its Content-Type.

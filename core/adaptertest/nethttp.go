@@ -264,6 +264,8 @@ func (c *netHTTPCall) Method() string { return c.r.Method }
 
 func (c *netHTTPCall) Header(name string) string { return c.r.Header.Get(name) }
 
+func (c *netHTTPCall) Trailer(name string) string { return c.r.Trailer.Get(name) }
+
 func (c *netHTTPCall) Param(name string) string {
 	if name == "*" {
 		name = "rest"

@@ -165,6 +165,9 @@ type answer struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
+// theirTrailer is what anybody may send behind the body.
+const theirTrailer = "X-Checksum"
+
 // handle is the handler.
 func (e *signedEnv) handle(c Call) error {
 	v, ok := sign.From(c.Context())
@@ -184,6 +187,8 @@ func (e *signedEnv) handle(c Call) error {
 		a.Problem = "core.RunFrom finds nothing in the context, or a run where there is no guard"
 	case err != nil:
 		a.Problem = "the body cannot be read: " + err.Error()
+	case c.Header(theirTrailer)+c.Trailer(theirTrailer) != "":
+		a.Problem = "the request has a trailer that nobody has signed"
 	case !ownOK || !reflect.DeepEqual(own, v):
 		a.Problem = "the adapter's own function returns something else than sign.From"
 	}

@@ -148,6 +148,7 @@ var verifierFaults = []struct{ name, noticed string }{
 	{"no Host of its own", "hosts/another host"},
 	{"Get for Values", "duplicated fields/Content-Type twice, the bad one last"},
 	{"the handler gets the trailer as header", "bodies/an Idempotency-Key in the trailer"},
+	{"the handler gets the trailer", "bodies/a trailer"},
 	{"the handler gets no body", "keys/the good one"},
 	{"the handler gets the method that it wants", "fields that override/X-HTTP-Method-Override with another method"},
 	{"the handler runs all the same", "signatures/all zero"},
@@ -243,6 +244,8 @@ func verify(v verifying, fault string, next http.Handler) http.Handler {
 
 // serveVerified calls the handler behind the verifier.
 func serveVerified(w http.ResponseWriter, r *http.Request, fault string, v sign.Verified, next http.Handler) {
+	trailer := r.Trailer
+	r.Trailer = nil
 	switch fault {
 	case "the handler gets no body":
 		r.Body = http.NoBody
@@ -256,9 +259,11 @@ func serveVerified(w http.ResponseWriter, r *http.Request, fault string, v sign.
 	case "the context knows the wrong one":
 		v.KeyID = "bob"
 	case "the handler gets the trailer as header":
-		for name, values := range r.Trailer {
+		for name, values := range trailer {
 			r.Header[name] = values
 		}
+	case "the handler gets the trailer":
+		r.Trailer = trailer
 	}
 	next.ServeHTTP(w, r.WithContext(core.WithCaller(sign.NewContext(r.Context(), v), v.Owner)))
 }

@@ -196,6 +196,8 @@ func (c call[C]) Method() string { return c.c.Request().Method }
 
 func (c call[C]) Header(name string) string { return c.c.Request().Header.Get(name) }
 
+func (c call[C]) Trailer(name string) string { return c.c.Request().Trailer.Get(name) }
+
 func (c call[C]) Param(name string) string { return c.c.Param(name) }
 
 func (c call[C]) Query(name string) string { return c.c.QueryParam(name) }

@@ -190,6 +190,9 @@ func (c call[C]) Verified() (sign.Verified, bool) { return c.v.Verified(c.c) }
 
 func (c call[C]) Method() string { return c.c.Method() }
 
+// Trailer finds nothing: what a trailer brings is a part of fasthttp's header.
+func (c call[C]) Trailer(string) string { return "" }
+
 // Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
 func (c call[C]) Header(name string) (value string) {
 	if !c.config.DisableHeaderNormalizing {
