@@ -38,6 +38,15 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 // Bounded does nothing. It implements sign.BoundedNonceStore: Use has a deadline of its own.
 func (n *Nonces) Bounded() {}
 
+// Capacity returns half of what a store that is [store.Sized] holds: the other half is for the records of operations. Of
+// another store it is zero, which means that nobody knows. It implements sign.SizedNonceStore.
+func (n *Nonces) Capacity() int {
+	if sized, ok := n.engine.store.(store.Sized); ok {
+		return (sized.Capacity() + 1) / 2
+	}
+	return 0
+}
+
 // nonceKey is no operation's key: those go on with U= after the prefix.
 func (e *Engine) nonceKey(keyID, nonce string) string {
 	k := make([]byte, 0, len(e.prefix)+len(keyID)+len(nonce)+8)

@@ -112,6 +112,15 @@ func TestNoncesFail(t *testing.T) {
 	assert.ErrorIs(t, err, store.ErrFull)
 }
 
+// Half of the store is for records. What another store holds, nobody knows.
+func TestNoncesKnowTheirRoom(t *testing.T) {
+	small, err := memstore.New(memstore.Options{MaxEntries: 1001})
+	require.NoError(t, err)
+	for want, s := range map[int]store.Store{501: small, 1 << 19: nil, 0: &spy{Store: small}} {
+		assert.Equal(t, want, core.MustNew(core.Config{Store: s}).Nonces().Capacity())
+	}
+}
+
 // A call ends with the engine's deadline or with the caller's, whichever is first.
 func TestNoncesHaveADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,14 @@ type BoundedNonceStore interface {
 	Bounded()
 }
 
+// SizedNonceStore is a [NonceStore] that knows how much it holds. A verifier then lets owners have no more: see
+// [Config].MaxNonces.
+type SizedNonceStore interface {
+	NonceStore
+	// Capacity returns how many nonces there is room for. It is always the same. Zero: nobody knows.
+	Capacity() int
+}
+
 // ErrNoncesFull is the error of a [MemoryNonces] that has reached its bound, and the cause of a refusal beyond
 // [Config].MaxNonces. Messages are then refused (503 store_unavailable): if a nonce were forgotten early, its message could be
 // sent again.
@@ -42,22 +50,20 @@ const defaultMaxNonces = 1 << 19
 
 const nonceShards = 64
 
+// minShardedNonces is the smallest bound that is divided among shards. Below it, a shard could be full long before the others.
+const minShardedNonces = 1 << 17
+
 // MemoryNonces is a [NonceStore] in the memory of one process. It is bounded, and returns [ErrNoncesFull] if it is full. The zero
 // value holds 524,288 nonces. After a restart, and in another process, a message can be sent again while its timestamp is in
 // the window. It runs no goroutine, and is safe for concurrent use.
 type MemoryNonces struct {
-	max    int // of each shard
+	max    int // zero: defaultMaxNonces
 	shards [nonceShards]nonceShard
 }
 
-// NewMemoryNonces returns a store for about max nonces. Zero or less means 524,288. The bound is divided among shards, so the
-// store may be full up to a tenth early.
-func NewMemoryNonces(max int) *MemoryNonces {
-	if max <= 0 {
-		max = defaultMaxNonces
-	}
-	return &MemoryNonces{max: (max-1)/nonceShards + 1}
-}
+// NewMemoryNonces returns a store for max nonces. Zero or less means 524,288. From 131,072 on, the bound is divided among shards,
+// so the store may be full up to a tenth early.
+func NewMemoryNonces(max int) *MemoryNonces { return &MemoryNonces{max: max} }
 
 // hashSeed keeps others from choosing nonces of one shard.
 var hashSeed = maphash.MakeSeed()
@@ -90,7 +96,11 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 	}
 	// The one string cannot be that of another pair: no key id has a line feed.
 	entry := keyID + "\n" + nonce
-	s := &n.shards[maphash.String(hashSeed, entry)%nonceShards]
+	room, used := n.Capacity(), uint64(1)
+	if room >= minShardedNonces {
+		room, used = (room-1)/nonceShards+1, nonceShards
+	}
+	s := &n.shards[maphash.String(hashSeed, entry)%used]
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,9 +110,7 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 		// nonce is not to be used again.
 		return false, nil
 	}
-	limit := n.max
-	setDefault(&limit, defaultMaxNonces/nonceShards)
-	if len(s.dates) >= limit {
+	if len(s.dates) >= room {
 		return false, ErrNoncesFull
 	}
 	if s.used == nil {
@@ -116,6 +124,14 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 
 // Bounded implements [BoundedNonceStore].
 func (n *MemoryNonces) Bounded() {}
+
+// Capacity implements [SizedNonceStore].
+func (n *MemoryNonces) Capacity() int {
+	if n.max <= 0 {
+		return defaultMaxNonces
+	}
+	return n.max
+}
 
 // Len returns how many nonces are remembered. Some of them may be due to be forgotten.
 func (n *MemoryNonces) Len() int {

@@ -4,7 +4,7 @@ import "sync"
 
 // quota bounds how many nonces of one verifier are remembered at a time, of each owner and of all owners.
 type quota struct {
-	each, all int
+	each, all int   // each zero: see isUsed
 	span      int64 // of a slot, in seconds
 
 	mu     sync.Mutex
@@ -43,9 +43,9 @@ func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	own.forget(q.now)
 	q.total.forget(q.now)
 	switch {
-	case own.sum >= q.each:
+	case q.isUsed(own.sum):
 		err := Errorf(CodeRateLimited, "%d nonces of the owner %q are remembered", own.sum, owner)
-		if err.retryAfter = 1; own.sum-own.open >= q.each {
+		if err.retryAfter = 1; q.isUsed(own.sum - own.open) {
 			err.retryAfter = own.end()*q.span - max(now, q.now*q.span)
 		}
 		return 0, err
@@ -57,6 +57,15 @@ func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	own.add(slot, 1)
 	q.total.add(slot, 1)
 	return slot, nil
+}
+
+// isUsed reports whether an owner with n nonces has used up its quota. Without a number, that is a third of what is free: one owner
+// gets a quarter of all, and each further one a quarter of what those before have left.
+func (q *quota) isUsed(n int) bool {
+	if q.each > 0 {
+		return n >= q.each
+	}
+	return n > 0 && 3*n >= q.all-q.total.sum
 }
 
 // finish ends a take. A nonce that was not remembered counts no longer.

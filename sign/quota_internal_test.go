@@ -12,7 +12,7 @@ import (
 func TestQuotaAgainstAModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		longest := rapid.Int64Range(1, 300).Draw(rt, "longest")
-		each := rapid.IntRange(1, 8).Draw(rt, "each")
+		each := rapid.IntRange(0, 8).Draw(rt, "each")
 		all := rapid.IntRange(each, 20).Draw(rt, "all")
 		q := newQuota(each, all, longest)
 		type nonce struct {
@@ -31,6 +31,7 @@ func TestQuotaAgainstAModel(t *testing.T) {
 			}
 			return own, sum
 		}
+		room := func(own, sum int) bool { return own < each || each == 0 && (own == 0 || 3*own < all-sum) }
 		now := int64(1700000000)
 		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
 			now += rapid.Int64Range(0, longest/4+1).Draw(rt, "pause")
@@ -41,7 +42,7 @@ func TestQuotaAgainstAModel(t *testing.T) {
 			before, sumBefore := live(owner, now-q.span)
 			switch {
 			case err == nil:
-				require.Less(rt, own, each)
+				require.True(rt, room(own, sum))
 				require.Less(rt, sum, all)
 				if rapid.Bool().Draw(rt, "back") {
 					q.finish(owner, slot, false)
@@ -50,10 +51,13 @@ func TestQuotaAgainstAModel(t *testing.T) {
 				q.finish(owner, slot, true)
 				taken = append(taken, nonce{owner, then})
 			case err.Code == CodeRateLimited:
-				require.GreaterOrEqual(rt, before, each)
+				require.False(rt, room(before, sumBefore))
+				require.LessOrEqual(rt, err.retryAfter, longest+2*q.span)
+				if each == 0 {
+					continue // others may take what becomes free
+				}
 				// It is the time to come again: there is room then.
 				now += err.retryAfter
-				require.LessOrEqual(rt, err.retryAfter, longest+2*q.span)
 				own, _ := live(owner, now)
 				require.Less(rt, own, each)
 				slot, err := q.take(owner, now, now)
@@ -69,6 +73,25 @@ func TestQuotaAgainstAModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Without a quota, each owner gets a quarter of what those before have left. Ten leave a twentieth, and the eleventh is served.
+func TestOwnersLeaveRoom(t *testing.T) {
+	q := newQuota(0, 10_000, 60)
+	var got []int
+	for owner := range 11 {
+		for n := 0; ; n++ {
+			slot, err := q.take(strconv.Itoa(owner), 1000, 1060)
+			if err != nil {
+				require.Equal(t, CodeRateLimited, err.Code)
+				require.Greater(t, err.retryAfter, int64(50))
+				got = append(got, n)
+				break
+			}
+			q.finish(strconv.Itoa(owner), slot, true)
+		}
+	}
+	require.Equal(t, []int{2500, 1875, 1407, 1055, 791, 593, 445, 334, 250, 188, 141}, got)
 }
 
 // Owners without nonces are forgotten, and a clock that goes back or far ahead breaks nothing.

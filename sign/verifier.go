@@ -3,6 +3,7 @@ package sign
 import (
 	"context"
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,14 +26,20 @@ type Config struct {
 	Nonces NonceStore
 
 	// NonceQuota is how many nonces of one owner ([OwnedBy]) are remembered at a time. An owner who has used up the quota
-	// is refused (429 rate_limited, with Retry-After) until the first of them is forgotten. Other owners are not affected.
-	// Each verifier counts only what it has accepted itself, so n processes that share a store allow n times as many. A
-	// nonce counts for a little longer than it is remembered, and not at all if the store failed. Zero: half of MaxNonces.
+	// is refused (429 rate_limited, with Retry-After) until the first of them is forgotten. Each verifier counts only what it
+	// has accepted itself, so n processes that share a store allow n times as many. A nonce counts for a little longer than
+	// it is remembered, and not at all if the store failed.
+	//
+	// Zero: a third of what is free of MaxNonces. So one owner gets at most a quarter of MaxNonces, and each further one a
+	// quarter of what those before have left: ten who take all they can leave a twentieth to others. MaxNonces/n gives each
+	// of n owners a share that does not depend on the others.
 	NonceQuota int
 
 	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for other records in
-	// the same store. Beyond it, every message is refused (503 store_unavailable). Zero: 524,288, half of what the
-	// in-process store of an engine holds, or NonceQuota if that is more.
+	// the same store. Beyond it, every message is refused (503 store_unavailable). It must not be more than Nonces has room
+	// for ([SizedNonceStore]): for core.Engine.Nonces, half of what a store in memory holds. Each verifier counts its own:
+	// divide it among those that share a store in memory. Zero: 524,288, or NonceQuota if that is more, but no more than
+	// Nonces has room for.
 	MaxNonces int
 
 	// Window is how far a timestamp may be behind or ahead of the verifier's clock, inclusive. It is in whole seconds, at
@@ -149,6 +156,12 @@ func NewVerifier(c Config) (*Verifier, error) {
 	f.addIf(c.NonceQuota < 0, "Config.NonceQuota", "is negative: %d", c.NonceQuota)
 	f.addIf(c.MaxNonces < 0, "Config.MaxNonces", "is negative: %d", c.MaxNonces)
 	f.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota", "is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
+	room := math.MaxInt
+	if sized, ok := c.Nonces.(SizedNonceStore); ok && !isNil(c.Nonces) && sized.Capacity() > 0 {
+		room = sized.Capacity()
+	}
+	f.addIf(c.NonceQuota > room, "Config.NonceQuota", "is %d, and Nonces has room for %d", c.NonceQuota, room)
+	f.addIf(c.MaxNonces > room, "Config.MaxNonces", "is %d, and Nonces has room for %d", c.MaxNonces, room)
 	f.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
 	for _, host := range c.Hosts {
 		f.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
@@ -170,8 +183,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	if c.Scheme == nil {
 		c.Scheme = standardV1
 	}
-	setDefault(&c.MaxNonces, max(defaultMaxNonces, c.NonceQuota))
-	setDefault(&c.NonceQuota, c.MaxNonces-c.MaxNonces/2)
+	setDefault(&c.MaxNonces, min(room, max(defaultMaxNonces, c.NonceQuota)))
 	if c.Nonces == nil {
 		c.Nonces = NewMemoryNonces(c.MaxNonces)
 	}

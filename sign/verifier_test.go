@@ -50,6 +50,9 @@ func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "up to 1h0m0s")
 	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), NonceQuota: 3, MaxNonces: 2})
 	require.ErrorContains(t, err, "Config.NonceQuota")
+	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), Nonces: sign.NewMemoryNonces(64), NonceQuota: 65, MaxNonces: 66})
+	require.ErrorContains(t, err, "Config.NonceQuota: is 65, and Nonces has room for 64")
+	require.ErrorContains(t, err, "Config.MaxNonces: is 66, and Nonces has room for 64")
 	_, err = sign.NewVerifier(sign.Config{Keys: sign.KeyFunc(nil)})
 	require.ErrorContains(t, err, "Config.Keys")
 	require.Panics(t, func() { sign.MustVerifier(sign.Config{}) })
@@ -425,9 +428,7 @@ func fullNonces(t *testing.T) sign.NonceStore {
 	for {
 		if _, err := n.Use(t.Context(), "filler", newNonce(), time.Hour); err != nil {
 			require.ErrorIs(t, err, sign.ErrNoncesFull)
-			if n.Len() == 64 { // every shard
-				return n
-			}
+			return n
 		}
 	}
 }

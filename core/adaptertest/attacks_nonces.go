@@ -187,13 +187,12 @@ var nonceGroups = []attackGroup{
 		name: "a full memory",
 		change: func(e *signedEnv, s *service) {
 			e.nonces, e.memory = nil, sign.NewMemoryNonces(1)
-			s.sign.Nonces = e.memory
+			s.sign.Nonces = struct{ sign.NonceStore }{e.memory} // whose room nobody knows, so that the quota does not come first
 		},
 		attacks: []attack{{
 			name: "refuses",
 			why:  "a bounded store must not forget a nonce early to make room: its message could be sent again",
 			steps: []attackStep{attackFunc(func(p *attackRun) {
-				// It has a shard for each of a few bits of the nonce's hash, of one place each.
 				places := 0
 				for n := 0; n < 1000; n++ {
 					m := good.message()

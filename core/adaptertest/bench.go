@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,9 @@ import (
 // added-allocs/op is what Verify adds to the allocations of the bare ones.
 func BenchVerify(b *testing.B, h Harness) {
 	m := good.with(body(`{"note":"`+strings.Repeat("n", 189)+`"}`), clientKeyed("k-1")).then(kept).message()
-	verifier := sign.MustVerifier(sign.Config{Keys: ring(), Nonces: anyNonce{}, Clock: func() time.Time { return noon }})
+	verifier := sign.MustVerifier(sign.Config{
+		Keys: ring(), Nonces: anyNonce{}, NonceQuota: math.MaxInt, MaxNonces: math.MaxInt, Clock: func() time.Time { return noon },
+	})
 	route := Route{Handler: func(c Call) error {
 		body, err := c.Body()
 		if err != nil || len(body) != 200 {

@@ -120,6 +120,13 @@ type Recaller interface {
 	Recall(key []byte) (grant Grant, raw uint64, ok bool)
 }
 
+// Sized is implemented by stores that hold a bounded number of records.
+type Sized interface {
+	// Capacity returns how many records of up to 512 bytes, with their keys, the store holds: one or more, and always
+	// the same.
+	Capacity() int
+}
+
 // Local is implemented by stores whose calls never block on anything outside the
 // process. The engine calls them without a deadline of its own.
 type Local interface {

@@ -32,9 +32,9 @@
 // # Waiting
 //
 // The store implements [store.Watcher]: a waiting duplicate is woken when the run ends.
-// It implements [store.Local]: its calls never block on anything outside the process. And it implements
-// [store.Recaller]: a retry with the same bytes costs no more than a look. A type that embeds the store, to count
-// calls, say, sees them all in its Acquire: nothing is recalled past it.
+// It implements [store.Local]: its calls never block on anything outside the process. It implements [store.Sized]. And
+// it implements [store.Recaller]: a retry with the same bytes costs no more than a look. A type that embeds the
+// store, to count calls, say, sees them all in its Acquire: nothing is recalled past it.
 package memstore
 
 import (
@@ -90,8 +90,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an in-process store. It implements [store.Store], [store.Watcher], [store.Local] and
-// [store.Recaller]. All methods are safe for concurrent use. It needs no closing. The zero Store is
+// Store is an in-process store. It implements [store.Store], [store.Watcher], [store.Local],
+// [store.Sized] and [store.Recaller]. All methods are safe for concurrent use. It needs no closing. The zero Store is
 // not usable; make one with [New].
 type Store struct {
 	// Records lie in shards, each a table and a queue under one mutex. The queue is a
@@ -186,6 +186,9 @@ func New(o Options) (*Store, error) {
 
 // Local marks the store as one whose calls never block outside the process.
 func (s *Store) Local() {}
+
+// Capacity returns how many records of up to 512 bytes the store holds, overhead included.
+func (s *Store) Capacity() int { return int(max(1, min(s.maxEntries, s.maxBytes/512))) }
 
 // Len returns how many records the store holds, including expired ones that no call has
 // removed yet.

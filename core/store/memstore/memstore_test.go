@@ -74,9 +74,9 @@ func BenchmarkStore(b *testing.B) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []memstore.Options{{}, {MaxEntries: 1, MaxBytes: 1}, {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
-		if _, err := memstore.New(o); err != nil {
-			t.Errorf("New(%+v): %v", o, err)
+	for capacity, o := range map[int]memstore.Options{1 << 20: {}, 1: {MaxEntries: 1, MaxBytes: 1}, 128: {MaxBytes: 64 << 10}, math.MaxInt32: {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
+		if s, err := memstore.New(o); err != nil || s.Capacity() != capacity {
+			t.Errorf("New(%+v): %v, not with room for %d", o, err, capacity)
 		}
 	}
 	_, err := memstore.New(memstore.Options{MaxEntries: -1, MaxBytes: -1})
