@@ -50,8 +50,8 @@
 //     Messages without a timestamp ([Signature].NoTimestamp) have no nonce.
 //
 // So nobody can use up the nonces of others, and a message that is too old costs no reading of its body. Package
-// sign/sortedparams is the exception: it finds the timestamp in the body. A message of an unknown key passes through the same
-// steps as one with a bad signature, and gets the same answer.
+// sign/sortedparams is the exception: it reads the body, which holds parameters, first. A message of an unknown key passes
+// through the same steps as one with a bad signature, and gets the same answer.
 //
 // # Answers
 //
@@ -73,11 +73,11 @@
 // on what is signed. A message with a Content-Encoding, an Idempotency-Key or a method other than POST is refused
 // ([ReasonUncovered]).
 //
-// A sender delivers an event until it gets a success, and again when a person asks for it. Each delivery is another message
-// about the same event, and [Verified].EventID is the same in all of them. It comes from what is signed: the id in the body,
-// or a digest of the body. The ids that senders put into the header (X-GitHub-Delivery, X-Shopify-Event-Id) are not signed.
-// Whoever has seen a message can send it again under another one. This guard runs an event once and answers later deliveries
-// with the first response:
+// Most senders deliver an event until they get a success; GitHub delivers it again only when it is asked to. Each delivery is
+// another message about the same event, and [Verified].EventID is the same in all of them. It comes from what is signed: the id
+// in the body, or a digest of the body. The ids that senders put into the header (X-GitHub-Delivery, X-Shopify-Event-Id) are not
+// signed. Whoever has seen a message can send it again under another one. This guard runs an event once and answers later
+// deliveries with the first response:
 //
 //	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller(), Retention: 72 * time.Hour}
 //

@@ -79,9 +79,9 @@ func Slack(keyID string) Scheme {
 //	X-Hub-Signature-256: sha256=757107ea…
 //
 // The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub does not sign a time, the kind of event
-// (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). [Verified].EventID is a digest of the body,
-// and messages have no timestamp ([Signature].NoTimestamp). Name both fields in the guard's RequestHeaders: a body that comes
-// again under another id or kind is then refused.
+// (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). It delivers again only when it is asked
+// to. [Verified].EventID is a digest of the body, and messages have no timestamp ([Signature].NoTimestamp). Name both fields in
+// the guard's RequestHeaders: a body that comes again under another id or kind is then refused.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func GitHub(keyID string) Scheme {

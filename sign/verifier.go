@@ -229,8 +229,9 @@ func setDefault[T comparable](v *T, to T) {
 // bounds the calls of the key source and the nonce store.
 //
 // The checks have this order: size of the header, form of the signature, timestamp, key and algorithm, body, signature, nonce.
-// So a body is read only if the timestamp is in the window, and a nonce is used up only by a good signature. Guessing key ids
-// reveals nothing: a message of an unknown key passes through the same steps as one with a bad signature.
+// So a body is read only if the timestamp is in the window, unless the scheme reads it first (sign/sortedparams), and a nonce
+// is used up only by a good signature. Guessing key ids reveals nothing: a message of an unknown key passes through the same
+// steps as one with a bad signature.
 func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 	s := signatures.Get().(*Signature)
 	m.limit, m.host = v.c.BodyLimit, v.c.Host

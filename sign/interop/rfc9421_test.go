@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -127,7 +128,13 @@ func remitlyOSS(algorithm string) implementation {
 }
 
 // differs reports what the other implementation does otherwise than the RFC says. We refuse it, and it refuses us.
-func differs(name, algorithm, target string, theySign bool) bool {
+func differs(name, algorithm, host, target string, theySign bool) bool {
+	switch {
+	case host != "": // section 2.2.3: a host is in lower case, and has no default port
+		return true
+	case target == "": // section 2.2.6: an empty path is a slash; only a client sees that there is none
+		return theySign
+	}
 	switch name {
 	case "yaronf": // section 3.3.1: the salt has 64 bytes; its signer takes the longest there is, and its verifier any
 		return algorithm == "rsa-pss-sha512" && theySign
@@ -146,13 +153,17 @@ func TestMessageSignatures(t *testing.T) {
 	for name, implemented := range map[string]func(algorithm string) implementation{"yaronf": yaronf, "remitly-oss": remitlyOSS} {
 		for _, algorithm := range algorithms {
 			pair, peer := pairs[algorithm], implemented(algorithm)
-			for path, target := range map[string]string{"plain": "/hooks", "with a query": "/hooks?x=2&x=1", "escaped": "/a%2Fb/hooks"} {
+			for path, to := range map[string]struct{ host, target string }{
+				"plain": {"", "/hooks"}, "with a query": {"", "/hooks?x=2&x=1"}, "escaped": {"", "/a%2Fb/hooks"},
+				"no path": {"", ""}, "a default port": {"api.example.com:80", "/hooks"}, "capitals": {"API.example.com", "/hooks"},
+			} {
 				t.Run(name+"/"+algorithm+"/"+path+"/they sign", func(t *testing.T) {
 					r := newRequest(t, ours(t, sign.MustVerifier(sign.Config{
 						Keys: sign.MustRing(pair[1]), Scheme: scheme, Window: tolerance,
-					}))+target)
+					}))+to.target)
+					r.Host = cmp.Or(to.host, r.Host)
 					peer.sign(t, r)
-					if differs(name, algorithm, target, true) {
+					if differs(name, algorithm, to.host, to.target, true) {
 						status, code := send(t, r, body)
 						require.Equal(t, 401, status)
 						require.Equal(t, "invalid", code)
@@ -161,9 +172,10 @@ func TestMessageSignatures(t *testing.T) {
 					arrives(t, r, "replayed")
 				})
 				t.Run(name+"/"+algorithm+"/"+path+"/we sign", func(t *testing.T) {
-					r := newRequest(t, theirs(t, peer.verify(t))+target)
+					r := newRequest(t, theirs(t, peer.verify(t))+to.target)
+					r.Host = cmp.Or(to.host, r.Host)
 					require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: scheme}))
-					if differs(name, algorithm, target, false) {
+					if differs(name, algorithm, to.host, to.target, false) {
 						status, _ := send(t, r, body)
 						require.Equal(t, 401, status)
 						return

@@ -51,6 +51,7 @@
 //   - Several signatures, unless [Options].Label names the one to verify. Signature-Input, Signature or Content-Digest in
 //     several lines.
 //   - Labels, components or parameters that occur twice, and base64 whose unused bits are not zero.
+//   - So the messages of Web Bot Auth, which cover neither method nor path.
 //   - More than 64 components. More than 300 parts of a field that is not in its serialised form, or has several signatures.
 //
 // Optional white space of structured fields (RFC 8941) is accepted. The signature base contains the serialised form of what was

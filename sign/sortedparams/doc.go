@@ -49,7 +49,7 @@
 // # Time and nonce
 //
 // A message needs a timestamp, in one of the forms that [Options] has, and a nonce of 16 to 128 characters of A-Z a-z 0-9 . _ ~ -.
-// The body is read before they are checked, up to the verifier's limit, because they may stand there. Calls of WeChat Pay v2 have
+// The body is read before they are checked, up to the verifier's limit, also if they stand in the header. Calls of WeChat Pay v2 have
 // a nonce_str, and some have no time. Such a message could be sent again for ever, and is refused ([sign.CodeMissing]). Your own
 // clients add a timestamp as one more parameter. In payment notifications, time_end is the time of the payment, not of the
 // signature. If you use it as the timestamp, a notification that the gateway repeats after [sign.Config].Window is refused. Ask
