@@ -47,7 +47,7 @@ func BenchmarkConsumer(b *testing.B) {
 		return func(b *testing.B, t amqpidem.Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
 			publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
 			require.NoError(b, err)
-			engine := core.MustNew(core.Config{Store: store, Prefix: rand.Text() + ":"})
+			engine := core.MustNew(core.Config{Store: store, Service: rand.Text()})
 			h, err := amqpidem.NewHandler(amqpidem.Config{
 				Task:      engine.MustTask(core.Policy{Name: "bench", Duplicate: core.Reject, Retention: time.Minute}),
 				Topology:  t,

@@ -22,7 +22,7 @@ func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 
-	engine := core.MustNew(core.Config{}) // with a Store that your workers share
+	engine := core.MustNew(core.Config{}) // with a Service, and a Store that your workers share
 	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
 	if err != nil {
 		log.Fatal(err)
@@ -106,7 +106,7 @@ func ExampleNewHandler_inbox() {
 		publisher *amqpidem.Publisher
 	)
 	build := func() (*amqpidem.Handler, error) {
-		engine, err := core.New(core.Config{Store: store})
+		engine, err := core.New(core.Config{Service: "shop", Store: store})
 		if err != nil {
 			return nil, err
 		}

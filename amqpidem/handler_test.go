@@ -378,7 +378,7 @@ func TestStoreUnavailableComesBackAfterADelay(t *testing.T) {
 	inner, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
 	store := &shut{Store: inner}
-	k := newKit(t, func(k *kit) { k.engine = core.MustNew(core.Config{Store: store}) })
+	k := newKit(t, func(k *kit) { k.engine = core.MustNew(core.Config{Service: "shop", Store: store}) })
 	store.down.Store(true)
 	stop := k.start(succeed)
 	k.publish("1", "body")

@@ -44,7 +44,7 @@ func workUntil(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
-	engine, err := core.New(core.Config{Store: store})
+	engine, err := core.New(core.Config{Service: "billing", Store: store})
 	if err != nil {
 		return err
 	}

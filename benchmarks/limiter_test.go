@@ -56,7 +56,7 @@ func BenchmarkLimiter(b *testing.B) {
 	b.Cleanup(client.Close)
 	source := script(b, "limit.lua")
 	onRedis := func(n int, window time.Duration, name string) core.Limiter {
-		l, err := redisstore.NewLimiter(client, n, window, name)
+		l, err := redisstore.NewLimiter(client, "bench", n, window, name)
 		require.NoError(b, err)
 		return l
 	}

@@ -31,8 +31,8 @@ import (
 )
 
 // loadService, in the environment of a test process, makes it a service of BenchmarkLoad: the name of a framework, and
-// "bare", "own", "memory" or the URL of a Redis. loadPrefix is what its stored keys begin with.
-const loadService, loadPrefix = "IDEM_BENCH_SERVICE", "IDEM_BENCH_PREFIX"
+// "bare", "own", "memory" or the URL of a Redis. loadName is the name of the service to its store.
+const loadService, loadName = "IDEM_BENCH_SERVICE", "IDEM_BENCH_NAME"
 
 // orders is an operation for many clients at once. No two executions answer alike.
 type orders struct{ executed atomic.Int64 }
@@ -82,7 +82,7 @@ func serveLoad(what string) error {
 		policy := core.ClientKey()
 		policy.Retention = time.Minute
 		engine := core.MustNew(core.Config{
-			Store: records, Prefix: os.Getenv(loadPrefix), User: core.UserFromHeader("X-User"),
+			Store: records, Service: os.Getenv(loadName), User: core.UserFromHeader("X-User"),
 			StoreTimeout: time.Minute, // a slow machine is measured, not refused
 		})
 		s = fw.mount(o, engine.MustGuard(policy))
@@ -108,9 +108,9 @@ type loadProcess struct {
 }
 
 // startLoadService starts a service on half of the cores. The client has the rest.
-func startLoadService(tb testing.TB, what, prefix string) loadProcess {
+func startLoadService(tb testing.TB, what, name string) loadProcess {
 	c := exec.CommandContext(tb.Context(), os.Args[0])
-	c.Env = append(os.Environ(), loadService+"="+what, loadPrefix+"="+prefix, fmt.Sprint("GOMAXPROCS=", serviceCores()))
+	c.Env = append(os.Environ(), loadService+"="+what, loadName+"="+name, fmt.Sprint("GOMAXPROCS=", serviceCores()))
 	c.Stderr = os.Stderr
 	stdin, err := c.StdinPipe()
 	require.NoError(tb, err)

@@ -25,14 +25,14 @@ import (
 // backing is a store for one benchmark: a name space of its own, which is removed with it.
 type backing struct {
 	store   store.Store
-	prefix  string                 // of the keys; empty: the engine's
+	service string                 // may be empty in memory
 	records func(b *testing.B) int // how many the store holds
 }
 
 // engine returns an engine on the store.
 func (s backing) engine() *core.Engine {
 	return core.MustNew(core.Config{
-		Store: s.store, Prefix: s.prefix, User: core.UserFromHeader("X-User"),
+		Store: s.store, Service: s.service, User: core.UserFromHeader("X-User"),
 		StoreTimeout: time.Minute, // a slow disk is measured, not refused
 	})
 }
@@ -74,12 +74,12 @@ func openRedis(b *testing.B, url string) backing {
 	require.NoError(b, err)
 	b.Cleanup(client.Close)
 
-	prefix := "idem-bench:" + rand.Text()[:12] + ":"
-	// each shows all keys of the prefix to do, page by page.
+	service := "bench-" + rand.Text()[:12]
+	// each shows all keys of the service to do, page by page.
 	each := func(b *testing.B, do func(page []string)) {
 		for cursor := uint64(0); ; {
 			page, err := client.Do(context.Background(),
-				client.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+				client.B().Scan().Cursor(cursor).Match("idem:"+service+":*").Count(1000).Build()).AsScanEntry()
 			require.NoError(b, err)
 			if len(page.Elements) > 0 {
 				do(page.Elements)
@@ -100,7 +100,7 @@ func openRedis(b *testing.B, url string) backing {
 			}
 		})
 	})
-	return backing{store: store, prefix: prefix, records: func(b *testing.B) int {
+	return backing{store: store, service: service, records: func(b *testing.B) int {
 		keys := map[string]struct{}{} // a scan may show one twice
 		each(b, func(page []string) {
 			for _, key := range page {

@@ -116,8 +116,8 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 }, redis rueidis.Client) {
 	p := core.ClientKey()
 	p.Duplicate, p.Retention = core.Wait(time.Minute), 10*time.Second
-	prefix := rand.Text() // the Redis outlives the keys of one round
-	g := core.MustNew(core.Config{Store: store, Prefix: prefix, User: core.UserFromHeader("X-User"), StoreTimeout: time.Minute}).MustGuard(p)
+	service := rand.Text() // the Redis outlives the keys of one round
+	g := core.MustNew(core.Config{Store: store, Service: service, User: core.UserFromHeader("X-User"), StoreTimeout: time.Minute}).MustGuard(p)
 	seen := store.counts()
 	keys := newClientKeys(b.N)
 	response := &core.Response{Status: 201, Body: bytes.Repeat([]byte("x"), 4<<10)}

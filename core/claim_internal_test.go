@@ -79,7 +79,7 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 	} {
 		s := &stubborn{grant: store.Grant{State: store.Abandoned, Attempt: 1, Fingerprint: "f", Remaining: time.Hour}}
 		tc.policy.Name = "n"
-		guard := MustNew(Config{Store: s}).MustTask(tc.policy).guard
+		guard := MustNew(Config{Service: "shop", Store: s}).MustTask(tc.policy).guard
 		op := &refusedOperation{id: identity{key: Key{raw: "k"}, fingerprint: "f", expired: tc.expired}, resultErr: tc.resultErr}
 		assert.ErrorIs(t, guard.once(t.Context(), op), tc.want, name)
 		assert.Equal(t, tc.calls, s.calls.Load(), name)
@@ -90,7 +90,7 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 func TestWaiterAsksUntilItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{grant: store.Grant{State: store.Running, Attempt: 1, Remaining: time.Hour}}
-		task := MustNew(Config{Store: s}).MustTask(Policy{Name: "n", Duplicate: Wait(time.Second)})
+		task := MustNew(Config{Service: "shop", Store: s}).MustTask(Policy{Name: "n", Duplicate: Wait(time.Second)})
 		begun := time.Now()
 		_, err := Do(t.Context(), task, Call{Key: "k"}, func(context.Context) (int, error) { return 0, nil })
 		assert.ErrorIs(t, err, CodeInProgress)

@@ -188,7 +188,7 @@ func TestSecretsDoNotReachTheStore(t *testing.T) {
 	var ledger atomic.Int64
 	keys := &argumentRecorder{Store: newStore(t)}
 	var events strings.Builder
-	e := core.MustNew(core.Config{Store: keys, User: core.UserFromHeader("X-Api-Key"),
+	e := core.MustNew(core.Config{Service: "shop", Store: keys, User: core.UserFromHeader("X-Api-Key"),
 		Observe: func(_ context.Context, e core.Event) { fmt.Fprintf(&events, "%+v\n", e) }})
 	for i, p := range []core.Policy{{}, core.ClientKey(), core.Exclusive()} {
 		c := post(fmt.Sprintf(`{"n":%d}`, i), &ledger).withKey("k")

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/idem-go/idem/core/internal/canon"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -25,9 +27,18 @@ type Config struct {
 	// are signed.
 	User UserSource
 
-	// Prefix begins every stored key. Empty: "idem:". At most 128 bytes, without blanks and
-	// control characters.
-	Prefix string
+	// Service names the service among all that share the store. Engines of one service answer for
+	// each other, and no others: stored keys begin with "idem:<service>:", those of nonces too.
+	// 1 to 64 ASCII letters, digits and '-'. It is required unless the store is the process's own
+	// ([store.InProcess]); there it may be empty, and keys begin with "idem:". Another name is
+	// another service, which knows nothing of the records so far.
+	Service string
+
+	// LegacyPrefix takes the place of Service in a deployment that keeps the records of 0.1.0:
+	// every stored key begins with exactly this text. It is what Config.Prefix was, or "idem:",
+	// which was its default. At most 128 bytes, without blanks and control characters. A second
+	// service on the same store needs a Service, or a prefix of its own.
+	LegacyPrefix string
 
 	// StoreTimeout is how long one call of the store may take. Zero: 2 s. Calls of a local store
 	// ([store.Local]) have no deadline; for them it is only how long [Engine.Drain] waits for
@@ -48,10 +59,27 @@ type Config struct {
 	Refuse func(ctx context.Context, r *Refusal) *Response
 }
 
-const (
-	defaultPrefix       = "idem:"
-	defaultStoreTimeout = 2 * time.Second
-)
+const defaultStoreTimeout = 2 * time.Second
+
+// prefix returns what stored keys begin with.
+func (c *Config) prefix(f *faults, inProcess bool) string {
+	legacy := c.LegacyPrefix
+	f.addIf(len(legacy) > 128, "LegacyPrefix", "has %d bytes; 128 are allowed", len(legacy))
+	f.addIf(strings.ContainsFunc(legacy, func(r rune) bool { return r <= ' ' || r == 0x7f }), "LegacyPrefix",
+		"holds a blank or a control character: %q; a key can be typed", legacy)
+	switch {
+	case c.Service == "" && legacy != "":
+		return legacy
+	case c.Service == "":
+		f.addIf(!inProcess, "Service", "is empty, and the store is not the process's own: two services on one store would answer for each other "+
+			"(LegacyPrefix keeps the records of 0.1.0)")
+		return "idem:"
+	}
+	f.addIf(legacy != "", "LegacyPrefix", "is set beside Service; stored keys have one prefix: leave one of the two out")
+	prefix, ok := canon.ServicePrefix(c.Service)
+	f.addIf(!ok, "Service", "is %q; it must have 1 to 64 letters (a-z, A-Z), digits and '-'", c.Service)
+	return prefix
+}
 
 // ConfigError is one fault of a [Config] or [Policy]. [New] and [Engine.Guard] report
 // all faults at once; find them with errors.As, or take the joined error apart with

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -17,8 +16,9 @@ import (
 // goroutines.
 type Engine struct {
 	store        store.Store
-	watcher      store.Watcher // nil if the store has none
-	local        bool
+	watcher      store.Watcher  // nil if the store has none
+	local        bool           // its calls never block
+	inProcess    bool           // no other process reaches its records
 	recaller     store.Recaller // nil if the store has none
 	user         UserSource
 	prefix       string
@@ -39,16 +39,17 @@ func New(c Config) (*Engine, error) {
 	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
-	f.addIf(len(c.Prefix) > 128, "Prefix", "has %d bytes; 128 are allowed", len(c.Prefix))
-	f.addIf(strings.ContainsFunc(c.Prefix, func(r rune) bool { return r <= ' ' || r == 0x7f }), "Prefix",
-		"holds a blank or a control character: %q; a key can be typed", c.Prefix)
+	_, inProcess := c.Store.(store.InProcess)
+	inProcess = inProcess || c.Store == nil
+	prefix := c.prefix(&f, inProcess)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
 	e := &Engine{
 		store:        c.Store,
+		inProcess:    inProcess,
 		user:         c.User,
-		prefix:       c.Prefix,
+		prefix:       prefix,
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
 		refuse:       c.Refuse,
@@ -56,9 +57,6 @@ func New(c Config) (*Engine, error) {
 	}
 	if e.store == nil {
 		e.store, _ = memstore.New(memstore.Options{}) // the zero Options has no fault
-	}
-	if e.prefix == "" {
-		e.prefix = defaultPrefix
 	}
 	if e.storeTimeout == 0 {
 		e.storeTimeout = defaultStoreTimeout
@@ -70,7 +68,8 @@ func New(c Config) (*Engine, error) {
 	}
 	if !e.local {
 		e.waiterCalls = make(chan struct{}, maxWaiterCalls)
-	} else if e.observer != nil {
+	}
+	if e.inProcess && e.observer != nil {
 		e.observer(context.Background(), Event{Kind: StoreIsLocal})
 	}
 	return e, nil

@@ -435,6 +435,26 @@ func TestRefusalsOnTheWire(t *testing.T) {
 	assert.Equal(t, "key_invalid", serve(t, own, post("{}", &ledger).withKey("a", "b")).code(), "nil is the default answer")
 }
 
+// Services on one store have operations and nonces of their own, also beside one that keeps its keys of 0.1.0.
+func TestServicesOfOneStore(t *testing.T) {
+	var ledger atomic.Int64
+	keys := &keyRecorder{Store: newStore(t), seen: map[string]string{}}
+	for i, c := range []core.Config{{Service: "mail"}, {Service: "payroll"}, {LegacyPrefix: "idem:"}} {
+		c.Store, c.User = keys, byUser
+		e := core.MustNew(c)
+		job := post(`{"job":1}`, &ledger)
+		serve(t, e.MustGuard(core.Policy{}), job)
+		serve(t, core.MustNew(c).MustGuard(core.Policy{}), job) // in another process of the service
+		assert.EqualValues(t, i+1, ledger.Load(), "it runs once for each service")
+		unused, err := e.Nonces().Use(t.Context(), "demo", "n", time.Minute)
+		require.NoError(t, err)
+		assert.True(t, unused)
+	}
+	for _, prefix := range []string{"idem:mail:", "idem:payroll:", "idem:"} {
+		assert.Contains(t, keys.seen, prefix+"N=demo#n")
+	}
+}
+
 func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {
 	_, err := core.New(core.Config{User: core.UserFromHeader(""), StoreTimeout: -1})
 	assert.Equal(t, []string{"Config.User", "Config.StoreTimeout"}, faultyFields(t, err))

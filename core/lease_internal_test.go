@@ -53,7 +53,7 @@ func TestRenewalsArePaced(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stubborn{grant: store.Grant{State: store.Acquired, Attempt: 1}, renew: tc.renew}
-			task := MustNew(Config{Store: s}).MustTask(Policy{Name: "n", Lease: 3 * time.Second})
+			task := MustNew(Config{Service: "shop", Store: s}).MustTask(Policy{Name: "n", Lease: 3 * time.Second})
 			begun := time.Now()
 			_, _ = Do(t.Context(), task, Call{Key: "k"}, func(ctx context.Context) (int, error) {
 				sleep(ctx, time.Minute-time.Millisecond)

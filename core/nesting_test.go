@@ -187,10 +187,10 @@ func handlerThatRunsOn(t *testing.T, status int) {
 // Preforked processes share what is outside of them, and nothing else.
 func TestPreforkedProcesses(t *testing.T) {
 	var ledger atomic.Int64
-	for want, store := range map[string]store.Store{"store_not_shared": nil, "": &spy{Store: newStore(t)}} {
+	for want, store := range map[string]store.Store{"store_not_shared": &spy{Store: newStore(t)}, "": shared{newStore(t)}} {
 		c := post("{}", &ledger)
 		c.preforked = true
-		serve(t, core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{}), c)
+		serve(t, core.MustNew(core.Config{Service: "shop", User: byUser, Store: store}).MustGuard(core.Policy{}), c)
 		assert.Equal(t, want, c.code())
 	}
 	assert.EqualValues(t, 1, ledger.Load())
@@ -206,6 +206,6 @@ func TestAStoreOfTheProcessIsReportedOnce(t *testing.T) {
 	serve(t, e.MustGuard(core.Exclusive()), post(`{"n":1}`, &ledger))
 	assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Completed, core.Started, core.Released}, kinds)
 	kinds = nil
-	core.MustNew(core.Config{User: byUser, Observe: observe, Store: &spy{Store: newStore(t)}})
+	core.MustNew(core.Config{User: byUser, Observe: observe, Service: "shop", Store: shared{newStore(t)}})
 	assert.Empty(t, kinds)
 }

@@ -11,7 +11,7 @@ import (
 //
 //	verifier, err := sign.NewVerifier(sign.Config{Keys: keys, Nonces: engine.Nonces()})
 //
-// All services that share the store and [Config].Prefix share the nonces. It is safe for concurrent use.
+// All engines with the same store and [Config].Service share the nonces. It is safe for concurrent use.
 type Nonces struct{ engine *Engine }
 
 // Nonces returns the nonces of the engine's store.

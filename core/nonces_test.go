@@ -50,7 +50,7 @@ func TestNoncesAreForgottenInTime(t *testing.T) {
 func TestNonceKeys(t *testing.T) {
 	recorder := &spy{Store: newStore(t)}
 	keys := &keyRecorder{Store: recorder, seen: map[string]string{}}
-	e := core.MustNew(core.Config{Store: keys, User: byUser})
+	e := core.MustNew(core.Config{Service: "shop", Store: keys, User: byUser})
 	parts := []string{"a", "a#b", "a%23b", "b", "#", "a&", "&b", "a N=", "N=", "", "a\nb", "{a}", "=", "U=aM=POST /ordersP=", "é"}
 	for _, id := range parts {
 		for _, nonce := range parts {
@@ -62,7 +62,7 @@ func TestNonceKeys(t *testing.T) {
 	}
 	assert.Len(t, keys.seen, len(parts)*len(parts))
 	for key := range keys.seen {
-		assert.True(t, strings.HasPrefix(key, "idem:N="), key)
+		assert.True(t, strings.HasPrefix(key, "idem:shop:N="), key)
 		assert.NotContains(t, key, "{")
 	}
 	var ledger atomic.Int64

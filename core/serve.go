@@ -173,7 +173,7 @@ var (
 // read.
 func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	g, r := f.guard, &f.req
-	if r.Preforked && g.engine.local {
+	if r.Preforked && g.engine.inProcess {
 		return identity{refusal: refusalNotShared, cause: errPreforked}
 	}
 	var clientKey string

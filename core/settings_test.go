@@ -393,13 +393,14 @@ func TestSettingsOfTasks(t *testing.T) {
 	assert.Equal(t, core.Release, p.OnFailure, "the defaults are filled in")
 }
 
-// The fields of Config say nothing about each other. A StoreTimeout has its use on a store of the
+// The fields of Config say nothing about each other, but for the two that make a prefix. A StoreTimeout has its use on a store of the
 // process, too: Drain gives so long to the last runs.
 func TestSettingsOfTheEngine(t *testing.T) {
 	values := map[string]func(*core.Config){
 		"Store":        func(c *core.Config) { c.Store = newStore(t) },
 		"User":         func(c *core.Config) { c.User = byUser },
-		"Prefix":       func(c *core.Config) { c.Prefix = "p:" },
+		"Service":      func(c *core.Config) { c.Service = "Shop-1" },
+		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = "p:" },
 		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
 		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
 		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
@@ -413,16 +414,27 @@ func TestSettingsOfTheEngine(t *testing.T) {
 			values[a.Name](&c)
 			values[b.Name](&c)
 			_, err := core.New(c)
-			assert.NoError(t, err, "%s and %s", a.Name, b.Name)
+			if c.Service != "" && c.LegacyPrefix != "" {
+				assert.Equal(t, []string{"Config.LegacyPrefix"}, faultyFields(t, err))
+			} else {
+				assert.NoError(t, err, "%s and %s", a.Name, b.Name)
+			}
 		}
 	}
 	var unmade *spy
 	for _, prefix := range []string{"a b", "a\tb", "\n", "\x7f"} {
-		_, err := core.New(core.Config{Prefix: prefix})
-		assert.Equal(t, []string{"Config.Prefix"}, faultyFields(t, err), "%q", prefix)
+		_, err := core.New(core.Config{LegacyPrefix: prefix})
+		assert.Equal(t, []string{"Config.LegacyPrefix"}, faultyFields(t, err), "%q", prefix)
 	}
-	_, err := core.New(core.Config{Store: unmade, Prefix: strings.Repeat("p", 129), StoreTimeout: -1, User: core.UserFromHeader("")})
-	assert.ElementsMatch(t, []string{"Config.Store", "Config.Prefix", "Config.StoreTimeout", "Config.User"}, faultyFields(t, err))
+	for _, service := range []string{"a:", "a=", "a b", "a_b", "ä", "a\n", "*", strings.Repeat("s", 65)} {
+		_, err := core.New(core.Config{Service: service})
+		assert.Equal(t, []string{"Config.Service"}, faultyFields(t, err), "%q", service)
+	}
+	_, err := core.New(core.Config{Store: shared{newStore(t)}})
+	assert.EqualError(t, err, "idem: Config.Service: is empty, and the store is not the process's own: two services on one store would answer "+
+		"for each other (LegacyPrefix keeps the records of 0.1.0)")
+	_, err = core.New(core.Config{Store: unmade, LegacyPrefix: strings.Repeat("p", 129), StoreTimeout: -1, User: core.UserFromHeader("")})
+	assert.ElementsMatch(t, []string{"Config.Store", "Config.LegacyPrefix", "Config.StoreTimeout", "Config.User"}, faultyFields(t, err))
 }
 
 func TestPresetsCompile(t *testing.T) {

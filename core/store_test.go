@@ -22,8 +22,11 @@ func newStore(t testing.TB) store.Store {
 
 var errDown = errors.New("connection refused")
 
+// shared shows no more of a store than its calls: other processes may reach it.
+type shared struct{ store.Store }
+
 // spy counts the calls of a store and lets each fail or hang. It is neither local nor
-// watchable, so that the engine treats it as one on another machine.
+// watchable, so that the engine calls it as one on another machine.
 type spy struct {
 	store.Store
 	acquires, renews, completes, releases, abandons atomic.Int64
@@ -31,6 +34,8 @@ type spy struct {
 	acquire, renew, complete, release, abandon func(ctx context.Context) error // nil: works
 	after                                      bool                            // the failing call takes effect all the same
 }
+
+func (s *spy) InProcess() {}
 
 func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call func() error) error {
 	if hook == nil {

@@ -557,7 +557,7 @@ func TestBrokenConnectionWhileFinishing(t *testing.T) {
 				kinds = append(kinds, e.Kind)
 			}}).MustGuard(core.Policy{})
 			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
-			assert.Equal(t, []core.Kind{core.Started, broken.want}, kinds)
+			assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, broken.want}, kinds)
 			assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
 			assert.EqualValues(t, 1, ledger.Load())
 			assert.EqualValues(t, 2, store.completes.Load())
@@ -647,8 +647,8 @@ func TestNoRoomForTheResponse(t *testing.T) {
 	var observed events
 	g := core.MustNew(core.Config{User: byUser, Store: records, Observe: observed.add}).MustGuard(core.Policy{})
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
-	require.Equal(t, []core.Kind{core.Started, core.Completed}, observed.kinds())
-	assert.ErrorIs(t, observed.all[1].Err, store.ErrFull, "somebody has to make room")
+	require.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Completed}, observed.kinds())
+	assert.ErrorIs(t, observed.all[2].Err, store.ErrFull, "somebody has to make room")
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
 	assert.EqualValues(t, 1, ledger.Load())
 }

@@ -78,7 +78,7 @@ type TokenConfig struct {
 // A token is a permit to do one thing once, for clients that make no keys. It is bound to a user and to a
 // purpose, the policy's Name. It can't be guessed, and expires. It is self-contained: issuing writes nothing
 // anywhere. The record of its use makes it work only once: all guards of one purpose, in all processes, need
-// one store and one [Config].Prefix, else the token works once in each.
+// one store and one [Config].Service, else the token works once in each.
 //
 // A token is no protection against cross-site requests: mount [net/http.CrossOriginProtection], or its equal,
 // beside it.

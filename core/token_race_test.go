@@ -77,7 +77,7 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
 		records := &acquireHook{Store: newStore(t)}
-		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(checkout(tokensFor(tokenSecret)))
+		g := core.MustNew(core.Config{Service: "shop", User: byUser, Store: records}).MustGuard(checkout(tokensFor(tokenSecret)))
 		token := tokenFor(t, g, "alice")
 		crash := submit(token, "", &ledger)
 		crash.handler = abandoning

@@ -96,13 +96,13 @@ func TestATokenOfOtherLetters(t *testing.T) {
 	var ledger atomic.Int64
 	p := checkout(tokensFor(tokenSecret))
 	p.Name = "check out"
-	g := core.MustNew(core.Config{User: byUser, Prefix: "shop:"}).MustGuard(p)
+	g := core.MustNew(core.Config{User: byUser, Service: "shop"}).MustGuard(p)
 	c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, strings.Repeat("%C3%BC", 32), "check out"), "", &ledger)
 	c.header.Set("X-User", strings.Repeat("ü", 32))
 	assert.Equal(t, 201, serve(t, g, c).response.Status)
 	key, _, err := g.Key(&core.Request{Headers: c, ContentType: c.contentType, Body: []byte(c.body)})
 	require.NoError(t, err)
-	assert.Equal(t, core.NewKey("shop:U=M=check%20outT=AAAAAAAAAAAAAAAAAAAAAA"), key)
+	assert.Equal(t, core.NewKey("idem:shop:U=M=check%20outT=AAAAAAAAAAAAAAAAAAAAAA"), key)
 }
 
 // Nothing can be guessed: no byte of an id is ever the same, and a random secret is one of its own.
@@ -696,7 +696,8 @@ func TestFaultsOfTokens(t *testing.T) {
 	assert.Panics(t, func() { _, _ = local.MustGuard(core.Policy{}).NewToken(t.Context(), &core.Request{}) })
 	random := checkout(core.MustTokens(core.TokenConfig{}))
 	local.MustGuard(random).MustUseTokens()
-	_, err = core.MustNew(core.Config{User: byUser, Store: &spy{}}).Guard(random)
+	core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).MustGuard(random)
+	_, err = core.MustNew(core.Config{User: byUser, Service: "shop", Store: shared{newStore(t)}}).Guard(random)
 	assert.Equal(t, []string{"Policy.Key"}, faultyFields(t, err), "the other processes could not check it")
 
 	_, err = local.Guard(core.Policy{Key: core.Token(nil)})

@@ -146,7 +146,7 @@ func TestHistoriesOfWaiters(t *testing.T) {
 			for range 8 {
 				synctest.Test(t, func(t *testing.T) {
 					store := &faultyStore{Store: newStore(t)}
-					replays += waiterHistories(t, core.MustNew(core.Config{User: byUser, Store: wrap(store)}))
+					replays += waiterHistories(t, core.MustNew(core.Config{Service: "shop", User: byUser, Store: wrap(store)}))
 					assert.Zero(t, store.watches.Load(), "every watch was given up, once")
 				})
 			}

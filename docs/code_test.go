@@ -188,7 +188,7 @@ func _() (store.Store, error) {
 }
 
 func _(store store.Store) (*core.Engine, error) {
-	engine, err := core.New(core.Config{Store: store, User: core.UserFromHeader("X-User")})
+	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User")})
 	return engine, err
 }
 

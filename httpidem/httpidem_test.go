@@ -667,7 +667,7 @@ func TestALeakedBodyStaysItsOwn(t *testing.T) {
 }
 
 func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
-	e := core.MustNew(core.Config{Store: brokenStore{}, User: core.UserFromHeader("X-User")})
+	e := core.MustNew(core.Config{Service: "shop", Store: brokenStore{}, User: core.UserFromHeader("X-User")})
 	var got string
 	h := httpidem.New(e.MustGuard(core.Policy{FailOpen: true}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

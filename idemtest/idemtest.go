@@ -52,6 +52,9 @@ func New(tb testing.TB, c core.Config) *Engine {
 	e.store.Store, c.Store = records, e.store
 	observe := c.Observe
 	c.Observe = func(ctx context.Context, event core.Event) {
+		if event.Kind == core.StoreIsLocal {
+			return // it is not the service's store
+		}
 		e.mu.Lock()
 		e.events = append(e.events, event)
 		e.mu.Unlock()
@@ -174,7 +177,7 @@ func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 }
 
 // testStore is an in-process store that can be made to fail. It is not a store.Local, so that the
-// engine treats it like a store on the network.
+// engine calls it like a store on the network. But it is a store.InProcess, as memstore is.
 type testStore struct {
 	*memstore.Store
 

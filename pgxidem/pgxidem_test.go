@@ -65,7 +65,7 @@ func newBooks(t testing.TB, change ...func(*pgxpool.Config)) *books {
 	t.Cleanup(func() { assert.NoError(t, b.db.Close()) })
 	b.store = b.newStore(b.db)
 	require.NoError(t, b.store.Migrate(t.Context()))
-	b.task = core.MustNew(core.Config{Store: b.store}).MustTask(core.Policy{Name: "task"})
+	b.task = core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.Policy{Name: "task"})
 	b.exec("CREATE TABLE " + b.rows + " (name text NOT NULL, amount bigint NOT NULL DEFAULT 1)")
 	t.Cleanup(func() { b.exec("DROP TABLE " + b.rows + ", " + b.rows + "_records") })
 	return b
@@ -717,7 +717,7 @@ func TestPoolIsNotStarved(t *testing.T) {
 	for _, size := range []int32{4, 1} {
 		b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = size })
 		var unfinished atomic.Int32
-		engine := core.MustNew(core.Config{Store: b.store, User: core.SharedByAllCallers(), Observe: func(_ context.Context, e core.Event) {
+		engine := core.MustNew(core.Config{Service: "shop", Store: b.store, User: core.SharedByAllCallers(), Observe: func(_ context.Context, e core.Event) {
 			if e.Kind == core.RunUnfinished || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
 				unfinished.Add(1)
 			}

@@ -1,7 +1,7 @@
 // Package watermillidem is a middleware for Watermill (github.com/ThreeDotsLabs/watermill) that runs a handler once for
 // each message. It works with every broker that Watermill supports: Kafka, NATS, AMQP, SQL and the rest.
 //
-//	engine, err := core.New(core.Config{Store: store}) // all consumers share the store
+//	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all consumers share the store
 //	…
 //	router.AddMiddleware(
 //		middleware.Recoverer,

@@ -16,7 +16,7 @@ import (
 )
 
 func Example() {
-	engine := core.MustNew(core.Config{}) // with a Store that all consumers share
+	engine := core.MustNew(core.Config{}) // with a Service, and a Store that all consumers share
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 
 	router := message.NewDefaultRouter(nil)
@@ -53,7 +53,7 @@ func Example() {
 
 // The consumer of docs/watermill.md.
 func _(ctx context.Context, store store.Store, router *message.Router, publisher message.Publisher, subscriber message.Subscriber, charge func(context.Context, []byte) error) error {
-	engine, err := core.New(core.Config{Store: store}) // all consumers share the store
+	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all consumers share the store
 	if err != nil {
 		return err
 	}

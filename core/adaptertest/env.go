@@ -152,6 +152,9 @@ func (s *env) behaviour(h *probe) Handler {
 }
 
 func (s *env) observe(_ context.Context, e core.Event) {
+	if e.Kind == core.StoreIsLocal {
+		return // it is the engine's, and has no route
+	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.events = append(s.events, e)

@@ -13,8 +13,7 @@ import (
 )
 
 // recorder is a store that writes down what it is asked, and that can be made to fail. It
-// is an in-process store, but does not say so: the engine treats it as a remote one, with
-// deadlines and all.
+// is no store.Local: the engine calls it as a remote one, with deadlines and all.
 type recorder struct {
 	inner *memstore.Store
 
@@ -60,6 +59,9 @@ func (l *recorder) advance(d time.Duration) {
 	defer l.mu.Unlock()
 	l.now = l.now.Add(d)
 }
+
+// InProcess implements store.InProcess.
+func (l *recorder) InProcess() {}
 
 func (l *recorder) fail(operations ...string) {
 	l.mu.Lock()

@@ -127,6 +127,14 @@ type Sized interface {
 	Capacity() int
 }
 
+// InProcess is implemented by stores whose records only this process can reach. The engine then needs no name of the
+// service, takes tokens with a secret of the process, and refuses requests of preforked processes. A type that
+// embeds such a store has the method, too; one that holds it as a [Store] may have one of its own.
+type InProcess interface {
+	// InProcess does nothing; it marks the store.
+	InProcess()
+}
+
 // Local is implemented by stores whose calls never block on anything outside the
 // process. The engine calls them without a deadline of its own.
 type Local interface {

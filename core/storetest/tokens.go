@@ -19,7 +19,7 @@ func (s *env) useTokens(duplicate core.Duplicate) {
 	var guards [2]*core.Guard
 	store := s.spread()
 	for i := range guards {
-		guards[i] = core.MustNew(core.Config{Store: store(i), User: core.SharedByAllCallers(), StoreTimeout: patience}).MustGuard(policy)
+		guards[i] = core.MustNew(core.Config{Service: "storetest", Store: store(i), User: core.SharedByAllCallers(), StoreTimeout: patience}).MustGuard(policy)
 	}
 	for range s.rounds() / 20 {
 		token, err := guards[0].NewToken(s.Context(), &core.Request{})

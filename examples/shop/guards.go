@@ -39,7 +39,8 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 	log := core.LogEvents(logger)
 	var err error
 	g.engine, err = core.New(core.Config{
-		Store: store.Store,
+		Service: service,
+		Store:   store.Store,
 
 		// A person who is not logged in has no X-User, but a session; a program has neither, and
 		// is told apart by the connection's address. Behind a proxy or a NAT that would be

@@ -29,6 +29,9 @@ type Store struct {
 	Close func()
 }
 
+// service is the same for all six programs: they share their records, and nobody else's.
+const service = "shop"
+
 // A user gets as many tokens in a window.
 const (
 	maxTokens    = 20
@@ -66,7 +69,7 @@ func OpenStore(o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		limiter, err := s.NewLimiter(maxTokens, tokensWindow, "tokens")
+		limiter, err := s.NewLimiter(service, maxTokens, tokensWindow, "tokens")
 		if err != nil {
 			s.Close()
 			return nil, err

@@ -49,7 +49,7 @@ func newHastyShop(t *testing.T, store store.Store, p core.Policy) *shop {
 
 func openShop(t *testing.T, store store.Store, p core.Policy, storeTimeout time.Duration) *shop {
 	s := &shop{service: service{trial: newTrial(t)}}
-	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User"), StoreTimeout: storeTimeout,
+	engine := core.MustNew(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User"), StoreTimeout: storeTimeout,
 		Observe: func(_ context.Context, e core.Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -12,6 +12,20 @@ func byteSet(members string) (set [256]bool) {
 	return set
 }
 
+// serviceSafe holds the bytes of a service's name. Without '=', no key of a service is one that has "idem:" alone in
+// front of U=, N= or L=.
+var serviceSafe = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
+
+// ServicePrefix returns what the keys of a service begin with. ok is false if its name is not one of 1 to 64
+// letters, digits and '-'.
+func ServicePrefix(service string) (prefix string, ok bool) {
+	ok = service != "" && len(service) <= 64
+	for i := 0; i < len(service); i++ {
+		ok = ok && serviceSafe[service[i]]
+	}
+	return "idem:" + service + ":", ok
+}
+
 // AppendPart appends value to dst, escaped so that it cannot read as another part of a
 // key, and returns the extended slice. Letters, digits and any of -._~/:@,+*!$&'();
 // stand for themselves; every other byte becomes %XX, with upper-case digits. So '=',

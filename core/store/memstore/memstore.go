@@ -90,7 +90,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an in-process store. It implements [store.Store], [store.Watcher], [store.Local],
+// Store is an in-process store. It implements [store.Store], [store.Watcher], [store.Local], [store.InProcess],
 // [store.Sized] and [store.Recaller]. All methods are safe for concurrent use. It needs no closing. The zero Store is
 // not usable; make one with [New].
 type Store struct {
@@ -186,6 +186,9 @@ func New(o Options) (*Store, error) {
 
 // Local marks the store as one whose calls never block outside the process.
 func (s *Store) Local() {}
+
+// InProcess marks the store as one whose records only this process can reach.
+func (s *Store) InProcess() {}
 
 // Capacity returns how many records of up to 512 bytes the store holds, overhead included.
 func (s *Store) Capacity() int { return int(max(1, min(s.maxEntries, s.maxBytes/512))) }

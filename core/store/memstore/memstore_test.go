@@ -19,9 +19,10 @@ import (
 )
 
 var (
-	_ store.Store   = (*memstore.Store)(nil)
-	_ store.Watcher = (*memstore.Store)(nil)
-	_ store.Local   = (*memstore.Store)(nil)
+	_ store.Store     = (*memstore.Store)(nil)
+	_ store.Watcher   = (*memstore.Store)(nil)
+	_ store.Local     = (*memstore.Store)(nil)
+	_ store.InProcess = (*memstore.Store)(nil)
 
 	_ store.Recaller = (*memstore.Store)(nil)
 )

@@ -9,7 +9,7 @@
 //	defer client.Close()
 //	store := redisstore.New(client)
 //	defer store.Close()
-//	engine, err := core.New(core.Config{Store: store})
+//	engine, err := core.New(core.Config{Service: "shop", Store: store})
 //
 // or, with a client that the store makes and closes itself:
 //
@@ -97,7 +97,7 @@
 // [NewLimiter] makes a core.Limiter that processes share: at most n in a window, for each key. A call is one
 // script on one key. That key is
 //
-//	<prefix>L=<name>#<SHA-256 of the limiter's key, in hexadecimal>
+//	idem:<service>:L=<name>#<SHA-256 of the limiter's key, in hexadecimal>
 //
 // which is no record's. It holds the time at which the bucket is full again, in microseconds of the server's
 // clock, and a mark of the last call that was counted. It expires when the bucket is full, and takes some 250 bytes.
@@ -110,9 +110,9 @@
 //
 // # Permissions
 //
-// A user of Redis's access control lists needs, for an engine with the default prefix:
+// A user of Redis's access control lists needs, for the engines of a service:
 //
-//	~idem:* &idem:wake +eval +evalsha +get +set +del +pexpire +pttl +getrange +setrange
+//	~idem:<service>:* &idem:wake +eval +evalsha +get +set +del +pexpire +pttl +getrange +setrange
 //	+publish +subscribe +unsubscribe +ping +info +script|load
 //
 // It also needs
@@ -125,7 +125,7 @@
 //
 // Without the channel, waiters poll. Without INFO, the maxmemory-policy is not checked. Without SCRIPT LOAD, the
 // first call of each script sends it; but under FIPS 140 (GODEBUG=fips140=only) the server computes the digests,
-// and SCRIPT LOAD is needed. A limiter needs +eval, +evalsha, +get, +set, +getex and +time on ~idem:L=*.
+// and SCRIPT LOAD is needed. A limiter needs +eval, +evalsha, +get, +set, +getex and +time on ~idem:<service>:L=*.
 //
 // The store reports commands that the user may not run when it is made, not at the first renewal; see [Warn]. It asks
 // ACL DRYRUN (Redis 7.0). Where the user may not call that, it runs each command on a key idem:<random> that does not

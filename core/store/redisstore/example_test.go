@@ -21,7 +21,7 @@ func ExampleNew() {
 	defer client.Close()
 	store := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
 	defer store.Close()
-	engine, err := core.New(core.Config{Store: store, User: core.UserFromHeader("X-User")})
+	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func ExampleNewLimiter() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	searches, err := redisstore.NewLimiter(client, 20, time.Minute, "searches")
+	searches, err := redisstore.NewLimiter(client, "shop", 20, time.Minute, "searches")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func ExampleStore_NewLimiter() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	searches, err := store.NewLimiter(20, time.Minute, "searches")
+	searches, err := store.NewLimiter("shop", 20, time.Minute, "searches")
 	if err != nil {
 		log.Fatal(err)
 	}

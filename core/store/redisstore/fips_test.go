@@ -32,7 +32,7 @@ func TestFIPS(t *testing.T) {
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("x"), time.Hour))
 	woken(t, changed)
 	meet(t, s, "k", store.Done)
-	l, err := s.NewLimiter(1, time.Hour, "l")
+	l, err := s.NewLimiter("shop", 1, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "k")
 	refused(t, l, "k")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/idem-go/idem/core/internal/canon"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -28,10 +29,6 @@ type Limiter struct {
 // LimiterOption changes how a [Limiter] works.
 type LimiterOption func(*Limiter)
 
-// LimiterPrefix sets the prefix of the limiter's keys in Redis, as core.Config.Prefix does for records. The
-// default is "idem:" for both. A prefix has at most 128 bytes, without blanks and control characters.
-func LimiterPrefix(prefix string) LimiterOption { return func(l *Limiter) { l.prefix = prefix } }
-
 // LimiterTimeout sets how long a call takes at most; the caller's context may end it earlier. It must be more
 // than zero. The default is 2 s.
 func LimiterTimeout(timeout time.Duration) LimiterOption {
@@ -41,29 +38,31 @@ func LimiterTimeout(timeout time.Duration) LimiterOption {
 // NewLimiter returns a limiter that allows n calls in window for each key, on the server or servers of client. The
 // client remains the caller's, may be that of a [Store], and must send commands to masters.
 //
-// Limiters with the same name and prefix count together, in all processes; give each limit of a service a
-// name of its own. A name has 1 to 64 bytes, without blanks, control characters and '#'.
+// Limiters with the same service and name count together, in all processes. The service is that of core.Config:
+// 1 to 64 letters, digits and '-'. Give each limit of a service a name of its own: 1 to 64 bytes, without blanks,
+// control characters and '#'.
 //
-// The error names every fault: a nil client, a bad name or prefix, an n, window or timeout that is not more than
+// The error names every fault: a nil client, a bad service or name, an n, window or timeout that is not more than
 // zero, or a bucket that takes more than 100 years to fill. NewLimiter does not wait for the server.
-func NewLimiter(client rueidis.Client, n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
-	return newLimiter(&calls{client: inBatches(client)}, n, window, name, options)
+func NewLimiter(client rueidis.Client, service string, n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
+	return newLimiter(&calls{client: inBatches(client)}, service, n, window, name, options)
 }
 
 // NewLimiter is the function [NewLimiter] with the store's client. The limiter's calls fail when the store is closed.
-func (s *Store) NewLimiter(n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
-	return newLimiter(&s.calls, n, window, name, options)
+func (s *Store) NewLimiter(service string, n int, window time.Duration, name string, options ...LimiterOption) (*Limiter, error) {
+	return newLimiter(&s.calls, service, n, window, name, options)
 }
 
 // longest is the longest time in which a bucket may fill. Lua counts in floating point, which is exact up to 285 years
 // in µs since 1970.
 const longest = 100 * 365 * 24 * time.Hour
 
-func newLimiter(calls *calls, n int, window time.Duration, name string, options []LimiterOption) (*Limiter, error) {
-	l := &Limiter{calls: calls, prefix: "idem:", timeout: 2 * time.Second}
+func newLimiter(calls *calls, service string, n int, window time.Duration, name string, options []LimiterOption) (*Limiter, error) {
+	l := &Limiter{calls: calls, timeout: 2 * time.Second}
 	for _, option := range options {
 		option(l)
 	}
+	prefix, ok := canon.ServicePrefix(service)
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
@@ -72,12 +71,11 @@ func newLimiter(calls *calls, n int, window time.Duration, name string, options 
 	}
 	blank := func(r rune) bool { return r <= ' ' || r == 0x7f }
 	fault(calls.client == nil, "there is no client")
+	fault(!ok, "the service is %q; it must have 1 to 64 letters (a-z, A-Z), digits and '-'", service)
 	fault(n < 1, "n is %d; it must be more than zero", n)
 	fault(window <= 0, "the window is %v; it must be more than zero", window)
 	fault(name == "" || len(name) > 64 || strings.Contains(name, "#") || strings.ContainsFunc(name, blank),
 		"the name is %q; it must have 1 to 64 bytes, without blanks, control characters and '#'", name)
-	fault(len(l.prefix) > 128 || strings.ContainsFunc(l.prefix, blank),
-		"the prefix is %q; it must have at most 128 bytes, without blanks and control characters", l.prefix)
 	fault(l.timeout <= 0, "the timeout is %v; it must be more than zero", l.timeout)
 	if n > 0 && window > 0 {
 		// In whole microseconds, rounded up: what is allowed is never more than n in window.
@@ -88,7 +86,7 @@ func newLimiter(calls *calls, n int, window time.Duration, name string, options 
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	l.prefix += "L=" + name + "#"
+	l.prefix = prefix + "L=" + name + "#"
 	return l, nil
 }
 
@@ -110,7 +108,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (wait time.Duration, er
 // key is the key in Redis. It holds a digest, for the limiter's key may be long, or a secret such as an API key.
 func (l *Limiter) key(key string) string {
 	digest := sha256.Sum256([]byte(key))
-	b := make([]byte, 0, len("L=#")+128+64+2*len(digest))
+	b := make([]byte, 0, len("idem::L=#")+64+64+2*len(digest))
 	b = append(b, l.prefix...)
 	return string(hex.AppendEncode(b, digest[:]))
 }

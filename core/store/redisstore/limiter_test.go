@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -44,27 +45,29 @@ func TestLimiterOnMiniredis(t *testing.T) {
 			server.FastForward(d)
 		}
 		advance(0)
-		peer := func() core.Limiter { return newLimiter(tb, "redis://"+server.Addr()+"?protocol=2", n, window, "l") }
+		peer := func() core.Limiter {
+			return newLimiter(tb, "redis://"+server.Addr()+"?protocol=2", "shop", n, window, "l")
+		}
 		return storetest.LimiterInstance{Limiter: peer(), Peer: peer, Advance: advance, Held: func() int { return len(server.Keys()) }}
 	})
 }
 
 // limiters makes limiters of different names in a server or servers that others may use.
 func limiters(tb testing.TB, url string) storetest.LimiterFactory {
-	all := "storetest:" + store.NewOwner().String() + ":"
-	tb.Cleanup(func() { unlink(tb, url, all) })
+	all := "l-" + rand.Text()
+	tb.Cleanup(func() { unlink(tb, url, "idem:"+all) })
 	return func(tb testing.TB, n int, window time.Duration) storetest.LimiterInstance {
-		prefix := all + store.NewOwner().String() + ":"
-		peer := func() core.Limiter { return newLimiter(tb, url, n, window, "l", redisstore.LimiterPrefix(prefix)) }
-		held := func() int { return len(keys(tb, url, prefix)) }
+		service := all + "-" + rand.Text()
+		peer := func() core.Limiter { return newLimiter(tb, url, service, n, window, "l") }
+		held := func() int { return len(keys(tb, url, "idem:"+service+":")) }
 		return storetest.LimiterInstance{Limiter: peer(), Peer: peer, Held: held}
 	}
 }
 
-func newLimiter(tb testing.TB, url string, n int, window time.Duration, name string, options ...redisstore.LimiterOption) *redisstore.Limiter {
+func newLimiter(tb testing.TB, url, service string, n int, window time.Duration, name string, options ...redisstore.LimiterOption) *redisstore.Limiter {
 	tb.Helper()
 	options = append([]redisstore.LimiterOption{redisstore.LimiterTimeout(20 * time.Second)}, options...)
-	l, err := openURL(tb, url).NewLimiter(n, window, name, options...)
+	l, err := openURL(tb, url).NewLimiter(service, n, window, name, options...)
 	require.NoError(tb, err)
 	return l
 }
@@ -88,25 +91,25 @@ func refused(t *testing.T, l core.Limiter, key string) time.Duration {
 
 // TestLimiterFaults: all that is wrong is said at once.
 func TestLimiterFaults(t *testing.T) {
-	_, err := redisstore.NewLimiter(nil, 0, -time.Second, "two words", redisstore.LimiterPrefix("a b"), redisstore.LimiterTimeout(0))
-	for _, fault := range []string{"no client", "n is 0", "window is -1s", `name is "two words"`, `prefix is "a b"`, "timeout is 0s"} {
+	_, err := redisstore.NewLimiter(nil, "a b", 0, -time.Second, "two words", redisstore.LimiterTimeout(0))
+	for _, fault := range []string{"no client", "n is 0", "window is -1s", `name is "two words"`, `service is "a b"`, "timeout is 0s"} {
 		require.ErrorContains(t, err, fault)
 	}
 	client := openClient(t, backend.Redis(t))
 	for _, name := range []string{"", "#", "a#b", "a\n", "\x7f", strings.Repeat("n", 65)} {
-		l, err := redisstore.NewLimiter(client, 1, time.Second, name)
+		l, err := redisstore.NewLimiter(client, "shop", 1, time.Second, name)
 		require.Error(t, err, "%q", name)
 		require.Nil(t, l)
 	}
 	for n, window := range map[int]time.Duration{1: 101 * 365 * 24 * time.Hour, 1 << 62: time.Nanosecond} {
-		_, err = redisstore.NewLimiter(client, n, window, "n")
+		_, err = redisstore.NewLimiter(client, "shop", n, window, "n")
 		require.ErrorContains(t, err, "100 years")
 	}
 	// What is as large as it may be is counted.
 	for n, window := range map[int]time.Duration{1: 100 * 365 * 24 * time.Hour, 100 * 365 * 24 * 3600 * 1000 * 1000: time.Nanosecond} {
 		name := "limiter-test-" + store.NewOwner().String()
-		t.Cleanup(func() { unlink(t, backend.Redis(t), "idem:L="+name) })
-		l, err := redisstore.NewLimiter(client, n, window, name)
+		t.Cleanup(func() { unlink(t, backend.Redis(t), "idem:shop:L="+name) })
+		l, err := redisstore.NewLimiter(client, "shop", n, window, name)
 		require.NoError(t, err)
 		allowed(t, l, "k")
 		if n == 1 {
@@ -128,26 +131,26 @@ func TestLimiterKeys(t *testing.T) {
 		require.NoError(t, err)
 		return time.Duration(ms) * time.Millisecond
 	}
-	first, err := redisstore.NewLimiter(client, 10, time.Hour, "search")
+	first, err := redisstore.NewLimiter(client, "shop", 10, time.Hour, "search")
 	require.NoError(t, err)
 	allowed(t, first, secret)
-	left := stands("idem:L=search#")
+	left := stands("idem:shop:L=search#")
 	require.Positive(t, left)
 	require.LessOrEqual(t, left, 6*time.Minute, "the bucket is full again after a step")
 	for range 9 {
 		allowed(t, first, secret)
 	}
 	wait := refused(t, first, secret)
-	left = stands("idem:L=search#")
+	left = stands("idem:shop:L=search#")
 	require.Greater(t, left, wait)
 	require.LessOrEqual(t, left, time.Hour)
 
-	// Another name, and another prefix, are another limit.
-	second, err := redisstore.NewLimiter(client, 1, time.Minute, "coupons")
+	// Another name, and another service, are another limit.
+	second, err := redisstore.NewLimiter(client, "shop", 1, time.Minute, "coupons")
 	require.NoError(t, err)
-	third, err := redisstore.NewLimiter(client, 1, time.Minute, "coupons", redisstore.LimiterPrefix("shop:"))
+	third, err := redisstore.NewLimiter(client, "mail", 1, time.Minute, "coupons")
 	require.NoError(t, err)
-	for prefix, l := range map[string]*redisstore.Limiter{"idem:L=coupons#": second, "shop:L=coupons#": third} {
+	for prefix, l := range map[string]*redisstore.Limiter{"idem:shop:L=coupons#": second, "idem:mail:L=coupons#": third} {
 		allowed(t, l, secret)
 		refused(t, l, secret)
 		require.Positive(t, stands(prefix))
@@ -158,7 +161,7 @@ func TestLimiterKeys(t *testing.T) {
 // TestLimiterRoundTrips: a call is one command from outside, and does no more inside than it must.
 func TestLimiterRoundTrips(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
-	l, err := redisstore.NewLimiter(client, 2, time.Hour, "l")
+	l, err := redisstore.NewLimiter(client, "shop", 2, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "the server gets the script")
 	require.Equal(t, map[string]int{"evalsha": 1, "get": 1, "time": 1, "set": 1}, during(t, client, func() { allowed(t, l, "k") }))
@@ -172,10 +175,10 @@ func TestLimiterRoundTrips(t *testing.T) {
 func TestLimiterOfAStore(t *testing.T) {
 	server := backend.StartRedis(t)
 	s := openURL(t, server.URL())
-	l, err := s.NewLimiter(1, time.Hour, "l")
+	l, err := s.NewLimiter("shop", 1, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "k")
-	refused(t, newLimiter(t, server.URL(), 1, time.Hour, "l"), "k")
+	refused(t, newLimiter(t, server.URL(), "shop", 1, time.Hour, "l"), "k")
 	s.Close()
 	_, err = l.Allow(t.Context(), "k")
 	require.ErrorContains(t, err, "closed")
@@ -184,7 +187,7 @@ func TestLimiterOfAStore(t *testing.T) {
 // TestLimiterSentTwice: a call that the client has sent twice counts once.
 func TestLimiterSentTwice(t *testing.T) {
 	client := &between{Client: openClient(t, backend.StartRedis(t).URL())}
-	l, err := redisstore.NewLimiter(client, 3, time.Hour, "l")
+	l, err := redisstore.NewLimiter(client, "shop", 3, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "the server gets the script")
 	for _, carriedOut := range []bool{true, false, true} {
@@ -202,7 +205,7 @@ func TestLimiterAfterTheClockWasSetBack(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	set := func(at time.Time) { now = at; server.SetTime(now) }
 	set(now)
-	l := newLimiter(t, "redis://"+server.Addr()+"?protocol=2", 2, 10*time.Second, "l")
+	l := newLimiter(t, "redis://"+server.Addr()+"?protocol=2", "shop", 2, 10*time.Second, "l")
 	allowed(t, l, "k")
 	allowed(t, l, "k")
 	set(now.Add(-24 * time.Hour))
@@ -214,10 +217,10 @@ func TestLimiterAfterTheClockWasSetBack(t *testing.T) {
 // TestLimiterForeignValues: a foreign value under a key is not taken for a limit, nor changed.
 func TestLimiterForeignValues(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
-	l, err := redisstore.NewLimiter(client, 1, time.Hour, "l")
+	l, err := redisstore.NewLimiter(client, "shop", 1, time.Hour, "l")
 	require.NoError(t, err)
 	digest := sha256.Sum256([]byte("k"))
-	key := "idem:L=l#" + hex.EncodeToString(digest[:])
+	key := "idem:shop:L=l#" + hex.EncodeToString(digest[:])
 	for _, value := range []string{"", "x", "7", "-1;", "1.5;", "nan;", ";"} {
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
 		_, err := l.Allow(t.Context(), "k")
@@ -235,7 +238,7 @@ func TestLimiterForeignValues(t *testing.T) {
 // TestLimiterOnAFullServer: a call for which the server has no room is an error, and does not count. A refused call needs no room.
 func TestLimiterOnAFullServer(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
-	l, err := redisstore.NewLimiter(client, 2, time.Hour, "l")
+	l, err := redisstore.NewLimiter(client, "shop", 2, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "empty")
 	allowed(t, l, "empty")
@@ -262,14 +265,14 @@ func TestLimiterOnAReplica(t *testing.T) {
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
 	replica := openClient(t, backend.StartRedis(t, "--replicaof", host+" "+port).URL())
-	counted, err := redisstore.NewLimiter(openClient(t, master.URL()), 1, time.Hour, "l")
+	counted, err := redisstore.NewLimiter(openClient(t, master.URL()), "shop", 1, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, counted, "k")
 	require.Eventually(t, func() bool {
 		n, err := replica.Do(t.Context(), replica.B().Dbsize().Build()).AsInt64()
 		return err == nil && n == 1
 	}, 20*time.Second, 10*time.Millisecond)
-	l, err := redisstore.NewLimiter(replica, 1, time.Hour, "l")
+	l, err := redisstore.NewLimiter(replica, "shop", 1, time.Hour, "l")
 	require.NoError(t, err)
 	for _, key := range []string{"k", "new"} {
 		_, err := l.Allow(t.Context(), key)
@@ -280,7 +283,7 @@ func TestLimiterOnAReplica(t *testing.T) {
 // TestLimiterRefusedByTheServer: a call that the server refuses does not count.
 func TestLimiterRefusedByTheServer(t *testing.T) {
 	server := miniredis.RunT(t)
-	l := newLimiter(t, "redis://"+server.Addr()+"?protocol=2", 1, time.Hour, "l", redisstore.LimiterTimeout(20*time.Second))
+	l := newLimiter(t, "redis://"+server.Addr()+"?protocol=2", "shop", 1, time.Hour, "l", redisstore.LimiterTimeout(20*time.Second))
 	for _, says := range []string{
 		"LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down", "CLUSTERDOWN The cluster is down",
 		"NOREPLICAS Not enough good replicas to write.", "MISCONF Redis is configured to save RDB snapshots", "BUSY Redis is busy running a script.",
@@ -301,7 +304,7 @@ func TestLimiterRefusedByTheServer(t *testing.T) {
 func TestLimiterWithoutAServer(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := patient(t, server.URL(), nil)
-	l, err := redisstore.NewLimiter(client, 1, time.Hour, "l", redisstore.LimiterTimeout(20*time.Millisecond))
+	l, err := redisstore.NewLimiter(client, "shop", 1, time.Hour, "l", redisstore.LimiterTimeout(20*time.Millisecond))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { _, err := l.Allow(t.Context(), "k"); return err == nil }, 10*time.Second, time.Millisecond)
 	server.Freeze()
@@ -325,7 +328,7 @@ func TestLimiterWithoutAServer(t *testing.T) {
 func TestLimiterUnderPermissions(t *testing.T) {
 	server := backend.StartRedis(t)
 	admin := openClient(t, server.URL())
-	require.NoError(t, admin.Do(t.Context(), admin.B().AclSetuser().Username("limiter").Rule("on", ">secret", "~idem:L=*",
+	require.NoError(t, admin.Do(t.Context(), admin.B().AclSetuser().Username("limiter").Rule("on", ">secret", "~idem:shop:L=*",
 		"+eval", "+evalsha", "+get", "+set", "+getex", "+time", "+ping", "+client").Build()).Error())
 	options, err := rueidis.ParseURL(server.URL())
 	require.NoError(t, err)
@@ -333,7 +336,7 @@ func TestLimiterUnderPermissions(t *testing.T) {
 	client, err := rueidis.NewClient(options)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	l, err := redisstore.NewLimiter(client, 1, time.Hour, "l")
+	l, err := redisstore.NewLimiter(client, "shop", 1, time.Hour, "l")
 	require.NoError(t, err)
 	allowed(t, l, "k")
 	refused(t, l, "k")
@@ -343,7 +346,7 @@ func TestLimiterUnderPermissions(t *testing.T) {
 func TestMemoryPerLimit(t *testing.T) {
 	const n, workers = 16_000, 32
 	client := openClient(t, backend.StartRedis(t).URL())
-	l, err := redisstore.NewLimiter(client, 2, time.Hour, "searches")
+	l, err := redisstore.NewLimiter(client, "shop", 2, time.Hour, "searches")
 	require.NoError(t, err)
 	allowed(t, l, "warm up")
 	before := usedMemory(t, client)

@@ -231,7 +231,7 @@ func TestPermissions(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
 	rights := []string{"idem", "on", ">secret",
-		"resetkeys", "~idem:*", "resetchannels", "&idem:wake", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl",
+		"resetkeys", "~idem:shop:*", "resetchannels", "&idem:wake", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl",
 		"+getrange", "+setrange", "+publish", "+subscribe", "+unsubscribe", "+ping", "+info", "+script|load"}
 	allow := func(more ...string) {
 		t.Helper()
@@ -240,39 +240,39 @@ func TestPermissions(t *testing.T) {
 	url := "redis://idem:secret@" + server.Addr()
 	allow("+client")
 	s := openURL(t, url, redisstore.ClientSideCache(time.Minute))
-	c := begin(t, s, "idem:cached")
-	require.NoError(t, s.Complete(t.Context(), "idem:cached", c.Owner, nil, time.Hour))
+	c := begin(t, s, "idem:shop:cached")
+	require.NoError(t, s.Complete(t.Context(), "idem:shop:cached", c.Owner, nil, time.Hour))
 	for range 3 { // the cache may not be used, and then isn't
-		meet(t, s, "idem:cached", store.Done)
+		meet(t, s, "idem:shop:cached", store.Done)
 	}
 	const last = "publish" // that a store tries out when it is made
 	await(t, client, last, 1)
-	n := during(t, client, func() { meet(t, s, "idem:cached", store.Done) })
+	n := during(t, client, func() { meet(t, s, "idem:shop:cached", store.Done) })
 	require.Equal(t, map[string]int{"set": 1, "pttl": 1}, n)
 
 	allow("+client", "+multi", "+exec")
 	s = openURL(t, url, redisstore.ClientSideCache(time.Minute))
 	for range 3 {
-		meet(t, s, "idem:cached", store.Done)
+		meet(t, s, "idem:shop:cached", store.Done)
 	}
 	await(t, client, last, 2)
-	require.Empty(t, during(t, client, func() { meet(t, s, "idem:cached", store.Done) }))
+	require.Empty(t, during(t, client, func() { meet(t, s, "idem:shop:cached", store.Done) }))
 
 	allow("-client")
 	s = openURL(t, url)
-	c = begin(t, s, "idem:k")
-	changed := watch(t, s, "idem:k")
-	require.NoError(t, s.Renew(t.Context(), "idem:k", c.Owner, time.Hour))
-	require.NoError(t, s.Release(t.Context(), "idem:k", c.Owner))
+	c = begin(t, s, "idem:shop:k")
+	changed := watch(t, s, "idem:shop:k")
+	require.NoError(t, s.Renew(t.Context(), "idem:shop:k", c.Owner, time.Hour))
+	require.NoError(t, s.Release(t.Context(), "idem:shop:k", c.Owner))
 	woken(t, changed)
-	c = begin(t, s, "idem:abandoned")
-	changed = watch(t, s, "idem:abandoned")
-	require.NoError(t, s.Abandon(t.Context(), "idem:abandoned", c.Owner))
+	c = begin(t, s, "idem:shop:abandoned")
+	changed = watch(t, s, "idem:shop:abandoned")
+	require.NoError(t, s.Abandon(t.Context(), "idem:shop:abandoned", c.Owner))
 	woken(t, changed)
-	c = begin(t, s, "idem:k")
-	require.NoError(t, s.Complete(t.Context(), "idem:k", c.Owner, nil, time.Hour))
-	meet(t, s, "idem:k", store.Done)
-	_, err := s.Acquire(t.Context(), "other:k", newClaim())
+	c = begin(t, s, "idem:shop:k")
+	require.NoError(t, s.Complete(t.Context(), "idem:shop:k", c.Owner, nil, time.Hour))
+	meet(t, s, "idem:shop:k", store.Done)
+	_, err := s.Acquire(t.Context(), "idem:mail:k", newClaim())
 	require.ErrorContains(t, err, "NOPERM")
 }
 

@@ -9,7 +9,7 @@
 //		return err
 //	}
 //	defer store.Close()
-//	engine, err := core.New(core.Config{Store: store})
+//	engine, err := core.New(core.Config{Service: "shop", Store: store})
 //
 // With a *sql.DB of your own:
 //

@@ -104,8 +104,8 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 // An error of the commit itself (a deferred constraint, say) is returned as the driver's.
 //
 // The record stands in the same table as a guard's, under the key as it is given, and Acquire
-// finds it done. Begin keys with what they are for ("invoice:2041"), so that they never equal
-// an engine's, which begin with its prefix ("idem:" by default).
+// finds it done. Begin keys with the service and what they are for ("shop:invoice:2041"), so that two
+// services on one table never answer for each other. An engine's keys begin with "idem:".
 func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
 	t := txRun{store: s, call: "DoTx", db: db, key: key, fn: fn, options: txOptions{retention: core.DefaultKeyRetention}}
 	for _, opt := range opts {

@@ -32,7 +32,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		invoices := core.MustNew(core.Config{Store: store}).MustTask(core.Policy{Name: "send invoice"})
+		invoices := core.MustNew(core.Config{Service: "shop", Store: store}).MustTask(core.Policy{Name: "send invoice"})
 		result, err := core.Do(ctx, invoices, core.Call{Key: "2041"}, func(context.Context) (string, error) {
 			fmt.Println("sending")
 			return "sent", nil
@@ -107,7 +107,7 @@ func ExampleStore_RunTx() {
 	}
 	_, _ = db.Exec("CREATE TABLE orders (item TEXT)")
 
-	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User")})
+	engine := core.MustNew(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User")})
 	guard := engine.MustGuard(core.Policy{Key: core.Header(core.Required)})
 	handler := httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		result, err := store.RunTx(r.Context(), db, func(tx *sql.Tx) ([]byte, error) {
@@ -168,7 +168,7 @@ func ExampleWithRemark() {
 	defer store.Close()
 	_ = store.Migrate(ctx)
 
-	engine := core.MustNew(core.Config{Store: store, User: core.UserFromHeader("X-User")})
+	engine := core.MustNew(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User")})
 	order := httpidem.New(engine.MustGuard(core.ClientKey()))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 	}))

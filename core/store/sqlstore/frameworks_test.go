@@ -27,7 +27,7 @@ func TestRunTxInHandlers(t *testing.T) {
 	gone, _ := open(t, engines[2].url(t))
 	require.NoError(t, gone.Close())
 	db := gone
-	engine := core.MustNew(core.Config{Store: store, User: core.SharedByAllCallers()})
+	engine := core.MustNew(core.Config{Service: "shop", Store: store, User: core.SharedByAllCallers()})
 	orders := engine.MustGuard(core.Policy{Key: core.Header(core.Required)})
 
 	gin.SetMode(gin.TestMode)

@@ -39,7 +39,7 @@ func TestPoolIsNotStarved(t *testing.T) {
 				}
 				var mu sync.Mutex
 				var unfinished []core.Event
-				engine := core.MustNew(core.Config{Store: b.store, StoreTimeout: storeTimeout, User: core.SharedByAllCallers(),
+				engine := core.MustNew(core.Config{Service: "shop", Store: b.store, StoreTimeout: storeTimeout, User: core.SharedByAllCallers(),
 					Observe: func(_ context.Context, e core.Event) {
 						if e.Kind == core.RunUnfinished || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
 							mu.Lock()

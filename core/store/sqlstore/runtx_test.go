@@ -29,7 +29,7 @@ type counter struct {
 
 func newCounter(t *testing.T, url string, policy core.Policy) *counter {
 	c := &counter{books: newBooks(t, url)}
-	engine := core.MustNew(core.Config{Store: c.store, User: core.SharedByAllCallers()})
+	engine := core.MustNew(core.Config{Service: "shop", Store: c.store, User: core.SharedByAllCallers()})
 	c.served = httpidem.New(engine.MustGuard(policy))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
 	return c
 }
@@ -278,7 +278,7 @@ func TestRunTxRefuses(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "is its guard on this store?")
 
-	here := core.MustNew(core.Config{Store: c.store}).MustTask(core.Policy{Name: "here"})
+	here := core.MustNew(core.Config{Service: "shop", Store: c.store}).MustTask(core.Policy{Name: "here"})
 	for _, option := range []sqlstore.TxOption{sqlstore.Fingerprint("f"), sqlstore.Retention(time.Hour)} {
 		_, err = core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
 			_, err := c.store.RunTx(ctx, c.db, never, option)
@@ -302,7 +302,7 @@ func TestContextEnds(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
-		task := core.MustNew(core.Config{Store: b.store}).MustTask(core.Policy{Name: "task"})
+		task := core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.Policy{Name: "task"})
 		var gone context.Context
 		var leave func()
 		calls := map[string]func(fn func(tx *sql.Tx) ([]byte, error)) error{

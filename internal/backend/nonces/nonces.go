@@ -24,13 +24,13 @@ import (
 // skipped, or fails (see package backend).
 func OnRedis(tb testing.TB, n int) []sign.NonceStore {
 	tb.Helper()
-	url, prefix := backend.Redis(tb), "signtest:"+store.NewOwner().String()+":"
+	url, service := backend.Redis(tb), "signtest-"+rand.Text()
 	stores := make([]sign.NonceStore, n)
 	for i := range stores {
 		store, err := redisstore.NewURL(url)
 		require.NoError(tb, err)
 		tb.Cleanup(store.Close)
-		stores[i] = core.MustNew(core.Config{Store: store, Prefix: prefix, StoreTimeout: time.Minute}).Nonces()
+		stores[i] = core.MustNew(core.Config{Store: store, Service: service, StoreTimeout: time.Minute}).Nonces()
 	}
 	return stores
 }
@@ -39,7 +39,7 @@ func OnRedis(tb testing.TB, n int) []sign.NonceStore {
 func Test(t *testing.T, s store.Store) {
 	t.Helper()
 	// The patience is for a machine that is busy with other tests.
-	config := core.Config{Store: s, Prefix: "nonces-" + rand.Text() + ":", StoreTimeout: 30 * time.Second}
+	config := core.Config{Store: s, Service: "nonces-" + rand.Text(), StoreTimeout: 30 * time.Second}
 	one, two := core.MustNew(config).Nonces(), core.MustNew(config).Nonces()
 
 	var unused, failed atomic.Int64

@@ -81,7 +81,7 @@ func serve() error {
 		return errors.New("-dotx needs a database")
 	}
 
-	engine, err := core.New(core.Config{Store: store, User: core.UserFromHeader("X-User"), Observe: observe})
+	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User"), Observe: observe})
 	if err != nil {
 		return err
 	}
