@@ -124,7 +124,7 @@ func openSQL(b *testing.B, url string) backing {
 		_, err := db.Exec("DROP TABLE " + table)
 		require.NoError(b, err)
 	})
-	return backing{store: store, records: func(b *testing.B) int { return rows(b, db, table) }}
+	return backing{store: store, service: "bench", records: func(b *testing.B) int { return rows(b, db, table) }}
 }
 
 func rows(b *testing.B, db *sql.DB, table string) (n int) {
