@@ -155,7 +155,7 @@ func (o *Outbox) Write(ctx context.Context, tx Tx, messages ...Message) error {
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, o.sql(insertSQL, strings.Join(rows, ", ")), args...); err != nil {
-			return fmt.Errorf("outbox: write: %w", err)
+			return failure("write", err)
 		}
 		rows, args, size = nil, nil, 0
 	}

@@ -83,6 +83,16 @@ func (o *Outbox) sql(template string, args ...any) string {
 	return strings.Join(parts, "")
 }
 
+// failure returns err as a call returns it, with a hint if the tables do not exist.
+func failure(what string, err error) error {
+	text := err.Error() // MySQL's and SQLite's errors have their codes in their drivers' types only
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && state.SQLState() == "42P01" || strings.Contains(text, "Error 1146") || strings.Contains(text, "no such table") {
+		return fmt.Errorf("outbox: %s: there is no table: run Migrate, or the statements of Schema: %w", what, err)
+	}
+	return fmt.Errorf("outbox: %s: %w", what, err)
+}
+
 const tries = 8
 
 // retry tries several times: deadlocks, serialisation failures, SQLite's locks and broken
@@ -94,7 +104,7 @@ func (o *Outbox) retry(ctx context.Context, what string, try func() error) error
 			return nil
 		}
 		if n == tries || !sleep(ctx, rand.N(time.Millisecond<<n), nil) {
-			return fmt.Errorf("outbox: %s: %w", what, err)
+			return failure(what, err)
 		}
 	}
 }
@@ -122,7 +132,7 @@ func (o *Outbox) query(ctx context.Context, what, statement string, scan func(*s
 		err = errors.Join(err, rows.Err())
 	}
 	if err != nil {
-		return fmt.Errorf("outbox: %s: %w", what, err)
+		return failure(what, err)
 	}
 	return nil
 }

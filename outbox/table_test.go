@@ -207,6 +207,18 @@ func TestMigrate(t *testing.T) {
 		}
 		wg.Wait()
 
+		// It was forgotten.
+		o, err := outbox.New(f.db, f.dialect, outbox.Options{Table: f.table + "_n"})
+		require.NoError(f, err)
+		_, err = o.Stats(f.Context())
+		require.ErrorContains(f, err, "run Migrate")
+		_, err = o.Unpark(f.Context(), "1")
+		require.ErrorContains(f, err, "run Migrate")
+		tx, err := f.db.BeginTx(f.Context(), nil)
+		require.NoError(f, err)
+		require.ErrorContains(f, o.Write(f.Context(), tx, outbox.Message{Topic: "t"}), "run Migrate")
+		require.NoError(f, tx.Rollback())
+
 		// The statements of Schema, one by one, and again.
 		table = f.table + "_s"
 		f.dropped(table, table+"_lease")
@@ -217,7 +229,7 @@ func TestMigrate(t *testing.T) {
 				f.exec(strings.TrimSuffix(statement, ";"))
 			}
 		}
-		o, err := outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+		o, err = outbox.New(f.db, f.dialect, outbox.Options{Table: table})
 		require.NoError(f, err)
 		require.NoError(f, o.Migrate(f.Context()))
 

@@ -212,13 +212,15 @@ func TestClosedStore(t *testing.T) {
 }
 
 func TestNewURL(t *testing.T) {
-	_, err := redisstore.NewURL("http://127.0.0.1")
-	require.ErrorContains(t, err, "scheme")
-	_, err = redisstore.NewURL("redis://user:pass#word@127.0.0.1")
-	require.Error(t, err)
-	require.NotContains(t, err.Error(), "pass")
+	for _, url := range []string{"127.0.0.1:6379", "localhost:6379", "user:secret@127.0.0.1:6379", "http://127.0.0.1", "",
+		"redis://user:secret#word@127.0.0.1", "redis://user:%secret@127.0.0.1"} {
+		_, err := redisstore.NewURL(url)
+		require.ErrorContains(t, err, "redis://user:password@host:6379/0", url)
+		require.ErrorContains(t, err, "rediss:// or unix://", url)
+		require.NotContains(t, err.Error(), "secret", url)
+	}
 	nobody := backend.NewProxy(t, "127.0.0.1:1")
 	nobody.Cut()
-	_, err = redisstore.NewURL("redis://" + nobody.Addr())
+	_, err := redisstore.NewURL("redis://" + nobody.Addr())
 	require.Error(t, err)
 }

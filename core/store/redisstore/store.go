@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	neturl "net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +17,12 @@ import (
 
 var (
 	errLease = errors.New("redisstore: a lease must be longer than zero")
-	errURL   = errors.New("redisstore: the URL is malformed") // net/url's error may quote a password
+	// net/url's error may quote a password.
+	errURL = errors.New("redisstore: the URL is malformed: it is redis://user:password@host:6379/0, with user and password percent-encoded, " +
+		"or begins with rediss:// or unix://")
 )
+
+var schemes = []string{"redis", "rediss", "unix", "valkey", "valkeys"}
 
 // Store keeps records in Redis. It implements store.Store and store.Watcher. All methods are
 // safe for concurrent use. The zero Store is not usable; make one with [New] or [NewURL].
@@ -92,10 +97,11 @@ func (s *Store) open(client rueidis.Client) {
 // yours need them, make a client and use [New].
 func NewURL(url string, options ...Option) (*Store, error) {
 	o, err := rueidis.ParseURL(url)
-	if faulty := (*neturl.Error)(nil); errors.As(err, &faulty) {
-		return nil, errURL
-	}
 	if err != nil {
+		scheme, _, _ := strings.Cut(url, "://")
+		if faulty := (*neturl.Error)(nil); errors.As(err, &faulty) || !slices.Contains(schemes, scheme) {
+			return nil, errURL
+		}
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	if o.Dialer.Timeout == 0 {

@@ -111,6 +111,17 @@ func (d Dialect) undone(err error) bool {
 // taken effect.
 func (d Dialect) cutOff(err error) bool { return d == MySQL && mysqlNumber(err) == 1047 }
 
+// noTable reports whether err says that a table does not exist.
+func (d Dialect) noTable(err error) bool {
+	switch d {
+	case PostgreSQL:
+		return sqlState(err) == "42P01" // undefined_table
+	case MySQL:
+		return mysqlNumber(err) == 1146
+	}
+	return err != nil && strings.Contains(err.Error(), "no such table")
+}
+
 // noTransaction reports whether err says that the transaction, or a savepoint in it, does not exist.
 func (d Dialect) noTransaction(err error) bool {
 	switch d {
@@ -331,7 +342,7 @@ func pause(ctx context.Context, n int, limit time.Duration) bool {
 }
 
 // failure returns err as a call returns it: with the name of the call, the context's error and
-// store.ErrFull where they apply, and a hint at poolers.
+// store.ErrFull where they apply, and a hint at poolers, or at Migrate.
 func (s *Store) failure(ctx context.Context, call string, err error) error {
 	if err == nil || errors.Is(err, store.ErrLost) {
 		return err
@@ -344,6 +355,9 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 	case state == "42P05", state == "26000", // a prepared statement is there already, or is not there
 		state == "08P01" && strings.Contains(err.Error(), "bind message"): // or is another
 		err = fmt.Errorf("%w (is a pooler between that shares its connections? see pooler=transaction in Open)", err)
+	}
+	if s.dialect.noTable(err) && call != "migrate" {
+		err = fmt.Errorf("there is no table %s: run Migrate, or the statements of Schema: %w", s.table.name, err)
 	}
 	if s.dialect.fault(err) == faultFull {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)

@@ -191,15 +191,17 @@ func postgresDSN(rawURL string) (func(driver string) string, error) {
 	}, nil
 }
 
+const mysqlForm = "a URL of MySQL is mysql://user:password@host:port/database, with user and password percent-encoded"
+
 // mysqlDSN is user:password@tcp(host:port)/database?parameters.
 func mysqlDSN(rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return "", errors.New("the URL is malformed") // its error quotes the password
+		return "", errors.New("the URL is malformed: " + mysqlForm) // its error quotes the password
 	}
 	database := strings.TrimPrefix(u.EscapedPath(), "/")
 	if u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
-		return "", errors.New("a URL of MySQL is mysql://user:password@host:port/database")
+		return "", errors.New(mysqlForm)
 	}
 	port := u.Port()
 	if port == "" {

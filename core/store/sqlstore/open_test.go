@@ -68,6 +68,9 @@ func TestURLs(t *testing.T) {
 		_, _, err := sqlstore.Open(url)
 		require.Error(t, err, url)
 		assert.NotContains(t, err.Error(), "secret")
+		if strings.Contains(url, ":secret@h:") {
+			assert.ErrorContains(t, err, "mysql://user:password@host:port/database")
+		}
 		_, err = sqlstore.NewURL(t.Context(), url)
 		require.Error(t, err, url)
 	}

@@ -144,9 +144,13 @@ func TestLongKeys(t *testing.T) {
 
 func TestMigrateAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		_, db, name := fresh(t, url)
+		s, db, name := fresh(t, url)
 		_, err := db.Exec("DROP TABLE " + name)
 		require.NoError(t, err)
+		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
+		require.ErrorContains(t, err, "run Migrate")
+		_, err = s.DoTx(t.Context(), db, "k", func(*sql.Tx) ([]byte, error) { return nil, nil })
+		require.ErrorContains(t, err, "run Migrate")
 		var wg sync.WaitGroup
 		start := make(chan struct{})
 		for range 8 {
