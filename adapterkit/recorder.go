@@ -35,17 +35,20 @@ type Recorder struct {
 	kept  *kept    // nil when delivered
 	lent  lentBody // the request's, for the handler: one allocation for the two
 
-	status    int          // 0: the handler has sent none
-	declared  int64        // Content-Length, or -1
-	written   int64        // body bytes, if declared counts
-	size      atomic.Int64 // body bytes that were taken, or -1; Size does not wait for a Write
-	untyped   bool         // without a Content-Type: the server detects one from the body
-	postponed bool         // the status has not been sent on
-	passing   bool
-	runsOn    bool // a timeout has answered, and its handler may run on
-	streaming bool // the handler has flushed
-	cut       bool // a part of the stream could not be sent
-	ended     bool
+	status      int          // 0: the handler has sent none
+	byWrite     bool         // the handler has sent no status, but written or flushed
+	first       int          // body bytes that the handler has written first
+	superfluous int          // a second status, which the server will log; 0: there was none
+	declared    int64        // Content-Length, or -1
+	written     int64        // body bytes, if declared counts
+	size        atomic.Int64 // body bytes that were taken, or -1; Size does not wait for a Write
+	untyped     bool         // without a Content-Type: the server detects one from the body
+	postponed   bool         // the status has not been sent on
+	passing     bool
+	runsOn      bool // a timeout has answered, and its handler may run on
+	streaming   bool // the handler has flushed
+	cut         bool // a part of the stream could not be sent
+	ended       bool
 
 	response core.Response
 }
@@ -108,8 +111,10 @@ func (r *Recorder) writeHeader(status int) {
 	switch {
 	case r.ended:
 		return
+	case r.postponed:
+		r.superfluous = status
+		return
 	case r.status != 0 || r.passing:
-		r.commit()
 		r.w.WriteHeader(status) // superfluous, as the server will log
 		return
 	case status != http.StatusSwitchingProtocols && (status < 200 || status > 999):
@@ -137,11 +142,17 @@ func (r *Recorder) writeHeader(status int) {
 			}
 		}
 		_, typed := h["Content-Type"]
-		r.untyped = !typed && h.Get("Content-Encoding") == "" && h.Get("Transfer-Encoding") == ""
+		coding := h.Get("Content-Encoding")
+		if r.byWrite && r.notes == nil { // a compressor in front has set its own, and detects the type at the first write
+			coding = (&core.Response{Header: r.kept.fields}).Get("Content-Encoding")
+		}
+		r.untyped = !typed && coding == "" && h.Get("Transfer-Encoding") == ""
 	}
 	if status == http.StatusSwitchingProtocols || hasTrailers(h) {
 		r.passes(false)
-		r.w.WriteHeader(status)
+		if !r.byWrite {
+			r.w.WriteHeader(status)
+		}
 		if r.notes != nil && status == http.StatusSwitchingProtocols {
 			r.notes.WriteHeaderNow() // before a Hijack
 		}
@@ -155,8 +166,10 @@ func (r *Recorder) writeHeader(status int) {
 // begin notes that there is an answer, though it may have no body.
 func (r *Recorder) begin() { r.size.CompareAndSwap(-1, 0) }
 
-// needStatus sends the status that is noted, and that of 200 if the handler has sent no final one.
+// needStatus takes the status that is noted, or 200, for that of the handler if it has sent no final one. The writer below
+// does the same.
 func (r *Recorder) needStatus() {
+	r.byWrite = r.byWrite || r.status == 0 && !r.passing
 	if r.notes != nil && !r.Written() {
 		r.writeHeader(r.notes.Status())
 	}
@@ -216,19 +229,20 @@ func hasTrailers(h http.Header) bool {
 	return false
 }
 
-// detectType sets the content type that the server would detect, with the same function and from the
-// same bytes.
+// detectType captures the content type that the server will detect, with the same function and from the
+// same bytes. It is not sent, for a writer in between may go by it, and would do without us what it does without one.
 func (r *Recorder) detectType() {
 	if !r.untyped || len(r.kept.body) == 0 {
 		return
 	}
 	r.untyped = false
-	found := http.DetectContentType(r.kept.body)
+	body := r.kept.body
+	if r.w.Header().Get("Content-Encoding") != "" {
+		body = body[:min(r.first, len(body))]
+	}
+	found := http.DetectContentType(body)
 	r.kept.fields = append(r.kept.fields, core.Field{Name: "Content-Type", Value: found})
 	slices.SortStableFunc(r.kept.fields, byName)
-	if r.postponed {
-		r.kept.header["Content-Type"] = []string{found}
-	}
 }
 
 // commit sends a postponed status, with the header as it was when the handler sent it.
@@ -236,7 +250,6 @@ func (r *Recorder) commit() {
 	if !r.postponed {
 		return
 	}
-	r.detectType()
 	h, then := r.w.Header(), r.kept.header
 	for name := range h {
 		if _, ok := then[name]; !ok && !strings.HasPrefix(name, http.TrailerPrefix) {
@@ -249,7 +262,9 @@ func (r *Recorder) commit() {
 		}
 	}
 	r.postponed = false
-	r.w.WriteHeader(r.status)
+	if !r.byWrite {
+		r.w.WriteHeader(r.status)
+	}
 }
 
 // hold holds back as much of b as there is room for, and returns how much that was. Unless it
@@ -267,6 +282,9 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	if r.written += int64(len(b)); r.declared >= 0 && r.written > r.declared {
 		return 0, http.ErrContentLength // as the server would say it
 	}
+	if r.first == 0 {
+		r.first = len(b)
+	}
 	held = min(len(b), r.limit-len(r.kept.body))
 	r.kept.body = append(r.kept.body, b[:held]...)
 	if held < len(b) {
@@ -282,8 +300,20 @@ func (r *Recorder) pass(streaming bool) error {
 	if len(r.kept.body) == 0 {
 		return nil
 	}
-	_, err := r.w.Write(r.kept.body)
-	return r.noted(err)
+	return r.noted(r.sendBody())
+}
+
+// sendBody sends the body that is held back. By what is written first, a writer in between may detect its type.
+func (r *Recorder) sendBody() error {
+	body := r.kept.body
+	if r.first < len(body) && r.w.Header().Get("Content-Type") == "" {
+		if _, err := r.w.Write(body[:r.first]); err != nil {
+			return err
+		}
+		body = body[r.first:]
+	}
+	_, err := r.w.Write(body)
+	return err
 }
 
 func (r *Recorder) passes(streaming bool) {
@@ -457,9 +487,12 @@ func (r *Recorder) deliver(fields []core.Field) error {
 			}
 		}
 		r.commit()
-		if len(k.body) > 0 {
-			_, err = r.w.Write(k.body)
+		if len(k.body) > 0 || r.byWrite {
+			err = r.sendBody()
 		}
+	}
+	if r.superfluous != 0 {
+		r.w.WriteHeader(r.superfluous)
 	}
 	if r.notes != nil && r.Size() == 0 {
 		r.notes.WriteHeaderNow() // else a middleware further out may make another response of it

@@ -182,14 +182,58 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 			requireReplay(t, want, again)
 			require.EqualValues(t, 2, ran.Load())
 
+			for _, kind := range []string{"sniffs", "goes by the type"} {
+				in := func(h http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(newEncoder(kind, w), r) })
+				}
+				want := overTCP(in(bare))()
+				guarded := overTCP(in(httpidem.New(guard(core.Policy{Failed: core.FailedByStatus}))(bare)))
+				require.Equal(t, want, guarded(), kind)
+				if kind == "sniffs" && strings.HasPrefix(name, "sniffed") {
+					requireReplay(t, want, guarded())
+				}
+			}
+
 			guarded = inMemory(httpidem.New(guard(core.Policy{Failed: core.FailedByStatus}))(bare))
 			first := guarded()
 			if name != "more than own length" { // which a test's recorder does not mind
-				require.Equal(t, inMemory(bare)().body, first.body)
+				require.Equal(t, inMemory(bare)(), first)
 			}
+			first.header["Content-Type"] = want.header["Content-Type"] // a test's recorder sniffs less
 			requireReplay(t, first, guarded())
 		})
 	}
+}
+
+// encoder is what a compressor in front does to the header: that of gorilla (handlers.CompressHandler) says at once that it
+// encodes, and sniffs in Write; that of chi encodes by the type that is there at the status.
+type encoder struct {
+	http.ResponseWriter
+	sniffs, status bool
+}
+
+func newEncoder(kind string, w http.ResponseWriter) *encoder {
+	if kind == "sniffs" {
+		w.Header().Set("Content-Encoding", "x-none")
+	}
+	return &encoder{w, kind == "sniffs", false}
+}
+
+func (w *encoder) WriteHeader(status int) {
+	if w.status = true; !w.sniffs && w.Header().Get("Content-Type") != "" {
+		w.Header().Set("Content-Encoding", "x-none")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *encoder) Write(b []byte) (int, error) {
+	switch {
+	case w.sniffs && w.Header().Get("Content-Type") == "":
+		w.Header().Set("Content-Type", http.DetectContentType(b))
+	case !w.sniffs && !w.status:
+		w.WriteHeader(200)
+	}
+	return w.ResponseWriter.Write(b)
 }
 
 // requireReplay compares all but the framing, which belongs to one message.
