@@ -96,6 +96,17 @@ func (r *Recorder) start(ctx context.Context, w, above http.ResponseWriter, limi
 	}
 }
 
+// Divert has r send to w from now on, which is what the framework's writers write to: the framework goes past those in between.
+// It reports false, and does nothing, while r is sending.
+func (r *Recorder) Divert(w http.ResponseWriter) bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	defer r.mu.Unlock()
+	r.w, r.notes = w, nil
+	return true
+}
+
 // Header implements [http.ResponseWriter].
 func (r *Recorder) Header() http.Header { return r.w.Header() }
 

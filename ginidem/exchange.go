@@ -16,7 +16,9 @@ import (
 type exchange struct {
 	adapterkit.Exchange
 	c      *gin.Context
-	errors int // how many there were before the handler
+	w      *writer // that records; nil: none does
+	noted  int     // the status from before the handler
+	errors int     // how many there were before the handler
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -56,14 +58,21 @@ func (x *exchange) Writer() http.ResponseWriter     { return x.c.Writer }
 func (x *exchange) SetWriter(w http.ResponseWriter) { x.c.Writer = w.(gin.ResponseWriter) }
 
 func (x *exchange) Record(ctx context.Context) (*adapterkit.Recorder, http.ResponseWriter) {
-	w := &writer{ctx: ctx, outer: outer{x.c.Writer}}
-	return &w.Recorder, w
+	x.w = &writer{ctx: ctx, outer: outer{x.c.Writer}}
+	x.noted = x.c.Writer.Status()
+	return &x.w.Recorder, x.w
 }
 
 func (x *exchange) Next(r *http.Request) error {
+	if x.w != nil {
+		x.w.ground.lay(x.c, x.w)
+		defer x.w.ground.lift()
+	}
 	next(x.c, r)
 	return nil
 }
+
+func (x *exchange) Forget() { x.w.ground.forget(x.noted) }
 
 // next runs the handlers behind with r, and gives c its own request back.
 func next(c *gin.Context, r *http.Request) {

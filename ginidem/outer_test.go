@@ -162,6 +162,69 @@ func TestAnswersThatWereNotSeenWhole(t *testing.T) {
 	}
 }
 
+// HandleContext gives the context Gin's own writer, past the guard's and all others: what is written to it is the answer.
+func TestHandleContext(t *testing.T) {
+	long := strings.Repeat("long", 1000)
+	for name, tc := range map[string]struct {
+		handler gin.HandlerFunc
+		code    string // of the duplicate; "": it is replayed
+	}{
+		"a body":          {func(c *gin.Context) { c.JSON(201, gin.H{"id": 1}) }, ""},
+		"no body":         {func(c *gin.Context) { c.Header("Location", "/1"); c.Status(204) }, ""},
+		"written already": {func(c *gin.Context) { c.String(200, ", behind") }, ""},
+		"over the limit":  {func(c *gin.Context) { c.String(201, long) }, "result_unavailable"},
+		"flushed":         {func(c *gin.Context) { c.String(201, "one"); c.Writer.Flush(); c.String(201, "two") }, "result_unavailable"},
+		"no route":        {nil, ""},
+		"guarded, too":    {func(c *gin.Context) { c.String(201, "made") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := func(guarded bool) (answers []*httptest.ResponseRecorder) {
+				e, g := gin.New(), guard(core.Policy{ResponseLimit: 1000, Failed: func(*core.Response) bool { return false }}).Guard
+				e.Use(compress)
+				forward := []gin.HandlerFunc{func(c *gin.Context) {
+					if name == "written already" {
+						c.String(200, "in front")
+					}
+					c.Request.URL.Path = "/behind"
+					e.HandleContext(c)
+				}}
+				if guarded {
+					forward = append([]gin.HandlerFunc{ginidem.New(g)}, forward...)
+				}
+				e.POST("/x", forward...)
+				if name == "guarded, too" && guarded {
+					e.POST("/behind", ginidem.New(g), tc.handler)
+				} else if tc.handler != nil {
+					e.POST("/behind", tc.handler)
+				}
+				for range 2 {
+					answers = append(answers, post(e, "/x", ""))
+				}
+				return answers
+			}
+			bare, got := answers(false)[0], answers(true)
+			require.Equal(t, bare.Result(), got[0].Result())
+			if require.Equal(t, tc.code, code(got[1])); tc.code == "" {
+				require.True(t, replayed(got[1]))
+				require.Equal(t, bare.Code, got[1].Code)
+				require.Equal(t, bare.Body.String(), got[1].Body.String())
+				require.Equal(t, bare.Header().Get("Location"), got[1].Header().Get("Location"))
+			}
+		})
+	}
+	t.Run("a panic", func(t *testing.T) {
+		e := gin.New()
+		e.POST("/x", gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.String(500, "recovered") }), ginidem.New(guard(core.Policy{}).Guard),
+			func(c *gin.Context) { c.Request.URL.Path = "/behind"; e.HandleContext(c) })
+		e.POST("/behind", func(c *gin.Context) { c.String(201, "made"); panic("oops") })
+		for range 2 {
+			w := post(e, "/x", "")
+			require.Equal(t, 500, w.Code)
+			require.Equal(t, "recovered", w.Body.String())
+		}
+	})
+}
+
 // An error that a middleware in front has reported before the guard is not the handler's.
 func TestErrorsReportedInFront(t *testing.T) {
 	for _, finish := range []bool{false, true} {

@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"reflect"
+	"unsafe"
 
 	"github.com/gin-gonic/gin"
 
@@ -17,7 +20,8 @@ import (
 type writer struct {
 	adapterkit.Recorder
 	outer
-	ctx context.Context // of the run
+	ctx    context.Context // of the run
+	ground ground
 }
 
 // outer has the methods that the recorder has not, which come first.
@@ -57,10 +61,113 @@ func (w *writer) CloseNotify() <-chan bool {
 	return gone
 }
 
+// Pusher returns that of the server, which the ground hides.
+func (w *writer) Pusher() http.Pusher {
+	pusher, _ := w.ground.server().(http.Pusher)
+	return pusher
+}
+
 // Unwrap returns what is below Gin, as Gin's own writer does.
 func (w *writer) Unwrap() http.ResponseWriter {
-	if u, ok := w.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }); ok {
-		return u.Unwrap()
+	u, ok := w.ResponseWriter.(interface{ Unwrap() http.ResponseWriter })
+	if !ok {
+		return w.ResponseWriter
 	}
-	return w.ResponseWriter
+	below := u.Unwrap()
+	if g, ok := below.(*ground); ok {
+		return g.server()
+	}
+	return below
+}
+
+// ground stands below Gin's own writer while a handler runs. [gin.Engine.HandleContext] gives the context that writer back, past
+// all others; what is written to it from then on, the recorder gets.
+type ground struct {
+	http.ResponseWriter
+	c        *gin.Context
+	w        *writer
+	diverted bool
+}
+
+// lay puts g below the own writer of c.
+func (g *ground) lay(c *gin.Context, w *writer) {
+	g.c, g.w = c, w
+	if below := belowGin(c); below != nil {
+		g.ResponseWriter, *below = *below, g
+	}
+}
+
+// lift takes it away.
+func (g *ground) lift() {
+	if below := belowGin(g.c); below != nil {
+		*below = g.ResponseWriter
+	}
+}
+
+// server returns what stands below Gin without a guard.
+func (g *ground) server() http.ResponseWriter {
+	for {
+		further, ok := g.ResponseWriter.(*ground) // of a guard further out
+		if !ok {
+			return g.ResponseWriter
+		}
+		g = further
+	}
+}
+
+// target returns the recorder if the context has Gin's own writer, and what is below else: the recorder itself is sending, or
+// somebody writes past it.
+func (g *ground) target() http.ResponseWriter {
+	if g.diverted || g.c.Writer == ginsOwn(g.c).Interface() && g.w.Divert(g.ResponseWriter) {
+		g.diverted = true
+		return &g.w.Recorder
+	}
+	return g.ResponseWriter
+}
+
+func (g *ground) WriteHeader(status int)            { g.target().WriteHeader(status) }
+func (g *ground) Write(b []byte) (int, error)       { return g.target().Write(b) }
+func (g *ground) WriteString(s string) (int, error) { return io.WriteString(g.target(), s) }
+func (g *ground) FlushError() error                 { return http.NewResponseController(g.target()).Flush() }
+func (g *ground) Flush()                            { _ = g.FlushError() }
+func (g *ground) CloseNotify() <-chan bool          { return g.w.CloseNotify() }
+func (g *ground) Unwrap() http.ResponseWriter       { return g.ResponseWriter }
+
+func (g *ground) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(g.target()).Hijack()
+}
+
+// own is the field of a gin.Context that is Gin's own writer, and below the field of that which is below.
+var own, below = func() (own, below reflect.StructField) {
+	own, ok := reflect.TypeFor[gin.Context]().FieldByName("writermem")
+	if ok && own.Type.Kind() == reflect.Struct {
+		below, _ = own.Type.FieldByName("ResponseWriter")
+	}
+	return own, below
+}()
+
+// ginsOwn returns Gin's own writer of c.
+func ginsOwn(c *gin.Context) reflect.Value {
+	return reflect.NewAt(own.Type, unsafe.Add(unsafe.Pointer(c), own.Offset))
+}
+
+// belowGin returns the place of what is below Gin's own writer of c, or nil if Gin no longer has it.
+func belowGin(c *gin.Context) *http.ResponseWriter {
+	if below.Type != reflect.TypeFor[http.ResponseWriter]() {
+		return nil
+	}
+	return (*http.ResponseWriter)(unsafe.Add(unsafe.Pointer(c), own.Offset+below.Offset))
+}
+
+// unwritten has a writer that nothing has been written to.
+var unwritten = gin.CreateTestContextOnly(nil, new(gin.Engine))
+
+// forget makes Gin's own writer one that nothing has been written to, if the recorder has taken what was.
+func (g *ground) forget(noted int) {
+	if g.diverted {
+		w := ginsOwn(g.c)
+		w.Elem().Set(ginsOwn(unwritten).Elem())
+		*belowGin(g.c) = g.ResponseWriter
+		w.Interface().(gin.ResponseWriter).WriteHeader(noted)
+	}
 }
