@@ -2,11 +2,13 @@ package adapterkit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -226,19 +228,50 @@ func (q *request) rewound() *http.Request {
 	return q.forHandler(q.r.Context(), new(lentBody))
 }
 
-// Adopt copies from the handler's request to the original what is read there after the handler:
-// net/http removes the files of a MultipartForm, and middleware in front of a router reports the
-// Pattern.
-func Adopt(original, handled *http.Request) {
-	if handled == original {
+// Adopt gives the original what handlers have left in their request: the values of its context, see [ContextAfter], its forms,
+// whose files net/http removes, and the pattern. lent, which had ctx, stood in the original's place. handled is the request in the
+// end: lent itself, of which all is taken but the body, or what handlers have put in its place.
+func Adopt(original, lent, handled *http.Request, ctx context.Context) {
+	if lent == original && handled == original {
 		return
 	}
-	if original.MultipartForm == nil {
-		original.MultipartForm = handled.MultipartForm
+	before := *original
+	if handled == lent {
+		*original = *lent
+		original.Body, original.ContentLength, original.GetBody = before.Body, before.ContentLength, before.GetBody
+	} else {
+		original.Form, original.PostForm, original.MultipartForm = handled.Form, handled.PostForm, handled.MultipartForm
+		original.Pattern = cmp.Or(handled.Pattern, before.Pattern)
 	}
-	if original.Pattern == "" {
-		original.Pattern = handled.Pattern
+	if before.MultipartForm != nil {
+		original.MultipartForm = before.MultipartForm
 	}
+	if after := ContextAfter(before.Context(), ctx, handled.Context()); after != original.Context() {
+		*original = *original.WithContext(after)
+	}
+}
+
+// ContextAfter returns the context of a request after its handlers: outer, with the values that they have left in left, but without
+// those of ctx, which they were given: a run has ended, and nobody has signed any more.
+func ContextAfter(outer, ctx, left context.Context) context.Context {
+	if left == ctx {
+		return outer
+	}
+	return &contextAfter{outer, ctx, left}
+}
+
+type contextAfter struct {
+	context.Context
+	given, left context.Context
+}
+
+// Value implements [context.Context].
+func (c *contextAfter) Value(key any) any {
+	v, given := c.left.Value(key), c.given.Value(key)
+	if v == nil || given != nil && reflect.ValueOf(v).Comparable() && v == given {
+		return c.Context.Value(key)
+	}
+	return v
 }
 
 func (q *request) restore() {

@@ -2,6 +2,7 @@ package adapterkit
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 
 	"github.com/idem-go/idem/core"
@@ -36,13 +37,13 @@ type EchoResponse struct {
 
 // With calls next with r as the request of c, and then gives c its own request back, also after a panic.
 func (*Echo[C]) With(c C, r *http.Request, next func(C) error) error {
-	defer giveBack(c, c.Request())
+	defer giveBack(c, c.Request(), r, r.Context())
 	c.SetRequest(r)
 	return next(c)
 }
 
-func giveBack(c EchoContext, original *http.Request) {
-	Adopt(original, c.Request())
+func giveBack(c EchoContext, original, lent *http.Request, ctx context.Context) {
+	Adopt(original, lent, c.Request(), ctx)
 	c.SetRequest(original)
 }
 
@@ -50,8 +51,9 @@ func giveBack(c EchoContext, original *http.Request) {
 func (e *Echo[C]) Finish(c C, next func(C) error) (err error) {
 	f := new(Finisher)
 	c.Set(finisherKey, f)
-	defer giveBack(c, c.Request())
-	c.SetRequest(CountBody(c.Request()))
+	counted := CountBody(c.Request())
+	defer giveBack(c, c.Request(), counted, counted.Context())
+	c.SetRequest(counted)
 	returned, rendered := false, false
 	defer func() {
 		ferr := f.Finish(returned)
@@ -190,7 +192,7 @@ func (x *EchoExchange[C]) SetWriter(w http.ResponseWriter) { *x.Response.Writer 
 // Next implements the method of [Framework]. The error of the handler is rendered here unless there is a Finish.
 func (x *EchoExchange[C]) Next(r *http.Request) error {
 	c := x.Context
-	defer giveBack(c, c.Request())
+	defer giveBack(c, c.Request(), r, r.Context())
 	c.SetRequest(r)
 	err := x.next(c)
 	if err != nil && x.renders {

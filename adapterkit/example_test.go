@@ -37,9 +37,9 @@ func (x *exchange) Writer() http.ResponseWriter     { return x.c.W }
 func (x *exchange) SetWriter(w http.ResponseWriter) { x.c.W = w }
 
 func (x *exchange) Next(r *http.Request) error {
-	original := x.c.R
+	original, ctx := x.c.R, r.Context()
 	defer func() {
-		adapterkit.Adopt(original, x.c.R)
+		adapterkit.Adopt(original, r, x.c.R, ctx)
 		x.c.R = original
 	}()
 	x.c.R = r

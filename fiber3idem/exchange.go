@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/adapterkit/fasthttpkit"
 	"github.com/idem-go/idem/core"
 )
@@ -38,7 +39,7 @@ func (x *exchange) Pass() error { return x.c.Next() }
 func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 	outer := x.c.Context()
 	x.c.SetContext(ctx)
-	defer restore(x.c, outer)
+	defer restore(x.c, outer, ctx)
 	err = x.c.Next()
 	return x.c.IsAbandoned(), err
 }
@@ -70,10 +71,10 @@ func isUnreadable(c fiber.Ctx) bool {
 	}
 }
 
-// restore gives c its own context back.
-func restore(c fiber.Ctx, outer context.Context) {
+// restore gives c its own context back, with what handlers have left in the place of ctx.
+func restore(c fiber.Ctx, outer, ctx context.Context) {
 	if !c.IsAbandoned() {
-		c.SetContext(outer)
+		c.SetContext(adapterkit.ContextAfter(outer, ctx, c.Context()))
 	}
 }
 

@@ -79,7 +79,7 @@ func Verify(v *sign.Verifier) fiber.Handler {
 			return nil
 		}
 		c.SetContext(ctx)
-		defer restore(c, outer)
+		defer restore(c, outer, ctx)
 		return c.Next()
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/adapterkit/fasthttpkit"
 	"github.com/idem-go/idem/core"
 )
@@ -40,7 +41,7 @@ func (x *exchange) Pass() error { return x.c.Next() }
 func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 	outer := x.c.UserContext()
 	x.c.SetUserContext(ctx)
-	defer x.c.SetUserContext(outer)
+	defer restore(x.c, outer, ctx)
 	err = x.c.Next()
 	return x.place.timeout && err == fiber.ErrRequestTimeout, err
 }
@@ -48,6 +49,11 @@ func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 func (x *exchange) Render(err error) { render(x.c, err) }
 
 func (x *exchange) Finisher() *fasthttpkit.Finisher { return fasthttpkit.FinisherOf(x.c) }
+
+// restore gives c its own context back, with what handlers have left in the place of ctx.
+func restore(c *fiber.Ctx, outer, ctx context.Context) {
+	c.SetUserContext(adapterkit.ContextAfter(outer, ctx, c.UserContext()))
+}
 
 // render makes a response of err, as Fiber does at the end of the chain.
 func render(c *fiber.Ctx, err error) {

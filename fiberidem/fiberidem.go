@@ -72,7 +72,7 @@ func Verify(v *sign.Verifier) fiber.Handler {
 			return nil
 		}
 		c.SetUserContext(ctx)
-		defer c.SetUserContext(outer)
+		defer restore(c, outer, ctx)
 		return c.Next()
 	}
 }

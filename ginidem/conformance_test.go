@@ -75,7 +75,7 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		}
 		if app.After != nil {
 			c.Next()
-			after := adaptertest.Outcome{Body: c.Request.Body, Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
+			after := adaptertest.Outcome{Body: c.Request.Body, Context: c.Request.Context(), Form: c.Request.PostForm.Get, Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
 			if last := c.Errors.Last(); last != nil {
 				after.Err = last.Err
 			}
@@ -189,6 +189,8 @@ func (c ginCall) Body() ([]byte, error) { return c.c.GetRawData() }
 func (c ginCall) Bind(v any) error { return c.c.ShouldBind(v) }
 
 func (c ginCall) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+
+func (c ginCall) SetContext(ctx context.Context) { c.c.Request = c.c.Request.WithContext(ctx) }
 
 func (c ginCall) SetHeader(name, value string) { c.c.Header(name, value) }
 

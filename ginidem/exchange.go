@@ -76,9 +76,9 @@ func (x *exchange) Forget() { x.w.ground.forget(x.noted) }
 
 // next runs the handlers behind with r, and gives c its own request back.
 func next(c *gin.Context, r *http.Request) {
-	original := c.Request
+	original, ctx := c.Request, r.Context()
 	defer func() {
-		adapterkit.Adopt(original, c.Request)
+		adapterkit.Adopt(original, r, c.Request, ctx)
 		c.Request = original
 	}()
 	c.Request = r

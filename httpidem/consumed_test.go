@@ -167,7 +167,8 @@ func TestAFormServedAgain(t *testing.T) {
 func TestAdoptKeepsAForm(t *testing.T) {
 	original, form := httptest.NewRequest("POST", "/", nil), new(multipart.Form)
 	original.MultipartForm = form
-	adapterkit.Adopt(original, httptest.NewRequest("POST", "/", nil))
+	lent := httptest.NewRequest("POST", "/", nil)
+	adapterkit.Adopt(original, lent, lent, lent.Context())
 	require.Same(t, form, original.MultipartForm)
 }
 

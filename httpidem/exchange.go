@@ -65,7 +65,7 @@ func (x *exchange) Writer() http.ResponseWriter     { return x.w }
 func (x *exchange) SetWriter(w http.ResponseWriter) { x.w = w }
 
 func (x *exchange) Next(r *http.Request) error {
-	defer adapterkit.Adopt(x.r, r)
+	defer adapterkit.Adopt(x.r, r, r, r.Context())
 	x.next.ServeHTTP(x.w, r)
 	return nil
 }

@@ -75,7 +75,7 @@ func Finish() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			counted := adapterkit.CountBody(r)
-			defer adapterkit.Adopt(r, counted)
+			defer adapterkit.Adopt(r, counted, counted, counted.Context())
 			next.ServeHTTP(w, counted)
 		})
 	}
@@ -97,7 +97,7 @@ func Verify(v *sign.Verifier) func(http.Handler) http.Handler {
 				_ = adapterkit.Answer(w, refusal)
 				return
 			}
-			defer adapterkit.Adopt(r, verified)
+			defer adapterkit.Adopt(r, verified, verified, verified.Context())
 			next.ServeHTTP(w, verified)
 		})
 	}

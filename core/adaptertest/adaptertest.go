@@ -224,6 +224,9 @@ const (
 type Outcome struct {
 	// Body is the request's body, as the framework then has it.
 	Body io.ReadCloser
+	// Context is the request's context, and Form the first value of that name in its form, as they then are.
+	Context context.Context
+	Form    func(name string) string
 	// Header returns the first value of that name in the response's header, or "".
 	Header func(name string) string
 	// Err is the error that has come out, or that was reported, in the framework's own way.
@@ -300,6 +303,9 @@ type Call interface {
 	Bind(v any) error
 	// FormFile returns a file of a multipart form.
 	FormFile(field string) (*multipart.FileHeader, error)
+
+	// SetContext gives the request another context, so that the framework's middleware finds it there.
+	SetContext(ctx context.Context)
 
 	// SetHeader and AddHeader set a response header field and add a line to it.
 	SetHeader(name, value string)

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -65,6 +66,31 @@ var frontCases = []testCase{
 		})},
 	},
 	{
+		name: "what the handler leaves in the request, seen from in front",
+		why: "without a guard whoever stands in front, an access log say, finds the form that the handler has parsed and the values " +
+			"that it has put into the request's context; the run, and its end, are not theirs to see",
+		loose: true,
+		handler: func(h *probe, c Call, n int) error {
+			var in struct {
+				Sku string `form:"sku"`
+			}
+			if err := c.Bind(&in); err != nil {
+				return err
+			}
+			c.SetContext(context.WithValue(c.Context(), leftKey{}, n))
+			return receipt(h, c, n)
+		},
+		after: func(h *probe, a Outcome) {
+			within, cancel := context.WithCancel(a.Context)
+			defer cancel()
+			h.said <- fmt.Sprintf("%s, %v, %v, %v", a.Form("sku"), a.Context.Value(leftKey{}), core.RunFrom(a.Context), context.Cause(within))
+		},
+		steps: []step{
+			ask{form("sku=A-1"), created, ""},
+			handlerSays("A-1, 1, <nil>, <nil>"),
+		},
+	},
+	{
 		name: "two guards under an error middleware",
 		why: "guards within each other that wait for one renderer store what it has rendered, each without the fields that were " +
 			"there before: what one leaves out is not the other's to miss, or to have twice",
@@ -97,6 +123,8 @@ var frontCases = []testCase{
 		},
 	},
 }
+
+type leftKey struct{}
 
 // requestKeyed has a key for each of two guards.
 func requestKeyed(outer, inner string) request {

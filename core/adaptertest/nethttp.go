@@ -180,7 +180,7 @@ func inFront(app App, replayed func(http.ResponseWriter) bool, next http.Handler
 	}
 	next.ServeHTTP(w, r)
 	if app.After != nil {
-		app.After(Outcome{Body: r.Body, Header: w.Header().Get, Replayed: replayed(w)})
+		app.After(Outcome{Body: r.Body, Context: r.Context(), Form: r.PostForm.Get, Header: w.Header().Get, Replayed: replayed(w)})
 	}
 }
 
@@ -316,6 +316,8 @@ func (c *netHTTPCall) FormFile(field string) (*multipart.FileHeader, error) {
 	}
 	return header, file.Close()
 }
+
+func (c *netHTTPCall) SetContext(ctx context.Context) { *c.r = *c.r.WithContext(ctx) }
 
 func (c *netHTTPCall) SetHeader(name, value string) { c.w.Header().Set(name, value) }
 

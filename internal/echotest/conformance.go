@@ -78,7 +78,7 @@ func (v Version[C]) start(tb testing.TB, app adaptertest.App) string {
 			}
 			err := next(c)
 			if app.After != nil {
-				app.After(adaptertest.Outcome{Body: c.Request().Body, Header: v.Response(c).Header().Get, Err: err, Replayed: v.Replayed(c)})
+				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get, Header: v.Response(c).Header().Get, Err: err, Replayed: v.Replayed(c)})
 			}
 			return err
 		}
@@ -207,6 +207,8 @@ func (c call[C]) Body() ([]byte, error) { return io.ReadAll(c.c.Request().Body) 
 func (c call[C]) Bind(v any) error { return c.c.Bind(v) }
 
 func (c call[C]) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+
+func (c call[C]) SetContext(ctx context.Context) { c.c.SetRequest(c.c.Request().WithContext(ctx)) }
 
 func (c call[C]) SetHeader(name, value string) { c.response().Header().Set(name, value) }
 

@@ -93,7 +93,8 @@ func (v Version[C]) start(tb testing.TB, config Config, app adaptertest.App) str
 		err := c.Next()
 		if app.After != nil {
 			app.After(adaptertest.Outcome{
-				Body:   io.NopCloser(bytes.NewReader(c.BodyRaw())),
+				Body:    io.NopCloser(bytes.NewReader(c.BodyRaw())),
+				Context: v.Context(c), Form: func(name string) string { return strings.Clone(c.FormValue(name)) },
 				Header: func(name string) string { return strings.Clone(c.GetRespHeader(name)) },
 				Err:    err, Replayed: v.Replayed(c),
 			})
@@ -215,6 +216,8 @@ func (c call[C]) Body() ([]byte, error) { return c.c.BodyRaw(), nil }
 func (c call[C]) Bind(v any) error { return c.v.Bind(c.c, v) }
 
 func (c call[C]) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+
+func (c call[C]) SetContext(ctx context.Context) { c.v.SetContext(c.c, ctx) }
 
 func (c call[C]) SetHeader(name, value string) { c.c.Set(name, value) }
 
