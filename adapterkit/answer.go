@@ -22,10 +22,13 @@ func Answer(w http.ResponseWriter, r *core.Response) error {
 }
 
 // SetHeader puts the header fields of r into h. They replace those of the same name,
-// whatever their case, that h has already; others are left alone. If r has a body but no
+// whatever their case, that h has already; those in r.Removed are deleted, others are left alone. If r has a body but no
 // Content-Type, the client gets none either, as it did the first time. Content-Length is
 // left to the server: a writer in between may yet compress the body.
 func SetHeader(h http.Header, r *core.Response) {
+	for _, name := range r.Removed {
+		remove(h, name)
+	}
 	if r.Get("Content-Type") == "" && len(r.Body) > 0 {
 		h["Content-Type"] = nil // else net/http would guess one
 	}

@@ -1,6 +1,12 @@
 package adapterkit
 
-import "github.com/idem-go/idem/core"
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idem/core"
+)
 
 // Changed returns those of fields that a handler has set or changed since before, in the memory of
 // fields. Names whose lines are all the same as before are left out: a middleware in front has set
@@ -22,6 +28,20 @@ func Changed(fields, before []core.Field) []core.Field {
 	}
 	clear(fields[len(changed):])
 	return changed
+}
+
+// Removed returns the names in before that are not in fields: the handler has deleted them. As in [Changed], the lines
+// of one name stand together, and names are compared with their case.
+func Removed(fields, before []core.Field) (names []string) {
+	for i, f := range before {
+		if i > 0 && f.Name == before[i-1].Name || strings.HasPrefix(f.Name, http.TrailerPrefix) {
+			continue
+		}
+		if !slices.ContainsFunc(fields, func(left core.Field) bool { return left.Name == f.Name }) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // same reports whether before has exactly these lines of their name.

@@ -50,6 +50,7 @@ type Recorder struct {
 	cut         bool // a part of the stream could not be sent
 	ended       bool
 
+	removed  []string // names
 	response core.Response
 }
 
@@ -223,6 +224,7 @@ func (r *Recorder) snapshot(h http.Header) {
 		}
 	}
 	slices.SortStableFunc(fields, byName)
+	r.removed = Removed(fields, r.kept.before)
 	r.kept.fields = Changed(fields, r.kept.before)
 }
 
@@ -466,7 +468,7 @@ func (r *Recorder) capture() core.Capture {
 		r.snapshot(r.w.Header())
 	}
 	r.detectType()
-	r.response = core.Response{Status: r.implicit(), Header: r.kept.fields, Body: r.kept.body}
+	r.response = core.Response{Status: r.implicit(), Header: r.kept.fields, Removed: r.removed, Body: r.kept.body}
 	if r.status >= 200 {
 		r.response.Status = r.status
 	}

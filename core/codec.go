@@ -14,6 +14,8 @@ import (
 //	                                      name after the last; the rest is the body
 //	value         the bytes               what the function of a task returned
 //	failed        nothing                 the run failed, and duplicates are rejected
+//	reduced       as response             between fields and body the names of the removed fields,
+//	                                      with their length in front, an empty name after the last
 //
 // The byte doubles as a version: a result with an unknown one counts as unavailable, so
 // that two versions of a service can share a store while it is being updated.
@@ -22,6 +24,7 @@ const (
 	resultResponse    = 2
 	resultValue       = 3
 	resultFailed      = 4
+	resultReduced     = 5
 )
 
 var (
@@ -31,6 +34,7 @@ var (
 
 // appendResponse leaves out the fields that guards have echoed: a duplicate may have been sent with another key.
 func appendResponse(dst []byte, r *Response, filter *HeaderFilter, echoed ...string) []byte {
+	start := len(dst)
 	dst = append(dst, resultResponse)
 	dst = binary.AppendUvarint(dst, uint64(r.Status))
 	for _, f := range r.Header {
@@ -39,6 +43,15 @@ func appendResponse(dst []byte, r *Response, filter *HeaderFilter, echoed ...str
 		}
 	}
 	dst = append(dst, 0)
+	for _, name := range r.Removed {
+		if name != "" && filter.stores(name, r) {
+			dst[start] = resultReduced
+			dst = appendString(dst, name)
+		}
+	}
+	if dst[start] == resultReduced {
+		dst = append(dst, 0)
+	}
 	return append(dst, r.Body...)
 }
 
@@ -50,7 +63,7 @@ func appendString(dst []byte, s string) []byte {
 // r refers to the bytes of result, which must not change any more. It reports false,
 // and leaves r in an undefined state, if result holds no response.
 func decodeResponse(r *Response, result []byte) bool {
-	if len(result) == 0 || result[0] != resultResponse {
+	if len(result) == 0 || result[0] != resultResponse && result[0] != resultReduced {
 		return false
 	}
 	status, n := binary.Uvarint(result[1:])
@@ -72,6 +85,15 @@ func decodeResponse(r *Response, result []byte) bool {
 			return false
 		}
 		r.Header = append(r.Header, Field{name, value})
+	}
+	for more := result[0] == resultReduced; more; {
+		var name string
+		if name, rest, more = cutString(rest); !more {
+			return false
+		}
+		if more = name != ""; more {
+			r.Removed = append(r.Removed, name)
+		}
 	}
 	r.Header = append(r.Header, Field{ReplayedHeader, "true"})
 	r.Body = rest

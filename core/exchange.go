@@ -32,8 +32,8 @@ type Exchange interface {
 	ReadBody(limit int64) ([]byte, error)
 
 	// Answer writes r instead of running the handler, and ends the chain of handlers. A header
-	// field of r replaces all fields of the same name that are already set in the response;
-	// several fields of one name in r are all written. The adapter sets Content-Length. It must
+	// field of r replaces all fields of the same name that are already set in the response, and
+	// those in r.Removed are deleted; several fields of one name in r are all written. The adapter sets Content-Length. It must
 	// not change the bytes of r, which may answer other requests, too. After a Run that has
 	// returned, Answer is called in place of Deliver, and drops what Run has held back.
 	Answer(r *Response) error

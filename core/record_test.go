@@ -12,6 +12,7 @@ func TestResultRoundTrip(t *testing.T) {
 	for name, r := range map[string]Response{
 		"empty":   {Status: 204},
 		"headers": {Status: 201, Header: []Field{{"Content-Type", "text/plain"}, {"Link", "<a>"}, {"Link", "<b>"}, {"X-Empty", ""}}, Body: []byte("x")},
+		"removed": {Status: 204, Header: []Field{{"A", "b"}}, Removed: []string{"X-Frame-Options", "Vary"}, Body: []byte("x")},
 		"binary":  {Status: 200, Body: []byte{0, 1, 2, 255, 254}},
 		"large":   {Status: 599, Header: []Field{{"X", strings.Repeat("v", 70000)}}, Body: make([]byte, 1<<20)},
 	} {
@@ -20,11 +21,12 @@ func TestResultRoundTrip(t *testing.T) {
 		assert.Equal(t, r.Status, got.Status, name)
 		assert.Equal(t, append(r.Header, Field{ReplayedHeader, "true"}), got.Header, name)
 		assert.Equal(t, string(r.Body), string(got.Body), name)
+		assert.Equal(t, r.Removed, got.Removed, name)
 	}
 }
 
 func TestUnknownResultsAreNoResponses(t *testing.T) {
-	good := appendResponse(nil, &Response{Status: 200, Header: []Field{{"A", "b"}}}, &HeaderFilter{})
+	good := appendResponse(nil, &Response{Status: 200, Header: []Field{{"A", "b"}}, Removed: []string{"C"}}, &HeaderFilter{})
 	for n := range good { // every truncation
 		assert.False(t, decodeResponse(new(Response), good[:n]), n)
 	}
@@ -36,6 +38,7 @@ func TestUnknownResultsAreNoResponses(t *testing.T) {
 
 func FuzzDecodeResponse(f *testing.F) {
 	f.Add(appendResponse(nil, &Response{Status: 200, Header: []Field{{"A", "b"}}, Body: []byte("x")}, &HeaderFilter{}))
+	f.Add(appendResponse(nil, &Response{Status: 200, Removed: []string{"A"}, Body: []byte("x")}, &HeaderFilter{}))
 	f.Add([]byte{})
 	f.Add(unavailable)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -46,7 +49,7 @@ func FuzzDecodeResponse(f *testing.F) {
 		if first.Status < 200 || first.Status > 999 {
 			t.Fatalf("status %d", first.Status)
 		}
-		all := HeaderFilter{only: true}
+		all := HeaderFilter{only: true, names: first.Removed}
 		for _, h := range first.Header {
 			all.names = append(all.names, h.Name)
 		}

@@ -196,6 +196,8 @@ func (c ginCall) SetHeader(name, value string) { c.c.Header(name, value) }
 
 func (c ginCall) AddHeader(name, value string) { c.c.Writer.Header().Add(name, value) }
 
+func (c ginCall) DelHeader(name string) { c.c.Header(name, "") }
+
 func (c ginCall) JSON(status int, v any) error {
 	c.c.JSON(status, v)
 	return nil

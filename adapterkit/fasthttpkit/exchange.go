@@ -250,7 +250,12 @@ func (x *Exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 
 func (x *Exchange) capture(limit int) core.Capture {
 	captured := capture(x.ctx, &x.resp, limit, x.place.Limited)
+	if len(x.before.ContentType()) > 0 { // it is listed if somebody has set it
+		x.before.SetNoDefaultContentType(true)
+		defer x.before.SetNoDefaultContentType(false)
+	}
 	appendFields(&x.fields, x.before)
+	x.resp.Removed = adapterkit.Removed(x.resp.Header, x.fields)
 	x.resp.Header = adapterkit.Changed(x.resp.Header, x.fields)
 	captured.RunsOn = captured.RunsOn || x.runsOn
 	return captured

@@ -20,6 +20,9 @@ func answer(ctx *fasthttp.RequestCtx, r *core.Response) {
 		drain(ctx)
 	}
 	resp.SetStatusCode(r.Status)
+	for _, name := range r.Removed {
+		resp.Header.Del(name)
+	}
 	for _, f := range r.Header {
 		resp.Header.Del(f.Name)
 	}

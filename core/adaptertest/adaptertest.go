@@ -310,6 +310,8 @@ type Call interface {
 	// SetHeader and AddHeader set a response header field and add a line to it.
 	SetHeader(name, value string)
 	AddHeader(name, value string)
+	// DelHeader deletes a response header field.
+	DelHeader(name string)
 	// JSON renders v by the framework's JSON renderer.
 	JSON(status int, v any) error
 	// Blob answers with a body and its Content-Type.

@@ -200,6 +200,26 @@ var responseCases = []testCase{
 		},
 	},
 	{
+		name: "fields of a middleware in front that the handler deletes",
+		why:  "what the handler has taken out of its answer is not in the replay either; a refusal is not the handler's, and has it",
+		app:  App{Outer: []core.Field{field("X-Frame-Options", "DENY"), field("X-Powered-By", "us"), field("Content-Type", "text/html")}},
+		handler: func(h *probe, c Call, n int) error {
+			c.DelHeader("X-Frame-Options")
+			if n > 1 {
+				c.DelHeader("Content-Type")
+				return c.NoContent(204)
+			}
+			return receipt(h, c, n)
+		},
+		steps: []step{
+			ask{anOrder, want{status: 201, absent: []string{"X-Frame-Options"}}, ""},
+			ask{anOrder, want{status: 201, kind: replay, absent: []string{"X-Frame-Options"}}, ""},
+			ask{posted("", "{}"), want{status: 204, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
+			ask{posted("", "{}"), want{status: 204, kind: replay, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
+			ask{request{user: "-"}, want{kind: refusal, code: core.CodeUserMissing, fields: []core.Field{field("X-Frame-Options", "DENY")}}, ""},
+		},
+	},
+	{
 		name:   "a response at the limit",
 		why:    "Policy.ResponseLimit is the largest body that is stored",
 		policy: core.Policy{ResponseLimit: 5000},

@@ -323,6 +323,8 @@ func (c *netHTTPCall) SetHeader(name, value string) { c.w.Header().Set(name, val
 
 func (c *netHTTPCall) AddHeader(name, value string) { c.w.Header().Add(name, value) }
 
+func (c *netHTTPCall) DelHeader(name string) { c.w.Header().Del(name) }
+
 func (c *netHTTPCall) JSON(status int, v any) error {
 	c.SetHeader("Content-Type", "application/json")
 	c.w.WriteHeader(status)

@@ -214,6 +214,8 @@ func (c call[C]) SetHeader(name, value string) { c.response().Header().Set(name,
 
 func (c call[C]) AddHeader(name, value string) { c.response().Header().Add(name, value) }
 
+func (c call[C]) DelHeader(name string) { c.response().Header().Del(name) }
+
 func (c call[C]) JSON(status int, v any) error { return c.c.JSON(status, v) }
 
 func (c call[C]) Blob(status int, contentType string, body []byte) error {

@@ -223,6 +223,8 @@ func (c call[C]) SetHeader(name, value string) { c.c.Set(name, value) }
 
 func (c call[C]) AddHeader(name, value string) { c.c.Response().Header.Add(name, value) }
 
+func (c call[C]) DelHeader(name string) { c.c.Response().Header.Del(name) }
+
 func (c call[C]) JSON(status int, v any) error { return c.c.Status(status).JSON(v) }
 
 func (c call[C]) Blob(status int, contentType string, body []byte) error {
