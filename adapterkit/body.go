@@ -219,14 +219,17 @@ func (q *request) forHandler(ctx context.Context, b *lentBody) *http.Request {
 	return r
 }
 
-// rewound returns the request for a handler that is not recorded: the request itself, or,
-// if its body has been read, a copy whose body reads from the start.
-func (q *request) rewound() *http.Request {
-	if !q.read {
+// rewound returns the request for a handler that is not recorded: the request itself if it has ctx and nobody has read its body, else
+// a copy with ctx, whose body reads from the start.
+func (q *request) rewound(ctx context.Context) *http.Request {
+	if !q.read && sameContext(ctx, q.r.Context()) {
 		return q.r
 	}
-	return q.forHandler(q.r.Context(), new(lentBody))
+	return q.forHandler(ctx, new(lentBody))
 }
+
+// sameContext reports whether a and b are one context. One of somebody else's need not be comparable.
+func sameContext(a, b context.Context) bool { return reflect.TypeOf(a).Comparable() && a == b }
 
 // Adopt gives the original what handlers have left in their request: the values of its context, see [ContextAfter], its forms,
 // whose files net/http removes, and the pattern. lent, which had ctx, stood in the original's place. handled is the request in the
@@ -235,26 +238,28 @@ func Adopt(original, lent, handled *http.Request, ctx context.Context) {
 	if lent == original && handled == original {
 		return
 	}
-	before := *original
+	form, outer := original.MultipartForm, original.Context()
+	if handled == lent && lent.Pattern != original.Pattern { // a mux behind has its values in there, too
+		body, length, again := original.Body, original.ContentLength, original.GetBody
+		*original = *lent.WithContext(ContextAfter(outer, ctx, lent.Context()))
+		original.Body, original.ContentLength, original.GetBody = body, length, again
+	} else if !sameContext(handled.Context(), ctx) {
+		*original = *original.WithContext(ContextAfter(outer, ctx, handled.Context()))
+	}
 	if handled == lent {
-		*original = *lent
-		original.Body, original.ContentLength, original.GetBody = before.Body, before.ContentLength, before.GetBody
-	} else {
-		original.Form, original.PostForm, original.MultipartForm = handled.Form, handled.PostForm, handled.MultipartForm
-		original.Pattern = cmp.Or(handled.Pattern, before.Pattern)
+		original.Method, original.URL, original.Header, original.Host = lent.Method, lent.URL, lent.Header, lent.Host
+		original.RemoteAddr, original.RequestURI, original.Trailer = lent.RemoteAddr, lent.RequestURI, lent.Trailer
 	}
-	if before.MultipartForm != nil {
-		original.MultipartForm = before.MultipartForm
-	}
-	if after := ContextAfter(before.Context(), ctx, handled.Context()); after != original.Context() {
-		*original = *original.WithContext(after)
+	original.Form, original.PostForm, original.Pattern = handled.Form, handled.PostForm, cmp.Or(handled.Pattern, original.Pattern)
+	if original.MultipartForm = form; form == nil {
+		original.MultipartForm = handled.MultipartForm
 	}
 }
 
 // ContextAfter returns the context of a request after its handlers: outer, with the values that they have left in left, but without
 // those of ctx, which they were given: a run has ended, and nobody has signed any more.
 func ContextAfter(outer, ctx, left context.Context) context.Context {
-	if left == ctx {
+	if sameContext(left, ctx) {
 		return outer
 	}
 	return &contextAfter{outer, ctx, left}

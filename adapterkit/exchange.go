@@ -103,7 +103,7 @@ func (x *Exchange) Undo() {
 }
 
 // Pass implements the method of [core.Exchange].
-func (x *Exchange) Pass() error { return x.framework.Next(x.rewound()) }
+func (x *Exchange) Pass(ctx context.Context) error { return x.framework.Next(x.rewound(ctx)) }
 
 // Run implements the method of [core.Exchange].
 func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, err error) {

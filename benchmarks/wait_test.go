@@ -99,7 +99,7 @@ func (d *duplicate) Header(name string, _ int) (string, int) {
 
 func (d *duplicate) Describe(r *core.Request)       { r.Method, r.Route = "POST", "/orders" }
 func (d *duplicate) ReadBody(int64) ([]byte, error) { return nil, nil }
-func (d *duplicate) Pass() error                    { return nil }
+func (d *duplicate) Pass(context.Context) error     { return nil }
 func (d *duplicate) Deliver([]core.Field) error     { return nil }
 func (d *duplicate) Answer(r *core.Response) error {
 	d.status, d.body = r.Status, len(r.Body)

@@ -37,7 +37,7 @@ func (n *null) Describe(r *core.Request) {
 }
 func (n *null) ReadBody(int64) ([]byte, error) { return n.body, nil }
 func (n *null) Answer(r *core.Response) error  { return nil }
-func (n *null) Pass() error                    { return nil }
+func (n *null) Pass(context.Context) error     { return nil }
 func (n *null) Deliver([]core.Field) error     { return nil }
 func (n *null) Run(context.Context, int) (core.Capture, error) {
 	n.ran++

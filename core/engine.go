@@ -101,7 +101,7 @@ type operation interface {
 	refuse(ctx context.Context, r *Refusal) error
 	// stored returns the response in grant, or nil if there is none or a refusal may not show it.
 	stored(ctx context.Context, grant store.Grant) *Response
-	// unprotected runs the operation without a claim.
+	// unprotected runs the operation with ctx, without a claim.
 	unprotected(ctx context.Context) error
 	// result encodes what a verdict says that the abandoned run has answered.
 	result(v Verdict) ([]byte, error)
@@ -127,7 +127,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		return g.refuse(ctx, op, Key{}, id.refusal, id.cause)
 	case id.pass:
 		g.observe(ctx, Event{Kind: Passed, Route: op.route()})
-		return op.unprotected(ctx)
+		return op.unprotected(context.WithValue(ctx, passedKey{}, refusalKeyMissing))
 	}
 	outer := RunFrom(ctx)
 	switch outer.claimedBy(g.engine, id.key) {
@@ -214,7 +214,7 @@ func (g *Guard) refuse(ctx context.Context, op operation, key Key, r *Refusal, c
 func (g *Guard) storeUnavailable(ctx context.Context, op operation, c *claimant, err error) error {
 	if g.policy.FailOpen && !c.id.expired {
 		g.observe(ctx, Event{Kind: Unprotected, Route: op.route(), Key: c.id.key, Err: err})
-		return op.unprotected(ctx)
+		return op.unprotected(context.WithValue(ctx, passedKey{}, storeUnavailable))
 	}
 	g.engine.releaseFailed(c.id.key, c.claim.Owner, err)
 	return g.refuse(ctx, op, c.id.key, storeUnavailable, err)

@@ -221,6 +221,7 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		{core.Event{Kind: core.Released, Failed: true}, "DEBUG"},
 		{core.Event{Kind: core.Released, Failed: true, Panicked: true}, "WARN"},
 		{core.Event{Kind: core.Released, Err: core.ErrUnrendered}, "WARN"},
+		{core.Event{Kind: core.Released, Err: core.NewRefusal(core.CodeNoRun, nil)}, "WARN"},
 		{core.Event{Kind: core.RunAbandoned}, "WARN"},
 		{core.Event{Kind: core.RunLost}, "WARN"},
 		{core.Event{Kind: core.RunUnfinished}, "WARN"},

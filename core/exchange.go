@@ -38,9 +38,9 @@ type Exchange interface {
 	// returned, Answer is called in place of Deliver, and drops what Run has held back.
 	Answer(r *Response) error
 
-	// Pass runs the handler and captures nothing. Serve returns its error, the framework's own,
-	// as it is.
-	Pass() error
+	// Pass runs the handler with ctx as the request's context, and captures nothing. ctx may be the one that the request has.
+	// Serve returns its error, the framework's own, as it is.
+	Pass(ctx context.Context) error
 
 	// Run runs the handler with ctx as the request's context, and captures its answer. It renders
 	// framework errors (echo's c.Error, Fiber's ErrorHandler), so that the capture holds what the

@@ -69,9 +69,9 @@ func (c *call) Answer(r *core.Response) error {
 	return nil
 }
 
-func (c *call) Pass() error {
+func (c *call) Pass(ctx context.Context) error {
 	c.passed++
-	c.response = clone(c.handler(context.Background()).Response)
+	c.response = clone(c.handler(ctx).Response)
 	return c.err
 }
 

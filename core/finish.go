@@ -111,6 +111,9 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 
 	ev := Event{Route: c.route, Key: c.key, Attempt: c.attempt, Status: o.status,
 		Elapsed: elapsed, Failed: o.failed, Panicked: o.panicked, Err: o.err}
+	if r := c.answered.Load(); r != nil && ev.Err == nil {
+		ev.Err = r
+	}
 	var err error
 	switch {
 	case o.runsOn:

@@ -69,8 +69,8 @@ func (x *taggedExchange) Answer(r *Response) error {
 	return nil
 }
 
-func (x *taggedExchange) Pass() error           { return nil }
-func (x *taggedExchange) Deliver([]Field) error { return nil }
+func (x *taggedExchange) Pass(context.Context) error { return nil }
+func (x *taggedExchange) Deliver([]Field) error      { return nil }
 
 // TestNothingLeaks: operations at once, in memory that is used again and poisoned in between,
 // have the key, the record and the replay that are their own.

@@ -95,7 +95,7 @@ func (c Code) alarming() bool { return particulars[c].status >= 500 && c != Code
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
 // lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the
-// service's own fault. A local store is logged at the info level, everything else at the debug level. Raw
+// service's own fault, [CodeNoRun] from a handler included. A local store is logged at the info level, everything else at the debug level. Raw
 // keys are not logged.
 func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
@@ -113,7 +113,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		// A user that is not logged in needs no warning; a user source that does not
 		// understand what it finds is a fault.
 		misconfigured := e.Code == CodeUserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
-		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, ErrUnrendered) {
+		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, CodeNoRun) || errors.Is(e.Err, ErrUnrendered) {
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {

@@ -44,6 +44,7 @@ const (
 	CodeUnfinished        Code = "unfinished"         // 503: the handler has given up without an answer
 	CodeStoreNotShared    Code = "store_not_shared"   // 500: several processes, and each has a store of its own
 	CodeGuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
+	CodeNoRun             Code = "no_run"             // 500: the context that a handler has passed on belongs to no run
 )
 
 // Refusal is an answer without a run and without a stored response. [Do] returns it as an error, and
@@ -123,6 +124,7 @@ var particulars = map[Code]struct {
 	CodeUnfinished:        {http.StatusServiceUnavailable, "Operation unfinished", "The operation was begun, and given up before it had an answer. Try again."},
 	CodeStoreNotShared:    {http.StatusInternalServerError, "Store not shared", "The service runs as several processes whose stores know nothing of each other. Nothing was carried out."},
 	CodeGuardConflict:     {http.StatusInternalServerError, "Guards in conflict", "Two policies of the service claim the same operation. Nothing was carried out."},
+	CodeNoRun:             {http.StatusInternalServerError, "No run", "The service could not tell to which operation its own call belongs. The call was not carried out."},
 }
 
 // refusal makes a refusal with the particulars of its code. Those of the package are shared, and are
@@ -182,6 +184,7 @@ func RefusalResponse(ctx context.Context, err error, request *Request) *Response
 		return nil
 	}
 	if run := RunFrom(ctx); run != nil {
+		run.answered.Store(r)
 		if request == nil {
 			request = &Request{Headers: noHeaders{}}
 		}

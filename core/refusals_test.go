@@ -66,7 +66,7 @@ func TestCodesAreErrors(t *testing.T) {
 		core.CodeKeyReused, core.CodeKeyMissing, core.CodeKeyInvalid, core.CodeTokenMissing, core.CodeTokenInvalid,
 		core.CodeTokenExpired, core.CodeUserMissing, core.CodeBodyUnreadable,
 		core.CodeBodyTooLarge, core.CodeBodyConsumed, core.CodeNotAuthorized, core.CodeRateLimited, core.CodeStoreUnavailable,
-		core.CodeShuttingDown, core.CodeUnfinished, core.CodeStoreNotShared, core.CodeGuardConflict}
+		core.CodeShuttingDown, core.CodeUnfinished, core.CodeStoreNotShared, core.CodeGuardConflict, core.CodeNoRun}
 	for _, a := range codes {
 		r := &core.Refusal{Code: a, Detail: "Detail."}
 		wrapped := errors.Join(errDown, r)

@@ -22,6 +22,8 @@ type Run struct {
 	outer   *Run          // the run in which this one was begun, if any
 	decided atomic.Uint32 // the Disposition that the handler has decided on
 	ended   atomic.Bool   // the record has been finished, or could not be
+
+	answered atomic.Pointer[Refusal] // by the handler, see RefusalResponse
 }
 
 // claimedBy returns the guard that has claimed key for r, or for a run of e in which r was begun; nil if none
@@ -88,6 +90,28 @@ func RunFrom(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
 }
+
+// RequireRun is RunFrom for code that can do nothing without a run, such as a transaction that marks the run's record. If there is
+// none, the error is a *[Refusal]: [CodeKeyMissing] if a guard has let a request without a key pass, [CodeStoreUnavailable]
+// if the store has failed and the policy says FailOpen, and else [CodeNoRun]: no guard has seen ctx.
+func RequireRun(ctx context.Context) (*Run, error) {
+	if r := RunFrom(ctx); r != nil {
+		return r, nil
+	}
+	if why, ok := ctx.Value(passedKey{}).(*Refusal); ok {
+		return nil, why.because(errPassed)
+	}
+	return nil, refusal(CodeNoRun).because(errNoRun)
+}
+
+var (
+	errPassed = errors.New("idem: the request was let pass without a run")
+	errNoRun  = errors.New("idem: no guard and no task has seen this context; pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
+		"c.UserContext() in Fiber v2, c.Context() in Fiber v3, r.Context() in net/http, or the one that a task's function gets")
+)
+
+// passedKey is the key of why a guard has let a request pass without a run: a *Refusal.
+type passedKey struct{}
 
 type runKey struct{}
 

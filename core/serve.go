@@ -51,7 +51,7 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 
 	var err error
 	if isSafe(f.req.Method) {
-		err = x.Pass()
+		err = x.Pass(ctx)
 	} else {
 		err = g.once(ctx, f)
 	}
@@ -444,7 +444,7 @@ func (f *httpOperation) stored(ctx context.Context, grant store.Grant) *Response
 	return r
 }
 
-func (f *httpOperation) unprotected(context.Context) error { return f.x.Pass() }
+func (f *httpOperation) unprotected(ctx context.Context) error { return f.x.Pass(ctx) }
 
 func (f *httpOperation) result(v Verdict) ([]byte, error) {
 	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {

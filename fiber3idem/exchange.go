@@ -33,7 +33,10 @@ func (x *exchange) Describe(r *core.Request) {
 
 func (x *exchange) Param(name string) string { return x.c.Params(name) }
 
-func (x *exchange) Pass() error { return x.c.Next() }
+func (x *exchange) Pass(ctx context.Context) error {
+	_, err := x.Next(ctx)
+	return err
+}
 
 // Next leaves an abandoned context alone: Fiber's timeout has answered, and the handler, which runs on, uses the context.
 func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {

@@ -36,7 +36,10 @@ func (x *exchange) Describe(r *core.Request) {
 
 func (x *exchange) Param(name string) string { return x.c.Params(name) }
 
-func (x *exchange) Pass() error { return x.c.Next() }
+func (x *exchange) Pass(ctx context.Context) error {
+	_, err := x.Next(ctx)
+	return err
+}
 
 func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 	outer := x.c.UserContext()

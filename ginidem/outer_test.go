@@ -162,6 +162,26 @@ func TestAnswersThatWereNotSeenWhole(t *testing.T) {
 	}
 }
 
+// Gin's own context leads to the run only if the engine says so.
+func TestTheRunOfGinsContext(t *testing.T) {
+	for _, fallback := range []bool{false, true} {
+		e := gin.New()
+		e.ContextWithFallback = fallback
+		e.POST("/x", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+			run, err := core.RequireRun(c)
+			if fallback {
+				require.Same(t, ginidem.Run(c), run)
+				return
+			}
+			require.ErrorContains(t, err, "c.Request.Context() in Gin")
+			c.AbortWithError(500, err)
+		})
+		w := post(e, "/x", "")
+		require.Equal(t, fallback, w.Code == 200)
+		require.Equal(t, !fallback, code(w) == "no_run")
+	}
+}
+
 // HandleContext gives the context Gin's own writer, past the guard's and all others: what is written to it is the answer.
 func TestHandleContext(t *testing.T) {
 	long := strings.Repeat("long", 1000)

@@ -690,6 +690,19 @@ func TestFilesOfAMultipartFormAreLeftToTheServer(t *testing.T) {
 	require.NoError(t, r.MultipartForm.RemoveAll())
 }
 
+// What a mux behind the guard has found is seen in front, and the request has its own body and context back.
+func TestTheRouteOfAMuxBehind(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}", func(http.ResponseWriter, *http.Request) {})
+	r := httptest.NewRequest("POST", "/orders/7", strings.NewReader("{}"))
+	r.Header.Set("X-User", "alice")
+	body, ctx := r.Body, r.Context()
+	httpidem.New(guard(core.Policy{}))(mux).ServeHTTP(httptest.NewRecorder(), r)
+	require.Equal(t, "POST /orders/{id} 7", r.Pattern+" "+r.PathValue("id"))
+	require.Equal(t, body, r.Body)
+	require.Equal(t, ctx, r.Context())
+}
+
 // A body that a handler has kept never shows what another customer sends.
 func TestALeakedBodyStaysItsOwn(t *testing.T) {
 	var leaked []*http.Request

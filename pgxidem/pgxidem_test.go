@@ -184,7 +184,7 @@ func TestDoTx(t *testing.T) {
 	_, err = b.do("", never)
 	require.ErrorIs(t, err, core.CodeKeyMissing)
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, never)
-	require.ErrorIs(t, err, core.CodeKeyMissing)
+	require.ErrorIs(t, err, core.CodeNoRun)
 	_, err = pgxidem.DoTx(t.Context(), b.store, nil, "k", never)
 	require.ErrorContains(t, err, "nil")
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, nil)

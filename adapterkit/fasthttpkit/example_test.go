@@ -51,7 +51,10 @@ func (x *exchange) Describe(r *core.Request) {
 
 func (x *exchange) Param(string) string { return "" } // its routes have none
 
-func (x *exchange) Pass() error { return x.next(x.ctx) }
+func (x *exchange) Pass(ctx context.Context) error {
+	_, err := x.Next(ctx)
+	return err
+}
 
 func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 	x.ctx.SetUserValue(contextKey{}, ctx)

@@ -2,8 +2,10 @@ package adaptertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -563,6 +565,40 @@ var storeCases = []testCase{
 			ask{anOrder, want{status: 201, kind: passed}, ""},
 			ask{anOrder, want{status: 201, kind: passed}, ""},
 			observed(core.Unprotected),
+		},
+	},
+	{
+		name: "a context without a run",
+		why: "what needs a run, as RunTx does, and gets a context that no guard has seen, is refused with 500 no_run, and an event says so; of a " +
+			"request that a guard has let pass, the context tells why",
+		policy: core.Policy{Key: core.Header(core.Optional), FailOpen: true},
+		loose:  true,
+		noBare: true,
+		handler: func(_ *probe, c Call, _ int) error {
+			if c.Query("lost") != "" {
+				_, err := core.RequireRun(context.Background())
+				return c.Report(err)
+			}
+			run, err := core.RequireRun(c.Context())
+			why, _ := errors.AsType[*core.Refusal](err)
+			if why == nil {
+				return c.Blob(200, "text/plain", fmt.Append(nil, run == c.Run()))
+			}
+			return c.Blob(200, "text/plain", []byte(why.Code))
+		},
+		steps: []step{
+			ask{withKey(posted("/orders?lost=1", order), "k-1"), want{status: 500, fields: []core.Field{field(core.RefusedHeader, "no_run")}}, ""},
+			then(func(s *env) {
+				if !s.store.until(func() bool {
+					return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Failed && errors.Is(e.Err, core.CodeNoRun) })
+				}) {
+					s.Errorf("no event says no_run")
+				}
+			}),
+			ask{keyed("k-1"), want{status: 200, body: "true"}, ""},
+			ask{anOrder, want{status: 200, kind: passed, body: "key_missing"}, ""},
+			fail("acquire"),
+			ask{keyed("k-2"), want{status: 200, kind: passed, body: "store_unavailable"}, ""},
 		},
 	},
 	{

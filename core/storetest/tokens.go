@@ -88,7 +88,7 @@ func (u *use) Answer(r *core.Response) error {
 }
 
 // Pass implements [core.Exchange].
-func (u *use) Pass() error { return errors.New("storetest: it runs unprotected") }
+func (u *use) Pass(context.Context) error { return errors.New("storetest: it runs unprotected") }
 
 // Run implements [core.Exchange].
 func (u *use) Run(context.Context, int) (core.Capture, error) {

@@ -145,10 +145,11 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // returns what the first has committed. The only option is [Isolation]; Fingerprint and
 // Retention are the policy's, and setting them is an error. The refusals are, by errors.Is:
 //
-//   - core.CodeKeyMissing: ctx belongs to no run: no guard is mounted, or the request needed no
-//     key and had none.
+//   - core.CodeNoRun: no guard has seen ctx: none is mounted, or ctx is not the request's (but a *gin.Context, say).
+//   - core.CodeKeyMissing: the request needed no key and had none.
 //   - core.CodeInProgress: the claim was lost to another run. It is also store.ErrLost.
-//   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx.
+//   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx; the former also if the guard has let the request
+//     pass because of its FailOpen.
 //
 // Return the error (Echo, Fiber), report it (c.Error in Gin) or pass it to httpidem.Refuse: the
 // guard answers it like its own refusals.
@@ -157,13 +158,13 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // in PostgreSQL) a transaction longer than a third of the lease conflicts with a renewal and runs
 // again: give its policy a longer lease.
 func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
-	run := core.RunFrom(ctx)
+	run, err := core.RequireRun(ctx)
 	t := txRun{store: s, call: "RunTx", db: db, key: run.Key().Raw(), fn: fn, held: true, claim: store.Claim{Owner: run.Owner()}}
 	for _, opt := range opts {
 		opt(&t.options)
 	}
-	if run == nil {
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeKeyMissing, errNoRun)
+	if err != nil {
+		return core.Result[[]byte]{}, err
 	}
 	if t.options.fingerprint != "" || t.options.retention != 0 {
 		return core.Result[[]byte]{}, errors.New("sqlstore: RunTx: Fingerprint and Retention are the policy's")
@@ -172,7 +173,6 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 }
 
 var (
-	errNoRun   = errors.New("sqlstore: RunTx: the context belongs to no run")
 	errNotHere = fmt.Errorf("sqlstore: RunTx: %w: the store has no record of the run; is its guard on this store?", store.ErrLost)
 )
 

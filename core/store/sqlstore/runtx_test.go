@@ -268,7 +268,7 @@ func TestRunTxRefuses(t *testing.T) {
 	url := engines[2].url(t)
 	c := newCounter(t, url, byKey)
 	_, err := c.store.RunTx(t.Context(), c.db, never)
-	require.ErrorIs(t, err, core.CodeKeyMissing)
+	require.ErrorIs(t, err, core.CodeNoRun)
 
 	// The guard of another store.
 	elsewhere := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "elsewhere"})
