@@ -176,7 +176,7 @@ type problem struct {
 // which nothing is set.
 //
 // It is for handlers that can't return an error, see httpidem.Refuse. Where they can (Echo, Fiber, and
-// c.Error of Gin), the guard itself answers with the refusal, unless a middleware has rendered the
+// c.AbortWithError of Gin), the guard itself answers with the refusal, unless a middleware has rendered the
 // error. Either way the run has failed, and its response is not kept.
 func RefusalResponse(ctx context.Context, err error, request *Request) *Response {
 	r := reported(err)

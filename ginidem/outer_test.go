@@ -162,6 +162,33 @@ func TestAnswersThatWereNotSeenWhole(t *testing.T) {
 	}
 }
 
+// How the pages say that a handler reports what RunTx and core.Allow return: no error is a success, whoever is in front.
+func TestReportedByAbortWithError(t *testing.T) {
+	busy := fmt.Errorf("order: %w", core.NewRefusal(core.CodeInProgress, nil))
+	for name, tc := range map[string]struct {
+		guards []gin.HandlerFunc
+		err    error
+		status int
+		code   string
+	}{
+		"a refusal":                 {[]gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard)}, busy, 409, "in_progress"},
+		"a refusal, under Finish":   {[]gin.HandlerFunc{ginidem.Finish(), ginidem.New(guard(core.Policy{}).Guard)}, busy, 409, "in_progress"},
+		"a fault":                   {[]gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard)}, errBroke, 500, ""},
+		"a fault, under Finish":     {[]gin.HandlerFunc{ginidem.Finish(), ginidem.New(guard(core.Policy{}).Guard)}, errBroke, 500, ""},
+		"a refusal without a guard": {nil, busy, 500, ""},
+	} {
+		ran := 0
+		e := gin.New()
+		e.POST("/x", append(tc.guards, func(c *gin.Context) { ran++; c.AbortWithError(500, tc.err) })...)
+		for range 2 {
+			w := post(e, "/x", "")
+			require.Equal(t, tc.status, w.Code, name)
+			require.Equal(t, tc.code, code(w), name)
+		}
+		require.Equal(t, 2, ran, name)
+	}
+}
+
 // Gin's own context leads to the run only if the engine says so.
 func TestTheRunOfGinsContext(t *testing.T) {
 	for _, fallback := range []bool{false, true} {

@@ -151,7 +151,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 //   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx; the former also if the guard has let the request
 //     pass because of its FailOpen.
 //
-// Return the error (Echo, Fiber), report it (c.Error in Gin) or pass it to httpidem.Refuse: the
+// Return the error (Echo, Fiber), report it (c.AbortWithError in Gin, with status 500) or pass it to httpidem.Refuse: the
 // guard answers it like its own refusals.
 //
 // Leases are renewed while fn runs. At an isolation level with snapshots (from repeatable read up,
