@@ -19,19 +19,26 @@ type claimant struct {
 
 func newClaimant(g *Guard, id identity) claimant {
 	c := claimant{waiter: waiter{guard: g, id: id}}
-	c.claim.Owner, c.claim.Lease, c.claim.Retention = store.NewOwner(), g.policy.Lease, g.policy.RememberAbandoned
+	c.claim.Owner, c.claim.Lease = store.NewOwner(), g.policy.Lease
 	c.resetClaim()
 	return c
 }
 
 // resetClaim makes the claim one that knows of no earlier run. With an expired token it takes over nothing,
-// and has a fingerprint of its own: if it can't be released, it must not pass for a run that was begun.
+// and has a fingerprint of its own: if it can't be released, it must not pass for a run that was begun, and
+// stands for its lease only, because the token may be renewed.
 func (c *claimant) resetClaim() {
-	c.claim.Fingerprint, c.claim.Raw, c.claim.Attempt = c.id.fingerprint, c.id.raw, 0
+	c.forRun()
+	c.claim.Raw, c.claim.Attempt = c.id.raw, 0
 	c.claim.Takeover = c.guard.policy.Abandoned == TakeOver && !c.id.expired
 	if c.id.expired {
-		c.claim.Fingerprint, c.claim.Raw = expiredUse, 0
+		c.claim.Fingerprint, c.claim.Raw, c.claim.Retention = expiredUse, 0, 0
 	}
+}
+
+// forRun makes the claim one under which the operation may run.
+func (c *claimant) forRun() {
+	c.claim.Fingerprint, c.claim.Retention = c.id.fingerprint, c.guard.policy.RememberAbandoned
 }
 
 // acquireOrWait asks the store for the claim. As long as another run holds it, it waits and asks
@@ -116,7 +123,8 @@ func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Gr
 	switch {
 	case c.id.expired && policy.Abandoned == TakeOver && c.askedOf != attempt:
 		// The token was used in time, so that the run may be taken over. The first Acquire only found that out.
-		c.claim.Fingerprint, c.claim.Takeover, c.claim.Attempt = c.id.fingerprint, true, attempt
+		c.forRun()
+		c.claim.Takeover, c.claim.Attempt = true, attempt
 		return nil, nil
 	case c.claim.Takeover, c.askedOf == attempt:
 		// Only another fingerprint can have kept the store from handing it over (with
@@ -129,7 +137,7 @@ func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Gr
 	if err != nil || verdict.kind == verdictUnknown {
 		return uncertain, err
 	}
-	c.claim.Fingerprint = c.id.fingerprint
+	c.forRun()
 	if verdict.kind == verdictFinished {
 		if err := c.complete(ctx, op, attempt, verdict); err != nil {
 			return uncertain, err

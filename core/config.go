@@ -54,8 +54,8 @@ type Config struct {
 	// change r. r.Request is never nil, and valid during the call only. A Status of zero in the
 	// answer means r.Status. A nil answer, or a nil Refuse, means application/problem+json (RFC
 	// 9457). Every refusal gets [RefusedHeader] and Cache-Control: no-store, whatever Refuse
-	// returns, and Retry-After if r.RetryAfter is set and Refuse sets none. Refuse is called
-	// concurrently.
+	// returns, and Retry-After if r.RetryAfter is set and Refuse sets none. Only the Cache-Control
+	// "private, no-cache" stays: a page needs it for a browser's Back. Refuse is called concurrently.
 	Refuse func(ctx context.Context, r *Refusal) *Response
 }
 

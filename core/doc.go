@@ -194,7 +194,8 @@
 // An expired token is refused for a first use only. The claim tells whether the token was used before; a
 // fresh claim is released at once, and refused. Its fingerprint is one of its own: if the store fails and the
 // claim stays behind, it does not pass for a run that was begun. Another server whose clock is behind, and
-// to which the token is still valid, finds the operation running until the lease passes. A token that would
+// to which the token is still valid, finds the operation running until the lease passes. So does a
+// renewed token, which has the id of the expired one ([Guard.NewToken]). A token that would
 // outlive the record of its use is refused as well: it was issued with a longer lifetime, or by a clock that
 // is far ahead.
 //

@@ -413,6 +413,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 	assert.Equal(t, "key_missing", c.response.Get(core.RefusedHeader))
 
 	var native any
+	cacheControl := "public"
 	own := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
 		native = r.Request.Native
 		if r.Code == core.CodeKeyInvalid {
@@ -421,7 +422,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 		body := []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)
 		r.Detail, r.Status = "changed", 299 // its own copy
 		return &core.Response{Status: 200, Body: body, Header: []core.Field{{Name: "X-Own", Value: "1"},
-			{Name: "cache-control", Value: "public"}, {Name: core.RefusedHeader, Value: "no"}}}
+			{Name: "cache-control", Value: cacheControl}, {Name: core.RefusedHeader, Value: "no"}}}
 	}}).MustGuard(core.ClientKey())
 	for range 2 {
 		asked := post("{}", &ledger)
@@ -432,6 +433,8 @@ func TestRefusalsOnTheWire(t *testing.T) {
 		assert.Equal(t, `{"code":40000,"msg":"key_missing"}`, string(c.response.Body))
 		assert.Same(t, asked, native)
 	}
+	cacheControl = "private, no-cache" // nothing but a browser's history may keep it
+	assert.Equal(t, cacheControl, serve(t, own, post("{}", &ledger)).response.Get("Cache-Control"))
 	assert.Equal(t, "key_invalid", serve(t, own, post("{}", &ledger).withKey("a", "b")).code(), "nil is the default answer")
 }
 

@@ -214,7 +214,9 @@ func (r *Refusal) response(ctx context.Context, hook func(context.Context, *Refu
 		resp = &Response{Status: r.Status, Header: []Field{{"Content-Type", "application/problem+json"}}}
 		resp.Body, _ = json.Marshal(problem{r.Type(), r.Title(), r.Status, r.Detail, r.Code}) // strings and an int: cannot fail
 	}
-	resp.set("Cache-Control", "no-store")
+	if resp.Get("Cache-Control") != historyOnly {
+		resp.set("Cache-Control", "no-store")
+	}
 	resp.set(RefusedHeader, string(r.Code))
 	if r.RetryAfter > 0 && resp.Get("Retry-After") == "" {
 		seconds := 1 + int64((r.RetryAfter-1)/time.Second)
@@ -222,6 +224,10 @@ func (r *Refusal) response(ctx context.Context, hook func(context.Context, *Refu
 	}
 	return resp
 }
+
+// historyOnly keeps an answer out of all caches but the history of a browser: with no-store the browser's
+// Back asks whether the form is to be sent again.
+const historyOnly = "private, no-cache"
 
 // canonical returns a copy of fields that a user has written, with canonical names: net/http does not
 // find "content-type", and would add a Content-Type of its own.

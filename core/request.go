@@ -50,6 +50,8 @@ type Request struct {
 	// Body is the whole body as sent, not decompressed, or as a middleware in front has decoded it. It must
 	// not be changed. The engine fills it in, not the adapter.
 	Body []byte
+
+	expired *token // that a refusal with CodeTokenExpired has refused, for NewToken
 }
 
 // Headers looks up the header fields of a request.

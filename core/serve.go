@@ -427,6 +427,9 @@ func (f *httpOperation) replay(ctx context.Context, grant store.Grant) (int, *Re
 }
 
 func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {
+	if r.Code != CodeTokenExpired { // another token is of no use, or this one is still good
+		f.req.expired = nil
+	}
 	return f.x.Answer(f.guard.response(ctx, r, &f.req))
 }
 

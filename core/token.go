@@ -43,7 +43,8 @@ const (
 	tokenLength  = len(tokenVersion) + tokenBytes/3*4
 
 	// expiredUse is the fingerprint of a claim that only finds out whether an expired token has been used
-	// before. It is no digest. A record that the claim leaves behind is never taken over.
+	// before. It is no digest. A record that the claim leaves behind is never taken over; it is forgotten when
+	// its lease has passed (those of version 0.1.0, after RememberAbandoned).
 	expiredUse = "expired"
 )
 
@@ -150,6 +151,10 @@ func TokenInput(token string) template.HTML {
 // NewToken issues a token for the user of r. An error is a *[Refusal]: user_missing, rate_limited, or
 // store_unavailable if [TokenConfig].Limit has failed. It panics if the guard's key is not a [Token].
 //
+// With the Request of a token_expired refusal ([Config.Refuse]) it renews the expired token, if g has issued that one to this
+// user: the new one has the same id, so both are one permit. When the one has been used, the other gets the
+// first answer. Every other request gets a token of its own.
+//
 // The answer that contains the token is for this user and this visit. A page needs Cache-Control: private,
 // no-cache, so that the browser's Back shows the form with its own token; other answers need no-store.
 func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
@@ -172,7 +177,7 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 			return "", err
 		}
 	}
-	return t.issue(who, g.policy.Name), nil
+	return t.issue(who, g.policy.Name, r.expired), nil
 }
 
 // MustUseTokens panics if the guard's key is not a [Token]. It is for adapters, which call it when they make a
@@ -198,13 +203,18 @@ func (g *Guard) ServeToken(ctx context.Context, x Exchange) error {
 	return x.Answer(&answer)
 }
 
-// issue makes a token for user, as it stands in a key, and purpose.
-func (t *Tokens) issue(user []byte, purpose string) string {
+// issue makes a token for user, as it stands in a key, and purpose. It has the id of expired, if that is
+// such a token.
+func (t *Tokens) issue(user []byte, purpose string, expired *token) string {
 	var k token
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().Add(t.lifetime).UnixMilli()))
 	copy(k.raw[:], ms[8-tokenExpiry:])
-	_, _ = rand.Read(k.raw[tokenExpiry:tokenSigned]) // never fails
+	if id := k.raw[tokenExpiry:tokenSigned]; expired != nil && t.signed(expired, user, purpose) {
+		copy(id, expired.raw[tokenExpiry:])
+	} else {
+		_, _ = rand.Read(id) // never fails
+	}
 	m := t.secrets[0].mac(k.raw[:tokenSigned], user, purpose)
 	copy(k.raw[tokenSigned:], m.sum)
 	t.secrets[0].macs.Put(m)
@@ -232,6 +242,11 @@ func (t *Tokens) check(k *token, sent string, user []byte, purpose string) bool 
 	if n, err := base64.RawURLEncoding.Decode(k.raw[:], append(make([]byte, 0, tokenLength), encoded...)); err != nil || n != tokenBytes {
 		return false
 	}
+	return t.signed(k, user, purpose)
+}
+
+// signed reports whether k was issued for user and purpose.
+func (t *Tokens) signed(k *token, user []byte, purpose string) bool {
 	return slices.ContainsFunc(t.secrets, func(s *tokenSecret) bool {
 		m := s.mac(k.raw[:tokenSigned], user, purpose)
 		defer s.macs.Put(m)
@@ -303,7 +318,9 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	k = base64.RawURLEncoding.AppendEncode(k, id.raw[tokenExpiry:tokenSigned])
 	found := f.withFingerprint(k, &in)
 	left := time.Until(id.expiry())
-	found.expired = left <= 0 || left > min(g.policy.Retention, g.policy.RememberAbandoned)
+	if found.expired = left <= 0 || left > min(g.policy.Retention, g.policy.RememberAbandoned); found.expired {
+		r.expired = new(id)
+	}
 	return found
 }
 

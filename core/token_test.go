@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 var tokenSecret = []byte("0123456789abcdef0123456789abcdef")
@@ -401,10 +402,10 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			var seen events
-			store := &spy{Store: newStore(t)}
+			records := &spy{Store: newStore(t)}
 			p := checkout(tokensFor(tokenSecret))
 			set(&p)
-			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: seen.add}).MustGuard(p)
+			g := core.MustNew(core.Config{User: byUser, Store: records, Observe: seen.add}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			// The same one in a process whose clock is behind.
 			young := forged(time.Now().Add(time.Hour), [16]byte(decoded(t, token)[6:]), tokenSecret, "alice", "checkout")
@@ -416,12 +417,20 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 				}
 				assert.Equal(t, code, serve(t, g, submit(token, fields, &ledger)).code(), "%s, %s", name, when)
 			}
-			store.release = func(context.Context) error { return errDown }
+			records.release = func(context.Context) error { return errDown }
 			refused(token, "", "at first")
-			store.release = nil
+			records.release = nil
 			last := seen.all[len(seen.all)-1]
 			assert.ErrorIs(t, last.Err, errDown)
 			assert.Contains(t, last.Key.Raw(), "M=checkoutT=")
+			refused(young, "", "while it stands")
+			time.Sleep(core.DefaultLease)
+
+			// 0.1.0 let such a record stand for longer.
+			grant, err := records.Store.Acquire(t.Context(), last.Key.Raw(), store.Claim{
+				Owner: store.NewOwner(), Fingerprint: "expired", Lease: core.DefaultLease, Retention: 4 * core.DefaultLease})
+			require.NoError(t, err)
+			require.Equal(t, store.Acquired, grant.State)
 			for _, when := range []string{"while it stands", "when its lease has passed", "again"} {
 				refused(token, "", when)
 				refused(token, "&n=2", when)
@@ -430,6 +439,8 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 				time.Sleep(core.DefaultLease)
 			}
 			assert.Zero(t, ledger.Load())
+			time.Sleep(2 * core.DefaultLease)
+			assert.Equal(t, 201, serve(t, g, submit(young, "", &ledger)).response.Status)
 		})
 	}
 }
@@ -789,4 +800,49 @@ func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
 
 func TestTokenInput(t *testing.T) {
 	assert.Equal(t, `<input type="hidden" name="idempotency_token" value="t1.&#34;&gt;" autocomplete="off">`, string(core.TokenInput(`t1.">`)))
+}
+
+// However often an expired form is sent, and renewed, and whoever of the service's processes answers: it is one operation.
+func TestAnExpiredTokenIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		var guards []*core.Guard // an old process, one that checks the new secret already, and one of another purpose
+		var fresh [3]string      // what the page of the last refusal gets from each
+		store := newStore(t)
+		for i, secrets := range [][][]byte{{tokenSecret, []byte(strings.Repeat("n", 32))}, {[]byte(strings.Repeat("n", 32)), tokenSecret}, {tokenSecret}} {
+			e := core.MustNew(core.Config{User: byUser, Store: store, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
+				for i, g := range guards {
+					fresh[i], _ = g.NewToken(ctx, r.Request)
+				}
+				return nil
+			}})
+			p := checkout(tokensFor(secrets...))
+			p.Name = []string{"checkout", "checkout", "newsletter"}[i]
+			guards = append(guards, e.MustGuard(p))
+		}
+		refused := func(g *core.Guard, token, fields string, code core.Code) {
+			assert.Equal(t, string(code), serve(t, g, submit(token, fields, &ledger)).code())
+		}
+		id := func(token string) string { return string(decoded(t, token)[6:22]) }
+
+		first := tokenFor(t, guards[0], "alice")
+		last := first
+		for i := range 4 {
+			time.Sleep(core.DefaultTokenLifetime)
+			refused(guards[i%2], last, "", core.CodeTokenExpired)
+			assert.Equal(t, []string{id(first), id(first)}, []string{id(fresh[0]), id(fresh[1])})
+			assert.NotEqual(t, id(first), id(fresh[2]), "what another purpose permits is another thing")
+			last = fresh[i%2]
+		}
+		time.Sleep(core.DefaultTokenLifetime - time.Millisecond)
+		assert.Equal(t, 201, serve(t, guards[0], submit(last, "", &ledger)).response.Status, "each has its own time")
+		for _, token := range []string{first, fresh[0], last} {
+			assert.True(t, serve(t, guards[1], submit(token, "", &ledger)).replayed(), "who goes back and submits again gets the receipt")
+			refused(guards[0], token, "&n=2", core.CodeKeyReused)
+			assert.NotEqual(t, id(first), id(fresh[0]), "the page may have a form for another order")
+		}
+		refused(guards[0], forged(time.Now().Add(-time.Second), [16]byte{1}, tokenSecret, "bob", "checkout"), "", core.CodeTokenInvalid)
+		assert.NotEqual(t, string(append([]byte{1}, make([]byte, 15)...)), id(fresh[0]), "a forged token is not renewed")
+		assert.EqualValues(t, 1, ledger.Load())
+	})
 }
