@@ -191,6 +191,13 @@ func crossOrigin(c *client) {
 }
 
 func assets(c *client) {
+	for _, path := range []string{"/", "/nowhere", "/receipts"} {
+		page := c.get(path)
+		require.Equal(c.t, 404, page.status)
+		require.Equal(c.t, "text/html; charset=utf-8", page.header.Get("Content-Type"))
+		require.Regexp(c.t, `<html lang="en">[^§]*<title>404 Not Found`, string(page.body))
+	}
+	require.NotEmpty(c.t, c.get("/nowhere", "Accept", "*/*").member("message"))
 	for path, contentType := range map[string]string{"/style.css": "text/css; charset=utf-8", "/idem.js": "text/javascript; charset=utf-8"} {
 		a := c.get(path)
 		require.Equal(c.t, 200, a.status)

@@ -333,14 +333,26 @@ func (p *tab) cookies() []*network.Cookie {
 
 func expired(p *tab) {
 	p.order()
-	p.setToken(p.tokenThatHasExpired())
+	token := p.tokenThatHasExpired()
+	p.setToken(token)
 	p.click("button", 1)
 	p.shows("This form was open for too long")
 	require.Contains(p, p.text(".notice"), "Nothing was ordered")
 	p.kept()
 	require.Equal(p, 0, p.ran(checkout))
 	p.click("button", 1)
-	p.receipt()
+	first := p.receipt()
+
+	p.back("This form was open for too long")
+	p.kept()
+	p.click("button", 1)
+	require.Equal(p, first, p.receipt())
+	p.back("This form was open for too long")
+	p.back("Checkout")
+	p.kept()
+	p.setToken(token)
+	p.click("button", 1)
+	require.Equal(p, first, p.receipt())
 	require.Equal(p, 1, p.ran(checkout))
 }
 
@@ -524,6 +536,7 @@ func screenReader(p *tab) {
 		"button Order":                 "",
 	}, said)
 	require.Equal(p, 1, roles["main"])
+	require.Equal(p, 1, roles["banner"])
 	require.Equal(p, 1, roles["alert"])
 }
 

@@ -70,6 +70,7 @@ func newHandler(g *shop.Guards) http.Handler {
 	mux.Handle("GET /receipts/{id}", render(s.Receipt))
 	mux.Handle("GET /style.css", render(shop.Style))
 	mux.HandleFunc("GET /idem.js", js.Serve)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { renderError(w, r, shop.ErrNotFound) })
 
 	// What a page of somebody else's has sent gets no further than this: a token alone does not
 	// keep it out.

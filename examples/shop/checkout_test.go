@@ -87,6 +87,7 @@ func TestAUsedTokenLeadsToItsReceipt(t *testing.T) {
 	r.Stored = &core.Response{Status: 303, Header: []core.Field{{Name: "Location", Value: "/receipts/rcp_1"}}}
 	page = string(checkoutRefusal(r, filled(), nil).Body)
 	require.Contains(t, page, `<a href="/receipts/rcp_1">See the receipt</a>`)
+	require.Contains(t, page, `class="notice calm" role="status"`, "nothing is wrong")
 }
 
 func TestRefusalsOfOtherKinds(t *testing.T) {

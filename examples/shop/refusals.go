@@ -53,7 +53,7 @@ func checkoutRefusal(r *core.Refusal, sent form, fresh func() (string, error)) *
 	case r.Code == core.CodeTokenMissing:
 		return showFresh("Please send the form once more", "It came without the hidden field that keeps an order from being made twice."+sendAgain)
 	case r.Code == core.CodeKeyReused:
-		n := notice{Heading: "You have sent this form before", Text: "It said something else then, and nothing was changed by sending it again. " +
+		n := notice{Heading: "You have sent this form before", Calm: true, Text: "It said something else then, and nothing was changed by sending it again. " +
 			"To order more, begin a new order."}
 		if r.Stored != nil && r.Stored.Get("Location") != "" {
 			n.Links = append(n.Links, link{r.Stored.Get("Location"), "See the receipt"})

@@ -142,6 +142,9 @@ type Problem struct {
 // Error returns the message.
 func (p *Problem) Error() string { return p.Message }
 
+// ErrNotFound answers what is sent to an address at which there is nothing.
+var ErrNotFound = &Problem{http.StatusNotFound, "There is nothing at this address."}
+
 // ErrCrossOrigin answers what net/http's CrossOriginProtection has kept out.
 var ErrCrossOrigin = &Problem{http.StatusForbidden, "A page that is not the shop's has sent this. Nothing was done."}
 
