@@ -50,9 +50,9 @@ const (
 
 // TokenConfig configures [Tokens]. The zero TokenConfig is for a single process.
 type TokenConfig struct {
-	// Secrets are the keys of the HMAC, of at least 32 random bytes each. Tokens are issued with the
-	// first, and checked with all of them. All processes of a service need the same secrets. None: a
-	// random one, for which the store must be one of the process.
+	// Secrets are the keys of the HMAC, of at least 32 random bytes each; one byte repeated is refused.
+	// Tokens are issued with the first, and checked with all of them. All processes of a service need the
+	// same secrets. None: a random one, for which the store must be one of the process.
 	//
 	// To rotate, append the new secret; when all processes have it, move it to the front (before that,
 	// other processes would refuse its tokens); and remove the old one when the records of its tokens
@@ -102,6 +102,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime", "is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
 	for i, secret := range c.Secrets {
 		f.addIf(len(secret) < minTokenSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(secret), minTokenSecret)
+		f.addIf(len(secret) >= minTokenSecret && bytes.Count(secret, secret[:1]) == len(secret), "Secrets", "the one at %d is one byte repeated", i)
 		f.addIf(slices.ContainsFunc(c.Secrets[:i], func(other []byte) bool { return bytes.Equal(other, secret) }),
 			"Secrets", "the one at %d is there twice", i)
 	}

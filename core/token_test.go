@@ -23,7 +23,10 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-var tokenSecret = []byte("0123456789abcdef0123456789abcdef")
+var (
+	tokenSecret = []byte("0123456789abcdef0123456789abcdef")
+	otherSecret = []byte("fedcba9876543210fedcba9876543210")
+)
 
 func checkout(t *core.Tokens) core.Policy {
 	p := core.OneShotToken(t)
@@ -240,7 +243,7 @@ func TestATokenAndABodyThatCannotBeRead(t *testing.T) {
 
 func TestSecretsAreRotated(t *testing.T) {
 	var ledger atomic.Int64
-	older, newer := tokenSecret, []byte(strings.Repeat("n", 32))
+	older, newer := tokenSecret, otherSecret
 	e := core.MustNew(core.Config{User: byUser})
 	before := e.MustGuard(checkout(tokensFor(older)))
 	during := e.MustGuard(checkout(tokensFor(newer, older)))
@@ -691,7 +694,9 @@ func TestFaultsOfTokens(t *testing.T) {
 		{Secrets: [][]byte{nil}},
 		{Limit: (*fakeLimiter)(nil)},
 		{Secrets: [][]byte{tokenSecret, bytes.Clone(tokenSecret)}},
-		{Secrets: [][]byte{tokenSecret, make([]byte, 32), tokenSecret}},
+		{Secrets: [][]byte{tokenSecret, otherSecret, tokenSecret}},
+		{Secrets: [][]byte{tokenSecret, make([]byte, 32)}},
+		{Secrets: [][]byte{bytes.Repeat([]byte("x"), 64)}},
 	} {
 		_, err := core.NewTokens(c)
 		assert.Len(t, faultyFields(t, err), 1, "%+v", c)
@@ -809,7 +814,7 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 		var guards []*core.Guard // an old process, one that checks the new secret already, and one of another purpose
 		var fresh [3]string      // what the page of the last refusal gets from each
 		store := newStore(t)
-		for i, secrets := range [][][]byte{{tokenSecret, []byte(strings.Repeat("n", 32))}, {[]byte(strings.Repeat("n", 32)), tokenSecret}, {tokenSecret}} {
+		for i, secrets := range [][][]byte{{tokenSecret, otherSecret}, {otherSecret, tokenSecret}, {tokenSecret}} {
 			e := core.MustNew(core.Config{User: byUser, Store: store, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
 				for i, g := range guards {
 					fresh[i], _ = g.NewToken(ctx, r.Request)
