@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"hash"
 	"html/template"
 	"reflect"
@@ -71,6 +72,17 @@ type TokenConfig struct {
 	// FromQuery also reads the token from a parameter of the query. Queries appear in logs, histories
 	// and Referer fields.
 	FromQuery bool
+}
+
+// Format implements [fmt.Formatter]. Every verb prints how many secrets there are, and not the secrets. But fmt asks
+// no method for %p and %w, nor for a TokenConfig in an unexported field of a struct: these print all of it.
+func (c TokenConfig) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.text()) }
+
+// MarshalText implements [encoding.TextMarshaler], for logs and JSON: it returns what Format prints.
+func (c TokenConfig) MarshalText() ([]byte, error) { return []byte(c.text()), nil }
+
+func (c *TokenConfig) text() string {
+	return fmt.Sprintf("{Secrets:%d Lifetime:%v FromQuery:%t}", len(c.Secrets), c.Lifetime, c.FromQuery)
 }
 
 // Tokens issues and checks one-shot tokens, for guards whose key is [Token]. It is safe for concurrent use, by

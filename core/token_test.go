@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
 	"mime/multipart"
 	"net/url"
 	"strings"
@@ -850,4 +852,20 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 		assert.NotEqual(t, string(append([]byte{1}, make([]byte, 15)...)), id(fresh[0]), "a forged token is not renewed")
 		assert.EqualValues(t, 1, ledger.Load())
 	})
+}
+
+func TestSecretsOfTokensAreNotPrinted(t *testing.T) {
+	c := core.TokenConfig{Secrets: [][]byte{[]byte("0123456789abcdef0123456789ABCDEF")}, Lifetime: time.Minute}
+	var printed bytes.Buffer
+	for _, v := range []any{c, &c, []core.TokenConfig{c}, struct{ Tokens *core.TokenConfig }{&c}, core.MustTokens(c), *core.MustTokens(c)} {
+		for verb := range strings.SplitSeq("vsqxXdtbcoOUeEfFgG", "") {
+			fmt.Fprintf(&printed, "%"+verb+"%+"+verb+"%#"+verb+"% 09.3"+verb, v, v, v, v)
+		}
+		slog.New(slog.NewTextHandler(&printed, nil)).Info("configured", "tokens", v)
+		slog.New(slog.NewJSONHandler(&printed, nil)).Info("configured", "tokens", v) // by encoding/json
+	}
+	for _, leak := range []string{"0123456789", "30313233", "48 49 50 51", "48,49,50", "0x30, 0x31", "30 31 32 33", "MDEyMzQ1", "60 61 62 63", "110000 110001"} {
+		assert.NotContains(t, printed.String(), leak)
+	}
+	assert.Equal(t, "{Secrets:1 Lifetime:1m0s FromQuery:false}", fmt.Sprint(c))
 }
