@@ -1,6 +1,6 @@
 // idem.js: one key for one intent, a fetch that tries again under it, forms that are sent once.
-// It runs as a classic script and as a module, so it can't export: it sets the global idem, of which
-// idem.mjs makes exports. https://github.com/idem-go/idem, MIT license
+// As a classic script and a module it can't export: it sets the global idem, of which idem.mjs makes exports.
+// https://github.com/idem-go/idem, MIT license
 (() => {
   "use strict";
 
@@ -41,8 +41,8 @@
     };
   }
 
-  // Returns the code of a refusal. Of another origin, a script may be allowed to read the body only. JSON is
-  // read to its end: of an answer that breaks off the page has nothing, and must get it again.
+  // The code of a refusal. Of another origin, a script may be allowed to read the body only. JSON is read to its
+  // end: one that breaks off must come again.
   async function refusal(response) {
     const code = response.headers.get("Idempotency-Refused");
     const type = response.headers.get("Content-Type");
@@ -56,22 +56,23 @@
     }
   }
 
-  // Returns milliseconds. A date is compared with the server's clock, if that may be read.
+  // In milliseconds. A date is compared with the server's clock, if that may be read.
   function retryAfter(headers) {
     const value = headers.get("Retry-After");
     if (/^\d+$/.test(value)) return value * 1000;
     return Date.parse(value) - (Date.parse(headers.get("Date")) || Date.now()) || 0;
   }
 
-  const longest = 2 ** 31 - 1; // a timer that is to run for longer runs at once
+  // A longer timer runs at once.
+  const later = (callback, ms) => setTimeout(callback, Math.min(ms, 2 ** 31 - 1));
 
   const sleep = (ms, signal) => new Promise((resolve, reject) => {
-    setTimeout(resolve, Math.min(ms, longest));
+    later(resolve, ms);
     signal.addEventListener("abort", () => reject(signal.reason));
   });
 
   async function fetch(input, init) {
-    const request = new Request(input, init); // throws here for what would fail in every try
+    const request = new Request(input, init); // throws for all tries
     if (/^(GET|HEAD|OPTIONS|TRACE)$/.test(request.method)) return globalThis.fetch(request);
 
     if (request.mode == "no-cors") throw new TypeError("idem: a no-cors request can't carry a key");
@@ -88,8 +89,7 @@
     const abort = () => limit.abort(request.signal.reason);
     request.signal.addEventListener("abort", abort);
     const end = Date.now() + timeout;
-    const timer = setTimeout(() => limit.abort(new DOMException("idem: no answer in time", "TimeoutError")),
-      Math.min(timeout, longest));
+    const timer = later(() => limit.abort(new DOMException("idem: no answer in time", "TimeoutError")), timeout);
     try {
       for (let n = 1; ; n++) {
         let response, code, error;
@@ -121,11 +121,18 @@
     }
   }
 
-  const sending = new Map(); // forms that are being sent: the submit event, and what ends it
+  const sending = new Map(); // form: the submit event, and what ends it
+
+  // A field may have the method's name.
+  const call = (form, method, argument) => Element.prototype[method].call(form, argument);
 
   function onSubmit(event) {
-    const form = event.target;
-    if (!form.hasAttribute("data-idem")) return;
+    const { target: form, submitter } = event;
+    const attribute = (name) => submitter?.getAttribute("form" + name) ?? call(form, "getAttribute", name);
+    const target = attribute("target") ?? document.querySelector("base[target]")?.target;
+    // No page is told of an answer elsewhere.
+    if (!call(form, "hasAttribute", "data-idem") || /^dialog$/i.test(attribute("method")) ||
+      target && !/^_(self|parent|top)$/i.test(target)) return;
     const first = sending.get(form);
     if (first && !first.event.defaultPrevented) {
       event.preventDefault();
@@ -134,25 +141,28 @@
     }
     const now = { event };
     sending.set(form, now);
-    // The browser takes the form's data after this event, and leaves out what is disabled: the name and
-    // value of the clicked button.
+    // Who is asked whether to leave may stay; timers wait. Once: listeners can prevent the back/forward cache.
+    addEventListener("beforeunload", (asked) => setTimeout(() =>
+      (asked.defaultPrevented || asked.returnValue) && releaseAll(), 0), { once: true });
+    // The browser takes the form's data later, without what is disabled: the clicked button's.
     setTimeout(() => {
       if (sending.get(form) != now) return;
       if (event.defaultPrevented) return release(form);
-      const { submitter } = event;
-      const status = form.querySelector("[data-idem-status]");
+      const status = call(form, "querySelector", "[data-idem-status]");
       const buttons = [...document.querySelectorAll("button,input")].filter((b) =>
         b.form == form && /^(submit|image)$/.test(b.type) && !b.disabled);
+      const focused = document.activeElement;
       const show = (busy) => {
         for (const b of buttons) b.disabled = busy;
         submitter?.setAttribute("aria-busy", busy);
         if (status) status.textContent = busy ? status.getAttribute("data-idem-status") : "";
       };
-      // Nobody tells a page that the person has pressed Stop, or that the answer was a download.
-      const timer = setTimeout(release, 1000 * (+form.getAttribute("data-idem") || 60), form);
+      // Nor is it told of Stop, or a download.
+      const timer = later(() => release(form), 1000 * (+call(form, "getAttribute", "data-idem") || 60));
       now.done = () => {
         clearTimeout(timer);
         show(false);
+        if (document.activeElement == document.body) focused?.focus();
       };
       show(true);
     });
@@ -164,10 +174,12 @@
     done?.();
   }
 
+  const releaseAll = () => sending.forEach((now, form) => release(form));
+
   if (globalThis.document) {
     document.addEventListener("submit", onSubmit, true);
-    // Out of the back/forward cache. Without it, the page has only been slow to load.
-    addEventListener("pageshow", (event) => event.persisted && [...sending.keys()].forEach(release));
+    // Out of the back/forward cache; else it was slow to load.
+    addEventListener("pageshow", (event) => event.persisted && releaseAll());
   }
 
   globalThis.idem = { fetch, intent };

@@ -44,6 +44,7 @@ var scenes = []struct {
 	{"back and submit again without JavaScript", withoutScript(backAndSubmitAgain)},
 	{"back and submit something else", backAndSubmitSomethingElse},
 	{"two tabs with one token", twoTabs},
+	{"asked whether to leave", askedWhetherToLeave},
 	{"slow server, impatient clicks", impatientClicks},
 	{"slow server, impatient clicks without JavaScript", withoutScript(impatientClicksUnaided)},
 	{"mistakes", mistakes},
@@ -230,6 +231,29 @@ func twoTabs(p *tab) {
 	require.Equal(p, p.receipt(), q.receipt())
 	require.Equal(p, "2", q.text("#submits"))
 	require.Equal(p, 1, p.ran(checkout))
+}
+
+// askedWhetherToLeave: the person stays at first, and can send the form all the same. It has a field that hides a method of the
+// form's own.
+func askedWhetherToLeave(p *tab) {
+	p.order()
+	eval[bool](p, `(document.querySelector("form").append(Object.assign(document.createElement("input"), { type: "hidden", name: "hasAttribute" })),
+		addEventListener("beforeunload", e => e.preventDefault()), true)`)
+	asked := make(chan bool, 2)
+	require.NoError(p, chromedp.Listen(p.ctx, func(e any) {
+		if _, ok := e.(*page.EventJavascriptDialogOpening); ok {
+			leave := len(asked) > 0
+			asked <- leave
+			go callFor(p, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: leave})
+		}
+	}))
+	p.click("button", 1)
+	require.Eventually(p, func() bool { return len(asked) == 1 }, patience, 5*time.Millisecond)
+	p.until(`!document.querySelector("button").disabled && document.activeElement.tagName == "BUTTON"`)
+	require.Equal(p, 0, p.ran(checkout))
+	p.click("button", 1)
+	p.receipt()
+	require.Equal(p, "1", p.text("#submits"))
 }
 
 // running waits until the handler of a route has begun.

@@ -48,6 +48,40 @@ it("other forms and their buttons are left alone", async () => {
   assert.deepEqual(await page.submit(other, b), ["b"]);
 });
 
+describe("a form is left alone if its answer does not take the place of the page", () => {
+  const served = async (served) => {
+    await page.submit(form, pay);
+    next();
+    assert.equal(pay.disabled, served);
+    assert.deepEqual(await page.submit(form, pay), served ? null : ["name", "pay"]);
+  };
+  for (const [of, button, alone] of [
+    [{ method: "dialog" }, {}, true], [{ method: "DIALOG" }, {}, true], [{}, { formmethod: "dialog" }, true],
+    [{ method: "dialog" }, { formmethod: "post" }, false], [{ method: "post" }, {}, false],
+    [{ target: "_blank" }, {}, true], [{ target: "frame" }, {}, true], [{}, { formtarget: "frame" }, true],
+    [{ target: "frame" }, { formtarget: "_self" }, false], [{ target: "_TOP" }, {}, false], [{ target: "_parent" }, {}, false],
+    [{ target: "" }, { base: "_blank" }, false], [{}, { base: "_blank" }, true], [{}, { base: "_self" }, false],
+  ]) {
+    it(`${alone ? "" : "not "}with ${JSON.stringify(of)} and ${JSON.stringify(button)}`, () => {
+      page.base = button.base && { target: button.base };
+      for (const [name, value] of Object.entries(of)) form.setAttribute(name, value);
+      for (const [name, value] of Object.entries(button)) pay.setAttribute(name, value);
+      return served(!alone);
+    });
+  }
+});
+
+it("fields may be called like what the script asks a form for", async () => {
+  form.status = page.form({ "data-idem-status": "Sending…" });
+  for (const method of ["hasAttribute", "getAttribute", "querySelector", "method", "target"]) {
+    Object.defineProperty(form, method, { value: page.control(form, "text", method) });
+  }
+  await page.submit(form, pay);
+  next();
+  assert.equal(form.status.textContent, "Sending…");
+  assert.equal(await page.submit(form, pay), null);
+});
+
 describe("a second submit is blocked, and nobody hears it", () => {
   for (const [when, between] of Object.entries({ "at once": () => {}, "later": next })) {
     it(when, async () => {
@@ -118,7 +152,7 @@ describe("the form is enabled again", () => {
     assert.equal(await page.submit(form, pay), null);
   });
 
-  for (const [value, seconds] of [["", 60], ["5", 5], ["true", 60]]) {
+  for (const [value, seconds] of [["", 60], ["5", 5], ["true", 60], ["1e9", 2147483.647]]) {
     it(`after ${seconds} seconds with data-idem="${value}": the answer was a download, or somebody has pressed Stop`, async () => {
       form.setAttribute("data-idem", value);
       await page.submit(form, pay);
@@ -129,6 +163,39 @@ describe("the form is enabled again", () => {
       await enabled();
     });
   }
+
+  const asks = (event) => event.preventDefault();
+  for (const handler of [asks, (event) => { event.returnValue = "Unsaved"; }]) {
+    it("when the person was asked whether to leave the page by " + handler, async () => {
+      for (const submit of [() => page.submit(form, pay), sent]) { // asked before and after the button is disabled
+        await submit();
+        page.leave(handler);
+        next();
+        await enabled();
+        page.show("pageshow", true);
+      }
+    });
+  }
+
+  it("but not when nobody asks, or later: no listener stays", async () => {
+    await sent();
+    for (const handler of [() => {}, asks]) {
+      page.leave(handler);
+      next();
+      assert.equal(pay.disabled, true);
+    }
+  });
+
+  it("and the button has the focus again, unless something else has it", async () => {
+    for (const other of [pay, name]) {
+      pay.focus();
+      await sent();
+      assert.equal(document.activeElement, document.body);
+      if (other != pay) other.focus();
+      page.show("pageshow", true);
+      assert.equal(document.activeElement, other);
+    }
+  });
 
   it("but not by the timer of an earlier submission", async () => {
     await sent();

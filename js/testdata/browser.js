@@ -93,6 +93,23 @@ class Element {
   setAttribute(name, value) {
     this.attributes.set(name, String(value));
   }
+  querySelector(selector) {
+    return selector == "[data-idem-status]" ? this.status : null;
+  }
+}
+
+class Control extends Element {
+  #disabled = false;
+  get disabled() {
+    return this.#disabled;
+  }
+  set disabled(disabled) {
+    this.#disabled = disabled;
+    if (disabled && document.activeElement == this) document.activeElement = document.body;
+  }
+  focus() {
+    document.activeElement = this;
+  }
 }
 
 /** An event on its way: from the document down to the form, and up again. */
@@ -126,18 +143,19 @@ export class Page {
     define("document", {
       addEventListener: (type, listener, capture) => (capture ? this.capturing : this.bubbling).push(listener),
       querySelectorAll: (selector) => selector == "button,input" ? this.controls : [],
+      querySelector: (selector) => selector == "base[target]" ? this.base : null,
+      body: new Element(),
     });
+    define("Element", Element);
     define("addEventListener", this.window.addEventListener.bind(this.window));
   }
 
   form(attributes = { "data-idem": "" }) {
-    const form = Object.assign(new Element(attributes), { listeners: [] });
-    form.querySelector = (selector) => selector == "[data-idem-status]" ? form.status : null;
-    return form;
+    return Object.assign(new Element(attributes), { listeners: [] });
   }
 
   control(form, type, name) {
-    const control = Object.assign(new Element(), { form, type, name, disabled: false });
+    const control = Object.assign(new Control(), { form, type, name });
     this.controls.push(control);
     return control;
   }
@@ -158,5 +176,13 @@ export class Page {
 
   show(type, persisted) {
     this.window.dispatchEvent(Object.assign(new Event(type), { persisted }));
+  }
+
+  /** The person leaves the page, unless one of its handlers has him asked, and he stays. */
+  leave(handler) {
+    const event = new Event("beforeunload", { cancelable: true });
+    Object.defineProperty(event, "returnValue", { value: "", writable: true });
+    this.window.addEventListener("beforeunload", handler, { once: true });
+    this.window.dispatchEvent(event);
   }
 }
