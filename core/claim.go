@@ -15,6 +15,7 @@ type claimant struct {
 	claim   store.Claim // what the next Acquire asks for
 	askedOf uint64      // the abandoned attempt that the last Acquire was limited to; 0: none
 	asked   time.Time   // when the last Acquire began; zero for a local store
+	forgets bool        // the operation leaves no record if it succeeds
 }
 
 func newClaimant(g *Guard, id identity) claimant {
@@ -72,6 +73,14 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 	}
 	grant, err := c.acquireForAll(ctx, c.claim)
 	c.freeSlot()
+	select {
+	case <-c.handedOver():
+		if err == nil && (grant.State == store.Acquired || grant.State == store.Running) {
+			_ = c.giveBack(ctx, grant) // if that fails, the lease has to pass
+			grant = c.handed.grant
+		}
+	default:
+	}
 	if err == nil && grant.State == store.Acquired && !c.asked.IsZero() && time.Since(c.asked) >= c.claim.Lease {
 		err = errLate
 	}
@@ -97,7 +106,7 @@ func (w *waiter) keyReused(grant store.Grant) bool {
 // the claim of such a token has left its record behind.
 func (c *claimant) tokenExpired(grant store.Grant) bool {
 	if grant.State == store.Acquired {
-		return c.id.expired && grant.Attempt == 1
+		return c.id.expired && (grant.Attempt == 1 || grant.Free)
 	}
 	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
 }
@@ -160,6 +169,10 @@ func (c *claimant) complete(ctx context.Context, op operation, attempt uint64, v
 	if err != nil || grant.State != store.Acquired {
 		return err
 	}
-	_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
+	if !c.forgets {
+		_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
+	} else if _, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0); err == nil {
+		c.take(&answer{grant: store.Grant{State: store.Done, Result: result}})
+	}
 	return err
 }

@@ -25,11 +25,12 @@
 //   - key ([Key]): the identity of an operation, as stored.
 //   - fingerprint: a digest of the parameters, stored beside a key that the client has chosen. It tells
 //     a retry from a reuse of the key.
-//   - record: what the store keeps for a key. It is running, done, or abandoned: begun, and not
-//     finished when its lease passed.
+//   - record: what the store keeps for a key. It is running, done, abandoned (begun, and not
+//     finished when its lease passed), or free: nobody runs, and nothing is uncertain.
 //   - claim: the right to run an operation. Its owner is a random token.
-//   - attempt: the number of a run, from 1. It is one higher at each takeover, so that it serves as a
-//     fencing token: other systems can refuse a number lower than one they have seen.
+//   - attempt: the number of a run, from 1. It is one higher at each takeover and at each claim of a
+//     free record, so that it serves as a fencing token: other systems can refuse a number lower than
+//     one they have seen.
 //   - takeover: a claim of an abandoned record.
 //   - lease: how long a claim stands without renewal (seconds).
 //   - retention: how long a finished result stands (minutes, hours).
@@ -156,8 +157,9 @@
 // [Engine.Guard] and [Engine.Task].
 //
 // Under keys made of parameters, and under tokens, every answer of 400 and above is a failure. A success
-// under keys made of parameters stands for a minute. The caller can't choose another key: after "balance
-// too low" and a top-up the same form must run, and tomorrow's order may be the same as today's.
+// under keys made of parameters stands for a minute, unless it is that of a PUT or DELETE. The caller can't
+// choose another key: after "balance too low" and a top-up the same form must run, and tomorrow's order may
+// be the same as today's.
 //
 // Every policy for HTTP needs a user source, also with a client key: two customers do choose
 // "order-1", and neither may get the other's receipt. This also holds where all requests are signed:
@@ -173,7 +175,13 @@
 //
 // An abandoned run is remembered for 24 hours ([Policy.RememberAbandoned]), whatever the retention. For
 // that time an uncertain operation stays uncertain, and the next attempt has the next number. When a
-// run that took over is released, its record stays as an abandoned one, for the same reason.
+// run that took over fails and is released, its record stays as an abandoned one, for the same reason. When
+// it succeeds and is released, only the number is kept, for as long: the record is free, and the next run is
+// no takeover.
+//
+// Under keys made of parameters a PUT or DELETE that succeeds is released ([Policy].OnSuccess): set to 1, to 2 and
+// back to 1 is three operations. Its result is handed to those who wait in the process, and so it is never written
+// to the store: whoever arrives later must not find it.
 //
 // Every panic of a handler is a failure, also http.ErrAbortHandler, with which a reverse proxy ends a
 // response when its client has gone.

@@ -28,6 +28,7 @@ type Engine struct {
 	runs         runs
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
 	waiters      waitersByOperation
+	handovers    handovers
 	waiterCalls  chan struct{} // bounds the store calls of waiters; nil for a local store
 }
 
@@ -145,6 +146,10 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 
 	c := newClaimant(g, id)
 	defer c.stopWaiting()
+	if c.forgets = g.forgets && isIdempotent(op.request().Method); c.forgets && g.policy.Duplicate.limit() > 0 {
+		c.awaitHandover()
+		defer c.stopAwaiting()
+	}
 	for {
 		grant, err := c.acquireOrWait(ctx)
 		switch {

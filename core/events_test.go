@@ -214,7 +214,8 @@ func TestLevelsOfLogEvents(t *testing.T) {
 	}{
 		{core.Event{Kind: core.StoreIsLocal}, "INFO"},
 		{core.Event{Kind: core.Started, Attempt: 1}, "DEBUG"},
-		{core.Event{Kind: core.Started, Attempt: 2}, "WARN"},
+		{core.Event{Kind: core.Started, Attempt: 2}, "DEBUG"},
+		{core.Event{Kind: core.Started, Attempt: 2, Takeover: true}, "WARN"},
 		{core.Event{Kind: core.Completed}, "DEBUG"},
 		{core.Event{Kind: core.Completed, Err: store.ErrFull}, "WARN"},
 		{core.Event{Kind: core.Completed, Panicked: true}, "WARN"},

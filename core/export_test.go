@@ -15,3 +15,10 @@ func (e *Engine) Waited() int {
 
 // WaiterCalls returns how many waiters are calling the store.
 func (e *Engine) WaiterCalls() int { return len(e.waiterCalls) }
+
+// AwaitHandover returns for how many operations callers await a result that is handed over.
+func (e *Engine) AwaitHandover() int {
+	e.handovers.mu.Lock()
+	defer e.handovers.mu.Unlock()
+	return len(e.handovers.all)
+}

@@ -14,6 +14,8 @@ func (g *Guard) run(ctx context.Context, op operation, outer *Run, c *claimant, 
 	run := &runContext{values: ctx, route: op.route(), started: c.asked}
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
+	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.forgets
+	c.stopAwaiting() // what it hands over itself
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
 		run.started = now
@@ -38,7 +40,7 @@ func (c *runContext) carryOut(op operation) error {
 			_ = op.deliver(c.keptFor) // it was not the handler's: the client gets the answer
 		}
 	}()
-	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt})
+	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt, Takeover: c.takeover})
 	o, err := op.perform(c)
 	if o.deferred {
 		returned = true
@@ -93,6 +95,8 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 		disposition, o.failed = Abandon, true
 	case o.failed:
 		disposition = g.policy.OnFailure
+	case c.forgets:
+		disposition = Release
 	}
 	if decided != byDefault {
 		disposition = decided
@@ -107,6 +111,9 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 	}
 	if o.failed && g.policy.Duplicate == Reject {
 		o.result = failed
+	}
+	if c.forgets && !o.failed && decided == byDefault && !c.lost() {
+		e.handovers.handOver(c.key, o.result)
 	}
 
 	ev := Event{Route: c.route, Key: c.key, Attempt: c.attempt, Status: o.status,

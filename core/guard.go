@@ -17,6 +17,7 @@ type Guard struct {
 	user          UserSource
 	callers       bool     // a verified caller is the user by default
 	task          bool     // of a Task
+	forgets       bool     // a PUT or DELETE that succeeds is released: the policy says nothing else
 	running       *Refusal // what a duplicate gets while the operation runs
 	refused       *Refusal // what it gets under Reject when the operation has finished
 	refusedFailed *Refusal // and what if the run has failed
@@ -49,6 +50,7 @@ func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
 	}
 
 	q, ofParameters := &g.policy, forHTTP && (p.Key.kind == keyParams || p.Key.kind == keyFields)
+	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
 	if p.Key.kind == keyToken {
 		setDefault(&q.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
 		setDefault(&q.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))

@@ -15,8 +15,7 @@ type Kind uint8
 // The kinds of events. Each run has one Started, and at its end exactly one of Completed, Released,
 // RunAbandoned, RunLost and RunUnfinished, which says what has become of its record.
 const (
-	// Started: the claim was acquired; the operation runs now. Attempt is higher than 1
-	// if it was taken over.
+	// Started: the claim was acquired; the operation runs now. Takeover says whether it was taken over.
 	Started Kind = iota + 1
 	// Completed: the run has ended and its record was completed. Its result stands, but without the
 	// response if Err is [store.ErrFull].
@@ -71,6 +70,8 @@ type Event struct {
 	Key Key
 	// Attempt is the number of the run; 0 if the event is about no run.
 	Attempt uint64
+	// Takeover says that a run that is Started has taken over an abandoned one.
+	Takeover bool
 	// Status is the response's, 0 if there is none. For a refusal it is [Refusal].Status, whatever
 	// [Config.Refuse] makes of that.
 	Status int
@@ -104,7 +105,7 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished:
 			level = slog.LevelWarn
 		case Started:
-			if e.Attempt > 1 {
+			if e.Takeover {
 				level = slog.LevelWarn
 			}
 		case StoreIsLocal:

@@ -6,8 +6,8 @@ import (
 )
 
 // Policy says how one route, or one kind of task, is protected. The zero Policy makes the key of the
-// parameters, replays to duplicates, has a lease of 30 seconds, keeps a success for a minute and forgets
-// a failure. It needs a user source, here or in [Config.User].
+// parameters, replays to duplicates, has a lease of 30 seconds, keeps a success for a minute (that of a PUT
+// or DELETE not at all, see OnSuccess) and forgets a failure. It needs a user source, here or in [Config.User].
 //
 // A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard] or [Engine.Task].
 // A setting that has no effect in its policy is a fault.
@@ -38,7 +38,8 @@ type Policy struct {
 
 	// Retention is how long a finished result stands. Zero: 1 minute if the key is made of
 	// parameters ([Params], [Fields]), because a customer may well order the same again
-	// tomorrow; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]).
+	// tomorrow; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]). A PUT or
+	// DELETE may keep none, see OnSuccess.
 	Retention time.Duration
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
@@ -60,6 +61,12 @@ type Policy struct {
 	// OnSuccess and OnFailure say what becomes of the record of a run that has ended. Zero: a
 	// success is kept, a failure is released. A handler can decide otherwise about its own run,
 	// see [Run].
+	//
+	// If the key is made of parameters, and Retention, OnSuccess and OnFailure are all zero, a PUT or DELETE
+	// that succeeds is released as well. These methods are idempotent by themselves (RFC 9110, section
+	// 9.2.2), and a result that is kept would answer the third of "quantity 1", "2", "1" from the first.
+	// While the first runs, duplicates get what Duplicate says. Those in the process that wait at its end
+	// get its result; of those in another process exactly one runs next.
 	OnSuccess, OnFailure Disposition
 
 	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
@@ -172,8 +179,8 @@ const (
 )
 
 // Wait makes a duplicate of a running operation wait for the run to finish, for at most limit, and then
-// replays the result. At the limit the duplicate gets 409 in_progress. If the run fails, exactly one
-// waiter runs next. limit must be more than zero.
+// replays the result. At the limit the duplicate gets 409 in_progress. If the run fails, or its
+// success is released, exactly one waiter runs next; but see [Policy].OnSuccess for PUT and DELETE. limit must be more than zero.
 func Wait(limit time.Duration) Duplicate {
 	if limit <= 0 || Duplicate(limit) >= waits {
 		return invalidWait

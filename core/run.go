@@ -14,9 +14,10 @@ import (
 // answers like the first attempt of an operation without a key, and decides nothing, so that handlers
 // need no check. It is safe for concurrent use.
 type Run struct {
-	key     Key
-	owner   store.Owner
-	attempt uint64
+	key      Key
+	owner    store.Owner
+	attempt  uint64
+	takeover bool
 
 	guard   *Guard
 	outer   *Run          // the run in which this one was begun, if any
@@ -53,8 +54,9 @@ func (r *Run) Owner() store.Owner {
 	return r.owner
 }
 
-// Attempt returns the number of the run, from 1. It is one higher at each takeover. It is a fencing
-// token for systems that can refuse a number lower than one they have seen.
+// Attempt returns the number of the run, from 1. It is one higher at each takeover, and at the next run after a
+// takeover that has succeeded and was released. It is a fencing token for systems that can refuse a number lower than
+// one they have seen.
 func (r *Run) Attempt() uint64 {
 	if r == nil {
 		return 1
@@ -64,7 +66,7 @@ func (r *Run) Attempt() uint64 {
 
 // Takeover reports whether an earlier run of the operation was begun and never finished. It is not
 // known whether that run took effect; the handler should find out before it acts.
-func (r *Run) Takeover() bool { return r.Attempt() > 1 }
+func (r *Run) Takeover() bool { return r != nil && r.takeover }
 
 // Keep keeps the record of this run when it ends, whether it succeeds or fails, in place of
 // [Policy.OnSuccess] and OnFailure. Of Keep, [Run.Release] and [Run.Abandon] the last call before the
@@ -137,6 +139,7 @@ type runContext struct {
 	over     bool          // … when the context had ended
 	cutShort bool          // … when the client of its stream had left
 	keptFor  time.Duration // how long its result stands; zero: it was not kept
+	forgets  bool          // it leaves no record if it succeeds
 
 	unwatch func() bool        // gives up waiting for the caller's end
 	timeout context.CancelFunc // of the deadline
@@ -203,6 +206,13 @@ func (c *runContext) endLocked(cause error) {
 	if c.own != nil {
 		c.cancel(cause)
 	}
+}
+
+// lost reports whether the claim was lost while the handler ran.
+func (c *runContext) lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause == ErrLeaseLost
 }
 
 // Deadline implements [context.Context].

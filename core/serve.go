@@ -468,6 +468,9 @@ func isSafe(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "TRACE"
 }
 
+// isIdempotent reports whether a method that is not safe is idempotent by itself (RFC 9110, section 9.2.2).
+func isIdempotent(method string) bool { return method == "PUT" || method == "DELETE" }
+
 // isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := 0; i < len(s); i++ {

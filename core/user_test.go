@@ -155,7 +155,7 @@ func TestLogLevels(t *testing.T) {
 	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)))
 	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Completed}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress},
 		{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: core.CodeShuttingDown}, {Kind: core.Passed}}
-	loud := []core.Event{{Kind: core.Started, Attempt: 2}, {Kind: core.LeaseLost}, {Kind: core.RunUnfinished, Err: errDown},
+	loud := []core.Event{{Kind: core.Started, Attempt: 2, Takeover: true}, {Kind: core.LeaseLost}, {Kind: core.RunUnfinished, Err: errDown},
 		{Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
 		{Kind: core.RunLost}, {Kind: core.RunAbandoned}, {Kind: core.RenewFailed},
 		{Kind: core.Refused, Code: core.CodeStoreUnavailable}, {Kind: core.Refused, Code: core.CodeBodyConsumed},

@@ -22,6 +22,7 @@ type waiter struct {
 	joined   uint64   // how many calls of the group had begun before the caller joined
 	next     *answer  // of the group's next call
 	answered bool     // next is there, and is the caller's answer
+	handed   *handover
 }
 
 const (
@@ -148,6 +149,9 @@ func (w *waiter) pause(ctx context.Context, remaining time.Duration) bool {
 	w.arm(min(time.Until(group.due), w.left()))
 	select {
 	case <-group.changed:
+	case <-w.handedOver():
+		w.take(&w.handed.answer)
+		return true
 	case <-w.timer.C:
 		if w.left() <= 0 {
 			w.stopWaiting() // the others need not wait for the caller's last call
@@ -177,6 +181,9 @@ func (w *waiter) follow(ctx context.Context) bool {
 				return true
 			}
 			w.next = w.guard.engine.waiters.nextAnswer(w.group)
+		case <-w.handedOver():
+			w.take(&w.handed.answer)
+			return true
 		case <-w.timer.C:
 			w.stopWaiting()
 			return true

@@ -37,6 +37,9 @@ type Store interface {
 	//     created with attempt 1; Grant.State is [Acquired].
 	//   - A running record whose lease stands: [Running], nothing is changed, even
 	//     if it belongs to claim.Owner.
+	//   - A free record: it becomes claim.Owner's, with the claim's fingerprint, lease
+	//     and retention and its attempt one higher: [Acquired], with Grant.Free. Any claim
+	//     gets it, whatever its Takeover, Fingerprint and Attempt.
 	//   - A running record whose lease has passed (abandoned): if claim.Takeover is
 	//     set, claim.Fingerprint equals the record's, and claim.Attempt is zero or
 	//     equals the record's, the record becomes claim.Owner's, with the claim's
@@ -44,9 +47,9 @@ type Store interface {
 	//     [Abandoned], nothing is changed.
 	//   - A finished record whose retention stands: [Done], with the result.
 	//
-	// An abandoned record is remembered for the retention of the claim that made it,
-	// counted from the end of its lease (or from the Abandon or Release that made it
-	// one), and is then gone.
+	// An abandoned or free record is remembered for the retention of the claim that made
+	// it, counted from the end of its lease (or from the call that made it one), and is
+	// then gone.
 	Acquire(ctx context.Context, key string, claim Claim) (Grant, error)
 
 	// Renew moves the end of the lease to lease from now. A lease that is not more than
@@ -61,8 +64,10 @@ type Store interface {
 	// unless the record is running and owner's. As for Renew, the lease may have
 	// passed.
 	//
-	// With a retention of zero or less, Complete keeps nothing and does what Release
-	// does.
+	// With a retention of zero or less, Complete keeps nothing of the run, nor of those
+	// before it, but their number. A record of the first attempt is removed. A later one
+	// becomes free: nobody runs, and nothing is uncertain. It then has no owner, as after a
+	// Release that keeps it.
 	Complete(ctx context.Context, key string, owner Owner, result []byte, retention time.Duration) error
 
 	// Release ends owner's running record. It returns [ErrLost] and changes nothing
@@ -71,12 +76,13 @@ type Store interface {
 	//
 	//   - A record of the first attempt is removed: the next Acquire starts again with
 	//     attempt 1.
-	//   - A record that was taken over (its attempt is higher than 1) becomes an
-	//     abandoned one: its lease ends now, and it is remembered for the retention of
-	//     its claim, counted from now. So the next run has a higher number than every
-	//     earlier one (fencing tokens never go back), and it stays known that an
-	//     earlier run never finished. The record then has no owner: every later call
-	//     of owner gets [ErrLost], and so does one with the zero Owner.
+	//   - A record of a later attempt becomes what it was before the claim, free or
+	//     abandoned, but keeps the claim's attempt and fingerprint. Its lease ends now, and
+	//     it is remembered for the retention of its claim, counted from now. So the next
+	//     run has a higher number than every earlier one (fencing tokens never go back),
+	//     and it stays known if an earlier run never finished. The record then has no
+	//     owner: every later call of owner gets [ErrLost], and so does one with the zero
+	//     Owner.
 	Release(ctx context.Context, key string, owner Owner) error
 
 	// Abandon ends owner's running record as one whose run may have taken effect. It

@@ -57,9 +57,12 @@ type Grant struct {
 	// State says whether the claim was made, and else what record stands.
 	State State
 	// Attempt counts the runs of the operation from 1. It is one higher at each
-	// takeover and serves as a fencing token. It is the caller's own if State is
-	// Acquired, else that of the record that stands.
+	// claim of an abandoned or free record and serves as a fencing token. It is the
+	// caller's own if State is Acquired, else that of the record that stands.
 	Attempt uint64
+	// Free says that the record was free, so that the claim is no takeover. Only if State
+	// is Acquired.
+	Free bool
 	// Fingerprint is that of the record that stands. It is empty if State is Acquired.
 	Fingerprint string
 	// Result is the stored result if State is Done. It belongs to the caller. It is
@@ -80,7 +83,8 @@ const (
 	// Running means that another owner holds the claim and its lease stands.
 	Running
 	// Abandoned means that a run began and never finished: its lease has passed, it was
-	// ended by Abandon, or a run that had taken over from it was released.
+	// ended by Abandon, or a run that had taken over from it was released. (A free record
+	// has no state here: every Acquire gets it.)
 	Abandoned
 	// Done means that the operation has finished; its result stands.
 	Done

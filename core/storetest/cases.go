@@ -984,8 +984,8 @@ var cases = []testCase{
 		},
 	},
 	{
-		name: "completing without retention after a takeover keeps the attempt",
-		why:  "Complete without a retention releases, and a release after a takeover must not let fencing tokens go back",
+		name: "completing without retention after a takeover keeps the attempt, and nothing else",
+		why:  "a success has ended the operation: fencing tokens must not go back, but the next run is no takeover, nothing is uncertain, and any claim gets the free record",
 		run: func(s *env) {
 			for i, retention := range []time.Duration{0, -1, -time.Hour} {
 				key := fmt.Sprint("k", i)
@@ -995,9 +995,66 @@ var cases = []testCase{
 				s.meet(key, c, store.Acquired, 2)
 				s.complete(key, c.Owner, []byte("unwanted"), retention)
 				s.powerless(key, c.Owner)
-				s.look(key, store.Abandoned, 2)
-				s.meet(key, taking(), store.Acquired, 3)
+				other := standing() // which takes nothing over
+				other.Fingerprint, other.Attempt = "another", 7
+				s.meetFree(key, other, 3)
+				if g := s.look(key, store.Running, 3); g.Fingerprint != "another" {
+					s.Fatalf("the record has the fingerprint %q, want %q", g.Fingerprint, "another")
+				}
 			}
+		},
+	},
+	{
+		name: "a record that was free is so after a release",
+		why:  "a claim that is given back changes nothing but the number; whether an earlier run is uncertain is for the record to know, because a store may release a claim that nobody has seen",
+		run: func(s *env) {
+			free := func(key string, lease time.Duration) store.Claim {
+				s.Helper()
+				s.begin(key, lapsing())
+				s.pass(short)
+				c := taking()
+				s.meet(key, c, store.Acquired, 2)
+				s.complete(key, c.Owner, nil, 0)
+				c = standing()
+				c.Lease = lease
+				s.meetFree(key, c, 3)
+				return c
+			}
+			s.release("released", free("released", long).Owner)
+			s.meetFree("released", standing(), 4)
+
+			s.abandon("abandoned", free("abandoned", long).Owner)
+			s.look("abandoned", store.Abandoned, 3)
+
+			renewed := free("renewed", long)
+			s.renew("renewed", renewed.Owner, short)
+			s.pass(short)
+			s.look("renewed", store.Abandoned, 3)
+			c := taking()
+			s.meet("renewed", c, store.Acquired, 4)
+			s.release("renewed", c.Owner)
+			s.look("renewed", store.Abandoned, 4)
+
+			s.complete("done", free("done", long).Owner, []byte("done"), long)
+			s.done("done", 3, []byte("done"))
+		},
+	},
+	{
+		name: "a free record is remembered for its retention",
+		why:  "the retention of the claim that was completed counts from then",
+		run: func(s *env) {
+			for key, retention := range map[string]time.Duration{"long": 5 * long, "short": short, "none": 0} {
+				s.begin(key, lapsing())
+				s.pass(short)
+				c := taking()
+				c.Retention = retention
+				s.meet(key, c, store.Acquired, 2)
+				s.complete(key, c.Owner, nil, 0)
+			}
+			s.pass(short)
+			s.begin("short", standing())
+			s.begin("none", standing())
+			s.meetFree("long", standing(), 3)
 		},
 	},
 	{

@@ -110,10 +110,21 @@ func (s *env) meet(key string, c store.Claim, want store.State, attempt uint64) 
 	if g.State != want || g.Attempt != attempt {
 		s.Fatalf("Acquire(%q) met with %v, attempt %d; want %v, attempt %d", key, g.State, g.Attempt, want, attempt)
 	}
+	if g.Free {
+		s.Fatalf("Acquire(%q) met with a free record, attempt %d", key, g.Attempt)
+	}
 	if want == store.Acquired && (g.Fingerprint != "" || len(g.Result) != 0) {
 		s.Fatalf("Acquire(%q) came with the leftovers of a former record: %+v", key, g)
 	}
 	return g
+}
+
+// meetFree acquires a claim of a free record.
+func (s *env) meetFree(key string, c store.Claim, attempt uint64) {
+	s.Helper()
+	if g := s.acquire(key, c); g.State != store.Acquired || g.Attempt != attempt || !g.Free {
+		s.Fatalf("Acquire(%q) met with %v, attempt %d, free %t; want a free record, attempt %d", key, g.State, g.Attempt, g.Free, attempt)
+	}
 }
 
 // look expects a record in state want under key, and leaves it alone.

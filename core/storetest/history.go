@@ -75,6 +75,7 @@ type keyState struct {
 	fingerprint string
 	lease       leaseState
 	fleeting    bool // the retention is brief
+	free        bool // without an owner: any claim gets it; with one: it was so before the claim
 	done        bool
 	result      string
 	over        bool // the history has ended
@@ -106,9 +107,9 @@ func (r keyState) mayBeForgotten() bool {
 func (c call) after(r keyState) keyState {
 	switch {
 	case c.method == "Acquire" && c.mayTakeOver(r):
-		return c.claimed(r.attempt + 1)
+		return c.claimed(r.attempt+1, r.isFree())
 	case c.method == "Acquire" && r.mayBeForgotten():
-		return c.claimed(1)
+		return c.claimed(1, false)
 	case c.method == "Acquire", !c.holds(r):
 		return r
 	case c.method == "Renew":
@@ -117,22 +118,26 @@ func (c call) after(r keyState) keyState {
 		r.done, r.result, r.fleeting = true, c.result, c.retention <= briefly
 	case r.attempt == 1 && c.method != "Abandon":
 		return keyState{}
-	default: // Abandon, or a release after a takeover
+	default: // Abandon, or the release of a later attempt
 		r.owner, r.lease = store.Owner{}, leasePassed
+		r.free = c.method == "Complete" || c.method == "Release" && r.free
 	}
 	return r
 }
 
 // claimed returns the record that an Acquire makes.
-func (c call) claimed(attempt uint64) keyState {
+func (c call) claimed(attempt uint64, free bool) keyState {
 	return keyState{
-		attempt: attempt, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint,
+		attempt: attempt, free: free, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint,
 		lease: leaseOf(c.claim.Lease), fleeting: c.claim.Retention <= briefly,
 	}
 }
 
+// isFree reports whether any claim gets the record.
+func (r keyState) isFree() bool { return r.free && r.owner.IsZero() && !r.done }
+
 func (c call) mayTakeOver(r keyState) bool {
-	return r.attempt > 0 && !r.done && r.lease != leaseStands && c.claim.Takeover &&
+	return r.isFree() || r.attempt > 0 && !r.done && r.lease != leaseStands && c.claim.Takeover &&
 		c.claim.Fingerprint == r.fingerprint && (c.claim.Attempt == 0 || c.claim.Attempt == r.attempt)
 }
 
@@ -170,8 +175,8 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	}
 	g := a.grant
 	if g.State == store.Acquired {
-		may := g.Attempt == 1 && r.mayBeForgotten() || c.mayTakeOver(r) && g.Attempt == r.attempt+1
-		return may && g.Fingerprint == "" && len(g.Result) == 0, c.claimed(g.Attempt)
+		may := g.Attempt == 1 && r.mayBeForgotten() && !g.Free || c.mayTakeOver(r) && g.Attempt == r.attempt+1 && g.Free == r.isFree()
+		return may && g.Fingerprint == "" && len(g.Result) == 0, c.claimed(g.Attempt, g.Free)
 	}
 	if r.attempt == 0 || g.Attempt != r.attempt || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
 		return false, r
@@ -280,7 +285,7 @@ func (a answer) String() string {
 	case g.Attempt == 0:
 		return "ok"
 	case g.State == store.Acquired:
-		return fmt.Sprintf("%v, attempt %d", g.State, g.Attempt)
+		return fmt.Sprintf("%v, attempt %d, free %t", g.State, g.Attempt, g.Free)
 	default:
 		return fmt.Sprintf("%v, attempt %d of %q, result %q, %v remain", g.State, g.Attempt, g.Fingerprint, g.Result, g.Remaining)
 	}
@@ -534,6 +539,8 @@ func sortOf(op porcupine.Operation) string {
 		return c.method + ": lost"
 	case a.err != nil:
 		return c.method + ": full"
+	case c.method == "Acquire" && a.grant.Free:
+		return "Acquire: free"
 	case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt > 1:
 		return "Acquire: takeover"
 	case c.method == "Acquire":

@@ -26,6 +26,7 @@ type model struct {
 type modelRecord struct {
 	claim   store.Claim
 	attempt uint64
+	free    bool // without an owner: any claim gets it; with one: it was so before the claim
 	done    bool
 	result  string
 	lease   time.Duration // end of the lease
@@ -42,7 +43,7 @@ func (m *model) at(key string) *modelRecord {
 }
 
 func (m *model) acquire(key string, c store.Claim) store.Grant {
-	r := m.at(key)
+	r, free := m.at(key), false
 	switch {
 	case r == nil:
 		r = &modelRecord{claim: c, attempt: 1}
@@ -51,15 +52,19 @@ func (m *model) acquire(key string, c store.Claim) store.Grant {
 		return store.Grant{State: store.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - m.now}
 	case m.now < r.lease:
 		return store.Grant{State: store.Running, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.lease - m.now}
+	case r.free && r.claim.Owner.IsZero():
+		r.claim = c
+		r.attempt++
+		free = true
 	case !c.Takeover || c.Fingerprint != r.claim.Fingerprint || c.Attempt != 0 && c.Attempt != r.attempt:
 		return store.Grant{State: store.Abandoned, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.end - m.now}
 	default:
-		r.claim = c
+		r.claim, r.free = c, false
 		r.attempt++
 	}
 	r.lease = m.now + c.Lease
 	r.end = r.lease + c.Retention
-	return store.Grant{State: store.Acquired, Attempt: r.attempt}
+	return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: free}
 }
 
 // held returns the running record under key, if it is owner's.
@@ -82,12 +87,13 @@ func (m *model) renew(key string, owner store.Owner, lease time.Duration) error 
 }
 
 func (m *model) complete(key string, owner store.Owner, result string, retention time.Duration) error {
-	if retention <= 0 {
-		return m.release(key, owner)
-	}
 	r := m.held(key, owner)
 	if r == nil {
 		return store.ErrLost
+	}
+	if retention <= 0 {
+		r.free = true
+		return m.release(key, owner)
 	}
 	r.done, r.result, r.end = true, result, m.now+retention
 	return nil
@@ -102,15 +108,18 @@ func (m *model) release(key string, owner store.Owner) error {
 		delete(m.records, key)
 		return nil
 	}
-	return m.abandon(key, owner)
+	return m.end(key, owner, r.free)
 }
 
-func (m *model) abandon(key string, owner store.Owner) error {
+func (m *model) abandon(key string, owner store.Owner) error { return m.end(key, owner, false) }
+
+// end ends a run without a result, whose record stays.
+func (m *model) end(key string, owner store.Owner, free bool) error {
 	r := m.held(key, owner)
 	if r == nil {
 		return store.ErrLost
 	}
-	r.claim.Owner = store.Owner{}
+	r.claim.Owner, r.free = store.Owner{}, free
 	r.lease = m.now
 	r.end = m.now + r.claim.Retention
 	return nil

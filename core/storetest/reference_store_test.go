@@ -30,6 +30,7 @@ type item struct {
 	claim    store.Claim
 	former   []store.Owner
 	attempt  uint64
+	free     bool // without an owner: any claim gets it; with one: it was so before the claim
 	done     bool
 	result   []byte
 	lease    time.Time // the end of the lease
@@ -217,7 +218,7 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.Now()
+	now, free := s.clock.Now(), false
 	r := s.at(key)
 	if r != nil && s.faulty("looking prolongs") {
 		r.end = r.end.Add(time.Second)
@@ -268,6 +269,21 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 			return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
 		}
 		return s.grant(store.Running, r, r.lease.Sub(now)), nil
+	case r.claim.Owner.IsZero() && r.free && !s.faulty("what is free is abandoned"):
+		if s.faulty("gives what is free for the same parameters only") && c.Fingerprint != r.claim.Fingerprint ||
+			s.faulty("gives what is free to takeovers only") && !c.Takeover ||
+			s.faulty("gives what is free for its own number only") && c.Attempt != 0 && c.Attempt != r.attempt {
+			return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
+		}
+		if s.faulty("what was free keeps its fingerprint") {
+			c.Fingerprint = r.claim.Fingerprint
+		}
+		if s.faulty("what is free is not counted") {
+			r.attempt--
+		}
+		free = !s.faulty("does not tell what was free")
+		r.claim = c
+		r.attempt++
 	case r.claim.Owner.IsZero() && s.faulty("lets nobody have what is abandoned"):
 		return s.grant(store.Abandoned, r, r.end.Sub(now)), nil
 	case r.claim.Owner.IsZero() && s.faulty("lets anybody have what is abandoned"):
@@ -291,7 +307,7 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 			c.Lease = r.claim.Lease
 		}
 		r.former = append(r.former, r.claim.Owner)
-		r.claim = c
+		r.claim, r.free = c, r.free && s.faulty("a takeover leaves free what was free")
 		if s.faulty("takes over in two steps") {
 			s.gap()
 		}
@@ -311,7 +327,7 @@ func (s *referenceStore) Acquire(ctx context.Context, key string, c store.Claim)
 	if s.faulty("tells the new owner of a fingerprint") {
 		return s.grant(store.Acquired, r, 0), nil
 	}
-	return store.Grant{State: store.Acquired, Attempt: r.attempt}, nil
+	return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: free || r.attempt > 1 && s.faulty("calls every later claim free")}, nil
 }
 
 func (s *referenceStore) grant(state store.State, r *item, remaining time.Duration) store.Grant {
@@ -474,6 +490,7 @@ func (s *referenceStore) Abandon(ctx context.Context, key string, owner store.Ow
 	if s.faulty("keeps what is abandoned without retention") && r.claim.Retention == 0 {
 		r.end = now.Add(long)
 	}
+	r.free = r.free && s.faulty("abandoning leaves free what was free")
 	if s.faulty("abandons in two steps") {
 		s.gap()
 	}
@@ -497,6 +514,14 @@ func (s *referenceStore) letGo(key string, r *item, by string) {
 		delete(s.items, s.key(key))
 	default:
 		now := s.clock.Now()
+		switch {
+		case by == "completion" && !s.faulty("completing without retention abandons"):
+			r.free = true
+		case s.faulty("a release frees"):
+			r.free = true
+		case s.faulty("a release abandons what was free"):
+			r.free = false
+		}
 		if !s.faulty("what is released stays its owner's") {
 			r.claim.Owner = store.Owner{}
 		}
@@ -506,6 +531,9 @@ func (s *referenceStore) letGo(key string, r *item, by string) {
 		}
 		if !s.faulty("remembers what is released until its lease would have passed") {
 			r.end = now.Add(r.claim.Retention)
+		}
+		if s.faulty("never forgets what is free") && r.free {
+			r.end = now.Add(1000 * long)
 		}
 		if s.faulty("wakes nobody by releasing what was taken over") {
 			return

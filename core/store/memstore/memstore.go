@@ -140,6 +140,7 @@ type entry struct {
 	lease       time.Duration // the end of the lease, in the store's time; running only
 	place       int32         // index in the shard's queue, which holds the deadline
 	done        bool
+	free        bool // without an owner: nothing is uncertain; with one: it was so before the claim
 }
 
 func (e *entry) size() int64 {
@@ -254,12 +255,17 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		grant.State = store.Running
 		grant.Remaining = e.lease - now
 
+	case e.free && e.owner.IsZero():
+		if !s.reserve(0, int64(len(claim.Fingerprint)-len(e.fingerprint))) {
+			return store.Grant{}, "", nil, false
+		}
+		e.fingerprint = claim.Fingerprint
+		woken = sh.claim(e, claim, now)
+		return store.Grant{State: store.Acquired, Attempt: e.attempt, Free: true}, "", woken, true
+
 	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
-		e.owner, e.raw = claim.Owner, claim.Raw
-		e.attempt++
-		e.lease = later(now, claim.Lease)
-		sh.queue.move(e, later(e.lease, claim.Retention))
-		woken = sh.unwatch(e)
+		e.free = false
+		woken = sh.claim(e, claim, now)
 		return store.Grant{State: store.Acquired, Attempt: e.attempt}, "", woken, true
 
 	default:
@@ -269,6 +275,15 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 	grant.Attempt = e.attempt
 	grant.Fingerprint = e.fingerprint
 	return grant, result, nil, true
+}
+
+// claim makes an existing record the claim's. The caller closes woken.
+func (sh *shard) claim(e *entry, claim *store.Claim, now time.Duration) (woken chan struct{}) {
+	e.owner, e.raw = claim.Owner, claim.Raw
+	e.attempt++
+	e.lease = later(now, claim.Lease)
+	sh.queue.move(e, later(e.lease, claim.Retention))
+	return sh.unwatch(e)
 }
 
 // RecallsFor implements [store.Recaller]. It is false for a type that embeds s.
@@ -343,7 +358,7 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 // [store.ErrFull] if result does not fit; the record then stays running.
 func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if retention <= 0 {
-		return s.Release(ctx, key, owner)
+		return s.drop(ctx, key, owner, forget)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -388,20 +403,29 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, 
 
 // Release implements [store.Store]. The error is the context's or [store.ErrLost].
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	return s.drop(ctx, key, owner, false)
+	return s.drop(ctx, key, owner, undo)
 }
 
 // Abandon implements [store.Store]. The error is the context's or [store.ErrLost].
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	return s.drop(ctx, key, owner, true)
+	return s.drop(ctx, key, owner, abandon)
 }
 
-// drop ends a run without a result. A first attempt is removed, unless keep is set.
-func (s *Store) drop(ctx context.Context, key string, owner store.Owner, keep bool) error {
+// ending is what becomes of the record of a run that leaves no result.
+type ending uint8
+
+const (
+	forget  ending = iota // a first attempt is removed, a later one becomes free
+	undo                  // … what it was before the claim
+	abandon               // it becomes an abandoned one
+)
+
+// drop ends a run without a result.
+func (s *Store) drop(ctx context.Context, key string, owner store.Owner, how ending) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	woken, held := s.release(key, owner, keep)
+	woken, held := s.release(key, owner, how)
 	if woken != nil {
 		close(woken)
 	}
@@ -412,7 +436,7 @@ func (s *Store) drop(ctx context.Context, key string, owner store.Owner, keep bo
 }
 
 // release is the atomic part of drop. The caller closes woken.
-func (s *Store) release(key string, owner store.Owner, keep bool) (woken chan struct{}, held bool) {
+func (s *Store) release(key string, owner store.Owner, how ending) (woken chan struct{}, held bool) {
 	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -423,13 +447,12 @@ func (s *Store) release(key string, owner store.Owner, keep bool) (woken chan st
 	}
 	woken = sh.unwatch(e)
 	retention := sh.queue[e.place].at - e.lease
-	if e.attempt == 1 && !keep || retention == 0 {
+	if e.attempt == 1 && how != abandon || retention == 0 {
 		s.remove(sh, e)
 		return woken, true
 	}
-	// This run or an earlier one never finished: the record stays, without an owner, so
-	// that attempt numbers go on.
-	e.owner = store.Owner{}
+	// The record stays, without an owner, so that attempt numbers go on.
+	e.owner, e.free = store.Owner{}, how == forget || how == undo && e.free
 	e.lease = now
 	sh.queue.move(e, later(now, retention))
 	return woken, true

@@ -3,19 +3,19 @@
 -- ARGV: the record of a first run, how long it lives in ms (lease and retention), and which
 -- attempt may be taken over: '' none, '0' any.
 --
--- Answers with the attempt if the claim is the caller's, else with the record and how long
--- that still lives, in ms.
+-- Answers with the attempt if the claim is the caller's (negative if the record was free), else
+-- with the record and how long that still lives, in ms.
 local record = redis.call('GET', KEYS[1])
 if not record then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return 1
 end
 local left = redis.call('PTTL', KEYS[1])
-if ARGV[3] == '' or string.byte(record) == 68 then -- D: finished
+local state, zero, attempt, retention, length, at = string.match(record, '^([RWA])(0?)(%d+);(%d+);(%d+);()')
+local free = state == 'A' and zero == '0'
+if ARGV[3] == '' and not free or string.byte(record) == 68 then -- D: finished
   return {record, left}
 end
-
-local state, attempt, retention, length, at = string.match(record, '^([RWA])(%d+);(%d+);(%d+);()')
 if not state or state ~= 'A' and (left < 0 or left > tonumber(retention)) then
   return {record, left} -- the lease stands
 end
@@ -26,7 +26,7 @@ if #record ~= at - 1 + length or #attempt > 15 then
   return {record, left} -- none of ours
 end
 local mine = string.match(ARGV[1], '^R1;%d+;%d+;()') + 16
-if string.sub(record, at) ~= string.sub(ARGV[1], mine) or ARGV[3] ~= '0' and ARGV[3] ~= attempt then
+if not free and (string.sub(record, at) ~= string.sub(ARGV[1], mine) or ARGV[3] ~= '0' and ARGV[3] ~= attempt) then
   return {record, left}
 end
 
@@ -34,8 +34,8 @@ end
 -- when the memory is full.
 attempt = string.format('%.0f', attempt + 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[1], 'R' .. attempt .. string.sub(ARGV[1], 3), 'PX', ARGV[2])
+redis.call('SET', KEYS[1], 'R' .. (free and '0' or '') .. attempt .. string.sub(ARGV[1], 3), 'PX', ARGV[2])
 if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])
 end
-return tonumber(attempt)
+return free and -tonumber(attempt) or tonumber(attempt)

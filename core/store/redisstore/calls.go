@@ -137,7 +137,7 @@ func (f *flight) execute() {
 		f.answer <- a
 		return
 	}
-	if do.owner != "" && a.number > 0 {
+	if do.owner != "" && a.number != 0 {
 		releaseScript.Exec(context.Background(), c.client, f.keys[:], []string{do.owner})
 	}
 	c.left.Add(-1)

@@ -157,12 +157,12 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 	if err != nil {
 		return store.Grant{}, err
 	}
-	if a.number > 0 {
-		return store.Grant{State: store.Acquired, Attempt: uint64(a.number)}, nil
+	if a.number != 0 {
+		return store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)), Free: a.number < 0}, nil
 	}
 	g, err := parseRecord(a.record, a.left)
 	if repeated && g.State == store.Running && ownedBy(a.record, claim.Owner) {
-		return store.Grant{State: store.Acquired, Attempt: g.Attempt}, nil // the first try made it
+		return store.Grant{State: store.Acquired, Attempt: g.Attempt, Free: strings.HasPrefix(a.record[1:], "0")}, nil // the first try made it
 	}
 	if g.State == store.Done {
 		s.finished.add(key, sent, g.Remaining)
@@ -183,7 +183,7 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 // Complete implements store.Store.
 func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
 	if retention <= 0 {
-		return s.Release(ctx, key, owner)
+		return s.drop(ctx, key, owner, "free")
 	}
 	return s.runOwned(ctx, ownerCommand(completeScript, key, owner, retention, result))
 }
@@ -195,7 +195,12 @@ func (s *Store) Release(ctx context.Context, key string, owner store.Owner) erro
 
 // Abandon implements store.Store.
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), "abandon"}, n: 2})
+	return s.drop(ctx, key, owner, "abandon")
+}
+
+// drop ends a run without a result. See release.lua for what becomes of it.
+func (s *Store) drop(ctx context.Context, key string, owner store.Owner, how string) error {
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), how}, n: 2})
 }
 
 // runOwned runs a script that changes a record only for its owner.

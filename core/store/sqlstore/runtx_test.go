@@ -146,6 +146,20 @@ func TestRunTxForgetsWithThePolicy(t *testing.T) {
 		assert.Equal(t, 1, c.count("taken over"))
 		assert.Equal(t, http.StatusCreated, c.post("").Code)
 		assert.Equal(t, 2, c.count("taken over"))
+
+		// That success has left a free record. A run that claims it, commits and fails has not: it may not run again.
+		c = newCounter(t, url, core.Policy{OnSuccess: core.Release, Duplicate: core.Reject})
+		for i, status := range []int{http.StatusBadGateway, http.StatusCreated, http.StatusBadGateway, http.StatusCreated} {
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, i%2 == 1, httpidem.Run(r).Takeover(), i)
+				result, err := c.store.RunTx(r.Context(), c.db, c.enter("free"))
+				assert.NoError(t, err)
+				assert.Equal(t, i%2 == 1, result.Replayed, i)
+				w.WriteHeader(status)
+			}
+			assert.Equal(t, status, c.post("").Code, i)
+		}
+		assert.Equal(t, 2, c.count("free"))
 	})
 }
 

@@ -205,6 +205,11 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 		g.State, g.Result, g.Remaining = store.Done, r.result, remaining(r.left)
 	case r.state != stateRunning:
 		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
+	case r.free():
+		v.attempt = r.attempt
+		g, holder, err = s.take(ctx, tx, s.q.takeFree, v, g.Attempt+1)
+		g.Free = true
+		return g, holder, err
 	case r.lease > 0:
 		g.State, g.Remaining = store.Running, remaining(r.lease-micros(s.dialect.tick()))
 	case claim.Takeover && claim.Fingerprint == g.Fingerprint && (claim.Attempt == 0 || claim.Attempt == g.Attempt):
@@ -291,12 +296,12 @@ func completion(key string, owner store.Owner, result []byte, retention time.Dur
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	return s.change(ctx, "release", &values{key: storedKey(key), owner: owner[:], attempt: 2}, s.q.remove, s.q.abandon)
+	return s.change(ctx, "release", &values{key: storedKey(key), owner: owner[:]}, s.q.remove, s.q.undo)
 }
 
 // Abandon implements store.Store.
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	return s.change(ctx, "abandon", &values{key: storedKey(key), owner: owner[:], attempt: 1}, s.q.abandon)
+	return s.change(ctx, "abandon", &values{key: storedKey(key), owner: owner[:]}, s.q.abandon)
 }
 
 // change runs statements until one of them changes the record that v.owner holds. The error

@@ -29,10 +29,12 @@ type statements struct {
 	look         *statement
 	replace      *statement
 	takeOver     *statement
+	takeFree     *statement
 	renew        *statement
 	mark         *statement
 	complete     *statement
 	remove       *statement
+	undo         *statement
 	abandon      *statement
 	forget       *statement
 	reset        *statement
@@ -45,13 +47,13 @@ const (
 VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
 	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1)`
 
-	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// The look sees the table as it was before the insert. If the insert conflicts with a record
 	// that was committed since, there is no row at all.
 	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
-SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint FROM ins
+SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
 	// An expired record is replaced by a new one.
@@ -64,11 +66,21 @@ WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
 	remark = {remark}, creator = {creator}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_until <= {now} AND expires_at > {now}
-	AND fingerprint = {fingerprint} AND attempt = {attempt}`
+	AND fingerprint = {fingerprint} AND attempt = {attempt} AND (retention >= 0 OR LENGTH(owner) > 0)`
+
+	// The retention of a free record, and of a run that has claimed one, is stored as -1-retention. A free record
+	// has no owner. expires_at comes first: PostgreSQL takes the type of a parameter from its first use.
+	takeFreeSQL = `UPDATE {table} SET expires_at = {now} + {lease} + {retention}, retention = -1 - {retention},
+	owner = {owner}, attempt = attempt + 1, fingerprint = {fingerprint},
+	remark = {remark}, creator = {creator}, updated_at = {now}, lease_until = {now} + {lease}, version = version + 1
+WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retention < 0 AND LENGTH(owner) = 0 AND expires_at > {now}
+	AND attempt = {attempt}`
+
+	span = `CASE WHEN retention < 0 THEN -1 - retention ELSE retention END`
 
 	heldSQL = ` WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND owner = {owner} AND expires_at > {now}`
 
-	renewSQL = `UPDATE {table} SET lease_until = {now} + {lease}, expires_at = {now} + {lease} + retention,
+	renewSQL = `UPDATE {table} SET lease_until = {now} + {lease}, expires_at = {now} + {lease} + ` + span + `,
 	updated_at = {now}, version = version + 1` + heldSQL
 
 	// A running record has a result if RunTx has committed one in its run. A takeover keeps it.
@@ -77,18 +89,21 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_u
 	completeSQL = `UPDATE {table} SET state = 2, result = {result}, retention = {retention}, expires_at = {now} + {retention},
 	updated_at = {now}, version = version + 1` + heldSQL
 
-	// Release runs these two. The first removes a first attempt. The second keeps a later one, and
-	// one that has committed a result, as an abandoned record without an owner. Abandon runs the
-	// second only, and keeps a first attempt too. The lease ends at 0, not at {now}: a statement that
-	// began earlier has an earlier {now}.
-	removeSQL  = forgetSQL + ` AND LENGTH(result) = 0`
-	abandonSQL = `UPDATE {table} SET owner = {nobody}, lease_until = 0, expires_at = {now} + retention,
-	updated_at = {now}, version = version + 1` + heldSQL + ` AND (attempt >= {attempt} OR LENGTH(result) > 0)`
+	// Release runs these two. The first removes a first attempt. The second keeps a later one without an owner as what it
+	// was before, free or abandoned, and one that has committed a result as an abandoned one.
+	removeSQL = forgetSQL + ` AND LENGTH(result) = 0`
+	undoSQL   = endSQL + `owner = {nobody}, retention = CASE WHEN LENGTH(result) > 0 THEN ` + span + ` ELSE retention END` + heldSQL +
+		` AND (attempt > 1 OR LENGTH(result) > 0)`
+
+	abandonSQL = endSQL + `owner = {nobody}, retention = ` + span + heldSQL
 
 	// Complete without a retention runs these two, which also forget a committed result.
 	forgetSQL = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
-	resetSQL  = `UPDATE {table} SET owner = {nobody}, result = {nobody}, lease_until = 0, expires_at = {now} + retention,
-	updated_at = {now}, version = version + 1` + heldSQL + ` AND attempt > 1`
+	resetSQL  = endSQL + `owner = {nobody}, result = {nobody}, retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
+
+	// The lease ends at 0, not at {now}: a statement that began earlier has an earlier {now}. expires_at comes before
+	// retention: MySQL sees what it has assigned already.
+	endSQL = `UPDATE {table} SET expires_at = {now} + ` + span + `, lease_until = 0, updated_at = {now}, version = version + 1, `
 
 	// A record that another statement is replacing is skipped. One that was replaced between the
 	// subquery and the lock is checked again, by the outer WHERE.
@@ -102,9 +117,9 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_u
 func newStatements(d Dialect, table, now string) statements {
 	c := func(text string) *statement { return compile(d, table, now, text) }
 	s := statements{
-		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL),
+		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
 		renew: c(renewSQL), mark: c(markSQL), complete: c(completeSQL),
-		remove: c(removeSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL),
+		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL),
 	}
 	switch d {
 	case PostgreSQL:
@@ -121,8 +136,8 @@ func newStatements(d Dialect, table, now string) statements {
 }
 
 func (s *statements) all() []*statement {
-	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.renew, s.mark, s.complete,
-		s.remove, s.abandon, s.forget, s.reset, s.purge}
+	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.complete,
+		s.remove, s.undo, s.abandon, s.forget, s.reset, s.purge}
 }
 
 // statement is one SQL statement in a dialect.
@@ -314,7 +329,7 @@ func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *
 	default:
 		found = s.db.QueryRowContext(ctx, q.text, args...)
 	}
-	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left)
+	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention)
 	return r, err
 }
 
@@ -324,7 +339,11 @@ type row struct {
 	attempt                    int64
 	fingerprint, result, owner []byte
 	lease, left                int64 // remaining time of the lease and of the record, in microseconds
+	retention                  int64 // negative: see takeFreeSQL
 }
+
+// free reports whether any claim gets the record.
+func (r *row) free() bool { return r.retention < 0 && len(r.owner) == 0 }
 
 // prepared returns q as a prepared statement, or nil if it is to be sent as text: to PostgreSQL
 // without the option Prepared, and in a transaction on another pool.

@@ -1,0 +1,192 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
+)
+
+func put(quantity int, ledger *atomic.Int64) *call {
+	c := post(fmt.Sprintf(`{"quantity":%d}`, quantity), ledger)
+	c.method = "PUT"
+	return c
+}
+
+// A PUT or DELETE is idempotent by itself (RFC 9110, section 9.2.2): there and back, the third must not be answered
+// from the first.
+func TestThereAndBack(t *testing.T) {
+	fields := core.Fields("quantity")
+	for name, tc := range map[string]struct {
+		method string
+		policy core.Policy
+		runs   int64
+	}{
+		"PUT":                    {"PUT", core.Policy{}, 3},
+		"DELETE":                 {"DELETE", core.Policy{}, 3},
+		"under Fields":           {"PUT", core.Policy{Key: fields}, 3},
+		"with Reject":            {"PUT", core.Policy{Duplicate: core.Reject}, 3},
+		"with Wait":              {"PUT", core.Policy{Duplicate: core.Wait(time.Second)}, 3},
+		"POST":                   {"POST", core.Policy{}, 2},
+		"PATCH":                  {"PATCH", core.Policy{Key: fields}, 2},
+		"an explicit Retention":  {"PUT", core.Policy{Retention: time.Minute}, 2},
+		"an explicit OnSuccess":  {"PUT", core.Policy{OnSuccess: core.Keep}, 2},
+		"an explicit OnFailure":  {"PUT", core.Policy{OnFailure: core.Release}, 2},
+		"a preset that sets one": {"DELETE", core.DoubleClick(), 2},
+		"under a chosen key": {"PUT", core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+			return string(r.Body), nil
+		})}, 2},
+	} {
+		var ledger atomic.Int64
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
+		for _, quantity := range []int{1, 2, 1} {
+			c := put(quantity, &ledger)
+			c.method = tc.method
+			handler := c.handler
+			c.handler = func(ctx context.Context) core.Capture {
+				running := put(quantity, &ledger)
+				running.method = tc.method
+				if tc.policy.Duplicate != core.Wait(time.Second) {
+					assert.Equal(t, "in_progress", serve(t, g, running).code(), name)
+				}
+				return handler(ctx)
+			}
+			serve(t, g, c)
+		}
+		assert.Equal(t, tc.runs, ledger.Load(), name)
+	}
+
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	c := put(1, &ledger)
+	c.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Keep(); return answer(201, "") }
+	serve(t, g, c)
+	assert.True(t, serve(t, g, put(1, &ledger)).replayed(), "Run.Keep")
+}
+
+// Whoever asks before a PUT ends gets its result, also if the store has let one of them in already. Whoever comes
+// later runs anew.
+func TestWaitersOfAPut(t *testing.T) {
+	for name, open := range map[string]func(testing.TB) store.Store{
+		"local":   newStore,
+		"watched": func(t testing.TB) store.Store { return newWatchedSpy(t) },
+		"polled":  func(t testing.TB) store.Store { return &spy{Store: newStore(t)} },
+		"slow": func(t testing.TB) store.Store {
+			return &spy{Store: newStore(t), acquire: func(context.Context) error { time.Sleep(time.Second); return nil }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ledger atomic.Int64
+				began := time.Now()
+				e := core.MustNew(core.Config{User: byUser, Store: open(t)})
+				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+				first := put(1, &ledger)
+				handler := first.handler
+				first.handler = func(ctx context.Context) core.Capture { time.Sleep(10500 * time.Millisecond); return handler(ctx) }
+				go serve(t, g, first)
+				done := make(chan *call, 500)
+				for i := range cap(done) {
+					if i%10 == 0 {
+						time.Sleep(time.Second / 5)
+					}
+					go func() { done <- serve(t, g, put(1, &ledger)) }()
+				}
+				for range cap(done) {
+					c := <-done
+					require.True(t, c.replayed())
+					require.Equal(t, `{"order":1}`, string(c.response.Body))
+				}
+				assert.EqualValues(t, 1, ledger.Load())
+				assert.Less(t, time.Since(began), 15*time.Second, "nobody asks the store once more")
+				synctest.Wait()
+				assert.Zero(t, e.Waited())
+				assert.Zero(t, e.AwaitHandover())
+				assert.False(t, serve(t, g, put(1, &ledger)).replayed())
+				assert.EqualValues(t, 2, ledger.Load())
+				assert.Zero(t, e.AwaitHandover())
+			})
+		})
+	}
+}
+
+// A run that has failed, or has lost its claim, hands nothing over.
+func TestWhatIsNotHandedOver(t *testing.T) {
+	for name, handler := range map[string]func(context.Context) core.Capture{
+		"a failure":         handlerOf(500),
+		"what was released": func(ctx context.Context) core.Capture { core.RunFrom(ctx).Release(); return answer(200, "") },
+		"of a lost run":     func(ctx context.Context) core.Capture { <-ctx.Done(); return answer(200, "") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			s := &spy{Store: newStore(t), renew: func(context.Context) error { return store.ErrLost }} // a third of a second later
+			g := core.MustNew(core.Config{User: byUser, Store: s}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Lease: time.Second})
+			first := put(1, &ledger)
+			first.handler = func(ctx context.Context) core.Capture {
+				time.Sleep(time.Second / 10)
+				return handler(ctx)
+			}
+			go serve(t, g, first)
+			synctest.Wait()
+			assert.False(t, serve(t, g, put(1, &ledger)).replayed(), name)
+		})
+	}
+}
+
+// A success that is released is no abandoned run, whatever its attempt. Only its number is kept.
+func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
+	release := func(ctx context.Context) core.Capture { core.RunFrom(ctx).Release(); return answer(201, "") }
+	for name, tc := range map[string]struct {
+		policy   core.Policy
+		takeover func(context.Context) core.Capture
+		third    string
+	}{
+		"by the policy":          {core.Policy{OnSuccess: core.Release, Duplicate: core.Reject}, handlerOf(201), "attempt 3, takeover false"},
+		"by the handler":         {core.Policy{}, release, "attempt 3, takeover false"},
+		"by its method":          {core.Policy{}, handlerOf(201), "attempt 3, takeover false"},
+		"but a failure still is": {core.Policy{}, handlerOf(500), "uncertain"},
+	} {
+		var ledger atomic.Int64
+		e := core.MustNew(core.Config{User: byUser})
+		takeOver, uncertain := e.MustGuard(tc.policy), tc.policy
+		uncertain.Abandoned = core.Uncertain
+		run := func(g *core.Guard, handler func(context.Context) core.Capture) (met string) {
+			c := put(1, &ledger)
+			c.handler = func(ctx context.Context) core.Capture {
+				met = fmt.Sprintf("attempt %d, takeover %t", core.RunFrom(ctx).Attempt(), core.RunFrom(ctx).Takeover())
+				return handler(ctx)
+			}
+			serve(t, g, c)
+			return met + c.code()
+		}
+		run(takeOver, func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") })
+		assert.Equal(t, "attempt 2, takeover true", run(takeOver, tc.takeover), name)
+		assert.Equal(t, tc.third, run(e.MustGuard(uncertain), handlerOf(500)), name)
+		if tc.third != "uncertain" {
+			assert.Equal(t, "attempt 4, takeover false", run(e.MustGuard(uncertain), handlerOf(500)), "%s: its failure leaves nothing uncertain", name)
+		}
+	}
+}
+
+// What Reconcile has found out about a PUT answers its duplicate, and stands no longer than a run's own result.
+func TestReconciledPut(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Abandoned: core.Uncertain,
+		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
+			return core.Finished(&core.Response{Status: 204}), nil
+		}})
+	first := put(1, &ledger)
+	first.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") }
+	serve(t, g, first)
+	assert.Equal(t, 204, serve(t, g, put(1, &ledger)).response.Status)
+	assert.Zero(t, ledger.Load())
+	assert.Equal(t, 201, serve(t, g, put(1, &ledger)).response.Status)
+}
