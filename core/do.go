@@ -1,12 +1,15 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -65,7 +68,9 @@ type Result[T any] struct {
 }
 
 // Do runs fn once for call, under the policy of t, and stores its value: as it is if T is []byte, else
-// as JSON. A value that can't be encoded is returned, but not stored. If fn returns an error, Do returns
+// as JSON. What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be encoded, or
+// whose JSON does not give the same JSON again when it was decoded as a T, is returned, but not stored: a string that
+// is not UTF-8, wherever in the value, is such a one; use []byte for it. If fn returns an error, Do returns
 // it as it is, and the run has failed (see [Policy].OnFailure).
 //
 // fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
@@ -78,7 +83,7 @@ type Result[T any] struct {
 //   - [CodeDuplicate]: the operation is done, under [Reject].
 //   - [CodeUncertain], [CodeKeyReused]: see there.
 //   - [CodeResultUnavailable]: the operation is done, but the value was not stored, because it had more
-//     than [Policy.ResponseLimit] bytes or could not be encoded; or it can't be decoded as a T.
+//     than [Policy.ResponseLimit] bytes or could not be encoded without a loss; or it can't be decoded as a T.
 //
 // Other refusals without a run are [CodeKeyMissing] (call.Key is empty), [CodeStoreUnavailable] and
 // [CodeShuttingDown] (after [Engine.Drain]).
@@ -92,12 +97,7 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 		r.Value, err = fn(ctx)
 		return err
 	}
-	op.encode = func() ([]byte, error) {
-		if b, ok := any(&r.Value).(*[]byte); ok {
-			return *b, nil
-		}
-		return json.Marshal(r.Value)
-	}
+	op.encode = func() ([]byte, error) { return encodeValue(&r.Value) }
 	op.decode = func(stored []byte) error {
 		if b, ok := any(&r.Value).(*[]byte); ok {
 			*b = stored // it is the caller's, see waiter.ownCopy
@@ -114,6 +114,33 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 	r.Replayed, r.Attempt = op.replayed, op.attempt
 	return r, err
 }
+
+// encodeValue returns what is stored of a value. The error says that a replay would have another one.
+func encodeValue[T any](value *T) ([]byte, error) {
+	switch v := any(value).(type) {
+	case *[]byte:
+		return *v, nil
+	case *string: // the usual one: it need not be decoded
+		if !utf8.ValidString(*v) {
+			return nil, errLossy
+		}
+		return json.Marshal(*v)
+	}
+	encoded, err := json.Marshal(*value)
+	if err != nil {
+		return nil, err
+	}
+	var replayed T
+	if err := json.Unmarshal(encoded, &replayed); err != nil {
+		return nil, fmt.Errorf("%w: %w", errLossy, err)
+	}
+	if again, err := json.Marshal(replayed); err != nil || !bytes.Equal(again, encoded) {
+		return nil, errLossy
+	}
+	return encoded, nil
+}
+
+var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same")
 
 // taskRun is an operation that is a function.
 type taskRun struct {

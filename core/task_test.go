@@ -52,6 +52,8 @@ func TestTypesOfValues(t *testing.T) {
 	sameTwice(t, []byte("any \x00 \xff bytes"))
 	sameTwice(t, "text")
 	sameTwice(t, "")
+	sameTwice(t, text("\ufffd and \\ufffd are text"))
+	sameTwice(t, time.Date(2026, 11, 24, 1, 2, 3, 4, time.UTC))
 	sameTwice(t, 42)
 	sameTwice(t, int64(math.MaxInt64))
 	sameTwice(t, receipt{"r-1", 700, []string{"a"}})
@@ -73,19 +75,46 @@ func TestTypesOfValues(t *testing.T) {
 func TestValuesThatCannotBeStored(t *testing.T) {
 	var observed events
 	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.Policy{Name: "n"})
-	for key, value := range map[string]any{"channel": make(chan int), "not a number": math.NaN(), "function": func() {}} {
+	notUTF8 := "\xff"
+	for key, check := range map[string]func(key string, calls *int) error{
+		"channel":               returns(task, any(make(chan int))),
+		"not a number":          returns(task, any(math.NaN())),
+		"function":              returns(task, any(func() {})),
+		"not UTF-8":             returns(task, notUTF8),
+		"within a struct":       returns(task, receipt{ID: notUTF8}),
+		"within a map":          returns(task, map[string][]string{"a": {notUTF8}}),
+		"the name of a member":  returns(task, map[string]int{notUTF8: 1}),
+		"of a named type":       returns(task, text(notUTF8)),
+		"behind an interface":   returns(task, any(&receipt{ID: notUTF8})),
+		"a number beyond float": returns(task, any(int64(math.MaxInt64))),
+		"read as another":       returns(task, writeOnly{1}),
+		"never read":            returns(task, []error{errDown}),
+	} {
 		calls := 0
-		fn := func(context.Context) (any, error) { calls++; return value, nil }
-		r, err := core.Do(t.Context(), task, core.Call{Key: key}, fn)
-		require.NoError(t, err)
-		assert.NotNil(t, r.Value)
+		assert.NoError(t, check(key, &calls), key)
 		last := observed.all[len(observed.all)-1]
 		assert.Equal(t, core.Completed, last.Kind)
 		assert.False(t, last.Failed)
 		assert.Error(t, last.Err, "somebody should know")
-		_, err = core.Do(t.Context(), task, core.Call{Key: key}, fn)
-		assert.ErrorIs(t, err, core.CodeResultUnavailable)
+		assert.ErrorIs(t, check(key, &calls), core.CodeResultUnavailable, key)
 		assert.Equal(t, 1, calls)
+	}
+}
+
+type text string
+
+// writeOnly has a JSON that it does not read.
+type writeOnly struct{ n int }
+
+func (w writeOnly) MarshalJSON() ([]byte, error) { return json.Marshal(w.n) }
+
+func (w *writeOnly) UnmarshalJSON([]byte) error { return nil }
+
+// returns calls Do with a function that returns value.
+func returns[T any](task *core.Task, value T) func(key string, calls *int) error {
+	return func(key string, calls *int) error {
+		_, err := core.Do(context.Background(), task, core.Call{Key: key}, func(context.Context) (T, error) { *calls++; return value, nil })
+		return err
 	}
 }
 
