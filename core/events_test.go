@@ -207,7 +207,8 @@ func TestRequestsThatPassAreSeen(t *testing.T) {
 
 func TestLevelsOfLogEvents(t *testing.T) {
 	var out bytes.Buffer
-	observe := core.LogEvents(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	observe := core.LogEvents(logger)
 	for _, tc := range []struct {
 		event core.Event
 		level string
@@ -246,7 +247,14 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		out.Reset()
 		observe(context.Background(), tc.event)
 		assert.Contains(t, out.String(), "level="+tc.level+" ", "%+v", tc.event)
+		assert.Equal(t, tc.event.Takeover, strings.Contains(out.String(), `"idem: takeover"`))
 		assert.NotContains(t, out.String(), "key=", "there is none")
+	}
+	observe = core.LogEvents(logger, core.LogRefusals)
+	for code, level := range map[core.Code]string{core.CodeKeyReused: "INFO", core.CodeUncertain: "WARN", core.CodeShuttingDown: "DEBUG"} {
+		out.Reset()
+		observe(context.Background(), core.Event{Kind: core.Refused, Code: code, Status: core.NewRefusal(code, nil).Status})
+		assert.Contains(t, out.String(), "level="+level+" ", code)
 	}
 	out.Reset()
 	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"), Attempt: 2,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -94,19 +95,33 @@ var ErrUnrendered = errors.New("idem: no response to the handler's error was see
 // alarming are refusals that tell of a fault of the service, not of the request.
 func (c Code) alarming() bool { return particulars[c].status >= 500 && c != CodeShuttingDown }
 
+// LogOption changes what [LogEvents] logs.
+type LogOption uint8
+
+// LogRefusals logs the refusals of clients (4xx) at the info level, not at the debug level.
+const LogRefusals LogOption = 1
+
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
 // lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the
-// service's own fault, [CodeNoRun] from a handler included. A local store is logged at the info level, everything else at the debug level. Raw
-// keys are not logged.
-func LogEvents(logger *slog.Logger) func(context.Context, Event) {
+// service's own fault, [CodeNoRun] from a handler included. A local store is logged at the info level,
+// everything else at the debug level, unless an option says otherwise. Raw keys are not logged.
+func LogEvents(logger *slog.Logger, options ...LogOption) func(context.Context, Event) {
+	refusals := slog.LevelDebug
+	if slices.Contains(options, LogRefusals) {
+		refusals = slog.LevelInfo
+	}
 	return func(ctx context.Context, e Event) {
-		level := slog.LevelDebug
+		level, what := slog.LevelDebug, e.Kind.String()
 		switch e.Kind {
 		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished:
 			level = slog.LevelWarn
 		case Started:
 			if e.Takeover {
-				level = slog.LevelWarn
+				level, what = slog.LevelWarn, "takeover"
+			}
+		case Refused:
+			if e.Status < 500 {
+				level = refusals
 			}
 		case StoreIsLocal:
 			level = slog.LevelInfo
@@ -146,6 +161,6 @@ func LogEvents(logger *slog.Logger) func(context.Context, Event) {
 		if e.Err != nil {
 			attrs = append(attrs, slog.Any("err", e.Err))
 		}
-		logger.LogAttrs(ctx, level, "idem: "+e.Kind.String(), attrs...)
+		logger.LogAttrs(ctx, level, "idem: "+what, attrs...)
 	}
 }

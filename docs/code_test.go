@@ -96,7 +96,7 @@ func _(r *gin.Engine, renderErrors gin.HandlerFunc) {
 }
 
 func _() (*core.Engine, error) {
-	engine, err := core.New(core.Config{Observe: core.LogEvents(slog.Default())})
+	engine, err := core.New(core.Config{Observe: core.LogEvents(slog.Default(), core.LogRefusals)})
 	return engine, err
 }
 
