@@ -162,7 +162,7 @@ func (g *Guard) once(ctx context.Context, op operation) error {
 		case c.keyReused(grant):
 			return g.refuse(ctx, op, id.key, keyReused.with(op.stored(ctx, grant)), nil)
 		case grant.State == store.Running:
-			return g.refuse(ctx, op, id.key, g.running, nil)
+			return g.refuse(ctx, op, id.key, g.inProgress(grant), nil)
 		case grant.State == store.Done:
 			return g.answerDone(ctx, op, id.key, grant)
 		case grant.State == store.Abandoned:
@@ -199,6 +199,17 @@ func (g *Guard) answerDone(ctx context.Context, op operation, key Key, grant sto
 	}
 	g.observe(ctx, Event{Kind: Replayed, Route: op.route(), Key: key, Status: status})
 	return err
+}
+
+// inProgress is what a duplicate gets while the operation runs. A lease is renewed after each third. If less
+// than 60 % is left, a renewal was missed: the run may have died, and another try makes no sense before the lease has passed.
+func (g *Guard) inProgress(grant store.Grant) *Refusal {
+	if left := grant.Remaining; left > g.running.RetryAfter && left < g.policy.Lease/5*3 {
+		r := *g.running
+		r.RetryAfter = left
+		return &r
+	}
+	return g.running
 }
 
 // rejection is what a duplicate gets under Reject when the operation has finished.

@@ -287,3 +287,32 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 		})
 	})
 }
+
+// A client is told to come back when a dead run's lease has passed. As long as the lease is renewed, nobody knows how
+// long the run takes.
+func TestRetryAfterOfARunningOperation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		duplicate core.Duplicate
+		renew     func(context.Context) error
+		after     time.Duration
+		want      string
+	}{
+		"a run that is alive":      {core.Replay, nil, 19 * time.Second, "1"},
+		"one that may be":          {core.Replay, down, 11 * time.Second, "1"},
+		"a missed renewal":         {core.Replay, down, 15 * time.Second, "15"},
+		"under Reject":             {core.Reject, down, 15*time.Second + 1, "15"},
+		"at the limit of a wait":   {core.Wait(5 * time.Second), down, 15 * time.Second, "10"},
+		"less than a second later": {core.Replay, down, 29900 * time.Millisecond, "1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t), renew: tc.renew}}).MustGuard(core.Policy{Duplicate: tc.duplicate})
+			first := post("{}", &ledger)
+			first.handler = func(context.Context) core.Capture { time.Sleep(time.Minute); return answer(201, "") }
+			go serve(t, g, first)
+			time.Sleep(tc.after)
+			assert.Equal(t, tc.want, serve(t, g, post("{}", &ledger)).response.Get("Retry-After"), name)
+			time.Sleep(time.Minute)
+		})
+	}
+}
