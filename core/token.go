@@ -151,7 +151,7 @@ func MustTokens(c TokenConfig) *Tokens {
 // else, under [TokenConfig].FromQuery, from the query parameter of that name. The parameters become the
 // fingerprint, as for [Header], but those called idempotency_token.
 //
-// An expired token is refused for a first use only: a user who submits again gets the receipt. So the policy's
+// An expired token is refused for a first use only: while its record stands, a user who submits again gets the receipt. So the policy's
 // Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
 func Token(t *Tokens) KeySource { return KeySource{kind: keyToken, tokens: t} }
 
