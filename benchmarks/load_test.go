@@ -425,7 +425,7 @@ func TestLoadNoticesWhatIsDoneTwice(t *testing.T) {
 	for _, services := range [][]string{{"gin bare"}, {"gin memory", "gin memory"}} {
 		l := &load{duplicates: 0.5}
 		for _, what := range services {
-			l.services = append(l.services, startLoadService(t, what, "load:"))
+			l.services = append(l.services, startLoadService(t, what, "load"))
 		}
 		l.connect(t, callers)
 		_, err := l.run(t.Context(), 1000, 0)
