@@ -185,9 +185,9 @@ func TestKeysAreUsedConcurrently(t *testing.T) {
 func TestTheSecretIsCopied(t *testing.T) {
 	secret := []byte(designSecret)
 	key := sign.MustKey(sign.NewHMACKey("demo", secret))
+	clear(secret)
 	before, err := key.Sign([]byte("m"))
 	require.NoError(t, err)
-	clear(secret)
 	other, err := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret))).Sign([]byte("m"))
 	require.NoError(t, err)
 	require.Equal(t, other, before)
@@ -290,7 +290,7 @@ func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
 			slog.New(slog.NewTextHandler(&printed, nil)).Info("", "v", v)
 			slog.New(slog.NewJSONHandler(&printed, nil)).Info("", "v", v)
 		}
-		for _, secret := range []any{seed[:4], seed[28:], modulus.D.Bits()[:1], modulus.Primes[0].Bits()[:1], new(big.Int).SetBytes(seed).Bits()[:1]} {
+		for _, secret := range []any{seed[:8], seed[24:], modulus.D.Bits()[:1], modulus.Primes[0].Bits()[:1], new(big.Int).SetBytes(seed).Bits()[:1]} {
 			for _, format := range []string{"%s", "%d", "%x", "%X", "%#v"} {
 				text := fmt.Sprintf(format, secret)
 				if _, inner, ok := strings.Cut(text, "{"); ok {
