@@ -79,6 +79,7 @@ func TestShardsAreBoundedByDefault(t *testing.T) {
 			require.Len(t, n.shards[i].dates, 8192, name)
 		}
 	}
+	require.Equal(t, 1<<19, NewMemoryNonces(-1).Capacity())
 }
 
 // A call forgets a few nonces, not all that it could: the others would wait for it.

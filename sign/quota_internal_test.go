@@ -92,6 +92,32 @@ func TestOwnersLeaveRoom(t *testing.T) {
 		}
 	}
 	require.Equal(t, []int{2500, 1875, 1407, 1055, 791, 593, 445, 334, 250, 188, 141}, got)
+
+	q = newQuota(0, 1, 60)
+	_, err := q.take("the first", 1000, 1060)
+	require.Nil(t, err)
+	_, err = q.take("the second", 1000, 1060)
+	require.Equal(t, CodeStoreUnavailable, err.Code, "it has taken nothing")
+}
+
+// sized is a store that says how much it holds.
+type sized struct {
+	*MemoryNonces
+	room int
+}
+
+func (s sized) Capacity() int { return s.room }
+
+// MaxNonces by default is a number for all stores, but no more than there is room for, and no less than a quota.
+func TestDefaultOfMaxNonces(t *testing.T) {
+	for want, c := range map[int]Config{
+		1 << 19: {Nonces: sized{room: 0}},
+		1 << 20: {NonceQuota: 1 << 20},
+		64:      {Nonces: sized{room: 64}, NonceQuota: 64},
+	} {
+		c.Keys = MustRing()
+		require.Equal(t, want, MustVerifier(c).quota.all)
+	}
 }
 
 // Owners without nonces are forgotten, and a clock that goes back or far ahead breaks nothing.

@@ -222,12 +222,12 @@ func long(n int) string { return strings.Repeat("x", n) }
 
 func TestSenderKeys(t *testing.T) {
 	for secret, fault := range map[string]string{
-		"":                        "has 0 bytes; 16 to 256",
-		"0123456789abcde":         "has 15 bytes",
-		strings.Repeat("ab", 129): "has 258 bytes",
-		strings.Repeat("a", 20):   "repeated",
-		"the secret of a file\n":  `ends with white space ("\n")`,
-		"\tthe secret of a table": `begins with white space ("\t")`,
+		"":                         "has 0 bytes; 16 to 256",
+		"0123456789abcde":          "has 15 bytes",
+		strings.Repeat("ab", 129):  "has 258 bytes",
+		strings.Repeat("a", 20):    "repeated",
+		"the secret of a file\n":   `ends with white space ("\n")`,
+		" \tthe secret of a table": `begins with white space (" \t")`,
 	} {
 		_, err := sign.NewSenderKey("acme", secret)
 		require.ErrorContains(t, err, fault)

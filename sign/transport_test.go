@@ -99,19 +99,25 @@ func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 		require.NoError(t, err)
 		for scheme, apart := range map[sign.Scheme]bool{standard: true, sign.Stripe("acme"): true, sign.Slack("acme"): true, acme{}: true, sign.GitHub("acme"): false} {
 			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
-			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(201)}}
+			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(503, "Retry-After", "5"), answerOf(201)}}
 			r, err := http.NewRequest("POST", "http://api.example.com/a", strings.NewReader("{}"))
 			require.NoError(t, err)
 			r.Header.Set("Webhook-Id", "evt_1")
 			began := time.Now()
-			_, err = (&sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: &sign.RequestOptions{Scheme: scheme}}).RoundTrip(r)
+			transport := &sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: &sign.RequestOptions{Scheme: scheme}, MaxAttempts: 4}
+			_, err = transport.RoundTrip(r)
 			require.NoError(t, err)
-			require.Len(t, base.requests, 3)
-			require.Equal(t, apart, time.Since(began) >= 2*time.Second, scheme.Name())
+			require.Len(t, base.requests, 4)
+			require.Equal(t, apart, time.Since(began) >= 7*time.Second, scheme.Name())
 			for _, sent := range base.requests {
 				_, err := v.Verify(t.Context(), fixture.Message(sent))
 				require.NoError(t, err, scheme.Name())
 			}
+			base.requests, base.answers, transport.MaxWait = nil, []any{answerOf(503, "Retry-After", "0"), answerOf(201)}, time.Second-1
+			r.Body, _ = r.GetBody()
+			resp, err := transport.RoundTrip(r)
+			require.NoError(t, err)
+			require.Equal(t, apart, resp.StatusCode == 503, "%s: a second is longer than MaxWait", scheme.Name())
 		}
 	})
 }
