@@ -442,6 +442,7 @@ func TestKeptBodies(t *testing.T) {
 		want  string
 	}{
 		"kept":                   {[]gin.HandlerFunc{keep}, `{"a":1}`, ""},
+		"kept, without a type":   {[]gin.HandlerFunc{keep}, `{"a":1}`, ""},
 		"kept, over the limit":   {[]gin.HandlerFunc{keep}, `{"a":"over the limit"}`, "body_too_large"},
 		"kept after it was read": {[]gin.HandlerFunc{take, keep}, `{"a":1}`, "body_consumed"},
 		"something else kept":    {[]gin.HandlerFunc{take, func(c *gin.Context) { c.Set(gin.BodyBytesKey, []byte("{}")) }}, `{"a":1}`, "body_consumed"},
@@ -456,11 +457,17 @@ func TestKeptBodies(t *testing.T) {
 					if finish {
 						e.Use(ginidem.Finish())
 					}
-					e.POST("/orders", append(tc.front, ginidem.New(guard(core.Policy{BodyLimit: 10}).Guard), func(c *gin.Context) { c.Status(201) })...)
+					e.POST("/orders", append(tc.front, ginidem.New(guard(core.Policy{BodyLimit: 10}).Guard), func(c *gin.Context) {
+						require.NoError(t, c.Request.Body.Close())
+						c.Status(201)
+					})...)
 					s := server(t, e)
 					r, err := http.NewRequest("POST", s.URL+"/orders", strings.NewReader(tc.body))
 					require.NoError(t, err)
 					r.Header.Set("Content-Type", "application/json")
+					if name == "kept, without a type" {
+						r.Header.Del("Content-Type")
+					}
 					r.Header.Set("X-User", "alice")
 					if chunked {
 						r.ContentLength = -1

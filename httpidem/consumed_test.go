@@ -74,6 +74,11 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y")), -1
 			_ = r.ParseForm()
 		}},
+		{"decompressed, with the length that was sent", "application/x-www-form-urlencoded", "secret", "a=1&n=z&n=y", func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y"))
+			r.Header.Set("Content-Encoding", "gzip")
+			_ = r.ParseForm()
+		}},
 		{"decompressed, without the fields that say so", "application/x-www-form-urlencoded", "secret", "a=1&n=z&n=y", func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y")) // gin-contrib/gzip
 			r.Header.Del("Content-Encoding")
@@ -120,6 +125,21 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a guard lends to the next one is still in the coding that it was sent in.
+func TestACompressedBodyBehindTwoGuards(t *testing.T) {
+	var found []string
+	policy := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		found = append(found, r.ContentEncoding)
+		return "k", nil
+	})}
+	h := through(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), httpidem.New(guard(policy)), httpidem.New(guard(policy)))
+	s := server(t, h)
+	r := newRequest(t, s, "application/json", "{", false)
+	r.Header.Set("Content-Encoding", "gzip")
+	require.Equal(t, 200, send(t, s, r).status)
+	require.Equal(t, []string{"gzip", "gzip"}, found)
 }
 
 // putBack puts the body back that parse reads.

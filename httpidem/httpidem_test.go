@@ -813,14 +813,20 @@ func TestWithRoute(t *testing.T) {
 		if rest, ok := strings.CutPrefix(r.URL.Path, "/files/"); ok {
 			return "/files/{path...}", []core.Pair{{Name: "path", Value: rest}}
 		}
+		if id, ok := strings.CutPrefix(r.URL.Path, "/orders/by/"); ok {
+			return "/orders/by/{id}", []core.Pair{{Name: "id", Value: id}}
+		}
+		if r.URL.Path == "/static" {
+			return "/*", nil
+		}
 		return "/orders/{id:[0-9]+}/", []core.Pair{{Name: "id", Value: "7"}}
 	}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for _, target := range []string{"/orders/7/", "/unknown%25", "/files/a%2fb%61"} {
+	for _, target := range []string{"/orders/7/", "/unknown%25", "/files/a%2fb%61", "/orders/by/a%2Fb", "/static"} {
 		r := httptest.NewRequest("POST", target, nil)
 		r.Header.Set("X-User", "alice")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]", "/files/*[{path a%2Fba}]"}, keys)
+	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]", "/files/*[{path a%2Fba}]", "/orders/by/:id[{id a/b}]", "/*[]"}, keys)
 }
 
 // A guard that is mounted twice on the way to a handler claims once; the request is still

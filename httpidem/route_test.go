@@ -2,6 +2,7 @@ package httpidem
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -35,7 +36,7 @@ func TestRoutesOfServeMux(t *testing.T) {
 		{"POST /orders/{id}/pay", "/orders/a%2Fb%20c/pay", "/orders/:id/pay", pair("id", "a/b c")},
 		{"POST /a/{x}/{y}", "/a/1/2", "/a/:x/:y", []core.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
 		{"POST /files/{path...}", "/files/a/b", "/files/*", pair("*", "a/b")},
-		{"POST /files/{path...}", "/files/a%2fb%61", "/files/*", pair("*", "a%2Fba")},
+		{"POST /files/{path...}", "/files/a%2fb%61%3f%23%5b%5d%40", "/files/*", pair("*", "a%2Fba%3F%23%5B%5D%40")},
 		{"POST /files/{path...}", "/files/", "/files/*", pair("*", "")},
 		{"POST /files/", "/files/a/b%20c", "/files/*", pair("*", "a/b c")},
 		{"/files/", "/files/", "/files/*", pair("*", "")},
@@ -119,10 +120,15 @@ func TestRouteOfARewrittenPath(t *testing.T) {
 	var got core.Request
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}", func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
-	r := httptest.NewRequest("POST", "/old-orders/7", nil)
+	mux.HandleFunc("POST /files/", func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
+	r := httptest.NewRequest("POST", "/old-orders/%2F7", nil) // its RawPath stays
 	r.URL.Path = "/orders/7"
 	mux.ServeHTTP(httptest.NewRecorder(), r)
 	require.Equal(t, "/orders/:id", got.Route)
+
+	r.URL.Path, r.URL.RawPath = "/files/a/é", "/files/a%2Fé"
+	mux.ServeHTTP(httptest.NewRecorder(), r)
+	require.Equal(t, "/files/*[{* a%2Fé}]", fmt.Sprint(got.Route, got.PathParams))
 
 	r = httptest.NewRequest("POST", "/orders/7", nil)
 	r.RequestURI = "" // a request that no server has read
