@@ -247,12 +247,31 @@ func Adopt(original, lent, handled *http.Request, ctx context.Context) {
 		*original = *original.WithContext(ContextAfter(outer, ctx, handled.Context()))
 	}
 	if handled == lent {
-		original.Method, original.URL, original.Header, original.Host = lent.Method, lent.URL, lent.Header, lent.Host
-		original.RemoteAddr, original.RequestURI, original.Trailer = lent.RemoteAddr, lent.RequestURI, lent.Trailer
+		put(&original.Method, lent.Method)
+		put(&original.URL, lent.URL)
+		putMap(&original.Header, lent.Header)
+		put(&original.Host, lent.Host)
+		put(&original.RemoteAddr, lent.RemoteAddr)
+		put(&original.RequestURI, lent.RequestURI)
+		putMap(&original.Trailer, lent.Trailer)
 	}
-	original.Form, original.PostForm, original.Pattern = handled.Form, handled.PostForm, cmp.Or(handled.Pattern, original.Pattern)
-	if original.MultipartForm = form; form == nil {
-		original.MultipartForm = handled.MultipartForm
+	putMap(&original.Form, handled.Form)
+	putMap(&original.PostForm, handled.PostForm)
+	put(&original.Pattern, cmp.Or(handled.Pattern, original.Pattern))
+	put(&original.MultipartForm, cmp.Or(form, handled.MultipartForm))
+}
+
+// put sets what has changed, and writes nothing else: a timeout in front that has answered may be reading the request.
+func put[T comparable](to *T, v T) {
+	if *to != v {
+		*to = v
+	}
+}
+
+// putMap is put for maps.
+func putMap[M ~map[string][]string](to *M, v M) {
+	if reflect.ValueOf(*to).Pointer() != reflect.ValueOf(v).Pointer() {
+		*to = v
 	}
 }
 
