@@ -95,7 +95,8 @@ func RunFrom(ctx context.Context) *Run {
 
 // RequireRun is RunFrom for code that can do nothing without a run, such as a transaction that marks the run's record. If there is
 // none, the error is a *[Refusal]: [CodeKeyMissing] if a guard has let a request without a key pass, [CodeStoreUnavailable]
-// if the store has failed and the policy says FailOpen, and else [CodeNoRun]: no guard has seen ctx.
+// if the store has failed and the policy says FailOpen, and else [CodeNoRun]: no guard has seen ctx, or the method
+// is a safe one (GET), which guards let pass.
 func RequireRun(ctx context.Context) (*Run, error) {
 	if r := RunFrom(ctx); r != nil {
 		return r, nil
@@ -108,7 +109,7 @@ func RequireRun(ctx context.Context) (*Run, error) {
 
 var (
 	errPassed = errors.New("idem: the request was let pass without a run")
-	errNoRun  = errors.New("idem: no guard and no task has seen this context; pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
+	errNoRun  = errors.New("idem: no guard and no task has begun a run with this context (guards let GET pass); pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
 		"c.UserContext() in Fiber v2, c.Context() in Fiber v3, r.Context() in net/http, or the one that a task's function gets")
 )
 
