@@ -228,8 +228,12 @@ func (q *request) rewound(ctx context.Context) *http.Request {
 	return q.forHandler(ctx, new(lentBody))
 }
 
-// sameContext reports whether a and b are one context. One of somebody else's need not be comparable.
-func sameContext(a, b context.Context) bool { return reflect.TypeOf(a).Comparable() && a == b }
+// sameContext reports whether a and b are one context. It compares pointers, and structs without fields (context.Background): one of
+// somebody else's may hold what can't be compared.
+func sameContext(a, b context.Context) bool {
+	t := reflect.TypeOf(a)
+	return (t.Kind() == reflect.Pointer || t.Size() == 0 && t.Comparable()) && a == b
+}
 
 // Adopt gives the original what handlers have left in their request: the values of its context, see [ContextAfter], its forms,
 // whose files net/http removes, and the pattern. lent, which had ctx, stood in the original's place. handled is the request in the

@@ -743,14 +743,23 @@ func (brokenStore) Acquire(context.Context, string, store.Claim) (store.Grant, e
 
 func (brokenStore) Release(context.Context, string, store.Owner) error { return errors.New("down") }
 
+// uncomparable is a context that == panics at.
+type uncomparable struct {
+	context.Context
+	value any
+}
+
 func TestSafeMethodsPass(t *testing.T) {
 	ran := 0
-	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	guarded := httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ran++
 		if _, ok := w.(*adapterkit.Recorder); ok {
 			panic("recorded")
 		}
-	})))
+	}))
+	s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guarded.ServeHTTP(w, r.WithContext(uncomparable{r.Context(), []string{"trace"}}))
+	}))
 	for range 2 {
 		req, err := http.NewRequest("GET", s.URL, nil)
 		require.NoError(t, err)
