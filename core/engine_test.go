@@ -442,7 +442,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 func TestServicesOfOneStore(t *testing.T) {
 	var ledger atomic.Int64
 	keys := &keyRecorder{Store: newStore(t), seen: map[string]string{}}
-	for i, c := range []core.Config{{Service: "mail"}, {Service: "payroll"}, {LegacyPrefix: "idem:"}} {
+	for i, c := range []core.Config{{Service: "mail"}, {Service: "Mail"}, {LegacyPrefix: "idem:"}} {
 		c.Store, c.User = keys, byUser
 		e := core.MustNew(c)
 		job := post(`{"job":1}`, &ledger)
@@ -453,7 +453,7 @@ func TestServicesOfOneStore(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, unused)
 	}
-	for _, prefix := range []string{"idem:mail:", "idem:payroll:", "idem:"} {
+	for _, prefix := range []string{"idem:mail:", "idem:Mail:", "idem:"} {
 		assert.Contains(t, keys.seen, prefix+"N=demo#n")
 	}
 }

@@ -66,6 +66,10 @@ func TestStoredHeaders(t *testing.T) {
 		{"Content-Length", "9"}, {"Trailer", "T"}, {"Upgrade", "u"}, {"X-Request-ID", "r"}, {"traceparent", "t"}, {"X-B3-TraceId", "b"},
 		{"Idempotent-Replayed", "true"}, {"Proxy-Authenticate", "p"}, {"TE", "x"},
 	}
+	removed := []string{""}
+	for _, f := range all {
+		removed = append(removed, f.Name)
+	}
 	for _, tc := range []struct {
 		filter HeaderFilter
 		want   string
@@ -77,12 +81,13 @@ func TestStoredHeaders(t *testing.T) {
 		{KeepHeaders("location", "Set-Cookie", "x-hop"), "Location Set-Cookie"},
 	} {
 		var got Response
-		require.True(t, decodeResponse(&got, appendResponse(nil, &Response{Status: 200, Header: all}, &tc.filter)))
+		require.True(t, decodeResponse(&got, appendResponse(nil, &Response{Status: 200, Header: all, Removed: removed}, &tc.filter)))
 		var names []string
 		for _, f := range got.Header[:len(got.Header)-1] {
 			names = append(names, f.Name)
 		}
 		assert.Equal(t, tc.want, strings.Join(names, " "))
+		assert.Equal(t, tc.want, strings.Join(got.Removed, " "))
 	}
 }
 

@@ -399,8 +399,8 @@ func TestSettingsOfTheEngine(t *testing.T) {
 	values := map[string]func(*core.Config){
 		"Store":        func(c *core.Config) { c.Store = newStore(t) },
 		"User":         func(c *core.Config) { c.User = byUser },
-		"Service":      func(c *core.Config) { c.Service = "Shop-1" },
-		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = "p:" },
+		"Service":      func(c *core.Config) { c.Service = "Shop-1" + strings.Repeat("s", 58) },
+		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = strings.Repeat("p", 128) },
 		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
 		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
 		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
