@@ -173,7 +173,11 @@ func (l *recorder) Complete(ctx context.Context, key string, owner store.Owner, 
 	if err == nil {
 		err = l.inner.Complete(ctx, key, owner, result, retention)
 	}
-	l.finish("complete", key, owner, err)
+	operation := "complete"
+	if len(result) > 0 && result[0] == 5 { // an older process cannot read it
+		operation = "reduced"
+	}
+	l.finish(operation, key, owner, err)
 	return err
 }
 
