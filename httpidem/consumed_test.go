@@ -187,9 +187,25 @@ func TestAFormServedAgain(t *testing.T) {
 func TestAdoptKeepsAForm(t *testing.T) {
 	original, form := httptest.NewRequest("POST", "/", nil), new(multipart.Form)
 	original.MultipartForm = form
-	lent := httptest.NewRequest("POST", "/", nil)
+	lent := httptest.NewRequest("PUT", "/rewritten", nil)
 	adapterkit.Adopt(original, lent, lent, lent.Context())
 	require.Same(t, form, original.MultipartForm)
+	require.Equal(t, "PUT /rewritten", original.Method+" "+original.URL.Path)
+}
+
+// What a handler replaces is seen after it, what it was given is not; neither a value nor a context need be comparable.
+func TestContextAfter(t *testing.T) {
+	type key string
+	type plain struct {
+		context.Context
+		_ []int
+	}
+	with := context.WithValue
+	outer := plain{Context: with(with(t.Context(), key("user"), "nobody"), key("list"), []int{1})}
+	ctx := plain{Context: with(with(outer, key("run"), 1), key("list"), []int{2})}
+	after := adapterkit.ContextAfter(outer, ctx, with(with(ctx, key("user"), "alice"), key("list"), []int{3}))
+	assert.Equal(t, []any{"alice", []int{3}, nil}, []any{after.Value(key("user")), after.Value(key("list")), after.Value(key("run"))})
+	assert.NotPanics(t, func() { adapterkit.ContextAfter(outer, ctx, ctx) })
 }
 
 // A timeout in front that has answered may read the request while the handler ends. Only the race detector can tell.

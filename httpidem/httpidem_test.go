@@ -105,6 +105,7 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 		"sniffed over two parts": write("<ht", "ml><body>hi</body>"),
 		"sniffed, long":          write(long),
 		"sniffed after a status": func(w http.ResponseWriter) { w.WriteHeader(201); w.Write([]byte("\x89PNG\x0D\x0A\x1A\x0A")) },
+		"an empty write":         func(w http.ResponseWriter) { w.Write(nil) },
 		"status alone":           func(w http.ResponseWriter) { w.WriteHeader(202) },
 		"zero bytes":             func(w http.ResponseWriter) { w.WriteHeader(202); w.Write(nil) },
 		"typed": func(w http.ResponseWriter) {
