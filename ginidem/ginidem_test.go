@@ -558,9 +558,9 @@ type pushable struct {
 func TestWriterHasWhatIsBelow(t *testing.T) {
 	var e = gin.New()
 	below := &pushable{httptest.NewRecorder(), nil}
-	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
+	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
 		if c.Writer.Pusher() == nil {
-			c.Set("fault", "no pusher")
+			c.String(500, "no pusher")
 		}
 		if c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap() != http.ResponseWriter(below) {
 			c.String(500, "Unwrap does not lead below Gin")

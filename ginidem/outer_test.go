@@ -261,7 +261,7 @@ func TestHandleContext(t *testing.T) {
 	}
 	t.Run("a panic", func(t *testing.T) {
 		e := gin.New()
-		e.POST("/x", gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.String(500, "recovered") }), ginidem.New(guard(core.Policy{}).Guard),
+		e.POST("/x", gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.Writer.WriteString("recovered") }), func(c *gin.Context) { c.Status(500) }, ginidem.New(guard(core.Policy{}).Guard),
 			func(c *gin.Context) { c.Request.URL.Path = "/behind"; e.HandleContext(c) })
 		e.POST("/behind", func(c *gin.Context) { c.String(201, "made"); panic("oops") })
 		for range 2 {
