@@ -79,6 +79,11 @@ func TestWaitersOfAPut(t *testing.T) {
 		"local":   newStore,
 		"watched": func(t testing.TB) store.Store { return newWatchedSpy(t) },
 		"polled":  func(t testing.TB) store.Store { return &spy{Store: newStore(t)} },
+		"slow to end": func(t testing.TB) store.Store {
+			s := newWatchedSpy(t)
+			s.after, s.complete = true, func(context.Context) error { time.Sleep(time.Second); return nil }
+			return s
+		},
 		"slow": func(t testing.TB) store.Store {
 			return &spy{Store: newStore(t), acquire: func(context.Context) error { time.Sleep(time.Second); return nil }}
 		},
@@ -106,13 +111,21 @@ func TestWaitersOfAPut(t *testing.T) {
 					require.Equal(t, `{"order":1}`, string(c.response.Body))
 				}
 				assert.EqualValues(t, 1, ledger.Load())
-				assert.Less(t, time.Since(began), 15*time.Second, "nobody asks the store once more")
 				synctest.Wait()
 				assert.Zero(t, e.Waited())
 				assert.Zero(t, e.AwaitHandover())
 				assert.False(t, serve(t, g, put(1, &ledger)).replayed())
 				assert.EqualValues(t, 2, ledger.Load())
 				assert.Zero(t, e.AwaitHandover())
+				assert.Less(t, time.Since(began), 15*time.Second, "nobody asks the store once more, and nobody keeps a claim")
+
+				failing, impatient := put(1, &ledger), e.MustGuard(core.Policy{Duplicate: core.Wait(time.Millisecond)})
+				failing.handler = func(context.Context) core.Capture {
+					assert.Equal(t, "in_progress", serve(t, impatient, put(1, &ledger)).code())
+					return answer(500, "")
+				}
+				serve(t, g, failing)
+				assert.Zero(t, e.AwaitHandover(), "who has left awaits nothing")
 			})
 		})
 	}

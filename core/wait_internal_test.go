@@ -42,3 +42,20 @@ func TestAnsweredWaiterNeedsNoSlot(t *testing.T) {
 	require.Len(t, e.waiterCalls, 1, "it had none to give back")
 	w.stopWaiting()
 }
+
+// A result stays with those who awaited it: later callers, and what becomes of the run's memory, do not touch it.
+func TestHandovers(t *testing.T) {
+	var l handovers
+	var key Key
+	buf := []byte("first")
+	first := l.join(key)
+	l.handOver(key, buf)
+	copy(buf, "other")
+	next := l.join(key)
+	l.leave(key, first)
+	l.handOver(key, buf)
+	require.Equal(t, "first", string(first.grant.Result))
+	require.Equal(t, "other", string(next.grant.Result))
+	l.leave(key, next)
+	require.Empty(t, l.all)
+}
