@@ -188,6 +188,36 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 		require.Equal(t, want, g.State, key)
 		require.EqualValues(t, 2, g.Attempt)
 	}
+
+	// The same of a free record. A claim whose caller has gone is released.
+	c := begin(t, s, "free")
+	require.NoError(t, s.Abandon(ctx, "free", c.Owner))
+	c.Takeover = true
+	_, err = s.Acquire(ctx, "free", c)
+	require.NoError(t, err)
+	require.NoError(t, s.Complete(ctx, "free", c.Owner, nil, 0))
+	b.interrupt(true, nothing)
+	b.skip = skip
+	g, err = s.Acquire(ctx, "free", c)
+	require.NoError(t, err)
+	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 3, Free: true}, g)
+	require.NoError(t, s.Release(ctx, "free", c.Owner))
+	short, leave := context.WithCancel(ctx)
+	left := make(chan struct{})
+	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
+		result := command()
+		leave()
+		<-left
+		return result
+	}
+	b.skip = skip
+	_, err = s.Acquire(short, "free", c)
+	require.ErrorIs(t, err, context.Canceled)
+	close(left)
+	require.Eventually(t, func() bool {
+		g, err := other.Acquire(ctx, "free", newClaim())
+		return err == nil && g.State == store.Acquired
+	}, 10*time.Second, time.Millisecond)
 }
 
 // TestOwnersCallTriedAgain: a call whose second try finds no record of its owner may have taken effect at the first. The
