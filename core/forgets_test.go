@@ -168,13 +168,15 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		"but a failure still is": {core.Policy{}, handlerOf(500), "uncertain"},
 	} {
 		var ledger atomic.Int64
-		e := core.MustNew(core.Config{User: byUser})
+		var last core.Event
+		e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
 		takeOver, uncertain := e.MustGuard(tc.policy), tc.policy
 		uncertain.Abandoned = core.Uncertain
 		run := func(g *core.Guard, handler func(context.Context) core.Capture) (met string) {
 			c := put(1, &ledger)
 			c.handler = func(ctx context.Context) core.Capture {
 				met = fmt.Sprintf("attempt %d, takeover %t", core.RunFrom(ctx).Attempt(), core.RunFrom(ctx).Takeover())
+				assert.Equal(t, core.RunFrom(ctx).Takeover(), last.Takeover, "%+v", last)
 				return handler(ctx)
 			}
 			serve(t, g, c)

@@ -429,6 +429,7 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 			assert.ErrorIs(t, last.Err, errDown)
 			assert.Contains(t, last.Key.Raw(), "M=checkoutT=")
 			refused(young, "", "while it stands")
+			refused(token, "&n=2", "while it stands")
 			time.Sleep(core.DefaultLease)
 
 			// 0.1.0 let such a record stand for longer.
@@ -868,4 +869,24 @@ func TestSecretsOfTokensAreNotPrinted(t *testing.T) {
 		assert.NotContains(t, printed.String(), leak)
 	}
 	assert.Equal(t, "{Secrets:1 Lifetime:1m0s FromQuery:false}", fmt.Sprint(c))
+}
+
+// An expired token is used again if a run of it was abandoned, by whatever run; not if a run has left nothing but its number.
+func TestAnExpiredTokenAndItsRuns(t *testing.T) {
+	for code, end := range map[string]func(*core.Run){"token_expired": (*core.Run).Release, "": (*core.Run).Abandon} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			p := checkout(tokensFor(tokenSecret))
+			p.Abandoned, p.Reconcile = core.Uncertain, func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil }
+			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
+			token := tokenFor(t, g, "alice")
+			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {
+				c := submit(token, "", &ledger)
+				c.handler = func(ctx context.Context) core.Capture { end(core.RunFrom(ctx)); return answer(201, "") }
+				assert.Equal(t, 201, serve(t, g, c).response.Status)
+				time.Sleep(core.DefaultTokenLifetime)
+			}
+			assert.Equal(t, code, serve(t, g, submit(token, "", &ledger)).code())
+		})
+	}
 }
