@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 	"unicode/utf8"
 
@@ -69,7 +70,7 @@ type Result[T any] struct {
 
 // Do runs fn once for call, under the policy of t, and stores its value: as it is if T is []byte, else
 // as JSON. What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be encoded, or
-// whose JSON does not give the same JSON again when it was decoded as a T, is returned, but not stored: a string that
+// whose JSON does not give the same JSON again when it was decoded as a T (in whatever order of its members), is returned, but not stored: a string that
 // is not UTF-8, wherever in the value, is such a one; use []byte for it. If fn returns an error, Do returns
 // it as it is, and the run has failed (see [Policy].OnFailure).
 //
@@ -134,10 +135,24 @@ func encodeValue[T any](value *T) ([]byte, error) {
 	if err := json.Unmarshal(encoded, &replayed); err != nil {
 		return nil, fmt.Errorf("%w: %w", errLossy, err)
 	}
-	if again, err := json.Marshal(replayed); err != nil || !bytes.Equal(again, encoded) {
+	if again, err := json.Marshal(replayed); err != nil || !bytes.Equal(again, encoded) && !sameButOrder(again, encoded) {
 		return nil, errLossy
 	}
 	return encoded, nil
+}
+
+// sameButOrder reports whether two JSON texts differ only in the order of members: an interface that held a struct holds
+// a map when it was decoded. The lengths tell what is not UTF-8 (\ufffd) from U+FFFD itself.
+func sameButOrder(a, b []byte) bool {
+	var values [2]any
+	for i, text := range [...][]byte{a, b} {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if d.Decode(&values[i]) != nil {
+			return false
+		}
+	}
+	return len(a) == len(b) && reflect.DeepEqual(values[0], values[1])
 }
 
 var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same")

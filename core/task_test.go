@@ -67,6 +67,8 @@ func TestTypesOfValues(t *testing.T) {
 	sameTwice[any](t, nil)
 	_, again := twice[any](t, []byte("x"))
 	assert.Equal(t, "eA==", again.Value, "what any holds is known by its JSON only")
+	_, again = twice[any](t, []struct{ ID, Cents int }{{1, 2}})
+	assert.Equal(t, []any{map[string]any{"ID": 1.0, "Cents": 2.0}}, again.Value, "whose members have no order")
 	_, nothing := twice[[]byte](t, nil)
 	assert.Empty(t, nothing.Value)
 }
