@@ -141,9 +141,7 @@
     }
     const now = { event };
     sending.set(form, now);
-    // Who is asked whether to leave may stay; timers wait. Once: listeners can prevent the back/forward cache.
-    addEventListener("beforeunload", (asked) => setTimeout(() =>
-      (asked.defaultPrevented || asked.returnValue) && releaseAll(), 0), { once: true });
+    addEventListener("beforeunload", onLeave, { once: true });
     // The browser takes the form's data later, without what is disabled: the clicked button's.
     setTimeout(() => {
       if (sending.get(form) != now) return;
@@ -171,10 +169,14 @@
   function release(form) {
     const { done } = sending.get(form);
     sending.delete(form);
+    if (!sending.size) removeEventListener("beforeunload", onLeave); // it can prevent the back/forward cache
     done?.();
   }
 
   const releaseAll = () => sending.forEach((now, form) => release(form));
+
+  // Who is asked whether to leave may stay; timers wait.
+  const onLeave = (asked) => setTimeout(() => (asked.defaultPrevented || asked.returnValue) && releaseAll(), 0);
 
   if (globalThis.document) {
     document.addEventListener("submit", onSubmit, true);

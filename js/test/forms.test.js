@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { beforeEach, describe, it, mock } from "node:test";
 
 import { load, Page } from "../testdata/browser.js";
@@ -176,6 +177,13 @@ describe("the form is enabled again", () => {
       }
     });
   }
+
+  it("and no listener stays if the page sends the form by itself", async () => {
+    form.listeners.push((event) => event.preventDefault());
+    await page.submit(form, pay);
+    next();
+    assert.deepEqual(getEventListeners(page.window, "beforeunload"), []);
+  });
 
   it("but not when nobody asks, or later: no listener stays", async () => {
     await sent();

@@ -148,6 +148,7 @@ export class Page {
     });
     define("Element", Element);
     define("addEventListener", this.window.addEventListener.bind(this.window));
+    define("removeEventListener", this.window.removeEventListener.bind(this.window));
   }
 
   form(attributes = { "data-idem": "" }) {
