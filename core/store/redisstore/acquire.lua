@@ -11,7 +11,7 @@ if not record then
   return 1
 end
 local left = redis.call('PTTL', KEYS[1])
-local state, zero, attempt, retention, length, at = string.match(record, '^([RWA])(0?)(%d+);(%d+);(%d+);()')
+local state, attempt, retention, zero, length, at = string.match(record, '^([RWA])(%d+);(%d+);(0?)(%d+);()')
 local free = state == 'A' and zero == '0'
 if ARGV[3] == '' and not free or string.byte(record) == 68 then -- D: finished
   return {record, left}
@@ -25,7 +25,8 @@ end
 if #record ~= at - 1 + length or #attempt > 15 then
   return {record, left} -- none of ours
 end
-local mine = string.match(ARGV[1], '^R1;%d+;%d+;()') + 16
+local length, mine = string.match(ARGV[1], '^R1;%d+;()%d+;()') -- where each begins
+mine = mine + 16
 if not free and (string.sub(record, at) ~= string.sub(ARGV[1], mine) or ARGV[3] ~= '0' and ARGV[3] ~= attempt) then
   return {record, left}
 end
@@ -34,7 +35,7 @@ end
 -- when the memory is full.
 attempt = string.format('%.0f', attempt + 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[1], 'R' .. (free and '0' or '') .. attempt .. string.sub(ARGV[1], 3), 'PX', ARGV[2])
+redis.call('SET', KEYS[1], 'R' .. attempt .. string.sub(ARGV[1], 3, length - 1) .. (free and '0' or '') .. string.sub(ARGV[1], length), 'PX', ARGV[2])
 if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])
 end

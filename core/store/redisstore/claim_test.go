@@ -127,6 +127,26 @@ func TestEarlierRecords(t *testing.T) {
 	require.LessOrEqual(t, g.Remaining, time.Minute)
 }
 
+// TestFreeRecordBesideAnEarlierVersion: to 0.1.0 it is an abandoned one. That version compares the number of the
+// attempt that it is to take over as text.
+func TestFreeRecordBesideAnEarlierVersion(t *testing.T) {
+	client := openClient(t, backend.Redis(t))
+	s := redisstore.New(client)
+	t.Cleanup(s.Close)
+	key := store.NewOwner().String()
+	c := begin(t, s, key)
+	require.NoError(t, s.Abandon(t.Context(), key, c.Owner))
+	c.Takeover = true
+	for _, attempt := range []string{"R2;", "R3;"} { // the second one claims a free record
+		_, err := s.Acquire(t.Context(), key, c)
+		require.NoError(t, err)
+		record, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, attempt, record[:3])
+		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, 0))
+	}
+}
+
 // TestServersThatDoNotWrite: one that refuses to write for now still says what stands. (TestFullServer
 // is about another reason.)
 func TestServersThatDoNotWrite(t *testing.T) {

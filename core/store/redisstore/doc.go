@@ -51,7 +51,7 @@
 //
 // State is R for running, W for running and watched by waiters, A for abandoned by Abandon or
 // Release, D for done. Attempt, the retention in ms (under D that of the result, or 0), and the
-// fingerprint's length are decimal numbers. An attempt with a leading 0 says that A is free, not
+// fingerprint's length are decimal numbers. A length with a leading 0 says that A is free, not
 // abandoned; and that R or W was free before. Only R and W have the owner, 16 bytes; only D has the
 // result.
 //

@@ -101,6 +101,12 @@ func parseRecord(record string, left int64) (store.Grant, error) {
 	return g, nil
 }
 
+// wasFree reports whether a running record was free before it was claimed.
+func wasFree(record string) bool {
+	fields := strings.SplitN(record, ";", 4)
+	return len(fields) == 4 && len(fields[2]) > 1 && fields[2][0] == '0'
+}
+
 // ownedBy reports whether a running record is owner's.
 func ownedBy(record string, owner store.Owner) bool {
 	for range 3 {

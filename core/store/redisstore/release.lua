@@ -6,7 +6,7 @@ local record = redis.call('GET', KEYS[1])
 if not record then
   return 0
 end
-local state, zero, attempt, retention, length, at = string.match(record, '^([RW])(0?)(%d+);(%d+);(%d+);()')
+local state, attempt, retention, zero, length, at = string.match(record, '^([RW])(%d+);(%d+);(0?)(%d+);()')
 if not state or string.sub(record, at, at + 15) ~= ARGV[1] then
   return 0
 end
@@ -17,7 +17,7 @@ else
   if ARGV[2] then
     zero = ARGV[2] == 'free' and '0' or ''
   end
-  redis.call('SET', KEYS[1], 'A' .. zero .. attempt .. ';0;' .. length .. ';' .. string.sub(record, at + 16), 'PX', retention)
+  redis.call('SET', KEYS[1], 'A' .. attempt .. ';0;' .. zero .. length .. ';' .. string.sub(record, at + 16), 'PX', retention)
 end
 if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])

@@ -162,7 +162,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 	}
 	g, err := parseRecord(a.record, a.left)
 	if repeated && g.State == store.Running && ownedBy(a.record, claim.Owner) {
-		return store.Grant{State: store.Acquired, Attempt: g.Attempt, Free: strings.HasPrefix(a.record[1:], "0")}, nil // the first try made it
+		return store.Grant{State: store.Acquired, Attempt: g.Attempt, Free: wasFree(a.record)}, nil // the first try made it
 	}
 	if g.State == store.Done {
 		s.finished.add(key, sent, g.Remaining)
