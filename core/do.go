@@ -70,7 +70,7 @@ type Result[T any] struct {
 
 // Do runs fn once for call, under the policy of t, and stores its value: as it is if T is []byte, else
 // as JSON. What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be encoded, or
-// whose JSON does not give the same JSON again when it was decoded as a T (in whatever order of its members), is returned, but not stored: a string that
+// whose JSON, decoded as a T and encoded again, is another one (the order of members aside), is returned, but not stored: a string that
 // is not UTF-8, wherever in the value, is such a one; use []byte for it. If fn returns an error, Do returns
 // it as it is, and the run has failed (see [Policy].OnFailure).
 //
