@@ -231,7 +231,7 @@ func checkModel(s *env) {
 }
 
 func compare(t *rapid.T, got, want store.Grant, slop time.Duration) {
-	if got.State != want.State || got.Attempt != want.Attempt || got.Fingerprint != want.Fingerprint || string(got.Result) != string(want.Result) {
+	if got.State != want.State || got.Attempt != want.Attempt || got.Free != want.Free || got.Fingerprint != want.Fingerprint || string(got.Result) != string(want.Result) {
 		t.Fatalf("Acquire: got %+v, want %+v", got, want)
 	}
 	if d := got.Remaining - want.Remaining; want.State != store.Acquired && (d < -slop || d > slop) {
