@@ -36,13 +36,12 @@ type Recorder struct {
 	lent  lentBody // the request's, for the handler: one allocation for the two
 
 	status      int          // 0: the handler has sent none
-	byWrite     bool         // the handler has sent no status, but written or flushed
-	first       int          // body bytes that the handler has written first
 	superfluous int          // a second status, which the server will log; 0: there was none
 	declared    int64        // Content-Length, or -1
 	written     int64        // body bytes, if declared counts
 	size        atomic.Int64 // body bytes that were taken, or -1; Size does not wait for a Write
 	untyped     bool         // without a Content-Type: the server detects one from the body
+	byWrite     bool         // the handler has sent no status, but written or flushed
 	postponed   bool         // the status has not been sent on
 	passing     bool
 	runsOn      bool // a timeout has answered, and its handler may run on
@@ -50,7 +49,6 @@ type Recorder struct {
 	cut         bool // a part of the stream could not be sent
 	ended       bool
 
-	removed  []string // names
 	response core.Response
 }
 
@@ -63,11 +61,13 @@ type notes interface {
 
 // kept holds the memory of a capture. It is pooled; nothing of it reaches the handler.
 type kept struct {
-	before []core.Field // the header before the handler, the lines of a name together
-	fields []core.Field // the header that is captured
-	body   []byte
-	header http.Header // the whole header that goes with a postponed status
-	values []string    // memory for header
+	before  []core.Field // the header before the handler, the lines of a name together
+	fields  []core.Field // the header that is captured
+	removed []string     // names of fields that the handler has deleted
+	body    []byte
+	first   int         // bytes of body that the handler has written first
+	header  http.Header // the whole header that goes with a postponed status
+	values  []string    // memory for header
 }
 
 // maxFields is how many header names are kept for another response.
@@ -224,7 +224,7 @@ func (r *Recorder) snapshot(h http.Header) {
 		}
 	}
 	slices.SortStableFunc(fields, byName)
-	r.removed = Removed(fields, r.kept.before)
+	r.kept.removed = Removed(fields, r.kept.before)
 	r.kept.fields = Changed(fields, r.kept.before)
 }
 
@@ -251,7 +251,7 @@ func (r *Recorder) detectType() {
 	r.untyped = false
 	body := r.kept.body
 	if r.w.Header().Get("Content-Encoding") != "" {
-		body = body[:min(r.first, len(body))]
+		body = body[:min(r.kept.first, len(body))]
 	}
 	found := http.DetectContentType(body)
 	r.kept.fields = append(r.kept.fields, core.Field{Name: "Content-Type", Value: found})
@@ -295,8 +295,8 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 	if r.written += int64(len(b)); r.declared >= 0 && r.written > r.declared {
 		return 0, http.ErrContentLength // as the server would say it
 	}
-	if r.first == 0 {
-		r.first = len(b)
+	if r.kept.first == 0 {
+		r.kept.first = len(b)
 	}
 	held = min(len(b), r.limit-len(r.kept.body))
 	r.kept.body = append(r.kept.body, b[:held]...)
@@ -319,11 +319,11 @@ func (r *Recorder) pass(streaming bool) error {
 // sendBody sends the body that is held back. By what is written first, a writer in between may detect its type.
 func (r *Recorder) sendBody() error {
 	body := r.kept.body
-	if r.first < len(body) && r.w.Header().Get("Content-Type") == "" {
-		if _, err := r.w.Write(body[:r.first]); err != nil {
+	if r.kept.first < len(body) && r.w.Header().Get("Content-Type") == "" {
+		if _, err := r.w.Write(body[:r.kept.first]); err != nil {
 			return err
 		}
-		body = body[r.first:]
+		body = body[r.kept.first:]
 	}
 	_, err := r.w.Write(body)
 	return err
@@ -468,7 +468,7 @@ func (r *Recorder) capture() core.Capture {
 		r.snapshot(r.w.Header())
 	}
 	r.detectType()
-	r.response = core.Response{Status: r.implicit(), Header: r.kept.fields, Removed: r.removed, Body: r.kept.body}
+	r.response = core.Response{Status: r.implicit(), Header: r.kept.fields, Removed: r.kept.removed, Body: r.kept.body}
 	if r.status >= 200 {
 		r.response.Status = r.status
 	}
@@ -555,5 +555,6 @@ func (r *Recorder) free() {
 	clear(k.header)
 	clear(k.values)
 	k.before, k.fields, k.body, k.values = k.before[:0], k.fields[:0], k.body[:0], k.values[:0]
+	k.removed, k.first = nil, 0
 	keptPool.Put(k)
 }
