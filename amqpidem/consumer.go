@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,16 +47,31 @@ type Consumer struct {
 	settled atomic.Uint64
 	context context.Context // of the functions; it has the values of Run's
 	cancel  context.CancelCauseFunc
+
+	// wary is for how long the broker sends one message at a time. A message may have broken the last connection,
+	// and so have used up a delivery of all that were prefetched. It ends when as many were read as may have been.
+	wary time.Duration
 }
 
 // session is the consumer on one connection. Free workers take its deliveries.
 type session struct {
+	conn       *amqp.Connection
 	deliveries <-chan amqp.Delivery // closed when the consumer is cancelled, or the channel closed
 	acks       *acks
-	ended      <-chan struct{} // closed: no further message is begun
+	running    context.Context // ended: no further message is begun
 	cancelled  chan struct{}   // closed: no further delivery comes
-	settling   context.Context // ends with the channel, which lose closes
-	lose       context.CancelCauseFunc
+	settling   context.Context // ends with the channel
+	read       atomic.Int64    // how many deliveries were read
+	calm       chan struct{}   // gets a value when the broker may send more than one message at a time; else nil
+	declaring  sync.Mutex
+}
+
+// relax says that the broker may send more than one message at a time.
+func (s *session) relax() {
+	select {
+	case s.calm <- struct{}{}:
+	default: // it may already
+	}
 }
 
 // closeLimit is how long each step of the end may take: functions whose context has ended, and the
@@ -100,8 +116,15 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 //
 // When the connection or the queue is lost, Run connects again, with pauses from 0.1 to 10 s.
 // Functions that are running go on; their messages are acknowledged when they are delivered again.
-// Run returns a [*TopologyError] if the topology is found to be wrong on the first connection; later
-// it tries again.
+// Run returns a [*TopologyError] if the topology is found to be wrong on the first connection, or if
+// the [Config].Publisher can't publish copies; later it tries again.
+//
+// If a connection breaks within 10 s, or because amqp091-go can't read what it delivers, the broker sends
+// one message at a time on the next ones: a message that breaks each connection does not use up the delivery
+// limit of those behind it. [Disconnected] names the queue whose next message does that.
+//
+// If a copy is refused, its delivery stays unacknowledged, and takes one place of the prefetch. The consumer
+// publishes it again, with pauses from 0.1 to 10 s, and declares the topology anew if a queue is missing.
 //
 // Call Run once for each Consumer.
 func (c *Consumer) Run(ctx context.Context) error {
@@ -145,6 +168,9 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 	if err := t.establish(conn, c.config.CheckOnly); err != nil {
 		return false, err
 	}
+	if err := c.handler.config.Publisher.check(ctx, t); err != nil {
+		return false, err
+	}
 	ch, err := conn.Channel()
 	if err != nil {
 		return false, err
@@ -159,19 +185,52 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 		lose(amqp.ErrClosed)
 	}(ch.NotifyClose(make(chan *amqp.Error, 1)))
 
-	if err := ch.Qos(c.config.Prefetch, 0, false); err != nil {
-		return false, err
-	}
 	const tag = "idem"
-	cancelled := ch.NotifyCancel(make(chan string, 1))
-	deliveries, err := ch.Consume(t.Queue, tag, false, false, false, false, nil)
-	if err != nil {
-		return false, err
+	consume := func(prefetch int) (deliveries <-chan amqp.Delivery, err error) {
+		if err = ch.Qos(prefetch, 0, false); err == nil {
+			deliveries, err = ch.Consume(t.Queue, tag, false, false, false, false, nil)
+		}
+		if err != nil && ch.IsClosed() { // a message may be why: the broker sends the first at once
+			<-settling.Done()
+			err = context.Cause(settling)
+		}
+		return deliveries, err
 	}
-	acks := newAcks(ch)
-	go acks.run(settling.Done())
+	cancel := func() {
+		limit := time.AfterFunc(closeLimit, func() { _ = conn.CloseDeadline(time.Now()) }) // a broker that does not answer
+		_ = ch.Cancel(tag, false)
+		limit.Stop()
+	}
+	cancelled := ch.NotifyCancel(make(chan string, 1))
+	own := &session{conn: conn, running: ctx, cancelled: make(chan struct{}), settling: settling}
+	prefetch, ready, began := c.config.Prefetch, 0, time.Now()
+	broken := func(err error) error {
+		switch {
+		case unreadable(err):
+			c.wary = math.MaxInt64
+		case time.Since(began) < lastPause:
+			c.wary = max(c.wary, lastPause)
+		}
+		if ready > 0 && own.read.Load() == 0 {
+			err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w", t.Queue, err)
+		}
+		return err
+	}
+	if c.wary > 0 {
+		q, err := ch.QueueDeclarePassive(t.Queue, true, false, false, false, nil)
+		if err != nil {
+			return false, err
+		}
+		prefetch, ready = 1, q.Messages
+		own.calm = make(chan struct{}, 1)
+		defer time.AfterFunc(c.wary, own.relax).Stop()
+	}
+	if own.deliveries, err = consume(prefetch); err != nil {
+		return false, broken(err)
+	}
+	own.acks = newAcks(ch)
+	go own.acks.run(settling.Done())
 	c.handler.observe(ctx, Event{Kind: Connected, Queue: t.Queue})
-	own := &session{deliveries, acks, ctx.Done(), make(chan struct{}), settling, lose}
 	for ctx.Err() == nil {
 		select {
 		case c.work <- own: // one more worker is free
@@ -181,24 +240,35 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 				lose(errCancelled)
 			}
 			<-settling.Done()
+		case <-own.calm:
+			c.wary, ready, began = 0, 0, time.Now()
+			cancel()
+			own = &session{conn: conn, acks: own.acks, running: ctx, cancelled: own.cancelled, settling: settling}
+			if own.deliveries, err = consume(c.config.Prefetch); err != nil {
+				return true, broken(err)
+			}
 		case <-settling.Done():
-			return true, context.Cause(settling)
+			return true, broken(context.Cause(settling))
 		}
 	}
 	// The end. Nothing new comes, and what was not begun with goes back.
-	limit := time.AfterFunc(closeLimit, func() { _ = conn.CloseDeadline(time.Now()) }) // a broker that does not answer
-	_ = ch.Cancel(tag, false)
-	limit.Stop()
+	cancel()
 	close(own.cancelled)
-	for d := range deliveries {
+	for d := range own.deliveries {
 		own.giveBack(&d)
 	}
 	err = drain()
-	acks.flush(true)
+	own.acks.flush(true)
 	return true, err
 }
 
 var errCancelled = errors.New("amqpidem: the broker has cancelled the consumer: was the queue deleted?")
+
+// unreadable reports whether the client has closed the connection because it could not read a message.
+func unreadable(err error) bool {
+	var e *amqp.Error
+	return errors.As(err, &e) && !e.Server && e.Reason == amqp.ErrSyntax.Error()
+}
 
 // worker is a goroutine that handles one delivery after the other. (In one of its own for each, the
 // stack would have to grow for each.)
@@ -211,8 +281,11 @@ func (c *Consumer) worker() {
 	}()
 	for s := range c.work {
 		for d := range s.deliveries {
+			if s.read.Add(1) == int64(c.config.Prefetch) {
+				s.relax()
+			}
 			select {
-			case <-s.ended:
+			case <-s.running.Done():
 				s.giveBack(&d)
 			default:
 				d.Acknowledger = s.acks
@@ -240,16 +313,35 @@ func (c *Consumer) handle(s *session, d *amqp.Delivery) {
 	}
 	h := c.handler
 	h.observe(c.context, Event{Kind: Delivered, Queue: h.topology.Queue, MessageID: d.MessageId, AppID: d.AppId})
+	var v verdict
 	var err error
 	defer func() {
-		if err != nil {
-			// A queue of the topology is missing, or full. Let it be declared anew, and the messages go back.
-			s.lose(err)
-			return
+		if err == nil {
+			c.settled.Add(1)
+		} else if s.settling.Err() == nil {
+			held, v := *d, v
+			c.workers.Go(func() { c.hold(s, &held, &v, err) })
 		}
-		c.settled.Add(1)
 	}()
-	h.handle(c.context, s.settling, *d, &err)
+	h.handle(c.context, s.settling, d, &v, &err)
+}
+
+// hold settles a delivery whose copy was refused: it tries again until the channel is closed, or Run ends. No
+// worker waits for it.
+func (c *Consumer) hold(s *session, d *amqp.Delivery, v *verdict, err error) {
+	ctx, cancel := context.WithCancel(s.settling)
+	defer cancel()
+	defer context.AfterFunc(s.running, cancel)()
+	for tries := 1; err != nil && backoff(ctx, tries); tries++ {
+		if errors.Is(err, ErrUnroutable) && s.declaring.TryLock() { // a queue is missing
+			_ = c.handler.topology.establish(s.conn, c.config.CheckOnly) // the next try says whether it is there now
+			s.declaring.Unlock()
+		}
+		err = c.handler.finish(c.context, ctx, d, v)
+	}
+	if err == nil {
+		c.settled.Add(1)
+	}
 }
 
 // drain waits for the messages that are being handled. None is begun any more.

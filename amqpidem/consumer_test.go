@@ -1,14 +1,19 @@
 package amqpidem_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -399,6 +404,74 @@ func TestDeliveryLimitIsForCrashes(t *testing.T) {
 	k.empty()
 }
 
+// poisoned breaks when it has read a message with this word.
+type poisoned struct {
+	net.Conn
+	with error
+	tail []byte
+}
+
+func (c *poisoned) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.tail = append(c.tail, b[:n]...)
+	if bytes.Contains(c.tail, []byte("poison")) {
+		return 0, c.with
+	}
+	c.tail = c.tail[max(0, len(c.tail)-len("poison")):]
+	return n, err
+}
+
+// A message that breaks each connection uses up its own deliveries, not those of the messages behind it.
+func TestMessageThatBreaksConnections(t *testing.T) {
+	for _, with := range []error{amqp.ErrSyntax, io.ErrUnexpectedEOF} { // what the client can't read, and something on the way
+		k := newKit(t, func(k *kit) {
+			k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = 4, 2, 20
+			k.consumer.Dial = func(_ context.Context, url string) (*amqp.Connection, error) {
+				return amqp.DialConfig(url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+					conn, err := net.Dial(network, addr)
+					return &poisoned{Conn: conn, with: with}, err
+				}})
+			}
+		})
+		require.NoError(t, k.topology.Declare(k.conn))
+		for i := range 40 {
+			id := fmt.Sprint(i)
+			if i == 5 {
+				id = "poison"
+			}
+			k.publish(id, "body")
+		}
+		var last sync.WaitGroup
+		last.Add(2)
+		stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+			if d.MessageId == "last" {
+				last.Done()
+				last.Wait()
+			}
+			return nil
+		})
+		assert.Equal(t, "poison", k.take(k.topology.DeadLetters()).MessageId)
+		k.settled(amqpidem.Done, 39)
+		for _, r := range k.runs() {
+			assert.LessOrEqual(t, r.attempt.Deliveries, 2, r.id)
+		}
+		broken := k.count(amqpidem.Disconnected, "")
+		assert.ErrorContains(t, k.disconnected(broken-1), fmt.Sprintf("the next message of queue %q", k.topology.Queue))
+		assert.ErrorContains(t, k.disconnected(broken-1), strings.Trim(strconv.Quote(with.Error()), `"`))
+
+		// When as many as may be prefetched were read, it takes as many at once as before.
+		for range 20 {
+			k.publish(rand.Text(), "body")
+		}
+		for _, app := range []string{"a", "b"} {
+			k.publish("last", "body", func(m *amqp.Publishing) { m.AppId = app })
+		}
+		k.settled(amqpidem.Done, 61)
+		stop()
+		k.empty()
+	}
+}
+
 // What stands for no limit is another thing in RabbitMQ 4, which has one by default, than in RabbitMQ 3.
 func TestNoDeliveryLimit(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.topology.DeliveryLimit = -1 })
@@ -506,14 +579,17 @@ func settle(t *testing.T, ch *amqp.Channel) {
 // On a broker of the test's own: what it takes to kill it, and users of one's own.
 func TestBrokerRestart(t *testing.T) {
 	definitions, err := json.Marshal(map[string]any{
-		"vhosts": []any{map[string]any{"name": "/"}},
+		"vhosts": []any{map[string]any{"name": "/"}, map[string]any{"name": "other"}},
 		"users": []any{
 			map[string]any{"name": "guest", "password": "guest", "tags": "administrator"},
 			map[string]any{"name": "worker", "password": "worker", "tags": ""},
+			map[string]any{"name": "reader", "password": "reader", "tags": ""},
 		},
 		"permissions": []any{
 			map[string]any{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+			map[string]any{"user": "guest", "vhost": "other", "configure": ".*", "write": ".*", "read": ".*"},
 			map[string]any{"user": "worker", "vhost": "/", "configure": "", "write": ".*", "read": ".*"},
+			map[string]any{"user": "reader", "vhost": "/", "configure": ".*", "write": "orders", "read": ".*"},
 		},
 	})
 	require.NoError(t, err)
@@ -568,6 +644,30 @@ func TestBrokerRestart(t *testing.T) {
 	var refused *amqpidem.TopologyError
 	require.ErrorAs(t, c.Run(t.Context()), &refused)
 	require.ErrorContains(t, refused, "access to queue")
+
+	// It finds out whether its publisher can publish copies.
+	k.consumer.URL = broker.URL()
+	reader := *u
+	reader.User = url.UserPassword("reader", "reader")
+	other := broker.URL() + "other"
+	for url, says := range map[string]string{
+		reader.String(): "the right to write is missing: access to exchange 'amq.default' in vhost '/' refused for user 'reader'",
+		other:           "Config.Publisher finds no queue for copies",
+	} {
+		for _, k.consumer.CheckOnly = range []bool{false, true} {
+			k.config.Publisher = k.newPublisher(amqpidem.PublisherConfig{URL: url})
+			c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+			require.NoError(t, err)
+			err = c.Run(t.Context())
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, says)
+		}
+	}
+	conn, err := amqp.Dial(reader.String())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.ErrorAs(t, k.topology.Check(conn), &refused)
+	require.ErrorContains(t, refused, "the right to write is missing")
 }
 
 func TestConsumerFaults(t *testing.T) {

@@ -6,7 +6,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/idem-go/idem v0.0.0
 	github.com/jackc/pgx/v5 v5.5.5
-	github.com/rabbitmq/amqp091-go v1.10.0
+	github.com/rabbitmq/amqp091-go v1.11.0
 	github.com/stretchr/testify v1.11.1
 )
 

@@ -45,8 +45,8 @@ type Config struct {
 	Publisher *Publisher
 
 	// Attempts is how many attempts a message gets before it is dead-lettered. A run that never
-	// came back (its process was killed) counts, if the store has seen it begin. Zero means one more
-	// than the topology has delays.
+	// came back (its process was killed) counts, if the store has seen it begin since the message was
+	// published. Zero means one more than the topology has delays.
 	Attempts int
 
 	// WithoutID says what happens to a message without a message id. Zero means [DeadLetter].
@@ -82,8 +82,8 @@ const (
 //	the message has no id                       dead-lettered, or as [Config].WithoutID says
 //
 // A message that comes back or is dead-lettered is published anew, and the delivery is acknowledged when
-// that is confirmed. A crash in between leaves two copies of the message; they have one key, and are one
-// operation. A Handler is safe for concurrent use. Make one with [NewHandler].
+// that is confirmed. If the copy is refused, a [Consumer] keeps the delivery unacknowledged, and tries again. A
+// crash in between leaves two copies of the message; they have one key, and are one operation. A Handler is safe for concurrent use. Make one with [NewHandler].
 type Handler struct {
 	config   Config
 	topology Topology // with defaults filled in
@@ -180,26 +180,30 @@ var (
 func (h *Handler) Handle(ctx context.Context, d amqp.Delivery) (err error) {
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	h.handle(ctx, settling, d, &err)
+	var v verdict
+	h.handle(ctx, settling, &d, &v, &err)
 	return err
 }
 
-// handle is Handle with a context of its own for settling. It sets *failure also if the function
+// handle is Handle with a context of its own for settling. It sets *v and *failure also if the function
 // ends its goroutine (runtime.Goexit).
-func (h *Handler) handle(ctx, settling context.Context, d amqp.Delivery, failure *error) {
-	started := time.Now()
-	v := verdict{past: h.historyOf(&d)}
-	h.restore(&d)
-	defer func() {
-		*failure = h.settle(settling, &d, &v)
-		ev := Event{Kind: Settled, Queue: h.topology.Queue, MessageID: d.MessageId, AppID: d.AppId,
-			Outcome: v.outcome, Reason: v.reason, Attempt: v.attempt, Delay: v.delay, Err: v.err, Elapsed: time.Since(started)}
-		if *failure != nil {
-			ev.Kind, ev.Err = Unsettled, errors.Join(*failure, v.err)
-		}
-		h.observe(ctx, ev)
-	}()
-	h.run(ctx, &d, &v)
+func (h *Handler) handle(ctx, settling context.Context, d *amqp.Delivery, v *verdict, failure *error) {
+	*v = verdict{started: time.Now(), past: h.historyOf(d)}
+	h.restore(d)
+	defer func() { *failure = h.finish(ctx, settling, d, v) }()
+	h.run(ctx, d, v)
+}
+
+// finish settles a delivery as v says, and tells the observer.
+func (h *Handler) finish(ctx, settling context.Context, d *amqp.Delivery, v *verdict) error {
+	err := h.settle(settling, d, v)
+	e := Event{Kind: Settled, Queue: h.topology.Queue, MessageID: d.MessageId, AppID: d.AppId,
+		Outcome: v.outcome, Reason: v.reason, Attempt: v.attempt, Delay: v.delay, Err: v.err, Elapsed: time.Since(v.started)}
+	if err != nil {
+		e.Kind, e.Err = Unsettled, errors.Join(err, v.err)
+	}
+	h.observe(ctx, e)
+	return err
 }
 
 func (h *Handler) observe(ctx context.Context, e Event) {
@@ -210,6 +214,7 @@ func (h *Handler) observe(ctx context.Context, e Event) {
 
 // verdict is the decision about a delivery.
 type verdict struct {
+	started time.Time
 	outcome Outcome
 	reason  Reason
 	attempt int // 0: the function did not run
@@ -223,7 +228,7 @@ func (h *Handler) run(ctx context.Context, d *amqp.Delivery, v *verdict) {
 	var ended error // why the run's context has ended, if it had when the function returned
 	once := func(ctx context.Context) ([]byte, error) {
 		run := core.RunFrom(ctx)
-		v.attempt, v.past.run = attemptNumber(v.past, run.Attempt()), run.Attempt()
+		v.attempt, v.past.run = h.attemptNumber(v.past, d, run.Attempt()), run.Attempt()
 		if v.attempt > h.config.Attempts {
 			return nil, errExhausted
 		}
@@ -305,10 +310,14 @@ func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 
 // attemptNumber returns the number of the attempt whose run has the number run in the store. That
 // number also counts runs that never came back, which the headers do not; but it begins again at 1
-// after a failed first run.
-func attemptNumber(past history, run uint64) int {
+// after a failed first run. It may also count runs of earlier publishings, which the headers of this one
+// need not tell: so there were at most as many runs as deliveries, where their number is known.
+func (h *Handler) attemptNumber(past history, d *amqp.Delivery, run uint64) int {
 	if run > past.run {
 		run -= past.run
+	}
+	if !d.Redelivered || h.topology.Type == Quorum {
+		run = min(run, uint64(deliveries(d)))
 	}
 	return past.attempts + int(min(run, 1<<30))
 }

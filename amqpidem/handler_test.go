@@ -493,22 +493,27 @@ func TestRunsThatNeverCameBackAreAttempts(t *testing.T) {
 	records, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
 	k := newKit(t, func(k *kit) { k.engine = core.MustNew(core.Config{Store: records}) })
-	crash := func(id string) {
-		g, err := records.Acquire(t.Context(), "idem:U=M=DO%20"+k.policy.Name+"K="+id, store.Claim{Owner: store.NewOwner(),
-			Fingerprint: bodyDigest, Lease: 1, Retention: time.Hour, Takeover: true})
-		require.NoError(t, err)
-		require.Equal(t, store.Acquired, g.State)
-		time.Sleep(time.Millisecond)
+	require.NoError(t, k.topology.Declare(k.conn))
+	crash := func(id string, times int) {
+		k.publish(id, "body")
+		for range times {
+			ch, err := k.conn.Channel()
+			require.NoError(t, err)
+			k.get(ch)
+			g, err := records.Acquire(t.Context(), "idem:U=M=DO%20"+k.policy.Name+"K="+id, store.Claim{Owner: store.NewOwner(),
+				Fingerprint: bodyDigest, Lease: 1, Retention: time.Hour, Takeover: true})
+			require.NoError(t, err)
+			require.Equal(t, store.Acquired, g.State)
+			require.NoError(t, ch.Close())
+		}
 	}
-	crash("1")
-	crash("1")
+	crash("1", 2)
 	stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
 		if d.MessageId == "3" {
 			return nil
 		}
 		return errBroken
 	})
-	k.publish("1", "body")
 	k.settled(amqpidem.Dead, 1)
 	runs := k.runs()
 	require.Len(t, runs, 2, "two of the four attempts never came back")
@@ -525,16 +530,26 @@ func TestRunsThatNeverCameBackAreAttempts(t *testing.T) {
 	assert.Len(t, k.runs(), 6)
 	k.take(k.topology.DeadLetters())
 
-	for range 4 {
-		crash("2")
-	}
-	k.publish("2", "body")
+	stop()
+	crash("2", 4)
+	stop = k.start(fail)
 	e := k.settled(amqpidem.Dead, 3)
 	assert.Equal(t, amqpidem.ReasonExhausted, e.Reason)
 	assert.Len(t, k.runs(), 6, "it is not run a fifth time")
 	d := k.take(k.topology.DeadLetters())
 	assert.Equal(t, "exhausted", d.Headers["x-idem-reason"])
 	assert.EqualValues(t, 4, d.Headers["x-idem-attempts"])
+
+	// Nor need a replay bring the headers that tell which runs were before it.
+	stop()
+	crash("2", 1)
+	stop = k.start(fail)
+	k.settled(amqpidem.Dead, 4)
+	runs = k.runs()
+	require.Len(t, runs, 9)
+	assert.Equal(t, 2, runs[6].attempt.Number, "the run that has crashed was the first")
+	assert.EqualValues(t, 7, runs[6].number)
+	k.take(k.topology.DeadLetters())
 	stop()
 	k.empty()
 }
@@ -636,7 +651,7 @@ func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
 		return nil
 	})
 	sent := amqp.Publishing{
-		Headers: amqp.Table{"tenant": "acme", "CC": []any{k.topology.DeadLetters()}}, ContentType: "application/json", ContentEncoding: "identity",
+		Headers: amqp.Table{"tenant": "acme", "shard": uint16(7), "size": uint32(8), "CC": []any{k.topology.DeadLetters()}}, ContentType: "application/json", ContentEncoding: "identity",
 		Priority: 3, CorrelationId: "c", ReplyTo: "r", Expiration: "60000", MessageId: "1", Timestamp: time.Unix(1e9, 0), Type: "t",
 		UserId: "guest", AppId: "shop", Body: []byte("{}"),
 	}
@@ -646,7 +661,7 @@ func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
 	for _, d := range []amqp.Delivery{first, second} {
 		assert.Equal(t, k.topology.Queue, d.Exchange)
 		assert.Equal(t, "order.created", d.RoutingKey)
-		assert.Equal(t, "acme", d.Headers["tenant"])
+		assert.Equal(t, []any{"acme", uint16(7), uint32(8)}, []any{d.Headers["tenant"], d.Headers["shard"], d.Headers["size"]})
 		assert.Equal(t, []any{"application/json", "identity", uint8(3), "c", "r", "1", int64(1e9), "t", "shop", "{}"},
 			[]any{d.ContentType, d.ContentEncoding, d.Priority, d.CorrelationId, d.ReplyTo, d.MessageId, d.Timestamp.Unix(), d.Type, d.AppId, string(d.Body)})
 		assert.Error(t, d.Ack(false), "it is not the function's to settle")
@@ -739,23 +754,46 @@ func TestDelayQueueIsMissing(t *testing.T) {
 	err = k.handler(fail).Handle(t.Context(), d)
 	require.ErrorIs(t, err, amqpidem.ErrUnroutable)
 	require.NoError(t, ch.Close())
-	// A consumer declares it anew, also if it is lost while it runs.
-	var lost atomic.Bool
-	stop := k.start(func(context.Context, *amqp.Delivery) error {
-		if lost.CompareAndSwap(true, false) {
-			return errBroken
+}
+
+// In a consumer a copy that is refused holds its own delivery, and nothing else, until it is taken.
+func TestRefusedCopy(t *testing.T) {
+	for _, checkOnly := range []bool{false, true} {
+		k := newKit(t, func(k *kit) { k.consumer.CheckOnly = checkOnly })
+		require.NoError(t, k.topology.Declare(k.conn))
+		stop := k.start(func(ctx context.Context, d *amqp.Delivery) error {
+			if strings.HasPrefix(d.MessageId, "held") && amqpidem.AttemptFrom(ctx).Number == 1 {
+				return errBroken
+			}
+			return nil
+		})
+		hold := func(id string) {
+			_, err := k.ch.QueueDelete(k.topology.DelayQueue(k.topology.Delays[0]), false, false, false)
+			require.NoError(t, err)
+			before := k.count(amqpidem.Unsettled, amqpidem.Failed)
+			k.publish(id, "body")
+			k.eventually("it is held", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Failed) > before })
 		}
-		return nil
-	})
-	k.settled(amqpidem.Done, 1)
-	_, err = k.ch.QueueDelete(k.topology.DelayQueue(k.topology.Delays[0]), false, false, false)
-	require.NoError(t, err)
-	lost.Store(true)
-	k.publish("2", "body")
-	k.settled(amqpidem.Done, 2)
-	assert.ErrorIs(t, k.disconnected(0), amqpidem.ErrUnroutable)
-	stop()
-	k.empty()
+		hold("held")
+		good := make([]amqpidem.Message, 100)
+		for i := range good {
+			good[i] = k.message(fmt.Sprint(i))
+		}
+		require.NoError(t, k.publisher.Publish(t.Context(), good...))
+		k.settled(amqpidem.Done, 100)
+		if checkOnly {
+			assert.Zero(t, k.count(amqpidem.Settled, amqpidem.Failed))
+			require.NoError(t, k.topology.Declare(k.conn))
+		}
+		k.settled(amqpidem.Failed, 1)
+		k.settled(amqpidem.Done, 101)
+		if checkOnly {
+			hold("held, too") // the end does not wait for it
+			defer func() { assert.Equal(t, "held, too", k.take(k.topology.Queue).MessageId) }()
+		}
+		stop()
+		assert.Zero(t, k.count(amqpidem.Disconnected, ""))
+	}
 }
 
 // A message whose headers all but fill a frame can be delivered, but no copy of it can be published.

@@ -22,8 +22,8 @@ const (
 	Delivered
 	// Settled: a delivery was settled with Outcome. In a [Consumer], Delivered comes before it.
 	Settled
-	// Unsettled: a delivery could not be settled with Outcome, because of Err. The broker delivers
-	// the message again.
+	// Unsettled: a delivery could not be settled with Outcome, because of Err. A consumer whose connection stands
+	// tries again; else the broker delivers the message again.
 	Unsettled
 )
 

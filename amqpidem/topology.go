@@ -1,9 +1,10 @@
 package amqpidem
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-
 	"slices"
 	"strconv"
 	"strings"
@@ -169,7 +170,17 @@ func (t Topology) Declare(conn *amqp.Connection) error { return t.establish(conn
 // Check checks the queues as Declare does, but makes none that is missing: that is a
 // [*TopologyError]. It does not check bindings, for which the protocol has no request. Without the
 // permission to configure a queue, it only checks that the queue exists.
-func (t Topology) Check(conn *amqp.Connection) error { return t.establish(conn, true) }
+//
+// It also publishes a message that no queue takes, to find out whether copies may be published: without the
+// right to do so, it returns a [*TopologyError]. A broker that blocks publishers does not answer that for 2 s: then
+// Check says nothing of it, and the broker does not read from conn until it has room. Use a connection of its own, of
+// the user that publishes copies.
+func (t Topology) Check(conn *amqp.Connection) error {
+	if err := t.establish(conn, true); err != nil {
+		return err
+	}
+	return t.mayPublish(conn)
+}
 
 func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
 	t, err := t.check()
@@ -178,10 +189,7 @@ func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
 	}
 	for _, q := range t.declarations(majorVersion(conn)) {
 		if checkOnly || q.args == nil {
-			if err := onChannel(conn, q.name, func(ch *amqp.Channel) error {
-				_, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
-				return err
-			}); err != nil {
+			if err := exists(conn, q.name); err != nil {
 				return err
 			}
 		}
@@ -214,6 +222,68 @@ func (t Topology) establish(conn *amqp.Connection, checkOnly bool) error {
 	return nil
 }
 
+// exists checks that there is a queue. That takes no permission.
+func exists(conn *amqp.Connection, queue string) error {
+	return onChannel(conn, queue, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+}
+
+// probeLimit is how long a broker may take to say whether it lets a message be published.
+const probeLimit = 2 * time.Second
+
+// mayPublish checks that copies may be published on conn: to the default exchange. It publishes a message that no
+// queue takes.
+func (t Topology) mayPublish(conn *amqp.Connection) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	confirm, err := ch.PublishWithDeferredConfirm("", "idem-check-"+rand.Text(), false, false, amqp.Publishing{})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-confirm.Done():
+	case <-time.After(probeLimit): // it blocks publishers, and would not close the channel, either
+		return nil
+	}
+	if confirm.Acked() {
+		return ch.Close()
+	}
+	e := <-closed
+	if e == nil {
+		return amqp.ErrClosed
+	}
+	if e.Code == amqp.AccessRefused {
+		return &TopologyError{Queue: t.DeadLetters(), right: "write", err: e}
+	}
+	return e
+}
+
+// check checks that p can publish copies to the queues of t. It does so on a connection of its own: a broker that
+// blocks publishers would keep the answer, and other messages, waiting.
+func (p *Publisher) check(ctx context.Context, t Topology) error {
+	conn, err := p.config.Dial(ctx, p.config.URL)
+	if err != nil {
+		return err
+	}
+	hangUp := func() { _ = conn.CloseDeadline(time.Now().Add(closeLimit)) }
+	defer hangUp()
+	defer context.AfterFunc(ctx, hangUp)()
+	for _, queue := range t.Queues()[1:] {
+		if err := exists(conn, queue); err != nil {
+			return fmt.Errorf("amqpidem: Config.Publisher finds no queue for copies: %w", err)
+		}
+	}
+	return t.mayPublish(conn)
+}
+
 // majorVersion returns the broker's major version, 3 of "3.10.8"; 4 if the broker does not say.
 func majorVersion(conn *amqp.Connection) int {
 	version, _ := conn.Properties["version"].(string)
@@ -239,11 +309,12 @@ func onChannel(conn *amqp.Connection, queue string, f func(*amqp.Channel) error)
 	return err
 }
 
-// TopologyError says that a queue is missing, has other arguments, or may not be declared. It wraps
-// the broker's *amqp.Error.
+// TopologyError says that a queue is missing, has other arguments, may not be declared, or that copies may not be
+// published to it. It wraps the broker's *amqp.Error.
 type TopologyError struct {
 	// Queue is the queue's name.
 	Queue string
+	right string // the missing one, if it is known
 	err   *amqp.Error
 }
 
@@ -253,6 +324,9 @@ func (e *TopologyError) Error() string {
 	_, reason, found := strings.Cut(e.err.Reason, " - ")
 	if !found {
 		reason = e.err.Reason
+	}
+	if e.right != "" {
+		reason = "the right to " + e.right + " is missing: " + reason
 	}
 	return fmt.Sprintf("amqpidem: queue %q: %s", e.Queue, reason)
 }

@@ -7,7 +7,7 @@ require (
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/amqpidem v0.0.0
 	github.com/jackc/pgx/v5 v5.9.2
-	github.com/rabbitmq/amqp091-go v1.10.0
+	github.com/rabbitmq/amqp091-go v1.11.0
 	github.com/stretchr/testify v1.11.1
 	modernc.org/sqlite v1.55.0
 )
