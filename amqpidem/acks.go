@@ -2,6 +2,7 @@ package amqpidem
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,12 @@ type acks struct {
 	first  uint64     // the lowest tag that is not acknowledged; the tags of a channel follow one another
 	states []ackState // of that one, and of those behind it
 	look   uint64     // all tags below are unsettled or acknowledged: it saves scanning them at each flush
+	gaps   []uint64   // unsettled tags below first: while there are any, those behind are acknowledged one by one
+	late   []uint64   // settled since, of these
 }
+
+// maxBehind is how many states are kept behind an unsettled delivery. One may be held for days.
+const maxBehind = 1 << 16
 
 type ackState uint8
 
@@ -47,11 +53,15 @@ func (a *acks) Ack(tag uint64, _ bool) error {
 		return amqp.ErrClosed
 	}
 	a.mu.Lock()
-	for uint64(len(a.states)) <= tag-a.first {
-		a.states = append(a.states, unsettled)
+	if tag < a.first {
+		a.late = append(a.late, tag)
+	} else {
+		for uint64(len(a.states)) <= tag-a.first {
+			a.states = append(a.states, unsettled)
+		}
+		a.states[tag-a.first] = settled
+		a.look = min(a.look, tag)
 	}
-	a.states[tag-a.first] = settled
-	a.look = min(a.look, tag)
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -88,10 +98,18 @@ func (a *acks) flush(all bool) (left bool) {
 	defer a.flushing.Unlock()
 	a.mu.Lock()
 	var upTo uint64 // the broker knows no tag that it has been told before
+	single := a.late
+	a.gaps = slices.DeleteFunc(a.gaps, func(tag uint64) bool { return slices.Contains(single, tag) })
+	a.late = nil
 	n := 0
-	for n < len(a.states) && a.states[n] != unsettled {
-		if a.states[n] == settled {
-			upTo = a.first + uint64(n)
+	for n < len(a.states) && (a.states[n] != unsettled || len(a.states)-n > maxBehind) {
+		switch tag := a.first + uint64(n); {
+		case a.states[n] == unsettled:
+			a.gaps = append(a.gaps, tag)
+		case a.states[n] == settled && len(a.gaps) > 0:
+			single = append(single, tag)
+		case a.states[n] == settled:
+			upTo = tag
 		}
 		n++
 	}
@@ -99,7 +117,6 @@ func (a *acks) flush(all bool) (left bool) {
 		a.first += uint64(n)
 		a.states = a.states[:copy(a.states, a.states[n:])]
 	}
-	var single []uint64
 	for a.look = max(a.look, a.first); a.look < a.first+uint64(len(a.states)); a.look++ {
 		if i := a.look - a.first; a.states[i] == settled {
 			if left = !all; left {
@@ -110,11 +127,11 @@ func (a *acks) flush(all bool) (left bool) {
 		}
 	}
 	a.mu.Unlock()
-	if upTo > 0 {
-		_ = a.send(upTo, true) // an error is that of a channel which is closed
-	}
 	for _, tag := range single {
-		_ = a.send(tag, false)
+		_ = a.send(tag, false) // an error is that of a channel which is closed
+	}
+	if upTo > 0 { // after those: it may be higher than one that is late
+		_ = a.send(upTo, true)
 	}
 	return left
 }

@@ -107,19 +107,30 @@ func TestAcksBehindAGap(t *testing.T) {
 // looked at is not looked at again.
 func TestAcksBehindALongGap(t *testing.T) {
 	frames := 0
+	var together []uint64
 	a := &acks{wake: make(chan struct{}, 1), first: 1, closed: func() bool { return false }}
-	a.send = func(uint64, bool) error { frames++; return nil }
-	const last = 10_000
+	a.send = func(tag uint64, multiple bool) error {
+		frames++
+		if multiple {
+			together = append(together, tag)
+		}
+		return nil
+	}
+	const last = 2 * maxBehind
 	for tag := uint64(2); tag <= last; tag++ {
 		require.NoError(t, a.Ack(tag, false))
 		require.False(t, a.flush(true))
 		require.Equal(t, tag+1, a.look)
 	}
 	require.Equal(t, last-1, frames)
+	require.Empty(t, together, "it would acknowledge the first, too")
+	require.LessOrEqual(t, len(a.states), maxBehind)
+	require.NoError(t, a.Ack(last+1, false))
 	require.NoError(t, a.Ack(1, false))
 	require.False(t, a.flush(true))
-	require.Equal(t, last, frames)
+	require.Equal(t, last+1, frames)
 	require.Empty(t, a.states)
+	require.Equal(t, []uint64{last + 1}, together, "and 1 by itself before that")
 }
 
 // What is done behind a gap waits for the pause, and no longer, whatever comes meanwhile.

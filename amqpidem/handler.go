@@ -83,7 +83,8 @@ const (
 //
 // A message that comes back or is dead-lettered is published anew, and the delivery is acknowledged when
 // that is confirmed. If the copy is refused, a [Consumer] keeps the delivery unacknowledged, and tries again. A
-// crash in between leaves two copies of the message; they have one key, and are one operation. A Handler is safe for concurrent use. Make one with [NewHandler].
+// crash in between leaves two copies of the message; they have one key, and are one operation. A Handler is
+// safe for concurrent use. Make one with [NewHandler].
 type Handler struct {
 	config   Config
 	topology Topology // with defaults filled in

@@ -267,11 +267,15 @@ func (t Topology) mayPublish(conn *amqp.Connection) error {
 }
 
 // check checks that p can publish copies to the queues of t. It does so on a connection of its own: a broker that
-// blocks publishers would keep the answer, and other messages, waiting.
+// blocks publishers would keep the answer, and other messages, waiting. A broker that can't be reached refuses
+// nothing: what needs no copy is handled meanwhile.
 func (p *Publisher) check(ctx context.Context, t Topology) error {
 	conn, err := p.config.Dial(ctx, p.config.URL)
+	if errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost) {
+		return fmt.Errorf("amqpidem: Config.Publisher can't connect: %w", err)
+	}
 	if err != nil {
-		return err
+		return nil
 	}
 	hangUp := func() { _ = conn.CloseDeadline(time.Now().Add(closeLimit)) }
 	defer hangUp()
