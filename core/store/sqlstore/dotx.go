@@ -295,7 +295,7 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	}
 	ended = true
-	if err := within(ctx, tx.Commit); err != nil {
+	if err := within(ctx, func() error { return s.commit(tx.Tx) }); err != nil {
 		return core.Result[[]byte]{}, t.uncommitted(ctx, err)
 	}
 	return core.Result[[]byte]{Value: value, Attempt: grant.Attempt}, nil
@@ -394,6 +394,19 @@ func (t *txRun) refused(ctx context.Context, err error) error {
 		return fmt.Errorf("sqlstore: %s: %w", t.call, gone)
 	}
 	return fmt.Errorf("sqlstore: %s: %w: %w", t.call, gone, err)
+}
+
+// commit commits tx. When SQLite can't commit because others are reading, it leaves the transaction open. Not every driver rolls it
+// back then, although database/sql takes it for ended. So COMMIT is a statement here, which leaves ROLLBACK to database/sql. It
+// commits the empty transaction that follows.
+func (s *Store) commit(tx *sql.Tx) error {
+	if s.dialect == SQLite {
+		if _, err := tx.Exec("COMMIT; BEGIN"); err != nil {
+			_ = tx.Rollback()
+			return err
+		}
+	}
+	return tx.Commit()
 }
 
 // ended returns why ctx has ended, or nil.

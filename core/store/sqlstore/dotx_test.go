@@ -554,6 +554,35 @@ func TestDoTxConstraint(t *testing.T) {
 	assert.Zero(t, b.count("k"))
 }
 
+// TestBusyCommit: without a write-ahead log, SQLite refuses to commit while others read, and leaves the transaction open. DoTx rolls it
+// back, whether the driver does so or not.
+func TestBusyCommit(t *testing.T) {
+	url := with(engines[2].url(t), "_pragma=journal_mode(DELETE)")
+	b := newBooks(t, url)
+	readers, _ := open(t, url)
+	pool, l := lossyDB(t, b.db, url)
+	l.open = true
+	conn, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for name, db := range map[string]sqlstore.TxBeginner{"driver": b.db, "pool": pool, "wrapper": struct{ *sql.DB }{pool}, "connection": conn} {
+		reader, err := readers.QueryContext(t.Context(), "SELECT 1 FROM sqlite_schema")
+		require.NoError(t, err)
+		require.True(t, reader.Next())
+		runs := 0
+		_, err = b.store.DoTx(t.Context(), db, name, func(tx *sql.Tx) ([]byte, error) {
+			if runs++; runs == 2 {
+				assert.NoError(t, reader.Close())
+			}
+			return b.enter(name)(tx)
+		})
+		assert.NoError(t, err, name)
+		assert.NoError(t, reader.Close())
+		assert.Equal(t, 2, runs, name)
+		assert.Equal(t, 1, b.count(name), name)
+	}
+}
+
 // between does something before the second transaction begins.
 type between struct {
 	sqlstore.TxBeginner

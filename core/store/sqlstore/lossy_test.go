@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -24,8 +25,10 @@ type lossy struct {
 	// one. If hold is set, it is called before each commit.
 	gone atomic.Pointer[func()]
 	hold func()
-	// What a lost commit returns, errBroken if it is nil.
+	// What a lost commit returns, and a ROLLBACK after it. If it is nil, errBroken, and what the database says.
 	err error
+	// If open is set, a commit that fails leaves the transaction open, as with some drivers of SQLite.
+	open bool
 	// If step is set, it is called before each BEGIN and statement.
 	step func(step string)
 	// If rollback is set, it is called before each ROLLBACK.
@@ -64,7 +67,8 @@ func (l *lossy) Driver() driver.Driver { return l.real }
 
 type lossyConn struct {
 	driver.Conn
-	l *lossy
+	l         *lossy
+	committed bool // by a statement: in SQLite
 }
 
 func (c *lossyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -72,9 +76,19 @@ func (c *lossyConn) PrepareContext(ctx context.Context, query string) (driver.St
 	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 }
 
-func (c *lossyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *lossyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
 	c.l.steps("statement")
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	exec := func(query string) (err error) {
+		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+		return err
+	}
+	var rest string
+	if rest, c.committed = strings.CutPrefix(query, "COMMIT"); c.committed {
+		err = c.l.commit(func() error { return exec(query) }, func() error { return exec("ROLLBACK" + rest) })
+	} else {
+		err = exec(query)
+	}
+	return result, err
 }
 
 func (c *lossyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -104,22 +118,33 @@ func (tx *lossyTx) Rollback() error {
 	if tx.c.l.rollback != nil {
 		tx.c.l.rollback()
 	}
-	return tx.Tx.Rollback()
+	return cmp.Or(tx.c.l.err, tx.Tx.Rollback())
 }
 
 func (tx *lossyTx) Commit() error {
-	if tx.c.l.hold != nil {
-		tx.c.l.hold()
+	switch {
+	case tx.c.committed:
+		return tx.Tx.Commit()
+	case tx.c.l.open:
+		_, err := tx.c.ExecContext(context.Background(), "COMMIT", nil)
+		return err
 	}
-	switch l := tx.c.l; {
+	return tx.c.l.commit(tx.Tx.Commit, tx.Tx.Rollback)
+}
+
+func (l *lossy) commit(commit, rollback func() error) error {
+	if l.hold != nil {
+		l.hold()
+	}
+	switch {
 	case l.before.Add(-1) >= 0:
-		tx.Tx.Rollback() // what a server does when it finds the connection broken
+		_ = rollback() // what a server does when it finds the connection broken
 	case l.after.Add(-1) >= 0:
-		if err := tx.Tx.Commit(); err != nil {
+		if err := commit(); err != nil {
 			return err
 		}
 	default:
-		return tx.Tx.Commit()
+		return commit()
 	}
-	return cmp.Or(tx.c.l.err, errBroken)
+	return cmp.Or(l.err, errBroken)
 }

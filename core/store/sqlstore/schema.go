@@ -281,5 +281,5 @@ func (s *Store) create(ctx context.Context) error {
 			return err
 		}
 	}
-	return tx.Commit()
+	return s.commit(tx)
 }
