@@ -2,6 +2,8 @@ package amqpidem_test
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -18,7 +20,9 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/idemtest"
+	"github.com/idem-go/idem/internal/backend"
 )
 
 // The states of a message, each against the broker.
@@ -430,6 +434,34 @@ func TestRefusalWithinTheFunction(t *testing.T) {
 			assert.Equal(t, k.topology.Delays[s.delay], got[i].Delay, i)
 		}
 	}
+	k.empty()
+}
+
+// RunTx on another store than the engine's will never succeed: it is a failure like any other.
+func TestRunTxOnAnotherStoreFails(t *testing.T) {
+	table := "idem_test_" + strings.ToLower(rand.Text())
+	records, err := sqlstore.NewURL(t.Context(), backend.Postgres(t), sqlstore.Table(table))
+	require.NoError(t, err)
+	t.Cleanup(records.Close)
+	db, err := sql.Open("pgx", backend.Postgres(t))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := db.Exec("DROP TABLE " + table)
+		assert.NoError(t, err)
+		assert.NoError(t, db.Close())
+	})
+	k := newKit(t)
+	stop := k.start(func(ctx context.Context, _ *amqp.Delivery) error {
+		_, err := records.RunTx(ctx, db, func(*sql.Tx) ([]byte, error) { return nil, errBroken })
+		return err
+	})
+	k.publish("1", "body")
+	dead := k.settled(amqpidem.Dead, 1)
+	stop()
+	assert.Equal(t, amqpidem.ReasonFailed, dead.Reason)
+	assert.ErrorIs(t, dead.Err, core.CodeNoRun)
+	assert.Equal(t, []int{3, 0}, []int{k.count(amqpidem.Settled, amqpidem.Failed), k.count(amqpidem.Settled, amqpidem.Deferred)})
+	k.take(k.topology.DeadLetters())
 	k.empty()
 }
 

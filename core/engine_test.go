@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 )
 
 func TestFirstThenReplay(t *testing.T) {
@@ -380,9 +381,12 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	c := post("{}", &ledger)
 	type ctxKey struct{}
+	var ended *core.Run
 	c.handler = func(ctx context.Context) core.Capture {
 		run := core.RunFrom(ctx)
 		require.NotNil(t, run)
+		ended = run
+		assert.NoError(t, run.Renew(ctx))
 		assert.EqualValues(t, 1, run.Attempt())
 		assert.False(t, run.Takeover())
 		assert.False(t, run.Owner().IsZero())
@@ -391,8 +395,10 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 		return answer(200, "")
 	}
 	require.NoError(t, g.Serve(context.WithValue(context.Background(), ctxKey{}, "outer"), c))
+	assert.ErrorIs(t, ended.Renew(context.Background()), store.ErrLost)
 	run := core.RunFrom(context.Background())
 	assert.Nil(t, run)
+	assert.NoError(t, run.Renew(context.Background()))
 	assert.EqualValues(t, 1, run.Attempt(), "a handler needs no check")
 	assert.False(t, run.Takeover())
 	assert.Empty(t, run.Key())

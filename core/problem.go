@@ -44,7 +44,7 @@ const (
 	CodeUnfinished        Code = "unfinished"         // 503: the handler has given up without an answer
 	CodeStoreNotShared    Code = "store_not_shared"   // 500: several processes, and each has a store of its own
 	CodeGuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
-	CodeNoRun             Code = "no_run"             // 500: the context that a handler has passed on belongs to no run
+	CodeNoRun             Code = "no_run"             // 500: the context that a handler has passed on belongs to no run, or to one of another store
 )
 
 // Refusal is an answer without a run and without a stored response. [Do] returns it as an error, and

@@ -68,6 +68,22 @@ func (r *Run) Attempt() uint64 {
 // known whether that run took effect; the handler should find out before it acts.
 func (r *Run) Takeover() bool { return r != nil && r.takeover }
 
+// Renew renews the lease of the run's claim, as the engine does by itself. It is for code that has to know whether the
+// run still holds its claim. The error is [store.ErrLost] if it does not, or if the run has ended; otherwise it is the
+// store's.
+func (r *Run) Renew(ctx context.Context) error {
+	switch {
+	case r == nil:
+		return nil
+	case r.ended.Load():
+		return store.ErrLost
+	}
+	e := r.guard.engine
+	ctx, cancel := context.WithTimeout(ctx, e.storeTimeout)
+	defer cancel()
+	return e.store.Renew(ctx, r.key.raw, r.owner, r.guard.policy.Lease)
+}
+
 // Keep keeps the record of this run when it ends, whether it succeeds or fails, in place of
 // [Policy.OnSuccess] and OnFailure. Of Keep, [Run.Release] and [Run.Abandon] the last call before the
 // handler returns counts. A response that is a refusal is released all the same.

@@ -185,6 +185,12 @@ func TestDoTx(t *testing.T) {
 	require.ErrorIs(t, err, core.CodeKeyMissing)
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, never)
 	require.ErrorIs(t, err, core.CodeNoRun)
+	_, err = core.Do(t.Context(), core.MustNew(core.Config{}).MustTask(core.Policy{Name: "elsewhere"}), core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
+		_, err := pgxidem.RunTx(ctx, b.store, b.pool, never)
+		return "", err
+	})
+	require.ErrorIs(t, err, core.CodeNoRun)
+	require.ErrorContains(t, err, "its record is not here")
 	_, err = pgxidem.DoTx(t.Context(), b.store, nil, "k", never)
 	require.ErrorContains(t, err, "nil")
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, nil)

@@ -145,7 +145,8 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // returns what the first has committed. The only option is [Isolation]; Fingerprint and
 // Retention are the policy's, and setting them is an error. The refusals are, by errors.Is:
 //
-//   - core.CodeNoRun: no guard has seen ctx: none is mounted, or ctx is not the request's (but a *gin.Context, say).
+//   - core.CodeNoRun: no guard has seen ctx: none is mounted, or ctx is not the request's (but a *gin.Context, say). Or the
+//     run holds its claim in another store, or another database than db's.
 //   - core.CodeKeyMissing: the request needed no key and had none.
 //   - core.CodeInProgress: the claim was lost to another run. It is also store.ErrLost.
 //   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx; the former also if the guard has let the request
@@ -169,11 +170,21 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 	if t.options.fingerprint != "" || t.options.retention != 0 {
 		return core.Result[[]byte]{}, errors.New("sqlstore: RunTx: Fingerprint and Retention are the policy's")
 	}
-	return t.run(ctx)
+	result, err := t.run(ctx)
+	if !t.own && errors.Is(err, errNotHeld) { // the run's engine may have another store, where it is
+		switch held := run.Renew(ctx); {
+		case held == nil:
+			err = core.NewRefusal(core.CodeNoRun, errElsewhere)
+		case !errors.Is(held, store.ErrLost):
+			err = t.refused(ctx, held)
+		}
+	}
+	return result, err
 }
 
 var (
-	errNotHere = fmt.Errorf("sqlstore: RunTx: %w: the store has no record of the run; is its guard on this store?", store.ErrLost)
+	errNotHeld   = fmt.Errorf("sqlstore: RunTx: %w: there is no record that the run holds", store.ErrLost)
+	errElsewhere = errors.New("sqlstore: RunTx: the run holds its claim, but its record is not here: use the store of the run's engine, and a db that leads to the store's table")
 )
 
 // txRun is one call of DoTx or RunTx: one owner token, and as many transactions as it takes.
@@ -310,12 +321,10 @@ func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, hold
 	}
 	r, err := s.queryRow(ctx, tx, s.q.look, &values{key: storedKey(t.key)})
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return g, nil, errNotHere
-	case err != nil:
+	case err != nil && !errors.Is(err, sql.ErrNoRows) && !s.dialect.noTable(err):
 		return g, nil, err
 	case r.state != stateRunning || r.left <= 0 || !bytes.Equal(r.owner, t.claim.Owner[:]):
-		return g, nil, store.ErrLost
+		return g, nil, errNotHeld
 	}
 	g = store.Grant{State: store.Acquired, Attempt: uint64(r.attempt)}
 	if len(r.result) > 0 {
@@ -397,8 +406,8 @@ func (t *txRun) refused(ctx context.Context, err error) error {
 }
 
 // commit commits tx. When SQLite can't commit because others are reading, it leaves the transaction open. Not every driver rolls it
-// back then, although database/sql takes it for ended. So COMMIT is a statement here, which leaves ROLLBACK to database/sql. It
-// commits the empty transaction that follows.
+// back then, although database/sql takes it for ended. So COMMIT is a statement here: if it fails, database/sql can still roll back.
+// Otherwise it ends an empty transaction.
 func (s *Store) commit(tx *sql.Tx) error {
 	if s.dialect == SQLite {
 		if _, err := tx.Exec("COMMIT; BEGIN"); err != nil {

@@ -1,9 +1,11 @@
 package sqlstore_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/httpidem"
 )
@@ -209,6 +212,59 @@ func TestRunTxLost(t *testing.T) {
 	})
 }
 
+// TestRunTxElsewhere: a run that holds its claim in another store than RunTx's is refused, and the log says why. Which *Store it is does
+// not matter.
+func TestRunTxElsewhere(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		c := newCounter(t, url, byKey)
+		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
+		require.Equal(t, http.StatusCreated, c.post("k-1").Code)
+		memory, err := memstore.New(memstore.Options{})
+		require.NoError(t, err)
+		here := c.store
+		other, _, _ := fresh(t, url)
+		missing := openStore(t, url, "idem_test_missing")
+		down := &broken{Store: other, err: errUnlucky}
+		same := struct{ *sqlstore.Store }{openStore(t, url, strings.Trim(here.TableName(), "\"`"))}
+		for _, tc := range []struct {
+			runTx  *sqlstore.Store
+			engine store.Store
+			key    string
+			status int
+			code   string
+		}{
+			{here, memory, "k-1", 500, "no_run"}, // where RunTx looks there is another run's record
+			{here, memory, "k-2", 500, "no_run"}, // … or none
+			{here, other, "k-2", 500, "no_run"},
+			{missing, other, "k-2", 500, "no_run"},
+			{missing, missing, "k-2", 503, "store_unavailable"},
+			{here, down, "k-3", 503, "store_unavailable"},
+			{here, same, "k-2", 201, ""},
+		} {
+			c.store = tc.runTx
+			var log bytes.Buffer
+			engine := core.MustNew(core.Config{Service: "shop", Store: tc.engine, User: core.SharedByAllCallers(), Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)))})
+			c.served = httpidem.New(engine.MustGuard(byKey))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }))
+			for range 2 {
+				log.Reset()
+				w := c.post(tc.key)
+				assert.Equal(t, tc.status, w.Code, w.Body)
+				assert.Equal(t, tc.code, w.Header().Get(core.RefusedHeader))
+				assert.Equal(t, tc.code == "no_run", strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "its record is not here"), log.String())
+			}
+		}
+		assert.Equal(t, 2, c.count("k"))
+	})
+}
+
+// broken is a store that renews no lease.
+type broken struct {
+	store.Store
+	err error
+}
+
+func (b *broken) Renew(context.Context, string, store.Owner, time.Duration) error { return b.err }
+
 // TestRunTxOfARunThatHasEnded: RunTx after the end of the handler commits nothing, and does not return the stored response.
 func TestRunTxOfARunThatHasEnded(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
@@ -284,14 +340,6 @@ func TestRunTxRefuses(t *testing.T) {
 	_, err := c.store.RunTx(t.Context(), c.db, never)
 	require.ErrorIs(t, err, core.CodeNoRun)
 
-	// The guard of another store.
-	elsewhere := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "elsewhere"})
-	_, err = core.Do(t.Context(), elsewhere, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
-		_, err := c.store.RunTx(ctx, c.db, never)
-		return "", err
-	})
-	require.ErrorContains(t, err, "is its guard on this store?")
-
 	here := core.MustNew(core.Config{Service: "shop", Store: c.store}).MustTask(core.Policy{Name: "here"})
 	for _, option := range []sqlstore.TxOption{sqlstore.Fingerprint("f"), sqlstore.Retention(time.Hour)} {
 		_, err = core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
@@ -300,6 +348,15 @@ func TestRunTxRefuses(t *testing.T) {
 		})
 		require.ErrorContains(t, err, "are the policy's")
 	}
+	var ended context.Context
+	_, err = core.Do(t.Context(), here, core.Call{Key: "ended"}, func(ctx context.Context) (string, error) { ended = ctx; return "", nil })
+	require.NoError(t, err)
+	_, lost := c.store.RunTx(context.WithoutCancel(ended), c.db, never)
+	_, err = core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
+		_, err := c.store.RunTx(ctx, c.db, func(*sql.Tx) ([]byte, error) { return nil, lost })
+		return "", err
+	})
+	require.Equal(t, lost, err, "of another run")
 	result, err := core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
 		r, err := c.store.RunTx(ctx, c.db, c.enter("task"))
 		return string(r.Value), err
