@@ -50,7 +50,7 @@ func TestReturnedMessagesWithoutIDs(t *testing.T) {
 	conn, err := Dial(t.Context(), backend.AMQP(t))
 	require.NoError(t, err)
 	defer conn.Close()
-	l, err := openLink(conn, 4)
+	l, err := newLink(conn).open(t.Context(), 4)
 	require.NoError(t, err)
 	queue := "idem-test-" + rand.Text()
 	publish := func(body string) sent {
@@ -64,7 +64,7 @@ func TestReturnedMessagesWithoutIDs(t *testing.T) {
 	_, err = l.ch.QueueDeclare(queue, false, true, true, false, nil)
 	require.NoError(t, err)
 	second := publish("routed")
-	assert.NoError(t, l.outcome(second))
-	assert.ErrorIs(t, l.outcome(first), ErrUnroutable)
-	assert.NoError(t, l.outcome(publish("returned")), "now it is routed")
+	assert.NoError(t, l.outcome(second, false))
+	assert.ErrorIs(t, l.outcome(first, false), ErrUnroutable)
+	assert.NoError(t, l.outcome(publish("returned"), false), "now it is routed")
 }

@@ -18,19 +18,28 @@ var dialLimit = 10 * time.Second
 
 // Dial connects to a broker. Unlike amqp.Dial it returns when ctx ends, and after at most 10 s.
 func Dial(ctx context.Context, url string) (*amqp.Connection, error) {
+	return DialConfig(ctx, url, amqp.Config{})
+}
+
+// DialConfig is [Dial] with a configuration: TLS, another heartbeat. On a connection of amqp.DialConfig alone, a message that is
+// being written when the heartbeats of a frozen broker run out can't be interrupted.
+func DialConfig(ctx context.Context, url string, c amqp.Config) (*amqp.Connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	var stop func() bool
-	conn, err := amqp.DialConfig(url, amqp.Config{
-		Dial: func(network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-			return conn, nil
-		},
-	})
+	dial := c.Dial
+	if dial == nil {
+		dial = func(network, addr string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, addr) }
+	}
+	c.Dial = func(network, addr string) (net.Conn, error) {
+		conn, err := dial(network, addr)
+		if err != nil {
+			return nil, err
+		}
+		stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+		return socket{conn}, nil
+	}
+	conn, err := amqp.DialConfig(url, c)
 	if stop != nil && !stop() && err == nil { // the connection has been closed under it
 		_ = conn.Close()
 		err = context.Cause(ctx)
@@ -39,6 +48,35 @@ func Dial(ctx context.Context, url string) (*amqp.Connection, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// socket is closed when nothing can be read from it any more. The client closes it too late: it first waits for
+// the message that is being written, and CloseDeadline does nothing by then.
+type socket struct{ net.Conn }
+
+func (s socket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if err != nil {
+		_ = s.Close()
+	}
+	return n, err
+}
+
+// disconnect closes conn. It does not wait for the broker's answer when ctx has ended, nor for longer than closeLimit: the
+// connection is closed all the same.
+func disconnect(ctx context.Context, conn *amqp.Connection) {
+	ctx, cancel := context.WithTimeout(ctx, closeLimit)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = conn.CloseDeadline(deadline) // which waits longer if there are heartbeats, but no answer
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
 }
 
 func checkURL(of, raw string) error {

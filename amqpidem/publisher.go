@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,7 +49,7 @@ func (m *Message) check() error {
 type PublisherConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say. Nil means [Dial].
+	// Dial connects to URL, with TLS or another heartbeat, say, see [DialConfig]. It returns when ctx ends. Nil means [Dial].
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits while there are
 	// as many. Zero means 256.
@@ -83,7 +84,11 @@ var (
 	ErrNacked = errors.New("amqpidem: the broker has refused the message")
 
 	errLost = errors.New("amqpidem: the connection was lost before the message was confirmed")
+	errLate = errors.New("amqpidem: the broker has not confirmed the message in time")
 )
+
+// grace is how long a message that is being written may take when its context has ended.
+const grace = 500 * time.Millisecond
 
 // PublishError names the messages that the broker has not confirmed. It wraps the reasons:
 // [ErrUnroutable], [ErrNacked], [ErrPublisherClosed], a context's error, an *amqp.Error.
@@ -143,6 +148,11 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 // connection, or a nack (a full queue, say), it tries again, with the same message id and growing
 // pauses, until ctx ends: give it a deadline. So a message may arrive twice; its consumer should be a
 // [Handler].
+//
+// Publish returns when ctx ends, and does not read the messages after that. Only a message that is being written then has
+// 0.5 s more. If the broker does not take it in that time (its memory is full, or it is frozen), Publish cuts the
+// connection, and other calls publish their unconfirmed messages again, on another one. A call whose message still waits
+// behind another call's cuts nothing.
 //
 // The messages of one call are sent in order, and first arrive in order unless the broker refuses
 // one of them. If order matters more than speed, publish them one at a time.
@@ -218,7 +228,8 @@ func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 
 // Close waits for the calls of Publish that are under way, and disconnects; new calls get
 // [ErrPublisherClosed]. When ctx ends it stops waiting: those calls return with their unconfirmed
-// messages, and Close returns a [*PublishError] with all of them.
+// messages, 0.5 s later at most, and Close returns a [*PublishError] with all of them. When nothing is under way, Close waits for
+// the broker's answer until ctx ends, for at most 5 s.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -227,13 +238,14 @@ func (p *Publisher) Close(ctx context.Context) error {
 	p.calls.Wait()
 	stop()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.link != nil {
-		_ = p.link.conn.CloseDeadline(time.Now().Add(closeLimit)) // everything is confirmed, or has been given up
-		p.link = nil
+	l, dropped := p.link, p.dropped
+	p.link = nil
+	p.mu.Unlock()
+	if l != nil {
+		disconnect(ctx, l.conn) // everything is confirmed, or has been given up
 	}
-	if len(p.dropped) > 0 {
-		return &PublishError{Unconfirmed: p.dropped, err: context.Cause(p.cut)}
+	if len(dropped) > 0 {
+		return &PublishError{Unconfirmed: dropped, err: context.Cause(p.cut)}
 	}
 	return nil
 }
@@ -249,7 +261,7 @@ func (p *Publisher) connected(ctx context.Context) (*link, error) {
 	p.mu.Lock()
 	l := p.link
 	p.mu.Unlock()
-	if l != nil && !l.ch.IsClosed() {
+	if l != nil && l.ch != nil && !l.ch.IsClosed() {
 		return l, nil
 	}
 	if l == nil || l.conn.IsClosed() {
@@ -257,24 +269,31 @@ func (p *Publisher) connected(ctx context.Context) (*link, error) {
 		if err != nil {
 			return nil, err
 		}
-		l = &link{conn: conn}
+		l = newLink(conn)
+		p.use(l) // so that it is there for others if ctx ends
 	}
-	conn := l.conn
-	l, err := openLink(conn, cap(p.slots))
+	opened, err := l.open(ctx, cap(p.slots))
 	if err != nil {
-		_ = conn.Close()
+		if ctx.Err() == nil {
+			_ = l.conn.CloseDeadline(time.Now())
+		}
 		return nil, err
 	}
+	p.use(opened)
+	return opened, nil
+}
+
+func (p *Publisher) use(l *link) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.link = l
-	p.mu.Unlock()
-	return l, nil
 }
 
 // link is a channel in confirm mode.
 type link struct {
 	conn *amqp.Connection
-	ch   *amqp.Channel
+	turn chan struct{} // of the connection: a mutex of those who write messages, whose waiters can be cancelled
+	ch   *amqp.Channel // nil: it is not open yet
 
 	returns chan amqp.Return // has room for each unconfirmed message
 	closes  chan *amqp.Error
@@ -284,16 +303,35 @@ type link struct {
 	reason   *amqp.Error   // why the channel was closed
 }
 
-func openLink(conn *amqp.Connection, room int) (*link, error) {
-	ch, err := conn.Channel()
-	if err != nil {
-		return nil, err
-	}
-	if err := ch.Confirm(false); err != nil {
-		return nil, err
+func newLink(conn *amqp.Connection) *link { return &link{conn: conn, turn: make(chan struct{}, 1)} }
+
+// open opens another channel on l's connection. If ctx ends before the broker answers, the channel is closed when it does.
+func (l *link) open(ctx context.Context, room int) (*link, error) {
+	var ch *amqp.Channel
+	answer := make(chan error)
+	go func() {
+		var err error
+		if ch, err = l.conn.Channel(); err == nil {
+			err = ch.Confirm(false)
+		}
+		select {
+		case answer <- err:
+		case <-ctx.Done():
+			if ch != nil {
+				_ = ch.Close()
+			}
+		}
+	}()
+	select {
+	case err := <-answer:
+		if err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	return &link{
-		conn: conn, ch: ch,
+		conn: l.conn, turn: l.turn, ch: ch,
 		returns: ch.NotifyReturn(make(chan amqp.Return, room)),
 		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}, nil
@@ -305,8 +343,9 @@ type sent struct {
 	confirm *amqp.DeferredConfirmation
 }
 
-// outcome returns nil for a message that was confirmed, or why it was not. Its confirm is done.
-func (l *link) outcome(s sent) error {
+// outcome returns nil for a message that was confirmed, or why it was not. Its confirm is done. The body of a message whose
+// call has left belongs to the caller again.
+func (l *link) outcome(s sent, left bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// The broker sends a return before the message's confirm, and the client delivers them in that
@@ -327,7 +366,8 @@ func (l *link) outcome(s sent) error {
 	m := s.message
 	// The id alone is not enough: copies of messages without one have none.
 	i := slices.IndexFunc(l.returned, func(r amqp.Return) bool {
-		return r.MessageId == m.Publishing.MessageId && r.Exchange == m.Exchange && r.RoutingKey == m.Key && bytes.Equal(r.Body, m.Publishing.Body)
+		return r.MessageId == m.Publishing.MessageId && r.Exchange == m.Exchange && r.RoutingKey == m.Key &&
+			(left && r.MessageId != "" || bytes.Equal(r.Body, m.Publishing.Body))
 	})
 	unroutable := i >= 0
 	if unroutable {
@@ -380,7 +420,6 @@ const (
 // send tries once to publish the messages that are left.
 func (b *batch) send(ctx context.Context, l *link) {
 	p, how := b.publisher, b.way
-	conn := l.conn
 	if how == separated {
 		select {
 		case p.apart <- struct{}{}:
@@ -393,29 +432,29 @@ func (b *batch) send(ctx context.Context, l *link) {
 			b.err = err
 			return
 		}
-		defer func() { _ = own.CloseDeadline(time.Now().Add(closeLimit)) }()
-		conn = own
+		defer disconnect(ctx, own)
+		l = newLink(own)
 	}
 	if how != together {
-		own, err := openLink(conn, cap(p.slots))
+		own, err := l.open(ctx, cap(p.slots))
 		if err != nil {
 			b.err = err
 			return
 		}
-		defer own.ch.Close()
+		defer func() { go own.ch.Close() }() // it takes until the broker answers
 		l = own
 	}
 	// A broker that blocks publishers (its memory is full) does not read, and a write to it does not return.
-	finished, limit := make(chan struct{}), closeLimit
-	defer close(finished)
+	// Nothing else here goes on when ctx has ended. The write must not: it reads the body, which is the caller's again.
+	var writing atomic.Bool
 	defer context.AfterFunc(ctx, func() {
-		select {
-		case <-finished:
-		case <-time.After(limit):
-			_ = l.conn.CloseDeadline(time.Now())
-		}
+		time.AfterFunc(grace, func() {
+			if writing.Load() {
+				_ = l.conn.CloseDeadline(time.Now())
+			}
+		})
 	})()
-	todo, cut := b.left, errLost // cut is the outcome of a message that is unconfirmed when ctx ends
+	todo, cut := b.left, errLate // cut is the outcome of a message that is unconfirmed when ctx ends
 	if errors.Is(b.err, ErrNacked) {
 		cut = ErrNacked // its latest known outcome
 	}
@@ -426,14 +465,14 @@ func (b *batch) send(ctx context.Context, l *link) {
 		waiting = waiting[1:]
 		select {
 		case <-s.confirm.Done():
-			err := l.outcome(s)
+			err := l.outcome(s, false)
 			<-p.slots
 			b.account(s.message, err, how)
 		case <-ctx.Done():
 			// It keeps its slot until the broker confirms it or the channel closes.
 			go func() {
 				<-s.confirm.Done()
-				_ = l.outcome(s)
+				_ = l.outcome(s, true)
 				<-p.slots
 			}()
 			b.account(s.message, cut, how)
@@ -464,8 +503,21 @@ func (b *batch) send(ctx context.Context, l *link) {
 			b.refused[m] = err
 			continue
 		}
-		confirm, err := l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, !m.Optional, false, m.Publishing)
-		if err != nil { // the channel is closed, or the connection
+		select {
+		case l.turn <- struct{}{}:
+		case <-ctx.Done():
+			<-p.slots
+			continue
+		}
+		writing.Store(true)
+		var confirm *amqp.DeferredConfirmation
+		err := context.Cause(ctx) // if it ends later, writing is seen to be true
+		if err == nil {
+			confirm, err = l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, !m.Optional, false, m.Publishing)
+		}
+		writing.Store(false)
+		<-l.turn
+		if err != nil { // ctx has ended, the channel is closed, or the connection
 			<-p.slots
 			b.err = err
 			break

@@ -303,22 +303,101 @@ func TestPublishToAFullQueue(t *testing.T) {
 	require.NoError(t, <-published)
 }
 
-// A broker that does not read holds a write up, whatever its context says.
+// A broker that does not read holds a write up, and does not answer. Nobody waits longer than the own context says.
 func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
-	defer amqpidem.SetCloseLimit(20 * time.Millisecond)()
+	defer amqpidem.SetCloseLimit(time.Hour)() // nothing else ends their waits
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
+	var conn *amqp.Connection
+	dial := func(ctx context.Context, url string) (_ *amqp.Connection, err error) {
+		conn, err = amqpidem.DialConfig(ctx, url, amqp.Config{Heartbeat: time.Hour})
+		return conn, err
+	}
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
+	idle := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
+	require.NoError(t, idle.Publish(t.Context(), k.message("0")))
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
 	proxy.Stall()
+	defer proxy.Resume()
 	large := k.message("1")
 	large.Publishing.Body = make([]byte, 64<<20) // more than the buffers of the kernel
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	first, end := context.WithCancelCause(t.Context())
+	published := make(chan error, 1)
+	go func() { published <- p.Publish(first, large) }()
+	k.eventually("it is being written", func() bool { return p.Unconfirmed() == 1 })
+
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	var e *amqpidem.PublishError
-	require.ErrorAs(t, p.Publish(ctx, large), &e)
-	require.ErrorIs(t, e, context.DeadlineExceeded)
-	require.Len(t, e.Unconfirmed, 1)
-	proxy.Resume()
+	soon(t, func() { assert.ErrorIs(t, p.Publish(short, k.message("2")), context.DeadlineExceeded) })
+	soon(t, func() { assert.NoError(t, idle.Close(short)) })
+	assert.False(t, conn.IsClosed(), "the first call may take its time")
+	end(errBroken)
+	soon(t, func() {
+		var e *amqpidem.PublishError
+		assert.ErrorAs(t, <-published, &e)
+		assert.ErrorIs(t, e, errBroken)
+		assert.Len(t, e.Unconfirmed, 1)
+	})
+}
+
+// soon reports if f takes as long as nothing should.
+func soon(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("it still waits")
+	}
+}
+
+// A connection without heartbeats is given up, also by the message that is being written to it.
+func TestPublishWithoutHeartbeats(t *testing.T) {
+	k, proxy := newProxied(t)
+	dials := make(chan bool, 1000)
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+		dials <- true
+		return amqpidem.DialConfig(ctx, url, amqp.Config{Heartbeat: time.Second})
+	}})
+	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	<-dials
+	proxy.Stall()
+	defer proxy.Resume()
+	large := k.message("1")
+	large.Publishing.Body = make([]byte, 64<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	published := make(chan error, 1)
+	go func() { published <- p.Publish(ctx, large) }()
+	soon(t, func() { <-dials })
+	cancel()
+	require.ErrorIs(t, <-published, context.Canceled)
+}
+
+// A broker that freezes before it has opened a channel, on the connection of all or on that of one batch, holds nobody up.
+func TestPublishWhenNoChannelOpens(t *testing.T) {
+	defer amqpidem.SetCloseLimit(time.Hour)()
+	for _, frozen := range []int{1, 3} {
+		k, proxy := newProxied(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		dials := 0
+		p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+			conn, err := amqpidem.DialConfig(ctx, url, amqp.Config{Heartbeat: time.Hour})
+			if dials++; dials == frozen {
+				proxy.Stall()
+				cancel()
+			}
+			return conn, err
+		}})
+		bad := k.message("bad")
+		bad.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+		soon(t, func() { assert.ErrorIs(t, p.Publish(ctx, bad), context.Canceled) })
+		proxy.Resume()
+		require.NoError(t, p.Publish(t.Context(), k.message("1")))
+		assert.Equal(t, frozen, dials, "the connection of all is still there")
+	}
 }
 
 // Who waits for another call's connecting waits no longer than its own context says.
@@ -372,10 +451,14 @@ func TestPublishUnroutableAfterTheEnd(t *testing.T) {
 	proxy.Stall()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, p.Publish(ctx, m), context.DeadlineExceeded)
+	err := p.Publish(ctx, m)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.NotContains(t, err.Error(), "lost", "the connection is there")
+	clear(m.Publishing.Body) // it is the caller's again
 	proxy.Resume()
 	require.NoError(t, p.Publish(t.Context(), k.message("2"))) // by now it has been returned
-	_, err := k.ch.QueueDeclare(m.Key, false, true, true, false, nil)
+	copy(m.Publishing.Body, "body 1")
+	_, err = k.ch.QueueDeclare(m.Key, false, true, true, false, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Publish(t.Context(), m))
 }
@@ -400,7 +483,6 @@ func TestPublishWithoutAChannel(t *testing.T) {
 }
 
 func TestUnconfirmedIsBounded(t *testing.T) {
-	defer amqpidem.SetCloseLimit(time.Hour)() // nothing else ends their wait
 	k, proxy := newProxied(t)
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 3})
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
@@ -456,7 +538,6 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 }
 
 func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
-	defer amqpidem.SetCloseLimit(50 * time.Millisecond)()
 	k, proxy := newProxied(t)
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
