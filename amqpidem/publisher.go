@@ -207,10 +207,14 @@ func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 	if len(b.left) == 0 && len(b.refused) == 0 {
 		return nil
 	}
-	e := &PublishError{}
-	for i := range messages { // in their order
-		refusal := b.refused[&messages[i]]
-		if refusal != nil || slices.Contains(b.left, &messages[i]) {
+	left := b.left // in the order of messages
+	e := &PublishError{Unconfirmed: make([]Message, 0, len(left)+len(b.refused))}
+	for i := range messages {
+		refusal, open := b.refused[&messages[i]], len(left) > 0 && left[0] == &messages[i]
+		if open {
+			left = left[1:]
+		}
+		if open || refusal != nil {
 			e.Unconfirmed, e.refusals = append(e.Unconfirmed, messages[i]), append(e.refusals, refusal)
 		}
 	}

@@ -400,6 +400,25 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 	}
 }
 
+// What a call can't publish takes a time that is linear in the number of its messages.
+func TestPublishMany(t *testing.T) {
+	p, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	many := slices.Repeat([]amqpidem.Message{{Publishing: amqp.Publishing{MessageId: "1"}}}, 200_000)
+	inCallsOf := func(n int) time.Duration {
+		start := time.Now()
+		for some := range slices.Chunk(many, n) {
+			var e *amqpidem.PublishError
+			require.ErrorAs(t, p.Publish(ctx, some...), &e)
+			require.Len(t, e.Unconfirmed, n)
+		}
+		return time.Since(start)
+	}
+	assert.Less(t, inCallsOf(len(many)), 10*inCallsOf(len(many)/100), "it is about the same")
+}
+
 // Who waits for another call's connecting waits no longer than its own context says.
 func TestPublishWhileAnotherOneDials(t *testing.T) {
 	dialing := make(chan struct{})
