@@ -19,7 +19,7 @@ import (
 type ConsumerConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say. Nil means [Dial].
+	// Dial connects to URL, with TLS or another heartbeat, say, see [DialConfig]. Nil means [Dial].
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 
 	// Concurrency is how many messages are handled at once. Zero means 16.
@@ -164,7 +164,7 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = conn.CloseDeadline(time.Now().Add(closeLimit)) }()
+	defer disconnect(context.Background(), conn)
 	if err := t.establish(conn, c.config.CheckOnly); err != nil {
 		return false, err
 	}

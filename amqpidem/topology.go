@@ -277,9 +277,8 @@ func (p *Publisher) check(ctx context.Context, t Topology) error {
 	if err != nil {
 		return nil
 	}
-	hangUp := func() { _ = conn.CloseDeadline(time.Now().Add(closeLimit)) }
-	defer hangUp()
-	defer context.AfterFunc(ctx, hangUp)()
+	defer disconnect(ctx, conn)
+	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })()
 	for _, queue := range t.Queues()[1:] {
 		if err := exists(conn, queue); err != nil {
 			return fmt.Errorf("amqpidem: Config.Publisher finds no queue for copies: %w", err)
