@@ -63,10 +63,16 @@ func Lock[R Row](ctx context.Context, c Conn[R], t Table, id any, wait time.Dura
 		return err
 	}
 	err = orLocked(read(" FOR UPDATE"))
-	if err == nil || errors.Is(err, ErrNotFound) {
-		err = errors.Join(err, g.read(ctx, limit(before), &now, &before))
+	if sqlState(err) != "" {
+		return err // the transaction is aborted
 	}
-	return err
+	// It can go on after all else: no row, a Scan that fails, even a ctx that has ended between two statements.
+	if ctx.Err() != nil {
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		ctx = detached
+	}
+	return errors.Join(err, g.read(ctx, limit(before), &now, &before))
 }
 
 // LockNext locks the first row of t, by ID, that is in state and not locked by another transaction (SKIP LOCKED), and reads

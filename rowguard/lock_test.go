@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -149,11 +150,30 @@ func TestLockPutsTheTimeoutBack(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec("SET LOCAL lock_timeout = '77s'")
 	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	statements := 0
+	endsSoon := slow{tx, func() {
+		if statements++; statements == 2 {
+			cancel()
+		}
+	}}
 	var limit string
-	for id, want := range map[int]error{1: nil, 3: rowguard.ErrNotFound} {
-		require.ErrorIs(t, rowguard.Lock(t.Context(), tx, b.Table, id, 1500*time.Microsecond, nil), want)
+	for want, call := range map[string]struct {
+		ctx  context.Context
+		c    rowguard.Conn[*sql.Row]
+		id   int
+		into rowguard.Scan
+	}{
+		"<nil>":            {t.Context(), tx, 1, nil},
+		"no such row":      {t.Context(), tx, 3, nil},
+		"converting NULL":  {t.Context(), tx, 1, rowguard.Scan{"code": new(int)}},
+		"context canceled": {ended, endsSoon, 1, nil},
+	} {
+		err := rowguard.Lock(call.ctx, call.c, b.Table, call.id, 1500*time.Microsecond, call.into)
+		assert.Contains(t, fmt.Sprint(err), want)
 		require.NoError(t, tx.QueryRow("SHOW lock_timeout").Scan(&limit))
-		assert.Equal(t, "77s", limit)
+		assert.Equal(t, "77s", limit, want)
 	}
 	require.NoError(t, tx.Commit())
 	require.NoError(t, conn.QueryRowContext(t.Context(), "SHOW lock_timeout").Scan(&limit))

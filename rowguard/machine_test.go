@@ -122,15 +122,15 @@ func TestMoveSeesWhatIsThere(t *testing.T) {
 	})
 }
 
-// slow is a pool in which somebody else comes between any two statements.
+// slow is a connection on which something happens between any two statements.
 type slow struct {
-	*sql.DB
+	rowguard.Conn[*sql.Row]
 	between func()
 }
 
 func (s slow) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	s.between()
-	return s.DB.QueryRowContext(ctx, query, args...)
+	return s.Conn.QueryRowContext(ctx, query, args...)
 }
 
 // TestMoveMeetsAnother: a row that comes into a state that leads there just after the statement is no illegal transition.
