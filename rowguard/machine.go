@@ -75,7 +75,8 @@ func MustMachine(initial string, next Transitions) *Machine {
 }
 
 // TransitionError is the error of [Move] for an illegal transition. By errors.Is it is [ErrTransition]. From is the row's
-// state: empty if that is NULL, and possibly a state that the machine does not know. To is the wanted one.
+// state, without blanks at its end that do not count in its column (a CHAR is padded with them): empty if that is NULL, and
+// possibly a state that the machine does not know. To is the wanted one.
 type TransitionError struct{ From, To string }
 
 // Error returns a text with both states.
@@ -90,7 +91,8 @@ func (e *TransitionError) Is(target error) bool { return target == ErrTransition
 // as well. It is one statement, UPDATE … WHERE id = ? AND state IN (…): of concurrent moves that exclude each other, one
 // succeeds. If t has a Version, Move counts it up, so that an [Update] of an older version gets [ErrStale].
 //
-// It returns [ErrAlready] if the row is in the state to, a [*TransitionError] if m does not allow the transition, and
+// The database compares the states, by the column's type and collation: these say whether case and blanks at the end count.
+// Move returns [ErrAlready] if the row is in the state to, a [*TransitionError] if m does not allow the transition, and
 // [ErrNotFound] if there is no such row. It returns [ErrStale] if the row has come into a fitting state since the
 // statement; [Retry] then tries again. It returns another error if m has no state to.
 func Move[R Row](ctx context.Context, c Conn[R], t Table, m *Machine, id any, to string, set Set) error {
@@ -115,13 +117,19 @@ func Move[R Row](ctx context.Context, c Conn[R], t Table, m *Machine, id any, to
 			return err
 		}
 	}
+	// The database compares, as in the UPDATE: by the type and the collation of the column.
+	is := "CASE WHEN " + g.in(g.State, to) + " THEN 1 "
+	if from != nil {
+		is += "WHEN " + g.in(g.State, from...) + " THEN 2 "
+	}
+	var fits int
 	var state sql.NullString
-	switch err := g.look(ctx, id, g.State, &state); {
+	switch err := g.look(ctx, id, is+"ELSE 0 END, "+g.unpadded(g.State), &fits, &state); {
 	case err != nil:
 		return err
-	case state.String == to:
+	case fits == 1:
 		return fmt.Errorf("%w: %q", ErrAlready, to)
-	case slices.Contains(from, any(state.String)): // it has changed since the UPDATE
+	case fits == 2: // it has changed since the UPDATE
 		return fmt.Errorf("%w: %s", ErrStale, g.Name)
 	}
 	return &TransitionError{From: state.String, To: to}

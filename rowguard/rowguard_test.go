@@ -66,7 +66,7 @@ func newBank(t *testing.T, dialect rowguard.Dialect, url string) *bank {
 	if dialect == rowguard.SQLite {
 		b.exec("PRAGMA journal_mode = WAL")
 	}
-	b.exec("CREATE TABLE " + name + " (id INT PRIMARY KEY, version INT NOT NULL DEFAULT 1, state VARCHAR(20) DEFAULT 'new', balance INT, code VARCHAR(20) UNIQUE)")
+	b.exec("CREATE TABLE " + name + " (id INT PRIMARY KEY, version INT NOT NULL DEFAULT 1, state VARCHAR(20) DEFAULT 'new', padded CHAR(20) DEFAULT 'new', balance INT, code VARCHAR(20) UNIQUE)")
 	t.Cleanup(func() {
 		assert.Eventually(t, func() bool { return b.db.Stats().InUse == 0 }, 10*time.Second, time.Millisecond, "no connection is held")
 		_, err := b.db.Exec("DROP TABLE " + name)
@@ -88,6 +88,7 @@ func open(t *testing.T, dialect rowguard.Dialect, rawURL string) *sql.DB {
 		c := mysql.NewConfig()
 		c.Net, c.Addr, c.User, c.DBName = "tcp", u.Host, u.User.Username(), strings.TrimPrefix(u.Path, "/")
 		c.Passwd, _ = u.User.Password()
+		c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'"} // a CHAR is read with its padding
 		name, dsn = "mysql", c.FormatDSN()
 	}
 	db, err := sql.Open(name, dsn)

@@ -128,7 +128,7 @@ func (g *guard[R]) read(ctx context.Context, query string, dest ...any) error {
 
 // update writes set into the row id if column has one of the values, and counts the version up. It reports whether it did.
 func (g *guard[R]) update(ctx context.Context, set Set, id any, column string, values ...any) (bool, error) {
-	var changes, oneOf []string
+	var changes []string
 	if g.Version != "" {
 		changes = append(changes, g.quote(g.Version)+" = "+g.quote(g.Version)+" + 1")
 	}
@@ -136,21 +136,38 @@ func (g *guard[R]) update(ctx context.Context, set Set, id any, column string, v
 		changes = append(changes, g.quote(column)+" = "+g.arg(set[column]))
 	}
 	where := " WHERE " + g.ID + " = " + g.arg(id)
-	for _, v := range values {
-		oneOf = append(oneOf, g.arg(v))
-	}
-	n, err := g.change(ctx, "UPDATE "+g.Name+" SET "+strings.Join(changes, ", ")+where+" AND "+column+" IN ("+strings.Join(oneOf, ", ")+")")
+	n, err := g.change(ctx, "UPDATE "+g.Name+" SET "+strings.Join(changes, ", ")+where+" AND "+g.in(column, values...))
 	return n > 0, err
 }
 
-// look reads a column of a row as it is now. In MySQL a plain SELECT would read the transaction's snapshot; the row is
+// in returns a condition: column has one of the values.
+func (g *guard[R]) in(column string, values ...any) string {
+	var oneOf []string
+	for _, v := range values {
+		oneOf = append(oneOf, g.arg(v))
+	}
+	return column + " IN (" + strings.Join(oneOf, ", ") + ")"
+}
+
+// unpadded returns an expression: the text of column without blanks at its end that do not count.
+func (g *guard[R]) unpadded(column string) string {
+	switch g.Dialect {
+	case PostgreSQL: // the cast of a CHAR drops them
+		return column + "::text"
+	case MySQL: // a CHAR has them in the mode PAD_CHAR_TO_FULL_LENGTH
+		return "IF(" + column + " = RTRIM(" + column + "), RTRIM(" + column + "), " + column + ")"
+	}
+	return column
+}
+
+// look reads columns of a row as it is now. In MySQL a plain SELECT would read the transaction's snapshot; the row is
 // locked already, by the UPDATE before.
-func (g *guard[R]) look(ctx context.Context, id any, column string, dest any) error {
-	query := "SELECT " + column + " FROM " + g.Name + " WHERE " + g.ID + " = " + g.arg(id)
+func (g *guard[R]) look(ctx context.Context, id any, columns string, dest ...any) error {
+	query := "SELECT " + columns + " FROM " + g.Name + " WHERE " + g.ID + " = " + g.arg(id)
 	if g.Dialect == MySQL {
 		query += " FOR UPDATE"
 	}
-	return g.read(ctx, query, dest)
+	return g.read(ctx, query, dest...)
 }
 
 // selection returns a query without its WHERE, and the pointers for its columns.
