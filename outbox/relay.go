@@ -117,6 +117,7 @@ type Relay struct {
 	until     time.Time // nothing may be sent after this
 	confirmed []int64   // positions of messages that are yet to be marked as sent
 	limit     int       // of a page: Batch, or less after a failure whose message is not known
+	backlog   int       // messages in full pages in a row
 	failures  int       // of the broker, in a row
 }
 
@@ -282,7 +283,14 @@ func (r *Relay) release(ctx context.Context) error {
 func (r *Relay) read(ctx context.Context) (fresh, failed []Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	fresh, failed, err = r.outbox.read(ctx, r.limit)
+	suffix := ""
+	if r.backlog >= 1000 { // enough rows for a plan that is right for more
+		suffix = planAgain
+	}
+	fresh, failed, err = r.outbox.read(ctx, r.limit, suffix)
+	if r.backlog += len(fresh) + len(failed); max(len(fresh), len(failed)) < r.limit {
+		r.backlog = 0
+	}
 	if err != nil {
 		r.limit = max(1, r.limit/2) // the page may have been too large for the timeout
 	}

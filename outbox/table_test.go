@@ -80,6 +80,55 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// TestPlans: PostgreSQL goes by the index, for each page of a backlog, without statistics or with old ones. "kept" is the plan
+// of a driver that prepares statements, made in a table that was empty; others plan each time.
+func TestPlans(t *testing.T) {
+	for analyse, kept := range map[string]string{"SELECT 1": "SELECT%position LIMIT%", "ANALYZE {t}": "SELECT%position LIMIT%backlog%"} {
+		t.Run(strings.Fields(analyse)[0], func(t *testing.T) {
+			t.Parallel()
+			f := fresh(t, engines[0].url(t), outbox.Options{})
+			f.db.SetMaxOpenConns(1) // where the statements are prepared
+			f.exec("ALTER TABLE {t} SET (autovacuum_enabled = false)")
+			f.exec(analyse)
+			lines := func(query string, args ...any) (lines []string) {
+				rows, err := f.db.Query(query, args...)
+				require.NoError(t, err)
+				defer rows.Close()
+				for rows.Next() {
+					lines = append(lines, "")
+					require.NoError(t, rows.Scan(&lines[len(lines)-1]))
+				}
+				require.NoError(t, rows.Err())
+				return lines
+			}
+			prepared := func(like string) []string {
+				return lines("SELECT name FROM pg_prepared_statements WHERE statement LIKE $1", like)
+			}
+			options := quick()
+			options.Batch = 1000
+			start(t, f.Outbox, &broker{}, options)
+			await(t, "a first read", func() bool { return len(prepared("SELECT%position LIMIT%")) > 0 })
+			for _, messages := range []string{"1500", "2500", "26000"} {
+				f.exec("INSERT INTO {t} (id, message_key, exchange, topic, headers, content_type, body, created_at, state, state_at, attempts, last_error) " +
+					"SELECT gen_random_uuid(), '', '', 'test', '{}', '', '', 1, 0, 0, 0, '' FROM generate_series(1, " + messages + ")")
+				f.sent()
+				_, err := f.Purge(t.Context(), 0)
+				require.NoError(t, err)
+				for _, of := range []string{kept, "SELECT%position LIMIT%"} {
+					names := prepared(of)
+					require.NotEmpty(t, names)
+					for _, name := range names {
+						plan := strings.Join(lines(`EXPLAIN EXECUTE "`+name+`"`), "\n")
+						require.NotContains(t, plan, "Sort", messages)
+						require.NotContains(t, plan, "Seq Scan", messages)
+					}
+					f.exec("DISCARD PLANS")
+				}
+			}
+		})
+	}
+}
+
 // TestPositionsCountUp: the position of a message that was removed is no other's. A relay that has sent the first, and marks it
 // late, would mark the other.
 func TestPositionsCountUp(t *testing.T) {
