@@ -3,7 +3,7 @@ module github.com/idem-go/idem/outbox
 go 1.26.0
 
 require (
-	github.com/go-sql-driver/mysql v1.9.3
+	github.com/go-sql-driver/mysql v1.10.0
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/amqpidem v0.0.0
 	github.com/jackc/pgx/v5 v5.9.2
@@ -15,7 +15,7 @@ require (
 require github.com/idem-go/idem/core/store/sqlstore v0.0.0
 
 require (
-	filippo.io/edwards25519 v1.1.0 // indirect
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect

@@ -1,6 +1,9 @@
 package sqlstore_test
 
 import (
+	"context"
+	"database/sql"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +16,25 @@ import (
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
+
+// pieces reads one byte at a time: TLS and slow links cut what a server sends.
+type pieces struct{ net.Conn }
+
+func (p pieces) Read(b []byte) (int, error) { return p.Conn.Read(b[:min(1, len(b))]) }
+
+// TestAnswersInPieces: Open has MySQL's driver ask for the server's limit, and before 1.10 it misread an answer in pieces.
+func TestAnswersInPieces(t *testing.T) {
+	mysql.RegisterDialContext("pieces", func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return pieces{conn}, err
+	})
+	dsn, err := sqlstore.DSN(engines[1].url(t), "mysql")
+	require.NoError(t, err)
+	db, err := sql.Open("mysql", strings.Replace(dsn, "tcp(", "pieces(", 1))
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.Ping())
+}
 
 func TestOptions(t *testing.T) {
 	_, err := sqlstore.New(nil, 0, sqlstore.Table("no table"), sqlstore.Source(""))

@@ -45,6 +45,21 @@ func (b *books) manyEnter() {
 	}
 }
 
+// TestLostStatements: a connection whose prepared statements are gone, as behind a proxy that has taken another server, fails
+// once. pgx before 5.8 went on naming them for as long as the connection stood.
+func TestLostStatements(t *testing.T) {
+	s, db, _ := fresh(t, engines[0].url(t))
+	db.SetMaxOpenConns(1)
+	c := claim(time.Hour)
+	_, err := s.Acquire(t.Context(), "k", c)
+	require.NoError(t, err)
+	require.NoError(t, s.Renew(t.Context(), "k", c.Owner, time.Hour))
+	_, err = db.Exec("DEALLOCATE ALL")
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Renew(t.Context(), "k", c.Owner, time.Hour), "does not exist")
+	require.NoError(t, s.Renew(t.Context(), "k", c.Owner, time.Hour))
+}
+
 // TestPoolerThatNobodyHasNamed: two services on one connection meet with each other's prepared statements. The second is
 // told what to do.
 func TestPoolerThatNobodyHasNamed(t *testing.T) {
