@@ -10,7 +10,7 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/gofiber/fiber/v2 v2.52.12
 	github.com/labstack/echo/v4 v4.13.3
-	github.com/redis/rueidis v1.0.77
+	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.11.1
 	github.com/valyala/fasthttp v1.51.0
 	go.uber.org/goleak v1.3.0
