@@ -88,8 +88,10 @@
 //
 // # Versions
 //
-// Fiber v2 requires fasthttp 1.51; newer ones, which Fiber v3 or other modules bring into a program, do as well. They differ
-// in what they refuse by themselves: a request without Host, a Cookie or Authorization in a trailer.
+// Fiber v2 requires fasthttp 1.51, and this module 1.58: older ones take two requests out of what a proxy in front may have
+// passed on as one, and with StreamRequestBody and ReduceMemoryUsage they read a body from another's connection.
+// Newer ones, which Fiber v3 or other modules bring into a program, do as well. They differ in what they refuse by
+// themselves: a request without Host, a Cookie or Authorization in a trailer.
 // They make a stream of what a net/http handler flushes (middleware/adaptor, so a httputil.ReverseProxy, too), and don't tell
 // that its client has left: the run ends with the stream, and is abandoned if that is cut short. Fiber's own
 // proxy middleware has the whole answer before it is sent.

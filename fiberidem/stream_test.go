@@ -243,6 +243,29 @@ func TestStreamedBodyIsWholeForTheHandler(t *testing.T) {
 	require.Equal(t, body, s.Post("/BodyParser", "s="+body, "Content-Type", "application/x-www-form-urlencoded").Body)
 }
 
+// With ReduceMemoryUsage, fasthttp before 1.56 lent a connection's buffer to others while a body was still to be read from it.
+func TestChunksOfSeveralConnections(t *testing.T) {
+	app := newApp(fiber.Config{StreamRequestBody: true, ReduceMemoryUsage: true})
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{})
+	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error { return c.Send(c.Body()) })
+	s := serve(t, app)
+	var conns [20]net.Conn
+	for i := range conns {
+		conn, err := net.Dial("tcp", s.Addr)
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		require.NoError(t, err)
+		conns[i] = conn
+	}
+	for i, conn := range conns {
+		_, err := fmt.Fprintf(conn, "2\r\n%02d\r\n0\r\n\r\n", i)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%02d", i), fibertest.ReadReply(t, bufio.NewReader(conn)).Body)
+	}
+}
+
 func TestTruncatedStreamIsRefused(t *testing.T) {
 	var runs atomic.Int32
 	app := newApp(fiber.Config{StreamRequestBody: true})

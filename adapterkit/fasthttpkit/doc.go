@@ -5,6 +5,6 @@
 // answered. The adapter is its [Framework], and fills in the method and the [Place]. [Verify] checks a signature. [Finish] is for Fiber. The
 // package example is a whole adapter.
 //
-// It works with fasthttp 1.51 and later. Versions differ in what they make of a trailer, and in whether they keep the order of
+// It works with fasthttp 1.58 and later. Versions differ in what they make of a trailer, and in whether they keep the order of
 // fields; that is evened out here.
 package fasthttpkit
