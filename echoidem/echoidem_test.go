@@ -94,6 +94,7 @@ var version = echotest.Version[echo.Context]{
 
 func logger(t *testing.T) mw {
 	var log strings.Builder
+	//lint:ignore SA1019 what is deployed uses it
 	logs := plain(middleware.LoggerWithConfig(middleware.LoggerConfig{Format: "${status} ${error} ${bytes_out}\n", Output: &log}))
 	return func(next func(echo.Context) error) func(echo.Context) error {
 		return func(c echo.Context) error {
@@ -198,6 +199,7 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	left := make(chan struct{})
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)
+	//lint:ignore SA1019 what is deployed uses it
 	timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: time.Millisecond})
 	guard := core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{})
 	e.POST("/orders", func(echo.Context) error {

@@ -3,10 +3,12 @@ package echotest
 import (
 	"errors"
 	"io"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -72,8 +74,17 @@ func (s suite[C]) testErrorsPassVerify(t *testing.T) {
 	assert.Equal(t, 418, signtest.Serve(t, e, signtest.Demo, form, "Content-Type", "multipart/form-data; boundary=b").Code)
 }
 
-// Nobody has signed that a POST is to be a DELETE.
+// Nobody has signed that a POST is to be a DELETE. And behind the router, none is a GET, which would go past a guard.
 func (s suite[C]) testMethodOverride(t *testing.T) {
+	routed := s.NewApp()
+	routed.Use(s.Override())
+	routed.Add("POST", "/orders", func(c C) error { return c.NoContent(204) }, s.New(guard(core.Policy{Key: core.Header(core.Required)}).Guard))
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/orders", nil)
+	r.Header.Set("X-HTTP-Method-Override", "GET")
+	r.Header.Set("X-User", "u")
+	routed.ServeHTTP(w, r)
+	assert.Contains(t, w.Body.String(), `"code":"key_missing"`)
+
 	e := s.NewApp()
 	e.Pre(s.Override())
 	reached := 0
