@@ -94,7 +94,7 @@ func (s suite[C]) testPreforkedProcessesNeedAStoreThatTheyShare(t *testing.T) {
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-	child.Env = append(os.Environ(), "FIBER_PREFORK_CHILD=1")
+	child.Env = append(os.Environ(), "FIBER_PREFORK_CHILD=1", "FASTHTTP_PREFORK_CHILD=1") // Fiber v3.3 goes by fasthttp's
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "have refused")
