@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -95,6 +96,25 @@ func TestRedisReplicas(t *testing.T) {
 			s.until("201", op)
 		}
 		s.report(redisReplica, "`min-replicas-to-write 1`, the replica killed, restarted", "Redis", tally{executions: 3}, three...)
+	})
+	t.Run("no replica to wait for", func(t *testing.T) {
+		t.Parallel()
+		master, replica := replicated(t), replicated(t)
+		replicate(t, master, master.Addr(), replica)
+		s := newShop(t, openRedis(t, master.URL(), redisstore.WaitForReplicas(1, 0)), core.Policy{})
+		s.while(func(string, uint64) { replica.Kill() })
+		s.until("201", three[0]) // its claim has a replica, its result has none
+		require.True(t, s.saw(core.RunUnfinished))
+		s.while(nil)
+		s.until("201 replayed", three[0])
+		require.Equal(t, "503 store_unavailable", s.send(three[1]))
+		require.Equal(t, "503 store_unavailable", s.send(three[2]))
+		replica.Start()
+		replicate(t, master, master.Addr(), replica)
+		for _, op := range three[1:] {
+			s.until("201", op)
+		}
+		s.report(redisReplica, "`WaitForReplicas(1, 0)`, the replica killed while a handler runs, restarted", "Redis", tally{executions: 3}, three...)
 	})
 	t.Run("failover", func(t *testing.T) {
 		t.Parallel()

@@ -18,9 +18,9 @@ func durable(t *testing.T) *backend.Server {
 	return backend.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 }
 
-func openRedis(t *testing.T, url string) store.Store {
+func openRedis(t *testing.T, url string, options ...redisstore.Option) store.Store {
 	t.Helper()
-	s, err := redisstore.NewURL(url)
+	s, err := redisstore.NewURL(url, options...)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s

@@ -105,8 +105,8 @@ func write() error {
 	}
 	b.Write(head)
 	b.WriteString(beginMeasured)
-	b.WriteString("| delay of the replication link | operations a second | masters killed | of them with a loss | acknowledged operations | lost |\n")
-	b.WriteString("|---|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| clients | delay of the replication link | replicas waited for | operations a second | masters killed | of them with a loss | acknowledged operations | lost |\n")
+	b.WriteString("|---:|---|---:|---:|---:|---:|---:|---:|\n")
 	b.WriteString(strings.Join(measured.lines, ""))
 	b.WriteString(end)
 	b.Write(tail)

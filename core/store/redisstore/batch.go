@@ -20,6 +20,9 @@ import (
 // full is sent by the caller that has filled it, and one that is older than [batchAge] by a timer.
 type batcher struct {
 	rueidis.Client
+	// turn, unless nil, is held while a batch is under way that waits for replicas. Such a batch holds up what is behind it
+	// on the connection. So all that comes meanwhile is the next batch, however full and old that one gets.
+	turn *sync.Mutex
 
 	mu    sync.Mutex
 	open  *batch // the one that commands can be added to; nil: none
@@ -72,7 +75,12 @@ func (b *batcher) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 func (b *batcher) share(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	o, at, sends := b.join(commands)
 	if at == 0 {
-		runtime.Gosched()
+		if b.turn == nil {
+			runtime.Gosched()
+		} else {
+			b.turn.Lock()
+			defer b.turn.Unlock()
+		}
 		var alone bool
 		if sends, alone = b.end(o); alone {
 			return nil
@@ -106,6 +114,10 @@ func (b *batcher) join(commands []rueidis.Completed) (o *batch, at int, sends bo
 		}
 		o.commands = append(o.first[:0], commands...)
 		b.open = o
+		if b.turn != nil {
+			o.answered = make(chan struct{})
+			return o, 0, false
+		}
 		if b.timer == nil {
 			b.timer = time.AfterFunc(batchAge, b.sendOld)
 		} else {
@@ -120,7 +132,7 @@ func (b *batcher) join(commands []rueidis.Completed) (o *batch, at int, sends bo
 	}
 	at = len(o.commands)
 	o.commands = append(o.commands, commands...)
-	if len(o.commands) > batchMax-2 {
+	if len(o.commands) > batchMax-2 && b.turn == nil {
 		b.open, sends = nil, true
 	}
 	return o, at, sends

@@ -9,6 +9,9 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/internal/backend"
 )
 
 // sends counts the commands that are sent.
@@ -69,4 +72,27 @@ func TestAnOldBatchIsSentByATimer(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []int{2, 1}, client.commands)
 	})
+}
+
+// WAIT holds up what is behind it on the connection: with one of its own, each caller would wait for all before.
+func TestCallersWaitForReplicasTogether(t *testing.T) {
+	s, err := NewURL(backend.StartRedis(t).URL(), WaitForReplicas(1, 0))
+	require.NoError(t, err)
+	b, client := s.client.(*batcher), &sends{}
+	s.Close()
+	b.Client = client
+	b.turn.Lock() // a batch is under way
+	const callers = 3 * batchMax
+	var joined sync.WaitGroup
+	for range callers {
+		joined.Go(func() { assert.NoError(t, b.Do(t.Context(), rueidis.Completed{}).NonRedisError()) })
+	}
+	assert.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.open != nil && len(b.open.commands) == callers
+	}, 10*time.Second, time.Millisecond)
+	b.turn.Unlock()
+	joined.Wait()
+	assert.Equal(t, []int{callers}, client.commands)
 }

@@ -84,6 +84,7 @@ func TestNoBatchesOnClusters(t *testing.T) {
 		manyAtOnce(t, s)
 	}
 	require.EqualValues(t, 2, client.largest.Load())
+	require.Panics(t, func() { redisstore.New(client, redisstore.WaitForReplicas(1, 0)) }, "a WAIT and its write may go to two nodes")
 }
 
 // TestNoBatchesForRedirections: rueidis' type for these clients is not exported. It is that of all clients of one server with

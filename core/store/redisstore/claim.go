@@ -39,12 +39,14 @@ func (f *flight) claim(ctx context.Context) answer {
 	f.pair[0] = b.Arbitrary("SET").Keys(do.key).Args(do.args[0], "NX", "GET", "PX", do.args[1]).Build()
 	f.pair[1] = b.Arbitrary("PTTL").Keys(do.key).Build()
 	results := c.client.DoMulti(ctx, f.pair[:]...)
-	record, err := results[0].ToString()
+	set, unconfirmed := confirmed(results[0])
+	pttl, _ := confirmed(results[1])
+	record, err := set.ToString()
 	switch {
 	case rueidis.IsRedisNil(err):
-		return answer{number: 1}
+		return answer{number: 1, err: unconfirmed}
 	case err == nil:
-		if left, err := results[1].AsInt64(); err == nil && strings.HasPrefix(record, "D") && left >= 0 && left <= retention(record) {
+		if left, err := pttl.AsInt64(); err == nil && strings.HasPrefix(record, "D") && left >= 0 && left <= retention(record) {
 			return answer{record: record, left: left}
 		}
 	case isUnknown(err):
@@ -61,12 +63,16 @@ func (f *flight) claim(ctx context.Context) answer {
 // run runs the script.
 func (f *flight) run(ctx context.Context) answer {
 	do := &f.command
-	message, err := do.script.Exec(ctx, f.calls.client, f.keys[:], do.args[:do.n]).ToMessage()
+	result, unconfirmed := confirmed(do.script.Exec(ctx, f.calls.client, f.keys[:], do.args[:do.n]))
+	message, err := result.ToMessage()
 	if err != nil {
 		return answer{err: err}
 	}
 	if message.IsInt64() {
 		number, err := message.AsInt64()
+		if number != 0 && err == nil && do.script != limitScript {
+			err = unconfirmed
+		}
 		return answer{number: number, err: err}
 	}
 	parts, err := message.ToArray()

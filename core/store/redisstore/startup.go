@@ -34,7 +34,7 @@ func (s *Store) prepareServers() {
 			answers := node.DoMulti(ctx, commands...)
 			info, _ := answers[0].ToString()
 			user, _ := answers[1].ToString()
-			for _, err := range []error{checkEviction(addr, info), checkPermissions(ctx, node, addr, user)} {
+			for _, err := range []error{checkEviction(addr, info), checkPermissions(ctx, node, addr, user, s.replicated != nil)} {
 				if err != nil && ctx.Err() == nil {
 					s.warn(err)
 				}
@@ -46,11 +46,14 @@ func (s *Store) prepareServers() {
 // checkPermissions returns an error if user, as which node is logged in, may not run a command that the store needs. It asks
 // the server by ACL DRYRUN. Where it may not, it runs the commands on a key that does not exist, in a form that changes
 // nothing.
-func checkPermissions(ctx context.Context, node rueidis.Client, addr, user string) error {
+func checkPermissions(ctx context.Context, node rueidis.Client, addr, user string, waits bool) error {
 	key := "idem:" + rand.Text() // Redis checks the permission for the command before that for the key
 	needed := [][]string{
 		{"EVAL", "return 1", "0"}, {"EVALSHA", strings.Repeat("0", 40), "0"}, {"GET", key}, {"SET", key, "", "XX", "PX", "1"}, {"DEL", key},
 		{"PEXPIRE", key, "1"}, {"PTTL", key}, {"GETRANGE", key, "0", "0"}, {"SETRANGE", key, "-1", ""}, {"PUBLISH", channel, ""},
+	}
+	if waits {
+		needed = append(needed, []string{"WAIT", "0", "1"})
 	}
 	lacking, asked := forbiddenCommands(ctx, node, needed, "ACL", "DRYRUN", user)
 	if !asked {

@@ -46,12 +46,15 @@ func TestCheckPermissions(t *testing.T) {
 		}
 		user, _ := s.client.Do(t.Context(), s.client.B().Arbitrary("ACL", "WHOAMI").Build()).ToString()
 		for _, user := range []string{user, ""} {
-			err := checkPermissions(t.Context(), s.client, server.Addr(), user)
+			err := checkPermissions(t.Context(), s.client, server.Addr(), user, false)
 			if lacking == "" {
 				require.NoError(t, err, rights)
 			} else {
 				require.ErrorContains(t, err, lacking, rights)
 			}
+		}
+		if rights == enough {
+			require.ErrorContains(t, checkPermissions(t.Context(), s.client, server.Addr(), user, true), "may not run wait:")
 		}
 		s.Close()
 		require.Empty(t, reports, rights)
@@ -62,7 +65,7 @@ func TestCheckPermissions(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, checkPermissions(ended, root, server.Addr(), "default"), "what can't be looked at is not reported")
+	require.NoError(t, checkPermissions(ended, root, server.Addr(), "default", false), "what can't be looked at is not reported")
 }
 
 func TestCheckEviction(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	neturl "net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -32,6 +33,8 @@ type Store struct {
 	finished *finished // nil: replays are not cached
 	owned    bool      // Close closes the client
 	warn     func(error)
+
+	replicated *replicated // nil: writes do not wait for replicas
 }
 
 // Option changes how a [Store] works.
@@ -58,7 +61,9 @@ func New(client rueidis.Client, options ...Option) *Store {
 		panic("redisstore: New was given no client")
 	}
 	s := configure(options)
-	s.open(client)
+	if err := s.open(client); err != nil {
+		panic(err.Error())
+	}
 	return s
 }
 
@@ -74,11 +79,20 @@ func configure(options []Option) *Store {
 	return s
 }
 
-func (s *Store) open(client rueidis.Client) {
+func (s *Store) open(client rueidis.Client) error {
 	s.client = inBatches(client)
+	if r := s.replicated; r != nil {
+		b, is := s.client.(*batcher)
+		if !is {
+			return errCluster
+		}
+		r.Client = client
+		b.Client, b.turn = r, new(sync.Mutex)
+	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.waiters = map[string]map[*waiter]struct{}{}
 	s.prepareServers()
+	return nil
 }
 
 // NewURL connects to the server or servers that url names, and returns a store that owns
@@ -122,7 +136,10 @@ func NewURL(url string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w (at %s)", err, strings.Join(o.InitAddress, ", "))
 	}
-	s.open(client)
+	if err := s.open(client); err != nil {
+		client.Close()
+		return nil, err
+	}
 	return s, nil
 }
 

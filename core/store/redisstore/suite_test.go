@@ -36,7 +36,10 @@ func TestStandalone(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, instances(t, backend.StartRedisCluster(t).URL(), openStore), storetest.Features{Watch: true})
+	url := backend.StartRedisCluster(t).URL()
+	storetest.Run(t, instances(t, url, openStore), storetest.Features{Watch: true})
+	_, err := redisstore.NewURL(url, redisstore.WaitForReplicas(1, 0))
+	require.ErrorContains(t, err, "WaitForReplicas needs")
 }
 
 func TestSentinel(t *testing.T) {
