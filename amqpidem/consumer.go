@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,38 +41,48 @@ type ConsumerConfig struct {
 type Consumer struct {
 	config  ConsumerConfig
 	handler *Handler
-	work    chan *session // to the workers
+	work    chan stream // to the workers
 
 	workers sync.WaitGroup
 	settled atomic.Uint64
 	context context.Context // of the functions; it has the values of Run's
 	cancel  context.CancelCauseFunc
+	checked bool // the publisher can publish copies
 
-	// wary is for how long the broker sends one message at a time. A message may have broken the last connection,
-	// and so have used up a delivery of all that were prefetched. It ends when as many were read as may have been.
-	wary time.Duration
+	// A message may have broken the last connection, and so have used up a delivery of all that were prefetched.
+	// unread is how many messages are taken one at a time because of that.
+	unread atomic.Int64
+	breaks int // connections that broke early, in a row
 }
 
-// session is the consumer on one connection. Free workers take its deliveries.
+// session is the consumer on one connection.
 type session struct {
-	conn       *amqp.Connection
-	deliveries <-chan amqp.Delivery // closed when the consumer is cancelled, or the channel closed
-	acks       *acks
-	running    context.Context // ended: no further message is begun
-	cancelled  chan struct{}   // closed: no further delivery comes
-	settling   context.Context // ends with the channel
-	read       atomic.Int64    // how many deliveries were read
-	calm       chan struct{}   // gets a value when the broker may send more than one message at a time; else nil
-	declaring  sync.Mutex
+	conn      *amqp.Connection
+	acks      *acks
+	running   context.Context // ended: no further message is begun
+	cancelled chan struct{}   // closed: no further delivery comes
+	settling  context.Context // ends with the channel
+	read      atomic.Int64    // how many deliveries were read
+	handled   atomic.Int64    // and how many of those are handled
+	again     chan struct{}   // holds a value when the queue is to be consumed anew: another number may be prefetched
+	declaring sync.Mutex
 }
 
-// relax says that the broker may send more than one message at a time.
-func (s *session) relax() {
+// stream is what a session consumes in one go. Free workers take its deliveries.
+type stream struct {
+	*session
+	deliveries <-chan amqp.Delivery // closed when it is cancelled, or the channel closed
+}
+
+func (s *session) consumeAgain() {
 	select {
-	case s.calm <- struct{}{}:
-	default: // it may already
+	case s.again <- struct{}{}:
+	default: // it will
 	}
 }
+
+// settleLimit is how long a worker tries to settle a delivery. After that it is held, see Consumer.hold.
+var settleLimit = 5 * time.Second
 
 // closeLimit is how long each step of the end may take: functions whose context has ended, and the
 // closing of a connection.
@@ -107,7 +117,7 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 	if c.Dial == nil {
 		c.Dial = Dial
 	}
-	return &Consumer{config: c, handler: h, work: make(chan *session)}, nil
+	return &Consumer{config: c, handler: h, work: make(chan stream)}, nil
 }
 
 // Run consumes until ctx ends. Then it takes no more messages, gives back those that it has not
@@ -117,14 +127,15 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 // When the connection or the queue is lost, Run connects again, with pauses from 0.1 to 10 s.
 // Functions that are running go on; their messages are acknowledged when they are delivered again.
 // Run returns a [*TopologyError] if the topology is found to be wrong on the first connection, or if
-// the [Config].Publisher can't publish copies; later it tries again.
+// the [Config].Publisher may not publish copies; later it tries again.
 //
-// If a connection breaks within 10 s, or because amqp091-go can't read what it delivers, the broker sends
-// one message at a time on the next ones: a message that breaks each connection does not use up the delivery
-// limit of those behind it. [Disconnected] names the queue whose next message does that.
+// If a connection breaks within 10 s, the broker sends one message at a time on the next one, for 10 s. If that breaks, too,
+// or if amqp091-go can't read what comes, it goes on so until as many were read as may be prefetched: a message
+// that breaks each connection does not use up the delivery limit of those behind it. [Disconnected] names the queue whose
+// next message may be why.
 //
-// If a copy is refused, its delivery stays unacknowledged, and takes one place of the prefetch. The consumer
-// publishes it again, with pauses from 0.1 to 10 s, and declares the topology anew if a queue is missing.
+// If a copy can't be published, for 5 s or because it is refused, its delivery stays unacknowledged, and takes one place of the
+// prefetch. The consumer publishes it again, with pauses from 0.1 to 10 s, and declares the topology anew if a queue is missing.
 //
 // Call Run once for each Consumer.
 func (c *Consumer) Run(ctx context.Context) error {
@@ -168,8 +179,11 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 	if err := t.establish(conn, c.config.CheckOnly); err != nil {
 		return false, err
 	}
-	if err := c.handler.config.Publisher.check(ctx, t); err != nil {
-		return false, err
+	if !c.checked {
+		if err := c.handler.config.Publisher.check(ctx, t); err != nil {
+			return false, err
+		}
+		c.checked = true
 	}
 	ch, err := conn.Channel()
 	if err != nil {
@@ -185,66 +199,91 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 		lose(amqp.ErrClosed)
 	}(ch.NotifyClose(make(chan *amqp.Error, 1)))
 
-	const tag = "idem"
-	consume := func(prefetch int) (deliveries <-chan amqp.Delivery, err error) {
-		if err = ch.Qos(prefetch, 0, false); err == nil {
+	own := &session{conn: conn, acks: newAcks(ch), running: ctx, cancelled: make(chan struct{}), settling: settling, again: make(chan struct{}, 1)}
+	tag, tags := "", 0
+	var offers []stream // the last one is open; what is left in those before it is taken first
+	consume := func() error {
+		prefetch := c.config.Prefetch
+		if c.unread.Load() > 0 {
+			prefetch = 1
+		}
+		// RabbitMQ 3.10 closes the connection if a quorum queue is consumed again by a tag that has unsettled deliveries.
+		tags++
+		tag = "idem-" + strconv.Itoa(tags)
+		err := ch.Qos(prefetch, 0, false)
+		if err == nil {
+			var deliveries <-chan amqp.Delivery
 			deliveries, err = ch.Consume(t.Queue, tag, false, false, false, false, nil)
+			offers = append(offers, stream{own, deliveries})
 		}
 		if err != nil && ch.IsClosed() { // a message may be why: the broker sends the first at once
 			<-settling.Done()
 			err = context.Cause(settling)
 		}
-		return deliveries, err
+		return err
 	}
 	cancel := func() {
 		limit := time.AfterFunc(closeLimit, func() { _ = conn.CloseDeadline(time.Now()) }) // a broker that does not answer
 		_ = ch.Cancel(tag, false)
 		limit.Stop()
 	}
-	cancelled := ch.NotifyCancel(make(chan string, 1))
-	own := &session{conn: conn, running: ctx, cancelled: make(chan struct{}), settling: settling}
-	prefetch, ready, began := c.config.Prefetch, 0, time.Now()
+	began, ready, busy := time.Now(), 0, false // busy: no worker was free for what may have come
 	broken := func(err error) error {
+		var e *amqp.Error
+		if errors.As(err, &e) && e.Server {
+			return err // it is the broker that has closed it, and says why
+		}
+		wary := c.unread.Load() > 0
 		switch {
 		case unreadable(err):
-			c.wary = math.MaxInt64
-		case time.Since(began) < lastPause:
-			c.wary = max(c.wary, lastPause)
+			c.breaks = 2
+		case wary || time.Since(began) < lastPause:
+			c.breaks++
+		default:
+			c.breaks = 0
 		}
-		if ready > 0 && own.read.Load() == 0 {
+		if c.breaks > 0 && !wary {
+			c.unread.Store(int64(c.config.Prefetch))
+		}
+		if read := own.read.Load(); wary && !busy && int64(ready) > read && own.handled.Load() == read {
 			err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w", t.Queue, err)
 		}
 		return err
 	}
-	if c.wary > 0 {
+	cancelled := ch.NotifyCancel(make(chan string, 1))
+	if c.unread.Load() > 0 {
 		q, err := ch.QueueDeclarePassive(t.Queue, true, false, false, false, nil)
 		if err != nil {
 			return false, err
 		}
-		prefetch, ready = 1, q.Messages
-		own.calm = make(chan struct{}, 1)
-		defer time.AfterFunc(c.wary, own.relax).Stop()
+		ready = q.Messages
+		if c.breaks == 1 { // it may have been anything
+			defer time.AfterFunc(lastPause, func() { c.unread.Store(0); own.consumeAgain() }).Stop()
+		}
 	}
-	if own.deliveries, err = consume(prefetch); err != nil {
+	if err := consume(); err != nil {
 		return false, broken(err)
 	}
-	own.acks = newAcks(ch)
+	busy = true
 	go own.acks.run(settling.Done())
 	c.handler.observe(ctx, Event{Kind: Connected, Queue: t.Queue})
 	for ctx.Err() == nil {
 		select {
-		case c.work <- own: // one more worker is free
+		case c.work <- offers[0]: // one more worker is free
+			busy = false
+			if len(offers) > 1 {
+				offers = offers[1:]
+			}
 		case <-ctx.Done():
 		case _, ok := <-cancelled:
 			if ok { // else the channel was closed
 				lose(errCancelled)
 			}
 			<-settling.Done()
-		case <-own.calm:
-			c.wary, ready, began = 0, 0, time.Now()
+		case <-own.again:
 			cancel()
-			own = &session{conn: conn, acks: own.acks, running: ctx, cancelled: own.cancelled, settling: settling}
-			if own.deliveries, err = consume(c.config.Prefetch); err != nil {
+			began = time.Now()
+			if err := consume(); err != nil {
 				return true, broken(err)
 			}
 		case <-settling.Done():
@@ -254,8 +293,10 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 	// The end. Nothing new comes, and what was not begun with goes back.
 	cancel()
 	close(own.cancelled)
-	for d := range own.deliveries {
-		own.giveBack(&d)
+	for _, o := range offers {
+		for d := range o.deliveries {
+			own.giveBack(&d)
+		}
 	}
 	err = drain()
 	own.acks.flush(true)
@@ -281,15 +322,16 @@ func (c *Consumer) worker() {
 	}()
 	for s := range c.work {
 		for d := range s.deliveries {
-			if s.read.Add(1) == int64(c.config.Prefetch) {
-				s.relax()
+			s.read.Add(1)
+			if c.unread.Load() > 0 && c.unread.Add(-1) == 0 {
+				s.consumeAgain()
 			}
 			select {
 			case <-s.running.Done():
 				s.giveBack(&d)
 			default:
 				d.Acknowledger = s.acks
-				c.handle(s, &d)
+				c.handle(s.session, &d)
 			}
 		}
 	}
@@ -309,6 +351,7 @@ func (s *session) giveBack(d *amqp.Delivery) {
 // handle handles one delivery of a channel.
 func (c *Consumer) handle(s *session, d *amqp.Delivery) {
 	if s.settling.Err() != nil {
+		s.handled.Add(1)
 		return // the channel was closed: the broker has given it to somebody else
 	}
 	h := c.handler
@@ -316,6 +359,7 @@ func (c *Consumer) handle(s *session, d *amqp.Delivery) {
 	var v verdict
 	var err error
 	defer func() {
+		s.handled.Add(1)
 		if err == nil {
 			c.settled.Add(1)
 		} else if s.settling.Err() == nil {
@@ -323,21 +367,24 @@ func (c *Consumer) handle(s *session, d *amqp.Delivery) {
 			c.workers.Go(func() { c.hold(s, &held, &v, err) })
 		}
 	}()
-	h.handle(c.context, s.settling, d, &v, &err)
+	h.handle(c.context, s.settling, settleLimit, d, &v, &err)
 }
 
-// hold settles a delivery whose copy was refused: it tries again until the channel is closed, or Run ends. No
-// worker waits for it.
+// hold settles a delivery whose copy could not be published: it tries again until the channel is closed, or Run ends.
+// No worker waits for it, and no other delivery.
 func (c *Consumer) hold(s *session, d *amqp.Delivery, v *verdict, err error) {
 	ctx, cancel := context.WithCancel(s.settling)
 	defer cancel()
 	defer context.AfterFunc(s.running, cancel)()
+	if c.unread.Load() > 0 {
+		s.consumeAgain() // it has the only place
+	}
 	for tries := 1; err != nil && backoff(ctx, tries); tries++ {
 		if errors.Is(err, ErrUnroutable) && s.declaring.TryLock() { // a queue is missing
 			_ = c.handler.topology.establish(s.conn, c.config.CheckOnly) // the next try says whether it is there now
 			s.declaring.Unlock()
 		}
-		err = c.handler.finish(c.context, ctx, d, v)
+		err = c.handler.finish(c.context, ctx, settleLimit, d, v)
 	}
 	if err == nil {
 		c.settled.Add(1)

@@ -425,7 +425,7 @@ func (c *poisoned) Read(b []byte) (int, error) {
 func TestMessageThatBreaksConnections(t *testing.T) {
 	for _, with := range []error{amqp.ErrSyntax, io.ErrUnexpectedEOF} { // what the client can't read, and something on the way
 		k := newKit(t, func(k *kit) {
-			k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = 4, 2, 20
+			k.consumer.CheckOnly, k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = true, 4, 2, 20
 			k.consumer.Dial = func(_ context.Context, url string) (*amqp.Connection, error) {
 				return amqp.DialConfig(url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 					conn, err := net.Dial(network, addr)
@@ -444,7 +444,12 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		var last sync.WaitGroup
 		last.Add(2)
 		stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
-			if d.MessageId == "last" {
+			switch d.MessageId {
+			case "slow":
+				time.Sleep(20 * time.Millisecond) // so that one is unsettled when the queue is consumed again
+			case "held":
+				return errBroken
+			case "last":
 				last.Done()
 				last.Wait()
 			}
@@ -460,13 +465,19 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		assert.ErrorContains(t, k.disconnected(broken-1), strings.Trim(strconv.Quote(with.Error()), `"`))
 
 		// When as many as may be prefetched were read, it takes as many at once as before.
-		for range 20 {
-			k.publish(rand.Text(), "body")
-		}
-		for _, app := range []string{"a", "b"} {
-			k.publish("last", "body", func(m *amqp.Publishing) { m.AppId = app })
+		// One whose copy is refused does not take the only place meanwhile.
+		_, err := k.ch.QueueDelete(k.topology.DelayQueue(k.topology.Delays[0]), false, false, false)
+		require.NoError(t, err)
+		k.publish("held", "body")
+		k.eventually("it is held", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Failed) > 0 })
+		for i := range 22 {
+			k.publish([]string{"slow", "last"}[i/20], "body", func(m *amqp.Publishing) { m.AppId = fmt.Sprint(i) })
 		}
 		k.settled(amqpidem.Done, 61)
+		require.NoError(t, k.topology.Declare(k.conn))
+		k.settled(amqpidem.Dead, 1)
+		k.take(k.topology.DeadLetters())
+		assert.Equal(t, broken, k.count(amqpidem.Disconnected, ""))
 		stop()
 		k.empty()
 	}

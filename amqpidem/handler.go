@@ -182,22 +182,22 @@ func (h *Handler) Handle(ctx context.Context, d amqp.Delivery) (err error) {
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	var v verdict
-	h.handle(ctx, settling, &d, &v, &err)
+	h.handle(ctx, settling, 30*time.Second, &d, &v, &err)
 	return err
 }
 
-// handle is Handle with a context of its own for settling. It sets *v and *failure also if the function
+// handle is Handle with a context of its own for settling, and a limit for publishing a copy. It sets *v and *failure also if the function
 // ends its goroutine (runtime.Goexit).
-func (h *Handler) handle(ctx, settling context.Context, d *amqp.Delivery, v *verdict, failure *error) {
+func (h *Handler) handle(ctx, settling context.Context, limit time.Duration, d *amqp.Delivery, v *verdict, failure *error) {
 	*v = verdict{started: time.Now(), past: h.historyOf(d)}
 	h.restore(d)
-	defer func() { *failure = h.finish(ctx, settling, d, v) }()
+	defer func() { *failure = h.finish(ctx, settling, limit, d, v) }()
 	h.run(ctx, d, v)
 }
 
 // finish settles a delivery as v says, and tells the observer.
-func (h *Handler) finish(ctx, settling context.Context, d *amqp.Delivery, v *verdict) error {
-	err := h.settle(settling, d, v)
+func (h *Handler) finish(ctx, settling context.Context, limit time.Duration, d *amqp.Delivery, v *verdict) error {
+	err := h.settle(settling, limit, d, v)
 	e := Event{Kind: Settled, Queue: h.topology.Queue, MessageID: d.MessageId, AppID: d.AppId,
 		Outcome: v.outcome, Reason: v.reason, Attempt: v.attempt, Delay: v.delay, Err: v.err, Elapsed: time.Since(v.started)}
 	if err != nil {
@@ -229,7 +229,8 @@ func (h *Handler) run(ctx context.Context, d *amqp.Delivery, v *verdict) {
 	var ended error // why the run's context has ended, if it had when the function returned
 	once := func(ctx context.Context) ([]byte, error) {
 		run := core.RunFrom(ctx)
-		v.attempt, v.past.run = h.attemptNumber(v.past, d, run.Attempt()), run.Attempt()
+		v.attempt = h.attemptNumber(v.past, d, run.Attempt())
+		v.past.run, v.past.lost = run.Attempt(), 0
 		if v.attempt > h.config.Attempts {
 			return nil, errExhausted
 		}
@@ -312,13 +313,13 @@ func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 // attemptNumber returns the number of the attempt whose run has the number run in the store. That
 // number also counts runs that never came back, which the headers do not; but it begins again at 1
 // after a failed first run. It may also count runs of earlier publishings, which the headers of this one
-// need not tell: so there were at most as many runs as deliveries, where their number is known.
+// need not tell: so at most one run is counted for each delivery that was lost, where their number is known.
 func (h *Handler) attemptNumber(past history, d *amqp.Delivery, run uint64) int {
 	if run > past.run {
 		run -= past.run
 	}
 	if !d.Redelivered || h.topology.Type == Quorum {
-		run = min(run, uint64(deliveries(d)))
+		run = min(run, uint64(past.lost)+1)
 	}
 	return past.attempts + int(min(run, 1<<30))
 }
@@ -375,8 +376,10 @@ func (h *Handler) delay(i int) time.Duration {
 }
 
 // settle carries out the decision about a delivery.
-func (h *Handler) settle(ctx context.Context, d *amqp.Delivery, v *verdict) error {
+func (h *Handler) settle(ctx context.Context, limit time.Duration, d *amqp.Delivery, v *verdict) error {
 	if v.outcome != Done && v.outcome != Duplicate {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
 		// Confirmed first, then acknowledged: after a crash in between, the message comes twice.
 		err := h.publish(ctx, d, v, d.Headers)
 		if refused := (*amqp.Error)(nil); Refused(err) && errors.As(err, &refused) && refused.Code == amqp.FrameError {

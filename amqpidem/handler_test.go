@@ -526,6 +526,7 @@ func TestRunsThatNeverCameBackAreAttempts(t *testing.T) {
 	require.NoError(t, err)
 	k := newKit(t, func(k *kit) { k.engine = core.MustNew(core.Config{Store: records}) })
 	require.NoError(t, k.topology.Declare(k.conn))
+	lease := time.Duration(1)
 	crash := func(id string, times int) {
 		k.publish(id, "body")
 		for range times {
@@ -533,7 +534,7 @@ func TestRunsThatNeverCameBackAreAttempts(t *testing.T) {
 			require.NoError(t, err)
 			k.get(ch)
 			g, err := records.Acquire(t.Context(), "idem:U=M=DO%20"+k.policy.Name+"K="+id, store.Claim{Owner: store.NewOwner(),
-				Fingerprint: bodyDigest, Lease: 1, Retention: time.Hour, Takeover: true})
+				Fingerprint: bodyDigest, Lease: lease, Retention: time.Hour, Takeover: true})
 			require.NoError(t, err)
 			require.Equal(t, store.Acquired, g.State)
 			require.NoError(t, ch.Close())
@@ -581,6 +582,18 @@ func TestRunsThatNeverCameBackAreAttempts(t *testing.T) {
 	require.Len(t, runs, 9)
 	assert.Equal(t, 2, runs[6].attempt.Number, "the run that has crashed was the first")
 	assert.EqualValues(t, 7, runs[6].number)
+	k.take(k.topology.DeadLetters())
+
+	// A run that never came back counts also if its lease has to pass before the next, and the message is another copy by then.
+	stop()
+	lease = 100 * time.Millisecond
+	crash("4", 1)
+	stop = k.start(fail)
+	k.settled(amqpidem.Dead, 5)
+	assert.NotZero(t, k.count(amqpidem.Settled, amqpidem.Deferred))
+	runs = k.runs()
+	require.Len(t, runs, 12)
+	assert.Equal(t, []int{2, 1}, []int{runs[9].attempt.Number, runs[9].attempt.Deliveries})
 	k.take(k.topology.DeadLetters())
 	stop()
 	k.empty()

@@ -33,6 +33,7 @@ const (
 
 	headerDeferrals = "x-idem-deferrals" // how often it was deferred since the last attempt
 	headerRun       = "x-idem-run"       // core.Run.Attempt of the last attempt
+	headerLost      = "x-idem-lost"      // how many deliveries since then have ended with their consumer
 )
 
 // maxError is how much of an error goes into a header.
@@ -43,6 +44,7 @@ type history struct {
 	attempts  int // failed ones
 	deferrals int
 	run       uint64
+	lost      int // deliveries since that run that ended with their consumer: each may have been a run
 	firstSeen time.Time
 }
 
@@ -50,7 +52,7 @@ type history struct {
 // delay: one that an operator has published again from the dead letters begins anew. (The number of
 // the last run is the store's, and goes on.)
 func (h *Handler) historyOf(d *amqp.Delivery) history {
-	past := history{run: uint64(number(d.Headers[headerRun])), firstSeen: time.Now()}
+	past := history{run: uint64(number(d.Headers[headerRun])), lost: deliveries(d) - 1, firstSeen: time.Now()}
 	deaths, _ := d.Headers["x-death"].([]any) // the latest one first
 	if len(deaths) == 0 {
 		return past
@@ -61,6 +63,7 @@ func (h *Handler) historyOf(d *amqp.Delivery) history {
 	}
 	past.attempts = int(min(number(d.Headers[HeaderAttempts]), math.MaxInt32))
 	past.deferrals = int(min(number(d.Headers[headerDeferrals]), math.MaxInt32))
+	past.lost += int(min(number(d.Headers[headerLost]), math.MaxInt32))
 	text, _ := d.Headers[HeaderFirstSeen].(string)
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		past.firstSeen = t
@@ -127,6 +130,7 @@ func copyFor(d *amqp.Delivery, queue string, past history, own amqp.Table) Messa
 	}
 	headers[HeaderAttempts] = int64(past.attempts)
 	headers[headerDeferrals] = int64(past.deferrals)
+	headers[headerLost] = int64(past.lost)
 	headers[headerRun] = int64(min(past.run, math.MaxInt64))
 	headers[HeaderFirstSeen] = past.firstSeen.UTC().Format(time.RFC3339)
 	headers[HeaderExchange] = d.Exchange

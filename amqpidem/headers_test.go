@@ -21,9 +21,9 @@ func TestHeadersOfACopy(t *testing.T) {
 	}
 	before := maps.Clone(d.Headers)
 	seen := time.Date(2026, 11, 21, 10, 1, 8, 0, time.FixedZone("CET", 3600))
-	m := copyFor(d, "orders.dead", history{attempts: 2, deferrals: 3, run: math.MaxUint64, firstSeen: seen}, d.Headers)
+	m := copyFor(d, "orders.dead", history{attempts: 2, deferrals: 3, lost: 4, run: math.MaxUint64, firstSeen: seen}, d.Headers)
 	assert.Equal(t, amqp.Table{
-		"tenant": "acme", HeaderAttempts: int64(2), headerDeferrals: int64(3), headerRun: int64(math.MaxInt64), HeaderFirstSeen: "2026-11-21T09:01:08Z",
+		"tenant": "acme", HeaderAttempts: int64(2), headerDeferrals: int64(3), headerLost: int64(4), headerRun: int64(math.MaxInt64), HeaderFirstSeen: "2026-11-21T09:01:08Z",
 		HeaderExchange: "shop", HeaderRoutingKey: "order.created", HeaderUserID: "guest",
 	}, m.Publishing.Headers)
 	assert.Equal(t, before, d.Headers)
@@ -48,13 +48,13 @@ func TestHistory(t *testing.T) {
 		"no name of a queue": {[]any{amqp.Table{}}, false},
 	} {
 		past := h.historyOf(&amqp.Delivery{Headers: amqp.Table{"x-death": c.deaths, HeaderAttempts: int32(2), headerDeferrals: int64(3),
-			headerRun: int64(7), HeaderFirstSeen: "2026-11-21T09:01:08Z"}})
+			headerLost: int64(4), headerRun: int64(7), HeaderFirstSeen: "2026-11-21T09:01:08Z"}})
 		assert.EqualValues(t, 7, past.run, "it is the store's, and goes on: %s", name)
 		if c.counts {
-			assert.Equal(t, []int{2, 3}, []int{past.attempts, past.deferrals}, name)
+			assert.Equal(t, []int{2, 3, 4}, []int{past.attempts, past.deferrals, past.lost}, name)
 			assert.Equal(t, 2026, past.firstSeen.Year())
 		} else {
-			assert.Equal(t, []int{0, 0}, []int{past.attempts, past.deferrals}, name)
+			assert.Equal(t, []int{0, 0, 0}, []int{past.attempts, past.deferrals, past.lost}, name)
 			assert.WithinDuration(t, time.Now(), past.firstSeen, time.Hour, name)
 		}
 	}

@@ -254,7 +254,8 @@ func (t Topology) mayPublish(conn *amqp.Connection) error {
 		return nil
 	}
 	if confirm.Acked() {
-		return ch.Close()
+		go ch.Close() // which waits for as long as the broker blocks publishers
+		return nil
 	}
 	e := <-closed
 	if e == nil {
@@ -271,13 +272,14 @@ func (t Topology) mayPublish(conn *amqp.Connection) error {
 // nothing: what needs no copy is handled meanwhile.
 func (p *Publisher) check(ctx context.Context, t Topology) error {
 	conn, err := p.config.Dial(ctx, p.config.URL)
-	if errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost) {
-		return fmt.Errorf("amqpidem: Config.Publisher can't connect: %w", err)
+	var e *amqp.Error
+	if errors.As(err, &e) && (e == amqp.ErrCredentials || e == amqp.ErrVhost) {
+		return fmt.Errorf("amqpidem: Config.Publisher can't connect: %w", &TopologyError{Queue: t.DeadLetters(), right: "connect", err: e})
 	}
 	if err != nil {
 		return nil
 	}
-	defer disconnect(ctx, conn)
+	defer func() { go disconnect(ctx, conn) }() // a broker that blocks publishers does not answer
 	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })()
 	for _, queue := range t.Queues()[1:] {
 		if err := exists(conn, queue); err != nil {
