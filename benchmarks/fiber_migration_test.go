@@ -179,7 +179,7 @@ func TestFibersOwn(t *testing.T) {
 		{
 			name: "a large answer", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
 			handle:   func(c *fasthttp.RequestCtx) error { c.SetBody(make([]byte, limit+1)); return nil },
-			statuses: [2]int{200, 200}, ran: map[string]int{"v2": 1, "v3": 2},
+			statuses: [2]int{200, 200}, ran: map[string]int{"v2": 1, "v3": 1}, // v3 before 3.3: 2
 		},
 		{
 			name: "a stream is read into memory", requests: [2]string{"ann /a " + key + " 1", "ann /a " + key + " 1"},
