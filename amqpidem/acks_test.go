@@ -112,7 +112,7 @@ func TestAcksBehindALongGap(t *testing.T) {
 	a.send = func(tag uint64, multiple bool) error {
 		frames++
 		if multiple {
-			together = append(together, tag)
+			together = append(together, uint64(frames), tag)
 		}
 		return nil
 	}
@@ -128,9 +128,10 @@ func TestAcksBehindALongGap(t *testing.T) {
 	require.NoError(t, a.Ack(last+1, false))
 	require.NoError(t, a.Ack(1, false))
 	require.False(t, a.flush(true))
+	require.False(t, a.flush(true), "and sends nothing again")
 	require.Equal(t, last+1, frames)
 	require.Empty(t, a.states)
-	require.Equal(t, []uint64{last + 1}, together, "and 1 by itself before that")
+	require.Equal(t, []uint64{last + 1, last + 1}, together, "the last frame: 1 has gone by itself before that")
 }
 
 // What is done behind a gap waits for the pause, and no longer, whatever comes meanwhile.

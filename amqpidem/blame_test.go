@@ -65,6 +65,7 @@ func TestReturnedMessagesWithoutIDs(t *testing.T) {
 	require.NoError(t, err)
 	second := publish("routed")
 	assert.NoError(t, l.outcome(second, false))
+	assert.NoError(t, l.outcome(second, true), "what was returned is not its own")
 	assert.ErrorIs(t, l.outcome(first, false), ErrUnroutable)
 	assert.NoError(t, l.outcome(publish("returned"), false), "now it is routed")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -120,6 +121,49 @@ func TestConsumerWaitsForABrokerThatIsNotThere(t *testing.T) {
 	k.settled(amqpidem.Done, 1)
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// blocking takes no message that is published, and nothing after it.
+type blocking struct {
+	net.Conn
+	blocks bool
+}
+
+func (c *blocking) Write(b []byte) (int, error) {
+	if c.blocks = c.blocks || bytes.Contains(b, []byte("idem-check-")); c.blocks {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// What needs no copy is handled while the publisher's broker is not there, or blocks; but not if it refuses the publisher.
+func TestConsumerWhosePublisherDoesNotConnect(t *testing.T) {
+	defer amqpidem.SetCloseLimit(10 * time.Millisecond)()
+	for _, fault := range []error{amqp.ErrCredentials, amqp.ErrVhost, errBroken, nil} {
+		k := newKit(t)
+		k.config.Publisher = k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+			if fault != nil {
+				return nil, fault
+			}
+			return amqpidem.DialConfig(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+				conn, err := net.Dial(network, addr)
+				return &blocking{Conn: conn}, err
+			}})
+		}})
+		if errors.As(fault, new(*amqp.Error)) {
+			c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+			require.NoError(t, err)
+			err = c.Run(t.Context())
+			require.ErrorIs(t, err, fault)
+			require.ErrorContains(t, err, "Config.Publisher can't connect")
+			require.ErrorAs(t, err, new(*amqpidem.TopologyError))
+			continue
+		}
+		stop := k.start(succeed)
+		k.publish("1", "body")
+		k.settled(amqpidem.Done, 1)
+		stop()
+	}
 }
 
 func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
@@ -426,8 +470,8 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 	for _, with := range []error{amqp.ErrSyntax, io.ErrUnexpectedEOF} { // what the client can't read, and something on the way
 		k := newKit(t, func(k *kit) {
 			k.consumer.CheckOnly, k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = true, 4, 2, 20
-			k.consumer.Dial = func(_ context.Context, url string) (*amqp.Connection, error) {
-				return amqp.DialConfig(url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
+				return amqpidem.DialConfig(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 					conn, err := net.Dial(network, addr)
 					return &poisoned{Conn: conn, with: with}, err
 				}})
@@ -449,6 +493,8 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 				time.Sleep(20 * time.Millisecond) // so that one is unsettled when the queue is consumed again
 			case "held":
 				return errBroken
+			case "0": // the second connection begins with it
+				k.eventually("broken", func() bool { return k.count(amqpidem.Disconnected, "") > 0 })
 			case "last":
 				last.Done()
 				last.Wait()
@@ -461,6 +507,7 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 			assert.LessOrEqual(t, r.attempt.Deliveries, 2, r.id)
 		}
 		broken := k.count(amqpidem.Disconnected, "")
+		assert.Equal(t, with == amqp.ErrSyntax, amqpidem.Unreadable(k.disconnected(broken-1)))
 		assert.ErrorContains(t, k.disconnected(broken-1), fmt.Sprintf("the next message of queue %q", k.topology.Queue))
 		assert.ErrorContains(t, k.disconnected(broken-1), strings.Trim(strconv.Quote(with.Error()), `"`))
 
@@ -679,6 +726,7 @@ func TestBrokerRestart(t *testing.T) {
 	defer conn.Close()
 	require.ErrorAs(t, k.topology.Check(conn), &refused)
 	require.ErrorContains(t, refused, "the right to write is missing")
+	require.Equal(t, k.topology.DeadLetters(), refused.Queue)
 }
 
 func TestConsumerFaults(t *testing.T) {

@@ -20,6 +20,9 @@ func (t Topology) Arguments(major int) amqp.Table {
 // Unconfirmed returns how many messages have been sent, or are about to be, and are not confirmed.
 func (p *Publisher) Unconfirmed() int { return len(p.slots) }
 
+// Unreadable is unreadable: it depends on the client's words.
+var Unreadable = unreadable
+
 // SetCloseLimit sets how long something may take at the end, and returns what sets it back.
 func SetCloseLimit(d time.Duration) (back func()) {
 	before := closeLimit

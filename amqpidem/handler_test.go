@@ -798,13 +798,14 @@ func TestDelayQueueIsMissing(t *testing.T) {
 	d := k.get(ch)
 	err = k.handler(fail).Handle(t.Context(), d)
 	require.ErrorIs(t, err, amqpidem.ErrUnroutable)
+	assert.Less(t, k.events[0].Elapsed, patience)
 	require.NoError(t, ch.Close())
 }
 
 // In a consumer a copy that is refused holds its own delivery, and nothing else, until it is taken.
 func TestRefusedCopy(t *testing.T) {
 	for _, checkOnly := range []bool{false, true} {
-		k := newKit(t, func(k *kit) { k.consumer.CheckOnly = checkOnly })
+		k := newKit(t, func(k *kit) { k.consumer.CheckOnly, k.consumer.Concurrency = checkOnly, 1 })
 		require.NoError(t, k.topology.Declare(k.conn))
 		stop := k.start(func(ctx context.Context, d *amqp.Delivery) error {
 			if strings.HasPrefix(d.MessageId, "held") && amqpidem.AttemptFrom(ctx).Number == 1 {
@@ -827,13 +828,15 @@ func TestRefusedCopy(t *testing.T) {
 		require.NoError(t, k.publisher.Publish(t.Context(), good...))
 		k.settled(amqpidem.Done, 100)
 		if checkOnly {
-			assert.Zero(t, k.count(amqpidem.Settled, amqpidem.Failed))
+			k.eventually("it is tried again", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Failed) > 1 })
 			require.NoError(t, k.topology.Declare(k.conn))
 		}
 		k.settled(amqpidem.Failed, 1)
 		k.settled(amqpidem.Done, 101)
-		if checkOnly {
-			hold("held, too") // the end does not wait for it
+		hold("held, too")
+		if !checkOnly {
+			k.settled(amqpidem.Done, 102)
+		} else { // the end does not wait for it
 			defer func() { assert.Equal(t, "held, too", k.take(k.topology.Queue).MessageId) }()
 		}
 		stop()

@@ -79,6 +79,11 @@ func TestDeliveries(t *testing.T) {
 	} {
 		assert.Equal(t, want, deliveries(&d))
 	}
+	// A classic queue does not count: once it has delivered a message again, all runs may be of this publishing.
+	h := &Handler{topology: Topology{Type: Classic}}
+	assert.Equal(t, 1, h.attemptNumber(history{}, &amqp.Delivery{}, 4))
+	assert.Equal(t, 4, h.attemptNumber(history{}, &amqp.Delivery{Redelivered: true}, 4))
+	assert.Equal(t, 3, h.attemptNumber(history{lost: 2}, &amqp.Delivery{}, 4))
 }
 
 func TestRestoreTakesBothOrNone(t *testing.T) {

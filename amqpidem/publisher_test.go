@@ -315,20 +315,29 @@ func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
 	idle := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
 	require.NoError(t, idle.Publish(t.Context(), k.message("0")))
+	patient := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
+	require.NoError(t, patient.Publish(t.Context(), k.message("0")))
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	assert.Greater(t, conn.Config.Heartbeat, 10*time.Second, "not the default of the client")
 	proxy.Stall()
 	defer proxy.Resume()
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	soon(t, func() { assert.ErrorIs(t, p.Publish(short(), k.message("2")), context.DeadlineExceeded) }) // it is written
+	written := p.Unconfirmed()
 	large := k.message("1")
 	large.Publishing.Body = make([]byte, 64<<20) // more than the buffers of the kernel
 	first, end := context.WithCancelCause(t.Context())
 	published := make(chan error, 1)
 	go func() { published <- p.Publish(first, large) }()
-	k.eventually("it is being written", func() bool { return p.Unconfirmed() == 1 })
-
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	soon(t, func() { assert.ErrorIs(t, p.Publish(short, k.message("2")), context.DeadlineExceeded) })
-	soon(t, func() { assert.NoError(t, idle.Close(short)) })
+	k.eventually("it is being written", func() bool { return p.Unconfirmed() == written+1 })
+	soon(t, func() { assert.ErrorIs(t, p.Publish(short(), k.message("2")), context.DeadlineExceeded) }) // it waits for its turn
+	assert.Equal(t, written+1, p.Unconfirmed(), "it was not sent")
+	soon(t, func() { assert.NoError(t, idle.Close(short())) })
+	time.Sleep(time.Second) // longer than a message that is being written has
 	assert.False(t, conn.IsClosed(), "the first call may take its time")
 	end(errBroken)
 	soon(t, func() {
@@ -337,6 +346,8 @@ func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
 		assert.ErrorIs(t, e, errBroken)
 		assert.Len(t, e.Unconfirmed, 1)
 	})
+	defer amqpidem.SetCloseLimit(20 * time.Millisecond)()
+	soon(t, func() { assert.NoError(t, patient.Close(context.Background())) })
 }
 
 // soon reports if f takes as long as nothing should.
@@ -397,6 +408,9 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 		proxy.Resume()
 		require.NoError(t, p.Publish(t.Context(), k.message("1")))
 		assert.Equal(t, frozen, dials, "the connection of all is still there")
+		require.True(t, amqpidem.Refused(p.Publish(t.Context(), bad)))
+		require.NoError(t, p.Publish(t.Context(), k.message("2")))
+		assert.Equal(t, frozen+2, dials, "it has broken that one, and one of its own")
 	}
 }
 
