@@ -81,6 +81,10 @@ func (s *session) consumeAgain() {
 	}
 }
 
+// caution is within which time a connection breaks early, and for how long messages are taken one at a time after the first
+// such connection.
+var caution = 10 * time.Second
+
 // settleLimit is how long a worker tries to settle a delivery. After that it is held, see Consumer.hold.
 var settleLimit = 5 * time.Second
 
@@ -237,7 +241,7 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 		switch {
 		case unreadable(err):
 			c.breaks = 2
-		case wary || time.Since(began) < lastPause:
+		case wary || time.Since(began) < caution:
 			c.breaks++
 		default:
 			c.breaks = 0
@@ -245,7 +249,7 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 		if c.breaks > 0 && !wary {
 			c.unread.Store(int64(c.config.Prefetch))
 		}
-		if read := own.read.Load(); wary && !busy && int64(ready) > read && own.handled.Load() == read {
+		if read := own.read.Load(); wary && !busy && own.handled.Load() == read && (unreadable(err) || int64(ready) > read) {
 			err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w", t.Queue, err)
 		}
 		return err
@@ -258,7 +262,7 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 		}
 		ready = q.Messages
 		if c.breaks == 1 { // it may have been anything
-			defer time.AfterFunc(lastPause, func() { c.unread.Store(0); own.consumeAgain() }).Stop()
+			defer time.AfterFunc(caution, func() { c.unread.Store(0); own.consumeAgain() }).Stop()
 		}
 	}
 	if err := consume(); err != nil {

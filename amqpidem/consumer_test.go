@@ -90,6 +90,7 @@ func TestDrainWithoutAConnection(t *testing.T) {
 }
 
 func TestConsumerSurvivesAConnectionThatIsClosedInGoodOrder(t *testing.T) {
+	defer amqpidem.SetCaution(500 * time.Millisecond)()
 	var conn atomic.Pointer[amqp.Connection]
 	k := newKit(t, func(k *kit) {
 		k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
@@ -98,11 +99,18 @@ func TestConsumerSurvivesAConnectionThatIsClosedInGoodOrder(t *testing.T) {
 			return c, err
 		}
 	})
-	stop := k.start(succeed)
+	var both sync.WaitGroup
+	both.Add(2)
+	stop := k.start(func(context.Context, *amqp.Delivery) error {
+		both.Done()
+		both.Wait() // it is careful for a moment, and then takes as many at once as before
+		return nil
+	})
 	require.NoError(t, conn.Load().Close())
 	k.eventually("connected again", func() bool { return k.count(amqpidem.Connected, "") == 2 })
 	k.publish("1", "body")
-	k.settled(amqpidem.Done, 1)
+	k.publish("2", "body")
+	k.settled(amqpidem.Done, 2)
 	stop()
 	k.empty()
 }
@@ -508,8 +516,15 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		}
 		broken := k.count(amqpidem.Disconnected, "")
 		assert.Equal(t, with == amqp.ErrSyntax, amqpidem.Unreadable(k.disconnected(broken-1)))
-		assert.ErrorContains(t, k.disconnected(broken-1), fmt.Sprintf("the next message of queue %q", k.topology.Queue))
-		assert.ErrorContains(t, k.disconnected(broken-1), strings.Trim(strconv.Quote(with.Error()), `"`))
+		named := 0 // not each time: the broker may not say that there is another message
+		for i := range broken {
+			err := k.disconnected(i).Error()
+			assert.Contains(t, err, strings.Trim(strconv.Quote(with.Error()), `"`))
+			if strings.Contains(err, fmt.Sprintf("the next message of queue %q", k.topology.Queue)) {
+				named++
+			}
+		}
+		assert.NotZero(t, named)
 
 		// When as many as may be prefetched were read, it takes as many at once as before.
 		// One whose copy is refused does not take the only place meanwhile.

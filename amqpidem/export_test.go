@@ -30,6 +30,13 @@ func SetCloseLimit(d time.Duration) (back func()) {
 	return func() { closeLimit = before }
 }
 
+// SetCaution sets within which time a connection breaks early, and returns what sets it back.
+func SetCaution(d time.Duration) (back func()) {
+	before := caution
+	caution = d
+	return func() { caution = before }
+}
+
 // SetAckPause sets how long a settled delivery waits for those before it, and returns what sets it back.
 func SetAckPause(d time.Duration) (back func()) {
 	before := ackPause
