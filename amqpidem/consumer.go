@@ -217,8 +217,9 @@ func (c *Consumer) session(ctx context.Context, drain func() error) (connected b
 		err := ch.Qos(prefetch, 0, false)
 		if err == nil {
 			var deliveries <-chan amqp.Delivery
-			deliveries, err = ch.Consume(t.Queue, tag, false, false, false, false, nil)
-			offers = append(offers, stream{own, deliveries})
+			if deliveries, err = ch.Consume(t.Queue, tag, false, false, false, false, nil); err == nil {
+				offers = append(offers, stream{own, deliveries})
+			}
 		}
 		if err != nil && ch.IsClosed() { // a message may be why: the broker sends the first at once
 			<-settling.Done()
