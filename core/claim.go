@@ -15,11 +15,10 @@ type claimant struct {
 	claim   store.Claim // what the next Acquire asks for
 	askedOf uint64      // the abandoned attempt that the last Acquire was limited to; 0: none
 	asked   time.Time   // when the last Acquire began; zero for a local store
-	forgets bool        // the operation leaves no record if it succeeds
 }
 
-func newClaimant(g *Guard, id identity) claimant {
-	c := claimant{waiter: waiter{guard: g, id: id}}
+func newClaimant(g *Guard, id *identity) claimant {
+	c := claimant{waiter: waiter{guard: g, id: *id}}
 	c.claim.Owner, c.claim.Lease = store.NewOwner(), g.policy.Lease
 	c.resetClaim()
 	return c
@@ -127,7 +126,7 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 
 // recover decides what becomes of an abandoned run: it returns a refusal, or prepares the claim to be
 // acquired once more. err is what stands behind the refusal.
-func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Grant) (*Refusal, error) {
+func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (*Refusal, error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
 	switch {
 	case c.id.expired && policy.Abandoned == TakeOver && c.askedOf != attempt:
@@ -142,13 +141,13 @@ func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Gr
 	case policy.Reconcile == nil:
 		return uncertain, nil
 	}
-	verdict, err := policy.Reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: op.request()})
+	verdict, err := policy.Reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
 	if err != nil || verdict.kind == verdictUnknown {
 		return uncertain, err
 	}
 	c.forRun()
 	if verdict.kind == verdictFinished {
-		if err := c.complete(ctx, op, attempt, verdict); err != nil {
+		if err := c.complete(ctx, attempt, verdict); err != nil {
 			return uncertain, err
 		}
 	}
@@ -158,8 +157,8 @@ func (c *claimant) recover(ctx context.Context, op operation, abandoned store.Gr
 
 // complete takes over an abandoned run, and completes it with what a verdict says that it has answered. If another
 // caller was faster, it does nothing.
-func (c *claimant) complete(ctx context.Context, op operation, attempt uint64, verdict Verdict) error {
-	result, err := op.result(verdict)
+func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict) error {
+	result, err := c.guard.result(verdict)
 	if err != nil {
 		return err
 	}
@@ -169,10 +168,29 @@ func (c *claimant) complete(ctx context.Context, op operation, attempt uint64, v
 	if err != nil || grant.State != store.Acquired {
 		return err
 	}
-	if !c.forgets {
+	if !c.id.forgets {
 		_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
 	} else if _, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0); err == nil {
 		c.take(&answer{grant: store.Grant{State: store.Done, Result: result}})
 	}
 	return err
+}
+
+// result encodes what a verdict says that an abandoned run has answered.
+func (g *Guard) result(v Verdict) ([]byte, error) {
+	switch r := v.response; {
+	case g.task && r != nil:
+		return nil, errors.New("idem: Finished is for HTTP; use FinishedValue")
+	case !g.task && (r == nil || r.Status < 200 || r.Status > 999):
+		return nil, errors.New("idem: Finished needs a response with a final status")
+	case g.policy.Duplicate == Reject:
+		return nil, nil
+	case g.task && len(v.value) > g.policy.ResponseLimit, !g.task && len(r.Body) > g.policy.ResponseLimit:
+		return unavailable, nil
+	case g.task:
+		return append([]byte{resultValue}, v.value...), nil
+	}
+	own := *v.response
+	own.Header = canonical(own.Header)
+	return appendResponse(nil, &own, &g.policy.StoredHeaders), nil
 }

@@ -41,20 +41,6 @@ func (s *stubborn) Complete(context.Context, string, store.Owner, []byte, time.D
 	return nil
 }
 
-// refusedOperation is an operation that never runs.
-type refusedOperation struct {
-	operation
-	id        identity
-	resultErr error
-}
-
-func (o *refusedOperation) identify() identity                            { return o.id }
-func (o *refusedOperation) request() *Request                             { return nil }
-func (o *refusedOperation) route() string                                 { return "" }
-func (o *refusedOperation) result(Verdict) ([]byte, error)                { return nil, o.resultErr }
-func (o *refusedOperation) refuse(_ context.Context, r *Refusal) error    { return r }
-func (o *refusedOperation) stored(context.Context, store.Grant) *Response { return nil }
-
 // A caller that meets an abandoned run asks the store a few times at most, also if the run stays abandoned.
 func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 	fault := errors.New("out of order")
@@ -62,11 +48,10 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 		return Policy{Abandoned: Uncertain, Reconcile: func(context.Context, Uncertainty) (Verdict, error) { return v, err }}
 	}
 	for name, tc := range map[string]struct {
-		policy    Policy
-		expired   bool
-		resultErr error
-		want      Code
-		calls     int64
+		policy  Policy
+		expired bool
+		want    Code
+		calls   int64
 	}{
 		"the store keeps it":        {policy: Policy{}, want: CodeKeyReused, calls: 1},
 		"an expired token":          {policy: Policy{}, expired: true, want: CodeKeyReused, calls: 2},
@@ -75,13 +60,14 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 		"the verdict fails":         {policy: reconciled(RunAgain(), fault), want: CodeUncertain, calls: 1},
 		"run again":                 {policy: reconciled(RunAgain(), nil), want: CodeKeyReused, calls: 2},
 		"finished by somebody else": {policy: reconciled(FinishedValue(nil), nil), want: CodeKeyReused, calls: 3},
-		"finished with a bad value": {policy: reconciled(FinishedValue(nil), nil), resultErr: fault, want: CodeUncertain, calls: 1},
+		"finished with a bad value": {policy: reconciled(Finished(&Response{Status: 200}), nil), want: CodeUncertain, calls: 1},
 	} {
 		s := &stubborn{grant: store.Grant{State: store.Abandoned, Attempt: 1, Fingerprint: "f", Remaining: time.Hour}}
 		tc.policy.Name = "n"
 		guard := MustNew(Config{Service: "shop", Store: s}).MustTask(tc.policy).guard
-		op := &refusedOperation{id: identity{key: Key{raw: "k"}, fingerprint: "f", expired: tc.expired}, resultErr: tc.resultErr}
-		assert.ErrorIs(t, guard.once(t.Context(), op), tc.want, name)
+		d := guard.decide(t.Context(), &identity{key: Key{raw: "k"}, fingerprint: "f", expired: tc.expired})
+		assert.Equal(t, toRefuse, d.action, name)
+		assert.Equal(t, tc.want, d.refusal.Code, name)
 		assert.Equal(t, tc.calls, s.calls.Load(), name)
 	}
 }

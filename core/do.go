@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 	"unicode/utf8"
 
 	"github.com/idem-go/idem/core/store"
@@ -93,7 +92,7 @@ type Result[T any] struct {
 // function. With another task of the same name and the same call it gets [CodeGuardConflict].
 func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Context) (T, error)) (Result[T], error) {
 	var r Result[T]
-	op := taskRun{guard: t.guard, call: call}
+	op := taskCall{guard: t.guard, call: call}
 	op.fn = func(ctx context.Context) (err error) {
 		r.Value, err = fn(ctx)
 		return err
@@ -111,7 +110,7 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 		}
 		return err
 	}
-	err := t.guard.once(ctx, &op)
+	err := op.do(ctx)
 	r.Replayed, r.Attempt = op.replayed, op.attempt
 	return r, err
 }
@@ -157,8 +156,8 @@ func sameButOrder(a, b []byte) bool {
 
 var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same")
 
-// taskRun is an operation that is a function.
-type taskRun struct {
+// taskCall is one call of Do, whatever its type of values.
+type taskCall struct {
 	guard    *Guard
 	call     Call
 	fn       func(context.Context) error
@@ -168,76 +167,70 @@ type taskRun struct {
 	attempt  uint64
 }
 
-func (t *taskRun) identify() identity {
-	if t.call.Key == "" {
-		return identity{refusal: refusalKeyMissing}
+// do does what the guard decides about the call.
+func (t *taskCall) do(ctx context.Context) error {
+	id := t.identify()
+	d := t.guard.decide(ctx, &id)
+	switch d.action {
+	case toRun:
+		return t.run(d.run)
+	case toPass:
+		return t.fn(d.passing(ctx))
+	case toReplay:
+		if t.replayed, d.cause = t.replay(d.grant); t.replayed {
+			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key})
+			return nil
+		}
+		d.refusal = refusalUnavailable
 	}
-	fingerprint := t.call.Fingerprint
-	if len(fingerprint) > 64 {
-		sum := sha256.Sum256([]byte(fingerprint))
-		fingerprint = hex.EncodeToString(sum[:])
-	}
-	return identity{key: t.guard.taskKey(t.call), fingerprint: fingerprint}
+	return t.guard.refuse(ctx, &id, d.refusal, d.cause) // a copy: the caller may change it
 }
 
-func (t *taskRun) request() *Request                             { return nil }
-func (t *taskRun) stored(context.Context, store.Grant) *Response { return nil }
+func (t *taskCall) identify() identity {
+	id := identity{route: "DO " + t.guard.policy.Name}
+	if t.call.Key == "" {
+		id.refusal = refusalKeyMissing
+		return id
+	}
+	id.key, id.fingerprint = t.guard.taskKey(t.call), t.call.Fingerprint
+	if len(id.fingerprint) > 64 {
+		sum := sha256.Sum256([]byte(id.fingerprint))
+		id.fingerprint = hex.EncodeToString(sum[:])
+	}
+	return id
+}
 
-func (t *taskRun) route() string { return "DO " + t.guard.policy.Name }
-
-func (t *taskRun) perform(c *runContext) (outcome, error) {
+// run runs the function under the claim of c.
+func (t *taskCall) run(c *runContext) error {
+	defer c.finishPanic() // if the function does not return, or a hook does not
+	c.begun()
 	t.attempt = c.attempt
 	err := t.fn(c)
 	c.done = true
 	o := outcome{failed: err != nil, err: err}
-	if t.guard.policy.Duplicate == Reject {
-		return o, err // the value is never replayed
+	if t.guard.policy.Duplicate != Reject { // else the value is never replayed
+		o.result = unavailable
 	}
-	o.result = unavailable
-	if err != nil {
-		return o, err
+	if err == nil && o.result != nil {
+		value, fault := t.encode()
+		switch {
+		case fault != nil:
+			o.err = fault
+		case len(value) <= t.guard.policy.ResponseLimit:
+			o.result = append(append(make([]byte, 0, 1+len(value)), resultValue), value...)
+		}
 	}
-	value, fault := t.encode()
-	switch {
-	case fault != nil:
-		o.err = fault
-	case len(value) <= t.guard.policy.ResponseLimit:
-		o.result = append(append(make([]byte, 0, 1+len(value)), resultValue), value...)
-	}
-	return o, nil
+	_ = c.finish(o) // a task has an answer: what its function returned
+	return err
 }
 
-func (t *taskRun) deliver(time.Duration) error { return nil }
-
-func (t *taskRun) replay(_ context.Context, grant store.Grant) (int, *Refusal, error) {
+// replay decodes a stored value, if there is one.
+func (t *taskCall) replay(grant store.Grant) (ok bool, err error) {
 	if len(grant.Result) == 0 || grant.Result[0] != resultValue {
-		return 0, refusalUnavailable, nil
+		return false, nil
 	}
-	if err := t.decode(grant.Result[1:]); err != nil {
-		return 0, refusalUnavailable, err
-	}
-	t.replayed = true
-	return 0, nil, nil
-}
-
-func (t *taskRun) refuse(_ context.Context, r *Refusal) error {
-	own := *r // not the package's: the caller may change it
-	return &own
-}
-
-func (t *taskRun) unprotected(ctx context.Context) error { return t.fn(ctx) }
-
-func (t *taskRun) result(v Verdict) ([]byte, error) {
-	if v.response != nil {
-		return nil, errors.New("idem: Finished is for HTTP; use FinishedValue")
-	}
-	if t.guard.policy.Duplicate == Reject {
-		return nil, nil
-	}
-	if len(v.value) > t.guard.policy.ResponseLimit {
-		return unavailable, nil
-	}
-	return append([]byte{resultValue}, v.value...), nil
+	err = t.decode(grant.Result[1:])
+	return err == nil, err
 }
 
 // taskKey is the key of a task: its name stands where HTTP has method and route.

@@ -8,13 +8,13 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// run runs the operation under the claim that c has acquired, unless no more runs may begin. outer is the
-// run in which it is called, if any.
-func (g *Guard) run(ctx context.Context, op operation, outer *Run, c *claimant, grant store.Grant) error {
-	run := &runContext{values: ctx, route: op.route(), started: c.asked}
+// begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
+// which it is called, if any.
+func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.Grant) *runContext {
+	run := &runContext{values: ctx, route: c.id.route, started: c.asked}
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
-	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.forgets
+	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.id.forgets
 	c.stopAwaiting() // what it hands over itself
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
@@ -23,38 +23,14 @@ func (g *Guard) run(ctx context.Context, op operation, outer *Run, c *claimant, 
 	run.open() // before it is listed: from then on it may be ended
 	if !g.engine.runs.begin(run, now) {
 		run.close()
-		return g.refuse(ctx, op, c.id.key, shuttingDown, c.giveBack(ctx, grant))
+		return nil
 	}
-	return run.carryOut(op)
+	return run
 }
 
-// carryOut runs the operation, finishes the run, and sends the answer.
-func (c *runContext) carryOut(op operation) error {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		c.finishPanic() // a panic or runtime.Goexit, which goes on
-		if c.done {
-			_ = op.deliver(c.keptFor) // it was not the handler's: the client gets the answer
-		}
-	}()
+// started tells the observer that the handler begins.
+func (c *runContext) begun() {
 	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt, Takeover: c.takeover})
-	o, err := op.perform(c)
-	if o.deferred {
-		returned = true
-		return err
-	}
-	instead := c.finish(o)
-	returned = true
-	if instead != nil {
-		return op.refuse(c.values, instead)
-	}
-	if derr := op.deliver(c.keptFor); err == nil {
-		err = derr
-	}
-	return err
 }
 
 // outcome is how a run has ended.
@@ -66,7 +42,6 @@ type outcome struct {
 	runsOn   bool     // the handler may still be running
 	cut      bool     // a part of the response has been sent, and the rest could not be
 	empty    bool     // the handler has written nothing
-	deferred bool     // how it has ended will be known later
 	result   []byte   // to be stored, if the record is kept
 	status   int
 	err      error // for the observer

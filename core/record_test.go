@@ -130,7 +130,7 @@ func TestNamesOfTheDefaultHeaderFilter(t *testing.T) {
 
 // An httpOperation goes back to the pool blank: nothing of one request may reach the next.
 func TestHTTPOperationsAreBlankWhenReused(t *testing.T) {
-	f := &httpOperation{guard: new(Guard), routing: "r", scratch: []byte("secret"), echo: [2]Field{{"Idempotency-Key", "k"}},
+	f := &httpOperation{guard: new(Guard), scratch: []byte("secret"), echo: [2]Field{{"Idempotency-Key", "k"}},
 		counted: append(make([]Pair, 0, 4), Pair{Name: "if-match", Value: "secret"})}
 	f.req = Request{Method: "POST", Route: "r", RawQuery: "q", ContentType: "c", RemoteAddr: "a", Native: f, Body: []byte("b"),
 		PathParams: append(make([]Pair, 0, 4), Pair{Name: "id", Value: "1"})}

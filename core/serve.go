@@ -53,12 +53,35 @@ func (g *Guard) Serve(ctx context.Context, x Exchange) error {
 	if isSafe(f.req.Method) {
 		err = x.Pass(ctx)
 	} else {
-		err = g.once(ctx, f)
+		err = f.serve(ctx)
 	}
 	// A panic leaves f to the garbage collector: the handler may have kept something of it.
 	f.reset()
 	httpOperations.Put(f)
 	return err
+}
+
+// serve does what the guard decides about the request.
+func (f *httpOperation) serve(ctx context.Context) error {
+	g, id := f.guard, f.identify()
+	d := g.decide(ctx, &id)
+	switch d.action {
+	case toRun:
+		return f.run(d.run)
+	case toPass:
+		return f.x.Pass(d.passing(ctx))
+	case toReplay:
+		if d.refusal, d.cause = f.replayable(ctx, d.grant); d.refusal == nil {
+			err := f.x.Answer(&f.resp)
+			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, Status: f.resp.Status})
+			return err
+		}
+	}
+	r := g.refuse(ctx, &id, d.refusal, d.cause)
+	if r.Code == CodeKeyReused {
+		r.Stored = f.stored(ctx, d.grant)
+	}
+	return f.refuse(ctx, r)
 }
 
 // Key derives the key and the fingerprint of a request as Serve would, without calling the store. r has
@@ -93,8 +116,7 @@ type httpOperation struct {
 	x       Exchange
 	req     Request
 	resp    Response
-	scratch []byte // the key under construction, then the result to be stored
-	routing string
+	scratch []byte   // the key under construction, then the result to be stored
 	echo    [2]Field // of EchoKey; the first is empty if nothing is to be echoed
 	counted []Pair   // the header fields that count as parameters
 	done    store.Grant
@@ -117,19 +139,6 @@ func (f *httpOperation) reset() {
 	f.req.PathParams, f.resp.Header = params[:0], fields[:0]
 }
 
-func (f *httpOperation) request() *Request { return &f.req }
-
-// route is for events only, so it is put together only if there is an observer.
-func (f *httpOperation) route() string {
-	if f.guard.engine.observer == nil {
-		return ""
-	}
-	if f.routing == "" {
-		f.routing = f.req.endpoint()
-	}
-	return f.routing
-}
-
 // endpoint is a copy of what events call the route.
 func (r *Request) endpoint() string {
 	pattern := r.Route
@@ -140,7 +149,7 @@ func (r *Request) endpoint() string {
 }
 
 func (f *httpOperation) identify() identity {
-	return f.derive(func() ([]byte, *Refusal, error) {
+	id := f.derive(func() ([]byte, *Refusal, error) {
 		body, err := f.x.ReadBody(f.guard.policy.BodyLimit)
 		switch {
 		case errors.Is(err, ErrBodyTooLarge):
@@ -152,6 +161,11 @@ func (f *httpOperation) identify() identity {
 		}
 		return body, nil, nil
 	})
+	id.request, id.forgets = &f.req, f.guard.forgets && isIdempotent(f.req.Method)
+	if f.guard.engine.observer != nil { // it is for events only
+		id.route = f.req.endpoint()
+	}
+	return id
 }
 
 var (
@@ -319,21 +333,54 @@ func appendRoute(k []byte, method, route string) []byte {
 
 func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
-func (f *httpOperation) perform(c *runContext) (outcome, error) {
+// run runs the handler under the claim of c, unless the response is yet to come, settles the run, and answers.
+func (f *httpOperation) run(c *runContext) error {
+	captured, err := f.runHandler(c)
+	if captured.Deferred {
+		f.x.(Deferrer).Defer(&Pending{run: c, x: f.x, echo: f.echo, reported: captured.Err})
+		return err
+	}
+	if derr := f.finish(c, &captured); err == nil {
+		err = derr
+	}
+	return err
+}
+
+func (f *httpOperation) runHandler(c *runContext) (captured Capture, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.finishPanic() // a panic or runtime.Goexit, which goes on
+		}
+	}()
+	c.begun()
 	if f.echo[0].Name != "" {
 		echoes(c, f.echo[0].Name)
 	}
-	captured, err := f.x.Run(c, f.guard.policy.ResponseLimit)
+	captured, err = f.x.Run(c, f.guard.policy.ResponseLimit)
 	c.returned()
-	if captured.Deferred {
-		p := &Pending{run: c, x: f.x, echo: f.echo, reported: captured.Err}
-		f.x.(Deferrer).Defer(p)
-		return outcome{deferred: true}, err
-	}
+	returned = true
+	return captured, err
+}
+
+// finish finishes the run by what was captured, and sends the answer.
+func (f *httpOperation) finish(c *runContext, captured *Capture) error {
+	returned := false
+	defer func() {
+		if !returned { // Policy.Failed has panicked, or an observer: the client gets the handler's answer
+			c.finishPanic()
+			_ = deliver(f.x, &f.echo, c.keptFor)
+		}
+	}()
 	c.done = true
 	var o outcome
-	o, f.scratch = c.outcome(&captured, f.scratch[:0])
-	return o, err
+	o, f.scratch = c.outcome(captured, f.scratch[:0])
+	instead := c.finish(o)
+	returned = true
+	if instead != nil {
+		return f.refuse(c.values, instead)
+	}
+	return deliver(f.x, &f.echo, c.keptFor)
 }
 
 // outcome makes an outcome of a capture, with the result in buf.
@@ -390,10 +437,6 @@ func unrendered(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnrendered, err)
 }
 
-func (f *httpOperation) deliver(retention time.Duration) error {
-	return deliver(f.x, &f.echo, retention)
-}
-
 // deliver has the exchange deliver, with the fields of EchoKey. A result that was not kept has no expiry.
 func deliver(x Exchange, echo *[2]Field, retention time.Duration) error {
 	switch {
@@ -410,20 +453,21 @@ func expires(in time.Duration) Field {
 	return Field{ExpiresHeader, time.Now().Add(in).UTC().Format(http.TimeFormat)}
 }
 
-func (f *httpOperation) replay(ctx context.Context, grant store.Grant) (int, *Refusal, error) {
+// replayable decodes a stored result into f.resp, or says why it is not replayed.
+func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Refusal, error) {
 	if authorize := f.guard.policy.Authorize; authorize != nil {
 		if err := authorize(ctx, &f.req); err != nil {
-			return 0, refusalNotAuthorized, err
+			return refusalNotAuthorized, err
 		}
 	}
 	if !decodeResponse(&f.resp, grant.Result) {
-		return 0, refusalUnavailable, nil
+		return refusalUnavailable, nil
 	}
 	if f.echo[0].Name != "" {
 		echoes(ctx, f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
-	return f.resp.Status, nil, f.x.Answer(&f.resp)
+	return nil, nil
 }
 
 func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {
@@ -445,23 +489,6 @@ func (f *httpOperation) stored(ctx context.Context, grant store.Grant) *Response
 	}
 	r.Header = r.Header[:len(r.Header)-1] // it is no replay
 	return r
-}
-
-func (f *httpOperation) unprotected(ctx context.Context) error { return f.x.Pass(ctx) }
-
-func (f *httpOperation) result(v Verdict) ([]byte, error) {
-	if v.response == nil || v.response.Status < 200 || v.response.Status > 999 {
-		return nil, errors.New("idem: Finished needs a response with a final status")
-	}
-	if f.guard.policy.Duplicate == Reject {
-		return nil, nil
-	}
-	if len(v.response.Body) > f.guard.policy.ResponseLimit {
-		return unavailable, nil
-	}
-	own := *v.response
-	own.Header = canonical(own.Header)
-	return appendResponse(nil, &own, &f.guard.policy.StoredHeaders), nil
 }
 
 func isSafe(method string) bool {

@@ -1,0 +1,168 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// decision is what is to be done about a request, or the call of a task. [Guard.decide] makes it, and Serve and Do
+// act on it.
+type decision struct {
+	action  action
+	run     *runContext // toRun: it holds the claim
+	grant   store.Grant // toReplay: the finished record; toRefuse a reused key: the record that stands
+	refusal *Refusal    // toRefuse; toPass: why there is no run, or nil if the request has one already
+	cause   error       // behind the refusal
+}
+
+type action uint8
+
+const (
+	toRun action = iota
+	toReplay
+	toRefuse
+	toPass // without a claim
+)
+
+// identity is which operation a request is for.
+type identity struct {
+	key         Key
+	fingerprint string
+	raw         uint64       // see store.Claim
+	done        *store.Grant // the finished record, if it has been found already
+	expired     bool         // the key is a token that is too old for a first use
+	refusal     *Refusal
+	cause       error // behind the refusal
+	pass        bool  // no key was sent, and none is needed
+
+	route   string   // for events; empty if nobody observes
+	request *Request // nil for a task
+	forgets bool     // the operation leaves no record if it succeeds
+}
+
+// decide is the flow as far as a run: key, claim, wait. No other function has it.
+func (g *Guard) decide(ctx context.Context, id *identity) decision {
+	switch {
+	case id.refusal != nil:
+		return decision{action: toRefuse, refusal: id.refusal, cause: id.cause}
+	case id.pass:
+		g.observe(ctx, Event{Kind: Passed, Route: id.route})
+		return decision{action: toPass, refusal: refusalKeyMissing}
+	}
+	outer := RunFrom(ctx)
+	switch outer.claimedBy(g.engine, id.key) {
+	case nil: // the request has not claimed the key yet
+	case g:
+		return decision{action: toPass} // the guard is mounted twice on the way to the handler
+	default:
+		// A claim would wait for itself, or be refused as its own duplicate. Running the handler
+		// would switch this guard's policy off.
+		return decision{action: toRefuse, refusal: guardConflict}
+	}
+	if id.done != nil {
+		return g.duplicate(*id.done)
+	}
+
+	c := newClaimant(g, id)
+	defer c.stopWaiting()
+	if id.forgets && g.policy.Duplicate.limit() > 0 {
+		c.awaitHandover()
+		defer c.stopAwaiting()
+	}
+	for {
+		grant, err := c.acquireOrWait(ctx)
+		switch {
+		case err != nil:
+			return g.storeUnavailable(ctx, &c, err)
+		case c.tokenExpired(grant):
+			return decision{action: toRefuse, refusal: refusalTokenExpired, cause: c.giveBack(ctx, grant)}
+		case grant.State == store.Acquired:
+			if run := g.begin(ctx, outer, &c, grant); run != nil {
+				return decision{action: toRun, run: run}
+			}
+			return decision{action: toRefuse, refusal: shuttingDown, cause: c.giveBack(ctx, grant)}
+		case c.keyReused(grant):
+			return decision{action: toRefuse, refusal: keyReused, grant: grant}
+		case grant.State == store.Running:
+			return decision{action: toRefuse, refusal: g.inProgress(grant)}
+		case grant.State == store.Done:
+			return g.duplicate(grant)
+		case grant.State == store.Abandoned:
+			if refusal, err := c.recover(ctx, grant); refusal != nil {
+				return decision{action: toRefuse, refusal: refusal, cause: err}
+			} // else it acquires again, knowing more about the abandoned run
+		default:
+			return g.storeUnavailable(ctx, &c, errBadGrant)
+		}
+	}
+}
+
+var (
+	inProgress    = refusal(CodeInProgress)
+	keyReused     = refusal(CodeKeyReused)
+	uncertain     = refusal(CodeUncertain)
+	shuttingDown  = refusal(CodeShuttingDown)
+	unfinished    = refusal(CodeUnfinished)
+	guardConflict = refusal(CodeGuardConflict)
+
+	storeUnavailable = refusal(CodeStoreUnavailable)
+
+	errBadGrant = errors.New("idem: the store reported an unknown state")
+)
+
+// duplicate decides about a duplicate of a finished operation.
+func (g *Guard) duplicate(grant store.Grant) decision {
+	switch {
+	case g.policy.Duplicate != Reject:
+		return decision{action: toReplay, grant: grant}
+	case bytes.Equal(grant.Result, failed):
+		return decision{action: toRefuse, refusal: g.refusedFailed}
+	}
+	return decision{action: toRefuse, refusal: g.refused}
+}
+
+// inProgress is what a duplicate gets while the operation runs. A lease is renewed after each third. If less
+// than 60 % is left, a renewal was missed: the run may have died, and another try makes no sense before the lease has passed.
+func (g *Guard) inProgress(grant store.Grant) *Refusal {
+	if left := grant.Remaining; left > g.running.RetryAfter && left < g.policy.Lease/5*3 {
+		r := *g.running
+		r.RetryAfter = left
+		return &r
+	}
+	return g.running
+}
+
+// storeUnavailable refuses, or lets the operation pass without a claim if the policy says FailOpen: the
+// store has failed before the run.
+func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) decision {
+	if g.policy.FailOpen && !c.id.expired {
+		g.observe(ctx, Event{Kind: Unprotected, Route: c.id.route, Key: c.id.key, Err: err})
+		return decision{action: toPass, refusal: storeUnavailable}
+	}
+	g.engine.releaseFailed(c.id.key, c.claim.Owner, err)
+	return decision{action: toRefuse, refusal: storeUnavailable, cause: err}
+}
+
+// refuse tells the observer of a refusal, and returns a copy that says what is behind it.
+func (g *Guard) refuse(ctx context.Context, id *identity, r *Refusal, cause error) *Refusal {
+	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, Status: r.Status, Code: r.Code, Err: cause})
+	return r.because(cause)
+}
+
+// passing returns the context of an operation that passes without a claim.
+func (d *decision) passing(ctx context.Context) context.Context {
+	if d.refusal == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, passedKey{}, d.refusal)
+}
+
+func (g *Guard) observe(ctx context.Context, ev Event) {
+	if g.engine.observer != nil {
+		ev.Policy = g.policy.Name
+		g.engine.observer(ctx, ev)
+	}
+}
