@@ -4,6 +4,7 @@ import (
 	"crypto/fips140"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/idem-go/idem/core/internal/canon"
 )
@@ -209,4 +210,16 @@ func compilePaths(f *faults, field string, paths []string) *canon.Paths {
 		}
 	}
 	return compiled
+}
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := lowerASCII(s[i])
+		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
 }

@@ -137,18 +137,18 @@ func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (*Refusal
 	case c.claim.Takeover, c.askedOf == attempt:
 		// Only another fingerprint can have kept the store from handing it over (with
 		// IgnoreFingerprint: one from before the policy said so).
-		return keyReused, nil
+		return refusalKeyReused, nil
 	case policy.Reconcile == nil:
-		return uncertain, nil
+		return refusalUncertain, nil
 	}
 	verdict, err := policy.Reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
 	if err != nil || verdict.kind == verdictUnknown {
-		return uncertain, err
+		return refusalUncertain, err
 	}
 	c.forRun()
 	if verdict.kind == verdictFinished {
 		if err := c.complete(ctx, attempt, verdict); err != nil {
-			return uncertain, err
+			return refusalUncertain, err
 		}
 	}
 	c.claim.Takeover, c.claim.Attempt = verdict.kind == verdictRunAgain, attempt

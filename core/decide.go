@@ -27,22 +27,6 @@ const (
 	toPass // without a claim
 )
 
-// identity is which operation a request is for.
-type identity struct {
-	key         Key
-	fingerprint string
-	raw         uint64       // see store.Claim
-	done        *store.Grant // the finished record, if it has been found already
-	expired     bool         // the key is a token that is too old for a first use
-	refusal     *Refusal
-	cause       error // behind the refusal
-	pass        bool  // no key was sent, and none is needed
-
-	route   string   // for events; empty if nobody observes
-	request *Request // nil for a task
-	forgets bool     // the operation leaves no record if it succeeds
-}
-
 // decide is the flow as far as a run: key, claim, wait. No other function has it.
 func (g *Guard) decide(ctx context.Context, id *identity) decision {
 	switch {
@@ -60,7 +44,7 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 	default:
 		// A claim would wait for itself, or be refused as its own duplicate. Running the handler
 		// would switch this guard's policy off.
-		return decision{action: toRefuse, refusal: guardConflict}
+		return decision{action: toRefuse, refusal: refusalGuardConflict}
 	}
 	if id.done != nil {
 		return g.duplicate(*id.done)
@@ -83,9 +67,9 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 			if run := g.begin(ctx, outer, &c, grant); run != nil {
 				return decision{action: toRun, run: run}
 			}
-			return decision{action: toRefuse, refusal: shuttingDown, cause: c.giveBack(ctx, grant)}
+			return decision{action: toRefuse, refusal: refusalShuttingDown, cause: c.giveBack(ctx, grant)}
 		case c.keyReused(grant):
-			return decision{action: toRefuse, refusal: keyReused, grant: grant}
+			return decision{action: toRefuse, refusal: refusalKeyReused, grant: grant}
 		case grant.State == store.Running:
 			return decision{action: toRefuse, refusal: g.inProgress(grant)}
 		case grant.State == store.Done:
@@ -100,18 +84,7 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 	}
 }
 
-var (
-	inProgress    = refusal(CodeInProgress)
-	keyReused     = refusal(CodeKeyReused)
-	uncertain     = refusal(CodeUncertain)
-	shuttingDown  = refusal(CodeShuttingDown)
-	unfinished    = refusal(CodeUnfinished)
-	guardConflict = refusal(CodeGuardConflict)
-
-	storeUnavailable = refusal(CodeStoreUnavailable)
-
-	errBadGrant = errors.New("idem: the store reported an unknown state")
-)
+var errBadGrant = errors.New("idem: the store reported an unknown state")
 
 // duplicate decides about a duplicate of a finished operation.
 func (g *Guard) duplicate(grant store.Grant) decision {
@@ -140,10 +113,10 @@ func (g *Guard) inProgress(grant store.Grant) *Refusal {
 func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) decision {
 	if g.policy.FailOpen && !c.id.expired {
 		g.observe(ctx, Event{Kind: Unprotected, Route: c.id.route, Key: c.id.key, Err: err})
-		return decision{action: toPass, refusal: storeUnavailable}
+		return decision{action: toPass, refusal: refusalStoreUnavailable}
 	}
 	g.engine.releaseFailed(c.id.key, c.claim.Owner, err)
-	return decision{action: toRefuse, refusal: storeUnavailable, cause: err}
+	return decision{action: toRefuse, refusal: refusalStoreUnavailable, cause: err}
 }
 
 // refuse tells the observer of a refusal, and returns a copy that says what is behind it.

@@ -5,19 +5,6 @@ import (
 	"time"
 )
 
-// end counts a run out when it is finished. A second call does nothing.
-func (l *runs) end(c *runContext) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !c.counted {
-		return
-	}
-	c.counted = false
-	if l.running--; l.running == 0 && l.drained != nil {
-		close(l.drained)
-	}
-}
-
 // Drain prepares a shutdown. From now on a request that would run is refused with 503 shutting_down
 // ([CodeShuttingDown]); duplicates of finished operations are still answered. Drain waits for the runs
 // that have begun, and returns nil when the last one is finished.

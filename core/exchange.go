@@ -133,28 +133,15 @@ func (p *Pending) Finish(c *Capture) (err error) {
 			run.finishPanic()
 			return
 		}
-		run.done = true
-		returned := false
-		defer func() {
-			if !returned { // Policy.Failed has panicked, or an observer
-				run.finishPanic()
-				err = deliver(p.x, &p.echo, run.keptFor)
-			}
-		}()
 		last := *c
 		if last.Err == nil || reported(p.reported) != nil { // a refusal stays one, whatever has become of it
 			last.Err = p.reported
 		}
-		o, _ := run.outcome(&last, nil)
-		instead := run.finish(o)
-		returned = true
-		if instead != nil {
+		_, err = run.answer(p.x, &p.echo, &last, nil, func(instead *Refusal) error {
 			var r Request // that of the httpOperation is back in the pool
 			r.fill(run.values, p.x)
-			err = p.x.Answer(run.guard.response(run.values, instead, &r))
-			return
-		}
-		err = deliver(p.x, &p.echo, run.keptFor)
+			return p.x.Answer(run.guard.response(run.values, instead, &r))
+		})
 	})
 	return err
 }

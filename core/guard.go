@@ -77,7 +77,7 @@ func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
 	if !forHTTP {
 		q.Linger = 0 // the context is the caller's own: its end is meant
 	}
-	g.running = inProgress
+	g.running = refusalInProgress
 	if q.Duplicate == Reject {
 		g.running = refusal(CodeInProgress)
 		g.running.Detail = "The same operation is being carried out."

@@ -62,6 +62,19 @@ func (l *runs) endLease(c *runContext) {
 	l.mu.Unlock()
 }
 
+// end counts a run out when it is finished. A second call does nothing.
+func (l *runs) end(c *runContext) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.counted {
+		return
+	}
+	c.counted = false
+	if l.running--; l.running == 0 && l.drained != nil {
+		close(l.drained)
+	}
+}
+
 // arm makes sure that the timer fires no later than at. l.mu is held.
 func (l *runs) arm(at, now time.Time) {
 	if !l.armed.IsZero() && !at.Before(l.armed) {

@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"time"
+
+	"github.com/idem-go/idem/core/internal/canon"
 )
 
 // Policy says how one route, or one kind of task, is protected. The zero Policy makes the key of the
@@ -274,3 +276,12 @@ func FailedByStatus(r *Response) bool {
 // FailedByAnyError reports whether the status is 400 or above. It is the default of [Policy.Failed] for
 // keys made of parameters and for tokens.
 func FailedByAnyError(r *Response) bool { return r.Status >= 400 }
+
+// Digest is the digest algorithm for parameters: [MD5] or [SHA256].
+type Digest = canon.Algorithm
+
+// The digest algorithms. A digest tells parameters apart; it does not authenticate them.
+const (
+	MD5    = canon.MD5
+	SHA256 = canon.SHA256
+)

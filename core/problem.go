@@ -127,8 +127,7 @@ var particulars = map[Code]struct {
 	CodeNoRun:             {http.StatusInternalServerError, "No run", "The service could not tell to which operation its own call belongs. The call was not carried out."},
 }
 
-// refusal makes a refusal with the particulars of its code. Those of the package are shared, and are
-// copied before they leave it.
+// refusal makes a refusal with the particulars of its code.
 func refusal(c Code) *Refusal {
 	p := particulars[c]
 	r := &Refusal{Code: c, Status: p.status, Detail: p.detail}
@@ -137,6 +136,29 @@ func refusal(c Code) *Refusal {
 	}
 	return r
 }
+
+// The refusals of guards. They are shared, and copied before they leave the package.
+var (
+	refusalBodyConsumed     = refusal(CodeBodyConsumed)
+	refusalBodyTooLarge     = refusal(CodeBodyTooLarge)
+	refusalBodyUnreadable   = refusal(CodeBodyUnreadable)
+	refusalGuardConflict    = refusal(CodeGuardConflict)
+	refusalInProgress       = refusal(CodeInProgress)
+	refusalKeyInvalid       = refusal(CodeKeyInvalid)
+	refusalKeyMissing       = refusal(CodeKeyMissing)
+	refusalKeyReused        = refusal(CodeKeyReused)
+	refusalNotAuthorized    = refusal(CodeNotAuthorized)
+	refusalNotShared        = refusal(CodeStoreNotShared)
+	refusalShuttingDown     = refusal(CodeShuttingDown)
+	refusalStoreUnavailable = refusal(CodeStoreUnavailable)
+	refusalTokenExpired     = refusal(CodeTokenExpired)
+	refusalTokenInvalid     = refusal(CodeTokenInvalid)
+	refusalTokenMissing     = refusal(CodeTokenMissing)
+	refusalUnavailable      = refusal(CodeResultUnavailable)
+	refusalUncertain        = refusal(CodeUncertain)
+	refusalUnfinished       = refusal(CodeUnfinished)
+	refusalUserMissing      = refusal(CodeUserMissing)
+)
 
 // NewRefusal returns a refusal with the status and texts of code. cause, which may be nil, is the error
 // behind it. An unknown code has the status 500. It is for middleware that refuses as a guard does.

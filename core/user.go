@@ -1,6 +1,7 @@
 package core
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -378,4 +379,19 @@ func oneHeader(r *Request, name string) (string, error) {
 		return "", ErrNoUser
 	}
 	return v, nil
+}
+
+// appendUser appends the user part of a key. A '#' is never left by appendPart, so that
+// what follows one can't be a plain ID.
+func appendUser(k []byte, u User) []byte {
+	if u.source != "" {
+		k = append(k, u.source...)
+		k = append(k, '#')
+	}
+	if !u.Credential && len(u.ID) <= 64 {
+		return appendPart(k, u.ID)
+	}
+	sum := sha256.Sum256([]byte(u.ID))
+	k = append(k, '#')
+	return base64.RawURLEncoding.AppendEncode(k, sum[:])
 }

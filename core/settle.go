@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -59,8 +61,8 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 	instead = o.refused
 	decided := Disposition(c.decided.Load())
 	if o.empty && c.over && decided != Keep {
-		if instead = unfinished; context.Cause(c) == ErrShutdown {
-			instead = shuttingDown
+		if instead = refusalUnfinished; context.Cause(c) == ErrShutdown {
+			instead = refusalShuttingDown
 		}
 		o.failed, o.refusal, o.status = true, true, instead.Status
 	}
@@ -142,3 +144,77 @@ func (c *runContext) finishPanic() {
 }
 
 var errRunsOn = errors.New("idem: a timeout behind the guard has answered, and the handler may run on; mount the guard inside of the timeout, around the handler")
+
+// answer settles the run by what the handler has answered, and sends that, or has refuse send what the client gets instead. The
+// result is made in buf, which is returned as it has grown.
+func (c *runContext) answer(x Exchange, echo *[2]Field, captured *Capture, buf []byte, refuse func(*Refusal) error) ([]byte, error) {
+	settled := false
+	defer func() {
+		if !settled { // Policy.Failed has panicked, or an observer: the client gets the handler's answer
+			c.finishPanic()
+			_ = deliver(x, echo, c.keptFor)
+		}
+	}()
+	c.done = true
+	o, buf := c.outcome(captured, buf)
+	instead := c.finish(o)
+	settled = true
+	if instead != nil {
+		return buf, refuse(instead)
+	}
+	return buf, deliver(x, echo, c.keptFor)
+}
+
+// outcome makes an outcome of a capture, with the result in buf.
+func (c *runContext) outcome(captured *Capture, buf []byte) (outcome, []byte) {
+	g := c.guard
+	if captured.Unrendered || captured.Response == nil {
+		o := outcome{failed: true, result: unavailable, err: unrendered(captured.Err)}
+		if r := reported(captured.Err); r != nil && !captured.Incomplete {
+			o.refused, o.status, o.err = r, r.Status, captured.Err
+		}
+		return o, buf
+	}
+	o := outcome{status: captured.Response.Status, cut: captured.Cut, empty: captured.Empty, err: captured.Err,
+		refusal: captured.Response.Get(RefusedHeader) != "", runsOn: captured.RunsOn}
+	if r := reported(captured.Err); r != nil {
+		o.refusal = true
+		if (captured.Empty || o.status == http.StatusInternalServerError) && !captured.Incomplete {
+			o.refused, o.status = r, r.Status
+		}
+	}
+	if captured.Empty && captured.Err != nil && o.refused == nil { // the middleware that was to render the error has ignored it
+		o.failed, o.result, o.err = true, unavailable, unrendered(captured.Err)
+		return o, buf
+	}
+	o.failed = o.refusal || g.policy.Failed(captured.Response) || o.runsOn
+	switch {
+	case g.policy.Duplicate == Reject:
+		// The response is never replayed.
+	case captured.Incomplete || len(captured.Response.Body) > g.policy.ResponseLimit:
+		o.result = unavailable
+	default:
+		c.mu.Lock()
+		buf = appendResponse(buf, captured.Response, &g.policy.StoredHeaders, c.echoed...)
+		c.mu.Unlock()
+		o.result = buf
+	}
+	return o, buf
+}
+
+// reported returns the refusal that err is, or holds, or nil.
+func reported(err error) *Refusal {
+	if err == nil {
+		return nil // at no cost
+	}
+	var r *Refusal
+	errors.As(err, &r)
+	return r
+}
+
+func unrendered(err error) error {
+	if err == nil {
+		return ErrUnrendered
+	}
+	return fmt.Errorf("%w: %w", ErrUnrendered, err)
+}
