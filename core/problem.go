@@ -176,13 +176,6 @@ func (r *Refusal) because(cause error) *Refusal {
 	return &own
 }
 
-// with returns a copy of r with the response that is stored under the key.
-func (r *Refusal) with(stored *Response) *Refusal {
-	own := *r
-	own.Stored = stored
-	return &own
-}
-
 // problem is the body of a refusal (RFC 9457, section 3).
 type problem struct {
 	Type   string `json:"type"`
