@@ -279,7 +279,9 @@ func TestReportedRefusals(t *testing.T) {
 		for _, deferred := range []bool{false, true} {
 			var ledger atomic.Int64
 			var observed events
-			g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.ClientKey())
+			p := core.ClientKey()
+			p.OnFailure = core.Keep
+			g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(p)
 			c := post("{}", &ledger).withKey("k")
 			c.handler = func(context.Context) core.Capture {
 				if c.held = tc.captured.Response; c.held == nil {

@@ -170,8 +170,10 @@ func (c *runContext) outcome(captured *Capture, buf []byte) (outcome, []byte) {
 	g := c.guard
 	if captured.Unrendered || captured.Response == nil {
 		o := outcome{failed: true, result: unavailable, err: unrendered(captured.Err)}
-		if r := reported(captured.Err); r != nil && !captured.Incomplete {
-			o.refused, o.status, o.err = r, r.Status, captured.Err
+		if r := reported(captured.Err); r != nil {
+			if o.refusal = true; !captured.Incomplete {
+				o.refused, o.status, o.err = r, r.Status, captured.Err
+			}
 		}
 		return o, buf
 	}
