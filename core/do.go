@@ -203,7 +203,7 @@ func (t *taskCall) identify() identity {
 // run runs the function under the claim of c.
 func (t *taskCall) run(c *runContext) error {
 	defer c.finishPanic() // if the function does not return, or a hook does not
-	c.begun()
+	c.announce()
 	t.attempt = c.attempt
 	err := t.fn(c)
 	c.done = true

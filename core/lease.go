@@ -21,6 +21,16 @@ type runs struct {
 	drained chan struct{} // closed when none runs any more; nil: more may begin, see Engine.Drain
 }
 
+// lease is the place of a run among those of its engine; runs.mu guards it.
+type lease struct {
+	prev, next *runContext
+	due        time.Time // of the next renewal
+	expires    time.Time // by this process's clock
+	renewing   bool
+	listed     bool // it is to be renewed
+	counted    bool // among those that Drain waits for
+}
+
 // begin lists a run, unless no more may begin.
 func (l *runs) begin(c *runContext, now time.Time) bool {
 	lease := c.guard.policy.Lease

@@ -146,18 +146,19 @@ var (
 // errRunEnded is the cause when the run has ended, as for a net/http request.
 var errRunEnded = errors.New("idem: the run has ended")
 
-// runContext is the context of a run, and everything else that a run needs: one allocation.
+// runContext is a run, its lease and its context: one allocation.
 type runContext struct {
 	Run
-	values   context.Context // the caller's context
+	lease
 	route    string
 	started  time.Time     // when the store was asked for the claim: the lease has begun since
 	done     bool          // the handler has returned
 	over     bool          // … when the context had ended
 	cutShort bool          // … when the client of its stream had left
-	keptFor  time.Duration // how long its result stands; zero: it was not kept
+	keptFor  time.Duration // how long its result is kept; zero: it was not
 	forgets  bool          // it leaves no record if it succeeds
 
+	values  context.Context    // the caller's context
 	unwatch func() bool        // gives up waiting for the caller's end
 	timeout context.CancelFunc // of the deadline
 
@@ -171,14 +172,31 @@ type runContext struct {
 	unseen    bool  // a stream was held back, because the client had left
 	lingering *time.Timer
 	echoed    []string // the fields of EchoKey, of its own guard and of those further in
+}
 
-	// For the engine's list of runs; guarded by runs.mu.
-	prev, next *runContext
-	due        time.Time // of the next renewal
-	expires    time.Time // of the lease, by this process's clock
-	renewing   bool
-	listed     bool
-	counted    bool // among those that Drain waits for
+// begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
+// which it is called, if any.
+func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.Grant) *runContext {
+	run := &runContext{values: ctx, route: c.id.route, started: c.asked}
+	run.guard, run.outer = g, outer
+	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
+	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.id.forgets
+	c.stopAwaiting() // what it hands over itself
+	now := time.Now()
+	if run.started.IsZero() { // a local store has answered just now
+		run.started = now
+	}
+	run.open() // before it is listed: from then on it may be ended
+	if !g.engine.runs.begin(run, now) {
+		run.close()
+		return nil
+	}
+	return run
+}
+
+// announce tells the observer that the handler begins.
+func (c *runContext) announce() {
+	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt, Takeover: c.takeover})
 }
 
 // open begins the run's context. It has the caller's deadline. If the client has only left, it does not

@@ -120,7 +120,7 @@ func (f *httpOperation) runHandler(c *runContext) (captured Capture, err error) 
 			c.finishPanic() // a panic or runtime.Goexit, which goes on
 		}
 	}()
-	c.begun()
+	c.announce()
 	if f.echo[0].Name != "" {
 		echoes(c, f.echo[0].Name)
 	}

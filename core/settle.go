@@ -10,31 +10,6 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
-// which it is called, if any.
-func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.Grant) *runContext {
-	run := &runContext{values: ctx, route: c.id.route, started: c.asked}
-	run.guard, run.outer = g, outer
-	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
-	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.id.forgets
-	c.stopAwaiting() // what it hands over itself
-	now := time.Now()
-	if run.started.IsZero() { // a local store has answered just now
-		run.started = now
-	}
-	run.open() // before it is listed: from then on it may be ended
-	if !g.engine.runs.begin(run, now) {
-		run.close()
-		return nil
-	}
-	return run
-}
-
-// started tells the observer that the handler begins.
-func (c *runContext) begun() {
-	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt, Takeover: c.takeover})
-}
-
 // outcome is how a run has ended.
 type outcome struct {
 	failed   bool
