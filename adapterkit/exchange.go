@@ -18,7 +18,7 @@ type Exchange struct {
 	below     http.ResponseWriter // that the recorder stands in front of
 	above     http.ResponseWriter // that the handler gets
 	partial   bool                // something was sent before the handler
-	pending   bool                // the finisher will complete the run
+	pending   bool                // the finisher will settle the run
 	err       error               // that Next has returned
 }
 
@@ -59,7 +59,7 @@ func (x *Exchange) Start(f Framework, r *http.Request) { x.framework, x.r = f, r
 
 // End is called when [core.Guard.Serve] has returned, but not after a panic: somebody may still hold the exchange. It gives
 // the request its own body back, and reports whether the exchange may be zeroed and used again; if not, its run is still
-// to be finished, further out.
+// to be settled, further out.
 func (x *Exchange) End() bool {
 	if x.pending {
 		return false
@@ -119,7 +119,7 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		switch {
 		case !returned: // a panic or runtime.Goexit, which goes on
 			x.drop()
-		case captured.Deferred:
+		case captured.Ending == core.Deferred:
 			if x.finisher.front == nil {
 				x.finisher.front = x.above
 			}
@@ -136,18 +136,21 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	case x.bypassed() || x.recorder.Written() && (!noted || x.recorder.Size() > 0 || x.recorder.sending()):
 		// The handler has answered.
 	case x.finisher != nil:
-		return core.Capture{Deferred: true, Err: reported}, err
+		return core.Capture{Ending: core.Deferred, Err: reported}, err
 	case open:
-		return core.Capture{Unrendered: true, Err: reported, Incomplete: x.partial}, err
+		return core.Capture{Ending: core.Unrendered, Incomplete: x.partial, Err: reported}, err
 	}
 	return x.capture(), err
 }
 
 func (x *Exchange) capture() core.Capture {
 	captured := x.recorder.capture()
-	past := x.partial || x.bypassed()
-	captured.Incomplete = captured.Incomplete || past
-	captured.Empty = captured.Empty && !past
+	if x.partial || x.bypassed() {
+		captured.Incomplete = true
+		if captured.Ending == core.Empty {
+			captured.Ending = core.Answered
+		}
+	}
 	captured.Err, _ = x.framework.Reported()
 	return captured
 }
@@ -187,7 +190,9 @@ func (x *Exchange) final(returned bool) *core.Capture {
 	}
 	captured := x.capture()
 	// A status that is only noted is the handler's, and says nothing of what became of its error.
-	captured.Unrendered = !x.recorder.Written() && (x.bypassed() || captured.Err != nil && !captured.Empty)
+	if !x.recorder.Written() && (x.bypassed() || captured.Err != nil && captured.Ending != core.Empty) {
+		captured.Ending = core.Unrendered
+	}
 	return &captured
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // Recorder is a response writer that captures what a handler answers. It holds back the
-// status and up to a limit of body bytes until the run is finished. When the body grows beyond the
+// status and up to a limit of body bytes until the run is settled. When the body grows beyond the
 // limit, or the handler flushes, hijacks, switches protocols or declares trailers, it sends what it
 // has and passes the rest through; the capture is then incomplete. Which header fields are captured,
 // see [Changed].
@@ -44,10 +44,9 @@ type Recorder struct {
 	byWrite     bool         // the handler has sent no status, but written or flushed
 	postponed   bool         // the status has not been sent on
 	passing     bool
-	runsOn      bool // a timeout has answered, and its handler may run on
 	streaming   bool // the handler has flushed
-	cut         bool // a part of the stream could not be sent
 	ended       bool
+	ending      core.Ending // RunsOn: a timeout has answered; Cut: a part of the stream could not be sent
 
 	response core.Response
 }
@@ -145,8 +144,9 @@ func (r *Recorder) writeHeader(status int) {
 	// An http.TimeoutHandler behind the guard: its handler may be running on. (If that has ended with a
 	// 503 of its own, it looks the same.) Echo's Timeout is one, too. One in front is not on this stack:
 	// it runs what is behind it on another, that of its ServeHTTP.func1.
-	r.runsOn = status == http.StatusServiceUnavailable &&
-		OnStack(func(f string) bool { return f == "net/http.(*timeoutHandler).ServeHTTP" })
+	if status == http.StatusServiceUnavailable && OnStack(func(f string) bool { return f == "net/http.(*timeoutHandler).ServeHTTP" }) {
+		r.ending = core.RunsOn
+	}
 	if BodyAllowed(status) {
 		if length := h.Get("Content-Length"); length != "" {
 			if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
@@ -345,7 +345,7 @@ func (r *Recorder) noted(err error) error {
 	case err == nil, errors.Is(err, http.ErrContentLength), errors.Is(err, http.ErrBodyNotAllowed), errors.Is(err, http.ErrHijacked):
 		return err
 	case r.streaming:
-		r.cut = true
+		r.ending = max(r.ending, core.Cut)
 		return err
 	case r.ctx.Err() != nil:
 		return err
@@ -473,8 +473,10 @@ func (r *Recorder) capture() core.Capture {
 		r.response.Status = r.status
 	}
 	short := r.declared >= 0 && int64(len(r.kept.body)) != r.declared
-	return core.Capture{Response: &r.response, Incomplete: r.passing || short || hasTrailers(r.w.Header()),
-		Empty: !r.Written() && !r.hasNoted(), Cut: r.cut, RunsOn: r.runsOn}
+	if !r.Written() && !r.hasNoted() {
+		r.ending = core.Empty
+	}
+	return core.Capture{Response: &r.response, Ending: r.ending, Incomplete: r.passing || short || hasTrailers(r.w.Header())}
 }
 
 // hasNoted reports whether the handler has noted a status, which is an answer even if it is not sent.

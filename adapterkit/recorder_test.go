@@ -96,14 +96,14 @@ func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
 		name   string
 		stream bool
 		err    error
-		cut    bool
+		want   core.Ending
 	}{
-		{"a stream", true, broken, true},
-		{"a large answer", false, broken, false},
-		{"more than the Content-Length", true, http.ErrContentLength, false},
-		{"a body where none may be", true, http.ErrBodyNotAllowed, false},
-		{"a connection that was taken over", true, http.ErrHijacked, false},
-		{"nothing", true, nil, false},
+		{"a stream", true, broken, core.Cut},
+		{"a large answer", false, broken, core.Answered},
+		{"more than the Content-Length", true, http.ErrContentLength, core.Answered},
+		{"a body where none may be", true, http.ErrBodyNotAllowed, core.Answered},
+		{"a connection that was taken over", true, http.ErrHijacked, core.Answered},
+		{"nothing", true, nil, core.Answered},
 	} {
 		for how, do := range map[string]func(*adapterkit.Recorder) error{
 			"Write":       func(r *adapterkit.Recorder) error { _, err := r.Write([]byte("more")); return err },
@@ -136,7 +136,7 @@ func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
 				_, err = r.WriteString("the end")
 				require.NoError(t, err)
 				captured := r.Capture()
-				require.Equal(t, tc.cut, captured.Cut)
+				require.Equal(t, tc.want, captured.Ending)
 				require.True(t, captured.Incomplete)
 				require.NoError(t, r.Deliver(nil))
 			})
@@ -191,7 +191,7 @@ func TestRecorderWithTrailersIsNoStream(t *testing.T) {
 	require.Equal(t, 3, n)
 	captured := r.Capture()
 	require.True(t, captured.Incomplete)
-	require.False(t, captured.Cut)
+	require.Equal(t, core.Answered, captured.Ending)
 	require.NoError(t, r.Deliver(nil))
 }
 
@@ -206,7 +206,7 @@ func TestRecorderThatWasHijackedIsNotEmpty(t *testing.T) {
 	_, _, err := r.Hijack()
 	require.NoError(t, err)
 	captured := r.Capture()
-	require.False(t, captured.Empty)
+	require.Equal(t, core.Answered, captured.Ending)
 	require.True(t, captured.Incomplete)
 	require.NoError(t, r.Deliver(nil))
 }
@@ -219,7 +219,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	_, err := r.WriteString("all")
 	require.NoError(t, err)
 	require.ErrorIs(t, r.FlushError(), http.ErrNotSupported)
-	require.False(t, r.Capture().Cut)
+	require.Equal(t, core.Answered, r.Capture().Ending)
 	require.NoError(t, r.Deliver(nil))
 
 	r = adapterkit.Recorder{}
@@ -227,7 +227,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	_, _, err = r.Hijack()
 	require.ErrorIs(t, err, http.ErrNotSupported)
 	require.False(t, r.Passing())
-	require.True(t, r.Capture().Empty)
+	require.Equal(t, core.Empty, r.Capture().Ending)
 	require.NoError(t, r.Deliver(nil))
 }
 

@@ -44,7 +44,7 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 		"one under a client key":       {withClientKey(keep), handlerOf(503), saysFailed},
 		"a refusal of the payment":     {withClientKey(keep), handlerOf(402), claimsSuccess}, // it is a result, see FailedByStatus
 		"a panic":                      {keep, func(context.Context) core.Capture { panic("boom") }, saysFailed},
-		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Unrendered: true} }, saysFailed},
+		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Ending: core.Unrendered} }, saysFailed},
 		"kept by the handler": {core.ResubmitWindow(), func(ctx context.Context) core.Capture {
 			core.RunFrom(ctx).Keep()
 			return answer(402, "")
@@ -142,7 +142,7 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		handler func(context.Context) core.Capture // nil: a task
 		want    string
 	}{
-		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Unrendered: true} }, unavailable},
+		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Ending: core.Unrendered} }, unavailable},
 		"one that somebody ignores":    {keep, func(context.Context) core.Capture { c := emptyAnswer(); c.Err = errDown; return c }, unavailable},
 		"a panic of a hook":            {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(201), unavailable},
 		"a response that is rejected":  {reject, handlerOf(201), ""},

@@ -202,11 +202,12 @@ func (t *taskCall) identify() identity {
 
 // run runs the function under the claim of c.
 func (t *taskCall) run(c *runContext) error {
-	defer c.finishPanic() // if the function does not return, or a hook does not
+	ending := Unrendered // until the function has returned
+	defer func() { c.settlePanic(ending) }()
 	c.announce()
 	t.attempt = c.attempt
 	err := t.fn(c)
-	c.done = true
+	ending = Answered
 	o := outcome{failed: err != nil, err: err}
 	if t.guard.policy.Duplicate != Reject { // else the value is never replayed
 		o.result = unavailable
@@ -220,7 +221,7 @@ func (t *taskCall) run(c *runContext) error {
 			o.result = append(append(make([]byte, 0, 1+len(value)), resultValue), value...)
 		}
 	}
-	_ = c.finish(o) // a task has an answer: what its function returned
+	_ = c.settle(o) // a task has an answer: what its function returned
 	return err
 }
 

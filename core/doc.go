@@ -12,7 +12,7 @@
 //
 // What is not HTTP (messages, cron jobs, RPC) is a [Task], which [Do] runs.
 //
-// These are for adapters, applications need none of them: [Exchange], [Capture], [Deferrer], [Pending],
+// These are for adapters, applications need none of them: [Exchange], [Capture], [Ending], [Deferrer], [Pending],
 // [Finisher], [Stream], [PartSent], [MayStream], [ErrBodyTooLarge], [ErrBodyConsumed], [Guard.Serve], [Guard.ServeToken],
 // [Guard.MustUseTokens], [UserFromValue].
 //
@@ -35,7 +35,7 @@
 //   - lease: how long a claim stands without renewal (seconds).
 //   - retention: how long a finished result stands (minutes, hours).
 //   - run ([Run]): one execution of the handler, under one claim. When the handler has returned, the run
-//     is finished: its record is completed, released or abandoned.
+//     is settled: its record is completed, released or abandoned.
 //   - duplicate: a request for an operation that has a record.
 //   - waiter: a duplicate that waits for a run to finish ([Wait]).
 //   - replay: the first response, given to a duplicate.
@@ -50,7 +50,7 @@
 //	              |
 //	          Store.Complete, Release or Abandon -> answer is sent
 //
-// The answer is sent after the run is finished (up to [Policy.ResponseLimit]): a client that has its
+// The answer is sent after the run is settled (up to [Policy.ResponseLimit]): a client that has its
 // answer and sends the request again gets the replay.
 //
 // A success is kept and a failure is released. A handler can decide otherwise about its own run: see

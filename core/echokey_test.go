@@ -63,7 +63,7 @@ func TestEchoKey(t *testing.T) {
 					time.Sleep(10 * time.Minute)
 					if final = tc.handler(ctx); deferred {
 						c.held = final.Response
-						return core.Capture{Deferred: true}
+						return core.Capture{Ending: core.Deferred}
 					}
 					return final
 				}

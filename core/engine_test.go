@@ -276,7 +276,7 @@ func TestPanicBehindTheHandler(t *testing.T) {
 	assert.EqualValues(t, 1, ledger.Load())
 
 	c := post(`{"deferred":1}`, &ledger)
-	c.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
+	c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
 	serve(t, g, c)
 	final := answer(200, "")
 	c.held = final.Response
@@ -311,7 +311,7 @@ func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{})
 	c := post("{}", &ledger)
 	c.err = boom
-	c.handler = func(context.Context) core.Capture { return core.Capture{Unrendered: true, Err: boom} }
+	c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Unrendered, Err: boom} }
 	assert.Equal(t, boom, g.Serve(context.Background(), c))
 	assert.Equal(t, core.Released, last.Kind)
 	assert.ErrorIs(t, last.Err, core.ErrUnrendered)
@@ -325,7 +325,7 @@ func TestDeferredOutcome(t *testing.T) {
 	deferred := func() *call {
 		c := post("{}", &ledger)
 		c.err = errors.New("rendered further out")
-		c.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
+		c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
 		assert.Error(t, g.Serve(context.Background(), c))
 		require.NotNil(t, c.pending)
 		assert.Zero(t, c.delivered)

@@ -31,12 +31,12 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 		"failure":    func(context.Context, *call) core.Capture { return answer(502, "") },
 		"panic":      func(context.Context, *call) core.Capture { panic("boom") },
 		"goexit":     func(context.Context, *call) core.Capture { runtime.Goexit(); panic("unreachable") },
-		"unrendered": func(context.Context, *call) core.Capture { return core.Capture{Unrendered: true, Err: errDown} },
+		"unrendered": func(context.Context, *call) core.Capture { return core.Capture{Ending: core.Unrendered, Err: errDown} },
 		"too large":  func(context.Context, *call) core.Capture { return answer(200, strings.Repeat("x", 100)) },
 		"streamed, and cut": func(ctx context.Context, _ *call) core.Capture {
 			core.PartSent(ctx, true)
 			r := answer(200, "")
-			r.Cut = true
+			r.Ending = core.Cut
 			return r
 		},
 		"gives up": func(ctx context.Context, _ *call) core.Capture {
@@ -45,7 +45,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 			r := answer(200, "")
-			r.Empty = true
+			r.Ending = core.Empty
 			return r
 		},
 		"a refusal further in": func(context.Context, *call) core.Capture {
@@ -53,11 +53,11 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 			r.Response.Header = append(r.Response.Header, core.Field{Name: core.RefusedHeader, Value: "in_progress"})
 			return r
 		},
-		"deferred":             func(_ context.Context, c *call) core.Capture { return core.Capture{Deferred: true} },
-		"deferred, then panic": func(_ context.Context, c *call) core.Capture { return core.Capture{Deferred: true} },
+		"deferred":             func(_ context.Context, c *call) core.Capture { return core.Capture{Ending: core.Deferred} },
+		"deferred, then panic": func(_ context.Context, c *call) core.Capture { return core.Capture{Ending: core.Deferred} },
 		"a hook panics":        func(context.Context, *call) core.Capture { return answer(299, "") },
 		"deferred, and a hook panics": func(context.Context, *call) core.Capture {
-			return core.Capture{Deferred: true}
+			return core.Capture{Ending: core.Deferred}
 		},
 		"the observer panics": func(context.Context, *call) core.Capture { return answer(201, "") },
 	}

@@ -63,47 +63,64 @@ type Exchange interface {
 
 	// Deliver sends what Run has held back. If the header has not been sent yet, fields replace
 	// those of the same names in it. Deliver is called once after each Run that returned, when
-	// the run is finished.
+	// the run is settled.
 	Deliver(fields []Field) error
 }
 
 // Capture is what [Exchange.Run] has seen of the handler's answer. It is for adapters.
 type Capture struct {
 	// Response is the final response as the client gets it. The engine does not use it after it
-	// has called Deliver, so that an adapter may reuse it. It is nil only if Deferred or
-	// Unrendered is set.
+	// has called Deliver, so that an adapter may reuse it. It is nil only if Ending is Deferred or
+	// Unrendered.
 	Response *Response
-	// Incomplete says that Response.Body is not the whole body, because it was
-	// larger than the limit, streamed, flushed or hijacked.
+	// Ending says how the run has ended. Zero: the handler has answered.
+	Ending Ending
+	// Incomplete says that Response.Body is not the whole body, because it was larger than the limit,
+	// streamed, flushed or hijacked; or, with Unrendered, that something has been sent all the same. If
+	// the record is kept, it is without the response.
 	Incomplete bool
-	// Empty says that the handler has written neither a status nor a body. The Response is then
-	// what the framework makes of that.
-	Empty bool
-	// Cut says that a streamed response could not be sent to its end. A response that is merely
-	// large is not cut: its handler has done its work, which must not be done again because the
-	// client has not taken all of the answer.
-	Cut bool
-	// RunsOn says that a middleware has answered in the handler's place, as a timeout does, and
-	// that the handler may still be running. The claim then stands until its lease has passed, so
-	// that no other run begins beside the handler.
-	RunsOn bool
-	// Deferred says that the outcome is not known yet: the handler returned an error which a
-	// middleware further out will render, or the framework writes a stream after Run has
-	// returned. Serve then leaves the claim standing and calls Defer on the exchange, which
-	// must implement [Deferrer].
-	Deferred bool
-	// Unrendered says that the handler returned an error and no body, and that the
-	// adapter can't see what a middleware further out makes of it. The run has
-	// failed. Incomplete then says that something has been sent all the same.
-	Unrendered bool
 	// Err is the error that the handler reported in the framework's own way, if any. The
-	// observer gets it. If it is a [Refusal] that nothing has rendered (Unrendered, or a status of
-	// 500, which frameworks give to errors that they don't know), the client gets that refusal.
+	// observer gets it. If it is a [Refusal], the run has failed, and its record is not kept. If nothing
+	// has rendered it (Empty, Unrendered, or a status of 500, which frameworks give to errors that they
+	// don't know) and nothing was sent, the client gets that refusal.
 	Err error
 }
 
+// Ending is how a run has ended, as its adapter has seen it. It decides what the client gets and, unless the
+// handler has decided ([Run.Keep]), what becomes of the record. If several endings apply, the last one of
+// this list counts. It is for adapters.
+type Ending uint8
+
+const (
+	// Answered: the handler has answered, and the client gets that. [Policy].Failed tells whether it is a
+	// success, whose record is kept, or a failure, whose record is released; see [Policy].OnSuccess.
+	Answered Ending = iota
+	// Empty: the handler has written neither a status nor a body; Response is what the framework makes of
+	// that, and counts as an answer. But with an Err the run has failed as if Unrendered. If the context of
+	// the run had ended when the handler returned, the handler has given up: the run has failed, its record is not
+	// kept, and the client gets a refusal ([CodeUnfinished], [CodeShuttingDown]).
+	Empty
+	// Unrendered: the handler has reported an error and written no body, and the adapter can't see what a
+	// middleware further out makes of it. The run has failed, and its record is released
+	// ([Policy].OnFailure). The client gets what that middleware makes of the error.
+	Unrendered
+	// Cut: a streamed response could not be sent to its end. The run has failed, and its record is
+	// abandoned: the client has a part of the answer. A response that is merely large is not cut: its
+	// handler has done its work, which must not be done again because the client has not taken all of
+	// the answer.
+	Cut
+	// RunsOn: a middleware has answered in the handler's place, as a timeout does, and the client gets
+	// that; the handler may still be running. The run has failed. Its record stays as it is until the
+	// lease has passed, whatever the handler has decided, so that no other run begins beside it.
+	RunsOn
+	// Deferred: the ending is not known yet. The handler returned an error which a middleware further out
+	// will render, or the framework writes a stream after Run has returned. Serve leaves the record and
+	// the answer to [Pending.Finish]: it calls Defer on the exchange, which must implement [Deferrer].
+	Deferred
+)
+
 // Deferrer is implemented by exchanges whose framework decides on the response after Run has
-// returned ([Capture].Deferred). It is for adapters.
+// returned ([Deferred]). It is for adapters.
 type Deferrer interface {
 	// Defer receives the pending run. The adapter hands it to a [Finisher] or a [Stream], or calls
 	// Pending.Finish itself: once, with the final capture when the response is known, or
@@ -112,7 +129,7 @@ type Deferrer interface {
 	Defer(p *Pending)
 }
 
-// Pending is a run whose outcome is known only after [Exchange.Run] has returned, see [Deferrer]. It is
+// Pending is a run whose ending is known only after [Exchange.Run] has returned, see [Deferrer]. It is
 // for adapters, and safe for concurrent use.
 type Pending struct {
 	run  *runContext
@@ -123,14 +140,14 @@ type Pending struct {
 	reported error // by the handler; a middleware further out may have taken it for itself
 }
 
-// Finish finishes the run with the final answer, and then has the exchange deliver it. A nil c means
+// Finish settles the run by the final answer, and then has the exchange deliver it. A nil c means
 // that the handler has panicked: nothing is delivered. The error is the delivery's. Calls after the
 // first do nothing, and return nil.
 func (p *Pending) Finish(c *Capture) (err error) {
 	p.once.Do(func() {
 		run := p.run
 		if c == nil {
-			run.finishPanic()
+			run.settlePanic(Unrendered)
 			return
 		}
 		last := *c
@@ -148,7 +165,7 @@ func (p *Pending) Finish(c *Capture) (err error) {
 
 // MayStream reports whether the client of the run to which ctx belongs can see what the handler
 // flushes. It is false if the client has left before anything was streamed. The adapter then goes on
-// holding back what it can, as if the handler had not flushed: the run finishes, and its answer is
+// holding back what it can, as if the handler had not flushed: the run goes on, and its answer is
 // there for the retry. It is for adapters, see [Exchange].
 func MayStream(ctx context.Context) bool {
 	c, _ := ctx.Value(partKey{}).(*runContext)
@@ -176,7 +193,7 @@ func PartSent(ctx context.Context, streaming bool) {
 	defer c.mu.Unlock()
 	c.partSent = true
 	if streaming {
-		c.tied, c.streamed = true, true
+		c.streamed = true
 		if c.lingering != nil {
 			c.endLocked(context.Cause(c.values))
 		}

@@ -2,7 +2,7 @@ package core
 
 import "cmp"
 
-// Finisher finishes the runs of one request whose response is made outside of the guard, by a
+// Finisher settles the runs of one request whose response is made outside of the guard, by a
 // middleware that renders errors. An adapter's Finish puts one into the request, where the
 // exchanges find it; see [Deferrer]. The zero Finisher is ready for use. It must not be used
 // concurrently.
@@ -20,10 +20,10 @@ func (f *Finisher) Defer(run *Pending, capture func(returned bool) *Capture) {
 	f.deferred = append(f.deferred, deferred{run, capture})
 }
 
-// Deferred reports whether there is a run to finish.
+// Deferred reports whether there is a run to settle.
 func (f *Finisher) Deferred() bool { return len(f.deferred) > 0 }
 
-// Finish finishes the runs, the innermost guard's first, and delivers their answers. returned is
+// Finish settles the runs, the innermost guard's first, and delivers their answers. returned is
 // false if the chain of handlers has panicked. The error is the first one of a delivery. A second
 // call does nothing.
 func (f *Finisher) Finish(returned bool) (err error) {

@@ -39,7 +39,7 @@ func TestFinisher(t *testing.T) {
 		var order []int
 		for i, err := range []error{first, second} {
 			c := undelivered{post(strconv.Itoa(i), &ledger), err}
-			c.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
+			c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
 			require.NoError(t, g.Serve(t.Context(), c))
 			f.Defer(c.pending, func(came bool) *core.Capture {
 				assert.Equal(t, returned, came)

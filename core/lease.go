@@ -17,7 +17,7 @@ type runs struct {
 	timer *time.Timer
 	armed time.Time // when the timer fires; zero: it does not
 
-	running int           // runs that have begun and are not finished
+	running int           // runs that have begun and are not settled
 	drained chan struct{} // closed when none runs any more; nil: more may begin, see Engine.Drain
 }
 
@@ -72,7 +72,7 @@ func (l *runs) endLease(c *runContext) {
 	l.mu.Unlock()
 }
 
-// end counts a run out when it is finished. A second call does nothing.
+// end counts a run out when it is settled. A second call does nothing.
 func (l *runs) end(c *runContext) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *runContext) renew(l *runs) {
 	l.mu.Unlock()
 
 	if !listed || err == nil {
-		return // the run has ended meanwhile, and finishes its record itself
+		return // the run has ended meanwhile, and is settled
 	}
 	if lost {
 		l.endLease(c)

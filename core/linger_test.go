@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,7 +57,7 @@ func (e endsEarly) Deadline() (time.Time, bool) {
 }
 
 func emptyAnswer() core.Capture {
-	return core.Capture{Response: &core.Response{Status: 200}, Empty: true}
+	return core.Capture{Response: &core.Response{Status: 200}, Ending: core.Empty}
 }
 
 func TestHowTheContextOfARunEnds(t *testing.T) {
@@ -246,7 +247,7 @@ func TestGivenUp(t *testing.T) {
 		"failures are uncertain": {policy: core.Policy{OnFailure: core.Abandon}, want: core.RunAbandoned, code: "unfinished", ran: 2},
 		"an error that nobody renders": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Err = errCause; return c },
 			want: core.Released, code: "unfinished", ran: 2},
-		"a status": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Empty = false; return c },
+		"a status": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Ending = core.Answered; return c },
 			want: core.Completed, ran: 1},
 		"abandoned, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Abandon(); return c },
 			want: core.RunAbandoned, code: "unfinished", ran: 2},
@@ -274,7 +275,7 @@ func TestGivenUp(t *testing.T) {
 						}
 						if later {
 							c.held = captured.Response
-							return core.Capture{Deferred: true}
+							return core.Capture{Ending: core.Deferred}
 						}
 						return captured
 					}
@@ -307,7 +308,10 @@ func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := post("{}", nil)
 	captured := emptyAnswer()
-	c.handler = func(context.Context) core.Capture { c.held = captured.Response; return core.Capture{Deferred: true} }
+	c.handler = func(context.Context) core.Capture {
+		c.held = captured.Response
+		return core.Capture{Ending: core.Deferred}
+	}
 	assert.NoError(t, g.Serve(ctx, c))
 	cancel()
 	time.Sleep(time.Millisecond) // for the context of the run to end
@@ -329,29 +333,52 @@ func TestPanicBehindALargeAnswer(t *testing.T) {
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", nil)).code())
 }
 
-// A stream is cut when its client has gone, also if the handler has seen that before its context.
+// A stream is cut when its client has gone, also if the handler has seen that before its context; whoever else may
+// answer an error. But while the handler may run on, nothing is decided.
 func TestCutStream(t *testing.T) {
-	for name, cut := range map[string]bool{"whole": false, "left": true, "not all sent": true} {
+	for name, want := range map[string]core.Kind{
+		"whole":                      core.Completed,
+		"left":                       core.RunAbandoned,
+		"not all sent":               core.RunAbandoned,
+		"held back":                  core.RunAbandoned,
+		"held back, with an error":   core.RunAbandoned,
+		"left, and the handler runs": core.RunUnfinished,
+	} {
 		t.Run(name, func(t *testing.T) {
 			var observed events
-			g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(core.Policy{})
+			g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(core.Policy{Linger: -1})
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			c := post("{}", nil)
 			c.handler = func(ctx context.Context) core.Capture {
+				captured := answer(200, "")
+				captured.Incomplete = true
+				if strings.HasPrefix(name, "held back") {
+					cancel()
+					assert.False(t, core.MayStream(ctx))
+					<-ctx.Done()
+					if name != "held back" {
+						c.held = captured.Response
+						return core.Capture{Ending: core.Unrendered, Err: errCause}
+					}
+					return captured
+				}
 				core.PartSent(ctx, true)
-				if name == "left" {
+				if strings.HasPrefix(name, "left") {
 					cancel()
 				}
-				captured := answer(200, "")
-				captured.Incomplete, captured.Cut = true, name == "not all sent"
+				switch name {
+				case "not all sent":
+					captured.Ending = core.Cut
+				case "left, and the handler runs":
+					captured.Ending = core.RunsOn
+				}
 				return captured
 			}
 			assert.NoError(t, g.Serve(ctx, c))
-			want := map[bool]core.Kind{false: core.Completed, true: core.RunAbandoned}[cut]
 			last := observed.all[len(observed.all)-1]
 			assert.Equal(t, want, last.Kind)
-			assert.Equal(t, cut, last.Failed)
+			assert.Equal(t, want != core.Completed, last.Failed)
 		})
 	}
 }
@@ -407,7 +434,7 @@ func TestDrain(t *testing.T) {
 			return emptyAnswer()
 		}
 		pending := post(`{"n":3}`, nil) // a run whose outcome is not known yet counts
-		pending.handler = func(context.Context) core.Capture { return core.Capture{Deferred: true} }
+		pending.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
 		serve(t, g, pending)
 		served.Go(func() { serve(t, g, slow) })
 		served.Go(func() { serve(t, g, stubborn) })
@@ -551,7 +578,7 @@ func TestNothingStaysWithTheCallersContext(t *testing.T) {
 		"success": handlerOf(201),
 		"failure": handlerOf(500),
 		"panic":   func(context.Context) core.Capture { panic("boom") },
-		"later":   func(context.Context) core.Capture { return core.Capture{Deferred: true} },
+		"later":   func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} },
 		"drained": func(context.Context) core.Capture { t.Error("runs"); return answer(201, "") },
 	} {
 		ctx := &countingContext{Context: context.Background(), ended: make(chan struct{})}

@@ -171,7 +171,7 @@ func handlerThatRunsOn(t *testing.T, status int) {
 		c := post("{}", &ledger)
 		c.handler = func(context.Context) core.Capture {
 			got := answer(status, "too late")
-			got.RunsOn = true
+			got.Ending = core.RunsOn
 			return got
 		}
 		assert.Equal(t, status, serve(t, g, c).response.Status)

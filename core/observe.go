@@ -29,7 +29,7 @@ const (
 	// changed.
 	RunLost
 	// RunUnfinished: the run has ended, but its record could not be completed, released or abandoned,
-	// because the store failed with Err, or because the handler may still run (Capture.RunsOn). The
+	// because the store failed with Err, or because the handler may still run ([RunsOn]). The
 	// record stays running until its lease passes.
 	RunUnfinished
 	// LeaseLost: the claim was lost while the operation was running; the run's context has ended.

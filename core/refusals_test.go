@@ -176,7 +176,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				g := e.MustGuard(core.Policy{Linger: -1})
 				ctx, leave := context.WithCancel(core.WithCaller(t.Context(), "key-1"))
 				empty := answer(200, "")
-				empty.Empty = true
+				empty.Ending = core.Empty
 				c := post("{}", &ledger)
 				c.handler = func(run context.Context) core.Capture {
 					if drained {
@@ -188,7 +188,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 					}
 					<-run.Done()
 					if deferred {
-						return core.Capture{Deferred: true}
+						return core.Capture{Ending: core.Deferred}
 					}
 					return empty
 				}
@@ -268,8 +268,8 @@ func TestReportedRefusals(t *testing.T) {
 		captured core.Capture
 		status   int // of the response; 409: the refusal's
 	}{
-		"nobody renders it":               {core.Capture{Unrendered: true}, 409},
-		"nobody, and something was sent":  {core.Capture{Unrendered: true, Incomplete: true}, 200},
+		"nobody renders it":               {core.Capture{Ending: core.Unrendered}, 409},
+		"nobody, and something was sent":  {core.Capture{Ending: core.Unrendered, Incomplete: true}, 200},
 		"as an unknown error":             {answer(500, ""), 409},
 		"so, and something was sent":      {core.Capture{Response: &core.Response{Status: 500}, Incomplete: true}, 500},
 		"nobody writes anything":          {emptyAnswer(), 409},
@@ -288,7 +288,7 @@ func TestReportedRefusals(t *testing.T) {
 					c.held = &core.Response{Status: 200}
 				}
 				if deferred { // a middleware further out renders it, and says nothing of it
-					return core.Capture{Deferred: true, Err: reported}
+					return core.Capture{Ending: core.Deferred, Err: reported}
 				}
 				captured := tc.captured
 				captured.Err = reported

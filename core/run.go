@@ -22,7 +22,7 @@ type Run struct {
 	guard   *Guard
 	outer   *Run          // the run in which this one was begun, if any
 	decided atomic.Uint32 // the Disposition that the handler has decided on
-	ended   atomic.Bool   // the record has been finished, or could not be
+	ended   atomic.Bool   // the run has been settled, as far as the store could
 
 	answered atomic.Pointer[Refusal] // by the handler, see RefusalResponse
 }
@@ -150,13 +150,10 @@ var errRunEnded = errors.New("idem: the run has ended")
 type runContext struct {
 	Run
 	lease
-	route    string
-	started  time.Time     // when the store was asked for the claim: the lease has begun since
-	done     bool          // the handler has returned
-	over     bool          // … when the context had ended
-	cutShort bool          // … when the client of its stream had left
-	keptFor  time.Duration // how long its result is kept; zero: it was not
-	forgets  bool          // it leaves no record if it succeeds
+	route   string
+	started time.Time     // when the store was asked for the claim: the lease has begun since
+	forgets bool          // it leaves no record if it succeeds
+	keptFor time.Duration // how long its result is kept; zero: it was not
 
 	values  context.Context    // the caller's context
 	unwatch func() bool        // gives up waiting for the caller's end
@@ -166,11 +163,11 @@ type runContext struct {
 	own       context.Context // the run's alone: it has the caller's deadline, but not its end; see context
 	cancel    context.CancelCauseFunc
 	cause     error // why the context was ended; nil: it was not
-	tied      bool  // the context ends when the caller leaves: it does not linger
-	partSent  bool  // a part of the response has gone out
-	streamed  bool  // … and the client has seen it at once
-	unseen    bool  // a stream was held back, because the client had left
 	lingering *time.Timer
+	partSent  bool     // a part of the response has gone out
+	streamed  bool     // … and the client has seen it at once
+	unseen    bool     // a stream was held back, because the client had left
+	early     Ending   // what the context told when the handler returned: Answered, gaveUp or Cut; see ending
 	echoed    []string // the fields of EchoKey, of its own guard and of those further in
 }
 
@@ -207,7 +204,6 @@ func (c *runContext) open() {
 		c.own, c.cancel = context.WithCancelCause(parent)
 		c.timeout = timeout
 	}
-	c.tied = c.guard.policy.Linger <= 0
 	if c.values.Done() != nil {
 		c.unwatch = context.AfterFunc(c.values, c.callerEnded)
 	}
@@ -275,7 +271,6 @@ func (c *runContext) close() {
 		c.unwatch()
 	}
 	c.mu.Lock()
-	c.tied = true // the caller may be leaving just now
 	if c.lingering != nil {
 		c.lingering.Stop()
 	}
@@ -294,20 +289,35 @@ func (c *runContext) callerEnded() {
 	cause := context.Cause(c.values)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cause == context.Canceled && !c.tied {
+	if cause == context.Canceled && c.guard.policy.Linger > 0 && !c.streamed && c.cause == nil {
 		c.lingering = time.AfterFunc(c.guard.policy.Linger, func() { c.end(cause) })
 		return
 	}
 	c.endLocked(cause)
 }
 
-// returned notes that the handler has returned, and how things stood.
+// returned notes what the context tells now that the handler has returned.
 func (c *runContext) returned() {
-	c.over = c.Err() != nil
+	over := c.Err() != nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The handler may have seen the client leave before the run's context has ended.
-	c.cutShort = c.streamed && (c.over || c.values.Err() != nil) || c.unseen && c.over
+	switch {
+	case c.streamed && (over || c.values.Err() != nil), c.unseen && over:
+		c.early = Cut // the handler may have seen the client leave before the run's context has ended
+	case over:
+		c.early = gaveUp
+	}
+}
+
+// ending joins what the adapter has told of the run's ending with what the context told.
+func (c *runContext) ending(told Ending) Ending {
+	switch {
+	case c.early == Cut:
+		return max(told, Cut)
+	case c.early == gaveUp && told == Empty && Disposition(c.decided.Load()) != Keep:
+		return gaveUp
+	}
+	return told
 }
 
 type partKey struct{}
@@ -320,14 +330,6 @@ func echoes(ctx context.Context, name string) {
 		c.echoed = append(c.echoed, name)
 		c.mu.Unlock()
 	}
-}
-
-// cut reports whether a part of the response was sent, and the rest was not: the context has ended
-// before the stream, or the handler has panicked.
-func (c *runContext) cut(panicked bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cutShort || c.partSent && panicked && !c.done
 }
 
 // Value makes the run itself a value of the context.

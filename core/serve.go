@@ -104,7 +104,7 @@ func (r *Request) endpoint() string {
 // run runs the handler under the claim of c, settles the run, and answers; or leaves that to a [Pending].
 func (f *httpOperation) run(c *runContext) error {
 	captured, err := f.runHandler(c)
-	if captured.Deferred {
+	if captured.Ending == Deferred {
 		f.x.(Deferrer).Defer(&Pending{run: c, x: f.x, echo: f.echo, reported: captured.Err})
 		return err
 	}
@@ -117,7 +117,7 @@ func (f *httpOperation) runHandler(c *runContext) (captured Capture, err error) 
 	returned := false
 	defer func() {
 		if !returned {
-			c.finishPanic() // a panic or runtime.Goexit, which goes on
+			c.settlePanic(Unrendered) // a panic or runtime.Goexit, which goes on
 		}
 	}()
 	c.announce()

@@ -10,89 +10,114 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// outcome is how a run has ended.
+// gaveUp is the [Ending] of a handler that has written nothing before its context ended: Empty, as the run knows it.
+const gaveUp = Deferred + 1
+
+// outcome is how a run has ended, and with what.
 type outcome struct {
-	failed   bool
+	ending   Ending
 	panicked bool
-	refusal  bool     // the response is one, and must not be kept
-	refused  *Refusal // a refusal that the handler has reported, and nothing has rendered
-	runsOn   bool     // the handler may still be running
-	cut      bool     // a part of the response has been sent, and the rest could not be
-	empty    bool     // the handler has written nothing
-	result   []byte   // to be stored, if the record is kept
-	status   int
-	err      error // for the observer
+	failed   bool     // the answer is a failure
+	refusal  bool     // the answer is a refusal, which is never kept
+	reported *Refusal // by the handler, and nothing has rendered it
+	result   []byte   // for duplicates, if the record is kept
+	status   int      // of the answer
+	err      error    // for the observer
 }
 
-// finish completes, releases or abandons the record of a run that has ended, and ends the run's
-// context. It does so even if the caller has gone: what has been done must be remembered. If the
-// handler has given up without an answer, instead is what the client gets if it is still there.
-func (c *runContext) finish(o outcome) (instead *Refusal) {
+// settlement is what becomes of a run that has ended.
+type settlement struct {
+	record  Disposition // byDefault: it is left to its lease
+	failed  bool
+	instead *Refusal // what the client gets in place of the handler's answer; nil: that answer
+}
+
+// settlement decides what becomes of the record and of the answer, by how the run has ended and by what the handler
+// has decided.
+func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
+	p := &c.guard.policy
+	s := settlement{record: p.OnFailure, failed: true, instead: o.reported}
+	switch o.ending {
+	case RunsOn: // its end will not be known, whatever it decides
+		return settlement{failed: true, instead: o.reported}
+	case Cut:
+		s.record = Abandon
+	case gaveUp:
+		if s.instead = refusalUnfinished; context.Cause(c) == ErrShutdown {
+			s.instead = refusalShuttingDown
+		}
+	case Answered, Empty:
+		switch {
+		case o.failed:
+		case c.forgets:
+			s.record, s.failed = Release, false
+		default:
+			s.record, s.failed = p.OnSuccess, false
+		}
+	}
+	if decided != byDefault {
+		s.record = decided
+	}
+	if s.record == Keep && o.refusal {
+		s.record = Release
+	}
+	return s
+}
+
+// settle completes, releases or abandons the record of a run that has ended, and ends the run's
+// context. It does so even if the caller has gone: what has been done must be remembered. It returns
+// what the client gets in place of the handler's answer, if it is still there, or nil.
+func (c *runContext) settle(o outcome) (instead *Refusal) {
 	g, e := c.guard, c.guard.engine
 	e.runs.endLease(c)
 	defer e.runs.end(c)
 	defer c.close()
 
-	instead = o.refused
 	decided := Disposition(c.decided.Load())
-	if o.empty && c.over && decided != Keep {
-		if instead = refusalUnfinished; context.Cause(c) == ErrShutdown {
-			instead = refusalShuttingDown
-		}
-		o.failed, o.refusal, o.status = true, true, instead.Status
-	}
-	disposition := g.policy.OnSuccess
-	switch {
-	case o.cut || c.cut(o.panicked):
-		disposition, o.failed = Abandon, true
-	case o.failed:
-		disposition = g.policy.OnFailure
-	case c.forgets:
-		disposition = Release
-	}
-	if decided != byDefault {
-		disposition = decided
+	s := c.settlement(&o, decided)
+	if s.instead != nil {
+		o.status = s.instead.Status
 	}
 	elapsed := time.Since(c.started)
 	retention := g.policy.Retention
 	if g.policy.RetainFromStart {
 		retention -= elapsed
 	}
-	if disposition == Keep && (o.refusal || retention <= 0) {
-		disposition = Release
+	if s.record == Keep && retention <= 0 { // it would be kept for no time
+		s.record = Release
 	}
-	if o.failed && g.policy.Duplicate == Reject {
+	if s.failed && g.policy.Duplicate == Reject {
 		o.result = failed
 	}
-	if c.forgets && !o.failed && decided == byDefault && !c.lost() {
+	if c.forgets && !s.failed && decided == byDefault && !c.lost() {
 		e.handovers.handOver(c.key, o.result)
 	}
 
 	ev := Event{Route: c.route, Key: c.key, Attempt: c.attempt, Status: o.status,
-		Elapsed: elapsed, Failed: o.failed, Panicked: o.panicked, Err: o.err}
+		Elapsed: elapsed, Failed: s.failed, Panicked: o.panicked, Err: o.err}
 	if r := c.answered.Load(); r != nil && ev.Err == nil {
 		ev.Err = r
 	}
 	var err error
-	switch {
-	case o.runsOn:
-		err = errRunsOn // the end of the handler will not be known
-	case disposition == Release:
+	switch s.record {
+	case Release:
 		ev.Kind = Released
-		if o.failed {
+		if s.failed {
 			err = e.release(c.values, c.key, c.owner)
 		} else { // nothing of it is to be remembered, not even that it has been committed
 			_, err = e.complete(c.values, c.key, c.owner, nil, 0)
 		}
-	case disposition == Abandon:
+	case Abandon:
 		ev.Kind = RunAbandoned
 		err = e.abandon(c.values, c.key, c.owner)
-	default:
+	case Keep:
 		ev.Kind = Completed
 		var full bool
 		if full, err = e.complete(c.values, c.key, c.owner, o.result, retention); full {
 			ev.Err = store.ErrFull
 		}
+	default:
+		err = errRunsOn
 	}
 	c.ended.Store(true)
 	if err == nil && ev.Kind == Completed {
@@ -105,17 +130,22 @@ func (c *runContext) finish(o outcome) (instead *Refusal) {
 		ev.Kind, ev.Err = RunUnfinished, err
 	}
 	g.observe(c.values, ev)
-	return instead
+	return s.instead
 }
 
-// finishPanic finishes a run that has ended with a panic.
-func (c *runContext) finishPanic() {
+// settlePanic settles a run that has ended with a panic, or with runtime.Goexit. That of the handler leaves nothing
+// rendered (Unrendered). Behind that of a hook (Policy.Failed) is a handler that has answered (Answered): what it has
+// done must not be done again.
+func (c *runContext) settlePanic(told Ending) {
 	if c.ended.Load() {
 		return // an observer has panicked
 	}
-	// If not the handler but a hook after it (Policy.Failed) has panicked, the operation has been
-	// done, and must not be done again.
-	_ = c.finish(outcome{failed: !c.done, panicked: true, result: unavailable})
+	c.mu.Lock()
+	if told == Unrendered && c.partSent {
+		told = Cut
+	}
+	c.mu.Unlock()
+	_ = c.settle(outcome{ending: c.ending(told), panicked: true, result: unavailable})
 }
 
 var errRunsOn = errors.New("idem: a timeout behind the guard has answered, and the handler may run on; mount the guard inside of the timeout, around the handler")
@@ -126,13 +156,12 @@ func (c *runContext) answer(x Exchange, echo *[2]Field, captured *Capture, buf [
 	settled := false
 	defer func() {
 		if !settled { // Policy.Failed has panicked, or an observer: the client gets the handler's answer
-			c.finishPanic()
+			c.settlePanic(Answered)
 			_ = deliver(x, echo, c.keptFor)
 		}
 	}()
-	c.done = true
 	o, buf := c.outcome(captured, buf)
-	instead := c.finish(o)
+	instead := c.settle(o)
 	settled = true
 	if instead != nil {
 		return buf, refuse(instead)
@@ -142,37 +171,38 @@ func (c *runContext) answer(x Exchange, echo *[2]Field, captured *Capture, buf [
 
 // outcome makes an outcome of a capture, with the result in buf.
 func (c *runContext) outcome(captured *Capture, buf []byte) (outcome, []byte) {
-	g := c.guard
-	if captured.Unrendered || captured.Response == nil {
-		o := outcome{failed: true, result: unavailable, err: unrendered(captured.Err)}
-		if r := reported(captured.Err); r != nil {
-			if o.refusal = true; !captured.Incomplete {
-				o.refused, o.status, o.err = r, r.Status, captured.Err
-			}
-		}
-		return o, buf
+	p, told := &c.guard.policy, captured.Ending
+	if captured.Response == nil {
+		told = Unrendered
 	}
-	o := outcome{status: captured.Response.Status, cut: captured.Cut, empty: captured.Empty, err: captured.Err,
-		refusal: captured.Response.Get(RefusedHeader) != "", runsOn: captured.RunsOn}
+	o := outcome{ending: c.ending(told), failed: true, result: unavailable, err: captured.Err}
+	if told != Unrendered {
+		o.status, o.refusal = captured.Response.Status, captured.Response.Get(RefusedHeader) != ""
+	}
+	blank := told == Empty || told == Unrendered
 	if r := reported(captured.Err); r != nil {
 		o.refusal = true
-		if (captured.Empty || o.status == http.StatusInternalServerError) && !captured.Incomplete {
-			o.refused, o.status = r, r.Status
+		if (blank || o.status == http.StatusInternalServerError) && !captured.Incomplete {
+			o.reported = r
 		}
 	}
-	if captured.Empty && captured.Err != nil && o.refused == nil { // the middleware that was to render the error has ignored it
-		o.failed, o.result, o.err = true, unavailable, unrendered(captured.Err)
+	if o.reported == nil && (told == Unrendered || blank && captured.Err != nil) {
+		o.err, told = unrendered(captured.Err), Unrendered
+		if o.ending == Empty { // the middleware that was to render the error has ignored it
+			o.ending = Unrendered
+		}
+	}
+	o.refusal = o.refusal || o.ending == gaveUp
+	if o.refusal || told == Unrendered {
 		return o, buf
 	}
-	o.failed = o.refusal || g.policy.Failed(captured.Response) || o.runsOn
+	o.failed = p.Failed(captured.Response)
 	switch {
-	case g.policy.Duplicate == Reject:
-		// The response is never replayed.
-	case captured.Incomplete || len(captured.Response.Body) > g.policy.ResponseLimit:
-		o.result = unavailable
-	default:
+	case p.Duplicate == Reject:
+		o.result = nil // the response is never replayed
+	case !captured.Incomplete && len(captured.Response.Body) <= p.ResponseLimit:
 		c.mu.Lock()
-		buf = appendResponse(buf, captured.Response, &g.policy.StoredHeaders, c.echoed...)
+		buf = appendResponse(buf, captured.Response, &p.StoredHeaders, c.echoed...)
 		c.mu.Unlock()
 		o.result = buf
 	}

@@ -48,16 +48,19 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the body, if it is an [io.Closer], and finishes the run.
+// Close closes the body, if it is an [io.Closer], and settles the run.
 func (s *Stream) Close() (err error) {
 	if c, ok := s.body.(io.Closer); ok {
 		err = c.Close()
 	}
-	// A hook may panic: the run is finished all the same, and there is no other recovery.
+	// A hook may panic: the run is settled all the same, and there is no other recovery.
 	defer func() { _ = recover() }()
 	s.mu.Lock()
-	s.captured.Cut = !s.whole || s.run.run.Err() != nil
+	captured := s.captured
+	if !s.whole || s.run.run.Err() != nil {
+		captured.Ending = max(captured.Ending, Cut)
+	}
 	s.mu.Unlock()
-	_ = s.run.Finish(&s.captured) // once; and there is nothing left to deliver
+	_ = s.run.Finish(&captured) // once; and there is nothing left to deliver
 	return err
 }

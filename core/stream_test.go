@@ -57,7 +57,7 @@ func TestStream(t *testing.T) {
 		c.handler = func(context.Context) core.Capture {
 			c.held = captured.Response
 			s = core.NewStream(tc.body, tc.length, captured)
-			return core.Capture{Deferred: true}
+			return core.Capture{Ending: core.Deferred}
 		}
 		serve(t, engine.MustGuard(p), c)
 		s.Defer(c.pending)

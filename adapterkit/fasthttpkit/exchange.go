@@ -30,7 +30,7 @@ type Exchange struct {
 	ran       bool
 	finisher  *Finisher    // nil: no Finish is mounted, or nothing is left to it
 	stream    *core.Stream // that fasthttp will write; nil: none
-	pending   bool         // the finisher or the stream will complete it
+	pending   bool         // the finisher or the stream will settle the run
 	runsOn    bool         // a timeout has answered, and the handler may run on
 }
 
@@ -61,7 +61,7 @@ func (x *Exchange) Start(f Framework, ctx *fasthttp.RequestCtx, p *Place) {
 }
 
 // End is called when [core.Guard.Serve] has returned, but not after a panic: somebody may still hold the exchange. It reports
-// whether the exchange may be used again; if not, its run is still to be finished, further out.
+// whether the exchange may be used again; if not, its run is still to be settled, further out.
 func (x *Exchange) End() bool {
 	if x.pending {
 		return false
@@ -235,7 +235,7 @@ func (x *Exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	x.runsOn, returned = runsOn, true
 	if err != nil {
 		if x.finisher = x.framework.Finisher(); x.finisher != nil {
-			return core.Capture{Deferred: true, Err: err}, err
+			return core.Capture{Ending: core.Deferred, Err: err}, err
 		}
 		x.framework.Render(err)
 	}
@@ -243,7 +243,7 @@ func (x *Exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	captured.Err = err
 	if x.stream = watch(x.ctx, captured); x.stream != nil {
 		core.PartSent(ctx, false)
-		return core.Capture{Deferred: true}, nil
+		return core.Capture{Ending: core.Deferred}, nil
 	}
 	return captured, nil
 }
@@ -257,7 +257,9 @@ func (x *Exchange) capture(limit int) core.Capture {
 	appendFields(&x.fields, x.before)
 	x.resp.Removed = adapterkit.Removed(x.resp.Header, x.fields)
 	x.resp.Header = adapterkit.Changed(x.resp.Header, x.fields)
-	captured.RunsOn = captured.RunsOn || x.runsOn
+	if x.runsOn {
+		captured.Ending = core.RunsOn
+	}
 	return captured
 }
 

@@ -60,9 +60,14 @@ func capture(ctx *fasthttp.RequestCtx, r *core.Response, limit int, limited bool
 			resp = late // sent in place of the other one, which a handler may still use
 		}
 	}
-	captured := core.Capture{Response: r, RunsOn: resp != &ctx.Response}
+	captured := core.Capture{Response: r}
+	switch {
+	case resp != &ctx.Response:
+		captured.Ending = core.RunsOn
+	case isBlank(resp) && !ctx.Hijacked():
+		captured.Ending = core.Empty
+	}
 	r.Status = resp.StatusCode()
-	captured.Empty = isBlank(resp) && !ctx.Hijacked()
 	switch {
 	case resp.IsBodyStream() || ctx.Hijacked():
 		captured.Incomplete = true // Body would read the stream to its end

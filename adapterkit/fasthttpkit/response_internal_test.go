@@ -22,6 +22,6 @@ func TestOnlyNothingIsEmpty(t *testing.T) {
 	} {
 		var ctx fasthttp.RequestCtx
 		answer(&ctx)
-		assert.Equal(t, name == "", capture(&ctx, new(core.Response), 100, false).Empty, name)
+		assert.Equal(t, name == "", capture(&ctx, new(core.Response), 100, false).Ending == core.Empty, name)
 	}
 }

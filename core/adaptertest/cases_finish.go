@@ -26,7 +26,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name: "a status, when the context has ended",
-		why:  "core.Capture.Empty: a status without a body is an answer",
+		why:  "core.Empty: a status without a body is an answer",
 		app:  App{Deadline: shortly},
 		handler: func(_ *probe, c Call, _ int) error {
 			<-c.Context().Done()
@@ -100,7 +100,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name:     "a large answer, and nobody there",
-		why:      "core.Capture.Cut: what has been done must not be done again because a large answer could not be delivered",
+		why:      "core.Cut: what has been done must not be done again because a large answer could not be delivered",
 		incoming: true,
 		handler: func(h *probe, c Call, n int) error {
 			h.hold()
