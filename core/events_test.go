@@ -163,6 +163,10 @@ func count(kinds []core.Kind, of ...core.Kind) (n int) {
 }
 
 func TestFlagsOfEndingEvents(t *testing.T) {
+	hook := core.Policy{Failed: func(*core.Response) bool { panic("hook") }}
+	endsWith := func(e core.Ending) func(context.Context) core.Capture {
+		return func(context.Context) core.Capture { r := answer(200, ""); r.Ending = e; return r }
+	}
 	for name, tc := range map[string]struct {
 		policy           core.Policy
 		handler          func(context.Context) core.Capture
@@ -175,7 +179,9 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		"failure that may have taken effect": {core.Policy{OnFailure: core.Abandon}, handlerOf(500), core.RunAbandoned, true, false},
 		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
 		"panic":                              {core.Policy{}, func(context.Context) core.Capture { panic("boom") }, core.Released, true, true},
-		"panic of a hook":                    {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(200), core.Completed, false, true},
+		"panic of a hook":                    {hook, handlerOf(200), core.Completed, false, true},
+		"so, behind a stream that was cut":   {hook, endsWith(core.Cut), core.RunAbandoned, true, true},
+		"so, and the handler may run on":     {hook, endsWith(core.RunsOn), core.RunUnfinished, true, true},
 	} {
 		var ledger atomic.Int64
 		var seen events

@@ -134,8 +134,8 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 }
 
 // settlePanic settles a run that has ended with a panic, or with runtime.Goexit. That of the handler leaves nothing
-// rendered (Unrendered). Behind that of a hook (Policy.Failed) is a handler that has answered (Answered): what it has
-// done must not be done again.
+// rendered (Unrendered). Behind that of a hook (Policy.Failed) is a handler that has ended as told: what it has done
+// must not be done again.
 func (c *runContext) settlePanic(told Ending) {
 	if c.ended.Load() {
 		return // an observer has panicked
@@ -156,7 +156,7 @@ func (c *runContext) answer(x Exchange, echo *[2]Field, captured *Capture, buf [
 	settled := false
 	defer func() {
 		if !settled { // Policy.Failed has panicked, or an observer: the client gets the handler's answer
-			c.settlePanic(Answered)
+			c.settlePanic(captured.Ending)
 			_ = deliver(x, echo, c.keptFor)
 		}
 	}()
