@@ -69,12 +69,6 @@
 //	               acquire (p50-ns, p99-ns, p99.9-ns, max-ns, max-cpu-ns),
 //	               expiry (the same, while all records are expired and being removed)
 //	Memstore/none/clock                   what measuring single calls costs
-//	Limiter/<way>/<what>                  on Redis of 64 goroutines; round-trips/op
-//	    way        bare (one bucket of golang.org/x/time/rate), memory (core/limit); and on one
-//	               Redis: incr (the bare client, counting), script (the limiter's, by the bare
-//	               client), redis (redisstore's limiter)
-//	    what       allowed, refused; memory and redis also have fresh (each call for another user),
-//	               memory has parallel (64 goroutines, 1,000 users)
 //	Do                                    an operation that is not HTTP, memory
 //	Query/gin/bare/none                   a handler that asks PostgreSQL SELECT pg_sleep(0.001)
 //	Query/gin/client-key-first/<store>    the same with a guard

@@ -16,7 +16,6 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/valyala/fasthttp v1.71.0
 	go.uber.org/goleak v1.3.0
-	golang.org/x/time v0.15.0
 	modernc.org/sqlite v1.60.1
 )
 

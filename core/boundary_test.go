@@ -53,7 +53,6 @@ func TestBoundaries(t *testing.T) {
 	)
 	for pkg, except := range map[string][]string{
 		"core":                   nil,
-		"core/limit":             nil,
 		"core/store/memstore":    nil,
 		"core/store/redisstore":  {"github.com/redis/rueidis"},
 		"core/store/sqlstore":    {"database/sql"},

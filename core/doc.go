@@ -72,10 +72,9 @@
 //	<prefix>U=M=<name of the policy>T=<id of the token>                 Token
 //	<prefix>U=<user>M=DO%20<name of the policy>K=<key>                  Do
 //	<prefix>N=<key id>#<nonce>                                          Nonces
-//	<prefix>L=<name>#<digest of the key>                                redisstore.NewLimiter
 //
 // The prefix is idem:<service>: with [Config.Service], which every store needs that other processes can reach. Without
-// a service it is idem:, in a store of the process only. [Config.LegacyPrefix] keeps another one, but not for limits.
+// a service it is idem:, in a store of the process only. [Config.LegacyPrefix] keeps another one.
 //
 // In each part everything but letters, digits and -._~/:@,+*!$&'(); is percent-escaped, so that
 // no part can read as another, and a key can be typed into a store's shell. The route is the

@@ -245,6 +245,8 @@ func TestRefusalResponse(t *testing.T) {
 	got := core.RefusalResponse(t.Context(), errors.Join(errDown, r), nil)
 	assert.Equal(t, 409, got.Status)
 	assert.Equal(t, "2", got.Get("Retry-After"), "rounded up")
+	got = core.RefusalResponse(t.Context(), core.NewRefusal(core.CodeRateLimited, nil), nil)
+	assert.Equal(t, "1", got.Get("Retry-After"), "whoever makes it")
 
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
 		assert.Equal(t, "/orders", r.Request.Route)

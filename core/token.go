@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash"
 	"html/template"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -65,9 +64,13 @@ type TokenConfig struct {
 	// their use are refused as expired until less of their time is left.
 	Lifetime time.Duration
 
-	// Limit limits how many tokens a user gets, see [Guard.NewToken]. Its key is the user part of stored
-	// keys; under [SharedByAllCallers] all callers share one limit. Nil: no limit.
-	Limit Limiter
+	// Limit limits how many tokens a user gets. [Guard.NewToken] calls it before it issues one. A retryAfter of more
+	// than zero refuses the request with 429 rate_limited and that Retry-After; an error, with 503 store_unavailable.
+	// Limit must be safe for concurrent use. Nil: no limit.
+	//
+	// ID is the user part of stored keys: users of different sources have different ones, and a credential is a hash.
+	// Under [SharedByAllCallers] all callers are one user, with an empty ID.
+	Limit func(ctx context.Context, user User) (retryAfter time.Duration, err error)
 
 	// FromQuery also reads the token from a parameter of the query. Queries appear in logs, histories
 	// and Referer fields.
@@ -103,7 +106,7 @@ func (c *TokenConfig) text() string {
 type Tokens struct {
 	secrets   []*tokenSecret
 	lifetime  time.Duration
-	limit     Limiter
+	limit     func(context.Context, User) (time.Duration, error)
 	fromQuery bool
 	random    bool // the secret is known to this process only
 }
@@ -117,9 +120,6 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 		f.addIf(len(secret) >= minTokenSecret && bytes.Count(secret, secret[:1]) == len(secret), "Secrets", "the one at %d is one byte repeated", i)
 		f.addIf(slices.ContainsFunc(c.Secrets[:i], func(other []byte) bool { return bytes.Equal(other, secret) }),
 			"Secrets", "the one at %d is there twice", i)
-	}
-	if v := reflect.ValueOf(c.Limit); v.Kind() == reflect.Pointer && v.IsNil() {
-		f.add("Limit", "is a nil %T; was there an error when it was made?", c.Limit)
 	}
 	if err := f.err(); err != nil {
 		return nil, err
@@ -186,8 +186,16 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	}
 	who := appendUser(nil, user)
 	if t.limit != nil {
-		if err := Allow(ctx, t.limit, string(who)); err != nil {
-			return "", err
+		retryAfter, err := t.limit(ctx, User{ID: string(who), Shared: user.Shared})
+		if err != nil {
+			refused := NewRefusal(CodeStoreUnavailable, err)
+			refused.Detail = "Nothing was carried out, because it is not known whether this has been asked for too often."
+			return "", refused
+		}
+		if retryAfter > 0 {
+			refused := NewRefusal(CodeRateLimited, nil)
+			refused.RetryAfter = retryAfter
+			return "", refused
 		}
 	}
 	return t.issue(who, g.policy.Name, r.expired), nil

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"mime/multipart"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -588,24 +590,25 @@ func TestWhatAPageCanSayUnderReject(t *testing.T) {
 	assert.Nil(t, seen[0].Stored)
 }
 
-// fakeLimiter is a [core.Limiter] with one answer. It records the keys.
-type fakeLimiter struct {
-	wait time.Duration
-	err  error
-	keys []string
-	ctx  context.Context // of the last call
+// limiter is a [core.TokenConfig].Limit with one answer. It records the users.
+type limiter struct {
+	retryAfter time.Duration
+	err        error
+	users      []core.User
 }
 
-func (l *fakeLimiter) Allow(ctx context.Context, key string) (time.Duration, error) {
-	l.keys, l.ctx = append(l.keys, key), ctx
-	return l.wait, errors.Join(l.err, ctx.Err())
+func (l *limiter) tokens() *core.Tokens {
+	return core.MustTokens(core.TokenConfig{Limit: func(ctx context.Context, user core.User) (time.Duration, error) {
+		l.users = append(l.users, user)
+		return l.retryAfter, errors.Join(l.err, ctx.Err())
+	}})
 }
 
 func TestIssuingIsLimited(t *testing.T) {
 	var seen events
-	l := new(fakeLimiter)
+	l := new(limiter)
 	e := core.MustNew(core.Config{User: byUser, Observe: seen.add})
-	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: l})))
+	g := e.MustGuard(checkout(l.tokens()))
 	ask := func() *call {
 		c := post("", nil)
 		c.method, c.route = "GET", "/tokens"
@@ -617,24 +620,33 @@ func TestIssuingIsLimited(t *testing.T) {
 	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
 	assert.Equal(t, "application/json", c.response.Get("Content-Type"))
 
-	l.wait = 2100 * time.Millisecond
-	c = ask()
-	assert.Equal(t, 429, c.response.Status)
-	assert.Equal(t, "rate_limited", c.code())
-	assert.Equal(t, "3", c.response.Get("Retry-After"))
-	assert.Equal(t, "rate_limited", c.response.Get(core.RefusedHeader))
+	for wait, after := range map[time.Duration]string{
+		1: "1", time.Second: "1", time.Second + 1: "2", 90 * time.Second: "90", math.MaxInt64: "9223372037",
+	} {
+		l.retryAfter = wait
+		c = ask()
+		assert.Equal(t, 429, c.response.Status)
+		assert.Equal(t, "rate_limited", c.code())
+		assert.Equal(t, after, c.response.Get("Retry-After"))
+		assert.Equal(t, "rate_limited", c.response.Get(core.RefusedHeader))
+	}
+	l.retryAfter = -1
+	assert.Equal(t, 200, ask().response.Status)
 
-	l.wait, l.err = 0, errDown
+	l.retryAfter, l.err = time.Minute, errDown
 	c = ask()
+	assert.Equal(t, 503, c.response.Status)
 	assert.Equal(t, "store_unavailable", c.code())
+	assert.Equal(t, "1", c.response.Get("Retry-After"))
+	assert.NotContains(t, string(c.response.Body), errDown.Error())
 	_, err := g.NewToken(t.Context(), &core.Request{Headers: c})
 	assert.ErrorIs(t, err, errDown)
-	assert.Equal(t, []string{"alice", "alice", "alice", "alice"}, l.keys)
+	assert.Equal(t, slices.Repeat([]core.User{{ID: "alice"}}, 9), l.users)
 
 	delete(c.header, "X-User")
 	require.NoError(t, g.ServeToken(t.Context(), c))
 	assert.Equal(t, "user_missing", c.code())
-	assert.Len(t, l.keys, 4, "nobody is not counted")
+	assert.Len(t, l.users, 9, "nobody is not counted")
 	last := seen.all[len(seen.all)-1]
 	assert.Equal(t, core.Refused, last.Kind)
 	assert.Equal(t, "GET /tokens", last.Route)
@@ -644,18 +656,18 @@ func TestIssuingIsLimited(t *testing.T) {
 	assert.Equal(t, "checkout", last.Policy)
 }
 
-// A limiter is asked by the user part of a key: it sees no secret, and all callers are one if they are so for the policy.
+// A limit is for the user part of a key: it sees no secret, and all callers are one if they are so for the policy.
 func TestWhomALimitIsFor(t *testing.T) {
-	l := new(fakeLimiter)
+	l := new(limiter)
 	e := core.MustNew(core.Config{User: core.UserFromSecretHeader("X-User")})
-	p := checkout(core.MustTokens(core.TokenConfig{Limit: l}))
+	p := checkout(l.tokens())
 	tokenFor(t, e.MustGuard(p), "secret")
 	p.User = byUser
 	tokenFor(t, e.MustGuard(p), "ann smith")
 	p.User = core.SharedByAllCallers()
 	tokenFor(t, e.MustGuard(p), "alice")
 	digest := sha256.Sum256([]byte("secret"))
-	assert.Equal(t, []string{"#" + base64.RawURLEncoding.EncodeToString(digest[:]), "ann%20smith", ""}, l.keys)
+	assert.Equal(t, []core.User{{ID: "#" + base64.RawURLEncoding.EncodeToString(digest[:])}, {ID: "ann%20smith"}, {Shared: true}}, l.users)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -677,7 +689,7 @@ func TestServeTokenTellsOfTheRequest(t *testing.T) {
 		assert.Equal(t, "/tokens", r.Request.Route)
 		return nil
 	}})
-	g := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Limit: &fakeLimiter{wait: time.Second}})))
+	g := e.MustGuard(checkout((&limiter{retryAfter: time.Second}).tokens()))
 	c := post("", nil)
 	c.method, c.route = "GET", "/tokens"
 	ctx := core.WithCaller(t.Context(), "partner", "X-Sign")
@@ -695,7 +707,6 @@ func TestFaultsOfTokens(t *testing.T) {
 		{Lifetime: 365*24*time.Hour + 1},
 		{Secrets: [][]byte{tokenSecret[:31]}},
 		{Secrets: [][]byte{nil}},
-		{Limit: (*fakeLimiter)(nil)},
 		{Secrets: [][]byte{tokenSecret, bytes.Clone(tokenSecret)}},
 		{Secrets: [][]byte{tokenSecret, otherSecret, tokenSecret}},
 		{Secrets: [][]byte{tokenSecret, make([]byte, 32)}},

@@ -105,6 +105,15 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, 400, send("GET", "/checkout", "", "X-User", "").StatusCode)
 }
 
+// recorded sends requests to h.
+func recorded(h http.Handler) func(r *http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result(), nil
+	}
+}
+
 func TestPicturesAreShown(t *testing.T) {
 	pictures, err := filepath.Glob("img/*")
 	require.NoError(t, err)
@@ -144,7 +153,7 @@ func TestRefusedPage(t *testing.T) {
 	onFiber := fiber.New()
 	onFiber.Get("/checkout", func(c *fiber.Ctx) error {
 		token, err := fiberidem.NewToken(c, orders)
-		if resp := core.RefusalResponse(c.UserContext(), err, nil); resp != nil {
+		if resp := core.RefusalResponse(c.UserContext(), err, nil); resp != nil { // c.Context() in Fiber v3
 			for _, field := range resp.Header {
 				c.Set(field.Name, field.Value)
 			}

@@ -207,8 +207,8 @@ func assets(c *client) {
 	}
 }
 
-// Somebody gets twenty tokens at once, and then one each three seconds. (So on a slow machine one more may be had now
-// and then.)
+// Somebody gets twenty tokens at once, and then one each three seconds; on Redis, the next twenty when the minute is over.
+// (So on a slow machine one more may be had now and then.)
 func tokensAreRationed(c *client) {
 	served := 0
 	a := c.get("/tokens", "X-User", "greedy")
@@ -220,7 +220,11 @@ func tokensAreRationed(c *client) {
 	require.GreaterOrEqual(c.t, served, 20)
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
 	require.NoError(c.t, err)
-	require.True(c.t, 0 < seconds && seconds <= 3, seconds)
+	longest := 3
+	if strings.HasSuffix(c.t.Name(), "_on_redis") {
+		longest = 60
+	}
+	require.True(c.t, 0 < seconds && seconds <= longest, seconds)
 	require.Equal(c.t, 200, c.get("/tokens", "X-User", "modest").status)
 	require.Equal(c.t, 200, c.get("/checkout", "X-User", "greedy").status, "a form brings its own")
 }

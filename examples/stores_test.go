@@ -109,7 +109,7 @@ func tokensAreRationedOverTwoProcesses(t *testing.T, dir string) {
 		require.Equal(t, 200, a.status)
 	}
 	require.GreaterOrEqual(t, served, 20)
-	require.LessOrEqual(t, served, 21+int(time.Since(began)/(3*time.Second)), "one comes back each three seconds")
+	require.LessOrEqual(t, served, 20*(1+int(time.Since(began)/time.Minute)))
 }
 
 // tenThousandDuplicatesOverTwoProcesses: one of them runs, and everybody gets an honest

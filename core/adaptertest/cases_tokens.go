@@ -115,7 +115,7 @@ var issueCases = []testCase{
 	{
 		name:   "a limit to tokens",
 		why:    "RFC 6585, section 4: a client that has had too many gets 429 and learns when to ask again; what can't be limited is refused (docs/problems.md)",
-		routes: shop(oneShot(core.TokenConfig{Limit: byName{}}, "checkout")),
+		routes: shop(oneShot(core.TokenConfig{Limit: byName}, "checkout")),
 		steps: []step{
 			issueToken{as: "a"},
 			ask{request{method: "GET", target: "/tokens", user: "bob"}, want{status: 429, kind: refusal, code: core.CodeRateLimited, fields: []core.Field{field("Retry-After", "2")}}, ""},
@@ -129,7 +129,7 @@ var issueCases = []testCase{
 	{
 		name:    "a limit to pages",
 		why:     "the handler learns why there is no token, and answers as it likes",
-		policy:  oneShot(core.TokenConfig{Limit: byName{}}, "checkout"),
+		policy:  oneShot(core.TokenConfig{Limit: byName}, "checkout"),
 		global:  true,
 		routes:  []route{{method: "GET"}},
 		handler: checkoutPage,
@@ -540,7 +540,7 @@ var useCases = []testCase{
 	{
 		name:   "a page for a browser",
 		why:    "people read pages: Config.Refuse makes one of any refusal, and links a used token's to the receipt; programs get their problem as ever",
-		routes: shop(oneShot(core.TokenConfig{Limit: byName{}}, "checkout")),
+		routes: shop(oneShot(core.TokenConfig{Limit: byName}, "checkout")),
 		config: func(c *core.Config) { c.Refuse = refusalPage },
 		handler: func(h *probe, c Call, n int) error {
 			h.hold()

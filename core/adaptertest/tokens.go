@@ -201,10 +201,8 @@ func (n records) do(s *env) {
 }
 
 // byName limits users by what they are called: bob has had his share, and of eve nobody knows.
-type byName struct{}
-
-func (byName) Allow(_ context.Context, key string) (wait time.Duration, err error) {
-	switch key {
+func byName(_ context.Context, user core.User) (retryAfter time.Duration, err error) {
+	switch user.ID {
 	case "bob":
 		return 1500 * time.Millisecond, nil
 	case "eve":

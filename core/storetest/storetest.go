@@ -23,8 +23,6 @@
 // clients use two stores, as two processes do; with Faulty in [Features] connections
 // break and servers restart meanwhile. A key whose calls have no such order fails, and
 // its history is printed.
-//
-// [RunLimiter] tests a core.Limiter.
 package storetest
 
 import (

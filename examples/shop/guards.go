@@ -59,7 +59,7 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 		return nil, err
 	}
 	// A program could ask for tokens without end; a form brings its own.
-	rationed, err := newTokens(o, store.Limiter)
+	rationed, err := newTokens(o, store.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 }
 
 // newTokens builds what issues tokens and checks them.
-func newTokens(o Options, limit core.Limiter) (*core.Tokens, error) {
+func newTokens(o Options, limit func(context.Context, core.User) (time.Duration, error)) (*core.Tokens, error) {
 	// Not the secret itself: one secret, one purpose.
 	secret := hmac.New(sha256.New, []byte(o.Secret))
 	secret.Write([]byte("the shop's tokens"))

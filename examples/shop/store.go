@@ -9,10 +9,10 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the drivers behind sqlstore
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/rueidis"
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/limit"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
@@ -22,9 +22,9 @@ import (
 // Store is where the shop's records are.
 type Store struct {
 	store.Store
-	// Limiter counts the tokens that each user gets: on Redis in all processes together, else in
-	// each.
-	Limiter core.Limiter
+	// Limit counts the tokens that each user gets: on Redis in all processes together, else in
+	// each. See [core.TokenConfig].
+	Limit func(context.Context, core.User) (time.Duration, error)
 	// Close gives up connections. No guard may be in use any more.
 	Close func()
 }
@@ -69,26 +69,41 @@ func OpenStore(o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		limiter, err := s.NewLimiter(service, maxTokens, tokensWindow, "tokens")
+		limit, stop, err := limitOnRedis(o.Store)
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
-		return &Store{s, limiter, s.Close}, nil
+		return &Store{s, limit, func() { stop(); s.Close() }}, nil
 	case hasPrefix(o.Store, sqlSchemes):
 		s, err := sqlstore.NewURL(ctx, o.Store)
 		if err != nil {
 			return nil, err
 		}
 		stop := purge(s)
-		return &Store{s, limit.New(maxTokens, tokensWindow), func() { stop(); s.Close() }}, nil
+		return &Store{s, perUser(maxTokens, tokensWindow), func() { stop(); s.Close() }}, nil
 	default:
 		s, err := memstore.New(memstore.Options{})
 		if err != nil {
 			return nil, err
 		}
-		return &Store{s, limit.New(maxTokens, tokensWindow), func() {}}, nil
+		return &Store{s, perUser(maxTokens, tokensWindow), func() {}}, nil
 	}
+}
+
+// limitOnRedis is the limit with a client of its own, which stop closes.
+func limitOnRedis(url string) (limit func(context.Context, core.User) (time.Duration, error), stop func(), err error) {
+	options, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	options.DisableCache = true // nothing is read from it
+	client, err := rueidis.NewClient(options)
+	if err != nil {
+		return nil, nil, err
+	}
+	limit, err = perUserOnRedis(client, service+":tokens", maxTokens, tokensWindow)
+	return limit, client.Close, err
 }
 
 // purge removes the records whose time has passed from a table, every ten minutes until stop

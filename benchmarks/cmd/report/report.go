@@ -35,7 +35,6 @@ var tables = []table{
 	{"Token", "Issuing a one-shot token, and using it on net/http with the store in memory, beside the same request with a client key.", "", "", ""},
 	{"Memstore", "The store in the process, by how many records it holds. B/record is beyond key and response; the percentiles are of single calls of Acquire, by the wall clock, and max-cpu is the most processor time that one took.", "", "", ""},
 	{"Wait", "From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and watched for them, and on Redis the round trips (one is the run's own) and what it sends.", "", "", ""},
-	{"Limiter", "Asking a limiter: in the process beside one bucket of golang.org/x/time/rate; on Redis, from 64 goroutines, beside the bare client that calls the same script, or counts with INCR.", "", "", ""},
 	{"Do", "An operation that is not HTTP.", "", "", ""},
 	{"Query", "A handler that asks PostgreSQL a question of a millisecond, with a guard and without. The ratio is to the bare framework.",
 		`^Query/(\w+)/[^b].*`, "Query/$1/bare/none", ""},

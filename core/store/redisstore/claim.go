@@ -70,7 +70,7 @@ func (f *flight) run(ctx context.Context) answer {
 	}
 	if message.IsInt64() {
 		number, err := message.AsInt64()
-		if number != 0 && err == nil && do.script != limitScript {
+		if number != 0 && err == nil {
 			err = unconfirmed
 		}
 		return answer{number: number, err: err}

@@ -93,22 +93,6 @@
 // switches itself off. The remaining retention of a cached replay is counted by the process's
 // clock, from the first replay.
 //
-// # Limits
-//
-// [NewLimiter] makes a core.Limiter that processes share: at most n in a window, for each key. A call is one
-// script on one key. That key is
-//
-//	idem:<service>:L=<name>#<SHA-256 of the limiter's key, in hexadecimal>
-//
-// which is no record's. It holds the time at which the bucket is full again, in microseconds of the server's
-// clock, and a mark of the last call that was counted. It expires when the bucket is full, and takes some 250 bytes.
-// The step, window/n, is rounded up to whole microseconds. If the server's clock is set back, no call waits more than
-// a step longer for it.
-//
-// A call that failed may have been counted. One that the client has sent twice is counted once, unless
-// another call for the same key came in between; then it is counted twice. If the server can't count (it is out of
-// memory, loading, or a replica), the call returns an error. A failover may lose the last counts; then more is allowed.
-//
 // # Permissions
 //
 // A user of Redis's access control lists needs, for the engines of a service:
@@ -127,7 +111,7 @@
 //
 // Without the channel, waiters poll. Without INFO, the maxmemory-policy is not checked. Without SCRIPT LOAD, the
 // first call of each script sends it; but under FIPS 140 (GODEBUG=fips140=only) the server computes the digests,
-// and SCRIPT LOAD is needed. A limiter needs +eval, +evalsha, +get, +set, +getex and +time on ~idem:<service>:L=*.
+// and SCRIPT LOAD is needed.
 //
 // The store reports commands that the user may not run when it is made, not at the first renewal; see [Warn]. It asks
 // ACL DRYRUN (Redis 7.0). Where the user may not call that, it runs each command on a key idem:<random> that does not

@@ -1,8 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
-	"errors"
 	"log"
 	"time"
 
@@ -34,38 +32,4 @@ func ExampleNewURL() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-}
-
-// A limit that all processes of a service share.
-func ExampleNewLimiter() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	searches, err := redisstore.NewLimiter(client, "shop", 20, time.Minute, "searches")
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = core.Allow(context.Background(), searches, "alice")
-	switch {
-	case errors.Is(err, core.CodeRateLimited):
-		log.Print("too often: ", err)
-	case err != nil:
-		log.Print("not known: ", err)
-	}
-}
-
-// With a client that is the store's own.
-func ExampleStore_NewLimiter() {
-	store, err := redisstore.NewURL("redis://127.0.0.1:6379")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer store.Close()
-	searches, err := store.NewLimiter("shop", 20, time.Minute, "searches")
-	if err != nil {
-		log.Fatal(err)
-	}
-	_ = searches
 }

@@ -20,15 +20,12 @@ var (
 	releaseSource string
 	//go:embed watch.lua
 	watchSource string
-	//go:embed limit.lua
-	limitSource string
 
 	acquireScript  = newScript(acquireSource)
 	renewScript    = newScript(renewSource)
 	completeScript = newScript(completeSource)
 	releaseScript  = newScript(releaseSource)
 	watchScript    = newScript(watchSource)
-	limitScript    = newScript(limitSource)
 )
 
 // newScript makes a script that is called by its digest, and sent whole to a server that
