@@ -3,13 +3,11 @@ package core
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -113,48 +111,6 @@ var secretWords = []string{"authorization", "authentication", "bearer", "jwt", "
 // A user with a new token is another user.
 func UserFromAuthorization() UserSource { return UserFromSecretHeader("Authorization") }
 
-// UserFromUnverifiedJWT takes the user from the "sub" claim of the bearer token (RFC 7519). It does NOT verify
-// the token: mount the guard behind the middleware that does, else a client can name any subject. If that
-// middleware leaves the token in the framework's context, prefer the adapters' UserFromContext, which
-// finds it there, verified.
-func UserFromUnverifiedJWT() UserSource {
-	return UserFunc(func(r *Request) (User, error) {
-		auth, err := oneHeader(r, "Authorization")
-		if err != nil {
-			return User{}, err
-		}
-		scheme, token, ok := strings.Cut(auth, " ")
-		if !ok || !strings.EqualFold(scheme, "Bearer") {
-			return User{}, ErrNoUser
-		}
-		parts := strings.Split(token, ".")
-		if len(parts) != 3 {
-			return User{}, ErrNoUser
-		}
-		payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-		if err != nil {
-			return User{}, ErrNoUser
-		}
-		var claims struct {
-			Issuer  string `json:"iss"`
-			Subject string `json:"sub"`
-		}
-		if json.Unmarshal(payload, &claims) != nil || claims.Subject == "" {
-			return User{}, ErrNoUser
-		}
-		return subject(claims.Issuer, claims.Subject), nil
-	})
-}
-
-// subject is the user that a token names. A subject is unique within its issuer only (RFC 7519,
-// section 4.1.2).
-func subject(issuer, sub string) User {
-	if issuer != "" {
-		return User{ID: url.QueryEscape(issuer) + " " + sub, source: "iss"}
-	}
-	return User{ID: sub}
-}
-
 // UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front must set, in place of
 // any that the client sends. All clients behind one address are one user.
 func UserFromRealIP() UserSource {
@@ -246,8 +202,8 @@ func (s UserSource) problem() string {
 // UserFromValue makes a user of a value that authentication middleware has left in a request's context:
 //
 //   - a string, or an integer, also as a float64 without a fraction, which is how JSON decodes one;
-//   - a verified JSON Web Token of golang-jwt: a *jwt.Token, its claims (with the methods GetSubject and
-//     GetIssuer), or a map of claims; the user is the subject within the issuer;
+//   - a verified JSON Web Token of golang-jwt v5: a *jwt.Token, or its claims (with the methods GetSubject and
+//     GetIssuer); the user is the subject within the issuer;
 //   - a [fmt.Stringer], such as a UUID.
 //
 // For nil it returns [ErrNoUser], for any other value an error that says what to write instead. It is for
@@ -279,7 +235,7 @@ func UserFromValue(v any) (User, error) {
 	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && value.IsNil() {
 		return User{}, ErrNoUser
 	}
-	if u, ok, err := userFromClaims(v); ok {
+	if u, ok, err := userFromJWT(v); ok {
 		return u, err
 	}
 	if s, ok := v.(fmt.Stringer); ok {
@@ -289,86 +245,6 @@ func UserFromValue(v any) (User, error) {
 }
 
 const takeItYourself = "take the user out of it with core.UserFunc(func(r *core.Request) (core.User, error) { … r.Native … })"
-
-// jwtClaims is implemented by the claims of golang-jwt v5: registered, map and custom ones.
-type jwtClaims interface {
-	GetSubject() (string, error)
-	GetIssuer() (string, error)
-}
-
-// userFromClaims finds the subject of a token that has been verified. It knows the types of
-// golang-jwt by their form, so that core need not import it. ok is false if v has none of them.
-func userFromClaims(v any) (u User, ok bool, err error) {
-	if c, is := v.(jwtClaims); is {
-		sub, err := c.GetSubject()
-		if err != nil {
-			return subjectOf("", "", v, err)
-		}
-		issuer, err := c.GetIssuer()
-		return subjectOf(issuer, sub, v, err)
-	}
-	value := reflect.Indirect(reflect.ValueOf(v))
-	switch value.Kind() {
-	case reflect.Map: // v4's and gin-jwt's map of claims
-		if value.Type().Key().Kind() != reflect.String {
-			break
-		}
-		issuer, err := claim(value, "iss")
-		if err != nil {
-			return subjectOf("", "", v, err)
-		}
-		sub, err := claim(value, "sub")
-		return subjectOf(issuer, sub, v, err)
-	case reflect.Struct:
-		if inner := field(value, "Claims", reflect.Interface); inner.IsValid() { // the token
-			if valid := field(value, "Valid", reflect.Bool); valid.IsValid() && !valid.Bool() {
-				return User{}, true, fmt.Errorf("idem: the %T in the context has not been verified", v)
-			}
-			return userFromClaims(inner.Interface())
-		}
-		sub, issuer := field(value, "Subject", reflect.String), field(value, "Issuer", reflect.String)
-		if sub.IsValid() && issuer.IsValid() {
-			return subjectOf(issuer.String(), sub.String(), v, nil) // v4's registered claims, or what embeds them
-		}
-	}
-	return User{}, false, nil
-}
-
-// claim returns a member of a map of claims, or "". A number is none: it may have lost digits.
-func claim(claims reflect.Value, name string) (string, error) {
-	entry := claims.MapIndex(reflect.ValueOf(name).Convert(claims.Type().Key()))
-	if !entry.IsValid() {
-		return "", nil
-	}
-	text, ok := entry.Interface().(string)
-	if !ok {
-		return "", fmt.Errorf("%s is a %T", name, entry.Interface())
-	}
-	return text, nil
-}
-
-// field returns an exported field of that kind, or of what is embedded; else the zero Value.
-func field(of reflect.Value, name string, kind reflect.Kind) reflect.Value {
-	f, ok := of.Type().FieldByName(name)
-	if !ok || f.Type.Kind() != kind {
-		return reflect.Value{}
-	}
-	v, err := of.FieldByIndexErr(f.Index)
-	if err != nil {
-		return reflect.Value{} // an embedded pointer is nil
-	}
-	return v
-}
-
-func subjectOf(issuer, sub string, v any, err error) (User, bool, error) {
-	switch {
-	case err != nil:
-		err = fmt.Errorf("idem: the %T in the context has no subject (sub) that names a user: %w; %s", v, err, takeItYourself)
-	case sub == "":
-		err = fmt.Errorf("idem: the %T in the context has no subject (sub); %s", v, takeItYourself)
-	}
-	return subject(issuer, sub), true, err
-}
 
 func oneHeader(r *Request, name string) (string, error) {
 	v, lines := r.Headers.Header(name, 0)

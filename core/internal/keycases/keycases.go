@@ -50,7 +50,7 @@ type Case struct {
 type Options struct {
 	Key               string   `json:"key"`    // "header"; "": parameters
 	Fields            []string `json:"fields"` // core.Fields
-	User              string   `json:"user"`   // "authorization", "authorization or real IP", "JWT subject", "shared"; "": X-User
+	User              string   `json:"user"`   // "authorization", "authorization or real IP", "shared"; "": X-User
 	Exclude           []string `json:"exclude"`
 	ExcludeOnly       []string `json:"exclude_only"`
 	RequestHeaders    []string `json:"request_headers"`
@@ -83,8 +83,6 @@ func (k Case) Policy() core.Policy {
 		p.User = core.UserFromAuthorization()
 	case "authorization or real IP":
 		p.User = core.FirstUser(core.UserFromAuthorization(), core.UserFromRealIP())
-	case "JWT subject":
-		p.User = core.UserFromUnverifiedJWT()
 	case "shared":
 		p.User = core.SharedByAllCallers()
 	default:

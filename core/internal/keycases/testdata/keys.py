@@ -81,29 +81,10 @@ def user_part(user, secret=False):
     return hashed(user) if secret or len(user) > 64 else part(user)
 
 
-def jwt_subject(request):
-    scheme, _, token = (request.the_only("Authorization") or b"").partition(b" ")
-    sections = token.split(b".")
-    if scheme.lower() != b"bearer" or len(sections) != 3:
-        return None
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(sections[1] + b"=" * (-len(sections[1]) % 4)))
-    except ValueError:
-        return None
-    subject, issuer = claims.get("sub", "").encode(), claims.get("iss", "").encode()
-    if not subject:
-        return None
-    if issuer:  # a subject is unique within its issuer only
-        return b"iss#" + user_part(quote_plus(issuer).encode() + b" " + subject)
-    return user_part(subject)
-
-
 def find_user(request, source):
     if source == "shared":
         return b""
-    if source == "JWT subject":
-        found = jwt_subject(request)
-    elif source == "authorization":
+    if source == "authorization":
         found = request.the_only("Authorization")
         found = found and user_part(found, secret=True)
     elif source == "authorization or real IP":
