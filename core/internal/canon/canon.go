@@ -238,12 +238,11 @@ type scratch struct {
 	consumed []string // Input.Consumed
 	order    []int    // of Input.Header
 
-	pairs      []nameRef // the pairs in out
-	spareNames []nameRef // for sorting
-	prefix     string    // in front of the names of those to come
-	common     int       // how much of it all names have in common
-	unsorted   bool      // whether they may be out of order
-	files      bool      // whether there may be files among them
+	pairs    []pair // the pairs in out
+	prefix   string // in front of the names of those to come
+	common   int    // how much of it all names have in common
+	unsorted bool   // whether they may be out of order
+	files    bool   // whether there may be files among them
 
 	md5, sha256 hash.Hash // made when first needed
 	sum         [sha256.Size]byte
@@ -255,18 +254,14 @@ func (s *scratch) free() {
 	s.consumed = nil
 	s.json.src, s.json.rules, s.json.consumed = nil, nil, nil
 	s.json.out, s.json.spare = nil, nil
-	s.json.names, s.json.spareNames = nil, nil
 	s.out = kept(s.out, 1)
 	s.spare = kept(s.spare, 1)
 	s.raw = kept(s.raw, 1)
 	s.names = kept(s.names, 1)
 	s.order = kept(s.order, 8)
-	s.pairs = kept(s.pairs, 24)
-	s.spareNames = kept(s.spareNames, 24)
+	s.pairs = kept(s.pairs, 32)
 	s.json.members = kept(s.json.members, 32)
 	s.json.states = kept(s.json.states, 4)
-	s.json.postponed = kept(s.json.postponed, 32)
-	s.json.waiting = kept(s.json.waiting, 32)
 	scratches.Put(s)
 }
 

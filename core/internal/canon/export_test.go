@@ -1,7 +1,6 @@
 package canon
 
 import (
-	"bytes"
 	"hash"
 	"reflect"
 	"runtime"
@@ -27,12 +26,9 @@ func PoisonPool() {
 			b[i] = 0xA5
 		}
 	}
-	fill(s.pairs, nameRef{1 << 40, 1 << 41, 1 << 42}) // whoever reads these panics
-	fill(s.spareNames, nameRef{1 << 40, 1 << 41, 1 << 42})
+	fill(s.pairs, pair{1 << 40, 1 << 41, 1 << 42, 1 << 43}) // whoever reads these panics
 	fill(s.order, 1<<40)
 	fill(s.json.members, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
-	fill(s.json.waiting, member{1 << 40, 1 << 41, 1 << 42, 1 << 43})
-	fill(s.json.postponed, postponed{1 << 40, 1 << 41, 1 << 42, 1 << 43})
 	fill(s.json.states, 1<<30)
 	for _, h := range []hash.Hash{s.md5, s.sha256} {
 		if h != nil {
@@ -83,22 +79,4 @@ func LargestKept(r *Rules, in *Input) (largest int) {
 		}
 	}
 	return largest
-}
-
-// SortMany returns the names of the members of text in the order that sortMany alone brings them in.
-func SortMany(text string, starts []int) (names []string) {
-	j := jsonReader{out: []byte(text)}
-	members := make([]member, len(starts))
-	for i, start := range starts {
-		members[i].start = start
-	}
-	j.sortMany(0, members)
-	for _, m := range members {
-		name, _, _ := bytes.Cut(j.out[m.start+1:], []byte{'"'})
-		names = append(names, string(name))
-	}
-	if len(j.waiting) > 0 {
-		panic("it leaves members behind")
-	}
-	return names
 }

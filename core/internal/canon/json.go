@@ -11,14 +11,8 @@ import (
 )
 
 // maxDepth is how deep objects and arrays may nest. It bounds the recursion, and how
-// often a byte of a small object is moved when members are put in order: once for each
-// level.
+// often a byte is moved when members are put in order: once for each level.
 const maxDepth = 64
-
-// maxMoved is how many bytes an object has at most that is put in order on the spot: so
-// few that they stay in the nearest cache. The larger ones, of which one may lie within the
-// other, wait for the end; see [postponed].
-const maxMoved = 4 << 10
 
 // readJSON reads a JSON text. It appends the canonical form to s.out or, if it stands
 // in text as it is, returns that part of it. found is the number of values that
@@ -32,10 +26,8 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	j := &s.json
 	j.src, j.rules, j.consumed = text, r, s.consumed
 	j.out, j.spare = s.out, s.spare
-	j.names, j.spareNames = s.pairs, s.spareNames
 	j.copied, j.selected = 0, 0
 	j.members, j.states = j.members[:0], j.states[:0]
-	j.postponed, j.waiting = j.postponed[:0], j.waiting[:0]
 
 	all := scope{seeking: r.Select != nil, names: r.DefaultNames || len(s.consumed) > 0}
 	j.states, all.exclude = r.Exclude.begin(j.states)
@@ -48,12 +40,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	if i >= 0 && j.blanks(i) != len(text) {
 		end = -1
 	}
-	if end >= 0 && len(j.postponed) > 0 {
-		j.flush(end)
-		j.arrangePostponed(before)
-	}
 	s.out, s.spare = j.out, j.spare
-	s.pairs, s.spareNames = j.names, j.spareNames
 	switch {
 	case end < 0:
 		s.out = s.out[:before]
@@ -82,14 +69,10 @@ type jsonReader struct {
 	// consumed is Input.Consumed.
 	consumed []string
 
-	members           []member  // a stack of the members of the open objects
-	spare             []byte    // for putting members in order
-	names, spareNames []nameRef // for sorting members
-	states            []int32   // a stack of the states of Rules.Exclude and Rules.Select
-	selected          int       // the values that Rules.Select has found
-
-	postponed []postponed // the objects that wait to be put in order
-	waiting   []member    // their members
+	members  []member // a stack of the members of the open objects
+	spare    []byte   // for putting members in order
+	states   []int32  // a stack of the states of Rules.Exclude and Rules.Select
+	selected int      // the values that Rules.Select has found
 }
 
 // member is a member of an object. Its name and value stand at start:end in the
@@ -100,14 +83,6 @@ type member struct {
 	prefix     uint64 // the first bytes of the name, for quick comparison
 	start, end int
 	nameLen    int // in canonical form, with the quotes
-}
-
-// postponed is an object whose members are put in order when the whole text has been read:
-// then each byte is moved once, however deep it lies. Until then the object stands in the
-// canonical form as it was read, dropped names included.
-type postponed struct {
-	start, end  int // where its braces are in the canonical form
-	first, last int // its members, in order: jsonReader.waiting[first:last]
 }
 
 func (m *member) isDropped() bool { return m.end == m.start+m.nameLen }
@@ -330,7 +305,7 @@ func (j *jsonReader) ruledArray(i int, sc *scope, depth int) (end int, kept bool
 	last := begin // behind the last element that is kept, and its comma
 	var within scope
 	for index := 0; ; index++ {
-		start, states, late := len(j.out), len(j.states), len(j.postponed)
+		start, states := len(j.out), len(j.states)
 		v := j.enter(sc, &within, nil, index)
 		if i, kept = j.value(i, within.orNil(), depth); i < 0 {
 			return -1, false
@@ -345,7 +320,6 @@ func (j *jsonReader) ruledArray(i int, sc *scope, depth int) (end int, kept bool
 			last = len(j.out)
 		} else {
 			j.out, j.copied = j.out[:start], i
-			j.postponed = j.postponed[:late]
 			if v != excluded {
 				j.out = append(j.out, ',')
 			}
@@ -380,7 +354,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 	if src[i] == '}' {
 		return i + 1, sc.counts()
 	}
-	base, late := len(j.members), len(j.postponed)
+	base := len(j.members)
 	sorted, dropped := true, 0
 	for {
 		if src[i] != '"' {
@@ -408,7 +382,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 			case prev.prefix > prefix:
 				sorted = false
 			default:
-				c := j.compareNames(prev, &member{prefix: prefix, start: start, nameLen: nameLen}, nameEnd)
+				c := j.compareNames(prev.start, prev.nameLen, start, nameLen, nameEnd)
 				if c == 0 {
 					return -1, false
 				}
@@ -463,13 +437,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 	if !sorted && !j.sort(i, members) {
 		return -1, false
 	}
-	switch {
-	case sorted && dropped == 0:
-	case j.at(i)-begin > maxMoved && depth > 1 || len(j.postponed) > late:
-		first := len(j.waiting)
-		j.waiting = append(j.waiting, members...)
-		j.postponed = append(j.postponed, postponed{begin - 1, j.at(i), first, len(j.waiting)})
-	default:
+	if !sorted || dropped > 0 {
 		j.arrange(i, begin, members, sorted)
 	}
 	return i + 1, dropped < len(members) || sc.counts()
@@ -480,7 +448,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 // form, but not the name, which ends there at nameEnd: that must not occur twice.
 func (j *jsonReader) ruledMember(i int, sc *scope, name []byte, nameEnd, depth int) (end int, kept bool) {
 	j.flush(i)
-	states, late := len(j.states), len(j.postponed)
+	states := len(j.states)
 	var within scope
 	v := j.enter(sc, &within, name, -1)
 	i, kept = j.value(i, within.orNil(), depth)
@@ -490,7 +458,6 @@ func (j *jsonReader) ruledMember(i int, sc *scope, name []byte, nameEnd, depth i
 	j.states = j.states[:states]
 	if v != counts || !kept {
 		j.out, j.copied = j.out[:nameEnd], i
-		j.postponed = j.postponed[:late]
 		return i, false
 	}
 	return i, true
@@ -531,85 +498,25 @@ func (j *jsonReader) arrange(i, begin int, members []member, sorted bool) {
 	j.out, j.copied = dst, i
 }
 
-// arrangePostponed writes the canonical form from before on anew, with the members of the
-// postponed objects in order. All of it must have been flushed.
-func (j *jsonReader) arrangePostponed(before int) {
-	slices.SortFunc(j.postponed, func(a, b postponed) int { return cmp.Compare(a.start, b.start) })
-	text := append(j.spare[:0], j.out[:before]...)
-	text = j.appendArranged(text, before, len(j.out))
-	j.out, j.spare = text, j.out
-}
-
-// appendArranged appends what is between from and to in the canonical form, with the members
-// of the postponed objects in order. It calls itself once for each level of them.
-func (j *jsonReader) appendArranged(dst []byte, from, to int) []byte {
-	for {
-		next, _ := slices.BinarySearchFunc(j.postponed, from, func(p postponed, at int) int { return cmp.Compare(p.start, at) })
-		if next == len(j.postponed) || j.postponed[next].start >= to {
-			return append(dst, j.out[from:to]...)
-		}
-		p := j.postponed[next]
-		dst = append(dst, j.out[from:p.start+1]...)
-		begin := len(dst)
-		for k := p.first; k < p.last; k++ {
-			m := &j.waiting[k]
-			if m.isDropped() {
-				continue
-			}
-			if len(dst) > begin {
-				dst = append(dst, ',')
-			}
-			dst = j.appendArranged(dst, m.start, m.end)
-		}
-		from = p.end
-	}
-}
-
 // sort sorts the members of an object that ends before src[i]. It returns false if a
 // name occurs twice.
 func (j *jsonReader) sort(i int, members []member) bool {
-	if len(members) > fewMembers {
-		j.sortMany(i, members)
-	}
-	for k := 1; k < len(members); k++ {
-		m, l := members[k], k
-		for ; l > 0 && m.prefix <= members[l-1].prefix; l-- {
-			if m.prefix == members[l-1].prefix {
-				c := j.compareNames(&members[l-1], &m, i)
-				if c == 0 {
-					return false
-				}
-				if c < 0 {
-					break
-				}
-			}
-			members[l] = members[l-1]
+	slices.SortFunc(members, func(a, b member) int {
+		switch {
+		case a.prefix < b.prefix:
+			return -1
+		case a.prefix > b.prefix:
+			return 1
 		}
-		members[l] = m
+		return j.compareNames(a.start, a.nameLen, b.start, b.nameLen, i)
+	})
+	for k := 1; k < len(members); k++ {
+		a, b := &members[k-1], &members[k]
+		if a.prefix == b.prefix && j.compareNames(a.start, a.nameLen, b.start, b.nameLen, i) == 0 {
+			return false
+		}
 	}
 	return true
-}
-
-// fewMembers is up to how many members are sorted by insertion, which is faster for them; for the others it only
-// looks for a name that occurs twice.
-const fewMembers = 16
-
-// sortMany sorts members, which end before src[i], by way of references to their names, which are smaller.
-func (j *jsonReader) sortMany(i int, members []member) {
-	j.flush(i)
-	j.names = j.names[:0]
-	for k := range members {
-		prefix, at := memberNames.next(j.out, members[k].start+1)
-		j.names = append(j.names, nameRef{prefix, at, k})
-	}
-	j.spareNames = slices.Grow(j.spareNames[:0], len(members))[:len(members)]
-	memberNames.sort(j.out, j.names, j.spareNames, func(nameRef, nameRef) int { return 0 })
-	waiting := len(j.waiting)
-	for _, name := range j.names {
-		j.waiting = append(j.waiting, members[name.of])
-	}
-	copy(members, j.waiting[waiting:])
-	j.waiting = j.waiting[:waiting]
 }
 
 // name returns the canonical name, between the quotes, of the member that begins at
@@ -620,12 +527,24 @@ func (j *jsonReader) name(start, nameLen int) []byte {
 
 // compareNames compares the names of two members, which end before src[i], by their
 // UTF-16 code units (RFC 8785, section 3.2.3).
-func (j *jsonReader) compareNames(a, b *member, i int) int {
-	if a.prefix != b.prefix {
-		return cmp.Compare(a.prefix, b.prefix)
-	}
+func (j *jsonReader) compareNames(aStart, aLen, bStart, bLen, i int) int {
 	j.flush(i)
-	return memberNames.compare(j.out, nameRef{8, a.start + 1, 0}, nameRef{8, b.start + 1, 0})
+	return compareMemberNames(j.name(aStart, aLen), j.name(bStart, bLen))
+}
+
+// compareMemberNames compares two names in canonical form. They part at the first byte that differs, or at the escape
+// that it is the second byte of: two escapes \u00 are in the order of their digits.
+func compareMemberNames(a, b []byte) int {
+	n := common(a, b)
+	if backslashes := n - len(bytes.TrimRight(a[:n], `\`)); backslashes%2 != 0 {
+		n--
+	}
+	if n == len(a) || n == len(b) {
+		return cmp.Compare(len(a), len(b))
+	}
+	x, _ := nameByte(a[n:])
+	y, _ := nameByte(b[n:])
+	return cmp.Compare(utf16Rank(x), utf16Rank(y))
 }
 
 // utf16Rank ranks the bytes of UTF-8 texts so that these compare as if they were UTF-16. The
@@ -638,26 +557,6 @@ func utf16Rank(c byte) byte {
 	}
 	return c
 }
-
-// memberNames are the names of members, behind the quote.
-var memberNames = nameForm{end: '"', escapes: [2]byte{'\\', '\\'}, decode: func(name []byte) (c byte, n int) {
-	c, n = nameByte(name)
-	return utf16Rank(c), n
-}, whole: func(text []byte, from, at int) int {
-	last := bytes.LastIndexByte(text[max(from, at-5):at], '\\') // an escape has 2 bytes, or 6
-	if last < 0 {
-		return at
-	}
-	last += max(from, at-5)
-	first := last
-	for first > from && text[first-1] == '\\' {
-		first--
-	}
-	if escaped := (last-first)%2 != 0; escaped || last+1 < at && text[last+1] != 'u' {
-		return at
-	}
-	return last
-}}
 
 // nameByte returns the byte that a name in canonical form begins with, and the length
 // of its escape. All that is escaped is ASCII.

@@ -544,16 +544,3 @@ func TestManyMembersAreSorted(t *testing.T) {
 		return strings.Trim(x, `"`) < strings.Trim(y, `"`)
 	}))
 }
-
-// Many members need no second sort: that is one by insertion, whose work grows with the square of their number.
-func TestSortManyLeavesNothingToDo(t *testing.T) {
-	var text strings.Builder
-	var starts []int
-	for i := range 1000 {
-		starts = append(starts, text.Len())
-		fmt.Fprintf(&text, `"name-%d":0,`, i*7919%1000)
-	}
-	names := canon.SortMany(text.String(), starts)
-	require.Len(t, names, 1000)
-	require.True(t, sort.StringsAreSorted(names))
-}

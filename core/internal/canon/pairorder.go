@@ -1,22 +1,15 @@
 package canon
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 )
 
-// pairNames are the names of pairs, which stand in scratch.out as name=value&.
-//
-// "body:" belongs to the name, in which it counts like any other bytes. If all names have it in
-// front, they are compared from behind it.
-var pairNames = nameForm{end: '=', escapes: [2]byte{'%', '+'}, decode: pairByte, whole: func(text []byte, from, at int) int {
-	from = max(from, at-2) // an escape has 3 bytes
-	if i := bytes.LastIndexByte(text[from:at], '%'); i >= 0 {
-		return from + i
-	}
-	return at
-}}
+// pair is a pair in scratch.out, name=value&.
+type pair struct {
+	prefix             uint64 // the first bytes of the name, for quick comparison
+	start, equals, end int    // where it begins, where the '=' is, where the next one begins
+}
 
 // pairByte returns the byte that a name in canonical form begins with, and the length of what stands for it. The
 // mark of a name that has no value is passed over.
@@ -35,36 +28,84 @@ func pairByte(name []byte) (c byte, n int) {
 	return name[0], 1
 }
 
-// addPair adds a pair that begins at s.out[start], with the beginning of its name.
-func (s *scratch) addPair(start int, prefix uint64, at int) {
-	if n := len(s.pairs); n > 0 {
-		prev := s.pairs[n-1].prefix
-		s.unsorted = s.unsorted || prefix < prev || prefix == prev && goesOn(prefix)
+// pairPrefix returns the first 8 bytes of the name that canonical stands for, filled up with zeros: unequal prefixes
+// compare as the names do.
+func pairPrefix(canonical []byte) (prefix uint64) {
+	for shift := 56; shift >= 0 && len(canonical) > 0; shift -= 8 {
+		c, n := canonical[0], 1
+		if !unreserved[c] { // without the call: this is the hot path
+			c, n = pairByte(canonical)
+		}
+		prefix |= uint64(c) << shift
+		canonical = canonical[n:]
 	}
-	s.pairs = append(s.pairs, nameRef{prefix, at, start})
+	return prefix
+}
+
+// comparePairNames compares two names in canonical form. They part at the first byte that differs: two escapes are
+// in the order of their digits. "body:" and the mark of a name that has no value differ from other texts for the same
+// bytes.
+func comparePairNames(a, b []byte) int {
+	for {
+		n := common(a, b)
+		if n > 0 && n < min(len(a), len(b)) && (a[n] == '!' || b[n] == '!') {
+			n-- // the second byte of a mark
+		}
+		a, b = a[n:], b[n:]
+		if len(a) == 0 || len(b) == 0 {
+			return cmp.Compare(len(a), len(b))
+		}
+		x, xLen := pairByte(a)
+		y, yLen := pairByte(b)
+		if x != y {
+			return cmp.Compare(x, y)
+		}
+		a, b = a[xLen:], b[yLen:]
+	}
+}
+
+// addPair adds a pair that ends s.out, or will do so.
+func (s *scratch) addPair(p pair) {
+	if n := len(s.pairs); n > 0 {
+		s.unsorted = s.unsorted || p.prefix <= s.pairs[n-1].prefix
+	}
+	s.pairs = append(s.pairs, p)
 }
 
 // arrangePairs puts the pairs in s.out in the order of their names. Repeats stay in order, but files go behind fields.
 func (s *scratch) arrangePairs() {
-	s.spareNames = slices.Grow(s.spareNames[:0], len(s.pairs))[:len(s.pairs)]
-	pairNames.sort(s.out, s.pairs, s.spareNames, func(a, b nameRef) int {
+	slices.SortFunc(s.pairs, func(a, b pair) int {
+		switch {
+		case a.prefix < b.prefix:
+			return -1
+		case a.prefix > b.prefix:
+			return 1
+		}
+		if c := comparePairNames(s.out[a.start+s.common:a.equals], s.out[b.start+s.common:b.equals]); c != 0 {
+			return c
+		}
 		if file := s.files && s.isFile(a); file != (s.files && s.isFile(b)) {
 			if file {
 				return 1
 			}
 			return -1
 		}
-		return cmp.Compare(a.of, b.of)
+		return cmp.Compare(a.start, b.start)
 	})
 	arranged := slices.Grow(s.spare[:0], len(s.out))
 	for _, p := range s.pairs {
-		arranged = append(arranged, s.out[p.of:p.at+bytes.IndexByte(s.out[p.at:], '&')+1]...)
+		arranged = append(arranged, s.out[p.start:p.end]...)
 	}
 	s.out, s.spare = arranged, s.out
 }
 
 // isFile reports whether p is a file of a multipart form: only then is there a bare '@'
 // behind the '='.
-func (s *scratch) isFile(p nameRef) bool {
-	return s.out[p.at+bytes.IndexByte(s.out[p.at:], '=')+1] == '@'
+func (s *scratch) isFile(p pair) bool { return s.out[p.equals+1] == '@' }
+
+// common returns how many bytes a and b begin with alike.
+func common(a, b []byte) (n int) {
+	for most := min(len(a), len(b)); n < most && a[n] == b[n]; n++ {
+	}
+	return n
 }

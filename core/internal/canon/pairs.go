@@ -68,21 +68,19 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			copied = i
 			continue
 		}
+		start -= len(s.prefix)
+		equals := len(s.out) + i - copied
+		name := text[begin:i]
+		if copied > begin || len(s.prefix) != s.common {
+			flush(i)
+			name = s.out[start+s.common:]
+		}
+		prefix := pairPrefix(name)
 		if i < len(text) && text[i] == '=' {
 			i++
 		} else {
 			flush(i)
 			s.out = append(s.out, '=')
-		}
-		start -= len(s.prefix)
-		var prefix uint64
-		var at int
-		if len(s.prefix) == s.common && copied <= begin {
-			prefix, at = pairNames.next(text, begin)
-			at += start + s.common - begin
-		} else {
-			flush(i)
-			prefix, at = pairNames.next(s.out, start+s.common)
 		}
 		i, copied, _ = s.component(text, i, copied, '&')
 		if i < len(text) {
@@ -91,7 +89,7 @@ func (s *scratch) encodedPairs(r *Rules, text []byte) {
 			flush(i)
 			s.out = append(s.out, '&')
 		}
-		s.addPair(start, prefix, at)
+		s.addPair(pair{prefix, start, equals, len(s.out) + i - copied})
 	}
 	flush(len(text))
 }
@@ -184,8 +182,8 @@ func isOneOf(list []string, name []byte) bool {
 // endPair ends a pair whose text, up to and with the value, begins at start in s.out.
 func (s *scratch) endPair(start int) {
 	s.out = append(s.out, '&')
-	prefix, at := pairNames.next(s.out, start+s.common)
-	s.addPair(start, prefix, at)
+	equals := start + bytes.IndexByte(s.out[start:], '=')
+	s.addPair(pair{pairPrefix(s.out[start+s.common : equals]), start, equals, len(s.out)})
 }
 
 // joinPairs puts all pairs in order, and takes away the '&' behind the last one.
