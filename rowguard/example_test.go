@@ -221,21 +221,3 @@ func ExampleLockNext() {
 	// <nil>
 	// rowguard: there is no such row in `orders`
 }
-
-func ExampleMachine_Mermaid() {
-	machine := rowguard.MustMachine("new", rowguard.Transitions{
-		"new":       {"paid", "cancelled"},
-		"paid":      {"shipped"},
-		"shipped":   {},
-		"cancelled": {},
-	})
-	fmt.Print(machine.Mermaid())
-	// Output:
-	// stateDiagram-v2
-	//     [*] --> new
-	//     new --> paid
-	//     new --> cancelled
-	//     paid --> shipped
-	//     cancelled --> [*]
-	//     shipped --> [*]
-}

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 )
 
 // Transitions maps each state of a machine to the states that may follow it. A final state is mapped to nil.
@@ -133,38 +131,4 @@ func Move[R Row](ctx context.Context, c Conn[R], t Table, m *Machine, id any, to
 		return fmt.Errorf("%w: %s", ErrStale, g.Name)
 	}
 	return &TransitionError{From: state.String, To: to}
-}
-
-// plain matches names that need no quotes in a diagram, unless they are reserved.
-var (
-	plain    = regexp.MustCompile(`^\pL[\pL\pN_]*$`)
-	reserved = regexp.MustCompile(`(?i)^(accDescr|accTitle|class|classDef|click|default|note|scale|state|stateDiagram|style)$`)
-)
-
-// Mermaid returns the machine as a Mermaid diagram (stateDiagram-v2), for documentation. The lines are in the order in which
-// states are reached from the initial one.
-func (m *Machine) Mermaid() string {
-	var b strings.Builder
-	b.WriteString("stateDiagram-v2\n")
-	ids := make(map[string]string, len(m.states))
-	for i, state := range m.states {
-		ids[state] = state
-		if !plain.MatchString(state) || reserved.MatchString(state) {
-			ids[state] = fmt.Sprintf("_%d", i) // which is no plain name
-			label := strings.NewReplacer(`"`, "#quot;", "\n", " ", "\r", " ").Replace(state)
-			fmt.Fprintf(&b, "    state \"%s\" as %s\n", label, ids[state])
-		}
-	}
-	for i, state := range m.states {
-		if i == 0 {
-			fmt.Fprintf(&b, "    [*] --> %s\n", ids[state])
-		}
-		for _, to := range m.next[state] {
-			fmt.Fprintf(&b, "    %s --> %s\n", ids[state], ids[to])
-		}
-		if len(m.next[state]) == 0 {
-			fmt.Fprintf(&b, "    %s --> [*]\n", ids[state])
-		}
-	}
-	return b.String()
 }

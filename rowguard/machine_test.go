@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -192,21 +191,11 @@ func TestNewMachine(t *testing.T) {
 	next := rowguard.Transitions{"new": {"paid"}, "paid": {}}
 	m, err := rowguard.NewMachine("new", next)
 	require.NoError(t, err)
-	before := m.Mermaid()
 	next["new"][0] = "new"
 	next["paid"] = []string{"new"}
-	assert.Equal(t, before, m.Mermaid())
-}
-
-func TestMermaid(t *testing.T) {
-	odd := rowguard.MustMachine("in transit", rowguard.Transitions{
-		"in transit": {"state", "已付款", "_1", `say "hi"`, "in-house"},
-		"state":      {"Default", "in transit"},
-		"已付款":        {}, "_1": {}, `say "hi"`: {}, "in-house": {}, "Default": {},
-	})
-	for name, m := range map[string]*rowguard.Machine{"order": order, "odd": odd} {
-		golden, err := os.ReadFile("testdata/" + name + ".mmd")
-		require.NoError(t, err)
-		assert.Equal(t, string(golden), m.Mermaid())
-	}
+	c := new(fakeConn)
+	table := rowguard.Table{Dialect: rowguard.SQLite, Name: "t"}
+	require.NoError(t, rowguard.Move(t.Context(), c, table, m, 1, "paid", nil))
+	assert.Equal(t, []any{"paid", 1, "new"}, c.args)
+	require.ErrorIs(t, rowguard.Move(t.Context(), c, table, m, 1, "new", nil), rowguard.ErrTransition)
 }
