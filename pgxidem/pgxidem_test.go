@@ -6,9 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"strings"
@@ -27,7 +24,6 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store/sqlstore"
-	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/internal/backend"
 	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/outbox"
@@ -177,20 +173,10 @@ func TestDoTx(t *testing.T) {
 	assert.Equal(t, "theirs", string(again.Value))
 
 	// Options are sqlstore's, and so are refusals.
-	_, err = b.do("print", b.enter("print"), sqlstore.Fingerprint("a"))
-	require.NoError(t, err)
-	_, err = b.do("print", never, sqlstore.Fingerprint("b"))
+	_, err = b.do("k", never, sqlstore.Fingerprint("b"))
 	require.ErrorIs(t, err, core.CodeKeyReused)
-	_, err = b.do("", never)
-	require.ErrorIs(t, err, core.CodeKeyMissing)
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, never)
 	require.ErrorIs(t, err, core.CodeNoRun)
-	_, err = core.Do(t.Context(), core.MustNew(core.Config{}).MustTask(core.Policy{Name: "elsewhere"}), core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
-		_, err := pgxidem.RunTx(ctx, b.store, b.pool, never)
-		return "", err
-	})
-	require.ErrorIs(t, err, core.CodeNoRun)
-	require.ErrorContains(t, err, "its record is not here")
 	_, err = pgxidem.DoTx(t.Context(), b.store, nil, "k", never)
 	require.ErrorContains(t, err, "nil")
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, nil)
@@ -287,7 +273,7 @@ func TestTheTransactionIsBorrowed(t *testing.T) {
 	})
 }
 
-// TestLevels: the level is that of the option, and what a serialisation failure undoes is run again.
+// TestLevels: the level is that of the option.
 func TestLevels(t *testing.T) {
 	b := newBooks(t)
 	for level, want := range map[sql.IsolationLevel]string{
@@ -312,141 +298,6 @@ func TestLevels(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.do("k", never, sqlstore.Isolation(sql.LevelLinearizable))
 	require.ErrorContains(t, err, "Linearizable")
-
-	b.exec("INSERT INTO " + b.rows + " VALUES ('sum', 0)")
-	var wg sync.WaitGroup
-	for i := range 6 {
-		wg.Go(func() {
-			_, err := b.do(fmt.Sprint(i), func(tx pgx.Tx) ([]byte, error) {
-				var sum int
-				if err := tx.QueryRow(t.Context(), "SELECT amount FROM "+b.rows+" WHERE name = 'sum'").Scan(&sum); err != nil {
-					return nil, err
-				}
-				_, err := tx.Exec(t.Context(), "UPDATE "+b.rows+" SET amount = $1 WHERE name = 'sum'", sum+1)
-				return nil, err
-			}, sqlstore.Isolation(sql.LevelSerializable))
-			assert.NoError(t, err)
-		})
-	}
-	wg.Wait()
-	var sum int
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT amount FROM "+b.rows+" WHERE name = 'sum'").Scan(&sum))
-	assert.Equal(t, 6, sum)
-}
-
-// TestAtOnce: of many duplicates at once one runs, and the others get what it has left.
-func TestAtOnce(t *testing.T) {
-	b := newBooks(t)
-	beside := *b
-	beside.store = b.newStore(b.db) // as in another process: duplicates on one store wait in the process
-	for round := range 10 {
-		key := fmt.Sprint("round ", round)
-		var failed, ran, replayed atomic.Int32
-		var wg sync.WaitGroup
-		for i := range 6 {
-			wg.Go(func() {
-				for {
-					r, err := []*books{b, &beside}[i%2].do(key, func(tx pgx.Tx) ([]byte, error) {
-						v, err := b.enter(key)(tx)
-						if failed.Add(1) <= 2 {
-							err = errors.Join(err, errUnlucky)
-						}
-						return v, err
-					})
-					switch {
-					case errors.Is(err, errUnlucky):
-						continue
-					case err != nil:
-						t.Error(err)
-					case r.Replayed:
-						replayed.Add(1)
-					default:
-						ran.Add(1)
-					}
-					return
-				}
-			})
-		}
-		wg.Wait()
-		require.Equal(t, int32(1), ran.Load())
-		require.Equal(t, int32(5), replayed.Load())
-		require.Equal(t, 1, b.count(key))
-	}
-}
-
-// TestLostCommit: the connection breaks at the commit, before and after it took effect. Either way, the call finds out.
-func TestLostCommit(t *testing.T) {
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t)
-		var away atomic.Bool
-		link, pool := b.link(func(c *pgxpool.Config) {
-			c.MaxConns = 1 // there is no other one to ask on
-			dial := c.ConnConfig.DialFunc
-			c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if away.Load() {
-					return nil, errors.New("nobody is there")
-				}
-				return dial(ctx, network, addr)
-			}
-		})
-		for key, at := range map[string]struct {
-			cut  func([]byte) <-chan struct{}
-			runs int
-		}{"before": {link.CutBefore, 2}, "after": {link.CutAfter, 1}} {
-			lost := at.cut([]byte("commit"))
-			runs := 0
-			r, err := do(t.Context(), b, pool, key, func(tx pgx.Tx) ([]byte, error) {
-				runs++
-				return b.enter(key)(tx)
-			})
-			require.NoError(t, err, key)
-			<-lost
-			assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + key), Attempt: 1}, r, key)
-			assert.Equal(t, at.runs, runs, key)
-			assert.Equal(t, 1, b.count(key), key)
-		}
-
-		// The database can't be asked afterwards, and the context ends.
-		for key, cut := range map[string]func([]byte) <-chan struct{}{"unknown before": link.CutBefore, "unknown after": link.CutAfter} {
-			ctx, cancel := context.WithCancel(t.Context())
-			_, err := do(ctx, b, pool, key, func(tx pgx.Tx) ([]byte, error) {
-				lost := cut([]byte("commit"))
-				away.Store(true)
-				go func() {
-					<-lost
-					cancel()
-				}()
-				return b.enter(key)(tx)
-			})
-			cancel()
-			require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown, key)
-			require.ErrorIs(t, err, core.CodeUnfinished, key)
-			away.Store(false)
-			r, err := do(t.Context(), b, pool, key, b.enter(key))
-			require.NoError(t, err, key)
-			require.Equal(t, key == "unknown after", r.Replayed, key)
-			assert.Equal(t, 1, b.count(key), key)
-		}
-	})
-}
-
-// TestIdleConnectionIsDead: the pool has a connection that broke while nobody used it. Another one takes its place.
-func TestIdleConnectionIsDead(t *testing.T) {
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t)
-		pool := b.open(b.url)
-		c, err := pool.Acquire(t.Context())
-		require.NoError(t, err)
-		dead := c.Conn()
-		c.Release()
-		require.NoError(t, dead.Close(t.Context()))
-		require.EqualValues(t, 1, pool.Stat().IdleConns())
-
-		r, err := do(t.Context(), b, pool, "key", b.enter("key"))
-		require.NoError(t, err)
-		assert.False(t, r.Replayed)
-		assert.Equal(t, 1, b.count("key"))
-	})
 }
 
 // TestRawConnection: a *sql.Conn on the pool gives a function of sqlstore's own DoTx pgx's connection, which is in the transaction.
@@ -718,53 +569,24 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// TestPoolIsNotStarved: many orders at once, on a pool that the guard in front of them shares.
+// TestPoolIsNotStarved: transactions leave the store a connection of the pool that they share, however many wait.
 func TestPoolIsNotStarved(t *testing.T) {
-	for _, size := range []int32{4, 1} {
-		b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = size })
-		var unfinished atomic.Int32
-		engine := core.MustNew(core.Config{Service: "shop", Store: b.store, User: core.SharedByAllCallers(), Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.RunUnfinished || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
-				unfinished.Add(1)
-			}
-		}})
-		handler := httpidem.New(engine.MustGuard(core.Policy{Key: core.Header(core.Required)}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			result, err := pgxidem.RunTx(r.Context(), b.store, b.pool, func(tx pgx.Tx) ([]byte, error) {
-				_, err := tx.Exec(r.Context(), "SELECT pg_sleep(0.1)") // all together take longer than a call of the store may
-				if err != nil {
+	b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = 4 })
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			_, err := core.Do(t.Context(), b.task, core.Call{Key: fmt.Sprint(i)}, func(ctx context.Context) ([]byte, error) {
+				_, err := pgxidem.RunTx(ctx, b.store, b.pool, func(tx pgx.Tx) ([]byte, error) {
+					_, err := tx.Exec(ctx, "SELECT pg_sleep(0.1)") // all together take longer than a call of the store may
 					return nil, err
-				}
-				return b.enter("order")(tx)
+				})
+				return nil, err
 			})
-			switch {
-			case err == nil:
-				w.WriteHeader(http.StatusCreated)
-				_, _ = w.Write(result.Value)
-			case !httpidem.Refuse(w, r, err):
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-			}
-		}))
-		orders := map[int32]int{4: 64, 1: 24}[size]
-		codes := make([]int, orders)
-		var wg sync.WaitGroup
-		for i := range orders {
-			wg.Go(func() {
-				r := httptest.NewRequestWithContext(t.Context(), "POST", "/orders", nil)
-				r.Header.Set("Idempotency-Key", fmt.Sprint("order-", i))
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, r)
-				codes[i] = w.Code
-			})
-		}
-		wg.Wait()
-		statuses := map[int]int{}
-		for _, code := range codes {
-			statuses[code]++
-		}
-		assert.Equal(t, map[int]int{http.StatusCreated: orders}, statuses)
-		assert.Equal(t, orders, b.count("order"))
-		assert.Zero(t, unfinished.Load())
+			assert.NoError(t, err)
+		})
 	}
+	wg.Wait()
+	assert.Equal(t, 64, b.records())
 }
 
 // TestNoConnectionBetweenTries: a call that waits for its next turn leaves the pool to the one whose turn it is.
@@ -838,18 +660,8 @@ func TestAdapt(t *testing.T) {
 		return errUnlucky
 	}), errUnlucky)
 
-	// What the relay gets is what was written.
-	got := make(chan outbox.Message, 1)
-	relay, err := box.NewRelay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
-		got <- messages[0]
-		return nil
-	}), outbox.RelayOptions{})
-	require.NoError(t, err)
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- relay.Run(running) }()
-	m := <-got
-	stop()
-	require.NoError(t, <-ended)
-	assert.Equal(t, []any{"o-1", "order.created", map[string]string{"a": "b"}, []byte{0, 0xff}}, []any{m.Key, m.Topic, m.Headers, m.Body})
+	var headers string
+	var body []byte
+	require.NoError(t, b.pool.QueryRow(ctx, "SELECT headers, body FROM "+b.rows+"_box").Scan(&headers, &body))
+	assert.Equal(t, []any{`{"a":"b"}`, []byte{0, 0xff}}, []any{headers, body})
 }
