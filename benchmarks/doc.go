@@ -56,7 +56,7 @@
 //	                                      they were read into memory of their own)
 //	Sign/<scheme>
 //	    scheme     v1, v1-ed25519, rfc9421-hmac, rfc9421-ed25519, webhooks,
-//	               sorted-query, sorted-form, sorted-json, sorted-xml (by where the parameters
+//	               sorted-query, sorted-form, sorted-json (by where the parameters
 //	               stand); floor (the two hashes of v1 alone)
 //	Token/issue/<by>                      a one-shot token; by core, or by the handler of nethttp
 //	Token/<way>/<what>                    net/http, memory

@@ -44,7 +44,7 @@ func TestBoundaries(t *testing.T) {
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
 
 		"github.com/idem-go/idem/adapterkit":        "arrows go from adapter to core",
-		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles readers of JSON and XML for them",
+		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles a reader of forms and JSON for them",
 	}
 	const (
 		core = "github.com/idem-go/idem/core"

@@ -33,7 +33,7 @@
 //   - HTTP Message Signatures (RFC 9421): package sign/rfc9421.
 //   - [NewStandardWebhooks]: webhooks of Svix and others.
 //   - [Stripe], [GitHub], [Slack] and [Shopify]: webhooks of these senders.
-//   - Sorted parameters, as WeChat Pay v2 and other gateways sign them: package sign/sortedparams.
+//   - Sorted parameters, as Jeepay, XunhuPay and other gateways sign them: package sign/sortedparams.
 //   - An implementation of [Scheme] of your own.
 //
 // A verifier has one scheme, and each key has one algorithm. A message chooses neither.

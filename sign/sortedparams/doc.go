@@ -1,5 +1,5 @@
-// Package sortedparams is the [sign.Scheme] of WeChat Pay v2, and of the many gateways that sign as it does. Package sign checks
-// time, keys and nonces.
+// Package sortedparams is the [sign.Scheme] of gateways that sign their parameters, sorted, with the secret behind them: Jeepay,
+// XunhuPay and many others, which have it from WeChat Pay v2. Package sign checks time, keys and nonces.
 //
 //	scheme, err := sortedparams.New(sortedparams.Options{InParams: true})
 //	…
@@ -24,7 +24,7 @@
 //   - The place of a parameter. Whoever relays a message can move one from the body to the query, where a handler may not look.
 //     Name the place in [Options].Places.
 //   - Whether a JSON value is a string, a number or a boolean: "5" and 5 are the same.
-//   - Parameters without a value: "", null and <a></a> can be added and removed. Handlers must treat them as absent.
+//   - Parameters without a value: "" and null can be added and removed. Handlers must treat them as absent.
 //   - The order of parameters, and how their values are escaped.
 //
 // A body of another type is refused ([sign.ReasonUncovered]), because nothing of it would be signed. That includes multipart
@@ -36,32 +36,26 @@
 // The query and forms are percent-encoded pairs, joined by &. A bad escape or a raw ";", which frameworks drop silently, is refused.
 // So are two names that some decoder treats as one (amount and Amount, a and a[]). A JSON body is one object of strings, numbers
 // (by their exact text: 1.0 and 1 are two values), booleans and null. Objects and arrays inside it are refused, because the two
-// sides write them differently; send them as strings. An XML body is <xml><name>value</name>…</xml>, also with CDATA, and with a
-// declaration before it. Names are letters, digits, _, - and full stops. DOCTYPE, comments, attributes, nested elements, and
-// entities other than &lt; &gt; &amp; &apos; &quot; and &#…; are refused. Everything is UTF-8. A message has at most 256
+// sides write them differently; send them as strings. Everything is UTF-8. A message has at most 256
 // parameters. A name that occurs twice, in one place or in two, is refused. All of these refusals are [sign.CodeMalformed].
 //
 // Values are not encoded, so {a: "1&b=2"} and {a: "1", b: "2"} would have the same signing string. Therefore names contain no & and
 // no =, and values no = after an &. Then there is only one way to take the string apart: between two & stands a parameter exactly
-// if there is a = between them. "a=b", "AT&T" and a URL with one pair in its query are allowed. For URLs with more pairs there is
-// [Options].InsecureAmpersands. No parameter may have the name of the secret, "key".
+// if there is a = between them. "a=b", "AT&T" and a URL with one pair in its query are allowed. Percent-encode the & of
+// a URL with more pairs. No parameter may have the name of the secret, "key".
 //
 // # Time and nonce
 //
 // A message needs a timestamp, in one of the forms that [Options] has, and a nonce of 16 to 128 characters of A-Z a-z 0-9 . _ ~ -.
-// The body is read before they are checked, up to the verifier's limit, also if they stand in the header. Calls of WeChat Pay v2 have
-// a nonce_str, and some have no time. Such a message could be sent again for ever, and is refused ([sign.CodeMissing]). Your own
-// clients add a timestamp as one more parameter. In payment notifications, time_end is the time of the payment, not of the
-// signature. If you use it as the timestamp, a notification that the gateway repeats after [sign.Config].Window is refused. Ask
-// the gateway instead (orderquery).
+// The body is read before they are checked, up to the verifier's limit, also if they stand in the header. A message without one
+// of them could be sent again for ever, and is refused ([sign.CodeMissing]). XunhuPay sends both (time and nonce_str). Jeepay sends
+// a time alone (reqTime): your own clients add a nonce as one more parameter. A time of the payment, such as time_end, is not that
+// of the signature: a notification that the gateway repeats after [sign.Config].Window would be refused. Ask such a gateway
+// instead what has become of the order.
 //
 // # With a guard behind it
 //
 // A client signs each retry anew. With [Options].InParams, the four parameters of the signature therefore do not count for the
 // guard, if they stand in a query, a form or a JSON body: they are neither in keys made of parameters nor in the fingerprint of a
 // client's key (see [sign.Verified].Consumed).
-//
-// An XML body counts with all its bytes, including the nonce, so each retry would be another operation, or key_reused. Derive the
-// key from the parameter that names the operation, such as out_trade_no, with core.Func, and let the key alone decide
-// (core.Policy.IgnoreFingerprint).
 package sortedparams

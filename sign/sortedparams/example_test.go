@@ -14,11 +14,10 @@ import (
 	"github.com/idem-go/idem/sign/sortedparams"
 )
 
-// A shop calls a gateway that signs as WeChat Pay v2 does.
+// A shop calls a gateway whose parameters have the names of XunhuPay.
 func Example() {
 	scheme, err := sortedparams.New(sortedparams.Options{
-		InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "timestamp",
-		Places: sortedparams.FromXML,
+		InParams: true, KeyID: "appid", Timestamp: "time", Nonce: "nonce_str", Sign: "hash", Places: sortedparams.FromForm,
 	})
 	if err != nil {
 		panic(err)
@@ -27,8 +26,8 @@ func Example() {
 	key := sign.MustKey(sign.NewHMACKey("10000100", []byte("192006250b4c09247ec02edce69f6a2d")))
 
 	// The shop.
-	r := httptest.NewRequest("POST", "https://pay.example/unifiedorder", strings.NewReader("<xml><body>test</body><total_fee>500</total_fee></xml>"))
-	r.Header.Set("Content-Type", "text/xml")
+	r := httptest.NewRequest("POST", "https://pay.example/do", strings.NewReader("trade_order_id=7&total_fee=5.00"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	err = sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: now, Observe: func(_ *http.Request, signed string) {
 		names, _, _ := strings.Cut(signed, "=")
 		fmt.Println("signs", names, "and so on")
@@ -54,7 +53,7 @@ func Example() {
 		fmt.Printf("%d %q\n", w.Code, w.Header().Get(sign.RefusedHeader))
 	}
 	// Output:
-	// signs body and so on
+	// signs appid and so on
 	// an order of 10000100
 	// 200 ""
 	// 401 "replayed"

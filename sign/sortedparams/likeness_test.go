@@ -69,21 +69,3 @@ func TestLikenessOfNames(t *testing.T) {
 		}
 	})
 }
-
-// The types that are known at sight are those that mime reads so.
-func TestTypesKnownAtSight(t *testing.T) {
-	for _, kind := range []string{"application/x-www-form-urlencoded", "application/json", "text/xml", "application/xml"} {
-		for more, charset := range map[string]string{
-			"": "utf-8", "; charset=utf-8": "utf-8", "; charset=UTF-8": "utf-8",
-			";charset=UTF-8": "UTF-8", "; charset=\"utf-8\"": "utf-8", "; charset=gbk": "gbk", ";": "", "; a=b": "",
-		} {
-			gotKind, gotCharset, err := parseType(kind + more)
-			require.NoError(t, err)
-			require.Equal(t, []string{kind, charset}, []string{gotKind, gotCharset}, more)
-		}
-	}
-	for _, wrong := range []string{"application/json; charset", "application/json; a=b; a=c", "application/json; char\u017fet=utf-8", "application/json x"} {
-		_, _, err := parseType(wrong)
-		require.Error(t, err, wrong)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"mime"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -27,36 +26,11 @@ type param struct{ name, value string }
 type params struct {
 	list     []param
 	reserved []string // names that the message must not use
-	alike    []alike  // the names, except that of the secret
 	base     []byte   // the signing string up to the secret
 }
 
 // alike is a name with its likeness, which is the same for all names that some decoder treats as one.
 type alike struct{ likeness, name string }
-
-// lists are empty, for the next messages.
-var lists = sync.Pool{New: func() any { return new(params) }}
-
-// maxBase is the largest buffer that is used again for another message, in bytes.
-const maxBase = 16 << 10
-
-// Free implements [sign.Freer].
-func (l *params) Free() {
-	l.reset()
-	lists.Put(l)
-}
-
-// reset empties l. It keeps the memory of the slices, and drops the strings.
-func (l *params) reset() {
-	list, reserved, alike, base := l.list, l.reserved, l.alike, l.base
-	clear(list)
-	clear(reserved)
-	clear(alike)
-	if cap(base) > maxBase {
-		base = nil
-	}
-	*l = params{list[:0], reserved[:0], alike[:0], base[:0]}
-}
 
 // add adds a parameter of the message.
 func (l *params) add(name, value string) error {
@@ -120,6 +94,7 @@ func (l *params) finish(o *Options) error {
 	if err := l.checkLikeness(o); err != nil {
 		return err
 	}
+	l.base = make([]byte, 0, 512)
 	for i, p := range l.list {
 		if i > 0 && p.name == l.list[i-1].name {
 			return sign.Errorf(sign.CodeMalformed, "the parameter %q occurs twice", p.name)
@@ -128,7 +103,7 @@ func (l *params) finish(o *Options) error {
 			continue
 		}
 		_, after, _ := strings.Cut(p.value, "&")
-		if strings.Contains(after, "=") && !slices.Contains(o.InsecureAmpersands, p.name) {
+		if strings.Contains(after, "=") {
 			return sign.Errorf(sign.CodeMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
 		}
 		if len(l.base) > 0 {
@@ -143,31 +118,32 @@ func (l *params) finish(o *Options) error {
 
 // signs reports whether p is signed.
 func (o *Options) signs(p param) bool {
-	return p.value != "" && p.name != o.Sign && p.name != o.InsecureUnsigned
+	return p.value != "" && p.name != o.Sign
 }
 
 // checkLikeness refuses two names that some decoder treats as one: one of the two may be empty, so not signed, and still win.
 // encoding/json and the binders of frameworks ignore case. Forms write a[] for several values of a, and a[b] for a.b.
 func (l *params) checkLikeness(o *Options) error {
+	names := make([]alike, 0, len(l.list))
 	for _, p := range l.list {
 		if p.name != o.SecretName { // which no handler sees
-			l.alike = append(l.alike, alike{likeness(p.name), p.name})
+			names = append(names, alike{likeness(p.name), p.name})
 		}
 	}
-	slices.SortStableFunc(l.alike, func(a, b alike) int { return strings.Compare(a.likeness, b.likeness) })
-	for i, a := range l.alike {
-		if i > 0 && a.likeness == l.alike[i-1].likeness && a.name != l.alike[i-1].name {
-			return sign.Errorf(sign.CodeMalformed, "the parameters %q and %q are one to some decoders", l.alike[i-1].name, a.name)
+	slices.SortStableFunc(names, func(a, b alike) int { return strings.Compare(a.likeness, b.likeness) })
+	for i, a := range names {
+		if i > 0 && a.likeness == names[i-1].likeness && a.name != names[i-1].name {
+			return sign.Errorf(sign.CodeMalformed, "the parameters %q and %q are one to some decoders", names[i-1].name, a.name)
 		}
 	}
-	for _, a := range l.alike {
+	for _, a := range names {
 		base, _, indexed := strings.Cut(a.name, "[")
 		if !indexed {
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(l.alike, likeness(base), func(a alike, like string) int { return strings.Compare(a.likeness, like) })
-		if ok && l.alike[i].name != a.name {
-			return sign.Errorf(sign.CodeMalformed, "the parameter %q is a part of %q to some decoders", a.name, l.alike[i].name)
+		i, ok := slices.BinarySearchFunc(names, likeness(base), func(a alike, like string) int { return strings.Compare(a.likeness, like) })
+		if ok && names[i].name != a.name {
+			return sign.Errorf(sign.CodeMalformed, "the parameter %q is a part of %q to some decoders", a.name, names[i].name)
 		}
 	}
 	return nil
@@ -219,14 +195,10 @@ func (l *params) collect(m *sign.Message, places Place) error {
 	if err != nil {
 		return err
 	}
-	switch place {
-	case FromForm:
+	if place == FromForm {
 		return l.addPairs(string(body))
-	case FromJSON:
-		return l.addJSON(body)
-	default:
-		return l.addXML(body)
 	}
+	return l.addJSON(body)
 }
 
 // bodyPlace returns the place that m's body is, by its Content-Type.
@@ -240,20 +212,20 @@ func bodyPlace(m *sign.Message, places Place) (Place, error) {
 	if lines > 1 {
 		return 0, sign.Errorf(sign.CodeDuplicateHeader, "Content-Type")
 	}
-	// Frameworks compare the exact type, up to a ; or a space. A body with another spelling would be signed, and its
-	// parameters not be read.
-	if exact := contentType[:cutType(contentType)]; strings.ToLower(exact) != exact || strings.Contains(contentType, "\t") {
-		return 0, sign.Errorf(sign.CodeMalformed, "the Content-Type %q must be in lower case, and without tabs", exact)
-	}
-	kind, charset, err := parseType(contentType)
+	kind, attributes, err := mime.ParseMediaType(contentType)
 	if err != nil && contentType != "" {
 		return 0, sign.Errorf(sign.CodeMalformed, "the Content-Type cannot be read")
+	}
+	// Frameworks compare the exact type, up to a ; or a space. A body with another spelling would be signed, and its
+	// parameters not be read.
+	if !strings.HasPrefix(contentType, kind) || strings.Contains(contentType, "\t") {
+		return 0, sign.Errorf(sign.CodeMalformed, "the Content-Type %q must be in lower case, and without tabs", contentType)
 	}
 	place := placeOf(kind)
 	if places&place == 0 {
 		return 0, sign.Errorf(sign.ReasonUncovered, "a body of the type %q is not signed", kind)
 	}
-	if charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+	if charset := attributes["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return 0, sign.Errorf(sign.CodeMalformed, "the charset is %q; utf-8 is allowed", charset)
 	}
 	return place, nil
@@ -266,31 +238,8 @@ func placeOf(kind string) Place {
 		return FromForm
 	case "application/json":
 		return FromJSON
-	case "text/xml", "application/xml":
-		return FromXML
 	}
 	return 0
-}
-
-// parseType splits a Content-Type. For the usual ones it allocates nothing.
-func parseType(contentType string) (kind, charset string, err error) {
-	kind = contentType[:cutType(contentType)]
-	if placeOf(kind) != 0 {
-		switch contentType[len(kind):] {
-		case "", "; charset=utf-8", "; charset=UTF-8":
-			return kind, "utf-8", nil
-		}
-	}
-	kind, attributes, err := mime.ParseMediaType(contentType)
-	return kind, attributes["charset"], err
-}
-
-// cutType returns the length of the type at the beginning of a Content-Type.
-func cutType(contentType string) int {
-	if i := strings.IndexAny(contentType, "; "); i >= 0 {
-		return i
-	}
-	return len(contentType)
 }
 
 // addTo returns the additions that put parameters into a message.
@@ -306,14 +255,8 @@ func addTo(m *sign.Message, places Place, added []param) (sign.Additions, error)
 	if err != nil {
 		return sign.Additions{}, err
 	}
-	switch place {
-	case FromForm:
+	if place == FromForm {
 		return sign.Additions{Body: appendPairs(body, added)}, nil
-	case FromJSON:
-		body, err = appendJSON(body, added)
-		return sign.Additions{Body: body}, err
-	default:
-		body, err = appendXML(body, added)
-		return sign.Additions{Body: body}, err
 	}
+	return sign.Additions{Body: appendJSON(body, added)}, nil
 }

@@ -1,9 +1,7 @@
 package sortedparams
 
 import (
-	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"maps"
 	"net/http"
 	"net/url"
@@ -36,15 +34,6 @@ func (s paramSet) request(tb require.TestingT, place Place) *http.Request {
 		text, err := json.Marshal(s)
 		require.NoError(tb, err)
 		contentType, body = jsonType, string(text)
-	case FromXML:
-		var b bytes.Buffer
-		b.WriteString("<xml>")
-		for name, value := range s {
-			b.WriteString("<" + name + ">")
-			require.NoError(tb, xml.EscapeText(&b, []byte(value)))
-			b.WriteString("</" + name + ">")
-		}
-		contentType, body = xmlType, b.String()+"</xml>"
 	}
 	r, err := http.NewRequest("POST", "http://pay.test"+target, strings.NewReader(body))
 	require.NoError(tb, err)
@@ -62,9 +51,8 @@ func (s paramSet) withValue() paramSet {
 }
 
 var (
-	places = []Place{FromQuery, FromForm, FromJSON, FromXML}
+	places = []Place{FromQuery, FromForm, FromJSON}
 
-	// Texts that XML can carry, too.
 	texts = rapid.StringOfN(rapid.RuneFrom([]rune("ab 5.=+%/?<>'\"\\{}[]\n\t;:#é中😀")), 0, 12, -1)
 	// In one case: names that differ in their case only are refused.
 	names  = rapid.StringMatching(`p[a-z0-9_.-]{0,3}`)

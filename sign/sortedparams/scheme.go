@@ -30,16 +30,15 @@ const (
 	FromQuery Place = 1 << iota // the query
 	FromForm                    // a body of the type application/x-www-form-urlencoded
 	FromJSON                    // a body of the type application/json: one flat object
-	FromXML                     // a body of the type text/xml or application/xml: one flat <xml>
 )
 
-const fromAnywhere = FromQuery | FromForm | FromJSON | FromXML
+const fromAnywhere = FromQuery | FromForm | FromJSON
 
-// Options are the options of [New]. The zero value is the scheme that the package comment describes. WeChat Pay v2 needs
+// Options are the options of [New]. The zero value is the scheme that the package comment describes. XunhuPay needs
 //
 //	sortedparams.Options{
-//		InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "timestamp",
-//		Places: sortedparams.FromXML,
+//		InParams: true, KeyID: "appid", Timestamp: "time", Nonce: "nonce_str", Sign: "hash",
+//		Places: sortedparams.FromForm, LowerCase: true, InsecureMD5: true, InsecureBareSecret: true,
 //	}
 type Options struct {
 	// KeyID, Timestamp, Nonce and Sign are the parameter names of key id, timestamp, nonce and signature. They consist of
@@ -79,28 +78,16 @@ type Options struct {
 	// Bind adds parts of the message that are no parameters to the signing string. Clients must do the same.
 	Bind Binding
 
-	// InsecureAmpersands are the names of parameters whose values may contain "&name=", such as a notify_url with a query
-	// of its own. Insecure: the end of such a value cannot be determined. Whoever has a signed message with
-	// notify_url=https://a/?x=1&order=2 can send it with notify_url=https://a/?x=1 and a parameter order=2, and can hide
-	// the parameters that sort right after notify_url in its value. If you can, percent-encode such values instead. The
-	// names above and those of Bind must not be among them.
-	InsecureAmpersands []string
-
-	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else. Insecure: anybody can make
+	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else: Jeepay, XunhuPay. Insecure: anybody can make
 	// two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Use a
 	// key either with MD5 or with HMAC-SHA256. It is a fault under FIPS 140.
 	InsecureMD5 bool
 
 	// InsecureBareSecret puts the secret right after the last value, without "&key=", for gateways that support nothing
-	// else. Insecure: the end of the last value cannot be determined. With InsecureMD5, whoever knows a secret that is the
+	// else: XunhuPay. Insecure: the end of the last value cannot be determined. With InsecureMD5, whoever knows a secret that is the
 	// end of another one can sign with the other one, if the last value of the message ends with the rest of it.
 	// SecretName must be empty, and no parameter name is reserved for the secret.
 	InsecureBareSecret bool
-
-	// InsecureUnsigned is the name of a parameter that is not signed: sign_type, for gateways that leave it out. Insecure:
-	// whoever relays a message can change, add or remove it. Handlers must ignore it. The configuration decides the
-	// algorithm.
-	InsecureUnsigned string
 }
 
 // Binding holds the names of parameters for parts of the message that are no parameters. They are signed like the others, and no
@@ -151,7 +138,6 @@ func New(o Options) (sign.Scheme, error) {
 		o.SecretName = cmp.Or(o.SecretName, "key")
 	}
 	param("SecretName", &o.SecretName, "")
-	param("InsecureUnsigned", &o.InsecureUnsigned, "")
 	param("Bind.Method", &o.Bind.Method, "")
 	param("Bind.Path", &o.Bind.Path, "")
 	param("Bind.Host", &o.Bind.Host, "")
@@ -173,16 +159,11 @@ func New(o Options) (sign.Scheme, error) {
 	faultIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
 	faultIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
 	faultIf(o.Places&^fromAnywhere != 0, "Places", "has unknown places")
-	for _, name := range o.InsecureAmpersands {
-		faultIf(!isParamName(name), "InsecureAmpersands", "%q cannot be a parameter's name", name)
-		faultIf(slices.Contains(names, name), "InsecureAmpersands", "%q is the name of something else", name)
-	}
 	faultIf(o.InsecureMD5 && fips140.Enabled(), "InsecureMD5", "MD5 is not allowed under FIPS 140")
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	o.Places = cmp.Or(o.Places, fromAnywhere)
-	o.InsecureAmpersands = slices.Clone(o.InsecureAmpersands)
 	s := &scheme{o: o}
 	if !o.InsecureBareSecret {
 		s.secretName = []byte("&" + o.SecretName + "=")
@@ -220,17 +201,8 @@ type fields struct{ keyID, timestamp, nonce, sign string }
 
 // Parse implements [sign.Scheme]. It reads the body, which holds parameters.
 func (s *scheme) Parse(m *sign.Message, sig *sign.Signature) error {
-	l := lists.Get().(*params)
-	if err := s.parse(m, sig, l); err != nil {
-		l.Free()
-		return err
-	}
-	sig.State = l
-	return nil
-}
-
-func (s *scheme) parse(m *sign.Message, sig *sign.Signature, l *params) error {
 	var f fields
+	l := new(params)
 	if !s.o.InParams {
 		if err := s.fromHeader(m, &f); err != nil {
 			return err
@@ -252,7 +224,11 @@ func (s *scheme) parse(m *sign.Message, sig *sign.Signature, l *params) error {
 	} else if err := s.addFields(l, &f); err != nil {
 		return err
 	}
-	return l.finish(&s.o)
+	if err := l.finish(&s.o); err != nil {
+		return err
+	}
+	sig.State = l
+	return nil
 }
 
 func (s *scheme) fromHeader(m *sign.Message, f *fields) (err error) {
@@ -386,34 +362,28 @@ func (s *scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) erro
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
 	}
-	return s.withSecret(l, key, func(signed []byte) error {
-		good := false
-		if s.o.InsecureMD5 {
-			sum := md5.Sum(signed)
-			good = subtle.ConstantTimeCompare(sum[:], sig.Values[0]) == 1
-		} else {
-			good = key.Verify(signed, sig.Values[0])
+	signed, err := s.withSecret(l, key)
+	if err != nil {
+		return err
+	}
+	if s.o.InsecureMD5 {
+		sum := md5.Sum(signed)
+		if subtle.ConstantTimeCompare(sum[:], sig.Values[0]) == 1 {
+			return nil
 		}
-		if !good {
-			return sign.ReasonBadSignature
-		}
+	} else if key.Verify(signed, sig.Values[0]) {
 		return nil
-	})
+	}
+	return sign.ReasonBadSignature
 }
 
-// withSecret calls f with the signing string. It ends with the secret, which is wiped when f returns, because the memory is used
-// again for other messages.
-func (s *scheme) withSecret(l *params, key *sign.Key, f func(signed []byte) error) error {
+// withSecret returns the signing string, which ends with the secret.
+func (s *scheme) withSecret(l *params, key *sign.Key) ([]byte, error) {
 	own := secret.Of(key)
 	if own == nil {
-		return sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters")
+		return nil, sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters")
 	}
-	n := len(l.base)
-	l.base = append(append(l.base, s.secretName...), own...)
-	err := f(l.base)
-	clear(l.base[n:])
-	l.base = l.base[:n]
-	return err
+	return slices.Concat(l.base, s.secretName, own), nil
 }
 
 // Sign implements [sign.Scheme].
@@ -476,20 +446,22 @@ func (s *scheme) addParams(list *params, f *fields) ([]param, error) {
 
 // sum returns the signature as it is sent.
 func (s *scheme) sum(l *params, key *sign.Key) (text string, err error) {
-	err = s.withSecret(l, key, func(signed []byte) error {
-		if s.o.InsecureMD5 {
-			sum := md5.Sum(signed)
-			text = hex.EncodeToString(sum[:])
-			return nil
-		}
-		sum, err := key.Sign(signed)
-		text = hex.EncodeToString(sum)
-		return err
-	})
+	signed, err := s.withSecret(l, key)
+	if err != nil {
+		return "", err
+	}
+	var sum []byte
+	if s.o.InsecureMD5 {
+		digest := md5.Sum(signed)
+		sum = digest[:]
+	} else if sum, err = key.Sign(signed); err != nil {
+		return "", err
+	}
+	text = hex.EncodeToString(sum)
 	if !s.o.LowerCase {
 		text = strings.ToUpper(text)
 	}
-	return text, err
+	return text, nil
 }
 
 // SigningString implements [sign.Scheme]. Both sides can find the parameter that differs, and the logs do not reveal its value.

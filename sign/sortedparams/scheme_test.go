@@ -55,7 +55,6 @@ func newVerifier(tb testing.TB, o Options, at time.Time, keys ...*sign.Key) *sig
 const (
 	formType = "application/x-www-form-urlencoded"
 	jsonType = "application/json"
-	xmlType  = "text/xml"
 )
 
 func newRequest(tb testing.TB, method, target, contentType, body string) *http.Request {
@@ -88,12 +87,6 @@ func TestVectors(t *testing.T) {
 			"form":  {"/", formType, "sign=" + digest.sum + "&body=test&appid=wxd930ea5d5a258f4f&attach=&nonce_str=ibuaiVcKdpRxkhJA&device_info=1000&mch_id=10000100"},
 			"JSON": {"/", jsonType + "; charset=utf-8", `{"appid":"wxd930ea5d5a258f4f","mch_id":10000100,"device_info":"1000","body":"test","attach":null,
 				"nonce_str":"ibuaiVcKdpRxkhJA","sign":"` + digest.sum + `"}`},
-			"XML": {"/", xmlType, `<?xml version="1.0" encoding="utf-8"?>
-				<xml>
-				  <appid>wxd930ea5d5a258f4f</appid><mch_id>10000100</mch_id> <attach/>
-				  <device_info>1000</device_info><body><![CDATA[test]]></body>
-				  <nonce_str>ibuaiVcKdpRxkhJA</nonce_str><sign>` + digest.sum + `</sign>
-				</xml>`},
 			"query and form": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100", formType, "device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
 		} {
 			t.Run(digest.name+" in "+place, func(t *testing.T) {
@@ -136,10 +129,6 @@ func TestSignsInEachPlace(t *testing.T) {
 			`{"appid":"wxd930ea5d5a258f4f","body":"test","device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
 		{"JSON without a member", "/?appid=wxd930ea5d5a258f4f&body=test", jsonType, "{ }", 0, "",
 			`{"device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
-		{"XML", "/", xmlType, "<xml><appid>wxd930ea5d5a258f4f</appid><body><![CDATA[test]]></body></xml >\n", FromXML, "",
-			"<xml><appid>wxd930ea5d5a258f4f</appid><body><![CDATA[test]]></body><device_info>1000</device_info><nonce_str>ibuaiVcKdpRxkhJA</nonce_str><mch_id>10000100</mch_id><sign>" + wechatHMAC + "</sign></xml >\n"},
-		{"XML without an element", "/?appid=wxd930ea5d5a258f4f&body=test", xmlType, "<xml/>", 0, "",
-			"<xml><device_info>1000</device_info><nonce_str>ibuaiVcKdpRxkhJA</nonce_str><mch_id>10000100</mch_id><sign>" + wechatHMAC + "</sign></xml>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := wechatOptions()
@@ -153,7 +142,7 @@ func TestSignsInEachPlace(t *testing.T) {
 
 	// Without a body the places tell where they go.
 	for place, want := range map[Place][2]string{
-		FromForm: {formType, "device_info=1000&"}, FromJSON: {jsonType, `{"device_info":"1000",`}, FromXML: {xmlType, "<xml><device_info>1000</"},
+		FromForm: {formType, "device_info=1000&"}, FromJSON: {jsonType, `{"device_info":"1000",`},
 	} {
 		o := wechatOptions()
 		o.Places = place
@@ -351,15 +340,13 @@ func TestOptions(t *testing.T) {
 		{InsecureMD5: true, LowerCase: true, InParams: true},
 		{InsecureBareSecret: true},
 		{InsecureBareSecret: true, InsecureMD5: true, InParams: true},
-		{InsecureUnsigned: "key2"},
-		{InsecureAmpersands: []string{"notify_url"}},
 		{Places: FromForm | FromQuery},
 	} {
 		r := newRequest(t, "POST", "/?key2=1", formType, "notify_url="+url.QueryEscape("https://a.test/?x=1"))
 		signBy(t, r, o, key)
 		_, err := newVerifier(t, o, now, key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err, "%+v", o)
-		if !o.InParams && len(o.InsecureAmpersands) == 0 && o.Places == 0 {
+		if !o.InParams && o.Places == 0 {
 			_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
 			require.Error(t, err, "%+v", o)
 		}
@@ -368,12 +355,12 @@ func TestOptions(t *testing.T) {
 	_, err := New(Options{
 		KeyID: "a b", Timestamp: "1", Nonce: "sign", SecretName: "x&", InParams: true,
 		KeyIDHeader: "a b", TimestampHeader: "Host", NonceHeader: "X-Sign", Milliseconds: true, TimeLayout: "2006", Places: 0x80,
-		Bind: Binding{Method: "sign", IdempotencyKey: "a=b"}, InsecureBareSecret: true, InsecureUnsigned: "sign", InsecureAmpersands: []string{"", "sign"},
+		Bind: Binding{Method: "sign", IdempotencyKey: "a=b"}, InsecureBareSecret: true,
 	})
 	require.Equal(t, []string{
-		"sortedparams.Options.KeyID", "sortedparams.Options.Timestamp", "sortedparams.Options.Sign", "sortedparams.Options.SecretName", "sortedparams.Options.SecretName", "sortedparams.Options.InsecureUnsigned", "sortedparams.Options.Bind.Method", "sortedparams.Options.Bind.IdempotencyKey",
+		"sortedparams.Options.KeyID", "sortedparams.Options.Timestamp", "sortedparams.Options.Sign", "sortedparams.Options.SecretName", "sortedparams.Options.SecretName", "sortedparams.Options.Bind.Method", "sortedparams.Options.Bind.IdempotencyKey",
 		"sortedparams.Options.KeyIDHeader", "sortedparams.Options.KeyIDHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.NonceHeader", "sortedparams.Options.SignHeader",
-		"sortedparams.Options.Milliseconds", "sortedparams.Options.Location", "sortedparams.Options.Places", "sortedparams.Options.InsecureAmpersands", "sortedparams.Options.InsecureAmpersands",
+		"sortedparams.Options.Milliseconds", "sortedparams.Options.Location", "sortedparams.Options.Places",
 	}, fixture.FaultyOptions(t, err))
 	for _, name := range []string{"Connection", "content-length", "Idempotency-Key", "X:Sign", "X-S\u00edgn"} {
 		_, err := New(Options{SignHeader: name})
@@ -384,25 +371,16 @@ func TestOptions(t *testing.T) {
 // The two old schemes, computed here by what they say.
 func TestOldSchemes(t *testing.T) {
 	const common = "app=demo&nonce=n-0123456789abcdef&timestamp=1700000000"
-	body := "app=demo&key=k&nonce=n-0123456789abcdef&sign_type=MD5&timestamp=1700000000&sign="
+	body := "app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000&sign="
 	md5Of := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text))) }
-	old := Options{InParams: true, KeyID: "app", LowerCase: true, InsecureMD5: true, InsecureBareSecret: true, InsecureUnsigned: "sign_type"}
-	signed := old
-	signed.InsecureUnsigned = ""
+	old := Options{InParams: true, KeyID: "app", LowerCase: true, InsecureMD5: true, InsecureBareSecret: true}
 	verify := func(o Options, body string) error {
 		_, err := newVerifier(t, o, now, newKey("demo")).Verify(t.Context(), fixture.Message(newRequest(t, "POST", "/", formType, body)))
 		return err
 	}
-	without := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000" + designSecret)
-	with := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&sign_type=MD5&timestamp=1700000000" + designSecret)
-	require.NoError(t, verify(old, body+without))
-	require.NoError(t, verify(old, strings.Replace(body, "MD5", "HMAC-SHA256", 1)+without), "it is anybody's")
-	require.NoError(t, verify(old, strings.Replace(body, "&sign_type=MD5", "", 1)+without))
-	require.NoError(t, verify(signed, body+with))
-	require.ErrorIs(t, verify(old, body+with), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(signed, body+without), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(old, strings.Replace(body, "key=k", "key=j", 1)+without), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(old, "sign_type=MD5&"+body+without), sign.CodeMalformed, "twice")
+	bare := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000" + designSecret)
+	require.NoError(t, verify(old, body+bare))
+	require.ErrorIs(t, verify(old, strings.Replace(body, "key=k", "key=j", 1)+bare), sign.ReasonBadSignature)
 
 	named := old
 	named.InsecureBareSecret = false
@@ -412,7 +390,7 @@ func TestOldSchemes(t *testing.T) {
 	require.ErrorIs(t, verify(old, plain+md5Of(common+"&key="+designSecret)), sign.ReasonBadSignature)
 
 	var text string
-	r := newRequest(t, "POST", "/", formType, "key=k&sign_type=MD5")
+	r := newRequest(t, "POST", "/", formType, "key=k")
 	require.NoError(t, sign.Request(r, newKey("demo"), &sign.RequestOptions{
 		Scheme: newScheme(t, old), Clock: fixedClock, Observe: func(_ *http.Request, s string) { text = s },
 	}))
