@@ -66,6 +66,10 @@ bench-compare: ## say with benchstat what has changed since OLD=file (measured a
 	if [ -z "$$new" ]; then dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; new=$$dir/RESULTS.txt; $(GO) run ./cmd/report -out "$$dir" $(BENCHFLAGS); fi; \
 	$(GO) run $(BENCHSTAT) "$$old" "$$new"
 
+.PHONY: mutate
+mutate: backends ## change the code of released packages in sixty places, one at a time, and say which changes no test catches (MUTATEFLAGS="-n 200 -seed x")
+	@cd benchmarks && IDEM_REQUIRE_BACKENDS=1 $(GO) run ./cmd/mutate $(MUTATEFLAGS)
+
 .PHONY: ci
 ci: ## do what the continuous integration does
 	@.ci/run
