@@ -49,7 +49,7 @@ func BenchmarkConsumer(b *testing.B) {
 			require.NoError(b, err)
 			engine := core.MustNew(core.Config{Store: store, Service: rand.Text()})
 			h, err := amqpidem.NewHandler(amqpidem.Config{
-				Task:      engine.MustTask(core.Policy{Name: "bench", Duplicate: core.Reject, Retention: time.Minute}),
+				Task:      engine.MustTask(core.TaskPolicy{Name: "bench", Duplicate: core.Reject(""), Record: core.Record{Retention: time.Minute}}),
 				Topology:  t,
 				Publisher: publisher,
 			}, func(_ context.Context, d *amqp.Delivery) error {

@@ -17,7 +17,7 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 256, cap(p.slots))
 	h, err := NewHandler(Config{
-		Task: core.MustNew(core.Config{}).MustTask(core.Policy{Name: "billing"}), Topology: Topology{Queue: "orders"}, Publisher: p,
+		Task: core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "billing"}), Topology: Topology{Queue: "orders"}, Publisher: p,
 	}, func(context.Context, *amqp.Delivery) error { return nil })
 	require.NoError(t, err)
 	assert.Equal(t, 6, h.config.Attempts, "one more than there are delays")

@@ -4,7 +4,7 @@
 //
 //	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
 //	handler, err := amqpidem.NewHandler(amqpidem.Config{
-//		Task:      engine.MustTask(core.Policy{Name: "billing", Duplicate: core.Reject}),
+//		Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
 //		Topology:  amqpidem.Topology{Queue: "orders"},
 //		Publisher: publisher,
 //	}, func(ctx context.Context, d *amqp.Delivery) error {

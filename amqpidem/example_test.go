@@ -29,7 +29,7 @@ func Example() {
 	}
 	defer publisher.Close(context.Background())
 	handler, err := amqpidem.NewHandler(amqpidem.Config{
-		Task: engine.MustTask(core.Policy{Name: "billing", Duplicate: core.Reject}),
+		Task: engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
 		Topology: amqpidem.Topology{
 			Queue:    "orders.billing",
 			Bindings: []amqpidem.Binding{{Exchange: "amq.topic", Key: "order.created"}},
@@ -60,7 +60,7 @@ func _(ctx context.Context, url string, engine *core.Engine, charge func(context
 	}
 	defer publisher.Close(context.Background())
 	handler, err := amqpidem.NewHandler(amqpidem.Config{
-		Task:      engine.MustTask(core.Policy{Name: "billing", Duplicate: core.Reject}),
+		Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
 		Topology:  amqpidem.Topology{Queue: "orders"},
 		Publisher: publisher, // of copies, for delays and dead letters
 	}, func(ctx context.Context, d *amqp.Delivery) error {
@@ -111,7 +111,7 @@ func ExampleNewHandler_inbox() {
 			return nil, err
 		}
 		return amqpidem.NewHandler(amqpidem.Config{
-			Task:      engine.MustTask(core.Policy{Name: "billing", Duplicate: core.Reject}),
+			Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
 			Topology:  amqpidem.Topology{Queue: "orders"},
 			Publisher: publisher,
 		}, func(ctx context.Context, d *amqp.Delivery) error {

@@ -31,7 +31,7 @@ type Config struct {
 	// consumer's name, the message's AppId and its MessageId; its fingerprint is a digest of the
 	// body. Two consumers that both process a message need two names. It is required.
 	//
-	// A policy with Duplicate: core.Reject is the cheapest: it stores no result. The Retention must
+	// A policy with Duplicate: core.Reject("") is the cheapest: it stores no result. The Retention must
 	// be longer than a message can come again: the sum of its delays, and as long as a publisher
 	// or an outbox tries. OnFailure: core.Keep is refused: a failed message would count as done
 	// when it comes back.
@@ -77,7 +77,7 @@ const (
 //	the message is running elsewhere            back after a delay; the attempt does not count
 //	the store can't be reached                  the same
 //	the function fails or panics                back after a growing delay; dead-lettered after the last attempt
-//	an earlier run may have taken effect        dead-lettered (a policy with Abandoned: core.Uncertain)
+//	an earlier run may have taken effect        dead-lettered (a policy with Abandoned: core.Uncertain(…))
 //	the id was used with another body           dead-lettered
 //	the message has no id                       dead-lettered, or as [Config].WithoutID says
 //
@@ -103,7 +103,7 @@ func NewHandler(c Config, fn Func) (*Handler, error) {
 	topology, err := c.Topology.check()
 	errs = append(errs, err)
 	fault(c.Task == nil, "Task", "is nil")
-	fault(c.Task != nil && c.Task.Policy().OnFailure == core.Keep, "Task",
+	fault(c.Task != nil && c.Task.Record().OnFailure == core.Keep, "Task",
 		"keeps failures (OnFailure): a message that has failed would be acknowledged when it comes back, and lost")
 	fault(c.Publisher == nil, "Publisher", "is nil")
 	fault(c.Attempts < 0, "Attempts", fmt.Sprintf("is negative: %d", c.Attempts))

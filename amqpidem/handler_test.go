@@ -28,7 +28,7 @@ import (
 // The states of a message, each against the broker.
 
 func TestDoneIsAcknowledged(t *testing.T) {
-	for _, duplicate := range []core.Duplicate{core.Reject, core.Replay} {
+	for _, duplicate := range []core.Duplicate{core.Reject(""), core.Replay()} {
 		k := newKit(t, func(k *kit) { k.policy.Duplicate = duplicate })
 		stop := k.start(succeed)
 		k.publish("1", "body")
@@ -40,7 +40,7 @@ func TestDoneIsAcknowledged(t *testing.T) {
 }
 
 func TestDuplicateOfDoneIsAcknowledgedAndNotRun(t *testing.T) {
-	for _, duplicate := range []core.Duplicate{core.Reject, core.Replay, core.Wait(time.Second)} {
+	for _, duplicate := range []core.Duplicate{core.Reject(""), core.Replay(), core.Wait(time.Second)} {
 		k := newKit(t, func(k *kit) { k.policy.Duplicate = duplicate })
 		stop := k.start(succeed)
 		k.publish("1", "body")
@@ -57,7 +57,7 @@ func TestDuplicateOfDoneIsAcknowledgedAndNotRun(t *testing.T) {
 
 // What is done is done, also if nothing is known of it but that.
 func TestDuplicateOfDoneWithoutAResult(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.policy.Duplicate = core.Replay })
+	k := newKit(t, func(k *kit) { k.policy.Duplicate = core.Replay() })
 	_, err := core.Do(t.Context(), k.config.Task, core.Call{Key: "1", Fingerprint: bodyDigest},
 		func(context.Context) (func(), error) { return func() {}, nil }) // can't be stored
 	require.NoError(t, err)
@@ -210,7 +210,7 @@ func TestPermanentRefusalMakesADeadLetterAtOnce(t *testing.T) {
 // uncertain is a policy of which nobody knows whether a run that has failed took effect.
 func uncertain(reconcile func(context.Context, core.Uncertainty) (core.Verdict, error)) func(*kit) {
 	return func(k *kit) {
-		k.policy.OnFailure, k.policy.Abandoned, k.policy.Reconcile = core.Abandon, core.Uncertain, reconcile
+		k.policy.OnFailure, k.policy.Abandoned = core.Abandon, core.Uncertain(reconcile)
 	}
 }
 
@@ -875,7 +875,7 @@ func TestHandlerFaults(t *testing.T) {
 	var fault *core.ConfigError
 	assert.ErrorAs(t, err, &fault)
 
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "billing", OnFailure: core.Keep})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "billing", Record: core.Record{OnFailure: core.Keep}})
 	_, err = amqpidem.NewHandler(amqpidem.Config{Task: task, Topology: amqpidem.Topology{Queue: "q"}}, succeed)
 	assert.ErrorContains(t, err, "keeps failures")
 }

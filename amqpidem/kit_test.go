@@ -28,7 +28,7 @@ type kit struct {
 	ch        *amqp.Channel // of the test
 	topology  amqpidem.Topology
 	engine    *core.Engine
-	policy    core.Policy
+	policy    core.TaskPolicy
 	config    amqpidem.Config
 	consumer  amqpidem.ConsumerConfig
 	publisher *amqpidem.Publisher
@@ -61,7 +61,7 @@ func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 		Queue:  "idem-test-" + rand.Text(),
 		Delays: []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 120 * time.Millisecond},
 	}
-	k.policy = core.Policy{Name: k.topology.Queue, Duplicate: core.Reject}
+	k.policy = core.TaskPolicy{Name: k.topology.Queue, Duplicate: core.Reject("")}
 	k.config.Observe = func(_ context.Context, e amqpidem.Event) {
 		k.mu.Lock()
 		defer k.mu.Unlock()

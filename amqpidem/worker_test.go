@@ -55,7 +55,7 @@ func workUntil(ctx context.Context) error {
 	defer publisher.Close(context.Background())
 
 	handler, err := amqpidem.NewHandler(amqpidem.Config{
-		Task:      engine.MustTask(core.Policy{Name: "ledger", Duplicate: core.Reject, Lease: 5 * time.Second}),
+		Task:      engine.MustTask(core.TaskPolicy{Name: "ledger", Duplicate: core.Reject(""), Record: core.Record{Lease: 5 * time.Second}}),
 		Topology:  j.Topology,
 		Publisher: publisher,
 		Attempts:  100, // each process that is killed costs the messages it has begun with one

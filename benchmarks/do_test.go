@@ -11,7 +11,7 @@ import (
 // BenchmarkDo is what an operation costs that is not HTTP.
 func BenchmarkDo(b *testing.B) {
 	e := openMemory(b, b.N).engine()
-	task := e.MustTask(core.Policy{Name: "task", Lease: time.Minute})
+	task := e.MustTask(core.TaskPolicy{Name: "task", Record: core.Record{Lease: time.Minute}})
 	keys := newClientKeys(b.N)
 	ran := 0
 	b.ReportAllocs()

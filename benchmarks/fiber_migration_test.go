@@ -29,7 +29,7 @@ func _(app *fiber.App) {
 
 func guarded(app *fiber.App, engine *core.Engine, createPayment fiber.Handler) {
 	policy := core.ClientKey()
-	policy.Key = core.Header(core.Optional).Named("X-Idempotency-Key")
+	policy.Key = core.Header(core.Optional, core.Named("X-Idempotency-Key"))
 	policy.Retention = 30 * time.Minute
 	payments := engine.MustGuard(policy)
 	app.Post("/payments", fiberidem.New(payments), createPayment)
@@ -84,7 +84,7 @@ func TestMigratingFromFiber(t *testing.T) {
 			defer func() { require.NoError(t, storage.Close()) }()
 			engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
 			policy := core.ClientKey()
-			policy.Key = core.Header(core.Required).Named("X-Idempotency-Key")
+			policy.Key = core.Header(core.Required, core.Named("X-Idempotency-Key"))
 			send := func(app fasthttp.RequestHandler, user, key string) (status int, replayed string) {
 				var c fasthttp.RequestCtx
 				c.Request.Header.SetMethod("POST")

@@ -51,7 +51,7 @@ func benchmarkPeer(b *testing.B, fw framework) {
 	// like knows a request by its key alone, as Fiber's middleware does: with that key, any
 	// other body gets the first one's answer.
 	like := core.ClientKey()
-	like.IgnoreFingerprint = true
+	like.Key = core.Header(core.Required, core.IgnoreFingerprint())
 	alike := guarded(like)
 	first := workload{keyed: true, distinct: true, executed: true, want: wantCreated}
 	for _, bench := range []struct {

@@ -16,7 +16,7 @@ func TestCallerEvent(t *testing.T) {
 	var ledger atomic.Int64
 	strict := core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller()}
 	lax := strict
-	lax.IgnoreFingerprint = true
+	lax.Key = core.CallerEvent(core.IgnoreFingerprint())
 	for _, c := range []struct {
 		policy core.Policy
 		other  string // what another body of the same event gets

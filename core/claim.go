@@ -30,7 +30,7 @@ func newClaimant(g *Guard, id *identity) claimant {
 func (c *claimant) resetClaim() {
 	c.forRun()
 	c.claim.Raw, c.claim.Attempt = c.id.raw, 0
-	c.claim.Takeover = c.guard.policy.Abandoned == TakeOver && !c.id.expired
+	c.claim.Takeover = !c.guard.policy.Abandoned.uncertain && !c.id.expired
 	if c.id.expired {
 		c.claim.Fingerprint, c.claim.Raw, c.claim.Retention = expiredUse, 0, 0
 	}
@@ -93,12 +93,12 @@ var errLate = errors.New("idem: the store answered when the lease of the claim h
 
 // mayWait reports whether the end of a run is worth waiting for.
 func (c *claimant) mayWait(grant store.Grant) bool {
-	return grant.State == store.Running && c.guard.policy.Duplicate.limit() > 0 && !c.keyReused(grant) && !c.tokenExpired(grant)
+	return grant.State == store.Running && c.guard.policy.Duplicate.limit > 0 && !c.keyReused(grant) && !c.tokenExpired(grant)
 }
 
 // keyReused reports whether the record under the key has other parameters.
 func (w *waiter) keyReused(grant store.Grant) bool {
-	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.IgnoreFingerprint && !w.ofExpiredUse(grant)
+	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.Key.ignoreFingerprint && !w.ofExpiredUse(grant)
 }
 
 // tokenExpired reports whether the key is an expired token that was never used before it expired, or whether
@@ -129,7 +129,7 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (*Refusal, error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
 	switch {
-	case c.id.expired && policy.Abandoned == TakeOver && c.askedOf != attempt:
+	case c.id.expired && !policy.Abandoned.uncertain && c.askedOf != attempt:
 		// The token was used in time, so that the run may be taken over. The first Acquire only found that out.
 		c.forRun()
 		c.claim.Takeover, c.claim.Attempt = true, attempt
@@ -138,10 +138,10 @@ func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (*Refusal
 		// Only another fingerprint can have kept the store from handing it over (with
 		// IgnoreFingerprint: one from before the policy said so).
 		return refusalKeyReused, nil
-	case policy.Reconcile == nil:
+	case policy.Abandoned.reconcile == nil:
 		return refusalUncertain, nil
 	}
-	verdict, err := policy.Reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
+	verdict, err := policy.Abandoned.reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
 	if err != nil || verdict.kind == verdictUnknown {
 		return refusalUncertain, err
 	}
@@ -183,7 +183,7 @@ func (g *Guard) result(v Verdict) ([]byte, error) {
 		return nil, errors.New("idem: Finished is for HTTP; use FinishedValue")
 	case !g.task && (r == nil || r.Status < 200 || r.Status > 999):
 		return nil, errors.New("idem: Finished needs a response with a final status")
-	case g.policy.Duplicate == Reject:
+	case g.policy.Duplicate.kind == rejects:
 		return nil, nil
 	case g.task && len(v.value) > g.policy.ResponseLimit, !g.task && len(r.Body) > g.policy.ResponseLimit:
 		return unavailable, nil

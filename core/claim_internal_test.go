@@ -44,18 +44,18 @@ func (s *stubborn) Complete(context.Context, string, store.Owner, []byte, time.D
 // A caller that meets an abandoned run asks the store a few times at most, also if the run stays abandoned.
 func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 	fault := errors.New("out of order")
-	reconciled := func(v Verdict, err error) Policy {
-		return Policy{Abandoned: Uncertain, Reconcile: func(context.Context, Uncertainty) (Verdict, error) { return v, err }}
+	reconciled := func(v Verdict, err error) TaskPolicy {
+		return TaskPolicy{Record: Record{Abandoned: Uncertain(func(context.Context, Uncertainty) (Verdict, error) { return v, err })}}
 	}
 	for name, tc := range map[string]struct {
-		policy  Policy
+		policy  TaskPolicy
 		expired bool
 		want    Code
 		calls   int64
 	}{
-		"the store keeps it":        {policy: Policy{}, want: CodeKeyReused, calls: 1},
-		"an expired token":          {policy: Policy{}, expired: true, want: CodeKeyReused, calls: 2},
-		"nobody knows":              {policy: Policy{Abandoned: Uncertain}, want: CodeUncertain, calls: 1},
+		"the store keeps it":        {policy: TaskPolicy{}, want: CodeKeyReused, calls: 1},
+		"an expired token":          {policy: TaskPolicy{}, expired: true, want: CodeKeyReused, calls: 2},
+		"nobody knows":              {policy: TaskPolicy{Record: Record{Abandoned: Uncertain(nil)}}, want: CodeUncertain, calls: 1},
 		"the verdict is unknown":    {policy: reconciled(Unknown(), nil), want: CodeUncertain, calls: 1},
 		"the verdict fails":         {policy: reconciled(RunAgain(), fault), want: CodeUncertain, calls: 1},
 		"run again":                 {policy: reconciled(RunAgain(), nil), want: CodeKeyReused, calls: 2},
@@ -76,7 +76,7 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 func TestWaiterAsksUntilItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{grant: store.Grant{State: store.Running, Attempt: 1, Remaining: time.Hour}}
-		task := MustNew(Config{Service: "shop", Store: s}).MustTask(Policy{Name: "n", Duplicate: Wait(time.Second)})
+		task := MustNew(Config{Service: "shop", Store: s}).MustTask(TaskPolicy{Name: "n", Duplicate: Wait(time.Second)})
 		begun := time.Now()
 		_, err := Do(t.Context(), task, Call{Key: "k"}, func(context.Context) (int, error) { return 0, nil })
 		assert.ErrorIs(t, err, CodeInProgress)

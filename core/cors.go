@@ -1,7 +1,7 @@
 package core
 
 // CORSAllowHeaders returns the names of the request header fields that a script of another origin must be
-// allowed to send (Access-Control-Allow-Headers). Add the name given to [KeySource.Named], and the fields
+// allowed to send (Access-Control-Allow-Headers). Add the name given to [Named], and the fields
 // that the service itself reads, such as Content-Type and Authorization.
 func CORSAllowHeaders() []string { return []string{DefaultKeyHeader, TokenHeader} }
 

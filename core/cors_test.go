@@ -17,7 +17,7 @@ var safelisted = []string{"Cache-Control", "Content-Language", "Content-Length",
 
 // What a guard adds to answers, a script of another origin may read.
 func TestWhatAGuardAddsIsExposed(t *testing.T) {
-	guard := core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{Key: core.Header(core.Required), EchoKey: true})
+	guard := core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{Key: core.Header(core.Required, core.EchoKey())})
 	var ledger atomic.Int64
 	seen := make(map[string]bool)
 	serve := func(body string) *call {

@@ -52,7 +52,7 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 
 	c := newClaimant(g, id)
 	defer c.stopWaiting()
-	if id.forgets && g.policy.Duplicate.limit() > 0 {
+	if id.forgets && g.policy.Duplicate.limit > 0 {
 		c.awaitHandover()
 		defer c.stopAwaiting()
 	}
@@ -89,7 +89,7 @@ var errBadGrant = errors.New("idem: the store reported an unknown state")
 // duplicate decides about a duplicate of a finished operation.
 func (g *Guard) duplicate(grant store.Grant) decision {
 	switch {
-	case g.policy.Duplicate != Reject:
+	case g.policy.Duplicate.kind != rejects:
 		return decision{action: toReplay, grant: grant}
 	case bytes.Equal(grant.Result, failed):
 		return decision{action: toRefuse, refusal: g.refusedFailed}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,10 +31,10 @@ func handlerOf(status int) func(context.Context) core.Capture {
 // What a rejected duplicate is told must be true: what has failed has not been carried out.
 func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 	const claimsSuccess, saysFailed = "already been carried out", "did not succeed"
-	keep := core.Policy{Duplicate: core.Reject, OnFailure: core.Keep}
+	keep := core.Policy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}}
 	kept := core.DoubleClick()
 	message := kept
-	message.Message = "Please wait."
+	message.Duplicate = core.Reject("Please wait.")
 	for name, tc := range map[string]struct {
 		policy  core.Policy
 		handler func(context.Context) core.Capture
@@ -90,10 +91,13 @@ func TestWhatARejectedDuplicateIsToldOfAResponse(t *testing.T) {
 	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
-	again := serve(t, e.MustGuard(core.Policy{Duplicate: core.Reject}), post("{}", &ledger))
+	again := serve(t, e.MustGuard(core.Policy{Duplicate: core.Reject("")}), post("{}", &ledger))
 	assert.Equal(t, "duplicate", again.code())
 	assert.Contains(t, again.detail(), "already been carried out")
 }
+
+// recoveries are those of abandoned runs, by whether they are uncertain.
+var recoveries = map[bool]core.Recovery{false: core.TakeOver(), true: core.Uncertain(nil)}
 
 func withClientKey(p core.Policy) core.Policy {
 	p.Key = core.Header(core.Required)
@@ -101,7 +105,7 @@ func withClientKey(p core.Policy) core.Policy {
 }
 
 func TestWhatARejectedTaskIsTold(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n", Duplicate: core.Reject, OnFailure: core.Keep})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n", Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}})
 	boom := errors.New("boom")
 	for key, fn := range map[string]func(context.Context) (int, error){
 		"done":     func(context.Context) (int, error) { return 1, nil },
@@ -127,16 +131,15 @@ func TestWhatARejectedTaskIsTold(t *testing.T) {
 // byte that says that there is none.
 func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 	const unavailable = "\x01"
-	keep := core.Policy{OnFailure: core.Keep}
-	reject := core.Policy{Duplicate: core.Reject}
+	keep := core.Policy{Record: core.Record{OnFailure: core.Keep}}
+	reject := core.Policy{Duplicate: core.Reject("")}
 	finished := reject
-	finished.Abandoned = core.Uncertain
-	finished.Reconcile = func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+	finished.Abandoned = core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 		if u.Request == nil {
 			return core.FinishedValue([]byte("7")), nil
 		}
 		return core.Finished(&core.Response{Status: 201}), nil
-	}
+	})
 	for name, tc := range map[string]struct {
 		policy  core.Policy
 		handler func(context.Context) core.Capture // nil: a task
@@ -153,12 +156,13 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		var key core.Key
 		records := newStore(t)
 		e := core.MustNew(core.Config{User: byUser, Store: records, Observe: func(_ context.Context, ev core.Event) { key = ev.Key }})
+		reconciles := strings.HasSuffix(name, "was found")
 		ask := func() {
 			defer func() { _ = recover() }()
 			if tc.handler != nil {
 				c := post("{}", nil)
 				c.handler = func(ctx context.Context) core.Capture {
-					if tc.policy.Reconcile != nil {
+					if reconciles {
 						core.RunFrom(ctx).Abandon()
 					}
 					return tc.handler(ctx)
@@ -166,17 +170,16 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 				_ = e.MustGuard(tc.policy).Serve(t.Context(), c)
 				return
 			}
-			p := tc.policy
-			p.Name = "n"
+			p := core.TaskPolicy{Name: "n", Duplicate: tc.policy.Duplicate, Record: tc.policy.Record}
 			_, _ = core.Do(t.Context(), e.MustTask(p), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
-				if p.Reconcile != nil {
+				if reconciles {
 					core.RunFrom(ctx).Abandon()
 				}
 				return 7, nil
 			})
 		}
 		ask()
-		if tc.policy.Reconcile != nil {
+		if reconciles {
 			ask()
 		}
 		grant, err := records.Acquire(t.Context(), key.Raw(), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
@@ -191,7 +194,7 @@ func TestARunAsLongAsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
 		var observed events
-		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Retention: time.Second, RetainFromStart: true})
+		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Retention: time.Second, RetainFromStart: true}})
 		c := post("{}", &ledger)
 		c.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(201, "") }
 		serve(t, g, c)
@@ -202,7 +205,7 @@ func TestARunAsLongAsItsRetention(t *testing.T) {
 
 // How long an abandoned run is remembered is not the retention's business.
 func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
-	short := core.Policy{Lease: time.Second, Retention: 2 * time.Second}
+	short := core.Policy{Record: core.Record{Lease: time.Second, Retention: 2 * time.Second}}
 	for name, tc := range map[string]struct {
 		remember time.Duration
 		left     func(t *testing.T, store *spy, g *core.Guard, c *call) // leaves an abandoned run, within a second
@@ -221,7 +224,7 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 			serve(t, g, c)
 		}},
 	} {
-		for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+		for uncertain, recovery := range recoveries {
 			for _, remembered := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
 					var ledger atomic.Int64
@@ -246,7 +249,7 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 					switch {
 					case !remembered:
 						assert.EqualValues(t, 1, attempt, name)
-					case recovery == core.Uncertain:
+					case uncertain:
 						assert.Equal(t, "uncertain", c.code(), name)
 					default:
 						assert.EqualValues(t, 2, attempt, name)
@@ -258,15 +261,14 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 }
 
 func TestAbandonedTasksAreRememberedBeyondTheRetention(t *testing.T) {
-	for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+	for uncertain, recovery := range recoveries {
 		synctest.Test(t, func(t *testing.T) {
-			task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n", Lease: time.Second, Retention: time.Second,
-				OnFailure: core.Abandon, Abandoned: recovery})
+			task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n", Record: core.Record{Lease: time.Second, Retention: time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
 			_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
 			assert.ErrorIs(t, err, errDown)
 			time.Sleep(24*time.Hour - time.Second)
 			r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
-			if recovery == core.Uncertain {
+			if uncertain {
 				assert.ErrorIs(t, err, core.CodeUncertain)
 			} else {
 				assert.NoError(t, err)
@@ -296,7 +298,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	}
 	for ending, of := range want {
 		for decision, next := range of {
-			for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+			for uncertain, recovery := range recoveries {
 				synctest.Test(t, func(t *testing.T) {
 					var ledger atomic.Int64
 					var observed events
@@ -305,7 +307,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 						store.renew, store.complete, store.release, store.abandon = lost, lost, lost, lost
 					}
 					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).
-						MustGuard(core.Policy{Lease: time.Second, Abandoned: recovery})
+						MustGuard(core.Policy{Record: core.Record{Lease: time.Second, Abandoned: recovery}})
 					c := post("{}", &ledger)
 					c.handler = func(ctx context.Context) core.Capture {
 						core.RunFrom(ctx).Release() // the last call counts
@@ -349,7 +351,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 						got = "replay"
 					}
 					expected := next
-					if recovery == core.Uncertain && next == "attempt 2" {
+					if uncertain && next == "attempt 2" {
 						expected = "uncertain"
 					}
 					assert.Equal(t, expected, got, "%s, %s", ending, decision)
@@ -368,12 +370,12 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 		"watched": newStore,
 		"polled":  func(t testing.TB) store.Store { return &spy{Store: newStore(t)} },
 	} {
-		for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
+		for uncertain, recovery := range recoveries {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger, second atomic.Int64
 				began := time.Now()
 				g := core.MustNew(core.Config{User: byUser, Store: open(t)}).MustGuard(core.Policy{
-					Duplicate: core.Wait(time.Minute), Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery})
+					Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
 				first := post("{}", &ledger)
 				first.handler = func(context.Context) core.Capture {
 					time.Sleep(time.Second)
@@ -399,14 +401,14 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 				}
 				for range cap(done) {
 					c := <-done
-					if recovery == core.Uncertain {
+					if uncertain {
 						assert.Equal(t, "uncertain", c.code(), name)
 					} else {
 						assert.Equal(t, http.StatusCreated, c.response.Status, name)
 					}
 				}
 				assert.Less(t, time.Since(began), 4*time.Second, name)
-				if recovery == core.TakeOver {
+				if !uncertain {
 					assert.EqualValues(t, 1, second.Load(), name)
 				} else {
 					assert.Zero(t, second.Load(), name)

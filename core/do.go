@@ -18,12 +18,9 @@ import (
 // RPC. [Do] runs it. It is safe for concurrent use.
 type Task struct{ guard *Guard }
 
-// Task compiles p. p.Name is required: it is a part of the stored keys, so that equal keys of different
-// tasks are different operations, and two tasks of one name have the same operations. Settings for
-// requests and responses (Key, User, Failed, Authorize, Linger, parameters, header fields, BodyLimit)
-// are faults. Task reports every fault of p at once, each as a *[ConfigError].
-func (e *Engine) Task(p Policy) (*Task, error) {
-	g, err := e.compile(p, false)
+// Task compiles p. It reports every fault of p at once, each as a *[ConfigError].
+func (e *Engine) Task(p TaskPolicy) (*Task, error) {
+	g, err := e.compileTask(p)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +28,7 @@ func (e *Engine) Task(p Policy) (*Task, error) {
 }
 
 // MustTask is [Engine.Task] for a policy that is fixed in the program. It panics with the faults.
-func (e *Engine) MustTask(p Policy) *Task {
+func (e *Engine) MustTask(p TaskPolicy) *Task {
 	t, err := e.Task(p)
 	if err != nil {
 		panic(err)
@@ -39,9 +36,9 @@ func (e *Engine) MustTask(p Policy) *Task {
 	return t
 }
 
-// Policy returns the policy of t with its defaults filled in, for packages that run tasks and support
-// some policies only.
-func (t *Task) Policy() Policy { return t.guard.policy }
+// Record returns what the policy of t says about records, with the defaults filled in, for packages that run tasks and
+// support some policies only.
+func (t *Task) Record() Record { return t.guard.policy.Record }
 
 // Call says which operation [Do] carries out.
 type Call struct {
@@ -71,19 +68,19 @@ type Result[T any] struct {
 // as JSON. What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be encoded, or
 // whose JSON, decoded as a T and encoded again, is another one (the order of members aside), is returned, but not stored: a string that
 // is not UTF-8, wherever in the value, is such a one; use []byte for it. If fn returns an error, Do returns
-// it as it is, and the run has failed (see [Policy].OnFailure).
+// it as it is, and the run has failed (see [Record].OnFailure).
 //
 // fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
 // is lost, and at a shutdown.
 //
 // A duplicate gets the stored value, or an error that errors.Is a [Code] and is a *[Refusal]:
 //
-//   - [CodeInProgress]: another call runs, and [Policy.Duplicate] does not wait, its limit is reached,
+//   - [CodeInProgress]: another call runs, and [TaskPolicy].Duplicate does not wait, its limit is reached,
 //     or ctx has ended.
 //   - [CodeDuplicate]: the operation is done, under [Reject].
 //   - [CodeUncertain], [CodeKeyReused]: see there.
 //   - [CodeResultUnavailable]: the operation is done, but the value was not stored, because it had more
-//     than [Policy.ResponseLimit] bytes or could not be encoded without a loss; or it can't be decoded as a T.
+//     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be decoded as a T.
 //
 // Other refusals without a run are [CodeKeyMissing] (call.Key is empty), [CodeStoreUnavailable] and
 // [CodeShuttingDown] (after [Engine.Drain]).
@@ -209,7 +206,7 @@ func (t *taskCall) run(c *runContext) error {
 	err := t.fn(c)
 	ending = Answered
 	o := outcome{failed: err != nil, err: err}
-	if t.guard.policy.Duplicate != Reject { // else the value is never replayed
+	if t.guard.policy.Duplicate.kind != rejects { // else the value is never replayed
 		o.result = unavailable
 	}
 	if err == nil && o.result != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // do compiles p for this call alone.
-func do(ctx context.Context, e *core.Engine, key string, p core.Policy, fn func(context.Context) ([]byte, error)) (core.Result[[]byte], error) {
+func do(ctx context.Context, e *core.Engine, key string, p core.TaskPolicy, fn func(context.Context) ([]byte, error)) (core.Result[[]byte], error) {
 	task, err := e.Task(p)
 	if err != nil {
 		return core.Result[[]byte]{}, err
@@ -30,7 +30,7 @@ func TestDo(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	var ledger atomic.Int64
 	work := func(context.Context) ([]byte, error) { ledger.Add(1); return []byte("v"), nil }
-	p := core.Policy{Name: "mail"}
+	p := core.TaskPolicy{Name: "mail"}
 
 	r, err := do(ctx, e, "k", p, work)
 	assert.NoError(t, err)
@@ -42,17 +42,17 @@ func TestDo(t *testing.T) {
 	r, _ = do(ctx, e, "k", p, work)
 	assert.Equal(t, "v", string(r.Value), "the value is the caller's own")
 
-	_, err = do(ctx, e, "k", core.Policy{Name: "sms"}, work)
+	_, err = do(ctx, e, "k", core.TaskPolicy{Name: "sms"}, work)
 	assert.NoError(t, err)
 	assert.EqualValues(t, 2, ledger.Load(), "another task's keys are others")
 
-	_, err = do(ctx, e, "k", core.Policy{Name: "mail", Duplicate: core.Reject, Message: "sent"}, work)
+	_, err = do(ctx, e, "k", core.TaskPolicy{Name: "mail", Duplicate: core.Reject("sent")}, work)
 	assert.ErrorIs(t, err, core.CodeDuplicate)
 	assert.ErrorContains(t, err, "sent")
 	_, err = do(ctx, e, "", p, work)
 	assert.ErrorIs(t, err, core.CodeKeyMissing)
-	_, err = do(ctx, e, "k", core.Policy{}, work)
-	assert.Equal(t, []string{"Policy.Name"}, faultyFields(t, err))
+	_, err = do(ctx, e, "k", core.TaskPolicy{}, work)
+	assert.Equal(t, []string{"TaskPolicy.Name"}, faultyFields(t, err))
 	assert.EqualValues(t, 2, ledger.Load())
 }
 
@@ -63,19 +63,19 @@ func TestDoFailures(t *testing.T) {
 	fail := func(context.Context) ([]byte, error) { return nil, boom }
 	work := func(context.Context) ([]byte, error) { return []byte("v"), nil }
 
-	_, err := do(ctx, e, "released", core.Policy{Name: "n"}, fail)
+	_, err := do(ctx, e, "released", core.TaskPolicy{Name: "n"}, fail)
 	assert.Equal(t, boom, err)
-	r, err := do(ctx, e, "released", core.Policy{Name: "n"}, work)
+	r, err := do(ctx, e, "released", core.TaskPolicy{Name: "n"}, work)
 	assert.NoError(t, err)
 	assert.False(t, r.Replayed)
 
-	keep := core.Policy{Name: "n", OnFailure: core.Keep}
+	keep := core.TaskPolicy{Name: "n", Record: core.Record{OnFailure: core.Keep}}
 	_, err = do(ctx, e, "kept", keep, fail)
 	assert.Equal(t, boom, err)
 	_, err = do(ctx, e, "kept", keep, work)
 	assert.ErrorIs(t, err, core.CodeResultUnavailable)
 
-	small := core.Policy{Name: "n", ResponseLimit: 1}
+	small := core.TaskPolicy{Name: "n", ResultLimit: 1}
 	for _, replayed := range []bool{false, true} {
 		r, err = do(ctx, e, "limit", small, func(context.Context) ([]byte, error) { return []byte("1"), nil })
 		assert.NoError(t, err)
@@ -89,16 +89,16 @@ func TestDoFailures(t *testing.T) {
 	assert.ErrorIs(t, err, core.CodeResultUnavailable)
 
 	assert.Panics(t, func() {
-		_, _ = do(ctx, e, "panic", core.Policy{Name: "n"}, func(context.Context) ([]byte, error) { panic("boom") })
+		_, _ = do(ctx, e, "panic", core.TaskPolicy{Name: "n"}, func(context.Context) ([]byte, error) { panic("boom") })
 	})
-	_, err = do(ctx, e, "panic", core.Policy{Name: "n"}, work)
+	_, err = do(ctx, e, "panic", core.TaskPolicy{Name: "n"}, work)
 	assert.NoError(t, err)
 
 	broken := core.MustNew(core.Config{Store: &spy{Store: newStore(t), acquire: down, release: down}})
-	_, err = do(ctx, broken, "k", core.Policy{Name: "n"}, work)
+	_, err = do(ctx, broken, "k", core.TaskPolicy{Name: "n"}, work)
 	assert.ErrorIs(t, err, core.CodeStoreUnavailable)
 	assert.ErrorIs(t, err, errDown)
-	r, err = do(ctx, broken, "k", core.Policy{Name: "n", FailOpen: true}, work)
+	r, err = do(ctx, broken, "k", core.TaskPolicy{Name: "n", FailOpen: true}, work)
 	assert.NoError(t, err)
 	assert.Equal(t, core.Result[[]byte]{Value: []byte("v")}, r)
 }
@@ -107,11 +107,13 @@ func TestDoUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		verdict := core.Unknown()
-		p := core.Policy{Name: "n", Lease: 5 * time.Second, Abandoned: core.Uncertain, ResponseLimit: len("found"),
-			Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+		p := core.TaskPolicy{Name: "n", Record: core.Record{
+			Lease: 5 * time.Second,
+			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 				assert.Nil(t, u.Request)
 				return verdict, nil
-			}}
+			}),
+		}, ResultLimit: len("found")}
 		store := &spy{Store: newStore(t), complete: down, renew: down}
 		e := core.MustNew(core.Config{Store: store})
 		work := func(context.Context) ([]byte, error) { return []byte("v"), nil }
@@ -139,10 +141,12 @@ func TestFinishedValueWithoutRoom(t *testing.T) {
 		ctx := context.Background()
 		records := &spy{Store: newStore(t), complete: down, renew: down}
 		e := core.MustNew(core.Config{Store: records})
-		p := core.Policy{Name: "n", Lease: time.Second, Abandoned: core.Uncertain,
-			Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
+		p := core.TaskPolicy{Name: "n", Record: core.Record{
+			Lease: time.Second,
+			Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
 				return core.FinishedValue([]byte("found")), nil
-			}}
+			}),
+		}}
 		work := func(context.Context) ([]byte, error) { return nil, nil }
 		_, err := do(ctx, e, "k", p, work)
 		assert.NoError(t, err)
@@ -166,7 +170,7 @@ func TestDoConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 200 {
 		wg.Go(func() {
-			_, err := do(context.Background(), e, "k", core.Policy{Name: "n"}, func(context.Context) ([]byte, error) {
+			_, err := do(context.Background(), e, "k", core.TaskPolicy{Name: "n"}, func(context.Context) ([]byte, error) {
 				ledger.Add(1)
 				return []byte("v"), nil
 			})
@@ -186,7 +190,7 @@ func TestDoConcurrently(t *testing.T) {
 }
 
 func TestRefusalErrors(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	refused := func() *core.Refusal {
 		_, err := core.Do(t.Context(), task, core.Call{}, func(context.Context) (int, error) { return 0, nil })
 		require.ErrorIs(t, err, core.CodeKeyMissing)

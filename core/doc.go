@@ -7,7 +7,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay})
+//	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay()})
 //	router.POST("/orders", ginidem.New(orders), createOrder)
 //
 // What is not HTTP (messages, cron jobs, RPC) is a [Task], which [Do] runs.
@@ -109,12 +109,12 @@
 //   - The rest of a path that a wildcard stands for is decoded only where this can't make another path of it: /files/a%2Fb is
 //     not /files/a/b, but it is /files/%61%2fb. See [Request].PathParams.
 //   - A file is the pair body:name=@<digest of its content>;<file name>. See
-//     [Policy.WithoutFiles] and [Policy.WithoutFileNames]. The boundary does not count.
+//     [WithoutFiles] and [WithoutFileNames]. The boundary does not count.
 //   - JSON is the text of RFC 8785, with numbers as exact decimals of any size: two different
 //     numbers stay different, and a string is not a number.
 //   - The header fields are those of preconditions and ranges (RFC 9110: If-Match, If-None-Match,
 //     If-Modified-Since, If-Unmodified-Since, If-Range, Range, Content-Range) and
-//     [Policy.RequestHeaders]: name:value, the name in lower case, the value without the blanks
+//     [RequestHeaders]: name:value, the name in lower case, the value without the blanks
 //     around it, sorted by name.
 //   - The media type has no line if there is none, or if it is application/json,
 //     application/x-www-form-urlencoded or multipart; its parameters do not count, not even charset.
@@ -138,7 +138,7 @@
 // # What it cannot know
 //
 // Whether a run that never came back took effect. A process that dies between the operation
-// and [store.Store.Complete] leaves a record whose lease passes. Then [Policy.Abandoned] decides
+// and [store.Store.Complete] leaves a record whose lease passes. Then [Record].Abandoned decides
 // between a takeover and [Uncertain]. [Run.Attempt] is a fencing token.
 //
 // Whether a handler obeys its context. A handler that ignores the end of its context goes on, although
@@ -172,13 +172,13 @@
 // result would stand for less. A claim of [DoubleClick] is renewed like any other, so that a second click
 // does not run beside a first that takes longer than the window.
 //
-// An abandoned run is remembered for 24 hours ([Policy.RememberAbandoned]), whatever the retention. For
+// An abandoned run is remembered for 24 hours ([Record].RememberAbandoned), whatever the retention. For
 // that time an uncertain operation stays uncertain, and the next attempt has the next number. When a
 // run that took over fails and is released, its record stays as an abandoned one, for the same reason. When
 // it succeeds and is released, only the number is kept, for as long: the record is free, and the next run is
 // no takeover.
 //
-// Under keys made of parameters a PUT or DELETE that succeeds is released ([Policy].OnSuccess): set to 1, to 2 and
+// Under keys made of parameters a PUT or DELETE that succeeds is released ([Record].OnSuccess): set to 1, to 2 and
 // back to 1 is three operations. Its result is handed to those who wait in the process, and so it is never written
 // to the store: whoever arrives later must not find it.
 //

@@ -39,23 +39,23 @@ func TestEchoKey(t *testing.T) {
 		stands  time.Duration // as the first answer says
 	}{
 		"a success":             {core.Policy{}, handlerOf(201), 24 * time.Hour},
-		"for how long":          {core.Policy{Retention: time.Hour}, handlerOf(201), time.Hour},
-		"from the start":        {core.Policy{Retention: time.Hour, RetainFromStart: true}, handlerOf(201), 50 * time.Minute},
-		"not any more":          {core.Policy{Retention: time.Minute, RetainFromStart: true}, handlerOf(201), 0},
+		"for how long":          {core.Policy{Record: core.Record{Retention: time.Hour}}, handlerOf(201), time.Hour},
+		"from the start":        {core.Policy{Record: core.Record{Retention: time.Hour, RetainFromStart: true}}, handlerOf(201), 50 * time.Minute},
+		"not any more":          {core.Policy{Record: core.Record{Retention: time.Minute, RetainFromStart: true}}, handlerOf(201), 0},
 		"a failure":             {core.Policy{}, handlerOf(503), 0},
-		"a failure that's kept": {core.Policy{OnFailure: core.Keep}, handlerOf(503), 24 * time.Hour},
+		"a failure that's kept": {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(503), 24 * time.Hour},
 		"released": {core.Policy{}, func(ctx context.Context) core.Capture {
 			core.RunFrom(ctx).Release()
 			return answer(201, "")
 		}, 0},
-		"abandoned":           {core.Policy{OnFailure: core.Abandon}, handlerOf(503), 0},
-		"rejected duplicates": {core.Policy{Duplicate: core.Reject}, handlerOf(201), 24 * time.Hour},
+		"abandoned":           {core.Policy{Record: core.Record{OnFailure: core.Abandon}}, handlerOf(503), 0},
+		"rejected duplicates": {core.Policy{Duplicate: core.Reject("")}, handlerOf(201), 24 * time.Hour},
 	} {
 		for _, deferred := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger atomic.Int64
 				p := tc.policy
-				p.Key, p.EchoKey = core.Header(core.Required), true
+				p.Key = core.Header(core.Required, core.EchoKey())
 				g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
 				c := post("{}", &ledger).withKey(`"k 1"`)
 				var final core.Capture
@@ -78,7 +78,7 @@ func TestEchoKey(t *testing.T) {
 				}
 				time.Sleep(10 * time.Minute)
 				again := serve(t, g, post("{}", &ledger).withKey(`"k 1"`))
-				if p.Duplicate == core.Reject {
+				if p.Duplicate == core.Reject("") {
 					assert.Empty(t, again.response.Get(core.ExpiresHeader), "refusals have fields of their own")
 					return
 				}
@@ -92,8 +92,7 @@ func TestEchoKey(t *testing.T) {
 
 // A framework's strings may change under the handler's hands.
 func TestEchoKeyIsWhatWasSent(t *testing.T) {
-	p := core.ClientKey()
-	p.EchoKey = true
+	p := core.ClientKey(core.EchoKey())
 	sent := []byte("key")
 	c := post("{}", nil).withKey(unsafe.String(&sent[0], len(sent)))
 	c.handler = func(context.Context) core.Capture { copy(sent, "xxx"); return answer(201, "") }
@@ -108,7 +107,7 @@ func TestEchoKeyWithoutAStore(t *testing.T) {
 			var ledger atomic.Int64
 			store := &spy{Store: newStore(t), complete: func(context.Context) error { return fault }}
 			p := core.ClientKey()
-			p.EchoKey, p.Key = true, core.Header(core.Optional).Named("X-Key")
+			p.Key = core.Header(core.Optional, core.Named("X-Key"), core.EchoKey())
 			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 			c := post("{}", &ledger)
 			c.header.Set("X-Key", "k")
@@ -126,8 +125,7 @@ func TestEchoKeyWithoutAStore(t *testing.T) {
 
 // A field of that name that is the handler's own gives way, the first time and again.
 func TestEchoKeyIsThereOnce(t *testing.T) {
-	p := core.ClientKey()
-	p.EchoKey = true
+	p := core.ClientKey(core.EchoKey())
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
 	c := post("{}", nil).withKey("k")
 	c.handler = func(context.Context) core.Capture {

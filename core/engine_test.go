@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,9 +93,7 @@ func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	strict := e.MustGuard(core.ClientKey())
-	p := core.ClientKey()
-	p.IgnoreFingerprint = true
-	lenient := e.MustGuard(p)
+	lenient := e.MustGuard(core.ClientKey(core.IgnoreFingerprint()))
 	for _, tc := range []struct {
 		g    *core.Guard
 		key  string
@@ -117,14 +116,14 @@ func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 func TestFieldsAndFunc(t *testing.T) {
 	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
-	fields := e.MustGuard(core.Policy{Key: core.Fields("order.id")})
+	fields := e.MustGuard(core.Policy{Key: core.Params(core.Fields("order.id"))})
 	serve(t, fields, post(`{"order":{"id":1,"note":"x"}}`, &ledger))
 	assert.True(t, serve(t, fields, post(`{"order":{"note":"y","id":1},"z":1}`, &ledger)).replayed())
 	assert.False(t, serve(t, fields, post(`{"order":{"id":2}}`, &ledger)).replayed())
 	assert.Equal(t, "key_missing", serve(t, fields, post(`{"other":1}`, &ledger)).code(),
 		"requests without the field would all be one operation")
 	assert.Equal(t, "key_missing", serve(t, fields, post(`{"order":{"id":1}`, &ledger)).code(), "malformed")
-	named := e.MustGuard(core.Policy{Key: core.Fields("sign")})
+	named := e.MustGuard(core.Policy{Key: core.Params(core.Fields("sign"))})
 	serve(t, named, post(`{"sign":1}`, &ledger))
 	assert.False(t, serve(t, named, post(`{"sign":2}`, &ledger)).replayed(), "a default name that is named counts")
 
@@ -194,7 +193,7 @@ func TestFailuresAreReleased(t *testing.T) {
 		retryAfterToo  bool // 4xx with Retry-After are failures
 	}{
 		"parameters":   {core.Params(), []int{400, 402, 404, 406, 409, 412, 415, 422, 428, 429, 499, 500, 503, 599}, []int{200, 204, 302}, false},
-		"fields":       {core.Fields("f"), []int{400, 402, 415, 500}, []int{200}, false},
+		"fields":       {core.Params(core.Fields("f")), []int{400, 402, 415, 500}, []int{200}, false},
 		"client key":   {core.Header(core.Required), []int{500, 503, 599, 429, 425, 408, 499}, []int{200, 204, 302, 400, 402, 404, 409, 422}, true},
 		"own function": {byKey, []int{500, 429, 499}, []int{200, 402}, true},
 	} {
@@ -238,8 +237,8 @@ func TestDispositions(t *testing.T) {
 		serve(t, g, c)
 		return serve(t, g, post("{}", &ledger))
 	}
-	assert.False(t, run(core.Policy{OnSuccess: core.Release, Duplicate: core.Wait(time.Second)}, nil).replayed(), "a pure lock")
-	kept := run(core.Policy{OnFailure: core.Keep}, failing)
+	assert.False(t, run(core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Wait(time.Second)}, nil).replayed(), "a pure lock")
+	kept := run(core.Policy{Record: core.Record{OnFailure: core.Keep}}, failing)
 	assert.True(t, kept.replayed())
 	assert.Equal(t, 500, kept.response.Status)
 	own := core.Policy{Failed: core.FailedByCode("code")}
@@ -470,30 +469,16 @@ func TestConfigurationFaultsAreReportedAtOnce(t *testing.T) {
 
 	e := core.MustNew(core.Config{})
 	_, err = e.Guard(core.Policy{
-		Key: core.Fields("a..b", ""), Duplicate: core.Wait(0), Message: "x", Lease: 1, Retention: -1,
-		OnSuccess: 9, OnFailure: 9, Abandoned: 9, BodyLimit: -1, ResponseLimit: -1,
-		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Unknown(), nil },
-		Digest:    9, Exclude: core.Exclude("**"), StoredHeaders: core.KeepHeaders("Connection"),
+		Key: core.Params(core.Fields("a..b", ""), core.Exclude("**")), Duplicate: core.Wait(0),
+		Record:    core.Record{Lease: 1, Retention: -1, OnSuccess: 9, OnFailure: 9},
+		BodyLimit: -1, ResponseLimit: -1, Digest: 9, StoredHeaders: core.KeepHeaders("Connection"),
 	})
 	assert.ElementsMatch(t, []string{
-		"Policy.Key", "Policy.Key", "Policy.Duplicate", "Policy.Message", "Policy.Lease", "Policy.Retention",
-		"Policy.OnSuccess", "Policy.OnFailure", "Policy.Abandoned", "Policy.BodyLimit",
-		"Policy.ResponseLimit", "Policy.Reconcile", "Policy.Digest", "Policy.Exclude", "Policy.StoredHeaders", "Policy.User",
+		"Policy.Key", "Policy.Key", "Policy.Key", "Policy.Duplicate", "Policy.Lease", "Policy.Retention", "Policy.OnSuccess",
+		"Policy.OnFailure", "Policy.BodyLimit", "Policy.ResponseLimit", "Policy.Digest", "Policy.StoredHeaders", "Policy.User",
 	}, faultyFields(t, err))
 	assert.Panics(t, func() { e.MustGuard(core.Policy{}) }, "the user is never guessed")
 	assert.NotPanics(t, func() { e.MustGuard(core.Policy{User: core.SharedByAllCallers()}) })
-
-	known := core.MustNew(core.Config{User: byUser})
-	for _, p := range []core.Policy{
-		{Key: core.Header(core.Required).Named("a b")}, {Key: core.Header(9)}, {Key: core.Fields()},
-		{Key: core.Func(nil)}, {User: core.UserFunc(nil)}, {User: core.FirstUser()},
-		{User: core.FirstUser(byUser, core.UserSource{})}, {StoredHeaders: core.DropHeaders("")},
-		{RequestHeaders: []string{"a b"}}, {RequestHeaders: []string{"Upload-Offset", "if-match"}},
-		{RequestHeaders: []string{"Upload-Offset", "upload-offset"}},
-	} {
-		_, err := known.Guard(p)
-		assert.Len(t, faultyFields(t, err), 1, "%+v", p)
-	}
 }
 
 func faultyFields(t *testing.T, err error) (fields []string) {
@@ -506,4 +491,48 @@ func faultyFields(t *testing.T, err error) (fields []string) {
 		fields = append(fields, fault.Field)
 	}
 	return fields
+}
+
+// The fields of Config say nothing about each other, but for the two that make a prefix. A StoreTimeout has its use on a store of the
+// process, too: Drain gives so long to the last runs.
+func TestSettingsOfTheEngine(t *testing.T) {
+	values := map[string]func(*core.Config){
+		"Store":        func(c *core.Config) { c.Store = newStore(t) },
+		"User":         func(c *core.Config) { c.User = byUser },
+		"Service":      func(c *core.Config) { c.Service = "Shop-1" + strings.Repeat("s", 58) },
+		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = strings.Repeat("p", 128) },
+		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
+		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
+		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
+	}
+	fields := reflect.VisibleFields(reflect.TypeFor[core.Config]())
+	require.Len(t, values, len(fields))
+	for _, a := range fields {
+		for _, b := range fields {
+			var c core.Config
+			require.Contains(t, values, a.Name)
+			values[a.Name](&c)
+			values[b.Name](&c)
+			_, err := core.New(c)
+			if c.Service != "" && c.LegacyPrefix != "" {
+				assert.Equal(t, []string{"Config.LegacyPrefix"}, faultyFields(t, err))
+			} else {
+				assert.NoError(t, err, "%s and %s", a.Name, b.Name)
+			}
+		}
+	}
+	var unmade *spy
+	for _, prefix := range []string{"a b", "a\tb", "\n", "\x7f"} {
+		_, err := core.New(core.Config{LegacyPrefix: prefix})
+		assert.Equal(t, []string{"Config.LegacyPrefix"}, faultyFields(t, err), "%q", prefix)
+	}
+	for _, service := range []string{"a:", "a=", "a b", "a_b", "ä", "a\n", "*", strings.Repeat("s", 65)} {
+		_, err := core.New(core.Config{Service: service})
+		assert.Equal(t, []string{"Config.Service"}, faultyFields(t, err), "%q", service)
+	}
+	_, err := core.New(core.Config{Store: shared{newStore(t)}})
+	assert.EqualError(t, err, "idem: Config.Service: is empty, and the store is not the process's own: two services on one store would answer "+
+		"for each other (LegacyPrefix keeps the records of 0.1.0)")
+	_, err = core.New(core.Config{Store: unmade, LegacyPrefix: strings.Repeat("p", 129), StoreTimeout: -1, User: core.UserFromHeader("")})
+	assert.ElementsMatch(t, []string{"Config.Store", "Config.LegacyPrefix", "Config.StoreTimeout", "Config.User"}, faultyFields(t, err))
 }

@@ -87,7 +87,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 								panic("observer")
 							}
 						}})
-						g := e.MustGuard(core.Policy{Lease: time.Second, ResponseLimit: 50, Failed: func(r *core.Response) bool {
+						g := e.MustGuard(core.Policy{Record: core.Record{Lease: time.Second}, ResponseLimit: 50, Failed: func(r *core.Response) bool {
 							if r.Status == 299 {
 								panic("hook")
 							}
@@ -175,8 +175,8 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 	}{
 		"success":                            {core.Policy{}, handlerOf(201), core.Completed, false, false},
 		"failure":                            {core.Policy{}, handlerOf(500), core.Released, true, false},
-		"failure that is kept":               {core.Policy{OnFailure: core.Keep}, handlerOf(500), core.Completed, true, false},
-		"failure that may have taken effect": {core.Policy{OnFailure: core.Abandon}, handlerOf(500), core.RunAbandoned, true, false},
+		"failure that is kept":               {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(500), core.Completed, true, false},
+		"failure that may have taken effect": {core.Policy{Record: core.Record{OnFailure: core.Abandon}}, handlerOf(500), core.RunAbandoned, true, false},
 		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
 		"panic":                              {core.Policy{}, func(context.Context) core.Capture { panic("boom") }, core.Released, true, true},
 		"panic of a hook":                    {hook, handlerOf(200), core.Completed, false, true},

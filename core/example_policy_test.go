@@ -18,7 +18,7 @@ import (
 // An order is known by its number and by what is ordered. A note to the courier may differ.
 func ExampleFields() {
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
-	orders := engine.MustGuard(core.Policy{Key: core.Fields("order.id", "items.*.sku")})
+	orders := engine.MustGuard(core.Policy{Key: core.Params(core.Fields("order.id", "items.*.sku"))})
 	key := func(body string) string {
 		key, _, err := orders.Key(&core.Request{
 			Method: "POST", Route: "/orders", ContentType: "application/json", Body: []byte(body),
@@ -39,7 +39,7 @@ func ExampleFields() {
 // What changes with each try is not a part of the operation.
 func ExampleExclude() {
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
-	orders := engine.MustGuard(core.Policy{Exclude: core.Exclude("device.gps", "**.traceId")})
+	orders := engine.MustGuard(core.Policy{Key: core.Params(core.Exclude("device.gps", "**.traceId"))})
 	key := func(body string) string {
 		key, _, err := orders.Key(&core.Request{
 			Method: "POST", Route: "/orders", ContentType: "application/json", Body: []byte(body),
@@ -172,8 +172,8 @@ func ExampleRun_Key() {
 // Taking over is right where a second run does no harm, or where the handler can tell it from the first.
 func ExampleRecovery() {
 	engine := core.MustNew(core.Config{})
-	for _, recovery := range []core.Recovery{core.TakeOver, core.Uncertain} {
-		task := engine.MustTask(core.Policy{Name: fmt.Sprint("charge ", recovery), Abandoned: recovery})
+	for _, recovery := range []core.Recovery{core.TakeOver(), core.Uncertain(nil)} {
+		task := engine.MustTask(core.TaskPolicy{Name: fmt.Sprint("charge ", recovery), Record: core.Record{Abandoned: recovery}})
 		charge(task)
 		result, err := core.Do(context.Background(), task, core.Call{Key: "c-1"}, func(ctx context.Context) (string, error) {
 			return fmt.Sprint("attempt ", core.RunFrom(ctx).Attempt()), nil
@@ -189,14 +189,15 @@ func ExampleRecovery() {
 func ExamplePolicy_reconcile() {
 	charged := map[core.Key]bool{}
 	engine := core.MustNew(core.Config{})
-	task := engine.MustTask(core.Policy{
-		Name:      "charge",
-		Abandoned: core.Uncertain,
-		Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-			if !charged[u.Key] {
-				return core.RunAgain(), nil
-			}
-			return core.FinishedValue([]byte(`"charged by the first run"`)), nil
+	task := engine.MustTask(core.TaskPolicy{
+		Name: "charge",
+		Record: core.Record{
+			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+				if !charged[u.Key] {
+					return core.RunAgain(), nil
+				}
+				return core.FinishedValue([]byte(`"charged by the first run"`)), nil
+			}),
 		},
 	})
 	do := func() {
@@ -244,7 +245,7 @@ func ExampleConfig_observe() {
 			fmt.Println(e.Kind, e.Route, e.Attempt)
 		}
 	}})
-	receipts := engine.MustTask(core.Policy{Name: "send receipt"})
+	receipts := engine.MustTask(core.TaskPolicy{Name: "send receipt"})
 	for range 2 {
 		_, _ = core.Do(context.Background(), receipts, core.Call{Key: "message-1"},
 			func(context.Context) (string, error) { return "sent", nil })

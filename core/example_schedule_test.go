@@ -13,11 +13,13 @@ import (
 
 // newNightly makes the task. Every process has one, on an engine whose store all of them share.
 func newNightly(engine *core.Engine) (*core.Task, error) {
-	return engine.Task(core.Policy{
-		Name:              "nightly report",
-		Duplicate:         core.Reject,
-		Retention:         30 * 24 * time.Hour, // much longer than reportDue looks back
-		RememberAbandoned: 30 * 24 * time.Hour, // of a run that has died
+	return engine.Task(core.TaskPolicy{
+		Name:      "nightly report",
+		Duplicate: core.Reject(""),
+		Record: core.Record{
+			Retention:         30 * 24 * time.Hour, // much longer than reportDue looks back
+			RememberAbandoned: 30 * 24 * time.Hour, // of a run that has died
+		},
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 
 func ExampleDo() {
 	engine := core.MustNew(core.Config{})
-	receipts := engine.MustTask(core.Policy{Name: "send receipt"})
+	receipts := engine.MustTask(core.TaskPolicy{Name: "send receipt"})
 
 	type sent struct{ MessageID string }
 	for range 2 { // the broker delivers twice
@@ -30,7 +30,7 @@ func ExampleDo() {
 // A fingerprint tells a repetition from a reuse.
 func ExampleDo_fingerprint() {
 	engine := core.MustNew(core.Config{})
-	payouts := engine.MustTask(core.Policy{Name: "payout"})
+	payouts := engine.MustTask(core.TaskPolicy{Name: "payout"})
 	pay := func(id, body string) error {
 		_, err := core.Do(context.Background(), payouts, core.Call{Key: id, User: "alice", Fingerprint: body},
 			func(context.Context) (string, error) { return "paid", nil })
@@ -49,8 +49,8 @@ func ExampleDo_fingerprint() {
 func ExampleConfigError() {
 	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
 	_, err := engine.Guard(core.Policy{
-		Duplicate: core.Reject,
-		Retention: -time.Second,
+		Duplicate: core.Reject(""),
+		Record:    core.Record{Retention: -time.Second},
 		Authorize: func(context.Context, *core.Request) error { return nil },
 	})
 	fmt.Println(err)
@@ -62,7 +62,7 @@ func ExampleConfigError() {
 // A handler says what it does not know: the bank has not answered.
 func ExampleRun_Abandon() {
 	engine := core.MustNew(core.Config{})
-	charge := engine.MustTask(core.Policy{Name: "charge", Abandoned: core.Uncertain})
+	charge := engine.MustTask(core.TaskPolicy{Name: "charge", Record: core.Record{Abandoned: core.Uncertain(nil)}})
 	errTimeout := errors.New("the bank has not answered")
 
 	_, err := core.Do(context.Background(), charge, core.Call{Key: "c-1"}, func(ctx context.Context) (string, error) {

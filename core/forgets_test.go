@@ -24,7 +24,7 @@ func put(quantity int, ledger *atomic.Int64) *call {
 // A PUT or DELETE is idempotent by itself (RFC 9110, section 9.2.2): there and back, the third must not be answered
 // from the first.
 func TestThereAndBack(t *testing.T) {
-	fields := core.Fields("quantity")
+	fields := core.Params(core.Fields("quantity"))
 	for name, tc := range map[string]struct {
 		method string
 		policy core.Policy
@@ -33,13 +33,13 @@ func TestThereAndBack(t *testing.T) {
 		"PUT":                    {"PUT", core.Policy{}, 3},
 		"DELETE":                 {"DELETE", core.Policy{}, 3},
 		"under Fields":           {"PUT", core.Policy{Key: fields}, 3},
-		"with Reject":            {"PUT", core.Policy{Duplicate: core.Reject}, 3},
+		"with Reject":            {"PUT", core.Policy{Duplicate: core.Reject("")}, 3},
 		"with Wait":              {"PUT", core.Policy{Duplicate: core.Wait(time.Second)}, 3},
 		"POST":                   {"POST", core.Policy{}, 2},
 		"PATCH":                  {"PATCH", core.Policy{Key: fields}, 2},
-		"an explicit Retention":  {"PUT", core.Policy{Retention: time.Minute}, 2},
-		"an explicit OnSuccess":  {"PUT", core.Policy{OnSuccess: core.Keep}, 2},
-		"an explicit OnFailure":  {"PUT", core.Policy{OnFailure: core.Release}, 2},
+		"an explicit Retention":  {"PUT", core.Policy{Record: core.Record{Retention: time.Minute}}, 2},
+		"an explicit OnSuccess":  {"PUT", core.Policy{Record: core.Record{OnSuccess: core.Keep}}, 2},
+		"an explicit OnFailure":  {"PUT", core.Policy{Record: core.Record{OnFailure: core.Release}}, 2},
 		"a preset that sets one": {"DELETE", core.DoubleClick(), 2},
 		"under a chosen key": {"PUT", core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
 			return string(r.Body), nil
@@ -141,7 +141,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			s := &spy{Store: newStore(t), renew: func(context.Context) error { return store.ErrLost }} // a third of a second later
-			g := core.MustNew(core.Config{User: byUser, Store: s}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Lease: time.Second})
+			g := core.MustNew(core.Config{User: byUser, Store: s}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: time.Second}})
 			first := put(1, &ledger)
 			first.handler = func(ctx context.Context) core.Capture {
 				time.Sleep(time.Second / 10)
@@ -162,7 +162,7 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		takeover func(context.Context) core.Capture
 		third    string
 	}{
-		"by the policy":          {core.Policy{OnSuccess: core.Release, Duplicate: core.Reject}, handlerOf(201), "attempt 3, takeover false"},
+		"by the policy":          {core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")}, handlerOf(201), "attempt 3, takeover false"},
 		"by the handler":         {core.Policy{}, release, "attempt 3, takeover false"},
 		"by its method":          {core.Policy{}, handlerOf(201), "attempt 3, takeover false"},
 		"but a failure still is": {core.Policy{}, handlerOf(500), "uncertain"},
@@ -171,7 +171,7 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		var last core.Event
 		e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
 		takeOver, uncertain := e.MustGuard(tc.policy), tc.policy
-		uncertain.Abandoned = core.Uncertain
+		uncertain.Abandoned = core.Uncertain(nil)
 		run := func(g *core.Guard, handler func(context.Context) core.Capture) (met string) {
 			c := put(1, &ledger)
 			c.handler = func(ctx context.Context) core.Capture {
@@ -194,10 +194,11 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 // What Reconcile has found out about a PUT answers its duplicate, and stands no longer than a run's own result.
 func TestReconciledPut(t *testing.T) {
 	var ledger atomic.Int64
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Abandoned: core.Uncertain,
-		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Record: core.Record{
+		Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
 			return core.Finished(&core.Response{Status: 204}), nil
-		}})
+		}),
+	}})
 	first := put(1, &ledger)
 	first.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") }
 	serve(t, g, first)

@@ -25,7 +25,13 @@ type Guard struct {
 
 // Guard compiles p for HTTP. It reports every fault of p at once, each as a
 // *[ConfigError].
-func (e *Engine) Guard(p Policy) (*Guard, error) { return e.compile(p, true) }
+func (e *Engine) Guard(p Policy) (*Guard, error) {
+	g := &Guard{engine: e, policy: p, user: p.User, seed: maphash.MakeSeed()}
+	f := faults{of: "Policy"}
+	g.policy.check(&f)
+	g.compileHTTP(&f)
+	return g.compile(&f)
+}
 
 // MustGuard is [Engine.Guard] for a policy that is fixed in the program. It panics with the faults.
 func (e *Engine) MustGuard(p Policy) *Guard {
@@ -36,56 +42,62 @@ func (e *Engine) MustGuard(p Policy) *Guard {
 	return g
 }
 
-func (e *Engine) compile(p Policy, forHTTP bool) (*Guard, error) {
-	g := &Guard{engine: e, policy: p, user: p.User, task: !forHTTP, seed: maphash.MakeSeed()}
-	f := faults{of: "Policy"}
-	checkPolicy(&f, &p)
-	if forHTTP {
-		g.compileHTTP(&f)
-	} else {
-		checkTask(&f, &p)
-	}
+// compileTask compiles p. What it has no field for is zero.
+func (e *Engine) compileTask(p TaskPolicy) (*Guard, error) {
+	f := faults{of: "TaskPolicy"}
+	f.addIf(p.Name == "", "Name", "is empty; it is part of the keys of a task")
+	f.addIf(p.ResultLimit < 0, "ResultLimit", "is negative: %d", p.ResultLimit)
+	g := &Guard{engine: e, task: true, seed: maphash.MakeSeed(), policy: Policy{
+		Name: p.Name, Key: KeySource{kind: keyTask, ignoreFingerprint: p.IgnoreFingerprint}, Duplicate: p.Duplicate,
+		Record: p.Record, FailOpen: p.FailOpen, ResponseLimit: p.ResultLimit}}
+	f.addIf(p.ResultLimit > 0 && (p.Duplicate.kind == rejects || g.policy.keepsNothing()), "ResultLimit",
+		"has no effect: no value is stored under Reject, or if nothing is kept; leave it out")
+	g.policy.check(&f)
+	return g.compile(&f)
+}
+
+// compile fills in the defaults of a policy that has been checked.
+func (g *Guard) compile(f *faults) (*Guard, error) {
+	p := &g.policy
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-
-	q, ofParameters := &g.policy, forHTTP && (p.Key.kind == keyParams || p.Key.kind == keyFields)
+	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
 	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
 	if p.Key.kind == keyToken {
-		setDefault(&q.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
-		setDefault(&q.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
+		setDefault(&p.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
+		setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
 	}
-	setDefault(&q.Lease, DefaultLease)
-	setDefault(&q.RememberAbandoned, defaultRememberAbandoned)
-	setDefault(&q.Linger, defaultLinger)
-	setDefault(&q.BodyLimit, defaultBodyLimit)
-	setDefault(&q.ResponseLimit, defaultResponseLimit)
-	setDefault(&q.OnSuccess, Keep)
-	setDefault(&q.OnFailure, Release)
+	setDefault(&p.Lease, DefaultLease)
+	setDefault(&p.RememberAbandoned, defaultRememberAbandoned)
+	setDefault(&p.BodyLimit, defaultBodyLimit)
+	setDefault(&p.ResponseLimit, defaultResponseLimit)
+	setDefault(&p.OnSuccess, Keep)
+	setDefault(&p.OnFailure, Release)
 	if ofParameters {
-		setDefault(&q.Retention, defaultRetention)
+		setDefault(&p.Retention, defaultRetention)
 	} else {
-		setDefault(&q.Retention, DefaultKeyRetention)
+		setDefault(&p.Retention, DefaultKeyRetention)
 	}
 	switch {
-	case q.Failed != nil:
+	case p.Failed != nil:
 	case ofParameters, p.Key.kind == keyToken:
-		q.Failed = FailedByAnyError
+		p.Failed = FailedByAnyError
 	default:
-		q.Failed = FailedByStatus
+		p.Failed = FailedByStatus
 	}
-	if !forHTTP {
-		q.Linger = 0 // the context is the caller's own: its end is meant
+	if !g.task { // whose context is the caller's own: its end is meant
+		setDefault(&p.Linger, defaultLinger)
 	}
 	g.running = refusalInProgress
-	if q.Duplicate == Reject {
+	if p.Duplicate.kind == rejects {
 		g.running = refusal(CodeInProgress)
 		g.running.Detail = "The same operation is being carried out."
 	}
 	g.refused, g.refusedFailed = refusal(CodeDuplicate), refusal(CodeDuplicate)
 	g.refusedFailed.Detail = "This operation has just been tried, and did not succeed."
-	if q.Message != "" {
-		g.refused.Detail, g.refusedFailed.Detail = q.Message, q.Message
+	if message := p.Duplicate.message; message != "" {
+		g.refused.Detail, g.refusedFailed.Detail = message, message
 	}
 	return g, nil
 }

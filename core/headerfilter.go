@@ -27,7 +27,7 @@ const (
 	// ReplayedHeader marks a replayed response; its value is "true".
 	ReplayedHeader = "Idempotent-Replayed"
 	// ExpiresHeader says when a result will be forgotten, as an HTTP date (RFC 9110, section
-	// 5.6.7). [Policy.EchoKey] adds it.
+	// 5.6.7). [EchoKey] adds it.
 	ExpiresHeader = "Idempotency-Key-Expires"
 )
 
@@ -92,4 +92,16 @@ func contains(names []string, name string) bool {
 		}
 	}
 	return false
+}
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := lowerASCII(s[i])
+		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
 }

@@ -125,7 +125,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 		if clientKey, err = canon.ParseClientKey(field); err != nil {
 			return identity{refusal: refusalKeyInvalid, cause: err}
 		}
-		if g.policy.EchoKey {
+		if g.policy.Key.echo {
 			f.echo[0] = Field{g.policy.Key.name, strings.Clone(field)}
 		}
 	}
@@ -173,7 +173,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 // parameters are the parts of the request that count. Its body has been read.
 func (f *httpOperation) parameters() canon.Input {
 	f.count(conditions[:])
-	f.count(f.guard.policy.RequestHeaders)
+	f.count(f.guard.policy.Key.headers)
 	r := &f.req
 	return canon.Input{PathParams: r.PathParams, RawQuery: r.RawQuery, ContentType: r.ContentType,
 		ContentEncoding: r.ContentEncoding, Body: r.Body, Header: f.counted, Consumed: r.Consumed}
@@ -183,14 +183,14 @@ func (f *httpOperation) parameters() canon.Input {
 func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	n := len(key)
 	var raw uint64
-	if f.recalls() && !f.guard.policy.IgnoreFingerprint {
+	if f.recalls() && !f.guard.policy.Key.ignoreFingerprint {
 		raw, key = f.guard.raw(key, in)
 	}
 	if done := f.recall(key[:n], raw); done != nil {
 		f.scratch = key // which may have grown
 		return identity{key: Key{string(key[:n])}, done: done}
 	}
-	if !f.guard.policy.IgnoreFingerprint {
+	if !f.guard.policy.Key.ignoreFingerprint {
 		key, _ = f.guard.params.AppendDigest(key[:n], in)
 	}
 	f.scratch = key

@@ -5,16 +5,23 @@ import (
 	"net/http"
 )
 
-// KeySource says what the key of an operation is made of: [Params], [Header], [Fields], [Token],
-// [CallerEvent] or [Func]. The zero KeySource is Params.
+// KeySource says what the key of an operation is made of, and which parameters count: [Params], [Header], [Token],
+// [CallerEvent] or [Func]. The zero KeySource is Params without options.
 type KeySource struct {
 	kind     keyKind
 	presence Presence
-	name     string
-	named    bool
-	paths    []string
+	name     string // of the header field
 	fn       func(*Request) (string, error)
 	tokens   *Tokens
+
+	fields            []string // of a key made of them alone
+	onlyExcluded      bool     // the default names count
+	excluded          []string
+	headers           []string
+	withoutFiles      bool
+	withoutFileNames  bool
+	ignoreFingerprint bool
+	echo              bool
 }
 
 type keyKind uint8
@@ -25,11 +32,8 @@ const (
 	keyFields
 	keyFunc
 	keyToken
+	keyTask
 )
-
-// DefaultKeyHeader is the header field that [Header] reads
-// (draft-ietf-httpapi-idempotency-key-header).
-const DefaultKeyHeader = "Idempotency-Key"
 
 // Presence says whether a client must send a key.
 type Presence uint8
@@ -41,37 +45,88 @@ const (
 	Optional
 )
 
+// Option says which parameters count. Every key source takes it: [Exclude], [RequestHeaders], [WithoutFiles],
+// [WithoutFileNames].
+type Option func(*KeySource)
+
+// ParamsOption is an option of [Params]: an [Option], [ExcludeOnly] or [Fields].
+type ParamsOption interface{ ofParams(*KeySource) }
+
+// KeyOption is an option of a source whose keys somebody has chosen ([Header], [Func], [CallerEvent]): an [Option],
+// [IgnoreFingerprint], or for Header also [Named] and [EchoKey].
+type KeyOption interface{ ofKey(*KeySource) }
+
+func (o Option) ofParams(s *KeySource) { o(s) }
+func (o Option) ofKey(s *KeySource)    { o(s) }
+
+type paramsOption func(*KeySource)
+
+func (o paramsOption) ofParams(s *KeySource) { o(s) }
+
+type keyOption func(*KeySource)
+
+func (o keyOption) ofKey(s *KeySource) { o(s) }
+
 // Params makes the key of the digest of all parameters that are not excluded: path parameters, query,
 // form fields, files, JSON, or the raw body; and of the header fields and the media type that count, see
-// [Policy].RequestHeaders.
-func Params() KeySource { return KeySource{} }
-
-// Header takes the key from the Idempotency-Key header field: an RFC 8941 string or a bare token, of at
-// most 255 bytes. Both spellings of one text are one key. The parameters become the fingerprint, also those
-// with a default name (see [Exclude]): with another latitude it is another delivery. Parameters that
-// a verifier has consumed do not count, because a retry is signed anew.
-func Header(p Presence) KeySource {
-	return KeySource{kind: keyHeader, presence: p, name: DefaultKeyHeader}
-}
-
-// Named reads the key of a source made by [Header] from another header field, which can't be Host.
-func (s KeySource) Named(field string) KeySource {
-	s.name, s.named = http.CanonicalHeaderKey(field), true
+// [RequestHeaders]. Without [ExcludeOnly] and [Fields], the default names (see [Exclude]) are excluded.
+func Params(options ...ParamsOption) KeySource {
+	var s KeySource
+	for _, o := range options {
+		o.ofParams(&s)
+	}
 	return s
 }
 
 // Fields makes the key of the values at paths in the query, the form or the JSON body, of the path
-// parameters, and of the header fields and the media type that count (see [Policy].RequestHeaders). All
-// else may differ between two requests for one operation. Paths are as for [Exclude]. The policy's
-// excluded paths are left out within the fields, the default names are not. A request without any
+// parameters, and of the header fields and the media type that count (see [RequestHeaders]). All
+// else may differ between two requests for one operation. Paths are as for [Exclude]. Excluded paths are left
+// out within the fields, the default names are not. A request without any
 // of the fields, also because its body is neither JSON nor a form, gets 400 key_missing.
-func Fields(paths ...string) KeySource { return KeySource{kind: keyFields, paths: paths} }
+func Fields(paths ...string) ParamsOption {
+	return paramsOption(func(s *KeySource) { s.kind, s.fields = keyFields, append(s.fields, paths...) })
+}
+
+// Header takes the key from the Idempotency-Key header field (draft-ietf-httpapi-idempotency-key-header): an RFC 8941
+// string or a bare token, of at most 255 bytes. Both spellings of one text are one key. The parameters become the
+// fingerprint, also those with a default name (see [Exclude]): with another latitude it is another delivery. Parameters
+// that a verifier has consumed do not count, because a retry is signed anew. Other parameters under a known key are
+// refused with 422 key_reused.
+func Header(p Presence, options ...KeyOption) KeySource {
+	return KeySource{kind: keyHeader, presence: p, name: DefaultKeyHeader}.with(options)
+}
+
+// DefaultKeyHeader is the header field that [Header] reads.
+const DefaultKeyHeader = "Idempotency-Key"
+
+// Named reads the key of [Header] from another header field, which can't be Host.
+func Named(field string) KeyOption {
+	return keyOption(func(s *KeySource) { s.name = http.CanonicalHeaderKey(field) })
+}
+
+// EchoKey adds header fields to the handler's answers and to replays: the client's key, in the field from which
+// [Header] reads it, and, if the result is kept, when it will be forgotten ([ExpiresHeader]). A response that was sent
+// in part before its handler returned does not get them. Fields of these names are never stored, nor are those that
+// guards further in add: a duplicate may have another key.
+func EchoKey() KeyOption { return keyOption(func(s *KeySource) { s.echo = true }) }
+
+// IgnoreFingerprint makes the key alone decide: other parameters under a known key are a duplicate.
+func IgnoreFingerprint() KeyOption {
+	return keyOption(func(s *KeySource) { s.ignoreFingerprint = true })
+}
+
+func (s KeySource) with(options []KeyOption) KeySource {
+	for _, o := range options {
+		o.ofKey(&s)
+	}
+	return s
+}
 
 // Func takes the key from fn, which must be safe for concurrent use. An empty key is refused as missing (400
 // key_missing); an error, or a key of more than 255 bytes, as malformed (400 key_invalid; only the
 // observer gets the error). The key may have any bytes. The parameters become the fingerprint.
-func Func(fn func(r *Request) (string, error)) KeySource {
-	return KeySource{kind: keyFunc, fn: fn}
+func Func(fn func(r *Request) (string, error), options ...KeyOption) KeySource {
+	return KeySource{kind: keyFunc, fn: fn}.with(options)
 }
 
 // CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of
@@ -84,15 +139,41 @@ func Func(fn func(r *Request) (string, error)) KeySource {
 // not signed, would be a part of the key.
 //
 // The parameters become the fingerprint: the same event with another query, or with another value of one of
-// [Policy].RequestHeaders, is refused with 422 key_reused. Set [Policy].IgnoreFingerprint for senders whose
+// [RequestHeaders], is refused with 422 key_reused. [IgnoreFingerprint] is for senders whose
 // bodies differ from one delivery to the next.
-func CallerEvent() KeySource {
+func CallerEvent(options ...KeyOption) KeySource {
 	return Func(func(r *Request) (string, error) {
 		if r.Unmatched {
 			return "", errEventPath
 		}
 		return r.CallerEvent, nil
-	})
+	}, options...)
 }
 
 var errEventPath = errors.New("core: the route of an event has no pattern: with another path, which no sender of webhooks signs, the event would run again")
+
+// compileKey checks and compiles the key source.
+func (g *Guard) compileKey(f *faults) {
+	k := &g.policy.Key
+	g.identity = g.params
+	switch k.kind {
+	case keyParams:
+		g.identity.DefaultNames = !k.onlyExcluded
+	case keyHeader:
+		f.addIf(!isToken(k.name) || k.name == "Host" || contains(neverStored, k.name), "Key",
+			"Named: %q is no header field that can hold a key", k.name)
+		f.addIf(k.presence > Optional, "Key", "presence is unknown: %d", k.presence)
+	case keyFields:
+		f.addIf(len(k.fields) == 0, "Key", "Fields names no field")
+		f.addIf(k.onlyExcluded, "Key", "ExcludeOnly is not for Fields: the default names count in any case; use Exclude")
+		g.identity.Select = compilePaths(f, "Fields", k.fields)
+		if g.identity.Select != nil && g.params.Exclude != nil {
+			checkExcludedFields(f, k.excluded, k.fields)
+		}
+	case keyFunc:
+		f.addIf(k.fn == nil, "Key", "Func was given no function")
+		f.addIf(k.name != "" || k.echo, "Key", "Named and EchoKey are for Header")
+	case keyToken:
+		g.compileToken(f)
+	}
+}

@@ -15,7 +15,7 @@ import (
 
 // The list of runs holds those that have begun and not ended, in whatever order they end.
 func TestRunsEndInAnyOrder(t *testing.T) {
-	guard := &Guard{policy: Policy{Lease: time.Hour}}
+	guard := &Guard{policy: Policy{Record: Record{Lease: time.Hour}}}
 	for _, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		var l runs
 		var all [3]*runContext
@@ -53,7 +53,7 @@ func TestRenewalsArePaced(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stubborn{grant: store.Grant{State: store.Acquired, Attempt: 1}, renew: tc.renew}
-			task := MustNew(Config{Service: "shop", Store: s}).MustTask(Policy{Name: "n", Lease: 3 * time.Second})
+			task := MustNew(Config{Service: "shop", Store: s}).MustTask(TaskPolicy{Name: "n", Record: Record{Lease: 3 * time.Second}})
 			begun := time.Now()
 			_, _ = Do(t.Context(), task, Call{Key: "k"}, func(ctx context.Context) (int, error) {
 				sleep(ctx, time.Minute-time.Millisecond)

@@ -100,7 +100,7 @@ func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
 		}, 10 * time.Second, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 				first, second := t.order(time.Hour), t.order(time.Second)
 				handler := first.handler
 				first.handler = func(ctx context.Context) core.Capture {
@@ -138,7 +138,7 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 		}, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 				first, second := t.order(20*time.Second), t.order(0)
 				t.begin(context.Background(), first)
 				serve(t, t.second, second)
@@ -154,7 +154,7 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 // A client that leaves takes no claim with it: a handler that goes on is not run beside.
 func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
 	slow := func(s store.Store) store.Store { return &spy{Store: s} }
-	inTwoProcesses(t, slow, 0, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+	inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 		ctx, leave := context.WithCancel(context.Background())
 		first, second := post("{}", nil), t.order(0)
 		first.handler = func(context.Context) core.Capture {
@@ -192,7 +192,7 @@ func TestFinishedRunsLoseNoLease(t *testing.T) {
 		}, 1100 * time.Millisecond, 201, core.Completed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTwoProcesses(t, tc.slow, 0, core.Policy{Lease: 3 * time.Second}, func(t *processes) {
+			inTwoProcesses(t, tc.slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 				c := post("{}", nil)
 				c.handler = func(context.Context) core.Capture { time.Sleep(tc.takes); return answer(tc.status, "") }
 				serve(t, t.first, c)
@@ -209,7 +209,7 @@ func TestALeaseIsLostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var observed events
 		store := &spy{Store: newStore(t), renew: lost}
-		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Lease: 3 * time.Second})
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
 		var served sync.WaitGroup
 		for _, body := range []string{"1", "2"} {
 			c := post(body, nil)
@@ -230,7 +230,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 		return &spy{Store: s, after: true, acquire: late(1500 * time.Millisecond)}
 	}
 	t.Run("another has taken over", func(t *testing.T) {
-		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
+		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
 			first, second := t.order(5*time.Second), t.order(5*time.Second)
 			t.begin(context.Background(), first)
 			serve(t, t.second, second)
@@ -242,7 +242,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 	})
 	t.Run("the lease has passed this moment", func(t *testing.T) {
 		slow := func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(time.Second)} }
-		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
+		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
 			c := t.order(0)
 			serve(t, t.first, c)
 			assert.Zero(t, c.ran)
@@ -250,7 +250,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 		})
 	})
 	t.Run("nobody else has come", func(t *testing.T) {
-		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second}, func(t *processes) {
+		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
 			first, again := t.order(0), t.order(0)
 			serve(t, t.first, first)
 			assert.Equal(t, "store_unavailable", first.code())
@@ -275,7 +275,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 				return answer(ctx)
 			}}
 		}
-		inTwoProcesses(t, slow, 0, core.Policy{Lease: time.Second, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
+		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
 			start = t.start
 			failing, waits := post("{}", nil), t.order(0)
 			failing.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(503, "") }
@@ -297,12 +297,12 @@ func TestRetryAfterOfARunningOperation(t *testing.T) {
 		after     time.Duration
 		want      string
 	}{
-		"a run that is alive":      {core.Replay, nil, 19 * time.Second, "1"},
-		"one that may be":          {core.Replay, down, 11 * time.Second, "1"},
-		"a missed renewal":         {core.Replay, down, 15 * time.Second, "15"},
-		"under Reject":             {core.Reject, down, 15*time.Second + 1, "15"},
+		"a run that is alive":      {core.Replay(), nil, 19 * time.Second, "1"},
+		"one that may be":          {core.Replay(), down, 11 * time.Second, "1"},
+		"a missed renewal":         {core.Replay(), down, 15 * time.Second, "15"},
+		"under Reject":             {core.Reject(""), down, 15*time.Second + 1, "15"},
 		"at the limit of a wait":   {core.Wait(5 * time.Second), down, 15 * time.Second, "10"},
-		"less than a second later": {core.Replay, down, 29900 * time.Millisecond, "1"},
+		"less than a second later": {core.Replay(), down, 29900 * time.Millisecond, "1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64

@@ -223,7 +223,7 @@ func TestTasksDoNotLinger(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(time.Second, cancel)
 		start := time.Now()
-		_, err := do(ctx, core.MustNew(core.Config{Store: newStore(t)}), "k", core.Policy{Name: "n"}, func(ctx context.Context) ([]byte, error) {
+		_, err := do(ctx, core.MustNew(core.Config{Store: newStore(t)}), "k", core.TaskPolicy{Name: "n"}, func(ctx context.Context) ([]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -243,8 +243,8 @@ func TestGivenUp(t *testing.T) {
 		ran     int64
 	}{
 		"nothing written":        {want: core.Released, code: "unfinished", ran: 2},
-		"failures are kept":      {policy: core.Policy{OnFailure: core.Keep}, want: core.Released, code: "unfinished", ran: 2},
-		"failures are uncertain": {policy: core.Policy{OnFailure: core.Abandon}, want: core.RunAbandoned, code: "unfinished", ran: 2},
+		"failures are kept":      {policy: core.Policy{Record: core.Record{OnFailure: core.Keep}}, want: core.Released, code: "unfinished", ran: 2},
+		"failures are uncertain": {policy: core.Policy{Record: core.Record{OnFailure: core.Abandon}}, want: core.RunAbandoned, code: "unfinished", ran: 2},
 		"an error that nobody renders": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Err = errCause; return c },
 			want: core.Released, code: "unfinished", ran: 2},
 		"a status": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Ending = core.Answered; return c },

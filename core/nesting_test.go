@@ -69,7 +69,7 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 	// A task that is refused is the handler's own business.
 	tasks := post("{}", &ledger).withKey("tasks")
 	tasks.handler = func(ctx context.Context) core.Capture {
-		_, err := do(ctx, e, "", core.Policy{Name: "mail"}, nil)
+		_, err := do(ctx, e, "", core.TaskPolicy{Name: "mail"}, nil)
 		assert.ErrorIs(t, err, core.CodeKeyMissing)
 		return answer(201, "")
 	}
@@ -87,7 +87,7 @@ func TestObserverPanics(t *testing.T) {
 				if armed && e.Kind == kind {
 					panic("observer")
 				}
-			}}).MustGuard(core.Policy{Lease: time.Second})
+			}}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
 			c := post("{}", &ledger)
 			if kind != core.Completed {
 				c.handler = func(context.Context) core.Capture { panic("handler") }
@@ -104,7 +104,7 @@ func TestFencingNumbersNeverGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
 		store := newStore(t)
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Lease: time.Second})
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
 		crash(t, store, g, post("{}", &ledger), time.Second)
 		time.Sleep(2 * time.Second)
 		for attempt := uint64(2); attempt < 5; attempt++ {
@@ -124,7 +124,7 @@ func TestFencingNumbersNeverGoBack(t *testing.T) {
 // record stands, and answers.
 func TestTheContextOfARunThatHasEndedRunsNothing(t *testing.T) {
 	var ledger atomic.Int64
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "mail"})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "mail"})
 	var kept context.Context
 	work := func(ctx context.Context) (string, error) {
 		kept = ctx
@@ -167,7 +167,7 @@ func handlerThatRunsOn(t *testing.T, status int) {
 		var ledger atomic.Int64
 		var last core.Event
 		store := &spy{Store: newStore(t)}
-		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{OnFailure: core.Keep})
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
 		c := post("{}", &ledger)
 		c.handler = func(context.Context) core.Capture {
 			got := answer(status, "too late")

@@ -68,7 +68,7 @@ func TestNonceKeys(t *testing.T) {
 	var ledger atomic.Int64
 	keys.who = "operation"
 	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
-	_, err := do(t.Context(), e, "k", core.Policy{Name: "task"}, func(context.Context) ([]byte, error) { return nil, nil })
+	_, err := do(t.Context(), e, "k", core.TaskPolicy{Name: "task"}, func(context.Context) ([]byte, error) { return nil, nil })
 	require.NoError(t, err)
 	assert.Len(t, keys.seen, len(parts)*len(parts)+2)
 	assert.Zero(t, recorder.renews.Load(), "nobody renews a nonce")

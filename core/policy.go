@@ -2,59 +2,118 @@ package core
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
-// Policy says how one route, or one kind of task, is protected. The zero Policy makes the key of the
-// parameters, replays to duplicates, has a lease of 30 seconds, keeps a success for a minute (that of a PUT
-// or DELETE not at all, see OnSuccess) and forgets a failure. It needs a user source, here or in [Config.User].
+// Policy says how a route is protected. The zero Policy makes the key of the parameters, replays to duplicates, has a
+// lease of 30 seconds, keeps a success for a minute (that of a PUT or DELETE not at all, see [Record].OnSuccess) and
+// forgets a failure. It needs a user source, here or in [Config.User].
 //
-// A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard] or [Engine.Task].
-// A setting that has no effect in its policy is a fault.
+// A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard]. A setting that has no effect in
+// its policy is a fault. What is not HTTP has a [TaskPolicy].
 type Policy struct {
-	// Name appears in events and error messages. It is a part of the keys of a [Task] and of a
-	// [Token], for which it is required.
+	// Name appears in events and error messages. [Token] requires it: there it is the purpose of the tokens.
 	Name string
 
-	// Key is where the identity of an operation comes from. Zero: [Params].
+	// Key is where the identity of an operation comes from, and which parameters count. Zero: [Params].
 	Key KeySource
 
 	// User tells callers apart. Zero: [Config.User] and the verified caller, see there. One of the
 	// two fields must be set, if only to [SharedByAllCallers].
 	User UserSource
 
-	// Duplicate is what a duplicate gets: [Replay] (zero), [Wait] or [Reject].
+	// Duplicate is what a duplicate gets. Zero: [Replay].
 	Duplicate Duplicate
 
-	// Message is the detail of the refusal that a duplicate of a finished operation gets under
-	// [Reject]. If failures are kept, duplicates of a failed operation get it, too: it must not
-	// claim success then. Empty: a general sentence, which tells the two apart.
-	Message string
+	// Record says how long the operation's record is kept, and what becomes of it. Its fields are also those of
+	// the Policy: policy.Lease.
+	Record
 
-	// Lease is how long a claim stands without renewal. While the handler runs, the engine renews
+	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
+	// parameters or is a token, because the caller can't choose another key, and the form that got
+	// 402 must run after a top-up; else [FailedByStatus]. The response is valid only during the
+	// call and must not be changed. Its Body is not the whole body if it was streamed or over
+	// ResponseLimit. Failed is called concurrently.
+	//
+	// Failures in any case, without a call of Failed, are: a panic; an error that nothing has
+	// rendered; a refusal ([RefusedHeader]), whoever made it; and nothing written by a handler
+	// whose context has ended.
+	Failed func(*Response) bool
+
+	// Authorize is called before a stored response is replayed, because the caller may have lost
+	// its rights since. An error refuses with 403 not_authorized; only the observer gets the
+	// error. It is called concurrently. Nil: replays need no permission.
+	Authorize func(ctx context.Context, r *Request) error
+
+	// FailOpen runs the handler unprotected when the store fails before the run, with the event
+	// [Unprotected]. Without it such a request gets 503. It contradicts [Uncertain].
+	FailOpen bool
+
+	// Linger is how much longer a run's context is valid when the client has left (the request's
+	// context ends with context.Canceled), so that the run finishes and its result is there for
+	// the retry. Zero: 1 minute; negative: the context ends at once. A deadline of the request, or
+	// another cause, always ends the run's context at once. So does the client's leaving after a
+	// part of the response was streamed to it.
+	Linger time.Duration
+
+	// Digest is the digest algorithm for parameters. Zero: [MD5]. Under FIPS 140 it must be
+	// [SHA256].
+	Digest Digest
+
+	// BodyLimit is the largest request body in bytes; a larger one gets 413. Zero: 1 MiB.
+	BodyLimit int64
+
+	// ResponseLimit is the largest response body in bytes that is held back, shown to Failed and
+	// stored. A larger response is sent, but not stored: duplicates get 409 result_unavailable.
+	// Zero: 1 MiB.
+	ResponseLimit int
+
+	// StoredHeaders says which header fields of a response are stored. Zero: see [HeaderFilter].
+	StoredHeaders HeaderFilter
+}
+
+// TaskPolicy says how a kind of task is protected: messages, cron jobs, RPC. [Engine.Task] compiles it. The zero value
+// of each field but Name is sensible: it replays to duplicates, has a lease of 30 seconds, keeps a success for 24 hours,
+// and forgets a failure.
+type TaskPolicy struct {
+	// Name is required: it is a part of the stored keys. So equal keys of different tasks are different operations,
+	// and two tasks of one name have the same operations. It appears in events and error messages.
+	Name string
+
+	// Duplicate is what a duplicate gets. Zero: [Replay].
+	Duplicate Duplicate
+
+	// Record says how long the operation's record is kept, and what becomes of it.
+	Record
+
+	// FailOpen runs the function unprotected when the store fails before the run, see [Policy].FailOpen.
+	FailOpen bool
+
+	// IgnoreFingerprint makes the key alone decide, whatever [Call].Fingerprint says. Without it another
+	// fingerprint under a known key is refused with key_reused.
+	IgnoreFingerprint bool
+
+	// ResultLimit is the largest value in bytes that is stored, encoded as [Do] says. A larger one is returned, but
+	// duplicates get result_unavailable. Zero: 1 MiB.
+	ResultLimit int
+}
+
+// Record is the part of a policy that requests and tasks share: how long the record of an operation is kept, and
+// what becomes of it when a run ends.
+type Record struct {
+	// Lease is how long a claim is valid without renewal. While the handler runs, the engine renews
 	// it after each third of Lease. It bounds how long a crash blocks the operation. It may be
 	// longer than Retention. Zero: 30 s. At least 10 ms.
 	Lease time.Duration
 
-	// Retention is how long a finished result stands. Zero: 1 minute if the key is made of
-	// parameters ([Params], [Fields]), because a customer may well order the same again
+	// Retention is how long a finished result is kept. Zero: 1 minute if the key is made of
+	// parameters ([Params]), because a customer may well order the same again
 	// tomorrow; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]). A PUT or
 	// DELETE may keep none, see OnSuccess.
 	Retention time.Duration
-
-	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
-	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
-	// stays uncertain. Zero: 24 h.
-	RememberAbandoned time.Duration
-
-	// Linger is how much longer a run's context stands when the client has left (the request's
-	// context ends with context.Canceled), so that the run finishes and its result is there for
-	// the retry. Zero: 1 minute; negative: the context ends at once. A deadline of the request, or
-	// another cause, always ends the run's context at once. So does the client's leaving after a
-	// part of the response was streamed to it, and the end of the context that [Do] was given.
-	Linger time.Duration
 
 	// RetainFromStart counts Retention from the start of the run. A run that takes longer than that
 	// leaves nothing behind. False: from the end of the run.
@@ -71,85 +130,16 @@ type Policy struct {
 	// get its result; of those in another process exactly one runs next.
 	OnSuccess, OnFailure Disposition
 
-	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
-	// parameters or is a token, because the caller can't choose another key, and the form that got
-	// 402 must run after a top-up; else [FailedByStatus]. The response is valid only during the
-	// call and must not be changed. Its Body is not the whole body if it was streamed or over
-	// ResponseLimit. Failed is called concurrently.
-	//
-	// Failures in any case, without a call of Failed, are: a panic; an error that nothing has
-	// rendered; a refusal ([RefusedHeader]), whoever made it; and nothing written by a handler
-	// whose context has ended.
-	Failed func(*Response) bool
-
-	// Abandoned says what happens to an operation whose earlier run never finished.
-	// Zero: [TakeOver].
+	// Abandoned says what happens to an operation whose earlier run never finished. Zero: [TakeOver].
 	Abandoned Recovery
 
-	// Reconcile finds out what became of an abandoned run when Abandoned is [Uncertain]. It may
-	// be called concurrently for one operation; of several verdicts one counts. An error, which the
-	// observer gets, means [Unknown]. Nil: duplicates get 409 uncertain until the record is
-	// forgotten.
-	Reconcile func(ctx context.Context, u Uncertainty) (Verdict, error)
-
-	// FailOpen runs the handler unprotected when the store fails before the run, with the event
-	// [Unprotected]. Without it such a request gets 503. It contradicts [Uncertain].
-	FailOpen bool
-
-	// Authorize is called before a stored response is replayed, because the caller may have lost
-	// its rights since. An error refuses with 403 not_authorized; only the observer gets the
-	// error. It is called concurrently. Nil: replays need no permission.
-	Authorize func(ctx context.Context, r *Request) error
-
-	// Exclude says which parameters do not count. Zero: the default names (see [Exclude]) under
-	// [Params], and none under another key source.
-	Exclude Exclusion
-
-	// RequestHeaders are the names of header fields that count as parameters, such as
-	// Upload-Offset or X-Amz-Target. The preconditions and ranges of RFC 9110 (If-Match,
-	// If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Range, Content-Range) and
-	// the media type of the body always count.
-	RequestHeaders []string
-
-	// IgnoreFingerprint makes the key alone decide: other parameters under a known key are a
-	// duplicate. Without it they get 422 key_reused. It is for keys that the client has chosen
-	// ([Header], [Func], [CallerEvent], a [Task]), but not for a [Token], whose key names no route.
-	IgnoreFingerprint bool
-
-	// WithoutFiles leaves files of a multipart form out of the parameters.
-	WithoutFiles bool
-
-	// WithoutFileNames leaves only the names of files out; a file counts by its field and content.
-	WithoutFileNames bool
-
-	// EchoKey adds header fields to the handler's answers and to replays: the client's key
-	// (in [DefaultKeyHeader], or the field given to [KeySource.Named]) and, if the result is kept,
-	// when it will be forgotten ([ExpiresHeader]). It needs [Header]. A response that was sent in
-	// part before its handler returned does not get them. Fields of these names
-	// are never stored, nor are those that guards further in add: a duplicate may have another key.
-	EchoKey bool
-
-	// Digest is the digest algorithm for parameters. Zero: [MD5]. Under FIPS 140 it must be
-	// [SHA256].
-	Digest Digest
-
-	// BodyLimit is the largest request body in bytes; a larger one gets 413. Zero: 1 MiB.
-	BodyLimit int64
-
-	// ResponseLimit is the largest response body in bytes that is held back, shown to Failed and
-	// stored. A larger response is sent, but not stored: duplicates get 409 result_unavailable.
-	// Zero: 1 MiB.
-	ResponseLimit int
-
-	// StoredHeaders says which header fields of a response are stored. Zero: see [HeaderFilter].
-	StoredHeaders HeaderFilter
-
-	// window says that Retention and RetainFromStart come from DoubleClick: they may have no effect when
-	// its options are set.
-	window bool
+	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
+	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
+	// stays uncertain. Zero: 24 h.
+	RememberAbandoned time.Duration
 }
 
-// Defaults of a [Policy].
+// Defaults of policies.
 const (
 	DefaultLease        = 30 * time.Second
 	DefaultKeyRetention = 24 * time.Hour // Retention of keys that are not made of parameters
@@ -163,39 +153,47 @@ const (
 	minLease = 10 * time.Millisecond
 )
 
-// Duplicate is what a duplicate of an operation gets: [Replay], [Reject] or what
-// [Wait] returns. Every other value is a fault of the policy.
-type Duplicate int64
+// Duplicate is what a duplicate of an operation gets: [Replay], [Wait] or [Reject]. The zero Duplicate is Replay.
+type Duplicate struct {
+	kind    duplicateKind
+	limit   time.Duration // of a wait
+	message string        // of a rejection
+}
+
+type duplicateKind uint8
 
 const (
-	// Replay answers with the first response if the operation has finished, and with
-	// 409 in_progress while it runs. It is the zero value.
-	Replay Duplicate = 0
-	// Reject answers 409 in_progress while the operation runs and 409 duplicate with
-	// the policy's message once it has finished. No response is stored.
-	Reject Duplicate = -1
-
-	invalidWait Duplicate = -2
-	// waits marks what Wait has made: a plain number is no Duplicate.
-	waits Duplicate = 1 << 62
+	replays duplicateKind = iota
+	waits
+	rejects
 )
+
+// Replay answers with the first response if the operation has finished, and with 409 in_progress while it runs.
+func Replay() Duplicate { return Duplicate{} }
 
 // Wait makes a duplicate of a running operation wait for the run to finish, for at most limit, and then
 // replays the result. At the limit the duplicate gets 409 in_progress. If the run fails, or its
-// success is released, exactly one waiter runs next; but see [Policy].OnSuccess for PUT and DELETE. limit must be more than zero.
-func Wait(limit time.Duration) Duplicate {
-	if limit <= 0 || Duplicate(limit) >= waits {
-		return invalidWait
-	}
-	return waits | Duplicate(limit)
-}
+// success is released, exactly one waiter runs next; but see [Record].OnSuccess for PUT and DELETE. limit must be more than zero.
+func Wait(limit time.Duration) Duplicate { return Duplicate{kind: waits, limit: limit} }
 
-// limit returns how long a duplicate waits; zero: not at all.
-func (d Duplicate) limit() time.Duration {
-	if d < waits {
-		return 0
+// Reject answers 409 in_progress while the operation runs, and 409 duplicate once it has finished. No response is stored.
+//
+// message is the detail of 409 duplicate. If failures are kept, duplicates of a failed operation get it, too: it must
+// not claim success then. Empty: a general sentence, which tells the two apart.
+func Reject(message string) Duplicate { return Duplicate{kind: rejects, message: message} }
+
+// IsReject reports whether d is a [Reject], with whatever message. It is for packages that run tasks.
+func (d Duplicate) IsReject() bool { return d.kind == rejects }
+
+// String returns the call that makes d, such as Wait(5s).
+func (d Duplicate) String() string {
+	switch d.kind {
+	case waits:
+		return "Wait(" + d.limit.String() + ")"
+	case rejects:
+		return "Reject(" + strconv.Quote(d.message) + ")"
 	}
-	return time.Duration(d &^ waits)
+	return "Replay()"
 }
 
 // Disposition says what becomes of a record when its run has ended. The zero Disposition keeps
@@ -209,22 +207,29 @@ const (
 	// Release forgets the run, so that the next request runs the handler.
 	Release
 	// Abandon leaves an abandoned record, as a crash does, but without waiting for the lease: the
-	// run may have taken effect. [Policy.Abandoned] says what the next request gets. It is for
+	// run may have taken effect. [Record].Abandoned says what the next request gets. It is for
 	// failures.
 	Abandon
 )
 
-// Recovery says what a request gets if the earlier run of its operation was abandoned.
-type Recovery uint8
+// Recovery says what a request gets if the earlier run of its operation was abandoned: [TakeOver] or [Uncertain]. The
+// zero Recovery is TakeOver.
+type Recovery struct {
+	uncertain bool
+	reconcile func(context.Context, Uncertainty) (Verdict, error)
+}
 
-const (
-	// TakeOver runs the operation again, with the next attempt number. It is the zero value.
-	TakeOver Recovery = iota
-	// Uncertain refuses with 409 uncertain, unless [Policy.Reconcile] knows more.
-	Uncertain
-)
+// TakeOver runs the operation again, with the next attempt number.
+func TakeOver() Recovery { return Recovery{} }
 
-// Uncertainty describes an abandoned run for [Policy.Reconcile].
+// Uncertain refuses with 409 uncertain, unless reconcile knows what became of the abandoned run. reconcile may be called
+// concurrently for one operation; of several verdicts one counts. An error, which the observer gets, means [Unknown].
+// With nil, duplicates get 409 uncertain until the record is forgotten.
+func Uncertain(reconcile func(ctx context.Context, u Uncertainty) (Verdict, error)) Recovery {
+	return Recovery{uncertain: true, reconcile: reconcile}
+}
+
+// Uncertainty describes an abandoned run for the function of [Uncertain].
 type Uncertainty struct {
 	// Key is the operation's key.
 	Key Key
@@ -234,7 +239,7 @@ type Uncertainty struct {
 	Request *Request
 }
 
-// Verdict is what [Policy.Reconcile] has found out. The zero Verdict is [Unknown].
+// Verdict is what the function of [Uncertain] has found out. The zero Verdict is [Unknown].
 type Verdict struct {
 	kind     verdictKind
 	response *Response

@@ -19,10 +19,9 @@ import (
 // blocks the operation for as long.
 func DoubleClick() Policy {
 	const window = 45 * time.Second
-	return Policy{
-		Duplicate: Reject, Lease: window, Retention: window, RetainFromStart: true,
-		OnSuccess: Keep, OnFailure: Keep, window: true,
-	}
+	return Policy{Duplicate: Reject(""), Record: Record{
+		Lease: window, Retention: window, RetainFromStart: true, OnSuccess: Keep, OnFailure: Keep,
+	}}
 }
 
 // NoRepeatSubmit is for forms and scripts that submit too often. The same submission is rejected while
@@ -36,38 +35,37 @@ func NoRepeatSubmit(interval time.Duration, message string) Policy {
 	if message == "" {
 		message = "Please do not submit twice."
 	}
-	return Policy{
-		Duplicate: Reject, Message: message, Retention: interval, RetainFromStart: true,
-		OnSuccess: Keep, OnFailure: Release, Failed: FailedByCode("code"),
-	}
+	return Policy{Duplicate: Reject(message), Failed: FailedByCode("code"), Record: Record{
+		Retention: interval, RetainFromStart: true, OnSuccess: Keep, OnFailure: Release,
+	}}
 }
 
 // ResubmitWindow is for services on a single machine, whose forms are easily submitted again after the
 // answer. A duplicate is rejected while the operation runs, and for 20 seconds from the end of the run.
 // After a failure the form may be submitted again at once.
 func ResubmitWindow() Policy {
-	return Policy{Duplicate: Reject, Retention: 20 * time.Second}
+	return Policy{Duplicate: Reject(""), Record: Record{Retention: 20 * time.Second}}
 }
 
 // Exclusive is for operations that may run many times, but only one at a time, such as a report. A
 // duplicate is rejected while the operation runs. Nothing is kept. After a crash the operation is
 // blocked until the lease passes.
 func Exclusive() Policy {
-	return Policy{Duplicate: Reject, OnSuccess: Release, OnFailure: Release}
+	return Policy{Duplicate: Reject(""), Record: Record{OnSuccess: Release, OnFailure: Release}}
 }
 
 // ClientKey is for payments and public APIs. The client sends an Idempotency-Key with each operation, and
-// gets the first response again for 24 hours. A key with other parameters is refused.
-func ClientKey() Policy {
-	return Policy{Key: Header(Required), Duplicate: Replay, Retention: 24 * time.Hour}
+// gets the first response again for 24 hours. A key with other parameters is refused. The options are those of [Header].
+func ClientKey(options ...KeyOption) Policy {
+	return Policy{Key: Header(Required, options...), Record: Record{Retention: 24 * time.Hour}}
 }
 
 // OneShotToken is for forms and public pages, whose clients make no keys. The page contains a token issued
 // by tokens, which works once. A user who submits again, reloads or goes back gets the first response,
 // for 24 hours. After an answer of 400 and above the token may be used again. Set Name: it is the purpose
-// to which a token is bound.
-func OneShotToken(tokens *Tokens) Policy {
-	return Policy{Key: Token(tokens), Duplicate: Replay}
+// to which a token is bound. The options are those of [Token].
+func OneShotToken(tokens *Tokens, options ...Option) Policy {
+	return Policy{Key: Token(tokens, options...)}
 }
 
 // FailedByCode returns a function for [Policy.Failed], for APIs that answer HTTP 200 with a code of their

@@ -18,7 +18,7 @@ func (f *httpOperation) recall(key []byte, raw uint64) *store.Grant {
 		return nil
 	}
 	grant, of, ok := f.guard.engine.recaller.Recall(key)
-	if !ok || of != raw || raw == 0 && grant.Fingerprint != "" && !f.guard.policy.IgnoreFingerprint {
+	if !ok || of != raw || raw == 0 && grant.Fingerprint != "" && !f.guard.policy.Key.ignoreFingerprint {
 		return nil
 	}
 	f.done = grant

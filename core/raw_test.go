@@ -39,15 +39,15 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 	policies := map[string]core.Policy{}
 	for name, change := range map[string]func(*core.Policy){
 		"plain":              func(*core.Policy) {},
-		"other rules":        func(p *core.Policy) { p.Exclude = core.Exclude("a", "ts") },
-		"more headers":       func(p *core.Policy) { p.RequestHeaders = []string{"X-Tenant"} },
+		"other rules":        func(p *core.Policy) { p.Key = core.Header(core.Required, core.Exclude("a", "ts")) },
+		"more headers":       func(p *core.Policy) { p.Key = core.Header(core.Required, core.RequestHeaders("X-Tenant")) },
 		"SHA-256":            func(p *core.Policy) { p.Digest = core.SHA256 },
-		"without comparison": func(p *core.Policy) { p.IgnoreFingerprint = true },
-		"rejecting":          func(p *core.Policy) { p.Duplicate = core.Reject },
-		"uncertain":          func(p *core.Policy) { p.Abandoned = core.Uncertain },
+		"without comparison": func(p *core.Policy) { p.Key = core.Header(core.Required, core.IgnoreFingerprint()) },
+		"rejecting":          func(p *core.Policy) { p.Duplicate = core.Reject("") },
+		"uncertain":          func(p *core.Policy) { p.Abandoned = core.Uncertain(nil) },
 		"a function":         func(p *core.Policy) { p.Key = core.Func(func(*core.Request) (string, error) { return "k-1", nil }) },
 		"parameters":         func(p *core.Policy) { p.Key = core.Params() },
-		"fields":             func(p *core.Policy) { p.Key = core.Fields("a", "b") },
+		"fields":             func(p *core.Policy) { p.Key = core.Params(core.Fields("a", "b")) },
 	} {
 		p := core.ClientKey()
 		change(&p)

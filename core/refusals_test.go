@@ -90,7 +90,7 @@ func TestRefuseWithoutARequest(t *testing.T) {
 		_, lines := r.Request.Headers.Header("Accept", 0)
 		return &core.Response{Status: 200 + lines}
 	}})
-	_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "t"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+	_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "t"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
 		return core.RefusalResponse(ctx, core.NewRefusal(core.CodeKeyReused, nil), nil).Status, nil
 	})
 	require.NoError(t, err)
@@ -331,7 +331,7 @@ func TestRefusalsHoldNoRequest(t *testing.T) {
 	refusal, ok := errors.AsType[*core.Refusal](err)
 	require.True(t, ok)
 	assert.Nil(t, refusal.Request)
-	_, err = core.Do(t.Context(), core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"}), core.Call{},
+	_, err = core.Do(t.Context(), core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"}), core.Call{},
 		func(context.Context) (int, error) { return 0, nil })
 	refusal, ok = errors.AsType[*core.Refusal](err)
 	require.True(t, ok)

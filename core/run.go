@@ -85,7 +85,7 @@ func (r *Run) Renew(ctx context.Context) error {
 }
 
 // Keep keeps the record of this run when it ends, whether it succeeds or fails, in place of
-// [Policy.OnSuccess] and OnFailure. Of Keep, [Run.Release] and [Run.Abandon] the last call before the
+// [Record].OnSuccess and OnFailure. Of Keep, [Run.Release] and [Run.Abandon] the last call before the
 // handler returns counts. A response that is a refusal is released all the same.
 func (r *Run) Keep() { r.decide(Keep) }
 

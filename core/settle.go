@@ -86,7 +86,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 	if s.record == Keep && retention <= 0 { // it would be kept for no time
 		s.record = Release
 	}
-	if s.failed && g.policy.Duplicate == Reject {
+	if s.failed && g.policy.Duplicate.kind == rejects {
 		o.result = failed
 	}
 	if c.forgets && !s.failed && decided == byDefault && !c.lost() {
@@ -198,7 +198,7 @@ func (c *runContext) outcome(captured *Capture, buf []byte) (outcome, []byte) {
 	}
 	o.failed = p.Failed(captured.Response)
 	switch {
-	case p.Duplicate == Reject:
+	case p.Duplicate.kind == rejects:
 		o.result = nil // the response is never replayed
 	case !captured.Incomplete && len(captured.Response.Body) <= p.ResponseLimit:
 		c.mu.Lock()

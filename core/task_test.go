@@ -26,7 +26,7 @@ type receipt struct {
 // twice runs fn and has it replayed. It returns both results.
 func twice[T any](t *testing.T, value T) (first, again core.Result[T]) {
 	t.Helper()
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	var err error
 	for _, r := range []*core.Result[T]{&first, &again} {
 		*r, err = core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (T, error) { return value, nil })
@@ -76,7 +76,7 @@ func TestTypesOfValues(t *testing.T) {
 // What can't be encoded is returned all the same, and has been done.
 func TestValuesThatCannotBeStored(t *testing.T) {
 	var observed events
-	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.TaskPolicy{Name: "n"})
 	notUTF8 := "\xff"
 	for key, check := range map[string]func(key string, calls *int) error{
 		"channel":               returns(task, any(make(chan int))),
@@ -126,7 +126,7 @@ func (panics) MarshalJSON() ([]byte, error) { panic("value") }
 
 // What the value does when it is encoded is not the function's: the work has been done.
 func TestValuesThatPanic(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	calls := 0
 	fn := func(context.Context) (panics, error) { calls++; return panics{}, nil }
 	assert.PanicsWithValue(t, "value", func() { _, _ = core.Do(t.Context(), task, core.Call{Key: "k"}, fn) })
@@ -135,15 +135,9 @@ func TestValuesThatPanic(t *testing.T) {
 	assert.Equal(t, 1, calls)
 }
 
-func TestPolicyOfATask(t *testing.T) {
-	p := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "billing", OnFailure: core.Keep}).Policy()
-	assert.Equal(t, core.Keep, p.OnFailure)
-	assert.Equal(t, core.DefaultKeyRetention, p.Retention)
-}
-
 func TestErrorsOfTasksAreSeen(t *testing.T) {
 	var observed events
-	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.TaskPolicy{Name: "n"})
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
 	assert.Equal(t, errDown, err)
 	last := observed.all[len(observed.all)-1]
@@ -153,7 +147,7 @@ func TestErrorsOfTasksAreSeen(t *testing.T) {
 
 // The type has changed since: that is not a reason to run again, and half a value is none.
 func TestReplaysThatCannotBeDecoded(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	type older struct{ ID, Cents, Notes string }
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (older, error) { return older{"r-1", "seven", ""}, nil })
 	require.NoError(t, err)
@@ -169,7 +163,7 @@ func TestReplaysThatCannotBeDecoded(t *testing.T) {
 
 func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 	records := newStore(t)
-	task := core.MustNew(core.Config{Store: records}).MustTask(core.Policy{Name: "mail"})
+	task := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "mail"})
 	do := func(c core.Call) (core.Result[string], error) {
 		return core.Do(t.Context(), task, c, func(ctx context.Context) (string, error) { return core.RunFrom(ctx).Key().Raw(), nil })
 	}
@@ -207,7 +201,7 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 			assert.ErrorIs(t, err, core.CodeKeyReused, "%d: %q", i, other)
 		}
 	}
-	lenient := core.MustNew(core.Config{Store: records}).MustTask(core.Policy{Name: "mail", IgnoreFingerprint: true})
+	lenient := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "mail", IgnoreFingerprint: true})
 	r, err := core.Do(t.Context(), lenient, core.Call{Key: "message 0", User: "eve", Fingerprint: "v2"}, func(context.Context) (string, error) { return "", nil })
 	assert.NoError(t, err)
 	assert.True(t, r.Replayed)
@@ -215,7 +209,7 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 
 func TestDoWithinDo(t *testing.T) {
 	e := core.MustNew(core.Config{})
-	mail, twin, sms := e.MustTask(core.Policy{Name: "mail"}), e.MustTask(core.Policy{Name: "mail"}), e.MustTask(core.Policy{Name: "sms"})
+	mail, twin, sms := e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "sms"})
 	call := core.Call{Key: "k"}
 	inner := func(ctx context.Context, task *core.Task, c core.Call) (core.Result[int], error) {
 		return core.Do(ctx, task, c, func(context.Context) (int, error) { return 7, nil })
@@ -248,7 +242,7 @@ func TestDoWithinDo(t *testing.T) {
 
 // A context that outlives its run says nothing about what runs now.
 func TestDoWithTheContextOfAnEndedRun(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	calls := 0
 	var kept context.Context
 	fn := func(ctx context.Context) (int, error) { calls++; kept = ctx; return calls, nil }
@@ -263,7 +257,7 @@ func TestDoWithTheContextOfAnEndedRun(t *testing.T) {
 
 func TestContextsOfTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		task := core.MustNew(core.Config{}).MustTask(core.Policy{Name: "n"})
+		task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 		type ctxKey struct{}
 		ctx, leave := context.WithCancelCause(context.WithValue(t.Context(), ctxKey{}, "outer"))
 		_, err := core.Do(ctx, task, core.Call{Key: "k"}, func(run context.Context) (int, error) {

@@ -56,7 +56,7 @@ type TokenConfig struct {
 	//
 	// To rotate, append the new secret; when all processes have it, move it to the front (before that,
 	// other processes would refuse its tokens); and remove the old one when the records of its tokens
-	// have expired ([Policy].Retention).
+	// have expired ([Record].Retention).
 	Secrets [][]byte
 
 	// Lifetime is how long after its issue a token may be used for the first time. Zero: 5 minutes; at
@@ -153,7 +153,13 @@ func MustTokens(c TokenConfig) *Tokens {
 //
 // An expired token is refused for a first use only: while its record stands, a user who submits again gets the receipt. So the policy's
 // Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
-func Token(t *Tokens) KeySource { return KeySource{kind: keyToken, tokens: t} }
+func Token(t *Tokens, options ...Option) KeySource {
+	s := KeySource{kind: keyToken, tokens: t}
+	for _, o := range options {
+		o(&s)
+	}
+	return s
+}
 
 // TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids
 // browsers to restore its value when the page is reloaded: they would put the used token into the new form.
@@ -374,4 +380,20 @@ func mustCompile(path string) *canon.Paths {
 		panic(err)
 	}
 	return p
+}
+
+// compileToken checks a policy whose key is a token.
+func (g *Guard) compileToken(f *faults) {
+	p, t := &g.policy, g.policy.Key.tokens
+	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
+	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release, with which a token could be used again and again (a handler can release its own run with Run.Release)")
+	if t == nil {
+		f.add("Key", "Token was given no Tokens")
+		return
+	}
+	const why = "is %v: a token could be used again when its record is forgotten; at least %v, the token's lifetime and 5 minutes, are needed"
+	f.addIf(p.Retention > 0 && p.Retention < t.outlasting(), "Retention", why, p.Retention, t.outlasting())
+	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
+	f.addIf(t.random && !g.engine.inProcess, "Key",
+		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
 }

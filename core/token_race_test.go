@@ -101,7 +101,7 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 // The claim of one who came too late stands for a moment only. One who came in time, or at whose server it is earlier,
 // meets with an operation that is running, as it were: it may run yet.
 func TestInTimeBesideTheClaimOfAnOldToken(t *testing.T) {
-	for name, duplicate := range map[string]core.Duplicate{"replay": core.Replay, "wait": core.Wait(time.Minute)} {
+	for name, duplicate := range map[string]core.Duplicate{"replay": core.Replay(), "wait": core.Wait(time.Minute)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger atomic.Int64
@@ -161,7 +161,7 @@ func TestATokenThatWouldOutliveItsRecord(t *testing.T) {
 
 // The mark that such a claim leaves is a token's own: a task's fingerprint may read alike.
 func TestAFingerprintThatReadsLikeTheMarkOfAnOldToken(t *testing.T) {
-	task := core.MustNew(core.Config{Store: newStore(t)}).MustTask(core.Policy{Name: "orders"})
+	task := core.MustNew(core.Config{Store: newStore(t)}).MustTask(core.TaskPolicy{Name: "orders"})
 	call := core.Call{Key: "order 7", User: "alice", Fingerprint: "expired"}
 	for i := range 2 {
 		r, err := core.Do(t.Context(), task, call, func(context.Context) (int, error) { return 1, nil })

@@ -404,7 +404,7 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 	runAgain := func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil }
 	for name, set := range map[string]func(p *core.Policy){
 		"TakeOver":  func(*core.Policy) {},
-		"Uncertain": func(p *core.Policy) { p.Abandoned, p.Reconcile = core.Uncertain, runAgain },
+		"Uncertain": func(p *core.Policy) { p.Abandoned = core.Uncertain(runAgain) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
@@ -523,8 +523,7 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			p := checkout(tokensFor(tokenSecret))
-			p.Abandoned = core.Uncertain
-			p.Reconcile = func(context.Context, core.Uncertainty) (core.Verdict, error) { return tc.verdict, nil }
+			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return tc.verdict, nil })
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			crash := submit(token, "", &ledger)
@@ -578,7 +577,7 @@ func TestWhatAPageCanSayUnderReject(t *testing.T) {
 	var ledger atomic.Int64
 	var seen []*core.Refusal
 	p := checkout(tokensFor(tokenSecret))
-	p.Duplicate = core.Reject
+	p.Duplicate = core.Reject("")
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
 		seen = append(seen, r)
 		return nil
@@ -743,10 +742,10 @@ func TestFaultsOfTokens(t *testing.T) {
 		}, nil},
 		"is forgotten too early": {func(p *core.Policy) { p.Retention = 48*time.Hour + 5*time.Minute - 1 }, []string{"Policy.Retention"}},
 		"so is an abandoned one": {func(p *core.Policy) { p.RememberAbandoned = 48*time.Hour + 5*time.Minute - 1 }, []string{"Policy.RememberAbandoned"}},
-		"used again and again":   {func(p *core.Policy) { p.Duplicate, p.OnSuccess = core.Reject, core.Release }, []string{"Policy.OnSuccess"}},
-		"a header like another":  {func(p *core.Policy) { p.Key, p.RequestHeaders = core.Header(core.Required), []string{core.TokenHeader} }, nil},
-		"the token is the key":   {func(p *core.Policy) { p.RequestHeaders = []string{"x-idempotency-token"} }, []string{"Policy.RequestHeaders"}},
-		"nor does its field":     {func(p *core.Policy) { p.Exclude = core.Exclude(core.TokenField) }, []string{"Policy.Exclude"}},
+		"used again and again":   {func(p *core.Policy) { p.Duplicate, p.OnSuccess = core.Reject(""), core.Release }, []string{"Policy.OnSuccess"}},
+		"a header like another":  {func(p *core.Policy) { p.Key = core.Header(core.Required, core.RequestHeaders(core.TokenHeader)) }, nil},
+		"the token is the key":   {func(p *core.Policy) { p.Key = core.Token(long, core.RequestHeaders("x-idempotency-token")) }, []string{"Policy.Key"}},
+		"nor does its field":     {func(p *core.Policy) { p.Key = core.Token(long, core.Exclude(core.TokenField)) }, []string{"Policy.Key"}},
 	} {
 		p := checkout(long)
 		tc.set(&p)
@@ -761,7 +760,7 @@ func TestFaultsOfTokens(t *testing.T) {
 	paths := make([]string, 1, 2)
 	paths[0] = "note"
 	p := checkout(long)
-	p.Exclude = core.Exclude(paths...)
+	p.Key = core.Token(long, core.Exclude(paths...))
 	local.MustGuard(p)
 	assert.Equal(t, []string{"note", ""}, paths[:2], "they are the caller's")
 }
@@ -888,7 +887,7 @@ func TestAnExpiredTokenAndItsRuns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			p := checkout(tokensFor(tokenSecret))
-			p.Abandoned, p.Reconcile = core.Uncertain, func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil }
+			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil })
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {

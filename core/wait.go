@@ -101,7 +101,7 @@ func (w *waiter) acquireForAll(ctx context.Context, claim store.Claim) (store.Gr
 // answersAll reports whether grant answers the whole group. An abandoned run about which the policy is
 // asked does not: each waiter then asks for itself.
 func (w *waiter) answersAll(grant store.Grant) bool {
-	return grant.State == store.Done || w.keyReused(grant) || grant.State == store.Abandoned && w.guard.policy.Reconcile == nil
+	return grant.State == store.Done || w.keyReused(grant) || grant.State == store.Abandoned && w.guard.policy.Abandoned.reconcile == nil
 }
 
 // ownCopy returns grant with a result of its own if it is a task's, because a Result's Value belongs to
@@ -118,7 +118,7 @@ func (w *waiter) ownCopy(grant store.Grant) store.Grant {
 // when the caller has gone. remaining is what is left of the lease.
 func (w *waiter) wait(ctx context.Context, remaining time.Duration) bool {
 	if !w.hasWaited() {
-		w.until = time.Now().Add(w.guard.policy.Duplicate.limit())
+		w.until = time.Now().Add(w.guard.policy.Duplicate.limit)
 	}
 	again := w.pause(ctx, remaining)
 	if !again {

@@ -159,14 +159,13 @@ func TestHistoriesOfWaiters(t *testing.T) {
 func waiterHistories(t *testing.T, e *core.Engine) (answered int64) {
 	const clients, operations = 600, 9
 	retention := rand.N(20*time.Millisecond) + 1
-	p := core.Policy{Name: "task", Key: core.Header(core.Required), Lease: 10 * time.Second, Retention: retention}
+	p := core.TaskPolicy{Name: "task", Record: core.Record{Lease: 10 * time.Second, Retention: retention}}
 	limits := []time.Duration{1, time.Millisecond, 300 * time.Millisecond, 3 * time.Second}
-	policies, guards := make([]core.Policy, len(limits)), make([]*core.Guard, len(limits))
+	policies, guards := make([]core.TaskPolicy, len(limits)), make([]*core.Guard, len(limits))
 	for i, limit := range limits {
 		policies[i] = p
 		policies[i].Duplicate = core.Wait(limit)
-		guards[i] = e.MustGuard(policies[i])
-		policies[i].Key = core.KeySource{} // for tasks
+		guards[i] = e.MustGuard(core.Policy{Name: p.Name, Key: core.Header(core.Required), Duplicate: policies[i].Duplicate, Record: p.Record})
 	}
 	histories := make([]*history, operations)
 	for i := range histories {

@@ -127,7 +127,7 @@ func TestOneCallForAllWaiters(t *testing.T) {
 // A waiter in Do gets a value of its own, which it may change.
 func TestValuesAreNotShared(t *testing.T) {
 	inBubble(t, func(t *testEnv) {
-		task := t.MustTask(core.Policy{Name: "n", Duplicate: core.Wait(time.Minute)})
+		task := t.MustTask(core.TaskPolicy{Name: "n", Duplicate: core.Wait(time.Minute)})
 		value := bytes.Repeat([]byte("v"), 1000)
 		var runs atomic.Int64
 		for range 100 {
@@ -304,7 +304,7 @@ func TestPausesAreShortForEachRun(t *testing.T) {
 		const runs = 50
 		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser, Store: t.store.spy}).
-			MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), OnSuccess: core.Release})
+			MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{OnSuccess: core.Release}})
 		_, served := t.arrive(g, runs, func() *call {
 			c := post("{}", nil)
 			c.handler = func(context.Context) core.Capture {
@@ -503,13 +503,15 @@ func TestLeaderLeaves(t *testing.T) {
 			inBubble(t, func(t *testEnv) {
 				leader := post("{}", nil)
 				g := t.MustGuard(core.Policy{
-					Duplicate: core.Wait(time.Minute), Lease: 300 * time.Millisecond, Abandoned: core.Uncertain,
-					Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-						if u.Request.Native == leader {
-							hook()
-							return core.Unknown(), nil
-						}
-						return core.Finished(&core.Response{Status: 201, Body: []byte("found")}), nil
+					Duplicate: core.Wait(time.Minute), Record: core.Record{
+						Lease: 300 * time.Millisecond,
+						Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+							if u.Request.Native == leader {
+								hook()
+								return core.Unknown(), nil
+							}
+							return core.Finished(&core.Response{Status: 201, Body: []byte("found")}), nil
+						}),
 					}})
 				crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
 				go func() {
@@ -549,7 +551,7 @@ func TestAnswerFromBeforeTheCallerJoined(t *testing.T) {
 	inBubble(t, func(t *testEnv) {
 		var runs atomic.Int64
 		t.store.after = true // a look takes effect at once; it is the answer that may be slow
-		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Retention: 100 * time.Millisecond})
+		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{Retention: 100 * time.Millisecond}})
 		order := func() *call {
 			c := post("{}", nil)
 			c.handler = func(context.Context) core.Capture {
@@ -741,7 +743,7 @@ func TestLastCallFindsAnUnpublishedResult(t *testing.T) {
 func TestManyAreUncertain(t *testing.T) {
 	inBubble(t, func(t *testEnv) {
 		var ledger, asked atomic.Int64
-		p := core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute), Lease: time.Second, Abandoned: core.Uncertain}
+		p := core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: time.Second, Abandoned: core.Uncertain(nil)}}
 		g := t.MustGuard(p)
 		crash(t.T, t.store.Store, g, post("{}", nil).withKey("k"), time.Second)
 		calls, served := t.arrive(g, 1000, func() *call { return post("{}", &ledger).withKey("k") })
@@ -755,10 +757,10 @@ func TestManyAreUncertain(t *testing.T) {
 			require.Equal(t, "uncertain", c.code())
 		}
 
-		p.Reconcile = func(context.Context, core.Uncertainty) (core.Verdict, error) {
+		p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
 			asked.Add(1)
 			return core.RunAgain(), nil
-		}
+		})
 		g = t.MustGuard(p)
 		calls, served = t.arrive(g, 1000, func() *call { return post("{}", &ledger).withKey("k") })
 		served.Wait()
@@ -775,10 +777,12 @@ func TestWaitersReconcileForThemselves(t *testing.T) {
 	inBubble(t, func(t *testEnv) {
 		var asked atomic.Int64
 		g := t.MustGuard(core.Policy{
-			Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Lease: time.Second, Abandoned: core.Uncertain,
-			Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
-				asked.Add(1)
-				return core.Unknown(), nil
+			Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Record: core.Record{
+				Lease: time.Second,
+				Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
+					asked.Add(1)
+					return core.Unknown(), nil
+				}),
 			},
 		})
 		crash(t.T, t.store.Store, g, post("{}", nil).withKey("k"), time.Second)
@@ -796,14 +800,14 @@ func TestWaitersReconcileForThemselves(t *testing.T) {
 func TestTasksDecideForThemselves(t *testing.T) {
 	inBubble(t, func(t *testEnv) {
 		var key core.Key
-		run := func(p core.Policy) (core.Result[[]byte], error) {
+		run := func(p core.TaskPolicy) (core.Result[[]byte], error) {
 			p.Name, p.Duplicate, p.Lease = "task", core.Wait(time.Minute), time.Second
 			return do(t.Context(), t.Engine, "k", p, func(ctx context.Context) ([]byte, error) {
 				key = core.RunFrom(ctx).Key()
 				return []byte("done"), nil
 			})
 		}
-		_, err := run(core.Policy{OnSuccess: core.Release})
+		_, err := run(core.TaskPolicy{Record: core.Record{OnSuccess: core.Release}})
 		require.NoError(t, err)
 		crashed := store.Claim{Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour}
 		_, err = t.store.Store.Acquire(t.Context(), key.Raw(), crashed)
@@ -811,7 +815,7 @@ func TestTasksDecideForThemselves(t *testing.T) {
 
 		var all sync.WaitGroup
 		all.Go(func() {
-			r, err := run(core.Policy{Abandoned: core.Uncertain})
+			r, err := run(core.TaskPolicy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 			if err == nil { // the other one was faster when the lease passed
 				assert.True(t, r.Replayed)
 			} else {
@@ -820,7 +824,7 @@ func TestTasksDecideForThemselves(t *testing.T) {
 		})
 		synctest.Wait()
 		all.Go(func() {
-			r, err := run(core.Policy{})
+			r, err := run(core.TaskPolicy{})
 			assert.NoError(t, err)
 			assert.EqualValues(t, 2, r.Attempt)
 		})
@@ -842,7 +846,7 @@ func TestWaitersUnderFaults(t *testing.T) {
 			}
 			return nil
 		})
-		g := t.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Lease: 10 * time.Second, Retention: 50 * time.Millisecond})
+		g := t.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(3 * time.Second), Record: core.Record{Lease: 10 * time.Second, Retention: 50 * time.Millisecond}})
 		var all sync.WaitGroup
 		for range 3000 {
 			c := post("{}", nil).withKey("k")

@@ -34,7 +34,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 3, "problems.md": 4, "production.md": 1, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
+		"duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 4, "problems.md": 4, "production.md": 1, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -102,13 +102,17 @@ func _(engine *core.Engine) (*core.Guard, error) {
 	return payments, err
 }
 
+func _() core.Policy {
+	policy := core.Policy{Key: core.Header(core.Required), Record: core.Record{Lease: 10 * time.Second, Retention: 48 * time.Hour}}
+	return policy
+}
+
 func _(bank interface {
 	HasCharged(context.Context, *core.Request) (bool, error)
 }) core.Policy {
 	policy := core.ClientKey()
 	policy.OnFailure = core.Abandon
-	policy.Abandoned = core.Uncertain
-	policy.Reconcile = func(ctx context.Context, u core.Uncertainty) (core.Verdict, error) {
+	policy.Abandoned = core.Uncertain(func(ctx context.Context, u core.Uncertainty) (core.Verdict, error) {
 		charged, err := bank.HasCharged(ctx, u.Request)
 		switch {
 		case err != nil:
@@ -118,14 +122,14 @@ func _(bank interface {
 		default:
 			return core.RunAgain(), nil
 		}
-	}
+	})
 	return policy
 }
 
 func _(ctx context.Context, engine *core.Engine, messageID string, mailer interface {
 	Send(context.Context, string) (string, error)
 }) (core.Result[string], error) {
-	receipts := engine.MustTask(core.Policy{Name: "send receipt"})
+	receipts := engine.MustTask(core.TaskPolicy{Name: "send receipt"})
 	result, err := core.Do(ctx, receipts, core.Call{Key: messageID}, func(ctx context.Context) (string, error) {
 		return mailer.Send(ctx, messageID)
 	})

@@ -27,9 +27,8 @@ func ExampleVerify_stripe() {
 		Scheme: sign.Stripe("stripe"), Keys: sign.MustRing(key), Nonces: engine.Nonces(), Window: 5 * time.Minute,
 	})
 	events := engine.MustGuard(core.Policy{
-		Key: core.CallerEvent(), User: core.UserFromCaller(),
-		IgnoreFingerprint: true,           // a later delivery differs in pending_webhooks
-		Retention:         96 * time.Hour, // Stripe delivers for three days
+		Key: core.CallerEvent(core.IgnoreFingerprint()), User: core.UserFromCaller(), // a later delivery differs in pending_webhooks
+		Record: core.Record{Retention: 96 * time.Hour}, // Stripe delivers for three days
 	})
 
 	executed := 0
@@ -64,9 +63,8 @@ func ExampleVerify_gitHub() {
 	engine := core.MustNew(core.Config{})
 	verifier := sign.MustVerifier(sign.Config{Scheme: sign.GitHub("github"), Keys: sign.MustRing(key)})
 	events := engine.MustGuard(core.Policy{
-		Key: core.CallerEvent(), User: core.UserFromCaller(),
-		RequestHeaders: []string{"X-GitHub-Delivery", "X-GitHub-Event"},
-		Retention:      30 * 24 * time.Hour, // how long nobody gets it run again
+		Key: core.CallerEvent(core.RequestHeaders("X-GitHub-Delivery", "X-GitHub-Event")), User: core.UserFromCaller(),
+		Record: core.Record{Retention: 30 * 24 * time.Hour}, // how long nobody gets it run again
 	})
 
 	executed := 0

@@ -2,7 +2,7 @@
 // route happens once.
 //
 //	engine := core.MustNew(core.Config{User: fiber3idem.UserFromLocals("user")})
-//	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay})
+//	orders := engine.MustGuard(core.Policy{})
 //
 //	app.Post("/orders", fiber3idem.New(orders), createOrder)
 //

@@ -15,7 +15,7 @@ import (
 
 func Example() {
 	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
-	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay})
+	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay()})
 
 	app := fiber.New()
 	made := 0

@@ -130,8 +130,8 @@ func TestManyIdenticalRequests(t *testing.T) {
 		duplicate core.Duplicate
 		refused   bool // duplicates may be refused
 	}{
-		{"replay", core.Replay, true},
-		{"reject", core.Reject, true},
+		{"replay", core.Replay(), true},
+		{"reject", core.Reject(""), true},
 		{"wait", core.Wait(20 * time.Second), false},
 	}
 	for _, tc := range cases {

@@ -2,7 +2,7 @@
 // route happens once.
 //
 //	engine := core.MustNew(core.Config{User: fiberidem.UserFromLocals("user")})
-//	orders := engine.MustGuard(core.Policy{Key: core.Params(), Duplicate: core.Replay})
+//	orders := engine.MustGuard(core.Policy{})
 //
 //	app.Post("/orders", fiberidem.New(orders), createOrder)
 //

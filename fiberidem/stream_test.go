@@ -514,7 +514,7 @@ func TestAStreamsEndIsNobodyElses(t *testing.T) {
 		if e.Kind == core.Completed {
 			ended <- struct{}{}
 		}
-	}).MustGuard(core.Policy{Key: core.Header(core.Required), EchoKey: true})
+	}).MustGuard(core.Policy{Key: core.Header(core.Required, core.EchoKey())})
 	app := newApp()
 	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 		c.Context().SetBodyStream(held{release}, -1)

@@ -405,7 +405,7 @@ func TestAPanicInTheRendererReleases(t *testing.T) {
 
 // Two guards, one on the group and one on the route, both wait for the renderer.
 func TestFinishOfNestedGuards(t *testing.T) {
-	outer, inner := guard(core.Policy{Retention: 1e12, Failed: core.FailedByStatus}), guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
+	outer, inner := guard(core.Policy{Record: core.Record{Retention: 1e12}, Failed: core.FailedByStatus}), guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
 	ran := 0
 	e := gin.New()
 	e.Use(ginidem.Finish(), renderLast, ginidem.New(outer.Guard))

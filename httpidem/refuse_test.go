@@ -56,8 +56,10 @@ func TestFieldsInLowerCase(t *testing.T) {
 	byHand := &core.Response{Status: http.StatusOK, Header: []core.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}")}
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(),
 		Refuse: func(context.Context, *core.Refusal) *core.Response { return byHand }})
-	uncertain := engine.MustGuard(core.Policy{OnFailure: core.Abandon, Abandoned: core.Uncertain,
-		Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Finished(byHand), nil }})
+	uncertain := engine.MustGuard(core.Policy{Record: core.Record{
+		OnFailure: core.Abandon,
+		Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Finished(byHand), nil }),
+	}})
 	mux := http.NewServeMux()
 	mux.Handle("POST /refused", httpidem.New(engine.MustGuard(core.ClientKey()))(http.NotFoundHandler()))
 	mux.Handle("POST /finished", httpidem.New(uncertain)(http.NotFoundHandler()))

@@ -166,7 +166,7 @@ func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 	if attempt > 1 {
 		e.NextIsAbandoned(attempt - 1)
 	}
-	task := e.MustTask(core.Policy{Name: "idemtest"})
+	task := e.MustTask(core.TaskPolicy{Name: "idemtest"})
 	_, err := core.Do(tb.Context(), task, core.Call{Key: "attempt"}, func(ctx context.Context) (struct{}, error) {
 		fn(ctx)
 		return struct{}{}, nil

@@ -37,7 +37,7 @@ func service(t testing.TB, p core.Policy, handler http.HandlerFunc) (*idemtest.E
 func created(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
 
 func TestTime(t *testing.T) {
-	e, h := service(t, core.Policy{Key: core.Header(core.Required), Retention: time.Hour}, created)
+	e, h := service(t, core.Policy{Key: core.Header(core.Required), Record: core.Record{Retention: time.Hour}}, created)
 	ask(h, "")
 	require.Equal(t, "true", ask(h, "").Header().Get(core.ReplayedHeader))
 	e.Advance(time.Hour)
@@ -74,7 +74,7 @@ func TestAbandonedEarlier(t *testing.T) {
 	require.EqualValues(t, 3, attempt)
 
 	p := core.ClientKey()
-	p.Abandoned = core.Uncertain
+	p.Abandoned = core.Uncertain(nil)
 	e, h = service(t, p, handler)
 	e.NextIsAbandoned(1)
 	require.Equal(t, "uncertain", ask(h, "").Header().Get(core.RefusedHeader))
@@ -96,7 +96,7 @@ func TestFailingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose time is the store's
 		task := idemtest.New(t, core.Config{StoreTimeout: 5 * time.Millisecond})
 		task.Fail(idemtest.Complete, idemtest.Release, idemtest.Abandon, idemtest.Renew)
-		mail := task.MustTask(core.Policy{Name: "mail"})
+		mail := task.MustTask(core.TaskPolicy{Name: "mail"})
 		_, err := core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
 		require.NoError(t, err, "what was done is done")
 		require.Equal(t, 1, task.Count(core.RunUnfinished, "DO mail"))
@@ -117,7 +117,7 @@ func TestCallsThatFail(t *testing.T) {
 			calls := []idemtest.Call{failing}
 			e.Fail(calls...)
 			calls[0] = "another"
-			task := e.MustTask(core.Policy{Name: "mail"})
+			task := e.MustTask(core.TaskPolicy{Name: "mail"})
 			for call, end := range ends {
 				_, err := core.Do(t.Context(), task, core.Call{Key: string(call)}, func(ctx context.Context) (int, error) {
 					end(core.RunFrom(ctx))
@@ -137,7 +137,7 @@ func TestCallsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := idemtest.New(t, core.Config{})
 		e.Fail(idemtest.Renew)
-		_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "mail"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+		_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Hour):
@@ -217,7 +217,7 @@ func TestWantReplaysWaits(t *testing.T) {
 func TestObserversAreTold(t *testing.T) {
 	var observed int
 	e := idemtest.New(t, core.Config{Observe: func(context.Context, core.Event) { observed++ }})
-	_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "n"}), core.Call{Key: "k"}, func(context.Context) (int, error) {
+	_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: "k"}, func(context.Context) (int, error) {
 		return 0, errors.New("no")
 	})
 	require.Error(t, err)

@@ -81,7 +81,7 @@ func Example() {
 // A message comes at least once. A consumer that runs it under its ID does its work once.
 func Example_consumer() {
 	engine := core.MustNew(core.Config{}) // with a Service, and a Store that outlives the process, in earnest
-	charge := engine.MustTask(core.Policy{Name: "charge"})
+	charge := engine.MustTask(core.TaskPolicy{Name: "charge"})
 	consume := func(m outbox.Message) {
 		result, err := core.Do(context.Background(), charge, core.Call{Key: m.ID, Fingerprint: string(m.Body)}, func(context.Context) (string, error) {
 			return "charged " + string(m.Body), nil

@@ -51,7 +51,7 @@ func TestInboxOfAConsumer(t *testing.T) {
 		settled := map[amqpidem.Outcome]int{}
 		connected := make(chan struct{}, 1)
 		handler, err := amqpidem.NewHandler(amqpidem.Config{
-			Task:     core.MustNew(core.Config{}).MustTask(core.Policy{Name: topology.Queue, Duplicate: core.Reject}),
+			Task:     core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: topology.Queue, Duplicate: core.Reject("")}),
 			Topology: topology, Publisher: publisher, Attempts: 10,
 			Observe: func(_ context.Context, e amqpidem.Event) {
 				mu.Lock()

@@ -61,7 +61,7 @@ func newBooks(t testing.TB, change ...func(*pgxpool.Config)) *books {
 	t.Cleanup(func() { assert.NoError(t, b.db.Close()) })
 	b.store = b.newStore(b.db)
 	require.NoError(t, b.store.Migrate(t.Context()))
-	b.task = core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.Policy{Name: "task"})
+	b.task = core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.TaskPolicy{Name: "task"})
 	b.exec("CREATE TABLE " + b.rows + " (name text NOT NULL, amount bigint NOT NULL DEFAULT 1)")
 	t.Cleanup(func() { b.exec("DROP TABLE " + b.rows + ", " + b.rows + "_records") })
 	return b

@@ -79,7 +79,7 @@
 // signed. Whoever has seen a message can send it again under another one. This guard runs an event once and answers later
 // deliveries with the first response:
 //
-//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller(), Retention: 72 * time.Hour}
+//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller(), Record: core.Record{Retention: 72 * time.Hour}}
 //
 // If the sender signs a timestamp, the verifier also refuses the same message the second time ([CodeReplayed]); the nonce is
 // a digest of timestamp and body. If it does not, a replay cannot be told from a redelivery, however old it is. Then only the

@@ -83,7 +83,7 @@ func testDuplicate(t *testing.T, l link) {
 
 func testReject(t *testing.T, l link) {
 	r := newRig(t, l, "shop")
-	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.Policy{Duplicate: core.Reject}}),
+	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.TaskPolicy{Duplicate: core.Reject("")}}),
 		func(msg *message.Message) ([]*message.Message, error) {
 			r.effect(msg)
 			return []*message.Message{receipt(msg, "paid")}, nil
@@ -175,7 +175,7 @@ func testPanic(t *testing.T, l link) {
 func testTakeover(t *testing.T, l link) {
 	r := newRig(t, l, "shop")
 	var attempts []uint64 // one delivery after the other
-	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.Policy{OnFailure: core.Abandon}}),
+	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.TaskPolicy{Record: core.Record{OnFailure: core.Abandon}}}),
 		func(msg *message.Message) ([]*message.Message, error) {
 			attempts = append(attempts, core.RunFrom(msg.Context()).Attempt())
 			if len(attempts) < 3 {
@@ -193,7 +193,7 @@ func testTakeover(t *testing.T, l link) {
 
 func testUncertain(t *testing.T, l link) {
 	r := newRig(t, l, "shop")
-	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.Policy{Abandoned: core.Uncertain}}),
+	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.TaskPolicy{Record: core.Record{Abandoned: core.Uncertain(nil)}}}),
 		func(msg *message.Message) ([]*message.Message, error) {
 			r.effect(msg)
 			if msg.UUID == "1" {
@@ -241,7 +241,7 @@ func testNoUUID(t *testing.T, l link) {
 
 func testUnavailable(t *testing.T, l link) {
 	r := newRig(t, l, "shop")
-	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.Policy{ResponseLimit: 300}}),
+	r.consume("shop", "charge", r.protect(watermillidem.Config{Policy: core.TaskPolicy{ResultLimit: 300}}),
 		func(msg *message.Message) ([]*message.Message, error) {
 			r.effect(msg)
 			return []*message.Message{receipt(msg, string(msg.Payload))}, nil
@@ -259,7 +259,7 @@ func testUnavailable(t *testing.T, l link) {
 
 func testRunning(t *testing.T, l link) {
 	r := newRig(t, l, "shop")
-	protect := r.protect(watermillidem.Config{Policy: core.Policy{Name: "charge"}})
+	protect := r.protect(watermillidem.Config{Policy: core.TaskPolicy{Name: "charge"}})
 	release := make(chan struct{})
 	for i := range 2 {
 		r.consume("shop", fmt.Sprint("worker ", i), protect, func(msg *message.Message) ([]*message.Message, error) {
@@ -341,7 +341,7 @@ func testStorm(t *testing.T, l link) {
 
 	r := newRig(t, l, "shop")
 	errLost := errors.New("the acknowledgement is lost")
-	protect := r.protect(watermillidem.Config{Policy: core.Policy{Name: "charge"}})
+	protect := r.protect(watermillidem.Config{Policy: core.TaskPolicy{Name: "charge"}})
 	lossy := func(next message.HandlerFunc) message.HandlerFunc {
 		protected := protect(next)
 		return func(msg *message.Message) ([]*message.Message, error) {

@@ -15,7 +15,7 @@
 //
 // # What is one operation
 //
-// The key is the consumer's name and the message's UUID. The consumer's name is [core.Policy].Name or,
+// The key is the consumer's name and the message's UUID. The consumer's name is [core.TaskPolicy].Name or,
 // if that is empty, the name of the Router's handler. So the middleware can be mounted on a whole
 // Router, and two handlers of one topic both run for each message. Set Name if several handlers are
 // one consumer (competing consumers of one topic), or if the names of handlers differ between
@@ -49,11 +49,11 @@
 // record is completed: if publishing fails, only the redelivery can publish them. So they are published
 // at least once; under this middleware, the next consumer in the pipeline runs once for each.
 //
-// They are stored as JSON, of at most [core.Policy].ResponseLimit bytes. If they are larger, if a UUID or
+// They are stored as JSON, of at most [core.TaskPolicy].ResultLimit bytes. If they are larger, if a UUID or
 // metadata is not valid UTF-8, or if the store has no room, they are not stored: a duplicate then gets a
 // permanent error, result_unavailable.
 //
-// With Duplicate: core.Reject nothing is stored, and a duplicate produces nothing. Use it for handlers that
+// With Duplicate: core.Reject("") nothing is stored, and a duplicate produces nothing. Use it for handlers that
 // produce nothing: messages of other handlers are lost if the Router can't publish them.
 //
 // # Order of middleware
@@ -83,7 +83,7 @@
 //
 // A broker that limits deliveries counts refused ones, too: the delivery limit of a quorum queue, MaxDeliver
 // of NATS. Pause times that limit must be longer than a run takes, and longer than a crash blocks the
-// message ([core.Policy].Lease).
+// message ([core.Record].Lease).
 //
 // Watermill's NATS subscriber needs nats.ManualAck() among its SubscribeOptions. Without it the client
 // acknowledges the messages that the subscriber drops when it is closed, or when AckWaitTimeout passes.
@@ -93,5 +93,5 @@
 // The handler's work and its record are two steps. If the process dies between them, or the store can't be
 // reached after the handler, the handler runs again after the lease. If the handler changes the database that
 // holds the records, sqlstore's RunTx, with msg.Context(), makes them one step. A result stands for
-// [core.Policy].Retention, 24 hours by default. It must be longer than the broker may deliver a message again.
+// [core.Record].Retention, 24 hours by default. It must be longer than the broker may deliver a message again.
 package watermillidem

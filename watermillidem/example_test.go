@@ -113,7 +113,7 @@ func ExamplePermanent() {
 // next consumer runs once for it.
 func ExampleNew_produce() {
 	engine := core.MustNew(core.Config{})
-	protect, err := watermillidem.New(engine, watermillidem.Config{Policy: core.Policy{Name: "charge"}})
+	protect, err := watermillidem.New(engine, watermillidem.Config{Policy: core.TaskPolicy{Name: "charge"}})
 	if err != nil {
 		fmt.Println(err) // all faults of the policy
 		return

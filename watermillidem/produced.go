@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Finished returns the verdict for a [core.Policy].Reconcile that has found out that an abandoned run took effect.
+// Finished returns the verdict for the function of [core.Uncertain] that has found out that an abandoned run took effect.
 // Duplicates of its message then produce msgs, which must be the messages that the handler would have produced, UUIDs
 // included. It returns an error if a message is nil, or a UUID or metadata is not valid UTF-8.
 func Finished(msgs ...*message.Message) (core.Verdict, error) {

@@ -21,7 +21,7 @@ type Config struct {
 	// Policy is that of a task, see [core.Engine.Task]. Its Name is the consumer's name: a message that
 	// one handler with this name has run is not run by another one. If Name is empty, it is the name
 	// of the Router's handler, so that each handler is a consumer of its own.
-	Policy core.Policy
+	Policy core.TaskPolicy
 
 	// Key returns the key of a message; middleware.MessageHasher of Watermill has this type. Nil means
 	// the UUID. If Key returns an error or an empty key, the message gets a [Permanent] error
@@ -47,8 +47,8 @@ func New(engine *core.Engine, c Config) (message.HandlerMiddleware, error) {
 	p := c.Policy
 	p.Name = cmp.Or(p.Name, "the name of a handler")
 	_, err := engine.Task(p)
-	if p.Duplicate == core.Reject && p.OnFailure == core.Keep {
-		err = errors.Join(err, &core.ConfigError{Field: "Policy.OnFailure",
+	if p.Duplicate.IsReject() && p.OnFailure == core.Keep {
+		err = errors.Join(err, &core.ConfigError{Field: "TaskPolicy.OnFailure",
 			Problem: "is Keep under Reject: the redelivery of a message that has failed would be acknowledged, and the message lost"})
 	}
 	if err != nil {

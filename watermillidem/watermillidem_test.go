@@ -21,7 +21,7 @@ import (
 )
 
 // charge is a consumer outside of a Router.
-func charge(p core.Policy) watermillidem.Config {
+func charge(p core.TaskPolicy) watermillidem.Config {
 	p.Name = "charge"
 	return watermillidem.Config{Policy: p, Pause: -1}
 }
@@ -31,14 +31,14 @@ func nothing(*message.Message) ([]*message.Message, error) { return nil, nil }
 func TestFaults(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	for name, c := range map[string]struct {
-		policy core.Policy
+		policy core.TaskPolicy
 		fields []string
 	}{
-		"of a task":       {core.Policy{Lease: -1, User: core.SharedByAllCallers()}, []string{"Policy.Lease", "Policy.User"}},
-		"a message lost":  {core.Policy{Duplicate: core.Reject, OnFailure: core.Keep}, []string{"Policy.OnFailure"}},
-		"both":            {core.Policy{Duplicate: core.Reject, OnFailure: core.Keep, Retention: -1}, []string{"Policy.Retention", "Policy.OnFailure"}},
-		"kept and shown":  {core.Policy{OnFailure: core.Keep}, nil},
-		"the zero policy": {core.Policy{}, nil},
+		"of a task":       {core.TaskPolicy{Record: core.Record{Lease: -1}, ResultLimit: -1}, []string{"TaskPolicy.ResultLimit", "TaskPolicy.Lease"}},
+		"a message lost":  {core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}}, []string{"TaskPolicy.OnFailure"}},
+		"both":            {core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep, Retention: -1}}, []string{"TaskPolicy.Retention", "TaskPolicy.OnFailure"}},
+		"kept and shown":  {core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}, nil},
+		"the zero policy": {core.TaskPolicy{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := watermillidem.New(e, watermillidem.Config{Policy: c.policy})
@@ -78,7 +78,7 @@ func TestPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := idemtest.New(t, core.Config{})
-				config := charge(core.Policy{})
+				config := charge(core.TaskPolicy{})
 				config.Pause = c.pause
 				handle := watermillidem.MustNew(e.Engine, config)(nothing)
 
@@ -110,7 +110,7 @@ func TestPause(t *testing.T) {
 func TestPauseEndsWithTheMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := idemtest.New(t, core.Config{})
-		config := charge(core.Policy{})
+		config := charge(core.TaskPolicy{})
 		config.Pause = time.Hour
 		handle := watermillidem.MustNew(e.Engine, config)(nothing)
 		e.NextIsRunning(2 * time.Hour)
@@ -126,7 +126,7 @@ func TestPauseEndsWithTheMessage(t *testing.T) {
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := idemtest.New(t, core.Config{})
-		handle := watermillidem.MustNew(e.Engine, charge(core.Policy{Duplicate: core.Wait(time.Minute)}))(
+		handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{Duplicate: core.Wait(time.Minute)}))(
 			func(msg *message.Message) ([]*message.Message, error) {
 				time.Sleep(30 * time.Second)
 				return []*message.Message{receipt(msg, "paid")}, nil
@@ -147,7 +147,7 @@ func TestWait(t *testing.T) {
 
 func TestDrained(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{}))(nothing)
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(nothing)
 	require.NoError(t, e.Drain(t.Context()))
 	_, err := handle(order("1", "5"))
 	assert.ErrorIs(t, err, core.CodeShuttingDown)
@@ -156,7 +156,7 @@ func TestDrained(t *testing.T) {
 
 func TestFailOpen(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{FailOpen: true}))(
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{FailOpen: true}))(
 		func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{receipt(msg, "paid")}, nil
 		})
@@ -179,7 +179,7 @@ func TestContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
 			var inside context.Context
-			handle := middleware.Recoverer(watermillidem.MustNew(e.Engine, charge(core.Policy{}))(
+			handle := middleware.Recoverer(watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
 				func(msg *message.Message) ([]*message.Message, error) {
 					inside = msg.Context()
 					assert.NoError(t, inside.Err())
@@ -202,7 +202,7 @@ func TestProducedMessagesOutliveTheRun(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
 	ended, end := context.WithCancel(t.Context())
 	end()
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{}))(
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
 		func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{
 				msg,
@@ -220,7 +220,7 @@ func TestProducedMessagesOutliveTheRun(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	config := charge(core.Policy{})
+	config := charge(core.TaskPolicy{})
 	config.Key = middleware.NewMessageHasherFromMetadataField("order")
 	runs := 0
 	handle := watermillidem.MustNew(e.Engine, config)(func(*message.Message) ([]*message.Message, error) { runs++; return nil, nil })
@@ -253,7 +253,7 @@ func TestOneName(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
 	for range 2 {
 		for range 2 {
-			_, err := watermillidem.MustNew(e.Engine, charge(core.Policy{}))(nothing)(order("1", "5"))
+			_, err := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(nothing)(order("1", "5"))
 			require.NoError(t, err)
 		}
 	}
@@ -264,7 +264,7 @@ func TestOneName(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
 	config := func(names ...string) watermillidem.Config {
-		c := charge(core.Policy{})
+		c := charge(core.TaskPolicy{})
 		c.Metadata = names
 		return c
 	}
@@ -303,7 +303,7 @@ func TestFingerprint(t *testing.T) {
 	assert.Equal(t, []string{"b", "a"}, names, "the caller's stay as they are")
 	assert.False(t, same(config("a"), config("b"), equal, [2]md{{"a": "1"}, {"b": "1"}}), "their names do")
 
-	anything := charge(core.Policy{IgnoreFingerprint: true})
+	anything := charge(core.TaskPolicy{IgnoreFingerprint: true})
 	assert.True(t, same(anything, anything, [2]string{"5", "6"}, [2]md{}))
 }
 
@@ -332,7 +332,7 @@ func TestProduced(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
-			handle := watermillidem.MustNew(e.Engine, charge(core.Policy{}))(
+			handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
 				func(*message.Message) ([]*message.Message, error) { return c.produced, nil })
 			produced, err := handle(order("1", "5"))
 			require.NoError(t, err)
@@ -360,10 +360,10 @@ func TestProduced(t *testing.T) {
 // Of a record that is no list of messages nothing is acknowledged: what was produced would be lost.
 func TestRecordOfAnotherForm(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	_, err := core.Do(t.Context(), e.MustTask(core.Policy{Name: "charge"}), core.Call{Key: "1"},
+	_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "charge"}), core.Call{Key: "1"},
 		func(context.Context) (string, error) { return "paid", nil })
 	require.NoError(t, err)
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{IgnoreFingerprint: true}))(nothing)
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{IgnoreFingerprint: true}))(nothing)
 	_, err = handle(order("1", "5"))
 	assert.ErrorIs(t, err, core.CodeResultUnavailable)
 }
@@ -371,7 +371,7 @@ func TestRecordOfAnotherForm(t *testing.T) {
 // Under Reject a duplicate is acknowledged, and is no affair of a poison queue.
 func TestReject(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{Duplicate: core.Reject}))(
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{Duplicate: core.Reject("")}))(
 		func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{receipt(msg, "paid")}, nil
 		})
@@ -387,7 +387,7 @@ func TestReject(t *testing.T) {
 // What a failing handler produces goes out with its error, as without this middleware.
 func TestProducedByAFailure(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{}))(
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
 		func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{receipt(msg, "declined")}, errCard
 		})
@@ -402,10 +402,11 @@ func TestFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
-			handle := watermillidem.MustNew(e.Engine, charge(core.Policy{
-				Abandoned: core.Uncertain,
-				Reconcile: func(context.Context, core.Uncertainty) (core.Verdict, error) {
-					return watermillidem.Finished(finished...)
+			handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{
+				Record: core.Record{
+					Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
+						return watermillidem.Finished(finished...)
+					}),
 				},
 			}))(nothing)
 			e.NextIsAbandoned(1)
@@ -444,8 +445,8 @@ func TestPermanentAndTemporary(t *testing.T) {
 	assert.ErrorIs(t, refused(core.CodeKeyReused), errCard)
 
 	e := idemtest.New(t, core.Config{})
-	other := e.MustTask(core.Policy{Name: "other"})
-	handle := watermillidem.MustNew(e.Engine, charge(core.Policy{}))(
+	other := e.MustTask(core.TaskPolicy{Name: "other"})
+	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
 		func(msg *message.Message) ([]*message.Message, error) {
 			_, err := core.Do(msg.Context(), other, core.Call{}, func(context.Context) (int, error) { return 0, nil })
 			return nil, err
@@ -477,7 +478,7 @@ func TestOrder(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
 			calls := 0
-			handle := c.wrap(watermillidem.MustNew(e.Engine, charge(core.Policy{})), middleware.Recoverer)(
+			handle := c.wrap(watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{})), middleware.Recoverer)(
 				func(msg *message.Message) ([]*message.Message, error) {
 					assert.NoError(t, msg.Context().Err())
 					switch calls++; calls {
@@ -502,7 +503,7 @@ func TestOrder(t *testing.T) {
 // Mounted on a Router and on its handler, it is one guard.
 func TestMountedTwice(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
-	protect := watermillidem.MustNew(e.Engine, charge(core.Policy{}))
+	protect := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))
 	calls := 0
 	handle := protect(protect(func(msg *message.Message) ([]*message.Message, error) {
 		calls++

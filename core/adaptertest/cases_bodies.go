@@ -204,8 +204,8 @@ var replacedCases = []testCase{
 		needs:  Features{Front: []Front{Decompressor}},
 		app:    App{Front: []Front{Decompressor}},
 		global: true,
-		policy: core.Policy{Key: core.Header(core.Required).Named("X-Request-Key"), Duplicate: core.Reject},
-		routes: []route{{policy: &core.Policy{Key: core.Fields("a")}}},
+		policy: core.Policy{Key: core.Header(core.Required, core.Named("X-Request-Key")), Duplicate: core.Reject("")},
+		routes: []route{{policy: &core.Policy{Key: core.Params(core.Fields("a"))}}},
 		loose:  true,
 		steps: []step{
 			ask{compressed(requestKeyedBody("r-1", `{"a":1}`)), created, ""},

@@ -44,7 +44,7 @@ var duplicateCases = []testCase{
 	{
 		name:    "rejected",
 		why:     "under Reject a duplicate gets 409 in_progress, then 409 duplicate with the policy's message, and never the response",
-		policy:  core.Policy{Duplicate: core.Reject, Message: "please do not submit twice"},
+		policy:  core.Policy{Duplicate: core.Reject("please do not submit twice")},
 		handler: held,
 		steps: []step{
 			begin{"first", anOrder},
@@ -66,7 +66,7 @@ var duplicateCases = []testCase{
 	{
 		name:   "retention passed",
 		why:    "a finished result stands for the retention, by the store's clock",
-		policy: core.Policy{Retention: time.Hour},
+		policy: core.Policy{Record: core.Record{Retention: time.Hour}},
 		steps: []step{
 			ask{anOrder, created, ""},
 			later(time.Hour - time.Second),
@@ -249,8 +249,8 @@ var clientKeyCases = []testCase{
 	},
 	{
 		name:   "key under another name",
-		why:    "KeySource.Named: the field may have another name",
-		policy: core.Policy{Key: core.Header(core.Required).Named("X-Request-Key")},
+		why:    "Named: the field may have another name",
+		policy: core.Policy{Key: core.Header(core.Required, core.Named("X-Request-Key"))},
 		steps: []step{
 			ask{keyed("k-1"), refused(core.CodeKeyMissing), ""},
 			ask{request{body: order, fields: []core.Field{{Name: "x-request-key", Value: "k-1"}}}, created, ""},
@@ -286,7 +286,7 @@ var clientKeyCases = []testCase{
 	{
 		name:   "a retry with a fresh timestamp that is excluded",
 		why:    "the fingerprint is made of values, not of bytes: a retry may have members in another order, and another timestamp if the policy excludes it",
-		policy: core.Policy{Key: core.Header(core.Required), Exclude: core.Exclude("ts", "timestamp")},
+		policy: core.Policy{Key: core.Header(core.Required, core.Exclude("ts", "timestamp"))},
 		steps: []step{
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"timestamp":1700000000}`}, created, ""},
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=2", body: "{\"timestamp\":1700000001,\n \"quantity\":2.0,\"sku\":\"A-1\"}"}, replayed, ""},

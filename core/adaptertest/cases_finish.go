@@ -138,7 +138,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	{
 		name:    "a stream whose client leaves, uncertain",
 		why:     "an abandoned run is 409 uncertain by policy, whoever has abandoned it",
-		policy:  core.Policy{Abandoned: core.Uncertain},
+		policy:  core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}},
 		handler: streamForever,
 		noBare:  true,
 		steps: []step{

@@ -97,7 +97,7 @@ var frontCases = []testCase{
 		needs:  Features{OuterErrors: true},
 		app:    App{Errors: true, Outer: []core.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY")}},
 		global: true,
-		policy: core.Policy{Key: core.Header(core.Optional).Named("X-Request-Key")},
+		policy: core.Policy{Key: core.Header(core.Optional, core.Named("X-Request-Key"))},
 		routes: []route{{policy: &clientKey}},
 		handler: func(_ *probe, c Call, _ int) error {
 			c.AddHeader("Warning", "199 - a")

@@ -11,9 +11,9 @@ import (
 
 var (
 	// stock is a policy that finds its key in a header field of its own.
-	stock = core.Policy{Key: core.Header(core.Required).Named("X-Stock-Key")}
+	stock = core.Policy{Key: core.Header(core.Required, core.Named("X-Stock-Key"))}
 	// keptFailures keeps also what has failed.
-	keptFailures = core.Policy{Key: core.Header(core.Required), OnFailure: core.Keep}
+	keptFailures = core.Policy{Key: core.Header(core.Required), Record: core.Record{OnFailure: core.Keep}}
 	twoRoutes    = []route{{policy: &clientKey}, {pattern: "/stock", policy: &clientKey}}
 )
 
@@ -111,8 +111,8 @@ var nestingCases = []testCase{
 		why: "EchoKey answers with the key of the client that asks: what a guard further in has echoed, to another " +
 			"request, is not stored by the outer one, whose replay has its own key, once",
 		global: true,
-		policy: echoed(core.Policy{Key: stock.Key}),
-		routes: []route{{policy: new(echoed(clientKey))}},
+		policy: core.Policy{Key: core.Header(core.Required, core.Named("X-Stock-Key"), core.EchoKey())},
+		routes: []route{{policy: new(core.ClientKey(core.EchoKey()))}},
 		loose:  true,
 		noBare: true,
 		steps: []step{
@@ -148,7 +148,7 @@ var nestingCases = []testCase{
 		why:    "an inner guard with another policy and the key of an outer one would be switched off if it let the request pass, and wait for itself if it did not: 500 guard_conflict",
 		global: true,
 		policy: core.Policy{},
-		routes: []route{{policy: &core.Policy{Duplicate: core.Reject}}},
+		routes: []route{{policy: &core.Policy{Duplicate: core.Reject("")}}},
 		loose:  true,
 		steps: []step{
 			ask{anOrder, want{status: 500, kind: refusal, code: core.CodeGuardConflict}, ""},
@@ -163,8 +163,6 @@ func stockKeyed(key, stock string) request {
 	r.fields = []core.Field{field("X-Stock-Key", stock)}
 	return r
 }
-
-func echoed(p core.Policy) core.Policy { p.EchoKey = true; return p }
 
 var echoing = []string{core.DefaultKeyHeader}
 

@@ -80,7 +80,7 @@ var parameterCases = []testCase{
 	{
 		name:   "files by content",
 		why:    "the boundary of a multipart form does not count, the content of files does",
-		routes: []route{{pattern: "/files", policy: new(core.Policy)}, {pattern: "/forms", policy: &core.Policy{WithoutFiles: true}}},
+		routes: []route{{pattern: "/files", policy: new(core.Policy)}, {pattern: "/forms", policy: &core.Policy{Key: core.Params(core.WithoutFiles())}}},
 		steps: []step{
 			ask{upload("/files", "b1", "cat.png", "meow"), created, ""},
 			ask{upload("/files", "b2", "cat.png", "meow"), replayed, ""},
@@ -92,7 +92,7 @@ var parameterCases = []testCase{
 	{
 		name:   "fields of the request",
 		why:    "Fields makes the key of the values at these paths; none of them is 400 key_missing",
-		policy: core.Policy{Key: core.Fields("order.id")},
+		policy: core.Policy{Key: core.Params(core.Fields("order.id"))},
 		steps: []step{
 			ask{posted("", `{"order":{"id":7,"at":"noon"},"try":1}`), created, ""},
 			ask{posted("", `{"order":{"id":7,"at":"one"},"try":2}`), replayed, ""},

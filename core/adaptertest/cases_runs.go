@@ -79,7 +79,7 @@ var failureCases = []testCase{
 	{
 		name:    "failures that are kept",
 		why:     "OnFailure: Keep stores a failure, and a duplicate gets it",
-		policy:  core.Policy{OnFailure: core.Keep},
+		policy:  core.Policy{Record: core.Record{OnFailure: core.Keep}},
 		handler: byStatus,
 		steps: []step{
 			ask{posted("/orders?status=500", order), failed(500), ""},
@@ -374,7 +374,7 @@ var runCases = []testCase{
 	{
 		name:    "an uncertain outcome",
 		why:     "under Abandoned: Uncertain an abandoned run is 409 uncertain until its outcome is known",
-		policy:  core.Policy{Abandoned: core.Uncertain},
+		policy:  core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}},
 		handler: reportRun,
 		noBare:  true,
 		steps: []step{
@@ -388,10 +388,12 @@ var runCases = []testCase{
 	},
 	{
 		name: "an outcome that is found out",
-		why:  "Policy.Reconcile: the response of core.Finished is stored and replayed like a captured one",
-		policy: core.Policy{Abandoned: core.Uncertain, Reconcile: func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-			return core.Finished(&core.Response{Status: 201, Header: []core.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
-				Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
+		why:  "Uncertain: the response of core.Finished is stored and replayed like a captured one",
+		policy: core.Policy{Record: core.Record{
+			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+				return core.Finished(&core.Response{Status: 201, Header: []core.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
+					Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
+			}),
 		}},
 		handler: reportRun,
 		noBare:  true,
@@ -508,7 +510,7 @@ var waitCases = []testCase{
 	{
 		name:   "200 at once, replayed",
 		why:    "of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx",
-		policy: core.Policy{Duplicate: core.Replay},
+		policy: core.Policy{Duplicate: core.Replay()},
 		steps: []step{
 			atOnce{request: anOrder, size: 200, refusals: true},
 			ask{anOrder, replayed, ""},

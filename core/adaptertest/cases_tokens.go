@@ -577,7 +577,7 @@ var useCases = []testCase{
 	},
 }
 
-func rejecting(p core.Policy) core.Policy { p.Duplicate = core.Reject; return p }
+func rejecting(p core.Policy) core.Policy { p.Duplicate = core.Reject(""); return p }
 
 func waitingFor(p core.Policy) core.Policy { p.Duplicate = core.Wait(patience); return p }
 
@@ -743,7 +743,7 @@ var oldTokenCases = []testCase{
 // checkoutBriefly issues what is too old when it arrives.
 var checkoutBriefly = oneShot(core.TokenConfig{Lifetime: time.Nanosecond}, "checkout")
 
-func uncertain(p core.Policy) core.Policy { p.Abandoned = core.Uncertain; return p }
+func uncertain(p core.Policy) core.Policy { p.Abandoned = core.Uncertain(nil); return p }
 
 func failingOpen(p core.Policy) core.Policy { p.FailOpen = true; return p }
 

@@ -1584,7 +1584,7 @@ var cases = []testCase{
 	{
 		name: "one of many uses of a token runs",
 		why:  "a one-shot token works once, however many clicks, tabs and processes use it at the same moment; the others are refused while it runs, and then get its answer",
-		run:  func(s *env) { s.useTokens(core.Replay) },
+		run:  func(s *env) { s.useTokens(core.Replay()) },
 	},
 	{
 		name: "all uses of a token get one answer",

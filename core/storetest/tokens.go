@@ -43,7 +43,7 @@ func (s *env) useTokens(duplicate core.Duplicate) {
 		}
 		for i := range uses {
 			u := &uses[i]
-			if u.refused == core.CodeInProgress && duplicate == core.Replay {
+			if u.refused == core.CodeInProgress && duplicate == core.Replay() {
 				continue
 			}
 			if u.refused != "" || u.status != last.status || !bytes.Equal(u.body, last.body) || u.ran == u.replayed {

@@ -116,7 +116,7 @@ const lease = 2 * time.Second
 
 // listen takes orders.
 func (s *service) listen(ctx context.Context) error {
-	guard := s.engine.MustGuard(core.Policy{Name: "orders", Key: core.Header(core.Required), Lease: lease})
+	guard := s.engine.MustGuard(core.Policy{Name: "orders", Key: core.Header(core.Required), Record: core.Record{Lease: lease}})
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", httpidem.New(guard)(http.HandlerFunc(s.order)))
 	mux.HandleFunc("GET /ledger", func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +194,7 @@ func (s *service) publish(ctx context.Context, m outbox.Message) error {
 func (s *service) consume(ctx context.Context) error {
 	handler, err := amqpidem.NewHandler(amqpidem.Config{
 		// A duplicate need not be told the result: Reject stores none.
-		Task:      s.engine.MustTask(core.Policy{Name: "charge", Duplicate: core.Reject, Lease: lease}),
+		Task:      s.engine.MustTask(core.TaskPolicy{Name: "charge", Duplicate: core.Reject(""), Record: core.Record{Lease: lease}}),
 		Topology:  s.topology,
 		Publisher: s.publisher,
 		Attempts:  20, // a killed worker costs one

@@ -88,7 +88,7 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 
 	// What fails at the bank may have been done all the same. Nobody runs that again.
 	cautiousKey := clientKey
-	cautiousKey.OnFailure, cautiousKey.Abandoned = core.Abandon, core.Uncertain
+	cautiousKey.OnFailure, cautiousKey.Abandoned = core.Abandon, core.Uncertain(nil)
 
 	// The same parameters are the same order: no client needs to know of it.
 	g.Orders = guard("orders", core.Policy{})
@@ -100,7 +100,7 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 	// A second like within two seconds is a slip of the finger; after a refused one it
 	// may be tried again at once.
 	g.Likes = guard("likes", core.Policy{
-		Duplicate: core.Reject, Message: "You like this already.", Retention: 2 * time.Second,
+		Duplicate: core.Reject("You like this already."), Record: core.Record{Retention: 2 * time.Second},
 	})
 	// Anybody may take as many coupons as there are, but the same one only once at a time.
 	g.Coupons = guard("coupons", core.Exclusive())

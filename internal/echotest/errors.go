@@ -77,7 +77,7 @@ func (s suite[C]) testErrorsAreSeenFurtherOutAndRenderedOnce(t *testing.T) {
 				_ = c.JSON(http.StatusUnprocessableEntity, map[string]string{"error": err.Error()})
 			})
 			e.Use(mount(t, &reported)...)
-			e.Add("POST", "/orders", func(C) error { return failure }, s.New(guard(core.Policy{OnFailure: core.Keep}).Guard))
+			e.Add("POST", "/orders", func(C) error { return failure }, s.New(guard(core.Policy{Record: core.Record{OnFailure: core.Keep}}).Guard))
 			ask := func() *httptest.ResponseRecorder {
 				r := httptest.NewRequest("POST", "/orders", nil)
 				r.Header.Set("X-User", "alice")

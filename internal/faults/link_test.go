@@ -35,7 +35,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		s.report(section, "link cut as the claim is sent", name, tally{executions: 3}, three...)
 	})
 	t.Run("cut after the claim", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Lease: lease})
+		proxy, s := link(t, core.Policy{Record: core.Record{Lease: lease}})
 		for _, op := range three {
 			cut := proxy.CutAfter([]byte(op))
 			require.Equal(t, "503 store_unavailable", s.send(op), "whether it is claimed is not known")
@@ -46,7 +46,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		s.report(section, "link cut after the claim was made, its answer lost", name, tally{executions: 3}, three...)
 	})
 	t.Run("cut before the result", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Abandoned: core.Uncertain})
+		proxy, s := link(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 		s.while(func(op string, _ uint64) { proxy.CutBefore([]byte(op)) })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
@@ -55,7 +55,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		s.report(section, "link cut as the result is sent", name, tally{executions: 3}, three...)
 	})
 	t.Run("cut after the result", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Abandoned: core.Uncertain})
+		proxy, s := link(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 		s.while(func(op string, _ uint64) { proxy.CutAfter([]byte(op)) })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
@@ -76,7 +76,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 	})
 	for _, policy := range policies {
 		t.Run("down from the handler on, "+policy.name, func(t *testing.T) {
-			proxy, s := hasty(t, core.Policy{Abandoned: policy.abandoned})
+			proxy, s := hasty(t, core.Policy{Record: core.Record{Abandoned: policy.abandoned}})
 			s.while(func(_ string, attempt uint64) {
 				if attempt == 1 {
 					proxy.Cut()
@@ -102,7 +102,7 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 		s.report(section, "link slower than the deadline before the claim", name, tally{executions: 3}, three...)
 	})
 	t.Run("stalled during the handler", func(t *testing.T) {
-		proxy, s := hasty(t, core.Policy{Abandoned: core.Uncertain})
+		proxy, s := hasty(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 		s.while(func(string, uint64) { proxy.Stall() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")

@@ -36,7 +36,7 @@ func TestRedisServer(t *testing.T) {
 		t.Parallel()
 		redis := durable(t)
 		// A connection that is given up while the server is frozen releases no claims.
-		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m"), core.Policy{Abandoned: core.Uncertain, Lease: longLease})
+		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m"), core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil), Lease: longLease}})
 		var ops []string
 		var answers []<-chan string
 		redis.Freeze()
@@ -66,7 +66,7 @@ func TestRedisServer(t *testing.T) {
 					redis.Kill()
 				}
 			}}
-			s := newHastyShop(t, store, core.Policy{Abandoned: policy.abandoned})
+			s := newHastyShop(t, store, core.Policy{Record: core.Record{Abandoned: policy.abandoned}})
 			for _, op := range three {
 				require.Equal(t, "201", s.send(op), "the client gets the real response")
 				require.True(t, s.saw(core.RunUnfinished))
@@ -138,7 +138,7 @@ func TestRedisServer(t *testing.T) {
 	t.Run("full during the handler", func(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t, "--maxmemory-policy", "noeviction")
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{Lease: longLease})
+		s := newShop(t, openRedis(t, redis.URL()), core.Policy{Record: core.Record{Lease: longLease}})
 		s.while(func(string, uint64) { command(t, redis, "CONFIG", "SET", "maxmemory", "1") })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")

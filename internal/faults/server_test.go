@@ -18,8 +18,8 @@ var policies = []struct {
 	last      string
 	want      tally
 }{
-	{"TakeOver", core.TakeOver, "201", tally{executions: 6, duplicates: 3}},
-	{"Uncertain", core.Uncertain, "409 uncertain", tally{executions: 3}},
+	{"TakeOver", core.TakeOver(), "201", tally{executions: 6, duplicates: 3}},
+	{"Uncertain", core.Uncertain(nil), "409 uncertain", tally{executions: 3}},
 }
 
 // durableServer breaks a server that keeps what it has acknowledged. fresh returns one with
@@ -40,7 +40,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	})
 	t.Run("killed and restarted during the handler", func(t *testing.T) {
 		server, store := fresh(t)
-		s := newShop(t, store, core.Policy{Lease: longLease})
+		s := newShop(t, store, core.Policy{Record: core.Record{Lease: longLease}})
 		s.while(func(string, uint64) { server.Kill(); server.Start() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
@@ -51,7 +51,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	for _, policy := range policies {
 		t.Run("killed during the handler, "+policy.name, func(t *testing.T) {
 			server, store := fresh(t)
-			s := newHastyShop(t, store, core.Policy{Abandoned: policy.abandoned})
+			s := newHastyShop(t, store, core.Policy{Record: core.Record{Abandoned: policy.abandoned}})
 			s.while(func(_ string, attempt uint64) {
 				if attempt == 1 {
 					server.Kill()
@@ -83,7 +83,7 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 	})
 	t.Run("frozen during the handler", func(t *testing.T) {
 		server, store := fresh(t)
-		s := newHastyShop(t, store, core.Policy{Abandoned: core.Uncertain})
+		s := newHastyShop(t, store, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 		s.while(func(string, uint64) { server.Freeze() })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")

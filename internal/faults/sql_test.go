@@ -193,7 +193,7 @@ func TestSQLSessions(t *testing.T) {
 				return newOperator(t, e, server, url), s
 			}
 			t.Run("killed before the claim", func(t *testing.T) {
-				o, s := start(t, core.Policy{Lease: lease})
+				o, s := start(t, core.Policy{Record: core.Record{Lease: lease}})
 				for _, op := range three {
 					o.endAll()
 					s.until("201", op) // whether the driver notices in time is its own affair
@@ -216,7 +216,7 @@ func TestSQLSessions(t *testing.T) {
 				s.report(sqlServers, "session killed while its claim waits for a lock", e.name, tally{executions: 3}, three...)
 			})
 			t.Run("killed in the handler", func(t *testing.T) {
-				o, s := start(t, core.Policy{Abandoned: core.Uncertain})
+				o, s := start(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 				s.while(func(string, uint64) { o.endAll() })
 				for _, op := range three {
 					require.Equal(t, "201", s.send(op))
@@ -225,7 +225,7 @@ func TestSQLSessions(t *testing.T) {
 				s.report(sqlServers, "sessions killed while the handler runs", e.name, tally{executions: 3}, three...)
 			})
 			t.Run("killed in the handler, many", func(t *testing.T) {
-				o, s := start(t, core.Policy{Abandoned: core.Uncertain})
+				o, s := start(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 				var ops []string
 				var answers []<-chan string
 				unlock := o.lock() // so that each has a connection of its own, which stays in the pool
@@ -246,7 +246,7 @@ func TestSQLSessions(t *testing.T) {
 				s.report(sqlServers, "eight idle sessions killed while a handler runs", e.name, tally{executions: len(ops)}, ops...)
 			})
 			t.Run("killed in the result", func(t *testing.T) {
-				o, s := start(t, core.Policy{Abandoned: core.Uncertain})
+				o, s := start(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
 				done := make(chan struct{}, len(three))
 				s.while(func(string, uint64) {
 					unlock := o.lock()

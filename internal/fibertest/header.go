@@ -53,7 +53,7 @@ func (s suite[C]) testEachLineCounts(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			runs := 0
 			app := s.NewApp(config, nil)
-			app.Add("POST", "/", s.mounted(t, core.Policy{RequestHeaders: []string{"X-Item"}}), func(c C) error {
+			app.Add("POST", "/", s.mounted(t, core.Policy{Key: core.Params(core.RequestHeaders("X-Item"))}), func(c C) error {
 				runs++
 				return c.SendString(fmt.Sprint(runs))
 			})

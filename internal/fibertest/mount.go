@@ -109,7 +109,7 @@ func (s suite[C]) testTheLoggerSeesErrorsUnderFinish(t *testing.T) {
 		return c.Status(422).SendString(fmt.Sprintf("%v, number %d", err, rendered))
 	})
 	app.Use(s.Finish(), s.Logger("${status} ${error}\n", &log))
-	app.Add("POST", "/orders", s.mounted(t, core.Policy{OnFailure: core.Keep}),
+	app.Add("POST", "/orders", s.mounted(t, core.Policy{Record: core.Record{OnFailure: core.Keep}}),
 		func(C) error { return errors.New("no stock") })
 	service := s.serve(t, app)
 	first := service.Post("/orders", "")
@@ -248,7 +248,7 @@ func (s suite[C]) testATimeoutInFrontOfSome(t *testing.T) {
 // A middleware in front may end a stream when its context serves another request already.
 func (s suite[C]) testTheEndOfAStreamAddsNothing(t *testing.T) {
 	app := s.newApp()
-	app.Add("POST", "/", s.mounted(t, core.Policy{Key: core.Header(core.Required), EchoKey: true}), func(c C) error {
+	app.Add("POST", "/", s.mounted(t, core.Policy{Key: core.Header(core.Required, core.EchoKey())}), func(c C) error {
 		c.Response().SetBodyStream(strings.NewReader("all"), -1)
 		return nil
 	})

@@ -235,7 +235,7 @@ func (s suite[C]) testRoutesDoNotMerge(t *testing.T) {
 func (s suite[C]) testMethodsDoNotMerge(t *testing.T) {
 	var runs atomic.Int32
 	app := s.newApp()
-	app.All("/orders/:id", s.mounted(t, core.Policy{Retention: time.Minute}), func(c C) error {
+	app.All("/orders/:id", s.mounted(t, core.Policy{Record: core.Record{Retention: time.Minute}}), func(c C) error {
 		runs.Add(1)
 		return c.SendString(c.Method())
 	})

@@ -86,7 +86,7 @@ func Engine(t testing.TB) (*core.Engine, *Store) {
 
 // Guards returns the guards for Route and KeyRoute. Results stand for as long as the slowest machine takes.
 func Guards(e *core.Engine) (parameters, key *core.Guard) {
-	return e.MustGuard(core.Policy{Retention: 24 * time.Hour}), e.MustGuard(core.Policy{Key: core.Header(core.Required)})
+	return e.MustGuard(core.Policy{Record: core.Record{Retention: 24 * time.Hour}}), e.MustGuard(core.Policy{Key: core.Header(core.Required)})
 }
 
 // Store is an in-process store that remembers what it was handed.

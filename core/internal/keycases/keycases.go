@@ -72,10 +72,7 @@ func All() []Case {
 
 // Policy returns the policy under which the entry's key is derived.
 func (k Case) Policy() core.Policy {
-	p := core.Policy{
-		RequestHeaders: k.Options.RequestHeaders, IgnoreFingerprint: k.Options.IgnoreFingerprint,
-		WithoutFiles: k.Options.WithoutFiles, WithoutFileNames: k.Options.WithoutFileNames,
-	}
+	var p core.Policy
 	switch k.Options.User {
 	case "":
 		p.User = core.UserFromHeader("X-User")
@@ -88,19 +85,34 @@ func (k Case) Policy() core.Policy {
 	default:
 		panic(fmt.Sprintf("keycases: keys.json: %q: no such user source: %q", k.Name, k.Options.User))
 	}
-	switch {
-	case k.Options.Key == "header":
-		p.Key = core.Header(core.Required)
-	case k.Options.Key != "":
-		panic(fmt.Sprintf("keycases: keys.json: %q: no such key source: %q", k.Name, k.Options.Key))
-	case k.Options.Fields != nil:
-		p.Key = core.Fields(k.Options.Fields...)
+	options := []core.Option{core.Exclude(k.Options.Exclude...), core.RequestHeaders(k.Options.RequestHeaders...)}
+	if k.Options.WithoutFiles {
+		options = append(options, core.WithoutFiles())
 	}
-	if k.Options.Exclude != nil {
-		p.Exclude = core.Exclude(k.Options.Exclude...)
+	if k.Options.WithoutFileNames {
+		options = append(options, core.WithoutFileNames())
 	}
-	if k.Options.ExcludeOnly != nil {
-		p.Exclude = core.ExcludeOnly(k.Options.ExcludeOnly...)
+	if k.Options.Key == "header" {
+		var chosen []core.KeyOption
+		for _, o := range options {
+			chosen = append(chosen, o)
+		}
+		if k.Options.IgnoreFingerprint {
+			chosen = append(chosen, core.IgnoreFingerprint())
+		}
+		p.Key = core.Header(core.Required, chosen...)
+	} else {
+		var params []core.ParamsOption
+		for _, o := range options {
+			params = append(params, o)
+		}
+		if k.Options.Fields != nil {
+			params = append(params, core.Fields(k.Options.Fields...))
+		}
+		if k.Options.ExcludeOnly != nil {
+			params = append(params, core.ExcludeOnly(k.Options.ExcludeOnly...))
+		}
+		p.Key = core.Params(params...)
 	}
 	if k.Options.SHA256 {
 		p.Digest = core.SHA256

@@ -32,7 +32,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		invoices := core.MustNew(core.Config{Service: "shop", Store: store}).MustTask(core.Policy{Name: "send invoice"})
+		invoices := core.MustNew(core.Config{Service: "shop", Store: store}).MustTask(core.TaskPolicy{Name: "send invoice"})
 		result, err := core.Do(ctx, invoices, core.Call{Key: "2041"}, func(context.Context) (string, error) {
 			fmt.Println("sending")
 			return "sent", nil

@@ -120,8 +120,8 @@ func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
 func TestRunTxForgetsWithThePolicy(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		for name, policy := range map[string]core.Policy{
-			"retention": {Retention: time.Millisecond},
-			"released":  {OnSuccess: core.Release, Duplicate: core.Reject},
+			"retention": {Record: core.Record{Retention: time.Millisecond}},
+			"released":  {Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")},
 		} {
 			c := newCounter(t, url, policy)
 			c.handler = func(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +137,7 @@ func TestRunTxForgetsWithThePolicy(t *testing.T) {
 		}
 
 		// Also if the run that has succeeded had taken over what another had committed.
-		c := newCounter(t, url, core.Policy{OnSuccess: core.Release, Duplicate: core.Reject})
+		c := newCounter(t, url, core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")})
 		c.handler = func(w http.ResponseWriter, r *http.Request) {
 			_, err := c.store.RunTx(r.Context(), c.db, c.enter("taken over"))
 			assert.NoError(t, err)
@@ -151,7 +151,7 @@ func TestRunTxForgetsWithThePolicy(t *testing.T) {
 		assert.Equal(t, 2, c.count("taken over"))
 
 		// That success has left a free record. A run that claims it, commits and fails has not: it may not run again.
-		c = newCounter(t, url, core.Policy{OnSuccess: core.Release, Duplicate: core.Reject})
+		c = newCounter(t, url, core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")})
 		for i, status := range []int{http.StatusBadGateway, http.StatusCreated, http.StatusBadGateway, http.StatusCreated} {
 			c.handler = func(w http.ResponseWriter, r *http.Request) {
 				assert.Equal(t, i%2 == 1, httpidem.Run(r).Takeover(), i)
@@ -340,7 +340,7 @@ func TestRunTxRefuses(t *testing.T) {
 	_, err := c.store.RunTx(t.Context(), c.db, never)
 	require.ErrorIs(t, err, core.CodeNoRun)
 
-	here := core.MustNew(core.Config{Service: "shop", Store: c.store}).MustTask(core.Policy{Name: "here"})
+	here := core.MustNew(core.Config{Service: "shop", Store: c.store}).MustTask(core.TaskPolicy{Name: "here"})
 	for _, option := range []sqlstore.TxOption{sqlstore.Fingerprint("f"), sqlstore.Retention(time.Hour)} {
 		_, err = core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
 			_, err := c.store.RunTx(ctx, c.db, never, option)
@@ -373,7 +373,7 @@ func TestContextEnds(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
-		task := core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.Policy{Name: "task"})
+		task := core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.TaskPolicy{Name: "task"})
 		var gone context.Context
 		var leave func()
 		calls := map[string]func(fn func(tx *sql.Tx) ([]byte, error)) error{

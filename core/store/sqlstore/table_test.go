@@ -422,7 +422,7 @@ func TestHugeResult(t *testing.T) {
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
 
 	// Nor is a change committed whose value can't be.
-	task := core.MustNew(core.Config{Service: "shop", Store: s}).MustTask(core.Policy{Name: "task"})
+	task := core.MustNew(core.Config{Service: "shop", Store: s}).MustTask(core.TaskPolicy{Name: "task"})
 	for name, call := range map[string]func(fn func(tx *sql.Tx) ([]byte, error)) error{
 		"DoTx": func(fn func(tx *sql.Tx) ([]byte, error)) error { _, err := b.do("tx", fn); return err },
 		"RunTx": func(fn func(tx *sql.Tx) ([]byte, error)) error {

@@ -85,9 +85,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	policy := core.Policy{Key: core.Header(core.Required), Lease: *lease}
+	policy := core.Policy{Key: core.Header(core.Required), Record: core.Record{Lease: *lease}}
 	if *uncertain {
-		policy.Abandoned = core.Uncertain
+		policy.Abandoned = core.Uncertain(nil)
 	}
 	guard, err := engine.Guard(policy)
 	if err != nil {

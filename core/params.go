@@ -1,0 +1,120 @@
+package core
+
+import (
+	"crypto/fips140"
+	"net/http"
+	"slices"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+// Exclude leaves out the values at paths, and under [Params] the default names as well. Path parameters
+// always count.
+//
+// The default names are a request's own metadata (timestamp, ts, _t, requestTime, nonce, sign,
+// signature) and coordinates (lat, lng, lon, latitude, longitude), in any case, with or without _ and -,
+// at the top level of the query, a form and a JSON object.
+//
+// A path is made of member names and array indices joined by dots, and matches
+// exactly, case included: "device.gps", "items.*.ts", "**.traceId". "*" stands for
+// any one segment, "**" for any number of them; `\.` is a dot within a name. In a
+// query or form, a whole name is one segment.
+func Exclude(paths ...string) Option {
+	return func(s *KeySource) { s.excluded = append(s.excluded, paths...) }
+}
+
+// ExcludeOnly leaves out the values at paths and nothing else: the default names
+// count. Without arguments everything counts.
+func ExcludeOnly(paths ...string) ParamsOption {
+	return paramsOption(func(s *KeySource) { s.onlyExcluded, s.excluded = true, append(s.excluded, paths...) })
+}
+
+// RequestHeaders makes the header fields called names count as parameters, such as Upload-Offset or X-Amz-Target. The
+// preconditions and ranges of RFC 9110 (If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range,
+// Range, Content-Range) and the media type of the body always count.
+func RequestHeaders(names ...string) Option {
+	return func(s *KeySource) { s.headers = append(s.headers, names...) }
+}
+
+// WithoutFiles leaves files of a multipart form out of the parameters.
+func WithoutFiles() Option { return func(s *KeySource) { s.withoutFiles = true } }
+
+// WithoutFileNames leaves only the names of files out; a file counts by its field and content.
+func WithoutFileNames() Option { return func(s *KeySource) { s.withoutFileNames = true } }
+
+// compileParameters checks and compiles the options that say which parameters count.
+func (g *Guard) compileParameters(f *faults) {
+	p, k := &g.policy, &g.policy.Key
+	if k.ignoreFingerprint {
+		const why = "IgnoreFingerprint: the parameters are not compared, so that %s has no effect; leave one of the two out"
+		f.addIf(p.Digest != MD5, "Digest", "has no effect under IgnoreFingerprint; leave one of the two out")
+		f.addIf(len(k.excluded) > 0, "Key", why, "Exclude")
+		f.addIf(len(k.headers) > 0, "Key", why, "RequestHeaders")
+		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
+		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
+	} else {
+		f.addIf(p.Digest == MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
+	}
+	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
+
+	k.headers = slices.Clone(k.headers)
+	for i, name := range k.headers {
+		f.addIf(!isToken(name), "Key", "RequestHeaders: %q is no header field name", name)
+		name = http.CanonicalHeaderKey(name)
+		f.addIf(slices.Contains(conditions[:], name), "Key", "RequestHeaders: %s counts in any case; leave it out", name)
+		f.addIf(k.kind == keyHeader && name == k.name || k.kind == keyToken && name == TokenHeader,
+			"Key", "RequestHeaders: %s is the key; leave it out", name)
+		f.addIf(contains(neverStored, name), "Key", "RequestHeaders: %s belongs to one message, and is not seen alike through every adapter; leave it out", name)
+		f.addIf(slices.Contains(k.headers[:i], name), "Key", "RequestHeaders: %s is named twice", name)
+		k.headers[i] = name
+	}
+	g.params = canon.Rules{Algorithm: p.Digest, WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames}
+	excluded := k.excluded
+	if k.kind == keyToken {
+		excluded = append(slices.Clone(excluded), TokenField)
+	}
+	g.params.Exclude = compilePaths(f, "Exclude", excluded)
+	if g.params.Exclude != nil && k.kind == keyParams && !k.onlyExcluded {
+		for _, path := range k.excluded {
+			f.addIf(canon.IsDefault(path), "Key", "Exclude: %q is left out in any case; leave it out", path)
+		}
+	}
+}
+
+// checkExcludedFields reports fields that Exclude covers, and excluded paths that are within no field.
+func checkExcludedFields(f *faults, excluded, fields []string) {
+	for _, field := range fields {
+		for _, path := range excluded {
+			f.addIf(canon.Covers(path, field), "Key", "Exclude: %q leaves nothing of the field %q; take one of the two away", path, field)
+		}
+	}
+	for _, path := range excluded {
+		touches := func(field string) bool { return canon.Touch(path, field) }
+		f.addIf(!slices.ContainsFunc(fields, touches), "Key", "Exclude: %q has no effect: it is in none of the fields; leave it out", path)
+	}
+}
+
+// compilePaths compiles the paths of an option, and reports malformed ones and those that another one covers.
+func compilePaths(f *faults, option string, paths []string) *canon.Paths {
+	if len(paths) == 0 {
+		return nil
+	}
+	compiled, err := canon.CompilePaths(paths)
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			f.add("Key", "%s: %v", option, err)
+		}
+	} else if err != nil {
+		f.add("Key", "%s: %v", option, err)
+	} else {
+		for i, path := range paths {
+			for j, other := range paths {
+				if i != j && canon.Covers(other, path) && (j < i || !canon.Covers(path, other)) {
+					f.add("Key", "%s: %q has no effect beside %q; leave it out", option, path, other)
+					break
+				}
+			}
+		}
+	}
+	return compiled
+}
