@@ -534,9 +534,9 @@ var userCases = []guardedCase{
 		attempt{demo, "", 1}, attempt{demo, "alice", 2}, attempt{demo, "bob", 3}, attempt{bob, "", 4}, attempt{bob, "alice", 5}, attempt{demo, "demo", 0}),
 	whoIsWho("by address", "core.Config.User: one customer has many addresses, and one address many customers: it adds nothing to a caller",
 		userFrom(core.UserFromRemoteAddr()), attempt{demo, "", 0}, attempt{bob, "", 0}, attempt{demo, "", 1}),
-	whoIsWho("shared by all", "core/doc.go: two owners are two customers, also if all callers share",
+	whoIsWho("shared by all", "docs/decisions/surprises.md: two owners are two customers, also if all callers share",
 		userFrom(core.SharedByAllCallers()), attempt{demo, "", 0}, attempt{bob, "", 0}, attempt{demo, "", 1}),
-	whoIsWho("named by the policy", "core/doc.go: a policy that names its source itself gets that source and nothing else",
+	whoIsWho("named by the policy", "docs/decisions/surprises.md: a policy that names its source itself gets that source and nothing else",
 		func(s *service) { s.policy.User = core.UserFromHeader("X-User") },
 		attempt{demo, "alice", 0}, attempt{bob, "alice", 1}, attempt{demo, "bob", 0}),
 }
