@@ -236,9 +236,9 @@ func (r *room) test(ctx context.Context, flags string) (string, error) {
 	return survived, ctx.Err()
 }
 
-// command runs go. What is left of its processes ends with it.
+// command runs go. What is left of its processes ends with it. Go itself ends tests after patience; building them takes time, too.
 func command(ctx context.Context, dir, flags string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience+time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join("..", dir)
