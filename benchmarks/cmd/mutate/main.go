@@ -46,7 +46,6 @@ var dependents = map[string]string{
 	"amqpidem":               "examples/orders-worker",
 	"core":                   "httpidem fiberidem idemtest",
 	"core/internal/canon":    "core httpidem",
-	"core/limit":             "examples/shop",
 	"core/store":             "core core/store/memstore core/store/redisstore core/store/sqlstore",
 	"core/store/memstore":    "core httpidem",
 	"core/store/redisstore":  "internal/faults",
