@@ -141,10 +141,7 @@ func (r *Recorder) writeHeader(status int) {
 	r.snapshot(h)
 	r.begin()
 	r.status = status
-	// An http.TimeoutHandler behind the guard: its handler may be running on. (If that has ended with a
-	// 503 of its own, it looks the same.) Echo's Timeout is one, too. One in front is not on this stack:
-	// it runs what is behind it on another, that of its ServeHTTP.func1.
-	if status == http.StatusServiceUnavailable && OnStack(func(f string) bool { return f == "net/http.(*timeoutHandler).ServeHTTP" }) {
+	if status == http.StatusServiceUnavailable && isByTimeoutHandler() {
 		r.ending = core.RunsOn
 	}
 	if BodyAllowed(status) {

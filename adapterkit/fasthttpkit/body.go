@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"reflect"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -80,20 +79,6 @@ func hasUnread(req *fasthttp.Request) bool {
 type buffered struct {
 	bytes.Reader
 	all []byte
-}
-
-// isReceived reports whether a stream is the server's own, and no replacement. Its type is not exported.
-func isReceived(stream io.Reader) bool {
-	return reflect.TypeOf(stream).String() == "*fasthttp.requestStream"
-}
-
-// isBegun reports whether a stream is the server's own, and has been read from.
-func isBegun(stream io.Reader) bool {
-	if !isReceived(stream) {
-		return false
-	}
-	read := reflect.ValueOf(stream).Elem().FieldByName("totalBytesRead")
-	return !read.IsValid() || read.Int() > 0
 }
 
 // drain lets the client finish sending before its connection is closed: a client that is cut off while it

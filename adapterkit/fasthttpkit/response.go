@@ -45,12 +45,6 @@ func isBlank(resp *fasthttp.Response) bool {
 	return resp.StatusCode() == fasthttp.StatusOK && !resp.IsBodyStream() && len(resp.Body()) == 0
 }
 
-// IsLimited reports whether fasthttp's TimeoutHandler is in front: it runs what is behind it on a
-// stack of its own.
-func IsLimited() bool {
-	return adapterkit.OnStack(func(f string) bool { return strings.Contains(f, "TimeoutWithCodeHandler.func") })
-}
-
 // capture fills in r with the response that fasthttp is going to send. If the application is limited by
 // a timeout in front, that may send another one meanwhile; the handler's counts.
 func capture(ctx *fasthttp.RequestCtx, r *core.Response, limit int, limited bool) core.Capture {
