@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -45,10 +44,10 @@ const batchMax = 32
 const batchAge = time.Millisecond
 
 // inBatches returns a batcher, or client itself where batches do harm. In a batch for several nodes of a
-// cluster, all callers would wait for the slowest node. A client that follows redirections (it has a type of
-// its own) sends a batch again as a whole, including what the server has carried out already.
+// cluster, all callers would wait for the slowest node. A client that follows redirections sends a batch again as
+// a whole, including what the server has carried out already.
 func inBatches(client rueidis.Client) rueidis.Client {
-	if client == nil || client.Mode() == rueidis.ClientModeCluster || fmt.Sprintf("%T", client) == "*rueidis.standalone" {
+	if client == nil || client.Mode() == rueidis.ClientModeCluster || followsRedirections(client) {
 		return client
 	}
 	return &batcher{Client: client}

@@ -87,20 +87,6 @@ func TestNoBatchesOnClusters(t *testing.T) {
 	require.Panics(t, func() { redisstore.New(client, redisstore.WaitForReplicas(1, 0)) }, "a WAIT and its write may go to two nodes")
 }
 
-// TestNoBatchesForRedirections: rueidis' type for these clients is not exported. It is that of all clients of one server with
-// options for Standalone.
-func TestNoBatchesForRedirections(t *testing.T) {
-	server := backend.StartRedis(t)
-	o, err := rueidis.ParseURL(server.URL())
-	require.NoError(t, err)
-	o.Standalone.ReplicaAddress, o.SendToReplicas = o.InitAddress, func(rueidis.Completed) bool { return false }
-	client, err := rueidis.NewClient(o)
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	require.False(t, redisstore.SendsTogether(client))
-	require.True(t, redisstore.SendsTogether(openClient(t, server.URL())))
-}
-
 // TestBatchesOnAFrozenServer: a caller whose context ends waits no longer, and leaves no goroutine behind for a command that
 // somebody else has sent.
 func TestBatchesOnAFrozenServer(t *testing.T) {

@@ -97,14 +97,6 @@ func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
 	return s, nil
 }
 
-// isDirectPQ reports whether db uses lib/pq, and the URL names no setting for poolers.
-func isDirectPQ(db *sql.DB, rawURL string) bool {
-	return driverOf(db) == "*pq.Driver" && !strings.Contains(rawURL, "pooler=") && !strings.Contains(rawURL, "binary_parameters=")
-}
-
-// driverOf is the type of db's driver: "*stdlib.Driver" for pgx.
-func driverOf(db *sql.DB) string { return fmt.Sprintf("%T", db.Driver()) }
-
 // place is the part of a URL that says where the database is, without secrets.
 func place(dialect Dialect, rawURL string) string {
 	if dialect == SQLite {

@@ -122,7 +122,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	s := &Store{
 		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
 		q: newStatements(dialect, table.name, o.now), pool: poolOf(db), reset: o.reset,
-		prepares: dialect != PostgreSQL || o.prepared, resends: dialect == PostgreSQL && driverOf(db) != "*stdlib.Driver",
+		prepares: dialect != PostgreSQL || o.prepared, resends: dialect == PostgreSQL && driverOf(db) != typePGX,
 	}
 	return s, nil
 }
