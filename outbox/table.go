@@ -105,9 +105,7 @@ func (o *Outbox) sql(template string, args ...any) string {
 
 // failure returns err as a call returns it, with a hint if the tables do not exist.
 func failure(what string, err error) error {
-	text := err.Error() // MySQL's and SQLite's errors have their codes in their drivers' types only
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) && state.SQLState() == "42P01" || strings.Contains(text, "Error 1146") || strings.Contains(text, "no such table") {
+	if isNoTable(err) {
 		return fmt.Errorf("outbox: %s: there is no table: run Migrate, or the statements of Schema: %w", what, err)
 	}
 	return fmt.Errorf("outbox: %s: %w", what, err)
