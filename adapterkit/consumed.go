@@ -10,7 +10,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -62,18 +61,6 @@ func countOf(r *http.Request) *count {
 	return c
 }
 
-// isClosed reports whether err is that of a closed body. HTTP/2 does not export its own.
-func isClosed(err error) bool {
-	return errors.Is(err, http.ErrBodyReadAfterClose) || err != nil && err.Error() == "body closed by handler"
-}
-
-// isSent reports whether a body yields what the server receives, so that its length is that of the
-// request.
-func isSent(body io.Reader) bool {
-	sent, _ := originOf(body)
-	return sent
-}
-
 // isDecoded reports whether the header names a coding that does not count, because somebody has replaced the body's reader: the
 // body is what it yields.
 func (q *request) isDecoded() bool {
@@ -87,39 +74,6 @@ func (q *request) isDecoded() bool {
 	_, decoded := originOf(body)
 	return decoded
 }
-
-// originOf says where a body comes from. It is sent if it yields what the server receives, or what a guard or Verify has received;
-// decoded, if that, or the body, is a replacement: decompressed, decrypted or buffered. The server's types are not exported. originOf
-// is called only for a body with a Content-Encoding, or whose length is not that of the request.
-func originOf(body io.Reader) (sent, decoded bool) {
-	for v := reflect.ValueOf(body); v.IsValid(); {
-		switch v.Type().String() {
-		case "*http.body", "*http.http2requestBody", "*http2.requestBody":
-			return true, false
-		case "*adapterkit.lentBody":
-			return true, v.Elem().FieldByName("decoded").Bool()
-		case "*http.expectContinueReader", "*http.maxBytesReader", "*adapterkit.count",
-			"*middleware.limitedReader", // Echo's BodyLimit
-			"*request.BodyWrapper":      // otelhttp
-			v = within(v.Elem())
-		default:
-			return false, true
-		}
-	}
-	return false, true
-}
-
-// within returns the reader that a struct reads from.
-func within(v reflect.Value) reflect.Value {
-	for _, field := range v.Fields() {
-		if field.Kind() == reflect.Interface && field.Type().Implements(reader) {
-			return field.Elem()
-		}
-	}
-	return reflect.Value{}
-}
-
-var reader = reflect.TypeFor[io.Reader]()
 
 // takeForm rebuilds a body that is gone from the form that a middleware in front has parsed. err is the
 // result of reading what is left. The text differs from what was sent, but means the same.

@@ -3,7 +3,6 @@ package echo5idem_test
 import (
 	"cmp"
 	"compress/gzip"
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -253,30 +252,4 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	require.Contains(t, post().Body.String(), "in_progress")
 	close(leave)
 	<-left
-}
-
-// An Echo within another one belongs to a host only if the server's Echo chooses by hosts.
-func TestAnEchoWithinAnEcho(t *testing.T) {
-	route := ""
-	inner, tenant, plain := echo.New(), echo.New(), echo.New()
-	inner.POST("/orders", func(*echo.Context) error { return nil }, echo5idem.New(guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
-		route = r.Route
-		return "k", nil
-	})})))
-	tenant.Any("/*", echo.WrapHandler(inner))
-	plain.Any("/*", echo.WrapHandler(inner))
-	for _, c := range []struct {
-		server *echo.Echo
-		want   string
-	}{
-		{inner, "/orders"},
-		{plain, "/orders"},
-		{echo.NewVirtualHostHandler(map[string]*echo.Echo{"a.test": inner}), "a.test/orders"},
-		{echo.NewVirtualHostHandler(map[string]*echo.Echo{"a.test": tenant}), "a.test/orders"},
-	} {
-		r := httptest.NewRequest("POST", "http://a.test/orders", nil)
-		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: c.server}))
-		c.server.ServeHTTP(httptest.NewRecorder(), r)
-		require.Equal(t, c.want, route)
-	}
 }

@@ -2,7 +2,6 @@ package fiber3idem
 
 import (
 	"context"
-	"runtime"
 	"sync"
 
 	"github.com/gofiber/fiber/v3"
@@ -50,29 +49,6 @@ func (x *exchange) Next(ctx context.Context) (runsOn bool, err error) {
 func (x *exchange) Render(err error) { render(x.c, err) }
 
 func (x *exchange) Finisher() *fasthttpkit.Finisher { return fasthttpkit.FinisherOf(x.c) }
-
-// isUnreadable reports whether the request of c could not be read. Fiber runs what Use and Group have mounted for such a request,
-// too, and then answers with the error. Nothing but who has called tells.
-func isUnreadable(c fiber.Ctx) bool {
-	if c.Matched() {
-		return false
-	}
-	var callers [8]uintptr
-	for skip := 2; ; skip += len(callers) {
-		n := runtime.Callers(skip, callers[:])
-		for _, pc := range callers[:n] {
-			switch runtime.FuncForPC(pc - 1).Name() {
-			case "github.com/gofiber/fiber/v3.(*App).requestHandler":
-				return false
-			case "github.com/gofiber/fiber/v3.(*App).serverErrorHandler":
-				return true
-			}
-		}
-		if n < len(callers) {
-			return false
-		}
-	}
-}
 
 // restore gives c its own context back, with what handlers have left in the place of ctx.
 func restore(c fiber.Ctx, outer, ctx context.Context) {

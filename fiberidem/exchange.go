@@ -2,10 +2,7 @@ package fiberidem
 
 import (
 	"context"
-	"reflect"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gofiber/fiber/v2"
@@ -103,11 +100,4 @@ func count(routes []fiber.Route, r *fiber.Route) (n int) {
 		}
 	}
 	return n
-}
-
-// isTimeout reports whether h is what the New of Fiber's middleware/timeout makes: it answers with
-// fiber.ErrRequestTimeout, and lets the handler run on. (What NewWithContext makes does not.)
-func isTimeout(h fiber.Handler) bool {
-	f := runtime.FuncForPC(reflect.ValueOf(h).Pointer())
-	return f != nil && strings.HasPrefix(f.Name(), "github.com/gofiber/fiber/v2/middleware/timeout.New.func")
 }

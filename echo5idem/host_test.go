@@ -1,0 +1,40 @@
+package echo5idem_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/labstack/echo/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/echo5idem"
+)
+
+// An Echo within another one belongs to a host only if the server's Echo chooses by hosts.
+func TestAnEchoWithinAnEcho(t *testing.T) {
+	route := ""
+	inner, tenant, plain := echo.New(), echo.New(), echo.New()
+	inner.POST("/orders", func(*echo.Context) error { return nil }, echo5idem.New(guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		route = r.Route
+		return "k", nil
+	})})))
+	tenant.Any("/*", echo.WrapHandler(inner))
+	plain.Any("/*", echo.WrapHandler(inner))
+	for _, c := range []struct {
+		server *echo.Echo
+		want   string
+	}{
+		{inner, "/orders"},
+		{plain, "/orders"},
+		{echo.NewVirtualHostHandler(map[string]*echo.Echo{"a.test": inner}), "a.test/orders"},
+		{echo.NewVirtualHostHandler(map[string]*echo.Echo{"a.test": tenant}), "a.test/orders"},
+	} {
+		r := httptest.NewRequest("POST", "http://a.test/orders", nil)
+		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: c.server}))
+		c.server.ServeHTTP(httptest.NewRecorder(), r)
+		require.Equal(t, c.want, route)
+	}
+}
