@@ -43,14 +43,6 @@ func manyMembers(n int) []byte {
 	return b.Bytes()
 }
 
-// nested returns objects within objects, as deep as they may be, whose members are out
-// of order at every level, so that all the bytes are moved as often as possible.
-func nested(size int) []byte {
-	const depth = 64
-	open, end := strings.Repeat(`{"b":`, depth), strings.Repeat(`,"a":1}`, depth)
-	return []byte(open + `"` + strings.Repeat("x", size) + `"` + end)
-}
-
 // long returns members whose names have long common beginnings.
 func long(n int) []byte {
 	var b bytes.Buffer
@@ -107,20 +99,15 @@ func BenchmarkJSON(b *testing.B) {
 	}
 }
 
-// BenchmarkHostile has bodies made to be expensive, each in two sizes: the time per
-// byte should stay about the same.
+// BenchmarkHostile has the bodies of TestGrowth in two sizes: the time per byte should stay about the same.
 func BenchmarkHostile(b *testing.B) {
-	for _, n := range []int{1, 4} {
-		for name, body := range map[string][]byte{
-			"members":    manyMembers(n * 125_000),
-			"nested":     nested(n << 18),
-			"long names": long(n * 250),
-			"escapes":    []byte(`"` + strings.Repeat(`\u0041`, n<<16) + `"`),
-			"digits":     []byte("0." + strings.Repeat("0", n<<18) + "1"),
-		} {
-			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				benchmark(b, canon.Rules{}, jsonInput(string(body)), false)
-			})
+	for _, s := range shapes() {
+		rules := canon.Rules{}
+		if s.rules != nil {
+			rules = s.rules(b)
+		}
+		for _, size := range []int{256 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKiB", s.name, size>>10), func(b *testing.B) { benchmark(b, rules, s.make(size), s.raw) })
 		}
 	}
 }

@@ -5,15 +5,11 @@ import (
 	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"math/rand"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
 	"github.com/idem-go/idem/internal/race"
@@ -133,47 +129,6 @@ func TestText(t *testing.T) {
 			assert.Equal(t, canon.Info{Raw: test.raw}, info)
 		})
 	}
-}
-
-// The text says how a body was read: the same bytes as pairs, as JSON, as raw bytes, or
-// behind pairs, are different requests.
-func TestRawPropertyNeverMerges(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		query := rapid.StringMatching(`[a-c]=[a-c]?(&[a-c]=[a-c]?){0,2}`).Draw(t, "query")
-		pairs, _ := text(canon.Rules{}, canon.Input{RawQuery: query})
-		v := written(rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))), valueGen(3).Draw(t, "value"))
-		canonical, _ := text(canon.Rules{}, jsonInput(v))
-		anything := rapid.StringN(1, 20, -1).Draw(t, "anything")
-
-		// Bodies that imitate the text of other requests, and what they imitate.
-		bodies := []string{query, pairs, v, canonical, anything}
-		for _, body := range bodies {
-			bodies = append(bodies, "\x00"+body, pairs+"\n"+body, pairs+"\n\x00"+body)
-		}
-		others := []canon.Input{{}, {RawQuery: query}, jsonInput(v), {RawQuery: query, ContentType: typeJSON, Body: []byte(v)}}
-		for _, body := range bodies {
-			others = append(others, canon.Input{RawQuery: query, Body: []byte(body)},
-				canon.Input{ContentType: typeForm, Body: []byte(body)})
-			if in := jsonInput(body); !raw(in) {
-				others = append(others, in)
-			}
-		}
-		seen := map[string]canon.Input{}
-		for _, in := range others {
-			seen[digest(canon.Rules{}, in)] = in
-		}
-		for _, body := range bodies {
-			in := canon.Input{Body: []byte(body)}
-			if other, ok := seen[digest(canon.Rules{}, in)]; ok {
-				t.Fatalf("raw %q merges with query %q, %s %q", body, other.RawQuery, other.ContentType, other.Body)
-			}
-			other := canon.Input{RawQuery: query, ContentType: typeJSON, Body: in.Body}
-			in.RawQuery = query
-			if !raw(other) && digest(canon.Rules{}, in) == digest(canon.Rules{}, other) {
-				t.Fatalf("behind %q raw %q merges with JSON", query, body)
-			}
-		}
-	})
 }
 
 // raw reports whether the body of in counts as raw bytes.
@@ -359,59 +314,6 @@ func TestAllocations(t *testing.T) {
 		n := testing.AllocsPerRun(20, func() { dst, _ = test.rules.AppendDigest(dst[:0], &test.in) })
 		assert.Zero(t, n, test.name)
 	}
-}
-
-// No digest may ever be made of another request's bytes, whatever the pool hands out.
-func TestConcurrentUse(t *testing.T) {
-	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId")}
-	const workers, requests = 8, 40
-	inputs := make([]canon.Input, workers*requests)
-	want := make([]string, len(inputs))
-	for i := range inputs {
-		mark := strings.Repeat(fmt.Sprint(i), 1+i%50)
-		in := &inputs[i]
-		in.PathParams = []canon.Pair{{Name: "id", Value: mark}}
-		in.RawQuery = "z=" + mark + "&a=" + mark
-		var expect string
-		switch i % 4 {
-		case 0:
-			in.ContentType, in.Body = typeJSON, []byte(` {"b":"`+mark+`","a":[`+fmt.Sprint(i)+`],"traceId":"`+mark+`"}`)
-			expect = `{"a":[` + fmt.Sprint(i) + `],"b":"` + mark + `"}`
-		case 1:
-			in.ContentType, in.Body = "image/png", []byte(mark)
-			in.Header = []canon.Pair{{Name: "range", Value: mark}, {Name: "if-match", Value: mark}}
-			expect = "if-match:" + mark + "\nrange:" + mark + "\ntype:image/png\n\x00" + mark
-		case 2:
-			in.ContentType, in.Body = typeJSON, []byte(`{"`+mark)
-			expect = "\x00{\"" + mark
-		case 3:
-			in.RawQuery = ""
-			in.ContentType, in.Body = "multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=z\r\n\r\n"+mark+"\r\n--b--")
-		}
-		expect = "a=" + mark + "&id=" + mark + "&z=" + mark + "\n" + expect
-		if i%4 == 3 {
-			expect = "body:z=" + mark + "&id=" + mark
-		}
-		sum := md5.Sum([]byte(expect))
-		want[i] = hex.EncodeToString(sum[:])
-	}
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			var dst []byte
-			for round := range 3 {
-				for i := range inputs {
-					k := (i*7 + w*requests + round) % len(inputs)
-					dst, _ = rules.AppendDigest(dst[:0], &inputs[k])
-					if string(dst) != want[k] {
-						t.Errorf("input %d: digest %s, want %s", k, dst, want[k])
-						return
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // A request's own bytes are never written to.

@@ -73,11 +73,6 @@ func (s shape) asRaw() shape {
 // scattered returns numbers in no order, none of them twice.
 func scattered(i int) uint32 { return uint32(i) * 2654435761 }
 
-// deep returns unit within so many objects, whose members are out of order at every level.
-func deep(levels int, unit string) string {
-	return strings.Repeat(`{"b":`, levels) + unit + strings.Repeat(`,"a":1}`, levels)
-}
-
 func formShape(name string, unit func(i int) string) shape {
 	return shape{name: name, make: func(size int) canon.Input {
 		var b bytes.Buffer
@@ -116,8 +111,6 @@ func shapes() []shape {
 		{name: "orders", make: func(size int) canon.Input { return jsonInput(string(orders(size))) }},
 		{name: "orders, default names", make: func(size int) canon.Input { return jsonInput(string(orders(size))) },
 			rules: func(testing.TB) canon.Rules { return canon.Rules{DefaultNames: true} }},
-		{name: "orders, SHA-256", make: func(size int) canon.Input { return jsonInput(string(orders(size))) },
-			rules: func(testing.TB) canon.Rules { return canon.Rules{Algorithm: canon.SHA256} }},
 
 		// Members.
 		jsonShape("members in order", "{", func(i int) string { return fmt.Sprintf(`"%09d":1`, i) }, "}"),
@@ -128,8 +121,6 @@ func shapes() []shape {
 		jsonShape("members beyond ASCII", "{", member(`"é😀%d":1`), "}"),
 		jsonShape("members with blanks around", " { ", member(" \"%d\" :\n 1\t"), " } "),
 		jsonShape("one member twice, at the end", "{", member(`"%d":1`), `,"1":1,"1":1}`).asRaw(),
-		jsonShape("members, malformed at the end", "{", member(`"%d":1`), ",}").asRaw(),
-		jsonShape("large members", "{", func(i int) string { return fmt.Sprintf(`"%d":%q`, scattered(i), strings.Repeat("x", 4000)) }, "}"),
 		{name: "few members with long names", make: func(size int) canon.Input {
 			name := strings.Repeat("n", size/16)
 			var b strings.Builder
@@ -144,15 +135,9 @@ func shapes() []shape {
 
 		// Nesting.
 		filled("nested, a long string inside", strings.Repeat(`{"b":`, depth)+`"`, "x", `"`+strings.Repeat(`,"a":1}`, depth)),
-		filled("nested, in order", strings.Repeat(`{"a":`, depth)+`"`, "x", `"`+strings.Repeat(`,"b":1}`, depth)),
-		filled("nested, a long string at every level", "", "x", "").nested(depth),
 		jsonShape("nested, many members inside", strings.Repeat(`{"b":`, depth-1)+"{", member(`"%d":1`), "}"+strings.Repeat(`,"a":1}`, depth-1)),
-		jsonShape("many that are nested", "[", constant(deep(depth-1, "1")), "]"),
-		jsonShape("many within others, of middle size", strings.Repeat(`{"b":`, depth/2)+"[", constant(deep(depth/2-1, `"`+strings.Repeat("x", 5000)+`"`)), "]"+strings.Repeat(`,"a":1}`, depth/2)),
-		filled("nested, members left out at every level", strings.Repeat(`{"ts":1,"b":`, depth)+`"`, "x", `"`+strings.Repeat(`,"c":1}`, depth)).excluding("**.ts"),
 		filled("nested, out of order and left out", strings.Repeat(`{"ts":1,"b":`, depth)+`"`, "x", `"`+strings.Repeat(`,"a":1}`, depth)).excluding("**.ts"),
 		filled("nested arrays", "", "[", "").asRaw(),
-		filled("nested objects", "", `{"a":`, "").asRaw(),
 		filled("nested too deep, complete", strings.Repeat(`[`, depth+1)+`"`, "x", `"`+strings.Repeat(`]`, depth+1)).asRaw(),
 		jsonShape("arrays in arrays", "[", constant("[[],[[1],[]]]"), "]"),
 
@@ -160,65 +145,35 @@ func shapes() []shape {
 		filled("a plain string", `"`, "x", `"`),
 		filled("a string beyond ASCII", `"`, "你😀", `"`),
 		filled("escapes", `"`, `\u0041`, `"`),
-		filled("escapes that stay", `"`, `\n`, `"`),
-		filled("surrogates", `"`, `\ud83d\ude00`, `"`),
 		filled("escapes, malformed at the end", `"`, `\u0041`, `\u004"`).asRaw(),
-		filled("a string that never ends", `"`, "x", "").asRaw(),
-		filled("not UTF-8 at the end", `"`, "x", "\xff\"").asRaw(),
-		filled("blanks", "", " ", "1"),
 		filled("blanks between", "[", "1 ,\n", "1]"),
 		filled("digits", "", "1", ""),
 		filled("zeros behind the point", "0.", "0", "1"),
-		filled("zeros at the end", "1.", "0", ""),
 		filled("zeros in front of an exponent", "1e", "0", "1"),
 		filled("an exponent", "1e", "1", "").asRaw(),
 		jsonShape("numbers", "[", member("%d.50e-3"), "]"),
-		jsonShape("numbers as they stay", "[", member("%d"), "]"),
 
 		// Rules.
 		jsonShape("elements left out", "[", constant(`{"sku":1,"ts":2}`), "]").excluding("*.ts", "**.x.y", "**.x.*"),
-		jsonShape("every other element left out", "[", constant("1"), "]").excluding("0", "2", "4", "*.1"),
 		jsonShape("elements selected", "[", constant(`{"b":[1,2],"a":{"sku":1}}`), "]").selecting("*.a.sku", "**.b.1"),
 		jsonShape("the last one selected", "[", constant("[]"), `,{"sku":1}]`).selecting("*.sku"),
 		jsonShape("all members left out", "{", member(`"%d":1`), "}").excluding("*"),
-		jsonShape("one member selected", "{", member(`"%d":1`), `,"sku":1}`).selecting("sku"),
 
 		// Pairs.
 		formShape("form in order", func(i int) string { return fmt.Sprintf("n%09d=1", i) }),
 		formShape("form in no order", func(i int) string { return fmt.Sprintf("n%d=1", scattered(i)) }),
 		formShape("form, one name", func(i int) string { return fmt.Sprintf("name=%d", scattered(i)) }),
-		formShape("form, two names in turn", func(i int) string { return fmt.Sprintf("the+same+beginning+%d=1", i%2) }),
 		formShape("form with escapes", func(i int) string { return fmt.Sprintf("%%6e%d=%%E4%%BD%%A0+x", scattered(i)) }),
 		formShape("form, bad escapes", func(i int) string { return fmt.Sprintf("%d%%=%%4", scattered(i)) }),
-		formShape("form, names left out", func(i int) string { return fmt.Sprintf("n%d=1", scattered(i)) }).excluding("a", "b.c", "*"),
 		formShape("form, default names", func(i int) string { return fmt.Sprintf("n%d=1&request_time=%d", scattered(i), i) }).withDefaultNames(),
-		formShape("form the other way round", func(i int) string { return fmt.Sprintf("n%09d=1", 999_999_999-i) }),
-		formShape("form, rising and falling", func(i int) string { return fmt.Sprintf("n%09d=1", 500_000_000+i*(i%2*2-1)) }),
-		formShape("form, names with a long common beginning", func(i int) string { return strings.Repeat("beginning", 30) + fmt.Sprintf("%d=1", scattered(i)) }),
 		formShape("form, names with a long common beginning, escaped", func(i int) string { return strings.Repeat("%c3%9f", 40) + fmt.Sprintf("%d=1", scattered(i)) }),
-		formShape("form, names that end in zeros", func(i int) string { return strings.Repeat("%00", int(scattered(i)>>29)) + "=1" }),
-		formShape("form, names of two letters", func(i int) string {
-			return string([]byte{'a' + byte(scattered(i)>>8)%26, 'a' + byte(scattered(i)>>16)%26})
-		}),
-		formShape("form, empty names and values", func(int) string { return "=" }),
-		formShape("form, one letter", func(int) string { return "a" }),
 		formShape("form, two letters in turn", func(i int) string { return string(byte('b' - i%2)) }),
-		formShape("form of escapes that need not be", func(i int) string { return fmt.Sprintf("%%%02x%%%02x=%%41", 'a'+i%26, 'a'+i/26%26) }),
-		formShape("form of bytes that are to be escaped", func(i int) string { return string([]byte{0x80 | byte(scattered(i)>>9), '=', 0xff}) }),
-		formShape("form of nothing, and a few", func(i int) string { return strings.Repeat("&", 100) + fmt.Sprint(scattered(i)) }),
 		{name: "form, each name one longer", make: func(size int) canon.Input {
 			var b bytes.Buffer
 			for n := int(math.Sqrt(float64(2 * size))); n > 0; n-- {
 				b.WriteString(strings.Repeat("n", n) + "&")
 			}
 			return canon.Input{ContentType: typeForm, Body: b.Bytes()}
-		}},
-		{name: "form, two long names", make: func(size int) canon.Input {
-			name := strings.Repeat("n", size/2-2)
-			return canon.Input{ContentType: typeForm, Body: []byte(name + "b&" + name + "a")}
-		}},
-		{name: "form, one value", make: func(size int) canon.Input {
-			return canon.Input{ContentType: typeForm, Body: []byte("a=" + strings.Repeat("%41", size/3))}
 		}},
 		{name: "form, one value, bad at the end", make: func(size int) canon.Input {
 			return canon.Input{ContentType: typeForm, Body: []byte("a=" + strings.Repeat("%41", size/3) + "%")}
@@ -232,22 +187,12 @@ func shapes() []shape {
 		}},
 
 		// Multipart.
-		multipartShape("many fields", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			for i := 0; body.Len() < size; i++ {
-				_ = w.WriteField(fmt.Sprint("n", scattered(i)), "value")
-			}
-		}),
 		multipartShape("many fields of one name, and files", func(w *multipart.Writer, body *bytes.Buffer, size int) {
 			for body.Len() < size {
 				if file, err := w.CreateFormFile("name", "file"); err == nil {
 					_, _ = file.Write([]byte("content"))
 				}
 				_ = w.WriteField("name", "value")
-			}
-		}),
-		multipartShape("one file", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			if file, err := w.CreateFormFile("name", "file"); err == nil {
-				_, _ = file.Write(bytes.Repeat([]byte("\x00binary\xff"), size/8))
 			}
 		}),
 		multipartShape("one file of what looks like boundaries", func(w *multipart.Writer, body *bytes.Buffer, size int) {
@@ -257,11 +202,6 @@ func shapes() []shape {
 		}),
 		multipartShape("one field", func(w *multipart.Writer, body *bytes.Buffer, size int) {
 			_ = w.WriteField("name", strings.Repeat("é ", size/3))
-		}),
-		multipartShape("fields the other way round", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			for i := 0; body.Len() < size; i++ {
-				_ = w.WriteField(fmt.Sprintf("n%09d", 999_999_999-i), "value")
-			}
 		}),
 		multipartShape("fields with names to be escaped", func(w *multipart.Writer, body *bytes.Buffer, size int) {
 			for i := 0; body.Len() < size; i++ {
@@ -273,25 +213,10 @@ func shapes() []shape {
 				_ = w.WriteField(`a "quoted" name`, "value")
 			}
 		}),
-		multipartShape("many files of one name", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			for body.Len() < size {
-				if file, err := w.CreateFormFile("name", "file"); err == nil {
-					_, _ = file.Write([]byte("content"))
-				}
-			}
-		}),
 		multipartShape("one file of line ends", func(w *multipart.Writer, body *bytes.Buffer, size int) {
 			if file, err := w.CreateFormFile("name", "file"); err == nil {
 				_, _ = file.Write(bytes.Repeat([]byte("\r\n--"), size/4))
 			}
-		}),
-		multipartShape("one file of other boundaries", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			if file, err := w.CreateFormFile("name", "file"); err == nil {
-				_, _ = file.Write(bytes.Repeat([]byte("\r\n--boundaryx"), size/13))
-			}
-		}),
-		multipartShape("much before the first boundary", func(_ *multipart.Writer, body *bytes.Buffer, size int) {
-			body.WriteString(strings.Repeat("--boundarx\r\n", size/12))
 		}),
 		{name: "a header without an end", make: func(size int) canon.Input {
 			return canon.Input{ContentType: "multipart/form-data; boundary=boundary", Body: []byte("--boundary\r\nX: " + strings.Repeat("x", size))}
@@ -302,15 +227,16 @@ func shapes() []shape {
 		}},
 
 		// Others.
-		{name: "binary", raw: true, make: func(size int) canon.Input {
-			return canon.Input{ContentType: "image/png", Body: bytes.Repeat([]byte("\x00binary\xff"), size/8)}
-		}},
 		{name: "binary, and a query", raw: true, make: func(size int) canon.Input {
 			return canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: bytes.Repeat([]byte("\x00binary\xff"), size/8)}
 		}},
-		headerShape("header fields in no order", func(i int) (name, value string) { return fmt.Sprint("x-", scattered(i)), "1" }),
-		headerShape("header fields, two names in turn", func(i int) (name, value string) { return string(byte('b' - i%2)), "1" }),
-		headerShape("header fields, one name", func(int) (name, value string) { return "if-match", `"v1"` }),
+		{name: "header fields in no order", make: func(size int) canon.Input {
+			var in canon.Input
+			for i := range size / 12 {
+				in.Header = append(in.Header, pair{Name: fmt.Sprint("x-", scattered(i)), Value: "1"})
+			}
+			return in
+		}},
 		{name: "header field of line feeds", make: func(size int) canon.Input {
 			return canon.Input{Header: []pair{{Name: "a", Value: strings.Repeat("\n", size)}, {Name: "b", Value: strings.Repeat(" ", size)}}}
 		}},
@@ -333,19 +259,6 @@ func shapes() []shape {
 	}
 }
 
-// headerShape makes as many header fields as there is room for.
-func headerShape(name string, line func(i int) (name, value string)) shape {
-	return shape{name: name, make: func(size int) canon.Input {
-		var in canon.Input
-		for i, length := 0, 0; length < size; i++ {
-			name, value := line(i)
-			in.Header = append(in.Header, pair{Name: name, Value: value})
-			length += len(name) + len(value)
-		}
-		return in
-	}}
-}
-
 // consuming makes what s does, with names that do not count.
 func consuming(name string, s shape) shape {
 	body := s.make
@@ -364,15 +277,6 @@ func length(in canon.Input) int {
 		n += len(p.Name) + len(p.Value)
 	}
 	return n
-}
-
-// nested makes objects within each other, each with a string of its own, all of one size.
-func (s shape) nested(depth int) shape {
-	s.make = func(size int) canon.Input {
-		member := fmt.Sprintf(`,"a":%q}`, strings.Repeat("x", size/depth))
-		return jsonInput(strings.Repeat(`{"b":`, depth) + "1" + strings.Repeat(member, depth))
-	}
-	return s
 }
 
 // TestGrowth holds that a body twice as long takes at most 2.3 times as long, from the
@@ -458,47 +362,5 @@ func TestMemoryGrowth(t *testing.T) {
 			perByte = append(perByte, float64(canon.FreshBytes(&rules, &in))/float64(size))
 		}
 		assert.LessOrEqual(t, slices.Max(perByte), 40.0, "%s: %.1f bytes for each byte of the body", s.name, perByte)
-	}
-}
-
-// TestLongNames holds that long names that begin alike are passed over as they stand, and not decoded in each
-// comparison: bytes that are escaped, or beyond ASCII, take at most twice what plain ones take.
-func TestLongNames(t *testing.T) {
-	const many, size, most = 16, 64 << 10, 2 // few names are compared with each other
-	if race.Enabled {
-		t.Skip("the race detector makes some instructions slower than others")
-	}
-	name := func(unit string, i int) string {
-		return fmt.Sprintf("%s%08d", strings.Repeat(unit, size/len(unit)), scattered(i)%1e8)
-	}
-	form := func(unit string) canon.Input {
-		return formShape("", func(i int) string { return name(unit, i) }).make(many * size)
-	}
-	members := func(unit string) canon.Input {
-		return jsonShape("", "{", func(i int) string { return `"` + name(unit, i) + `":1` }, "}").make(many * size)
-	}
-	var rules canon.Rules
-	for _, c := range []struct {
-		name         string
-		plain, other canon.Input
-	}{
-		{"form, escapes", form("n"), form("%E4%BD%A0")},
-		{"form, blanks", form("n"), form("+")},
-		{"members beyond ASCII", members("n"), members("你")},
-		{"members with escapes", members("n"), members(`\u0001`)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			plain, other := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
-			for began := time.Now(); other/most >= plain && time.Since(began) < time.Minute || other == math.MaxInt64; {
-				for in, fastest := range map[*canon.Input]*time.Duration{&c.plain: &plain, &c.other: &other} {
-					began := cpuTime()
-					rules.AppendDigest(nil, in)
-					*fastest = min(*fastest, cpuTime()-began)
-				}
-			}
-			assert.Less(t, other/most, plain, "%v, and %v for plain names", other, plain)
-		})
 	}
 }

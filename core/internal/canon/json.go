@@ -382,11 +382,7 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 			case prev.prefix > prefix:
 				sorted = false
 			default:
-				c := j.compareNames(prev.start, prev.nameLen, start, nameLen, nameEnd)
-				if c == 0 {
-					return -1, false
-				}
-				sorted = c < 0
+				sorted = j.compareNames(prev.start, prev.nameLen, start, nameLen, nameEnd) < 0
 			}
 		}
 

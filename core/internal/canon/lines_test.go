@@ -358,33 +358,6 @@ func TestTextPropertySaysWhatWasSent(t *testing.T) {
 	})
 }
 
-// The order of header fields counts among those of one name only.
-func TestHeaderPropertyOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		header := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) pair {
-			return pair{Name: rapid.StringMatching(`[a-c-]{1,2}`).Draw(t, "name"), Value: rapid.StringMatching(`[a-c]?`).Draw(t, "value")}
-		}), 0, 30).Draw(t, "header")
-		in := canon.Input{Header: rapid.Permutation(header).Draw(t, "shuffled")}
-		got, _ := text(canon.Rules{}, in)
-		want, _ := text(canon.Rules{}, canon.Input{Header: header})
-		same := true
-		for i := range header {
-			values := func(list []pair) (values []string) {
-				for _, p := range list {
-					if p.Name == header[i].Name {
-						values = append(values, p.Value)
-					}
-				}
-				return values
-			}
-			same = same && slices.Equal(values(header), values(in.Header))
-		}
-		if same != (got == want) {
-			t.Fatalf("%q and %q have the texts %q and %q", header, in.Header, want, got)
-		}
-	})
-}
-
 func FuzzLines(f *testing.F) {
 	f.Add("a=1", "application/vnd.api+json", "if-match", " *", "range", "a\nb", []byte(`{"a":1}`))
 	f.Add("", "a/b", "type", "a/b", "body", "a=1", []byte("\x00type:a/b"))

@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
 )
@@ -102,19 +101,6 @@ func TestMultipart(t *testing.T) {
 	got, info = text(canon.Rules{Select: paths(t, "photo"), WithoutFiles: true}, in)
 	assert.Empty(t, got)
 	assert.Zero(t, info)
-}
-
-func TestMultipartImitation(t *testing.T) {
-	file := multipartInput(t, "b", part{name: "f", filename: "x", content: "content"})
-	field := multipartInput(t, "b", part{name: "f", content: "@" + md5Hex("content")})
-	x, _ := text(canon.Rules{}, file)
-	y, _ := text(canon.Rules{}, field)
-	assert.NotEqual(t, x, y)
-	assert.Equal(t, "body:f=%40"+md5Hex("content"), y)
-	field = multipartInput(t, "b", part{name: "f", content: "@" + md5Hex("content") + ";x"})
-	y, _ = text(canon.Rules{}, field)
-	assert.NotEqual(t, x, y)
-	assert.Equal(t, "body:f=%40"+md5Hex("content")+"%3Bx", y)
 }
 
 // The name of a file counts, as [multipart.Part.FileName] gives it.
@@ -218,24 +204,6 @@ func TestMultipartWithoutName(t *testing.T) {
 	got, info = text(canon.Rules{}, canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b--")})
 	assert.Empty(t, got)
 	assert.False(t, info.Raw)
-}
-
-// A form counts the same as fields of a multipart form and of an urlencoded one.
-func TestMultipartPropertySameAsPairs(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		values := rapid.SliceOfN(rapid.StringN(0, 20, -1), 1, 5).Draw(rt, "values")
-		var parts []part
-		var segments []string
-		for i, v := range values {
-			name := fmt.Sprint("n", i%3)
-			parts = append(parts, part{name: name, content: v})
-			segments = append(segments, name+"="+url.QueryEscape(v))
-		}
-		in := multipartInput(t, "a-boundary-that-is-rather-long", parts...)
-		if got, want := digest(canon.Rules{}, in), digest(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(strings.Join(segments, "&"))}); got != want {
-			rt.Fatalf("%q", segments)
-		}
-	})
 }
 
 // readParts reads a form by mime/multipart alone.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
@@ -61,20 +60,6 @@ var safeNumber = rapid.Custom(func(t *rapid.T) string {
 	}
 	return strconv.FormatFloat(f, rapid.SampledFrom([]byte("eEf")).Draw(t, "format"), -1, 64)
 })
-
-// Numbers that a float64 holds are written as RFC 8785 says.
-func TestNumberPropertyECMAScript(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := safeNumber.Draw(t, "number")
-		want := jsontext.Value(n)
-		if err := want.Canonicalize(); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := text(canon.Rules{}, jsonInput(n)); got != string(want) {
-			t.Fatalf("%s is written as %s, not as %s", n, got, want)
-		}
-	})
-}
 
 // Two numbers have one text if, and only if, they are equal; and none has that of a
 // string.
