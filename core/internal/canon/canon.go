@@ -242,7 +242,6 @@ type scratch struct {
 	prefix   string // in front of the names of those to come
 	common   int    // how much of it all names have in common
 	unsorted bool   // whether they may be out of order
-	files    bool   // whether there may be files among them
 
 	md5, sha256 hash.Hash // made when first needed
 	sum         [sha256.Size]byte
@@ -303,7 +302,7 @@ const rawMark = 0x00
 func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Info) {
 	s.out, s.pairs, s.selected, s.consumed = s.out[:0], s.pairs[:0], 0, in.Consumed
 	s.prefix, s.common = "", 0
-	s.unsorted, s.files = false, false
+	s.unsorted = false
 
 	for _, p := range in.PathParams {
 		s.pathPair(p)

@@ -35,7 +35,7 @@ func PoisonPool() {
 			h.Write([]byte("poison"))
 		}
 	}
-	s.selected, s.unsorted, s.files, s.json.selected, s.json.copied = 1<<40, true, true, 1<<40, 1<<40
+	s.selected, s.unsorted, s.json.selected, s.json.copied = 1<<40, true, 1<<40, 1<<40
 	s.prefix, s.common, s.consumed, s.json.consumed = "poison", 1<<40, []string{"a", "b"}, []string{"a", "b"}
 	scratches.Put(s)
 }

@@ -269,15 +269,6 @@ func TestJSONPropertyOneText(t *testing.T) {
 	})
 }
 
-// escapePath joins segments to a path as CompilePaths reads it.
-func escapePath(segments []string) string {
-	var escaped []string
-	for _, s := range segments {
-		escaped = append(escaped, strings.NewReplacer(`.`, `\.`, `\`, `\\`, `*`, `\*`).Replace(s))
-	}
-	return strings.Join(escaped, ".")
-}
-
 // Without the members on a path the text is that of the same value written without
 // them.
 func TestJSONPropertyExcludedMembersAreGone(t *testing.T) {

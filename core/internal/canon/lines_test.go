@@ -60,6 +60,15 @@ func TestHeaderLines(t *testing.T) {
 		})
 	}
 
+	var many []pair
+	want := [2]string{}
+	for i := range 50 {
+		many = append(many, pair{Name: string("ba"[i%2]), Value: fmt.Sprint(i)})
+		want[1-i%2] += fmt.Sprintf("\n%c:%d", "ba"[i%2], i)
+	}
+	got, _ := text(canon.Rules{}, canon.Input{Header: many})
+	assert.Equal(t, (want[0] + want[1])[1:], got)
+
 	got, info := text(canon.Rules{Select: paths(t, "a")}, canon.Input{ContentType: "application/x+json", Body: []byte(`{"b":1}`), Header: header("range", "r")})
 	assert.Equal(t, "range:r\ntype:application/x+json", got, "nothing of the body is selected")
 	assert.Zero(t, info)

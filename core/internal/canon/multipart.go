@@ -314,7 +314,6 @@ func (s *scratch) startPart(name []byte, isFile bool) (start int) {
 	s.out = append(s.out, '=')
 	if isFile {
 		s.out = append(s.out, '@')
-		s.files = true
 	}
 	return start
 }

@@ -84,7 +84,7 @@ func (s *scratch) arrangePairs() {
 		if c := comparePairNames(s.out[a.start+s.common:a.equals], s.out[b.start+s.common:b.equals]); c != 0 {
 			return c
 		}
-		if file := s.files && s.isFile(a); file != (s.files && s.isFile(b)) {
+		if file := s.isFile(a); file != s.isFile(b) {
 			if file {
 				return 1
 			}

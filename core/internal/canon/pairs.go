@@ -191,7 +191,7 @@ func (s *scratch) joinPairs() {
 	if len(s.pairs) == 0 {
 		return
 	}
-	if s.unsorted || s.files {
+	if s.unsorted {
 		s.arrangePairs()
 	}
 	s.out = s.out[:len(s.out)-1]
