@@ -123,49 +123,6 @@ func TestPauseEndsWithTheMessage(t *testing.T) {
 	})
 }
 
-func TestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := idemtest.New(t, core.Config{})
-		handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{Duplicate: core.Wait(time.Minute)}))(
-			func(msg *message.Message) ([]*message.Message, error) {
-				time.Sleep(30 * time.Second)
-				return []*message.Message{receipt(msg, "paid")}, nil
-			})
-		go func() {
-			_, err := handle(order("1", "5"))
-			assert.NoError(t, err)
-		}()
-		synctest.Wait()
-		produced, err := handle(order("1", "5"))
-		require.NoError(t, err)
-		require.Len(t, produced, 1)
-		assert.Equal(t, "receipt-of-1", produced[0].UUID)
-		e.WantRuns("DO charge", 1)
-		e.WantReplays("DO charge", 1)
-	})
-}
-
-func TestDrained(t *testing.T) {
-	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(nothing)
-	require.NoError(t, e.Drain(t.Context()))
-	_, err := handle(order("1", "5"))
-	assert.ErrorIs(t, err, core.CodeShuttingDown)
-	assert.True(t, watermillidem.Temporary(err))
-}
-
-func TestFailOpen(t *testing.T) {
-	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{FailOpen: true}))(
-		func(msg *message.Message) ([]*message.Message, error) {
-			return []*message.Message{receipt(msg, "paid")}, nil
-		})
-	e.Fail(idemtest.Acquire)
-	produced, err := handle(order("1", "5"))
-	require.NoError(t, err)
-	assert.Len(t, produced, 1)
-}
-
 type tenant struct{}
 
 // The handler's message has the run's context, and afterwards its own again.
@@ -246,19 +203,6 @@ func TestKeys(t *testing.T) {
 	assert.ErrorIs(t, err, core.CodeKeyMissing)
 	assert.True(t, watermillidem.Permanent(err))
 	assert.Equal(t, 2, runs)
-}
-
-// Handlers under one name are one consumer, whatever middleware they are behind.
-func TestOneName(t *testing.T) {
-	e := idemtest.New(t, core.Config{})
-	for range 2 {
-		for range 2 {
-			_, err := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(nothing)(order("1", "5"))
-			require.NoError(t, err)
-		}
-	}
-	e.WantRuns("DO charge", 1)
-	e.WantReplays("DO charge", 3)
 }
 
 func TestFingerprint(t *testing.T) {
@@ -402,13 +346,11 @@ func TestFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
-			handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{
-				Record: core.Record{
-					Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-						return watermillidem.Finished(finished...)
-					}),
-				},
-			}))(nothing)
+			handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{Record: core.Record{
+				Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
+					return watermillidem.Finished(finished...)
+				}),
+			}}))(nothing)
 			e.NextIsAbandoned(1)
 			produced, err := handle(order("1", "5"))
 			require.NoError(t, err)
@@ -454,68 +396,6 @@ func TestPermanentAndTemporary(t *testing.T) {
 	_, err := handle(order("1", "5"))
 	assert.ErrorIs(t, err, core.CodeKeyMissing)
 	assert.False(t, watermillidem.Permanent(err))
-}
-
-// Attempts of a Retry inside are one run; outside, each is one. A panic fails the run, wherever the
-// Recoverer is.
-func TestOrder(t *testing.T) {
-	retry := middleware.Retry{MaxRetries: 5, InitialInterval: time.Nanosecond}.Middleware
-	for _, c := range []struct {
-		name string
-		runs int
-		wrap func(idem, h message.HandlerMiddleware) message.HandlerMiddleware
-	}{
-		{"Retry inside", 1, func(idem, recoverer message.HandlerMiddleware) message.HandlerMiddleware {
-			return func(h message.HandlerFunc) message.HandlerFunc { return idem(retry(recoverer(h))) }
-		}},
-		{"Retry outside, Recoverer inside", 3, func(idem, recoverer message.HandlerMiddleware) message.HandlerMiddleware {
-			return func(h message.HandlerFunc) message.HandlerFunc { return retry(idem(recoverer(h))) }
-		}},
-		{"Retry and Recoverer outside", 3, func(idem, recoverer message.HandlerMiddleware) message.HandlerMiddleware {
-			return func(h message.HandlerFunc) message.HandlerFunc { return retry(recoverer(idem(h))) }
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			e := idemtest.New(t, core.Config{})
-			calls := 0
-			handle := c.wrap(watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{})), middleware.Recoverer)(
-				func(msg *message.Message) ([]*message.Message, error) {
-					assert.NoError(t, msg.Context().Err())
-					switch calls++; calls {
-					case 1:
-						return nil, errCard
-					case 2:
-						panic("a bug")
-					}
-					return nil, nil
-				})
-			for range 2 {
-				_, err := handle(order("1", "5"))
-				require.NoError(t, err)
-			}
-			assert.Equal(t, 3, calls)
-			e.WantRuns("DO charge", c.runs)
-			e.WantReplays("DO charge", 1)
-		})
-	}
-}
-
-// Mounted on a Router and on its handler, it is one guard.
-func TestMountedTwice(t *testing.T) {
-	e := idemtest.New(t, core.Config{})
-	protect := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))
-	calls := 0
-	handle := protect(protect(func(msg *message.Message) ([]*message.Message, error) {
-		calls++
-		assert.NotNil(t, core.RunFrom(msg.Context()))
-		return nil, nil
-	}))
-	for range 2 {
-		_, err := handle(order("1", "5"))
-		require.NoError(t, err)
-	}
-	assert.Equal(t, 1, calls)
-	e.WantRuns("DO charge", 1)
 }
 
 // Who compiles the package compiles no broker, and nothing that is for tests.
