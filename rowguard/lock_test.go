@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
@@ -181,36 +180,6 @@ func TestLockPutsTheTimeoutBack(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
-// TestLockCrowd: of 100 who spend 1, of a balance of 50, 50 do.
-func TestLockCrowd(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		b.exec("UPDATE " + b.Name + " SET balance = 50 WHERE id = 1")
-		spent := 0
-		for i, err := range together(func(int) error {
-			opts := rowguard.TxOptions{Dialect: b.Dialect, Wait: time.Minute}
-			return rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
-				var balance int
-				if err := rowguard.Lock(t.Context(), tx, b.Table, 1, time.Minute, rowguard.Scan{"balance": &balance}); err != nil {
-					return err
-				}
-				if balance == 0 {
-					return errOther
-				}
-				_, err := tx.ExecContext(t.Context(), "UPDATE "+b.Name+" SET balance = balance - 1 WHERE id = 1")
-				return err
-			})
-		}) {
-			if err == nil {
-				spent++
-			} else {
-				assert.Equal(t, errOther, err, i)
-			}
-		}
-		assert.Equal(t, 50, spent)
-		assert.Zero(t, b.balance(1))
-	})
-}
-
 func TestLockNext(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
 		ctx, first := t.Context(), b.begin()
@@ -227,41 +196,5 @@ func TestLockNext(t *testing.T) {
 		require.NoError(t, rowguard.LockNext(ctx, second, b.Table, "new", rowguard.Scan{"id": &id}))
 		assert.Equal(t, 2, id, "it does not wait for the first")
 		assert.ErrorIs(t, rowguard.LockNext(ctx, third, b.Table, "new", nil), rowguard.ErrNotFound)
-	})
-}
-
-// TestLockNextCrowd: each of 100 workers gets a row of its own.
-func TestLockNextCrowd(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		tx := b.begin()
-		for id := range 98 {
-			require.NoError(t, rowguard.Insert(t.Context(), tx, b.Table, rowguard.Set{"id": id + 3}))
-		}
-		require.NoError(t, tx.Commit())
-		var mu sync.Mutex
-		taken := make(map[int]bool)
-		for i, err := range together(func(int) error {
-			var id int
-			// A row that is free may be passed because it was locked for a moment: look again.
-			err := rowguard.Retry(t.Context(), 10_000, func() error {
-				err := rowguard.InTx(t.Context(), b.db, b.options(), func(tx *sql.Tx) error {
-					if err := rowguard.LockNext(t.Context(), tx, b.Table, "new", rowguard.Scan{"id": &id}); err != nil {
-						return err
-					}
-					return rowguard.Move(t.Context(), tx, b.Table, order, id, "paid", nil)
-				})
-				if errors.Is(err, rowguard.ErrNotFound) {
-					err = rowguard.ErrStale
-				}
-				return err
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			taken[id] = true
-			return err
-		}) {
-			assert.NoError(t, err, i)
-		}
-		assert.Len(t, taken, 100)
 	})
 }

@@ -57,17 +57,4 @@ func TestPgx(t *testing.T) {
 	assert.ErrorIs(t, inTx(func(tx pgxConn) error { return rowguard.Lock(ctx, tx, b.Table, 1, 0, nil) }), rowguard.ErrLocked)
 	assert.ErrorIs(t, inTx(func(tx pgxConn) error { return rowguard.Lock(ctx, tx, b.Table, 1, time.Millisecond, nil) }), rowguard.ErrLocked)
 	release()
-	b.exec("UPDATE " + b.Name + " SET balance = 50 WHERE id = 1")
-	for i, err := range together(func(int) error {
-		return inTx(func(tx pgxConn) error {
-			var balance, version int
-			if err := rowguard.Lock(ctx, tx, b.Table, 1, time.Minute, rowguard.Scan{"balance": &balance, "version": &version}); err != nil {
-				return err
-			}
-			return rowguard.Update(ctx, tx, b.Table, 1, int64(version), rowguard.Set{"balance": balance + 1})
-		})
-	}) {
-		assert.NoError(t, err, i)
-	}
-	assert.Equal(t, 150, b.balance(1))
 }

@@ -122,30 +122,6 @@ func (b *bank) meet(first *bool, met *sync.WaitGroup) {
 	}
 }
 
-// TestSerializableCrowd: 100 transactions read, decide and write without any guard; the database finds out which of them
-// were wrong, and they are run again.
-func TestSerializableCrowd(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		opts := b.options()
-		opts.Isolation, opts.Wait = sql.LevelSerializable, time.Minute
-		if b.Dialect == rowguard.SQLite {
-			opts.Isolation = sql.LevelDefault // it has no other
-		}
-		for i, err := range together(func(int) error {
-			return rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
-				balance, _, err := b.account(tx, 1)
-				if err != nil {
-					return err
-				}
-				return rowguard.Update(t.Context(), tx, b.Table, 1, int64(1001-balance), rowguard.Set{"balance": balance - 1})
-			})
-		}) {
-			assert.NoError(t, err, i)
-		}
-		assert.Equal(t, 900, b.balance(1))
-	})
-}
-
 // TestLockWaitTimeout: MySQL's own limit rolls back a statement only, or all, as it is set up. InTx rolls back all, and
 // runs it again.
 func TestLockWaitTimeout(t *testing.T) {

@@ -75,33 +75,6 @@ func TestUpdateCrowd(t *testing.T) {
 	})
 }
 
-// TestTransferCrowd: money is conserved where two rows change together. They change in one order, by id, whichever way the
-// money goes: PostgreSQL takes a second to find a deadlock.
-func TestTransferCrowd(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		for i, err := range together(func(i int) error {
-			amount := []int{-1, 1, 1, 1}[i%4] // from 1 to 2, or back
-			return rowguard.Retry(t.Context(), 10_000, func() error {
-				return b.inTx(func(tx *sql.Tx) error {
-					for id, amount := range []int{-amount, amount} {
-						balance, version, err := b.account(tx, id+1)
-						if err != nil {
-							return err
-						}
-						if err := rowguard.Update(t.Context(), tx, b.Table, id+1, version, rowguard.Set{"balance": balance + amount}); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-			})
-		}) {
-			assert.NoError(t, err, i)
-		}
-		assert.Equal(t, []int{950, 1050}, []int{b.balance(1), b.balance(2)})
-	})
-}
-
 // TestUpdateOfASnapshot: a transaction that still sees the old row does not overwrite the new one.
 func TestUpdateOfASnapshot(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
