@@ -326,21 +326,20 @@ func TestRawConnection(t *testing.T) {
 	assert.Zero(t, b.count("undone"))
 }
 
-// TestReadOnlySessions: connections to a server that only reads are left, by the store's calls and by transactions, whose
-// function then runs on another one.
+// TestReadOnlySessions: connections to a server that only reads are left by transactions, whose function then runs on
+// another one.
 func TestReadOnlySessions(t *testing.T) {
 	each(t, func(t *testing.T, do caller) {
 		b := newBooks(t)
-		demote := func() {
-			for _, c := range b.pool.AcquireAllIdle(t.Context()) {
-				_, err := c.Exec(t.Context(), "SET default_transaction_read_only = on")
-				assert.NoError(t, err)
-				c.Release()
-			}
+		pool := b.open(b.url) // which the store does not reset
+		require.NoError(t, pool.Ping(t.Context()))
+		for _, c := range pool.AcquireAllIdle(t.Context()) {
+			_, err := c.Exec(t.Context(), "SET default_transaction_read_only = on")
+			assert.NoError(t, err)
+			c.Release()
 		}
-		demote() // for the claim of a task, or the transaction
 		runs := 0
-		r, err := do(t.Context(), b, b.pool, "key", func(tx pgx.Tx) ([]byte, error) {
+		r, err := do(t.Context(), b, pool, "key", func(tx pgx.Tx) ([]byte, error) {
 			if runs++; runs == 1 {
 				if _, err := tx.Exec(t.Context(), "SET TRANSACTION READ ONLY"); err != nil { // for its change
 					return nil, err
