@@ -208,40 +208,6 @@ func TestLostCommit(t *testing.T) {
 	})
 }
 
-// TestLostCommitOfDoTx: change, record of the key and message are one, whatever becomes of the
-// commit.
-func TestLostCommitOfDoTx(t *testing.T) {
-	each(t, func(f *fixture) {
-		l := f.link()
-		store := f.inbox()
-		b := &broker{}
-		start(f, f.Outbox, b, quick())
-		for _, after := range []bool{false, true} {
-			key := fmt.Sprint("after ", after)
-			cut := l.cut(l.commit, after)
-			runs := 0
-			for replayed := range 2 {
-				result, err := store.DoTx(f.Context(), l.db, key, func(tx *sql.Tx) ([]byte, error) {
-					runs++
-					if err := f.enter(tx, key); err != nil {
-						return nil, err
-					}
-					return nil, f.Write(f.Context(), tx, outbox.Message{Topic: "t", Body: []byte(key)})
-				})
-				require.NoError(f, err)
-				require.Equal(f, replayed == 1, result.Replayed)
-			}
-			<-cut
-			require.Equal(f, map[bool]int{false: 2, true: 1}[after], runs)
-			require.Equal(f, 1, f.entries(key))
-		}
-		f.sent()
-		require.Equal(f, 2, b.count())
-		require.Equal(f, "after false", string(b.arrived[0].Body))
-		require.Equal(f, "after true", string(b.arrived[1].Body))
-	})
-}
-
 // inbox makes a store for DoTx and a table of entries.
 func (f *fixture) inbox() *sqlstore.Store {
 	store, err := sqlstore.New(f.db, f.dialect, sqlstore.Table(f.table+"_inbox"))

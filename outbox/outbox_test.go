@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -332,28 +330,6 @@ func TestMessageArrivesAsItWasWritten(t *testing.T) {
 	})
 }
 
-// TestWriteMany: more than one statement takes, in the order in which they were given.
-func TestWriteMany(t *testing.T) {
-	each(t, func(f *fixture) {
-		names := make([]string, 10_000)
-		for i := range names {
-			names[i] = fmt.Sprintf("%05d", i)
-		}
-		f.writeNames(names...)
-		rows, err := f.db.Query("SELECT id FROM " + f.table + " ORDER BY position")
-		require.NoError(f, err)
-		defer rows.Close()
-		var got []string
-		for rows.Next() {
-			var id string
-			require.NoError(f, rows.Scan(&id))
-			got = append(got, id)
-		}
-		require.NoError(f, rows.Err())
-		require.Equal(f, names, got)
-	})
-}
-
 // statements are the numbers of bytes of bodies in each statement of a transaction.
 type statements []int
 
@@ -441,20 +417,6 @@ func TestWriteRefuses(t *testing.T) {
 	})
 }
 
-func TestRolledBackIsNotSent(t *testing.T) {
-	each(t, func(f *fixture) {
-		b := &broker{}
-		start(f, f.Outbox, b, quick())
-		tx, err := f.db.BeginTx(f.Context(), nil)
-		require.NoError(f, err)
-		require.NoError(f, f.Write(f.Context(), tx, named("never")...))
-		require.NoError(f, tx.Rollback())
-		f.writeNames("sent")
-		f.sent()
-		require.Equal(f, []string{"sent"}, b.names(""))
-	})
-}
-
 // TestLateCommit: a transaction that has got its position first is committed last. A relay that
 // remembered the highest position that it has sent would never look at the lower one.
 func TestLateCommit(t *testing.T) {
@@ -483,35 +445,6 @@ func TestLateCommit(t *testing.T) {
 		require.Equal(f, []string{"early", "late"}, b.names(""))
 		require.Equal(f, []string{"k/early", "k/late"}, b.names("k"))
 	})
-}
-
-// pgxTx makes a transaction of pgx one that Write takes.
-type pgxTx struct{ pgx.Tx }
-
-func (tx pgxTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	tag, err := tx.Exec(ctx, query, args...)
-	return driver.RowsAffected(tag.RowsAffected()), err
-}
-
-func TestWriteInATransactionOfPgx(t *testing.T) {
-	f := fresh(t, engines[0].url(t), outbox.Options{})
-	conn, err := pgx.Connect(t.Context(), f.url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background())
-	for _, name := range []string{"committed", "rolled back"} {
-		tx, err := conn.Begin(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, f.Write(t.Context(), pgxTx{tx}, named(name+" 1", name+" 2")...))
-		if name == "committed" {
-			require.NoError(t, tx.Commit(t.Context()))
-		} else {
-			require.NoError(t, tx.Rollback(t.Context()))
-		}
-	}
-	b := &broker{}
-	start(t, f.Outbox, b, quick())
-	f.sent()
-	require.Equal(t, []string{"committed 1", "committed 2"}, b.names(""))
 }
 
 func TestNew(t *testing.T) {
