@@ -555,14 +555,20 @@ func TestContextEnds(t *testing.T) {
 		held.Release()
 
 		// A limit of the function's own is its own affair, though pgx closes the connection.
-		_, err = do(t.Context(), b, pool, "k", func(tx pgx.Tx) ([]byte, error) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			defer cancel()
-			_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
-			return nil, err
-		})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		for _, want := range []error{context.DeadlineExceeded, context.Canceled} {
+			_, err = do(t.Context(), b, pool, "k", func(tx pgx.Tx) ([]byte, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				if want == context.Canceled {
+					ctx, cancel = context.WithCancel(t.Context())
+					soon(cancel)
+				}
+				_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
+				return nil, err
+			})
+			require.ErrorIs(t, err, want)
+			require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		}
 
 		require.Zero(t, b.count("k"))
 	})

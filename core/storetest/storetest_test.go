@@ -176,14 +176,10 @@ type rehearsal struct {
 }
 
 func rehearse(t *testing.T, c testCase, factory Factory, features Features) *rehearsal {
-	return rehearseAny(t, func(tb testing.TB) { run(tb, c, factory, features) })
-}
-
-func rehearseAny(t *testing.T, run func(tb testing.TB)) *rehearsal {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := &rehearsal{ctx: ctx}
-	r.inside(func() { run(r) })
+	r.inside(func() { run(r, c, factory, features) })
 	for len(r.cleanups) > 0 {
 		last := len(r.cleanups) - 1
 		cleanup := r.cleanups[last]
