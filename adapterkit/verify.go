@@ -3,7 +3,9 @@ package adapterkit
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/idem-go/idem/core"
@@ -21,7 +23,7 @@ func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal 
 		verified = m.forHandler(WithSigner(r.Context(), signed), new(lentBody))
 		verified.Trailer = nil // no scheme signs it
 	} else {
-		refusal = ResponseOf(v.Refusal(r.Context(), err))
+		refusal = ResponseOf(v.Answer(r.Context(), err))
 	}
 	m.end() // after a panic it stays out of the pool: somebody may still hold it
 	messages.Put(m)
@@ -34,11 +36,13 @@ func WithSigner(ctx context.Context, v sign.Verified) context.Context {
 	return core.WithCallerEvent(sign.NewContext(ctx, v), v.Owner, v.EventID, v.Consumed...)
 }
 
-// ResponseOf returns r as a response, for [core.Exchange].Answer.
-func ResponseOf(r *sign.Refusal) *core.Response {
-	resp := &core.Response{Status: r.Status, Header: make([]core.Field, len(r.Header)), Body: r.Body}
-	for i, f := range r.Header {
-		resp.Header[i] = core.Field(f)
+// ResponseOf returns a as a response, for [core.Exchange].Answer. The header is sorted.
+func ResponseOf(a *sign.Answer) *core.Response {
+	resp := &core.Response{Status: a.Status, Body: a.Body}
+	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
+		for _, value := range a.Header[name] {
+			resp.Header = append(resp.Header, core.Field{Name: name, Value: value})
+		}
 	}
 	return resp
 }
@@ -83,7 +87,7 @@ func (m *message) HeaderSize() (lines, bytes int) {
 	return lines, bytes
 }
 
-// RemoteAddr implements [sign.PeerSource].
+// RemoteAddr implements [sign.Source].
 func (m *message) RemoteAddr() string { return m.r.RemoteAddr }
 
 // ReadBody implements [sign.Source]. It returns bytes as they were sent, never a body that was rebuilt

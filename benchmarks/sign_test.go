@@ -37,8 +37,8 @@ func (n *anyNonce) Use(context.Context, string, string, time.Duration) (bool, er
 	return true, nil
 }
 
-// Bounded spares the verifier a deadline, as a memory store does.
-func (n *anyNonce) Bounded() {}
+// Limits spares the verifier a deadline, as those of a memory store do.
+func (n *anyNonce) Limits() (capacity int, ownTimeout bool) { return 0, true }
 
 // sent is a message that is to be signed.
 type sent struct {
@@ -84,6 +84,8 @@ func (a *arrived) HeaderSize() (lines, bytes int) {
 	return lines, bytes
 }
 
+func (*arrived) RemoteAddr() string { return "" }
+
 func (a *arrived) ReadBody(limit int64) ([]byte, error) {
 	if int64(len(a.body)) > limit {
 		return nil, sign.CodeBodyTooLarge
@@ -96,12 +98,12 @@ func (a *arrived) ReadBody(limit int64) ([]byte, error) {
 // 332 bytes, alone: the signing string of v1 has 227 bytes here, and that of RFC 9421 has 409.
 func BenchmarkSign(b *testing.B) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	shared := sign.MustKey(sign.NewHMACKey("demo", []byte(secret)))
+	shared := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(secret)))
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(b, err)
-	signer, verifier := sign.MustKey(sign.NewKey("demo", private)), sign.MustKey(sign.NewKey("demo", public))
-	webhook := sign.MustKey(sign.NewStandardWebhooksKey("webhooks", "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
-	sender := sign.MustKey(sign.NewSenderKey("webhooks", secret))
+	signer, verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, public))
+	webhook := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
+	sender := sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "webhooks"}, secret))
 
 	messageSignatures, err := rfc9421.New(rfc9421.Options{})
 	require.NoError(b, err)
@@ -138,15 +140,15 @@ func BenchmarkSign(b *testing.B) {
 			if bench.keyed {
 				r.Header.Set("Idempotency-Key", `"k-1"`)
 			}
-			require.NoError(b, sign.Request(r, bench.signer, &sign.RequestOptions{Scheme: bench.scheme}))
+			require.NoError(b, sign.Request(r, bench.signer, sign.RequestOptions{Scheme: bench.scheme}))
 
 			nonces := &anyNonce{}
 			signed := time.Now() // and so it stays, however long this takes
-			v := sign.MustVerifier(sign.Config{
-				Keys: sign.MustRing(bench.verifier), Scheme: bench.scheme, Nonces: nonces,
+			v := sign.Must(sign.NewVerifier(sign.Config{
+				Keys: sign.Must(sign.NewRing(bench.verifier)), Scheme: bench.scheme, Nonces: nonces,
 				NonceQuota: math.MaxInt, MaxNonces: math.MaxInt, // one message is verified as often as there is time for
 				Clock: func() time.Time { return signed },
-			})
+			}))
 			message := sign.Message{
 				Method: "POST", Target: target, Host: "api.example.com", Source: &arrived{r.Header, body},
 			}

@@ -35,16 +35,13 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 	return err == nil && grant.State == store.Acquired, err
 }
 
-// Bounded does nothing. It implements sign.BoundedNonceStore: Use has a deadline of its own.
-func (n *Nonces) Bounded() {}
-
-// Capacity returns half of what a store that is [store.Sized] holds: the other half is for the records of operations. Of
-// another store it is zero, which means that nobody knows. It implements sign.SizedNonceStore.
-func (n *Nonces) Capacity() int {
+// Limits returns half of what a store that is [store.Sized] holds, because the other half is for the records of operations, and
+// true: Use has a deadline of its own. Of another store the capacity is zero, which means that nobody knows.
+func (n *Nonces) Limits() (capacity int, ownTimeout bool) {
 	if sized, ok := n.engine.store.(store.Sized); ok {
-		return (sized.Capacity() + 1) / 2
+		capacity = (sized.Capacity() + 1) / 2
 	}
-	return 0
+	return capacity, true
 }
 
 // nonceKey is no operation's key: those go on with U= after the prefix.

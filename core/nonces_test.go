@@ -117,7 +117,9 @@ func TestNoncesKnowTheirRoom(t *testing.T) {
 	small, err := memstore.New(memstore.Options{MaxEntries: 1001})
 	require.NoError(t, err)
 	for want, s := range map[int]store.Store{501: small, 1 << 19: nil, 0: &spy{Store: small}} {
-		assert.Equal(t, want, core.MustNew(core.Config{Store: s}).Nonces().Capacity())
+		capacity, ownTimeout := core.MustNew(core.Config{Store: s}).Nonces().Limits()
+		assert.Equal(t, want, capacity)
+		assert.True(t, ownTimeout)
 	}
 }
 

@@ -148,12 +148,12 @@ func _(engine *core.Engine, server *http.Server) error {
 // signing.md
 
 func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFunc) error {
-	key, err := sign.NewHMACKey("demo", secret) // at least 32 bytes; or sign.NewKey for Ed25519 and others
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret) // at least 32 bytes; or sign.NewKey for Ed25519 and others
 	if err != nil {
 		return err
 	}
 	verifier, err := sign.NewVerifier(sign.Config{
-		Keys:   sign.MustRing(key),
+		Keys:   sign.Must(sign.NewRing(key)),
 		Nonces: engine.Nonces(),             // in the engine's store: shared by all instances
 		Hosts:  []string{"api.example.com"}, // refuses what was signed for another host
 		Observe: func(ctx context.Context, e sign.Event) { // the log shows the reason, the client does not see it

@@ -36,13 +36,13 @@ func newEngine() (*core.Engine, error) {
 	})
 }
 
-func newVerifier(engine *core.Engine, keys sign.KeySource) (*sign.Verifier, error) {
+func newVerifier(engine *core.Engine, keys sign.KeyStore) (*sign.Verifier, error) {
 	return sign.NewVerifier(sign.Config{
 		Keys:   keys,
 		Nonces: engine.Nonces(),
-		Refuse: func(_ context.Context, e *sign.Error) *sign.Refusal {
-			return &sign.Refusal{
-				Header: []sign.Field{{Name: "Content-Type", Value: "application/json"}},
+		Refuse: func(_ context.Context, e *sign.Error) *sign.Answer {
+			return &sign.Answer{
+				Header: http.Header{"Content-Type": {"application/json"}},
 				Body:   envelope(string(e.Code), e.Title()), // e.Detail is for logs
 			}
 		},
@@ -69,9 +69,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 func TestOneFormat(t *testing.T) {
 	engine, err := newEngine()
 	require.NoError(t, err)
-	key, err := sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef"))
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	verifier, err := newVerifier(engine, sign.MustRing(key))
+	verifier, err := newVerifier(engine, sign.Must(sign.NewRing(key)))
 	require.NoError(t, err)
 	policy := core.OneShotToken(limitedTokens(nil))
 	policy.Name = "order"

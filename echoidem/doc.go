@@ -31,7 +31,7 @@
 // [Verify] mounts a verifier of package sign outside of the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
-//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
 //	e.POST("/webhooks", receive, echoidem.Verify(verifier), echoidem.New(hooks))
 //
 // Mount it behind middleware that overrides the method (middleware.MethodOverride): a request

@@ -62,7 +62,7 @@
 // [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's
 // owner for its user; [Verified] tells the handlers who has signed:
 //
-//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
 //	app.Post("/webhooks", fiber3idem.Verify(verifier), fiber3idem.New(hooks), receive)
 //
 // A signature covers the bytes that were sent. Where signed requests may be multipart

@@ -18,15 +18,15 @@ import (
 // An endpoint for Stripe: a message that is sent again is refused, and an event that is delivered again, with another
 // timestamp, gets the first answer.
 func ExampleVerify_stripe() {
-	key, err := sign.NewSenderKey("stripe", "whsec_a secret for this example") // as Stripe shows it
+	key, err := sign.NewSenderKey(sign.KeyOptions{ID: "stripe"}, "whsec_a secret for this example") // as Stripe shows it
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	engine := core.MustNew(core.Config{})
-	verifier := sign.MustVerifier(sign.Config{
-		Scheme: sign.Stripe("stripe"), Keys: sign.MustRing(key), Nonces: engine.Nonces(), Window: 5 * time.Minute,
-	})
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: sign.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces(), Window: 5 * time.Minute,
+	}))
 	events := engine.MustGuard(core.Policy{
 		Key: core.CallerEvent(core.IgnoreFingerprint()), User: core.UserFromCaller(), // a later delivery differs in pending_webhooks
 		Record: core.Record{Retention: 96 * time.Hour}, // Stripe delivers for three days
@@ -61,13 +61,13 @@ func ExampleVerify_stripe() {
 // An endpoint for GitHub, which signs the body and no time: a redelivery gets the first answer. Under another
 // X-GitHub-Delivery, which is not signed, the same body is refused.
 func ExampleVerify_gitHub() {
-	key, err := sign.NewSenderKey("github", "It's a Secret to Everybody")
+	key, err := sign.NewSenderKey(sign.KeyOptions{ID: "github"}, "It's a Secret to Everybody")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	engine := core.MustNew(core.Config{})
-	verifier := sign.MustVerifier(sign.Config{Scheme: sign.GitHub("github"), Keys: sign.MustRing(key)})
+	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: sign.GitHub("github"), Keys: sign.Must(sign.NewRing(key))}))
 	events := engine.MustGuard(core.Policy{
 		Key: core.CallerEvent(core.RequestHeaders("X-GitHub-Delivery", "X-GitHub-Event")), User: core.UserFromCaller(),
 		Record: core.Record{Retention: 30 * 24 * time.Hour}, // how long nobody gets it run again
@@ -113,7 +113,7 @@ type delivery struct {
 func signed(scheme sign.Scheme, key *sign.Key, at time.Time, body string) delivery {
 	r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	if err := sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return at }}); err != nil {
+	if err := sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return at }}); err != nil {
 		fmt.Println(err)
 	}
 	return delivery{r.Header, body}

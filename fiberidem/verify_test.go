@@ -147,7 +147,7 @@ func TestHostsThatDiffer(t *testing.T) {
 			} else {
 				r.URL.Opaque = target
 			}
-			require.NoError(t, sign.Request(r, signtest.Demo, nil))
+			require.NoError(t, sign.Request(r, signtest.Demo, sign.RequestOptions{}))
 			message := wire(t, r)
 			require.Contains(t, message, "POST "+target+" HTTP/1.1\r\nHost: a.example.com\r\n")
 			got := s.Exchange(message)[0]

@@ -32,6 +32,6 @@
 // [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
-//	verifier := sign.MustVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})
+//	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
 //	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(hooks), receive)
 package ginidem

@@ -17,10 +17,10 @@ import (
 // The observer is told who has sent what is refused, and where to.
 func TestEventsNameThePeer(t *testing.T) {
 	events := make(chan sign.Event, 1)
-	v := sign.MustVerifier(sign.Config{
-		Keys:    sign.MustRing(signtest.Demo),
+	v := sign.Must(sign.NewVerifier(sign.Config{
+		Keys:    sign.Must(sign.NewRing(signtest.Demo)),
 		Observe: func(_ context.Context, e sign.Event) { events <- e },
-	})
+	}))
 	s := server(t, httpidem.Verify(v)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	r := signed(t, s, signtest.Forger, "/hooks/a%2Fb?token=1", "{}")
 	require.Equal(t, 401, send(t, s, r).status)

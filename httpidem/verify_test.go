@@ -185,7 +185,7 @@ func TestRequestsAreGivenBack(t *testing.T) {
 	require.NoError(t, form.Close())
 	r := httptest.NewRequest("POST", "http://example.com/orders/7", &parts)
 	r.Header.Set("Content-Type", form.FormDataContentType())
-	require.NoError(t, sign.Request(r, signtest.Demo, nil))
+	require.NoError(t, sign.Request(r, signtest.Demo, sign.RequestOptions{}))
 	closed := new(closer)
 	closed.Reader, r.Body = r.Body, closed
 	handler.ServeHTTP(httptest.NewRecorder(), r)
@@ -206,7 +206,7 @@ func (c *closer) Close() error { c.closed = true; return nil }
 func TestCloseIsHandedOn(t *testing.T) {
 	body := &closer{Reader: strings.NewReader("{}")}
 	r := httptest.NewRequest("POST", "http://example.com/", strings.NewReader("{}"))
-	require.NoError(t, sign.Request(r, signtest.Demo, nil))
+	require.NoError(t, sign.Request(r, signtest.Demo, sign.RequestOptions{}))
 	r.Body = body
 	httpidem.Verify(signtest.NewVerifier())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		assert.False(t, body.closed)
@@ -336,7 +336,7 @@ func TestAFormThatIsGone(t *testing.T) {
 // Whoever logs a refused request finds its own body in it.
 func TestARefusedRequestIsGivenBack(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://example.com/", strings.NewReader("{}"))
-	require.NoError(t, sign.Request(r, signtest.Forger, nil))
+	require.NoError(t, sign.Request(r, signtest.Forger, sign.RequestOptions{}))
 	body := &closer{Reader: r.Body}
 	r.Body = body
 	w := httptest.NewRecorder()

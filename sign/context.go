@@ -9,7 +9,7 @@ import (
 type Verified struct {
 	// KeyID is the id of the key that signed it.
 	KeyID string
-	// Owner is the owner of that key, see [OwnedBy].
+	// Owner is the owner of that key, see [KeyOptions].
 	Owner string
 	// Scheme is the name of the scheme: "v1".
 	Scheme string
@@ -24,7 +24,7 @@ type Verified struct {
 	EventID string
 	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Options.InParams,
 	// those of key id, timestamp, nonce and signature. They differ in a retry, which is signed anew, so a guard behind the
-	// verifier leaves them out of its keys and fingerprints. It is nil if the signature stands in the header.
+	// verifier leaves them out of its keys and fingerprints. It is nil if the signature is in the header.
 	Consumed []string
 }
 

@@ -4,9 +4,9 @@
 //
 // A server mounts a [Verifier] through the adapter of its framework, each of which has a Verify:
 //
-//	key, err := sign.NewHMACKey("demo", secret)
+//	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret)
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: engine.Nonces()})
+//	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces()})
 //	…
 //	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive)
 //
@@ -18,7 +18,7 @@
 //
 //   - A message is one HTTP request as it was sent. A retry is another message about the same operation.
 //   - The client signs messages, the verifier accepts or refuses them. A sender is a service that sends webhooks.
-//   - A scheme says where the signature stands in a message, and what is signed.
+//   - A scheme says where the signature is in a message, and what is signed.
 //   - The signing string is the text that is signed. RFC 9421 calls it the signature base.
 //   - A header field is covered if it is part of the signing string.
 //   - A key has an id, which messages name, and an owner, whose requests they are. An owner may have several keys.
@@ -63,7 +63,7 @@
 //
 // A nonce belongs to one message, an Idempotency-Key to one operation. A client that retries an operation signs a new message
 // with a new nonce and the same Idempotency-Key. The guard behind the verifier answers it with the first response. Its user
-// is the key's owner ([OwnedBy]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
+// is the key's owner ([KeyOptions]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
 // message never reaches the guard and leaves no record.
 //
 // # Webhooks
@@ -83,7 +83,7 @@
 //
 // If the sender signs a timestamp, the verifier also refuses the same message the second time ([CodeReplayed]); the nonce is
 // a digest of timestamp and body. If it does not, a replay cannot be told from a redelivery, however old it is. Then only the
-// guard protects, for as long as its record stands.
+// guard protects, for as long as its record is kept.
 //
 // The schemes of these senders also sign, for tests of your endpoint.
 //
@@ -96,11 +96,11 @@
 //
 // # For adapters
 //
-// Only adapters need these names: an adapter implements [Source], and [PeerSource] if it can, makes a [Message] of it, writes
-// the [Refusal] that [Verifier.Refusal] returns, and passes on what is verified with [NewContext].
+// Only adapters need these names: an adapter implements [Source], makes a [Message] of it, calls [Verifier.Verify], writes the
+// [Answer] that [Verifier.Answer] returns, and passes on what is verified with [NewContext].
 //
 // # For schemes of your own
 //
-// Only implementations of [Scheme] need these names: the methods of [Message], [Signature], [Freer], [Additions], [Field],
+// Only implementations of [Scheme] need these names: the methods of [Message], [Signature], [Additions],
 // [Errorf], [ParseTimestamp], [NonceOf], [Key.Sign] and [Key.Verify].
 package sign

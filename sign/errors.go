@@ -26,8 +26,6 @@ const (
 // Error returns the code.
 func (c Code) Error() string { return string(c) }
 
-func (c Code) kind() *Error { return &Error{Code: c} }
-
 // Reason is the finer reason behind [CodeInvalid]. It is for logs; the client does not see it. A Reason is an error that an
 // [Error] can be compared with, and errors.Is(reason, CodeInvalid) is true. A scheme may define its own reasons.
 type Reason string
@@ -50,15 +48,6 @@ func (r Reason) Error() string { return string(r) }
 // Is reports whether target is [CodeInvalid].
 func (r Reason) Is(target error) bool { return target == CodeInvalid }
 
-func (r Reason) kind() *Error { return &Error{Code: CodeInvalid, Reason: r} }
-
-// Kind is a [Code] or a [Reason]. A scheme, a key source or a [Source] returns one as its error, alone or with a detail
-// ([Errorf]).
-type Kind interface {
-	error
-	kind() *Error
-}
-
 // Error says why a message was refused. Compare it with a [Code] or a [Reason] by errors.Is.
 type Error struct {
 	// Code is the reason that the client sees.
@@ -73,15 +62,16 @@ type Error struct {
 	retryAfter int64 // in seconds; zero counts as one
 }
 
-// Errorf returns an error of a kind, with a formatted Detail. [Error.Unwrap] returns the operand of a %w.
-func Errorf(kind Kind, format string, args ...any) *Error {
+// Errorf returns an error for a [Code] or a [Reason], with a formatted Detail. Schemes, key stores and a [Source] return a Code or a
+// Reason as it is, or this. [Error.Unwrap] returns the operand of a %w. Any other why becomes [CodeInvalid].
+func Errorf(why error, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	e := kind.kind()
+	e := asError(why)
 	e.Detail, e.cause = err.Error(), errors.Unwrap(err)
 	return e
 }
 
-// Error returns code, reason and detail. A nil *Error in an error is a fault of the code that returned it; the message is
+// Error returns code, reason and detail. A nil *Error in an error is a mistake of the code that returned it; the message is
 // refused.
 func (e *Error) Error() string {
 	if e == nil {
@@ -116,8 +106,8 @@ func (e *Error) Is(target error) bool {
 	return target == e.Code || e.Reason != "" && target == e.Reason
 }
 
-// asError returns an *Error for an error of a scheme, a key source or a [Source]. The caller owns it. If err has no kind, which
-// is a fault of theirs, the message is refused with CodeInvalid.
+// asError returns an *Error of its own for an error of a scheme, a key store or a [Source]. If there is neither a code nor a reason
+// in err, which is their mistake, the message is refused with CodeInvalid.
 func asError(err error) *Error {
 	if e := known(err); e != nil {
 		return e
@@ -125,7 +115,7 @@ func asError(err error) *Error {
 	return &Error{Code: CodeInvalid, Detail: fmt.Sprint(err), cause: err}
 }
 
-// known returns a copy of the *Error in err, or a new one for the kind in err. It returns nil if there is neither.
+// known returns a copy of the *Error in err, or a new one for the code or the reason in err. It returns nil if there is none.
 func known(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e == nil {
@@ -134,12 +124,18 @@ func known(err error) *Error {
 		own := *e
 		return &own
 	}
-	k, ok := errors.AsType[Kind](err)
-	if !ok {
+	e := new(Error)
+	code, isCode := errors.AsType[Code](err)
+	reason, isReason := errors.AsType[Reason](err)
+	switch {
+	case isReason:
+		e.Code, e.Reason = CodeInvalid, reason
+	case isCode:
+		e.Code = code
+	default:
 		return nil
 	}
-	e := k.kind()
-	if err != error(k) {
+	if err != error(code) && err != error(reason) {
 		e.Detail, e.cause = err.Error(), err
 	}
 	return e
@@ -156,24 +152,34 @@ func bodyError(err error) error {
 	return Errorf(CodeMalformed, "the body could not be read to its end: %w", err)
 }
 
-// ConfigError is one fault of a configuration. Constructors report all faults at once, joined by errors.Join.
+// ConfigError is one error of a configuration. Constructors report all of them at once, joined by errors.Join.
 type ConfigError struct {
-	// Field is the name of the faulty field: "Config.Keys".
+	// Field is the name of the field or parameter: "Config.Keys".
 	Field string
-	// Problem says what is wrong with the field.
+	// Problem says what is wrong with it.
 	Problem string
 }
 
 // Error returns field and problem.
 func (e *ConfigError) Error() string { return "sign: " + e.Field + ": " + e.Problem }
 
-// faults collects configuration errors. The zero value is empty.
-type faults struct{ errs []error }
+// configErrors collects errors of a configuration. The zero value is empty.
+type configErrors []error
 
-func (f *faults) addIf(bad bool, field, format string, args ...any) {
+func (c *configErrors) addIf(bad bool, field, format string, args ...any) {
 	if bad {
-		f.errs = append(f.errs, &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)})
+		*c = append(*c, &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)})
 	}
 }
 
-func (f *faults) err() error { return errors.Join(f.errs...) }
+func (c configErrors) err() error { return errors.Join(c...) }
+
+// Must returns v, and panics if err is not nil. It is for what is fixed in the program or its tests:
+//
+//	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret))
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

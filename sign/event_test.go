@@ -16,10 +16,10 @@ import (
 // An event holds no more of a path than what tells routes apart, and nothing of the query.
 func TestEventPaths(t *testing.T) {
 	var e sign.Event
-	v := sign.MustVerifier(sign.Config{
-		Keys:    sign.MustRing(newHMAC(t, "demo")),
+	v := sign.Must(sign.NewVerifier(sign.Config{
+		Keys:    sign.Must(sign.NewRing(newHMAC(t, "demo"))),
 		Observe: func(_ context.Context, got sign.Event) { e = got },
-	})
+	}))
 	for target, path := range map[string]string{
 		"/hooks?token=1":                 "/hooks",
 		"":                               "/",
@@ -43,8 +43,8 @@ func TestEventsAreShort(t *testing.T) {
 		"field":  func(r *http.Request) { r.Header.Set("X-Signed-Headers", "content-type;idempotency-key;"+long) },
 	} {
 		var e sign.Event
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Hosts: []string{"api.example.com"}, Observe: func(_ context.Context, got sign.Event) { e = got }})
-		r := signedRequest(t, key, nil)
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Hosts: []string{"api.example.com"}, Observe: func(_ context.Context, got sign.Event) { e = got }}))
+		r := signedRequest(t, key, sign.RequestOptions{})
 		change(r)
 		_, err := v.Verify(t.Context(), fixture.Message(r))
 		require.Error(t, err, what)

@@ -3,6 +3,7 @@ package sign_test
 import (
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -62,9 +63,9 @@ func (a acme) Sign(m *sign.Message, s *sign.Signature, key *sign.Key) (sign.Addi
 	}
 	s.Nonce = sign.NonceOf(signed)
 	value, err := key.Sign(signed)
-	return sign.Additions{Header: []sign.Field{
-		{Name: "Acme-Time", Value: strconv.FormatInt(s.Created, 10)},
-		{Name: "Acme-Signature", Value: hex.EncodeToString(value)},
+	return sign.Additions{Header: http.Header{
+		"Acme-Time":      {strconv.FormatInt(s.Created, 10)},
+		"Acme-Signature": {hex.EncodeToString(value)},
 	}}, err
 }
 
@@ -81,12 +82,12 @@ func (acme) content(m *sign.Message, s *sign.Signature) ([]byte, error) {
 //
 //	signtest.RunScheme(t, signtest.SchemeHarness{Scheme: acme{}, Signer: key, Stranger: other, Request: request})
 func ExampleScheme() {
-	key := sign.MustKey(sign.NewHMACKey("acme", []byte("0123456789abcdef0123456789abcdef")))
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "acme"}, []byte("0123456789abcdef0123456789abcdef")))
 	now := func() time.Time { return time.Unix(1700000000, 0) }
-	verifier := sign.MustVerifier(sign.Config{Scheme: acme{}, Keys: sign.MustRing(key), Clock: now})
+	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: acme{}, Keys: sign.Must(sign.NewRing(key)), Clock: now}))
 
 	r := httptest.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(`{"paid":5}`))
-	if err := sign.Request(r, key, &sign.RequestOptions{Scheme: acme{}, Clock: now}); err != nil {
+	if err := sign.Request(r, key, sign.RequestOptions{Scheme: acme{}, Clock: now}); err != nil {
 		fmt.Println(err)
 	}
 	for range 2 {

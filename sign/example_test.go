@@ -15,11 +15,11 @@ import (
 
 // A server without a framework, and a client. Adapters replace the server's code here by one line, such as httpidem.Verify.
 func Example() {
-	key, err := sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef"))
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.MustRing(key)})
+	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,9 +28,9 @@ func Example() {
 			Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: source{r},
 		})
 		if err != nil {
-			refusal := verifier.Refusal(r.Context(), err)
-			w.WriteHeader(refusal.Status)
-			w.Write(refusal.Body)
+			answer := verifier.Answer(r.Context(), err)
+			w.WriteHeader(answer.Status)
+			w.Write(answer.Body)
 			return
 		}
 		fmt.Fprintf(w, "hello, %s", verified.KeyID)
@@ -67,6 +67,8 @@ func (s source) HeaderSize() (lines, bytes int) {
 	return lines, bytes
 }
 
+func (s source) RemoteAddr() string { return s.r.RemoteAddr }
+
 func (s source) ReadBody(limit int64) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(s.r.Body, limit+1))
 	if err == nil && int64(len(body)) > limit {
@@ -75,18 +77,22 @@ func (s source) ReadBody(limit int64) ([]byte, error) {
 	return body, err
 }
 
-// Keys in a database. The function is called for each message, so it should cache them.
-func ExampleKeyFunc() {
-	partners := map[string]*sign.Key{
-		"acme": sign.MustKey(sign.NewHMACKey("acme", []byte("0123456789abcdef0123456789abcdef"), sign.ValidFrom(time.Unix(0, 0)))),
+// partners are keys in a database, which the service keeps in memory for a while.
+type partners map[string]*sign.Key
+
+// Keys is called for each message.
+func (p partners) Keys(_ context.Context, id string) ([]*sign.Key, error) {
+	key, ok := p[id]
+	if !ok {
+		return nil, sign.ReasonUnknownKey
 	}
-	keys := sign.KeyFunc(func(_ context.Context, id string) ([]*sign.Key, error) {
-		key, ok := partners[id]
-		if !ok {
-			return nil, sign.ReasonUnknownKey
-		}
-		return []*sign.Key{key}, nil
-	})
+	return []*sign.Key{key}, nil
+}
+
+// Keys in a database.
+func ExampleKeyStore() {
+	acme := sign.KeyOptions{ID: "acme", ValidFrom: time.Unix(0, 0)}
+	keys := partners{"acme": sign.Must(sign.NewHMACKey(acme, []byte("0123456789abcdef0123456789abcdef")))}
 	_, err := sign.NewVerifier(sign.Config{Keys: keys})
 	fmt.Println(err)
 	// Output: <nil>
@@ -94,22 +100,22 @@ func ExampleKeyFunc() {
 
 // The service sees why a message was refused, and the client does not.
 func ExampleConfig_observe() {
-	key := sign.MustKey(sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef")))
-	verifier := sign.MustVerifier(sign.Config{
-		Keys:  sign.MustRing(key),
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef")))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Keys:  sign.Must(sign.NewRing(key)),
 		Clock: func() time.Time { return time.Unix(1700000000, 0) },
 		Observe: func(_ context.Context, e sign.Event) {
 			fmt.Println(e.Err)
 			fmt.Println(e.SigningString())
 		},
-	})
+	}))
 	r := httptest.NewRequest("POST", "http://api.example.com/transfers?x=1", strings.NewReader("{}"))
 	r.Header.Set("X-Key-Id", "demo")
 	r.Header.Set("X-Timestamp", "1700000000")
 	r.Header.Set("X-Nonce", "n-0123456789abcdef")
 	r.Header.Set("X-Signature", "v1="+strings.Repeat("0", 64))
 	_, err := verifier.Verify(r.Context(), &sign.Message{Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: source{r}})
-	fmt.Printf("%s\n", verifier.Refusal(r.Context(), err).Body)
+	fmt.Printf("%s\n", verifier.Answer(r.Context(), err).Body)
 	// Output:
 	// sign: invalid (bad_signature)
 	// v1

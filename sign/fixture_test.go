@@ -1,6 +1,7 @@
 package sign_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
@@ -30,7 +31,7 @@ func fixedClock() time.Time { return now }
 func messageOf(r *http.Request) *sign.Message { return fixture.Message(r) }
 
 // signedRequest is a request of 200 bytes with an Idempotency-Key, signed by key.
-func signedRequest(tb testing.TB, key *sign.Key, o *sign.RequestOptions) *http.Request {
+func signedRequest(tb testing.TB, key *sign.Key, o sign.RequestOptions) *http.Request {
 	tb.Helper()
 	r, err := http.NewRequest("POST", "http://api.example.com/transfers/a%2Fb?x=2&x=1", strings.NewReader(body200))
 	require.NoError(tb, err)
@@ -45,15 +46,25 @@ func newEd25519(tb testing.TB) (signer, verifier *sign.Key) {
 	tb.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(tb, err)
-	return sign.MustKey(sign.NewKey("ed", private)), sign.MustKey(sign.NewKey("ed", public))
+	return sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, public))
 }
 
-func newHMAC(tb testing.TB, id string, opts ...sign.KeyOption) *sign.Key {
+func newHMAC(tb testing.TB, id string) *sign.Key {
+	tb.Helper()
+	return newHMACWith(tb, sign.KeyOptions{ID: id})
+}
+
+func newHMACWith(tb testing.TB, o sign.KeyOptions) *sign.Key {
 	tb.Helper()
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret)
-	return sign.MustKey(sign.NewHMACKey(id, secret, opts...))
+	return sign.Must(sign.NewHMACKey(o, secret))
 }
+
+// keyFunc is a [sign.KeyStore] of one function.
+type keyFunc func(ctx context.Context, id string) ([]*sign.Key, error)
+
+func (f keyFunc) Keys(ctx context.Context, id string) ([]*sign.Key, error) { return f(ctx, id) }
 
 func newNonce() string {
 	var b [16]byte
@@ -65,5 +76,5 @@ func newRSA(tb testing.TB) *sign.Key {
 	tb.Helper()
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(tb, err)
-	return sign.MustKey(sign.NewKey("rsa", private))
+	return sign.Must(sign.NewKey(sign.KeyOptions{ID: "rsa"}, private))
 }

@@ -2,6 +2,7 @@ package sign
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -27,47 +28,16 @@ import (
 	"github.com/idem-go/idem/sign/internal/secret"
 )
 
-// Algorithm is the signature algorithm of a [Key]. A message cannot choose it.
-type Algorithm uint8
+// Algorithm is the signature algorithm of a [Key], by its name in RFC 9421, section 6.2. A message cannot choose it.
+type Algorithm string
 
-// The algorithms, by their names in RFC 9421, section 6.2.
+// The algorithms.
 const (
-	HMACSHA256      Algorithm = 1 + iota // hmac-sha256
-	Ed25519                              // ed25519 (RFC 8032)
-	ECDSAP256SHA256                      // ecdsa-p256-sha256; a signature is r and s, 32 bytes each
-	RSAPSSSHA512                         // rsa-pss-sha512 with a salt of 64 bytes
+	HMACSHA256      Algorithm = "hmac-sha256"
+	Ed25519         Algorithm = "ed25519"           // RFC 8032
+	ECDSAP256SHA256 Algorithm = "ecdsa-p256-sha256" // a signature is r and s, 32 bytes each
+	RSAPSSSHA512    Algorithm = "rsa-pss-sha512"    // with a salt of 64 bytes
 )
-
-var algorithms = map[Algorithm]string{
-	HMACSHA256:      "hmac-sha256",
-	Ed25519:         "ed25519",
-	ECDSAP256SHA256: "ecdsa-p256-sha256",
-	RSAPSSSHA512:    "rsa-pss-sha512",
-}
-
-// algorithmNamed returns the algorithm of a name in RFC 9421 or a tag of [NewV1]. It returns zero for an unknown name.
-func algorithmNamed(name string) Algorithm {
-	switch name {
-	case tagHMAC:
-		return HMACSHA256
-	case tagEd25519:
-		return Ed25519
-	}
-	for a, known := range algorithms {
-		if name == known {
-			return a
-		}
-	}
-	return 0
-}
-
-// String returns the algorithm's name in RFC 9421.
-func (a Algorithm) String() string {
-	if name, ok := algorithms[a]; ok {
-		return name
-	}
-	return fmt.Sprintf("Algorithm(%d)", uint8(a))
-}
 
 const (
 	// minSecret is the length of the shortest secret in bytes: that of an HMAC-SHA256 (RFC 2104, section 3).
@@ -80,10 +50,10 @@ const (
 // It must not be copied. Packages fmt, encoding/json and log/slog print neither its secret nor its private part, wherever it is
 // held.
 type Key struct {
-	id, owner           string
-	algorithm           Algorithm
-	notBefore, notAfter time.Time
-	webhook             bool // the secret may be short, and signs nothing but webhooks
+	id, owner             string
+	algorithm             Algorithm
+	validFrom, validUntil time.Time
+	webhook               bool // the secret may be short, and signs nothing but webhooks
 
 	secret  func() []byte // see hide; nil: there is none
 	macs    sync.Pool     // of *keyed
@@ -95,36 +65,33 @@ type Key struct {
 // field what it finds there, also through pointers, whatever methods it has.
 func hide[T any](v T) func() T { return func() T { return v } }
 
-// KeyOption is an option of the functions that make a [Key].
-type KeyOption func(*Key)
+// KeyOptions say what a [Key] is called, whose it is, and when it is valid.
+type KeyOptions struct {
+	// ID is the name by which messages call the key: 1 to 128 visible ASCII characters. It must be set.
+	ID string
+	// Owner is whose requests the key signs, likewise 1 to 128 visible ASCII characters. A guard behind the verifier uses the
+	// owner as its user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is
+	// still a retry. Empty: ID.
+	Owner string
+	// The key is valid from ValidFrom on and until just before ValidUntil, by the verifier's clock. The zero time sets no limit.
+	ValidFrom, ValidUntil time.Time
+}
 
-// OwnedBy sets the key's owner, which has 1 to 128 visible ASCII characters. A guard behind the verifier uses the owner as its
-// user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is still a retry. Without
-// this option, the owner is the key's id.
-func OwnedBy(owner string) KeyOption { return func(k *Key) { k.owner = owner } }
-
-// ValidFrom makes the key valid from t on, by the verifier's clock. The zero time sets no limit.
-func ValidFrom(t time.Time) KeyOption { return func(k *Key) { k.notBefore = t } }
-
-// ValidUntil makes the key invalid from t on, by the verifier's clock. The zero time sets no limit.
-func ValidUntil(t time.Time) KeyOption { return func(k *Key) { k.notAfter = t } }
-
-// NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte repeated. id has
-// 1 to 128 visible ASCII characters. It reports all faults at once, each as a [*ConfigError].
-func NewHMACKey(id string, secret []byte, opts ...KeyOption) (*Key, error) {
-	var f faults
-	f.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
-	f.addIf(len(secret) >= minSecret && isRepeated(secret), "secret", "is one byte repeated")
-	return newKey(&f, &Key{id: id, owner: id, algorithm: HMACSHA256, secret: hide(bytes.Clone(secret))}, opts)
+// NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte repeated. It
+// reports all errors at once, each as a [*ConfigError].
+func NewHMACKey(o KeyOptions, secret []byte) (*Key, error) {
+	var errs configErrors
+	errs.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
+	errs.addIf(len(secret) >= minSecret && isRepeated(secret), "secret", "is one byte repeated")
+	return newKey(errs, &Key{algorithm: HMACSHA256, secret: hide(bytes.Clone(secret))}, o)
 }
 
 // NewKey makes a key from a public or private key of the standard library: ed25519.PublicKey, *ecdsa.PublicKey on P-256,
 // *rsa.PublicKey of at least 2048 bits, or their private keys (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A
-// public key verifies, and does not sign. id has 1 to 128 visible ASCII characters. It reports all faults at once, each as a
-// [*ConfigError].
-func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
-	k := &Key{id: id, owner: id, public: material}
-	var f faults
+// public key verifies, and does not sign. It reports all errors at once, each as a [*ConfigError].
+func NewKey(o KeyOptions, material any) (*Key, error) {
+	k := &Key{public: material}
+	var errs configErrors
 	whole := true // a private key that lacks a part would panic
 	switch private := material.(type) {
 	case ed25519.PrivateKey:
@@ -141,50 +108,39 @@ func NewKey(id string, material any, opts ...KeyOption) (*Key, error) {
 			k.private, k.public = hide[crypto.Signer](private), &private.PublicKey
 		}
 	}
-	if f.addIf(!whole, "key", "is not a whole private key"); !whole {
-		return nil, f.err()
+	if errs.addIf(!whole, "key", "is not a whole private key"); !whole {
+		return nil, errs.err()
 	}
 	switch public := k.public.(type) {
 	case ed25519.PublicKey:
 		k.algorithm = Ed25519
-		f.addIf(len(public) != ed25519.PublicKeySize, "key", "has %d bytes; an Ed25519 key has %d", len(public), ed25519.PublicKeySize)
+		errs.addIf(len(public) != ed25519.PublicKeySize, "key", "has %d bytes; an Ed25519 key has %d", len(public), ed25519.PublicKeySize)
 	case *ecdsa.PublicKey:
 		k.algorithm = ECDSAP256SHA256
-		f.addIf(!isOnP256(public), "key", "is not on the curve P-256")
+		errs.addIf(!isOnP256(public), "key", "is not on the curve P-256")
 	case *rsa.PublicKey:
 		k.algorithm = RSAPSSSHA512
-		f.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
-		f.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that proves nothing")
+		errs.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
+		errs.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that proves nothing")
 	default:
-		f.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
+		errs.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
 	}
-	return newKey(&f, k, opts)
+	return newKey(errs, k, o)
 }
 
-// MustKey returns k, and panics if err is not nil. It is for keys that are fixed in the program or its tests:
-//
-//	key := sign.MustKey(sign.NewHMACKey("demo", secret))
-func MustKey(k *Key, err error) *Key {
-	if err != nil {
-		panic(err)
-	}
-	return k
-}
-
-func newKey(f *faults, k *Key, opts []KeyOption) (*Key, error) {
+func newKey(errs configErrors, k *Key, o KeyOptions) (*Key, error) {
 	if public, ok := k.public.(ed25519.PublicKey); ok {
-		f.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
+		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
 	}
-	f.addIf(!isKeyID(k.id), "id", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
-	for _, o := range opts {
-		o(k)
-	}
-	f.addIf(k.owner != k.id && !isKeyID(k.owner), "owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
-	f.addIf(!k.notAfter.IsZero() && !k.notBefore.Before(k.notAfter), "validity", "ends before it begins")
-	if err := f.err(); err != nil {
+	errs.addIf(!isKeyID(o.ID), "KeyOptions.ID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	errs.addIf(o.Owner != "" && !isKeyID(o.Owner), "KeyOptions.Owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	errs.addIf(!o.ValidUntil.IsZero() && !o.ValidFrom.Before(o.ValidUntil), "KeyOptions.ValidUntil", "is not after ValidFrom")
+	if err := errs.err(); err != nil {
 		return nil, err
 	}
-	k.id, k.owner = strings.Clone(k.id), strings.Clone(k.owner) // a KeyFunc may have made them of a message's id
+	// A KeyStore may have made them of a message's id.
+	k.id, k.owner = strings.Clone(o.ID), strings.Clone(cmp.Or(o.Owner, o.ID))
+	k.validFrom, k.validUntil = o.ValidFrom, o.ValidUntil
 	if k.secret != nil {
 		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret())} }
 	}
@@ -243,28 +199,25 @@ func isRepeated(secret []byte) bool {
 	return true
 }
 
-// addIfSpaced adds a fault for white space around a secret: a file ends with a line feed, which is no part of the secret.
-func (f *faults) addIfSpaced(secret string) (spaced bool) {
+// addIfSpaced adds an error for white space around a secret: a file ends with a line feed, which is no part of the secret.
+func (c *configErrors) addIfSpaced(secret string) (spaced bool) {
 	begin, end := strings.TrimLeftFunc(secret, unicode.IsSpace), strings.TrimRightFunc(secret, unicode.IsSpace)
-	f.addIf(begin != secret, "secret", "begins with white space (%q)", strings.TrimSuffix(secret, begin))
-	f.addIf(end != secret, "secret", "ends with white space (%q)", strings.TrimPrefix(secret, end))
+	c.addIf(begin != secret, "secret", "begins with white space (%q)", strings.TrimSuffix(secret, begin))
+	c.addIf(end != secret, "secret", "ends with white space (%q)", strings.TrimPrefix(secret, end))
 	return begin != end
 }
 
 // ID returns the key's id.
 func (k *Key) ID() string { return k.id }
 
-// Owner returns the key's owner, see [OwnedBy].
+// Owner returns the key's owner, see [KeyOptions].
 func (k *Key) Owner() string { return k.owner }
 
 // Algorithm returns the key's algorithm.
 func (k *Key) Algorithm() Algorithm { return k.algorithm }
 
-// String returns id and algorithm.
-func (k *Key) String() string { return k.id + " (" + k.algorithm.String() + ")" }
-
-// Format implements [fmt.Formatter]. Every verb prints [Key.String], so none prints the secret.
-func (k *Key) Format(f fmt.State, verb rune) { fmt.Fprint(f, k.String()) }
+// Format implements [fmt.Formatter]. Every verb prints id and algorithm, so none prints the secret.
+func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "%s (%s)", k.id, k.algorithm) }
 
 var (
 	errNoPrivate  = errors.New("sign: the key has no private part: it can verify only")
@@ -278,7 +231,7 @@ func (k *Key) Sign(message []byte) ([]byte, error) {
 	switch {
 	case k.webhook:
 		return nil, errWebhookKey
-	case k.algorithm == 0:
+	case k.algorithm == "":
 		return nil, errZeroKey
 	}
 	return k.sign(message)
@@ -315,7 +268,7 @@ var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
 // Verify reports whether signature is the key's signature of message. HMACs are compared in constant time. For a key of
 // [NewStandardWebhooksKey] or [NewSenderKey], which verifies webhooks only, Verify returns false.
 func (k *Key) Verify(message, signature []byte) bool {
-	return !k.webhook && k.algorithm != 0 && k.verify(message, signature)
+	return !k.webhook && k.algorithm != "" && k.verify(message, signature)
 }
 
 func (k *Key) verify(message, signature []byte) bool {

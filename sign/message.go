@@ -37,8 +37,8 @@ type Message struct {
 	sum      [sha256.Size]byte
 }
 
-// Source is the header and the body of a [Message]. An adapter implements it on its framework's request, and if it knows the
-// peer, [PeerSource]. It need not be safe for concurrent use.
+// Source is the header and the body of a [Message]. An adapter implements it on its framework's request. It need not be safe for
+// concurrent use.
 type Source interface {
 	// Values returns the values of a header field, one for each line, in the order sent and as the handler gets them. name
 	// is in canonical form: "Content-Type". A field that the framework moves out of its header (Host in net/http) may be
@@ -51,12 +51,7 @@ type Source interface {
 	// body has more than limit bytes, the error is [CodeBodyTooLarge], and no more is read than it takes to know that. The
 	// bytes must not change until the request is answered.
 	ReadBody(limit int64) ([]byte, error)
-}
-
-// PeerSource is a [Source] that knows the peer.
-type PeerSource interface {
-	Source
-	// RemoteAddr returns the peer's network address as "IP:port". It becomes [Event].RemoteAddr.
+	// RemoteAddr returns the peer's network address as "IP:port", for [Event].RemoteAddr, or "" if it is not known.
 	RemoteAddr() string
 }
 

@@ -17,24 +17,14 @@ type NonceStore interface {
 	// most one gets true. The same nonce of another key is another one. An error means that it is unknown whether the nonce was
 	// unused. The strings share memory with the message: copy them to keep them.
 	//
-	// ctx has a deadline ([Config].StoreTimeout) unless the store is a [BoundedNonceStore].
+	// ctx has a deadline ([Config].StoreTimeout), unless the calls have one of their own.
 	Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error)
-}
 
-// BoundedNonceStore is a [NonceStore] whose calls end in time by themselves. Unless [Config].StoreTimeout is set, the
-// verifier gives its calls no deadline, which saves an allocation.
-type BoundedNonceStore interface {
-	NonceStore
-	// Bounded does nothing. It marks the store.
-	Bounded()
-}
-
-// SizedNonceStore is a [NonceStore] that knows how much it holds. A verifier then lets owners have no more: see
-// [Config].MaxNonces.
-type SizedNonceStore interface {
-	NonceStore
-	// Capacity returns how many nonces there is room for. It is always the same. Zero: nobody knows.
-	Capacity() int
+	// Limits says what a verifier may rely on. It always says the same. capacity is how many nonces there is room for, so that
+	// owners get no more ([Config].MaxNonces). Zero: nobody knows. ownTimeout means that calls of Use end in time by
+	// themselves. Unless [Config].StoreTimeout is set, they then get no deadline, which saves an allocation. A store that
+	// wraps another one passes on what holds for itself.
+	Limits() (capacity int, ownTimeout bool)
 }
 
 // ErrNoncesFull is the error of a [MemoryNonces] that has reached its bound, and the cause of a refusal beyond
@@ -53,17 +43,16 @@ const nonceShards = 64
 // minShardedNonces is the smallest bound that is divided among shards. Below it, a shard could be full long before the others.
 const minShardedNonces = 1 << 17
 
-// MemoryNonces is a [NonceStore] in the memory of one process. It is bounded, and returns [ErrNoncesFull] if it is full. The zero
-// value holds 524,288 nonces. After a restart, and in another process, a message can be sent again while its timestamp is in
-// the window. It runs no goroutine, and is safe for concurrent use.
+// MemoryNonces is a [NonceStore] in the memory of one process. It is bounded, and returns [ErrNoncesFull] if it is full. After a
+// restart, and in another process, a message can be sent again while its timestamp is in the window. It runs no goroutine, and is
+// safe for concurrent use.
 type MemoryNonces struct {
-	max    int // zero: defaultMaxNonces
+	// Max is how many nonces are remembered at a time. It must not change once the store is in use. From 131,072 on it is
+	// divided among shards, so the store may be full up to a tenth early. Zero or less: 524,288.
+	Max int
+
 	shards [nonceShards]nonceShard
 }
-
-// NewMemoryNonces returns a store for max nonces. Zero or less means 524,288. From 131,072 on, the bound is divided among shards,
-// so the store may be full up to a tenth early.
-func NewMemoryNonces(max int) *MemoryNonces { return &MemoryNonces{max: max} }
 
 // hashSeed keeps others from choosing nonces of one shard.
 var hashSeed = maphash.MakeSeed()
@@ -96,7 +85,8 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 	}
 	// The one string cannot be that of another pair: no key id has a line feed.
 	entry := keyID + "\n" + nonce
-	room, used := n.Capacity(), uint64(1)
+	used := uint64(1)
+	room, _ := n.Limits()
 	if room >= minShardedNonces {
 		room, used = (room-1)/nonceShards+1, nonceShards
 	}
@@ -122,27 +112,12 @@ func (n *MemoryNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Du
 	return true, nil
 }
 
-// Bounded implements [BoundedNonceStore].
-func (n *MemoryNonces) Bounded() {}
-
-// Capacity implements [SizedNonceStore].
-func (n *MemoryNonces) Capacity() int {
-	if n.max <= 0 {
-		return defaultMaxNonces
+// Limits implements [NonceStore].
+func (n *MemoryNonces) Limits() (capacity int, ownTimeout bool) {
+	if n.Max <= 0 {
+		return defaultMaxNonces, true
 	}
-	return n.max
-}
-
-// Len returns how many nonces are remembered. Some of them may be due to be forgotten.
-func (n *MemoryNonces) Len() int {
-	sum := 0
-	for i := range n.shards {
-		s := &n.shards[i]
-		s.mu.Lock()
-		sum += len(s.dates)
-		s.mu.Unlock()
-	}
-	return sum
+	return n.Max, true
 }
 
 func (s *nonceShard) forget(now time.Time) {

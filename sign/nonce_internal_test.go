@@ -15,7 +15,7 @@ import (
 // holds, and nothing that is forgotten stays in memory.
 func TestNoncesAreAHeap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewMemoryNonces(0)
+		n := new(MemoryNonces)
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 3000 {
 			if r.IntN(40) == 0 {
@@ -28,7 +28,7 @@ func TestNoncesAreAHeap(t *testing.T) {
 				checkShard(t, &n.shards[k])
 			}
 		}
-		require.Less(t, n.Len(), 2500, "some have been forgotten")
+		require.Less(t, remembered(n), 2500, "some have been forgotten")
 	})
 }
 
@@ -52,6 +52,14 @@ func checkShard(t *testing.T, s *nonceShard) {
 	}
 }
 
+// remembered is how many nonces n has.
+func remembered(n *MemoryNonces) (sum int) {
+	for i := range n.shards {
+		sum += len(n.shards[i].dates)
+	}
+	return sum
+}
+
 // fillShards puts n nonces in each shard, which may be forgotten at until.
 func fillShards(m *MemoryNonces, n int, until time.Time) {
 	for i := range m.shards {
@@ -67,7 +75,7 @@ func fillShards(m *MemoryNonces, n int, until time.Time) {
 
 // A shard has room for 8192 nonces by default.
 func TestShardsAreBoundedByDefault(t *testing.T) {
-	for name, n := range map[string]*MemoryNonces{"zero value": {}, "NewMemoryNonces(0)": NewMemoryNonces(0)} {
+	for name, n := range map[string]*MemoryNonces{"zero value": {}, "new(MemoryNonces)": new(MemoryNonces)} {
 		fillShards(n, 8191, time.Now().Add(time.Hour))
 		for i := range 5000 {
 			unused, err := n.Use(t.Context(), "k", strconv.Itoa(i), time.Hour)
@@ -79,14 +87,15 @@ func TestShardsAreBoundedByDefault(t *testing.T) {
 			require.Len(t, n.shards[i].dates, 8192, name)
 		}
 	}
-	require.Equal(t, 1<<19, NewMemoryNonces(-1).Capacity())
+	capacity, _ := (&MemoryNonces{Max: -1}).Limits()
+	require.Equal(t, 1<<19, capacity)
 }
 
 // A call forgets a few nonces, not all that it could: the others would wait for it.
 func TestUseForgetsAFew(t *testing.T) {
-	n := NewMemoryNonces(0)
+	n := new(MemoryNonces)
 	fillShards(n, 10, time.Now().Add(-time.Minute))
 	_, err := n.Use(t.Context(), "k", "new", time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, nonceShards*10-4+1, n.Len())
+	require.Equal(t, nonceShards*10-4+1, remembered(n))
 }

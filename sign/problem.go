@@ -1,31 +1,30 @@
 package sign
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 )
 
-// RefusedHeader is the name of a header field of every refusal. Its value is the [Code]. A cache or a guard further out must
-// not store a response with this field.
-const RefusedHeader = "Idempotency-Refused"
+// refusedHeader is the name of a header field of every refusal. Its value is the [Code]. A cache or a guard further out must
+// not store a response with this field. Package core has the same name.
+const refusedHeader = "Idempotency-Refused"
 
-// Refusal is the answer to a refused message. An adapter writes it.
-type Refusal struct {
+// Answer is what the client of a refused message gets. An adapter writes it.
+type Answer struct {
 	// Status is the HTTP status code.
 	Status int
 	// Header are the fields to set. Each replaces all fields of its name. The adapter sets Content-Length.
-	Header []Field
+	Header http.Header
 	// Body is the whole body.
 	Body []byte
 }
 
 const problemTypes = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
 
-// particulars are the public texts and the status of each code. They stand nowhere else.
+// particulars are the public texts and the status of each code.
 var particulars = map[Code]struct {
 	status        int
 	title, detail string
@@ -68,50 +67,45 @@ type problem struct {
 	Code   Code   `json:"code"`
 }
 
-// Refusal returns the answer for an error of [Verifier.Verify]. ctx is the request's. The answer contains neither Reason nor
+// Answer returns the answer for an error of [Verifier.Verify]. ctx is the request's. The answer contains neither Reason nor
 // Detail. For [CodeExpired] and [CodeNotYetValid] it has a Date from the clock that the timestamp was compared with.
-func (v *Verifier) Refusal(ctx context.Context, err error) *Refusal {
+func (v *Verifier) Answer(ctx context.Context, err error) *Answer {
 	e := asError(err)
 	code := e.known()
 	p := particulars[code]
-	r := new(Refusal)
+	a := &Answer{Header: make(http.Header)}
 	if v.c.Refuse != nil {
 		if made := v.c.Refuse(ctx, asError(e)); made != nil {
-			*r = *made
-			r.Header = slices.Clone(made.Header)
-			for i := range r.Header { // net/http does not find "content-type", and adds a Content-Type of its own
-				r.Header[i].Name = http.CanonicalHeaderKey(r.Header[i].Name)
+			a.Status, a.Body = cmp.Or(made.Status, p.status), made.Body
+			for name, values := range made.Header { // net/http does not find "content-type", and adds a Content-Type of its own
+				for _, value := range values {
+					a.Header.Add(name, value)
+				}
 			}
-			setDefault(&r.Status, p.status)
 		}
 	}
-	if r.Status == 0 {
-		r.Status, r.Header = p.status, []Field{{"Content-Type", "application/problem+json"}}
-		r.Body, _ = json.Marshal(problem{e.Type(), p.title, p.status, p.detail, code}) // strings and an int: cannot fail
+	if a.Status == 0 {
+		a.Status = p.status
+		a.Header.Set("Content-Type", "application/problem+json")
+		a.Body, _ = json.Marshal(problem{e.Type(), p.title, p.status, p.detail, code}) // strings and an int: cannot fail
 	}
-	r.set("Cache-Control", "no-store")
-	r.set(RefusedHeader, string(code))
+	a.Header.Set("Cache-Control", "no-store")
+	a.Header.Set(refusedHeader, string(code))
 	switch {
 	case code == CodeExpired || code == CodeNotYetValid:
-		r.setDefault("Date", v.c.Clock().UTC().Format(http.TimeFormat))
+		a.setDefault("Date", v.c.Clock().UTC().Format(http.TimeFormat))
 	case code == CodeStoreUnavailable || code == CodeRateLimited:
-		r.setDefault("Retry-After", strconv.FormatInt(max(e.retryAfter, 1), 10))
+		a.setDefault("Retry-After", strconv.FormatInt(max(e.retryAfter, 1), 10))
 	}
-	if p.status == http.StatusUnauthorized || r.Status == http.StatusUnauthorized { // a 401 needs a challenge (RFC 9110, section 15.5.2)
-		r.setDefault("Www-Authenticate", `Signature scheme="`+v.c.Scheme.Name()+`"`)
+	if p.status == http.StatusUnauthorized || a.Status == http.StatusUnauthorized { // a 401 needs a challenge (RFC 9110, section 15.5.2)
+		a.setDefault("Www-Authenticate", `Signature scheme="`+v.c.Scheme.Name()+`"`)
 	}
-	return r
+	return a
 }
 
-// set replaces the fields called name by one.
-func (r *Refusal) set(name, value string) {
-	r.Header = slices.DeleteFunc(r.Header, func(f Field) bool { return strings.EqualFold(f.Name, name) })
-	r.Header = append(r.Header, Field{name, value})
-}
-
-// setDefault adds a field unless there is one of that name.
-func (r *Refusal) setDefault(name, value string) {
-	if !slices.ContainsFunc(r.Header, func(f Field) bool { return strings.EqualFold(f.Name, name) }) {
-		r.Header = append(r.Header, Field{name, value})
+// setDefault adds a field unless there is one of that name, which is in canonical form.
+func (a *Answer) setDefault(name, value string) {
+	if a.Header[name] == nil {
+		a.Header.Set(name, value)
 	}
 }

@@ -106,7 +106,7 @@ type sized struct {
 	room int
 }
 
-func (s sized) Capacity() int { return s.room }
+func (s sized) Limits() (int, bool) { return s.room, false }
 
 // MaxNonces by default is a number for all stores, but no more than there is room for, and no less than a quota.
 func TestDefaultOfMaxNonces(t *testing.T) {
@@ -115,8 +115,8 @@ func TestDefaultOfMaxNonces(t *testing.T) {
 		1 << 20: {NonceQuota: 1 << 20},
 		64:      {Nonces: sized{room: 64}, NonceQuota: 64},
 	} {
-		c.Keys = MustRing()
-		require.Equal(t, want, MustVerifier(c).quota.all)
+		c.Keys = Must(NewRing())
+		require.Equal(t, want, Must(NewVerifier(c)).quota.all)
 	}
 }
 

@@ -2,6 +2,7 @@ package sign
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -42,13 +43,13 @@ type RequestOptions struct {
 
 var defaultCover = []string{"Content-Type", "Content-Encoding"}
 
-// Request signs r with key, at the current time and with a new nonce. o may be nil. Before the call, set the Idempotency-Key
+// Request signs r with key, at the current time and with a new nonce. Before the call, set the Idempotency-Key
 // and everything else to sign. Request reads the body into memory, and replaces the header fields of an earlier signature.
 //
 // Send the request once: sent again, it is refused as replayed. net/http by itself sends a request with an Idempotency-Key
 // again when its connection breaks, so Request sets r.GetBody to nil and r.Body to one that cannot be rewound. [Transport]
 // signs each attempt anew.
-func Request(r *http.Request, key *Key, o *RequestOptions) error {
+func Request(r *http.Request, key *Key, o RequestOptions) error {
 	body, err := readAll(r)
 	if err != nil {
 		return err
@@ -63,12 +64,9 @@ var (
 )
 
 // signRequest reports whether the scheme has derived the nonce from what is signed.
-func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) (derived bool, err error) {
+func signRequest(r *http.Request, body []byte, key *Key, o RequestOptions) (derived bool, err error) {
 	if key == nil {
 		return false, errNoKey
-	}
-	if o == nil {
-		o = new(RequestOptions)
 	}
 	scheme, cover, now := o.Scheme, o.Cover, time.Now
 	if scheme == nil {
@@ -83,17 +81,9 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) (der
 	if r.URL == nil {
 		return false, errNoURL
 	}
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
-	}
-	host = withoutZone(host)
 	m := &Message{
-		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
+		Method: cmp.Or(r.Method, http.MethodGet), Target: r.URL.RequestURI(), Host: withoutZone(cmp.Or(r.Host, r.URL.Host)), TLS: r.URL.Scheme == "https",
 		Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host,
-	}
-	if m.Method == "" {
-		m.Method = http.MethodGet
 	}
 	if !form.IsAuthority(m.Authority()) {
 		return false, Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())
@@ -113,14 +103,14 @@ func signRequest(r *http.Request, body []byte, key *Key, o *RequestOptions) (der
 	if r.Header == nil {
 		r.Header = make(http.Header)
 	}
-	for _, f := range added.Header {
-		for name := range r.Header {
-			if strings.EqualFold(name, f.Name) {
-				delete(r.Header, name) // of an earlier signature, in any case
+	for name, values := range added.Header {
+		for other := range r.Header {
+			if strings.EqualFold(other, name) {
+				delete(r.Header, other) // of an earlier signature, in any case
 			}
 		}
-		if f.Value != "" {
-			r.Header.Set(f.Name, f.Value)
+		if len(values) > 0 && values[0] != "" {
+			r.Header.Set(name, values[0])
 		}
 	}
 	if added.Query != "" {
@@ -160,7 +150,7 @@ type outgoing struct {
 	body   []byte
 }
 
-// Values finds fields in any case: net/http sends them as they stand in the map.
+// Values finds fields in any case: net/http sends them as they are in the map.
 func (o *outgoing) Values(name string) []string {
 	values := o.header[name]
 	for other, more := range o.header {
@@ -174,6 +164,8 @@ func (o *outgoing) Values(name string) []string {
 func (o *outgoing) HeaderSize() (lines, bytes int) { return headerSize(o.header) }
 
 func (o *outgoing) ReadBody(int64) ([]byte, error) { return o.body, nil }
+
+func (o *outgoing) RemoteAddr() string { return "" }
 
 func headerSize(h http.Header) (lines, bytes int) {
 	for name, values := range h {

@@ -21,11 +21,11 @@ import (
 
 func TestRequest(t *testing.T) {
 	key := newHMAC(t, "demo")
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))}))
 	r, err := http.NewRequest("POST", "http://api.example.com/a%2Fb?x=%20", strings.NewReader("body"))
 	require.NoError(t, err)
 	r.Header.Set("Content-Encoding", "identity")
-	require.NoError(t, sign.Request(r, key, nil))
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
 	first := r.Header.Clone()
 	require.Equal(t, "content-encoding", first.Get("X-Signed-Headers"))
 	_, err = v.Verify(t.Context(), fixture.Message(r))
@@ -34,7 +34,7 @@ func TestRequest(t *testing.T) {
 	// Signed again, it is another message, and nothing is left of the first signature.
 	r.Header.Del("Content-Encoding")
 	r.Header.Set("X-Nonce", "of the caller's")
-	require.NoError(t, sign.Request(r, key, nil))
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
 	require.NotEqual(t, first.Get("X-Nonce"), r.Header.Get("X-Nonce"))
 	require.NotContains(t, r.Header, "X-Signed-Headers")
 	_, err = v.Verify(t.Context(), fixture.Message(r))
@@ -54,26 +54,26 @@ func TestRequestFaults(t *testing.T) {
 		require.NoError(t, err)
 		return r
 	}
-	require.ErrorContains(t, sign.Request(r(), nil, nil), "no key")
+	require.ErrorContains(t, sign.Request(r(), nil, sign.RequestOptions{}), "no key")
 	_, verifier := newEd25519(t)
-	require.ErrorContains(t, sign.Request(r(), verifier, nil), "no private part")
+	require.ErrorContains(t, sign.Request(r(), verifier, sign.RequestOptions{}), "no private part")
 
 	broken := r()
 	broken.Body = io.NopCloser(iotest.ErrReader(errors.New("disk")))
-	require.ErrorContains(t, sign.Request(broken, newHMAC(t, "k"), nil), "disk")
+	require.ErrorContains(t, sign.Request(broken, newHMAC(t, "k"), sign.RequestOptions{}), "disk")
 
 	cut := r()
 	cut.ContentLength = 7
-	require.ErrorContains(t, sign.Request(cut, newHMAC(t, "k"), nil), "has 4 bytes, but ContentLength is 7")
+	require.ErrorContains(t, sign.Request(cut, newHMAC(t, "k"), sign.RequestOptions{}), "has 4 bytes, but ContentLength is 7")
 
 	international := r()
 	international.Host = "bücher.example"
-	require.ErrorContains(t, sign.Request(international, newHMAC(t, "k"), nil), "ASCII")
+	require.ErrorContains(t, sign.Request(international, newHMAC(t, "k"), sign.RequestOptions{}), "ASCII")
 
 	twice := r()
 	twice.Header["Content-Type"] = []string{"a/b", "c/d"}
-	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), nil), sign.CodeDuplicateHeader)
-	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), &sign.RequestOptions{Cover: []string{"Host"}}), sign.ReasonUncovered)
+	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), sign.RequestOptions{}), sign.CodeDuplicateHeader)
+	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), sign.RequestOptions{Cover: []string{"Host"}}), sign.ReasonUncovered)
 }
 
 // net/http sends names as they stand in the map.
@@ -83,12 +83,12 @@ func TestNamesInAnyCase(t *testing.T) {
 	require.NoError(t, err)
 	r.Header["idempotency-key"] = []string{"k-1"}
 	r.Header["x-nonce"] = []string{"of the caller's"}
-	require.NoError(t, sign.Request(r, key, nil))
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
 	require.Equal(t, "idempotency-key", r.Header.Get("X-Signed-Headers"))
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), fixture.Message(r))
+	_, err = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))})).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "k-2")
-	require.ErrorIs(t, sign.Request(r, key, nil), sign.CodeDuplicateHeader)
+	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{}), sign.CodeDuplicateHeader)
 }
 
 // server verifies what comes over the wire, and answers as it is told.
@@ -104,7 +104,7 @@ type server struct {
 }
 
 func newServer(t *testing.T, key *sign.Key, answer func(n int, w http.ResponseWriter, r *http.Request)) *server {
-	s := &server{t: t, answer: answer, verifier: sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})}
+	s := &server{t: t, answer: answer, verifier: sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))}))}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -175,8 +175,8 @@ func TestRequestsOverTheWire(t *testing.T) {
 func TestHostOption(t *testing.T) {
 	key := newHMAC(t, "demo")
 	s := newServer(t, key, nil)
-	s.verifier = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "api.example.com", Hosts: []string{strings.TrimPrefix(s.URL, "http://")}})
-	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport, Options: &sign.RequestOptions{Host: "api.example.com"}}}
+	s.verifier = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Host: "api.example.com", Hosts: []string{strings.TrimPrefix(s.URL, "http://")}}))
+	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport, Options: sign.RequestOptions{Host: "api.example.com"}}}
 	resp, err := client.Get(s.URL)
 	require.NoError(t, err)
 	resp.Body.Close()
@@ -215,10 +215,10 @@ func TestASharedURLIsNotChanged(t *testing.T) {
 	require.NoError(t, err)
 	copied := r.WithContext(t.Context())
 	require.Same(t, r.URL, copied.URL)
-	require.NoError(t, sign.Request(copied, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
+	require.NoError(t, sign.Request(copied, key, sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
 	require.Equal(t, "b=2&a=1", r.URL.RawQuery)
 	require.Regexp(t, `^b=2&a=1&.*sign=`, copied.URL.RawQuery)
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock}).Verify(t.Context(), fixture.Message(copied))
+	_, err = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: fixedClock})).Verify(t.Context(), fixture.Message(copied))
 	require.NoError(t, err)
 }
 
@@ -248,7 +248,7 @@ func TestNetHTTPSendsNothingTwice(t *testing.T) {
 				require.NoError(t, err)
 				r.Header.Set("Idempotency-Key", `"k"`)
 				if transport == nil {
-					require.NoError(t, sign.Request(r, key, nil))
+					require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
 					transport = s.Client().Transport
 				}
 				resp, err := (&http.Client{Transport: transport}).Do(r)
@@ -294,10 +294,10 @@ func TestZones(t *testing.T) {
 	key := newHMAC(t, "demo")
 	r, err := http.NewRequest("GET", "http://[fe80::1%25eth0]:8080/", nil)
 	require.NoError(t, err)
-	require.NoError(t, sign.Request(r, key, nil))
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
 	m := fixture.Message(r)
 	m.Host = "[fe80::1]:8080" // as net/http sends it
-	_, err = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)}).Verify(t.Context(), m)
+	_, err = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))})).Verify(t.Context(), m)
 	require.NoError(t, err)
 }
 

@@ -9,22 +9,17 @@ import (
 	"time"
 )
 
-// KeySource finds keys by their id: a [Ring] in memory, a [KeyFunc] in a database. It must be safe for concurrent use.
-type KeySource interface {
+// KeyStore finds keys by their id: a [Ring] in memory, or one of your own, in a database. It must be safe for concurrent use.
+type KeyStore interface {
 	// Keys returns the keys of an id in the order in which to try them. The verifier tries at most 8. No keys, or
 	// [ReasonUnknownKey], means that the id is unknown; [ReasonRevokedKey], that it was revoked. With any other error the
 	// message is refused (503 store_unavailable). If there is an error, the keys are ignored. id shares memory with the
 	// message: copy it to keep it.
+	//
+	// Return the same *Key for the same key each time, because a key keeps prepared state. Keys is called before anything is
+	// verified, with an id that anybody may have sent, so cache unknown ids too.
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
-
-// KeyFunc makes a [KeySource] from a function, for keys in a database. It should return the same *Key for the same key each
-// time, because a key keeps prepared state. It is called before anything is verified, with an id that anybody may have sent,
-// so cache unknown ids too.
-type KeyFunc func(ctx context.Context, id string) ([]*Key, error)
-
-// Keys implements [KeySource]. It calls f.
-func (f KeyFunc) Keys(ctx context.Context, id string) ([]*Key, error) { return f(ctx, id) }
 
 // Ring is a set of keys in memory. Several keys may be live at once, also under one id, as while a client changes its secret.
 // The zero value has no keys. It is safe for concurrent use.
@@ -49,15 +44,6 @@ func NewRing(keys ...*Key) (*Ring, error) {
 		}
 	}
 	return r, nil
-}
-
-// MustRing is [NewRing] for keys that are fixed in the program. It panics with the error.
-func MustRing(keys ...*Key) *Ring {
-	r, err := NewRing(keys...)
-	if err != nil {
-		panic(err)
-	}
-	return r
 }
 
 // Add adds a key, which is tried after the keys of the same id. It returns an error for a nil key, for the ninth key of an id,
@@ -109,7 +95,7 @@ func (r *Ring) Revoke(id string) {
 	r.revoked[strings.Clone(id)] = struct{}{}
 }
 
-// Keys implements [KeySource].
+// Keys implements [KeyStore].
 func (r *Ring) Keys(_ context.Context, id string) ([]*Key, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -126,9 +112,9 @@ func (r *Ring) Keys(_ context.Context, id string) ([]*Key, error) {
 // valid returns an error unless the key is valid at t.
 func (k *Key) valid(t time.Time) error {
 	switch {
-	case !k.notBefore.IsZero() && t.Before(k.notBefore):
+	case !k.validFrom.IsZero() && t.Before(k.validFrom):
 		return ReasonKeyNotYetValid
-	case !k.notAfter.IsZero() && !t.Before(k.notAfter):
+	case !k.validUntil.IsZero() && !t.Before(k.validUntil):
 		return ReasonKeyExpired
 	}
 	return nil

@@ -1,11 +1,12 @@
 package sign
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 )
 
-// Scheme is a way to sign requests. It says where signature, timestamp and nonce stand in a message, and what is signed. The
+// Scheme is a way to sign requests. It says where signature, timestamp and nonce are in a message, and what is signed. The
 // [Verifier] decides about time, keys and nonces. A scheme is safe for concurrent use.
 //
 // # A scheme of your own
@@ -17,10 +18,10 @@ import (
 //     for each signature that it can have. A verifier refuses a message without a nonce, unless NoTimestamp is set.
 //   - Timestamp: Created is a number that is signed. If the sender signs no time, NoTimestamp is true, and EventID comes from
 //     what is signed.
-//   - Content: there is only one way to take a signing string apart. Between two parts of variable length stands something
-//     that neither can contain, or the end of a header field and the beginning of a body could change places.
+//   - Content: there is only one way to take a signing string apart. Between two parts of variable length there is
+//     something that neither can contain, or the end of a header field and the beginning of a body could change places.
 //   - Unsigned fields that change the meaning of a message are refused: Content-Encoding, Idempotency-Key.
-//   - Fields that the scheme reads stand in one line ([Message.Required]).
+//   - Fields that the scheme reads have one line ([Message.Required]).
 //   - Signatures are compared in constant time ([Key.Verify]).
 type Scheme interface {
 	// Name identifies the scheme in events and in the challenge of a 401: "v1".
@@ -28,7 +29,7 @@ type Scheme interface {
 
 	// Parse finds the signature in m and fills in s. All fields of s are zero, but its slices have capacity. Parse checks
 	// the form of what it reads, and that the message says it signs what must be signed. It does not know the key, and
-	// reads the body only if the signature stands there. Its errors have kinds of this package, see [Errorf]:
+	// reads the body only if the signature is there. Its errors are codes or reasons of this package, see [Errorf]:
 	// [CodeMissing], [CodeDuplicateHeader], [CodeMalformed], [ReasonUncovered], or [CodeInvalid] for a message that is
 	// meant for another verifier.
 	Parse(m *Message, s *Signature) error
@@ -77,19 +78,15 @@ type Signature struct {
 	// Covered are the names of the signed header fields or, for RFC 9421, of the covered components.
 	Covered []string
 	// Consumed are the names, as sent, of the parameters that belong to the signature, see [Verified].Consumed. It is
-	// empty if the signature stands in the header.
+	// empty if the signature is in the header.
 	Consumed []string
-	// State is what Parse leaves for Check and SigningString. A [Verifier] frees a state that is a [Freer].
+	// State is what Parse leaves for Check and SigningString.
 	State any
 
 	scratch []byte   // decoded values, and the signing string
 	fields  []string // the values of Covered
 	tries   int      // the number of values compared so far
 }
-
-// Freer is a [Signature].State whose memory is used again. A [Verifier] calls Free once for each message, verified or
-// refused, after [Config].Observe has returned. The state must then hold nothing of that message. Free must not panic.
-type Freer interface{ Free() }
 
 // Scratch returns an empty slice with room for n bytes. The verifier uses the memory again for another message once this one
 // is verified or refused.
@@ -114,12 +111,9 @@ var errTimestamp = Errorf(CodeMalformed, "the timestamp is the number of seconds
 // Additions are what a signature adds to a request.
 type Additions struct {
 	// Header are the fields to set. Each replaces all fields of its name. A field with an empty value is removed.
-	Header []Field
+	Header http.Header
 	// Query is appended to the query: "sign=0af3". Empty: the query stays.
 	Query string
 	// Body replaces the body. Nil: the body stays.
 	Body []byte
 }
-
-// Field is one line of a header.
-type Field struct{ Name, Value string }

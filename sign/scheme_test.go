@@ -1,7 +1,6 @@
 package sign_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
-	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/rfc9421"
 	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
@@ -22,14 +20,14 @@ const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount"
 func TestSchemes(t *testing.T) {
 	hmacKey := func(id, text string) *sign.Key {
 		sum := sha256.Sum256([]byte(text))
-		return sign.MustKey(sign.NewHMACKey(id, sum[:]))
+		return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, sum[:]))
 	}
 	webhook := func(id, text string) *sign.Key {
 		sum := sha256.Sum256([]byte(text))
-		return sign.MustKey(sign.NewStandardWebhooksKey(id, "whsec_"+base64.StdEncoding.EncodeToString(sum[:24])))
+		return sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: id}, "whsec_"+base64.StdEncoding.EncodeToString(sum[:24])))
 	}
 	sender := func(id, text string) *sign.Key {
-		return sign.MustKey(sign.NewSenderKey(id, "whsec_the secret of "+text))
+		return sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: id}, "whsec_the secret of "+text))
 	}
 	request := func(target, body string, header ...string) func() *http.Request {
 		return func() *http.Request {
@@ -99,51 +97,5 @@ func TestScratch(t *testing.T) {
 		for _, b := range buffer {
 			require.EqualValues(t, n, b)
 		}
-	}
-}
-
-// stateful is acme with a state, which says when it is freed.
-type stateful struct {
-	acme
-	free func()
-}
-
-func (s stateful) Parse(m *sign.Message, sig *sign.Signature) error {
-	if sig.State != nil {
-		return sign.Errorf(sign.CodeInvalid, "another message's state")
-	}
-	sig.State = s
-	return s.acme.Parse(m, sig)
-}
-
-func (s stateful) Free() { s.free() }
-
-// A state is freed once, when nobody looks at the message any more, whatever has become of it.
-func TestStateIsFreed(t *testing.T) {
-	var steps []string
-	scheme := stateful{free: func() { steps = append(steps, "freed") }}
-	key := newHMAC(t, "acme")
-	v := sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock,
-		Observe: func(context.Context, sign.Event) { steps = append(steps, "observed") },
-	})
-	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(senderBody))
-	require.NoError(t, err)
-	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
-	require.Empty(t, steps, "signing frees nothing")
-	for _, c := range []struct {
-		change func(*http.Request)
-		want   error
-	}{
-		{func(*http.Request) {}, nil},
-		{func(*http.Request) {}, sign.CodeReplayed},
-		{replaceBody("{}"), sign.ReasonBadSignature},
-		{setHeader("Acme-Time", "noon"), sign.CodeMalformed},
-	} {
-		steps = nil
-		c.change(r)
-		_, err := v.Verify(t.Context(), fixture.Message(r))
-		require.ErrorIs(t, err, c.want)
-		require.Equal(t, []string{"observed", "freed"}, steps)
 	}
 }

@@ -2,9 +2,11 @@ package sign
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -35,8 +37,7 @@ func (hexadecimal) EncodeToString(b []byte) string { return hex.EncodeToString(b
 func (hexadecimal) DecodeString(s string) ([]byte, error) { return hex.DecodeString(s) }
 
 func newSender(s sender, keyID string) Scheme {
-	s.keyID = keyID
-	setDefault(&s.keyID, defaultWebhookKeyID)
+	s.keyID = cmp.Or(keyID, defaultWebhookKeyID)
 	return &s
 }
 
@@ -282,11 +283,11 @@ func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if s.list {
 		text = "t=" + timestamp + "," + text
 	}
-	added := Additions{Header: []Field{{s.signature, text}}}
+	header := http.Header{s.signature: {text}}
 	if s.timestamp != "" {
-		added.Header = append(added.Header, Field{s.timestamp, timestamp})
+		header[s.timestamp] = []string{timestamp}
 	}
-	return added, nil
+	return Additions{Header: header}, nil
 }
 
 // SigningString implements [Scheme]. It contains the body's length and SHA-256, not the body.
@@ -295,15 +296,15 @@ func (s *sender) SigningString(m *Message, sig *Signature, _ *Key) string {
 }
 
 // NewSenderKey makes a key for [Stripe], [GitHub], [Slack] or [Shopify] from the secret as the sender shows it, of 16 to 256 bytes.
-// Do not decode it, and keep Stripe's prefix whsec_. White space around it, such as a file's last line feed, is refused. id is
-// the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify]
+// Do not decode it, and keep Stripe's prefix whsec_. White space around it, such as a file's last line feed, is refused. Its ID
+// is the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify]
 // reject it.
-func NewSenderKey(id, secret string, opts ...KeyOption) (*Key, error) {
-	var f faults
-	f.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
-	f.addIf(secret != "" && isRepeated([]byte(secret)), "secret", "is one byte repeated")
-	f.addIfSpaced(secret)
-	return newKey(&f, &Key{id: id, owner: id, webhook: true, algorithm: HMACSHA256, secret: hide([]byte(secret))}, opts)
+func NewSenderKey(o KeyOptions, secret string) (*Key, error) {
+	var errs configErrors
+	errs.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
+	errs.addIf(secret != "" && isRepeated([]byte(secret)), "secret", "is one byte repeated")
+	errs.addIfSpaced(secret)
+	return newKey(errs, &Key{webhook: true, algorithm: HMACSHA256, secret: hide([]byte(secret))}, o)
 }
 
 // maxSenderSecret is the length of the longest secret of NewSenderKey, in bytes.

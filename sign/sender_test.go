@@ -64,7 +64,7 @@ var senderVectors = []struct {
 
 func senderKey(tb testing.TB, secret string) *sign.Key {
 	tb.Helper()
-	key, err := sign.NewSenderKey("acme", secret)
+	key, err := sign.NewSenderKey(sign.KeyOptions{ID: "acme"}, secret)
 	require.NoError(tb, err)
 	return key
 }
@@ -74,9 +74,9 @@ func senderMessage(header http.Header, body string) *sign.Message {
 }
 
 func senderVerifier(scheme sign.Scheme, at int64, keys ...*sign.Key) *sign.Verifier {
-	return sign.MustVerifier(sign.Config{
-		Scheme: scheme, Keys: sign.MustRing(keys...), Clock: func() time.Time { return time.Unix(at, 0) },
-	})
+	return sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: scheme, Keys: sign.Must(sign.NewRing(keys...)), Clock: func() time.Time { return time.Unix(at, 0) },
+	}))
 }
 
 func TestSenderVectors(t *testing.T) {
@@ -89,7 +89,7 @@ func TestSenderVectors(t *testing.T) {
 
 		r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(c.body))
 		require.NoError(t, err)
-		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: c.scheme, Clock: func() time.Time { return time.Unix(c.time, 0) }}))
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: c.scheme, Clock: func() time.Time { return time.Unix(c.time, 0) }}))
 		require.Equal(t, c.header, r.Header, c.from)
 	}
 }
@@ -102,7 +102,7 @@ func TestStripeSignsWithSeveralSecrets(t *testing.T) {
 	signature := func(key *sign.Key) string {
 		r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(senderBody))
 		require.NoError(t, err)
-		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return time.Unix(at, 0) }}))
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return time.Unix(at, 0) }}))
 		value, ok := strings.CutPrefix(r.Header.Get("Stripe-Signature"), "t=1700000000,v1=")
 		require.True(t, ok)
 		return value
@@ -162,13 +162,13 @@ func TestSendersRedeliver(t *testing.T) {
 	} {
 		at := int64(1700000000)
 		key := senderKey(t, "whsec_the older secret")
-		v := sign.MustVerifier(sign.Config{Scheme: c.scheme, Keys: sign.MustRing(key), Clock: func() time.Time { return time.Unix(at, 0) }})
+		v := sign.Must(sign.NewVerifier(sign.Config{Scheme: c.scheme, Keys: sign.Must(sign.NewRing(key)), Clock: func() time.Time { return time.Unix(at, 0) }}))
 		deliver := func(sent int64) (sign.Verified, error) {
 			r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(senderBody))
 			require.NoError(t, err)
 			r.Header.Set("X-GitHub-Delivery", fmt.Sprint(sent))
 			r.Header.Set("X-Shopify-Event-Id", fmt.Sprint(sent))
-			require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: c.scheme, Clock: func() time.Time { return time.Unix(sent, 0) }}))
+			require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: c.scheme, Clock: func() time.Time { return time.Unix(sent, 0) }}))
 			return v.Verify(t.Context(), fixture.Message(r))
 		}
 		first, err := deliver(at)
@@ -208,7 +208,7 @@ func TestEventIDs(t *testing.T) {
 	} {
 		r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(body))
 		require.NoError(t, err)
-		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: sign.Stripe("acme"), Clock: fixedClock}))
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: sign.Stripe("acme"), Clock: fixedClock}))
 		verified, err := senderVerifier(sign.Stripe("acme"), now.Unix(), key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		if want == "" {
@@ -229,7 +229,7 @@ func TestSenderKeys(t *testing.T) {
 		"the secret of a file\n":   `ends with white space ("\n")`,
 		" \tthe secret of a table": `begins with white space (" \t")`,
 	} {
-		_, err := sign.NewSenderKey("acme", secret)
+		_, err := sign.NewSenderKey(sign.KeyOptions{ID: "acme"}, secret)
 		require.ErrorContains(t, err, fault)
 	}
 	key := senderKey(t, "It's a Secret to Everybody")
@@ -241,7 +241,7 @@ func TestSenderKeys(t *testing.T) {
 	signer, verifier := newEd25519(t)
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(senderBody))
 	require.NoError(t, err)
-	require.ErrorIs(t, sign.Request(r, signer, &sign.RequestOptions{Scheme: sign.GitHub("ed")}), sign.ReasonWrongAlgorithm)
+	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.GitHub("ed")}), sign.ReasonWrongAlgorithm)
 	_, err = senderVerifier(sign.GitHub("ed"), 0, verifier).Verify(t.Context(), senderMessage(senderVectors[0].header, senderVectors[0].body))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
@@ -261,7 +261,7 @@ func TestSendersUsePOST(t *testing.T) {
 // A key under the standard id is found without naming one.
 func TestSendersHaveAKeyID(t *testing.T) {
 	c := senderVectors[0]
-	key, err := sign.NewSenderKey("webhooks", c.secret)
+	key, err := sign.NewSenderKey(sign.KeyOptions{ID: "webhooks"}, c.secret)
 	require.NoError(t, err)
 	verified, err := senderVerifier(sign.GitHub(""), 0, key).Verify(t.Context(), senderMessage(c.header, c.body))
 	require.NoError(t, err)
@@ -310,12 +310,12 @@ func FuzzSenders(f *testing.F) {
 			"Stripe-Signature": {signature}, "X-Slack-Signature": {signature}, "X-Slack-Request-Timestamp": {timestamp},
 			"X-Hub-Signature-256": {signature}, "X-Shopify-Hmac-Sha256": {signature},
 		}, body)
-		v := sign.MustVerifier(sign.Config{
-			Scheme: scheme, Keys: sign.MustRing(key), Clock: fixedClock,
+		v := sign.Must(sign.NewVerifier(sign.Config{
+			Scheme: scheme, Keys: sign.Must(sign.NewRing(key)), Clock: fixedClock,
 			Observe: func(_ context.Context, e sign.Event) { _ = e.SigningString() },
-		})
+		}))
 		_, err := v.Verify(t.Context(), m)
 		require.Error(t, err)
-		require.NotNil(t, v.Refusal(t.Context(), err))
+		require.NotNil(t, v.Answer(t.Context(), err))
 	})
 }

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -32,8 +33,8 @@ import (
 type Transport struct {
 	// Key signs the requests. It must be set.
 	Key *Key
-	// Options say how to sign. Nil: the zero value of [RequestOptions].
-	Options *RequestOptions
+	// Options say how to sign.
+	Options RequestOptions
 	// Base sends the requests. Nil: [http.DefaultTransport].
 	Base http.RoundTripper
 	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: no retries.
@@ -66,12 +67,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if leavesOrigin(r) {
 		return nil, errRedirected
 	}
-	base, attempts, maxWait := t.Base, t.MaxAttempts, t.MaxWait
+	base, attempts, maxWait := t.Base, cmp.Or(t.MaxAttempts, defaultAttempts), cmp.Or(t.MaxWait, defaultMaxWait)
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	setDefault(&attempts, defaultAttempts)
-	setDefault(&maxWait, defaultMaxWait)
 	if !t.isRepeatable(r) {
 		attempts = 1
 	}
@@ -137,9 +136,7 @@ func (t *Transport) isRepeatable(r *http.Request) bool {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	name := t.OperationHeader
-	setDefault(&name, form.IdempotencyKey)
-	return r.Header.Get(name) != ""
+	return r.Header.Get(cmp.Or(t.OperationHeader, form.IdempotencyKey)) != ""
 }
 
 // nextPause reports whether to retry after the nth attempt, and how long to wait before.

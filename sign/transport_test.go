@@ -94,17 +94,17 @@ func TestTransportTriesAgain(t *testing.T) {
 // The nonces of webhooks are made of seconds: two attempts in one would be one message.
 func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		key := sign.MustKey(sign.NewHMACKey("acme", []byte(designSecret)))
+		key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "acme"}, []byte(designSecret)))
 		standard, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"})
 		require.NoError(t, err)
 		for scheme, apart := range map[sign.Scheme]bool{standard: true, sign.Stripe("acme"): true, sign.Slack("acme"): true, acme{}: true, sign.GitHub("acme"): false} {
-			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+			v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme}))
 			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(503, "Retry-After", "5"), answerOf(201)}}
 			r, err := http.NewRequest("POST", "http://api.example.com/a", strings.NewReader("{}"))
 			require.NoError(t, err)
 			r.Header.Set("Webhook-Id", "evt_1")
 			began := time.Now()
-			transport := &sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: &sign.RequestOptions{Scheme: scheme}, MaxAttempts: 4}
+			transport := &sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: sign.RequestOptions{Scheme: scheme}, MaxAttempts: 4}
 			_, err = transport.RoundTrip(r)
 			require.NoError(t, err)
 			require.Len(t, base.requests, 4)
@@ -194,7 +194,7 @@ func TestAttemptsAreSignedForTheirTime(t *testing.T) {
 		require.Len(t, base.requests, 3)
 		for i, sent := range base.requests {
 			at := base.at[i]
-			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Window: time.Second, Clock: func() time.Time { return at }})
+			v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Window: time.Second, Clock: func() time.Time { return at }}))
 			_, err := v.Verify(t.Context(), fixture.Message(sent))
 			require.NoError(t, err)
 		}

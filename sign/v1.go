@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,15 +40,9 @@ type v1 struct {
 	known                                             []form.FieldName // fields that find looks up without allocating
 }
 
-var standardV1 = func() Scheme {
-	s, err := NewV1(V1Options{})
-	if err != nil {
-		panic(err) // the default options have no fault
-	}
-	return s
-}()
+var standardV1 = Must(NewV1(V1Options{}))
 
-// NewV1 returns this package's own scheme, for HMAC-SHA256 and Ed25519 keys, with the names and rules of o. It reports all faults
+// NewV1 returns this package's own scheme, for HMAC-SHA256 and Ed25519 keys, with the names and rules of o. It reports all errors
 // of o at once, each as a [*ConfigError].
 //
 // The signing string consists of these lines, joined by line feeds, with none after the last. Only the names of the header fields
@@ -72,10 +67,10 @@ var standardV1 = func() Scheme {
 // meaning of the message. Fields that a proxy may change or that frameworks keep apart (Host, Connection, Content-Length,
 // Transfer-Encoding and so on) cannot be signed.
 func NewV1(o V1Options) (Scheme, error) {
-	var f faults
+	var errs configErrors
 	name := func(field, given, standard string) string {
-		setDefault(&given, standard)
-		f.addIf(!form.IsToken(given), "V1Options."+field, "%q is no header field name", given)
+		given = cmp.Or(given, standard)
+		errs.addIf(!form.IsToken(given), "V1Options."+field, "%q is no header field name", given)
 		return http.CanonicalHeaderKey(given)
 	}
 	s := &v1{
@@ -91,16 +86,16 @@ func NewV1(o V1Options) (Scheme, error) {
 	}
 	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
 	slices.Sort(own)
-	f.addIf(len(slices.Compact(own)) < 5, "V1Options", "two fields have one name")
+	errs.addIf(len(slices.Compact(own)) < 5, "V1Options", "two fields have one name")
 	for _, n := range o.Cover {
-		f.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Cover", "%q cannot be signed", n)
+		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Cover", "%q cannot be signed", n)
 		s.cover = append(s.cover, form.NewFieldName(n))
 	}
 	for _, n := range o.Require {
-		f.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Require", "%q cannot be signed", n)
+		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Require", "%q cannot be signed", n)
 		s.require = append(s.require, form.NewFieldName(n))
 	}
-	if err := f.err(); err != nil {
+	if err := errs.err(); err != nil {
 		return nil, err
 	}
 	s.known = slices.Concat(s.cover, s.require, []form.FieldName{form.NewFieldName("Content-Type")})
@@ -374,12 +369,12 @@ func (s *v1) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if err != nil {
 		return Additions{}, err
 	}
-	return Additions{Header: []Field{
-		{s.keyID, sig.KeyID},
-		{s.timestamp, strconv.FormatInt(sig.Created, 10)},
-		{s.nonce, sig.Nonce},
-		{s.signature, tag + "=" + hex.EncodeToString(value)},
-		{s.signedHeaders, strings.Join(sig.Covered, ";")},
+	return Additions{Header: http.Header{
+		s.keyID:         {sig.KeyID},
+		s.timestamp:     {strconv.FormatInt(sig.Created, 10)},
+		s.nonce:         {sig.Nonce},
+		s.signature:     {tag + "=" + hex.EncodeToString(value)},
+		s.signedHeaders: {strings.Join(sig.Covered, ";")},
 	}}, nil
 }
 

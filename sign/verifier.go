@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -15,8 +16,8 @@ import (
 
 // Config is what a [Verifier] is built from. Keys must be set. The zero values of all other fields are safe.
 type Config struct {
-	// Keys finds the keys: a [*Ring] or a [KeyFunc].
-	Keys KeySource
+	// Keys finds the keys: a [*Ring], or a store of your own.
+	Keys KeyStore
 
 	// Scheme is how messages are signed. Nil: [NewV1] with its standard names.
 	Scheme Scheme
@@ -25,7 +26,7 @@ type Config struct {
 	// of its own, for a single process.
 	Nonces NonceStore
 
-	// NonceQuota is how many nonces of one owner ([OwnedBy]) are remembered at a time. An owner who has used up the quota
+	// NonceQuota is how many nonces of one owner ([KeyOptions]) are remembered at a time. An owner who has used up the quota
 	// is refused (429 rate_limited, with Retry-After) until the first of them is forgotten. Each verifier counts only what it
 	// has accepted itself, so n processes that share a store allow n times as many. A nonce counts for a little longer than
 	// it is remembered, and not at all if the store failed.
@@ -37,7 +38,7 @@ type Config struct {
 
 	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for other records in
 	// the same store. Beyond it, every message is refused (503 store_unavailable). It must not be more than Nonces has room
-	// for ([SizedNonceStore]): for core.Engine.Nonces, half of what a store in memory holds. Each verifier counts its own:
+	// for ([NonceStore]): for core.Engine.Nonces, half of what a store in memory holds. Each verifier counts its own:
 	// divide it among those that share a store in memory. Zero: 524,288, or NonceQuota if that is more, but no more than
 	// Nonces has room for.
 	MaxNonces int
@@ -69,7 +70,7 @@ type Config struct {
 	MaxHeaderLines, MaxHeaderBytes int
 
 	// StoreTimeout is how long one call of Keys or Nonces may take, at most 10 minutes. Zero: 2 s, or no limit for Nonces
-	// that are a [BoundedNonceStore].
+	// whose calls have their own.
 	StoreTimeout time.Duration
 
 	// Clock returns the current time. Nil: [time.Now].
@@ -81,10 +82,10 @@ type Config struct {
 
 	// Refuse returns the answer to a refused message, for services with an error format of their own. Show the client
 	// nothing of e but its Code. A zero Status becomes e.Status(). A nil answer becomes the default one:
-	// application/problem+json (RFC 9457). Every answer gets [RefusedHeader] and Cache-Control: no-store. Date, Retry-After
+	// application/problem+json (RFC 9457). Every answer gets Idempotency-Refused and Cache-Control: no-store. Date, Retry-After
 	// and WWW-Authenticate are added where they belong, unless Refuse has set them. ctx is the request's. Refuse may keep
 	// e, and must be safe for concurrent use. Nil: the default answer.
-	Refuse func(ctx context.Context, e *Error) *Refusal
+	Refuse func(ctx context.Context, e *Error) *Answer
 }
 
 const (
@@ -113,8 +114,8 @@ type Event struct {
 	Err *Error
 	// Method and Path are the message's, as sent, each cut to 256 bytes.
 	Method, Path string
-	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: the adapter does not
-	// know it.
+	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: it is
+	// not known.
 	RemoteAddr string
 	// Elapsed is how long verification took, including the time to read the body.
 	Elapsed time.Duration
@@ -134,48 +135,48 @@ func (e Event) SigningString() string {
 // Verifier verifies messages: each must come from the holder of a key, unchanged, now, and for the first time. Build one with
 // [NewVerifier]. It is safe for concurrent use.
 type Verifier struct {
-	c       Config
-	window  int64 // in seconds
-	quota   *quota
-	bounded bool   // calls of Nonces get no deadline
-	decoys  []*Key // one of each algorithm, for pad
+	c          Config
+	window     int64 // in seconds
+	quota      *quota
+	ownTimeout bool   // calls of Nonces get no deadline
+	decoys     []*Key // one of each algorithm, for pad
 }
 
-// NewVerifier returns a verifier. It reports all faults of c at once, each as a [*ConfigError].
+// NewVerifier returns a verifier. It reports all errors of c at once, each as a [*ConfigError].
 func NewVerifier(c Config) (*Verifier, error) {
-	var f faults
-	f.addIf(isNil(c.Keys), "Config.Keys", "is not set")
-	f.addIf(c.Scheme != nil && isNil(c.Scheme), "Config.Scheme", "is a nil %T", c.Scheme)
-	f.addIf(c.Nonces != nil && isNil(c.Nonces), "Config.Nonces", "is a nil %T", c.Nonces)
-	f.addIf(c.Window < 0 || c.Window > maxWindow || c.Window%time.Second != 0, "Config.Window", "is %v; whole seconds up to %v are allowed", c.Window, maxWindow)
-	f.addIf(c.Margin < 0 || c.Margin > maxMargin, "Config.Margin", "is %v; up to %v is allowed", c.Margin, maxMargin)
-	f.addIf(c.BodyLimit < 0, "Config.BodyLimit", "is negative: %d", c.BodyLimit)
-	f.addIf(c.MaxHeaderLines < 0, "Config.MaxHeaderLines", "is negative: %d", c.MaxHeaderLines)
-	f.addIf(c.MaxHeaderBytes < 0, "Config.MaxHeaderBytes", "is negative: %d", c.MaxHeaderBytes)
-	f.addIf(c.StoreTimeout < 0 || c.StoreTimeout > maxStoreTimeout, "Config.StoreTimeout", "is %v; up to %v is allowed", c.StoreTimeout, maxStoreTimeout)
-	f.addIf(c.NonceQuota < 0, "Config.NonceQuota", "is negative: %d", c.NonceQuota)
-	f.addIf(c.MaxNonces < 0, "Config.MaxNonces", "is negative: %d", c.MaxNonces)
-	f.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota", "is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
-	room := math.MaxInt
-	if sized, ok := c.Nonces.(SizedNonceStore); ok && !isNil(c.Nonces) && sized.Capacity() > 0 {
-		room = sized.Capacity()
+	var errs configErrors
+	errs.addIf(isNil(c.Keys), "Config.Keys", "is not set")
+	errs.addIf(c.Scheme != nil && isNil(c.Scheme), "Config.Scheme", "is a nil %T", c.Scheme)
+	errs.addIf(c.Nonces != nil && isNil(c.Nonces), "Config.Nonces", "is a nil %T", c.Nonces)
+	errs.addIf(c.Window < 0 || c.Window > maxWindow || c.Window%time.Second != 0, "Config.Window", "is %v; whole seconds up to %v are allowed", c.Window, maxWindow)
+	errs.addIf(c.Margin < 0 || c.Margin > maxMargin, "Config.Margin", "is %v; up to %v is allowed", c.Margin, maxMargin)
+	errs.addIf(c.BodyLimit < 0, "Config.BodyLimit", "is negative: %d", c.BodyLimit)
+	errs.addIf(c.MaxHeaderLines < 0, "Config.MaxHeaderLines", "is negative: %d", c.MaxHeaderLines)
+	errs.addIf(c.MaxHeaderBytes < 0, "Config.MaxHeaderBytes", "is negative: %d", c.MaxHeaderBytes)
+	errs.addIf(c.StoreTimeout < 0 || c.StoreTimeout > maxStoreTimeout, "Config.StoreTimeout", "is %v; up to %v is allowed", c.StoreTimeout, maxStoreTimeout)
+	errs.addIf(c.NonceQuota < 0, "Config.NonceQuota", "is negative: %d", c.NonceQuota)
+	errs.addIf(c.MaxNonces < 0, "Config.MaxNonces", "is negative: %d", c.MaxNonces)
+	errs.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota", "is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
+	room, ownTimeout := math.MaxInt, c.StoreTimeout == 0
+	if !isNil(c.Nonces) {
+		capacity, own := c.Nonces.Limits()
+		room, ownTimeout = cmp.Or(capacity, room), ownTimeout && own
 	}
-	f.addIf(c.NonceQuota > room, "Config.NonceQuota", "is %d, and Nonces has room for %d", c.NonceQuota, room)
-	f.addIf(c.MaxNonces > room, "Config.MaxNonces", "is %d, and Nonces has room for %d", c.MaxNonces, room)
-	f.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
+	errs.addIf(c.NonceQuota > room, "Config.NonceQuota", "is %d, and Nonces has room for %d", c.NonceQuota, room)
+	errs.addIf(c.MaxNonces > room, "Config.MaxNonces", "is %d, and Nonces has room for %d", c.MaxNonces, room)
+	errs.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
 	for _, host := range c.Hosts {
-		f.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
+		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
 	}
-	if err := f.err(); err != nil {
+	if err := errs.err(); err != nil {
 		return nil, err
 	}
-	limited := c.StoreTimeout > 0
-	setDefault(&c.Window, defaultWindow)
-	setDefault(&c.Margin, defaultMargin)
-	setDefault(&c.BodyLimit, defaultBodyLimit)
-	setDefault(&c.MaxHeaderLines, defaultHeaderLines)
-	setDefault(&c.MaxHeaderBytes, defaultHeaderBytes)
-	setDefault(&c.StoreTimeout, defaultStoreTimeout)
+	c.Window = cmp.Or(c.Window, defaultWindow)
+	c.Margin = cmp.Or(c.Margin, defaultMargin)
+	c.BodyLimit = cmp.Or(c.BodyLimit, defaultBodyLimit)
+	c.MaxHeaderLines = cmp.Or(c.MaxHeaderLines, defaultHeaderLines)
+	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, defaultHeaderBytes)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, defaultStoreTimeout)
 	c.Hosts = slices.Clone(c.Hosts)
 	if len(c.Hosts) == 0 && c.Host != "" {
 		c.Hosts = []string{c.Host}
@@ -183,27 +184,16 @@ func NewVerifier(c Config) (*Verifier, error) {
 	if c.Scheme == nil {
 		c.Scheme = standardV1
 	}
-	setDefault(&c.MaxNonces, min(room, max(defaultMaxNonces, c.NonceQuota)))
+	c.MaxNonces = cmp.Or(c.MaxNonces, min(room, max(defaultMaxNonces, c.NonceQuota)))
 	if c.Nonces == nil {
-		c.Nonces = NewMemoryNonces(c.MaxNonces)
+		c.Nonces = &MemoryNonces{Max: c.MaxNonces}
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	v := &Verifier{c: c, window: int64(c.Window / time.Second), decoys: newDecoys()}
+	v := &Verifier{c: c, window: int64(c.Window / time.Second), ownTimeout: ownTimeout, decoys: newDecoys()}
 	v.quota = newQuota(c.NonceQuota, c.MaxNonces, 2*v.window+v.afterWindow()+1)
-	_, bounded := c.Nonces.(BoundedNonceStore)
-	v.bounded = bounded && !limited
 	return v, nil
-}
-
-// MustVerifier is [NewVerifier] for configurations that are fixed in the program. It panics with the faults.
-func MustVerifier(c Config) *Verifier {
-	v, err := NewVerifier(c)
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // isNil reports whether v is nil, or holds a nil pointer or function.
@@ -218,15 +208,8 @@ func isNil(v any) bool {
 	return false
 }
 
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
-}
-
-// Verify verifies m, and uses up its nonce. Errors are of type [*Error]; [Verifier.Refusal] returns the answer for one. ctx
-// bounds the calls of the key source and the nonce store.
+// Verify verifies m, and uses up its nonce. Errors are of type [*Error]; [Verifier.Answer] returns the answer for one. ctx
+// bounds the calls of the key store and the nonce store.
 //
 // The checks have this order: size of the header, form of the signature, timestamp, key and algorithm, body, signature, nonce.
 // So a body is read only if the timestamp is in the window, unless the scheme reads it first (sign/sortedparams), and a nonce
@@ -297,9 +280,6 @@ func (sig *Signature) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	if state, ok := sig.State.(Freer); ok {
-		state.Free()
-	}
 	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0]}
 }
 
@@ -341,7 +321,7 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 
 // checkAgain checks timestamp and key once more after the body has arrived. Whoever holds back its last byte must not get the
 // message accepted after its timestamp has left the window and its nonce is forgotten, or after its key was revoked. A [Ring]
-// is asked each time; another source, which may be far away, only if a second has passed.
+// is asked each time; another store, which may be far away, only if a second has passed.
 func (v *Verifier) checkAgain(ctx context.Context, m *Message, s *Signature, key *Key, now time.Time) *Error {
 	if err := v.checkTime(s, now.Unix()); err != nil {
 		return err
@@ -401,12 +381,12 @@ func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 
 // candidates returns the keys to try. If there is none, the error says why.
 func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) ([]*Key, *Error) {
-	keys, err := v.keys(ctx, s.KeyID)
-	if err != nil && !errors.Is(err, CodeInvalid) {
-		return nil, Errorf(CodeStoreUnavailable, "the key could not be looked up: %w", err)
-	}
 	why := error(ReasonUnknownKey)
+	keys, err := v.keys(ctx, s.KeyID)
 	if err != nil {
+		if !errors.Is(err, CodeInvalid) {
+			return nil, Errorf(CodeStoreUnavailable, "the key could not be looked up: %w", err)
+		}
 		keys, why = nil, err
 	}
 	live, all := 0, true
@@ -435,12 +415,25 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 	return chosen, nil
 }
 
+// algorithmNamed returns the algorithm that a message names, by its name in RFC 9421 or by a tag of [NewV1], or "".
+func algorithmNamed(name string) Algorithm {
+	switch a := Algorithm(name); a {
+	case HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512:
+		return a
+	case tagHMAC:
+		return HMACSHA256
+	case tagEd25519:
+		return Ed25519
+	}
+	return ""
+}
+
 // pad makes refusals take the same work whether their key is known or not, and whatever its algorithm. For each algorithm that
 // the message may be signed with, and that no candidate has, it checks the signature with a key that nobody has, and drops the
 // result. Only two live keys of one id and algorithm take one check more.
 func (v *Verifier) pad(m *Message, s *Signature, candidates []*Key) {
 	for _, decoy := range v.decoys {
-		if named := algorithmNamed(s.Algorithm); named != 0 && named != decoy.algorithm {
+		if named := algorithmNamed(s.Algorithm); named != "" && named != decoy.algorithm {
 			continue
 		}
 		if !slices.ContainsFunc(candidates, func(k *Key) bool { return k.algorithm == decoy.algorithm }) {
@@ -472,7 +465,7 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 	}
 	v.pad(m, s, candidates)
 	if len(candidates) == 0 {
-		return nil, ReasonUnknownKey.kind()
+		return nil, asError(ReasonUnknownKey)
 	}
 	return candidates[0], asError(first)
 }
@@ -495,7 +488,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 	if refused != nil {
 		return refused
 	}
-	if !v.bounded {
+	if !v.ownTimeout {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, v.c.StoreTimeout)
 		defer cancel()
@@ -507,7 +500,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 	case err != nil:
 		return Errorf(CodeStoreUnavailable, "the nonce could not be looked up: %w", err)
 	case !unused:
-		return CodeReplayed.kind()
+		return asError(CodeReplayed)
 	}
 	return nil
 }
@@ -523,10 +516,7 @@ func cut(text string, bytes int) string { return strings.Clone(text[:min(len(tex
 func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *Key, err *Error, took time.Duration) {
 	e := Event{
 		Scheme: v.c.Scheme.Name(), KeyID: cut(s.KeyID, maxEventText), Err: err, Elapsed: took,
-		Method: cut(m.Method, maxEventText), Path: cut(m.Path(), maxEventText),
-	}
-	if peer, ok := m.Source.(PeerSource); ok {
-		e.RemoteAddr = strings.Clone(peer.RemoteAddr())
+		Method: cut(m.Method, maxEventText), Path: cut(m.Path(), maxEventText), RemoteAddr: strings.Clone(m.Source.RemoteAddr()),
 	}
 	var mu sync.Mutex
 	over := false

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -24,10 +25,10 @@ import (
 
 // refusedBy returns the answer of a verifier to an error.
 func refusedBy(v *sign.Verifier, err error) (status int, header map[string]string, body string) {
-	r := v.Refusal(context.Background(), err)
+	r := v.Answer(context.Background(), err)
 	header = make(map[string]string)
-	for _, f := range r.Header {
-		header[f.Name] = f.Value
+	for name := range r.Header {
+		header[name] = r.Header.Get(name)
 	}
 	return r.Status, header, string(r.Body)
 }
@@ -46,16 +47,16 @@ func TestConfigFaultsAreReportedAtOnce(t *testing.T) {
 		"Config.Keys", "Config.Scheme", "Config.Nonces", "Config.Window", "Config.Margin", "Config.BodyLimit", "Config.MaxHeaderLines", "Config.MaxHeaderBytes",
 		"Config.StoreTimeout", "Config.NonceQuota", "Config.MaxNonces", "Config.Host", "Config.Hosts",
 	}, faults)
-	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), Window: 61 * time.Minute})
+	_, err = sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing()), Window: 61 * time.Minute})
 	require.ErrorContains(t, err, "up to 1h0m0s")
-	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), NonceQuota: 3, MaxNonces: 2})
+	_, err = sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing()), NonceQuota: 3, MaxNonces: 2})
 	require.ErrorContains(t, err, "Config.NonceQuota")
-	_, err = sign.NewVerifier(sign.Config{Keys: sign.MustRing(), Nonces: sign.NewMemoryNonces(64), NonceQuota: 65, MaxNonces: 66})
+	_, err = sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing()), Nonces: &sign.MemoryNonces{Max: 64}, NonceQuota: 65, MaxNonces: 66})
 	require.ErrorContains(t, err, "Config.NonceQuota: is 65, and Nonces has room for 64")
 	require.ErrorContains(t, err, "Config.MaxNonces: is 66, and Nonces has room for 64")
-	_, err = sign.NewVerifier(sign.Config{Keys: sign.KeyFunc(nil)})
+	_, err = sign.NewVerifier(sign.Config{Keys: keyFunc(nil)})
 	require.ErrorContains(t, err, "Config.Keys")
-	require.Panics(t, func() { sign.MustVerifier(sign.Config{}) })
+	require.Panics(t, func() { sign.Must(sign.NewVerifier(sign.Config{})) })
 }
 
 // countingNonces counts what reaches the store.
@@ -81,7 +82,7 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 		key    *sign.Key
 		at     time.Duration // when it was signed, from now
 		change []func(*sign.Message)
-		want   sign.Kind
+		want   error
 		reads  int // of the body
 		nonces int32
 	}{
@@ -100,9 +101,9 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 		{"nonce", key, 0, nil, nil, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			nonces := &countingNonces{NonceStore: sign.NewMemoryNonces(0)}
-			v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, Clock: fixedClock})
-			m := fixture.Message(signedRequest(t, c.key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
+			nonces := &countingNonces{NonceStore: new(sign.MemoryNonces)}
+			v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: nonces, Clock: fixedClock}))
+			m := fixture.Message(signedRequest(t, c.key, sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
 			for _, change := range c.change {
 				change(m)
 			}
@@ -126,12 +127,12 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 func TestWindow(t *testing.T) {
 	key := newHMAC(t, "demo")
 	for _, fraction := range []time.Duration{0, 999 * time.Millisecond} {
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Window: 5 * time.Second, Clock: func() time.Time { return now.Add(fraction) }})
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Second, Clock: func() time.Time { return now.Add(fraction) }}))
 		for _, c := range []struct {
 			at   time.Duration
 			want error
 		}{{-6 * time.Second, sign.CodeExpired}, {-5 * time.Second, nil}, {0, nil}, {5 * time.Second, nil}, {6 * time.Second, sign.CodeNotYetValid}} {
-			m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
+			m := fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return now.Add(c.at) }}))
 			_, err := v.Verify(t.Context(), m)
 			require.ErrorIs(t, err, c.want, "%v", c.at)
 		}
@@ -143,9 +144,9 @@ func TestWindow(t *testing.T) {
 func TestANonceIsKeptUntilItsTimestampHasLeftTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := newHMAC(t, "demo")
-		nonces := sign.NewMemoryNonces(0)
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, Margin: time.Second})
-		r := signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return time.Now().Add(time.Minute) }})
+		nonces := &sign.MemoryNonces{Max: 2}
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: nonces, NonceQuota: 2, Margin: time.Second}))
+		r := signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return time.Now().Add(time.Minute) }})
 		_, err := v.Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		began := time.Now()
@@ -156,13 +157,14 @@ func TestANonceIsKeptUntilItsTimestampHasLeftTheWindow(t *testing.T) {
 		}
 		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.CodeExpired)
-		require.Equal(t, 1, nonces.Len())
-		time.Sleep(6 * time.Second) // Margin, and the time that keys and nonces may take
-		for range 2000 {            // each call forgets a few of its shard
-			_, err := nonces.Use(t.Context(), "other", newNonce(), time.Second)
-			require.NoError(t, err)
+		use := func() error {
+			_, err := nonces.Use(t.Context(), "other", newNonce(), time.Hour)
+			return err
 		}
-		require.Equal(t, 2000, nonces.Len())
+		require.NoError(t, use())
+		require.ErrorIs(t, use(), sign.ErrNoncesFull, "it is remembered yet")
+		time.Sleep(6 * time.Second) // Margin, and the time that keys and nonces may take
+		require.NoError(t, use())
 	})
 }
 
@@ -173,6 +175,8 @@ func (k *keptFor) Use(_ context.Context, _, _ string, ttl time.Duration) (bool, 
 	*k = keptFor(ttl)
 	return true, nil
 }
+
+func (*keptFor) Limits() (int, bool) { return 0, false }
 
 // A nonce is kept for as long as its message is in time, its last second included, and then for Margin and for
 // two calls of a store: each of them counts, and nothing else does.
@@ -196,10 +200,10 @@ func TestHowLongANonceIsKept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			key, clock, kept := newHMAC(t, "demo"), now.Add(c.clock), new(keptFor)
-			c.config.Keys, c.config.Nonces, c.config.Clock = sign.MustRing(key), kept, func() time.Time { return clock }
-			m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }}))
+			c.config.Keys, c.config.Nonces, c.config.Clock = sign.Must(sign.NewRing(key)), kept, func() time.Time { return clock }
+			m := fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }}))
 			m.Source.(*fixture.Source).Meanwhile = func() { clock = clock.Add(c.takes) }
-			_, err := sign.MustVerifier(c.config).Verify(t.Context(), m)
+			_, err := sign.Must(sign.NewVerifier(c.config)).Verify(t.Context(), m)
 			require.NoError(t, err)
 			require.Equal(t, c.want, time.Duration(*kept))
 		})
@@ -231,10 +235,10 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 			if c.want == sign.ReasonKeyExpired {
 				until = now.Add(50 * time.Second)
 			}
-			key := newHMAC(t, "demo", sign.ValidUntil(until))
-			ring := sign.MustRing(key)
-			v := sign.MustVerifier(sign.Config{Keys: ring, Clock: func() time.Time { return clock }})
-			m := fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock}))
+			key := newHMACWith(t, sign.KeyOptions{ID: "demo", ValidUntil: until})
+			ring := sign.Must(sign.NewRing(key))
+			v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Clock: func() time.Time { return clock }}))
+			m := fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: fixedClock}))
 			m.Source.(*fixture.Source).Meanwhile = func() {
 				clock = clock.Add(c.takes)
 				if c.do != nil {
@@ -251,11 +255,11 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 // *Key of the same secret then.
 func TestKeysThatAreMadeAnew(t *testing.T) {
 	clock := now
-	v := sign.MustVerifier(sign.Config{Clock: func() time.Time { return clock }, Keys: sign.KeyFunc(func(_ context.Context, id string) ([]*sign.Key, error) {
-		key, err := sign.NewHMACKey(id, []byte(designSecret))
+	v := sign.Must(sign.NewVerifier(sign.Config{Clock: func() time.Time { return clock }, Keys: keyFunc(func(_ context.Context, id string) ([]*sign.Key, error) {
+		key, err := sign.NewHMACKey(sign.KeyOptions{ID: id}, []byte(designSecret))
 		return []*sign.Key{key}, err
-	})})
-	m := fixture.Message(signedRequest(t, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret))), &sign.RequestOptions{Clock: fixedClock}))
+	})}))
+	m := fixture.Message(signedRequest(t, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(designSecret))), sign.RequestOptions{Clock: fixedClock}))
 	m.Source.(*fixture.Source).Meanwhile = func() { clock = clock.Add(time.Second) }
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
@@ -263,8 +267,8 @@ func TestKeysThatAreMadeAnew(t *testing.T) {
 
 func TestOfManyAtOnceOneIsFirst(t *testing.T) {
 	key := newHMAC(t, "demo")
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})
-	r := signedRequest(t, key, nil)
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))}))
+	r := signedRequest(t, key, sign.RequestOptions{})
 	var accepted, replayed atomic.Int32
 	var all sync.WaitGroup
 	messages := make([]*sign.Message, 100)
@@ -289,18 +293,18 @@ func TestOfManyAtOnceOneIsFirst(t *testing.T) {
 // Whatever is wrong with a key, outside it looks like a bad signature.
 func TestNothingOutsideTellsKeys(t *testing.T) {
 	known := newHMAC(t, "known")
-	revoked, early, late := newHMAC(t, "revoked"), newHMAC(t, "early", sign.ValidFrom(now.Add(time.Second))), newHMAC(t, "late", sign.ValidUntil(now))
-	ring := sign.MustRing(known, revoked, early, late)
+	revoked, early, late := newHMAC(t, "revoked"), newHMACWith(t, sign.KeyOptions{ID: "early", ValidFrom: now.Add(time.Second)}), newHMACWith(t, sign.KeyOptions{ID: "late", ValidUntil: now})
+	ring := sign.Must(sign.NewRing(known, revoked, early, late))
 	ring.Revoke("revoked")
 	var reasons []string
-	v := sign.MustVerifier(sign.Config{Keys: ring, Clock: fixedClock, Observe: func(_ context.Context, e sign.Event) {
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Clock: fixedClock, Observe: func(_ context.Context, e sign.Event) {
 		reasons = append(reasons, string(e.Err.Reason)+" "+e.KeyID)
-	}})
-	var answers []*sign.Refusal
+	}}))
+	var answers []*sign.Answer
 	for _, key := range []*sign.Key{newHMAC(t, "unknown"), revoked, early, late, newHMAC(t, "known")} {
-		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: fixedClock})))
 		require.ErrorIs(t, err, sign.CodeInvalid)
-		answers = append(answers, v.Refusal(context.Background(), err))
+		answers = append(answers, v.Answer(context.Background(), err))
 	}
 	require.Equal(t, []string{"unknown_key unknown", "revoked_key revoked", "key_not_yet_valid early", "key_expired late", "bad_signature known"}, reasons)
 	for _, a := range answers {
@@ -316,28 +320,26 @@ func TestADecoyProvesNothing(t *testing.T) {
 		if key[1] == nil {
 			key[1] = key[0]
 		}
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key[1])})
-		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key[0], nil)))
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key[1]))}))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key[0], sign.RequestOptions{})))
 		require.NoError(t, err)
 
-		m := fixture.Message(signedRequest(t, key[0], nil))
+		m := fixture.Message(signedRequest(t, key[0], sign.RequestOptions{}))
 		s := &sign.Signature{KeyID: "somebody-else", Created: time.Now().Unix(), Nonce: newNonce(), Covered: []string{"Content-Type"}}
 		added, err := standardV1(t).Sign(m, s, key[0])
 		require.NoError(t, err)
-		for _, f := range added.Header {
-			m.Source.(*fixture.Source).Header.Set(f.Name, f.Value)
-		}
+		maps.Copy(m.Source.(*fixture.Source).Header, added.Header)
 		_, err = v.Verify(t.Context(), m)
 		require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	}
 }
 
 func TestSeveralKeysOfOneID(t *testing.T) {
-	older, newer := newHMAC(t, "shop", sign.ValidUntil(now.Add(time.Hour))), newHMAC(t, "shop", sign.ValidFrom(now.Add(-time.Hour)))
+	older, newer := newHMACWith(t, sign.KeyOptions{ID: "shop", ValidUntil: now.Add(time.Hour)}), newHMACWith(t, sign.KeyOptions{ID: "shop", ValidFrom: now.Add(-time.Hour)})
 	clock := now
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(older, newer), Clock: func() time.Time { return clock }})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(older, newer)), Clock: func() time.Time { return clock }}))
 	verify := func(key *sign.Key) error {
-		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: func() time.Time { return clock }})))
+		_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return clock }})))
 		return err
 	}
 	require.NoError(t, verify(older))
@@ -372,13 +374,13 @@ func TestKeyFunc(t *testing.T) {
 		{"the ninth", append(slices.Repeat([]*sign.Key{newHMAC(t, "demo")}, 8), key), nil, sign.ReasonBadSignature},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := sign.MustVerifier(sign.Config{Clock: fixedClock, Keys: sign.KeyFunc(func(ctx context.Context, id string) ([]*sign.Key, error) {
+			v := sign.Must(sign.NewVerifier(sign.Config{Clock: fixedClock, Keys: keyFunc(func(ctx context.Context, id string) ([]*sign.Key, error) {
 				if _, ok := ctx.Deadline(); !ok || id != "demo" {
 					t.Errorf("asked for %q, deadline: %t", id, ok)
 				}
 				return c.keys, c.err
-			})})
-			_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, &sign.RequestOptions{Clock: fixedClock})))
+			})}))
+			_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: fixedClock})))
 			require.ErrorIs(t, err, c.want)
 			if c.err == broken {
 				require.ErrorIs(t, err, broken)
@@ -398,6 +400,8 @@ func (f failingNonces) Use(ctx context.Context, _, _ string, _ time.Duration) (b
 	return true, f.err // true does not count
 }
 
+func (failingNonces) Limits() (int, bool) { return 0, false }
+
 func TestAStoreThatFailsRefuses(t *testing.T) {
 	key := newHMAC(t, "demo")
 	readOnly := errors.New("READONLY You can't write against a read only replica.")
@@ -408,9 +412,9 @@ func TestAStoreThatFailsRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Nonces: nonces, StoreTimeout: time.Second})
+				v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: nonces, StoreTimeout: time.Second}))
 				began := time.Now()
-				_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
+				_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{})))
 				require.ErrorIs(t, err, sign.CodeStoreUnavailable)
 				require.LessOrEqual(t, time.Since(began), time.Second)
 				status, header, body := refusedBy(v, err)
@@ -424,7 +428,7 @@ func TestAStoreThatFailsRefuses(t *testing.T) {
 }
 
 func fullNonces(t *testing.T) sign.NonceStore {
-	n := sign.NewMemoryNonces(1)
+	n := &sign.MemoryNonces{Max: 1}
 	for {
 		if _, err := n.Use(t.Context(), "filler", newNonce(), time.Hour); err != nil {
 			require.ErrorIs(t, err, sign.ErrNoncesFull)
@@ -434,9 +438,9 @@ func fullNonces(t *testing.T) sign.NonceStore {
 }
 
 func TestRefusals(t *testing.T) {
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Clock: fixedClock})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing()), Clock: fixedClock}))
 	for _, c := range []struct {
-		err    sign.Kind
+		err    error
 		status int
 		code   string
 	}{
@@ -479,57 +483,63 @@ func TestRefusals(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	type who struct{}
-	var answer *sign.Refusal
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Clock: fixedClock, Refuse: func(ctx context.Context, e *sign.Error) *sign.Refusal {
+	var answer *sign.Answer
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing()), Clock: fixedClock, Refuse: func(ctx context.Context, e *sign.Error) *sign.Answer {
 		require.Equal(t, "the request", ctx.Value(who{}))
 		require.Equal(t, "details", e.Detail)
 		e.Code = "changed" // its own
 		return answer
-	}})
+	}}))
 	ctx := context.WithValue(t.Context(), who{}, "the request")
-	refusal := func(kind sign.Kind) *sign.Refusal { return v.Refusal(ctx, sign.Errorf(kind, "details")) }
-	marked := func(code string) []sign.Field {
-		return []sign.Field{{Name: "Cache-Control", Value: "no-store"}, {Name: "Idempotency-Refused", Value: code}}
+	refusal := func(kind error) *sign.Answer { return v.Answer(ctx, sign.Errorf(kind, "details")) }
+	// answered is what an answer to code has, with more.
+	answered := func(status int, body string, code string, more ...string) *sign.Answer {
+		a := &sign.Answer{Status: status, Header: http.Header{"Cache-Control": {"no-store"}, "Idempotency-Refused": {code}}}
+		if body != "" {
+			a.Body = []byte(body)
+		}
+		for i := 0; i < len(more); i += 2 {
+			a.Header.Add(more[i], more[i+1])
+		}
+		return a
 	}
-	challenge := sign.Field{Name: "Www-Authenticate", Value: `Signature scheme="v1"`}
+	const challenge, scheme = "Www-Authenticate", `Signature scheme="v1"`
 
 	// Nothing: all as by default.
-	require.Equal(t, sign.MustVerifier(sign.Config{Keys: sign.MustRing()}).Refusal(ctx, sign.CodeReplayed), refusal(sign.CodeReplayed))
+	require.Equal(t, sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing())})).Answer(ctx, sign.CodeReplayed), refusal(sign.CodeReplayed))
 
 	// A body: nothing is added to it but what every refusal has.
-	answer = &sign.Refusal{Body: []byte("no")}
-	require.Equal(t, &sign.Refusal{Status: 401, Header: append(marked("replayed"), challenge), Body: []byte("no")}, refusal(sign.CodeReplayed))
-	require.Equal(t, &sign.Refusal{Status: 413, Header: marked("body_too_large"), Body: []byte("no")}, refusal(sign.CodeBodyTooLarge))
-	require.Equal(t, &sign.Refusal{Body: []byte("no")}, answer, "it is the function's own")
+	answer = &sign.Answer{Body: []byte("no")}
+	require.Equal(t, answered(401, "no", "replayed", challenge, scheme), refusal(sign.CodeReplayed))
+	require.Equal(t, answered(413, "no", "body_too_large"), refusal(sign.CodeBodyTooLarge))
+	require.Equal(t, &sign.Answer{Body: []byte("no")}, answer, "it is the function's own")
 
 	// An empty answer is one, too.
-	answer = new(sign.Refusal)
-	require.Equal(t, &sign.Refusal{Status: 413, Header: marked("body_too_large")}, refusal(sign.CodeBodyTooLarge))
+	answer = new(sign.Answer)
+	require.Equal(t, answered(413, "", "body_too_large"), refusal(sign.CodeBodyTooLarge))
 
 	// A status of its own; and who makes a 401 needs a challenge.
-	answer = &sign.Refusal{Status: 200}
-	require.Equal(t, &sign.Refusal{Status: 200, Header: marked("malformed")}, refusal(sign.CodeMalformed))
-	require.Equal(t, &sign.Refusal{Status: 200, Header: append(marked("replayed"), challenge)}, refusal(sign.CodeReplayed))
-	answer = &sign.Refusal{Status: 401}
-	require.Equal(t, &sign.Refusal{Status: 401, Header: append(marked("malformed"), challenge)}, refusal(sign.CodeMalformed))
+	answer = &sign.Answer{Status: 200}
+	require.Equal(t, answered(200, "", "malformed"), refusal(sign.CodeMalformed))
+	require.Equal(t, answered(200, "", "replayed", challenge, scheme), refusal(sign.CodeReplayed))
+	answer = &sign.Answer{Status: 401}
+	require.Equal(t, answered(401, "", "malformed", challenge, scheme), refusal(sign.CodeMalformed))
 
-	// Its fields stand; that it is a refusal, and not for caches, is not its to decide.
-	answer = &sign.Refusal{Header: []sign.Field{
-		{Name: "x-own", Value: "1"}, {Name: "cache-control", Value: "public"}, {Name: "idempotency-refused", Value: ""}, {Name: "X-Own", Value: "2"},
-	}}
-	own := []sign.Field{{Name: "X-Own", Value: "1"}, {Name: "X-Own", Value: "2"}}
-	require.Equal(t, &sign.Refusal{Status: 400, Header: append(own, marked("malformed")...)}, refusal(sign.CodeMalformed))
-	require.Equal(t, "public", answer.Header[1].Value)
+	// Its fields stay; that it is a refusal, and not for caches, is not its to decide.
+	answer = &sign.Answer{Header: http.Header{"x-own": {"1", "2"}, "cache-control": {"public"}, "idempotency-refused": {""}}}
+	require.Equal(t, answered(400, "", "malformed", "X-Own", "1", "X-Own", "2"), refusal(sign.CodeMalformed))
+	require.Equal(t, []string{"public"}, answer.Header["cache-control"])
 
 	// What belongs to a code is there, once.
-	answer = new(sign.Refusal)
-	date, later := sign.Field{Name: "Date", Value: "Tue, 14 Nov 2023 22:13:20 GMT"}, sign.Field{Name: "Retry-After", Value: "1"}
-	require.Equal(t, append(marked("expired"), date, challenge), refusal(sign.CodeExpired).Header)
-	require.Equal(t, append(marked("not_yet_valid"), date, challenge), refusal(sign.CodeNotYetValid).Header)
-	require.Equal(t, append(marked("store_unavailable"), later), refusal(sign.CodeStoreUnavailable).Header)
-	answer.Header = []sign.Field{{Name: "Date", Value: "now"}, {Name: "Retry-After", Value: "7"}, {Name: "Www-Authenticate", Value: "Own"}}
-	require.Equal(t, append(slices.Clone(answer.Header), marked("expired")...), refusal(sign.CodeExpired).Header)
-	require.Equal(t, append(slices.Clone(answer.Header), marked("store_unavailable")...), refusal(sign.CodeStoreUnavailable).Header)
+	answer = new(sign.Answer)
+	const date = "Tue, 14 Nov 2023 22:13:20 GMT"
+	require.Equal(t, answered(401, "", "expired", "Date", date, challenge, scheme), refusal(sign.CodeExpired))
+	require.Equal(t, answered(401, "", "not_yet_valid", "Date", date, challenge, scheme), refusal(sign.CodeNotYetValid))
+	require.Equal(t, answered(503, "", "store_unavailable", "Retry-After", "1"), refusal(sign.CodeStoreUnavailable))
+	own := []string{"Date", "now", "Retry-After", "7", "Www-Authenticate", "Own"}
+	answer.Header = http.Header{"Date": {"now"}, "Retry-After": {"7"}, "www-authenticate": {"Own"}}
+	require.Equal(t, answered(401, "", "expired", own...), refusal(sign.CodeExpired))
+	require.Equal(t, answered(503, "", "store_unavailable", own...), refusal(sign.CodeStoreUnavailable))
 }
 
 func TestErrorsAreToldByTheirKinds(t *testing.T) {
@@ -555,17 +565,17 @@ func TestErrorsAreToldByTheirKinds(t *testing.T) {
 func TestKeySourcesSayWhy(t *testing.T) {
 	r, err := http.NewRequest("POST", "http://api.example.com/", nil)
 	require.NoError(t, err)
-	require.NoError(t, sign.Request(r, newHMAC(t, "demo"), nil))
+	require.NoError(t, sign.Request(r, newHMAC(t, "demo"), sign.RequestOptions{}))
 	for said, text := range map[error]string{
 		sign.ReasonRevokedKey: "sign: invalid (revoked_key)",
 		fmt.Errorf("the database: %w", sign.ReasonRevokedKey): "sign: invalid (revoked_key): the database: revoked_key",
 		sign.Errorf(sign.ReasonRevokedKey, "in May"):          "sign: invalid (revoked_key): in May",
 	} {
 		var observed *sign.Error
-		v := sign.MustVerifier(sign.Config{
-			Keys:    sign.KeyFunc(func(context.Context, string) ([]*sign.Key, error) { return nil, said }),
+		v := sign.Must(sign.NewVerifier(sign.Config{
+			Keys:    keyFunc(func(context.Context, string) ([]*sign.Key, error) { return nil, said }),
 			Observe: func(_ context.Context, e sign.Event) { observed = e.Err },
-		})
+		}))
 		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonRevokedKey)
 		require.ErrorIs(t, err, sign.CodeInvalid)
@@ -588,8 +598,8 @@ func TestConsumed(t *testing.T) {
 	verify := func(scheme sign.Scheme) sign.Verified {
 		r, err := http.NewRequest("POST", "http://api.example.com/", nil)
 		require.NoError(t, err)
-		require.NoError(t, sign.Request(r, key, nil))
-		verified, err := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme}).Verify(t.Context(), fixture.Message(r))
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
+		verified, err := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme})).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		return verified
 	}
@@ -620,8 +630,8 @@ func TestASchemesOwnError(t *testing.T) {
 	require.NoError(t, err)
 	for _, own := range []error{errors.New("odd"), fmt.Errorf("odd: %w", sign.CodeMissing)} {
 		var event sign.Event
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(newHMAC(t, "demo")), Scheme: failing{v1, own},
-			Observe: func(_ context.Context, e sign.Event) { event = e }})
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(newHMAC(t, "demo"))), Scheme: failing{v1, own},
+			Observe: func(_ context.Context, e sign.Event) { event = e }}))
 		r, err := http.NewRequest("POST", "http://api.example.com/", nil)
 		require.NoError(t, err)
 		_, err = v.Verify(t.Context(), fixture.Message(r))
@@ -641,17 +651,17 @@ func (f failing) Parse(*sign.Message, *sign.Signature) error { return f.err }
 // Both sides show the same string, and nothing secret is in it.
 func TestObserve(t *testing.T) {
 	secret := []byte("a secret that nobody may ever see")
-	key := sign.MustKey(sign.NewHMACKey("demo", secret))
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret))
 	var ours, theirs string
 	var event sign.Event
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) {
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Observe: func(_ context.Context, e sign.Event) {
 		event, ours = e, e.SigningString()
-	}})
+	}}))
 	r, err := http.NewRequest("POST", "http://api.example.com/a?b=c&access_token=t-0815&d", strings.NewReader("a body that is nobody's business"))
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer of a token")
 	r.Header.Set("Content-Type", "text/plain")
-	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{
 		Cover: []string{"Authorization", "Content-Type"}, Observe: func(_ *http.Request, s string) { theirs = s },
 	}))
 	_, err = v.Verify(t.Context(), fixture.Message(r))
@@ -694,11 +704,11 @@ func TestObserve(t *testing.T) {
 func TestAnEventThatIsKept(t *testing.T) {
 	key := newHMAC(t, "demo")
 	var kept sign.Event
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) {
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Observe: func(_ context.Context, e sign.Event) {
 		require.NotEmpty(t, e.SigningString())
 		kept = e
-	}})
-	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
+	}}))
+	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{})))
 	require.NoError(t, err)
 	require.Empty(t, kept.SigningString())
 	require.Empty(t, sign.Event{}.SigningString())
@@ -708,8 +718,8 @@ func TestAnEventThatIsKept(t *testing.T) {
 func TestLongTargets(t *testing.T) {
 	key := newHMAC(t, "demo")
 	var observed string
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Observe: func(_ context.Context, e sign.Event) { observed = e.SigningString() }})
-	m := fixture.Message(signedRequest(t, key, nil))
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Observe: func(_ context.Context, e sign.Event) { observed = e.SigningString() }}))
+	m := fixture.Message(signedRequest(t, key, sign.RequestOptions{}))
 	_, bytes := m.Source.HeaderSize()
 	room := 32<<10 - bytes - len(m.Method) - len(m.Host)
 	m.Target = "/?" + strings.Repeat("x", room-2)
@@ -733,8 +743,8 @@ func TestLongTargets(t *testing.T) {
 // What an event names is a key id, whatever was sent.
 func TestEventsNameKeysOnly(t *testing.T) {
 	var named string
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(), Observe: func(_ context.Context, e sign.Event) { named += e.KeyID }})
-	m := fixture.Message(signedRequest(t, newHMAC(t, "demo"), nil))
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing()), Observe: func(_ context.Context, e sign.Event) { named += e.KeyID }}))
+	m := fixture.Message(signedRequest(t, newHMAC(t, "demo"), sign.RequestOptions{}))
 	m.Source.(*fixture.Source).Header.Set("X-Key-Id", strings.Repeat("x\t", 1000))
 	m.Source.(*fixture.Source).Header.Del("X-Nonce")
 	_, err := v.Verify(t.Context(), m)
@@ -758,36 +768,36 @@ func (c *counted) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error
 func TestAWrongAlgorithmTakesAsLong(t *testing.T) {
 	_, verifier := newEd25519(t)
 	scheme := &counted{Scheme: standardV1(t)}
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(verifier), Scheme: scheme})
-	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, newHMAC(t, "ed"), nil)))
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(verifier)), Scheme: scheme}))
+	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, newHMAC(t, "ed"), sign.RequestOptions{})))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	require.Equal(t, 2, scheme.checks)
 }
 
 func TestPublicHost(t *testing.T) {
 	key := newHMAC(t, "demo")
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Host: "API.example.com", Hosts: []string{"10.0.0.7:8080"}})
-	m := fixture.Message(signedRequest(t, key, nil))
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Host: "API.example.com", Hosts: []string{"10.0.0.7:8080"}}))
+	m := fixture.Message(signedRequest(t, key, sign.RequestOptions{}))
 	m.Host = "10.0.0.7:8080" // what the proxy makes of it
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), fixture.Message(signedRequest(t, key, nil)))
+	_, err = v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{})))
 	require.ErrorIs(t, err, sign.CodeInvalid, "it has not come through the proxy")
 }
 
 // What was sent is compared with the hosts of the configuration, and everything that names a host names one.
 func TestHosts(t *testing.T) {
 	key := newHMAC(t, "demo")
-	one := sign.Config{Keys: sign.MustRing(key), Host: "api.example.com"}
-	several := sign.Config{Keys: sign.MustRing(key), Hosts: []string{"www.example.com:8443", "API.example.com"}}
-	neither := sign.Config{Keys: sign.MustRing(key)}
+	one := sign.Config{Keys: sign.Must(sign.NewRing(key)), Host: "api.example.com"}
+	several := sign.Config{Keys: sign.Must(sign.NewRing(key)), Hosts: []string{"www.example.com:8443", "API.example.com"}}
+	neither := sign.Config{Keys: sign.Must(sign.NewRing(key))}
 	const path = "/transfers/a%2Fb?x=2&x=1"
 	for _, c := range []struct {
 		name         string
 		config       sign.Config
 		target, host string
 		line         []string // what the header has of Host
-		want         sign.Kind
+		want         error
 	}{
 		{"the one", one, path, "api.example.com", nil, nil},
 		{"the one, in capitals", one, path, "API.EXAMPLE.COM", nil, nil},
@@ -804,20 +814,20 @@ func TestHosts(t *testing.T) {
 		{"a Host that differs", neither, path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
 		{"a Host that differs from the target", neither, "http://api.example.com" + path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
 	} {
-		m := fixture.Message(signedRequest(t, key, nil))
+		m := fixture.Message(signedRequest(t, key, sign.RequestOptions{}))
 		m.Target, m.Host = c.target, c.host
 		if c.line != nil {
 			m.Source.(*fixture.Source).Header["Host"] = c.line
 		}
-		_, err := sign.MustVerifier(c.config).Verify(t.Context(), m)
+		_, err := sign.Must(sign.NewVerifier(c.config)).Verify(t.Context(), m)
 		require.ErrorIs(t, err, c.want, c.name)
 	}
 }
 
 func TestUnreadableBody(t *testing.T) {
 	key := newHMAC(t, "demo")
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key)})
-	m := fixture.Message(signedRequest(t, key, nil))
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))}))
+	m := fixture.Message(signedRequest(t, key, sign.RequestOptions{}))
 	broken := errors.New("connection reset")
 	m.Source.(*fixture.Source).Err = broken
 	_, err := v.Verify(t.Context(), m)

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -58,7 +59,7 @@ type standardWebhooks struct {
 	unsignedIdempotencyKey   bool
 }
 
-// NewStandardWebhooks returns the scheme of https://www.standardwebhooks.com, version 1. It reports all faults of o at once, each
+// NewStandardWebhooks returns the scheme of https://www.standardwebhooks.com, version 1. It reports all errors of o at once, each
 // as a [*ConfigError]. The signing string is
 //
 //	<webhook-id>.<webhook-timestamp>.<body as sent>
@@ -75,7 +76,7 @@ type standardWebhooks struct {
 // of [NewHMACKey] and Ed25519 keys of [NewKey] work too.
 //
 // Messages name no key. All keys of a sender have the id [StandardWebhooksOptions].KeyID. To change the secret, add the new key
-// to the [Ring] under this id, and remove the old one later, or give it a [ValidUntil].
+// to the [Ring] under this id, and remove the old one later, or give it a ValidUntil ([KeyOptions]).
 //
 // The specification allows timestamps to be 5 minutes off: set [Config].Window, which is 60 s by default.
 //
@@ -97,32 +98,31 @@ type standardWebhooks struct {
 // Set this scheme in the Options of [Transport] or [Request], and webhook-id to the event's id before each attempt. Without a
 // webhook-id each signed request gets a new one, and receivers cannot tell that two of them report the same event.
 func NewStandardWebhooks(o StandardWebhooksOptions) (Scheme, error) {
-	var f faults
+	var errs configErrors
 	name := func(field, given, standard string) string {
-		setDefault(&given, standard)
-		f.addIf(!form.IsToken(given) || unsignable(strings.ToLower(given)), "StandardWebhooksOptions."+field, "%q cannot be the field's name", given)
+		given = cmp.Or(given, standard)
+		errs.addIf(!form.IsToken(given) || unsignable(strings.ToLower(given)), "StandardWebhooksOptions."+field, "%q cannot be the field's name", given)
 		return http.CanonicalHeaderKey(given)
 	}
-	setDefault(&o.KeyID, defaultWebhookKeyID)
 	s := &standardWebhooks{
 		id:                     name("ID", o.ID, "Webhook-Id"),
 		timestamp:              name("Timestamp", o.Timestamp, "Webhook-Timestamp"),
 		signature:              name("Signature", o.Signature, "Webhook-Signature"),
-		keyID:                  o.KeyID,
+		keyID:                  cmp.Or(o.KeyID, defaultWebhookKeyID),
 		also:                   slices.Clone(o.AlsoSign),
 		unsignedIdempotencyKey: o.UnsignedIdempotencyKey,
 	}
-	f.addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "StandardWebhooksOptions", "two fields have one name")
-	f.addIf(!isKeyID(s.keyID), "StandardWebhooksOptions.KeyID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
-	f.addIf(len(s.also) >= maxWebhookSignatures, "StandardWebhooksOptions.AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxWebhookSignatures)
+	errs.addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "StandardWebhooksOptions", "two fields have one name")
+	errs.addIf(!isKeyID(s.keyID), "StandardWebhooksOptions.KeyID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	errs.addIf(len(s.also) >= maxWebhookSignatures, "StandardWebhooksOptions.AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxWebhookSignatures)
 	for i, k := range s.also {
-		f.addIf(k == nil, "StandardWebhooksOptions.AlsoSign", "key %d is nil", i)
+		errs.addIf(k == nil, "StandardWebhooksOptions.AlsoSign", "key %d is nil", i)
 		if k != nil {
-			f.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksOptions.AlsoSign", "this scheme has no keys for %s", k.algorithm)
-			f.addIf(k.public != nil && k.private == nil, "StandardWebhooksOptions.AlsoSign", "key %d has no private part: it can verify only", i)
+			errs.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksOptions.AlsoSign", "this scheme has no keys for %s", k.algorithm)
+			errs.addIf(k.public != nil && k.private == nil, "StandardWebhooksOptions.AlsoSign", "key %d has no private part: it can verify only", i)
 		}
 	}
-	if err := f.err(); err != nil {
+	if err := errs.err(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -320,11 +320,7 @@ func (s *standardWebhooks) Sign(m *Message, sig *Signature, key *Key) (Additions
 		}
 		list = append(list, version.name+","+webhookBase64.EncodeToString(value))
 	}
-	return Additions{Header: []Field{
-		{s.id, id},
-		{s.timestamp, timestamp},
-		{s.signature, strings.Join(list, " ")},
-	}}, nil
+	return Additions{Header: http.Header{s.id: {id}, s.timestamp: {timestamp}, s.signature: {strings.Join(list, " ")}}}, nil
 }
 
 // SigningString implements [Scheme]. It contains the body's length and SHA-256, not the body.
@@ -351,21 +347,21 @@ func (m *Message) redactedBody() string {
 //
 // White space around it, such as a file's last line feed, is refused. Never pass a public key without its prefix: it would be a
 // shared secret that everybody knows. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and
-// [Key.Verify] reject it. id is [StandardWebhooksOptions].KeyID. For Stripe's "whsec_" use [NewSenderKey].
-func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) {
-	var f faults
-	k := &Key{id: id, owner: id, webhook: true}
+// [Key.Verify] reject it. Its ID is [StandardWebhooksOptions].KeyID. For Stripe's "whsec_" use [NewSenderKey].
+func NewStandardWebhooksKey(o KeyOptions, secret string) (*Key, error) {
+	var errs configErrors
+	k := &Key{webhook: true}
 	kind, text, prefixed := strings.Cut(secret, "_") // base64 has none
 	if !prefixed {
 		kind, text = "whsec", secret
 	}
 	raw, err := webhookBase64.DecodeString(text)
 	bad := func(is bool, format string, args ...any) bool {
-		f.addIf(is, "secret", format, args...)
+		errs.addIf(is, "secret", format, args...)
 		return is
 	}
 	switch {
-	case f.addIfSpaced(secret):
+	case errs.addIfSpaced(secret):
 	case bad(kind != "whsec" && kind != "whpk" && kind != "whsk", "begins with something else than whsec_, whpk_ or whsk_"):
 	case bad(err != nil || webhookBase64.EncodeToString(raw) != text, "is not base64 (RFC 4648, section 4)"): // the decoder skips line feeds
 	case kind == "whsec":
@@ -381,5 +377,5 @@ func NewStandardWebhooksKey(id, secret string, opts ...KeyOption) (*Key, error) 
 		bad(len(raw) == ed25519.PrivateKeySize && !private.Equal(ed25519.PrivateKey(raw)), "holds a public key that does not belong to the private one")
 		k.algorithm, k.private, k.public = Ed25519, hide[crypto.Signer](private), private.Public()
 	}
-	return newKey(&f, k, opts)
+	return newKey(errs, k, o)
 }

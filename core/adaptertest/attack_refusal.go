@@ -19,7 +19,7 @@ var statuses = map[sign.Code]int{
 }
 
 // codeOf returns the code that goes out for a kind.
-func codeOf(kind sign.Kind) sign.Code {
+func codeOf(kind error) sign.Code {
 	if code, ok := kind.(sign.Code); ok {
 		return code
 	}

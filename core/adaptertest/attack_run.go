@@ -125,7 +125,7 @@ func newNonce() string {
 
 // verdict is what a request must come to.
 type verdict struct {
-	err sign.Kind // nil: it is accepted
+	err error // nil: it is accepted
 	// front: a server may refuse it in its own way in front of the verifier.
 	front bool
 	// either: it may be accepted or refused in any way; accepted, the handler must see what
@@ -144,7 +144,7 @@ type verdict struct {
 
 var accepted = verdict{}
 
-func refusedBy(kind sign.Kind) verdict { return verdict{err: kind} }
+func refusedBy(kind error) verdict { return verdict{err: kind} }
 
 // orFront is for requests that a server may refuse by itself.
 func (w verdict) orFront() verdict {
@@ -428,12 +428,12 @@ func (p *attackRun) checkAccepted(r reply, m *message) {
 		return
 	}
 	expected := answer{
-		Run: got.Run, KeyID: m.keyID(), Caller: m.signer.owner(), Scheme: p.e.scheme, Algorithm: sign.HMACSHA256.String(), Nonce: m.nonce(),
+		Run: got.Run, KeyID: m.keyID(), Caller: m.signer.owner(), Scheme: p.e.scheme, Algorithm: string(sign.HMACSHA256), Nonce: m.nonce(),
 		Method: m.method, Key: m.value("Idempotency-Key"), Body: digestOf(m.body),
 	}
 	_, _ = fmt.Sscan(m.timestamp(), &expected.Time)
 	if m.signer.private != nil {
-		expected.Algorithm = sign.Ed25519.String()
+		expected.Algorithm = string(sign.Ed25519)
 	}
 	if got != expected {
 		p.problem("the handler has seen\n%+v, not\n%+v", got, expected)

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"github.com/idem-go/idem/sign"
@@ -103,9 +104,9 @@ var answerGroups = []attackGroup{
 	{
 		name: "a body of the service's own",
 		change: func(_ *signedEnv, s *service) {
-			s.sign.Refuse = func(_ context.Context, e *sign.Error) *sign.Refusal {
-				return &sign.Refusal{
-					Header: []sign.Field{{Name: "Content-Type", Value: "application/json"}},
+			s.sign.Refuse = func(_ context.Context, e *sign.Error) *sign.Answer {
+				return &sign.Answer{
+					Header: http.Header{"Content-Type": {"application/json"}},
 					Body:   []byte(`{"code":50001,"msg":"` + string(e.Code) + `"}`),
 				}
 			}

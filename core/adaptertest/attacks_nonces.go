@@ -186,8 +186,8 @@ var nonceGroups = []attackGroup{
 	{
 		name: "a full memory",
 		change: func(e *signedEnv, s *service) {
-			e.nonces, e.memory = nil, sign.NewMemoryNonces(1)
-			s.sign.Nonces = struct{ sign.NonceStore }{e.memory} // whose room nobody knows, so that the quota does not come first
+			e.nonces, e.memory = nil, &sign.MemoryNonces{Max: 1}
+			s.sign.Nonces = roomUnknown{e.memory} // so that the quota does not come first
 		},
 		attacks: []attack{{
 			name: "refuses",
@@ -210,8 +210,8 @@ var nonceGroups = []attackGroup{
 						p.kept["a"] = m
 					}
 				}
-				if places == 0 || places > p.e.memory.Len() {
-					p.problem("%d messages were accepted, and %d nonces are remembered", places, p.e.memory.Len())
+				if room, _ := p.e.memory.Limits(); places == 0 || places > room {
+					p.problem("%d messages were accepted, and there is room for %d nonces", places, room)
 				}
 			}), resend{as: "a", want: nonceUsed}},
 		}},

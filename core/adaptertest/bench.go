@@ -14,9 +14,9 @@ import (
 // added-allocs/op is what Verify adds to the allocations of the bare ones.
 func BenchVerify(b *testing.B, h Harness) {
 	m := good.with(body(`{"note":"`+strings.Repeat("n", 189)+`"}`), clientKeyed("k-1")).then(kept).message()
-	verifier := sign.MustVerifier(sign.Config{
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
 		Keys: ring(), Nonces: anyNonce{}, NonceQuota: math.MaxInt, MaxNonces: math.MaxInt, Clock: func() time.Time { return noon },
-	})
+	}))
 	route := Route{Handler: func(c Call) error {
 		body, err := c.Body()
 		if err != nil || len(body) != 200 {
@@ -57,4 +57,4 @@ type anyNonce struct{}
 
 func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
-func (anyNonce) Bounded() {}
+func (anyNonce) Limits() (capacity int, ownTimeout bool) { return 0, true }

@@ -40,7 +40,7 @@ type referenceVerifier struct {
 }
 
 func newReferenceVerifier(c sign.Config, fault string) *referenceVerifier {
-	return &referenceVerifier{c: c, fault: fault, rules: sign.MustVerifier(c), seen: make(map[string]bool)}
+	return &referenceVerifier{c: c, fault: fault, rules: sign.Must(sign.NewVerifier(c)), seen: make(map[string]bool)}
 }
 
 func (r *referenceVerifier) has(fault string) bool { return r.fault == fault }
@@ -48,10 +48,10 @@ func (r *referenceVerifier) has(fault string) bool { return r.fault == fault }
 func (r *referenceVerifier) Verify(ctx context.Context, m *sign.Message) (sign.Verified, error) {
 	var err *sign.Error
 	v, refusal := r.verify(ctx, m)
-	if kind, ok := errors.AsType[sign.Kind](refusal); ok {
-		err = sign.Errorf(kind, "")
+	if own, ok := errors.AsType[*sign.Error](refusal); ok {
+		err = own
 	} else if refusal != nil {
-		err, _ = errors.AsType[*sign.Error](refusal)
+		err = sign.Errorf(refusal, "")
 	}
 	e := sign.Event{Scheme: "v1", KeyID: v.KeyID, Err: err}
 	switch {
@@ -64,12 +64,12 @@ func (r *referenceVerifier) Verify(ctx context.Context, m *sign.Message) (sign.V
 	return v, refusal
 }
 
-func (r *referenceVerifier) Refusal(ctx context.Context, err error) *sign.Refusal {
-	answer := r.rules.Refusal(ctx, err)
+func (r *referenceVerifier) Answer(ctx context.Context, err error) *sign.Answer {
+	answer := r.rules.Answer(ctx, err)
 	set := func(name, value string) {
-		answer.Header = slices.DeleteFunc(answer.Header, func(f sign.Field) bool { return f.Name == name })
+		answer.Header.Del(name)
 		if value != "" {
-			answer.Header = append(answer.Header, sign.Field{Name: name, Value: value})
+			answer.Header.Set(name, value)
 		}
 	}
 	switch {
@@ -271,7 +271,7 @@ func (r *referenceVerifier) check(m *sign.Message, id, tag string, mac []byte, k
 		return hmac.Equal(mac, hmacOf(edPublic(), []byte(base("v1")))), sign.HMACSHA256, nil
 	}
 	if unknown == nil && tag != wantTag && !r.has("the tag does not count") {
-		return false, 0, sign.ReasonWrongAlgorithm
+		return false, "", sign.ReasonWrongAlgorithm
 	}
 	if isEd {
 		return ed25519.Verify(edPublic(), []byte(base(wantTag)), mac), sign.Ed25519, nil
@@ -293,17 +293,17 @@ func (r *referenceVerifier) check(m *sign.Message, id, tag string, mac []byte, k
 			return true, sign.HMACSHA256, nil
 		}
 		if r.has("the expected signature in the log") {
-			return false, 0, sign.Errorf(sign.ReasonBadSignature, "expected %x", expected)
+			return false, "", sign.Errorf(sign.ReasonBadSignature, "expected %x", expected)
 		}
 		if r.has("the body in the log") {
 			body, _ := m.Body()
-			return false, 0, sign.Errorf(sign.ReasonBadSignature, "of %s", body)
+			return false, "", sign.Errorf(sign.ReasonBadSignature, "of %s", body)
 		}
 	}
 	if r.has("what is not known has an empty secret") && unknown != nil {
 		return hmac.Equal(mac, hmacOf(nil, []byte(base("v1")))), sign.HMACSHA256, nil
 	}
-	return false, 0, unknown
+	return false, "", unknown
 }
 
 func (r *referenceVerifier) base(tag, id, method, host, target, stamp, nonce string, body []byte, list string, fields []string) string {

@@ -94,7 +94,7 @@ func (p *attackRun) checkReplay(first sent, r reply) {
 }
 
 // refuses checks that r is refused by the verifier for an error of that kind.
-func (p *attackRun) refuses(kind sign.Kind, r sendable) sent {
+func (p *attackRun) refuses(kind error, r sendable) sent {
 	p.Helper()
 	return p.send(r.message(), refusedBy(kind))
 }
@@ -204,7 +204,7 @@ var behindCases = []guardedCase{
 		check: func(p *attackRun) {
 			for _, tc := range []struct {
 				request signedRequest
-				kind    sign.Kind
+				kind    error
 			}{
 				{byForger, sign.ReasonBadSignature},
 				{unsigned, sign.CodeMissing},
@@ -351,7 +351,7 @@ var behindCases = []guardedCase{
 		name: "Verify twice, the inner one refuses",
 		why:  "who is known outside is not yet known inside; and a refusal further in creates no record either",
 		change: func(s *service) {
-			s.inner = &sign.Config{Keys: sign.MustRing(sign.MustKey(sign.NewHMACKey(bob.id, bob.secret))), Clock: s.sign.Clock, Observe: s.sign.Observe}
+			s.inner = &sign.Config{Keys: sign.Must(sign.NewRing(sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: bob.id}, bob.secret)))), Clock: s.sign.Clock, Observe: s.sign.Observe}
 		},
 		check: func(p *attackRun) {
 			s := p.post(purchase)
@@ -440,7 +440,7 @@ func (o sortedOrder) message() *message {
 		}
 	}
 	clock := func() time.Time { return noon.Add(-o.age) }
-	if err := sign.Request(r, sign.MustKey(sign.NewHMACKey(demo.id, demo.secret)), &sign.RequestOptions{Scheme: sorted, Clock: clock}); err != nil {
+	if err := sign.Request(r, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: demo.id}, demo.secret)), sign.RequestOptions{Scheme: sorted, Clock: clock}); err != nil {
 		panic(err)
 	}
 	signedBody, _ := io.ReadAll(r.Body) // of a buffer
@@ -786,7 +786,7 @@ var wireCases = []guardedCase{
 		check: func(p *attackRun) {
 			long := body(strings.Repeat("x", 20_000))
 			first := purchase.then(kept).message()
-			refused := func(kind sign.Kind) func(sent) { return func(s sent) { p.check(s, refusedBy(kind)) } }
+			refused := func(kind error) func(sent) { return func(s sent) { p.check(s, refusedBy(kind)) } }
 			var done sent
 			var open *connection
 			hangUp := func() {

@@ -174,7 +174,7 @@ func (e *signedEnv) handle(c Call) error {
 	caller, called := core.CallerFrom(c.Context())
 	body, err := c.Body()
 	a := answer{
-		KeyID: v.KeyID, Caller: caller, Scheme: v.Scheme, Algorithm: v.Algorithm.String(), Time: v.Time.Unix(), Nonce: v.Nonce,
+		KeyID: v.KeyID, Caller: caller, Scheme: v.Scheme, Algorithm: string(v.Algorithm), Time: v.Time.Unix(), Nonce: v.Nonce,
 		Method: c.Method(), Key: c.Header("Idempotency-Key"), Body: digestOf(body),
 	}
 	own, ownOK := c.Verified()
@@ -248,7 +248,7 @@ type failingKeys struct {
 	fail func(ctx context.Context) error
 }
 
-// Keys implements sign.KeySource.
+// Keys implements sign.KeyStore.
 func (k *failingKeys) Keys(ctx context.Context, id string) ([]*sign.Key, error) {
 	k.mu.Lock()
 	fail := k.fail

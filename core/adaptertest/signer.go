@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idem/sign"
 )
@@ -125,17 +126,18 @@ func edPublic() ed25519.PublicKey { return ed.private.Public().(ed25519.PublicKe
 
 // ring is what the verifier knows. future is good from a minute after noon, past until noon.
 func ring() *sign.Ring {
-	r := sign.MustRing(sign.MustKey(sign.NewKey(ed.id, edPublic())))
-	add := func(p *signer, opts ...sign.KeyOption) {
-		if err := r.Add(sign.MustKey(sign.NewHMACKey(p.id, p.secret, append(opts, sign.OwnedBy(p.owner()))...))); err != nil {
+	r := sign.Must(sign.NewRing(sign.Must(sign.NewKey(sign.KeyOptions{ID: ed.id}, edPublic()))))
+	add := func(p *signer, from, until time.Time) {
+		key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: p.id, Owner: p.owner(), ValidFrom: from, ValidUntil: until}, p.secret))
+		if err := r.Add(key); err != nil {
 			panic(err) // the suite's own
 		}
 	}
 	for _, p := range []*signer{demo, bob, dotted, dashed, joined, twin, oldTwice, newTwice, newDemo, revoked} {
-		add(p)
+		add(p, time.Time{}, time.Time{})
 	}
-	add(future, sign.ValidFrom(noon.Add(minute)))
-	add(past, sign.ValidUntil(noon))
+	add(future, noon.Add(minute), time.Time{})
+	add(past, time.Time{}, noon)
 	r.Revoke(revoked.id)
 	return r
 }

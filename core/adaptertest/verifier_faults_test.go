@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -159,7 +160,7 @@ var verifierFaults = []struct{ name, noticed string }{
 // verifying is a verifier, or something that looks like one.
 type verifying interface {
 	Verify(ctx context.Context, m *sign.Message) (sign.Verified, error)
-	Refusal(ctx context.Context, err error) *sign.Refusal
+	Answer(ctx context.Context, err error) *sign.Answer
 }
 
 // plainly is a harness for the plainest of adapters in front of what build makes of a configuration. The adapter may have a fault, too.
@@ -174,7 +175,7 @@ func plainly(name string, build func(sign.Config) verifying) Harness {
 		return startNetHTTP(tb, app, a)
 	}
 	h.Nonces = func(_ testing.TB, n int) []sign.NonceStore {
-		one, stores := sign.NewMemoryNonces(0), make([]sign.NonceStore, n)
+		one, stores := new(sign.MemoryNonces), make([]sign.NonceStore, n)
 		for i := range stores {
 			stores[i] = one
 		}
@@ -197,6 +198,8 @@ func (s *source) HeaderSize() (lines, size int) {
 	}
 	return lines, size
 }
+
+func (s *source) RemoteAddr() string { return s.r.RemoteAddr }
 
 func (s *source) ReadBody(limit int64) ([]byte, error) {
 	if s.r.ContentLength > limit {
@@ -225,10 +228,8 @@ func verify(v verifying, fault string, next http.Handler) http.Handler {
 			serveVerified(w, r, fault, verified, next)
 			return
 		}
-		refusal := v.Refusal(r.Context(), err)
-		for _, f := range refusal.Header {
-			w.Header().Set(f.Name, f.Value)
-		}
+		refusal := v.Answer(r.Context(), err)
+		maps.Copy(w.Header(), refusal.Header)
 		if fault == "Date twice" {
 			w.Header().Add("Date", "Tue, 14 Nov 2023 22:12:19 GMT")
 			w.Header().Add("Date", "Tue, 14 Nov 2023 22:12:19 GMT")

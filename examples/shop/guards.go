@@ -134,12 +134,12 @@ func newTokens(o Options, limit func(context.Context, core.User) (time.Duration,
 
 // newVerifier builds what verifies signatures, with the one key that the command line gives.
 func newVerifier(o Options, engine *core.Engine, logger *slog.Logger) (*sign.Verifier, error) {
-	key, err := sign.NewHMACKey(KeyID, []byte(o.Secret))
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: KeyID}, []byte(o.Secret))
 	if err != nil {
 		return nil, fmt.Errorf("-secret: %w", err) // which does not show it
 	}
 	return sign.NewVerifier(sign.Config{
-		Keys: sign.MustRing(key),
+		Keys: sign.Must(sign.NewRing(key)),
 
 		// Beside the guards' records, so that a request which one process has taken is a
 		// replay to all others behind the same store.

@@ -57,7 +57,7 @@ func parse(flags *flag.FlagSet, args []string) (*client, error) {
 	if u, err := url.Parse(*to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("-url must be http://… or https://…") // what it is may hold a password
 	}
-	key, err := sign.NewHMACKey(*id, []byte(*secret))
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: *id}, []byte(*secret))
 	if err != nil {
 		return nil, fmt.Errorf("-key and -secret: %w", err)
 	}
@@ -169,7 +169,7 @@ func (c *client) signed(operation string, clock func() time.Time) (*http.Request
 	if err != nil {
 		return nil, err
 	}
-	return r, sign.Request(r, c.key, &sign.RequestOptions{Clock: clock})
+	return r, sign.Request(r, c.key, sign.RequestOptions{Clock: clock})
 }
 
 // again is r with its signature, as somebody would send it who has seen it, with any body.

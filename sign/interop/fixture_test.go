@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -15,7 +14,6 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,14 +45,14 @@ var algorithms = []string{"hmac-sha256", "ed25519", "ecdsa-p256-sha256", "rsa-ps
 // keyPairs are the keys that sign, with those that verify.
 func keyPairs(t testing.TB) map[string][2]*sign.Key {
 	t.Helper()
-	shared := sign.MustKey(sign.NewHMACKey("demo", []byte(secret)))
+	shared := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(secret)))
 	pairs := map[string][2]*sign.Key{"hmac-sha256": {shared, shared}}
 	m := material()
 	for _, k := range []struct{ private, public any }{
 		{m.ed25519, m.ed25519.Public()}, {m.ecdsa, &m.ecdsa.PublicKey}, {m.rsa, &m.rsa.PublicKey},
 	} {
-		signer, verifier := sign.MustKey(sign.NewKey("demo", k.private)), sign.MustKey(sign.NewKey("demo", k.public))
-		pairs[signer.Algorithm().String()] = [2]*sign.Key{signer, verifier}
+		signer, verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, k.private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, k.public))
+		pairs[string(signer.Algorithm())] = [2]*sign.Key{signer, verifier}
 	}
 	require.Len(t, pairs, len(algorithms))
 	return pairs
@@ -114,7 +112,7 @@ func send(t testing.TB, r *http.Request, body string) (int, string) {
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	return resp.StatusCode, resp.Header.Get(sign.RefusedHeader)
+	return resp.StatusCode, resp.Header.Get("Idempotency-Refused")
 }
 
 // arrives sends what they have signed to our verifier: it is verified once, and not with another body.
@@ -138,36 +136,7 @@ func isUnderstood(t *testing.T, r *http.Request) {
 	require.Equal(t, 401, status)
 }
 
-// messageOf is what a server makes of a request that a client sends.
-func messageOf(r *http.Request) *sign.Message {
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
-	}
-	return &sign.Message{
-		Method: r.Method, Target: r.URL.RequestURI(), Host: host, TLS: r.URL.Scheme == "https",
-		Source: &incoming{header: r.Header.Clone()},
-	}
-}
-
-// incoming is header and body of a message, as an adapter for net/http sees them.
-type incoming struct {
-	header http.Header
-	body   []byte
-}
-
-func (in *incoming) Values(name string) []string { return in.header[name] }
-
-func (in *incoming) HeaderSize() (lines, bytes int) { return len(in.header), 0 }
-
-func (in *incoming) ReadBody(int64) ([]byte, error) { return in.body, nil }
-
 func digestOf(body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 }
-
-// anyNonce is a nonce store that costs nothing.
-type anyNonce struct{}
-
-func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/rfc9421"
 )
 
@@ -110,7 +111,7 @@ func TestOracle(t *testing.T) {
 	for _, name := range names {
 		pair, peer := pairs[name], peerPairs[name]
 		s := newScheme(t, rfc9421.Options{Tag: "app"})
-		ours := sign.MustVerifier(sign.Config{Keys: sign.MustRing(pair[1]), Scheme: s, Nonces: anyNonce{}})
+		ours := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(pair[1])), Scheme: s, Nonces: fixture.AnyNonce{}}))
 		theirs, err := httpsig.NewVerifier(peer[1],
 			httpsig.WithValidateAllSignatures(),
 			httpsig.WithExpiredTimestampRequired(false),
@@ -119,8 +120,8 @@ func TestOracle(t *testing.T) {
 
 		check := func(t *rapid.T, signed *http.Request, body string) {
 			bothVerify := func(r *http.Request, body string) (ourErr, theirErr error) {
-				m := messageOf(r)
-				m.Source.(*incoming).body = []byte(body)
+				m := fixture.Message(r)
+				m.Source.(*fixture.Source).Body = []byte(body)
 				_, ourErr = ours.Verify(context.Background(), m)
 				return ourErr, theirs.Verify(peerMessage(r, body))
 			}
@@ -149,7 +150,7 @@ func TestOracle(t *testing.T) {
 			if rapid.Bool().Draw(t, "expires") {
 				o.Lifetime = time.Minute
 			}
-			require.NoError(t, sign.Request(r, pair[0], &o))
+			require.NoError(t, sign.Request(r, pair[0], o))
 			check(t, r, drawn.body)
 		}))
 		t.Run(name+"/they sign", rapid.MakeCheck(func(t *rapid.T) {

@@ -147,7 +147,7 @@ func differs(name, algorithm, host, target string, theySign bool) bool {
 // What one implementation of RFC 9421 signs the other one verifies, over TCP.
 func TestMessageSignatures(t *testing.T) {
 	pairs := keyPairs(t)
-	shared := sign.MustKey(sign.NewHMACKey("demo", []byte(secret+secret))) // httpsign takes none that is shorter
+	shared := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(secret+secret))) // httpsign takes none that is shorter
 	pairs["hmac-sha256"] = [2]*sign.Key{shared, shared}
 	scheme := newScheme(t, rfc9421.Options{})
 	for name, implemented := range map[string]func(algorithm string) implementation{"yaronf": yaronf, "remitly-oss": remitlyOSS} {
@@ -158,9 +158,9 @@ func TestMessageSignatures(t *testing.T) {
 				"no path": {"", ""}, "a default port": {"api.example.com:80", "/hooks"}, "capitals": {"API.example.com", "/hooks"},
 			} {
 				t.Run(name+"/"+algorithm+"/"+path+"/they sign", func(t *testing.T) {
-					r := newRequest(t, ours(t, sign.MustVerifier(sign.Config{
-						Keys: sign.MustRing(pair[1]), Scheme: scheme, Window: tolerance,
-					}))+to.target)
+					r := newRequest(t, ours(t, sign.Must(sign.NewVerifier(sign.Config{
+						Keys: sign.Must(sign.NewRing(pair[1])), Scheme: scheme, Window: tolerance,
+					})))+to.target)
 					r.Host = cmp.Or(to.host, r.Host)
 					peer.sign(t, r)
 					if differs(name, algorithm, to.host, to.target, true) {
@@ -174,7 +174,7 @@ func TestMessageSignatures(t *testing.T) {
 				t.Run(name+"/"+algorithm+"/"+path+"/we sign", func(t *testing.T) {
 					r := newRequest(t, theirs(t, peer.verify(t))+to.target)
 					r.Host = cmp.Or(to.host, r.Host)
-					require.NoError(t, sign.Request(r, pair[0], &sign.RequestOptions{Scheme: scheme}))
+					require.NoError(t, sign.Request(r, pair[0], sign.RequestOptions{Scheme: scheme}))
 					if differs(name, algorithm, to.host, to.target, false) {
 						status, _ := send(t, r, body)
 						require.Equal(t, 401, status)

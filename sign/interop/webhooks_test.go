@@ -31,9 +31,9 @@ type sender struct {
 // What the senders' own libraries sign we verify, and they verify what we sign.
 func TestWebhooks(t *testing.T) {
 	const senderSecret = "whsec_0123456789abcdef0123456789abcdef"
-	senderKey := sign.MustKey(sign.NewSenderKey("acme", senderSecret))
+	senderKey := sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "acme"}, senderSecret))
 	webhookSecret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret))
-	webhookKey := sign.MustKey(sign.NewStandardWebhooksKey("acme", webhookSecret))
+	webhookKey := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "acme"}, webhookSecret))
 	scheme := func(o sign.StandardWebhooksOptions) sign.Scheme {
 		o.KeyID = "acme"
 		s, err := sign.NewStandardWebhooks(o)
@@ -101,14 +101,14 @@ func TestWebhooks(t *testing.T) {
 	} {
 		t.Run(name+"/we sign", func(t *testing.T) {
 			r := newRequest(t, theirs(t, s.verify)+"/hooks")
-			require.NoError(t, sign.Request(r, s.key, &sign.RequestOptions{Scheme: s.scheme}))
+			require.NoError(t, sign.Request(r, s.key, sign.RequestOptions{Scheme: s.scheme}))
 			isUnderstood(t, r)
 		})
 		if s.sign == nil {
 			continue
 		}
 		t.Run(name+"/they sign", func(t *testing.T) {
-			r := newRequest(t, ours(t, sign.MustVerifier(sign.Config{Scheme: s.scheme, Keys: sign.MustRing(s.key), Window: tolerance}))+"/hooks")
+			r := newRequest(t, ours(t, sign.Must(sign.NewVerifier(sign.Config{Scheme: s.scheme, Keys: sign.Must(sign.NewRing(s.key)), Window: tolerance})))+"/hooks")
 			require.NoError(t, s.sign(r))
 			arrives(t, r, s.replayed)
 		})

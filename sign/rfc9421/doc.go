@@ -5,7 +5,7 @@
 //
 //	scheme, err := rfc9421.New(rfc9421.Options{})
 //	…
-//	client := &http.Client{Transport: &sign.Transport{Key: key, Options: &sign.RequestOptions{Scheme: scheme}}}
+//	client := &http.Client{Transport: &sign.Transport{Key: key, Options: sign.RequestOptions{Scheme: scheme}}}
 //
 // The server:
 //

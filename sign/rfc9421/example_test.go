@@ -15,7 +15,7 @@ import (
 
 // A server that requires signed requests, a client that signs them, and one that does not.
 func Example() {
-	key, err := sign.NewHMACKey("demo", []byte("0123456789abcdef0123456789abcdef"))
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme})
+	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func Example() {
 	server := httptest.NewServer(httpidem.Verify(verifier)(receive))
 	defer server.Close()
 
-	signing := &http.Client{Transport: &sign.Transport{Key: key, Options: &sign.RequestOptions{Scheme: scheme}}}
+	signing := &http.Client{Transport: &sign.Transport{Key: key, Options: sign.RequestOptions{Scheme: scheme}}}
 	for _, client := range []*http.Client{signing, http.DefaultClient} {
 		resp, err := client.Post(server.URL+"/webhooks?from=shop", "application/json", strings.NewReader(`{"event":"paid"}`))
 		if err != nil {

@@ -1,7 +1,6 @@
 package rfc9421
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -9,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -94,15 +94,8 @@ func signWith(t testing.TB, s *profile, m *sign.Message, key *sign.Key, covered 
 	sig := &sign.Signature{KeyID: key.ID(), Created: testTime, Nonce: testNonce, Covered: covered}
 	added, err := s.Sign(m, sig, key)
 	require.NoError(t, err)
-	for _, f := range added.Header {
-		headerOf(m).Set(f.Name, f.Value)
-	}
+	maps.Copy(headerOf(m), added.Header)
 }
-
-// anyNonce is a nonce store that costs nothing.
-type anyNonce struct{}
-
-func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
 func newScheme(t testing.TB, o Options) *profile {
 	t.Helper()
@@ -114,7 +107,7 @@ func newScheme(t testing.TB, o Options) *profile {
 // verify verifies m at testTime, by a verifier of its own.
 func verify(t testing.TB, s *profile, m *sign.Message, keys ...*sign.Key) error {
 	t.Helper()
-	v, err := sign.NewVerifier(sign.Config{Keys: sign.MustRing(keys...), Scheme: s, Nonces: anyNonce{}, Clock: testClock})
+	v, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(keys...)), Scheme: s, Nonces: fixture.AnyNonce{}, Clock: testClock})
 	require.NoError(t, err)
 	_, err = v.Verify(t.Context(), unread(m))
 	return err
@@ -122,7 +115,7 @@ func verify(t testing.TB, s *profile, m *sign.Message, keys ...*sign.Key) error 
 
 func hmacKey(t testing.TB) *sign.Key {
 	t.Helper()
-	key, err := sign.NewHMACKey("demo", []byte(testSecret))
+	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(testSecret))
 	require.NoError(t, err)
 	return key
 }
@@ -140,18 +133,18 @@ var material = sync.OnceValue(func() (m struct {
 })
 
 // keyPairs are the keys that sign, with those that verify.
-func keyPairs(t testing.TB) map[string][2]*sign.Key {
+func keyPairs(t testing.TB) map[sign.Algorithm][2]*sign.Key {
 	t.Helper()
-	pairs := map[string][2]*sign.Key{"hmac-sha256": {hmacKey(t), hmacKey(t)}}
+	pairs := map[sign.Algorithm][2]*sign.Key{sign.HMACSHA256: {hmacKey(t), hmacKey(t)}}
 	m := material()
 	for _, k := range []struct{ private, public any }{
 		{m.ed25519, m.ed25519.Public()}, {m.ecdsa, &m.ecdsa.PublicKey}, {m.rsa, &m.rsa.PublicKey},
 	} {
-		signer, err := sign.NewKey("demo", k.private)
+		signer, err := sign.NewKey(sign.KeyOptions{ID: "demo"}, k.private)
 		require.NoError(t, err)
-		verifier, err := sign.NewKey("demo", k.public)
+		verifier, err := sign.NewKey(sign.KeyOptions{ID: "demo"}, k.public)
 		require.NoError(t, err)
-		pairs[signer.Algorithm().String()] = [2]*sign.Key{signer, verifier}
+		pairs[signer.Algorithm()] = [2]*sign.Key{signer, verifier}
 	}
 	require.Len(t, pairs, 4)
 	return pairs

@@ -2,6 +2,7 @@ package rfc9421
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"testing"
 
@@ -138,9 +139,7 @@ func FuzzRoundTrip(f *testing.F) {
 			return
 		}
 		signingString := s.SigningString(m, sig, key)
-		for _, field := range added.Header {
-			headerOf(m).Set(field.Name, field.Value)
-		}
+		maps.Copy(headerOf(m), added.Header)
 		m = unread(m)
 		_, err = m.Body()
 		require.NoError(t, err)

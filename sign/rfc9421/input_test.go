@@ -45,7 +45,7 @@ func inputRows(t testing.TB) (rows []inputRow) {
 
 func TestSignatureInput(t *testing.T) {
 	s, key := newScheme(t, Options{UnsignedContentType: true}), hmacKey(t) // most lists are as short as can be
-	wanted := map[string]sign.Kind{"malformed": sign.CodeMalformed, "missing": sign.CodeMissing, "uncovered": sign.ReasonUncovered}
+	wanted := map[string]error{"malformed": sign.CodeMalformed, "missing": sign.CodeMissing, "uncovered": sign.ReasonUncovered}
 	count := make(map[string]int)
 	for _, row := range inputRows(t) {
 		count[row.what]++
@@ -113,7 +113,7 @@ func TestParsingIsBounded(t *testing.T) {
 
 // Strings may have quotes and backslashes, which are escaped.
 func TestEscapedStrings(t *testing.T) {
-	key := sign.MustKey(sign.NewHMACKey(`a"b\c`, []byte(testSecret)))
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: `a"b\c`}, []byte(testSecret)))
 	s, m := newScheme(t, Options{Tag: `say "x" \`}), testMessage()
 	signWith(t, s, m, key)
 	require.Contains(t, headerOf(m).Get("Signature-Input"), `;keyid="a\"b\\c";`)
@@ -129,7 +129,7 @@ func TestSignatureField(t *testing.T) {
 	good := headerOf(m).Get("Signature") // sig1=:<44 characters, the last of them "=">:
 	for _, c := range []struct {
 		name, value string
-		want        sign.Kind
+		want        error
 	}{
 		{"as made", good, nil},
 		{"blanks around", " \t" + good + " ", nil},
@@ -211,7 +211,7 @@ func TestLabel(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		input, signature string
-		open, labelled   sign.Kind
+		open, labelled   error
 	}{
 		{"a proxy's behind", input + ", " + proxyInput, signature + ", " + proxySignature, sign.CodeMalformed, nil},
 		{"a proxy's in front", proxyInput + "," + input, proxySignature + " ,\t" + signature, sign.CodeMalformed, nil},

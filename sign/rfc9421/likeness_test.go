@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
 // working counts the signatures that were compared in earnest, by algorithm.
@@ -29,14 +30,14 @@ func (w *working) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error
 // tells nobody which keys there are, nor of what kind they are.
 func TestUnknownKeysTakeTheSameWork(t *testing.T) {
 	pairs := material()
-	ring := sign.MustRing(sign.MustKey(sign.NewHMACKey("hmac", []byte(testSecret))))
+	ring := sign.Must(sign.NewRing(sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "hmac"}, []byte(testSecret)))))
 	for id, public := range map[string]any{"ed25519": pairs.ed25519.Public(), "ecdsa": &pairs.ecdsa.PublicKey, "rsa": &pairs.rsa.PublicKey} {
-		require.NoError(t, ring.Add(sign.MustKey(sign.NewKey(id, public))))
-		require.NoError(t, ring.Add(sign.MustKey(sign.NewKey("expired", public, sign.ValidUntil(testClock())))))
+		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: id}, public))))
+		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: "expired", ValidUntil: testClock()}, public))))
 	}
 	ring.Revoke("revoked")
 	scheme := &working{Scheme: newScheme(t, Options{})}
-	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: scheme, Nonces: anyNonce{}, Clock: testClock})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme, Nonces: fixture.AnyNonce{}, Clock: testClock}))
 
 	all := map[sign.Algorithm]int{sign.HMACSHA256: 1, sign.Ed25519: 1, sign.ECDSAP256SHA256: 1, sign.RSAPSSSHA512: 1}
 	for alg, want := range map[string]map[sign.Algorithm]int{

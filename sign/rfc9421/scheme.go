@@ -1,9 +1,11 @@
 package rfc9421
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -68,25 +70,25 @@ var (
 	contentDigest   = form.NewFieldName(headerDigest)
 )
 
-// New returns the scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
+// New returns the scheme. It reports all errors of o at once, each as a [*sign.ConfigError].
 func New(o Options) (sign.Scheme, error) {
-	var faults []error
-	fault := func(name, format string, args ...any) {
-		faults = append(faults, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
+	var errs []error
+	refuse := func(name, format string, args ...any) {
+		errs = append(errs, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
 	}
 	s := &profile{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding}, needed: strict}
 	if !o.UnsignedContentType {
 		s.cover = append(s.cover, contentType)
 	}
 	if o.Label != "" && !isKey(o.Label) {
-		fault("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
+		refuse("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
 	}
 	if !isPrintable(o.Tag) {
-		fault("Tag", "%q has other characters than printable ASCII", o.Tag)
+		refuse("Tag", "%q has other characters than printable ASCII", o.Tag)
 	}
 	for _, name := range o.Cover {
 		if !canCover(strings.ToLower(name)) {
-			fault("Cover", "%q cannot be covered", name)
+			refuse("Cover", "%q cannot be covered", name)
 		}
 		s.cover = append(s.cover, form.NewFieldName(name))
 	}
@@ -97,12 +99,12 @@ func New(o Options) (sign.Scheme, error) {
 			s.needed |= covers
 			s.derived = append(s.derived, lower)
 		case !canCover(lower):
-			fault("Require", "%q cannot be covered", name)
+			refuse("Require", "%q cannot be covered", name)
 		default:
 			s.require = append(s.require, form.NewFieldName(name))
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -229,7 +231,7 @@ func (*profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
 	}
-	if sig.Algorithm != "" && sig.Algorithm != key.Algorithm().String() {
+	if sig.Algorithm != "" && sig.Algorithm != string(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
 	}
 	body, err := m.Body()
@@ -262,7 +264,7 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 	}
 	p := parameters{
 		components: components, created: sig.Created, expires: sig.Expires,
-		keyID: sig.KeyID, alg: key.Algorithm().String(), nonce: sig.Nonce, tag: s.tag,
+		keyID: sig.KeyID, alg: string(key.Algorithm()), nonce: sig.Nonce, tag: s.tag,
 	}
 	if err := p.serialise(); err != nil {
 		return sign.Additions{}, sign.Errorf(sign.CodeMalformed, "the signature's parameters cannot be written: %w", err)
@@ -276,19 +278,14 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 	if err != nil {
 		return sign.Additions{}, err
 	}
-	label := s.label
-	if label == "" {
-		label = defaultLabel
-	}
+	label := cmp.Or(s.label, defaultLabel)
 	signature, err := serialiseBytes(label, value)
 	if err != nil {
 		return sign.Additions{}, err
 	}
 	sig.Covered, sig.Algorithm, sig.State = components, p.alg, st
-	return sign.Additions{Header: []sign.Field{
-		{Name: headerDigest, Value: digestValue},
-		{Name: headerInput, Value: label + "=" + p.text},
-		{Name: headerSignature, Value: signature},
+	return sign.Additions{Header: http.Header{
+		headerDigest: {digestValue}, headerInput: {label + "=" + p.text}, headerSignature: {signature},
 	}}, nil
 }
 

@@ -20,15 +20,17 @@ var (
 	Forger = newKey("demo", "another secret, of 32 characters")
 )
 
-func newKey(id, secret string) *sign.Key { return sign.MustKey(sign.NewHMACKey(id, []byte(secret))) }
+func newKey(id, secret string) *sign.Key {
+	return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, []byte(secret)))
+}
 
 // NewVerifier returns a verifier that knows Demo and Bob, configured as change leaves it.
 func NewVerifier(change ...func(*sign.Config)) *sign.Verifier {
-	c := sign.Config{Keys: sign.MustRing(Demo, Bob)}
+	c := sign.Config{Keys: sign.Must(sign.NewRing(Demo, Bob))}
 	for _, f := range change {
 		f(&c)
 	}
-	return sign.MustVerifier(c)
+	return sign.Must(sign.NewVerifier(c))
 }
 
 // NewRequest returns a POST of body to url, which is absolute, signed by key now. fields are names and values in
@@ -49,7 +51,7 @@ func NewRequest(tb testing.TB, key *sign.Key, url, body string, fields ...string
 	if key == nil {
 		return r
 	}
-	if err := sign.Request(r, key, &sign.RequestOptions{Cover: cover}); err != nil {
+	if err := sign.Request(r, key, sign.RequestOptions{Cover: cover}); err != nil {
 		tb.Fatal(err)
 	}
 	return r

@@ -63,9 +63,9 @@ func (h SchemeHarness) problems() (found []string) {
 		h.Verifier = h.Signer
 	}
 	if h.Scheme == nil {
-		h.Scheme, _ = sign.NewV1(sign.V1Options{}) // without options there is no fault
+		h.Scheme = sign.Must(sign.NewV1(sign.V1Options{}))
 	}
-	verifier := h.verifier(&p, new(anyNonce))
+	verifier := h.verifier(&p, anyNonce{})
 	first, ok := h.sign(&p, h.Signer, noon)
 	if !ok {
 		return p
@@ -105,7 +105,7 @@ func (h SchemeHarness) checkTime(p *problems, original sign.Verified, noTimestam
 	verify := func(v *sign.Verifier, m draft) (sign.Verified, error) {
 		return v.Verify(context.Background(), m.message())
 	}
-	verifier := h.verifier(p, sign.NewMemoryNonces(0))
+	verifier := h.verifier(p, new(sign.MemoryNonces))
 	for _, c := range []struct {
 		what string
 		key  *sign.Key
@@ -154,10 +154,10 @@ func (h SchemeHarness) checkSecrets(p *problems) {
 	if !ok {
 		return
 	}
-	verifier := sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(h.Verifier), Scheme: h.Scheme, Clock: func() time.Time { return noon },
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Keys: sign.Must(sign.NewRing(h.Verifier)), Scheme: h.Scheme, Clock: func() time.Time { return noon },
 		Observe: func(_ context.Context, e sign.Event) { fmt.Fprint(&logged, e.SigningString(), e.Err) },
-	})
+	}))
 	if _, err := verifier.Verify(context.Background(), m.message()); err != nil {
 		p.add("a signed message is refused: %v", err)
 	}
@@ -167,15 +167,15 @@ func (h SchemeHarness) checkSecrets(p *problems) {
 }
 
 func (h SchemeHarness) verifier(p *problems, nonces sign.NonceStore) *sign.Verifier {
-	return sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(h.Verifier), Scheme: h.Scheme, Nonces: nonces, Clock: func() time.Time { return noon },
+	return sign.Must(sign.NewVerifier(sign.Config{
+		Keys: sign.Must(sign.NewRing(h.Verifier)), Scheme: h.Scheme, Nonces: nonces, Clock: func() time.Time { return noon },
 		Observe: func(_ context.Context, e sign.Event) {
 			_ = e.SigningString() // which must not panic, whatever was sent
 			if e.Scheme == "" {
 				p.add("the scheme has no name")
 			}
 		},
-	})
+	}))
 }
 
 func (h SchemeHarness) sign(p *problems, key *sign.Key, at time.Time) (draft, bool) {
@@ -185,7 +185,7 @@ func (h SchemeHarness) sign(p *problems, key *sign.Key, at time.Time) (draft, bo
 func (h SchemeHarness) signRequest(p *problems, r *http.Request, key *sign.Key, at time.Time, observe func(*http.Request, string)) (draft, bool) {
 	r.Header.Set("X-Other", "o-1")
 	scheme := &nonceSpy{Scheme: h.Scheme}
-	err := sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Cover: h.Cover, Clock: func() time.Time { return at }, Observe: observe})
+	err := sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Cover: h.Cover, Clock: func() time.Time { return at }, Observe: observe})
 	if err != nil {
 		p.add("the request is not signed: %v", err)
 		return draft{}, false
@@ -217,7 +217,7 @@ func (s *nonceSpy) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (si
 // problems are collected, so that the suite can be tested itself.
 type problems []string
 
-// maxProblems is how many are told: one fault shows in many changes.
+// maxProblems is how many are told: one flaw shows in many changes.
 const maxProblems = 20
 
 func (p *problems) add(format string, args ...any) {
@@ -353,9 +353,11 @@ func (d draftSource) ReadBody(limit int64) ([]byte, error) {
 	return bytes.Clone(d.body), nil
 }
 
+func (draftSource) RemoteAddr() string { return "" }
+
 // anyNonce takes every nonce for unused.
 type anyNonce struct{}
 
 func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
-func (anyNonce) Bounded() {}
+func (anyNonce) Limits() (capacity int, ownTimeout bool) { return 0, true }

@@ -90,9 +90,9 @@ func (f faulty) Sign(m *sign.Message, s *sign.Signature, key *sign.Key) (sign.Ad
 		s.Nonce = sign.NonceOf(content)
 	}
 	value, err := key.Sign(content)
-	return sign.Additions{Header: []sign.Field{
-		{Name: "X-Time", Value: strconv.FormatInt(s.Created, 10)},
-		{Name: "X-Sign", Value: hex.EncodeToString(value)},
+	return sign.Additions{Header: http.Header{
+		"X-Time": {strconv.FormatInt(s.Created, 10)},
+		"X-Sign": {hex.EncodeToString(value)},
 	}}, err
 }
 
@@ -105,7 +105,7 @@ func (f faulty) SigningString(m *sign.Message, s *sign.Signature, _ *sign.Key) s
 
 func TestRunSchemeFindsFaults(t *testing.T) {
 	key := func(fill string) *sign.Key {
-		return sign.MustKey(sign.NewHMACKey("acme", []byte(strings.Repeat(fill, 16))))
+		return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "acme"}, []byte(strings.Repeat(fill, 16))))
 	}
 	problems := func(flaw string) []string {
 		return SchemeHarness{Scheme: faulty{flaw}, Signer: key("ab"), Stranger: key("cd"), Request: func() *http.Request {

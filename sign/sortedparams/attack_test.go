@@ -35,7 +35,7 @@ func body(old, with string) func(*http.Request) {
 var attacks = []struct {
 	name, why string
 	change    func(r *http.Request)
-	want      sign.Kind // nil: it is accepted
+	want      error // nil: it is accepted
 }{
 	{"untouched", "the row that shows that the others are refused for what they change", func(*http.Request) {}, nil},
 
@@ -199,7 +199,7 @@ var paramAttacks = []struct {
 	name, why string
 	change    func(pairs map[string]string)
 	more      string // appended to the query
-	want      sign.Kind
+	want      error
 }{
 	{"untouched", "the row that shows that the others are refused for what they change", func(map[string]string) {}, "", nil},
 	{"value", "it is signed", func(p map[string]string) { p["amount"] = "6" }, "", sign.ReasonBadSignature},

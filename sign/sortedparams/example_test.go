@@ -23,12 +23,12 @@ func Example() {
 		panic(err)
 	}
 	now := func() time.Time { return time.Unix(1700000000, 0) }
-	key := sign.MustKey(sign.NewHMACKey("10000100", []byte("192006250b4c09247ec02edce69f6a2d")))
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte("192006250b4c09247ec02edce69f6a2d")))
 
 	// The shop.
 	r := httptest.NewRequest("POST", "https://pay.example/do", strings.NewReader("trade_order_id=7&total_fee=5.00"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	err = sign.Request(r, key, &sign.RequestOptions{Scheme: scheme, Clock: now, Observe: func(_ *http.Request, signed string) {
+	err = sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: now, Observe: func(_ *http.Request, signed string) {
 		names, _, _ := strings.Cut(signed, "=")
 		fmt.Println("signs", names, "and so on")
 	}})
@@ -37,7 +37,7 @@ func Example() {
 	}
 
 	// The gateway, which gets the same message twice.
-	verifier := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: scheme, Clock: now})
+	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: now}))
 	order := httpidem.Verify(verifier)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		signed, _ := sign.From(r.Context())
 		fmt.Println("an order of", signed.KeyID)
@@ -50,7 +50,7 @@ func Example() {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		w := httptest.NewRecorder()
 		order.ServeHTTP(w, r)
-		fmt.Printf("%d %q\n", w.Code, w.Header().Get(sign.RefusedHeader))
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get("Idempotency-Refused"))
 	}
 	// Output:
 	// signs appid and so on

@@ -1,7 +1,6 @@
 package sortedparams
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -15,13 +14,6 @@ const designSecret = "0123456789abcdef0123456789abcdef"
 var now = time.Unix(1700000000, 0)
 
 func fixedClock() time.Time { return now }
-
-// anyNonce is a nonce store that costs nothing.
-type anyNonce struct{}
-
-func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
-
-func (anyNonce) Bounded() {}
 
 func replaceBody(body string) func(*http.Request) {
 	return func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(body)) }

@@ -116,7 +116,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add(false, "/?to=bob", "application/json", `{"amount":5}`, "demo", "1700000000", nonce, sum, `"k-1"`)
 	f.Add(true, "/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=6A9AE1657590FD6257D693A078E1C3E4BB6BA4DC30B23E0EE2496E54170DACD6", "", "", "", "", "", "", "")
 	f.Add(true, "http://h?sign=;", form+"; charset=\xff", "\x00", "demo", "-1", "n", "", "x")
-	keys := sign.MustRing(sign.MustKey(sign.NewHMACKey("demo", []byte(secret))), sign.MustKey(sign.NewHMACKey("10000100", []byte(wechat))))
+	keys := sign.Must(sign.NewRing(sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(secret))), sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechat)))))
 	f.Fuzz(func(t *testing.T, in bool, target, contentType, body, keyID, timestamp, once, signature, idempotencyKey string) {
 		o, at := Options{}, time.Unix(1700000000, 0)
 		if in {
@@ -124,7 +124,7 @@ func FuzzMessages(f *testing.F) {
 		}
 		scheme, err := New(o)
 		require.NoError(t, err)
-		v := sign.MustVerifier(sign.Config{Keys: keys, Scheme: scheme, Clock: func() time.Time { return at }})
+		v := sign.Must(sign.NewVerifier(sign.Config{Keys: keys, Scheme: scheme, Clock: func() time.Time { return at }}))
 		header := make(http.Header)
 		for name, value := range map[string]string{
 			"X-Key-Id": keyID, "X-Timestamp": timestamp, "X-Nonce": once, "X-Sign": signature, "Content-Type": contentType, "Idempotency-Key": idempotencyKey,
@@ -136,7 +136,7 @@ func FuzzMessages(f *testing.F) {
 		m := sign.Message{Method: "POST", Target: target, Host: "h", Source: &fixture.Source{Header: header, Body: []byte(body)}}
 		first, again, read := m, m, m
 		_, err = v.Verify(t.Context(), &first)
-		require.NotNil(t, v.Refusal(t.Context(), err))
+		require.NotNil(t, v.Answer(t.Context(), err))
 		var s sign.Signature
 		if scheme.Parse(&read, &s) == nil {
 			require.NotContains(t, scheme.SigningString(&read, &s, nil), secret)

@@ -80,7 +80,7 @@ type Options struct {
 
 	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else: Jeepay, XunhuPay. Insecure: anybody can make
 	// two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Use a
-	// key either with MD5 or with HMAC-SHA256. It is a fault under FIPS 140.
+	// key either with MD5 or with HMAC-SHA256. It is an error under FIPS 140.
 	InsecureMD5 bool
 
 	// InsecureBareSecret puts the secret right after the last value, without "&key=", for gateways that support nothing
@@ -106,17 +106,17 @@ type scheme struct {
 	secretName []byte // as it is signed: "&key=", or nothing
 }
 
-// New returns the scheme. It reports all faults of o at once, each as a [*sign.ConfigError].
+// New returns the scheme. It reports all errors of o at once, each as a [*sign.ConfigError].
 //
 // To sign with [Options].InParams, it adds its four parameters to the body, or to the query if there is no body. The message must
 // not have them yet, except the key's id. Its signing string for people has, in place of each value, the number of bytes and, if
 // the key is known, eight digits that only holders of the secret can compute. The fields of the signature and those of
 // [Options].Bind are shown in clear.
 func New(o Options) (sign.Scheme, error) {
-	var faults []error
-	faultIf := func(bad bool, field, format string, args ...any) {
+	var errs []error
+	errorIf := func(bad bool, field, format string, args ...any) {
 		if bad {
-			faults = append(faults, &sign.ConfigError{Field: "sortedparams.Options." + field, Problem: fmt.Sprintf(format, args...)})
+			errs = append(errs, &sign.ConfigError{Field: "sortedparams.Options." + field, Problem: fmt.Sprintf(format, args...)})
 		}
 	}
 	var names []string
@@ -125,15 +125,15 @@ func New(o Options) (sign.Scheme, error) {
 		if *name == "" {
 			return
 		}
-		faultIf(!isParamName(*name), field, "%q cannot be a parameter's name", *name)
-		faultIf(slices.Contains(names, *name), field, "%q is the name of something else", *name)
+		errorIf(!isParamName(*name), field, "%q cannot be a parameter's name", *name)
+		errorIf(slices.Contains(names, *name), field, "%q is the name of something else", *name)
 		names = append(names, *name)
 	}
 	param("KeyID", &o.KeyID, "key_id")
 	param("Timestamp", &o.Timestamp, "timestamp")
 	param("Nonce", &o.Nonce, "nonce")
 	param("Sign", &o.Sign, "sign")
-	faultIf(o.InsecureBareSecret && o.SecretName != "", "SecretName", "is set, but the secret is signed without a name")
+	errorIf(o.InsecureBareSecret && o.SecretName != "", "SecretName", "is set, but the secret is signed without a name")
 	if !o.InsecureBareSecret {
 		o.SecretName = cmp.Or(o.SecretName, "key")
 	}
@@ -145,10 +145,10 @@ func New(o Options) (sign.Scheme, error) {
 
 	var headers []string
 	header := func(field string, name *string, standard string) {
-		faultIf(o.InParams && *name != "", field, "is set, but nothing stands in the header")
+		errorIf(o.InParams && *name != "", field, "is set, but nothing stands in the header")
 		*name = http.CanonicalHeaderKey(cmp.Or(*name, standard))
-		faultIf(!isFieldName(*name), field, "%q cannot be the field's name", *name)
-		faultIf(slices.Contains(headers, *name), field, "%q is the name of something else", *name)
+		errorIf(!isFieldName(*name), field, "%q cannot be the field's name", *name)
+		errorIf(slices.Contains(headers, *name), field, "%q is the name of something else", *name)
 		headers = append(headers, *name)
 	}
 	header("KeyIDHeader", &o.KeyIDHeader, "X-Key-Id")
@@ -156,11 +156,11 @@ func New(o Options) (sign.Scheme, error) {
 	header("NonceHeader", &o.NonceHeader, "X-Nonce")
 	header("SignHeader", &o.SignHeader, "X-Sign")
 
-	faultIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
-	faultIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
-	faultIf(o.Places&^fromAnywhere != 0, "Places", "has unknown places")
-	faultIf(o.InsecureMD5 && fips140.Enabled(), "InsecureMD5", "MD5 is not allowed under FIPS 140")
-	if err := errors.Join(faults...); err != nil {
+	errorIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
+	errorIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
+	errorIf(o.Places&^fromAnywhere != 0, "Places", "has unknown places")
+	errorIf(o.InsecureMD5 && fips140.Enabled(), "InsecureMD5", "MD5 is not allowed under FIPS 140")
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	o.Places = cmp.Or(o.Places, fromAnywhere)
@@ -327,7 +327,7 @@ func (s *scheme) parseSign(sig *sign.Signature, text string) error {
 	if !ok {
 		return sign.Errorf(sign.CodeMalformed, "the signature is %d %s hexadecimal digits", 2*size, are)
 	}
-	value, err := hex.AppendDecode(sig.Scratch(size), []byte(text))
+	value, err := hex.DecodeString(text)
 	sig.Values = append(sig.Values, value)
 	return err
 }
@@ -416,11 +416,8 @@ func (s *scheme) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign
 	if s.o.InParams {
 		return addTo(m, s.o.Places, append(added, param{s.o.Sign, f.sign}))
 	}
-	return sign.Additions{Header: []sign.Field{
-		{Name: s.o.KeyIDHeader, Value: f.keyID},
-		{Name: s.o.TimestampHeader, Value: f.timestamp},
-		{Name: s.o.NonceHeader, Value: f.nonce},
-		{Name: s.o.SignHeader, Value: f.sign},
+	return sign.Additions{Header: http.Header{
+		s.o.KeyIDHeader: {f.keyID}, s.o.TimestampHeader: {f.timestamp}, s.o.NonceHeader: {f.nonce}, s.o.SignHeader: {f.sign},
 	}}, nil
 }
 

@@ -44,12 +44,12 @@ func newScheme(tb testing.TB, o Options) sign.Scheme {
 }
 
 func newKey(id string) *sign.Key {
-	return sign.MustKey(sign.NewHMACKey(id, []byte(designSecret)))
+	return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, []byte(designSecret)))
 }
 
 func newVerifier(tb testing.TB, o Options, at time.Time, keys ...*sign.Key) *sign.Verifier {
 	tb.Helper()
-	return sign.MustVerifier(sign.Config{Keys: sign.MustRing(keys...), Scheme: newScheme(tb, o), Clock: func() time.Time { return at }})
+	return sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(keys...)), Scheme: newScheme(tb, o), Clock: func() time.Time { return at }}))
 }
 
 const (
@@ -70,11 +70,11 @@ func newRequest(tb testing.TB, method, target, contentType, body string) *http.R
 // signBy signs at the tests' time.
 func signBy(tb testing.TB, r *http.Request, o Options, key *sign.Key) {
 	tb.Helper()
-	require.NoError(tb, sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(tb, o), Clock: fixedClock}))
+	require.NoError(tb, sign.Request(r, key, sign.RequestOptions{Scheme: newScheme(tb, o), Clock: fixedClock}))
 }
 
 func TestVectors(t *testing.T) {
-	key := sign.MustKey(sign.NewHMACKey("10000100", []byte(wechatSecret)))
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechatSecret)))
 	for _, digest := range []struct {
 		name, sum string
 		md5       bool
@@ -111,7 +111,7 @@ func TestVectors(t *testing.T) {
 // What is signed and what is added to the message, in each place. The example's parameters that are not
 // the signature's are there already.
 func TestSignsInEachPlace(t *testing.T) {
-	key := sign.MustKey(sign.NewHMACKey("10000100", []byte(wechatSecret)))
+	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechatSecret)))
 	for _, c := range []struct {
 		name, target, contentType, body string
 		places                          Place
@@ -147,7 +147,7 @@ func TestSignsInEachPlace(t *testing.T) {
 		o := wechatOptions()
 		o.Places = place
 		r := newRequest(t, "POST", "/", want[0], "")
-		require.NoError(t, sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, o), Clock: func() time.Time { return time.Unix(1000, 0) }}))
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: newScheme(t, o), Clock: func() time.Time { return time.Unix(1000, 0) }}))
 		body := fixture.Message(r).Source.(*fixture.Source).Body
 		require.True(t, strings.HasPrefix(string(body), want[1]), "%s", body)
 		_, err := newVerifier(t, o, time.Unix(1000, 0), key).Verify(t.Context(), fixture.Message(r))
@@ -170,11 +170,11 @@ func TestInTheHeader(t *testing.T) {
 	require.NoError(t, err)
 	// By: printf '%s' 'amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=0123456789abcdef0123456789abcdef' |
 	// openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
-	require.Equal(t, sign.Additions{Header: []sign.Field{
-		{Name: "X-Key-Id", Value: "demo"},
-		{Name: "X-Timestamp", Value: "1700000000"},
-		{Name: "X-Nonce", Value: "n-0123456789abcdef"},
-		{Name: "X-Sign", Value: "7FA7B05815AAD2D96A207B7447E9040BD0A101D2475CB9B900AC47CE2FB41987"},
+	require.Equal(t, sign.Additions{Header: http.Header{
+		"X-Key-Id":    {"demo"},
+		"X-Timestamp": {"1700000000"},
+		"X-Nonce":     {"n-0123456789abcdef"},
+		"X-Sign":      {"7FA7B05815AAD2D96A207B7447E9040BD0A101D2475CB9B900AC47CE2FB41987"},
 	}}, added)
 }
 
@@ -229,7 +229,7 @@ func TestTimestamps(t *testing.T) {
 
 // Several keys of one id are tried; each has its time.
 func TestRotation(t *testing.T) {
-	old, next := newKey("demo"), sign.MustKey(sign.NewHMACKey("demo", []byte(wechatSecret)))
+	old, next := newKey("demo"), sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(wechatSecret)))
 	verify := func(by *sign.Key, known ...*sign.Key) error {
 		r := newRequest(t, "POST", "/", formType, "a=1")
 		signBy(t, r, Options{}, by)
@@ -240,21 +240,21 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, verify(next, old, next))
 	require.ErrorIs(t, verify(next, old), sign.ReasonBadSignature)
 	require.ErrorIs(t, verify(next), sign.ReasonUnknownKey)
-	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidUntil(now)))), sign.ReasonKeyExpired)
-	require.ErrorIs(t, verify(old, sign.MustKey(sign.NewHMACKey("demo", []byte(designSecret), sign.ValidFrom(now.Add(time.Second))))), sign.ReasonKeyNotYetValid)
+	require.ErrorIs(t, verify(old, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo", ValidUntil: now}, []byte(designSecret)))), sign.ReasonKeyExpired)
+	require.ErrorIs(t, verify(old, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo", ValidFrom: now.Add(time.Second)}, []byte(designSecret)))), sign.ReasonKeyNotYetValid)
 
-	ring := sign.MustRing(old)
+	ring := sign.Must(sign.NewRing(old))
 	ring.Revoke("demo")
 	r := newRequest(t, "POST", "/", formType, "a=1")
 	signBy(t, r, Options{}, old)
-	v := sign.MustVerifier(sign.Config{Keys: ring, Scheme: newScheme(t, Options{}), Clock: fixedClock})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Scheme: newScheme(t, Options{}), Clock: fixedClock}))
 	_, err := v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonRevokedKey)
 
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	signer, verifier := sign.MustKey(sign.NewKey("ed", private)), sign.MustKey(sign.NewKey("ed", public))
-	require.ErrorIs(t, sign.Request(r, signer, &sign.RequestOptions{Scheme: newScheme(t, Options{})}), sign.ReasonWrongAlgorithm)
+	signer, verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, public))
+	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: newScheme(t, Options{})}), sign.ReasonWrongAlgorithm)
 	r.Header.Set("X-Key-Id", verifier.ID())
 	_, err = newVerifier(t, Options{}, now, verifier).Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
@@ -265,13 +265,13 @@ func TestBody(t *testing.T) {
 	key := newKey("demo")
 	r := newRequest(t, "POST", "/", formType, "a="+strings.Repeat("x", 100))
 	signBy(t, r, Options{}, key)
-	v := sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 102})
+	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 102}))
 	m := fixture.Message(r)
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 	require.Equal(t, 1, m.Source.(*fixture.Source).Reads)
 
-	v = sign.MustVerifier(sign.Config{Keys: sign.MustRing(key), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 101})
+	v = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 101}))
 	_, err = v.Verify(t.Context(), fixture.Message(r))
 	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
 	m = fixture.Message(r)
@@ -361,10 +361,10 @@ func TestOptions(t *testing.T) {
 		"sortedparams.Options.KeyID", "sortedparams.Options.Timestamp", "sortedparams.Options.Sign", "sortedparams.Options.SecretName", "sortedparams.Options.SecretName", "sortedparams.Options.Bind.Method", "sortedparams.Options.Bind.IdempotencyKey",
 		"sortedparams.Options.KeyIDHeader", "sortedparams.Options.KeyIDHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.NonceHeader", "sortedparams.Options.SignHeader",
 		"sortedparams.Options.Milliseconds", "sortedparams.Options.Location", "sortedparams.Options.Places",
-	}, fixture.FaultyOptions(t, err))
+	}, fixture.ConfigErrors(t, err))
 	for _, name := range []string{"Connection", "content-length", "Idempotency-Key", "X:Sign", "X-S\u00edgn"} {
 		_, err := New(Options{SignHeader: name})
-		require.Equal(t, []string{"sortedparams.Options.SignHeader"}, fixture.FaultyOptions(t, err), name)
+		require.Equal(t, []string{"sortedparams.Options.SignHeader"}, fixture.ConfigErrors(t, err), name)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestOldSchemes(t *testing.T) {
 
 	var text string
 	r := newRequest(t, "POST", "/", formType, "key=k")
-	require.NoError(t, sign.Request(r, newKey("demo"), &sign.RequestOptions{
+	require.NoError(t, sign.Request(r, newKey("demo"), sign.RequestOptions{
 		Scheme: newScheme(t, old), Clock: fixedClock, Observe: func(_ *http.Request, s string) { text = s },
 	}))
 	require.Regexp(t, `^app=demo&key=[^&]*&nonce=[^&]*&timestamp=1700000000\[redacted\]$`, text)
@@ -413,7 +413,7 @@ func TestMD5UnderFIPS(t *testing.T) {
 		return
 	}
 	_, err := New(Options{InsecureMD5: true})
-	require.Equal(t, []string{"sortedparams.Options.InsecureMD5"}, fixture.FaultyOptions(t, err))
+	require.Equal(t, []string{"sortedparams.Options.InsecureMD5"}, fixture.ConfigErrors(t, err))
 
 	key := newKey("demo")
 	r := newRequest(t, "POST", "/", formType, "a=1")
@@ -428,16 +428,16 @@ func TestSigningString(t *testing.T) {
 	scheme := newScheme(t, Options{})
 	sent := newRequest(t, "POST", "/?to=bob", jsonType, `{"amount":500,"remark":""}`)
 	var client string
-	require.NoError(t, sign.Request(sent, key, &sign.RequestOptions{
+	require.NoError(t, sign.Request(sent, key, sign.RequestOptions{
 		Scheme: scheme, Clock: fixedClock, Observe: func(_ *http.Request, text string) { client = text },
 	}))
 	require.Regexp(t, `^amount=\[3 bytes, [0-9a-f]{8}\]&key_id=demo&nonce=[0-9a-f]{32}&timestamp=1700000000&to=\[3 bytes, [0-9a-f]{8}\]&key=\[redacted\]$`, client)
 
 	var server string
-	v := sign.MustVerifier(sign.Config{
-		Keys: sign.MustRing(key), Scheme: scheme, Clock: fixedClock,
+	v := sign.Must(sign.NewVerifier(sign.Config{
+		Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: fixedClock,
 		Observe: func(_ context.Context, e sign.Event) { server = e.SigningString() },
-	})
+	}))
 	_, err := v.Verify(t.Context(), fixture.Message(sent))
 	require.NoError(t, err)
 	require.Equal(t, client, server)
@@ -461,7 +461,7 @@ func TestSigningString(t *testing.T) {
 	require.Equal(t, strings.Split(client, "&")[1:], strings.Split(other, "&")[1:], "it is the amount that differs")
 	require.NotContains(t, client+other, "bob")
 	require.NotContains(t, client+other, "amount=50") // the nonce may have these digits, too
-	require.NotEqual(t, client, shown(`{"amount":500}`, sign.MustKey(sign.NewHMACKey("demo", []byte(wechatSecret)))), "who has not the secret cannot try values on")
+	require.NotEqual(t, client, shown(`{"amount":500}`, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(wechatSecret)))), "who has not the secret cannot try values on")
 	require.Regexp(t, `^amount=\[3 bytes\]&key_id=demo&.*&to=\[3 bytes\]&key=\[redacted\]$`, shown(`{"amount":500}`, nil))
 	require.Empty(t, scheme.SigningString(fixture.Message(sent), new(sign.Signature), key))
 }
@@ -473,7 +473,7 @@ func TestSignRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, target, contentType, body string
 		o                               Options
-		want                            sign.Kind
+		want                            error
 	}{
 		{"a signature is there already", "/?sign=", "", "", in, sign.CodeMalformed},
 		{"a nonce is there already", "/?nonce=0123456789abcdef", "", "", in, sign.CodeMalformed},
@@ -484,7 +484,7 @@ func TestSignRefuses(t *testing.T) {
 		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.CodeMalformed},
 	} {
 		r := newRequest(t, "POST", c.target, c.contentType, c.body)
-		err := sign.Request(r, key, &sign.RequestOptions{Scheme: newScheme(t, c.o)})
+		err := sign.Request(r, key, sign.RequestOptions{Scheme: newScheme(t, c.o)})
 		require.ErrorIs(t, err, c.want, c.name)
 	}
 }
