@@ -33,25 +33,21 @@ func withoutFirst(client rueidis.Client) *batcher {
 }
 
 func TestAFullBatchIsSentByTheCallerThatFillsIt(t *testing.T) {
-	client := &sends{}
-	b := withoutFirst(client)
-	b.timer.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	var joined sync.WaitGroup
-	for range batchMax - 3 {
-		joined.Go(func() { assert.NoError(t, b.Do(ctx, rueidis.Completed{}).NonRedisError()) })
-	}
-	for full := false; !full; {
-		b.mu.Lock()
-		full = len(b.open.commands) == batchMax-2
-		b.mu.Unlock()
-	}
-	assert.Empty(t, client.commands)
-	b.DoMulti(ctx, make([]rueidis.Completed, 2)...)
-	joined.Wait()
-	assert.Equal(t, []int{batchMax}, client.commands)
-	assert.Nil(t, b.open)
+	synctest.Test(t, func(t *testing.T) {
+		client := &sends{}
+		b := withoutFirst(client)
+		var joined sync.WaitGroup
+		for range batchMax - 3 {
+			joined.Go(func() { assert.NoError(t, b.Do(t.Context(), rueidis.Completed{}).NonRedisError()) })
+		}
+		synctest.Wait() // the timer does not go off meanwhile
+		assert.Len(t, b.open.commands, batchMax-2)
+		assert.Empty(t, client.commands)
+		b.DoMulti(t.Context(), make([]rueidis.Completed, 2)...)
+		joined.Wait()
+		assert.Equal(t, []int{batchMax}, client.commands)
+		assert.Nil(t, b.open)
+	})
 }
 
 func TestAnOldBatchIsSentByATimer(t *testing.T) {
