@@ -740,13 +740,6 @@ func TestEveryCaseIsWellFormed(t *testing.T) {
 	}
 }
 
-// Package sign knows nothing of core, and says by itself what core's guards look for.
-func TestRefusalsHaveOneMark(t *testing.T) {
-	if core.RefusedHeader != core.RefusedHeader {
-		t.Errorf("%q and %q", core.RefusedHeader, core.RefusedHeader)
-	}
-}
-
 // The suite's own reading of responses: what is wrong on the wire is an error.
 func TestMalformedResponsesAreNoticed(t *testing.T) {
 	for name, text := range map[string]string{
