@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -11,14 +12,20 @@ import (
 // claimant is a caller that asks the store for the claim of its operation, and waits for it if the
 // policy says so.
 type claimant struct {
-	waiter
+	guard   *Guard
+	id      identity
 	claim   store.Claim // what the next Acquire asks for
 	askedOf uint64      // the abandoned attempt that the last Acquire was limited to; 0: none
 	asked   time.Time   // when the last Acquire began; zero for a local store
+
+	waiter  *waiter         // nil: nobody answers the caller but the store
+	running store.Grant     // for which it began to wait
+	limit   context.Context // ends at the limit of the wait; nil: it has not waited yet
+	stop    context.CancelFunc
 }
 
 func newClaimant(g *Guard, id *identity) claimant {
-	c := claimant{waiter: waiter{guard: g, id: *id}}
+	c := claimant{guard: g, id: *id, stop: noCancel}
 	c.claim.Owner, c.claim.Lease = store.NewOwner(), g.policy.Lease
 	c.resetClaim()
 	return c
@@ -41,47 +48,55 @@ func (c *claimant) forRun() {
 	c.claim.Fingerprint, c.claim.Retention = c.id.fingerprint, c.guard.policy.RememberAbandoned
 }
 
-// acquireOrWait asks the store for the claim. As long as another run holds it, it waits and asks
-// again, up to the policy's limit. Running is its answer at the limit, and when the caller has gone.
+// acquireOrWait asks the store for the claim. As long as another run holds it, it waits, up to the policy's
+// limit, and then asks once more. Running is its answer at the limit, and when the caller has gone.
 func (c *claimant) acquireOrWait(ctx context.Context) (store.Grant, error) {
-	for {
-		grant, err := c.acquire(ctx)
-		if err != nil && c.hasWaited() {
-			// A waiter has time for a store that fails for a moment. Whether this call has claimed
-			// the key is not known: the next one must not meet with its own claim.
-			c.guard.engine.releaseFailed(c.id.key, c.claim.Owner, err)
-			if !c.wait(ctx, watchPause) {
-				return grant, err
-			}
-			c.claim.Owner = store.NewOwner()
-			continue
-		}
-		if err != nil || !c.mayWait(grant) || !c.wait(ctx, grant.Remaining) {
-			return grant, err
-		}
+	if c.id.forgets && c.guard.policy.Duplicate.limit > 0 {
+		c.join(ctx)
 	}
+	grant, err := c.acquire(ctx)
+	if err != nil && c.limit == nil {
+		return grant, err
+	}
+	// A waiter has time for a store that fails for a moment.
+	if (err != nil || c.mayWait(grant)) && c.wait(ctx, grant) {
+		grant, err = c.acquire(ctx)
+	}
+	w := c.waiter
+	if c.leave() {
+		return grant, err
+	}
+	_ = c.giveBack(ctx, grant) // if that fails, the lease has to pass
+	c.askedOf = 0
+	if grant, err = w.answer(); grant.State == store.Acquired {
+		c.claim.Owner, c.asked = w.claim.Owner, w.asked
+	}
+	if c.guard.task { // a Result's Value belongs to the caller of Do; responses are only ever read
+		grant.Result = bytes.Clone(grant.Result)
+	}
+	return grant, err
 }
 
 // acquire asks the store for the claim, once. Too late an answer is an error.
 func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
-	if !c.takeSlot(ctx) {
-		return store.Grant{State: store.Running, Fingerprint: c.id.fingerprint}, nil // as before it waited
+	e := c.guard.engine
+	if c.limit != nil {
+		if !e.takeSlot(ctx, c.limit) {
+			return c.running, nil
+		}
+		defer e.freeSlot()
 	}
-	if !c.guard.engine.local {
+	if !e.local {
 		c.asked = time.Now()
 	}
-	grant, err := c.acquireForAll(ctx, c.claim)
-	c.freeSlot()
-	select {
-	case <-c.handedOver():
-		if err == nil && (grant.State == store.Acquired || grant.State == store.Running) {
-			_ = c.giveBack(ctx, grant) // if that fails, the lease has to pass
-			grant = c.handed.grant
-		}
-	default:
-	}
+	grant, err := e.acquire(ctx, c.id.key, c.claim)
 	if err == nil && grant.State == store.Acquired && !c.asked.IsZero() && time.Since(c.asked) >= c.claim.Lease {
 		err = errLate
+	}
+	if err != nil && c.limit != nil {
+		// Whether this call has claimed the key is not known: the next one must not meet with its own claim.
+		e.releaseFailed(c.id.key, c.claim.Owner, err)
+		c.claim.Owner = store.NewOwner()
 	}
 	c.askedOf = c.claim.Attempt
 	c.resetClaim() // a verdict about an abandoned run counts once
@@ -97,8 +112,8 @@ func (c *claimant) mayWait(grant store.Grant) bool {
 }
 
 // keyReused reports whether the record under the key has other parameters.
-func (w *waiter) keyReused(grant store.Grant) bool {
-	return grant.State != store.Acquired && grant.Fingerprint != w.id.fingerprint && !w.guard.policy.Key.ignoreFingerprint && !w.ofExpiredUse(grant)
+func (c *claimant) keyReused(grant store.Grant) bool {
+	return grant.State != store.Acquired && grant.Fingerprint != c.id.fingerprint && !c.guard.policy.Key.ignoreFingerprint && !c.ofExpiredUse(grant)
 }
 
 // tokenExpired reports whether the key is an expired token that was never used before it expired, or whether
@@ -112,8 +127,8 @@ func (c *claimant) tokenExpired(grant store.Grant) bool {
 
 // ofExpiredUse reports whether the record is the claim of an expired token. (A task may have the same
 // fingerprint.)
-func (w *waiter) ofExpiredUse(grant store.Grant) bool {
-	return grant.State != store.Acquired && grant.Fingerprint == expiredUse && w.guard.policy.Key.kind == keyToken
+func (c *claimant) ofExpiredUse(grant store.Grant) bool {
+	return grant.State != store.Acquired && grant.Fingerprint == expiredUse && c.guard.policy.Key.kind == keyToken
 }
 
 // giveBack releases the claim, if it is held.
@@ -124,56 +139,56 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 	return c.guard.engine.release(ctx, c.id.key, c.claim.Owner)
 }
 
-// recover decides what becomes of an abandoned run: it returns a refusal, or prepares the claim to be
-// acquired once more. err is what stands behind the refusal.
-func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (*Refusal, error) {
+// recover decides what becomes of an abandoned run: it returns what the run has answered, or a refusal and what stands
+// behind it, or prepares the claim to be acquired once more.
+func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *store.Grant, refusal *Refusal, err error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
 	switch {
 	case c.id.expired && !policy.Abandoned.uncertain && c.askedOf != attempt:
 		// The token was used in time, so that the run may be taken over. The first Acquire only found that out.
 		c.forRun()
 		c.claim.Takeover, c.claim.Attempt = true, attempt
-		return nil, nil
+		return nil, nil, nil
 	case c.claim.Takeover, c.askedOf == attempt:
 		// Only another fingerprint can have kept the store from handing it over (with
 		// IgnoreFingerprint: one from before the policy said so).
-		return refusalKeyReused, nil
+		return nil, refusalKeyReused, nil
 	case policy.Abandoned.reconcile == nil:
-		return refusalUncertain, nil
+		return nil, refusalUncertain, nil
 	}
 	verdict, err := policy.Abandoned.reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
 	if err != nil || verdict.kind == verdictUnknown {
-		return refusalUncertain, err
+		return nil, refusalUncertain, err
 	}
 	c.forRun()
 	if verdict.kind == verdictFinished {
-		if err := c.complete(ctx, attempt, verdict); err != nil {
-			return refusalUncertain, err
+		if done, err = c.complete(ctx, attempt, verdict); err != nil {
+			return nil, refusalUncertain, err
 		}
 	}
 	c.claim.Takeover, c.claim.Attempt = verdict.kind == verdictRunAgain, attempt
-	return nil, nil
+	return done, nil, nil
 }
 
-// complete takes over an abandoned run, and completes it with what a verdict says that it has answered. If another
-// caller was faster, it does nothing.
-func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict) error {
+// complete takes over an abandoned run, and completes it with what a verdict says that it has answered. It returns that
+// if the store does not keep it. If another caller was faster, it does nothing.
+func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict) (*store.Grant, error) {
 	result, err := c.guard.result(verdict)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e, claim := c.guard.engine, c.claim
 	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := e.acquire(ctx, c.id.key, claim)
 	if err != nil || grant.State != store.Acquired {
-		return err
+		return nil, err
 	}
-	if !c.id.forgets {
-		_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
-	} else if _, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0); err == nil {
-		c.take(&answer{grant: store.Grant{State: store.Done, Result: result}})
+	if c.id.forgets {
+		_, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0)
+		return &store.Grant{State: store.Done, Result: result}, err
 	}
-	return err
+	_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
+	return nil, err
 }
 
 // result encodes what a verdict says that an abandoned run has answered.

@@ -83,3 +83,16 @@ func TestWaiterAsksUntilItsLimit(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(begun))
 	})
 }
+
+// A result that is handed over is a copy: the run's memory is used again.
+func TestHandedOverResultIsACopy(t *testing.T) {
+	g := MustNew(Config{User: UserFromHeader("X-User")}).MustGuard(Policy{})
+	c, result := newClaimant(g, &identity{forgets: true}), []byte("first")
+	c.join(t.Context())
+	w := c.waiter
+	g.engine.handOver(Key{}, result)
+	copy(result, "other")
+	grant, err := w.answer()
+	assert.NoError(t, err)
+	assert.Equal(t, "first", string(grant.Result))
+}

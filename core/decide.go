@@ -51,11 +51,10 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 	}
 
 	c := newClaimant(g, id)
-	defer c.stopWaiting()
-	if id.forgets && g.policy.Duplicate.limit > 0 {
-		c.awaitHandover()
-		defer c.stopAwaiting()
-	}
+	defer func() {
+		c.leave()
+		c.stop()
+	}()
 	for {
 		grant, err := c.acquireOrWait(ctx)
 		switch {
@@ -75,8 +74,12 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 		case grant.State == store.Done:
 			return g.duplicate(grant)
 		case grant.State == store.Abandoned:
-			if refusal, err := c.recover(ctx, grant); refusal != nil {
+			done, refusal, err := c.recover(ctx, grant)
+			switch {
+			case refusal != nil:
 				return decision{action: toRefuse, refusal: refusal, cause: err}
+			case done != nil:
+				return g.duplicate(*done)
 			} // else it acquires again, knowing more about the abandoned run
 		default:
 			return g.storeUnavailable(ctx, &c, errBadGrant)

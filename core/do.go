@@ -97,7 +97,7 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 	op.encode = func() ([]byte, error) { return encodeValue(&r.Value) }
 	op.decode = func(stored []byte) error {
 		if b, ok := any(&r.Value).(*[]byte); ok {
-			*b = stored // it is the caller's, see waiter.ownCopy
+			*b = stored // it is the caller's, see claimant.acquireOrWait
 			return nil
 		}
 		var v T // a value that is decoded in part is not returned

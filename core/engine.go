@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -10,7 +11,7 @@ import (
 )
 
 // Engine holds what all guards of a service share: the store, the hooks, and the renewal of leases. Build
-// it once, with [New]. It is safe for concurrent use. It need not be closed: without runs it has no
+// it once, with [New]. It is safe for concurrent use. It need not be closed: without runs and waiters it has no
 // goroutines.
 type Engine struct {
 	store        store.Store
@@ -25,8 +26,8 @@ type Engine struct {
 	refuse       func(context.Context, *Refusal) *Response
 	runs         runs
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
-	waiters      waitersByOperation
-	handovers    handovers
+	waitsMu      sync.Mutex
+	waits        map[Key]*wait // each has callers
 	waiterCalls  chan struct{} // bounds the store calls of waiters; nil for a local store
 }
 
@@ -53,6 +54,7 @@ func New(c Config) (*Engine, error) {
 		observer:     c.Observe,
 		refuse:       c.Refuse,
 		cleanups:     make(chan struct{}, maxCleanups),
+		waits:        map[Key]*wait{},
 	}
 	if e.store == nil {
 		e.store, _ = memstore.New(memstore.Options{}) // the zero Options has no fault

@@ -6,19 +6,12 @@ const DefaultTokenLifetime = defaultTokenLifetime
 // NewKey makes a key.
 func NewKey(raw string) Key { return Key{raw} }
 
-// Waited returns for how many operations callers wait.
+// Waited returns for how many operations there are callers that may be answered.
 func (e *Engine) Waited() int {
-	e.waiters.mu.Lock()
-	defer e.waiters.mu.Unlock()
-	return len(e.waiters.all)
+	e.waitsMu.Lock()
+	defer e.waitsMu.Unlock()
+	return len(e.waits)
 }
 
-// WaiterCalls returns how many waiters are calling the store.
+// WaiterCalls returns how many calls to the store are made for waiters.
 func (e *Engine) WaiterCalls() int { return len(e.waiterCalls) }
-
-// AwaitHandover returns for how many operations callers await a result that is handed over.
-func (e *Engine) AwaitHandover() int {
-	e.handovers.mu.Lock()
-	defer e.handovers.mu.Unlock()
-	return len(e.handovers.all)
-}

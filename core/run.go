@@ -178,7 +178,6 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
 	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.id.forgets
-	c.stopAwaiting() // what it hands over itself
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
 		run.started = now

@@ -90,7 +90,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		o.result = failed
 	}
 	if c.forgets && !s.failed && decided == byDefault && !c.lost() {
-		e.handovers.handOver(c.key, o.result)
+		e.handOver(c.key, o.result)
 	}
 
 	ev := Event{Route: c.route, Key: c.key, Attempt: c.attempt, Status: o.status,

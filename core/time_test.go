@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -311,65 +312,6 @@ func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 	}
 }
 
-func TestWaitersGetOneResult(t *testing.T) {
-	for name, wrap := range map[string]func(store.Store) store.Store{
-		"watched": func(s store.Store) store.Store { return s },
-		"polled":  func(s store.Store) store.Store { return &spy{Store: s} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
-				g := core.MustNew(core.Config{User: byUser, Store: wrap(newStore(t))}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-				calls := make([]*call, 200)
-				for i := range calls {
-					c := post("{}", &ledger)
-					handler := c.handler
-					c.handler = func(ctx context.Context) core.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
-					calls[i] = c
-					go serve(t, g, c)
-				}
-				start := time.Now()
-				synctest.Wait()
-				time.Sleep(11 * time.Second)
-				synctest.Wait()
-				assert.Less(t, time.Since(start), 12*time.Second)
-				assert.EqualValues(t, 1, ledger.Load())
-				for _, c := range calls {
-					if assert.NotNil(t, c.response, "woken when the result is there") {
-						assert.Equal(t, `{"order":1}`, string(c.response.Body))
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestExactlyOneWaiterFollowsAFailedRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger, running atomic.Int64
-		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-		calls := make([]*call, 50)
-		for i := range calls {
-			c := post("{}", &ledger)
-			c.handler = func(context.Context) core.Capture {
-				assert.EqualValues(t, 1, running.Add(1), "never two at a time")
-				time.Sleep(time.Second)
-				running.Add(-1)
-				if n := ledger.Add(1); n <= 3 {
-					return answer(500, "failed")
-				}
-				return answer(201, "done")
-			}
-			calls[i] = c
-			go serve(t, g, c)
-		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		assert.EqualValues(t, 4, ledger.Load(), "three failed, the fourth did it")
-		assertFailed(t, 3, calls)
-	})
-}
-
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
@@ -397,54 +339,54 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// A waiter has time for a store that fails for a moment; and if the failed look has made a
+// A waiter has time for a store that fails for a moment; and if the failed call has made a
 // claim all the same, it does not wait for itself.
 func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 	for name, after := range map[string]bool{"before the effect": false, "after the effect": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
-				var isDown atomic.Bool
-				store := &spy{Store: newStore(t), after: after}
-				store.acquire = func(context.Context) error {
-					if isDown.Load() {
-						return errDown
+		for _, watched := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, watched %t", name, watched), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var ledger atomic.Int64
+					records := newWatchedSpy(t)
+					records.after = after
+					var wrapped store.Store = records.spy
+					if watched { // and told at once that nothing runs any more
+						wrapped = records
 					}
-					return nil
-				}
-				g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-				first := post("{}", &ledger)
-				first.handler = func(context.Context) core.Capture {
+					g := core.MustNew(core.Config{User: byUser, Store: wrapped}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+					first, second := post("{}", nil), post("{}", &ledger)
+					first.handler = func(context.Context) core.Capture {
+						time.Sleep(10 * time.Second)
+						return answer(503, "failed") // so that the waiter's next call claims the key
+					}
+					handler := second.handler
+					second.handler = func(ctx context.Context) core.Capture {
+						assert.False(t, core.RunFrom(ctx).Takeover(), "of a claim of its own")
+						return handler(ctx)
+					}
+					go serve(t, g, first)
+					time.Sleep(time.Second)
+					answered := make(chan struct{})
+					go func() { defer close(answered); serve(t, g, second) }()
+					time.Sleep(time.Second)
+					records.onAcquire(down)
+					records.acquires.Store(0)
 					time.Sleep(10 * time.Second)
-					return answer(503, "failed") // so that the waiter's next look claims the key
-				}
-				second := post("{}", &ledger)
-				handler := second.handler
-				second.handler = func(ctx context.Context) core.Capture {
-					run := core.RunFrom(ctx)
-					assert.False(t, run.Takeover(), "of a claim of its own")
-					return handler(ctx)
-				}
-				go serve(t, g, first)
-				time.Sleep(time.Second)
-				answered := make(chan struct{})
-				go func() { defer close(answered); serve(t, g, second) }()
-				time.Sleep(time.Second)
-				isDown.Store(true)
-				time.Sleep(10 * time.Second)
-				select {
-				case <-answered:
-					t.Error("it has not gone on waiting")
-				default:
-				}
-				isDown.Store(false)
-				up := time.Now()
-				<-answered
-				assert.Less(t, time.Since(up), time.Second)
-				assert.Equal(t, 201, second.response.Status)
-				assert.EqualValues(t, 1, ledger.Load())
+					select {
+					case <-answered:
+						t.Error("it has not gone on waiting")
+					default:
+					}
+					assert.Less(t, records.acquires.Load(), int64(80), "it makes pauses")
+					records.onAcquire(works)
+					up := time.Now()
+					<-answered
+					assert.Less(t, time.Since(up), time.Second)
+					assert.Equal(t, 201, second.response.Status)
+					assert.EqualValues(t, 1, ledger.Load())
+				})
 			})
-		})
+		}
 	}
 }
 

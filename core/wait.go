@@ -3,217 +3,310 @@ package core
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
 )
 
-// waiter is a caller's wait for another run to end. Callers that wait for the same run in this process
-// share their store calls, see [waiters].
-type waiter struct {
-	guard *Guard
-	id    identity
+// wait is a key for which callers in this process wait. Its goroutine calls the store for all of them: it watches the
+// record, asks for the claim in the name of the caller that has waited longest, and answers everybody whom that
+// concerns. It ends with the last of them.
+type wait struct {
+	engine *Engine
+	key    Key
 
-	until    time.Time // the limit; zero: the caller has not waited yet
-	timer    *time.Timer
-	hasSlot  bool     // one of Engine.waiterCalls
-	group    *waiters // nil: the caller asks the store for itself alone
-	leads    bool     // the caller asks for the group
-	joined   uint64   // how many calls of the group had begun before the caller joined
-	next     *answer  // of the group's next call
-	answered bool     // next is there, and is the caller's answer
-	handed   *handover
+	// Guarded by Engine.waitsMu.
+	callers map[*waiter]uint64 // in the order in which they have begun to wait; 0: a caller does not wait
+	latest  uint64             // the highest place in that order
+	waiting int                // how many wait
+	end     context.CancelFunc // ends the goroutine
+}
+
+// waiter is a caller that its wait can answer.
+type waiter struct {
+	claimant                 // the store is asked as the caller would ask it
+	ctx      context.Context // for its values
+	wait     *wait
+	asking   bool                        // the store is being asked in its name
+	leaving  bool                        // it waits only for the end of that: no call is cut off half-way
+	answered chan struct{}               // closed when answer is set
+	answer   func() (store.Grant, error) // others have the same Result; it panics as the store did
 }
 
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 250 * time.Millisecond
-	// watchPause is how long after the last call the leader asks for a watched record all the same,
+	// watchPause is how long after the last call the store is asked for a watched record all the same,
 	// because a message may be lost; then twice as long, and so on up to lastWatchPause: thousands of
 	// operations must not be a load.
 	watchPause     = time.Second
 	lastWatchPause = 4 * time.Second
 )
 
-// maxWaiterCalls is how many waiters call the store at once. When many runs end, or thousands of waiters
-// reach their limits, as many calls at once would outlast their deadlines.
+// maxWaiterCalls is how many calls to the store are made for waiters at once. When many runs end, or thousands of
+// waiters reach their limits, as many calls at once would outlast their deadlines.
 const maxWaiterCalls = 64
 
-func (w *waiter) hasWaited() bool { return !w.until.IsZero() }
-
-// takeSlot waits for the permission to call the store, if the caller has waited before. It returns false
-// when the limit is reached or the caller has gone. Each takeSlot is followed by freeSlot.
-func (w *waiter) takeSlot(ctx context.Context) bool {
-	slots := w.guard.engine.waiterCalls
-	if slots == nil || !w.hasWaited() || w.answered {
+// takeSlot waits for the permission to call the store for a waiter. It returns false if a context ends first. Each
+// takeSlot that returns true is followed by freeSlot.
+func (e *Engine) takeSlot(ctx, limit context.Context) bool {
+	if e.local {
 		return true
 	}
 	select {
-	case slots <- struct{}{}:
-		w.hasSlot = true
+	case e.waiterCalls <- struct{}{}:
 		return true
 	default:
 	}
-	w.arm(w.left())
 	select {
-	case slots <- struct{}{}:
-		w.hasSlot = true
+	case e.waiterCalls <- struct{}{}:
 		return true
-	case <-w.timer.C:
+	case <-limit.Done():
 	case <-ctx.Done():
 	}
 	return false
 }
 
-func (w *waiter) freeSlot() {
-	if w.hasSlot {
-		w.hasSlot = false
-		<-w.guard.engine.waiterCalls
+func (e *Engine) freeSlot() {
+	if !e.local {
+		<-e.waiterCalls
 	}
 }
 
-// acquireForAll asks the store for the claim, unless the group's leader has got the answer already. If the
-// caller leads, it passes on an answer that ends the wait, and leaves the group before it does anything
-// else, which may take long.
-func (w *waiter) acquireForAll(ctx context.Context, claim store.Claim) (store.Grant, error) {
-	e, group := w.guard.engine, w.group
-	if w.answered {
-		w.answered = false
-		return w.ownCopy(w.next.grant), nil
+// handOver gives the result of a run that leaves no record to those who have joined.
+func (e *Engine) handOver(key Key, result []byte) {
+	e.waitsMu.Lock()
+	defer e.waitsMu.Unlock()
+	if k := e.waits[key]; k != nil {
+		grant := store.Grant{State: store.Done, Result: bytes.Clone(result)}
+		for w := range k.callers {
+			if w.id.forgets {
+				k.answer(w, func() (store.Grant, error) { return grant, nil })
+			}
+		}
 	}
-	if group == nil {
-		return e.acquire(ctx, w.id.key, claim)
-	}
-	call := e.waiters.begin(group)
-	grant, err := e.acquire(ctx, w.id.key, claim)
-	if err != nil || grant.State == store.Running && !w.keyReused(grant) {
-		return grant, err // the wait goes on
-	}
-	if grant.State == store.Acquired {
-		group.resetPauses()
-	} else {
-		e.waiters.publish(group, call, w.ownCopy(grant))
-	}
-	w.stopWaiting()
-	return grant, nil
 }
 
-// answersAll reports whether grant answers the whole group. An abandoned run about which the policy is
-// asked does not: each waiter then asks for itself.
-func (w *waiter) answersAll(grant store.Grant) bool {
-	return grant.State == store.Done || w.keyReused(grant) || grant.State == store.Abandoned && w.guard.policy.Abandoned.reconcile == nil
+// join makes the caller one that can be answered. If the run leaves no record, callers join before they ask the store:
+// so it hands its result to everybody whom the store has told, or will tell, that it runs. A caller that joins later
+// belongs to the next run.
+func (c *claimant) join(ctx context.Context) {
+	e := c.guard.engine
+	e.waitsMu.Lock()
+	defer e.waitsMu.Unlock()
+	k := e.waits[c.id.key]
+	if k == nil {
+		k = &wait{engine: e, key: c.id.key, callers: map[*waiter]uint64{}}
+		e.waits[k.key] = k
+	}
+	c.waiter = &waiter{claimant: *c, ctx: ctx, wait: k, answered: make(chan struct{})}
+	c.waiter.limit = nil // the goroutine takes a slot by itself
+	k.callers[c.waiter] = 0
 }
 
-// ownCopy returns grant with a result of its own if it is a task's, because a Result's Value belongs to
-// the caller of Do. Responses are only ever read, and are shared.
-func (w *waiter) ownCopy(grant store.Grant) store.Grant {
-	if w.guard.task {
-		grant.Result = bytes.Clone(grant.Result)
+// leave undoes join. It returns false if the caller has been answered.
+func (c *claimant) leave() bool {
+	w := c.waiter
+	if w == nil {
+		return true
+	}
+	c.waiter = nil
+	w.wait.engine.waitsMu.Lock()
+	defer w.wait.engine.waitsMu.Unlock()
+	return w.wait.answer(w, nil)
+}
+
+// wait waits until the caller is answered, has reached its limit or has gone. It reports whether the caller is to ask
+// once more for itself. grant is what the store has answered it; zero: it has failed.
+func (c *claimant) wait(ctx context.Context, grant store.Grant) bool {
+	if c.limit == nil {
+		c.running = grant
+		c.limit, c.stop = context.WithTimeout(context.Background(), c.guard.policy.Duplicate.limit)
+	}
+	if c.limit.Err() != nil || ctx.Err() != nil {
+		return false
+	}
+	if c.waiter == nil {
+		c.join(ctx)
+	}
+	w, k, mu := c.waiter, c.waiter.wait, &c.guard.engine.waitsMu
+	mu.Lock()
+	if _, known := k.callers[w]; known {
+		k.latest++
+		k.callers[w] = k.latest
+		if k.waiting++; k.waiting == 1 {
+			run, end := context.WithCancel(context.Background())
+			k.end = end
+			go k.run(run, grant)
+		}
+	}
+	mu.Unlock()
+	select {
+	case <-w.answered:
+		return false
+	case <-c.limit.Done():
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	if w.leaving = w.asking; w.leaving {
+		mu.Unlock()
+		<-w.answered
+		return false
+	}
+	defer mu.Unlock()
+	return k.rest(w) && ctx.Err() == nil
+}
+
+// rest makes w one that does not wait. It returns false if w has been answered.
+func (k *wait) rest(w *waiter) bool {
+	place, known := k.callers[w]
+	if place > 0 {
+		k.callers[w] = 0
+		if k.waiting--; k.waiting == 0 {
+			k.end()
+		}
+	}
+	return known
+}
+
+// answer answers w, or takes it out if a is nil. It returns false if w has been answered, or has gone.
+func (k *wait) answer(w *waiter, a func() (store.Grant, error)) bool {
+	known := k.rest(w)
+	if known {
+		w.answer = a
+		close(w.answered)
+		if delete(k.callers, w); len(k.callers) == 0 {
+			delete(k.engine.waits, k.key)
+		}
+	}
+	return known
+}
+
+// oldest returns the caller that has waited longest, or nil.
+func (k *wait) oldest() (w *waiter) {
+	for v, place := range k.callers {
+		if place > 0 && (w == nil || place < k.callers[w]) {
+			w = v
+		}
+	}
+	return w
+}
+
+// run is the goroutine. grant is the latest answer of the store; zero: it has failed.
+func (k *wait) run(ctx context.Context, grant store.Grant) {
+	pauses, failures := 0, 0 // in a row
+	for ctx.Err() == nil {
+		grant = k.step(ctx, grant, pauses, failures)
+		switch pauses++; grant.State {
+		case 0:
+			failures++
+		case store.Acquired:
+			pauses = 0 // another run is waited for now
+			fallthrough
+		default:
+			failures = 0
+		}
+	}
+}
+
+// step makes a pause, and asks again.
+func (k *wait) step(ctx context.Context, grant store.Grant, pauses, failures int) (next store.Grant) {
+	defer func() {
+		if p := recover(); p != nil { // the store's: it goes on in the caller in whose name it was asked
+			k.engine.waitsMu.Lock()
+			k.answer(k.oldest(), func() (store.Grant, error) { panic(p) })
+			k.engine.waitsMu.Unlock()
+			next.State = store.Abandoned // no pause for the others
+		}
+	}()
+	if grant.State != store.Done && grant.State != store.Abandoned {
+		k.pause(ctx, grant, pauses, failures)
+	}
+	return k.ask(ctx)
+}
+
+// pause returns when the record may have changed, and from time to time.
+func (k *wait) pause(ctx context.Context, grant store.Grant, pauses, failures int) {
+	var changed <-chan struct{}
+	first, last := firstPause, lastPause
+	if failures < 2 { // else a store that fails and says that nothing runs would be asked without a pause
+		var stop func()
+		if changed, stop = k.watch(ctx); changed != nil {
+			defer stop()
+			first, last = watchPause, lastWatchPause
+		}
+	}
+	d := min(first<<min(pauses, 8), last)
+	d = d/2 + rand.N(d) // so that the waiters of several processes do not march in step
+	if grant.State != 0 {
+		// No message says that the lease has passed; one more millisecond makes sure that it has.
+		d = min(d, grant.Remaining+time.Millisecond)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// watch begins to watch the record. changed is nil if the store can't.
+func (k *wait) watch(ctx context.Context) (changed <-chan struct{}, stop func()) {
+	e := k.engine
+	if e.watcher != nil && e.takeSlot(ctx, ctx) {
+		defer e.freeSlot()
+		ctx, cancel := context.WithTimeout(ctx, e.storeTimeout)
+		defer cancel()
+		if changed, stop, err := e.watcher.Watch(ctx, k.key.raw); err == nil {
+			return changed, stop
+		}
+	}
+	return nil, nil
+}
+
+// ask asks the store for the claim, and answers everybody whom that concerns.
+func (k *wait) ask(ctx context.Context) (grant store.Grant) {
+	e := k.engine
+	if !e.takeSlot(ctx, ctx) {
+		return
+	}
+	defer e.freeSlot()
+	e.waitsMu.Lock()
+	w, latest := k.oldest(), k.latest
+	if ctx.Err() != nil { // nobody has waited meanwhile: who does now has another goroutine
+		e.waitsMu.Unlock()
+		return
+	}
+	w.asking = true
+	e.waitsMu.Unlock()
+	w.claim.Owner = store.NewOwner()
+	grant, err := w.acquire(w.ctx)
+	switch {
+	case err != nil:
+		grant = store.Grant{}
+		e.releaseFailed(k.key, w.claim.Owner, err)
+	case grant.State == store.Acquired:
+		grant.Remaining = w.claim.Lease
+	}
+
+	e.waitsMu.Lock()
+	w.asking = false
+	found := func() (store.Grant, error) { return grant, err }
+	told := (w.leaving || err == nil && !w.mayWait(grant)) && k.answer(w, found)
+	for v, place := range k.callers {
+		switch {
+		case place == 0, place > latest: // who has come since may wait for another run
+		case grant.State == store.Done,
+			grant.State == store.Running && !v.mayWait(grant),
+			grant.State == store.Abandoned && v.guard == w.guard && v.id.fingerprint == w.id.fingerprint && v.id.expired == w.id.expired:
+			k.answer(v, found)
+		}
+	}
+	e.waitsMu.Unlock()
+	if !told {
+		_ = w.giveBack(w.ctx, grant) // a result was handed to w meanwhile
 	}
 	return grant
-}
-
-// wait returns true when it is worth asking the store again: the record may have changed, its lease has
-// passed, or the limit is reached, at which the caller asks once more. It returns false after that, and
-// when the caller has gone. remaining is what is left of the lease.
-func (w *waiter) wait(ctx context.Context, remaining time.Duration) bool {
-	if !w.hasWaited() {
-		w.until = time.Now().Add(w.guard.policy.Duplicate.limit)
-	}
-	again := w.pause(ctx, remaining)
-	if !again {
-		w.stopWaiting()
-	}
-	return again
-}
-
-func (w *waiter) pause(ctx context.Context, remaining time.Duration) bool {
-	if w.over(ctx) {
-		return false
-	}
-	if w.group == nil {
-		w.guard.engine.waiters.join(w)
-	}
-	if w.leads { // and has just asked
-		w.group.watch(ctx, w, remaining)
-		if w.over(ctx) {
-			return false
-		}
-	} else if !w.follow(ctx) {
-		return false
-	}
-	group := w.group
-	if group == nil || group.due.IsZero() {
-		return true
-	}
-	w.arm(min(time.Until(group.due), w.left()))
-	select {
-	case <-group.changed:
-	case <-w.handedOver():
-		w.take(&w.handed.answer)
-		return true
-	case <-w.timer.C:
-		if w.left() <= 0 {
-			w.stopWaiting() // the others need not wait for the caller's last call
-			return true
-		}
-	case <-ctx.Done():
-		return false
-	}
-	group.unwatch()
-	return true
-}
-
-// follow sleeps until the caller leads, or need not wait any longer and has left the group. It returns
-// false when the caller has gone.
-func (w *waiter) follow(ctx context.Context) bool {
-	w.arm(w.left())
-	for {
-		select {
-		case <-w.group.lead:
-			w.leads = true
-			return true
-		case <-w.next.ready:
-			// A call that began before the caller joined may tell of a record that was gone by then.
-			if w.joined < w.next.call {
-				w.answered = w.answersAll(w.next.grant)
-				w.stopWaiting()
-				return true
-			}
-			w.next = w.guard.engine.waiters.nextAnswer(w.group)
-		case <-w.handedOver():
-			w.take(&w.handed.answer)
-			return true
-		case <-w.timer.C:
-			w.stopWaiting()
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// over reports whether the limit is reached or the caller has gone.
-func (w *waiter) over(ctx context.Context) bool { return w.left() <= 0 || ctx.Err() != nil }
-
-func (w *waiter) left() time.Duration { return time.Until(w.until) }
-
-func (w *waiter) arm(d time.Duration) {
-	if w.timer == nil {
-		w.timer = time.NewTimer(d)
-	} else {
-		w.timer.Reset(d)
-	}
-}
-
-// stopWaiting leaves the group, and gives back whatever else the caller holds.
-func (w *waiter) stopWaiting() {
-	if w.timer != nil {
-		w.timer.Stop()
-	}
-	w.freeSlot()
-	if w.group != nil {
-		w.guard.engine.waiters.leave(w.group, w.leads)
-		w.group, w.leads = nil, false
-	}
 }

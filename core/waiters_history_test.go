@@ -249,9 +249,9 @@ func serveFor(t *testing.T, ctx context.Context, g *core.Guard, c *call) {
 	}
 }
 
-// TestNobodyOversleeps: runs end and clients leave at the same moments, so that a leader leaves in
-// the midst of what it has to hand on. Yet the next run begins when the last one has failed, and
-// all who still wait then are told when one has done it.
+// TestNobodyOversleeps: runs end and clients leave at the same moments, so that a waiter leaves while the store is
+// asked in its name. Yet the next run begins when the last one has failed, and all who still wait then are told when
+// one has done it.
 func TestNobodyOversleeps(t *testing.T) {
 	for range 50 {
 		inBubble(t, nobodyOversleeps)
