@@ -18,7 +18,9 @@ func (p *Policy) check(f *faults) {
 	f.addIf(p.OnSuccess == Release && p.Duplicate.kind == replays, "OnSuccess", "is Release, so that there is nothing to replay: Reject or Wait goes with it")
 	if p.keepsNothing() {
 		const why = "has no effect: OnSuccess and OnFailure keep nothing; leave it out, or keep successes (a handler can release a run with Run.Release)"
-		f.addIf(p.Retention > 0 && !p.RetainFromStart, "Retention", why) // DoubleClick sets both
+		// DoubleClick sets both.
+		f.addIf(p.Retention > 0 && !p.RetainFromStart, "Retention", why)
+		f.addIf(p.RetainFromStart && p.Retention == 0, "RetainFromStart", why)
 		f.addIf(p.Duplicate.message != "", "Duplicate", "Reject: the message %s", why)
 		f.addIf(p.Key.echo, "Key", "EchoKey %s", why)
 	}

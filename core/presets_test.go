@@ -116,4 +116,5 @@ func TestPresetsOverTime(t *testing.T) {
 			time.Sleep(tc.takes)
 		})
 	}
+	assert.Equal(t, `Reject("Please do not submit twice.")`, core.NoRepeatSubmit(0, "").Duplicate.String())
 }

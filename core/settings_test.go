@@ -78,6 +78,7 @@ var contradictions = map[string]string{
 	"Reject + KeepHeaders":               "StoredHeaders",
 	"Reject + ResponseLimit":             "ResponseLimit",
 	"Replay + success: Release":          "OnSuccess",
+	"RetainFromStart + success: Release": "RetainFromStart",
 	"Token + RememberAbandoned":          "RememberAbandoned",
 	"Token + short Retention":            "Retention",
 	"Token + success: Release":           "OnSuccess",
@@ -266,6 +267,7 @@ func TestSettingsOfTasks(t *testing.T) {
 	r := e.MustTask(core.TaskPolicy{Name: "n", Record: core.Record{Retention: time.Hour}}).Record()
 	assert.Equal(t, time.Hour, r.Retention)
 	assert.Equal(t, core.Release, r.OnFailure, "the defaults are filled in")
+	assert.Equal(t, core.DefaultKeyRetention, e.MustTask(core.TaskPolicy{Name: "n"}).Record().Retention, "that of a chosen key")
 }
 
 func TestDuplicatesPrintAsTheirCalls(t *testing.T) {
@@ -287,5 +289,7 @@ func TestPresetsCompile(t *testing.T) {
 			p.Name, p.Lease = "n", lease
 			assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
 		}
+		p.Key = core.Header(core.Optional)
+		assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
 	}
 }

@@ -25,3 +25,12 @@ func TestOnlyNothingIsEmpty(t *testing.T) {
 		assert.Equal(t, name == "", capture(&ctx, new(core.Response), 100, false).Ending == core.Empty, name)
 	}
 }
+
+// What a timeout has answered is sent as it is, blank or not: the handler may run on.
+func TestAnswerOfATimeout(t *testing.T) {
+	for _, body := range []string{"", "too late"} {
+		var ctx fasthttp.RequestCtx
+		ctx.TimeoutErrorWithCode(body, 200)
+		assert.Equal(t, core.RunsOn, capture(&ctx, new(core.Response), 100, false).Ending, "%q", body)
+	}
+}

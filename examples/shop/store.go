@@ -103,7 +103,11 @@ func limitOnRedis(url string) (limit func(context.Context, core.User) (time.Dura
 		return nil, nil, err
 	}
 	limit, err = perUserOnRedis(client, service+":tokens", maxTokens, tokensWindow)
-	return limit, client.Close, err
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return limit, client.Close, nil
 }
 
 // purge removes the records whose time has passed from a table, every ten minutes until stop
