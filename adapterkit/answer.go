@@ -5,10 +5,11 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Answer writes r to w, with the header that [SetHeader] makes of w's.
-func Answer(w http.ResponseWriter, r *core.Response) error {
+func Answer(w http.ResponseWriter, r *adapter.Response) error {
 	SetHeader(w.Header(), r)
 	w.WriteHeader(r.Status)
 	if len(r.Body) == 0 {
@@ -25,7 +26,7 @@ func Answer(w http.ResponseWriter, r *core.Response) error {
 // whatever their case, that h has already; those in r.Removed are deleted, others are left alone. If r has a body but no
 // Content-Type, the client gets none either, as it did the first time. Content-Length is
 // left to the server: a writer in between may yet compress the body.
-func SetHeader(h http.Header, r *core.Response) {
+func SetHeader(h http.Header, r *adapter.Response) {
 	for _, name := range r.Removed {
 		remove(h, name)
 	}
@@ -50,7 +51,7 @@ func SetHeader(h http.Header, r *core.Response) {
 }
 
 // inHeader reports whether a field of that name, in whatever case, was already written.
-func inHeader(fields []core.Field, name string) bool {
+func inHeader(fields []adapter.Field, name string) bool {
 	for _, f := range fields {
 		if strings.EqualFold(f.Name, name) {
 			return true

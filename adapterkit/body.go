@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // request is the request side of an [Exchange]. It is made to be reused, from start to end.
@@ -53,7 +53,7 @@ func (q *request) borrow() *memory {
 	return q.memory
 }
 
-// Header implements [core.Headers].
+// Header implements [adapter.Headers].
 func (q *request) Header(name string, i int) (value string, lines int) {
 	values := q.r.Header[name]
 	if name == "Host" { // net/http has taken it out of the header
@@ -69,7 +69,7 @@ func (q *request) Header(name string, i int) (value string, lines int) {
 }
 
 // Describe fills in r, all but the route, PathParams and Native.
-func (q *request) Describe(r *core.Request) {
+func (q *request) Describe(r *adapter.Request) {
 	r.Method = q.r.Method
 	r.RawQuery = q.r.URL.RawQuery
 	r.ContentType = q.r.Header.Get("Content-Type")
@@ -80,7 +80,7 @@ func (q *request) Describe(r *core.Request) {
 	r.RemoteAddr = q.r.RemoteAddr
 }
 
-// ReadBody implements the method of [core.Exchange]. The request's Body then reads from
+// ReadBody implements the method of [adapter.Exchange]. The request's Body then reads from
 // the start, for hooks.
 func (q *request) ReadBody(limit int64) ([]byte, error) {
 	err := q.readLeft(limit)
@@ -94,7 +94,7 @@ func (q *request) ReadBody(limit int64) ([]byte, error) {
 }
 
 // TakeBody is ReadBody for a body that a middleware in front has read and kept, when ReadBody has
-// returned [core.ErrBodyConsumed], or nothing. The body must not be changed.
+// returned [adapter.ErrBodyConsumed], or nothing. The body must not be changed.
 func (q *request) TakeBody(body []byte, limit int64) ([]byte, error) {
 	q.restore()
 	read := int64(0)
@@ -103,9 +103,9 @@ func (q *request) TakeBody(body []byte, limit int64) ([]byte, error) {
 	}
 	switch n := int64(len(body)); {
 	case n < max(q.r.ContentLength, read) && isSent(q.r.Body):
-		return nil, core.ErrBodyConsumed
+		return nil, adapter.ErrBodyConsumed
 	case n > limit:
-		return nil, core.ErrBodyTooLarge
+		return nil, adapter.ErrBodyTooLarge
 	}
 	q.body, q.pooled = body, false
 	return q.lend(), nil
@@ -137,12 +137,12 @@ func (q *request) closer() io.Closer {
 func (q *request) readLeft(limit int64) error {
 	r := q.r
 	if r.ContentLength > limit {
-		return core.ErrBodyTooLarge
+		return adapter.ErrBodyTooLarge
 	}
 	q.body, q.pooled = nil, false
 	if left, ok := r.Body.(*lentBody); ok { // by Verify, or by a guard further out
 		if int64(len(left.all)) > limit {
-			return core.ErrBodyTooLarge
+			return adapter.ErrBodyTooLarge
 		}
 		q.body = left.take()
 		return nil
@@ -158,10 +158,10 @@ func (q *request) readLeft(limit int64) error {
 		q.body, err = q.borrow().ReadAll(r.Body, r.ContentLength, limit)
 		q.pooled = cap(q.body) <= maxPooled
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return core.ErrBodyTooLarge
+			return adapter.ErrBodyTooLarge
 		}
 		if isClosed(err) {
-			return core.ErrBodyConsumed
+			return adapter.ErrBodyConsumed
 		}
 		if err != nil {
 			return err
@@ -174,23 +174,23 @@ func (q *request) readLeft(limit int64) error {
 	case r.ContentLength == 0 || n > 0 && n == r.ContentLength:
 		return nil
 	case n == 0 && (r.ContentLength > 0 || count != nil && count.read > 0):
-		return core.ErrBodyConsumed
+		return adapter.ErrBodyConsumed
 	case n == 0 && count == nil && there && r.Header.Get("Content-Type") != "":
 		return errNothingCame
 	case count != nil && before > 0 && n == count.read-before:
 		// The rest came as it was sent, so that what was read before is missing.
-		return core.ErrBodyConsumed
+		return adapter.ErrBodyConsumed
 	case count != nil, encoded && !isSent(r.Body):
 		return nil // decompressed: Content-Length is that of the compressed body
 	case n < r.ContentLength && isSent(r.Body):
-		return core.ErrBodyConsumed
+		return adapter.ErrBodyConsumed
 	}
 	return nil
 }
 
 // errNothingCame is for a body of unknown length that is empty, or was read in front. Only one without a Content-Type is taken for
 // empty: clients of HTTP/2 send such requests whose body is a stream with nothing in it.
-var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", core.ErrBodyConsumed)
+var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", adapter.ErrBodyConsumed)
 
 // forHandler returns the request for the handler: a copy with ctx, and with b as its body if the
 // body has been read. b belongs to the handler from then on.

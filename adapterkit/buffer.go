@@ -4,7 +4,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 const (
@@ -30,7 +30,7 @@ type Buffer struct {
 }
 
 // ReadAll reads body to its end. length is what the client states, zero or less if it states none; it
-// only sizes the memory. A body of more than limit bytes is [core.ErrBodyTooLarge], and no more than
+// only sizes the memory. A body of more than limit bytes is [adapter.ErrBodyTooLarge], and no more than
 // limit+1 of them are read. Any other error is the body's own. What was read before an error is
 // returned with it.
 func (r *Buffer) ReadAll(body io.Reader, length, limit int64) ([]byte, error) {
@@ -58,7 +58,7 @@ func (r *Buffer) ReadAll(body io.Reader, length, limit int64) ([]byte, error) {
 		}
 		n, err := body.Read(free)
 		if int64(len(b)+n) > limit {
-			err = core.ErrBodyTooLarge
+			err = adapter.ErrBodyTooLarge
 		} else {
 			if full && n > 0 {
 				b = r.grow(b, min(2*int64(len(b)), limit))

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // CountBody returns a copy of r whose body counts the bytes that are read from it, so that guards and
@@ -78,7 +78,7 @@ func (q *request) isDecoded() bool {
 // takeForm rebuilds a body that is gone from the form that a middleware in front has parsed. err is the
 // result of reading what is left. The text differs from what was sent, but means the same.
 func (q *request) takeForm(limit int64, err error) error {
-	if err != nil && !errors.Is(err, core.ErrBodyConsumed) {
+	if err != nil && !errors.Is(err, adapter.ErrBodyConsumed) {
 		return err
 	}
 	media, params, merr := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
@@ -89,7 +89,7 @@ func (q *request) takeForm(limit int64, err error) error {
 	switch {
 	case media == "application/x-www-form-urlencoded" && len(q.r.PostForm) > 0 && len(q.body) == 0:
 		if !q.isAll(q.r.PostForm) {
-			return core.ErrBodyConsumed
+			return adapter.ErrBodyConsumed
 		}
 		body = []byte(q.r.PostForm.Encode())
 	case media == "multipart/form-data" && hasParts(q.r.MultipartForm) && !bytes.Contains(q.body, []byte("--"+params["boundary"])):
@@ -101,7 +101,7 @@ func (q *request) takeForm(limit int64, err error) error {
 		return err
 	}
 	if q.knownLength() < 0 && int64(len(body)) > limit {
-		return core.ErrBodyTooLarge
+		return adapter.ErrBodyTooLarge
 	}
 	q.body, q.pooled = body, false
 	return nil
@@ -163,7 +163,7 @@ func writeForm(form *multipart.Form, boundary string, limit int64) ([]byte, erro
 		}
 	}
 	if size > limit {
-		return nil, core.ErrBodyTooLarge
+		return nil, adapter.ErrBodyTooLarge
 	}
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -179,7 +179,7 @@ func writeForm(form *multipart.Form, boundary string, limit int64) ([]byte, erro
 		}
 	}
 	if err = errors.Join(err, w.Close()); err != nil {
-		return nil, errors.Join(core.ErrBodyConsumed, err)
+		return nil, errors.Join(adapter.ErrBodyConsumed, err)
 	}
 	return b.Bytes(), nil
 }

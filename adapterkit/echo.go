@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Echo is what the adapters for the versions of Echo have to say about theirs; all else they share. C is its context.
@@ -126,7 +127,7 @@ func (x *EchoExchange[C]) Start(f Framework, e *Echo[C], c C) {
 }
 
 // Serve has g run next. f is the adapter's exchange, which embeds x.
-func (x *EchoExchange[C]) Serve(f core.Exchange, g *core.Guard, next func(C) error) error {
+func (x *EchoExchange[C]) Serve(f adapter.Exchange, g *core.Guard, next func(C) error) error {
 	x.next = next
 	err := g.Serve(x.Context.Request().Context(), f)
 	if x.rendered {
@@ -136,7 +137,7 @@ func (x *EchoExchange[C]) Serve(f core.Exchange, g *core.Guard, next func(C) err
 }
 
 // Param makes a path parameter of what Echo has found: the value as it was sent, or decoded.
-func (x *EchoExchange[C]) Param(name, value string, raw bool) core.Pair {
+func (x *EchoExchange[C]) Param(name, value string, raw bool) adapter.Pair {
 	switch {
 	case name == "*" && raw:
 		value = Rest(value)
@@ -147,11 +148,11 @@ func (x *EchoExchange[C]) Param(name, value string, raw bool) core.Pair {
 	case raw:
 		value = Unescape(value)
 	}
-	return core.Pair{Name: name, Value: value}
+	return adapter.Pair{Name: name, Value: value}
 }
 
-// Answer implements the method of [core.Exchange].
-func (x *EchoExchange[C]) Answer(r *core.Response) error {
+// Answer implements the method of [adapter.Exchange].
+func (x *EchoExchange[C]) Answer(r *adapter.Response) error {
 	x.Undo()
 	w := x.Response.Writer
 	x.direct = answerWriter{*w, r}
@@ -173,7 +174,7 @@ func (x *EchoExchange[C]) Answer(r *core.Response) error {
 // answer already.
 type answerWriter struct {
 	http.ResponseWriter
-	answer *core.Response
+	answer *adapter.Response
 }
 
 func (w *answerWriter) WriteHeader(status int) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // A framework: its handlers return errors, of which somebody further out makes responses.
@@ -26,10 +27,10 @@ type exchange struct {
 	next Handler
 }
 
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	r.Native = x.c
-	// This framework has no patterns. One that has spells them as core.Request.Route says, and fills in PathParams.
+	// This framework has no patterns. One that has spells them as adapter.Request.Route says, and fills in PathParams.
 	adapterkit.DescribeRoute(x.c.R, adapterkit.HostOf(x.c.R), "", r)
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
-// Exchange is a [core.Exchange] and a [core.Deferrer] on net/http. An adapter embeds it in an exchange of its own, which
+// Exchange is a [adapter.Exchange] and a [adapter.Deferrer] on net/http. An adapter embeds it in an exchange of its own, which
 // is the [Framework], and adds the route in Describe. The zero Exchange is ready for Start. It must not be used
 // concurrently.
 type Exchange struct {
@@ -47,10 +47,10 @@ type Framework interface {
 	Forget()
 }
 
-// Finisher is a [core.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs
-// what is behind it, and then calls [core.Finisher.Finish].
+// Finisher is a [adapter.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs
+// what is behind it, and then calls [adapter.Finisher.Finish].
 type Finisher struct {
-	core.Finisher
+	adapter.Finisher
 	front http.ResponseWriter // of the innermost guard, in front of all others
 }
 
@@ -86,9 +86,9 @@ func (x *Exchange) Committed() bool { return false }
 // Forget does nothing.
 func (x *Exchange) Forget() {}
 
-// Answer implements the method of [core.Exchange]. If the framework's chain goes on behind a middleware that returns,
+// Answer implements the method of [adapter.Exchange]. If the framework's chain goes on behind a middleware that returns,
 // as Gin's does, the adapter's own Answer ends it first.
-func (x *Exchange) Answer(r *core.Response) error {
+func (x *Exchange) Answer(r *adapter.Response) error {
 	x.Undo()
 	return Answer(x.framework.Writer(), r)
 }
@@ -102,11 +102,11 @@ func (x *Exchange) Undo() {
 	}
 }
 
-// Pass implements the method of [core.Exchange].
+// Pass implements the method of [adapter.Exchange].
 func (x *Exchange) Pass(ctx context.Context) error { return x.framework.Next(x.rewound(ctx)) }
 
-// Run implements the method of [core.Exchange].
-func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, err error) {
+// Run implements the method of [adapter.Exchange].
+func (x *Exchange) Run(ctx context.Context, limit int) (captured adapter.Capture, err error) {
 	f := x.framework
 	x.below, x.finisher = f.Writer(), f.Finisher()
 	x.recorder, x.above = f.Record(ctx)
@@ -119,7 +119,7 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 		switch {
 		case !returned: // a panic or runtime.Goexit, which goes on
 			x.drop()
-		case captured.Ending == core.Deferred:
+		case captured.Ending == adapter.Deferred:
 			if x.finisher.front == nil {
 				x.finisher.front = x.above
 			}
@@ -136,19 +136,19 @@ func (x *Exchange) Run(ctx context.Context, limit int) (captured core.Capture, e
 	case x.bypassed() || x.recorder.Written() && (!noted || x.recorder.Size() > 0 || x.recorder.sending()):
 		// The handler has answered.
 	case x.finisher != nil:
-		return core.Capture{Ending: core.Deferred, Err: reported}, err
+		return adapter.Capture{Ending: adapter.Deferred, Err: reported}, err
 	case open:
-		return core.Capture{Ending: core.Unrendered, Incomplete: x.partial, Err: reported}, err
+		return adapter.Capture{Ending: adapter.Unrendered, Incomplete: x.partial, Err: reported}, err
 	}
 	return x.capture(), err
 }
 
-func (x *Exchange) capture() core.Capture {
+func (x *Exchange) capture() adapter.Capture {
 	captured := x.recorder.capture()
 	if x.partial || x.bypassed() {
 		captured.Incomplete = true
-		if captured.Ending == core.Empty {
-			captured.Ending = core.Answered
+		if captured.Ending == adapter.Empty {
+			captured.Ending = adapter.Answered
 		}
 	}
 	captured.Err, _ = x.framework.Reported()
@@ -173,14 +173,14 @@ func (x *Exchange) drop() {
 	x.recorder.drop(false)
 }
 
-// Defer implements [core.Deferrer].
-func (x *Exchange) Defer(run *core.Pending) {
+// Defer implements [adapter.Deferrer].
+func (x *Exchange) Defer(run adapter.Pending) {
 	x.pending = true
 	x.finisher.Defer(run, x.final)
 }
 
 // final is the capture of what a middleware further out has rendered; nil after a panic.
-func (x *Exchange) final(returned bool) *core.Capture {
+func (x *Exchange) final(returned bool) *adapter.Capture {
 	if x.framework.Writer() == x.above {
 		x.framework.SetWriter(x.below)
 	}
@@ -190,11 +190,11 @@ func (x *Exchange) final(returned bool) *core.Capture {
 	}
 	captured := x.capture()
 	// A status that is only noted is the handler's, and says nothing of what became of its error.
-	if !x.recorder.Written() && (x.bypassed() || captured.Err != nil && captured.Ending != core.Empty) {
-		captured.Ending = core.Unrendered
+	if !x.recorder.Written() && (x.bypassed() || captured.Err != nil && captured.Ending != adapter.Empty) {
+		captured.Ending = adapter.Unrendered
 	}
 	return &captured
 }
 
-// Deliver implements the method of [core.Exchange].
-func (x *Exchange) Deliver(fields []core.Field) error { return x.recorder.deliver(fields) }
+// Deliver implements the method of [adapter.Exchange].
+func (x *Exchange) Deliver(fields []adapter.Field) error { return x.recorder.deliver(fields) }

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Poison is what PoisonPools leaves.
@@ -25,9 +25,9 @@ func PoisonPools() {
 
 	k := keptPool.Get().(*kept)
 	Scribble(k.body)
-	for _, fields := range [][]core.Field{k.before[:cap(k.before)], k.fields[:cap(k.fields)]} {
+	for _, fields := range [][]adapter.Field{k.before[:cap(k.before)], k.fields[:cap(k.fields)]} {
 		for i := range fields {
-			fields[i] = core.Field{Name: "X-Poison", Value: "poison"}
+			fields[i] = adapter.Field{Name: "X-Poison", Value: "poison"}
 		}
 	}
 	for i := range k.values[:cap(k.values)] {
@@ -60,10 +60,10 @@ func (r *Recorder) Start(ctx context.Context, w http.ResponseWriter, limit int) 
 	r.start(ctx, w, w, limit)
 }
 
-func (r *Recorder) Capture() core.Capture             { return r.capture() }
-func (r *Recorder) Deliver(fields []core.Field) error { return r.deliver(fields) }
-func (r *Recorder) Undo()                             { r.drop(true) }
-func (r *Recorder) Passing() bool                     { return r.sending() }
+func (r *Recorder) Capture() adapter.Capture             { return r.capture() }
+func (r *Recorder) Deliver(fields []adapter.Field) error { return r.deliver(fields) }
+func (r *Recorder) Undo()                                { r.drop(true) }
+func (r *Recorder) Passing() bool                        { return r.sending() }
 
 // Scribble overwrites b.
 func Scribble(b []byte) {
@@ -89,7 +89,7 @@ func CheckPools(t *testing.T, use func()) {
 		t.Errorf("memory of a capture in the pool has %+v", k)
 	}
 	for _, f := range append(k.before[:cap(k.before)], k.fields[:cap(k.fields)]...) {
-		if f != (core.Field{}) {
+		if f != (adapter.Field{}) {
 			t.Errorf("memory of a capture in the pool has %v", f)
 		}
 	}

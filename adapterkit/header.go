@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Changed returns those of fields that a handler has set or changed since before, in the memory of
 // fields. Names whose lines are all the same as before are left out: a middleware in front has set
 // them, and sets them again on a replay. A Content-Type is never left out, for it belongs to the body.
 // In fields, the lines of one name stand together; names are compared with their case.
-func Changed(fields, before []core.Field) []core.Field {
+func Changed(fields, before []adapter.Field) []adapter.Field {
 	if len(before) == 0 {
 		return fields
 	}
@@ -32,12 +32,12 @@ func Changed(fields, before []core.Field) []core.Field {
 
 // Removed returns the names in before that are not in fields: the handler has deleted them. As in [Changed], the lines
 // of one name stand together, and names are compared with their case.
-func Removed(fields, before []core.Field) (names []string) {
+func Removed(fields, before []adapter.Field) (names []string) {
 	for i, f := range before {
 		if i > 0 && f.Name == before[i-1].Name || strings.HasPrefix(f.Name, http.TrailerPrefix) {
 			continue
 		}
-		if !slices.ContainsFunc(fields, func(left core.Field) bool { return left.Name == f.Name }) {
+		if !slices.ContainsFunc(fields, func(left adapter.Field) bool { return left.Name == f.Name }) {
 			names = append(names, f.Name)
 		}
 	}
@@ -45,7 +45,7 @@ func Removed(fields, before []core.Field) (names []string) {
 }
 
 // same reports whether before has exactly these lines of their name.
-func same(lines, before []core.Field) bool {
+func same(lines, before []adapter.Field) bool {
 	n := 0
 	for _, f := range before {
 		if f.Name != lines[0].Name {

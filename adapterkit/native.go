@@ -5,24 +5,25 @@ import (
 	"fmt"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // UserFrom takes the user from what value finds in the framework's own context, see
-// [core.UserFromValue]. framework is the framework's name, for the error of a request that comes from
+// [UserFromValue]. framework is the framework's name, for the error of a request that comes from
 // another one.
 func UserFrom[C any](framework string, value func(C) any) core.UserSource {
-	return core.UserFunc(func(r *core.Request) (core.User, error) {
+	return core.UserFunc(func(r *adapter.Request) (core.User, error) {
 		c, ok := r.Native.(C)
 		if !ok {
 			return core.User{}, fmt.Errorf("idem: the user is looked for in a request of %s, but this one, a %T, does not come from %[1]s", framework, r.Native)
 		}
-		return core.UserFromValue(value(c))
+		return UserFromValue(value(c))
 	})
 }
 
 // NewToken issues a token of g for the caller of the exchange's request, see [core.Guard.NewToken].
-func NewToken(ctx context.Context, x core.Exchange, g *core.Guard) (string, error) {
-	r := core.Request{Headers: x}
+func NewToken(ctx context.Context, x adapter.Exchange, g *core.Guard) (string, error) {
+	r := adapter.Request{Headers: x}
 	x.Describe(&r)
 	return g.NewToken(ctx, &r)
 }

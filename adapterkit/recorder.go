@@ -13,7 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Recorder is a response writer that captures what a handler answers. It holds back the
@@ -46,9 +46,9 @@ type Recorder struct {
 	passing     bool
 	streaming   bool // the handler has flushed
 	ended       bool
-	ending      core.Ending // RunsOn: a timeout has answered; Cut: a part of the stream could not be sent
+	ending      adapter.Ending // RunsOn: a timeout has answered; Cut: a part of the stream could not be sent
 
-	response core.Response
+	response adapter.Response
 }
 
 // notes is a writer that only notes a status, as Gin's does, until it is told to send it.
@@ -60,9 +60,9 @@ type notes interface {
 
 // kept holds the memory of a capture. It is pooled; nothing of it reaches the handler.
 type kept struct {
-	before  []core.Field // the header before the handler, the lines of a name together
-	fields  []core.Field // the header that is captured
-	removed []string     // names of fields that the handler has deleted
+	before  []adapter.Field // the header before the handler, the lines of a name together
+	fields  []adapter.Field // the header that is captured
+	removed []string        // names of fields that the handler has deleted
 	body    []byte
 	first   int         // bytes of body that the handler has written first
 	header  http.Header // the whole header that goes with a postponed status
@@ -91,7 +91,7 @@ func (r *Recorder) start(ctx context.Context, w, above http.ResponseWriter, limi
 	r.kept = keptPool.Get().(*kept)
 	for name, values := range w.Header() {
 		for _, v := range values {
-			r.kept.before = append(r.kept.before, core.Field{Name: name, Value: v})
+			r.kept.before = append(r.kept.before, adapter.Field{Name: name, Value: v})
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (r *Recorder) writeHeader(status int) {
 	r.begin()
 	r.status = status
 	if status == http.StatusServiceUnavailable && isByTimeoutHandler() {
-		r.ending = core.RunsOn
+		r.ending = adapter.RunsOn
 	}
 	if BodyAllowed(status) {
 		if length := h.Get("Content-Length"); length != "" {
@@ -153,7 +153,7 @@ func (r *Recorder) writeHeader(status int) {
 		_, typed := h["Content-Type"]
 		coding := h.Get("Content-Encoding")
 		if r.byWrite && r.notes == nil { // a compressor in front has set its own, and detects the type at the first write
-			coding = (&core.Response{Header: r.kept.fields}).Get("Content-Encoding")
+			coding = (&adapter.Response{Header: r.kept.fields}).Get("Content-Encoding")
 		}
 		r.untyped = !typed && coding == "" && h.Get("Transfer-Encoding") == ""
 	}
@@ -217,7 +217,7 @@ func (r *Recorder) snapshot(h http.Header) {
 			continue
 		}
 		for _, v := range values {
-			fields = append(fields, core.Field{Name: name, Value: v})
+			fields = append(fields, adapter.Field{Name: name, Value: v})
 		}
 	}
 	slices.SortStableFunc(fields, byName)
@@ -225,7 +225,7 @@ func (r *Recorder) snapshot(h http.Header) {
 	r.kept.fields = Changed(fields, r.kept.before)
 }
 
-func byName(a, b core.Field) int { return strings.Compare(a.Name, b.Name) }
+func byName(a, b adapter.Field) int { return strings.Compare(a.Name, b.Name) }
 
 func hasTrailers(h http.Header) bool {
 	if len(h["Trailer"]) > 0 {
@@ -251,7 +251,7 @@ func (r *Recorder) detectType() {
 		body = body[:min(r.kept.first, len(body))]
 	}
 	found := http.DetectContentType(body)
-	r.kept.fields = append(r.kept.fields, core.Field{Name: "Content-Type", Value: found})
+	r.kept.fields = append(r.kept.fields, adapter.Field{Name: "Content-Type", Value: found})
 	slices.SortStableFunc(r.kept.fields, byName)
 }
 
@@ -330,7 +330,7 @@ func (r *Recorder) passes(streaming bool) {
 	r.begin()
 	r.passing = true
 	r.streaming = r.streaming || streaming
-	core.PartSent(r.ctx, streaming)
+	adapter.PartSent(r.ctx, streaming)
 }
 
 // noted remembers that a part of a stream could not be sent. What the server refuses to send does not
@@ -342,7 +342,7 @@ func (r *Recorder) noted(err error) error {
 	case err == nil, errors.Is(err, http.ErrContentLength), errors.Is(err, http.ErrBodyNotAllowed), errors.Is(err, http.ErrHijacked):
 		return err
 	case r.streaming:
-		r.ending = max(r.ending, core.Cut)
+		r.ending = max(r.ending, adapter.Cut)
 		return err
 	case r.ctx.Err() != nil:
 		return err
@@ -414,7 +414,7 @@ func (r *Recorder) FlushError() error {
 		return errEnded
 	}
 	r.needStatus()
-	if !core.MayStream(r.ctx) {
+	if !adapter.MayStream(r.ctx) {
 		return nil
 	}
 	if !r.passing {
@@ -457,7 +457,7 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.w }
 
 // capture ends the recording and returns what was recorded, which is good until deliver.
-func (r *Recorder) capture() core.Capture {
+func (r *Recorder) capture() adapter.Capture {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
@@ -465,15 +465,15 @@ func (r *Recorder) capture() core.Capture {
 		r.snapshot(r.w.Header())
 	}
 	r.detectType()
-	r.response = core.Response{Status: r.implicit(), Header: r.kept.fields, Removed: r.kept.removed, Body: r.kept.body}
+	r.response = adapter.Response{Status: r.implicit(), Header: r.kept.fields, Removed: r.kept.removed, Body: r.kept.body}
 	if r.status >= 200 {
 		r.response.Status = r.status
 	}
 	short := r.declared >= 0 && int64(len(r.kept.body)) != r.declared
 	if !r.Written() && !r.hasNoted() {
-		r.ending = core.Empty
+		r.ending = adapter.Empty
 	}
-	return core.Capture{Response: &r.response, Ending: r.ending, Incomplete: r.passing || short || hasTrailers(r.w.Header())}
+	return adapter.Capture{Response: &r.response, Ending: r.ending, Incomplete: r.passing || short || hasTrailers(r.w.Header())}
 }
 
 // hasNoted reports whether the handler has noted a status, which is an answer even if it is not sent.
@@ -481,7 +481,7 @@ func (r *Recorder) hasNoted() bool { return r.notes != nil && r.notes.Status() !
 
 // deliver ends the recording and sends what is held back, with fields in place of those of the same
 // name. Calls after the first do nothing.
-func (r *Recorder) deliver(fields []core.Field) error {
+func (r *Recorder) deliver(fields []adapter.Field) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
@@ -542,7 +542,7 @@ func (r *Recorder) drop(undo bool) {
 
 func (r *Recorder) free() {
 	k := r.kept
-	r.kept, r.response = nil, core.Response{}
+	r.kept, r.response = nil, adapter.Response{}
 	if cap(k.body) > maxPooled {
 		k.body = nil
 	}

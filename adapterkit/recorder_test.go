@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRecorderLeavesOutWhatWasThere(t *testing.T) {
 	_, err := r.Write([]byte("x"))
 	require.NoError(t, err)
 	r.Header().Set("X-Late", "1")
-	require.Equal(t, []core.Field{
+	require.Equal(t, []adapter.Field{
 		{Name: "Content-Type", Value: "text/plain"}, // belongs to the body
 		{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"},
 		{Name: "X-Changed", Value: "1"}, {Name: "X-Changed", Value: "3"},
@@ -96,14 +96,14 @@ func TestRecorderTellsThatAStreamWasCut(t *testing.T) {
 		name   string
 		stream bool
 		err    error
-		want   core.Ending
+		want   adapter.Ending
 	}{
-		{"a stream", true, broken, core.Cut},
-		{"a large answer", false, broken, core.Answered},
-		{"more than the Content-Length", true, http.ErrContentLength, core.Answered},
-		{"a body where none may be", true, http.ErrBodyNotAllowed, core.Answered},
-		{"a connection that was taken over", true, http.ErrHijacked, core.Answered},
-		{"nothing", true, nil, core.Answered},
+		{"a stream", true, broken, adapter.Cut},
+		{"a large answer", false, broken, adapter.Answered},
+		{"more than the Content-Length", true, http.ErrContentLength, adapter.Answered},
+		{"a body where none may be", true, http.ErrBodyNotAllowed, adapter.Answered},
+		{"a connection that was taken over", true, http.ErrHijacked, adapter.Answered},
+		{"nothing", true, nil, adapter.Answered},
 	} {
 		for how, do := range map[string]func(*adapterkit.Recorder) error{
 			"Write":       func(r *adapterkit.Recorder) error { _, err := r.Write([]byte("more")); return err },
@@ -191,7 +191,7 @@ func TestRecorderWithTrailersIsNoStream(t *testing.T) {
 	require.Equal(t, 3, n)
 	captured := r.Capture()
 	require.True(t, captured.Incomplete)
-	require.Equal(t, core.Answered, captured.Ending)
+	require.Equal(t, adapter.Answered, captured.Ending)
 	require.NoError(t, r.Deliver(nil))
 }
 
@@ -206,7 +206,7 @@ func TestRecorderThatWasHijackedIsNotEmpty(t *testing.T) {
 	_, _, err := r.Hijack()
 	require.NoError(t, err)
 	captured := r.Capture()
-	require.Equal(t, core.Answered, captured.Ending)
+	require.Equal(t, adapter.Answered, captured.Ending)
 	require.True(t, captured.Incomplete)
 	require.NoError(t, r.Deliver(nil))
 }
@@ -219,7 +219,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	_, err := r.WriteString("all")
 	require.NoError(t, err)
 	require.ErrorIs(t, r.FlushError(), http.ErrNotSupported)
-	require.Equal(t, core.Answered, r.Capture().Ending)
+	require.Equal(t, adapter.Answered, r.Capture().Ending)
 	require.NoError(t, r.Deliver(nil))
 
 	r = adapterkit.Recorder{}
@@ -227,7 +227,7 @@ func TestRecorderWithoutFlushOrHijack(t *testing.T) {
 	_, _, err = r.Hijack()
 	require.ErrorIs(t, err, http.ErrNotSupported)
 	require.False(t, r.Passing())
-	require.Equal(t, core.Empty, r.Capture().Ending)
+	require.Equal(t, adapter.Empty, r.Capture().Ending)
 	require.NoError(t, r.Deliver(nil))
 }
 

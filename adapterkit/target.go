@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // DescribeRoute fills in Route, Unmatched and Mount. pattern is in the spelling that all adapters share,
 // and "" if none has matched. host, see [HostOf], comes in front, and so does a prefix that was
 // stripped: equal routes below two prefixes are two routes.
-func DescribeRoute(r *http.Request, host, pattern string, to *core.Request) {
+func DescribeRoute(r *http.Request, host, pattern string, to *adapter.Request) {
 	prefix := prefixOf(r)
 	to.Route = host + prefix + pattern
 	switch {
@@ -95,7 +95,7 @@ func EscapedPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// Rest makes the value of a wildcard, see [core.Request.PathParams], of the rest of the path as it was sent. A rest that can't
+// Rest makes the value of a wildcard, see [adapter.Request.PathParams], of the rest of the path as it was sent. A rest that can't
 // be decoded stays as it is.
 func Rest(sent string) string {
 	if strings.IndexByte(sent, '%') < 0 {

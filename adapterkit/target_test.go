@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // A prefix that was stripped is found, also in front of what should have been escaped.
 func TestStrippedPrefixes(t *testing.T) {
-	var got core.Request
+	var got adapter.Request
 	http.StripPrefix("/v1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		adapterkit.DescribeRoute(r, "", "/files/*", &got)
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/files/a%2Fé", nil))

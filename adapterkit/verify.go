@@ -9,13 +9,14 @@ import (
 	"sync"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
 // Verify verifies r with v. It returns a copy of r for the handler, with the signer in its context, with a
 // body that reads from the start, and without trailers, which nobody has signed. If v refuses the request,
 // it returns the answer instead.
-func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *core.Response) {
+func Verify(v *sign.Verifier, r *http.Request) (verified *http.Request, refusal *adapter.Response) {
 	m := messages.Get().(*message)
 	m.start(r)
 	signed, err := v.Verify(r.Context(), &m.sign)
@@ -36,12 +37,12 @@ func WithSigner(ctx context.Context, v sign.Verified) context.Context {
 	return core.WithCallerEvent(sign.NewContext(ctx, v), v.Owner, v.EventID, v.Consumed...)
 }
 
-// ResponseOf returns a as a response, for [core.Exchange].Answer. The header is sorted.
-func ResponseOf(a *sign.Answer) *core.Response {
-	resp := &core.Response{Status: a.Status, Body: a.Body}
+// ResponseOf returns a as a response, for [adapter.Exchange].Answer. The header is sorted.
+func ResponseOf(a *sign.Answer) *adapter.Response {
+	resp := &adapter.Response{Status: a.Status, Body: a.Body}
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		for _, value := range a.Header[name] {
-			resp.Header = append(resp.Header, core.Field{Name: name, Value: value})
+			resp.Header = append(resp.Header, adapter.Field{Name: name, Value: value})
 		}
 	}
 	return resp
@@ -98,11 +99,11 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 	}
 	err := m.readLeft(limit)
 	switch {
-	case errors.Is(err, core.ErrBodyTooLarge):
+	case errors.Is(err, adapter.ErrBodyTooLarge):
 		return nil, sign.CodeBodyTooLarge
 	case errors.Is(err, errNothingCame):
 		// It was sent in chunks: the signature tells whether there was anything in them.
-	case errors.Is(err, core.ErrBodyConsumed):
+	case errors.Is(err, adapter.ErrBodyConsumed):
 		return nil, errBodyIsGone
 	case err != nil:
 		return nil, err

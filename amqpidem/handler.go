@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // Func processes a message. It must not acknowledge the delivery: the handler does, by what Func
@@ -264,7 +265,7 @@ func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 	var refusal *core.Refusal
 	var permanent *permanentError
 	isPermanent := errors.As(v.err, &permanent)
-	is := func(codes ...core.Code) bool {
+	is := func(codes ...codes.Code) bool {
 		for _, c := range codes {
 			if errors.Is(v.err, c) {
 				v.reason = Reason(c)
@@ -274,13 +275,13 @@ func (h *Handler) judged(v verdict, replayed bool, ended error) verdict {
 		return false
 	}
 	switch {
-	case v.err == nil && replayed, !ran && is(core.CodeDuplicate, core.CodeResultUnavailable):
+	case v.err == nil && replayed, !ran && is(codes.Duplicate, codes.ResultUnavailable):
 		v.outcome, v.reason, v.err = Duplicate, "", nil
 		return v
 	case v.err == nil:
 		v.outcome = Done
 		return v
-	case !isPermanent && (is(core.CodeInProgress, core.CodeStoreUnavailable, core.CodeShuttingDown) || ran && is(core.CodeUnfinished)):
+	case !isPermanent && (is(codes.InProgress, codes.StoreUnavailable, codes.ShuttingDown) || ran && is(codes.Unfinished)):
 		// Also from an operation within the function (sqlstore's RunTx): that is no failure of its own.
 		return h.deferred(v)
 	case ran && (errors.Is(ended, core.ErrLeaseLost) || errors.Is(ended, core.ErrShutdown) || errors.Is(ended, context.Canceled)):

@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -83,7 +84,7 @@ func TestDuplicateOfRunningComesBackAfterADelay(t *testing.T) {
 	k.eventually("running", func() bool { return len(k.runs()) == 1 })
 	k.publish("1", "body")
 	e := k.settled(amqpidem.Deferred, 4)
-	assert.Equal(t, amqpidem.Reason(core.CodeInProgress), e.Reason)
+	assert.Equal(t, amqpidem.Reason(codes.InProgress), e.Reason)
 	assert.Zero(t, e.Attempt, "no attempt is counted")
 	assert.Equal(t, k.topology.Delays[2], e.Delay, "the delays grow, so that it is no hot loop")
 	close(release)
@@ -198,7 +199,7 @@ func TestPermanentErrorMakesADeadLetterAtOnce(t *testing.T) {
 func TestPermanentRefusalMakesADeadLetterAtOnce(t *testing.T) {
 	k := newKit(t)
 	stop := k.start(func(context.Context, *amqp.Delivery) error {
-		return amqpidem.Permanent(core.NewRefusal(core.CodeInProgress, errBroken))
+		return amqpidem.Permanent(core.NewRefusal(codes.InProgress, errBroken))
 	})
 	k.publish("1", "body")
 	assert.Equal(t, amqpidem.ReasonPermanent, k.settled(amqpidem.Dead, 1).Reason)
@@ -229,7 +230,7 @@ func TestUncertainMakesADeadLetter(t *testing.T) {
 			stop := k.start(fail)
 			k.publish("1", "body")
 			e := k.settled(amqpidem.Dead, 1)
-			assert.Equal(t, amqpidem.Reason(core.CodeUncertain), e.Reason)
+			assert.Equal(t, amqpidem.Reason(codes.Uncertain), e.Reason)
 			d := k.take(k.topology.DeadLetters())
 			assert.Equal(t, "uncertain", d.Headers["x-idem-reason"])
 			assert.Contains(t, d.Headers["x-idem-error"], "uncertain")
@@ -255,7 +256,7 @@ func TestUncertainWhenAskingPanics(t *testing.T) {
 
 func TestUncertainThatIsSettled(t *testing.T) {
 	k := newKit(t, uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-		return core.FinishedValue(nil), nil
+		return core.Finished[[]byte](nil), nil
 	}))
 	stop := k.start(fail)
 	k.publish("1", "body")
@@ -291,7 +292,7 @@ func TestSameIDWithAnotherBodyMakesADeadLetter(t *testing.T) {
 	k.settled(amqpidem.Done, 1)
 	k.publish("1", "another")
 	e := k.settled(amqpidem.Dead, 1)
-	assert.Equal(t, amqpidem.Reason(core.CodeKeyReused), e.Reason)
+	assert.Equal(t, amqpidem.Reason(codes.KeyReused), e.Reason)
 	d := k.take(k.topology.DeadLetters())
 	assert.Equal(t, "key_reused", d.Headers["x-idem-reason"])
 	assert.Contains(t, d.Headers["x-idem-error"], "key_reused")
@@ -387,7 +388,7 @@ func TestStoreUnavailableComesBackAfterADelay(t *testing.T) {
 	stop := k.start(succeed)
 	k.publish("1", "body")
 	e := k.settled(amqpidem.Deferred, 6)
-	assert.Equal(t, amqpidem.Reason(core.CodeStoreUnavailable), e.Reason)
+	assert.Equal(t, amqpidem.Reason(codes.StoreUnavailable), e.Reason)
 	assert.Empty(t, k.runs())
 	store.down.Store(false)
 	assert.Equal(t, 1, k.settled(amqpidem.Done, 1).Attempt, "none of them is counted")
@@ -399,21 +400,21 @@ func TestStoreUnavailableComesBackAfterADelay(t *testing.T) {
 // failed, and is not taken for a refusal of the message itself.
 func TestRefusalWithinTheFunction(t *testing.T) {
 	k := newKit(t)
-	refused := func(c core.Code) error { return fmt.Errorf("charge: %w", core.NewRefusal(c, errBroken)) }
+	refused := func(c codes.Code) error { return fmt.Errorf("charge: %w", core.NewRefusal(c, errBroken)) }
 	steps := []struct {
 		err     error
 		outcome amqpidem.Outcome
 		attempt int
 		delay   int
 	}{
-		{refused(core.CodeStoreUnavailable), amqpidem.Deferred, 0, 0}, // what sqlstore's RunTx returns
-		{refused(core.CodeUnfinished), amqpidem.Deferred, 0, 1},
-		{refused(core.CodeInProgress), amqpidem.Deferred, 0, 2},
-		{refused(core.CodeShuttingDown), amqpidem.Deferred, 0, 2},
+		{refused(codes.StoreUnavailable), amqpidem.Deferred, 0, 0}, // what sqlstore's RunTx returns
+		{refused(codes.Unfinished), amqpidem.Deferred, 0, 1},
+		{refused(codes.InProgress), amqpidem.Deferred, 0, 2},
+		{refused(codes.ShuttingDown), amqpidem.Deferred, 0, 2},
 		{errBroken, amqpidem.Failed, 1, 0},
-		{refused(core.CodeStoreUnavailable), amqpidem.Deferred, 0, 0}, // the delays begin anew
-		{refused(core.CodeDuplicate), amqpidem.Failed, 2, 1},
-		{refused(core.CodeKeyReused), amqpidem.Failed, 3, 2},
+		{refused(codes.StoreUnavailable), amqpidem.Deferred, 0, 0}, // the delays begin anew
+		{refused(codes.Duplicate), amqpidem.Failed, 2, 1},
+		{refused(codes.KeyReused), amqpidem.Failed, 3, 2},
 		{nil, amqpidem.Done, 4, 0},
 	}
 	var tries atomic.Int64
@@ -459,7 +460,7 @@ func TestRunTxOnAnotherStoreFails(t *testing.T) {
 	dead := k.settled(amqpidem.Dead, 1)
 	stop()
 	assert.Equal(t, amqpidem.ReasonFailed, dead.Reason)
-	assert.ErrorIs(t, dead.Err, core.CodeNoRun)
+	assert.ErrorIs(t, dead.Err, codes.NoRun)
 	assert.Equal(t, []int{3, 0}, []int{k.count(amqpidem.Settled, amqpidem.Failed), k.count(amqpidem.Settled, amqpidem.Deferred)})
 	k.take(k.topology.DeadLetters())
 	k.empty()
@@ -515,7 +516,7 @@ func TestDrainedEngineIsNoAttempt(t *testing.T) {
 	require.NoError(t, k.engine.Drain(t.Context()))
 	stop := k.start(succeed)
 	k.publish("1", "body")
-	assert.Equal(t, amqpidem.Reason(core.CodeShuttingDown), k.settled(amqpidem.Deferred, 1).Reason)
+	assert.Equal(t, amqpidem.Reason(codes.ShuttingDown), k.settled(amqpidem.Deferred, 1).Reason)
 	stop()
 }
 

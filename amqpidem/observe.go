@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // Kind says what an [Event] is about.
@@ -49,11 +49,11 @@ const (
 	Dead      Outcome = "dead"      // dead-lettered, for Reason
 )
 
-// Reason is why a message was deferred or dead-lettered: one of the constants here, or a core.Code
+// Reason is why a message was deferred or dead-lettered: one of the constants here, or a codes.Code
 // ("in_progress", "store_unavailable", "key_reused", "uncertain").
 type Reason string
 
-// The reasons besides each core.Code.
+// The reasons besides each codes.Code.
 const (
 	ReasonFailed    Reason = "failed"        // the last attempt has failed
 	ReasonPanicked  Reason = "panicked"      // the last attempt has panicked
@@ -95,7 +95,7 @@ func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
 		switch {
 		case e.Outcome == Dead:
 			level = slog.LevelError
-		case e.Kind == Disconnected, e.Kind == Unsettled, e.Outcome == Failed, e.Outcome == Deferred && e.Reason != Reason(core.CodeInProgress):
+		case e.Kind == Disconnected, e.Kind == Unsettled, e.Outcome == Failed, e.Outcome == Deferred && e.Reason != Reason(codes.InProgress):
 			level = slog.LevelWarn
 		}
 		logger.LogAttrs(ctx, level, "amqpidem: "+e.Kind.String(), slog.String("queue", e.Queue), slog.String("id", e.MessageID),

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // variant is a way in which a route is used.
@@ -39,11 +40,11 @@ var variants = []variant{
 	},
 	{
 		name: "conflict", policy: core.ClientKey(), first: true, within: true,
-		workload: workload{keyed: true, want: answer{status: 409, body: string(core.CodeInProgress)}},
+		workload: workload{keyed: true, want: answer{status: 409, body: string(codes.InProgress)}},
 	},
 	{
 		name: "key-reused", policy: core.ClientKey(), first: true,
-		workload: workload{keyed: true, number: 1, want: answer{status: 422, body: string(core.CodeKeyReused)}},
+		workload: workload{keyed: true, number: 1, want: answer{status: 422, body: string(codes.KeyReused)}},
 	},
 }
 

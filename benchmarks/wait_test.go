@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/redisstore"
@@ -106,8 +107,8 @@ func (d *duplicate) Answer(r *core.Response) error {
 	return nil
 }
 
-func (d *duplicate) Run(context.Context, int) (core.Capture, error) {
-	return core.Capture{Response: d.run()}, nil
+func (d *duplicate) Run(context.Context, int) (adapter.Capture, error) {
+	return adapter.Capture{Response: d.run()}, nil
 }
 
 func benchmarkWait(b *testing.B, waiters int, store interface {

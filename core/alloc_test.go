@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // null is an exchange that costs nothing itself.
@@ -39,9 +40,9 @@ func (n *null) ReadBody(int64) ([]byte, error) { return n.body, nil }
 func (n *null) Answer(r *core.Response) error  { return nil }
 func (n *null) Pass(context.Context) error     { return nil }
 func (n *null) Deliver([]core.Field) error     { return nil }
-func (n *null) Run(context.Context, int) (core.Capture, error) {
+func (n *null) Run(context.Context, int) (adapter.Capture, error) {
 	n.ran++
-	return core.Capture{Response: &n.resp}, nil
+	return adapter.Capture{Response: &n.resp}, nil
 }
 
 // What an adapter's own allocations come on top of. The targets for whole requests are in
@@ -74,7 +75,7 @@ func TestAllocations(t *testing.T) {
 
 // The key of a request allocates itself and nothing else, and leaves the request as it was.
 func TestKeyAllocatesTheKey(t *testing.T) {
-	params := []core.Pair{{Name: "id", Value: "7"}}
+	params := []adapter.Pair{{Name: "id", Value: "7"}}
 	r := core.Request{
 		Method: http.MethodPost, Route: "/orders/:id/pay", PathParams: params, ContentType: "application/json",
 		Headers: &null{key: "k-1"}, Body: []byte(`{"amount":5,"to":"bob","at":[1,2]}`),
@@ -89,6 +90,6 @@ func TestKeyAllocatesTheKey(t *testing.T) {
 			}
 		})
 		assert.LessOrEqual(t, got, 1.0, name)
-		assert.Equal(t, []core.Pair{{Name: "id", Value: "7"}}, params, name)
+		assert.Equal(t, []adapter.Pair{{Name: "id", Value: "7"}}, params, name)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // All deliveries of an event are one operation, whatever key the client's header names.
@@ -52,5 +53,5 @@ func TestCallerEventNeedsAPattern(t *testing.T) {
 	_, _, err = g.Key(&r)
 	var refused *core.Refusal
 	require.ErrorAs(t, err, &refused)
-	require.Equal(t, core.CodeKeyInvalid, refused.Code)
+	require.Equal(t, codes.KeyInvalid, refused.Code)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 func TestCallerFrom(t *testing.T) {
@@ -58,13 +59,13 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		"the caller alone":                    {byUser, false, "demo", "", "caller#demo"},
 		"and a user of his":                   {byUser, false, "demo", "X-User: bob", "caller&#demo%20bob"},
 		"both are escaped":                    {byUser, false, "a b=", "X-User: c d=", "caller&#a+b%253D%20c%20d%3D"},
-		"a user of an issuer":                 {fromNative(mapClaimsV5{"sub": "u", "iss": "i"}), false, "demo", "", "caller&iss#demo%20i%20u"},
-		"a credential stays a secret":         {core.UserFromAuthorization(), false, "demo", "Authorization: Bearer x", "caller&##" + hashed("demo Bearer x")},
+		"a user of an issuer":                 {always(core.User{ID: "u", Issuer: "i"}), false, "demo", "", "caller&iss#demo%20i%20u"},
+		"a credential stays a secret":         {core.UserFromSecretHeader("Authorization"), false, "demo", "Authorization: Bearer x", "caller&##" + hashed("demo Bearer x")},
 		"a long one is hashed":                {byUser, false, strings.Repeat("k", 128), "", "caller##" + hashed(strings.Repeat("k", 128))},
 		"an address adds nothing":             {core.UserFromRemoteAddr(), false, "demo", "", "caller#demo"},
 		"a real IP adds nothing":              {core.UserFromRealIP(), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
 		"an address as a fallback":            {first(byUser, core.UserFromRemoteAddr()), false, "demo", "", "caller#demo"},
-		"a fallback that counts":              {first(byUser, core.UserFromAuthorization()), false, "demo", "Authorization: Bearer x", "caller&1##" + hashed("demo Bearer x")},
+		"a fallback that counts":              {first(byUser, core.UserFromSecretHeader("Authorization")), false, "demo", "Authorization: Bearer x", "caller&1##" + hashed("demo Bearer x")},
 		"nested, an address":                  {first(byUser, first(core.UserFromRealIP(), byUser)), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
 		"the caller himself adds nothing":     {core.UserFromCaller(), false, "demo", "", "caller#demo"},
 		"nor as a fallback":                   {first(byUser, core.UserFromCaller()), false, "demo", "", "caller#demo"},
@@ -169,7 +170,7 @@ func TestRefusalsOfOthersAreNotKept(t *testing.T) {
 	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	outer, inner := e.MustGuard(core.ClientKey()), e.MustGuard(core.Policy{})
-	refuse := func(context.Context) core.Capture {
+	refuse := func(context.Context) adapter.Capture {
 		c := answer(401, "{}")
 		c.Response.Header = append(c.Response.Header, core.Field{Name: core.RefusedHeader, Value: "invalid"})
 		return c

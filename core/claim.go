@@ -195,7 +195,7 @@ func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict
 func (g *Guard) result(v Verdict) ([]byte, error) {
 	switch r := v.response; {
 	case g.task && r != nil:
-		return nil, errors.New("idem: Finished is for HTTP; use FinishedValue")
+		return nil, errors.New("idem: Finished was given a response, and this is a task: give it the value")
 	case !g.task && (r == nil || r.Status < 200 || r.Status > 999):
 		return nil, errors.New("idem: Finished needs a response with a final status")
 	case g.policy.Duplicate.kind == rejects:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -50,17 +51,17 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  TaskPolicy
 		expired bool
-		want    Code
+		want    codes.Code
 		calls   int64
 	}{
-		"the store keeps it":        {policy: TaskPolicy{}, want: CodeKeyReused, calls: 1},
-		"an expired token":          {policy: TaskPolicy{}, expired: true, want: CodeKeyReused, calls: 2},
-		"nobody knows":              {policy: TaskPolicy{Record: Record{Abandoned: Uncertain(nil)}}, want: CodeUncertain, calls: 1},
-		"the verdict is unknown":    {policy: reconciled(Unknown(), nil), want: CodeUncertain, calls: 1},
-		"the verdict fails":         {policy: reconciled(RunAgain(), fault), want: CodeUncertain, calls: 1},
-		"run again":                 {policy: reconciled(RunAgain(), nil), want: CodeKeyReused, calls: 2},
-		"finished by somebody else": {policy: reconciled(FinishedValue(nil), nil), want: CodeKeyReused, calls: 3},
-		"finished with a bad value": {policy: reconciled(Finished(&Response{Status: 200}), nil), want: CodeUncertain, calls: 1},
+		"the store keeps it":        {policy: TaskPolicy{}, want: codes.KeyReused, calls: 1},
+		"an expired token":          {policy: TaskPolicy{}, expired: true, want: codes.KeyReused, calls: 2},
+		"nobody knows":              {policy: TaskPolicy{Record: Record{Abandoned: Uncertain(nil)}}, want: codes.Uncertain, calls: 1},
+		"the verdict is unknown":    {policy: reconciled(Unknown(), nil), want: codes.Uncertain, calls: 1},
+		"the verdict fails":         {policy: reconciled(RunAgain(), fault), want: codes.Uncertain, calls: 1},
+		"run again":                 {policy: reconciled(RunAgain(), nil), want: codes.KeyReused, calls: 2},
+		"finished by somebody else": {policy: reconciled(Finished[[]byte](nil), nil), want: codes.KeyReused, calls: 3},
+		"finished with a bad value": {policy: reconciled(Finished(&Response{Status: 200}), nil), want: codes.Uncertain, calls: 1},
 	} {
 		s := &stubborn{grant: store.Grant{State: store.Abandoned, Attempt: 1, Fingerprint: "f", Remaining: time.Hour}}
 		tc.policy.Name = "n"
@@ -79,7 +80,7 @@ func TestWaiterAsksUntilItsLimit(t *testing.T) {
 		task := MustNew(Config{Service: "shop", Store: s}).MustTask(TaskPolicy{Name: "n", Duplicate: Wait(time.Second)})
 		begun := time.Now()
 		_, err := Do(t.Context(), task, Call{Key: "k"}, func(context.Context) (int, error) { return 0, nil })
-		assert.ErrorIs(t, err, CodeInProgress)
+		assert.ErrorIs(t, err, codes.InProgress)
 		assert.Equal(t, time.Second, time.Since(begun))
 	})
 }

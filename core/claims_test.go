@@ -2,9 +2,7 @@ package core_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -17,117 +15,6 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 )
-
-// These have the form of golang-jwt's types: the names of the fields that count, the methods,
-// and what is embedded in what. examples/jwt_test.go has the library.
-
-type (
-	claimsV5 interface {
-		GetIssuer() (string, error)
-		GetSubject() (string, error)
-	}
-	tokenV5 struct {
-		Raw    string
-		Header map[string]any
-		Claims claimsV5
-		Valid  bool
-	}
-	mapClaimsV5        map[string]any
-	registeredClaimsV5 struct {
-		Issuer  string `json:"iss,omitempty"`
-		Subject string `json:"sub,omitempty"`
-	}
-	customClaimsV5 struct {
-		registeredClaimsV5
-		Role string
-	}
-	// A token of v4: its claims have no GetSubject.
-	tokenV4 struct {
-		Claims interface{ Valid() error }
-		Valid  bool
-	}
-	mapClaimsV4 map[string]any
-	wrapped     struct{ *tokenV5 }
-)
-
-func (m mapClaimsV5) GetIssuer() (string, error)  { return m.text("iss") }
-func (m mapClaimsV5) GetSubject() (string, error) { return m.text("sub") }
-
-func (m mapClaimsV5) text(name string) (string, error) {
-	raw, ok := m[name]
-	if !ok {
-		return "", nil
-	}
-	s, ok := raw.(string)
-	if !ok {
-		return "", errDown
-	}
-	return s, nil
-}
-
-func (c registeredClaimsV5) GetIssuer() (string, error)  { return c.Issuer, nil }
-func (c registeredClaimsV5) GetSubject() (string, error) { return c.Subject, nil }
-
-func (mapClaimsV4) Valid() error { return nil }
-
-func fromNative(v any) core.UserSource {
-	return core.UserFunc(func(*core.Request) (core.User, error) { return core.UserFromValue(v) })
-}
-
-func TestVerifiedTokensNameTheirSubject(t *testing.T) {
-	for name, v := range map[string]any{
-		"v5, map":          &tokenV5{Claims: mapClaimsV5{"iss": "https://id", "sub": "u1"}, Valid: true},
-		"v5, registered":   &tokenV5{Claims: registeredClaimsV5{"https://id", "u1"}, Valid: true},
-		"v5, pointer":      &tokenV5{Claims: &registeredClaimsV5{"https://id", "u1"}, Valid: true},
-		"v5, custom":       &tokenV5{Claims: &customClaimsV5{registeredClaimsV5{"https://id", "u1"}, "admin"}, Valid: true},
-		"v5, claims alone": &customClaimsV5{registeredClaimsV5{"https://id", "u1"}, "admin"},
-		"v5, map alone":    mapClaimsV5{"iss": "https://id", "sub": "u1"},
-		"v5, wrapped":      wrapped{tokenV5: &tokenV5{Claims: mapClaimsV5{"iss": "https://id", "sub": "u1"}, Valid: true}},
-	} {
-		part := userPart(t, fromNative(v), post("", new(atomic.Int64)))
-		assert.Equal(t, "iss#https%253A%252F%252Fid%20u1", part, name)
-	}
-	part := userPart(t, fromNative(&tokenV5{Claims: mapClaimsV5{"sub": "u1"}, Valid: true}), post("", new(atomic.Int64)))
-	assert.Equal(t, "u1", part)
-	number, err := core.UserFromValue(float64(1<<53 - 1)) // a claim that gin-jwt leaves as it was decoded
-	require.NoError(t, err)
-	assert.Equal(t, "9007199254740991", number.ID)
-	number, err = core.UserFromValue(json.Number("9007199254740993"))
-	require.NoError(t, err)
-	assert.Equal(t, "9007199254740993", number.ID)
-}
-
-// What names nobody is refused, and the log says what to write instead.
-func TestTokensWithoutASubjectAreAFault(t *testing.T) {
-	for name, v := range map[string]any{
-		"not verified":           &tokenV5{Claims: mapClaimsV5{"sub": "u1"}},
-		"no subject":             &tokenV5{Claims: mapClaimsV5{"user_id": "u1"}, Valid: true},
-		"a number":               &tokenV5{Claims: mapClaimsV5{"sub": 7.0}, Valid: true},
-		"a number as issuer, v5": &tokenV5{Claims: mapClaimsV5{"sub": "u1", "iss": 7.0}, Valid: true},
-		"v4":                     &tokenV4{Claims: mapClaimsV4{"sub": "u1"}, Valid: true},
-		"a map":                  map[string]any{"sub": "u1"},
-		"nothing wrapped":        wrapped{},
-		"no claims":              &tokenV5{Valid: true},
-		"a model":                &struct{ ID int }{7},
-		"a fraction":             1.5,
-		"two ids may be this":    float64(1 << 53),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			var ledger atomic.Int64
-			logger := slog.New(slog.NewTextHandler(&out, nil))
-			g := core.MustNew(core.Config{User: fromNative(v), Observe: core.LogEvents(logger)}).MustGuard(core.Policy{})
-			assert.Equal(t, "user_missing", serve(t, g, post("{}", &ledger)).code())
-			assert.Zero(t, ledger.Load())
-			assert.Contains(t, out.String(), "level=WARN")
-			if !strings.HasPrefix(name, "not verified") {
-				assert.Contains(t, out.String(), "core.UserFunc(")
-			}
-		})
-	}
-	_, err := core.UserFromValue((*customClaimsV5)(nil))
-	assert.ErrorIs(t, err, core.ErrNoUser)
-}
 
 func TestHeadersThatTellOfSecretsAreHashed(t *testing.T) {
 	const secret = "s3cr3t-of-alice"

@@ -84,7 +84,7 @@ func decodeResponse(r *Response, result []byte) bool {
 		if value, rest, ok = cutString(rest); !ok {
 			return false
 		}
-		r.Header = append(r.Header, Field{name, value})
+		r.Header = append(r.Header, Field{Name: name, Value: value})
 	}
 	for more := result[0] == resultReduced; more; {
 		var name string
@@ -95,7 +95,7 @@ func decodeResponse(r *Response, result []byte) bool {
 			r.Removed = append(r.Removed, name)
 		}
 	}
-	r.Header = append(r.Header, Field{ReplayedHeader, "true"})
+	r.Header = append(r.Header, Field{Name: ReplayedHeader, Value: "true"})
 	r.Body = rest
 	return true
 }

@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // safelisted are what a script may always read (Fetch standard, CORS-safelisted response-header name).
@@ -33,7 +33,7 @@ func TestWhatAGuardAddsIsExposed(t *testing.T) {
 	first.header.Set("Idempotency-Key", "k-1")
 	handler := first.handler
 	var own []core.Field // the handler's own fields are its service's to expose
-	first.handler = func(ctx context.Context) core.Capture {
+	first.handler = func(ctx context.Context) adapter.Capture {
 		require.Equal(t, "in_progress", serve(`{"a":1}`).code())
 		c := handler(ctx)
 		own = slices.Clone(c.Response.Header)
@@ -52,23 +52,9 @@ func TestWhatAGuardAddsIsExposed(t *testing.T) {
 	for _, name := range safelisted {
 		delete(seen, name)
 	}
-	exposed := core.CORSExposeHeaders()
+	exposed := []string{core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"} // docs/cors.md
 	for name := range seen {
 		require.Contains(t, exposed, name)
 	}
 	require.Len(t, exposed, len(seen), "and nothing else is exposed: %v", seen)
-}
-
-func TestCORSHeaders(t *testing.T) {
-	require.Equal(t, []string{"Idempotency-Key", "X-Idempotency-Token"}, core.CORSAllowHeaders())
-	require.Equal(t, []string{"Idempotent-Replayed", "Idempotency-Refused", "Idempotency-Key", "Idempotency-Key-Expires", "Retry-After"}, core.CORSExposeHeaders())
-	for _, names := range []func() []string{core.CORSAllowHeaders, core.CORSExposeHeaders} {
-		for _, name := range names() {
-			require.Equal(t, http.CanonicalHeaderKey(name), name)
-		}
-		want := names()
-		clear(names()) // the caller's own
-		_ = append(names()[:0], "X-Other")
-		require.Equal(t, want, names())
-	}
 }

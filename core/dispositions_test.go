@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -24,8 +26,8 @@ func (c *call) detail() string {
 	return string(c.response.Body)
 }
 
-func handlerOf(status int) func(context.Context) core.Capture {
-	return func(context.Context) core.Capture { return answer(status, "") }
+func handlerOf(status int) func(context.Context) adapter.Capture {
+	return func(context.Context) adapter.Capture { return answer(status, "") }
 }
 
 // What a rejected duplicate is told must be true: what has failed has not been carried out.
@@ -37,16 +39,16 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 	message.Duplicate = core.Reject("Please wait.")
 	for name, tc := range map[string]struct {
 		policy  core.Policy
-		handler func(context.Context) core.Capture
+		handler func(context.Context) adapter.Capture
 		message string // in the refusal; empty: the next one runs
 	}{
 		"a success":                    {core.DoubleClick(), handlerOf(201), claimsSuccess},
 		"a failure":                    {core.DoubleClick(), handlerOf(402), saysFailed},
 		"one under a client key":       {withClientKey(keep), handlerOf(503), saysFailed},
 		"a refusal of the payment":     {withClientKey(keep), handlerOf(402), claimsSuccess}, // it is a result, see FailedByStatus
-		"a panic":                      {keep, func(context.Context) core.Capture { panic("boom") }, saysFailed},
-		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Ending: core.Unrendered} }, saysFailed},
-		"kept by the handler": {core.ResubmitWindow(), func(ctx context.Context) core.Capture {
+		"a panic":                      {keep, func(context.Context) adapter.Capture { panic("boom") }, saysFailed},
+		"an error that nobody renders": {keep, func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Unrendered} }, saysFailed},
+		"kept by the handler": {core.ResubmitWindow(), func(ctx context.Context) adapter.Capture {
 			core.RunFrom(ctx).Keep()
 			return answer(402, "")
 		}, saysFailed},
@@ -55,7 +57,7 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 		"no repeat submit":               {core.NoRepeatSubmit(0, ""), handlerOf(200), "Please do not submit twice."},
 		"with a message of its own":      {core.NoRepeatSubmit(0, "Once!"), handlerOf(200), "Once!"},
 		"no repeat submit, failed":       {core.NoRepeatSubmit(0, ""), handlerOf(402), ""},
-		"failed by its own code":         {core.NoRepeatSubmit(0, ""), func(context.Context) core.Capture { return answer(200, `{"code":50001}`) }, ""},
+		"failed by its own code":         {core.NoRepeatSubmit(0, ""), func(context.Context) adapter.Capture { return answer(200, `{"code":50001}`) }, ""},
 		"resubmit window, failed":        {core.ResubmitWindow(), handlerOf(500), ""},
 		"exclusive":                      {core.Exclusive(), handlerOf(200), ""},
 		"a failure that may be repeated": {func() core.Policy { p := core.DoubleClick(); p.OnFailure = core.Release; return p }(), handlerOf(402), ""},
@@ -63,7 +65,7 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
 		first := post("{}", &ledger).withKey("k")
-		first.handler = func(ctx context.Context) core.Capture {
+		first.handler = func(ctx context.Context) adapter.Capture {
 			running := serve(t, g, post("{}", &ledger).withKey("k"))
 			assert.Equal(t, "in_progress", running.code(), name)
 			assert.NotContains(t, running.detail(), "result", "%s: there will be none to get", name)
@@ -117,7 +119,7 @@ func TestWhatARejectedTaskIsTold(t *testing.T) {
 			_, _ = core.Do(t.Context(), task, core.Call{Key: key}, fn)
 		}()
 		_, err := core.Do(t.Context(), task, core.Call{Key: key}, fn)
-		assert.ErrorIs(t, err, core.CodeDuplicate, key)
+		assert.ErrorIs(t, err, codes.Duplicate, key)
 		assert.Regexp(t, "^idem: duplicate: This ", err.Error())
 		if key == "done" {
 			assert.ErrorContains(t, err, "already been carried out")
@@ -136,17 +138,17 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 	finished := reject
 	finished.Abandoned = core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 		if u.Request == nil {
-			return core.FinishedValue([]byte("7")), nil
+			return core.Finished([]byte("7")), nil
 		}
 		return core.Finished(&core.Response{Status: 201}), nil
 	})
 	for name, tc := range map[string]struct {
 		policy  core.Policy
-		handler func(context.Context) core.Capture // nil: a task
+		handler func(context.Context) adapter.Capture // nil: a task
 		want    string
 	}{
-		"an error that nobody renders": {keep, func(context.Context) core.Capture { return core.Capture{Ending: core.Unrendered} }, unavailable},
-		"one that somebody ignores":    {keep, func(context.Context) core.Capture { c := emptyAnswer(); c.Err = errDown; return c }, unavailable},
+		"an error that nobody renders": {keep, func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Unrendered} }, unavailable},
+		"one that somebody ignores":    {keep, func(context.Context) adapter.Capture { c := emptyAnswer(); c.Err = errDown; return c }, unavailable},
 		"a panic of a hook":            {core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(201), unavailable},
 		"a response that is rejected":  {reject, handlerOf(201), ""},
 		"a value that is rejected":     {reject, nil, ""},
@@ -161,7 +163,7 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 			defer func() { _ = recover() }()
 			if tc.handler != nil {
 				c := post("{}", nil)
-				c.handler = func(ctx context.Context) core.Capture {
+				c.handler = func(ctx context.Context) adapter.Capture {
 					if reconciles {
 						core.RunFrom(ctx).Abandon()
 					}
@@ -196,7 +198,7 @@ func TestARunAsLongAsItsRetention(t *testing.T) {
 		var observed events
 		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Retention: time.Second, RetainFromStart: true}})
 		c := post("{}", &ledger)
-		c.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(201, "") }
+		c.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(201, "") }
 		serve(t, g, c)
 		assert.Equal(t, core.Released, observed.all[len(observed.all)-1].Kind)
 		assert.False(t, serve(t, g, post("{}", &ledger)).replayed())
@@ -216,11 +218,11 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 			store.renew, store.complete = nil, nil
 		}},
 		"a failure that may have taken effect": {0, func(t *testing.T, _ *spy, g *core.Guard, c *call) {
-			c.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
+			c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
 			serve(t, g, c)
 		}},
 		"for as long as the policy says": {time.Minute, func(t *testing.T, _ *spy, g *core.Guard, c *call) {
-			c.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
+			c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
 			serve(t, g, c)
 		}},
 	} {
@@ -269,7 +271,7 @@ func TestAbandonedTasksAreRememberedBeyondTheRetention(t *testing.T) {
 			time.Sleep(24*time.Hour - time.Second)
 			r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
 			if uncertain {
-				assert.ErrorIs(t, err, core.CodeUncertain)
+				assert.ErrorIs(t, err, codes.Uncertain)
 			} else {
 				assert.NoError(t, err)
 				assert.EqualValues(t, 2, r.Attempt)
@@ -283,7 +285,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	decide := map[string]func(*core.Run){
 		"keep": (*core.Run).Keep, "release": (*core.Run).Release, "abandon": (*core.Run).Abandon,
 	}
-	refusal := func() core.Capture {
+	refusal := func() adapter.Capture {
 		r := answer(409, "")
 		r.Response.Header = append(r.Response.Header, core.Field{Name: core.RefusedHeader, Value: "in_progress"})
 		return r
@@ -309,7 +311,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).
 						MustGuard(core.Policy{Record: core.Record{Lease: time.Second, Abandoned: recovery}})
 					c := post("{}", &ledger)
-					c.handler = func(ctx context.Context) core.Capture {
+					c.handler = func(ctx context.Context) adapter.Capture {
 						core.RunFrom(ctx).Release() // the last call counts
 						decide[decision](core.RunFrom(ctx))
 						switch ending {
@@ -337,7 +339,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 					}
 					got := "attempt 1"
 					again := post("{}", &ledger)
-					again.handler = func(ctx context.Context) core.Capture {
+					again.handler = func(ctx context.Context) adapter.Capture {
 						if core.RunFrom(ctx).Attempt() == 2 {
 							got = "attempt 2"
 						}
@@ -377,7 +379,7 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 				g := core.MustNew(core.Config{User: byUser, Store: open(t)}).MustGuard(core.Policy{
 					Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
 				first := post("{}", &ledger)
-				first.handler = func(context.Context) core.Capture {
+				first.handler = func(context.Context) adapter.Capture {
 					time.Sleep(time.Second)
 					return answer(502, "")
 				}
@@ -386,7 +388,7 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 				done := make(chan *call, 20)
 				for range cap(done) {
 					c := post("{}", &ledger)
-					c.handler = func(ctx context.Context) core.Capture {
+					c.handler = func(ctx context.Context) adapter.Capture {
 						second.Add(1)
 						assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
 						soon := time.Second + time.Millisecond

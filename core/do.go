@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"unicode/utf8"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -49,7 +50,7 @@ type Call struct {
 	// stored as a hash.
 	User string
 	// Fingerprint tells a retry from a reuse of the Key: a call with the same Key and another
-	// Fingerprint is refused ([CodeKeyReused]). It may be the message or a digest of it; more
+	// Fingerprint is refused ([codes.KeyReused]). It may be the message or a digest of it; more
 	// than 64 bytes are stored as a hash. If all calls leave it empty, the Key alone decides.
 	Fingerprint string
 }
@@ -73,20 +74,20 @@ type Result[T any] struct {
 // fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
 // is lost, and at a shutdown.
 //
-// A duplicate gets the stored value, or an error that errors.Is a [Code] and is a *[Refusal]:
+// A duplicate gets the stored value, or an error that errors.Is a [codes.Code] and is a *[Refusal]:
 //
-//   - [CodeInProgress]: another call runs, and [TaskPolicy].Duplicate does not wait, its limit is reached,
+//   - [codes.InProgress]: another call runs, and [TaskPolicy].Duplicate does not wait, its limit is reached,
 //     or ctx has ended.
-//   - [CodeDuplicate]: the operation is done, under [Reject].
-//   - [CodeUncertain], [CodeKeyReused]: see there.
-//   - [CodeResultUnavailable]: the operation is done, but the value was not stored, because it had more
+//   - [codes.Duplicate]: the operation is done, under [Reject].
+//   - [codes.Uncertain], [codes.KeyReused]: see there.
+//   - [codes.ResultUnavailable]: the operation is done, but the value was not stored, because it had more
 //     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be decoded as a T.
 //
-// Other refusals without a run are [CodeKeyMissing] (call.Key is empty), [CodeStoreUnavailable] and
-// [CodeShuttingDown] (after [Engine.Drain]).
+// Other refusals without a run are [codes.KeyMissing] (call.Key is empty), [codes.StoreUnavailable] and
+// [codes.ShuttingDown] (after [Engine.Drain]).
 //
 // Within fn, a Do with the same task, call and context belongs to the same run, and just calls its
-// function. With another task of the same name and the same call it gets [CodeGuardConflict].
+// function. With another task of the same name and the same call it gets [codes.GuardConflict].
 func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Context) (T, error)) (Result[T], error) {
 	var r Result[T]
 	op := taskCall{guard: t.guard, call: call}
@@ -199,12 +200,12 @@ func (t *taskCall) identify() identity {
 
 // run runs the function under the claim of c.
 func (t *taskCall) run(c *runContext) error {
-	ending := Unrendered // until the function has returned
+	ending := adapter.Unrendered // until the function has returned
 	defer func() { c.settlePanic(ending) }()
 	c.announce()
 	t.attempt = c.attempt
 	err := t.fn(c)
-	ending = Answered
+	ending = adapter.Answered
 	o := outcome{failed: err != nil, err: err}
 	if t.guard.policy.Duplicate.kind != rejects { // else the value is never replayed
 		o.result = unavailable

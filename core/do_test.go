@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -47,10 +48,10 @@ func TestDo(t *testing.T) {
 	assert.EqualValues(t, 2, ledger.Load(), "another task's keys are others")
 
 	_, err = do(ctx, e, "k", core.TaskPolicy{Name: "mail", Duplicate: core.Reject("sent")}, work)
-	assert.ErrorIs(t, err, core.CodeDuplicate)
+	assert.ErrorIs(t, err, codes.Duplicate)
 	assert.ErrorContains(t, err, "sent")
 	_, err = do(ctx, e, "", p, work)
-	assert.ErrorIs(t, err, core.CodeKeyMissing)
+	assert.ErrorIs(t, err, codes.KeyMissing)
 	_, err = do(ctx, e, "k", core.TaskPolicy{}, work)
 	assert.Equal(t, []string{"TaskPolicy.Name"}, faultyFields(t, err))
 	assert.EqualValues(t, 2, ledger.Load())
@@ -73,7 +74,7 @@ func TestDoFailures(t *testing.T) {
 	_, err = do(ctx, e, "kept", keep, fail)
 	assert.Equal(t, boom, err)
 	_, err = do(ctx, e, "kept", keep, work)
-	assert.ErrorIs(t, err, core.CodeResultUnavailable)
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
 
 	small := core.TaskPolicy{Name: "n", ResultLimit: 1}
 	for _, replayed := range []bool{false, true} {
@@ -86,7 +87,7 @@ func TestDoFailures(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, "12", string(r.Value))
 	_, err = do(ctx, e, "large", small, work)
-	assert.ErrorIs(t, err, core.CodeResultUnavailable)
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
 
 	assert.Panics(t, func() {
 		_, _ = do(ctx, e, "panic", core.TaskPolicy{Name: "n"}, func(context.Context) ([]byte, error) { panic("boom") })
@@ -96,7 +97,7 @@ func TestDoFailures(t *testing.T) {
 
 	broken := core.MustNew(core.Config{Store: &spy{Store: newStore(t), acquire: down, release: down}})
 	_, err = do(ctx, broken, "k", core.TaskPolicy{Name: "n"}, work)
-	assert.ErrorIs(t, err, core.CodeStoreUnavailable)
+	assert.ErrorIs(t, err, codes.StoreUnavailable)
 	assert.ErrorIs(t, err, errDown)
 	r, err = do(ctx, broken, "k", core.TaskPolicy{Name: "n", FailOpen: true}, work)
 	assert.NoError(t, err)
@@ -121,14 +122,14 @@ func TestDoUncertain(t *testing.T) {
 		assert.NoError(t, err, "what was done is not undone by the store")
 		store.complete = nil
 		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, core.CodeInProgress)
+		assert.ErrorIs(t, err, codes.InProgress)
 		time.Sleep(5 * time.Second)
 		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, core.CodeUncertain)
+		assert.ErrorIs(t, err, codes.Uncertain)
 		verdict = core.Finished(&core.Response{Status: 200})
 		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, core.CodeUncertain, "a response finishes no task")
-		verdict = core.FinishedValue([]byte("found"))
+		assert.ErrorIs(t, err, codes.Uncertain, "a response finishes no task")
+		verdict = core.Finished([]byte("found"))
 		r, err := do(ctx, e, "k", p, work)
 		assert.NoError(t, err)
 		assert.Equal(t, core.Result[[]byte]{Value: []byte("found"), Replayed: true}, r)
@@ -144,7 +145,7 @@ func TestFinishedValueWithoutRoom(t *testing.T) {
 		p := core.TaskPolicy{Name: "n", Record: core.Record{
 			Lease: time.Second,
 			Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-				return core.FinishedValue([]byte("found")), nil
+				return core.Finished([]byte("found")), nil
 			}),
 		}}
 		work := func(context.Context) ([]byte, error) { return nil, nil }
@@ -159,7 +160,7 @@ func TestFinishedValueWithoutRoom(t *testing.T) {
 			return nil
 		}
 		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, core.CodeResultUnavailable)
+		assert.ErrorIs(t, err, codes.ResultUnavailable)
 		assert.Equal(t, 2, tries)
 	})
 }
@@ -177,7 +178,7 @@ func TestDoConcurrently(t *testing.T) {
 			switch {
 			case err == nil:
 				done.Add(1)
-			case errors.Is(err, core.CodeInProgress):
+			case errors.Is(err, codes.InProgress):
 				inProgress.Add(1)
 			default:
 				t.Error(err)
@@ -193,8 +194,8 @@ func TestRefusalErrors(t *testing.T) {
 	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	refused := func() *core.Refusal {
 		_, err := core.Do(t.Context(), task, core.Call{}, func(context.Context) (int, error) { return 0, nil })
-		require.ErrorIs(t, err, core.CodeKeyMissing)
-		require.NotErrorIs(t, err, core.CodeKeyInvalid)
+		require.ErrorIs(t, err, codes.KeyMissing)
+		require.NotErrorIs(t, err, codes.KeyInvalid)
 		require.ErrorContains(t, err, "key_missing")
 		r, ok := errors.AsType[*core.Refusal](err)
 		require.True(t, ok)
@@ -203,7 +204,7 @@ func TestRefusalErrors(t *testing.T) {
 	first := refused()
 	require.ErrorIs(t, first, refused())
 	require.Equal(t, 400, first.Status)
-	require.NotEmpty(t, first.Title())
+	require.NotEmpty(t, first.Code.Title())
 	require.NotEmpty(t, first.Detail)
 	*first = core.Refusal{Code: "mine"}
 	require.Equal(t, 400, refused().Status, "nobody can change what others get")

@@ -12,9 +12,8 @@
 //
 // What is not HTTP (messages, cron jobs, RPC) is a [Task], which [Do] runs.
 //
-// These are for adapters, applications need none of them: [Exchange], [Capture], [Ending], [Deferrer], [Pending],
-// [Finisher], [Stream], [PartSent], [MayStream], [ErrBodyTooLarge], [ErrBodyConsumed], [Guard.Serve], [Guard.ServeToken],
-// [Guard.MustUseTokens], [UserFromValue].
+// What adapters need is in package adapter, the codes of refusals are in package codes, the contract of a store is in package
+// store. [Guard.Serve] and [Guard.ServeTokens] are for adapters.
 //
 // # Words
 //
@@ -74,7 +73,7 @@
 // middleware that answers in its place.
 //
 // What a middleware in front has taken away. A body that was read before is put together again from what
-// was parsed of it, or refused ([CodeBodyConsumed]). But on net/http, Gin and Echo a body of unknown length (in chunks, or over
+// was parsed of it, or refused ([codes.BodyConsumed]). But on net/http, Gin and Echo a body of unknown length (in chunks, or over
 // HTTP/2) that was read in part looks like a shorter one, and one without a Content-Type that was read to its end like none: to
 // the guard, all such requests of a user are one operation. The adapters' Finish, further out than such a middleware, tells.
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // Drain prepares a shutdown. From now on a request that would run is refused with 503 shutting_down
-// ([CodeShuttingDown]); duplicates of finished operations are still answered. Drain waits for the runs
+// ([codes.ShuttingDown]); duplicates of finished operations are still answered. Drain waits for the runs
 // that have begun, and returns nil when the last one is settled.
 //
 // When ctx ends first, Drain ends the contexts of the runs that are left, with [ErrShutdown], gives them

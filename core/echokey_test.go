@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -35,7 +36,7 @@ func TestEchoKey(t *testing.T) {
 	t.Cleanup(func() { time.Local = here })
 	for name, tc := range map[string]struct {
 		policy  core.Policy
-		handler func(context.Context) core.Capture
+		handler func(context.Context) adapter.Capture
 		stands  time.Duration // as the first answer says
 	}{
 		"a success":             {core.Policy{}, handlerOf(201), 24 * time.Hour},
@@ -44,7 +45,7 @@ func TestEchoKey(t *testing.T) {
 		"not any more":          {core.Policy{Record: core.Record{Retention: time.Minute, RetainFromStart: true}}, handlerOf(201), 0},
 		"a failure":             {core.Policy{}, handlerOf(503), 0},
 		"a failure that's kept": {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(503), 24 * time.Hour},
-		"released": {core.Policy{}, func(ctx context.Context) core.Capture {
+		"released": {core.Policy{}, func(ctx context.Context) adapter.Capture {
 			core.RunFrom(ctx).Release()
 			return answer(201, "")
 		}, 0},
@@ -58,12 +59,12 @@ func TestEchoKey(t *testing.T) {
 				p.Key = core.Header(core.Required, core.EchoKey())
 				g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
 				c := post("{}", &ledger).withKey(`"k 1"`)
-				var final core.Capture
-				c.handler = func(ctx context.Context) core.Capture {
+				var final adapter.Capture
+				c.handler = func(ctx context.Context) adapter.Capture {
 					time.Sleep(10 * time.Minute)
 					if final = tc.handler(ctx); deferred {
 						c.held = final.Response
-						return core.Capture{Ending: core.Deferred}
+						return adapter.Capture{Ending: adapter.Deferred}
 					}
 					return final
 				}
@@ -95,7 +96,7 @@ func TestEchoKeyIsWhatWasSent(t *testing.T) {
 	p := core.ClientKey(core.EchoKey())
 	sent := []byte("key")
 	c := post("{}", nil).withKey(unsafe.String(&sent[0], len(sent)))
-	c.handler = func(context.Context) core.Capture { copy(sent, "xxx"); return answer(201, "") }
+	c.handler = func(context.Context) adapter.Capture { copy(sent, "xxx"); return answer(201, "") }
 	serve(t, core.MustNew(core.Config{User: byUser}).MustGuard(p), c)
 	assert.Equal(t, "key", c.response.Get(core.DefaultKeyHeader))
 }
@@ -128,7 +129,7 @@ func TestEchoKeyIsThereOnce(t *testing.T) {
 	p := core.ClientKey(core.EchoKey())
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
 	c := post("{}", nil).withKey("k")
-	c.handler = func(context.Context) core.Capture {
+	c.handler = func(context.Context) adapter.Capture {
 		own := answer(201, "")
 		own.Response.Header = append(own.Response.Header, core.Field{Name: "idempotency-key", Value: "own"})
 		return own

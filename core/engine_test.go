@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -44,8 +46,8 @@ func TestKeysDoNotCrossUsersRoutesMethodsOrPathParameters(t *testing.T) {
 		"user in capitals": func(c *call) { c.header.Set("X-User", "Alice") },
 		"route":            func(c *call) { c.route = "/payments" },
 		"method":           func(c *call) { c.method = "PUT" },
-		"path parameter":   func(c *call) { c.params = []core.Pair{{Name: "id", Value: "7"}} },
-		"another one":      func(c *call) { c.params = []core.Pair{{Name: "id", Value: "8"}} },
+		"path parameter":   func(c *call) { c.params = []adapter.Pair{{Name: "id", Value: "7"}} },
+		"another one":      func(c *call) { c.params = []adapter.Pair{{Name: "id", Value: "8"}} },
 		"query":            func(c *call) { c.query = "x=1" },
 	}
 	for _, policy := range []core.Policy{{}, core.ClientKey()} {
@@ -100,7 +102,7 @@ func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 		code string
 	}{{strict, "s", "key_reused"}, {lenient, "l", "in_progress"}} {
 		outer := post(`{"n":1}`, &ledger).withKey(tc.key)
-		outer.handler = func(context.Context) core.Capture {
+		outer.handler = func(context.Context) adapter.Capture {
 			inner := serve(t, tc.g, post(`{"n":2}`, &ledger).withKey(tc.key))
 			assert.Equal(t, tc.code, inner.code())
 			same := serve(t, tc.g, post(`{"n":1}`, &ledger).withKey(tc.key))
@@ -201,7 +203,7 @@ func TestFailuresAreReleased(t *testing.T) {
 			var ledger atomic.Int64
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: tc.key})
 			c := post(`{"f":1}`, &ledger).withKey("k")
-			c.handler = func(context.Context) core.Capture {
+			c.handler = func(context.Context) adapter.Capture {
 				r := answer(status, "answer")
 				r.Response.Header = append(r.Response.Header, fields...)
 				return r
@@ -226,8 +228,8 @@ func TestFailuresAreReleased(t *testing.T) {
 }
 
 func TestDispositions(t *testing.T) {
-	failing := func(context.Context) core.Capture { return answer(500, "no") }
-	run := func(p core.Policy, handler func(context.Context) core.Capture) *call {
+	failing := func(context.Context) adapter.Capture { return answer(500, "no") }
+	run := func(p core.Policy, handler func(context.Context) adapter.Capture) *call {
 		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
 		c := post("{}", &ledger)
@@ -242,10 +244,10 @@ func TestDispositions(t *testing.T) {
 	assert.True(t, kept.replayed())
 	assert.Equal(t, 500, kept.response.Status)
 	own := core.Policy{Failed: core.FailedByCode("code")}
-	assert.False(t, run(own, func(context.Context) core.Capture { return answer(200, `{"code":50001}`) }).replayed())
-	assert.False(t, run(own, func(context.Context) core.Capture { return answer(200, `{"code":"50001"}`) }).replayed())
+	assert.False(t, run(own, func(context.Context) adapter.Capture { return answer(200, `{"code":50001}`) }).replayed())
+	assert.False(t, run(own, func(context.Context) adapter.Capture { return answer(200, `{"code":"50001"}`) }).replayed())
 	for _, body := range []string{`{"code":0}`, `{"code":200}`, `{"code":"OK"}`, `{}`, `[]`, `x`} {
-		assert.True(t, run(own, func(context.Context) core.Capture { return answer(200, body) }).replayed(), body)
+		assert.True(t, run(own, func(context.Context) adapter.Capture { return answer(200, body) }).replayed(), body)
 	}
 }
 
@@ -256,7 +258,7 @@ func TestPanicReleasesAndGoesOn(t *testing.T) {
 		MustGuard(core.Policy{Name: "orders"})
 	c := post("{}", &ledger)
 	var ctx context.Context
-	c.handler = func(c context.Context) core.Capture { ctx = c; panic("boom") }
+	c.handler = func(c context.Context) adapter.Capture { ctx = c; panic("boom") }
 	assert.PanicsWithValue(t, "boom", func() { _ = g.Serve(context.Background(), c) })
 	assert.Error(t, ctx.Err(), "the run's context has ended")
 	require.Len(t, events, 3)
@@ -275,7 +277,7 @@ func TestPanicBehindTheHandler(t *testing.T) {
 	assert.EqualValues(t, 1, ledger.Load())
 
 	c := post(`{"deferred":1}`, &ledger)
-	c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
+	c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
 	serve(t, g, c)
 	final := answer(200, "")
 	c.held = final.Response
@@ -285,7 +287,7 @@ func TestPanicBehindTheHandler(t *testing.T) {
 }
 
 func TestResultUnavailable(t *testing.T) {
-	for name, capture := range map[string]core.Capture{
+	for name, capture := range map[string]adapter.Capture{
 		"incomplete": {Response: &core.Response{Status: 200}, Incomplete: true},
 		"too large":  answer(200, "123456789"),
 	} {
@@ -293,7 +295,7 @@ func TestResultUnavailable(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{ResponseLimit: 8})
 		c := post("{}", &ledger)
 		var ctx context.Context
-		c.handler = func(c context.Context) core.Capture { ctx = c; return capture }
+		c.handler = func(c context.Context) adapter.Capture { ctx = c; return capture }
 		assert.Equal(t, 200, serve(t, g, c).response.Status, name)
 		dup := serve(t, g, post("{}", &ledger))
 		assert.Equal(t, "result_unavailable", dup.code(), name)
@@ -310,10 +312,12 @@ func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{})
 	c := post("{}", &ledger)
 	c.err = boom
-	c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Unrendered, Err: boom} }
+	c.handler = func(context.Context) adapter.Capture {
+		return adapter.Capture{Ending: adapter.Unrendered, Err: boom}
+	}
 	assert.Equal(t, boom, g.Serve(context.Background(), c))
 	assert.Equal(t, core.Released, last.Kind)
-	assert.ErrorIs(t, last.Err, core.ErrUnrendered)
+	assert.ErrorIs(t, last.Err, adapter.ErrUnrendered)
 	assert.ErrorIs(t, last.Err, boom)
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 }
@@ -324,7 +328,7 @@ func TestDeferredOutcome(t *testing.T) {
 	deferred := func() *call {
 		c := post("{}", &ledger)
 		c.err = errors.New("rendered further out")
-		c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
+		c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
 		assert.Error(t, g.Serve(context.Background(), c))
 		require.NotNil(t, c.pending)
 		assert.Zero(t, c.delivered)
@@ -347,9 +351,9 @@ func TestSameGuardTwiceOnTheWay(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	inner := post("{}", &ledger)
 	outer := post("{}", &ledger)
-	outer.handler = func(ctx context.Context) core.Capture {
+	outer.handler = func(ctx context.Context) adapter.Capture {
 		require.NoError(t, g.Serve(ctx, inner))
-		return core.Capture{Response: inner.response}
+		return adapter.Capture{Response: inner.response}
 	}
 	serve(t, g, outer)
 	assert.Equal(t, 1, inner.passed)
@@ -381,7 +385,7 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 	c := post("{}", &ledger)
 	type ctxKey struct{}
 	var ended *core.Run
-	c.handler = func(ctx context.Context) core.Capture {
+	c.handler = func(ctx context.Context) adapter.Capture {
 		run := core.RunFrom(ctx)
 		require.NotNil(t, run)
 		ended = run
@@ -421,7 +425,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 	cacheControl := "public"
 	own := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
 		native = r.Request.Native
-		if r.Code == core.CodeKeyInvalid {
+		if r.Code == codes.KeyInvalid {
 			return nil
 		}
 		body := []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)

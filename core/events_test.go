@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -26,40 +28,42 @@ var endingKinds = []core.Kind{core.Completed, core.Released, core.RunAbandoned, 
 // However a run ends, whatever its handler has decided, and whatever the store does about it:
 // its Started is followed by one ending event, and by none after that.
 func TestEachRunHasOneEndingEvent(t *testing.T) {
-	endings := map[string]func(ctx context.Context, c *call) core.Capture{
-		"success":    func(context.Context, *call) core.Capture { return answer(201, "") },
-		"failure":    func(context.Context, *call) core.Capture { return answer(502, "") },
-		"panic":      func(context.Context, *call) core.Capture { panic("boom") },
-		"goexit":     func(context.Context, *call) core.Capture { runtime.Goexit(); panic("unreachable") },
-		"unrendered": func(context.Context, *call) core.Capture { return core.Capture{Ending: core.Unrendered, Err: errDown} },
-		"too large":  func(context.Context, *call) core.Capture { return answer(200, strings.Repeat("x", 100)) },
-		"streamed, and cut": func(ctx context.Context, _ *call) core.Capture {
-			core.PartSent(ctx, true)
+	endings := map[string]func(ctx context.Context, c *call) adapter.Capture{
+		"success": func(context.Context, *call) adapter.Capture { return answer(201, "") },
+		"failure": func(context.Context, *call) adapter.Capture { return answer(502, "") },
+		"panic":   func(context.Context, *call) adapter.Capture { panic("boom") },
+		"goexit":  func(context.Context, *call) adapter.Capture { runtime.Goexit(); panic("unreachable") },
+		"unrendered": func(context.Context, *call) adapter.Capture {
+			return adapter.Capture{Ending: adapter.Unrendered, Err: errDown}
+		},
+		"too large": func(context.Context, *call) adapter.Capture { return answer(200, strings.Repeat("x", 100)) },
+		"streamed, and cut": func(ctx context.Context, _ *call) adapter.Capture {
+			adapter.PartSent(ctx, true)
 			r := answer(200, "")
-			r.Ending = core.Cut
+			r.Ending = adapter.Cut
 			return r
 		},
-		"gives up": func(ctx context.Context, _ *call) core.Capture {
+		"gives up": func(ctx context.Context, _ *call) adapter.Capture {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Minute):
 			}
 			r := answer(200, "")
-			r.Ending = core.Empty
+			r.Ending = adapter.Empty
 			return r
 		},
-		"a refusal further in": func(context.Context, *call) core.Capture {
+		"a refusal further in": func(context.Context, *call) adapter.Capture {
 			r := answer(409, "")
 			r.Response.Header = append(r.Response.Header, core.Field{Name: core.RefusedHeader, Value: "in_progress"})
 			return r
 		},
-		"deferred":             func(_ context.Context, c *call) core.Capture { return core.Capture{Ending: core.Deferred} },
-		"deferred, then panic": func(_ context.Context, c *call) core.Capture { return core.Capture{Ending: core.Deferred} },
-		"a hook panics":        func(context.Context, *call) core.Capture { return answer(299, "") },
-		"deferred, and a hook panics": func(context.Context, *call) core.Capture {
-			return core.Capture{Ending: core.Deferred}
+		"deferred":             func(_ context.Context, c *call) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} },
+		"deferred, then panic": func(_ context.Context, c *call) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} },
+		"a hook panics":        func(context.Context, *call) adapter.Capture { return answer(299, "") },
+		"deferred, and a hook panics": func(context.Context, *call) adapter.Capture {
+			return adapter.Capture{Ending: adapter.Deferred}
 		},
-		"the observer panics": func(context.Context, *call) core.Capture { return answer(201, "") },
+		"the observer panics": func(context.Context, *call) adapter.Capture { return answer(201, "") },
 	}
 	decisions := map[string]func(*core.Run){
 		"": func(*core.Run) {}, "keep": (*core.Run).Keep, "release": (*core.Run).Release, "abandon": (*core.Run).Abandon,
@@ -94,7 +98,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 							return core.FailedByStatus(r)
 						}})
 						c := post("{}", &ledger)
-						c.handler = func(ctx context.Context) core.Capture {
+						c.handler = func(ctx context.Context) adapter.Capture {
 							decide(core.RunFrom(ctx))
 							if drained {
 								drain, cancel := context.WithCancel(t.Context())
@@ -164,12 +168,12 @@ func count(kinds []core.Kind, of ...core.Kind) (n int) {
 
 func TestFlagsOfEndingEvents(t *testing.T) {
 	hook := core.Policy{Failed: func(*core.Response) bool { panic("hook") }}
-	endsWith := func(e core.Ending) func(context.Context) core.Capture {
-		return func(context.Context) core.Capture { r := answer(200, ""); r.Ending = e; return r }
+	endsWith := func(e adapter.Ending) func(context.Context) adapter.Capture {
+		return func(context.Context) adapter.Capture { r := answer(200, ""); r.Ending = e; return r }
 	}
 	for name, tc := range map[string]struct {
 		policy           core.Policy
-		handler          func(context.Context) core.Capture
+		handler          func(context.Context) adapter.Capture
 		kind             core.Kind
 		failed, panicked bool
 	}{
@@ -178,10 +182,10 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		"failure that is kept":               {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(500), core.Completed, true, false},
 		"failure that may have taken effect": {core.Policy{Record: core.Record{OnFailure: core.Abandon}}, handlerOf(500), core.RunAbandoned, true, false},
 		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
-		"panic":                              {core.Policy{}, func(context.Context) core.Capture { panic("boom") }, core.Released, true, true},
+		"panic":                              {core.Policy{}, func(context.Context) adapter.Capture { panic("boom") }, core.Released, true, true},
 		"panic of a hook":                    {hook, handlerOf(200), core.Completed, false, true},
-		"so, behind a stream that was cut":   {hook, endsWith(core.Cut), core.RunAbandoned, true, true},
-		"so, and the handler may run on":     {hook, endsWith(core.RunsOn), core.RunUnfinished, true, true},
+		"so, behind a stream that was cut":   {hook, endsWith(adapter.Cut), core.RunAbandoned, true, true},
+		"so, and the handler may run on":     {hook, endsWith(adapter.RunsOn), core.RunUnfinished, true, true},
 	} {
 		var ledger atomic.Int64
 		var seen events
@@ -214,7 +218,7 @@ func TestRequestsThatPassAreSeen(t *testing.T) {
 func TestLevelsOfLogEvents(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	observe := core.LogEvents(logger)
+	observe := core.LogEvents(logger, slog.LevelDebug)
 	for _, tc := range []struct {
 		event core.Event
 		level string
@@ -228,8 +232,8 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		{core.Event{Kind: core.Completed, Panicked: true}, "WARN"},
 		{core.Event{Kind: core.Released, Failed: true}, "DEBUG"},
 		{core.Event{Kind: core.Released, Failed: true, Panicked: true}, "WARN"},
-		{core.Event{Kind: core.Released, Err: core.ErrUnrendered}, "WARN"},
-		{core.Event{Kind: core.Released, Err: core.NewRefusal(core.CodeNoRun, nil)}, "WARN"},
+		{core.Event{Kind: core.Released, Err: adapter.ErrUnrendered}, "WARN"},
+		{core.Event{Kind: core.Released, Err: core.NewRefusal(codes.NoRun, nil)}, "WARN"},
 		{core.Event{Kind: core.RunAbandoned}, "WARN"},
 		{core.Event{Kind: core.RunLost}, "WARN"},
 		{core.Event{Kind: core.RunUnfinished}, "WARN"},
@@ -238,17 +242,17 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		{core.Event{Kind: core.Unprotected}, "WARN"},
 		{core.Event{Kind: core.Replayed}, "DEBUG"},
 		{core.Event{Kind: core.Passed}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: core.CodeInProgress}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: core.CodeKeyReused}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: core.CodeUserMissing}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: core.CodeUserMissing, Err: errors.New("a *jwt.Token")}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: core.CodeShuttingDown}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: core.CodeUncertain}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: core.CodeStoreUnavailable}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: core.CodeBodyConsumed}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: core.CodeStoreNotShared}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: core.CodeGuardConflict}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: codes.InProgress}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: codes.KeyReused}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: codes.UserMissing}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: codes.UserMissing, Err: core.ErrNoUser}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: codes.UserMissing, Err: errors.New("a *jwt.Token")}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: codes.ShuttingDown}, "DEBUG"},
+		{core.Event{Kind: core.Refused, Code: codes.Uncertain}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: codes.StoreUnavailable}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: codes.BodyConsumed}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: codes.StoreNotShared}, "WARN"},
+		{core.Event{Kind: core.Refused, Code: codes.GuardConflict}, "WARN"},
 	} {
 		out.Reset()
 		observe(context.Background(), tc.event)
@@ -256,8 +260,8 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		assert.Equal(t, tc.event.Takeover, strings.Contains(out.String(), `"idem: takeover"`))
 		assert.NotContains(t, out.String(), "key=", "there is none")
 	}
-	observe = core.LogEvents(logger, core.LogRefusals)
-	for code, level := range map[core.Code]string{core.CodeKeyReused: "INFO", core.CodeUncertain: "WARN", core.CodeShuttingDown: "DEBUG"} {
+	observe = core.LogEvents(logger, slog.LevelInfo)
+	for code, level := range map[codes.Code]string{codes.KeyReused: "INFO", codes.Uncertain: "WARN", codes.ShuttingDown: "DEBUG"} {
 		out.Reset()
 		observe(context.Background(), core.Event{Kind: core.Refused, Code: code, Status: core.NewRefusal(code, nil).Status})
 		assert.Contains(t, out.String(), "level="+level+" ", code)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -178,7 +179,7 @@ func ExampleRecovery() {
 		result, err := core.Do(context.Background(), task, core.Call{Key: "c-1"}, func(ctx context.Context) (string, error) {
 			return fmt.Sprint("attempt ", core.RunFrom(ctx).Attempt()), nil
 		})
-		fmt.Printf("%q %t\n", result.Value, errors.Is(err, core.CodeUncertain))
+		fmt.Printf("%q %t\n", result.Value, errors.Is(err, codes.Uncertain))
 	}
 	// Output:
 	// "attempt 2" false
@@ -196,7 +197,7 @@ func ExamplePolicy_reconcile() {
 				if !charged[u.Key] {
 					return core.RunAgain(), nil
 				}
-				return core.FinishedValue([]byte(`"charged by the first run"`)), nil
+				return core.Finished([]byte(`"charged by the first run"`)), nil
 			}),
 		},
 	})

@@ -8,6 +8,7 @@ import (
 	_ "time/tzdata" // for machines that know no zones
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
@@ -34,8 +35,8 @@ func reportDue(ctx context.Context, nightly *core.Task, now time.Time, zone *tim
 			return struct{}{}, report(ctx, day)
 		})
 		switch {
-		case errors.Is(err, core.CodeDuplicate): // it is made
-		case errors.Is(err, core.CodeInProgress): // another process makes it, or has died making it: the next call finds out
+		case errors.Is(err, codes.Duplicate): // it is made
+		case errors.Is(err, codes.InProgress): // another process makes it, or has died making it: the next call finds out
 		default:
 			failures = append(failures, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 func ExampleDo() {
@@ -38,7 +39,7 @@ func ExampleDo_fingerprint() {
 	}
 	fmt.Println(pay("p-1", "5 to bob"))
 	fmt.Println(pay("p-1", "5 to bob"))
-	fmt.Println(errors.Is(pay("p-1", "700 to eve"), core.CodeKeyReused))
+	fmt.Println(errors.Is(pay("p-1", "700 to eve"), codes.KeyReused))
 	// Output:
 	// <nil>
 	// <nil>
@@ -71,7 +72,7 @@ func ExampleRun_Abandon() {
 	})
 	fmt.Println(err)
 	_, err = core.Do(context.Background(), charge, core.Call{Key: "c-1"}, func(context.Context) (string, error) { return "charged", nil })
-	fmt.Println(errors.Is(err, core.CodeUncertain))
+	fmt.Println(errors.Is(err, codes.Uncertain))
 	// Output:
 	// the bank has not answered
 	// true

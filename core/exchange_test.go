@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/internal/leak"
 )
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 // what was answered.
 type call struct {
 	method, route, query string
-	params               []core.Pair
+	params               []adapter.Pair
 	contentType          string
 	remote               string
 	header               http.Header
@@ -28,7 +29,7 @@ type call struct {
 	bodyErr              error
 	preforked            bool
 
-	handler func(ctx context.Context) core.Capture
+	handler func(ctx context.Context) adapter.Capture
 	err     error // that Run returns
 
 	ran       int
@@ -36,7 +37,7 @@ type call struct {
 	delivered int
 	response  *core.Response // what the client has got
 	held      *core.Response
-	pending   *core.Pending
+	pending   adapter.Pending
 }
 
 func (c *call) Header(name string, i int) (string, int) {
@@ -59,7 +60,7 @@ func (c *call) ReadBody(limit int64) ([]byte, error) {
 		return nil, c.bodyErr
 	}
 	if int64(len(c.body)) > limit {
-		return nil, core.ErrBodyTooLarge
+		return nil, adapter.ErrBodyTooLarge
 	}
 	return []byte(c.body), nil
 }
@@ -75,7 +76,7 @@ func (c *call) Pass(ctx context.Context) error {
 	return c.err
 }
 
-func (c *call) Run(ctx context.Context, limit int) (core.Capture, error) {
+func (c *call) Run(ctx context.Context, limit int) (adapter.Capture, error) {
 	c.ran++
 	got := c.handler(ctx)
 	if got.Response != nil {
@@ -94,7 +95,7 @@ func (c *call) Deliver(fields []core.Field) error {
 	return nil
 }
 
-func (c *call) Defer(p *core.Pending) { c.pending = p }
+func (c *call) Defer(p adapter.Pending) { c.pending = p }
 
 func clone(r *core.Response) *core.Response {
 	if r == nil {
@@ -119,15 +120,15 @@ func post(body string, ledger *atomic.Int64) *call {
 	return &call{
 		method: "POST", route: "/orders", contentType: "application/json", body: body,
 		header: http.Header{"X-User": {"alice"}},
-		handler: func(context.Context) core.Capture {
+		handler: func(context.Context) adapter.Capture {
 			n := ledger.Add(1)
 			return answer(201, `{"order":`+string(rune('0'+n))+`}`)
 		},
 	}
 }
 
-func answer(status int, body string) core.Capture {
-	return core.Capture{Response: &core.Response{
+func answer(status int, body string) adapter.Capture {
+	return adapter.Capture{Response: &core.Response{
 		Status: status,
 		Header: []core.Field{{Name: "Content-Type", Value: "application/json"}},
 		Body:   []byte(body),
@@ -135,14 +136,14 @@ func answer(status int, body string) core.Capture {
 }
 
 // abandoning is a handler that abandons its run.
-func abandoning(ctx context.Context) core.Capture {
+func abandoning(ctx context.Context) adapter.Capture {
 	core.RunFrom(ctx).Abandon()
 	return answer(500, "")
 }
 
 // attemptTo is a handler that writes the number of its attempt to n.
-func attemptTo(n *uint64) func(context.Context) core.Capture {
-	return func(ctx context.Context) core.Capture {
+func attemptTo(n *uint64) func(context.Context) adapter.Capture {
+	return func(ctx context.Context) adapter.Capture {
 		*n = core.RunFrom(ctx).Attempt()
 		return answer(201, "")
 	}

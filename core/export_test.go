@@ -3,6 +3,12 @@ package core
 // DefaultTokenLifetime is how long a token may be used for the first time, unless TokenConfig.Lifetime says otherwise.
 const DefaultTokenLifetime = defaultTokenLifetime
 
+// Defaults of policies.
+const (
+	DefaultLease        = defaultLease
+	DefaultKeyRetention = defaultKeyRetention
+)
+
 // NewKey makes a key.
 func NewKey(raw string) Key { return Key{raw} }
 

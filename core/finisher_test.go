@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // undelivered is an exchange whose client has gone.
@@ -31,7 +32,7 @@ func TestFinisher(t *testing.T) {
 	for _, returned := range []bool{true, false} {
 		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-		var f core.Finisher
+		var f adapter.Finisher
 		require.NoError(t, f.Finish(returned))
 		require.False(t, f.Deferred())
 
@@ -39,9 +40,9 @@ func TestFinisher(t *testing.T) {
 		var order []int
 		for i, err := range []error{first, second} {
 			c := undelivered{post(strconv.Itoa(i), &ledger), err}
-			c.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
+			c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
 			require.NoError(t, g.Serve(t.Context(), c))
-			f.Defer(c.pending, func(came bool) *core.Capture {
+			f.Defer(c.pending, func(came bool) *adapter.Capture {
 				assert.Equal(t, returned, came)
 				order = append(order, i)
 				if !came {

@@ -24,7 +24,7 @@ func TestFIPS(t *testing.T) {
 		require.Contains(t, string(out), "--- PASS: TestFIPS")
 		return
 	}
-	e := core.MustNew(core.Config{User: core.UserFromAuthorization()})
+	e := core.MustNew(core.Config{User: core.UserFromSecretHeader("Authorization")})
 	_, err := e.Guard(core.Policy{})
 	assert.Equal(t, []string{"Policy.Digest"}, faultyFields(t, err))
 

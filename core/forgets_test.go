@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -51,7 +52,7 @@ func TestThereAndBack(t *testing.T) {
 			c := put(quantity, &ledger)
 			c.method = tc.method
 			handler := c.handler
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				running := put(quantity, &ledger)
 				running.method = tc.method
 				if tc.policy.Duplicate != core.Wait(time.Second) {
@@ -67,7 +68,7 @@ func TestThereAndBack(t *testing.T) {
 	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	c := put(1, &ledger)
-	c.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Keep(); return answer(201, "") }
+	c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Keep(); return answer(201, "") }
 	serve(t, g, c)
 	assert.True(t, serve(t, g, put(1, &ledger)).replayed(), "Run.Keep")
 }
@@ -96,7 +97,7 @@ func TestWaitersOfAPut(t *testing.T) {
 				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 				first := put(1, &ledger)
 				handler := first.handler
-				first.handler = func(ctx context.Context) core.Capture { time.Sleep(10500 * time.Millisecond); return handler(ctx) }
+				first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10500 * time.Millisecond); return handler(ctx) }
 				go serve(t, g, first)
 				done := make(chan *call, 500)
 				for i := range cap(done) {
@@ -118,7 +119,7 @@ func TestWaitersOfAPut(t *testing.T) {
 				assert.Less(t, time.Since(began), 15*time.Second, "nobody asks the store once more, and nobody keeps a claim")
 
 				failing, impatient := put(1, &ledger), e.MustGuard(core.Policy{Duplicate: core.Wait(time.Millisecond)})
-				failing.handler = func(context.Context) core.Capture {
+				failing.handler = func(context.Context) adapter.Capture {
 					assert.Equal(t, "in_progress", serve(t, impatient, put(1, &ledger)).code())
 					return answer(500, "")
 				}
@@ -135,12 +136,12 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 	keeps := waits
 	keeps.Retention = time.Minute
 	for name, tc := range map[string]struct {
-		handler func(context.Context) core.Capture
+		handler func(context.Context) adapter.Capture
 		waiter  core.Policy
 	}{
 		"a failure":         {handlerOf(500), waits},
-		"what was released": {func(ctx context.Context) core.Capture { core.RunFrom(ctx).Release(); return answer(200, "") }, waits},
-		"of a lost run":     {func(ctx context.Context) core.Capture { <-ctx.Done(); return answer(200, "") }, waits},
+		"what was released": {func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Release(); return answer(200, "") }, waits},
+		"of a lost run":     {func(ctx context.Context) adapter.Capture { <-ctx.Done(); return answer(200, "") }, waits},
 		"to others":         {handlerOf(200), keeps},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			s := &spy{Store: newStore(t), renew: func(context.Context) error { return store.ErrLost }} // a third of a second later
 			e := core.MustNew(core.Config{User: byUser, Store: s})
 			first := put(1, &ledger)
-			first.handler = func(ctx context.Context) core.Capture {
+			first.handler = func(ctx context.Context) adapter.Capture {
 				time.Sleep(time.Second / 10)
 				return tc.handler(ctx)
 			}
@@ -161,10 +162,10 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 
 // A success that is released is no abandoned run, whatever its attempt. Only its number is kept.
 func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
-	release := func(ctx context.Context) core.Capture { core.RunFrom(ctx).Release(); return answer(201, "") }
+	release := func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Release(); return answer(201, "") }
 	for name, tc := range map[string]struct {
 		policy   core.Policy
-		takeover func(context.Context) core.Capture
+		takeover func(context.Context) adapter.Capture
 		third    string
 	}{
 		"by the policy":          {core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")}, handlerOf(201), "attempt 3, takeover false"},
@@ -177,9 +178,9 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
 		takeOver, uncertain := e.MustGuard(tc.policy), tc.policy
 		uncertain.Abandoned = core.Uncertain(nil)
-		run := func(g *core.Guard, handler func(context.Context) core.Capture) (met string) {
+		run := func(g *core.Guard, handler func(context.Context) adapter.Capture) (met string) {
 			c := put(1, &ledger)
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				met = fmt.Sprintf("attempt %d, takeover %t", core.RunFrom(ctx).Attempt(), core.RunFrom(ctx).Takeover())
 				assert.Equal(t, core.RunFrom(ctx).Takeover(), last.Takeover, "%+v", last)
 				return handler(ctx)
@@ -187,7 +188,7 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 			serve(t, g, c)
 			return met + c.code()
 		}
-		run(takeOver, func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") })
+		run(takeOver, func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") })
 		assert.Equal(t, "attempt 2, takeover true", run(takeOver, tc.takeover), name)
 		assert.Equal(t, tc.third, run(e.MustGuard(uncertain), handlerOf(500)), name)
 		if tc.third != "uncertain" {
@@ -205,7 +206,7 @@ func TestReconciledPut(t *testing.T) {
 		}),
 	}})
 	first := put(1, &ledger)
-	first.handler = func(ctx context.Context) core.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") }
+	first.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") }
 	serve(t, g, first)
 	assert.Equal(t, 204, serve(t, g, put(1, &ledger)).response.Status)
 	assert.Zero(t, ledger.Load())

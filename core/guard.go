@@ -3,6 +3,7 @@ package core
 import (
 	"hash/maphash"
 
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
@@ -65,10 +66,10 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
 	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
 	if p.Key.kind == keyToken {
-		setDefault(&p.Retention, max(DefaultKeyRetention, p.Key.tokens.outlasting()))
+		setDefault(&p.Retention, max(defaultKeyRetention, p.Key.tokens.outlasting()))
 		setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
 	}
-	setDefault(&p.Lease, DefaultLease)
+	setDefault(&p.Lease, defaultLease)
 	setDefault(&p.RememberAbandoned, defaultRememberAbandoned)
 	setDefault(&p.BodyLimit, defaultBodyLimit)
 	setDefault(&p.ResponseLimit, defaultResponseLimit)
@@ -77,7 +78,7 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	if ofParameters {
 		setDefault(&p.Retention, defaultRetention)
 	} else {
-		setDefault(&p.Retention, DefaultKeyRetention)
+		setDefault(&p.Retention, defaultKeyRetention)
 	}
 	switch {
 	case p.Failed != nil:
@@ -91,10 +92,10 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	}
 	g.running = refusalInProgress
 	if p.Duplicate.kind == rejects {
-		g.running = refusal(CodeInProgress)
+		g.running = refusal(codes.InProgress)
 		g.running.Detail = "The same operation is being carried out."
 	}
-	g.refused, g.refusedFailed = refusal(CodeDuplicate), refusal(CodeDuplicate)
+	g.refused, g.refusedFailed = refusal(codes.Duplicate), refusal(codes.Duplicate)
 	g.refusedFailed.Detail = "This operation has just been tried, and did not succeed."
 	if message := p.Duplicate.message; message != "" {
 		g.refused.Detail, g.refusedFailed.Detail = message, message

@@ -69,11 +69,11 @@ func (f *HeaderFilter) stores(name string, r *Response) bool {
 		return false
 	}
 	for _, field := range r.Header {
-		if !equalFold(field.Name, "Connection") {
+		if !strings.EqualFold(field.Name, "Connection") {
 			continue
 		}
 		for option := range strings.SplitSeq(field.Value, ",") {
-			if equalFold(strings.TrimSpace(option), name) {
+			if strings.EqualFold(strings.TrimSpace(option), name) {
 				return false
 			}
 		}
@@ -87,7 +87,7 @@ func (f *HeaderFilter) stores(name string, r *Response) bool {
 // contains is a linear search: the lists are short, and most names differ in length.
 func contains(names []string, name string) bool {
 	for _, n := range names {
-		if equalFold(n, name) {
+		if len(n) == len(name) && strings.EqualFold(n, name) {
 			return true
 		}
 	}
@@ -97,8 +97,8 @@ func contains(names []string, name string) bool {
 // isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := 0; i < len(s); i++ {
-		c := lowerASCII(s[i])
-		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+		c := s[i]
+		alnum := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
 			return false
 		}

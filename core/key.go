@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/canon"
 	"github.com/idem-go/idem/core/store"
 )
@@ -22,12 +23,9 @@ type Key struct{ raw string }
 // Raw returns the key as the store has it. Do not log it.
 func (k Key) Raw() string { return k.raw }
 
-// IsZero reports whether there is no key.
-func (k Key) IsZero() bool { return k.raw == "" }
-
 // String returns the first 16 hexadecimal digits of the key's SHA-256 digest.
 func (k Key) String() string {
-	if k.IsZero() {
+	if k.raw == "" {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(k.raw))
@@ -60,9 +58,9 @@ func (f *httpOperation) identify() identity {
 	id := f.derive(func() ([]byte, *Refusal, error) {
 		body, err := f.x.ReadBody(f.guard.policy.BodyLimit)
 		switch {
-		case errors.Is(err, ErrBodyTooLarge):
+		case errors.Is(err, adapter.ErrBodyTooLarge):
 			return nil, refusalBodyTooLarge, err
-		case errors.Is(err, ErrBodyConsumed):
+		case errors.Is(err, adapter.ErrBodyConsumed):
 			return nil, refusalBodyConsumed, err
 		case err != nil:
 			return nil, refusalBodyUnreadable, err
@@ -71,7 +69,7 @@ func (f *httpOperation) identify() identity {
 	})
 	id.request, id.forgets = &f.req, f.guard.forgets && isIdempotent(f.req.Method)
 	if f.guard.engine.observer != nil { // it is for events only
-		id.route = f.req.endpoint()
+		id.route = endpoint(&f.req)
 	}
 	return id
 }
@@ -126,7 +124,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 			return identity{refusal: refusalKeyInvalid, cause: err}
 		}
 		if g.policy.Key.echo {
-			f.echo[0] = Field{g.policy.Key.name, strings.Clone(field)}
+			f.echo[0] = Field{Name: g.policy.Key.name, Value: strings.Clone(field)}
 		}
 	}
 	user, err := g.findUser(r)
@@ -208,7 +206,7 @@ func (f *httpOperation) count(names []string) {
 	for _, name := range names {
 		value, lines := f.req.Headers.Header(name, 0)
 		for i := 0; i < lines; {
-			f.counted = append(f.counted, Pair{Name: strings.ToLower(name), Value: value})
+			f.counted = append(f.counted, adapter.Pair{Name: strings.ToLower(name), Value: value})
 			if i++; i < lines {
 				value, _ = f.req.Headers.Header(name, i)
 			}

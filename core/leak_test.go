@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // poisonHTTPOperations overwrites all memory of an httpOperation in the pool, which is in nobody's use.
@@ -18,7 +20,7 @@ func poisonHTTPOperations() {
 	}
 	params, fields := f.req.PathParams[:cap(f.req.PathParams)], f.resp.Header[:cap(f.resp.Header)]
 	for i := range params {
-		params[i] = Pair{Name: "poison", Value: "poison"}
+		params[i] = adapter.Pair{Name: "poison", Value: "poison"}
 	}
 	for i := range fields {
 		fields[i] = Field{Name: "X-Poison", Value: "poison"}
@@ -46,7 +48,7 @@ func (x *taggedExchange) Header(name string, i int) (string, int) {
 
 func (x *taggedExchange) Describe(r *Request) {
 	r.Method, r.Route, r.RawQuery, r.ContentType = "POST", "/orders/:id/:part", "q="+x.mark, "application/json"
-	r.PathParams = append(r.PathParams, Pair{Name: "id", Value: x.mark}, Pair{Name: "part", Value: x.mark})
+	r.PathParams = append(r.PathParams, adapter.Pair{Name: "id", Value: x.mark}, adapter.Pair{Name: "part", Value: x.mark})
 }
 
 func (x *taggedExchange) ReadBody(int64) ([]byte, error) {
@@ -54,13 +56,13 @@ func (x *taggedExchange) ReadBody(int64) ([]byte, error) {
 }
 
 func (x *taggedExchange) answer() *Response {
-	return &Response{Status: 201, Header: []Field{{"Location", x.mark}, {"X-Mark", "mark" + x.mark}}, Body: []byte(strings.Repeat(x.mark, 1+len(x.mark)*37%19))}
+	return &Response{Status: 201, Header: []Field{{Name: "Location", Value: x.mark}, {Name: "X-Mark", Value: "mark" + x.mark}}, Body: []byte(strings.Repeat(x.mark, 1+len(x.mark)*37%19))}
 }
 
-func (x *taggedExchange) Run(ctx context.Context, _ int) (Capture, error) {
+func (x *taggedExchange) Run(ctx context.Context, _ int) (adapter.Capture, error) {
 	x.ran = RunFrom(ctx).Key()
 	poisonHTTPOperations()
-	return Capture{Response: x.answer()}, nil
+	return adapter.Capture{Response: x.answer()}, nil
 }
 
 func (x *taggedExchange) Answer(r *Response) error {
@@ -96,7 +98,7 @@ func TestNothingLeaks(t *testing.T) {
 				}
 				x := &taggedExchange{mark: fmt.Sprintf("%d-%s.", i, strings.Repeat("m", i%23)), key: i%2 == 0}
 				all[i] = x
-				if err := guard(x).Serve(context.Background(), x); err != nil || x.ran.IsZero() {
+				if err := guard(x).Serve(context.Background(), x); err != nil || x.ran == (Key{}) {
 					t.Errorf("%s: %v, key %s", x.mark, err, x.ran)
 				}
 				poisonHTTPOperations()
@@ -113,7 +115,7 @@ func TestNothingLeaks(t *testing.T) {
 			return
 		}
 		want := x.answer()
-		want.Header = append(want.Header, Field{ReplayedHeader, "true"})
+		want.Header = append(want.Header, Field{Name: ReplayedHeader, Value: "true"})
 		if fmt.Sprint(x.got) != fmt.Sprint(*want) {
 			t.Errorf("%s: replayed %v, want %v", x.mark, x.got, *want)
 		}
@@ -145,7 +147,7 @@ func TestKeyWithinKey(t *testing.T) {
 		return key.Raw(), err
 	})})
 	request := func(x *taggedExchange) *Request {
-		r := &Request{Headers: x, PathParams: make([]Pair, 0, 8)}
+		r := &Request{Headers: x, PathParams: make([]adapter.Pair, 0, 8)}
 		x.Describe(r)
 		r.Body, _ = x.ReadBody(0)
 		return r

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -70,7 +71,7 @@ func (t *processes) begin(ctx context.Context, c *call) {
 // order is a call whose handler runs until it has taken so long or until its lease is lost.
 func (t *processes) order(takes time.Duration) *call {
 	c := post("{}", nil)
-	c.handler = func(ctx context.Context) core.Capture {
+	c.handler = func(ctx context.Context) adapter.Capture {
 		assert.EqualValues(t, 1, t.running.Add(1), "never two at a time")
 		defer t.running.Add(-1)
 		select {
@@ -103,7 +104,7 @@ func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
 			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 				first, second := t.order(time.Hour), t.order(time.Second)
 				handler := first.handler
-				first.handler = func(ctx context.Context) core.Capture {
+				first.handler = func(ctx context.Context) adapter.Capture {
 					captured := handler(ctx)
 					assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
 					assert.Equal(t, tc.ends, time.Since(t.start))
@@ -157,7 +158,7 @@ func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
 	inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 		ctx, leave := context.WithCancel(context.Background())
 		first, second := post("{}", nil), t.order(0)
-		first.handler = func(context.Context) core.Capture {
+		first.handler = func(context.Context) adapter.Capture {
 			t.running.Add(1)
 			defer t.running.Add(-1)
 			leave()
@@ -194,7 +195,7 @@ func TestFinishedRunsLoseNoLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inTwoProcesses(t, tc.slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 				c := post("{}", nil)
-				c.handler = func(context.Context) core.Capture { time.Sleep(tc.takes); return answer(tc.status, "") }
+				c.handler = func(context.Context) adapter.Capture { time.Sleep(tc.takes); return answer(tc.status, "") }
 				serve(t, t.first, c)
 				time.Sleep(time.Minute)
 				assert.Contains(t, t.observed.kinds(), tc.want)
@@ -213,7 +214,7 @@ func TestALeaseIsLostOnce(t *testing.T) {
 		var served sync.WaitGroup
 		for _, body := range []string{"1", "2"} {
 			c := post(body, nil)
-			c.handler = func(context.Context) core.Capture { time.Sleep(time.Minute); return answer(201, "") }
+			c.handler = func(context.Context) adapter.Capture { time.Sleep(time.Minute); return answer(201, "") }
 			served.Go(func() { serve(t, g, c) })
 			time.Sleep(2 * time.Second)
 		}
@@ -255,7 +256,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 			serve(t, t.first, first)
 			assert.Equal(t, "store_unavailable", first.code())
 			synctest.Wait()
-			again.handler = func(ctx context.Context) core.Capture {
+			again.handler = func(ctx context.Context) adapter.Capture {
 				run := core.RunFrom(ctx)
 				assert.EqualValues(t, 1, run.Attempt(), "it was released")
 				return answer(201, "done")
@@ -278,7 +279,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
 			start = t.start
 			failing, waits := post("{}", nil), t.order(0)
-			failing.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(503, "") }
+			failing.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(503, "") }
 			t.served.Go(func() { serve(t, t.second, failing) })
 			synctest.Wait()
 			serve(t, t.first, waits)
@@ -308,7 +309,7 @@ func TestRetryAfterOfARunningOperation(t *testing.T) {
 			var ledger atomic.Int64
 			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t), renew: tc.renew}}).MustGuard(core.Policy{Duplicate: tc.duplicate})
 			first := post("{}", &ledger)
-			first.handler = func(context.Context) core.Capture { time.Sleep(time.Minute); return answer(201, "") }
+			first.handler = func(context.Context) adapter.Capture { time.Sleep(time.Minute); return answer(201, "") }
 			go serve(t, g, first)
 			time.Sleep(tc.after)
 			assert.Equal(t, tc.want, serve(t, g, post("{}", &ledger)).response.Get("Retry-After"), name)

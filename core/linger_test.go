@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Everything in this file runs on synctest's clock.
@@ -29,10 +30,10 @@ type contextEnd struct {
 
 // waitsForItsEnd is a call whose handler does begin, waits for the end of its context and answers with
 // captured. The result is read when the call has been served.
-func waitsForItsEnd(begin func(ctx context.Context), captured core.Capture) (*call, *contextEnd) {
+func waitsForItsEnd(begin func(ctx context.Context), captured adapter.Capture) (*call, *contextEnd) {
 	c, got := post("{}", nil), new(contextEnd)
 	start := time.Now()
-	c.handler = func(ctx context.Context) core.Capture {
+	c.handler = func(ctx context.Context) adapter.Capture {
 		if begin != nil {
 			begin(ctx)
 		}
@@ -56,8 +57,8 @@ func (e endsEarly) Deadline() (time.Time, bool) {
 	return at.Add(time.Millisecond), ok
 }
 
-func emptyAnswer() core.Capture {
-	return core.Capture{Response: &core.Response{Status: 200}, Ending: core.Empty}
+func emptyAnswer() adapter.Capture {
+	return adapter.Capture{Response: &core.Response{Status: 200}, Ending: adapter.Empty}
 }
 
 func TestHowTheContextOfARunEnds(t *testing.T) {
@@ -69,7 +70,7 @@ func TestHowTheContextOfARunEnds(t *testing.T) {
 		}
 	}
 	streams := func(after time.Duration) func(context.Context) {
-		return func(ctx context.Context) { time.AfterFunc(after, func() { core.PartSent(ctx, true) }) }
+		return func(ctx context.Context) { time.AfterFunc(after, func() { adapter.PartSent(ctx, true) }) }
 	}
 	for name, tc := range map[string]struct {
 		linger time.Duration
@@ -107,7 +108,7 @@ func TestHowTheContextOfARunEnds(t *testing.T) {
 			contextEnd{10 * time.Second, context.Canceled, context.Canceled}},
 		"the client leaves, and then a stream": {0, leaves(time.Second), streams(10 * time.Second),
 			contextEnd{10 * time.Second, context.Canceled, context.Canceled}},
-		"a large answer does not tie": {0, leaves(time.Second), func(ctx context.Context) { core.PartSent(ctx, false) },
+		"a large answer does not tie": {0, leaves(time.Second), func(ctx context.Context) { adapter.PartSent(ctx, false) },
 			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
 	} {
 		for _, late := range []bool{false, true} { // the handler asks for its context when that has ended
@@ -145,7 +146,7 @@ func TestContextAfterItsRun(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	c := post("{}", nil)
 	var kept context.Context
-	c.handler = func(ctx context.Context) core.Capture {
+	c.handler = func(ctx context.Context) adapter.Capture {
 		kept = ctx
 		return answer(201, "")
 	}
@@ -166,7 +167,7 @@ func TestTheFirstCauseCounts(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		c := post("{}", nil)
 		var kept context.Context
-		c.handler = func(ctx context.Context) core.Capture {
+		c.handler = func(ctx context.Context) adapter.Capture {
 			kept = ctx
 			cancel(errCause)
 			synctest.Wait()
@@ -204,17 +205,17 @@ func TestWhoMayBeStreamedTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 			c := post("{}", nil)
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				if tc.streamed {
-					core.PartSent(ctx, true)
+					adapter.PartSent(ctx, true)
 				}
-				assert.Equal(t, tc.want, core.MayStream(ctx))
+				assert.Equal(t, tc.want, adapter.MayStream(ctx))
 				return answer(201, "")
 			}
 			assert.NoError(t, g.Serve(tc.caller(t.Context()), c))
 		})
 	}
-	assert.True(t, core.MayStream(t.Context()), "no run")
+	assert.True(t, adapter.MayStream(t.Context()), "no run")
 }
 
 // A task's context is its caller's own: its end is meant.
@@ -237,7 +238,7 @@ func TestTasksDoNotLinger(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  core.Policy
-		handler func(ctx context.Context, c core.Capture) core.Capture
+		handler func(ctx context.Context, c adapter.Capture) adapter.Capture
 		want    core.Kind
 		code    string
 		ran     int64
@@ -245,15 +246,15 @@ func TestGivenUp(t *testing.T) {
 		"nothing written":        {want: core.Released, code: "unfinished", ran: 2},
 		"failures are kept":      {policy: core.Policy{Record: core.Record{OnFailure: core.Keep}}, want: core.Released, code: "unfinished", ran: 2},
 		"failures are uncertain": {policy: core.Policy{Record: core.Record{OnFailure: core.Abandon}}, want: core.RunAbandoned, code: "unfinished", ran: 2},
-		"an error that nobody renders": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Err = errCause; return c },
+		"an error that nobody renders": {handler: func(_ context.Context, c adapter.Capture) adapter.Capture { c.Err = errCause; return c },
 			want: core.Released, code: "unfinished", ran: 2},
-		"a status": {handler: func(_ context.Context, c core.Capture) core.Capture { c.Ending = core.Answered; return c },
+		"a status": {handler: func(_ context.Context, c adapter.Capture) adapter.Capture { c.Ending = adapter.Answered; return c },
 			want: core.Completed, ran: 1},
-		"abandoned, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Abandon(); return c },
+		"abandoned, says the handler": {handler: func(ctx context.Context, c adapter.Capture) adapter.Capture { core.RunFrom(ctx).Abandon(); return c },
 			want: core.RunAbandoned, code: "unfinished", ran: 2},
-		"released, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Release(); return c },
+		"released, says the handler": {handler: func(ctx context.Context, c adapter.Capture) adapter.Capture { core.RunFrom(ctx).Release(); return c },
 			want: core.Released, code: "unfinished", ran: 2},
-		"done, says the handler": {handler: func(ctx context.Context, c core.Capture) core.Capture { core.RunFrom(ctx).Keep(); return c },
+		"done, says the handler": {handler: func(ctx context.Context, c adapter.Capture) adapter.Capture { core.RunFrom(ctx).Keep(); return c },
 			want: core.Completed, ran: 1},
 	} {
 		for _, later := range []bool{false, true} {
@@ -263,8 +264,8 @@ func TestGivenUp(t *testing.T) {
 					g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(tc.policy)
 					var ran atomic.Int64
 					c := post("{}", nil)
-					var captured core.Capture
-					c.handler = func(ctx context.Context) core.Capture {
+					var captured adapter.Capture
+					c.handler = func(ctx context.Context) adapter.Capture {
 						if ran.Add(1) > 1 {
 							return answer(201, "")
 						}
@@ -275,7 +276,7 @@ func TestGivenUp(t *testing.T) {
 						}
 						if later {
 							c.held = captured.Response
-							return core.Capture{Ending: core.Deferred}
+							return adapter.Capture{Ending: adapter.Deferred}
 						}
 						return captured
 					}
@@ -308,9 +309,9 @@ func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := post("{}", nil)
 	captured := emptyAnswer()
-	c.handler = func(context.Context) core.Capture {
+	c.handler = func(context.Context) adapter.Capture {
 		c.held = captured.Response
-		return core.Capture{Ending: core.Deferred}
+		return adapter.Capture{Ending: adapter.Deferred}
 	}
 	assert.NoError(t, g.Serve(ctx, c))
 	cancel()
@@ -326,7 +327,7 @@ func TestPanicBehindALargeAnswer(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).
 		MustGuard(core.Policy{Failed: func(*core.Response) bool { panic("hook") }})
 	c := post("{}", nil)
-	c.handler = func(ctx context.Context) core.Capture { core.PartSent(ctx, false); return answer(201, "") }
+	c.handler = func(ctx context.Context) adapter.Capture { adapter.PartSent(ctx, false); return answer(201, "") }
 	assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
 	assert.Equal(t, 1, c.delivered)
 	assert.Contains(t, observed.kinds(), core.Completed)
@@ -350,28 +351,28 @@ func TestCutStream(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			c := post("{}", nil)
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				captured := answer(200, "")
 				captured.Incomplete = true
 				if strings.HasPrefix(name, "held back") {
 					cancel()
-					assert.False(t, core.MayStream(ctx))
+					assert.False(t, adapter.MayStream(ctx))
 					<-ctx.Done()
 					if name != "held back" {
 						c.held = captured.Response
-						return core.Capture{Ending: core.Unrendered, Err: errCause}
+						return adapter.Capture{Ending: adapter.Unrendered, Err: errCause}
 					}
 					return captured
 				}
-				core.PartSent(ctx, true)
+				adapter.PartSent(ctx, true)
 				if strings.HasPrefix(name, "left") {
 					cancel()
 				}
 				switch name {
 				case "not all sent":
-					captured.Ending = core.Cut
+					captured.Ending = adapter.Cut
 				case "left, and the handler runs":
-					captured.Ending = core.RunsOn
+					captured.Ending = adapter.RunsOn
 				}
 				return captured
 			}
@@ -388,7 +389,7 @@ func TestStreamCutByAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var observed events
 		e := core.MustNew(core.Config{User: byUser, Observe: observed.add})
-		c, _ := waitsForItsEnd(func(ctx context.Context) { core.PartSent(ctx, true) }, answer(200, ""))
+		c, _ := waitsForItsEnd(func(ctx context.Context) { adapter.PartSent(ctx, true) }, answer(200, ""))
 		var served sync.WaitGroup
 		served.Go(func() { serve(t, e.MustGuard(core.Policy{}), c) })
 		synctest.Wait()
@@ -406,7 +407,7 @@ func TestPanicBehindAPartOfAnAnswer(t *testing.T) {
 		var observed events
 		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{})
 		c := post("{}", nil)
-		c.handler = func(ctx context.Context) core.Capture { core.PartSent(ctx, streaming); panic("boom") }
+		c.handler = func(ctx context.Context) adapter.Capture { adapter.PartSent(ctx, streaming); panic("boom") }
 		assert.PanicsWithValue(t, "boom", func() { _ = g.Serve(t.Context(), c) })
 		assert.Equal(t, core.RunAbandoned, observed.all[len(observed.all)-1].Kind)
 	}
@@ -423,18 +424,18 @@ func TestDrain(t *testing.T) {
 
 		var served sync.WaitGroup
 		slow, stubborn, waiter := post(`{"n":1}`, nil), post(`{"n":2}`, nil), post(`{"n":1}`, nil)
-		slow.handler = func(ctx context.Context) core.Capture {
+		slow.handler = func(ctx context.Context) adapter.Capture {
 			time.Sleep(5 * time.Second)
 			assert.NoError(t, ctx.Err())
 			return answer(201, "slow")
 		}
-		stubborn.handler = func(ctx context.Context) core.Capture {
+		stubborn.handler = func(ctx context.Context) adapter.Capture {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), core.ErrShutdown)
 			return emptyAnswer()
 		}
 		pending := post(`{"n":3}`, nil) // a run whose outcome is not known yet counts
-		pending.handler = func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} }
+		pending.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
 		serve(t, g, pending)
 		served.Go(func() { serve(t, g, slow) })
 		served.Go(func() { serve(t, g, stubborn) })
@@ -507,7 +508,7 @@ func TestDrainEndsAllRuns(t *testing.T) {
 			var served sync.WaitGroup
 			for _, body := range []string{"1", "2", "3"} {
 				c := post(body, nil)
-				c.handler = func(ctx context.Context) core.Capture {
+				c.handler = func(ctx context.Context) adapter.Capture {
 					select {
 					case <-ctx.Done():
 					case <-time.After(time.Hour):
@@ -536,7 +537,7 @@ func TestDrainAfterAStorePanics(t *testing.T) {
 		e := core.MustNew(core.Config{User: byUser, Store: store})
 		g := e.MustGuard(core.Policy{})
 		slow, odd := post("1", nil), post("2", nil)
-		slow.handler = func(context.Context) core.Capture { time.Sleep(time.Second); return answer(201, "") }
+		slow.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(201, "") }
 		odd.handler = handlerOf(201)
 		var served sync.WaitGroup
 		served.Go(func() { serve(t, g, slow) })
@@ -574,16 +575,16 @@ func (c *countingContext) AfterFunc(func()) (stop func() bool) {
 func TestNothingStaysWithTheCallersContext(t *testing.T) {
 	e := core.MustNew(core.Config{User: byUser})
 	g := e.MustGuard(core.Policy{})
-	for name, handler := range map[string]func(context.Context) core.Capture{
+	for name, handler := range map[string]func(context.Context) adapter.Capture{
 		"success": handlerOf(201),
 		"failure": handlerOf(500),
-		"panic":   func(context.Context) core.Capture { panic("boom") },
-		"later":   func(context.Context) core.Capture { return core.Capture{Ending: core.Deferred} },
-		"drained": func(context.Context) core.Capture { t.Error("runs"); return answer(201, "") },
+		"panic":   func(context.Context) adapter.Capture { panic("boom") },
+		"later":   func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} },
+		"drained": func(context.Context) adapter.Capture { t.Error("runs"); return answer(201, "") },
 	} {
 		ctx := &countingContext{Context: context.Background(), ended: make(chan struct{})}
 		c := post(`"`+name+`"`, nil)
-		c.handler = func(run context.Context) core.Capture {
+		c.handler = func(run context.Context) adapter.Capture {
 			assert.EqualValues(t, 1, ctx.waiting.Load(), name)
 			return handler(run)
 		}
@@ -616,7 +617,7 @@ func TestDrainWhileRunsBegin(t *testing.T) {
 		for range 4 {
 			served.Go(func() {
 				c := post("{}", nil)
-				c.handler = func(context.Context) core.Capture { return answer(201, "") }
+				c.handler = func(context.Context) adapter.Capture { return answer(201, "") }
 				assert.NoError(t, g.Serve(context.Background(), c))
 			})
 		}

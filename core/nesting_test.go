@@ -11,14 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
 // nested makes outer's handler serve inner under g, and answer what inner was answered.
 func nested(t *testing.T, outer *call, g *core.Guard, inner *call) *call {
-	outer.handler = func(ctx context.Context) core.Capture {
+	outer.handler = func(ctx context.Context) adapter.Capture {
 		require.NoError(t, g.Serve(ctx, inner))
-		return core.Capture{Response: inner.response}
+		return adapter.Capture{Response: inner.response}
 	}
 	return outer
 }
@@ -56,7 +58,7 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 
 	busy := post("{}", &ledger)
 	handler := busy.handler
-	busy.handler = func(ctx context.Context) core.Capture {
+	busy.handler = func(ctx context.Context) adapter.Capture {
 		refused := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
 		assert.Equal(t, "in_progress", refused.code())
 		return handler(ctx)
@@ -68,9 +70,9 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 
 	// A task that is refused is the handler's own business.
 	tasks := post("{}", &ledger).withKey("tasks")
-	tasks.handler = func(ctx context.Context) core.Capture {
+	tasks.handler = func(ctx context.Context) adapter.Capture {
 		_, err := do(ctx, e, "", core.TaskPolicy{Name: "mail"}, nil)
-		assert.ErrorIs(t, err, core.CodeKeyMissing)
+		assert.ErrorIs(t, err, codes.KeyMissing)
 		return answer(201, "")
 	}
 	serve(t, outer, tasks)
@@ -90,7 +92,7 @@ func TestObserverPanics(t *testing.T) {
 			}}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
 			c := post("{}", &ledger)
 			if kind != core.Completed {
-				c.handler = func(context.Context) core.Capture { panic("handler") }
+				c.handler = func(context.Context) adapter.Capture { panic("handler") }
 			}
 			assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
 			armed = false
@@ -109,7 +111,7 @@ func TestFencingNumbersNeverGoBack(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for attempt := uint64(2); attempt < 5; attempt++ {
 			c := post("{}", &ledger)
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				run := core.RunFrom(ctx)
 				assert.Equal(t, attempt, run.Attempt())
 				assert.True(t, run.Takeover())
@@ -169,9 +171,9 @@ func handlerThatRunsOn(t *testing.T, status int) {
 		store := &spy{Store: newStore(t)}
 		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
 		c := post("{}", &ledger)
-		c.handler = func(context.Context) core.Capture {
+		c.handler = func(context.Context) adapter.Capture {
 			got := answer(status, "too late")
-			got.Ending = core.RunsOn
+			got.Ending = adapter.RunsOn
 			return got
 		}
 		assert.Equal(t, status, serve(t, g, c).response.Status)

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -29,7 +30,7 @@ const (
 	// changed.
 	RunLost
 	// RunUnfinished: the run has ended, but its record could not be completed, released or abandoned,
-	// because the store failed with Err, or because the handler may still run ([RunsOn]). The
+	// because the store failed with Err, or because the handler may still run ([adapter.RunsOn]). The
 	// record stays running until its lease passes.
 	RunUnfinished
 	// LeaseLost: the claim was lost while the operation was running; the run's context has ended.
@@ -77,39 +78,25 @@ type Event struct {
 	// [Config.Refuse] makes of that.
 	Status int
 	// Code is set when a request was refused.
-	Code Code
+	Code codes.Code
 	// Elapsed is the time since the claim was asked for, for events of a run after Started.
 	Elapsed time.Duration
 	// Failed says that the run has failed; Panicked, that it ended with a panic or
 	// runtime.Goexit, which goes on.
 	Failed, Panicked bool
-	// Err is the error behind the event, if any: of the handler, possibly in an [ErrUnrendered], of
+	// Err is the error behind the event, if any: of the handler, possibly in an [adapter.ErrUnrendered], of
 	// the store, or of a hook. It may contain whatever they put into it.
 	Err error
 }
 
-// ErrUnrendered is the Err of the event of a run whose handler has reported an error that nothing has
-// rendered, as far as the guard could see. The run has failed.
-var ErrUnrendered = errors.New("idem: no response to the handler's error was seen")
-
 // alarming are refusals that tell of a fault of the service, not of the request.
-func (c Code) alarming() bool { return particulars[c].status >= 500 && c != CodeShuttingDown }
-
-// LogOption changes what [LogEvents] logs.
-type LogOption uint8
-
-// LogRefusals logs the refusals of clients (4xx) at the info level, not at the debug level.
-const LogRefusals LogOption = 1
+func alarming(c codes.Code) bool { return c != "" && c.Status() >= 500 && c != codes.ShuttingDown }
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
 // lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the
-// service's own fault, [CodeNoRun] from a handler included. A local store is logged at the info level,
-// everything else at the debug level, unless an option says otherwise. Raw keys are not logged.
-func LogEvents(logger *slog.Logger, options ...LogOption) func(context.Context, Event) {
-	refusals := slog.LevelDebug
-	if slices.Contains(options, LogRefusals) {
-		refusals = slog.LevelInfo
-	}
+// service's own fault, [codes.NoRun] from a handler included. The refusals of clients (4xx) are logged at the level refusals,
+// a local store at the info level, everything else at the debug level. Raw keys are not logged.
+func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		level, what := slog.LevelDebug, e.Kind.String()
 		switch e.Kind {
@@ -128,8 +115,8 @@ func LogEvents(logger *slog.Logger, options ...LogOption) func(context.Context, 
 		}
 		// A user that is not logged in needs no warning; a user source that does not
 		// understand what it finds is a fault.
-		misconfigured := e.Code == CodeUserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
-		if e.Panicked || misconfigured || e.Code == CodeUncertain || e.Code.alarming() || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, CodeNoRun) || errors.Is(e.Err, ErrUnrendered) {
+		misconfigured := e.Code == codes.UserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
+		if e.Panicked || misconfigured || e.Code == codes.Uncertain || alarming(e.Code) || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, codes.NoRun) || errors.Is(e.Err, adapter.ErrUnrendered) {
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {
@@ -137,7 +124,7 @@ func LogEvents(logger *slog.Logger, options ...LogOption) func(context.Context, 
 		}
 		attrs := make([]slog.Attr, 0, 10)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
-		if !e.Key.IsZero() {
+		if e.Key != (Key{}) {
 			attrs = append(attrs, slog.String("key", e.Key.String()))
 		}
 		if e.Attempt > 0 {

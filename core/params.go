@@ -47,13 +47,13 @@ func (g *Guard) compileParameters(f *faults) {
 	p, k := &g.policy, &g.policy.Key
 	if k.ignoreFingerprint {
 		const why = "IgnoreFingerprint: the parameters are not compared, so that %s has no effect; leave one of the two out"
-		f.addIf(p.Digest != MD5, "Digest", "has no effect under IgnoreFingerprint; leave one of the two out")
+		f.addIf(p.Digest != canon.MD5, "Digest", "has no effect under IgnoreFingerprint; leave one of the two out")
 		f.addIf(len(k.excluded) > 0, "Key", why, "Exclude")
 		f.addIf(len(k.headers) > 0, "Key", why, "RequestHeaders")
 		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
 		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
 	} else {
-		f.addIf(p.Digest == MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
+		f.addIf(p.Digest == canon.MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
 	}
 	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 

@@ -59,7 +59,7 @@ type Policy struct {
 	// part of the response was streamed to it.
 	Linger time.Duration
 
-	// Digest is the digest algorithm for parameters. Zero: [MD5]. Under FIPS 140 it must be
+	// Digest is the digest algorithm for parameters. Zero: MD5. Under FIPS 140 it must be
 	// [SHA256].
 	Digest Digest
 
@@ -141,10 +141,9 @@ type Record struct {
 
 // Defaults of policies.
 const (
-	DefaultLease        = 30 * time.Second
-	DefaultKeyRetention = 24 * time.Hour // Retention of keys that are not made of parameters
-
-	defaultRetention         = time.Minute // of keys made of parameters
+	defaultLease             = 30 * time.Second
+	defaultKeyRetention      = 24 * time.Hour // of keys that are not made of parameters
+	defaultRetention         = time.Minute    // of keys made of parameters
 	defaultRememberAbandoned = 24 * time.Hour
 	defaultLinger            = time.Minute
 	defaultBodyLimit         = 1 << 20 // bytes
@@ -260,12 +259,18 @@ func Unknown() Verdict { return Verdict{} }
 // RunAgain says that the abandoned run had no effect. The duplicate takes the operation over.
 func RunAgain() Verdict { return Verdict{kind: verdictRunAgain} }
 
-// Finished says that the abandoned run took effect, and that r is its response. It is stored and replayed.
-func Finished(r *Response) Verdict { return Verdict{kind: verdictFinished, response: r} }
-
-// FinishedValue is [Finished] for a [Task]. value is what [Do] would have stored: the bytes if its
-// function returns []byte, else JSON.
-func FinishedValue(value []byte) Verdict { return Verdict{kind: verdictFinished, value: value} }
+// Finished says that the abandoned run took effect, and with which result, which is stored and replayed: the response of a
+// request, or the value of a [Task] as [Do] would have stored it (the bytes if its function returns []byte, else JSON).
+func Finished[T *Response | []byte](result T) Verdict {
+	v := Verdict{kind: verdictFinished}
+	switch result := any(result).(type) {
+	case *Response:
+		v.response = result
+	case []byte:
+		v.value = result
+	}
+	return v
+}
 
 // FailedByStatus reports whether the status means "not done, try again": 500 and above, 408, 425 and
 // 429 (RFC 9110, RFC 8470, RFC 6585), 499 (the client has gone), and every 4xx with a Retry-After. It
@@ -282,11 +287,9 @@ func FailedByStatus(r *Response) bool {
 // keys made of parameters and for tokens.
 func FailedByAnyError(r *Response) bool { return r.Status >= 400 }
 
-// Digest is the digest algorithm for parameters: [MD5] or [SHA256].
+// Digest is the digest algorithm for parameters: MD5, which is the zero Digest, or [SHA256]. A digest tells parameters
+// apart; it does not authenticate them.
 type Digest = canon.Algorithm
 
-// The digest algorithms. A digest tells parameters apart; it does not authenticate them.
-const (
-	MD5    = canon.MD5
-	SHA256 = canon.SHA256
-)
+// SHA256 is the [Digest] of that name (FIPS 180-4).
+const SHA256 = canon.SHA256

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 func TestFailedByCode(t *testing.T) {
@@ -83,7 +84,7 @@ func TestPresetsOverTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  core.Policy
 		takes   time.Duration
-		handler func(context.Context) core.Capture
+		handler func(context.Context) adapter.Capture
 		moments []moment
 	}{
 		"double click":             {core.DoubleClick(), 5 * s, handlerOf(200), []moment{{1 * s, busy}, {6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
@@ -103,7 +104,7 @@ func TestPresetsOverTime(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
 			began := time.Now()
 			first := post("{}", &ledger)
-			first.handler = func(ctx context.Context) core.Capture { time.Sleep(tc.takes); return tc.handler(ctx) }
+			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(tc.takes); return tc.handler(ctx) }
 			go func() { serve(t, g, first) }()
 			for _, m := range tc.moments {
 				time.Sleep(m.at - time.Since(began))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/canon"
 	"github.com/idem-go/idem/core/store"
 )
@@ -44,7 +45,7 @@ func (g *Guard) raw(buf []byte, in *canon.Input) (uint64, []byte) {
 	return maphash.Bytes(g.seed, buf[begin:]), buf
 }
 
-func appendPairs(buf []byte, pairs []Pair) []byte {
+func appendPairs(buf []byte, pairs []adapter.Pair) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(pairs)))
 	for _, p := range pairs {
 		buf = appendString(appendString(buf, p.Name), p.Value)

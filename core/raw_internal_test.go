@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
@@ -17,7 +18,7 @@ func TestRawTellsRequestsApart(t *testing.T) {
 	e := MustNew(Config{User: SharedByAllCallers()})
 	g, other := e.MustGuard(ClientKey()), e.MustGuard(ClientKey())
 	texts := []string{"", "a", "\x01a"}
-	pairs := [][]Pair{nil, {{}}, {{Name: "a"}}, {{Value: "a"}}, {{Name: "a"}, {}}, {{Name: "a", Value: "a"}}}
+	pairs := [][]adapter.Pair{nil, {{}}, {{Name: "a"}}, {{Value: "a"}}, {{Name: "a"}, {}}, {{Name: "a", Value: "a"}}}
 	encodings := append(texts, "\x00\x02")
 	names := [][]string{nil, {""}, {"", ""}, {"a"}, {"", "a"}, {"\x01a"}}
 	seen := map[uint64]canon.Input{}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
@@ -79,7 +80,7 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 
 		policy := rapid.SampledFrom(names).Draw(t, "policy")
 		key, user, body, query, contentType, encoding, tenant := "k-1", "alice", `{"a":1,"b":2}`, "", "application/json", "", ""
-		var params []core.Pair
+		var params []adapter.Pair
 		var match, consumed []string
 		choose := func(t *rapid.T, to *string, from ...string) { *to = rapid.SampledFrom(from).Draw(t, "to") }
 		steps := map[string]func(*rapid.T){
@@ -100,7 +101,7 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 			},
 			"consumed": func(t *rapid.T) { consumed = rapid.SampledFrom([][]string{nil, {"ts"}, {"a"}}).Draw(t, "to") },
 			"params": func(t *rapid.T) {
-				params = rapid.SampledFrom([][]core.Pair{nil, {{Name: "id", Value: "7"}}, {{Name: "id", Value: "8"}}, {{Name: "i", Value: "d7"}}}).Draw(t, "to")
+				params = rapid.SampledFrom([][]adapter.Pair{nil, {{Name: "id", Value: "7"}}, {{Name: "id", Value: "8"}}, {{Name: "i", Value: "d7"}}}).Draw(t, "to")
 			},
 			"time":    func(t *rapid.T) { now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second) },
 			"nothing": func(*rapid.T) {},
@@ -119,7 +120,7 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 					if tenant != "" {
 						c.header.Set("X-Tenant", tenant)
 					}
-					c.handler = func(ctx context.Context) core.Capture {
+					c.handler = func(ctx context.Context) adapter.Capture {
 						if status == 0 {
 							return abandoning(ctx)
 						}
@@ -131,7 +132,7 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 					}
 					require.NoError(t, guards[i][policy].Serve(ctx, c))
 					last := seen[i].all[len(seen[i].all)-1]
-					require.False(t, last.Kind == core.Replayed && last.Key.IsZero(), "a replay of no operation")
+					require.False(t, last.Kind == core.Replayed && last.Key == (core.Key{}), "a replay of no operation")
 					got[i] = fmt.Sprintf("ran %d times, %+v; %v %v of attempt %d, %d: %v", c.ran, *c.response, last.Kind, last.Key.Raw(), last.Attempt, last.Status, last.Code)
 				}
 				require.Equal(t, got[1], got[0])
@@ -155,7 +156,7 @@ func TestAnEmbeddedStoreRecallsNothing(t *testing.T) {
 	for range 2 {
 		c := post(`{"a":1}`, nil)
 		c.header = http.Header{core.DefaultKeyHeader: {"k-1"}, "X-User": {"alice"}}
-		c.handler = func(context.Context) core.Capture { return answer(201, "made") }
+		c.handler = func(context.Context) adapter.Capture { return answer(201, "made") }
 		require.NoError(t, guard.Serve(t.Context(), c))
 		require.Equal(t, "made", string(c.response.Body))
 	}

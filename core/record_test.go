@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -11,22 +12,22 @@ import (
 func TestResultRoundTrip(t *testing.T) {
 	for name, r := range map[string]Response{
 		"empty":   {Status: 204},
-		"headers": {Status: 201, Header: []Field{{"Content-Type", "text/plain"}, {"Link", "<a>"}, {"Link", "<b>"}, {"X-Empty", ""}}, Body: []byte("x")},
-		"removed": {Status: 204, Header: []Field{{"A", "b"}}, Removed: []string{"X-Frame-Options", "Vary"}, Body: []byte("x")},
+		"headers": {Status: 201, Header: []Field{{Name: "Content-Type", Value: "text/plain"}, {Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "X-Empty", Value: ""}}, Body: []byte("x")},
+		"removed": {Status: 204, Header: []Field{{Name: "A", Value: "b"}}, Removed: []string{"X-Frame-Options", "Vary"}, Body: []byte("x")},
 		"binary":  {Status: 200, Body: []byte{0, 1, 2, 255, 254}},
-		"large":   {Status: 599, Header: []Field{{"X", strings.Repeat("v", 70000)}}, Body: make([]byte, 1<<20)},
+		"large":   {Status: 599, Header: []Field{{Name: "X", Value: strings.Repeat("v", 70000)}}, Body: make([]byte, 1<<20)},
 	} {
 		var got Response
 		require.True(t, decodeResponse(&got, appendResponse(nil, &r, &HeaderFilter{})), name)
 		assert.Equal(t, r.Status, got.Status, name)
-		assert.Equal(t, append(r.Header, Field{ReplayedHeader, "true"}), got.Header, name)
+		assert.Equal(t, append(r.Header, Field{Name: ReplayedHeader, Value: "true"}), got.Header, name)
 		assert.Equal(t, string(r.Body), string(got.Body), name)
 		assert.Equal(t, r.Removed, got.Removed, name)
 	}
 }
 
 func TestUnknownResultsAreNoResponses(t *testing.T) {
-	good := appendResponse(nil, &Response{Status: 200, Header: []Field{{"A", "b"}}, Removed: []string{"C"}}, &HeaderFilter{})
+	good := appendResponse(nil, &Response{Status: 200, Header: []Field{{Name: "A", Value: "b"}}, Removed: []string{"C"}}, &HeaderFilter{})
 	for n := range good { // every truncation
 		assert.False(t, decodeResponse(new(Response), good[:n]), n)
 	}
@@ -37,7 +38,7 @@ func TestUnknownResultsAreNoResponses(t *testing.T) {
 }
 
 func FuzzDecodeResponse(f *testing.F) {
-	f.Add(appendResponse(nil, &Response{Status: 200, Header: []Field{{"A", "b"}}, Body: []byte("x")}, &HeaderFilter{}))
+	f.Add(appendResponse(nil, &Response{Status: 200, Header: []Field{{Name: "A", Value: "b"}}, Body: []byte("x")}, &HeaderFilter{}))
 	f.Add(appendResponse(nil, &Response{Status: 200, Removed: []string{"A"}, Body: []byte("x")}, &HeaderFilter{}))
 	f.Add([]byte{})
 	f.Add(unavailable)
@@ -61,10 +62,10 @@ func FuzzDecodeResponse(f *testing.F) {
 
 func TestStoredHeaders(t *testing.T) {
 	all := []Field{
-		{"Content-Type", "a"}, {"Content-Encoding", "gzip"}, {"Location", "/1"}, {"Etag", "e"}, {"Link", "1"}, {"Link", "2"},
-		{"Set-Cookie", "s"}, {"Date", "d"}, {"connection", "close, X-Hop"}, {"X-Hop", "h"}, {"Connection", "X-Hop-Too"}, {"x-hop-too", "h"}, {"Keep-Alive", "k"}, {"Transfer-Encoding", "chunked"},
-		{"Content-Length", "9"}, {"Trailer", "T"}, {"Upgrade", "u"}, {"X-Request-ID", "r"}, {"traceparent", "t"}, {"X-B3-TraceId", "b"},
-		{"Idempotent-Replayed", "true"}, {"Proxy-Authenticate", "p"}, {"TE", "x"},
+		{Name: "Content-Type", Value: "a"}, {Name: "Content-Encoding", Value: "gzip"}, {Name: "Location", Value: "/1"}, {Name: "Etag", Value: "e"}, {Name: "Link", Value: "1"}, {Name: "Link", Value: "2"},
+		{Name: "Set-Cookie", Value: "s"}, {Name: "Date", Value: "d"}, {Name: "connection", Value: "close, X-Hop"}, {Name: "X-Hop", Value: "h"}, {Name: "Connection", Value: "X-Hop-Too"}, {Name: "x-hop-too", Value: "h"}, {Name: "Keep-Alive", Value: "k"}, {Name: "Transfer-Encoding", Value: "chunked"},
+		{Name: "Content-Length", Value: "9"}, {Name: "Trailer", Value: "T"}, {Name: "Upgrade", Value: "u"}, {Name: "X-Request-ID", Value: "r"}, {Name: "traceparent", Value: "t"}, {Name: "X-B3-TraceId", Value: "b"},
+		{Name: "Idempotent-Replayed", Value: "true"}, {Name: "Proxy-Authenticate", Value: "p"}, {Name: "TE", Value: "x"},
 	}
 	removed := []string{""}
 	for _, f := range all {
@@ -96,7 +97,7 @@ func TestStoredHeaders(t *testing.T) {
 func TestNamesOfTheDefaultHeaderFilter(t *testing.T) {
 	stored := func(name string, filter HeaderFilter) bool {
 		var got Response
-		r := Response{Status: 200, Header: []Field{{name, "v"}}}
+		r := Response{Status: 200, Header: []Field{{Name: name, Value: "v"}}}
 		require.True(t, decodeResponse(&got, appendResponse(nil, &r, &filter)))
 		return len(got.Header) > 1 // the mark of a replay comes last
 	}
@@ -130,11 +131,11 @@ func TestNamesOfTheDefaultHeaderFilter(t *testing.T) {
 
 // An httpOperation goes back to the pool blank: nothing of one request may reach the next.
 func TestHTTPOperationsAreBlankWhenReused(t *testing.T) {
-	f := &httpOperation{guard: new(Guard), scratch: []byte("secret"), echo: [2]Field{{"Idempotency-Key", "k"}},
-		counted: append(make([]Pair, 0, 4), Pair{Name: "if-match", Value: "secret"})}
+	f := &httpOperation{guard: new(Guard), scratch: []byte("secret"), echo: [2]Field{{Name: "Idempotency-Key", Value: "k"}},
+		counted: append(make([]adapter.Pair, 0, 4), adapter.Pair{Name: "if-match", Value: "secret"})}
 	f.req = Request{Method: "POST", Route: "r", RawQuery: "q", ContentType: "c", RemoteAddr: "a", Native: f, Body: []byte("b"),
-		PathParams: append(make([]Pair, 0, 4), Pair{Name: "id", Value: "1"})}
-	f.resp = Response{Status: 200, Header: append(make([]Field, 0, 4), Field{"A", "secret"}), Body: []byte("b")}
+		PathParams: append(make([]adapter.Pair, 0, 4), adapter.Pair{Name: "id", Value: "1"})}
+	f.resp = Response{Status: 200, Header: append(make([]Field, 0, 4), Field{Name: "A", Value: "secret"}), Body: []byte("b")}
 	f.reset()
 	for _, p := range f.req.PathParams[:cap(f.req.PathParams)] {
 		assert.Zero(t, p)

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // An exported variable is one that everybody can change. There are none but errors, which are
@@ -62,22 +64,21 @@ func TestExportedVariablesAreErrors(t *testing.T) {
 
 // Every code is told apart from every other one, by itself, by a refusal, and through what wraps one.
 func TestCodesAreErrors(t *testing.T) {
-	codes := []core.Code{core.CodeInProgress, core.CodeDuplicate, core.CodeResultUnavailable, core.CodeUncertain,
-		core.CodeKeyReused, core.CodeKeyMissing, core.CodeKeyInvalid, core.CodeTokenMissing, core.CodeTokenInvalid,
-		core.CodeTokenExpired, core.CodeUserMissing, core.CodeBodyUnreadable,
-		core.CodeBodyTooLarge, core.CodeBodyConsumed, core.CodeNotAuthorized, core.CodeRateLimited, core.CodeStoreUnavailable,
-		core.CodeShuttingDown, core.CodeUnfinished, core.CodeStoreNotShared, core.CodeGuardConflict, core.CodeNoRun}
+	codes := []codes.Code{codes.InProgress, codes.Duplicate, codes.ResultUnavailable, codes.Uncertain,
+		codes.KeyReused, codes.KeyMissing, codes.KeyInvalid, codes.TokenMissing, codes.TokenInvalid,
+		codes.TokenExpired, codes.UserMissing, codes.BodyUnreadable,
+		codes.BodyTooLarge, codes.BodyConsumed, codes.NotAuthorized, codes.RateLimited, codes.StoreUnavailable,
+		codes.ShuttingDown, codes.Unfinished, codes.StoreNotShared, codes.GuardConflict, codes.NoRun}
 	for _, a := range codes {
 		r := &core.Refusal{Code: a, Detail: "Detail."}
 		wrapped := errors.Join(errDown, r)
 		assert.Equal(t, string(a), a.Error())
 		assert.Equal(t, "idem: "+string(a)+": Detail.", r.Error())
-		assert.NotEmpty(t, r.Title(), a)
-		assert.Equal(t, "https://github.com/idem-go/idem/blob/main/docs/problems.md#"+string(a), r.Type())
+		assert.NotEmpty(t, r.Code.Title(), a)
+		assert.Equal(t, "https://github.com/idem-go/idem/blob/main/docs/problems.md#"+string(a), r.Code.Type())
 		for _, b := range codes {
 			assert.Equal(t, a == b, errors.Is(r, b))
 			assert.Equal(t, a == b, errors.Is(wrapped, b))
-			assert.Equal(t, a == b, errors.Is(r, &core.Refusal{Code: b}))
 		}
 	}
 }
@@ -91,7 +92,7 @@ func TestRefuseWithoutARequest(t *testing.T) {
 		return &core.Response{Status: 200 + lines}
 	}})
 	_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "t"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
-		return core.RefusalResponse(ctx, core.NewRefusal(core.CodeKeyReused, nil), nil).Status, nil
+		return core.RefusalResponse(ctx, core.NewRefusal(codes.KeyReused, nil), nil).Status, nil
 	})
 	require.NoError(t, err)
 	require.Equal(t, 1, asked)
@@ -103,7 +104,7 @@ func TestRefuseConcurrently(t *testing.T) {
 	shared := &core.Response{Status: 200, Header: make([]core.Field, 1, 8), Body: []byte("x")}
 	shared.Header[0] = core.Field{Name: "X-Own", Value: "1"}
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
-		assert.Equal(t, core.CodeKeyMissing, r.Code)
+		assert.Equal(t, codes.KeyMissing, r.Code)
 		assert.Equal(t, 400, r.Status)
 		assert.Equal(t, "/orders", r.Request.Route)
 		*r = core.Refusal{}
@@ -127,7 +128,7 @@ func TestRefuseForWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
 		var mu sync.Mutex
-		asked := map[any]core.Code{}
+		asked := map[any]codes.Code{}
 		g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
 			mu.Lock()
 			defer mu.Unlock()
@@ -136,7 +137,7 @@ func TestRefuseForWaiters(t *testing.T) {
 			return &core.Response{Body: []byte(r.Request.Method)}
 		}}).MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second)})
 		first := post("{}", &ledger)
-		first.handler = func(context.Context) core.Capture { time.Sleep(time.Minute); return answer(201, "") }
+		first.handler = func(context.Context) adapter.Capture { time.Sleep(time.Minute); return answer(201, "") }
 		var wg sync.WaitGroup
 		wg.Go(func() { serve(t, g, first) })
 		synctest.Wait()
@@ -148,7 +149,7 @@ func TestRefuseForWaiters(t *testing.T) {
 				assert.Equal(t, "1", c.response.Get("Retry-After"))
 				mu.Lock()
 				defer mu.Unlock()
-				assert.Equal(t, core.CodeInProgress, asked[c])
+				assert.Equal(t, codes.InProgress, asked[c])
 			})
 		}
 		wg.Wait()
@@ -162,7 +163,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 		for _, drained := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger atomic.Int64
-				var seen []core.Code
+				var seen []codes.Code
 				e := core.MustNew(core.Config{User: byUser, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
 					seen = append(seen, r.Code)
 					id, _ := core.CallerFrom(ctx)
@@ -176,9 +177,9 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				g := e.MustGuard(core.Policy{Linger: -1})
 				ctx, leave := context.WithCancel(core.WithCaller(t.Context(), "key-1"))
 				empty := answer(200, "")
-				empty.Ending = core.Empty
+				empty.Ending = adapter.Empty
 				c := post("{}", &ledger)
-				c.handler = func(run context.Context) core.Capture {
+				c.handler = func(run context.Context) adapter.Capture {
 					if drained {
 						over, cancel := context.WithCancel(t.Context())
 						cancel()
@@ -188,7 +189,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 					}
 					<-run.Done()
 					if deferred {
-						return core.Capture{Ending: core.Deferred}
+						return adapter.Capture{Ending: adapter.Deferred}
 					}
 					return empty
 				}
@@ -197,11 +198,11 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 					require.NoError(t, c.pending.Finish(&empty))
 				}
 				leave()
-				want := core.CodeUnfinished
+				want := codes.Unfinished
 				if drained {
-					want = core.CodeShuttingDown
+					want = codes.ShuttingDown
 				}
-				assert.Equal(t, []core.Code{want}, seen)
+				assert.Equal(t, []codes.Code{want}, seen)
 				assert.Equal(t, 503, c.response.Status)
 				assert.Equal(t, string(want), c.response.Get(core.RefusedHeader))
 				assert.Zero(t, c.delivered)
@@ -222,16 +223,16 @@ func TestRefusalsHaveCausesOfTheirOwn(t *testing.T) {
 		return err
 	}
 	first, second := key("a"), key("b")
-	assert.ErrorIs(t, first, core.CodeKeyInvalid)
+	assert.ErrorIs(t, first, codes.KeyInvalid)
 	assert.ErrorIs(t, first, errDown)
-	assert.ErrorIs(t, second, core.CodeKeyInvalid)
+	assert.ErrorIs(t, second, codes.KeyInvalid)
 	assert.NotErrorIs(t, second, errDown)
 }
 
 func TestNewRefusal(t *testing.T) {
-	r := core.NewRefusal(core.CodeUncertain, errDown)
+	r := core.NewRefusal(codes.Uncertain, errDown)
 	assert.Equal(t, 409, r.Status)
-	assert.ErrorIs(t, r, core.CodeUncertain)
+	assert.ErrorIs(t, r, codes.Uncertain)
 	assert.ErrorIs(t, r, errDown)
 	assert.Equal(t, 500, core.NewRefusal("one_of_mine", nil).Status)
 }
@@ -240,12 +241,12 @@ func TestNewRefusal(t *testing.T) {
 func TestRefusalResponse(t *testing.T) {
 	assert.Nil(t, core.RefusalResponse(t.Context(), errDown, nil))
 	assert.Nil(t, core.RefusalResponse(t.Context(), nil, nil))
-	r := core.NewRefusal(core.CodeInProgress, nil)
+	r := core.NewRefusal(codes.InProgress, nil)
 	r.RetryAfter = 1500 * time.Millisecond
 	got := core.RefusalResponse(t.Context(), errors.Join(errDown, r), nil)
 	assert.Equal(t, 409, got.Status)
 	assert.Equal(t, "2", got.Get("Retry-After"), "rounded up")
-	got = core.RefusalResponse(t.Context(), core.NewRefusal(core.CodeRateLimited, nil), nil)
+	got = core.RefusalResponse(t.Context(), core.NewRefusal(codes.RateLimited, nil), nil)
 	assert.Equal(t, "1", got.Get("Retry-After"), "whoever makes it")
 
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
@@ -253,8 +254,8 @@ func TestRefusalResponse(t *testing.T) {
 		return &core.Response{Status: 200, Header: []core.Field{{Name: "retry-after", Value: "60"}, {Name: "cache-control", Value: "private"}}}
 	}}).MustGuard(core.Policy{})
 	c := post("{}", nil)
-	c.handler = func(ctx context.Context) core.Capture {
-		return core.Capture{Response: core.RefusalResponse(ctx, r, &core.Request{Route: "/orders"})}
+	c.handler = func(ctx context.Context) adapter.Capture {
+		return adapter.Capture{Response: core.RefusalResponse(ctx, r, &core.Request{Route: "/orders"})}
 	}
 	serve(t, g, c)
 	assert.Equal(t, 200, c.response.Status)
@@ -265,15 +266,15 @@ func TestRefusalResponse(t *testing.T) {
 // A refusal that a handler reports is answered unless somebody has rendered it, or something has
 // been sent; it is not kept in any case.
 func TestReportedRefusals(t *testing.T) {
-	reported := core.NewRefusal(core.CodeInProgress, nil)
+	reported := core.NewRefusal(codes.InProgress, nil)
 	for name, tc := range map[string]struct {
-		captured core.Capture
+		captured adapter.Capture
 		status   int // of the response; 409: the refusal's
 	}{
-		"nobody renders it":               {core.Capture{Ending: core.Unrendered}, 409},
-		"nobody, and something was sent":  {core.Capture{Ending: core.Unrendered, Incomplete: true}, 200},
+		"nobody renders it":               {adapter.Capture{Ending: adapter.Unrendered}, 409},
+		"nobody, and something was sent":  {adapter.Capture{Ending: adapter.Unrendered, Incomplete: true}, 200},
 		"as an unknown error":             {answer(500, ""), 409},
-		"so, and something was sent":      {core.Capture{Response: &core.Response{Status: 500}, Incomplete: true}, 500},
+		"so, and something was sent":      {adapter.Capture{Response: &core.Response{Status: 500}, Incomplete: true}, 500},
 		"nobody writes anything":          {emptyAnswer(), 409},
 		"somebody has a form for it":      {answer(200, `{"code":"busy"}`), 200},
 		"somebody has a form of a client": {answer(423, ""), 423},
@@ -285,12 +286,12 @@ func TestReportedRefusals(t *testing.T) {
 			p.OnFailure = core.Keep
 			g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(p)
 			c := post("{}", &ledger).withKey("k")
-			c.handler = func(context.Context) core.Capture {
+			c.handler = func(context.Context) adapter.Capture {
 				if c.held = tc.captured.Response; c.held == nil {
 					c.held = &core.Response{Status: 200}
 				}
 				if deferred { // a middleware further out renders it, and says nothing of it
-					return core.Capture{Ending: core.Deferred, Err: reported}
+					return adapter.Capture{Ending: adapter.Deferred, Err: reported}
 				}
 				captured := tc.captured
 				captured.Err = reported
@@ -305,12 +306,12 @@ func TestReportedRefusals(t *testing.T) {
 			if tc.status == 409 {
 				assert.Equal(t, "in_progress", c.response.Get(core.RefusedHeader), name)
 				assert.Zero(t, c.delivered, name)
-				assert.NotErrorIs(t, observed.all[len(observed.all)-1].Err, core.ErrUnrendered, "the guard has answered it")
+				assert.NotErrorIs(t, observed.all[len(observed.all)-1].Err, adapter.ErrUnrendered, "the guard has answered it")
 			}
 			last := observed.all[len(observed.all)-1]
 			assert.Equal(t, core.Released, last.Kind, "%s, deferred %v", name, deferred)
 			assert.True(t, last.Failed, name)
-			assert.ErrorIs(t, last.Err, core.CodeInProgress, name)
+			assert.ErrorIs(t, last.Err, codes.InProgress, name)
 			if tc.captured.Response != nil {
 				assert.Equal(t, tc.status, last.Status, name)
 			}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -110,8 +112,8 @@ func RunFrom(ctx context.Context) *Run {
 }
 
 // RequireRun is RunFrom for code that can do nothing without a run, such as a transaction that marks the run's record. If there is
-// none, the error is a *[Refusal]: [CodeKeyMissing] if a guard has let a request without a key pass, [CodeStoreUnavailable]
-// if the store has failed and the policy says FailOpen, and else [CodeNoRun]: no guard has seen ctx, or the method
+// none, the error is a *[Refusal]: [codes.KeyMissing] if a guard has let a request without a key pass, [codes.StoreUnavailable]
+// if the store has failed and the policy says FailOpen, and else [codes.NoRun]: no guard has seen ctx, or the method
 // is a safe one (GET), which guards let pass.
 func RequireRun(ctx context.Context) (*Run, error) {
 	if r := RunFrom(ctx); r != nil {
@@ -120,7 +122,7 @@ func RequireRun(ctx context.Context) (*Run, error) {
 	if why, ok := ctx.Value(passedKey{}).(*Refusal); ok {
 		return nil, why.because(errPassed)
 	}
-	return nil, refusal(CodeNoRun).because(errNoRun)
+	return nil, refusal(codes.NoRun).because(errNoRun)
 }
 
 var (
@@ -164,11 +166,11 @@ type runContext struct {
 	cancel    context.CancelCauseFunc
 	cause     error // why the context was ended; nil: it was not
 	lingering *time.Timer
-	partSent  bool     // a part of the response has gone out
-	streamed  bool     // … and the client has seen it at once
-	unseen    bool     // a stream was held back, because the client had left
-	early     Ending   // what the context told when the handler returned: Answered, gaveUp or Cut; see ending
-	echoed    []string // the fields of EchoKey, of its own guard and of those further in
+	partSent  bool           // a part of the response has gone out
+	streamed  bool           // … and the client has seen it at once
+	unseen    bool           // a stream was held back, because the client had left
+	early     adapter.Ending // what the context told when the handler returned: Answered, gaveUp or Cut; see ending
+	echoed    []string       // the fields of EchoKey, of its own guard and of those further in
 }
 
 // begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
@@ -302,29 +304,51 @@ func (c *runContext) returned() {
 	defer c.mu.Unlock()
 	switch {
 	case c.streamed && (over || c.values.Err() != nil), c.unseen && over:
-		c.early = Cut // the handler may have seen the client leave before the run's context has ended
+		c.early = adapter.Cut // the handler may have seen the client leave before the run's context has ended
 	case over:
 		c.early = gaveUp
 	}
 }
 
 // ending joins what the adapter has told of the run's ending with what the context told.
-func (c *runContext) ending(told Ending) Ending {
+func (c *runContext) ending(told adapter.Ending) adapter.Ending {
 	switch {
-	case c.early == Cut:
-		return max(told, Cut)
-	case c.early == gaveUp && told == Empty && Disposition(c.decided.Load()) != Keep:
+	case c.early == adapter.Cut:
+		return max(told, adapter.Cut)
+	case c.early == gaveUp && told == adapter.Empty && Disposition(c.decided.Load()) != Keep:
 		return gaveUp
 	}
 	return told
 }
 
-type partKey struct{}
+// MayStream implements the method of [adapter.Sender].
+func (c *runContext) MayStream() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streamed || context.Cause(c.values) != context.Canceled {
+		return true
+	}
+	c.unseen = true
+	return false
+}
+
+// PartSent implements the method of [adapter.Sender].
+func (c *runContext) PartSent(streaming bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partSent = true
+	if streaming {
+		c.streamed = true
+		if c.lingering != nil {
+			c.endLocked(context.Cause(c.values))
+		}
+	}
+}
 
 // echoes tells the runs to which ctx belongs that a guard in them adds the field to the answer, and to replays.
 func echoes(ctx context.Context, name string) {
-	c, _ := ctx.Value(partKey{}).(*runContext)
-	for ; c != nil; c, _ = c.values.Value(partKey{}).(*runContext) {
+	c, _ := ctx.Value(adapter.RunKey{}).(*runContext)
+	for ; c != nil; c, _ = c.values.Value(adapter.RunKey{}).(*runContext) {
 		c.mu.Lock()
 		c.echoed = append(c.echoed, name)
 		c.mu.Unlock()
@@ -336,7 +360,7 @@ func (c *runContext) Value(key any) any {
 	switch key.(type) {
 	case runKey:
 		return &c.Run
-	case partKey:
+	case adapter.RunKey:
 		return c
 	}
 	if v := c.context().Value(key); v != nil {

@@ -7,24 +7,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
-
-// fill fills in all but the body.
-func (r *Request) fill(ctx context.Context, x Exchange) {
-	x.Describe(r)
-	r.Headers = x
-	r.Caller, r.CallerEvent, r.Consumed = callerFrom(ctx)
-}
 
 // Serve carries out the operation behind x at most once: it runs the handler, replays, waits or
 // refuses. It is what an adapter calls. ctx is the request's context. The error is that of the
 // framework's handler, or of writing the answer. Requests with a safe method (RFC 9110, section 9.2.1)
 // pass untouched.
-func (g *Guard) Serve(ctx context.Context, x Exchange) error {
+func (g *Guard) Serve(ctx context.Context, x adapter.Exchange) error {
 	f := httpOperations.Get().(*httpOperation)
 	f.guard, f.x = g, x
-	f.req.fill(ctx, x)
+	fill(ctx, &f.req, x)
 
 	var err error
 	if isSafe(f.req.Method) {
@@ -55,23 +50,23 @@ func (f *httpOperation) serve(ctx context.Context) error {
 		}
 	}
 	r := g.refuse(ctx, &id, d.refusal, d.cause)
-	if r.Code == CodeKeyReused {
+	if r.Code == codes.KeyReused {
 		r.Stored = f.stored(ctx, d.grant)
 	}
 	return f.refuse(ctx, r)
 }
 
-// httpOperation is an operation that is an [Exchange]. They are pooled; reset makes sure that none
+// httpOperation is an operation that is an [adapter.Exchange]. They are pooled; reset makes sure that none
 // carries anything of one request to the next. (The bytes of scratch stay, but it is
 // only ever appended to from its start, and handed out up to its length.)
 type httpOperation struct {
 	guard   *Guard
-	x       Exchange
+	x       adapter.Exchange
 	req     Request
 	resp    Response
-	scratch []byte   // the key under construction, then the result to be stored
-	echo    [2]Field // of EchoKey; the first is empty if nothing is to be echoed
-	counted []Pair   // the header fields that count as parameters
+	scratch []byte         // the key under construction, then the result to be stored
+	echo    [2]Field       // of EchoKey; the first is empty if nothing is to be echoed
+	counted []adapter.Pair // the header fields that count as parameters
 	done    store.Grant
 }
 
@@ -92,20 +87,11 @@ func (f *httpOperation) reset() {
 	f.req.PathParams, f.resp.Header = params[:0], fields[:0]
 }
 
-// endpoint is a copy of what events call the route.
-func (r *Request) endpoint() string {
-	pattern := r.Route
-	if r.Unmatched {
-		pattern = r.Mount
-	}
-	return r.Method + " " + pattern
-}
-
-// run runs the handler under the claim of c, settles the run, and answers; or leaves that to a [Pending].
+// run runs the handler under the claim of c, settles the run, and answers; or leaves that to a [adapter.Pending].
 func (f *httpOperation) run(c *runContext) error {
 	captured, err := f.runHandler(c)
-	if captured.Ending == Deferred {
-		f.x.(Deferrer).Defer(&Pending{run: c, x: f.x, echo: f.echo, reported: captured.Err})
+	if captured.Ending == adapter.Deferred {
+		f.x.(adapter.Deferrer).Defer(&pending{run: c, x: f.x, echo: f.echo, reported: captured.Err})
 		return err
 	}
 	var derr error
@@ -113,11 +99,11 @@ func (f *httpOperation) run(c *runContext) error {
 	return cmp.Or(err, derr)
 }
 
-func (f *httpOperation) runHandler(c *runContext) (captured Capture, err error) {
+func (f *httpOperation) runHandler(c *runContext) (captured adapter.Capture, err error) {
 	returned := false
 	defer func() {
 		if !returned {
-			c.settlePanic(Unrendered) // a panic or runtime.Goexit, which goes on
+			c.settlePanic(adapter.Unrendered) // a panic or runtime.Goexit, which goes on
 		}
 	}()
 	c.announce()
@@ -131,7 +117,7 @@ func (f *httpOperation) runHandler(c *runContext) (captured Capture, err error) 
 }
 
 // deliver has the exchange deliver, with the fields of EchoKey. A result that was not kept has no expiry.
-func deliver(x Exchange, echo *[2]Field, retention time.Duration) error {
+func deliver(x adapter.Exchange, echo *[2]Field, retention time.Duration) error {
 	switch {
 	case echo[0].Name == "":
 		return x.Deliver(nil)
@@ -143,7 +129,7 @@ func deliver(x Exchange, echo *[2]Field, retention time.Duration) error {
 }
 
 func expires(in time.Duration) Field {
-	return Field{ExpiresHeader, time.Now().Add(in).UTC().Format(http.TimeFormat)}
+	return Field{Name: ExpiresHeader, Value: time.Now().Add(in).UTC().Format(http.TimeFormat)}
 }
 
 // replayable decodes a stored result into f.resp, or says why it is not replayed.
@@ -164,8 +150,8 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 }
 
 func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {
-	if r.Code != CodeTokenExpired { // another token is of no use, or this one is still good
-		f.req.expired = nil
+	if r.Code != codes.TokenExpired { // another token is of no use, or this one is still good
+		f.req.Expired = ""
 	}
 	return f.x.Answer(f.guard.response(ctx, r, &f.req))
 }

@@ -7,15 +7,16 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
-// gaveUp is the [Ending] of a handler that has written nothing before its context ended: Empty, as the run knows it.
-const gaveUp = Deferred + 1
+// gaveUp is the [adapter.Ending] of a handler that has written nothing before its context ended: Empty, as the run knows it.
+const gaveUp = adapter.Deferred + 1
 
 // outcome is how a run has ended, and with what.
 type outcome struct {
-	ending   Ending
+	ending   adapter.Ending
 	panicked bool
 	failed   bool     // the answer is a failure
 	refusal  bool     // the answer is a refusal, which is never kept
@@ -38,15 +39,15 @@ func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
 	p := &c.guard.policy
 	s := settlement{record: p.OnFailure, failed: true, instead: o.reported}
 	switch o.ending {
-	case RunsOn: // its end will not be known, whatever it decides
+	case adapter.RunsOn: // its end will not be known, whatever it decides
 		return settlement{failed: true, instead: o.reported}
-	case Cut:
+	case adapter.Cut:
 		s.record = Abandon
 	case gaveUp:
 		if s.instead = refusalUnfinished; context.Cause(c) == ErrShutdown {
 			s.instead = refusalShuttingDown
 		}
-	case Answered, Empty:
+	case adapter.Answered, adapter.Empty:
 		switch {
 		case o.failed:
 		case c.forgets:
@@ -136,13 +137,13 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 // settlePanic settles a run that has ended with a panic, or with runtime.Goexit. That of the handler leaves nothing
 // rendered (Unrendered). Behind that of a hook (Policy.Failed) is a handler that has ended as told: what it has done
 // must not be done again.
-func (c *runContext) settlePanic(told Ending) {
+func (c *runContext) settlePanic(told adapter.Ending) {
 	if c.ended.Load() {
 		return // an observer has panicked
 	}
 	c.mu.Lock()
-	if told == Unrendered && c.partSent {
-		told = Cut
+	if told == adapter.Unrendered && c.partSent {
+		told = adapter.Cut
 	}
 	c.mu.Unlock()
 	_ = c.settle(outcome{ending: c.ending(told), panicked: true, result: unavailable})
@@ -152,7 +153,7 @@ var errRunsOn = errors.New("idem: a timeout behind the guard has answered, and t
 
 // answer settles the run by what the handler has answered, and sends that, or has refuse send what the client gets instead. The
 // result is made in buf, which is returned as it has grown.
-func (c *runContext) answer(x Exchange, echo *[2]Field, captured *Capture, buf []byte, refuse func(*Refusal) error) ([]byte, error) {
+func (c *runContext) answer(x adapter.Exchange, echo *[2]Field, captured *adapter.Capture, buf []byte, refuse func(*Refusal) error) ([]byte, error) {
 	settled := false
 	defer func() {
 		if !settled { // Policy.Failed has panicked, or an observer: the client gets the handler's answer
@@ -170,30 +171,30 @@ func (c *runContext) answer(x Exchange, echo *[2]Field, captured *Capture, buf [
 }
 
 // outcome makes an outcome of a capture, with the result in buf.
-func (c *runContext) outcome(captured *Capture, buf []byte) (outcome, []byte) {
+func (c *runContext) outcome(captured *adapter.Capture, buf []byte) (outcome, []byte) {
 	p, told := &c.guard.policy, captured.Ending
 	if captured.Response == nil {
-		told = Unrendered
+		told = adapter.Unrendered
 	}
 	o := outcome{ending: c.ending(told), failed: true, result: unavailable, err: captured.Err}
-	if told != Unrendered {
+	if told != adapter.Unrendered {
 		o.status, o.refusal = captured.Response.Status, captured.Response.Get(RefusedHeader) != ""
 	}
-	blank := told == Empty || told == Unrendered
+	blank := told == adapter.Empty || told == adapter.Unrendered
 	if r := reported(captured.Err); r != nil {
 		o.refusal = true
 		if (blank || o.status == http.StatusInternalServerError) && !captured.Incomplete {
 			o.reported = r
 		}
 	}
-	if o.reported == nil && (told == Unrendered || blank && captured.Err != nil) {
-		o.err, told = unrendered(captured.Err), Unrendered
-		if o.ending == Empty { // the middleware that was to render the error has ignored it
-			o.ending = Unrendered
+	if o.reported == nil && (told == adapter.Unrendered || blank && captured.Err != nil) {
+		o.err, told = unrendered(captured.Err), adapter.Unrendered
+		if o.ending == adapter.Empty { // the middleware that was to render the error has ignored it
+			o.ending = adapter.Unrendered
 		}
 	}
 	o.refusal = o.refusal || o.ending == gaveUp
-	if o.refusal || told == Unrendered {
+	if o.refusal || told == adapter.Unrendered {
 		return o, buf
 	}
 	o.failed = p.Failed(captured.Response)
@@ -221,7 +222,7 @@ func reported(err error) *Refusal {
 
 func unrendered(err error) error {
 	if err == nil {
-		return ErrUnrendered
+		return adapter.ErrUnrendered
 	}
-	return fmt.Errorf("%w: %w", ErrUnrendered, err)
+	return fmt.Errorf("%w: %w", adapter.ErrUnrendered, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 type closing struct {
@@ -53,11 +54,11 @@ func TestStream(t *testing.T) {
 			header = r.Header
 			return core.FailedByStatus(r)
 		}
-		var s *core.Stream
-		c.handler = func(context.Context) core.Capture {
+		var s *adapter.Stream
+		c.handler = func(context.Context) adapter.Capture {
 			c.held = captured.Response
-			s = core.NewStream(tc.body, tc.length, captured)
-			return core.Capture{Ending: core.Deferred}
+			s = adapter.NewStream(tc.body, tc.length, captured)
+			return adapter.Capture{Ending: adapter.Deferred}
 		}
 		serve(t, engine.MustGuard(p), c)
 		s.Defer(c.pending)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -98,7 +99,7 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 		assert.Equal(t, core.Completed, last.Kind)
 		assert.False(t, last.Failed)
 		assert.Error(t, last.Err, "somebody should know")
-		assert.ErrorIs(t, check(key, &calls), core.CodeResultUnavailable, key)
+		assert.ErrorIs(t, check(key, &calls), codes.ResultUnavailable, key)
 		assert.Equal(t, 1, calls)
 	}
 }
@@ -131,7 +132,7 @@ func TestValuesThatPanic(t *testing.T) {
 	fn := func(context.Context) (panics, error) { calls++; return panics{}, nil }
 	assert.PanicsWithValue(t, "value", func() { _, _ = core.Do(t.Context(), task, core.Call{Key: "k"}, fn) })
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
-	assert.ErrorIs(t, err, core.CodeResultUnavailable)
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
 	assert.Equal(t, 1, calls)
 }
 
@@ -155,7 +156,7 @@ func TestReplaysThatCannotBeDecoded(t *testing.T) {
 		t.Error("ran again")
 		return receipt{}, nil
 	})
-	assert.ErrorIs(t, err, core.CodeResultUnavailable)
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
 	var fault *json.UnmarshalTypeError
 	assert.ErrorAs(t, err, &fault)
 	assert.Equal(t, core.Result[receipt]{}, r)
@@ -198,7 +199,7 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 		for _, other := range []string{"", print + "x", print[1:]} {
 			c.Fingerprint = other
 			_, err = do(c)
-			assert.ErrorIs(t, err, core.CodeKeyReused, "%d: %q", i, other)
+			assert.ErrorIs(t, err, codes.KeyReused, "%d: %q", i, other)
 		}
 	}
 	lenient := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "mail", IgnoreFingerprint: true})
@@ -220,7 +221,7 @@ func TestDoWithinDo(t *testing.T) {
 		assert.Equal(t, core.Result[int]{Value: 7}, r, "the same run, not one of its own")
 
 		_, err = inner(ctx, twin, call)
-		assert.ErrorIs(t, err, core.CodeGuardConflict, "another task of one name claims the same key")
+		assert.ErrorIs(t, err, codes.GuardConflict, "another task of one name claims the same key")
 
 		r, err = inner(ctx, sms, call)
 		assert.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -25,7 +26,7 @@ func TestHandlerSlowerThanItsLeaseRunsOnce(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
 		c := post("{}", &ledger)
 		handler := c.handler
-		c.handler = func(ctx context.Context) core.Capture {
+		c.handler = func(ctx context.Context) adapter.Capture {
 			time.Sleep(time.Minute)
 			assert.NoError(t, ctx.Err())
 			return handler(ctx)
@@ -89,7 +90,7 @@ func TestLostLeaseCancelsTheHandler(t *testing.T) {
 					MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
 				c := post("{}", &ledger)
 				start := time.Now()
-				c.handler = func(ctx context.Context) core.Capture {
+				c.handler = func(ctx context.Context) adapter.Capture {
 					<-ctx.Done()
 					assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
 					assert.Equal(t, tc.after, time.Since(start).Round(10*time.Millisecond))
@@ -132,14 +133,14 @@ func TestStaleOwnerChangesNothing(t *testing.T) {
 		frozen := core.MustNew(core.Config{User: byUser, Store: &spy{Store: mem, renew: down}}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
 		healthy := core.MustNew(core.Config{User: byUser, Store: mem}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
 		first := post("{}", &ledger)
-		first.handler = func(context.Context) core.Capture {
+		first.handler = func(context.Context) adapter.Capture {
 			time.Sleep(5 * time.Second) // does not look at its context
 			return answer(200, "stale")
 		}
 		go serve(t, frozen, first)
 		time.Sleep(2 * time.Second)
 		second := post("{}", &ledger)
-		second.handler = func(ctx context.Context) core.Capture {
+		second.handler = func(ctx context.Context) adapter.Capture {
 			run := core.RunFrom(ctx)
 			assert.EqualValues(t, 2, run.Attempt())
 			assert.True(t, run.Takeover())
@@ -178,7 +179,7 @@ func TestCrashedRunBlocksForItsLeaseOnly(t *testing.T) {
 		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
 		time.Sleep(2 * time.Second)
 		c := post("{}", &ledger)
-		c.handler = func(ctx context.Context) core.Capture {
+		c.handler = func(ctx context.Context) adapter.Capture {
 			run := core.RunFrom(ctx)
 			assert.EqualValues(t, 2, run.Attempt())
 			return answer(200, "second")
@@ -234,7 +235,7 @@ func TestUncertain(t *testing.T) {
 		assert.Equal(t, "1", c.response.Get("X-Kept"))
 		assert.Empty(t, c.response.Get("X-Secret"), "StoredHeaders are about it, too")
 		assert.Zero(t, ledger.Load())
-		verdict = core.Finished(nil)
+		verdict = core.Finished[*core.Response](nil)
 		assert.True(t, serve(t, g, post("{}", ledger)).replayed(), "it is not asked again")
 
 		g, ledger = abandoned()
@@ -355,12 +356,12 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 					}
 					g := core.MustNew(core.Config{User: byUser, Store: wrapped}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 					first, second := post("{}", nil), post("{}", &ledger)
-					first.handler = func(context.Context) core.Capture {
+					first.handler = func(context.Context) adapter.Capture {
 						time.Sleep(10 * time.Second)
 						return answer(503, "failed") // so that the waiter's next call claims the key
 					}
 					handler := second.handler
-					second.handler = func(ctx context.Context) core.Capture {
+					second.handler = func(ctx context.Context) adapter.Capture {
 						assert.False(t, core.RunFrom(ctx).Takeover(), "of a claim of its own")
 						return handler(ctx)
 					}
@@ -574,7 +575,7 @@ func TestClientGoneResultIsStored(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := post("{}", &ledger)
 		handler := c.handler
-		c.handler = func(ctx context.Context) core.Capture { cancel(); <-ctx.Done(); return handler(ctx) }
+		c.handler = func(ctx context.Context) adapter.Capture { cancel(); <-ctx.Done(); return handler(ctx) }
 		require.NoError(t, g.Serve(ctx, c))
 		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
 	})
@@ -623,7 +624,7 @@ func TestPresets(t *testing.T) {
 				var ledger atomic.Int64
 				g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
 				first := post("{}", &ledger)
-				first.handler = func(context.Context) core.Capture { time.Sleep(3 * time.Second); return answer(tc.status, "") }
+				first.handler = func(context.Context) adapter.Capture { time.Sleep(3 * time.Second); return answer(tc.status, "") }
 				start := time.Now()
 				go serve(t, g, first)
 				synctest.Wait()

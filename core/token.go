@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
@@ -57,7 +59,7 @@ type TokenConfig struct {
 	// To rotate, append the new secret; when all processes have it, move it to the front (before that,
 	// other processes would refuse its tokens); and remove the old one when the records of its tokens
 	// have expired ([Record].Retention).
-	Secrets [][]byte
+	Secrets [][]byte `json:"-"`
 
 	// Lifetime is how long after its issue a token may be used for the first time. Zero: 5 minutes; at
 	// most 365 days. After Lifetime was made shorter, older tokens that would outlive the record of
@@ -70,7 +72,7 @@ type TokenConfig struct {
 	//
 	// ID is the user part of stored keys: users of different sources have different ones, and a credential is a hash.
 	// Under [SharedByAllCallers] all callers are one user, with an empty ID.
-	Limit func(ctx context.Context, user User) (retryAfter time.Duration, err error)
+	Limit func(ctx context.Context, user User) (retryAfter time.Duration, err error) `json:"-"`
 
 	// FromQuery also reads the token from a parameter of the query. Queries appear in logs, histories
 	// and Referer fields.
@@ -80,9 +82,6 @@ type TokenConfig struct {
 // Format implements [fmt.Formatter]. Every verb prints how many secrets there are, and not the secrets. But fmt asks
 // no method for %p and %w, nor for a TokenConfig in an unexported field of a struct: these print all of it.
 func (c TokenConfig) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.text()) }
-
-// MarshalText implements [encoding.TextMarshaler], for logs and JSON: it returns what Format prints.
-func (c TokenConfig) MarshalText() ([]byte, error) { return []byte(c.text()), nil }
 
 func (c *TokenConfig) text() string {
 	return fmt.Sprintf("{Secrets:%d Lifetime:%v FromQuery:%t}", len(c.Secrets), c.Lifetime, c.FromQuery)
@@ -177,7 +176,7 @@ func TokenInput(token string) template.HTML {
 // The answer that contains the token is for this user and this visit. A page needs Cache-Control: private,
 // no-cache, so that the browser's Back shows the form with its own token; other answers need no-store.
 func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
-	g.MustUseTokens()
+	g.mustUseTokens()
 	t := g.policy.Key.tokens
 	q := *r
 	if q.Caller == "" {
@@ -194,62 +193,70 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	if t.limit != nil {
 		retryAfter, err := t.limit(ctx, User{ID: string(who), Shared: user.Shared})
 		if err != nil {
-			refused := NewRefusal(CodeStoreUnavailable, err)
+			refused := NewRefusal(codes.StoreUnavailable, err)
 			refused.Detail = "Nothing was carried out, because it is not known whether this has been asked for too often."
 			return "", refused
 		}
 		if retryAfter > 0 {
-			refused := NewRefusal(CodeRateLimited, nil)
+			refused := NewRefusal(codes.RateLimited, nil)
 			refused.RetryAfter = retryAfter
 			return "", refused
 		}
 	}
-	return t.issue(who, g.policy.Name, r.expired), nil
+	return t.issue(who, g.policy.Name, r.Expired), nil
 }
 
-// MustUseTokens panics if the guard's key is not a [Token]. It is for adapters, which call it when they make a
-// handler that issues tokens.
-func (g *Guard) MustUseTokens() {
+// ServeTokens returns what an adapter serves: it answers an exchange with a new token, {"token":"t1.…"}, or with a
+// refusal. ctx is the request's context. ServeTokens panics if the guard's key is not a [Token].
+func (g *Guard) ServeTokens() func(ctx context.Context, x adapter.Exchange) error {
+	g.mustUseTokens()
+	return g.serveToken
+}
+
+func (g *Guard) mustUseTokens() {
 	if g.policy.Key.kind != keyToken {
 		panic("idem: the key of the policy " + quote(g.policy.Name) + " is no Token: there is nothing to issue")
 	}
 }
 
-// ServeToken answers x with a new token, {"token":"t1.…"}, or with a refusal. ctx is the request's context. It is
-// for adapters.
-func (g *Guard) ServeToken(ctx context.Context, x Exchange) error {
+func (g *Guard) serveToken(ctx context.Context, x adapter.Exchange) error {
 	var r Request
-	r.fill(ctx, x)
+	fill(ctx, &r, x)
 	token, err := g.NewToken(ctx, &r)
 	if refused := reported(err); refused != nil {
-		g.observe(ctx, Event{Kind: Refused, Route: r.endpoint(), Status: refused.Status, Code: refused.Code, Err: refused.cause})
+		g.observe(ctx, Event{Kind: Refused, Route: endpoint(&r), Status: refused.Status, Code: refused.Code, Err: refused.cause})
 		return x.Answer(g.response(ctx, refused, &r))
 	}
-	answer := Response{Status: 200, Header: []Field{{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}}}
+	answer := Response{Status: 200, Header: []Field{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}}
 	answer.Body = []byte(`{"token":"` + token + `"}`) // nothing of it needs an escape
 	return x.Answer(&answer)
 }
 
 // issue makes a token for user, as it stands in a key, and purpose. It has the id of expired, if that is
 // such a token.
-func (t *Tokens) issue(user []byte, purpose string, expired *token) string {
-	var k token
+func (t *Tokens) issue(user []byte, purpose, expired string) string {
+	var k, old token
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().Add(t.lifetime).UnixMilli()))
 	copy(k.raw[:], ms[8-tokenExpiry:])
-	if id := k.raw[tokenExpiry:tokenSigned]; expired != nil && t.signed(expired, user, purpose) {
-		copy(id, expired.raw[tokenExpiry:])
+	if id := k.raw[tokenExpiry:tokenSigned]; expired != "" && t.check(&old, expired, user, purpose) {
+		copy(id, old.raw[tokenExpiry:])
 	} else {
 		_, _ = rand.Read(id) // never fails
 	}
 	m := t.secrets[0].mac(k.raw[:tokenSigned], user, purpose)
 	copy(k.raw[tokenSigned:], m.sum)
 	t.secrets[0].macs.Put(m)
-	return string(base64.RawURLEncoding.AppendEncode(append(make([]byte, 0, tokenLength), tokenVersion...), k.raw[:]))
+	return k.String()
 }
 
 // token is a token without its version: expiry, id and HMAC.
 type token struct{ raw [tokenBytes]byte }
+
+// String returns the token as it is sent.
+func (k *token) String() string {
+	return string(base64.RawURLEncoding.AppendEncode(append(make([]byte, 0, tokenLength), tokenVersion...), k.raw[:]))
+}
 
 func (k *token) expiry() time.Time {
 	var ms [8]byte
@@ -336,7 +343,7 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	}
 	in := f.parameters()
 	// The key does not name the route: under another one it is another request. No header field has such a name.
-	in.Header = append(in.Header, Pair{Name: ":method", Value: r.Method}, Pair{Name: ":route", Value: r.Route})
+	in.Header = append(in.Header, adapter.Pair{Name: ":method", Value: r.Method}, adapter.Pair{Name: ":route", Value: r.Route})
 	f.counted = in.Header
 	k := append(f.scratch[:0], g.engine.prefix...)
 	k = append(k, "U=M="...)
@@ -346,7 +353,7 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	found := f.withFingerprint(k, &in)
 	left := time.Until(id.expiry())
 	if found.expired = left <= 0 || left > min(g.policy.Retention, g.policy.RememberAbandoned); found.expired {
-		r.expired = new(id)
+		r.Expired = id.String()
 	}
 	return found
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -36,7 +37,7 @@ func TestThoseInTimeAndThoseTooLateWaitApart(t *testing.T) {
 		time.Sleep(core.DefaultTokenLifetime - time.Millisecond)
 
 		crash := submit(token, "", &ledger)
-		crash.handler = func(ctx context.Context) core.Capture {
+		crash.handler = func(ctx context.Context) adapter.Capture {
 			time.Sleep(10 * time.Second)
 			core.RunFrom(ctx).Abandon()
 			return answer(500, "")

@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -189,7 +191,7 @@ func TestATokenBelongsToUserAndPurpose(t *testing.T) {
 	assert.EqualValues(t, 1, ledger.Load())
 
 	_, err := g.NewToken(t.Context(), &core.Request{})
-	assert.ErrorIs(t, err, core.CodeUserMissing)
+	assert.ErrorIs(t, err, codes.UserMissing)
 	ctx := core.WithCaller(t.Context(), "partner")
 	verified, err := g.NewToken(ctx, &core.Request{})
 	require.NoError(t, err)
@@ -221,7 +223,7 @@ func TestATokenForNobody(t *testing.T) {
 		e := core.MustNew(core.Config{User: core.UserFunc(find)})
 		g := e.MustGuard(checkout(tokensFor(tokenSecret)))
 		_, err := g.NewToken(t.Context(), &core.Request{})
-		assert.ErrorIs(t, err, core.CodeUserMissing, name)
+		assert.ErrorIs(t, err, codes.UserMissing, name)
 		assert.Equal(t, name == "an error", errors.Is(err, errDown))
 		for _, user := range []string{"", "alice"} {
 			c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, user, "checkout"), "", &ledger)
@@ -326,7 +328,7 @@ func TestWhereATokenIsReadFrom(t *testing.T) {
 	beside.query = "idempotency_token=" + token
 	assert.Equal(t, 201, serve(t, query, beside).response.Status, "a member of JSON is nothing beside the query")
 	_, _, err := form.Key(&core.Request{ContentType: urlencoded, ContentEncoding: "gzip", Headers: post("", nil), Body: []byte("idempotency_token=" + token)})
-	assert.ErrorIs(t, err, core.CodeTokenMissing, "what is encoded counts by its raw bytes")
+	assert.ErrorIs(t, err, codes.TokenMissing, "what is encoded counts by its raw bytes")
 	twice := post(`{}`, new(atomic.Int64))
 	twice.header[core.TokenHeader] = []string{token, token}
 	assert.Equal(t, "token_invalid", serve(t, form, twice).code())
@@ -366,7 +368,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 		used, unused, failed, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice"), tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 		serve(t, g, submit(used, "", &ledger))
 		bad := submit(failed, "", &ledger)
-		bad.handler = func(context.Context) core.Capture { return answer(402, "") }
+		bad.handler = func(context.Context) adapter.Capture { return answer(402, "") }
 		assert.Equal(t, 402, serve(t, g, bad).response.Status)
 		bad = submit(crashed, "", &ledger)
 		bad.handler = abandoning
@@ -393,7 +395,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 		assert.EqualValues(t, 2, attempt)
 		assert.True(t, serve(t, g, submit(crashed, "", &ledger)).replayed())
 		for _, ev := range seen.all {
-			assert.False(t, ev.Code == core.CodeTokenExpired && ev.Kind != core.Refused)
+			assert.False(t, ev.Code == codes.TokenExpired && ev.Kind != core.Refused)
 		}
 	})
 }
@@ -465,7 +467,7 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 		token := tokenFor(t, g, "alice")
 		crashing := func() *call {
 			c := submit(token, "", &ledger)
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				time.Sleep(time.Second)
 				core.RunFrom(ctx).Abandon()
 				return answer(500, "")
@@ -549,7 +551,7 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	g := e.MustGuard(p)
 	token := tokenFor(t, g, "alice")
 	running := submit(token, "", &ledger)
-	running.handler = func(context.Context) core.Capture {
+	running.handler = func(context.Context) adapter.Capture {
 		serve(t, g, submit(token, "&n=2", &ledger))
 		c := answer(303, "")
 		c.Response.Header = append(c.Response.Header, core.Field{Name: "Location", Value: "/receipts/1"})
@@ -561,7 +563,7 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	serve(t, g, submit(token, "&n=2", &ledger))
 	require.Len(t, seen, 3)
 	for i, r := range seen {
-		assert.Equal(t, core.CodeKeyReused, r.Code)
+		assert.Equal(t, codes.KeyReused, r.Code)
 		if i != 1 {
 			assert.Nil(t, r.Stored)
 			continue
@@ -611,7 +613,7 @@ func TestIssuingIsLimited(t *testing.T) {
 	ask := func() *call {
 		c := post("", nil)
 		c.method, c.route = "GET", "/tokens"
-		require.NoError(t, g.ServeToken(t.Context(), c))
+		require.NoError(t, g.ServeTokens()(t.Context(), c))
 		return c
 	}
 	c := ask()
@@ -643,13 +645,13 @@ func TestIssuingIsLimited(t *testing.T) {
 	assert.Equal(t, slices.Repeat([]core.User{{ID: "alice"}}, 9), l.users)
 
 	delete(c.header, "X-User")
-	require.NoError(t, g.ServeToken(t.Context(), c))
+	require.NoError(t, g.ServeTokens()(t.Context(), c))
 	assert.Equal(t, "user_missing", c.code())
 	assert.Len(t, l.users, 9, "nobody is not counted")
 	last := seen.all[len(seen.all)-1]
 	assert.Equal(t, core.Refused, last.Kind)
 	assert.Equal(t, "GET /tokens", last.Route)
-	assert.Equal(t, core.CodeUserMissing, last.Code)
+	assert.Equal(t, codes.UserMissing, last.Code)
 	assert.Equal(t, 400, last.Status)
 	assert.ErrorIs(t, last.Err, core.ErrNoUser)
 	assert.Equal(t, "checkout", last.Policy)
@@ -692,12 +694,12 @@ func TestServeTokenTellsOfTheRequest(t *testing.T) {
 	c := post("", nil)
 	c.method, c.route = "GET", "/tokens"
 	ctx := core.WithCaller(t.Context(), "partner", "X-Sign")
-	require.NoError(t, g.ServeToken(ctx, c))
+	require.NoError(t, g.ServeTokens()(ctx, c))
 	assert.Equal(t, "rate_limited", c.code())
 	assert.Equal(t, 1, asked)
 
-	assert.ErrorIs(t, g.ServeToken(ctx, brokenConnection{c}), errDown)
-	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeToken(ctx, brokenConnection{c}), errDown)
+	assert.ErrorIs(t, g.ServeTokens()(ctx, brokenConnection{c}), errDown)
+	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeTokens()(ctx, brokenConnection{c}), errDown)
 }
 
 func TestFaultsOfTokens(t *testing.T) {
@@ -721,10 +723,10 @@ func TestFaultsOfTokens(t *testing.T) {
 	assert.Equal(t, []string{"TokenConfig.Lifetime", "TokenConfig.Secrets", "TokenConfig.Secrets", "TokenConfig.Secrets"}, faultyFields(t, err))
 
 	local := core.MustNew(core.Config{User: byUser})
-	assert.Panics(t, func() { local.MustGuard(core.Policy{}).MustUseTokens() })
+	assert.Panics(t, func() { local.MustGuard(core.Policy{}).ServeTokens() })
 	assert.Panics(t, func() { _, _ = local.MustGuard(core.Policy{}).NewToken(t.Context(), &core.Request{}) })
 	random := checkout(core.MustTokens(core.TokenConfig{}))
-	local.MustGuard(random).MustUseTokens()
+	local.MustGuard(random).ServeTokens()
 	core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).MustGuard(random)
 	_, err = core.MustNew(core.Config{User: byUser, Service: "shop", Store: shared{newStore(t)}}).Guard(random)
 	assert.Equal(t, []string{"Policy.Key"}, faultyFields(t, err), "the other processes could not check it")
@@ -802,7 +804,7 @@ func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
 			time.Sleep(stands - time.Millisecond)
 			assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())
 			again := submit(crashed, "", &ledger)
-			again.handler = func(ctx context.Context) core.Capture {
+			again.handler = func(ctx context.Context) adapter.Capture {
 				assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
 				core.RunFrom(ctx).Abandon()
 				return answer(500, "")
@@ -838,7 +840,7 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 			p.Name = []string{"checkout", "checkout", "newsletter"}[i]
 			guards = append(guards, e.MustGuard(p))
 		}
-		refused := func(g *core.Guard, token, fields string, code core.Code) {
+		refused := func(g *core.Guard, token, fields string, code codes.Code) {
 			assert.Equal(t, string(code), serve(t, g, submit(token, fields, &ledger)).code())
 		}
 		id := func(token string) string { return string(decoded(t, token)[6:22]) }
@@ -847,7 +849,7 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 		last := first
 		for i := range 4 {
 			time.Sleep(core.DefaultTokenLifetime)
-			refused(guards[i%2], last, "", core.CodeTokenExpired)
+			refused(guards[i%2], last, "", codes.TokenExpired)
 			assert.Equal(t, []string{id(first), id(first)}, []string{id(fresh[0]), id(fresh[1])})
 			assert.NotEqual(t, id(first), id(fresh[2]), "what another purpose permits is another thing")
 			last = fresh[i%2]
@@ -856,10 +858,10 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 		assert.Equal(t, 201, serve(t, guards[0], submit(last, "", &ledger)).response.Status, "each has its own time")
 		for _, token := range []string{first, fresh[0], last} {
 			assert.True(t, serve(t, guards[1], submit(token, "", &ledger)).replayed(), "who goes back and submits again gets the receipt")
-			refused(guards[0], token, "&n=2", core.CodeKeyReused)
+			refused(guards[0], token, "&n=2", codes.KeyReused)
 			assert.NotEqual(t, id(first), id(fresh[0]), "the page may have a form for another order")
 		}
-		refused(guards[0], forged(time.Now().Add(-time.Second), [16]byte{1}, tokenSecret, "bob", "checkout"), "", core.CodeTokenInvalid)
+		refused(guards[0], forged(time.Now().Add(-time.Second), [16]byte{1}, tokenSecret, "bob", "checkout"), "", codes.TokenInvalid)
 		assert.NotEqual(t, string(append([]byte{1}, make([]byte, 15)...)), id(fresh[0]), "a forged token is not renewed")
 		assert.EqualValues(t, 1, ledger.Load())
 	})
@@ -892,7 +894,7 @@ func TestAnExpiredTokenAndItsRuns(t *testing.T) {
 			token := tokenFor(t, g, "alice")
 			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {
 				c := submit(token, "", &ledger)
-				c.handler = func(ctx context.Context) core.Capture { end(core.RunFrom(ctx)); return answer(201, "") }
+				c.handler = func(ctx context.Context) adapter.Capture { end(core.RunFrom(ctx)); return answer(201, "") }
 				assert.Equal(t, 201, serve(t, g, c).response.Status)
 				time.Sleep(core.DefaultTokenLifetime)
 			}

@@ -4,11 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"math"
 	"net"
 	"net/http"
-	"reflect"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +14,10 @@ import (
 
 // User is the sender of a request, as a part of keys.
 type User struct {
-	// ID tells this user from all others.
+	// ID tells this user from all others, or from all others of the Issuer.
 	ID string
+	// Issuer is who has given the ID, if it is unique only there: the issuer of a token (RFC 7519, section 4.1.1).
+	Issuer string
 	// Credential says that ID may be, or contain, a secret. Then only a hash of it is stored. Of an
 	// ID of more than 64 bytes only a hash is stored in any case.
 	Credential bool
@@ -55,7 +55,13 @@ func UserFunc(fn func(r *Request) (User, error)) UserSource {
 	if fn == nil {
 		return UserSource{fault: "UserFunc was given no function"}
 	}
-	return UserSource{find: fn}
+	return UserSource{find: func(r *Request) (User, error) {
+		u, err := fn(r)
+		if u.Issuer != "" && u.ID != "" { // a blank, which is escaped in the issuer, stands between the two
+			u.ID, u.source = url.QueryEscape(u.Issuer)+" "+u.ID, "iss"
+		}
+		return u, err
+	}}
 }
 
 // SharedByAllCallers makes all callers one user: the first caller's answer is replayed to every other
@@ -106,10 +112,6 @@ func tellsOfSecret(name string) bool {
 var secretWords = []string{"authorization", "authentication", "bearer", "jwt", "saml", "token", "tokens", "authtoken", "accesstoken", "csrf",
 	"csrftoken", "xsrf", "xsrftoken", "key", "keys", "keyid", "apikey", "apikeys", "apikeyid", "accesskey", "secret", "secrets", "pass", "password", "passwd",
 	"passphrase", "passcode", "pwd", "pin", "otp", "cookie", "session", "sessionid", "sid", "credential", "credentials", "signature", "sig"}
-
-// UserFromAuthorization takes the whole Authorization header field as the user. Only a hash of it is stored.
-// A user with a new token is another user.
-func UserFromAuthorization() UserSource { return UserFromSecretHeader("Authorization") }
 
 // UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front must set, in place of
 // any that the client sends. All clients behind one address are one user.
@@ -198,53 +200,6 @@ func (s UserSource) problem() string {
 	}
 	return "a zero UserSource"
 }
-
-// UserFromValue makes a user of a value that authentication middleware has left in a request's context:
-//
-//   - a string, or an integer, also as a float64 without a fraction, which is how JSON decodes one;
-//   - a verified JSON Web Token of golang-jwt v5: a *jwt.Token, or its claims (with the methods GetSubject and
-//     GetIssuer); the user is the subject within the issuer;
-//   - a [fmt.Stringer], such as a UUID.
-//
-// For nil it returns [ErrNoUser], for any other value an error that says what to write instead. It is for
-// adapters, whose UserFromContext is built on it.
-func UserFromValue(v any) (User, error) {
-	switch v := v.(type) {
-	case nil:
-		return User{}, ErrNoUser
-	case string:
-		return User{ID: v}, nil
-	case int:
-		return User{ID: strconv.Itoa(v)}, nil
-	case int32:
-		return User{ID: strconv.FormatInt(int64(v), 10)}, nil
-	case int64:
-		return User{ID: strconv.FormatInt(v, 10)}, nil
-	case uint:
-		return User{ID: strconv.FormatUint(uint64(v), 10)}, nil
-	case uint32:
-		return User{ID: strconv.FormatUint(uint64(v), 10)}, nil
-	case uint64:
-		return User{ID: strconv.FormatUint(v, 10)}, nil
-	case float64: // a claim that is a number; beyond 2^53 two of them may have become one
-		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
-			return User{}, fmt.Errorf("idem: %v in the context is no whole number below 2^53, and does not name a user; %s", v, takeItYourself)
-		}
-		return User{ID: strconv.FormatInt(int64(v), 10)}, nil
-	}
-	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && value.IsNil() {
-		return User{}, ErrNoUser
-	}
-	if u, ok, err := userFromJWT(v); ok {
-		return u, err
-	}
-	if s, ok := v.(fmt.Stringer); ok {
-		return User{ID: s.String()}, nil
-	}
-	return User{}, fmt.Errorf("idem: a %T in the context does not name a user; %s", v, takeItYourself)
-}
-
-const takeItYourself = "take the user out of it with core.UserFunc(func(r *core.Request) (core.User, error) { … r.Native … })"
 
 func oneHeader(r *Request, name string) (string, error) {
 	v, lines := r.Headers.Header(name, 0)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -52,13 +53,13 @@ func TestUserSources(t *testing.T) {
 		"header empty":            {byUser, "X-User: ", "user_missing"},
 		"64 bytes":                {byUser, "X-User: " + strings.Repeat("a", 64), strings.Repeat("a", 64)},
 		"65 bytes are hashed":     {byUser, "X-User: " + strings.Repeat("a", 65), "#Y1NhxIu56rFBmOduqKt_GkFoXWrWKqkUbTAdTxfrCuA"},
-		"authorization is hashed": {core.UserFromAuthorization(), "Authorization: Bearer x", "#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
+		"authorization is hashed": {core.UserFromSecretHeader("Authorization"), "Authorization: Bearer x", "#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
 		"real IP":                 {core.UserFromRealIP(), "X-Real-Ip: 10.1.2.3", "10.1.2.3"},
 		"address":                 {core.UserFromRemoteAddr(), "", "192.0.2.1"},
 		"fallback not needed":     {core.FirstUser(byUser, core.UserFromRemoteAddr()), "X-User: bob", "bob"},
 		"fallback":                {core.FirstUser(byUser, core.UserFromRemoteAddr()), "", "1#192.0.2.1"},
 		"nested fallback":         {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "1.1#192.0.2.1"},
-		"fallback, hashed":        {core.FirstUser(byUser, core.UserFromAuthorization()), "Authorization: Bearer x", "1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
+		"fallback, hashed":        {core.FirstUser(byUser, core.UserFromSecretHeader("Authorization")), "Authorization: Bearer x", "1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
 		"nobody at all":           {core.FirstUser(byUser, core.UserFromRealIP()), "", "user_missing"},
 		"shared":                  {core.SharedByAllCallers(), "X-User: bob", ""},
 		"function":                {byFunc(core.User{ID: "f"}, nil), "", "f"},
@@ -96,26 +97,14 @@ func TestUsersFromDifferentSourcesAreNeverOne(t *testing.T) {
 		seen[part] = header
 	}
 
-	subject := fromNative(mapClaimsV5{"sub": "a b"})
-	issued := fromNative(mapClaimsV5{"sub": "b", "iss": "a"})
 	c := post("", new(atomic.Int64))
-	assert.NotEqual(t, userPart(t, subject, c), userPart(t, issued, c))
+	assert.NotEqual(t, userPart(t, always(core.User{ID: "a b"}), c), userPart(t, always(core.User{ID: "b", Issuer: "a"}), c))
+	assert.Equal(t, "iss#https%253A%252F%252Fid%20u1", userPart(t, always(core.User{ID: "u1", Issuer: "https://id"}), c))
+	assert.Equal(t, "user_missing", userPart(t, always(core.User{Issuer: "https://id"}), c))
 }
 
-func TestUserFromValue(t *testing.T) {
-	for want, v := range map[string]any{
-		"s": "s", "-1": -1, "2": int32(2), "3": int64(3), "4": uint(4), "5": uint32(5), "6": uint64(6),
-		"10.0.0.1": netip.MustParseAddr("10.0.0.1"),
-	} {
-		u, err := core.UserFromValue(v)
-		assert.NoError(t, err)
-		assert.Equal(t, want, u.ID)
-	}
-	_, err := core.UserFromValue(nil)
-	assert.ErrorIs(t, err, core.ErrNoUser)
-	_, err = core.UserFromValue(struct{}{})
-	assert.ErrorContains(t, err, "struct {}")
-	assert.NotErrorIs(t, err, core.ErrNoUser)
+func always(u core.User) core.UserSource {
+	return core.UserFunc(func(*core.Request) (core.User, error) { return u, nil })
 }
 
 func TestRawKeysStayOutOfLogs(t *testing.T) {
@@ -124,7 +113,7 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 	for _, h := range []slog.Handler{slog.NewTextHandler(&out, level), slog.NewJSONHandler(&out, level)} {
 		var ledger atomic.Int64
 		logger := slog.New(h)
-		g := core.MustNew(core.Config{User: byUser, Observe: core.LogEvents(logger)}).MustGuard(core.Policy{Name: "orders"})
+		g := core.MustNew(core.Config{User: byUser, Observe: core.LogEvents(logger, slog.LevelDebug)}).MustGuard(core.Policy{Name: "orders"})
 		serve(t, g, post("{}", &ledger))
 		serve(t, g, post("{}", &ledger))
 		logger.Info("whole", "event", core.Event{Key: core.NewKey("idem:U=alice")}, "key", core.NewKey("idem:U=alice"))
@@ -141,14 +130,14 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 
 func TestLogLevels(t *testing.T) {
 	var out strings.Builder
-	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)))
-	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Completed}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: core.CodeInProgress},
-		{Kind: core.Refused, Code: core.CodeUserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: core.CodeShuttingDown}, {Kind: core.Passed}}
+	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)), slog.LevelDebug)
+	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Completed}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: codes.InProgress},
+		{Kind: core.Refused, Code: codes.UserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: codes.ShuttingDown}, {Kind: core.Passed}}
 	loud := []core.Event{{Kind: core.Started, Attempt: 2, Takeover: true}, {Kind: core.LeaseLost}, {Kind: core.RunUnfinished, Err: errDown},
-		{Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: core.ErrUnrendered},
+		{Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: adapter.ErrUnrendered},
 		{Kind: core.RunLost}, {Kind: core.RunAbandoned}, {Kind: core.RenewFailed},
-		{Kind: core.Refused, Code: core.CodeStoreUnavailable}, {Kind: core.Refused, Code: core.CodeBodyConsumed},
-		{Kind: core.Refused, Code: core.CodeUserMissing, Err: errDown}}
+		{Kind: core.Refused, Code: codes.StoreUnavailable}, {Kind: core.Refused, Code: codes.BodyConsumed},
+		{Kind: core.Refused, Code: codes.UserMissing, Err: errDown}}
 	for _, e := range quiet {
 		log(t.Context(), e)
 	}

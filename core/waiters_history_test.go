@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -214,7 +215,7 @@ func waiterHistories(t *testing.T, e *core.Engine) (answered int64) {
 			}
 			c := post("{}", nil).withKey(key)
 			c.header.Set("X-User", user)
-			c.handler = func(context.Context) core.Capture {
+			c.handler = func(context.Context) adapter.Capture {
 				ran = true
 				result, ok := h.run()
 				if !ok {
@@ -267,7 +268,7 @@ func nobodyOversleeps(t *testEnv) {
 	var all sync.WaitGroup
 	for range 300 {
 		c := post("{}", nil)
-		c.handler = func(context.Context) core.Capture {
+		c.handler = func(context.Context) adapter.Capture {
 			mu.Lock()
 			assert.Equal(t, ended, time.Now(), "the next one runs at once")
 			runs++

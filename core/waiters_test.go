@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -98,7 +100,7 @@ func TestOneCallForAllWaiters(t *testing.T) {
 				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 				first := post("{}", &ledger)
 				handler := first.handler
-				first.handler = func(ctx context.Context) core.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
+				first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
 				go serve(t, g, first)
 				synctest.Wait()
 				calls, served := t.arrive(g, many, func() *call { return post("{}", &ledger) })
@@ -163,7 +165,7 @@ func TestOneOfManyTakesOver(t *testing.T) {
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 		calls, served := t.arrive(g, many, func() *call {
 			c := post("{}", nil)
-			c.handler = func(context.Context) core.Capture {
+			c.handler = func(context.Context) adapter.Capture {
 				assert.EqualValues(t, 1, running.Add(1), "never two at a time")
 				time.Sleep(100 * time.Millisecond)
 				running.Add(-1)
@@ -193,7 +195,7 @@ func TestClaimOfAWaiterHasItsOwnContext(t *testing.T) {
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 		for _, who := range []string{"first", "second", "third"} {
 			c := post("{}", nil)
-			c.handler = func(ctx context.Context) core.Capture {
+			c.handler = func(ctx context.Context) adapter.Capture {
 				assert.Equal(t, who, claimed.Load())
 				runs.Store(who)
 				time.Sleep(time.Second)
@@ -226,7 +228,7 @@ func TestManyOperationsWaitedFor(t *testing.T) {
 		for i := range 200 {
 			order := func() *call {
 				c := post("{}", nil).withKey(strconv.Itoa(i))
-				c.handler = func(context.Context) core.Capture { time.Sleep(400 * time.Millisecond); return answer(201, "done") }
+				c.handler = func(context.Context) adapter.Capture { time.Sleep(400 * time.Millisecond); return answer(201, "done") }
 				return c
 			}
 			calls, served := t.arrive(g, 2, order)
@@ -264,7 +266,7 @@ func TestPausesHaveALimit(t *testing.T) {
 				g := core.MustNew(core.Config{User: byUser, Store: tc.wrap(t.store)}).MustGuard(core.Policy{Duplicate: core.Wait(time.Hour)})
 				calls, served := t.arrive(g, 2, func() *call {
 					c := post("{}", nil)
-					c.handler = func(context.Context) core.Capture { time.Sleep(100 * tc.limit); return answer(201, "done") }
+					c.handler = func(context.Context) adapter.Capture { time.Sleep(100 * tc.limit); return answer(201, "done") }
 					return c
 				})
 				served.Wait()
@@ -286,7 +288,7 @@ func TestPausesAreShortForEachRun(t *testing.T) {
 			MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{OnSuccess: core.Release}})
 		_, served := t.arrive(g, runs, func() *call {
 			c := post("{}", nil)
-			c.handler = func(context.Context) core.Capture {
+			c.handler = func(context.Context) adapter.Capture {
 				ledger.Add(1)
 				time.Sleep(10 * time.Millisecond)
 				return answer(201, "done")
@@ -303,7 +305,7 @@ func TestPausesAreShortForEachRun(t *testing.T) {
 func TestOneWaiterLeaves(t *testing.T) {
 	takes := func(d time.Duration) *call {
 		c := post("{}", nil)
-		c.handler = func(context.Context) core.Capture { time.Sleep(d); return answer(201, "done") }
+		c.handler = func(context.Context) adapter.Capture { time.Sleep(d); return answer(201, "done") }
 		return c
 	}
 	t.Run("when its client has gone", func(t *testing.T) {
@@ -364,7 +366,7 @@ func TestOneWaiterLeaves(t *testing.T) {
 		inBubble(t, func(t *testEnv) {
 			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 			first, gone := post("{}", nil), post("{}", nil)
-			first.handler = func(context.Context) core.Capture {
+			first.handler = func(context.Context) adapter.Capture {
 				time.Sleep(100 * time.Millisecond)
 				t.store.onAcquire(hang)
 				return answer(201, "done")
@@ -478,7 +480,7 @@ func TestAnswerFromBeforeTheCallerJoined(t *testing.T) {
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{Retention: 100 * time.Millisecond}})
 		order := func() *call {
 			c := post("{}", nil)
-			c.handler = func(context.Context) core.Capture {
+			c.handler = func(context.Context) adapter.Capture {
 				n := runs.Add(1)
 				time.Sleep(400 * time.Millisecond) // nobody asks before
 				return answer(201, "run "+string(rune('0'+n)))
@@ -542,7 +544,10 @@ func TestWhichCallersShareCalls(t *testing.T) {
 			calls, served := t.arrive(tc.guard, 5, func() *call {
 				c := post("{}", nil).withKey(tc.key)
 				c.header.Set("X-User", tc.user)
-				c.handler = func(context.Context) core.Capture { time.Sleep(500 * time.Millisecond); return answer(201, tc.want) }
+				c.handler = func(context.Context) adapter.Capture {
+					time.Sleep(500 * time.Millisecond)
+					return answer(201, tc.want)
+				}
 				return c
 			})
 			assert.Equal(t, tc.waited, t.Waited())
@@ -568,7 +573,10 @@ func TestKeyReusedWhileManyWait(t *testing.T) {
 		sleepy := func(body string, status int) func() *call {
 			return func() *call {
 				c := post(body, nil).withKey("k")
-				c.handler = func(context.Context) core.Capture { time.Sleep(300 * time.Millisecond); return answer(status, body) }
+				c.handler = func(context.Context) adapter.Capture {
+					time.Sleep(300 * time.Millisecond)
+					return answer(status, body)
+				}
 				return c
 			}
 		}
@@ -648,7 +656,7 @@ func TestLastCallFindsAnUnpublishedResult(t *testing.T) {
 			MustGuard(core.Policy{Duplicate: core.Wait(400 * time.Millisecond)})
 		first := post("{}", &ledger)
 		handler := first.handler
-		first.handler = func(ctx context.Context) core.Capture { time.Sleep(200 * time.Millisecond); return handler(ctx) }
+		first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(200 * time.Millisecond); return handler(ctx) }
 		go serve(t, g, first)
 		synctest.Wait()
 		calls, served := t.arrive(g, 10, func() *call { return post("{}", &ledger) })
@@ -728,7 +736,7 @@ func TestTasksDecideForThemselves(t *testing.T) {
 			if err == nil { // the other one was faster when the lease passed
 				assert.True(t, r.Replayed)
 			} else {
-				assert.ErrorIs(t, err, core.CodeUncertain)
+				assert.ErrorIs(t, err, codes.Uncertain)
 			}
 		})
 		synctest.Wait()

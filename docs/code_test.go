@@ -88,7 +88,7 @@ func _(r *gin.Engine, renderErrors gin.HandlerFunc) {
 }
 
 func _() (*core.Engine, error) {
-	engine, err := core.New(core.Config{Observe: core.LogEvents(slog.Default(), core.LogRefusals)})
+	engine, err := core.New(core.Config{Observe: core.LogEvents(slog.Default(), slog.LevelInfo)})
 	return engine, err
 }
 

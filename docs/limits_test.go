@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -26,7 +27,7 @@ func limitedTokens(secrets [][]byte) *core.Tokens {
 // limited refuses what retryAfter says, as the page does.
 func limited(w http.ResponseWriter, r *http.Request, retryAfter time.Duration) {
 	if retryAfter > 0 {
-		refusal := core.NewRefusal(core.CodeRateLimited, nil)
+		refusal := core.NewRefusal(codes.RateLimited, nil)
 		refusal.RetryAfter = retryAfter
 		httpidem.Refuse(w, r, refusal)
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
 )
@@ -78,7 +79,7 @@ func TestOneFormat(t *testing.T) {
 	orders, payments := engine.MustGuard(policy), engine.MustGuard(core.ClientKey())
 
 	search := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, core.NewRefusal(core.CodeRateLimited, nil))
+		refuse(w, r, core.NewRefusal(codes.RateLimited, nil))
 	})
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", httpidem.New(orders)(search))

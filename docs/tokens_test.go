@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/echoidem"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/ginidem"
@@ -81,17 +82,17 @@ func TestTokens(t *testing.T) {
 	for _, step := range []struct {
 		body    string
 		status  int
-		refused core.Code
+		refused codes.Code
 		fields  []string
 	}{
-		{"name=Ann", 400, core.CodeTokenMissing, nil},
+		{"name=Ann", 400, codes.TokenMissing, nil},
 		{"name=Ann&idempotency_token=" + token, 403, "", []string{"Sec-Fetch-Site", "cross-site"}},
-		{"name=Ann&idempotency_token=" + token, 403, core.CodeTokenInvalid, []string{"X-User", "bob"}},
+		{"name=Ann&idempotency_token=" + token, 403, codes.TokenInvalid, []string{"X-User", "bob"}},
 		{"name=&idempotency_token=" + token, 422, "", nil},
 		{"name=Ann&idempotency_token=" + token, 303, "", nil},
 		{"name=Ann&idempotency_token=" + token, 303, "", nil},
 		{"name=Ann", 303, "", []string{core.TokenHeader, token}},
-		{"name=Bob&idempotency_token=" + token, 422, core.CodeKeyReused, nil},
+		{"name=Bob&idempotency_token=" + token, 422, codes.KeyReused, nil},
 	} {
 		resp := send("POST", "/checkout?send", step.body, step.fields...)
 		require.Equal(t, step.status, resp.StatusCode, step.body)
@@ -169,7 +170,7 @@ func TestRefusedPage(t *testing.T) {
 		resp, err := send(r)
 		require.NoError(t, err, name)
 		require.Equal(t, http.StatusBadRequest, resp.StatusCode, name)
-		require.Equal(t, string(core.CodeUserMissing), resp.Header.Get(core.RefusedHeader), name)
+		require.Equal(t, string(codes.UserMissing), resp.Header.Get(core.RefusedHeader), name)
 
 		r.Header.Set("X-User", "ann")
 		resp, err = send(r)

@@ -28,7 +28,7 @@
 // # Hosts
 //
 // Hosts of echo.NewVirtualHostHandler are apart if it is the server's Handler; so are those of a http.ServeMux further
-// out. A middleware that is wrapped around the first hides it: then make [core.Request].Host a part of the user.
+// out. A middleware that is wrapped around the first hides it: then make [adapter.Request].Host a part of the user.
 //
 // # Bodies
 //

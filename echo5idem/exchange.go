@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is one request and its response. Exchanges are pooled.
@@ -88,7 +88,7 @@ func (x *exchange) Committed() bool {
 }
 
 // Describe has the pattern in Echo's own spelling.
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	c, req := x.Context, x.Context.Request()
 	r.Native = c
@@ -119,7 +119,7 @@ func isRaw(c *echo.Context, values echo.PathValues) bool {
 func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	body, err := x.Exchange.ReadBody(limit)
 	if err != nil && echo.StatusCode(err) == http.StatusRequestEntityTooLarge {
-		return nil, core.ErrBodyTooLarge // by BodyLimit
+		return nil, adapter.ErrBodyTooLarge // by BodyLimit
 	}
 	return body, err
 }

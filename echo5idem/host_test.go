@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/echo5idem"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestAnEchoWithinAnEcho(t *testing.T) {
 	route := ""
 	inner, tenant, plain := echo.New(), echo.New(), echo.New()
-	inner.POST("/orders", func(*echo.Context) error { return nil }, echo5idem.New(guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	inner.POST("/orders", func(*echo.Context) error { return nil }, echo5idem.New(guardOf(t, core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 		route = r.Route
 		return "k", nil
 	})})))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/echo5idem"
 	"github.com/idem-go/idem/internal/race"
 )
@@ -36,14 +37,14 @@ func TestParametersAreDecodedOnce(t *testing.T) {
 		"matched unescaped": {UseEscapedPathForMatching: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got []core.Pair
-			guard := guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
-				got = append([]core.Pair(nil), r.PathParams...)
+			var got []adapter.Pair
+			guard := guardOf(t, core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
+				got = append([]adapter.Pair(nil), r.PathParams...)
 				return "k", nil
 			})})
 			e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(config)})
 			e.POST("/u/:a/v/*", func(c *echo.Context) error { return c.NoContent(204) }, echo5idem.New(guard))
-			for target, want := range map[string][]core.Pair{
+			for target, want := range map[string][]adapter.Pair{
 				"/u/x%2525/v/b":        {{Name: "a", Value: "x%25"}, {Name: "*", Value: "b"}},
 				"/u/x%2525/v/b%2Cb":    {{Name: "a", Value: "x%25"}, {Name: "*", Value: "b%2Cb"}},
 				"/u/x%252525/v/b%2Cb":  {{Name: "a", Value: "x%2525"}, {Name: "*", Value: "b%2Cb"}},
@@ -58,9 +59,9 @@ func TestParametersAreDecodedOnce(t *testing.T) {
 
 // Where the method has no route, Echo leaves the names of another request's parameters behind.
 func TestAnotherMethodHasNoParameters(t *testing.T) {
-	var got []*core.Request
-	guard := guardOf(t, core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
-		got = append(got, &core.Request{Route: r.Route, PathParams: append([]core.Pair(nil), r.PathParams...)})
+	var got []*adapter.Request
+	guard := guardOf(t, core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
+		got = append(got, &adapter.Request{Route: r.Route, PathParams: append([]adapter.Pair(nil), r.PathParams...)})
 		return "k", nil
 	})})
 	e := echo.New()

@@ -36,7 +36,7 @@ func Run(c echo.Context) *core.Run { return core.RunFrom(c.Request().Context()) 
 func Replayed(c echo.Context) bool { return adapterkit.Replayed(c.Response()) }
 
 // UserFromContext takes the user from the value that authentication middleware has set
-// with c.Set(key, value), see [core.UserFromValue].
+// with c.Set(key, value), see [adapterkit.UserFromValue].
 func UserFromContext(key string) core.UserSource {
 	return adapterkit.UserFrom("Echo", func(c echo.Context) any { return c.Get(key) })
 }
@@ -82,9 +82,9 @@ func Verified(c echo.Context) (sign.Verified, bool) { return sign.From(c.Request
 // IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
 // the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) echo.HandlerFunc {
-	g.MustUseTokens()
+	serve := g.ServeTokens()
 	return func(c echo.Context) error {
-		return g.ServeToken(c.Request().Context(), exchangeOf(c))
+		return serve(c.Request().Context(), exchangeOf(c))
 	}
 }
 

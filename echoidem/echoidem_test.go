@@ -21,6 +21,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/echoidem"
 	"github.com/idem-go/idem/internal/echotest"
@@ -224,7 +225,7 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 // An Echo within another one belongs to a host only if the server's Echo has routed the request by it.
 func TestAnEchoWithinAnEcho(t *testing.T) {
 	route := ""
-	guard := core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	guard := core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 		route = r.Route
 		return "k", nil
 	})})

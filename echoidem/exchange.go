@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is one request and its response. Exchanges are pooled.
@@ -36,7 +36,7 @@ var version = adapterkit.Echo[echo.Context]{
 
 // Describe has the pattern in Echo's own spelling, with the host in front if the route belongs to one
 // (Echo.Host).
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	c, req := x.Context, x.Context.Request()
 	r.Native = c
@@ -68,7 +68,7 @@ func hostOf(c echo.Context) string {
 func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	body, err := x.Exchange.ReadBody(limit)
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok && e.Code == http.StatusRequestEntityTooLarge {
-		return nil, core.ErrBodyTooLarge // by BodyLimit
+		return nil, adapter.ErrBodyTooLarge // by BodyLimit
 	}
 	return body, err
 }

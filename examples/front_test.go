@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -41,7 +42,7 @@ func TestBodiesOfLibrariesInFront(t *testing.T) {
 			require.NoError(t, err)
 			defer resp.Body.Close()
 			require.Equal(t, server.EnableHTTP2, resp.ProtoMajor == 2)
-			require.Equal(t, string(core.CodeBodyConsumed), resp.Header.Get(core.RefusedHeader))
+			require.Equal(t, string(codes.BodyConsumed), resp.Header.Get(core.RefusedHeader))
 		})
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idem/core"
 )
 
-// core.UserFromValue knows the tokens of golang-jwt by their form. This is the library.
+// adapterkit.UserFromValue knows the tokens of golang-jwt by their form. This is the library.
 func TestTokensOfGolangJWT(t *testing.T) {
 	type custom struct {
 		jwt.RegisteredClaims
@@ -25,13 +24,13 @@ func TestTokensOfGolangJWT(t *testing.T) {
 		token, err := jwt.ParseWithClaims(signed, claims, known)
 		require.NoError(t, err)
 		for _, left := range []any{token, *token, token.Claims} {
-			user, err := core.UserFromValue(left)
+			user, err := adapterkit.UserFromValue(left)
 			require.NoError(t, err, "%T of %T", left, claims)
 			require.Equal(t, "https%3A%2F%2Fid u1", user.ID)
 		}
 		unverified, _, err := jwt.NewParser().ParseUnverified(signed, claims)
 		require.NoError(t, err)
-		_, err = core.UserFromValue(unverified)
+		_, err = adapterkit.UserFromValue(unverified)
 		require.ErrorContains(t, err, "has not been verified")
 	}
 }

@@ -39,7 +39,7 @@ func Run(c fiber.Ctx) *core.Run { return core.RunFrom(c.Context()) }
 func Replayed(c fiber.Ctx) bool { return fasthttpkit.Replayed(c.RequestCtx()) }
 
 // UserFromLocals takes the user from c.Locals(key), where authentication middleware has
-// left it; see [core.UserFromValue] for the types. What Fiber's own middleware leaves has a key that is not exported: take
+// left it; see [adapterkit.UserFromValue] for the types. What Fiber's own middleware leaves has a key that is not exported: take
 // it with basicauth.UsernameFromContext, say, in a [core.UserFunc] whose request's Native is the fiber.Ctx.
 func UserFromLocals(key any) core.UserSource {
 	return adapterkit.UserFrom("Fiber v3", func(c fiber.Ctx) any { return c.Locals(key) })
@@ -91,9 +91,9 @@ func Verified(c fiber.Ctx) (sign.Verified, bool) { return sign.From(c.Context())
 // IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
 // the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) fiber.Handler {
-	g.MustUseTokens()
+	serve := g.ServeTokens()
 	return func(c fiber.Ctx) error {
-		return g.ServeToken(c.Context(), pageOf(c))
+		return serve(c.Context(), pageOf(c))
 	}
 }
 

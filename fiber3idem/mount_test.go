@@ -16,7 +16,9 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/timeout"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign/signtest"
@@ -99,8 +101,8 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 func TestUserFromFibersMiddleware(t *testing.T) {
 	app := fiber.New()
 	app.Use(basicauth.New(basicauth.Config{Authorizer: func(string, string, fiber.Ctx) bool { return true }}))
-	guard := core.MustNew(core.Config{User: core.UserFunc(func(r *core.Request) (core.User, error) {
-		return core.UserFromValue(basicauth.UsernameFromContext(r.Native.(fiber.Ctx)))
+	guard := core.MustNew(core.Config{User: core.UserFunc(func(r *adapter.Request) (core.User, error) {
+		return adapterkit.UserFromValue(basicauth.UsernameFromContext(r.Native.(fiber.Ctx)))
 	})}).MustGuard(core.Policy{})
 	var keys []string
 	app.Post("/", fiber3idem.New(guard), func(c fiber.Ctx) error { keys = append(keys, fiber3idem.Run(c).Key().Raw()); return nil })

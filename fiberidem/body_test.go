@@ -21,6 +21,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/internal/race"
@@ -163,7 +164,7 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 			for _, chunked := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d/%t", between.name, size, chunked), func(t *testing.T) {
 					var got outcome
-					policy := core.Policy{BodyLimit: limit, Key: core.Func(func(r *core.Request) (string, error) {
+					policy := core.Policy{BodyLimit: limit, Key: core.Func(func(r *adapter.Request) (string, error) {
 						got.key = string(r.Body)
 						return "k", nil
 					})}

@@ -27,7 +27,7 @@
 // are ":id"; * and + are "*". A wildcard's parameter is called "*"; if a route has several
 // they are "*1", "*2" and so on, in their order, whether * or +. Fiber's own rules hold for
 // the values, so that "/files/*" has "a/b" for /files/a/b. Values are unescaped once, also if
-// fiber.Config.UnescapePath has done it, and a wildcard's as [core.Request].PathParams says.
+// fiber.Config.UnescapePath has done it, and a wildcard's as [adapter.Request].PathParams says.
 //
 // A guard mounted with Use or Group runs before Fiber knows the route. The key then has
 // the escaped path as sent in place of a route, so /orders and /orders/ are two operations.
@@ -43,7 +43,7 @@
 // multipart forms apart before any handler runs and drops the bytes; the guard then sees
 // the form rebuilt, with its parts in any order, and without those that have no
 // name. Keys do not depend on the order, but where a form is read as it was sent, parts
-// without a name count; and a hook that reads core.Request.Body may depend on both. For
+// without a name count; and a hook that reads adapter.Request.Body may depend on both. For
 // these, set DisablePreParseMultipartForm.
 //
 // With StreamRequestBody the body is read up to the policy's BodyLimit and put back as a

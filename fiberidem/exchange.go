@@ -9,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/adapterkit/fasthttpkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is one request and its response. Exchanges are pooled.
@@ -26,7 +26,7 @@ func (x *exchange) start(c *fiber.Ctx, p *place) {
 	x.Start(x, c.Context(), &p.Place)
 }
 
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	r.Method, r.Preforked, r.Native = x.c.Method(), x.place.preforked, x.c
 }

@@ -36,7 +36,7 @@ func Run(c *fiber.Ctx) *core.Run { return core.RunFrom(c.UserContext()) }
 func Replayed(c *fiber.Ctx) bool { return fasthttpkit.Replayed(c.Context()) }
 
 // UserFromLocals takes the user from c.Locals(key), where authentication middleware has
-// left it; see [core.UserFromValue] for the types.
+// left it; see [adapterkit.UserFromValue] for the types.
 func UserFromLocals(key any) core.UserSource {
 	return adapterkit.UserFrom("Fiber", func(c *fiber.Ctx) any { return c.Locals(key) })
 }
@@ -84,9 +84,9 @@ func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserConte
 // IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
 // the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) fiber.Handler {
-	g.MustUseTokens()
+	serve := g.ServeTokens()
 	return func(c *fiber.Ctx) error {
-		return g.ServeToken(c.UserContext(), pageOf(c))
+		return serve(c.UserContext(), pageOf(c))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/internal/fibertest"
 )
@@ -207,7 +208,7 @@ func TestPanicIsReleased(t *testing.T) {
 func TestRemoteAddr(t *testing.T) {
 	var user string
 	app := newApp()
-	guard := fibertest.NewEngine(t).MustGuard(core.Policy{User: core.UserFunc(func(r *core.Request) (core.User, error) {
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{User: core.UserFunc(func(r *adapter.Request) (core.User, error) {
 		c := r.Native.(*fiber.Ctx)
 		if got, want := r.RemoteAddr, c.Context().RemoteAddr().String(); got != want {
 			return core.User{}, fmt.Errorf("%q instead of %q", got, want)

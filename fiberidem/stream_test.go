@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/internal/fibertest"
 )
@@ -37,7 +38,7 @@ func TestCompressedBodyIsUntouched(t *testing.T) {
 	var seen []byte
 	var runs atomic.Int32
 	app := newApp()
-	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 		seen = bytes.Clone(r.Body)
 		return "k", nil
 	})})
@@ -110,7 +111,7 @@ func TestMultipart(t *testing.T) {
 			require.EqualValues(t, 2, runs.Load())
 
 			// And the key is the one that the bytes as sent give in any other adapter.
-			key, _, err := guard.Key(&core.Request{Method: "POST", Route: "/", ContentType: type1, Body: []byte(body1),
+			key, _, err := guard.Key(&adapter.Request{Method: "POST", Route: "/", ContentType: type1, Body: []byte(body1),
 				Headers: noHeaders{}})
 			require.NoError(t, err)
 			require.Equal(t, key.Raw(), keys[0])
@@ -338,7 +339,7 @@ func TestTimeoutResponse(t *testing.T) {
 	} {
 		var status atomic.Int32
 		app := newApp()
-		guard := fibertest.NewEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+		guard := fibertest.NewEngine(t).MustGuard(core.Policy{Failed: func(r *adapter.Response) bool {
 			status.Store(int32(r.Status))
 			return core.FailedByStatus(r)
 		}})
@@ -356,7 +357,7 @@ func TestTimeoutResponse(t *testing.T) {
 func TestASkippedBodyIsNotRecorded(t *testing.T) {
 	captured := make(chan string, 1)
 	app := newApp()
-	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Failed: func(r *core.Response) bool {
+	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Failed: func(r *adapter.Response) bool {
 		captured <- string(r.Body)
 		return false
 	}})
@@ -557,7 +558,7 @@ func TestAHookPanicsAtTheEndOfAStream(t *testing.T) {
 		if e.Kind == core.Completed {
 			panic("the observer panics")
 		}
-	}).MustGuard(core.Policy{Failed: func(*core.Response) bool { panic("the hook panics") }})
+	}).MustGuard(core.Policy{Failed: func(*adapter.Response) bool { panic("the hook panics") }})
 	app := newApp()
 	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
 		c.Context().SetBodyStream(closing{strings.NewReader("all"), closed}, -1)

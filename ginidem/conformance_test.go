@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/internal/backend/nonces"
@@ -270,7 +271,7 @@ func (c ginCall) Proxy(addr string) error {
 
 func (c ginCall) NewToken(g *core.Guard) (string, error) { return ginidem.NewToken(c.c, g) }
 
-func (c ginCall) Within(target, key string) (*core.Response, error) {
+func (c ginCall) Within(target, key string) (*adapter.Response, error) {
 	return adaptertest.Within(c.app, c.c.Request, target, key), nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is one request and its response. Exchanges are pooled.
@@ -31,7 +31,7 @@ func exchangeOf(c *gin.Context) *exchange {
 	return x
 }
 
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	r.Native = x.c
 	describeRoute(x.c, r)
@@ -39,7 +39,7 @@ func (x *exchange) Describe(r *core.Request) {
 
 func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	body, err := x.Exchange.ReadBody(limit)
-	if errors.Is(err, core.ErrBodyConsumed) || err == nil && len(body) == 0 {
+	if errors.Is(err, adapter.ErrBodyConsumed) || err == nil && len(body) == 0 {
 		if v, _ := x.c.Get(gin.BodyBytesKey); v != nil {
 			if kept, ok := v.([]byte); ok && len(kept) > 0 {
 				return x.TakeBody(kept, limit)
@@ -49,7 +49,7 @@ func (x *exchange) ReadBody(limit int64) ([]byte, error) {
 	return body, err
 }
 
-func (x *exchange) Answer(r *core.Response) error {
+func (x *exchange) Answer(r *adapter.Response) error {
 	x.c.Abort()
 	return x.Exchange.Answer(r)
 }

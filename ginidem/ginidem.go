@@ -31,7 +31,7 @@ func Run(c *gin.Context) *core.Run { return core.RunFrom(c.Request.Context()) }
 func Replayed(c *gin.Context) bool { return adapterkit.Replayed(c.Writer) }
 
 // UserFromContext takes the user from the value that authentication middleware has set
-// with c.Set(key, value), see [core.UserFromValue].
+// with c.Set(key, value), see [adapterkit.UserFromValue].
 func UserFromContext(key any) core.UserSource {
 	return adapterkit.UserFrom("Gin", func(c *gin.Context) any {
 		v, _ := c.Get(key)
@@ -95,9 +95,9 @@ func Verified(c *gin.Context) (sign.Verified, bool) { return sign.From(c.Request
 // IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
 // the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) gin.HandlerFunc {
-	g.MustUseTokens()
+	serve := g.ServeTokens()
 	return func(c *gin.Context) {
-		if err := g.ServeToken(c.Request.Context(), exchangeOf(c)); err != nil {
+		if err := serve(c.Request.Context(), exchangeOf(c)); err != nil {
 			_ = c.Error(err)
 		}
 	}

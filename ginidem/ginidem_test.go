@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/leak"
@@ -94,29 +95,29 @@ func TestRoutes(t *testing.T) {
 		engine          func(*gin.Engine)
 		pattern, target string
 		route           string
-		params          []core.Pair
+		params          []adapter.Pair
 	}{
 		{nil, "/orders", "/orders", "/orders", nil},
-		{nil, "/orders/:id/pay", "/orders/a%20b+c/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "a b+c"}}},
-		{nil, "/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "%25"}}},
-		{nil, "/files/*path", "/files/a/b%20c", "/files/*", []core.Pair{{Name: "*", Value: "a/b c"}}},
-		{nil, "/files/*path", "/files/a%2fb%61", "/files/*", []core.Pair{{Name: "*", Value: "a%2Fba"}}},
-		{nil, "/files/*path", "/files/a%2Fé", "/files/*", []core.Pair{{Name: "*", Value: "a%2Fé"}}},
-		{nil, "/files/*path", "/files/", "/files/*", []core.Pair{{Name: "*", Value: ""}}},
-		{nil, "/u/:id/*path", "/u/7/x", "/u/:id/*", []core.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
-		{nil, "/a/:x/:y", "/a%2F1/2", "/a/:x/:y", []core.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
+		{nil, "/orders/:id/pay", "/orders/a%20b+c/pay", "/orders/:id/pay", []adapter.Pair{{Name: "id", Value: "a b+c"}}},
+		{nil, "/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []adapter.Pair{{Name: "id", Value: "%25"}}},
+		{nil, "/files/*path", "/files/a/b%20c", "/files/*", []adapter.Pair{{Name: "*", Value: "a/b c"}}},
+		{nil, "/files/*path", "/files/a%2fb%61", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fba"}}},
+		{nil, "/files/*path", "/files/a%2Fé", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fé"}}},
+		{nil, "/files/*path", "/files/", "/files/*", []adapter.Pair{{Name: "*", Value: ""}}},
+		{nil, "/u/:id/*path", "/u/7/x", "/u/:id/*", []adapter.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
+		{nil, "/a/:x/:y", "/a%2F1/2", "/a/:x/:y", []adapter.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
 		{nil, "/orders", "/unknown/a%2Fb?x", "/unknown/a%2Fb", nil},
-		{func(e *gin.Engine) { e.UseRawPath = true }, "/orders/:id", "/orders/a%2Fb+c", "/orders/:id", []core.Pair{{Name: "id", Value: "a/b+c"}}},
-		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id", []core.Pair{{Name: "id", Value: "a/b%25"}}},
-		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/orders/:id", "//orders//7", "/orders/:id", []core.Pair{{Name: "id", Value: "7"}}},
-		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*", []core.Pair{{Name: "*", Value: "7"}}},
-		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2Fb", "/files/*", []core.Pair{{Name: "*", Value: "a%2Fb"}}},
+		{func(e *gin.Engine) { e.UseRawPath = true }, "/orders/:id", "/orders/a%2Fb+c", "/orders/:id", []adapter.Pair{{Name: "id", Value: "a/b+c"}}},
+		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id", []adapter.Pair{{Name: "id", Value: "a/b%25"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/orders/:id", "//orders//7", "/orders/:id", []adapter.Pair{{Name: "id", Value: "7"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*", []adapter.Pair{{Name: "*", Value: "7"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2Fb", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fb"}}},
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/u/:id/*path", "//u/7//a%2F//b", "//u/7//a%2F//b", nil},
 	} {
 		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
-			var got core.Request
-			g := guard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
-				got.Route, got.PathParams = r.Route, append([]core.Pair(nil), r.PathParams...)
+			var got adapter.Request
+			g := guard(core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
+				got.Route, got.PathParams = r.Route, append([]adapter.Pair(nil), r.PathParams...)
 				return "k", nil
 			})})
 			e := gin.New()
@@ -405,7 +406,7 @@ func TestAPanicInTheRendererReleases(t *testing.T) {
 
 // Two guards, one on the group and one on the route, both wait for the renderer.
 func TestFinishOfNestedGuards(t *testing.T) {
-	outer, inner := guard(core.Policy{Record: core.Record{Retention: 1e12}, Failed: core.FailedByStatus}), guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
+	outer, inner := guard(core.Policy{Record: core.Record{Retention: 1e12}, Failed: core.FailedByStatus}), guard(core.Policy{Key: core.Func(func(*adapter.Request) (string, error) { return "k", nil })})
 	ran := 0
 	e := gin.New()
 	e.Use(ginidem.Finish(), renderLast, ginidem.New(outer.Guard))

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
@@ -164,7 +166,7 @@ func TestAnswersThatWereNotSeenWhole(t *testing.T) {
 
 // How the pages say that a handler reports what RunTx and core.Allow return: no error is a success, whoever is in front.
 func TestReportedByAbortWithError(t *testing.T) {
-	busy := fmt.Errorf("order: %w", core.NewRefusal(core.CodeInProgress, nil))
+	busy := fmt.Errorf("order: %w", core.NewRefusal(codes.InProgress, nil))
 	for name, tc := range map[string]struct {
 		guards []gin.HandlerFunc
 		err    error
@@ -226,7 +228,7 @@ func TestHandleContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers := func(guarded bool) (answers []*httptest.ResponseRecorder) {
-				e, g := gin.New(), guard(core.Policy{ResponseLimit: 1000, Failed: func(*core.Response) bool { return false }}).Guard
+				e, g := gin.New(), guard(core.Policy{ResponseLimit: 1000, Failed: func(*adapter.Response) bool { return false }}).Guard
 				e.Use(compress)
 				forward := []gin.HandlerFunc{func(c *gin.Context) {
 					if name == "written already" {
@@ -514,7 +516,7 @@ func TestTheStatusAfterAPanic(t *testing.T) {
 // Behind what has been sent in front of the guard no refusal is written.
 func TestNoRefusalBehindAnAnswer(t *testing.T) {
 	for name, handler := range map[string]gin.HandlerFunc{
-		"refused":  func(c *gin.Context) { c.Error(core.NewRefusal(core.CodeInProgress, nil)) },
+		"refused":  func(c *gin.Context) { c.Error(core.NewRefusal(codes.InProgress, nil)) },
 		"given up": func(c *gin.Context) { <-c.Request.Context().Done() },
 	} {
 		for _, finish := range []bool{false, true} {

@@ -6,12 +6,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // describeRoute fills in route and parameters. The pattern has Gin's own spelling, but for the name of
 // a wildcard.
-func describeRoute(c *gin.Context, r *core.Request) {
+func describeRoute(c *gin.Context, r *adapter.Request) {
 	pattern := c.FullPath()
 	spelled := pattern
 	star := strings.Index(pattern, "/*")
@@ -38,7 +38,7 @@ func describeRoute(c *gin.Context, r *core.Request) {
 			}
 			p.Key, p.Value = "*", adapterkit.Rest(tail)
 		}
-		r.PathParams = append(r.PathParams, core.Pair{Name: p.Key, Value: p.Value})
+		r.PathParams = append(r.PathParams, adapter.Pair{Name: p.Key, Value: p.Value})
 	}
 }
 
@@ -46,11 +46,11 @@ func describeRoute(c *gin.Context, r *core.Request) {
 // and '+' a space or not, by the engine's UseRawPath, UseEscapedPath and UnescapePathValues, which the
 // engine does not tell. ok is false if the path does not match as it stands: RemoveExtraSlash, say, has changed
 // it for the match.
-func appendParams(params []core.Pair, pattern, path string) (_ []core.Pair, ok bool) {
+func appendParams(params []adapter.Pair, pattern, path string) (_ []adapter.Pair, ok bool) {
 	pattern, path = strings.TrimPrefix(pattern, "/"), strings.TrimPrefix(path, "/")
 	for more := true; more; {
 		if strings.HasPrefix(pattern, "*") {
-			return append(params, core.Pair{Name: "*", Value: adapterkit.Rest(path)}), true
+			return append(params, adapter.Pair{Name: "*", Value: adapterkit.Rest(path)}), true
 		}
 		var part, text string
 		var left bool
@@ -62,7 +62,7 @@ func appendParams(params []core.Pair, pattern, path string) (_ []core.Pair, ok b
 			return nil, false
 		}
 		if isParam {
-			params = append(params, core.Pair{Name: name, Value: text[len(literal):]})
+			params = append(params, adapter.Pair{Name: name, Value: text[len(literal):]})
 		}
 	}
 	return params, true

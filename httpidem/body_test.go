@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/race"
@@ -166,7 +167,7 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 			for _, chunked := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d/%t", between.name, size, chunked), func(t *testing.T) {
 					var got outcome
-					policy := core.Policy{BodyLimit: limit, Key: core.Func(func(r *core.Request) (string, error) {
+					policy := core.Policy{BodyLimit: limit, Key: core.Func(func(r *adapter.Request) (string, error) {
 						got.key = string(r.Body)
 						hook, err := io.ReadAll(r.Native.(*http.Request).Body)
 						assert.NoError(t, err)

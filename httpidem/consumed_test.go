@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign/signtest"
 )
@@ -92,7 +93,7 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 	} {
 		for i, chunked := range []bool{false, true, true} {
 			t.Run(tc.name, func(t *testing.T) {
-				policy := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+				policy := core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 					assert.Equal(t, tc.want, string(r.Body))
 					native := r.Native.(*http.Request)
 					assert.EqualValues(t, len(tc.want), native.ContentLength)
@@ -130,7 +131,7 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 // What a guard lends to the next one is still in the coding that it was sent in.
 func TestACompressedBodyBehindTwoGuards(t *testing.T) {
 	var found []string
-	policy := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	policy := core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 		found = append(found, r.ContentEncoding)
 		return "k", nil
 	})}

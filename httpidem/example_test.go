@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -44,12 +45,12 @@ func ExampleUserFromContext() {
 
 func ExampleWithRoute() {
 	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
-	router := func(r *http.Request) (string, []core.Pair) { // what a router of yours knows
+	router := func(r *http.Request) (string, []adapter.Pair) { // what a router of yours knows
 		id, ok := strings.CutPrefix(r.URL.Path, "/orders/")
 		if !ok {
 			return "", nil
 		}
-		return "/orders/{id}", []core.Pair{{Name: "id", Value: id}}
+		return "/orders/{id}", []adapter.Pair{{Name: "id", Value: id}}
 	}
 	_ = httpidem.New(engine.MustGuard(core.Policy{}), httpidem.WithRoute(router))
 }

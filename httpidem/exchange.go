@@ -6,11 +6,12 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 type middleware struct {
 	guard    *core.Guard
-	route    func(*http.Request) (string, []core.Pair)
+	route    func(*http.Request) (string, []adapter.Pair)
 	patterns patterns
 }
 
@@ -36,7 +37,7 @@ func exchangeOf(m *middleware, w http.ResponseWriter, r *http.Request) *exchange
 	return x
 }
 
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	r.Native = x.r
 	if x.middleware.route == nil {

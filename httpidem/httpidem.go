@@ -6,6 +6,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -47,13 +48,13 @@ type Option func(*middleware)
 // pattern, in the syntax of net/http, chi or gorilla ("/orders/{id}"), and the decoded
 // values of its parameters in the pattern's order; an empty pattern means that no route has
 // matched. A wildcard at the end of the pattern is the last parameter; what of its value stays escaped (see
-// [core.Request].PathParams) is taken from r.URL. fn is called concurrently.
+// [adapter.Request].PathParams) is taken from r.URL. fn is called concurrently.
 //
-//	httpidem.WithRoute(func(r *http.Request) (string, []core.Pair) {
+//	httpidem.WithRoute(func(r *http.Request) (string, []adapter.Pair) {
 //		pattern, _ := mux.CurrentRoute(r).GetPathTemplate() // gorilla
-//		return pattern, []core.Pair{{Name: "id", Value: mux.Vars(r)["id"]}}
+//		return pattern, []adapter.Pair{{Name: "id", Value: mux.Vars(r)["id"]}}
 //	})
-func WithRoute(fn func(*http.Request) (pattern string, params []core.Pair)) Option {
+func WithRoute(fn func(*http.Request) (pattern string, params []adapter.Pair)) Option {
 	return func(m *middleware) { m.route = fn }
 }
 
@@ -64,7 +65,7 @@ func Run(r *http.Request) *core.Run { return core.RunFrom(r.Context()) }
 func Replayed(w http.ResponseWriter) bool { return adapterkit.Replayed(w) }
 
 // UserFromContext takes the user from the value that authentication middleware has put
-// into the request's context under key, see [core.UserFromValue].
+// into the request's context under key, see [adapterkit.UserFromValue].
 func UserFromContext(key any) core.UserSource {
 	return adapterkit.UserFrom("net/http", func(r *http.Request) any { return r.Context().Value(key) })
 }
@@ -106,9 +107,9 @@ func Verify(v *sign.Verifier) func(http.Handler) http.Handler {
 // IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
 // the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) http.Handler {
-	g.MustUseTokens()
+	serve := g.ServeTokens()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = g.ServeToken(r.Context(), exchangeOf(&plain, w, r)) // the client has gone
+		_ = serve(r.Context(), exchangeOf(&plain, w, r)) // the client has gone
 	})
 }
 
@@ -131,7 +132,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 		return false
 	}
 	x := exchangeOf(&plain, w, r)
-	request := core.Request{Headers: x}
+	request := adapter.Request{Headers: x}
 	x.Describe(&request)
 	resp := core.RefusalResponse(r.Context(), err, &request)
 	if resp == nil {

@@ -25,6 +25,8 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
@@ -620,12 +622,12 @@ func TestReadBodyReadsNoMoreThanItNeeds(t *testing.T) {
 
 	b := &countingBody{Reader: strings.NewReader(strings.Repeat("x", 100))}
 	_, _, err := read(b, 100, 99)
-	require.ErrorIs(t, err, core.ErrBodyTooLarge)
+	require.ErrorIs(t, err, adapter.ErrBodyTooLarge)
 	require.Zero(t, b.read)
 
 	b = &countingBody{Reader: strings.NewReader(strings.Repeat("x", 100))}
 	_, _, err = read(b, -1, 10)
-	require.ErrorIs(t, err, core.ErrBodyTooLarge)
+	require.ErrorIs(t, err, adapter.ErrBodyTooLarge)
 	require.LessOrEqual(t, b.read, 11)
 
 	b = &countingBody{Reader: strings.NewReader("four")}
@@ -648,7 +650,7 @@ func TestReadBodyReadsNoMoreThanItNeeds(t *testing.T) {
 
 	w := httptest.NewRecorder()
 	_, _, err = read(http.MaxBytesReader(w, io.NopCloser(strings.NewReader("0123456789")), 5), -1, 100)
-	require.ErrorIs(t, err, core.ErrBodyTooLarge)
+	require.ErrorIs(t, err, adapter.ErrBodyTooLarge)
 }
 
 type errorReader struct{ err error }
@@ -660,7 +662,7 @@ func TestTheRequestGetsItsBodyBack(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", nil)
 	r.Header.Set("X-User", "alice")
 	r.Body, r.ContentLength = body, -1
-	p := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	p := core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 		b, err := io.ReadAll(r.Native.(*http.Request).Body) // a hook may read it as well
 		return string(b) + "!", err
 	})}
@@ -777,7 +779,7 @@ func TestAnswerReplacesFields(t *testing.T) {
 	h["Content-Length"] = []string{"99"}
 	h["Content-Type"] = []string{"text/outer"}
 	h["X-Outer"] = []string{"stays"}
-	require.NoError(t, adapterkit.Answer(w, &core.Response{Status: 201, Body: []byte("{}"), Header: []core.Field{
+	require.NoError(t, adapterkit.Answer(w, &adapter.Response{Status: 201, Body: []byte("{}"), Header: []adapter.Field{
 		{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "X-Frame-Options", Value: "DENY"},
 	}}))
 	require.Equal(t, 201, w.Code)
@@ -787,7 +789,7 @@ func TestAnswerReplacesFields(t *testing.T) {
 	}, w.Header())
 
 	w = httptest.NewRecorder()
-	require.NoError(t, adapterkit.Answer(w, &core.Response{Status: 204}))
+	require.NoError(t, adapterkit.Answer(w, &adapter.Response{Status: 204}))
 	require.Empty(t, w.Header())
 }
 
@@ -812,24 +814,24 @@ func TestUserFromContext(t *testing.T) {
 
 func TestWithRoute(t *testing.T) {
 	var keys []string
-	p := core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+	p := core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 		keys = append(keys, fmt.Sprint(r.Route, r.PathParams))
 		return "k", nil
 	})}
-	h := httpidem.New(guard(p), httpidem.WithRoute(func(r *http.Request) (string, []core.Pair) {
+	h := httpidem.New(guard(p), httpidem.WithRoute(func(r *http.Request) (string, []adapter.Pair) {
 		if r.URL.Path == "/unknown%" {
 			return "", nil
 		}
 		if rest, ok := strings.CutPrefix(r.URL.Path, "/files/"); ok {
-			return "/files/{path...}", []core.Pair{{Name: "path", Value: rest}}
+			return "/files/{path...}", []adapter.Pair{{Name: "path", Value: rest}}
 		}
 		if id, ok := strings.CutPrefix(r.URL.Path, "/orders/by/"); ok {
-			return "/orders/by/{id}", []core.Pair{{Name: "id", Value: id}}
+			return "/orders/by/{id}", []adapter.Pair{{Name: "id", Value: id}}
 		}
 		if r.URL.Path == "/static" {
 			return "/*", nil
 		}
-		return "/orders/{id:[0-9]+}/", []core.Pair{{Name: "id", Value: "7"}}
+		return "/orders/{id:[0-9]+}/", []adapter.Pair{{Name: "id", Value: "7"}}
 	}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, target := range []string{"/orders/7/", "/unknown%25", "/files/a%2fb%61", "/orders/by/a%2Fb", "/static"} {
 		r := httptest.NewRequest("POST", target, nil)
@@ -932,15 +934,15 @@ func (b *syncBuffer) String() string {
 // the engine's Config.Refuse.
 func TestRefusedInAHandler(t *testing.T) {
 	type key struct{}
-	e := core.MustNew(core.Config{User: core.SharedByAllCallers(), Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
-		return &core.Response{Status: 418, Body: []byte(fmt.Sprint(ctx.Value(key{}), " ", r.Code))}
+	e := core.MustNew(core.Config{User: core.SharedByAllCallers(), Refuse: func(ctx context.Context, r *core.Refusal) *adapter.Response {
+		return &adapter.Response{Status: 418, Body: []byte(fmt.Sprint(ctx.Value(key{}), " ", r.Code))}
 	}})
 	ran := 0
 	h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ran++
 		r = r.WithContext(context.WithValue(r.Context(), key{}, "the request's"))
 		assert.False(t, httpidem.Refuse(w, r, errors.New("no refusal")))
-		assert.True(t, httpidem.Refuse(w, r, fmt.Errorf("pay: %w", core.NewRefusal(core.CodeInProgress, nil))))
+		assert.True(t, httpidem.Refuse(w, r, fmt.Errorf("pay: %w", core.NewRefusal(codes.InProgress, nil))))
 	}))
 	for range 2 {
 		w := httptest.NewRecorder()

@@ -12,15 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/httpidem"
 )
 
 // Config.Refuse makes the answers of handlers' refusals, too, and always has the request to look at.
 func TestRefuse(t *testing.T) {
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(),
-		Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
+		Refuse: func(_ context.Context, r *core.Refusal) *adapter.Response {
 			accept, _ := r.Request.Headers.Header("Accept", 0)
-			return &core.Response{Status: http.StatusOK, Body: []byte(
+			return &adapter.Response{Status: http.StatusOK, Body: []byte(
 				fmt.Sprint(r.Request.Method, " ", r.Request.Route, " ", r.Request.PathParams, " ", accept))}
 		}})
 	var err error
@@ -40,7 +42,7 @@ func TestRefuse(t *testing.T) {
 		mux.ServeHTTP(w, r)
 		return w
 	}
-	w := ask(fmt.Errorf("order: %w", core.NewRefusal(core.CodeUncertain, nil)))
+	w := ask(fmt.Errorf("order: %w", core.NewRefusal(codes.Uncertain, nil)))
 	require.True(t, refused)
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Equal(t, "uncertain", w.Header().Get(core.RefusedHeader))
@@ -53,9 +55,9 @@ func TestRefuse(t *testing.T) {
 // Fields that a service has written by hand are those that net/http knows, in whatever case: it would
 // add a second Content-Type to "content-type".
 func TestFieldsInLowerCase(t *testing.T) {
-	byHand := &core.Response{Status: http.StatusOK, Header: []core.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}")}
+	byHand := &adapter.Response{Status: http.StatusOK, Header: []adapter.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}")}
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(),
-		Refuse: func(context.Context, *core.Refusal) *core.Response { return byHand }})
+		Refuse: func(context.Context, *core.Refusal) *adapter.Response { return byHand }})
 	uncertain := engine.MustGuard(core.Policy{Record: core.Record{
 		OnFailure: core.Abandon,
 		Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.Finished(byHand), nil }),

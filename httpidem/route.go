@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // route is a pattern, taken apart.
@@ -171,7 +171,7 @@ func (p *patterns) get(pattern string) *route {
 }
 
 // describe fills in route and parameters of a request from r.Pattern.
-func (p *patterns) describe(r *http.Request, to *core.Request) {
+func (p *patterns) describe(r *http.Request, to *adapter.Request) {
 	sent := adapterkit.SentPath(r)
 	if r.Pattern == "" {
 		to.Route, to.Unmatched = adapterkit.HostOf(r)+sent, true
@@ -201,10 +201,10 @@ func (p *patterns) describe(r *http.Request, to *core.Request) {
 	}
 	for _, s := range rt.segments {
 		for _, name := range s.names {
-			to.PathParams = append(to.PathParams, core.Pair{Name: name, Value: r.PathValue(name)})
+			to.PathParams = append(to.PathParams, adapter.Pair{Name: name, Value: r.PathValue(name)})
 		}
 	}
 	if rt.tail {
-		to.PathParams = append(to.PathParams, core.Pair{Name: "*", Value: adapterkit.Rest(rest)})
+		to.PathParams = append(to.PathParams, adapter.Pair{Name: "*", Value: adapterkit.Rest(rest)})
 	}
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
-func describe(r *http.Request) core.Request {
+func describe(r *http.Request) adapter.Request {
 	var p patterns
-	var to core.Request
+	var to adapter.Request
 	p.describe(r, &to)
 	return to
 }
 
 func TestRoutesOfServeMux(t *testing.T) {
-	pair := func(name, value string) []core.Pair { return []core.Pair{{Name: name, Value: value}} }
+	pair := func(name, value string) []adapter.Pair { return []adapter.Pair{{Name: name, Value: value}} }
 	for _, c := range []struct {
 		pattern, target string
 		route           string
-		params          []core.Pair
+		params          []adapter.Pair
 	}{
 		{"/orders", "/orders?x=1", "/orders", nil},
 		{"POST /orders", "/orders", "/orders", nil},
 		{"POST \t/orders", "/orders", "/orders", nil},
 		{"POST /orders/{id}/pay", "/orders/7/pay", "/orders/:id/pay", pair("id", "7")},
 		{"POST /orders/{id}/pay", "/orders/a%2Fb%20c/pay", "/orders/:id/pay", pair("id", "a/b c")},
-		{"POST /a/{x}/{y}", "/a/1/2", "/a/:x/:y", []core.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
+		{"POST /a/{x}/{y}", "/a/1/2", "/a/:x/:y", []adapter.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
 		{"POST /files/{path...}", "/files/a/b", "/files/*", pair("*", "a/b")},
 		{"POST /files/{path...}", "/files/a%2fb%61%3f%23%5b%5d%40", "/files/*", pair("*", "a%2Fba%3F%23%5B%5D%40")},
 		{"POST /files/{path...}", "/files/", "/files/*", pair("*", "")},
@@ -44,11 +44,11 @@ func TestRoutesOfServeMux(t *testing.T) {
 		{"POST /orders/{$}", "/orders/", "/orders/", nil},
 		{"/{$}", "/", "/", nil},
 		{"POST example.com/orders/{id}", "/orders/7", "example.com/orders/:id", pair("id", "7")},
-		{"/u/{id}/files/", "/u/7/files/x/y", "/u/:id/files/*", []core.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x/y"}}},
+		{"/u/{id}/files/", "/u/7/files/x/y", "/u/:id/files/*", []adapter.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x/y"}}},
 		{"/caf%C3%A9/{id}", "/caf%C3%A9/1", "/caf%C3%A9/:id", pair("id", "1")},
 	} {
 		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
-			var got core.Request
+			var got adapter.Request
 			mux := http.NewServeMux()
 			mux.HandleFunc(c.pattern, func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
 			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", c.target, nil))
@@ -92,7 +92,7 @@ func TestRoutesOfOtherRouters(t *testing.T) {
 // Two mounts of one mux are two routes, and whether the prefix was stripped before or after
 // the pattern was found makes no difference to that.
 func TestRoutesBelowStrippedPrefixes(t *testing.T) {
-	var got core.Request
+	var got adapter.Request
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
 	inner := http.NewServeMux()
 	inner.Handle("POST /orders/{id}", handler)
@@ -117,7 +117,7 @@ func TestRoutesBelowStrippedPrefixes(t *testing.T) {
 }
 
 func TestRouteOfARewrittenPath(t *testing.T) {
-	var got core.Request
+	var got adapter.Request
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}", func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
 	mux.HandleFunc("POST /files/", func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
@@ -147,7 +147,7 @@ func TestPatternsAreKeptOnceAndWithinBounds(t *testing.T) {
 
 // A mux further out that chooses by host has made two routes of one.
 func TestAHostNamedFurtherOutCounts(t *testing.T) {
-	var got core.Request
+	var got adapter.Request
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = describe(r) })
 	inner := http.NewServeMux()
 	inner.Handle("POST /orders/{id}", handler)
@@ -165,9 +165,9 @@ func TestAHostNamedFurtherOutCounts(t *testing.T) {
 		r.Pattern = "" // by a router that sets none
 		handler(w, r)
 	}))
-	ask := func(handler http.Handler, host, target string) core.Request {
+	ask := func(handler http.Handler, host, target string) adapter.Request {
 		t.Helper()
-		got = core.Request{}
+		got = adapter.Request{}
 		r := httptest.NewRequest("POST", target, nil)
 		r.Host = host
 		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: handler}))
@@ -202,15 +202,15 @@ func TestAHostNamedFurtherOutCounts(t *testing.T) {
 	require.Equal(t, "d.test/plain/*", ask(wrapped, "d.test", "/plain/7").Route, "but where its own pattern is seen")
 
 	var x exchange
-	x.middleware = &middleware{route: func(*http.Request) (string, []core.Pair) { return "/orders/{id}", nil }}
+	x.middleware = &middleware{route: func(*http.Request) (string, []adapter.Pair) { return "/orders/{id}", nil }}
 	x.r = httptest.NewRequest("POST", "/orders/7", nil)
 	x.r.Pattern = "a.test/"
 	x.Start(&x, x.r)
-	var described core.Request
+	var described adapter.Request
 	x.Describe(&described)
 	require.Equal(t, "a.test/orders/:id", described.Route, "also with WithRoute")
-	x.middleware.route = func(*http.Request) (string, []core.Pair) { return "", nil }
-	described = core.Request{}
+	x.middleware.route = func(*http.Request) (string, []adapter.Pair) { return "", nil }
+	described = adapter.Request{}
 	x.Describe(&described)
 	require.Equal(t, "a.test/orders/7", described.Route)
 	require.True(t, described.Unmatched)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
@@ -102,7 +103,7 @@ func TestFailingStore(t *testing.T) {
 		require.Equal(t, 1, task.Count(core.RunUnfinished, "DO mail"))
 		task.Fail()
 		_, err = core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 2, nil })
-		require.ErrorIs(t, err, core.CodeInProgress)
+		require.ErrorIs(t, err, codes.InProgress)
 	})
 }
 

@@ -50,7 +50,7 @@
 //
 // When a context ends during a statement, pgx closes the connection, and the pool makes another one. If the connection
 // breaks in the function, and the function returns any error but a context's, DoTx and RunTx return
-// core.CodeStoreUnavailable.
+// codes.StoreUnavailable.
 //
 // When a server is read-only (25006: a demoted primary that has kept its connections, say), DoTx and RunTx call
 // pool.Reset, at most once a second, and try again. For the store's own calls, the option sqlstore.Reset does the same.

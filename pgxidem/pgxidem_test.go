@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 	"github.com/idem-go/idem/internal/leak"
@@ -174,9 +175,9 @@ func TestDoTx(t *testing.T) {
 
 	// Options are sqlstore's, and so are refusals.
 	_, err = b.do("k", never, sqlstore.Fingerprint("b"))
-	require.ErrorIs(t, err, core.CodeKeyReused)
+	require.ErrorIs(t, err, codes.KeyReused)
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, never)
-	require.ErrorIs(t, err, core.CodeNoRun)
+	require.ErrorIs(t, err, codes.NoRun)
 	_, err = pgxidem.DoTx(t.Context(), b.store, nil, "k", never)
 	require.ErrorContains(t, err, "nil")
 	_, err = pgxidem.RunTx(t.Context(), b.store, b.pool, nil)
@@ -212,7 +213,7 @@ func TestNothingIsLeft(t *testing.T) {
 			return nil, errors.Join(err, errUnlucky)
 		})
 		require.ErrorIs(t, err, errUnlucky)
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 		require.Panics(t, func() {
 			_, _ = do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
 				_, _ = b.enter("k")(tx)
@@ -388,7 +389,7 @@ func TestCutAtEachStep(t *testing.T) {
 					require.NoError(t, err, key) // it has found out
 					require.False(t, r.Replayed, key)
 				} else {
-					require.ErrorIs(t, err, core.CodeStoreUnavailable, key)
+					require.ErrorIs(t, err, codes.StoreUnavailable, key)
 					require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown, key)
 					require.Zero(t, b.count(key), key)
 				}
@@ -423,7 +424,7 @@ func TestSessionIsEnded(t *testing.T) {
 			},
 		} {
 			_, err := do(t.Context(), b, b.pool, "k", fn)
-			require.ErrorIs(t, err, core.CodeStoreUnavailable, what)
+			require.ErrorIs(t, err, codes.StoreUnavailable, what)
 		}
 		_, err := do(t.Context(), b, b.pool, "k", b.enter("k"))
 		require.NoError(t, err)
@@ -533,7 +534,7 @@ func TestContextEnds(t *testing.T) {
 			cancel(nil)
 			require.ErrorIs(t, err, context.Canceled, step.name)
 			require.ErrorIs(t, err, errLeft, step.name)
-			require.NotErrorIs(t, err, core.CodeStoreUnavailable, step.name)
+			require.NotErrorIs(t, err, codes.StoreUnavailable, step.name)
 			require.Equal(t, step.unknown, errors.Is(err, sqlstore.ErrOutcomeUnknown), step.name)
 			require.Eventually(t, func() bool { return pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond, step.name)
 			if !step.unknown {
@@ -551,7 +552,7 @@ func TestContextEnds(t *testing.T) {
 		defer cancel()
 		_, err = do(ctx, b, pool, "k", never)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 		held.Release()
 
 		// A limit of the function's own is its own affair, though pgx closes the connection.
@@ -567,7 +568,7 @@ func TestContextEnds(t *testing.T) {
 				return nil, err
 			})
 			require.ErrorIs(t, err, want)
-			require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+			require.NotErrorIs(t, err, codes.StoreUnavailable)
 		}
 
 		require.Zero(t, b.count("k"))

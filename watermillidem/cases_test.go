@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/watermillidem"
 )
 
@@ -124,7 +125,7 @@ func testKeyReused(t *testing.T, l link) {
 	r.publish(order("1", "5 to bob"))
 	r.awaitOuts(1)
 	r.publish(order("1", "700 to eve"))
-	r.awaitPoison("1", core.CodeKeyReused)
+	r.awaitPoison("1", codes.KeyReused)
 	r.publish(order("1", "5 to bob"), order("2", "6 to bob"))
 	r.awaitOuts(3)
 	r.want(map[string]int{"1": 1, "2": 1}, 4, 0)
@@ -156,7 +157,7 @@ func testRunning(t *testing.T, l link) {
 	r.awaitAcks(acks)
 	r.want(map[string]int{"1": 1}, acks, len(r.errs))
 	for _, err := range r.errs {
-		assert.ErrorIs(t, err, core.CodeInProgress)
+		assert.ErrorIs(t, err, codes.InProgress)
 		assert.True(t, watermillidem.Temporary(err))
 	}
 	assert.Empty(t, r.poisons)

@@ -38,7 +38,7 @@
 //	engine is drained             the same
 //
 // After an error the Router nacks, so that nothing is lost. An error of this package is a
-// [RefusedError]; errors.Is matches its [core.Code]. After a [Temporary] one the redelivery runs, or is a
+// [RefusedError]; errors.Is matches its [codes.Code]. After a [Temporary] one the redelivery runs, or is a
 // duplicate of a done message. A [Permanent] one comes back at each delivery: such messages belong in a
 // poison queue.
 //

@@ -19,7 +19,7 @@ func Finished(msgs ...*message.Message) (core.Verdict, error) {
 	if err != nil {
 		return core.Unknown(), err
 	}
-	return core.FinishedValue(value), nil
+	return core.Finished(value), nil
 }
 
 // produced are the messages that a handler has produced. They are stored as JSON.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/watermillidem"
 )
@@ -152,7 +153,7 @@ func (r *rig) awaitOuts(n int) {
 }
 
 // awaitPoison waits for the one message of the poison queue, and asserts why it is there.
-func (r *rig) awaitPoison(uuid string, code core.Code) {
+func (r *rig) awaitPoison(uuid string, code codes.Code) {
 	r.t.Helper()
 	r.await("a poisoned message", func() bool { return len(r.poisons) > 0 })
 	r.mu.Lock()

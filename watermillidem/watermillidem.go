@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // Config configures the middleware. The zero Config works as the package comment says.
@@ -68,7 +69,7 @@ func MustNew(engine *core.Engine, c Config) message.HandlerMiddleware {
 	return m
 }
 
-// RefusedError says that a message was not run. errors.Is matches the [core.Code] of its Refusal.
+// RefusedError says that a message was not run. errors.Is matches the [codes.Code] of its Refusal.
 type RefusedError struct {
 	Refusal *core.Refusal
 }
@@ -119,7 +120,7 @@ func (c *consumer) handle(msg *message.Message, next message.HandlerFunc) ([]*me
 	call := core.Call{Key: msg.UUID, Fingerprint: c.fingerprint(msg)}
 	if c.config.Key != nil {
 		if call.Key, err = c.config.Key(msg); err != nil {
-			return nil, &RefusedError{core.NewRefusal(core.CodeKeyInvalid, err)}
+			return nil, &RefusedError{core.NewRefusal(codes.KeyInvalid, err)}
 		}
 	}
 	var run *core.Run
@@ -138,7 +139,7 @@ func (c *consumer) handle(msg *message.Message, next message.HandlerFunc) ([]*me
 	switch {
 	case !refused:
 		return result.Value, err // a replay
-	case refusal.Code == core.CodeDuplicate:
+	case refusal.Code == codes.Duplicate:
 		return nil, nil
 	}
 	e := &RefusedError{refusal}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/watermillidem"
 )
@@ -85,19 +86,19 @@ func TestPause(t *testing.T) {
 				e.NextIsRunning(time.Hour)
 				start := time.Now()
 				_, err := handle(order("1", "5"))
-				require.ErrorIs(t, err, core.CodeInProgress)
+				require.ErrorIs(t, err, codes.InProgress)
 				assert.Equal(t, c.held, time.Since(start))
 
 				e.Fail(idemtest.Acquire)
 				start = time.Now()
 				_, err = handle(order("2", "5"))
-				require.ErrorIs(t, err, core.CodeStoreUnavailable)
+				require.ErrorIs(t, err, codes.StoreUnavailable)
 				assert.Equal(t, c.held, time.Since(start))
 
 				e.Fail()
 				start = time.Now()
 				_, err = handle(order("", "5"))
-				require.ErrorIs(t, err, core.CodeKeyMissing)
+				require.ErrorIs(t, err, codes.KeyMissing)
 				_, err = handle(order("3", "5"))
 				require.NoError(t, err)
 				assert.Zero(t, time.Since(start), "what is permanent, or has run, is not held")
@@ -118,7 +119,7 @@ func TestPauseEndsWithTheMessage(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		_, err := handle(message.NewMessageWithContext(ctx, "1", nil))
-		assert.ErrorIs(t, err, core.CodeInProgress)
+		assert.ErrorIs(t, err, codes.InProgress)
 		assert.Equal(t, time.Second, time.Since(start))
 	})
 }
@@ -196,11 +197,11 @@ func TestKeys(t *testing.T) {
 	assert.Equal(t, 2, runs)
 
 	err := send("3", "none")
-	assert.ErrorIs(t, err, core.CodeKeyInvalid)
+	assert.ErrorIs(t, err, codes.KeyInvalid)
 	assert.ErrorContains(t, err, "cannot recover hash value")
 	assert.True(t, watermillidem.Permanent(err))
 	err = send("3", "")
-	assert.ErrorIs(t, err, core.CodeKeyMissing)
+	assert.ErrorIs(t, err, codes.KeyMissing)
 	assert.True(t, watermillidem.Permanent(err))
 	assert.Equal(t, 2, runs)
 }
@@ -225,7 +226,7 @@ func TestFingerprint(t *testing.T) {
 			}
 		}
 		if err != nil {
-			assert.ErrorIs(t, err, core.CodeKeyReused)
+			assert.ErrorIs(t, err, codes.KeyReused)
 		}
 		return err == nil
 	}
@@ -285,7 +286,7 @@ func TestProduced(t *testing.T) {
 			again, err := handle(order("1", "5"))
 			e.WantRuns("DO charge", 1)
 			if !c.stored {
-				assert.ErrorIs(t, err, core.CodeResultUnavailable)
+				assert.ErrorIs(t, err, codes.ResultUnavailable)
 				assert.True(t, watermillidem.Permanent(err))
 				return
 			}
@@ -309,7 +310,7 @@ func TestRecordOfAnotherForm(t *testing.T) {
 	require.NoError(t, err)
 	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{IgnoreFingerprint: true}))(nothing)
 	_, err = handle(order("1", "5"))
-	assert.ErrorIs(t, err, core.CodeResultUnavailable)
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
 }
 
 // Under Reject a duplicate is acknowledged, and is no affair of a poison queue.
@@ -367,24 +368,24 @@ func TestFinished(t *testing.T) {
 
 // A refusal of a handler's own is the handler's error, and says nothing about its message.
 func TestPermanentAndTemporary(t *testing.T) {
-	refused := func(code core.Code) error {
+	refused := func(code codes.Code) error {
 		return fmt.Errorf("wrapped: %w", &watermillidem.RefusedError{Refusal: core.NewRefusal(code, errCard)})
 	}
-	for _, code := range []core.Code{core.CodeUncertain, core.CodeKeyReused, core.CodeKeyMissing, core.CodeKeyInvalid,
-		core.CodeResultUnavailable, core.CodeGuardConflict} {
+	for _, code := range []codes.Code{codes.Uncertain, codes.KeyReused, codes.KeyMissing, codes.KeyInvalid,
+		codes.ResultUnavailable, codes.GuardConflict} {
 		assert.True(t, watermillidem.Permanent(refused(code)), code)
 		assert.False(t, watermillidem.Temporary(refused(code)), code)
 	}
-	for _, code := range []core.Code{core.CodeInProgress, core.CodeStoreUnavailable, core.CodeShuttingDown} {
+	for _, code := range []codes.Code{codes.InProgress, codes.StoreUnavailable, codes.ShuttingDown} {
 		assert.False(t, watermillidem.Permanent(refused(code)), code)
 		assert.True(t, watermillidem.Temporary(refused(code)), code)
 	}
-	for _, err := range []error{nil, errCard, core.NewRefusal(core.CodeKeyReused, nil), core.NewRefusal(core.CodeInProgress, nil)} {
+	for _, err := range []error{nil, errCard, core.NewRefusal(codes.KeyReused, nil), core.NewRefusal(codes.InProgress, nil)} {
 		assert.False(t, watermillidem.Permanent(err))
 		assert.False(t, watermillidem.Temporary(err))
 	}
-	assert.ErrorIs(t, refused(core.CodeKeyReused), core.CodeKeyReused)
-	assert.ErrorIs(t, refused(core.CodeKeyReused), errCard)
+	assert.ErrorIs(t, refused(codes.KeyReused), codes.KeyReused)
+	assert.ErrorIs(t, refused(codes.KeyReused), errCard)
 
 	e := idemtest.New(t, core.Config{})
 	other := e.MustTask(core.TaskPolicy{Name: "other"})
@@ -394,7 +395,7 @@ func TestPermanentAndTemporary(t *testing.T) {
 			return nil, err
 		})
 	_, err := handle(order("1", "5"))
-	assert.ErrorIs(t, err, core.CodeKeyMissing)
+	assert.ErrorIs(t, err, codes.KeyMissing)
 	assert.False(t, watermillidem.Permanent(err))
 }
 

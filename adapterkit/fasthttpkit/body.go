@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // maxDrain is how long a client may go on sending a body that nobody reads, as in net/http
@@ -20,20 +20,20 @@ var maxDrain = 500 * time.Millisecond
 func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 	length := int64(req.Header.ContentLength()) // negative if it is not known
 	if length > limit {
-		return nil, core.ErrBodyTooLarge
+		return nil, adapter.ErrBodyTooLarge
 	}
 	if !req.IsBodyStream() {
 		body := req.Body()
 		// A form that was rebuilt may be longer than it was: its own length counts, if it is known.
 		formOfKnownLength := length >= 0 && len(req.Header.MultipartFormBoundary()) > 0
 		if int64(len(body)) > limit && !formOfKnownLength {
-			return nil, core.ErrBodyTooLarge
+			return nil, adapter.ErrBodyTooLarge
 		}
 		return body, nil
 	}
 	if left, ok := req.BodyStream().(*buffered); ok { // by Verify, or by a guard further out
 		if int64(len(left.all)) > limit {
-			return nil, core.ErrBodyTooLarge
+			return nil, adapter.ErrBodyTooLarge
 		}
 		left.Reset(left.all) // a middleware in between may have read some of it
 		return left.all, nil
@@ -95,18 +95,18 @@ func drain(ctx *fasthttp.RequestCtx) {
 // of the next request.
 func parsedForm(req *fasthttp.Request) ([]byte, error) {
 	if req.Header.ContentLength() < 0 || len(req.Header.Peek("Content-Encoding")) > 0 {
-		return nil, core.ErrBodyConsumed
+		return nil, adapter.ErrBodyConsumed
 	}
 	if _, err := io.Copy(io.Discard, req.BodyStream()); err != nil { // what is behind the last part
 		return nil, err
 	}
 	form, err := req.MultipartForm() // which finds nothing now, unless it was parsed before
 	if err != nil {
-		return nil, errors.Join(core.ErrBodyConsumed, err)
+		return nil, errors.Join(adapter.ErrBodyConsumed, err)
 	}
 	var b bytes.Buffer
 	if err := fasthttp.WriteMultipartForm(&b, form, string(req.Header.MultipartFormBoundary())); err != nil {
-		return nil, errors.Join(core.ErrBodyConsumed, err)
+		return nil, errors.Join(adapter.ErrBodyConsumed, err)
 	}
 	return b.Bytes(), nil
 }

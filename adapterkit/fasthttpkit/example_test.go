@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit/fasthttpkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is a whole adapter, for a mux of handlers that return errors and know the route.
@@ -44,7 +45,7 @@ func contextOf(ctx *fasthttp.RequestCtx) context.Context {
 	return context.Background()
 }
 
-func (x *exchange) Describe(r *core.Request) {
+func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)
 	r.Method, r.Native = string(x.ctx.Method()), x.ctx
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
-// Exchange is a [core.Exchange] and a [core.Deferrer] on fasthttp. An adapter embeds it in an exchange of its own, which is the
+// Exchange is a [adapter.Exchange] and a [adapter.Deferrer] on fasthttp. An adapter embeds it in an exchange of its own, which is the
 // [Framework], and adds Pass, and a Describe that calls this one. Its strings share fasthttp's memory, which is reused after the
 // handler: none may outlive [core.Guard.Serve]. The zero Exchange is ready for Start. It must not be used concurrently.
 type Exchange struct {
 	ctx       *fasthttp.RequestCtx
 	framework Framework
 	place     *Place
-	resp      core.Response            // the capture
+	resp      adapter.Response         // the capture
 	before    *fasthttp.ResponseHeader // from before the handler, once it has run
-	fields    []core.Field             // of before
+	fields    []adapter.Field          // of before
 	addr      []byte                   // the text of the remote address
 	names     [][]byte                 // of the request's header, if listed is set
 	listed    bool
 	ran       bool
-	finisher  *Finisher    // nil: no Finish is mounted, or nothing is left to it
-	stream    *core.Stream // that fasthttp will write; nil: none
-	pending   bool         // the finisher or the stream will settle the run
-	runsOn    bool         // a timeout has answered, and the handler may run on
+	finisher  *Finisher       // nil: no Finish is mounted, or nothing is left to it
+	stream    *adapter.Stream // that fasthttp will write; nil: none
+	pending   bool            // the finisher or the stream will settle the run
+	runsOn    bool            // a timeout has answered, and the handler may run on
 }
 
 // Framework is what an [Exchange] asks of the adapter's own exchange, which embeds it.
@@ -48,10 +48,10 @@ type Framework interface {
 	Finisher() *Finisher
 }
 
-// Finisher is a [core.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs what is
-// behind it, and then calls [core.Finisher.Finish].
+// Finisher is a [adapter.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs what is
+// behind it, and then calls [adapter.Finisher.Finish].
 type Finisher struct {
-	core.Finisher
+	adapter.Finisher
 	Err error // that nobody had rendered in front of Finish
 }
 
@@ -80,7 +80,7 @@ func (x *Exchange) End() bool {
 }
 
 // Describe fills in r, all but Method, Preforked and Native.
-func (x *Exchange) Describe(r *core.Request) {
+func (x *Exchange) Describe(r *adapter.Request) {
 	uri := x.ctx.URI()
 	r.Route = x.place.Route
 	if r.Route == "" {
@@ -94,7 +94,7 @@ func (x *Exchange) Describe(r *core.Request) {
 			r.Unmatched, r.Mount = true, x.place.Route
 			break
 		}
-		r.PathParams = append(r.PathParams, core.Pair{Name: p.Name, Value: value})
+		r.PathParams = append(r.PathParams, adapter.Pair{Name: p.Name, Value: value})
 	}
 	r.RawQuery = text(uri.QueryString())
 	r.ContentType = text(x.ctx.Request.Header.ContentType())
@@ -132,7 +132,7 @@ func (x *Exchange) remoteAddr() string {
 	return text(x.addr)
 }
 
-// Header implements [core.Headers].
+// Header implements [adapter.Headers].
 func (x *Exchange) Header(name string, i int) (value string, lines int) {
 	h := &x.ctx.Request.Header
 	if name == fasthttp.HeaderHost { // a target in absolute form overrides the field
@@ -201,7 +201,7 @@ func (x *Exchange) hasSent(name string) bool {
 	return false
 }
 
-// ReadBody implements the method of [core.Exchange].
+// ReadBody implements the method of [adapter.Exchange].
 func (x *Exchange) ReadBody(limit int64) ([]byte, error) {
 	if x.ctx.Request.IsBodyStream() {
 		x.listed = false // a trailer adds to the names
@@ -209,8 +209,8 @@ func (x *Exchange) ReadBody(limit int64) ([]byte, error) {
 	return readBody(&x.ctx.Request, limit)
 }
 
-// Answer implements the method of [core.Exchange].
-func (x *Exchange) Answer(r *core.Response) error {
+// Answer implements the method of [adapter.Exchange].
+func (x *Exchange) Answer(r *adapter.Response) error {
 	if x.ran { // the answer stands in place of the handler's
 		x.before.CopyTo(&x.ctx.Response.Header)
 	}
@@ -218,8 +218,8 @@ func (x *Exchange) Answer(r *core.Response) error {
 	return nil
 }
 
-// Run implements the method of [core.Exchange].
-func (x *Exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
+// Run implements the method of [adapter.Exchange].
+func (x *Exchange) Run(ctx context.Context, limit int) (adapter.Capture, error) {
 	if x.before == nil {
 		x.before = new(fasthttp.ResponseHeader)
 	}
@@ -235,20 +235,20 @@ func (x *Exchange) Run(ctx context.Context, limit int) (core.Capture, error) {
 	x.runsOn, returned = runsOn, true
 	if err != nil {
 		if x.finisher = x.framework.Finisher(); x.finisher != nil {
-			return core.Capture{Ending: core.Deferred, Err: err}, err
+			return adapter.Capture{Ending: adapter.Deferred, Err: err}, err
 		}
 		x.framework.Render(err)
 	}
 	captured := x.capture(limit)
 	captured.Err = err
 	if x.stream = watch(x.ctx, captured); x.stream != nil {
-		core.PartSent(ctx, false)
-		return core.Capture{Ending: core.Deferred}, nil
+		adapter.PartSent(ctx, false)
+		return adapter.Capture{Ending: adapter.Deferred}, nil
 	}
 	return captured, nil
 }
 
-func (x *Exchange) capture(limit int) core.Capture {
+func (x *Exchange) capture(limit int) adapter.Capture {
 	captured := capture(x.ctx, &x.resp, limit, x.place.Limited)
 	if len(x.before.ContentType()) > 0 { // it is listed if somebody has set it
 		x.before.SetNoDefaultContentType(true)
@@ -258,7 +258,7 @@ func (x *Exchange) capture(limit int) core.Capture {
 	x.resp.Removed = adapterkit.Removed(x.resp.Header, x.fields)
 	x.resp.Header = adapterkit.Changed(x.resp.Header, x.fields)
 	if x.runsOn {
-		captured.Ending = core.RunsOn
+		captured.Ending = adapter.RunsOn
 	}
 	return captured
 }
@@ -273,8 +273,8 @@ func (x *Exchange) drop() {
 	x.before.CopyTo(&resp.Header)
 }
 
-// Deliver implements the method of [core.Exchange]. It only adds fields: fasthttp sends the response after the chain of handlers.
-func (x *Exchange) Deliver(fields []core.Field) error {
+// Deliver implements the method of [adapter.Exchange]. It only adds fields: fasthttp sends the response after the chain of handlers.
+func (x *Exchange) Deliver(fields []adapter.Field) error {
 	if x.stream != nil {
 		return nil // the stream has ended, and the context may belong to another request
 	}
@@ -284,8 +284,8 @@ func (x *Exchange) Deliver(fields []core.Field) error {
 	return nil
 }
 
-// Defer implements [core.Deferrer]: the run ends in the adapter's Finish, or with the stream.
-func (x *Exchange) Defer(p *core.Pending) {
+// Defer implements [adapter.Deferrer]: the run ends in the adapter's Finish, or with the stream.
+func (x *Exchange) Defer(p adapter.Pending) {
 	x.pending = true
 	if x.stream != nil {
 		x.stream.Defer(p)
@@ -295,7 +295,7 @@ func (x *Exchange) Defer(p *core.Pending) {
 }
 
 // final is the capture of what has become of the handler's error; nil after a panic.
-func (x *Exchange) final(returned bool) *core.Capture {
+func (x *Exchange) final(returned bool) *adapter.Capture {
 	if !returned {
 		return nil
 	}

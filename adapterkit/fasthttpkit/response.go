@@ -10,10 +10,11 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // answer makes r the response of ctx.
-func answer(ctx *fasthttp.RequestCtx, r *core.Response) {
+func answer(ctx *fasthttp.RequestCtx, r *adapter.Response) {
 	resp := &ctx.Response
 	if hasUnread(&ctx.Request) {
 		resp.SetConnectionClose() // else fasthttp takes the unread rest for a request
@@ -47,19 +48,19 @@ func isBlank(resp *fasthttp.Response) bool {
 
 // capture fills in r with the response that fasthttp is going to send. If the application is limited by
 // a timeout in front, that may send another one meanwhile; the handler's counts.
-func capture(ctx *fasthttp.RequestCtx, r *core.Response, limit int, limited bool) core.Capture {
+func capture(ctx *fasthttp.RequestCtx, r *adapter.Response, limit int, limited bool) adapter.Capture {
 	resp := &ctx.Response
 	if !limited {
 		if late := ctx.LastTimeoutErrorResponse(); late != nil && !IsLimited() {
 			resp = late // sent in place of the other one, which a handler may still use
 		}
 	}
-	captured := core.Capture{Response: r}
+	captured := adapter.Capture{Response: r}
 	switch {
 	case resp != &ctx.Response:
-		captured.Ending = core.RunsOn
+		captured.Ending = adapter.RunsOn
 	case isBlank(resp) && !ctx.Hijacked():
-		captured.Ending = core.Empty
+		captured.Ending = adapter.Empty
 	}
 	r.Status = resp.StatusCode()
 	switch {
@@ -82,21 +83,21 @@ func capture(ctx *fasthttp.RequestCtx, r *core.Response, limit int, limited bool
 		defer h.SetNoDefaultContentType(false)
 	}
 	appendFields(&r.Header, &resp.Header)
-	slices.SortStableFunc(r.Header, func(a, b core.Field) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(r.Header, func(a, b adapter.Field) int { return strings.Compare(a.Name, b.Name) })
 	return captured
 }
 
 // appendFields appends the fields of h, in its memory.
-func appendFields(fields *[]core.Field, h *fasthttp.ResponseHeader) {
+func appendFields(fields *[]adapter.Field, h *fasthttp.ResponseHeader) {
 	h.VisitAll(func(k, v []byte) {
-		*fields = append(*fields, core.Field{Name: text(k), Value: text(v)})
+		*fields = append(*fields, adapter.Field{Name: text(k), Value: text(v)})
 	})
 }
 
 // watch wraps the stream of the response, if it has one that will be written. fasthttp reads and closes it after
 // the chain of handlers has returned. A stream writer that panics ends the process: fasthttp runs it in a
 // goroutine without recovery.
-func watch(ctx *fasthttp.RequestCtx, captured core.Capture) *core.Stream {
+func watch(ctx *fasthttp.RequestCtx, captured adapter.Capture) *adapter.Stream {
 	resp := &ctx.Response
 	if !resp.IsBodyStream() || resp.SkipBody || !adapterkit.BodyAllowed(resp.StatusCode()) ||
 		ctx.Hijacked() || ctx.LastTimeoutErrorResponse() != nil {
@@ -106,7 +107,7 @@ func watch(ctx *fasthttp.RequestCtx, captured core.Capture) *core.Stream {
 	if limited, ok := resp.BodyStream().(*io.LimitedReader); ok && length < 0 {
 		length = limited.N // as fasthttp does
 	}
-	s := core.NewStream(resp.BodyStream(), length, captured)
+	s := adapter.NewStream(resp.BodyStream(), length, captured)
 	replaceStream(resp, s, int(length))
 	return s
 }

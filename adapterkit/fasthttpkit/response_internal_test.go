@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/stretchr/testify/assert"
 	"github.com/valyala/fasthttp"
-
-	"github.com/idem-go/idem/core"
 )
 
 // What has been answered is not empty, also if nobody knows what it is.
@@ -22,7 +21,7 @@ func TestOnlyNothingIsEmpty(t *testing.T) {
 	} {
 		var ctx fasthttp.RequestCtx
 		answer(&ctx)
-		assert.Equal(t, name == "", capture(&ctx, new(core.Response), 100, false).Ending == core.Empty, name)
+		assert.Equal(t, name == "", capture(&ctx, new(adapter.Response), 100, false).Ending == adapter.Empty, name)
 	}
 }
 
@@ -31,6 +30,6 @@ func TestAnswerOfATimeout(t *testing.T) {
 	for _, body := range []string{"", "too late"} {
 		var ctx fasthttp.RequestCtx
 		ctx.TimeoutErrorWithCode(body, 200)
-		assert.Equal(t, core.RunsOn, capture(&ctx, new(core.Response), 100, false).Ending, "%q", body)
+		assert.Equal(t, adapter.RunsOn, capture(&ctx, new(adapter.Response), 100, false).Ending, "%q", body)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/adapterkit"
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -49,13 +49,13 @@ type message struct {
 	// header is the request's own; or early, a copy from before fasthttp adds the trailer to it.
 	header  *fasthttp.RequestHeader
 	early   *fasthttp.RequestHeader
-	sent    []core.Field // the header's lines, as received
-	brought []string     // the names that a trailer has brought into header
-	trailer error        // what it has brought, or what was sent, can't be told
-	values  []string     // returned by Values
+	sent    []adapter.Field // the header's lines, as received
+	brought []string        // the names that a trailer has brought into header
+	trailer error           // what it has brought, or what was sent, can't be told
+	values  []string        // returned by Values
 }
 
-func isTransferEncoding(f core.Field) bool {
+func isTransferEncoding(f adapter.Field) bool {
 	return strings.EqualFold(f.Name, fasthttp.HeaderTransferEncoding)
 }
 
@@ -72,7 +72,7 @@ func (m *message) start(ctx *fasthttp.RequestCtx, method string, preParsed bool)
 		m.header = m.early
 	}
 	line := func(name, value []byte) {
-		m.sent = append(m.sent, core.Field{Name: text(name), Value: text(value)})
+		m.sent = append(m.sent, adapter.Field{Name: text(name), Value: text(value)})
 	}
 	m.header.VisitAllInOrder(line)
 	if len(m.sent) == 0 && len(m.header.RawHeaders()) > 0 {
@@ -223,7 +223,7 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 	}
 	body, err := readBody(m.req, limit)
 	switch {
-	case errors.Is(err, core.ErrBodyTooLarge):
+	case errors.Is(err, adapter.ErrBodyTooLarge):
 		return nil, sign.CodeBodyTooLarge
 	case err == nil && m.header == m.early:
 		// The trailer is not signed, and must not become a part of the header (RFC 9110,

@@ -1,5 +1,5 @@
 // Package adaptertest is the suite that defines what an adapter is. Whatever passes it can stand between a web framework and a
-// guard or a verifier of signatures. What [core.Exchange] says in words is said here in cases, and each case carries the rule
+// guard or a verifier of signatures. What [adapter.Exchange] says in words is said here in cases, and each case carries the rule
 // that it checks.
 //
 // The suite speaks to a real listener over TCP and writes requests byte by byte, so that
@@ -66,6 +66,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -155,7 +156,7 @@ type App struct {
 	// beyond it fails.
 	BodyLimit int64
 	// Outer is set (not added) as response header fields by a middleware in front.
-	Outer []core.Field
+	Outer []adapter.Field
 	// AllowOrigin: a middleware in front sets Access-Control-Allow-Origin to the request's
 	// Origin, if it has one.
 	AllowOrigin bool
@@ -240,7 +241,7 @@ type Route struct {
 	// Method is the request method. Empty, with an empty Pattern: it is the only route of the application, and answers to every
 	// method (the framework's odd ones too, such as PROPFIND) and every path, as it was sent.
 	Method string
-	// Pattern is the pattern in the spelling of core.Request.Route: ":id" is one
+	// Pattern is the pattern in the spelling of adapter.Request.Route: ":id" is one
 	// segment, a trailing "*" the rest. It begins with App.Group.
 	Pattern string
 	// Guard is mounted right in front of the handler. Nil: none.
@@ -345,7 +346,7 @@ type Call interface {
 	// Within has the application serve another request within this one, in process and with this
 	// request's context: a POST of the same user's to target, with that Idempotency-Key unless it
 	// is empty.
-	Within(target, key string) (*core.Response, error)
+	Within(target, key string) (*adapter.Response, error)
 }
 
 // NewProxy is what Call.Proxy mounts.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // bodyCases: a middleware in front of the guard has read the body. What the handler still gets of it differs
@@ -107,7 +109,7 @@ var bodyCases = slices.Concat(
 				ask{unread(aForm("A-1")), replayed, ""},
 				ask{chunked(someParts("A-1", "meow")), created, ""},
 				ask{unread(someParts("A-1", "meow")), replayed, ""},
-				ask{chunked(unreadable), refused(core.CodeBodyConsumed), ""},
+				ask{chunked(unreadable), refused(codes.BodyConsumed), ""},
 			},
 		},
 		{
@@ -119,7 +121,7 @@ var bodyCases = slices.Concat(
 			handler: echoForm,
 			loose:   true,
 			steps: []step{
-				ask{unreadable, refused(core.CodeBodyConsumed), ""},
+				ask{unreadable, refused(codes.BodyConsumed), ""},
 				executions(0),
 			},
 		},
@@ -132,10 +134,10 @@ var bodyCases = slices.Concat(
 			handler: echoForm,
 			loose:   true,
 			steps: []step{
-				ask{aForm(strings.Repeat("A", 600)), refused(core.CodeBodyTooLarge), ""},
-				ask{chunked(aForm(strings.Repeat("A", 600))), refused(core.CodeBodyTooLarge), ""},
-				ask{someParts("A-1", strings.Repeat("meow", 150)), refused(core.CodeBodyTooLarge), ""},
-				ask{chunked(someParts("A-1", strings.Repeat("meow", 150))), refused(core.CodeBodyTooLarge), ""},
+				ask{aForm(strings.Repeat("A", 600)), refused(codes.BodyTooLarge), ""},
+				ask{chunked(aForm(strings.Repeat("A", 600))), refused(codes.BodyTooLarge), ""},
+				ask{someParts("A-1", strings.Repeat("meow", 150)), refused(codes.BodyTooLarge), ""},
+				ask{chunked(someParts("A-1", strings.Repeat("meow", 150))), refused(codes.BodyTooLarge), ""},
 				executions(0),
 				ask{aForm(strings.Repeat("A", 400)), created, ""},
 				ask{form("quantity=2&sku=" + strings.Repeat("é", 200)), created, ""}, // with more bytes when it is put together
@@ -148,7 +150,7 @@ var bodyCases = slices.Concat(
 			app:   App{Front: []Front{Limiter}},
 			loose: true,
 			steps: []step{
-				ask{chunked(request{body: strings.Repeat("x", 1001), media: "text/plain"}), refused(core.CodeBodyTooLarge), ""},
+				ask{chunked(request{body: strings.Repeat("x", 1001), media: "text/plain"}), refused(codes.BodyTooLarge), ""},
 				ask{request{body: strings.Repeat("x", 1001), media: "text/plain"}, want{status: 413, kind: foreign}, ""},
 				executions(0),
 				ask{request{body: strings.Repeat("x", 1000), media: "text/plain"}, created, ""},
@@ -278,15 +280,15 @@ var whole = []step{
 	ask{chunked(request{body: `{"sku":"B-2","quantity":2}`, media: "-"}), created, ""},
 	ask{at("/payments", keyed("k-1")), created, ""},
 	ask{at("/payments", keyed("k-1")), replayed, ""},
-	ask{at("/payments", request{keys: []string{"k-1"}, body: `{"sku":"B-2","quantity":2}`}), refused(core.CodeKeyReused), ""},
+	ask{at("/payments", request{keys: []string{"k-1"}, body: `{"sku":"B-2","quantity":2}`}), refused(codes.KeyReused), ""},
 }
 
 // readAway: all of these requests are refused and leave nothing behind.
 func readAway(all ...request) (steps []step) {
 	for _, r := range all {
 		steps = append(steps,
-			ask{r, refused(core.CodeBodyConsumed), ""},
-			ask{at("/payments", withKey(r, "k-1")), refused(core.CodeBodyConsumed), ""})
+			ask{r, refused(codes.BodyConsumed), ""},
+			ask{at("/payments", withKey(r, "k-1")), refused(codes.BodyConsumed), ""})
 	}
 	return append(steps, observed(core.Refused), executions(0),
 		then(func(s *env) { s.unrecorded("a body that was read away") }),
@@ -335,12 +337,12 @@ func formCases(front ...Front) []testCase {
 		ask{withKey(aForm("A-1"), "k-1"), created, ""},
 		ask{withKey(aForm("A-1"), "k-1"), replayed, ""},
 		ask{withKey(unread(aForm("A-1")), "k-1"), alike, ""},
-		ask{withKey(aForm("B-2"), "k-1"), refused(core.CodeKeyReused), ""},
-		ask{withKey(chunked(aForm("B-2")), "k-1"), refused(core.CodeKeyReused), ""},
+		ask{withKey(aForm("B-2"), "k-1"), refused(codes.KeyReused), ""},
+		ask{withKey(chunked(aForm("B-2")), "k-1"), refused(codes.KeyReused), ""},
 		ask{withKey(someParts("A-1", "meow"), "k-2"), created, ""},
 		ask{withKey(unread(someParts("A-1", "meow")), "k-2"), alike, ""},
-		ask{withKey(someParts("A-1", "woof"), "k-2"), refused(core.CodeKeyReused), ""},
-		ask{withKey(chunked(someParts("B-2", "meow")), "k-2"), refused(core.CodeKeyReused), ""},
+		ask{withKey(someParts("A-1", "woof"), "k-2"), refused(codes.KeyReused), ""},
+		ask{withKey(chunked(someParts("B-2", "meow")), "k-2"), refused(codes.KeyReused), ""},
 	}
 	return []testCase{params, client}
 }
@@ -368,7 +370,7 @@ func someParts(sku, file string) request {
 	w := multipart.NewWriter(&b)
 	// Writing to a buffer cannot fail, and the boundary is the suite's own.
 	_ = w.SetBoundary("b-1")
-	for _, p := range []core.Pair{{Name: "sku", Value: sku}, {Name: "csrf", Value: csrfToken}, {Name: "api-key", Value: "secret"}, {Name: "quantity", Value: "2"}} {
+	for _, p := range []adapter.Pair{{Name: "sku", Value: sku}, {Name: "csrf", Value: csrfToken}, {Name: "api-key", Value: "secret"}, {Name: "quantity", Value: "2"}} {
 		_ = w.WriteField(p.Name, p.Value)
 	}
 	part, _ := w.CreateFormFile("file", "cat.png")

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 const order = `{"sku":"A-1","quantity":2}`
@@ -35,7 +37,7 @@ var duplicateCases = []testCase{
 		handler: held,
 		steps: []step{
 			begin{"first", anOrder},
-			ask{anOrder, refused(core.CodeInProgress), ""},
+			ask{anOrder, refused(codes.InProgress), ""},
 			resume(1),
 			await{"first", created},
 			ask{anOrder, replayed, ""},
@@ -48,10 +50,10 @@ var duplicateCases = []testCase{
 		handler: held,
 		steps: []step{
 			begin{"first", anOrder},
-			ask{anOrder, refused(core.CodeInProgress), ""},
+			ask{anOrder, refused(codes.InProgress), ""},
 			resume(1),
 			await{"first", created},
-			ask{anOrder, refused(core.CodeDuplicate), ""},
+			ask{anOrder, refused(codes.Duplicate), ""},
 		},
 	},
 	{
@@ -130,7 +132,7 @@ var duplicateCases = []testCase{
 			pipeline{
 				{anOrder, created, ""},
 				{anOrder, replayed, ""},
-				{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
+				{request{user: "-", body: order}, refused(codes.UserMissing), ""},
 				{request{body: `{"sku":"B-2"}`}, created, ""},
 				{request{body: `{"sku":"B-2"}`}, replayed, ""},
 			},
@@ -141,15 +143,15 @@ var duplicateCases = []testCase{
 		why:    "one hook replaces the whole answer of a refusal, for services with {code,msg,data}: status, header (in any case) and body; the marks of a refusal stay",
 		policy: clientKey,
 		config: func(c *core.Config) {
-			c.Refuse = func(_ context.Context, r *core.Refusal) *core.Response {
-				return &core.Response{
-					Status: 200, Header: []core.Field{field("content-type", "application/json"), field("X-Method", r.Request.Method)},
+			c.Refuse = func(_ context.Context, r *core.Refusal) *adapter.Response {
+				return &adapter.Response{
+					Status: 200, Header: []adapter.Field{field("content-type", "application/json"), field("X-Method", r.Request.Method)},
 					Body: fmt.Appendf(nil, `{"code":%d,"msg":%q,"data":null}`, r.Status*100, r.Code),
 				}
 			}
 		},
 		steps: []step{
-			ask{anOrder, want{status: 200, kind: custom, fields: []core.Field{field(core.RefusedHeader, "key_missing"), field("Cache-Control", "no-store"), field("X-Method", "POST"), field("Content-Type", "application/json")}}, ""},
+			ask{anOrder, want{status: 200, kind: custom, fields: []adapter.Field{field(core.RefusedHeader, "key_missing"), field("Cache-Control", "no-store"), field("X-Method", "POST"), field("Content-Type", "application/json")}}, ""},
 			ask{keyed("k-1"), created, ""},
 			ask{keyed("k-1"), replayed, ""},
 		},
@@ -160,7 +162,7 @@ var duplicateCases = []testCase{
 		policy: core.Policy{Authorize: authorizeByHeader},
 		steps: []step{
 			ask{anOrder, created, ""},
-			ask{request{body: order, fields: []core.Field{field("X-Withdrawn", "1")}}, refused(core.CodeNotAuthorized), ""},
+			ask{request{body: order, fields: []adapter.Field{field("X-Withdrawn", "1")}}, refused(codes.NotAuthorized), ""},
 			ask{anOrder, replayed, ""},
 		},
 	},
@@ -184,7 +186,7 @@ var clientKeyCases = []testCase{
 		why:    "a required key that is missing is 400 key_missing, and nothing is recorded",
 		policy: clientKey,
 		steps: []step{
-			ask{anOrder, refused(core.CodeKeyMissing), ""},
+			ask{anOrder, refused(codes.KeyMissing), ""},
 			executions(0),
 		},
 	},
@@ -204,15 +206,15 @@ var clientKeyCases = []testCase{
 		why:    "malformed, empty, a list, over 255 bytes: 400 key_invalid, and nothing is recorded",
 		policy: clientKey,
 		steps: []step{
-			ask{keyed(""), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(`""`), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(`"open`), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(`"a", "b"`), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(`a,b`), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(`two words`), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(`"k";p=1`), refused(core.CodeKeyInvalid), ""},
-			ask{keyed("caf\xc3\xa9"), refused(core.CodeKeyInvalid), ""},
-			ask{keyed(strings.Repeat("k", 256)), refused(core.CodeKeyInvalid), ""},
+			ask{keyed(""), refused(codes.KeyInvalid), ""},
+			ask{keyed(`""`), refused(codes.KeyInvalid), ""},
+			ask{keyed(`"open`), refused(codes.KeyInvalid), ""},
+			ask{keyed(`"a", "b"`), refused(codes.KeyInvalid), ""},
+			ask{keyed(`a,b`), refused(codes.KeyInvalid), ""},
+			ask{keyed(`two words`), refused(codes.KeyInvalid), ""},
+			ask{keyed(`"k";p=1`), refused(codes.KeyInvalid), ""},
+			ask{keyed("caf\xc3\xa9"), refused(codes.KeyInvalid), ""},
+			ask{keyed(strings.Repeat("k", 256)), refused(codes.KeyInvalid), ""},
 			executions(0),
 		},
 	},
@@ -221,9 +223,9 @@ var clientKeyCases = []testCase{
 		why:    "two key fields are 400 key_invalid, also if they are equal; frameworks show the first one only",
 		policy: clientKey,
 		steps: []step{
-			ask{keyed("k-1", "k-2"), refused(core.CodeKeyInvalid), ""},
-			ask{keyed("k-1", "k-1"), refused(core.CodeKeyInvalid), ""},
-			ask{request{body: order, keys: []string{"k-1"}, fields: []core.Field{{Name: "idempotency-key", Value: "k-2"}}}, refused(core.CodeKeyInvalid), ""},
+			ask{keyed("k-1", "k-2"), refused(codes.KeyInvalid), ""},
+			ask{keyed("k-1", "k-1"), refused(codes.KeyInvalid), ""},
+			ask{request{body: order, keys: []string{"k-1"}, fields: []adapter.Field{{Name: "idempotency-key", Value: "k-2"}}}, refused(codes.KeyInvalid), ""},
 			executions(0),
 		},
 	},
@@ -243,7 +245,7 @@ var clientKeyCases = []testCase{
 		steps: []step{
 			ask{keyed(`"k-1"`), created, ""},
 			ask{keyed(`k-1`), replayed, ""},
-			ask{request{body: order, fields: []core.Field{{Name: "IDEMPOTENCY-KEY", Value: " k-1 "}}}, replayed, ""},
+			ask{request{body: order, fields: []adapter.Field{{Name: "IDEMPOTENCY-KEY", Value: " k-1 "}}}, replayed, ""},
 			ask{keyed(`K-1`), created, ""},
 		},
 	},
@@ -252,9 +254,9 @@ var clientKeyCases = []testCase{
 		why:    "Named: the field may have another name",
 		policy: core.Policy{Key: core.Header(core.Required, core.Named("X-Request-Key"))},
 		steps: []step{
-			ask{keyed("k-1"), refused(core.CodeKeyMissing), ""},
-			ask{request{body: order, fields: []core.Field{{Name: "x-request-key", Value: "k-1"}}}, created, ""},
-			ask{request{body: order, fields: []core.Field{{Name: "X-Request-Key", Value: "k-1"}}}, replayed, ""},
+			ask{keyed("k-1"), refused(codes.KeyMissing), ""},
+			ask{request{body: order, fields: []adapter.Field{{Name: "x-request-key", Value: "k-1"}}}, created, ""},
+			ask{request{body: order, fields: []adapter.Field{{Name: "X-Request-Key", Value: "k-1"}}}, replayed, ""},
 		},
 	},
 	{
@@ -264,11 +266,11 @@ var clientKeyCases = []testCase{
 		handler: held,
 		steps: []step{
 			begin{"first", keyed("k-1")},
-			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(core.CodeKeyReused), ""},
-			ask{request{keys: []string{"k-1"}, target: "/orders?express=1", body: order}, refused(core.CodeKeyReused), ""},
+			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(codes.KeyReused), ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?express=1", body: order}, refused(codes.KeyReused), ""},
 			resume(1),
 			await{"first", created},
-			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(core.CodeKeyReused), ""},
+			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(codes.KeyReused), ""},
 			ask{keyed("k-1"), replayed, ""},
 		},
 	},
@@ -279,8 +281,8 @@ var clientKeyCases = []testCase{
 		steps: []step{
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"latitude":1}`}, created, ""},
 			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: "{\"latitude\":1.0,\n \"quantity\":2.0,\"sku\":\"A-1\"}"}, replayed, ""},
-			ask{request{keys: []string{"k-1"}, target: "/orders?ts=2", body: `{"sku":"A-1","quantity":2,"latitude":1}`}, refused(core.CodeKeyReused), ""},
-			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"latitude":2}`}, refused(core.CodeKeyReused), ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=2", body: `{"sku":"A-1","quantity":2,"latitude":1}`}, refused(codes.KeyReused), ""},
+			ask{request{keys: []string{"k-1"}, target: "/orders?ts=1", body: `{"sku":"A-1","quantity":2,"latitude":2}`}, refused(codes.KeyReused), ""},
 		},
 	},
 	{

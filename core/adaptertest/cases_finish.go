@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // finishCases: what has been begun is finished; what has been given up is no result.
@@ -26,7 +28,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name: "a status, when the context has ended",
-		why:  "core.Empty: a status without a body is an answer",
+		why:  "adapter.Empty: a status without a body is an answer",
 		app:  App{Deadline: shortly},
 		handler: func(_ *probe, c Call, _ int) error {
 			<-c.Context().Done()
@@ -59,7 +61,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			observed(core.RunAbandoned),
 			ask{unlimited, want{status: 200, body: "late"}, ""}, // the stream may end later than its handler
 			awaitRuns{},
-			ask{unlimited, refused(core.CodeResultUnavailable), ""},
+			ask{unlimited, refused(codes.ResultUnavailable), ""},
 		},
 	},
 	{
@@ -91,8 +93,8 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 					s.Errorf("Drain returns %v", err)
 				}
 			}),
-			await{"second", refused(core.CodeShuttingDown)},
-			ask{anOrder, refused(core.CodeShuttingDown), ""},
+			await{"second", refused(codes.ShuttingDown)},
+			ask{anOrder, refused(codes.ShuttingDown), ""},
 			ask{posted("/orders?done", order), replayed, ""},
 			executions(2),
 			observed(core.Released),
@@ -100,7 +102,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	},
 	{
 		name:     "a large answer, and nobody there",
-		why:      "core.Cut: what has been done must not be done again because a large answer could not be delivered",
+		why:      "adapter.Cut: what has been done must not be done again because a large answer could not be delivered",
 		incoming: true,
 		handler: func(h *probe, c Call, n int) error {
 			h.hold()
@@ -114,7 +116,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			leaveSeen{"first"},
 			resume(1),
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			executions(1),
 			observed(core.Completed),
 		},
@@ -146,7 +148,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			listen{"first", "begun;"},
 			leave{"first"},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeUncertain), ""},
+			ask{anOrder, refused(codes.Uncertain), ""},
 			executions(1),
 		},
 	},
@@ -171,11 +173,11 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			send{"first", anOrder},
 			listen{"first", "begun;"},
 			entered(1),
-			ask{anOrder, refused(core.CodeInProgress), ""},
+			ask{anOrder, refused(codes.InProgress), ""},
 			resume(1),
 			listen{"first", "done"},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			executions(1),
 			observed(core.Completed),
 		},
@@ -183,7 +185,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 	{
 		name:    "a panic after the answer",
 		why:     "client and record tell the same story: the answer that was held back is dropped, and what described it does not describe that of whoever recovers",
-		app:     App{Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		app:     App{Outer: []adapter.Field{field("X-Frame-Options", "DENY")}},
 		ownText: true,
 		noBare:  true,
 		handler: panicsAfterAnswer,
@@ -193,7 +195,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		name:    "a panic after the answer, under an error middleware",
 		why:     "the same where a claim waits for the middleware that renders errors",
 		needs:   Features{OuterErrors: true},
-		app:     App{Errors: true, Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		app:     App{Errors: true, Outer: []adapter.Field{field("X-Frame-Options", "DENY")}},
 		ownText: true,
 		noBare:  true,
 		handler: panicsAfterAnswer,
@@ -229,13 +231,13 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		name:  "a panic behind the handler",
 		why:   "a hook's panic is not the handler's: what has been done stands",
 		loose: true,
-		policy: core.Policy{Failed: func(*core.Response) bool {
+		policy: core.Policy{Failed: func(*adapter.Response) bool {
 			panic("adaptertest: the hook panics")
 		}},
 		noBare: true,
 		steps: []step{
 			sendUnchecked{anOrder},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			executions(1),
 		},
 	},
@@ -256,7 +258,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			leaveSeen{"first"},
 			resume(1),
 			awaitRuns{},
-			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
 		},
 	},
@@ -280,7 +282,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			leaveSeen{"first"},
 			resume(1),
 			awaitRuns{},
-			ask{anOrder, want{status: 201, kind: answered, body: "paid by card", fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{anOrder, want{status: 201, kind: answered, body: "paid by card", fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
 			observed(core.Completed),
 		},
@@ -305,14 +307,14 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			leaveSeen{"first"},
 			resume(1),
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			executions(1),
 			observed(core.Completed),
 		},
 	},
 	{
 		name:     "a stream that nobody has seen",
-		why:      "core.MayStream: it is held back, but what was cut short, here by the end of the context, is no answer",
+		why:      "adapter.MayStream: it is held back, but what was cut short, here by the end of the context, is no answer",
 		needs:    Features{ContextEnds: true},
 		policy:   core.Policy{Linger: shortly},
 		incoming: true,
@@ -393,7 +395,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 })
 
 // unlimited is an order without the application's deadline.
-var unlimited = request{body: order, fields: []core.Field{field(UnlimitedHeader, "1")}}
+var unlimited = request{body: order, fields: []adapter.Field{field(UnlimitedHeader, "1")}}
 
 const shortly = 20 * time.Millisecond
 
@@ -427,7 +429,7 @@ func streamForever(h *probe, c Call, n int) error {
 
 // afterPanic: the header is what it was in front of the guard.
 var afterPanic = []step{
-	ask{anOrder, want{status: 500, absent: []string{"Location", "Content-Encoding", "Etag"}, fields: []core.Field{field("X-Frame-Options", "DENY")}}, ""},
+	ask{anOrder, want{status: 500, absent: []string{"Location", "Content-Encoding", "Etag"}, fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
 	ask{anOrder, created, ""},
 	ask{anOrder, replayed, ""},
 	observed(core.Released),
@@ -515,7 +517,7 @@ var givenUpCases = func() (all []testCase) {
 							s.Errorf("status %d", got.status)
 						}
 					default:
-						s.checkRefusal(got, core.CodeUnfinished)
+						s.checkRefusal(got, codes.Unfinished)
 					}
 				}),
 				observed(core.Released),

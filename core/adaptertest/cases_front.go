@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // frontCases: what a middleware in front sees of a request once the guard is done with it.
@@ -38,7 +40,7 @@ var frontCases = []testCase{
 			handlerSays("its own"),
 			ask{request{body: order, chunked: true}, replayed, ""},
 			handlerSays("its own"),
-			ask{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
+			ask{request{user: "-", body: order}, refused(codes.UserMissing), ""},
 			handlerSays("its own"),
 		},
 	},
@@ -95,7 +97,7 @@ var frontCases = []testCase{
 		why: "guards within each other that wait for one renderer store what it has rendered, each without the fields that were " +
 			"there before: what one leaves out is not the other's to miss, or to have twice",
 		needs:  Features{OuterErrors: true},
-		app:    App{Errors: true, Outer: []core.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY")}},
+		app:    App{Errors: true, Outer: []adapter.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY")}},
 		global: true,
 		policy: core.Policy{Key: core.Header(core.Optional, core.Named("X-Request-Key"))},
 		routes: []route{{policy: &clientKey}},
@@ -129,13 +131,13 @@ type leftKey struct{}
 // requestKeyed has a key for each of two guards.
 func requestKeyed(outer, inner string) request {
 	r := keyed(inner)
-	r.fields = []core.Field{field("X-Request-Key", outer)}
+	r.fields = []adapter.Field{field("X-Request-Key", outer)}
 	return r
 }
 
 // requestKeyedBody has a key for the outer of two guards.
 func requestKeyedBody(outer, body string) request {
-	return request{body: body, fields: []core.Field{field("X-Request-Key", outer)}}
+	return request{body: body, fields: []adapter.Field{field("X-Request-Key", outer)}}
 }
 
 // receiptInFront compares what a middleware in front has seen with what the client got.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // megabyte is the body limit of a guard that sets none.
@@ -32,8 +33,8 @@ var hostileCases = []testCase{
 		why:    "413 body_too_large comes before anybody looks at what the body says",
 		policy: core.Policy{BodyLimit: 50_000},
 		steps: []step{
-			ask{posted("", strings.Repeat("[", 50_001)), refused(core.CodeBodyTooLarge), ""},
-			ask{request{body: strings.Repeat("[", 50_001), chunked: true}, refused(core.CodeBodyTooLarge), ""},
+			ask{posted("", strings.Repeat("[", 50_001)), refused(codes.BodyTooLarge), ""},
+			ask{request{body: strings.Repeat("[", 50_001), chunked: true}, refused(codes.BodyTooLarge), ""},
 			executions(0),
 			ask{posted("", strings.Repeat("[", 50_000)), created, ""},
 		},

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 var (
@@ -23,7 +25,7 @@ func chargedAll(h *probe, c Call, n int) error {
 	if err != nil {
 		return err
 	}
-	if h.s != nil && inner.Get(core.RefusedHeader) != string(core.CodeKeyMissing) {
+	if h.s != nil && inner.Get(core.RefusedHeader) != string(codes.KeyMissing) {
 		h.s.Errorf("the inner route has answered %d %q", inner.Status, inner.Header)
 	}
 	return receipt(h, c, n)
@@ -64,8 +66,8 @@ var nestingCases = []testCase{
 		loose:   true,
 		noBare:  true,
 		steps: []step{
-			ask{keyed("k-1"), want{status: 400, fields: []core.Field{field(core.RefusedHeader, "key_missing")}}, ""},
-			ask{keyed("k-1"), want{status: 400, fields: []core.Field{field(core.RefusedHeader, "key_missing")}}, ""},
+			ask{keyed("k-1"), want{status: 400, fields: []adapter.Field{field(core.RefusedHeader, "key_missing")}}, ""},
+			ask{keyed("k-1"), want{status: 400, fields: []adapter.Field{field(core.RefusedHeader, "key_missing")}}, ""},
 			executions(2),
 			then(func(s *env) {
 				s.Helper()
@@ -100,7 +102,7 @@ var nestingCases = []testCase{
 		routes: []route{{policy: &stock}},
 		loose:  true,
 		steps: []step{
-			ask{keyed("k-1"), refused(core.CodeKeyMissing), ""},
+			ask{keyed("k-1"), refused(codes.KeyMissing), ""},
 			ask{stockKeyed("k-1", `"a"`), created, ""},
 			ask{stockKeyed("k-1", `"a"`), replayed, ""},
 			executions(1),
@@ -151,8 +153,8 @@ var nestingCases = []testCase{
 		routes: []route{{policy: &core.Policy{Duplicate: core.Reject("")}}},
 		loose:  true,
 		steps: []step{
-			ask{anOrder, want{status: 500, kind: refusal, code: core.CodeGuardConflict}, ""},
-			ask{anOrder, want{status: 500, kind: refusal, code: core.CodeGuardConflict}, ""},
+			ask{anOrder, want{status: 500, kind: refusal, code: codes.GuardConflict}, ""},
+			ask{anOrder, want{status: 500, kind: refusal, code: codes.GuardConflict}, ""},
 			executions(0),
 		},
 	},
@@ -160,15 +162,15 @@ var nestingCases = []testCase{
 
 func stockKeyed(key, stock string) request {
 	r := keyed(key)
-	r.fields = []core.Field{field("X-Stock-Key", stock)}
+	r.fields = []adapter.Field{field("X-Stock-Key", stock)}
 	return r
 }
 
 var echoing = []string{core.DefaultKeyHeader}
 
 // echoes are the fields that the guards of a request of stockKeyed add; key is "" if the inner one has not been asked.
-func echoes(key, stock string) []core.Field {
-	fields := []core.Field{field("X-Stock-Key", stock)}
+func echoes(key, stock string) []adapter.Field {
+	fields := []adapter.Field{field("X-Stock-Key", stock)}
 	if key != "" {
 		fields = append(fields, field(core.DefaultKeyHeader, key))
 	}
@@ -176,7 +178,7 @@ func echoes(key, stock string) []core.Field {
 }
 
 // byHost is a policy whose users are told apart by the host that they ask.
-var byHost = core.Policy{Key: core.Header(core.Required), User: core.UserFunc(func(r *core.Request) (core.User, error) {
+var byHost = core.Policy{Key: core.Header(core.Required), User: core.UserFunc(func(r *adapter.Request) (core.User, error) {
 	return core.User{ID: r.Host}, nil
 })}
 
@@ -190,7 +192,7 @@ var hostCases = []testCase{
 		name: "the host",
 		why: "tenants by host: Request.Host is the host that was asked for, in lower case and with the port as sent, on every framework; a target in absolute form overrides " +
 			"the Host field (RFC 9112, section 3.2.2), and HTTP/1.0 need not have one; Header(\"Host\") is the same",
-		policy: core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		policy: core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 			first, lines := r.Headers.Header("Host", 0)
 			second, _ := r.Headers.Header("Host", 1)
 			return fmt.Sprintf("%s|%s|%d|%s", r.Host, first, lines, second), nil
@@ -217,7 +219,7 @@ var hostCases = []testCase{
 			ask{hosted("b.test", ""), created, ""},
 			ask{hosted("B.Test", ""), replayed, ""},
 			ask{hosted("a.test", ""), replayed.of(1), ""},
-			ask{hosted("-", ""), refused(core.CodeUserMissing), ""},
+			ask{hosted("-", ""), refused(codes.UserMissing), ""},
 			executions(2),
 		},
 	},
@@ -240,7 +242,7 @@ var eventCases = []testCase{
 		steps: []step{
 			ask{request{target: "/orders/secret-7/pay", body: order}, created, ""},
 			ask{request{target: "/orders/secret-7/pay", body: order}, replayed, ""},
-			ask{request{target: "/orders/secret-7/pay", user: "-", body: order}, refused(core.CodeUserMissing), ""},
+			ask{request{target: "/orders/secret-7/pay", user: "-", body: order}, refused(codes.UserMissing), ""},
 			sendUnchecked{request{target: "/nowhere/secret-8", body: order}},
 			then(noRawPaths),
 		},
@@ -296,7 +298,7 @@ var outcomeCases = []testCase{
 			handlerSays("no error, false"),
 			ask{anOrder, replayed, ""},
 			handlerSays("no error, true"),
-			ask{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
+			ask{request{user: "-", body: order}, refused(codes.UserMissing), ""},
 			handlerSays("no error, false"),
 		},
 	},
@@ -345,13 +347,13 @@ var limitCases = []testCase{
 		noBare:  true,
 		steps: []step{
 			// Without a body: what is late must not be cut off in the middle of it.
-			begin{"first", request{keys: []string{"k-1"}, fields: []core.Field{field("X-Time-Limit", "30ms")}}},
+			begin{"first", request{keys: []string{"k-1"}, fields: []adapter.Field{field("X-Time-Limit", "30ms")}}},
 			await{"first", want{status: 503, kind: foreign}},
-			ask{request{keys: []string{"k-1"}}, refused(core.CodeInProgress), ""},
-			ask{request{keys: []string{"k-1"}}, refused(core.CodeInProgress), ""},
+			ask{request{keys: []string{"k-1"}}, refused(codes.InProgress), ""},
+			ask{request{keys: []string{"k-1"}}, refused(codes.InProgress), ""},
 			resume(1),
 			awaitRuns{},
-			ask{request{keys: []string{"k-1"}}, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{request{keys: []string{"k-1"}}, want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
 			observed(core.Completed),
 		},
@@ -366,7 +368,7 @@ var limitCases = []testCase{
 		loose:   true,
 		noBare:  true,
 		steps: []step{
-			begin{"first", request{keys: []string{"k-1"}, fields: []core.Field{field("X-Time-Limit", "30ms")}}},
+			begin{"first", request{keys: []string{"k-1"}, fields: []adapter.Field{field("X-Time-Limit", "30ms")}}},
 			then(func(s *env) {
 				s.Helper()
 				if got, err := s.pending["first"].receive("POST"); err != nil || got.status != 503 {

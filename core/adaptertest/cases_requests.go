@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
-func authorizeByHeader(_ context.Context, r *core.Request) error {
+func authorizeByHeader(_ context.Context, r *adapter.Request) error {
 	if v, n := r.Headers.Header("X-Withdrawn", 0); n > 0 {
 		return errors.New("withdrawn: " + v)
 	}
@@ -65,9 +67,9 @@ var parameterCases = []testCase{
 		name: "a body with a Content-Encoding",
 		why:  "a body with a Content-Encoding counts by its raw bytes",
 		steps: []step{
-			ask{request{body: gzipped(`{"a":1,"b":2}`), fields: []core.Field{field("Content-Encoding", "gzip")}}, created, ""},
-			ask{request{body: gzipped(`{"b":2,"a":1}`), fields: []core.Field{field("Content-Encoding", "gzip")}}, created, ""},
-			ask{request{body: gzipped(`{"a":1,"b":2}`), fields: []core.Field{field("Content-Encoding", "gzip")}}, replayed.of(1), ""},
+			ask{request{body: gzipped(`{"a":1,"b":2}`), fields: []adapter.Field{field("Content-Encoding", "gzip")}}, created, ""},
+			ask{request{body: gzipped(`{"b":2,"a":1}`), fields: []adapter.Field{field("Content-Encoding", "gzip")}}, created, ""},
+			ask{request{body: gzipped(`{"a":1,"b":2}`), fields: []adapter.Field{field("Content-Encoding", "gzip")}}, replayed.of(1), ""},
 		},
 		handler: func(h *probe, c Call, n int) error {
 			body, err := c.Body() // as sent
@@ -97,20 +99,20 @@ var parameterCases = []testCase{
 			ask{posted("", `{"order":{"id":7,"at":"noon"},"try":1}`), created, ""},
 			ask{posted("", `{"order":{"id":7,"at":"one"},"try":2}`), replayed, ""},
 			ask{posted("", `{"order":{"id":8}}`), created, ""},
-			ask{posted("", `{"order":{}}`), refused(core.CodeKeyMissing), ""},
+			ask{posted("", `{"order":{}}`), refused(codes.KeyMissing), ""},
 		},
 	},
 	{
 		name: "a function of the request",
 		why:  "Func sees the request's plain values and its body through every adapter alike",
-		routes: []route{{pattern: "/orders/:id/files/*", policy: &core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
+		routes: []route{{pattern: "/orders/:id/files/*", policy: &core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 			first, lines := r.Headers.Header("X-Part", 0)
 			return fmt.Sprintf("%s|%s|%v|%s|%s|%s|%d|%s", r.Method, r.Route, r.PathParams, r.RawQuery, r.ContentType,
 				first, lines, r.Body), nil
 		})}}},
 		steps: []step{
 			ask{request{target: "/orders/7/files/a/b.txt?x=%20;y", body: "raw", media: "text/plain; charset=utf-8",
-				fields: []core.Field{field("X-Part", "1"), field("X-Part", "2")}}, created, ""},
+				fields: []adapter.Field{field("X-Part", "1"), field("X-Part", "2")}}, created, ""},
 		},
 	},
 }
@@ -197,8 +199,8 @@ var requestCases = []testCase{
 		why:    "a body over the limit is 413 body_too_large, with a Content-Length and in chunks, and nothing is recorded",
 		policy: core.Policy{BodyLimit: 64},
 		steps: []step{
-			ask{request{body: strings.Repeat("x", 65), media: "text/plain"}, refused(core.CodeBodyTooLarge), ""},
-			ask{request{body: strings.Repeat("x", 65), media: "text/plain", chunked: true}, refused(core.CodeBodyTooLarge), ""},
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain"}, refused(codes.BodyTooLarge), ""},
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain", chunked: true}, refused(codes.BodyTooLarge), ""},
 			executions(0),
 			ask{request{body: strings.Repeat("x", 64), media: "text/plain"}, created, ""},
 			ask{request{body: strings.Repeat("x", 64), media: "text/plain", chunked: true}, replayed, ""},
@@ -210,8 +212,8 @@ var requestCases = []testCase{
 		needs: Features{OuterBodyLimit: true},
 		app:   App{BodyLimit: 64},
 		steps: []step{
-			ask{request{body: strings.Repeat("x", 65), media: "text/plain"}, refused(core.CodeBodyTooLarge), ""},
-			ask{request{body: strings.Repeat("x", 65), media: "text/plain", chunked: true}, refused(core.CodeBodyTooLarge), ""},
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain"}, refused(codes.BodyTooLarge), ""},
+			ask{request{body: strings.Repeat("x", 65), media: "text/plain", chunked: true}, refused(codes.BodyTooLarge), ""},
 			executions(0),
 			ask{request{body: strings.Repeat("x", 64), media: "text/plain"}, created, ""},
 		},
@@ -252,8 +254,8 @@ var requestCases = []testCase{
 		name: "no user",
 		why:  "the user is never guessed: a request that does not say who sends it is refused, and one that says it twice",
 		steps: []step{
-			ask{request{user: "-", body: order}, refused(core.CodeUserMissing), ""},
-			ask{request{body: order, fields: []core.Field{field("X-User", "bob")}}, refused(core.CodeUserMissing), ""},
+			ask{request{user: "-", body: order}, refused(codes.UserMissing), ""},
+			ask{request{body: order, fields: []adapter.Field{field("X-User", "bob")}}, refused(codes.UserMissing), ""},
 			executions(0),
 		},
 	},
@@ -263,10 +265,10 @@ var requestCases = []testCase{
 		native: true,
 		app:    App{Login: true},
 		steps: []step{
-			ask{request{user: "-", body: order, fields: []core.Field{field("X-Login", "ada")}}, created, ""},
-			ask{request{user: "bob", body: order, fields: []core.Field{field("X-Login", "ada")}}, replayed, ""},
-			ask{request{user: "-", body: order, fields: []core.Field{field("X-Login", "eve")}}, created, ""},
-			ask{request{body: order}, refused(core.CodeUserMissing), ""},
+			ask{request{user: "-", body: order, fields: []adapter.Field{field("X-Login", "ada")}}, created, ""},
+			ask{request{user: "bob", body: order, fields: []adapter.Field{field("X-Login", "ada")}}, replayed, ""},
+			ask{request{user: "-", body: order, fields: []adapter.Field{field("X-Login", "eve")}}, created, ""},
+			ask{request{body: order}, refused(codes.UserMissing), ""},
 		},
 	},
 	{

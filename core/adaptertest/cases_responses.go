@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // allBytes holds every byte value, also those that text would not survive.
@@ -128,8 +130,8 @@ var responseCases = []testCase{
 			return c.Blob(200, "application/json", []byte(gzipped(`{"order":1}`)))
 		},
 		steps: []step{
-			ask{anOrder, want{status: 200, fields: []core.Field{field("Content-Encoding", "gzip")}}, ""},
-			ask{anOrder, want{status: 200, kind: replay, fields: []core.Field{field("Content-Encoding", "gzip")}}, ""},
+			ask{anOrder, want{status: 200, fields: []adapter.Field{field("Content-Encoding", "gzip")}}, ""},
+			ask{anOrder, want{status: 200, kind: replay, fields: []adapter.Field{field("Content-Encoding", "gzip")}}, ""},
 		},
 	},
 	{
@@ -163,13 +165,13 @@ var responseCases = []testCase{
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{anOrder, want{status: 201, kind: replay, other: []string{"Location"}, absent: []string{"Location"},
-				fields: []core.Field{field("Set-Cookie", "session=s3cret; Path=/; HttpOnly"), field("Set-Cookie", "theme=dark")}}, ""},
+				fields: []adapter.Field{field("Set-Cookie", "session=s3cret; Path=/; HttpOnly"), field("Set-Cookie", "theme=dark")}}, ""},
 		},
 	},
 	{
 		name: "repeated fields",
 		why:  "a replay never doubles a header: each line once, although a middleware in front sets the same names",
-		app: App{Outer: []core.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY"),
+		app: App{Outer: []adapter.Field{field("Link", "</help>; rel=help"), field("X-Frame-Options", "DENY"),
 			field("Content-Type", "text/html"), field("Cache-Control", "public"), field("X-Request-Id", "outer")}},
 		handler: func(h *probe, c Call, n int) error {
 			c.AddHeader("Link", "</orders/1>; rel=self")
@@ -182,7 +184,7 @@ var responseCases = []testCase{
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{anOrder, replayed, ""},
-			ask{request{user: "-"}, refused(core.CodeUserMissing), ""},
+			ask{request{user: "-"}, refused(codes.UserMissing), ""},
 		},
 	},
 	{
@@ -190,11 +192,11 @@ var responseCases = []testCase{
 		why:  "a field that the handler has left as it was is the middleware's: a replay has it as it is for its own client",
 		app:  App{AllowOrigin: true},
 		steps: []step{
-			ask{request{body: order, fields: []core.Field{field("Origin", "https://a.example")}},
-				want{status: 201, fields: []core.Field{field("Access-Control-Allow-Origin", "https://a.example")}}, ""},
-			ask{request{body: order, fields: []core.Field{field("Origin", "https://b.example")}},
+			ask{request{body: order, fields: []adapter.Field{field("Origin", "https://a.example")}},
+				want{status: 201, fields: []adapter.Field{field("Access-Control-Allow-Origin", "https://a.example")}}, ""},
+			ask{request{body: order, fields: []adapter.Field{field("Origin", "https://b.example")}},
 				want{status: 201, kind: replay, other: []string{"Access-Control-Allow-Origin"},
-					fields: []core.Field{field("Access-Control-Allow-Origin", "https://b.example")}}, ""},
+					fields: []adapter.Field{field("Access-Control-Allow-Origin", "https://b.example")}}, ""},
 			ask{anOrder, want{status: 201, kind: replay, other: []string{"Access-Control-Allow-Origin"},
 				absent: []string{"Access-Control-Allow-Origin"}}, ""},
 		},
@@ -202,7 +204,7 @@ var responseCases = []testCase{
 	{
 		name: "fields of a middleware in front that the handler deletes",
 		why:  "what the handler has taken out of its answer is not in the replay either; a refusal is not the handler's, and has it",
-		app:  App{Outer: []core.Field{field("X-Frame-Options", "DENY"), field("X-Powered-By", "us"), field("Content-Type", "text/html")}},
+		app:  App{Outer: []adapter.Field{field("X-Frame-Options", "DENY"), field("X-Powered-By", "us"), field("Content-Type", "text/html")}},
 		handler: func(h *probe, c Call, n int) error {
 			c.DelHeader("X-Frame-Options")
 			if n > 1 {
@@ -216,7 +218,7 @@ var responseCases = []testCase{
 			ask{anOrder, want{status: 201, kind: replay, absent: []string{"X-Frame-Options"}}, ""},
 			ask{posted("", "{}"), want{status: 204, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
 			ask{posted("", "{}"), want{status: 204, kind: replay, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
-			ask{request{user: "-"}, want{kind: refusal, code: core.CodeUserMissing, fields: []core.Field{field("X-Frame-Options", "DENY")}}, ""},
+			ask{request{user: "-"}, want{kind: refusal, code: codes.UserMissing, fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
 		},
 	},
 	{
@@ -245,10 +247,10 @@ var responseCases = []testCase{
 		steps: []step{
 			ask{anOrder, created, ""},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			ask{posted("/orders?blob=1", order), created, ""},
 			awaitRuns{},
-			ask{posted("/orders?blob=1", order), refused(core.CodeResultUnavailable), ""},
+			ask{posted("/orders?blob=1", order), refused(codes.ResultUnavailable), ""},
 		},
 	},
 	{
@@ -260,7 +262,7 @@ var responseCases = []testCase{
 		steps: []step{
 			ask{anOrder, created, ""},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 		},
 	},
 	{
@@ -274,7 +276,7 @@ var responseCases = []testCase{
 		steps: []step{
 			ask{anOrder, created, ""},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 		},
 	},
 	{
@@ -304,7 +306,7 @@ var responseCases = []testCase{
 			listen{"stream", "data: end\n\n"},
 			leave{"stream"},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			executions(1),
 		},
 	},
@@ -323,7 +325,7 @@ var responseCases = []testCase{
 		steps: []step{
 			upgraded{request: anOrder, say: "hello", hear: "HELLO"},
 			awaitRuns{},
-			ask{anOrder, refused(core.CodeResultUnavailable), ""},
+			ask{anOrder, refused(codes.ResultUnavailable), ""},
 			executions(1),
 		},
 	},

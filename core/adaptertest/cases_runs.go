@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -144,7 +146,7 @@ var failureCases = []testCase{
 		config:  func(c *core.Config) { c.Refuse = envelope },
 		handler: firstRefused,
 		steps: []step{
-			ask{anOrder, want{status: 200, fields: []core.Field{field("Content-Type", "application/json"), field(core.RefusedHeader, "in_progress")}}, ""},
+			ask{anOrder, want{status: 200, fields: []adapter.Field{field("Content-Type", "application/json"), field(core.RefusedHeader, "in_progress")}}, ""},
 			ask{anOrder, created, ""},
 			ask{anOrder, replayed, ""},
 		},
@@ -167,7 +169,7 @@ var failureCases = []testCase{
 		why:     "what was to describe the handler's answer does not describe the refusal, and a middleware in front keeps what it has set",
 		needs:   Features{OuterErrors: true},
 		noBare:  true,
-		app:     App{Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		app:     App{Outer: []adapter.Field{field("X-Frame-Options", "DENY")}},
 		handler: begunAndRefused,
 		steps:   inPlace,
 	},
@@ -176,7 +178,7 @@ var failureCases = []testCase{
 		why:     "the same where a claim waits for the middleware that renders errors",
 		needs:   Features{OuterErrors: true},
 		noBare:  true,
-		app:     App{Errors: true, Outer: []core.Field{field("X-Frame-Options", "DENY")}},
+		app:     App{Errors: true, Outer: []adapter.Field{field("X-Frame-Options", "DENY")}},
 		handler: begunAndRefused,
 		steps:   inPlace,
 	},
@@ -237,7 +239,7 @@ var failureCases = []testCase{
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{anOrder, replayed, ""},
-			ask{request{user: "-"}, refused(core.CodeUserMissing), ""},
+			ask{request{user: "-"}, refused(codes.UserMissing), ""},
 		},
 	},
 	{
@@ -279,7 +281,7 @@ var failureCases = []testCase{
 }
 
 // reported is the answer to the first execution of firstRefused.
-var reported = want{status: 409, fields: []core.Field{
+var reported = want{status: 409, fields: []adapter.Field{
 	field("Content-Type", "application/problem+json"), field("Cache-Control", "no-store"),
 	field(core.RefusedHeader, "in_progress"), field("Retry-After", "1"),
 }}
@@ -287,7 +289,7 @@ var reported = want{status: 409, fields: []core.Field{
 // firstRefused is refused by something further in at its first execution.
 func firstRefused(h *probe, c Call, n int) error {
 	if n == 1 {
-		return c.Report(fmt.Errorf("pay: %w", core.NewRefusal(core.CodeInProgress, nil)))
+		return c.Report(fmt.Errorf("pay: %w", core.NewRefusal(codes.InProgress, nil)))
 	}
 	return receipt(h, c, n)
 }
@@ -309,8 +311,8 @@ var inPlace = []step{
 }
 
 // envelope is a service's own form of refusals.
-func envelope(_ context.Context, r *core.Refusal) *core.Response {
-	return &core.Response{Status: 200, Header: []core.Field{field("Content-Type", "application/json")},
+func envelope(_ context.Context, r *core.Refusal) *adapter.Response {
+	return &adapter.Response{Status: 200, Header: []adapter.Field{field("Content-Type", "application/json")},
 		Body: fmt.Appendf(nil, `{"code":1,"msg":%q}`, string(r.Code))}
 }
 
@@ -380,7 +382,7 @@ var runCases = []testCase{
 		steps: []step{
 			begin{"first", anOrder},
 			later(31 * time.Second),
-			ask{anOrder, refused(core.CodeUncertain), ""},
+			ask{anOrder, refused(codes.Uncertain), ""},
 			resume(1),
 			await{"first", ok},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
@@ -391,7 +393,7 @@ var runCases = []testCase{
 		why:  "Uncertain: the response of core.Finished is stored and replayed like a captured one",
 		policy: core.Policy{Record: core.Record{
 			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-				return core.Finished(&core.Response{Status: 201, Header: []core.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
+				return core.Finished(&adapter.Response{Status: 201, Header: []adapter.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
 					Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
 			}),
 		}},
@@ -400,10 +402,10 @@ var runCases = []testCase{
 		steps: []step{
 			begin{"first", anOrder},
 			later(31 * time.Second),
-			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
+			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
 			resume(1),
 			await{"first", ok},
-			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
+			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
 		},
 	},
 	{
@@ -423,7 +425,7 @@ var runCases = []testCase{
 			leaveSeen{"first"},
 			resume(1),
 			awaitRuns{},
-			ask{anOrder, want{status: 201, kind: answered, fields: []core.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
 			observed(core.Completed),
 		},
@@ -477,7 +479,7 @@ var waitCases = []testCase{
 		handler: held,
 		steps: []step{
 			begin{"first", anOrder},
-			ask{anOrder, refused(core.CodeInProgress), ""},
+			ask{anOrder, refused(codes.InProgress), ""},
 			resume(1),
 			await{"first", created},
 		},
@@ -552,7 +554,7 @@ var storeCases = []testCase{
 		why:  "without a store a request is refused with 503 store_unavailable and Retry-After, and the handler does not run",
 		steps: []step{
 			fail("acquire"),
-			ask{anOrder, refused(core.CodeStoreUnavailable), ""},
+			ask{anOrder, refused(codes.StoreUnavailable), ""},
 			executions(0),
 			fail(),
 			ask{anOrder, created, ""},
@@ -589,10 +591,10 @@ var storeCases = []testCase{
 			return c.Blob(200, "text/plain", []byte(why.Code))
 		},
 		steps: []step{
-			ask{withKey(posted("/orders?lost=1", order), "k-1"), want{status: 500, fields: []core.Field{field(core.RefusedHeader, "no_run")}}, ""},
+			ask{withKey(posted("/orders?lost=1", order), "k-1"), want{status: 500, fields: []adapter.Field{field(core.RefusedHeader, "no_run")}}, ""},
 			then(func(s *env) {
 				if !s.store.until(func() bool {
-					return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Failed && errors.Is(e.Err, core.CodeNoRun) })
+					return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Failed && errors.Is(e.Err, codes.NoRun) })
 				}) {
 					s.Errorf("no event says no_run")
 				}
@@ -610,9 +612,9 @@ var storeCases = []testCase{
 			fail("complete", "release"),
 			ask{anOrder, created, ""},
 			observed(core.RunUnfinished),
-			ask{anOrder, refused(core.CodeInProgress), ""},
+			ask{anOrder, refused(codes.InProgress), ""},
 			fail(),
-			ask{anOrder, refused(core.CodeInProgress), ""},
+			ask{anOrder, refused(codes.InProgress), ""},
 			later(31 * time.Second),
 			ask{anOrder, created, ""},
 		},
@@ -685,7 +687,7 @@ var mountCases = []testCase{
 			ask{keyedFor("/secret-1/orders/7/pay", "k-1"), replayed, ""},
 			ask{keyedFor("/secret-2/orders/7/pay", "k-1"), created, ""},
 			ask{keyedFor("/secret-2/orders/7/pay", "k-1"), replayed, ""},
-			ask{keyedFor("/secret-2/orders/8/pay", "k-1"), refused(core.CodeKeyReused), ""},
+			ask{keyedFor("/secret-2/orders/8/pay", "k-1"), refused(codes.KeyReused), ""},
 			then(noRawPaths),
 		},
 	},

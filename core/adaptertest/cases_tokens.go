@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // withToken is r with the token called as in the header.
@@ -33,7 +35,7 @@ func tokenParts(boundary, as string) request {
 	w := multipart.NewWriter(&b)
 	// Writing to a buffer cannot fail, and the boundaries are the suite's own.
 	_ = w.SetBoundary(boundary)
-	for _, p := range []core.Pair{{Name: core.TokenField, Value: "{" + as + "}"}, {Name: "sku", Value: "A-1"}, {Name: "quantity", Value: "2"}} {
+	for _, p := range []adapter.Pair{{Name: core.TokenField, Value: "{" + as + "}"}, {Name: "sku", Value: "A-1"}, {Name: "quantity", Value: "2"}} {
 		_ = w.WriteField(p.Name, p.Value)
 	}
 	_ = w.Close()
@@ -77,7 +79,7 @@ var issueCases = []testCase{
 			ask{tokenForm("a"), replayed, ""},
 			ask{tokenForm("b"), created, ""},
 			getPage{"c", request{method: "GET", user: "bob"}, aPage},
-			ask{tokenForm("c"), refused(core.CodeTokenInvalid), ""},
+			ask{tokenForm("c"), refused(codes.TokenInvalid), ""},
 			ask{request{method: "GET", user: "-"}, want{status: 400, kind: passed, body: "user_missing"}, ""},
 		},
 	},
@@ -118,9 +120,9 @@ var issueCases = []testCase{
 		routes: shop(oneShot(core.TokenConfig{Limit: byName}, "checkout")),
 		steps: []step{
 			issueToken{as: "a"},
-			ask{request{method: "GET", target: "/tokens", user: "bob"}, want{status: 429, kind: refusal, code: core.CodeRateLimited, fields: []core.Field{field("Retry-After", "2")}}, ""},
+			ask{request{method: "GET", target: "/tokens", user: "bob"}, want{status: 429, kind: refusal, code: codes.RateLimited, fields: []adapter.Field{field("Retry-After", "2")}}, ""},
 			observed(core.Refused),
-			ask{request{method: "GET", target: "/tokens", user: "eve"}, refused(core.CodeStoreUnavailable), ""},
+			ask{request{method: "GET", target: "/tokens", user: "eve"}, refused(codes.StoreUnavailable), ""},
 			issueToken{as: "b"},
 			storeNotCalled{},
 			ask{withToken("b", anOrder), created, ""},
@@ -146,9 +148,9 @@ var issueCases = []testCase{
 		why:    "a permit for nobody is one for everybody: who does not say who he is gets none, and can use none",
 		routes: shop(checkout),
 		steps: []step{
-			ask{request{method: "GET", target: "/tokens", user: "-"}, refused(core.CodeUserMissing), ""},
+			ask{request{method: "GET", target: "/tokens", user: "-"}, refused(codes.UserMissing), ""},
 			issueToken{as: "a"},
-			ask{withToken("a", request{user: "-", body: order}), refused(core.CodeUserMissing), ""},
+			ask{withToken("a", request{user: "-", body: order}), refused(codes.UserMissing), ""},
 			executions(0),
 			storeNotCalled{},
 		},
@@ -164,12 +166,12 @@ var issueCases = []testCase{
 		steps: []step{
 			issueToken{as: "a", request: as("ada", request{})},
 			getPage{"b", as("ada", request{method: "GET"}), aPage},
-			ask{withToken("a", as("eve", anOrder)), refused(core.CodeTokenInvalid), ""},
-			ask{withToken("b", as("eve", anOrder)), refused(core.CodeTokenInvalid), ""},
+			ask{withToken("a", as("eve", anOrder)), refused(codes.TokenInvalid), ""},
+			ask{withToken("b", as("eve", anOrder)), refused(codes.TokenInvalid), ""},
 			ask{withToken("a", as("ada", anOrder)), created, ""},
 			ask{withToken("b", as("ada", anOrder)), created, ""},
 			ask{withToken("b", as("ada", anOrder)), replayed, ""},
-			ask{request{method: "GET", target: "/tokens"}, refused(core.CodeUserMissing), ""},
+			ask{request{method: "GET", target: "/tokens"}, refused(codes.UserMissing), ""},
 		},
 	},
 	{
@@ -182,9 +184,9 @@ var issueCases = []testCase{
 		steps: []step{
 			issueToken{as: "a", request: verified("k1", request{})},
 			getPage{"b", verified("k1", request{method: "GET"}), aPage},
-			ask{withToken("a", verified("k2", anOrder)), refused(core.CodeTokenInvalid), ""},
-			ask{withToken("b", verified("k2", anOrder)), refused(core.CodeTokenInvalid), ""},
-			ask{withToken("b", request{user: "k1", body: order}), refused(core.CodeTokenInvalid), ""},
+			ask{withToken("a", verified("k2", anOrder)), refused(codes.TokenInvalid), ""},
+			ask{withToken("b", verified("k2", anOrder)), refused(codes.TokenInvalid), ""},
+			ask{withToken("b", request{user: "k1", body: order}), refused(codes.TokenInvalid), ""},
 			ask{withToken("a", verified("k1", anOrder)), created, ""},
 			ask{withToken("b", verified("k1", anOrder)), created, ""},
 			ask{withToken("b", verified("k1", anOrder)), replayed, ""},
@@ -198,7 +200,7 @@ var issueCases = []testCase{
 			issueToken{"a", request{}, "kept"},
 			issueToken{"b", request{user: "bobby"}, "kept"},
 			issueToken{"c", request{user: "carol"}, "kept"},
-			ask{withToken("a", request{user: "bobby", body: order}), refused(core.CodeTokenInvalid), "kept"},
+			ask{withToken("a", request{user: "bobby", body: order}), refused(codes.TokenInvalid), "kept"},
 			ask{withToken("a", anOrder), created, "kept"},
 			ask{withToken("b", request{user: "bobby", body: order}), created, "kept"},
 			ask{withToken("c", request{user: "carol", body: order}), created, "kept"},
@@ -228,8 +230,8 @@ var issueCases = []testCase{
 		handler: firstFails,
 		steps: []step{
 			issueToken{as: "a"},
-			ask{request{method: "GET", target: "/tokens", user: "-"}, refused(core.CodeUserMissing), ""},
-			ask{anOrder, refused(core.CodeTokenMissing), ""},
+			ask{request{method: "GET", target: "/tokens", user: "-"}, refused(codes.UserMissing), ""},
+			ask{anOrder, refused(codes.TokenMissing), ""},
 			ask{withToken("a", posted("/orders?status=422", order)), failed(422), ""},
 			ask{withToken("a", posted("/orders?status=422", otherOrder)), created, ""},
 			ask{withToken("a", posted("/orders?status=422", otherOrder)), replayed, ""},
@@ -279,7 +281,7 @@ var useCases = []testCase{
 			ask{form("quantity=2&sku=A-1&idempotency%5Ftoken={a}"), replayed, ""},
 			ask{request{body: tokenForm("a").body, media: "application/x-www-form-urlencoded;charset=UTF-8"}, replayed, ""},
 			ask{withToken("a", form("sku=A-1&quantity=2")), replayed, ""},
-			ask{form("idempotency_token={a}&sku=A-1&quantity=3"), refused(core.CodeKeyReused), ""},
+			ask{form("idempotency_token={a}&sku=A-1&quantity=3"), refused(codes.KeyReused), ""},
 			ask{tokenForm("a"), replayed, ""},
 		},
 	},
@@ -293,7 +295,7 @@ var useCases = []testCase{
 			ask{tokenParts("b-2", "a"), replayed, ""},
 			ask{chunked(tokenParts("b-1", "a")), replayed, ""},
 			ask{tokenForm("a"), replayed, ""}, // the same pairs
-			ask{form("idempotency_token={a}&sku=B-2"), refused(core.CodeKeyReused), ""},
+			ask{form("idempotency_token={a}&sku=B-2"), refused(codes.KeyReused), ""},
 		},
 	},
 	{
@@ -308,12 +310,12 @@ var useCases = []testCase{
 			ask{tokenForm("a"), replayed, ""},
 			ask{chunked(tokenForm("a")), replayed, ""},
 			ask{unread(tokenForm("a")), replayed, ""},
-			ask{form("idempotency_token={a}&sku=B-2"), refused(core.CodeKeyReused), ""},
+			ask{form("idempotency_token={a}&sku=B-2"), refused(codes.KeyReused), ""},
 			issueToken{as: "b"},
 			ask{tokenParts("b-1", "b"), created, ""},
 			ask{chunked(tokenParts("b-1", "b")), replayed, ""},
 			ask{unread(tokenParts("b-1", "b")), replayed, ""},
-			ask{form("sku=A-1&quantity=2"), refused(core.CodeTokenMissing), ""},
+			ask{form("sku=A-1&quantity=2"), refused(codes.TokenMissing), ""},
 		},
 	},
 	{
@@ -322,12 +324,12 @@ var useCases = []testCase{
 		routes: append(shop(checkout), route{pattern: "/here", policy: &checkoutHere}),
 		steps: []step{
 			issueToken{as: "a"},
-			ask{posted("/orders?idempotency_token={a}", order), refused(core.CodeTokenMissing), ""},
+			ask{posted("/orders?idempotency_token={a}", order), refused(codes.TokenMissing), ""},
 			storeNotCalled{},
 			ask{posted("/here?x=1&idempotency_token={a}", order), created, ""},
 			ask{posted("/here?idempotency_token={a}&x=1", order), replayed, ""},
 			ask{withToken("a", posted("/here?x=1", order)), replayed, ""},
-			ask{posted("/here?x=2&idempotency_token={a}", order), refused(core.CodeKeyReused), ""},
+			ask{posted("/here?x=2&idempotency_token={a}", order), refused(codes.KeyReused), ""},
 		},
 	},
 	{
@@ -340,11 +342,11 @@ var useCases = []testCase{
 			ask{at("/orders?idempotency_token={c}", tokenForm("b")), created, ""},
 			ask{at("/orders?idempotency_token={c}", form("sku=A-1&quantity=2")), created, ""},
 			issueToken{as: "d"},
-			ask{request{body: tokenForm("d").body, media: tokenForm("d").media, fields: []core.Field{field(core.TokenHeader, "")}}, created, ""}, // an empty field is none
+			ask{request{body: tokenForm("d").body, media: tokenForm("d").media, fields: []adapter.Field{field(core.TokenHeader, "")}}, created, ""}, // an empty field is none
 			issueToken{as: "e"},
-			ask{withToken("x", tokenForm("e")), refused(core.CodeTokenInvalid), ""}, // nothing is called x
-			ask{at("/orders?idempotency_token={e}", tokenForm("x")), refused(core.CodeTokenInvalid), ""},
-			ask{at("/orders?idempotency_token={e}", form("idempotency_token=&sku=A-1")), refused(core.CodeTokenMissing), ""},
+			ask{withToken("x", tokenForm("e")), refused(codes.TokenInvalid), ""}, // nothing is called x
+			ask{at("/orders?idempotency_token={e}", tokenForm("x")), refused(codes.TokenInvalid), ""},
+			ask{at("/orders?idempotency_token={e}", form("idempotency_token=&sku=A-1")), refused(codes.TokenMissing), ""},
 			ask{tokenForm("e"), created, ""},
 		},
 	},
@@ -354,17 +356,17 @@ var useCases = []testCase{
 		routes: shop(checkout),
 		steps: []step{
 			issueToken{as: "a"},
-			ask{request{}, refused(core.CodeTokenMissing), ""},
-			ask{anOrder, refused(core.CodeTokenMissing), ""},
-			ask{form("sku=A-1"), refused(core.CodeTokenMissing), ""},
-			ask{form("idempotency_token=&sku=A-1"), refused(core.CodeTokenMissing), ""},
-			ask{form("Idempotency_Token={a}&idempotency-token={a}&idempotency_token[]={a}"), refused(core.CodeTokenMissing), ""},
-			ask{posted("", `{"idempotency_token":"{a}"}`), refused(core.CodeTokenMissing), ""},
-			ask{request{body: "idempotency_token={a}", media: "text/plain"}, refused(core.CodeTokenMissing), ""},
-			ask{request{body: "idempotency_token={a}", media: "-"}, refused(core.CodeTokenMissing), ""},
-			ask{request{body: order, fields: []core.Field{field("Cookie", "idempotency_token={a}")}}, refused(core.CodeTokenMissing), ""},
-			ask{request{body: order, fields: []core.Field{field(core.TokenHeader, "")}}, refused(core.CodeTokenMissing), ""},
-			ask{withKey(anOrder, "{a}"), refused(core.CodeTokenMissing), ""},
+			ask{request{}, refused(codes.TokenMissing), ""},
+			ask{anOrder, refused(codes.TokenMissing), ""},
+			ask{form("sku=A-1"), refused(codes.TokenMissing), ""},
+			ask{form("idempotency_token=&sku=A-1"), refused(codes.TokenMissing), ""},
+			ask{form("Idempotency_Token={a}&idempotency-token={a}&idempotency_token[]={a}"), refused(codes.TokenMissing), ""},
+			ask{posted("", `{"idempotency_token":"{a}"}`), refused(codes.TokenMissing), ""},
+			ask{request{body: "idempotency_token={a}", media: "text/plain"}, refused(codes.TokenMissing), ""},
+			ask{request{body: "idempotency_token={a}", media: "-"}, refused(codes.TokenMissing), ""},
+			ask{request{body: order, fields: []adapter.Field{field("Cookie", "idempotency_token={a}")}}, refused(codes.TokenMissing), ""},
+			ask{request{body: order, fields: []adapter.Field{field(core.TokenHeader, "")}}, refused(codes.TokenMissing), ""},
+			ask{withKey(anOrder, "{a}"), refused(codes.TokenMissing), ""},
 			executions(0),
 			storeNotCalled{},
 		},
@@ -379,12 +381,12 @@ var useCases = []testCase{
 			then(func(s *env) {
 				s.Helper()
 				r := compressed(s.filled(tokenForm("a")))
-				ask{r, refused(core.CodeTokenMissing), ""}.do(s)
+				ask{r, refused(codes.TokenMissing), ""}.do(s)
 				storeNotCalled{}.do(s)
 				ask{withToken("a", r), created, ""}.do(s)
 				ask{withToken("a", r), replayed, ""}.do(s)
-				ask{withToken("a", compressed(form("sku=B-2"))), refused(core.CodeKeyReused), ""}.do(s)
-				ask{tokenForm("a"), refused(core.CodeKeyReused), ""}.do(s)
+				ask{withToken("a", compressed(form("sku=B-2"))), refused(codes.KeyReused), ""}.do(s)
+				ask{tokenForm("a"), refused(codes.KeyReused), ""}.do(s)
 			}),
 		},
 	},
@@ -398,11 +400,11 @@ var useCases = []testCase{
 		},
 		steps: []step{
 			issueToken{as: "a"},
-			ask{tokenForm("a"), want{status: 303, fields: []core.Field{field("Location", "/receipts/1")}}, ""},
-			ask{tokenForm("a"), want{status: 303, kind: replay, fields: []core.Field{field("Location", "/receipts/1")}}, ""},
+			ask{tokenForm("a"), want{status: 303, fields: []adapter.Field{field("Location", "/receipts/1")}}, ""},
+			ask{tokenForm("a"), want{status: 303, kind: replay, fields: []adapter.Field{field("Location", "/receipts/1")}}, ""},
 			issueToken{as: "b"},
-			ask{tokenForm("b"), want{status: 303, fields: []core.Field{field("Location", "/receipts/2")}}, ""},
-			ask{tokenForm("a"), want{status: 303, kind: replay, fields: []core.Field{field("Location", "/receipts/1")}}.of(1), ""},
+			ask{tokenForm("b"), want{status: 303, fields: []adapter.Field{field("Location", "/receipts/2")}}, ""},
+			ask{tokenForm("a"), want{status: 303, kind: replay, fields: []adapter.Field{field("Location", "/receipts/1")}}.of(1), ""},
 		},
 	},
 	{
@@ -413,21 +415,21 @@ var useCases = []testCase{
 		steps: []step{
 			issueToken{as: "a"},
 			begin{"first", withToken("a", at("/orders/7", anOrder))},
-			ask{withToken("a", at("/orders/7", posted("", otherOrder))), refused(core.CodeKeyReused), ""},
-			ask{withToken("a", at("/orders/8", anOrder)), refused(core.CodeKeyReused), ""},
+			ask{withToken("a", at("/orders/7", posted("", otherOrder))), refused(codes.KeyReused), ""},
+			ask{withToken("a", at("/orders/8", anOrder)), refused(codes.KeyReused), ""},
 			resume(1),
 			await{"first", created},
-			ask{withToken("a", posted("/orders/7", otherOrder)), refused(core.CodeKeyReused), ""},
-			ask{withToken("a", at("/orders/8", anOrder)), refused(core.CodeKeyReused), ""},
-			ask{withToken("a", at("/orders/7?x=1", anOrder)), refused(core.CodeKeyReused), ""},
-			ask{withToken("a", at("/orders", anOrder)), refused(core.CodeKeyReused), ""},
-			ask{withToken("a", at("/refunds", anOrder)), refused(core.CodeKeyReused), ""},
-			ask{withToken("a", request{method: "PUT", body: order}), refused(core.CodeKeyReused), ""},
+			ask{withToken("a", posted("/orders/7", otherOrder)), refused(codes.KeyReused), ""},
+			ask{withToken("a", at("/orders/8", anOrder)), refused(codes.KeyReused), ""},
+			ask{withToken("a", at("/orders/7?x=1", anOrder)), refused(codes.KeyReused), ""},
+			ask{withToken("a", at("/orders", anOrder)), refused(codes.KeyReused), ""},
+			ask{withToken("a", at("/refunds", anOrder)), refused(codes.KeyReused), ""},
+			ask{withToken("a", request{method: "PUT", body: order}), refused(codes.KeyReused), ""},
 			ask{withToken("a", at("/orders/7", anOrder)), replayed, ""},
 			issueToken{as: "b"},
 			begin{"crashed", withToken("b", anOrder)},
 			later(31 * time.Second),
-			ask{withToken("b", posted("", otherOrder)), refused(core.CodeKeyReused), ""},
+			ask{withToken("b", posted("", otherOrder)), refused(codes.KeyReused), ""},
 			resume(1),
 			await{"crashed", created},
 			executions(2),
@@ -456,7 +458,7 @@ var useCases = []testCase{
 			ask{tokenForm("a"), failed(503), ""},
 			ask{tokenForm("a"), created, ""},
 			ask{tokenForm("a"), replayed, ""},
-			ask{form("idempotency_token={a}&sku=A-1"), refused(core.CodeKeyReused), ""},
+			ask{form("idempotency_token={a}&sku=A-1"), refused(codes.KeyReused), ""},
 		},
 	},
 	{
@@ -467,10 +469,10 @@ var useCases = []testCase{
 		steps: []step{
 			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
-			ask{tokenForm("a"), refused(core.CodeInProgress), ""},
+			ask{tokenForm("a"), refused(codes.InProgress), ""},
 			resume(1),
 			await{"first", created},
-			ask{tokenForm("a"), refused(core.CodeDuplicate), ""},
+			ask{tokenForm("a"), refused(codes.Duplicate), ""},
 		},
 	},
 	{
@@ -531,7 +533,7 @@ var useCases = []testCase{
 		steps: []step{
 			fail("acquire", "release"),
 			issueToken{as: "a"}, // it needs no store
-			ask{tokenForm("a"), refused(core.CodeStoreUnavailable), ""},
+			ask{tokenForm("a"), refused(codes.StoreUnavailable), ""},
 			executions(0),
 			fail(),
 			ask{tokenForm("a"), created, ""},
@@ -549,16 +551,16 @@ var useCases = []testCase{
 		steps: []step{
 			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
-			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, core.CodeKeyReused, ""), ""},
+			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, codes.KeyReused, ""), ""},
 			resume(1),
 			await{"first", created},
-			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, core.CodeKeyReused, "/orders/1"), ""},
-			ask{form("idempotency_token={a}&sku=B-2"), refused(core.CodeKeyReused), ""},
-			ask{browsing(form("sku=B-2")), page(400, core.CodeTokenMissing, ""), ""},
-			ask{browsing(form("idempotency_token=x&sku=B-2")), page(403, core.CodeTokenInvalid, ""), ""},
+			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, codes.KeyReused, "/orders/1"), ""},
+			ask{form("idempotency_token={a}&sku=B-2"), refused(codes.KeyReused), ""},
+			ask{browsing(form("sku=B-2")), page(400, codes.TokenMissing, ""), ""},
+			ask{browsing(form("idempotency_token=x&sku=B-2")), page(403, codes.TokenInvalid, ""), ""},
 			issueToken{as: "b"}, expireToken{"old", "b"},
-			ask{browsing(tokenForm("old")), page(410, core.CodeTokenExpired, ""), ""},
-			ask{browsing(request{method: "GET", target: "/tokens", user: "bob"}), page(429, core.CodeRateLimited, ""), ""},
+			ask{browsing(tokenForm("old")), page(410, codes.TokenExpired, ""), ""},
+			ask{browsing(request{method: "GET", target: "/tokens", user: "bob"}), page(429, codes.RateLimited, ""), ""},
 			ask{tokenForm("a"), replayed, ""},
 		},
 	},
@@ -570,9 +572,9 @@ var useCases = []testCase{
 		steps: []step{
 			issueToken{as: "a"},
 			ask{tokenForm("a"), created, ""},
-			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, core.CodeKeyReused, "/orders/1"), ""},
-			ask{withdrawn(browsing(form("idempotency_token={a}&sku=B-2"))), page(422, core.CodeKeyReused, ""), ""},
-			ask{withdrawn(browsing(tokenForm("a"))), page(403, core.CodeNotAuthorized, ""), ""},
+			ask{browsing(form("idempotency_token={a}&sku=B-2")), page(422, codes.KeyReused, "/orders/1"), ""},
+			ask{withdrawn(browsing(form("idempotency_token={a}&sku=B-2"))), page(422, codes.KeyReused, ""), ""},
+			ask{withdrawn(browsing(tokenForm("a"))), page(403, codes.NotAuthorized, ""), ""},
 		},
 	},
 }
@@ -595,7 +597,7 @@ func browsing(r request) request {
 }
 
 // refusalPage makes a page of a refusal, for a browser.
-func refusalPage(_ context.Context, r *core.Refusal) *core.Response {
+func refusalPage(_ context.Context, r *core.Refusal) *adapter.Response {
 	if accept, _ := r.Request.Headers.Header("Accept", 0); !strings.HasPrefix(accept, "text/html") {
 		return nil
 	}
@@ -603,10 +605,10 @@ func refusalPage(_ context.Context, r *core.Refusal) *core.Response {
 	if r.Stored != nil {
 		receipt = r.Stored.Get("Location")
 	}
-	return &core.Response{Status: r.Status, Header: []core.Field{field("Content-Type", "text/html; charset=utf-8")}, Body: []byte(pageText(r.Code, receipt))}
+	return &adapter.Response{Status: r.Status, Header: []adapter.Field{field("Content-Type", "text/html; charset=utf-8")}, Body: []byte(pageText(r.Code, receipt))}
 }
 
-func pageText(code core.Code, receipt string) string {
+func pageText(code codes.Code, receipt string) string {
 	text := "<h1>" + string(code) + "</h1>"
 	if receipt != "" {
 		text += `<a href="` + template.HTMLEscapeString(receipt) + `">your receipt</a>`
@@ -615,8 +617,8 @@ func pageText(code core.Code, receipt string) string {
 }
 
 // page wants what refusalPage makes.
-func page(status int, code core.Code, receipt string) want {
-	return want{status: status, kind: custom, body: pageText(code, receipt), fields: []core.Field{
+func page(status int, code codes.Code, receipt string) want {
+	return want{status: status, kind: custom, body: pageText(code, receipt), fields: []adapter.Field{
 		field("Content-Type", "text/html; charset=utf-8"), field("Cache-Control", "no-store"), field(core.RefusedHeader, string(code))}}
 }
 
@@ -628,10 +630,10 @@ var oldTokenCases = []testCase{
 		routes: append(shop(checkout), route{method: "GET", pattern: "/old", issues: &checkoutBriefly}),
 		steps: []step{
 			issueToken{as: "a", request: request{target: "/old"}},
-			ask{tokenForm("a"), refused(core.CodeTokenExpired), ""},
+			ask{tokenForm("a"), refused(codes.TokenExpired), ""},
 			records(0),
-			ask{withToken("a", anOrder), refused(core.CodeTokenExpired), ""}, // another form
-			ask{withToken("a", anOrder), refused(core.CodeTokenExpired), ""},
+			ask{withToken("a", anOrder), refused(codes.TokenExpired), ""}, // another form
+			ask{withToken("a", anOrder), refused(codes.TokenExpired), ""},
 			records(0),
 			executions(0),
 		},
@@ -645,13 +647,13 @@ var oldTokenCases = []testCase{
 			issueToken{as: "a"},
 			begin{"first", tokenForm("a")},
 			expireToken{"old", "a"},
-			ask{tokenForm("old"), refused(core.CodeInProgress), ""},
-			ask{form("idempotency_token={old}&sku=B-2"), refused(core.CodeKeyReused), ""},
+			ask{tokenForm("old"), refused(codes.InProgress), ""},
+			ask{form("idempotency_token={old}&sku=B-2"), refused(codes.KeyReused), ""},
 			resume(1),
 			await{"first", created},
 			ask{tokenForm("old"), replayed, ""},
 			ask{withToken("old", form("sku=A-1&quantity=2")), replayed, ""},
-			ask{form("idempotency_token={old}&sku=B-2"), refused(core.CodeKeyReused), ""},
+			ask{form("idempotency_token={old}&sku=B-2"), refused(codes.KeyReused), ""},
 			ask{tokenForm("a"), replayed, ""},
 			records(1),
 		},
@@ -665,7 +667,7 @@ var oldTokenCases = []testCase{
 			issueToken{as: "a"},
 			ask{at("/orders?status=422", tokenForm("a")), failed(422), ""},
 			expireToken{"old", "a"},
-			ask{at("/orders?status=201", tokenForm("old")), refused(core.CodeTokenExpired), ""},
+			ask{at("/orders?status=201", tokenForm("old")), refused(codes.TokenExpired), ""},
 			records(0),
 			executions(1),
 		},
@@ -681,7 +683,7 @@ var oldTokenCases = []testCase{
 			begin{"first", tokenForm("a")},
 			later(31 * time.Second),
 			expireToken{"old", "a"},
-			ask{form("idempotency_token={old}&sku=B-2"), refused(core.CodeKeyReused), ""},
+			ask{form("idempotency_token={old}&sku=B-2"), refused(codes.KeyReused), ""},
 			ask{tokenForm("old"), ok, ""},
 			resume(1),
 			await{"first", ok},
@@ -699,7 +701,7 @@ var oldTokenCases = []testCase{
 			begin{"first", tokenForm("a")},
 			later(31 * time.Second),
 			expireToken{"old", "a"},
-			ask{tokenForm("old"), refused(core.CodeUncertain), ""},
+			ask{tokenForm("old"), refused(codes.Uncertain), ""},
 			resume(1),
 			await{"first", created},
 			ask{tokenForm("old"), replayed, ""},
@@ -720,7 +722,7 @@ var oldTokenCases = []testCase{
 			send{"second", tokenForm("old")}, called{"watch", 1},
 			resume(1),
 			await{"first", failed(503)},
-			await{"second", refused(core.CodeTokenExpired)},
+			await{"second", refused(codes.TokenExpired)},
 			records(0),
 			executions(1),
 		},
@@ -734,7 +736,7 @@ var oldTokenCases = []testCase{
 			expireToken{"old", "a"},
 			fail("acquire"),
 			ask{tokenForm("a"), want{status: 201, kind: passed}, ""},
-			ask{tokenForm("old"), refused(core.CodeStoreUnavailable), ""},
+			ask{tokenForm("old"), refused(codes.StoreUnavailable), ""},
 			executions(1),
 		},
 	},
@@ -777,8 +779,8 @@ var forgeryCases = []testCase{
 		steps: []step{
 			issueToken{as: "old"},
 			issueToken{as: "new", request: request{target: "/rotated"}},
-			ask{at("/after", tokenForm("old")), refused(core.CodeTokenInvalid), ""},
-			ask{tokenForm("new"), refused(core.CodeTokenInvalid), ""},
+			ask{at("/after", tokenForm("old")), refused(codes.TokenInvalid), ""},
+			ask{tokenForm("new"), refused(codes.TokenInvalid), ""},
 			storeNotCalled{},
 			ask{at("/rotated", tokenForm("old")), created, ""},
 			ask{at("/rotated", tokenForm("new")), created, ""},
@@ -791,16 +793,16 @@ var forgeryCases = []testCase{
 		routes: shop(checkoutHere),
 		steps: []step{
 			issueToken{as: "a"}, issueToken{as: "b"},
-			ask{withToken("a", withToken("a", anOrder)), refused(core.CodeTokenInvalid), ""},
-			ask{withToken("a", withToken("b", anOrder)), refused(core.CodeTokenInvalid), ""},
-			ask{withToken("a", request{body: order, fields: []core.Field{{Name: strings.ToLower(core.TokenHeader), Value: ""}}}), refused(core.CodeTokenInvalid), ""},
-			ask{request{body: order, fields: []core.Field{field(core.TokenHeader, "{a}, {a}")}}, refused(core.CodeTokenInvalid), ""},
-			ask{form("idempotency_token={a}&idempotency_token={a}"), refused(core.CodeTokenInvalid), ""},
-			ask{form("idempotency_token={a}&sku=A-1&idempotency_token={b}"), refused(core.CodeTokenInvalid), ""},
-			ask{form("idempotency_token={a}&idempotency_token="), refused(core.CodeTokenInvalid), ""},
-			ask{twoParts("", ""), refused(core.CodeTokenInvalid), ""},
-			ask{twoParts("", `; filename="token"`), refused(core.CodeTokenInvalid), ""},
-			ask{posted("/orders?idempotency_token={a}&idempotency_token={a}", order), refused(core.CodeTokenInvalid), ""},
+			ask{withToken("a", withToken("a", anOrder)), refused(codes.TokenInvalid), ""},
+			ask{withToken("a", withToken("b", anOrder)), refused(codes.TokenInvalid), ""},
+			ask{withToken("a", request{body: order, fields: []adapter.Field{{Name: strings.ToLower(core.TokenHeader), Value: ""}}}), refused(codes.TokenInvalid), ""},
+			ask{request{body: order, fields: []adapter.Field{field(core.TokenHeader, "{a}, {a}")}}, refused(codes.TokenInvalid), ""},
+			ask{form("idempotency_token={a}&idempotency_token={a}"), refused(codes.TokenInvalid), ""},
+			ask{form("idempotency_token={a}&sku=A-1&idempotency_token={b}"), refused(codes.TokenInvalid), ""},
+			ask{form("idempotency_token={a}&idempotency_token="), refused(codes.TokenInvalid), ""},
+			ask{twoParts("", ""), refused(codes.TokenInvalid), ""},
+			ask{twoParts("", `; filename="token"`), refused(codes.TokenInvalid), ""},
+			ask{posted("/orders?idempotency_token={a}&idempotency_token={a}", order), refused(codes.TokenInvalid), ""},
 			executions(0),
 			storeNotCalled{},
 			ask{withToken("a", anOrder), created, ""},
@@ -813,7 +815,7 @@ var forgeryCases = []testCase{
 		routes: shop(checkout),
 		steps: []step{
 			issueToken{as: "a"},
-			ask{fileForToken(), refused(core.CodeTokenInvalid), ""},
+			ask{fileForToken(), refused(codes.TokenInvalid), ""},
 			storeNotCalled{},
 			ask{withToken("a", fileForToken()), created, ""},
 		},

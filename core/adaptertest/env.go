@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // env is a case under way.
@@ -501,7 +503,7 @@ func (c atOnce) do(s *env) {
 			replays++
 		case got.status == http.StatusConflict:
 			refusals++
-			s.checkRefusal(got, core.CodeInProgress)
+			s.checkRefusal(got, codes.InProgress)
 		default:
 			first++
 			s.firsts = append(s.firsts, got)
@@ -560,11 +562,11 @@ func (f then) do(s *env) { s.Helper(); f(s) }
 type want struct {
 	status int // 0: any, that is to say the one in the transcript
 	kind   kind
-	code   core.Code // of a refusal
+	code   codes.Code // of a refusal
 	// body is what the body must be; "": any.
 	body string
 	// fields must be there, each name with exactly these lines.
-	fields []core.Field
+	fields []adapter.Field
 	absent []string
 	// other says that the fields named may differ between the response and its replay.
 	other []string
@@ -594,7 +596,7 @@ var (
 // of returns w for a replay of the response that was made so many before the last one.
 func (w want) of(back int) want { w.back = back; return w }
 
-func refused(code core.Code) want { return want{kind: refusal, code: code} }
+func refused(code codes.Code) want { return want{kind: refusal, code: code} }
 
 // check compares an answer with what is wanted. before is the number of executions
 // before the request, or -1 if that is of no use.
@@ -712,7 +714,7 @@ func (s *env) checkBare(what string, r request, got reply) {
 }
 
 // checkRefusal checks a refusal by RFC 9457.
-func (s *env) checkRefusal(got reply, code core.Code) {
+func (s *env) checkRefusal(got reply, code codes.Code) {
 	s.Helper()
 	for _, fault := range checkProblem(got, string(code)) {
 		s.Errorf("%s", fault)
@@ -720,15 +722,15 @@ func (s *env) checkRefusal(got reply, code core.Code) {
 	if v := got.lines(core.ReplayedHeader); v != nil {
 		s.Errorf("the refusal is marked as a replay: %q", v)
 	}
-	if code == core.CodeInProgress || code == core.CodeStoreUnavailable || code == core.CodeRateLimited {
+	if code == codes.InProgress || code == codes.StoreUnavailable || code == codes.RateLimited {
 		if n, err := strconv.Atoi(got.get("Retry-After")); err != nil || n < 1 {
 			s.Errorf("Retry-After is %q", got.get("Retry-After"))
 		}
 	}
 }
 
-func field(name, value string) core.Field {
-	return core.Field{Name: textproto.CanonicalMIMEHeaderKey(name), Value: value}
+func field(name, value string) adapter.Field {
+	return adapter.Field{Name: textproto.CanonicalMIMEHeaderKey(name), Value: value}
 }
 
 func (r reply) String() string { return fmt.Sprintf("%d %q %q", r.status, r.fields, r.body) }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // victim is a permit of alice's. In the text of its token stand both characters in which the two alphabets of
@@ -117,14 +119,14 @@ func forgeTokens(s *env) {
 		if len(f.text) < 1000 { // servers have limits for the other places
 			tried = append(tried, posted("/orders?"+core.TokenField+"="+escaped, order))
 			if !strings.ContainsAny(f.text, "\x00\r\n") && strings.TrimSpace(f.text) == f.text {
-				tried = append(tried, request{body: order, fields: []core.Field{field(core.TokenHeader, f.text)}})
+				tried = append(tried, request{body: order, fields: []adapter.Field{field(core.TokenHeader, f.text)}})
 			}
 		}
 		for i, r := range tried {
 			c := s.connect("forger")
 			c.send(r.orDefaults())
 			got, err := c.receive("POST")
-			if err != nil || got.status != http.StatusForbidden || got.get(core.RefusedHeader) != string(core.CodeTokenInvalid) {
+			if err != nil || got.status != http.StatusForbidden || got.get(core.RefusedHeader) != string(codes.TokenInvalid) {
 				s.Errorf("%s, in the %s: %v (%v)", f.name, []string{"form", "query", "header"}[i], got, err)
 			}
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/keycases"
 )
 
@@ -61,7 +62,7 @@ func runKey(tb testing.TB, addr string, store *recorder, k keycases.Case) {
 	})
 	r := request{method: k.Method, target: k.Target, user: "-", media: "-", body: k.Text()}
 	for _, h := range k.Headers {
-		r.fields = append(r.fields, core.Field{Name: h[0], Value: h[1]})
+		r.fields = append(r.fields, adapter.Field{Name: h[0], Value: h[1]})
 	}
 	store.mu.Lock()
 	store.claims = nil

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -406,12 +407,12 @@ func (c *netHTTPCall) Proxy(addr string) error {
 	return nil
 }
 
-func (c *netHTTPCall) Within(target, key string) (*core.Response, error) {
+func (c *netHTTPCall) Within(target, key string) (*adapter.Response, error) {
 	return Within(c.app, c.r, target, key), nil
 }
 
 // Within is the method of [Call] for frameworks on net/http: app serves another request within r.
-func Within(app http.Handler, r *http.Request, target, key string) *core.Response {
+func Within(app http.Handler, r *http.Request, target, key string) *adapter.Response {
 	inner := httptest.NewRequestWithContext(r.Context(), http.MethodPost, target, nil)
 	inner.Header.Set("X-User", r.Header.Get("X-User"))
 	if key != "" {
@@ -419,10 +420,10 @@ func Within(app http.Handler, r *http.Request, target, key string) *core.Respons
 	}
 	w := httptest.NewRecorder()
 	app.ServeHTTP(w, inner)
-	answer := &core.Response{Status: w.Code, Body: w.Body.Bytes()}
+	answer := &adapter.Response{Status: w.Code, Body: w.Body.Bytes()}
 	for name, values := range w.Header() {
 		for _, v := range values {
-			answer.Header = append(answer.Header, core.Field{Name: name, Value: v})
+			answer.Header = append(answer.Header, adapter.Field{Name: name, Value: v})
 		}
 	}
 	return answer

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/sortedparams"
 )
@@ -100,14 +102,14 @@ func (p *attackRun) refuses(kind error, r sendable) sent {
 }
 
 // guardRefuses checks that r is verified and then refused by the guard.
-func (p *attackRun) guardRefuses(status int, code core.Code, r sendable) sent {
+func (p *attackRun) guardRefuses(status int, code codes.Code, r sendable) sent {
 	p.Helper()
 	s := p.post(r)
 	p.checkGuardRefusal(s, status, code)
 	return s
 }
 
-func (p *attackRun) checkGuardRefusal(s sent, status int, code core.Code) {
+func (p *attackRun) checkGuardRefusal(s sent, status int, code codes.Code) {
 	p.Helper()
 	if len(s.events) != 1 || s.events[0].Err != nil {
 		p.problem("the observer was told %v; the guard is to refuse what is verified", s.events)
@@ -231,7 +233,7 @@ var behindCases = []guardedCase{
 		why:  "422 key_reused, also if it is well signed; the record is unchanged. The guard sees the bytes that were verified",
 		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
-			p.guardRefuses(422, core.CodeKeyReused, purchase.with(body(`{"sku":"A-2"}`)))
+			p.guardRefuses(422, codes.KeyReused, purchase.with(body(`{"sku":"A-2"}`)))
 			p.replays(first, purchase)
 		},
 	},
@@ -239,7 +241,7 @@ var behindCases = []guardedCase{
 		name: "no Idempotency-Key",
 		why:  "a required key is missing: 400 of the guard's, nothing recorded; the nonce is used up",
 		check: func(p *attackRun) {
-			s := p.guardRefuses(400, core.CodeKeyMissing, keyless)
+			s := p.guardRefuses(400, codes.KeyMissing, keyless)
 			p.refuses(sign.CodeReplayed, s.m)
 			p.claims(0)
 		},
@@ -331,7 +333,7 @@ var behindCases = []guardedCase{
 		why:  "503 of the guard's; the nonce was used up by then, so that the next try is to be signed anew, which runs",
 		check: func(p *attackRun) {
 			p.e.store.fail("acquire")
-			first := p.guardRefuses(503, core.CodeStoreUnavailable, purchase)
+			first := p.guardRefuses(503, codes.StoreUnavailable, purchase)
 			p.e.store.fail()
 			p.refuses(sign.CodeReplayed, first.m)
 			p.runs(1, purchase)
@@ -374,7 +376,7 @@ var behindCases = []guardedCase{
 		why:  "what a middleware in front has set for the answer that it expected is not the refusal's; other fields are left alone",
 		change: func(s *service) {
 			s.sign.BodyLimit = 1000
-			s.fields = []core.Field{
+			s.fields = []adapter.Field{
 				{Name: "Content-Type", Value: "text/html"}, {Name: "Content-Length", Value: "3"}, {Name: "Cache-Control", Value: "public"}, {Name: "X-Outer", Value: "1"},
 			}
 		},
@@ -466,9 +468,9 @@ var sortedCases = []guardedCase{
 				p.replays(first, o)
 				late.age = 10 * time.Second
 				p.replays(first, late)
-				p.guardRefuses(422, core.CodeKeyReused, o.but(anotherAmount...))
-				p.guardRefuses(422, core.CodeKeyReused, o.but("52.5", "52.6"))
-				p.guardRefuses(422, core.CodeKeyReused, o.but("noon", "night"))
+				p.guardRefuses(422, codes.KeyReused, o.but(anotherAmount...))
+				p.guardRefuses(422, codes.KeyReused, o.but("52.5", "52.6"))
+				p.guardRefuses(422, codes.KeyReused, o.but("noon", "night"))
 				p.replays(first, o)
 			}
 		},
@@ -628,7 +630,7 @@ var runningCases = []guardedCase{
 			p.refuses(sign.ReasonBadSignature, byForger)
 			p.refuses(sign.CodeMissing, unsigned)
 			p.claims(1)
-			p.guardRefuses(409, core.CodeInProgress, purchase)
+			p.guardRefuses(409, codes.InProgress, purchase)
 			release()
 			p.replays(end(), purchase)
 		},
@@ -744,8 +746,8 @@ func limits(name, why string, verifier, guard int64) guardedCase {
 				first := p.runs(runs+1, of(min(verifier, guard)))
 				p.replays(first, of(min(verifier, guard)))
 				if guard < verifier {
-					p.guardRefuses(413, core.CodeBodyTooLarge, of(guard+1))
-					p.guardRefuses(413, core.CodeBodyTooLarge, of(verifier))
+					p.guardRefuses(413, codes.BodyTooLarge, of(guard+1))
+					p.guardRefuses(413, codes.BodyTooLarge, of(verifier))
 				}
 				p.refuses(sign.CodeBodyTooLarge, of(verifier+1))
 				p.claims(2 * (runs + 1))
@@ -808,7 +810,7 @@ var wireCases = []guardedCase{
 				{first, false, refused(sign.CodeReplayed)},
 				{purchase.then(kept), false, func(s sent) { p.checkReplay(done, s.reply) }},
 				{unsigned.then(kept), true, refused(sign.CodeMissing)},
-				{purchase.with(body("{}")).then(kept), false, func(s sent) { p.checkGuardRefusal(s, 422, core.CodeKeyReused) }},
+				{purchase.with(body("{}")).then(kept), false, func(s sent) { p.checkGuardRefusal(s, 422, codes.KeyReused) }},
 				{purchase.with(long, secondsAhead(-120)).then(inChunks(), kept), true, refused(sign.CodeExpired)},
 				{purchase.with(by(bob)).then(kept), false, func(s sent) { p.check(s, accepted) }},
 			} {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -25,10 +26,10 @@ type service struct {
 	inner   *sign.Config // of a second verifier behind it
 	// engineNonces: the verifier's nonces are those of the engine.
 	engineNonces bool
-	handler      Handler      // nil: it answers with what it has seen
-	errors       bool         // App.Errors
-	fields       []core.Field // App.Outer
-	bodyLimit    int64        // App.BodyLimit
+	handler      Handler         // nil: it answers with what it has seen
+	errors       bool            // App.Errors
+	fields       []adapter.Field // App.Outer
+	bodyLimit    int64           // App.BodyLimit
 }
 
 // signedEnv is that service, on one server or several, and what its parts have seen.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -460,7 +461,7 @@ func faultyVerify(fault string, v *sign.Verifier) func(http.Handler) http.Handle
 }
 
 // refuse writes a refusal.
-func refuse(w http.ResponseWriter, r *http.Request, fault string, refusal *core.Response, next http.Handler) {
+func refuse(w http.ResponseWriter, r *http.Request, fault string, refusal *adapter.Response, next http.Handler) {
 	h := w.Header()
 	for _, f := range refusal.Header {
 		if fault == "fields are added" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // patience is how long the suite waits for anything before it calls it stuck. It decides
@@ -27,7 +28,7 @@ type request struct {
 	user   string // X-User; "": alice; "-": no such field
 	host   string // Host; "": shop.test; "-": no such field, and HTTP/1.0
 	keys   []string
-	fields []core.Field
+	fields []adapter.Field
 	body   string
 	media  string // Content-Type; "": application/json if there is a body; "-": none
 	// chunked sends the body in chunks of a few bytes, without a Content-Length.
@@ -93,7 +94,7 @@ func (r request) message() *message {
 // reply is what was read from the connection.
 type reply struct {
 	status int
-	fields []core.Field
+	fields []adapter.Field
 	body   []byte
 	hints  []reply // 1xx responses that came before, except 100
 	// framing is how the end of the body was marked: "length", "chunked", "close" or
@@ -225,7 +226,7 @@ func (c *connection) readHead() (r reply, err error) {
 		if !ok {
 			return r, fmt.Errorf("not a header field line: %q", line)
 		}
-		r.fields = append(r.fields, core.Field{Name: name, Value: strings.Trim(value, " \t")})
+		r.fields = append(r.fields, adapter.Field{Name: name, Value: strings.Trim(value, " \t")})
 	}
 }
 

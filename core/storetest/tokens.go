@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // useTokens has engines, as two processes of a service have them, let each of some tokens be used by 100
@@ -43,7 +45,7 @@ func (s *env) useTokens(duplicate core.Duplicate) {
 		}
 		for i := range uses {
 			u := &uses[i]
-			if u.refused == core.CodeInProgress && duplicate == core.Replay() {
+			if u.refused == codes.InProgress && duplicate == core.Replay() {
 				continue
 			}
 			if u.refused != "" || u.status != last.status || !bytes.Equal(u.body, last.body) || u.ran == u.replayed {
@@ -61,12 +63,12 @@ type use struct {
 	ran, replayed bool
 	status        int
 	body          []byte
-	refused       core.Code
+	refused       codes.Code
 }
 
-var _ core.Exchange = (*use)(nil)
+var _ adapter.Exchange = (*use)(nil)
 
-// Header implements [core.Headers].
+// Header implements [adapter.Headers].
 func (u *use) Header(name string, i int) (string, int) {
 	if name != core.TokenHeader {
 		return "", 0
@@ -74,28 +76,28 @@ func (u *use) Header(name string, i int) (string, int) {
 	return u.token, 1
 }
 
-// Describe implements [core.Exchange].
+// Describe implements [adapter.Exchange].
 func (u *use) Describe(r *core.Request) { r.Method, r.Route = http.MethodPost, "/checkout" }
 
-// ReadBody implements [core.Exchange].
+// ReadBody implements [adapter.Exchange].
 func (u *use) ReadBody(int64) ([]byte, error) { return nil, nil }
 
-// Answer implements [core.Exchange].
+// Answer implements [adapter.Exchange].
 func (u *use) Answer(r *core.Response) error {
 	u.status, u.body = r.Status, bytes.Clone(r.Body)
-	u.replayed, u.refused = r.Get(core.ReplayedHeader) != "", core.Code(r.Get(core.RefusedHeader))
+	u.replayed, u.refused = r.Get(core.ReplayedHeader) != "", codes.Code(r.Get(core.RefusedHeader))
 	return nil
 }
 
-// Pass implements [core.Exchange].
+// Pass implements [adapter.Exchange].
 func (u *use) Pass(context.Context) error { return errors.New("storetest: it runs unprotected") }
 
-// Run implements [core.Exchange].
-func (u *use) Run(context.Context, int) (core.Capture, error) {
+// Run implements [adapter.Exchange].
+func (u *use) Run(context.Context, int) (adapter.Capture, error) {
 	u.runs.Add(1)
 	u.ran, u.status, u.body = true, http.StatusCreated, []byte("your order is on its way")
-	return core.Capture{Response: &core.Response{Status: u.status, Body: u.body}}, nil
+	return adapter.Capture{Response: &core.Response{Status: u.status, Body: u.body}}, nil
 }
 
-// Deliver implements [core.Exchange].
+// Deliver implements [adapter.Exchange].
 func (u *use) Deliver([]core.Field) error { return nil }

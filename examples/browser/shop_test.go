@@ -329,7 +329,7 @@ func (p *tab) tokenThatHasExpired() string {
 	p.Helper()
 	store, err := memstore.New(memstore.Options{})
 	require.NoError(p, err)
-	options := shop.Options{Secret: shop.DefaultSecret, Lease: core.DefaultLease, TokenLifetime: time.Nanosecond}
+	options := shop.Options{Secret: shop.DefaultSecret, Lease: 30 * time.Second, TokenLifetime: time.Nanosecond}
 	guards, err := shop.NewGuards(options, &shop.Store{Store: store})
 	require.NoError(p, err)
 	cookies := ""

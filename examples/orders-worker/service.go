@@ -22,6 +22,7 @@ import (
 
 	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/outbox"
 )
@@ -230,8 +231,8 @@ func (s *service) await(ctx context.Context, is func(ledger) bool) error {
 
 // observe counts the duplicates of requests (policy "orders") and of messages ("charge").
 func (s *service) observe(ctx context.Context, e core.Event) {
-	core.LogEvents(slog.Default())(ctx, e)
-	if e.Kind == core.Replayed || e.Code == core.CodeDuplicate {
+	core.LogEvents(slog.Default(), slog.LevelDebug)(ctx, e)
+	if e.Kind == core.Replayed || e.Code == codes.Duplicate {
 		s.count(ctx, e.Policy)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 func TestWhoPrefersHTML(t *testing.T) {
@@ -55,16 +56,16 @@ func filled() form {
 func TestWhatWasTypedIsKept(t *testing.T) {
 	const typed = `value="Ann &lt;b&gt;&#34;O&#39;Hara&#34;&lt;/b&gt;"`
 	for _, c := range []struct {
-		code         core.Code
+		code         codes.Code
 		token, title string
 		status       int
 	}{
-		{core.CodeTokenExpired, "t1.new", "This form was open for too long", 410},
-		{core.CodeTokenInvalid, "t1.new", "This form belongs to another session", 403},
-		{core.CodeTokenMissing, "t1.new", "Please send the form once more", 400},
-		{core.CodeInProgress, "t1.old", "Your order is on its way", 409},
-		{core.CodeStoreUnavailable, "t1.old", "The shop is busy", 503},
-		{core.CodeShuttingDown, "t1.old", "The shop is busy", 503},
+		{codes.TokenExpired, "t1.new", "This form was open for too long", 410},
+		{codes.TokenInvalid, "t1.new", "This form belongs to another session", 403},
+		{codes.TokenMissing, "t1.new", "Please send the form once more", 400},
+		{codes.InProgress, "t1.old", "Your order is on its way", 409},
+		{codes.StoreUnavailable, "t1.old", "The shop is busy", 503},
+		{codes.ShuttingDown, "t1.old", "The shop is busy", 503},
 	} {
 		reply := checkoutRefusal(core.NewRefusal(c.code, nil), filled(), func() (string, error) { return "t1.new", nil })
 		body := string(reply.Body)
@@ -79,7 +80,7 @@ func TestWhatWasTypedIsKept(t *testing.T) {
 }
 
 func TestAUsedTokenLeadsToItsReceipt(t *testing.T) {
-	r := core.NewRefusal(core.CodeKeyReused, nil)
+	r := core.NewRefusal(codes.KeyReused, nil)
 	page := string(checkoutRefusal(r, filled(), nil).Body)
 	require.NotContains(t, page, "/receipts/", "it is not known")
 	require.NotContains(t, page, "Ann", "nothing is to be sent again")
@@ -91,7 +92,7 @@ func TestAUsedTokenLeadsToItsReceipt(t *testing.T) {
 }
 
 func TestRefusalsOfOtherKinds(t *testing.T) {
-	reply := checkoutRefusal(core.NewRefusal(core.CodeBodyTooLarge, nil), form{}, nil)
+	reply := checkoutRefusal(core.NewRefusal(codes.BodyTooLarge, nil), form{}, nil)
 	require.Equal(t, 413, reply.Status)
 	require.Contains(t, string(reply.Body), "The request body is over the limit.")
 
@@ -101,7 +102,7 @@ func TestRefusalsOfOtherKinds(t *testing.T) {
 		return s.CheckoutForm("", err)(t.Context(), request("", "Accept", accept))
 	}
 	for accept, contentType := range map[string]string{"text/html": "text/html; charset=utf-8", "*/*": "application/problem+json"} {
-		reply, err := get(accept, core.NewRefusal(core.CodeStoreUnavailable, nil))
+		reply, err := get(accept, core.NewRefusal(codes.StoreUnavailable, nil))
 		require.NoError(t, err)
 		require.Equal(t, 503, reply.Status)
 		require.Equal(t, contentType, reply.ContentType)

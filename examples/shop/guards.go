@@ -36,7 +36,7 @@ func (g *Guards) Drain(ctx context.Context) error { return g.engine.Drain(ctx) }
 func NewGuards(o Options, store *Store) (*Guards, error) {
 	g := &Guards{submits: &submits{arrived: make(map[core.Key]int)}}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	log := core.LogEvents(logger)
+	log := core.LogEvents(logger, slog.LevelDebug)
 	var err error
 	g.engine, err = core.New(core.Config{
 		Service: service,
@@ -112,7 +112,7 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 
 	// A person does not make keys: the page has one hidden in its form, or the program asks for one.
 	oneShot := core.OneShotToken(rationed)
-	oneShot.Retention = core.DefaultKeyRetention // it has to outlast the token, whatever -retain says
+	oneShot.Retention = 24 * time.Hour // it has to outlast the token, whatever -retain says
 	g.Registrations = guard("registrations", oneShot)
 	// Whoever clicks again while the shop is busy wants to see the receipt, not that it is busy.
 	patientToken := oneShot

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 // refuse is the engine's [core.Config.Refuse]: a browser gets a page; everybody else the default answer,
@@ -26,7 +27,7 @@ func (g *Guards) refuse(ctx context.Context, r *core.Refusal) *core.Response {
 
 // refusalPage says what a refusal says.
 func refusalPage(r *core.Refusal) *Reply {
-	return page(r.Status, "message.html", message{r.Title(), notice{Heading: "That did not work", Text: r.Detail}})
+	return page(r.Status, "message.html", message{r.Code.Title(), notice{Heading: "That did not work", Text: r.Detail}})
 }
 
 // checkoutRefusal says what has become of the form, and what to do. Unless it has been ordered, what was
@@ -45,14 +46,14 @@ func checkoutRefusal(r *core.Refusal, sent form, fresh func() (string, error)) *
 		return show(title, text)
 	}
 	switch {
-	case r.Code == core.CodeTokenExpired:
+	case r.Code == codes.TokenExpired:
 		return showFresh("This form was open for too long", "It could be sent for a few minutes only."+sendAgain)
-	case r.Code == core.CodeTokenInvalid:
+	case r.Code == codes.TokenInvalid:
 		return showFresh("This form belongs to another session", "You may have logged in or out since it was opened."+sendAgain+
 			" If you see this page once more, allow this site to set cookies: they tell the shop who you are.")
-	case r.Code == core.CodeTokenMissing:
+	case r.Code == codes.TokenMissing:
 		return showFresh("Please send the form once more", "It came without the hidden field that keeps an order from being made twice."+sendAgain)
-	case r.Code == core.CodeKeyReused:
+	case r.Code == codes.KeyReused:
 		n := notice{Heading: "You have sent this form before", Calm: true, Text: "It said something else then, and nothing was changed by sending it again. " +
 			"To order more, begin a new order."}
 		if r.Stored != nil && r.Stored.Get("Location") != "" {
@@ -60,7 +61,7 @@ func checkoutRefusal(r *core.Refusal, sent form, fresh func() (string, error)) *
 		}
 		n.Links = append(n.Links, link{pathCheckout, "Begin a new order"})
 		return page(r.Status, "message.html", message{"Already ordered", n})
-	case r.Code == core.CodeInProgress:
+	case r.Code == codes.InProgress:
 		return page(r.Status, "waiting.html", checkoutPage{"Your order is on its way", &notice{Heading: "One moment, please", Calm: true,
 			Text: "The shop is still busy with it. You will not order twice by asking for the receipt."}, sent})
 	case r.Status == http.StatusServiceUnavailable:

@@ -32,7 +32,7 @@ func newShop(t *testing.T) *Shop {
 	t.Helper()
 	store, err := memstore.New(memstore.Options{})
 	require.NoError(t, err)
-	guards, err := NewGuards(Options{Secret: DefaultSecret, Lease: core.DefaultLease}, &Store{Store: store})
+	guards, err := NewGuards(Options{Secret: DefaultSecret, Lease: 30 * time.Second}, &Store{Store: store})
 	require.NoError(t, err)
 	return New(guards)
 }

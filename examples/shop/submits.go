@@ -16,7 +16,7 @@ type submits struct {
 }
 
 func (s *submits) observe(_ context.Context, e core.Event) {
-	if e.Policy != policyCheckout || e.Key.IsZero() {
+	if e.Policy != policyCheckout || e.Key == (core.Key{}) {
 		return
 	}
 	switch e.Kind {

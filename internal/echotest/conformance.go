@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
@@ -279,7 +280,7 @@ func (c call[C]) Proxy(addr string) error {
 
 func (c call[C]) NewToken(g *core.Guard) (string, error) { return c.v.NewToken(c.c, g) }
 
-func (c call[C]) Within(target, key string) (*core.Response, error) {
+func (c call[C]) Within(target, key string) (*adapter.Response, error) {
 	return adaptertest.Within(c.v.Echo(c.c), c.c.Request(), target, key), nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/idemtest"
 )
 
@@ -138,7 +140,7 @@ func (s suite[C]) testTheErrorHandlerRendersEachErrorOnce(t *testing.T) {
 						_ = c.String(422, "made")
 					}
 					return errBroke
-				}, s.New(guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })}).Guard))
+				}, s.New(guard(core.Policy{Key: core.Func(func(*adapter.Request) (string, error) { return "k", nil })}).Guard))
 				require.Equal(t, want, post(e, "/orders", "{}").Body.String())
 				require.Equal(t, errBroke, seen)
 				require.Equal(t, renders, open)
@@ -241,7 +243,7 @@ func (s suite[C]) testTheSizeOfARefusal(t *testing.T) {
 	})
 	e.Add("POST", "/orders", func(c C) error {
 		_ = c.String(500, "the bank refuses")
-		return core.NewRefusal(core.CodeInProgress, nil)
+		return core.NewRefusal(codes.InProgress, nil)
 	}, s.New(guard(core.Policy{}).Guard))
 	w := post(e, "/orders", "{}")
 	require.Equal(t, 409, w.Code)
@@ -317,7 +319,7 @@ func (s suite[C]) testAPanicAfterRendering(t *testing.T) {
 // Behind what has been sent in front of the guard no refusal is written.
 func (s suite[C]) testNoRefusalBehindAnAnswer(t *testing.T) {
 	for name, handler := range map[string]Handler[C]{
-		"refused":  func(C) error { return core.NewRefusal(core.CodeInProgress, nil) },
+		"refused":  func(C) error { return core.NewRefusal(codes.InProgress, nil) },
 		"given up": func(c C) error { <-c.Request().Context().Done(); return nil },
 	} {
 		for _, finish := range []bool{false, true} {
@@ -373,7 +375,7 @@ func (s suite[C]) testAnErrorThatNobodyRendersIsAFailure(t *testing.T) {
 	post(e, "/orders", "{}")
 	post(e, "/orders", "{}")
 	require.Equal(t, 2, ran)
-	require.ErrorIs(t, w.last().Err, core.ErrUnrendered)
+	require.ErrorIs(t, w.last().Err, adapter.ErrUnrendered)
 }
 
 // Two hosts of one Echo, or two that a mux further out chooses by, are two routes.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // watched is a guard and what its observer was told.
@@ -72,25 +73,25 @@ func (s suite[C]) testRoutes(t *testing.T) {
 	for _, c := range []struct {
 		pattern, target string
 		route           string
-		params          []core.Pair
+		params          []adapter.Pair
 	}{
 		{"/orders", "/orders", "/orders", nil},
-		{"/orders/:id/pay", "/orders/a%20b+c/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "a b+c"}}},
-		{"/orders/:id/pay", "/orders/a%2Fb/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "a/b"}}},
-		{"/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []core.Pair{{Name: "id", Value: "%25"}}},
-		{"/files/*", "/files/a/b%20c", "/files/*", []core.Pair{{Name: "*", Value: "a/b c"}}},
-		{"/files/*", "/files/a%21b", "/files/*", []core.Pair{{Name: "*", Value: "a%21b"}}}, // as net/url writes it: without a RawPath
-		{"/files/*", "/files/", "/files/*", []core.Pair{{Name: "*", Value: ""}}},
-		{"/u/:id/*", "/u/7/x", "/u/:id/*", []core.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
+		{"/orders/:id/pay", "/orders/a%20b+c/pay", "/orders/:id/pay", []adapter.Pair{{Name: "id", Value: "a b+c"}}},
+		{"/orders/:id/pay", "/orders/a%2Fb/pay", "/orders/:id/pay", []adapter.Pair{{Name: "id", Value: "a/b"}}},
+		{"/orders/:id/pay", "/orders/%2525/pay", "/orders/:id/pay", []adapter.Pair{{Name: "id", Value: "%25"}}},
+		{"/files/*", "/files/a/b%20c", "/files/*", []adapter.Pair{{Name: "*", Value: "a/b c"}}},
+		{"/files/*", "/files/a%21b", "/files/*", []adapter.Pair{{Name: "*", Value: "a%21b"}}}, // as net/url writes it: without a RawPath
+		{"/files/*", "/files/", "/files/*", []adapter.Pair{{Name: "*", Value: ""}}},
+		{"/u/:id/*", "/u/7/x", "/u/:id/*", []adapter.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x"}}},
 		{"/orders", "/unknown/a%2Fb?x", "/unknown/a%2Fb", nil},
 		{"/orders", "/unknown/a%2Fé", "/unknown/a%2Fé", nil},
 		{"/orders", "http://shop.test/orders", "shop.test/orders", nil},
-		{"/u/:id", "http://shop.test/u/7", "shop.test/u/:id", []core.Pair{{Name: "id", Value: "7"}}},
+		{"/u/:id", "http://shop.test/u/7", "shop.test/u/:id", []adapter.Pair{{Name: "id", Value: "7"}}},
 	} {
 		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
-			var got core.Request
-			g := guard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
-				got.Route, got.PathParams = r.Route, append([]core.Pair(nil), r.PathParams...)
+			var got adapter.Request
+			g := guard(core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
+				got.Route, got.PathParams = r.Route, append([]adapter.Pair(nil), r.PathParams...)
 				return "k", nil
 			})})
 			e := s.NewApp()
@@ -385,7 +386,7 @@ func (s suite[C]) testFinishLetsOtherErrorsPass(t *testing.T) {
 
 func (s suite[C]) testFinishOfNestedGuards(t *testing.T) {
 	outer := guard(core.Policy{Failed: core.FailedByStatus})
-	inner := guard(core.Policy{Key: core.Func(func(*core.Request) (string, error) { return "k", nil })})
+	inner := guard(core.Policy{Key: core.Func(func(*adapter.Request) (string, error) { return "k", nil })})
 	ran := 0
 	e := s.NewApp()
 	e.Use(s.Finish(), s.New(outer.Guard))

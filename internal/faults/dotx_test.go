@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -81,7 +81,7 @@ func (c *till) ask(op string, limit time.Duration) string {
 		return "unknown"
 	case err != nil:
 		if ctx.Err() == nil {
-			assert.ErrorIs(c.t, err, core.CodeStoreUnavailable)
+			assert.ErrorIs(c.t, err, codes.StoreUnavailable)
 		}
 		return "unavailable"
 	}

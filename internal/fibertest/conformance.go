@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
@@ -285,7 +286,7 @@ func (c call[C]) Proxy(addr string) error {
 
 func (c call[C]) NewToken(g *core.Guard) (string, error) { return c.v.NewToken(c.c, g) }
 
-func (c call[C]) Within(target, key string) (*core.Response, error) {
+func (c call[C]) Within(target, key string) (*adapter.Response, error) {
 	var inner fasthttp.RequestCtx
 	inner.Init(&fasthttp.Request{}, nil, nil)
 	inner.Request.Header.SetMethod(http.MethodPost)
@@ -296,9 +297,9 @@ func (c call[C]) Within(target, key string) (*core.Response, error) {
 	}
 	inner.SetUserValue(within{}, c.Context())
 	c.app.Handler()(&inner)
-	answer := &core.Response{Status: inner.Response.StatusCode(), Body: inner.Response.Body()}
+	answer := &adapter.Response{Status: inner.Response.StatusCode(), Body: inner.Response.Body()}
 	inner.Response.Header.VisitAll(func(name, value []byte) {
-		answer.Header = append(answer.Header, core.Field{Name: string(name), Value: string(value)})
+		answer.Header = append(answer.Header, adapter.Field{Name: string(name), Value: string(value)})
 	})
 	return answer, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 )
 
 func (s suite[C]) testFinish(t *testing.T) {
@@ -51,7 +52,7 @@ func (s suite[C]) testFinish(t *testing.T) {
 		{"translated in between", []Handler[C]{s.Finish(), translate},
 			func(C) error { return failure }, 451, "translated", 1},
 		{"a refusal, translated in between", []Handler[C]{s.Finish(), translate},
-			func(C) error { return core.NewRefusal(core.CodeInProgress, nil) }, 451, "translated", 2},
+			func(C) error { return core.NewRefusal(codes.InProgress, nil) }, 451, "translated", 2},
 		{"rendered by Finish, a failure", []Handler[C]{s.Finish()},
 			func(C) error { return failure }, 500, "card declined", 2},
 		{"outermost counts", []Handler[C]{s.Finish(), envelope, s.Finish()},
@@ -89,7 +90,7 @@ func (s suite[C]) testFinishRefused(t *testing.T) {
 	app := s.newApp()
 	app.Use(s.Finish(), func(c C) error {
 		_ = c.Next()
-		return core.NewRefusal(core.CodeInProgress, nil)
+		return core.NewRefusal(codes.InProgress, nil)
 	})
 	app.Add("POST", "/", s.mounted(t, core.Policy{}), func(C) error { return errors.New("busy") })
 	r := s.serve(t, app).Post("/", "")

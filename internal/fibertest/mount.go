@@ -17,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // Where Fiber does not know the route yet, events show where the guard is mounted.
@@ -190,7 +191,7 @@ func (s suite[C]) testUserFromLocals(t *testing.T) {
 	require.Equal(t, 3, runs)
 
 	// A source that meets another framework's request refuses.
-	_, _, err := guard.Key(&core.Request{Method: "POST", Native: httptest.NewRequest("POST", "/", nil)})
+	_, _, err := guard.Key(&adapter.Request{Method: "POST", Native: httptest.NewRequest("POST", "/", nil)})
 	require.ErrorContains(t, err, "does not come from "+s.Name)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // place is what an adapter tells the core of a request's route.
@@ -22,7 +23,7 @@ func (p place) String() string { return p.route + " " + p.params }
 
 // spy makes a guard that notes where each request came in.
 func spy(t testing.TB, seen *place) *core.Guard {
-	return NewEngine(t).MustGuard(core.Policy{User: core.UserFunc(func(r *core.Request) (core.User, error) {
+	return NewEngine(t).MustGuard(core.Policy{User: core.UserFunc(func(r *adapter.Request) (core.User, error) {
 		var params []string
 		for _, p := range r.PathParams {
 			params = append(params, p.Name+"="+p.Value)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
@@ -197,7 +198,7 @@ func (run Run) Test(t *testing.T, records *Store) {
 	want := map[string]operation{}
 	for i := range run.Requests {
 		s := seen(i)
-		r := core.Request{Method: http.MethodPost, Route: Route, PathParams: []core.Pair{{Name: "id", Value: s.ID}},
+		r := core.Request{Method: http.MethodPost, Route: Route, PathParams: []adapter.Pair{{Name: "id", Value: s.ID}},
 			RawQuery: s.Query, ContentType: "application/json", Headers: headers(request(s).Header), Body: s.Body}
 		guard := parameters
 		if s.Key != "" {

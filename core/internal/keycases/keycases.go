@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
 )
 
 //go:embed testdata/keys.json
@@ -42,7 +44,7 @@ type Case struct {
 	Key         string `json:"key"`
 	Fingerprint string `json:"fingerprint"`
 	// Refusal is the code of the refusal that a request without a key gets.
-	Refusal core.Code `json:"refusal"`
+	Refusal codes.Code `json:"refusal"`
 }
 
 // Options are the parts of a policy that keys depend on. The zero value is the zero
@@ -77,9 +79,9 @@ func (k Case) Policy() core.Policy {
 	case "":
 		p.User = core.UserFromHeader("X-User")
 	case "authorization":
-		p.User = core.UserFromAuthorization()
+		p.User = core.UserFromSecretHeader("Authorization")
 	case "authorization or real IP":
-		p.User = core.FirstUser(core.UserFromAuthorization(), core.UserFromRealIP())
+		p.User = core.FirstUser(core.UserFromSecretHeader("Authorization"), core.UserFromRealIP())
 	case "shared":
 		p.User = core.SharedByAllCallers()
 	default:
@@ -135,7 +137,7 @@ func (k Case) Request() *core.Request {
 	r.ContentType, _ = headers.Header("Content-Type", 0)
 	r.ContentEncoding, _ = headers.Header("Content-Encoding", 0)
 	for _, p := range k.Params {
-		r.PathParams = append(r.PathParams, core.Pair{Name: p[0], Value: p[1]})
+		r.PathParams = append(r.PathParams, adapter.Pair{Name: p[0], Value: p[1]})
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -39,13 +40,13 @@ type txOptions struct {
 }
 
 // Fingerprint sets the digest of the operation's parameters, at most 64 bytes. A call with
-// the same key and another fingerprint gets core.CodeKeyReused. The default is empty.
+// the same key and another fingerprint gets codes.KeyReused. The default is empty.
 func Fingerprint(fingerprint string) TxOption {
 	return func(o *txOptions) { o.fingerprint = fingerprint }
 }
 
 // Retention sets how long the result stands, counted from the end of the run. It must be more
-// than zero; the default is core.DefaultKeyRetention. Choose it longer than any client keeps
+// than zero; the default is 24 hours. Choose it longer than any client keeps
 // trying: when the record is gone, a retry runs again.
 func Retention(retention time.Duration) TxOption {
 	return func(o *txOptions) { o.retention = retention }
@@ -59,7 +60,7 @@ func Isolation(level sql.IsolationLevel) TxOption {
 // ErrOutcomeUnknown is returned by [Store.DoTx] and [Store.RunTx] if the connection broke, or the
 // context ended, during the commit, and the database did not answer afterwards whether the
 // transaction was committed. Calling again for the same operation is safe, and finds out. An error
-// that is ErrOutcomeUnknown is also core.CodeUnfinished.
+// that is ErrOutcomeUnknown is also codes.Unfinished.
 var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the transaction may or may not have been committed; try the operation again to find out")
 
 // DoTx runs fn once for key, in a transaction of db that also makes the operation's record. The
@@ -90,14 +91,14 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 // (context.Canceled or context.DeadlineExceeded, and the cause). Other errors that kept fn from
 // running or its changes from being committed are a *core.Refusal; by errors.Is:
 //
-//   - core.CodeKeyMissing: key is empty.
-//   - core.CodeKeyReused: the record of key has another fingerprint.
-//   - core.CodeInProgress: key is claimed by [Store.Acquire], and the lease stands. (A record
+//   - codes.KeyMissing: key is empty.
+//   - codes.KeyReused: the record of key has another fingerprint.
+//   - codes.InProgress: key is claimed by [Store.Acquire], and the lease stands. (A record
 //     whose lease has passed is taken over; Result.Attempt is then higher than 1.)
-//   - core.CodeStoreUnavailable: the database failed, and nothing was committed. That includes
+//   - codes.StoreUnavailable: the database failed, and nothing was committed. That includes
 //     20 deadlocks or serialisation failures in a row, and a read-only server. It is also
 //     store.ErrFull if the database has no room.
-//   - core.CodeUnfinished: the database failed during the commit, or ctx ended during it, and
+//   - codes.Unfinished: the database failed during the commit, or ctx ended during it, and
 //     DoTx could not find out the outcome. It tries for 5 s, or until ctx ends. It is also
 //     [ErrOutcomeUnknown].
 //
@@ -107,12 +108,12 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 // finds it done. Begin keys with the service and what they are for ("shop:invoice:2041"), so that two
 // services on one table never answer for each other. An engine's keys begin with "idem:".
 func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
-	t := txRun{store: s, call: "DoTx", db: db, key: key, fn: fn, options: txOptions{retention: core.DefaultKeyRetention}}
+	t := txRun{store: s, call: "DoTx", db: db, key: key, fn: fn, options: txOptions{retention: 24 * time.Hour}}
 	for _, opt := range opts {
 		opt(&t.options)
 	}
 	if key == "" {
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeKeyMissing, nil)
+		return core.Result[[]byte]{}, core.NewRefusal(codes.KeyMissing, nil)
 	}
 	if t.options.retention <= 0 {
 		return core.Result[[]byte]{}, fmt.Errorf("sqlstore: DoTx: the retention must be more than zero: %v", t.options.retention)
@@ -145,11 +146,11 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // returns what the first has committed. The only option is [Isolation]; Fingerprint and
 // Retention are the policy's, and setting them is an error. The refusals are, by errors.Is:
 //
-//   - core.CodeNoRun: no guard has seen ctx: none is mounted, or ctx is not the request's (but a *gin.Context, say). Or the
+//   - codes.NoRun: no guard has seen ctx: none is mounted, or ctx is not the request's (but a *gin.Context, say). Or the
 //     run holds its claim in another store, or another database than db's.
-//   - core.CodeKeyMissing: the request needed no key and had none.
-//   - core.CodeInProgress: the claim was lost to another run. It is also store.ErrLost.
-//   - core.CodeStoreUnavailable and core.CodeUnfinished: as from DoTx; the former also if the guard has let the request
+//   - codes.KeyMissing: the request needed no key and had none.
+//   - codes.InProgress: the claim was lost to another run. It is also store.ErrLost.
+//   - codes.StoreUnavailable and codes.Unfinished: as from DoTx; the former also if the guard has let the request
 //     pass because of its FailOpen.
 //
 // Return the error (Echo, Fiber), report it (c.AbortWithError in Gin, with status 500) or pass it to httpidem.Refuse: the
@@ -174,7 +175,7 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 	if !t.own && errors.Is(err, errNotHeld) { // the run's engine may have another store, where it is
 		switch held := run.Renew(ctx); {
 		case held == nil:
-			err = core.NewRefusal(core.CodeNoRun, errElsewhere)
+			err = core.NewRefusal(codes.NoRun, errElsewhere)
 		case !errors.Is(held, store.ErrLost):
 			err = t.refused(ctx, held)
 		}
@@ -237,7 +238,7 @@ func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
 			t.checks++
 			over := t.losses == maxLosses || time.Since(t.lost) > checkFor || errors.Is(err, sql.ErrConnDone)
 			if over || !pause(ctx, t.checks, checkPause) {
-				return core.Result[[]byte]{}, core.NewRefusal(core.CodeUnfinished, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(t.err, ended(ctx))))
+				return core.Result[[]byte]{}, core.NewRefusal(codes.Unfinished, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(t.err, ended(ctx))))
 			}
 		case t.own:
 			return core.Result[[]byte]{}, err
@@ -272,7 +273,7 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 
 	grant, holder, err := t.begin(ctx, tx)
 	if errors.Is(err, store.ErrLost) {
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, err)
+		return core.Result[[]byte]{}, core.NewRefusal(codes.InProgress, err)
 	}
 	if err != nil {
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
@@ -281,9 +282,9 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 	switch {
 	case grant.State == store.Acquired:
 	case grant.Fingerprint != t.claim.Fingerprint:
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeKeyReused, nil)
+		return core.Result[[]byte]{}, core.NewRefusal(codes.KeyReused, nil)
 	case grant.State == store.Running:
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, nil)
+		return core.Result[[]byte]{}, core.NewRefusal(codes.InProgress, nil)
 	case t.losses > 0 && bytes.Equal(holder, t.claim.Owner[:]): // the lost commit took effect
 		return core.Result[[]byte]{Value: grant.Result, Attempt: grant.Attempt}, nil
 	default:
@@ -299,7 +300,7 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 	case ctx.Err() != nil:
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	case err == nil && n == 0 && t.held:
-		return core.Result[[]byte]{}, core.NewRefusal(core.CodeInProgress, store.ErrLost)
+		return core.Result[[]byte]{}, core.NewRefusal(codes.InProgress, store.ErrLost)
 	case err == nil && n == 0, errors.Is(err, sql.ErrTxDone), s.dialect.noTransaction(err):
 		return core.Result[[]byte]{}, errTxEnded
 	case err != nil:
@@ -398,7 +399,7 @@ func (t *txRun) refused(ctx context.Context, err error) error {
 	gone := ended(ctx)
 	switch {
 	case gone == nil:
-		return core.NewRefusal(core.CodeStoreUnavailable, t.store.failure(ctx, t.call, err))
+		return core.NewRefusal(codes.StoreUnavailable, t.store.failure(ctx, t.call, err))
 	case err == nil || errors.Is(gone, err):
 		return fmt.Errorf("sqlstore: %s: %w", t.call, gone)
 	}

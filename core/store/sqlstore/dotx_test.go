@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
@@ -92,7 +93,7 @@ func TestDoTx(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, store.Done, g.State)
 		assert.Equal(t, "entered k", string(g.Result))
-		assert.InDelta(t, core.DefaultKeyRetention.Seconds(), g.Remaining.Seconds(), 60)
+		assert.InDelta(t, (24 * time.Hour).Seconds(), g.Remaining.Seconds(), 60)
 
 		// Another pool on the same database serves as well, and so does one connection.
 		other, _ := open(t, strings.Replace(url, "///", "/", 1))
@@ -115,7 +116,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		b := newBooks(t, url)
 		ctx := t.Context()
 		_, err := b.do("", never)
-		require.ErrorIs(t, err, core.CodeKeyMissing)
+		require.ErrorIs(t, err, codes.KeyMissing)
 		_, err = b.do("k", never, sqlstore.Retention(0))
 		require.ErrorContains(t, err, "retention")
 		_, err = b.do("k", never, sqlstore.Fingerprint(strings.Repeat("f", 65)))
@@ -125,14 +126,14 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		_, err = b.do("k", b.enter("k"), sqlstore.Fingerprint("f"))
 		require.NoError(t, err)
 		_, err = b.do("k", never, sqlstore.Fingerprint("g"))
-		require.ErrorIs(t, err, core.CodeKeyReused)
+		require.ErrorIs(t, err, codes.KeyReused)
 		running := claim(time.Hour)
 		_, err = b.store.Acquire(ctx, "running", running)
 		require.NoError(t, err)
 		_, err = b.do("running", never, sqlstore.Fingerprint("g"))
-		require.ErrorIs(t, err, core.CodeKeyReused)
+		require.ErrorIs(t, err, codes.KeyReused)
 		_, err = b.do("running", never)
-		require.ErrorIs(t, err, core.CodeInProgress)
+		require.ErrorIs(t, err, codes.InProgress)
 		require.NoError(t, b.store.Complete(ctx, "running", running.Owner, []byte("elsewhere"), time.Hour))
 		r, err := b.do("running", never)
 		require.NoError(t, err)
@@ -145,7 +146,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Millisecond)
 		_, err = b.do("abandoned", never, sqlstore.Fingerprint("g"))
-		require.ErrorIs(t, err, core.CodeKeyReused)
+		require.ErrorIs(t, err, codes.KeyReused)
 		_, err = b.do("abandoned", never)
 		require.ErrorContains(t, err, "the function ran")
 		r, err = b.do("abandoned", b.enter("abandoned"))
@@ -186,7 +187,7 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 			return nil, errors.Join(err, cause)
 		})
 		require.ErrorIs(t, err, cause)
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 
 		require.PanicsWithValue(t, "oops", func() {
 			_, _ = b.do("k", func(tx *sql.Tx) ([]byte, error) {
@@ -212,7 +213,7 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 			return v, err
 		})
 		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 
 		assert.Zero(t, b.count("k"))
@@ -235,7 +236,7 @@ func TestDoTxThatWasEnded(t *testing.T) {
 		} {
 			_, err := b.do(name, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
 			require.ErrorContains(t, err, "ended the transaction", name)
-			require.NotErrorIs(t, err, core.CodeStoreUnavailable, name)
+			require.NotErrorIs(t, err, codes.StoreUnavailable, name)
 		}
 		if dialectOf(url) == sqlstore.PostgreSQL { // where an error ends it
 			_, err := b.do("goes on", func(tx *sql.Tx) ([]byte, error) {
@@ -422,7 +423,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		l.before.Store(100)
 		_, err = do("hopeless")
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, core.CodeUnfinished)
+		require.ErrorIs(t, err, codes.Unfinished)
 		require.ErrorIs(t, err, errBroken)
 		l.before.Store(0)
 		assert.Zero(t, b.count("hopeless"))
@@ -442,7 +443,7 @@ func TestDoTxLostCommit(t *testing.T) {
 			return b.enter("unknown")(tx)
 		})
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, core.CodeUnfinished)
+		require.ErrorIs(t, err, codes.Unfinished)
 		require.ErrorIs(t, err, context.Canceled)
 		l.gone.Store(nil)
 		r, err = do("unknown")
@@ -486,7 +487,7 @@ func TestDoTxLostCommitIsAskedAfter(t *testing.T) {
 			return b.enter("k")(tx)
 		})
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, core.CodeUnfinished)
+		require.ErrorIs(t, err, codes.Unfinished)
 		assert.InDelta(t, 5, time.Since(begun).Seconds(), 0.5)
 		assert.Greater(t, asked, 5)
 		assert.Less(t, asked, 500, "with pauses between")
@@ -549,7 +550,7 @@ func TestDoTxConstraint(t *testing.T) {
 		return nil, err
 	})
 	require.ErrorContains(t, err, "23505")
-	require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+	require.NotErrorIs(t, err, codes.StoreUnavailable)
 	assert.Equal(t, 1, runs)
 	assert.Zero(t, b.count("k"))
 }
@@ -625,7 +626,7 @@ func TestLeavesBetweenTries(t *testing.T) {
 		_, err := b.db.Exec("CREATE TRIGGER vanished BEFORE INSERT ON " + b.store.TableName() + " BEGIN SELECT RAISE(IGNORE); END")
 		require.NoError(t, err)
 		_, err = b.do("k", never)
-		require.ErrorIs(t, err, core.CodeStoreUnavailable)
+		require.ErrorIs(t, err, codes.StoreUnavailable)
 		require.ErrorContains(t, err, "kept changing")
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -635,6 +636,6 @@ func TestLeavesBetweenTries(t *testing.T) {
 		_, err = b.store.DoTx(ctx, pool, "k", never)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "kept changing")
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
@@ -162,7 +162,7 @@ func TestUnreachable(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, store.ErrFull)
 		_, err = s.DoTx(t.Context(), db, "k", never)
-		require.ErrorIs(t, err, core.CodeStoreUnavailable)
+		require.ErrorIs(t, err, codes.StoreUnavailable)
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 		_, err = sqlstore.NewURL(t.Context(), url)
 		require.Error(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
@@ -292,7 +292,7 @@ func TestDuplicatesWaitInTheProcess(t *testing.T) {
 		gone, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_, err = b.store.DoTx(gone, b.db, "k", never)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		assert.NotErrorIs(t, err, codes.StoreUnavailable)
 		cancel()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -357,7 +357,7 @@ func TestErrorsOfTheFunction(t *testing.T) {
 			runs := 0
 			_, err := b.do("k", func(*sql.Tx) ([]byte, error) { runs++; return nil, numbered{number} })
 			require.ErrorIs(t, err, numbered{number})
-			require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+			require.NotErrorIs(t, err, codes.StoreUnavailable)
 			require.Equal(t, 1, runs, "the error %d is not a deadlock", number)
 		}
 		gone := []error{driver.ErrBadConn, sql.ErrConnDone}
@@ -367,7 +367,7 @@ func TestErrorsOfTheFunction(t *testing.T) {
 		for _, err := range gone {
 			runs := 0
 			_, got := b.do("k", func(*sql.Tx) ([]byte, error) { runs++; return nil, err })
-			require.ErrorIs(t, got, core.CodeStoreUnavailable, err)
+			require.ErrorIs(t, got, codes.StoreUnavailable, err)
 			require.ErrorIs(t, got, err)
 			require.Equal(t, 1, runs)
 		}
@@ -377,7 +377,7 @@ func TestErrorsOfTheFunction(t *testing.T) {
 		}[dialectOf(url)] { // they are the database's, and there is an end to trying
 			runs := 0
 			_, err := b.do("k", func(*sql.Tx) ([]byte, error) { runs++; return nil, conflict })
-			require.ErrorIs(t, err, core.CodeStoreUnavailable)
+			require.ErrorIs(t, err, codes.StoreUnavailable)
 			require.ErrorIs(t, err, conflict)
 			require.Equal(t, sqlstore.Tries, runs)
 
@@ -394,7 +394,7 @@ func TestErrorsOfTheFunction(t *testing.T) {
 			if runs < sqlstore.Tries {
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, errUnlucky)
-				require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+				require.NotErrorIs(t, err, codes.StoreUnavailable)
 			}
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -405,6 +405,6 @@ func TestErrorsOfTheFunction(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, errUnlucky)
-		require.NotErrorIs(t, err, core.CodeStoreUnavailable)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/httpidem"
 )
@@ -126,7 +127,7 @@ func TestSlotsAreShared(t *testing.T) {
 			defer cancel()
 			_, err := other.DoTx(gone, b.db, "k", never)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.NotErrorIs(t, err, core.CodeStoreUnavailable)
+			assert.NotErrorIs(t, err, codes.StoreUnavailable)
 			wg.Go(func() {
 				close(waiting)
 				_, err := other.DoTx(t.Context(), b.db, "next", b.enter("next"))

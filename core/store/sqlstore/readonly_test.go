@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -138,7 +138,7 @@ func TestDemotedPrimary(t *testing.T) {
 				_, failed = s.DoTx(t.Context(), db, rand.Text(), func(*sql.Tx) ([]byte, error) { return nil, nil })
 				return failed != nil
 			}, 10*time.Second, 10*time.Millisecond)
-			require.ErrorIs(t, failed, core.CodeStoreUnavailable)
+			require.ErrorIs(t, failed, codes.StoreUnavailable)
 			require.ErrorContains(t, failed, e.text)
 
 			link.Lead(next.Addr())

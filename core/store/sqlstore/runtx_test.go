@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -200,7 +201,7 @@ func TestRunTxLost(t *testing.T) {
 					handler = never
 				}
 				_, err := c.store.RunTx(r.Context(), c.db, handler)
-				assert.ErrorIs(t, err, core.CodeInProgress, name)
+				assert.ErrorIs(t, err, codes.InProgress, name)
 				assert.ErrorIs(t, err, store.ErrLost, name)
 				assert.True(t, httpidem.Refuse(w, r, err))
 			}
@@ -243,7 +244,7 @@ func TestRunTxElsewhere(t *testing.T) {
 		} {
 			c.store = tc.runTx
 			var log bytes.Buffer
-			engine := core.MustNew(core.Config{Service: "shop", Store: tc.engine, User: core.SharedByAllCallers(), Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)))})
+			engine := core.MustNew(core.Config{Service: "shop", Store: tc.engine, User: core.SharedByAllCallers(), Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelDebug)})
 			c.served = httpidem.New(engine.MustGuard(byKey))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }))
 			for range 2 {
 				log.Reset()
@@ -276,7 +277,7 @@ func TestRunTxOfARunThatHasEnded(t *testing.T) {
 		}
 		assert.Equal(t, http.StatusCreated, c.post("k-1").Code)
 		_, err := c.store.RunTx(ctx, c.db, never)
-		assert.ErrorIs(t, err, core.CodeInProgress)
+		assert.ErrorIs(t, err, codes.InProgress)
 		assert.ErrorIs(t, err, store.ErrLost)
 	})
 }
@@ -338,7 +339,7 @@ func TestRunTxRefuses(t *testing.T) {
 	url := engines[2].url(t)
 	c := newCounter(t, url, byKey)
 	_, err := c.store.RunTx(t.Context(), c.db, never)
-	require.ErrorIs(t, err, core.CodeNoRun)
+	require.ErrorIs(t, err, codes.NoRun)
 
 	here := core.MustNew(core.Config{Service: "shop", Store: c.store}).MustTask(core.TaskPolicy{Name: "here"})
 	for _, option := range []sqlstore.TxOption{sqlstore.Fingerprint("f"), sqlstore.Retention(time.Hour)} {
@@ -432,9 +433,9 @@ func TestContextEnds(t *testing.T) {
 					about := name + ", " + step.name
 					assert.ErrorIs(t, err, want, about)
 					assert.ErrorIs(t, err, errLeft, about)
-					assert.NotErrorIs(t, err, core.CodeStoreUnavailable, about)
+					assert.NotErrorIs(t, err, codes.StoreUnavailable, about)
 					assert.Equal(t, step.name == "commit", errors.Is(err, sqlstore.ErrOutcomeUnknown), about)
-					assert.Equal(t, step.name == "commit", errors.Is(err, core.CodeUnfinished), about)
+					assert.Equal(t, step.name == "commit", errors.Is(err, codes.Unfinished), about)
 				}
 			}
 		}

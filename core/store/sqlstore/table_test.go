@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
@@ -397,7 +398,7 @@ func TestStoreFull(t *testing.T) {
 	require.Equal(t, store.Running, g.State)
 	_, err = s.DoTx(ctx, db, "tx", func(*sql.Tx) ([]byte, error) { return make([]byte, 1<<20), nil })
 	require.ErrorIs(t, err, store.ErrFull)
-	require.ErrorIs(t, err, core.CodeStoreUnavailable)
+	require.ErrorIs(t, err, codes.StoreUnavailable)
 	require.NoError(t, s.Complete(ctx, "k", c.Owner, nil, time.Hour))
 	for i := 0; err == nil || i == 0; i++ {
 		require.Less(t, i, 10_000, "20 pages took that many records")
@@ -437,7 +438,7 @@ func TestHugeResult(t *testing.T) {
 			_, err := b.enter(name)(tx)
 			return make([]byte, limit+1), err
 		})
-		require.ErrorIs(t, err, core.CodeStoreUnavailable, name)
+		require.ErrorIs(t, err, codes.StoreUnavailable, name)
 		require.ErrorIs(t, err, store.ErrFull, name)
 		require.Zero(t, b.count(name))
 		require.NoError(t, call(b.enter(name)))

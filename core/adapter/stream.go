@@ -1,4 +1,4 @@
-package core
+package adapter
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 
 // Stream is a response body that the framework reads after [Exchange.Run] has returned, so that the
 // exchange is a [Deferrer]. The run ends with the stream: it is done if that was read to its end, and
-// abandoned if it was closed before. It is for adapters, and safe for concurrent use.
+// abandoned if it was closed before. It is safe for concurrent use.
 type Stream struct {
 	body     io.Reader
 	captured Capture
-	run      *Pending
+	run      Pending
 
 	mu    sync.Mutex
 	left  int64 // negative: it is not known
@@ -34,7 +34,7 @@ func NewStream(body io.Reader, length int64, captured Capture) *Stream {
 }
 
 // Defer takes over the pending run. The exchange's Defer calls it, before the first Read.
-func (s *Stream) Defer(run *Pending) { s.run = run }
+func (s *Stream) Defer(run Pending) { s.run = run }
 
 // Read implements [io.Reader].
 func (s *Stream) Read(b []byte) (int, error) {
@@ -57,7 +57,7 @@ func (s *Stream) Close() (err error) {
 	defer func() { _ = recover() }()
 	s.mu.Lock()
 	captured := s.captured
-	if !s.whole || s.run.run.Err() != nil {
+	if !s.whole || s.run.Err() != nil {
 		captured.Ending = max(captured.Ending, Cut)
 	}
 	s.mu.Unlock()

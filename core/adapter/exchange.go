@@ -1,19 +1,18 @@
-package core
+// Package adapter is what core needs from an adapter: the interface [Exchange], the values that its methods take and
+// return, and what finds out how a response ends that is made after the handler has returned. Applications need none of it.
+//
+// Package adapterkit has what exchanges are built on, and package core/adaptertest checks one against the rules that are
+// written here.
+package adapter
 
 import (
 	"context"
 	"errors"
-	"sync"
 )
 
-// What is in this file is for adapters.
-
-// Exchange is one HTTP request and its response, seen through an adapter. It is for adapters, and all
-// that an adapter has to supply: [Guard.Serve] decides what happens in which order, and the exchange
-// does it. Its methods are not called concurrently.
-//
-// Package adapterkit has what exchanges are built on, and package core/adaptertest checks one against
-// the rules below.
+// Exchange is one HTTP request and its response, seen through an adapter. It is all that an adapter has to
+// supply: core.Guard.Serve decides what happens in which order, and the exchange does it. Its methods are
+// not called concurrently.
 type Exchange interface {
 	Headers
 
@@ -67,7 +66,7 @@ type Exchange interface {
 	Deliver(fields []Field) error
 }
 
-// Capture is what [Exchange.Run] has seen of the handler's answer. It is for adapters.
+// Capture is what [Exchange.Run] has seen of the handler's answer.
 type Capture struct {
 	// Response is the final response as the client gets it. The engine does not use it after it
 	// has called Deliver, so that an adapter may reuse it. It is nil only if Ending is Deferred or
@@ -80,29 +79,29 @@ type Capture struct {
 	// the record is kept, it is without the response.
 	Incomplete bool
 	// Err is the error that the handler reported in the framework's own way, if any. The
-	// observer gets it. If it is a [Refusal], the run has failed, and its record is not kept. If nothing
+	// observer gets it. If it is a core.Refusal, the run has failed, and its record is not kept. If nothing
 	// has rendered it (Empty, Unrendered, or a status of 500, which frameworks give to errors that they
 	// don't know) and nothing was sent, the client gets that refusal.
 	Err error
 }
 
 // Ending is how a run has ended, as its adapter has seen it. It decides what the client gets and, unless the
-// handler has decided ([Run.Keep]), what becomes of the record. If several endings apply, the last one of
-// this list counts. It is for adapters.
+// handler has decided (core.Run.Keep), what becomes of the record. If several endings apply, the last one of
+// this list counts.
 type Ending uint8
 
 const (
-	// Answered: the handler has answered, and the client gets that. [Policy].Failed tells whether it is a
-	// success, whose record is kept, or a failure, whose record is released; see [Policy].OnSuccess.
+	// Answered: the handler has answered, and the client gets that. core.Policy.Failed tells whether it is a
+	// success, whose record is kept, or a failure, whose record is released; see core.Policy.OnSuccess.
 	Answered Ending = iota
 	// Empty: the handler has written neither a status nor a body; Response is what the framework makes of
 	// that, and counts as an answer. But with an Err the run has failed as if Unrendered. If the context of
 	// the run had ended when the handler returned, the handler has given up: the run has failed, its record is not
-	// kept, and the client gets a refusal ([CodeUnfinished], [CodeShuttingDown]).
+	// kept, and the client gets a refusal (unfinished, shutting_down).
 	Empty
 	// Unrendered: the handler has reported an error and written no body, and the adapter can't see what a
 	// middleware further out makes of it. The run has failed, and its record is released
-	// ([Policy].OnFailure). The client gets what that middleware makes of the error.
+	// (core.Policy.OnFailure). The client gets what that middleware makes of the error.
 	Unrendered
 	// Cut: a streamed response could not be sent to its end. The run has failed, and its record is
 	// abandoned: the client has a part of the answer. A response that is merely large is not cut: its
@@ -120,84 +119,24 @@ const (
 )
 
 // Deferrer is implemented by exchanges whose framework decides on the response after Run has
-// returned ([Deferred]). It is for adapters.
+// returned ([Deferred]).
 type Deferrer interface {
 	// Defer receives the pending run. The adapter hands it to a [Finisher] or a [Stream], or calls
 	// Pending.Finish itself: once, with the final capture when the response is known, or
 	// with nil after a panic. The capture may hold a body over the limit. The exchange must
 	// not be used for another request before that.
-	Defer(p *Pending)
+	Defer(p Pending)
 }
 
-// Pending is a run whose ending is known only after [Exchange.Run] has returned, see [Deferrer]. It is
-// for adapters, and safe for concurrent use.
-type Pending struct {
-	run  *runContext
-	x    Exchange
-	echo [2]Field
-	once sync.Once
-
-	reported error // by the handler; a middleware further out may have taken it for itself
-}
-
-// Finish settles the run by the final answer, and then has the exchange deliver it. A nil c means
-// that the handler has panicked: nothing is delivered. The error is the delivery's. Calls after the
-// first do nothing, and return nil.
-func (p *Pending) Finish(c *Capture) (err error) {
-	p.once.Do(func() {
-		run := p.run
-		if c == nil {
-			run.settlePanic(Unrendered)
-			return
-		}
-		last := *c
-		if last.Err == nil || reported(p.reported) != nil { // a refusal stays one, whatever has become of it
-			last.Err = p.reported
-		}
-		_, err = run.answer(p.x, &p.echo, &last, nil, func(instead *Refusal) error {
-			var r Request // that of the httpOperation is back in the pool
-			r.fill(run.values, p.x)
-			return p.x.Answer(run.guard.response(run.values, instead, &r))
-		})
-	})
-	return err
-}
-
-// MayStream reports whether the client of the run to which ctx belongs can see what the handler
-// flushes. It is false if the client has left before anything was streamed. The adapter then goes on
-// holding back what it can, as if the handler had not flushed: the run goes on, and its answer is
-// there for the retry. It is for adapters, see [Exchange].
-func MayStream(ctx context.Context) bool {
-	c, _ := ctx.Value(partKey{}).(*runContext)
-	if c == nil {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.streamed || context.Cause(c.values) != context.Canceled {
-		return true
-	}
-	c.unseen = true
-	return false
-}
-
-// PartSent tells the run to which ctx belongs that a part of its response has been sent before the
-// handler has returned. streaming says that the client sees what is sent at once; the run's context
-// then ends when the client leaves. It is for adapters, see [Exchange].
-func PartSent(ctx context.Context, streaming bool) {
-	c, _ := ctx.Value(partKey{}).(*runContext)
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.partSent = true
-	if streaming {
-		c.streamed = true
-		if c.lingering != nil {
-			c.endLocked(context.Cause(c.values))
-		}
-	}
+// Pending is a run whose ending is known only after [Exchange.Run] has returned, see [Deferrer]. Core implements it. It is
+// safe for concurrent use.
+type Pending interface {
+	// Finish settles the run by the final answer, and then has the exchange deliver it. A nil c means
+	// that the handler has panicked: nothing is delivered. The error is the delivery's. Calls after the
+	// first do nothing, and return nil.
+	Finish(c *Capture) error
+	// Err is not nil once the run's context has ended.
+	Err() error
 }
 
 // ErrBodyTooLarge is what [Exchange.ReadBody] returns for a body over the limit.
@@ -206,3 +145,7 @@ var ErrBodyTooLarge = errors.New("idem: the request body is over the limit")
 // ErrBodyConsumed is what [Exchange.ReadBody] returns for a body that a middleware in front has
 // read, and that can't be put together again.
 var ErrBodyConsumed = errors.New("idem: a middleware in front has read the request body; mount the guard in front of it, or let it put the body back")
+
+// ErrUnrendered is in the Err of the event of a run whose handler has reported an error that nothing has rendered, as far as
+// the guard could see. The run has failed.
+var ErrUnrendered = errors.New("idem: no response to the handler's error was seen")

@@ -1,9 +1,11 @@
-package core
+package adapter
+
+import "strings"
 
 // Response is an HTTP response: captured from a handler, replayed, or written in place of the handler's.
 type Response struct {
 	// Status is the final status code, never an informational one. (101 may be seen by
-	// Policy.Failed and in events, for an upgraded connection, but is never stored.)
+	// core.Policy.Failed and in events, for an upgraded connection, but is never stored.)
 	Status int
 	// Header holds the header fields in the order in which they are written. A name
 	// may occur more than once; the lines of one name stand together.
@@ -25,29 +27,9 @@ type Field struct {
 // regard to case, or "".
 func (r *Response) Get(name string) string {
 	for _, f := range r.Header {
-		if equalFold(f.Name, name) {
+		if strings.EqualFold(f.Name, name) {
 			return f.Value
 		}
 	}
 	return ""
-}
-
-// equalFold compares header field names, which are ASCII (RFC 9110, section 5.1).
-func equalFold(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := 0; i < len(a); i++ {
-		if lowerASCII(a[i]) != lowerASCII(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lowerASCII(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c + ('a' - 'A')
-	}
-	return c
 }

@@ -1,9 +1,11 @@
-package core
+package adapter
+
+import "github.com/idem-go/idem/core/internal/canon"
 
 // Request holds the plain values of one HTTP request, as an adapter found them.
 //
 // Its strings and bytes may belong to a framework that reuses their memory. They are valid until
-// [Guard.Serve] returns; a hook that keeps one must copy it (strings.Clone).
+// core.Guard.Serve returns; a hook that keeps one must copy it (strings.Clone).
 type Request struct {
 	// Method is the request's method, as sent.
 	Method string
@@ -35,13 +37,13 @@ type Request struct {
 	Preforked bool
 	// Headers gives access to all header fields.
 	Headers Headers
-	// Caller is the verified caller ([WithCaller]), or "" if there is none. The engine fills it
+	// Caller is the verified caller (core.WithCaller), or "" if there is none. The engine fills it
 	// in, not the adapter.
 	Caller string
-	// CallerEvent is the id of the event that the request reports ([WithCallerEvent]), or "" if it
+	// CallerEvent is the id of the event that the request reports (core.WithCallerEvent), or "" if it
 	// is not known. The engine fills it in.
 	CallerEvent string
-	// Consumed are the names of parameters that a verifier has consumed, see [WithCaller]. The
+	// Consumed are the names of parameters that a verifier has consumed, see core.WithCaller. The
 	// engine fills it in.
 	Consumed []string
 	// Native is the framework's own context: *http.Request, *gin.Context, echo.Context (of Echo v5
@@ -50,8 +52,9 @@ type Request struct {
 	// Body is the whole body as sent, not decompressed, or as a middleware in front has decoded it. It must
 	// not be changed. The engine fills it in, not the adapter.
 	Body []byte
-
-	expired *token // that a refusal with CodeTokenExpired has refused, for NewToken
+	// Expired is the one-shot token that a refusal with token_expired has refused, for core.Guard.NewToken. The engine
+	// fills it in.
+	Expired string
 }
 
 // Headers looks up the header fields of a request.
@@ -61,3 +64,6 @@ type Headers interface {
 	// "Host" is [Request.Host], one line, whatever the framework makes of it.
 	Header(name string, i int) (value string, lines int)
 }
+
+// Pair is a parameter: a name and its value, both decoded.
+type Pair = canon.Pair

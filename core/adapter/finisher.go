@@ -1,4 +1,4 @@
-package core
+package adapter
 
 import "cmp"
 
@@ -9,14 +9,14 @@ import "cmp"
 type Finisher struct{ deferred []deferred }
 
 type deferred struct {
-	run     *Pending
+	run     Pending
 	capture func(returned bool) *Capture
 }
 
 // Defer takes over a pending run. Finish calls capture once, for what was answered in the end. If
 // returned is false, the chain of handlers has panicked: capture then drops what it has held back,
 // and returns nil.
-func (f *Finisher) Defer(run *Pending, capture func(returned bool) *Capture) {
+func (f *Finisher) Defer(run Pending, capture func(returned bool) *Capture) {
 	f.deferred = append(f.deferred, deferred{run, capture})
 }
 
