@@ -2,7 +2,6 @@ package sign_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,43 +10,122 @@ import (
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 )
 
-// An event holds no more of a path than what tells routes apart, and nothing of the query.
-func TestEventPaths(t *testing.T) {
-	var e sign.Event
-	v := sign.Must(sign.NewVerifier(sign.Config{
-		Keys:    sign.Must(sign.NewRing(newHMAC(t, "demo"))),
-		Observe: func(_ context.Context, got sign.Event) { e = got },
-	}))
-	for target, path := range map[string]string{
-		"/hooks?token=1":                 "/hooks",
-		"":                               "/",
-		"http://api.example.com/a?x":     "/a",
-		"/" + strings.Repeat("x", 1<<12): "/" + strings.Repeat("x", 255),
-	} {
-		_, err := v.Verify(t.Context(), &sign.Message{Method: "POST", Target: target, Host: "h", Source: &fixture.Source{Header: http.Header{}}})
+// observer keeps the last event, and what its signing string was.
+type observer struct {
+	sign.Event
+	signed string
+}
+
+func (o *observer) observe(_ context.Context, e sign.Event) { o.Event, o.signed = e, e.SigningString() }
+
+// Both sides show the same string, and nothing secret is in it.
+func TestObserve(t *testing.T) {
+	var event observer
+	v := fixture.Verifier(sign.Config{Observe: event.observe}, signtest.Demo)
+	var theirs string
+	r := signtest.NewRequest(t, nil, "http://api.example.com/a?b=c&access_token=t-0815&d", "a body that is nobody's business", "Authorization", "Bearer of a token", "Content-Type", "text/plain")
+	fixture.Sign(t, r, signtest.Demo, sign.RequestOptions{
+		Cover: []string{"Authorization", "Content-Type"}, Observe: func(_ *http.Request, s string) { theirs = s },
+	})
+	_, err := v.Verify(t.Context(), fixture.Message(r))
+	require.NoError(t, err)
+	require.Nil(t, event.Err)
+	require.Equal(t, "demo", event.KeyID)
+	require.Equal(t, theirs, event.signed)
+	require.Contains(t, theirs, "\nauthorization:[redacted]\ncontent-type:text/plain")
+	require.Contains(t, theirs, "\nb=c&access_token=[redacted]&d\n")
+	require.Len(t, strings.Split(theirs, "\n"), 12)
+	for _, hidden := range []string{"Bearer", "nobody", "t-0815", designSecret, r.Header.Get("X-Signature")[3:]} {
+		require.NotContains(t, theirs, hidden)
+	}
+	require.Empty(t, event.SigningString(), "the message of an event that is kept belongs to another request")
+	require.Empty(t, sign.Event{}.SigningString())
+
+	// Where the messages differ, the strings say where.
+	m := fixture.Message(r)
+	m.Target = "/a?b=d&access_token=t-0816&d"
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ReasonBadSignature)
+	require.Equal(t, strings.Replace(theirs, "b=c", "b=d", 1), event.signed)
+	require.EqualError(t, event.Err, "sign: invalid (bad_signature)")
+
+	// A body that was not read is not read for this.
+	m = fixture.Message(r)
+	sourceOf(m).Header.Set("X-Timestamp", "1")
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.CodeExpired)
+	require.Contains(t, event.signed, "\n[the body was not read]\n")
+	require.Zero(t, sourceOf(m).Reads)
+
+	// A message that was not parsed has no string, and what is no key id is not named.
+	for _, id := range []string{"", strings.Repeat("x\t", 1000)} {
+		sourceOf(m).Header.Set("X-Key-Id", id)
+		_, err = v.Verify(t.Context(), m)
 		require.Error(t, err)
-		require.Equal(t, path, e.Path)
-		require.Empty(t, e.RemoteAddr, "the source does not tell")
+		require.Empty(t, event.signed)
+		require.Empty(t, event.KeyID)
 	}
 }
 
-// Anybody can send what is told to people, so it has a bound.
+// The request line counts as the header does, and what observers see of a message has a limit.
+func TestLongMessages(t *testing.T) {
+	var event observer
+	v := fixture.Verifier(sign.Config{Observe: event.observe}, signtest.Demo)
+	m := signedMessage(t, signtest.Demo)
+	_, bytes := m.Source.HeaderSize()
+	m.Target = "/?" + strings.Repeat("x", 32<<10-bytes-len(m.Method)-len(m.Host)-2)
+	_, err := v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ReasonBadSignature, "it is just short enough")
+	require.Len(t, event.signed, 4<<10+len("[cut off]"))
+	require.True(t, strings.HasPrefix(event.signed, "v1\ndemo\nPOST\n") && strings.HasSuffix(event.signed, "x[cut off]"), event.signed)
+	for _, part := range []*string{&m.Target, &m.Method, &m.Host} {
+		before := *part
+		*part += "x"
+		_, err = v.Verify(t.Context(), m)
+		require.ErrorIs(t, err, sign.CodeMalformed)
+		*part = before
+	}
+
+	m = signedMessage(t, signtest.Demo)
+	lines, _ := m.Source.HeaderSize()
+	sourceOf(m).Header["X-Padding"] = make([]string, 100-lines)
+	_, err = v.Verify(t.Context(), m)
+	require.NoError(t, err)
+	sourceOf(m).Header["X-Padding"] = make([]string, 101-lines)
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.CodeMalformed)
+}
+
+// Anybody can send what is told to people, so each part of it has a limit, and nothing of the query is in it.
 func TestEventsAreShort(t *testing.T) {
-	key, long := newHMAC(t, "demo"), strings.Repeat("x", 30<<10)
-	for what, change := range map[string]func(*http.Request){
-		"host":   func(r *http.Request) { r.Host = long },
-		"method": func(r *http.Request) { r.Method = long },
-		"key id": func(r *http.Request) { r.Header.Set("X-Key-Id", long) },
-		"field":  func(r *http.Request) { r.Header.Set("X-Signed-Headers", "content-type;idempotency-key;"+long) },
+	long := strings.Repeat("x", 30<<10)
+	for _, c := range []struct {
+		change func(*sign.Message)
+		path   string
+	}{
+		{func(m *sign.Message) { m.Target = "/hooks?token=1" }, "/hooks"},
+		{func(m *sign.Message) { m.Target = "" }, "/"},
+		{func(m *sign.Message) { m.Target = "http://api.example.com/a?x" }, "/a"},
+		{func(m *sign.Message) { m.Target = "/" + long }, "/" + long[:255]},
+		{func(m *sign.Message) { m.Host = long }, "/transfers/a%2Fb"},
+		{func(m *sign.Message) { m.Method = long }, "/transfers/a%2Fb"},
+		{func(m *sign.Message) { sourceOf(m).Header.Set("X-Key-Id", long) }, "/transfers/a%2Fb"},
+		{func(m *sign.Message) {
+			sourceOf(m).Header.Set("X-Signed-Headers", "content-type;idempotency-key;"+long)
+		}, "/transfers/a%2Fb"},
 	} {
-		var e sign.Event
-		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Hosts: []string{"api.example.com"}, Observe: func(_ context.Context, got sign.Event) { e = got }}))
-		r := signedRequest(t, key, sign.RequestOptions{})
-		change(r)
-		_, err := v.Verify(t.Context(), fixture.Message(r))
-		require.Error(t, err, what)
-		require.Less(t, len(fmt.Sprint(e.KeyID, e.Method, e.Path, e.Err, err)), 2<<10, what)
+		var event observer
+		v := fixture.Verifier(sign.Config{Hosts: []string{"api.example.com"}, Observe: event.observe}, signtest.Demo)
+		m := signedMessage(t, signtest.Demo)
+		c.change(m)
+		_, err := v.Verify(t.Context(), m)
+		require.Error(t, err)
+		require.Equal(t, c.path, event.Path)
+		require.LessOrEqual(t, max(len(event.KeyID), len(event.Method), len(event.Path)), 256)
+		require.LessOrEqual(t, len(err.Error()), 600)
+		require.LessOrEqual(t, len(event.Err.Detail), 512)
 	}
 }

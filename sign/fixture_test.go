@@ -2,30 +2,29 @@ package sign_test
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
-	"encoding/hex"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 )
 
 // designSecret is the secret of the documented examples.
 const designSecret = "0123456789abcdef0123456789abcdef"
 
-var body200 = `{"order":{"sku":"A-1","qty":2,"note":"` + strings.Repeat("n", 160) + `"}}`
+const goodURL = "http://api.example.com/transfers/a%2Fb?x=2&x=1"
 
-// now is the time of the tests' verifiers.
-var now = time.Unix(1700000000, 0)
-
-func fixedClock() time.Time { return now }
+var (
+	body200    = `{"order":{"sku":"A-1","qty":2,"note":"` + strings.Repeat("n", 160) + `"}}`
+	now        = fixture.Now
+	standardV1 = sign.Must(sign.NewV1(sign.V1Options{}))
+)
 
 // messageOf is what a server makes of a request that a client sends. ExampleScheme calls it.
 func messageOf(r *http.Request) *sign.Message { return fixture.Message(r) }
@@ -33,43 +32,25 @@ func messageOf(r *http.Request) *sign.Message { return fixture.Message(r) }
 // signedRequest is a request of 200 bytes with an Idempotency-Key, signed by key.
 func signedRequest(tb testing.TB, key *sign.Key, o sign.RequestOptions) *http.Request {
 	tb.Helper()
-	r, err := http.NewRequest("POST", "http://api.example.com/transfers/a%2Fb?x=2&x=1", strings.NewReader(body200))
-	require.NoError(tb, err)
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", `"k-1"`)
-	require.NoError(tb, sign.Request(r, key, o))
-	return r
+	return fixture.Sign(tb, signtest.NewRequest(tb, nil, goodURL, body200, "Idempotency-Key", `"k-1"`), key, o)
 }
 
-// newEd25519 makes a key pair: the key that signs, and the one that verifies.
-func newEd25519(tb testing.TB) (signer, verifier *sign.Key) {
+// signedMessage is what a server makes of that request.
+func signedMessage(tb testing.TB, key *sign.Key) *sign.Message {
 	tb.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(tb, err)
-	return sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, public))
+	return fixture.Message(signedRequest(tb, key, sign.RequestOptions{}))
 }
 
-func newHMAC(tb testing.TB, id string) *sign.Key {
-	tb.Helper()
-	return newHMACWith(tb, sign.KeyOptions{ID: id})
-}
-
-func newHMACWith(tb testing.TB, o sign.KeyOptions) *sign.Key {
-	tb.Helper()
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret)
-	return sign.Must(sign.NewHMACKey(o, secret))
-}
+// sourceOf is header and body of a message that [fixture.Message] has made.
+func sourceOf(m *sign.Message) *fixture.Source { return m.Source.(*fixture.Source) }
 
 // keyFunc is a [sign.KeyStore] of one function.
 type keyFunc func(ctx context.Context, id string) ([]*sign.Key, error)
 
 func (f keyFunc) Keys(ctx context.Context, id string) ([]*sign.Key, error) { return f(ctx, id) }
 
-func newNonce() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
+func newHMACWith(o sign.KeyOptions) *sign.Key {
+	return sign.Must(sign.NewHMACKey(o, []byte(rand.Text()+rand.Text())))
 }
 
 func newRSA(tb testing.TB) *sign.Key {
@@ -77,4 +58,28 @@ func newRSA(tb testing.TB) *sign.Key {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(tb, err)
 	return sign.Must(sign.NewKey(sign.KeyOptions{ID: "rsa"}, private))
+}
+
+// stub is a scheme with something in front of its Parse, and something behind its Check.
+type stub struct {
+	sign.Scheme
+	parse func(*sign.Signature) error
+	check func(*sign.Signature, error) error
+}
+
+func (s stub) Parse(m *sign.Message, sig *sign.Signature) error {
+	if s.parse != nil {
+		if err := s.parse(sig); err != nil {
+			return err
+		}
+	}
+	return s.Scheme.Parse(m, sig)
+}
+
+func (s stub) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
+	err := s.Scheme.Check(m, sig, key)
+	if s.check != nil {
+		return s.check(sig, err)
+	}
+	return err
 }

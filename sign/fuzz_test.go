@@ -4,21 +4,20 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 )
 
 // FuzzV1 sends anything: nothing panics, nothing that was not signed is accepted, and what is
 // accepted cannot be sent again.
 func FuzzV1(f *testing.F) {
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(designSecret)))
 	const nonce = "n-0123456789abcdef" // of all fuzzing processes
 	m := &sign.Message{Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com", Source: &fixture.Source{Header: http.Header{
 		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`},
 	}, Body: []byte(body200)}}
-	added, err := standardV1(f).Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: nonce, Covered: []string{"Content-Type"}}, key)
+	added, err := standardV1.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: nonce, Covered: []string{"Content-Type"}}, signtest.Demo)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -37,7 +36,7 @@ func FuzzV1(f *testing.F) {
 			}
 		}
 		m := sign.Message{Method: method, Target: target, Host: host, Source: &fixture.Source{Header: header, Body: []byte(body)}}
-		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Clock: fixedClock}))
+		v := fixture.Verifier(sign.Config{}, signtest.Demo)
 		first, again := m, m
 		_, err := v.Verify(t.Context(), &first)
 		if v.Answer(t.Context(), err) == nil {
@@ -61,33 +60,22 @@ func FuzzV1(f *testing.F) {
 	})
 }
 
-func standardV1(tb testing.TB) sign.Scheme {
-	tb.Helper()
-	scheme, err := sign.NewV1(sign.V1Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return scheme
-}
-
 // FuzzRequest signs anything that net/http takes for a request, and the other side verifies it.
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "http://api.example.com/a%2Fb?x=1", "application/json", "body")
 	f.Add("get", "http://[::1]:80/%zz?%zz;+#f", " ", "")
 	f.Add("", "http://H", "a\x7f", "\x00")
 	f.Add("POST", "http://h/", " application/json\t", "{}")
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(designSecret)))
 	f.Fuzz(func(t *testing.T, method, url, contentType, body string) {
 		r, err := http.NewRequest(method, url, strings.NewReader(body))
 		if err != nil {
 			return
 		}
 		r.Header.Set("Content-Type", contentType)
-		if sign.Request(r, key, sign.RequestOptions{}) != nil {
+		if sign.Request(r, signtest.Demo, sign.RequestOptions{Clock: fixture.Clock}) != nil {
 			return
 		}
-		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Window: time.Hour}))
-		if _, err := v.Verify(t.Context(), fixture.Message(r)); err != nil {
+		if err := fixture.Verify(t, sign.Config{}, r, signtest.Demo); err != nil {
 			t.Fatalf("%s %s: %v", method, url, err)
 		}
 	})

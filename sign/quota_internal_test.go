@@ -80,24 +80,20 @@ func TestOwnersLeaveRoom(t *testing.T) {
 	q := newQuota(0, 10_000, 60)
 	var got []int
 	for owner := range 11 {
-		for n := 0; ; n++ {
-			slot, err := q.take(strconv.Itoa(owner), 1000, 1060)
-			if err != nil {
-				require.Equal(t, CodeRateLimited, err.Code)
-				require.Greater(t, err.retryAfter, int64(50))
-				got = append(got, n)
-				break
-			}
-			q.finish(strconv.Itoa(owner), slot, true)
+		n := 0
+		err := q.taken(strconv.Itoa(owner), 1000)
+		for ; err == nil; err = q.taken(strconv.Itoa(owner), 1000) {
+			n++
 		}
+		require.Equal(t, CodeRateLimited, err.Code)
+		require.Greater(t, err.retryAfter, int64(50))
+		got = append(got, n)
 	}
 	require.Equal(t, []int{2500, 1875, 1407, 1055, 791, 593, 445, 334, 250, 188, 141}, got)
 
 	q = newQuota(0, 1, 60)
-	_, err := q.take("the first", 1000, 1060)
-	require.Nil(t, err)
-	_, err = q.take("the second", 1000, 1060)
-	require.Equal(t, CodeStoreUnavailable, err.Code, "it has taken nothing")
+	require.Nil(t, q.taken("the first", 1000))
+	require.Equal(t, CodeStoreUnavailable, q.taken("the second", 1000).Code, "it has taken nothing")
 }
 
 // sized is a store that says how much it holds.
@@ -120,25 +116,29 @@ func TestDefaultOfMaxNonces(t *testing.T) {
 	}
 }
 
+// taken takes a nonce that is kept for a minute, and ends the take. It returns nil, or the refusal.
+func (q *quota) taken(owner string, now int64) *Error {
+	slot, err := q.take(owner, now, now+60)
+	if err == nil {
+		q.finish(owner, slot, true)
+	}
+	return err
+}
+
 // Owners without nonces are forgotten, and a clock that goes back or far ahead breaks nothing.
 func TestQuotaForgetsOwners(t *testing.T) {
 	q := newQuota(1, 100, 60)
 	for i := range int64(10_000) {
-		owner := strconv.FormatInt(i, 10)
-		slot, err := q.take(owner, i*10, i*10+60)
-		require.Nil(t, err)
-		q.finish(owner, slot, true)
+		require.Nil(t, q.taken(strconv.FormatInt(i, 10), i*10))
 	}
 	require.Less(t, len(q.owners), 200)
 
 	// The clock is put back, by a day and by more than it was ever ahead.
 	for day := range int64(3) {
-		now := 1_000_000 - day*86_400
 		for i := range int64(5) { // each when the one before is forgotten
-			slot, err := q.take("demo", now+i*200, now+i*200+60)
-			require.Nil(t, err)
-			q.finish("demo", slot, true)
-			_, err = q.take("demo", now+i*200, now+i*200+60)
+			now := 1_000_000 - day*86_400 + i*200
+			require.Nil(t, q.taken("demo", now))
+			err := q.taken("demo", now)
 			require.NotNil(t, err)
 			require.LessOrEqual(t, err.retryAfter, 60+2*q.span)
 		}
@@ -146,34 +146,28 @@ func TestQuotaForgetsOwners(t *testing.T) {
 
 	slot, err := q.take("late", 2_000_000, 2_000_060)
 	require.Nil(t, err)
-	_, err = q.take("late", 1_000_000, 1_000_060)
-	require.Nil(t, err)
-	q.finish("late", slot, false) // it is of a time that did not come
-	require.Equal(t, 1, q.total.sum)
-	require.Equal(t, 1, q.owners["late"].sum)
-	_, err = q.take("late", 3_000_000, 3_000_060)
-	require.Nil(t, err)
-	q.finish("late", slot, false) // it has passed
-	require.Equal(t, 1, q.total.sum)
-	require.Equal(t, 1, q.owners["late"].sum)
+	for _, now := range []int64{1_000_000, 3_000_000} { // slot is of a time that did not come, and then it has passed
+		again, err := q.take("late", now, now+60)
+		require.Nil(t, err)
+		q.finish("late", slot, false)
+		require.Equal(t, 1, q.total.sum)
+		require.Equal(t, 1, q.owners["late"].sum)
+		slot = again
+	}
 }
 
-// What is being looked up may be a replay, for which nobody has to wait for as long as for a nonce that is remembered.
+// What is being looked up may be a replay: nobody has to wait as long for it as for a nonce that is remembered.
 func TestQuotaOfWhatIsLookedUp(t *testing.T) {
 	q := newQuota(2, 100, 60)
-	first, err := q.take("demo", 1000, 1060)
-	require.Nil(t, err)
-	q.finish("demo", first, true)
+	require.Nil(t, q.taken("demo", 1000))
 	replay, err := q.take("demo", 1000, 1060)
 	require.Nil(t, err)
-	_, err = q.take("demo", 1000, 1060)
+	err = q.taken("demo", 1000)
 	require.ErrorIs(t, err, CodeRateLimited)
 	require.EqualValues(t, 1, err.retryAfter)
 	q.finish("demo", replay, false)
-	second, err := q.take("demo", 1000, 1060)
-	require.Nil(t, err)
-	q.finish("demo", second, true)
-	_, err = q.take("demo", 1000, 1060)
+	require.Nil(t, q.taken("demo", 1000))
+	err = q.taken("demo", 1000)
 	require.ErrorIs(t, err, CodeRateLimited)
 	require.Greater(t, err.retryAfter, int64(50))
 }

@@ -16,79 +16,66 @@ import (
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
 )
 
 func TestRequest(t *testing.T) {
-	key := newHMAC(t, "demo")
-	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))}))
-	r, err := http.NewRequest("POST", "http://api.example.com/a%2Fb?x=%20", strings.NewReader("body"))
-	require.NoError(t, err)
-	r.Header.Set("Content-Encoding", "identity")
-	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
+	r := signtest.NewRequest(t, nil, "http://api.example.com/a%2Fb?x=%20", "body", "Content-Encoding", "identity")
+	fixture.Sign(t, r, signtest.Demo, sign.RequestOptions{})
 	first := r.Header.Clone()
-	require.Equal(t, "content-encoding", first.Get("X-Signed-Headers"))
-	_, err = v.Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
+	require.Equal(t, "content-encoding;content-type", first.Get("X-Signed-Headers"))
+	require.NoError(t, fixture.Verify(t, sign.Config{}, r, signtest.Demo))
 
-	// Signed again, it is another message, and nothing is left of the first signature.
+	// Signed again, it is another message, and nothing is left of the first signature, in whatever case.
 	r.Header.Del("Content-Encoding")
-	r.Header.Set("X-Nonce", "of the caller's")
-	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
+	r.Header.Del("Content-Type")
+	r.Header["idempotency-key"] = []string{"k-1"} // net/http sends names as they are in the map
+	r.Header["x-nonce"] = []string{"of the caller's"}
+	fixture.Sign(t, r, signtest.Demo, sign.RequestOptions{})
 	require.NotEqual(t, first.Get("X-Nonce"), r.Header.Get("X-Nonce"))
-	require.NotContains(t, r.Header, "X-Signed-Headers")
-	_, err = v.Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
-
+	require.NotContains(t, r.Header, "x-nonce")
+	require.Equal(t, "idempotency-key", r.Header.Get("X-Signed-Headers"))
+	require.NoError(t, fixture.Verify(t, sign.Config{}, r, signtest.Demo))
 	// net/http must not send it again by itself.
 	require.Nil(t, r.GetBody)
 	require.EqualValues(t, 4, r.ContentLength)
 	body, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
 	require.Equal(t, "body", string(body))
-}
-
-func TestRequestFaults(t *testing.T) {
-	r := func() *http.Request {
-		r, err := http.NewRequest("POST", "http://api.example.com/", strings.NewReader("body"))
-		require.NoError(t, err)
-		return r
-	}
-	require.ErrorContains(t, sign.Request(r(), nil, sign.RequestOptions{}), "no key")
-	_, verifier := newEd25519(t)
-	require.ErrorContains(t, sign.Request(r(), verifier, sign.RequestOptions{}), "no private part")
-
-	broken := r()
-	broken.Body = io.NopCloser(iotest.ErrReader(errors.New("disk")))
-	require.ErrorContains(t, sign.Request(broken, newHMAC(t, "k"), sign.RequestOptions{}), "disk")
-
-	cut := r()
-	cut.ContentLength = 7
-	require.ErrorContains(t, sign.Request(cut, newHMAC(t, "k"), sign.RequestOptions{}), "has 4 bytes, but ContentLength is 7")
-
-	international := r()
-	international.Host = "bücher.example"
-	require.ErrorContains(t, sign.Request(international, newHMAC(t, "k"), sign.RequestOptions{}), "ASCII")
-
-	twice := r()
-	twice.Header["Content-Type"] = []string{"a/b", "c/d"}
-	require.ErrorIs(t, sign.Request(twice, newHMAC(t, "k"), sign.RequestOptions{}), sign.CodeDuplicateHeader)
-	require.ErrorIs(t, sign.Request(r(), newHMAC(t, "k"), sign.RequestOptions{Cover: []string{"Host"}}), sign.ReasonUncovered)
-}
-
-// net/http sends names as they stand in the map.
-func TestNamesInAnyCase(t *testing.T) {
-	key := newHMAC(t, "demo")
-	r, err := http.NewRequest("POST", "http://api.example.com/", nil)
-	require.NoError(t, err)
-	r.Header["idempotency-key"] = []string{"k-1"}
-	r.Header["x-nonce"] = []string{"of the caller's"}
-	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
-	require.Equal(t, "idempotency-key", r.Header.Get("X-Signed-Headers"))
-	_, err = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))})).Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
+	r.Body, r.ContentLength = http.NoBody, 0
 	r.Header.Set("Idempotency-Key", "k-2")
-	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{}), sign.CodeDuplicateHeader)
+	require.ErrorIs(t, sign.Request(r, signtest.Demo, sign.RequestOptions{}), sign.CodeDuplicateHeader)
+
+	// The zone of an address belongs to the client's machine: net/http does not send it.
+	r = fixture.Sign(t, signtest.NewRequest(t, nil, "http://[fe80::1%25eth0]:8080/", ""), signtest.Demo, sign.RequestOptions{})
+	m := fixture.Message(r)
+	m.Host = "[fe80::1]:8080"
+	_, err = fixture.Verifier(sign.Config{}, signtest.Demo).Verify(t.Context(), m)
+	require.NoError(t, err)
+}
+
+func TestRequestErrors(t *testing.T) {
+	_, verifier := fixture.Ed25519("ed")
+	for want, c := range map[string]struct {
+		key    *sign.Key
+		change func(*http.Request)
+		cover  []string
+	}{
+		"no key":                              {nil, func(*http.Request) {}, nil},
+		"no private part":                     {verifier, func(*http.Request) {}, nil},
+		"disk":                                {signtest.Demo, func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(errors.New("disk"))) }, nil},
+		"has 4 bytes, but ContentLength is 7": {signtest.Demo, func(r *http.Request) { r.ContentLength = 7 }, nil},
+		"ASCII":                               {signtest.Demo, func(r *http.Request) { r.Host = "bücher.example" }, nil},
+		"duplicate_header":                    {signtest.Demo, func(r *http.Request) { r.Header["Content-Type"] = []string{"a/b", "c/d"} }, nil},
+		"control":                             {signtest.Demo, func(r *http.Request) { r.Header.Set("Content-Type", "a\nb") }, nil},
+		"uncovered":                           {signtest.Demo, func(*http.Request) {}, []string{"Host"}},
+		"no URL":                              {signtest.Demo, func(r *http.Request) { r.URL = nil }, nil},
+	} {
+		r := signtest.NewRequest(t, nil, goodURL, "body")
+		c.change(r)
+		require.ErrorContains(t, sign.Request(r, c.key, sign.RequestOptions{Cover: c.cover}), want)
+	}
 }
 
 // server verifies what comes over the wire, and answers as it is told.
@@ -103,8 +90,8 @@ type server struct {
 	errs     []error
 }
 
-func newServer(t *testing.T, key *sign.Key, answer func(n int, w http.ResponseWriter, r *http.Request)) *server {
-	s := &server{t: t, answer: answer, verifier: sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))}))}
+func newServer(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) *server {
+	s := &server{t: t, answer: answer, verifier: signtest.NewVerifier()}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -144,10 +131,10 @@ func (s *server) forget(n int) {
 
 // What net/http makes of a request on its way is what was signed.
 func TestRequestsOverTheWire(t *testing.T) {
-	key := newHMAC(t, "demo")
-	s := newServer(t, key, nil)
+	s := newServer(t, nil)
 	client := s.Client()
-	client.Transport = &sign.Transport{Key: key, Base: client.Transport}
+	base := client.Transport
+	client.Transport = &sign.Transport{Key: signtest.Demo, Base: base}
 	n := 0
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"} {
 		for _, target := range []string{"", "/", "/a%2Fb%61//c/../d/?x=2&x=1&y=%zz;z&+", "/?", "/ä?ö=ü&s=a+b"} {
@@ -170,28 +157,26 @@ func TestRequestsOverTheWire(t *testing.T) {
 		}
 	}
 	s.verified(n)
-}
 
-func TestHostOption(t *testing.T) {
-	key := newHMAC(t, "demo")
-	s := newServer(t, key, nil)
-	s.verifier = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Host: "api.example.com", Hosts: []string{strings.TrimPrefix(s.URL, "http://")}}))
-	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport, Options: sign.RequestOptions{Host: "api.example.com"}}}
+	// A public host that is not the one in the URL.
+	s.verifier = signtest.NewVerifier(func(c *sign.Config) {
+		c.Host, c.Hosts = "api.example.com", []string{strings.TrimPrefix(s.URL, "http://")}
+	})
+	client.Transport = &sign.Transport{Key: signtest.Demo, Base: base, Options: sign.RequestOptions{Host: "api.example.com"}}
 	resp, err := client.Get(s.URL)
 	require.NoError(t, err)
 	resp.Body.Close()
-	s.verified(1)
+	s.verified(n + 1)
 }
 
 // A transport does not change the request that it is given, and closes its body.
 func TestTransportLeavesTheRequestAlone(t *testing.T) {
-	key := newHMAC(t, "demo")
-	s := newServer(t, key, nil)
+	s := newServer(t, nil)
 	body := &closing{Reader: strings.NewReader("body")}
 	r, err := http.NewRequest("POST", s.URL+"/a?b", body)
 	require.NoError(t, err)
 	before := r.Clone(t.Context())
-	resp, err := (&sign.Transport{Key: key, Base: s.Client().Transport}).RoundTrip(r)
+	resp, err := (&sign.Transport{Key: signtest.Demo, Base: s.Client().Transport}).RoundTrip(r)
 	require.NoError(t, err)
 	resp.Body.Close()
 	s.verified(1)
@@ -205,21 +190,19 @@ func TestTransportLeavesTheRequestAlone(t *testing.T) {
 	require.Equal(t, 2, body.closed)
 }
 
-// A copy of a request that http.Request.WithContext has made shares its URL. What signing adds to the query
-// is for the copy alone.
+// A copy of a request that http.Request.WithContext has made shares its URL. What signing adds to the query is for the copy
+// alone.
 func TestASharedURLIsNotChanged(t *testing.T) {
-	key := newHMAC(t, "demo")
-	scheme, err := sortedparams.New(sortedparams.Options{InParams: true})
-	require.NoError(t, err)
-	r, err := http.NewRequest("GET", "http://pay.test/pay?b=2&a=1", nil)
-	require.NoError(t, err)
-	copied := r.WithContext(t.Context())
-	require.Same(t, r.URL, copied.URL)
-	require.NoError(t, sign.Request(copied, key, sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
-	require.Equal(t, "b=2&a=1", r.URL.RawQuery)
-	require.Regexp(t, `^b=2&a=1&.*sign=`, copied.URL.RawQuery)
-	_, err = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: fixedClock})).Verify(t.Context(), fixture.Message(copied))
-	require.NoError(t, err)
+	o := sign.RequestOptions{Scheme: sign.Must(sortedparams.New(sortedparams.Options{InParams: true}))}
+	for query, want := range map[string]string{"": `^key_id=.*sign=|^timestamp=.*sign=`, "b=2&a=1": `^b=2&a=1&.*sign=`} {
+		r := signtest.NewRequest(t, nil, "http://pay.test/pay?"+query, "")
+		copied := r.WithContext(t.Context())
+		require.Same(t, r.URL, copied.URL)
+		fixture.Sign(t, copied, signtest.Demo, o)
+		require.Equal(t, query, r.URL.RawQuery)
+		require.Regexp(t, want, copied.URL.RawQuery)
+		require.NoError(t, fixture.Verify(t, sign.Config{Scheme: o.Scheme}, copied, signtest.Demo))
+	}
 }
 
 type closing struct {
@@ -232,10 +215,9 @@ func (c *closing) Close() error { c.closed++; return nil }
 // net/http sends a request with an Idempotency-Key again by itself when a connection that
 // was kept alive breaks. It must not: the bytes would be the same.
 func TestNetHTTPSendsNothingTwice(t *testing.T) {
-	key := newHMAC(t, "demo")
 	for _, method := range []string{"GET", "POST"} {
 		for _, body := range []string{"", "body"} {
-			s := newServer(t, key, func(n int, w http.ResponseWriter, _ *http.Request) {
+			s := newServer(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 				if n == 2 { // on the connection of the first
 					conn, _, err := http.NewResponseController(w).Hijack()
 					if err == nil {
@@ -248,7 +230,7 @@ func TestNetHTTPSendsNothingTwice(t *testing.T) {
 				require.NoError(t, err)
 				r.Header.Set("Idempotency-Key", `"k"`)
 				if transport == nil {
-					require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
+					require.NoError(t, sign.Request(r, signtest.Demo, sign.RequestOptions{}))
 					transport = s.Client().Transport
 				}
 				resp, err := (&http.Client{Transport: transport}).Do(r)
@@ -263,7 +245,7 @@ func TestNetHTTPSendsNothingTwice(t *testing.T) {
 
 			// The transport sends it again, signed anew.
 			s.forget(1)
-			require.NoError(t, send(&sign.Transport{Key: key, Base: s.Client().Transport}))
+			require.NoError(t, send(&sign.Transport{Key: signtest.Demo, Base: s.Client().Transport}))
 			s.verified(3)
 			require.Equal(t, s.requests[1].Header["Idempotency-Key"], s.requests[2].Header["Idempotency-Key"])
 			require.NotEqual(t, s.requests[1].Header["X-Nonce"], s.requests[2].Header["X-Nonce"])
@@ -272,49 +254,27 @@ func TestNetHTTPSendsNothingTwice(t *testing.T) {
 	}
 }
 
-// Who gets a client to follow a redirect must not get a message signed for what they like.
-func TestRedirectsElsewhereAreNotSigned(t *testing.T) {
-	key := newHMAC(t, "demo")
-	elsewhere := newServer(t, key, nil)
-	s := newServer(t, key, func(n int, w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, elsewhere.URL+"/transfers?to=evil", http.StatusTemporaryRedirect)
+// A server must not get a message signed for a third party by a redirect. One to itself is signed anew.
+func TestRedirects(t *testing.T) {
+	elsewhere := newServer(t, nil)
+	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		switch n {
+		case 1:
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		case 2:
+			http.Redirect(w, r, elsewhere.URL+"/transfers?to=evil", http.StatusTemporaryRedirect)
+		}
 	})
-	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport}}
+	client := &http.Client{Transport: &sign.Transport{Key: signtest.Demo, Base: s.Client().Transport}}
 	resp, err := client.Post(s.URL+"/a", "text/plain", strings.NewReader("body"))
 	require.ErrorContains(t, err, "redirect to another host")
 	if resp != nil {
 		resp.Body.Close()
 	}
-	s.verified(1)
-	elsewhere.verified(0)
-}
-
-// The zone of an address belongs to the client's machine.
-func TestZones(t *testing.T) {
-	key := newHMAC(t, "demo")
-	r, err := http.NewRequest("GET", "http://[fe80::1%25eth0]:8080/", nil)
-	require.NoError(t, err)
-	require.NoError(t, sign.Request(r, key, sign.RequestOptions{}))
-	m := fixture.Message(r)
-	m.Host = "[fe80::1]:8080" // as net/http sends it
-	_, err = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key))})).Verify(t.Context(), m)
-	require.NoError(t, err)
-}
-
-func TestRedirectsAreSignedAnew(t *testing.T) {
-	key := newHMAC(t, "demo")
-	s := newServer(t, key, func(n int, w http.ResponseWriter, r *http.Request) {
-		if n == 1 {
-			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		}
-	})
-	client := &http.Client{Transport: &sign.Transport{Key: key, Base: s.Client().Transport}}
-	resp, err := client.Post(s.URL+"/a", "text/plain", strings.NewReader("body"))
-	require.NoError(t, err)
-	resp.Body.Close()
 	s.verified(2)
 	require.Equal(t, "/elsewhere", s.requests[1].RequestURI)
 	require.Equal(t, "body", s.bodies[1])
+	elsewhere.verified(0)
 }
 
 // roundTrips answers attempts one after the other, without a network.

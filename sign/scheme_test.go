@@ -1,8 +1,6 @@
 package sign_test
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/rfc9421"
 	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
@@ -18,64 +17,37 @@ import (
 const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount":5}`
 
 func TestSchemes(t *testing.T) {
-	hmacKey := func(id, text string) *sign.Key {
-		sum := sha256.Sum256([]byte(text))
-		return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, sum[:]))
-	}
-	webhook := func(id, text string) *sign.Key {
-		sum := sha256.Sum256([]byte(text))
-		return sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: id}, "whsec_"+base64.StdEncoding.EncodeToString(sum[:24])))
-	}
-	sender := func(id, text string) *sign.Key {
-		return sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: id}, "whsec_the secret of "+text))
-	}
-	request := func(target, body string, header ...string) func() *http.Request {
-		return func() *http.Request {
-			r, err := http.NewRequest("POST", "http://shop.test"+target, strings.NewReader(body))
-			require.NoError(t, err)
-			r.Header.Set("Content-Type", "application/json")
-			for i := 0; i < len(header); i += 2 {
-				r.Header.Set(header[i], header[i+1])
-			}
-			return r
-		}
-	}
-	messageSignatures, err := rfc9421.New(rfc9421.Options{})
-	require.NoError(t, err)
-	sorted, err := sortedparams.New(sortedparams.Options{})
-	require.NoError(t, err)
-	sortedIn, err := sortedparams.New(sortedparams.Options{InParams: true})
-	require.NoError(t, err)
-	ed25519Signer, ed25519Verifier := newEd25519(t)
-	ed25519Stranger, _ := newEd25519(t)
-
+	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"}))
+	ed25519Signer, ed25519Verifier := fixture.Ed25519("acme")
+	ed25519Stranger, _ := fixture.Ed25519("acme")
 	for name, c := range map[string]struct {
-		scheme   sign.Scheme
-		key      func(id, text string) *sign.Key
-		request  func() *http.Request
-		signer   *sign.Key
-		verifier *sign.Key
-		stranger *sign.Key
+		scheme sign.Scheme
+		target string
+		fields []string
 	}{
-		"v1":                     {key: hmacKey, request: request("/hooks?x=1", senderBody, "Idempotency-Key", `"k-1"`)},
-		"v1 with Ed25519":        {signer: ed25519Signer, verifier: ed25519Verifier, stranger: ed25519Stranger, request: request("/hooks?x=1", senderBody)},
-		"RFC 9421":               {scheme: messageSignatures, key: hmacKey, request: request("/hooks?x=1", senderBody, "Idempotency-Key", `"k-1"`)},
-		"Standard Webhooks":      {scheme: webhookScheme(t, sign.StandardWebhooksOptions{KeyID: "acme"}), key: webhook, request: request("/hooks?x=1", senderBody, "Webhook-Id", "msg.1")},
-		"sorted, in the header":  {scheme: sorted, key: hmacKey, request: request("/hooks", senderBody)},
-		"sorted, among the rest": {scheme: sortedIn, key: hmacKey, request: request("/hooks", senderBody)},
-		"Stripe":                 {scheme: sign.Stripe("acme"), key: sender, request: request("/hooks?x=1", senderBody)},
-		"Slack":                  {scheme: sign.Slack("acme"), key: sender, request: request("/hooks?x=1", senderBody)},
-		"GitHub":                 {scheme: sign.GitHub("acme"), key: sender, request: request("/hooks?x=1", senderBody, "X-GitHub-Delivery", "72d3162e")},
-		"a made-up sender":       {scheme: acme{}, key: hmacKey, request: request("/hooks?x=1", senderBody)},
-		"Shopify":                {scheme: sign.Shopify("acme"), key: sender, request: request("/hooks?x=1", senderBody, "X-Shopify-Event-Id", "98880550")},
+		"v1":                     {nil, "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`}},
+		"v1 with Ed25519":        {nil, "/hooks?x=1", nil},
+		"RFC 9421":               {sign.Must(rfc9421.New(rfc9421.Options{})), "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`}},
+		"Standard Webhooks":      {standard, "/hooks?x=1", []string{"Webhook-Id", "msg.1"}},
+		"sorted, in the header":  {sign.Must(sortedparams.New(sortedparams.Options{})), "/hooks", nil},
+		"sorted, among the rest": {sign.Must(sortedparams.New(sortedparams.Options{InParams: true})), "/hooks", nil},
+		"Stripe":                 {sign.Stripe("acme"), "/hooks?x=1", nil},
+		"Slack":                  {sign.Slack("acme"), "/hooks?x=1", nil},
+		"GitHub":                 {sign.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},
+		"a made-up sender":       {acme{}, "/hooks?x=1", nil},
+		"Shopify":                {sign.Shopify("acme"), "/hooks?x=1", []string{"X-Shopify-Event-Id", "98880550"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.key != nil {
-				c.signer, c.stranger = c.key("acme", "acme"), c.key("acme", "a stranger")
+			h := signtest.SchemeHarness{
+				Scheme: c.scheme, Signer: fixture.HMAC("acme"), Stranger: fixture.HMAC("acme"), Parameters: strings.HasPrefix(name, "sorted"),
+				Request: func() *http.Request {
+					return signtest.NewRequest(t, nil, "http://shop.test"+c.target, senderBody, c.fields...)
+				},
 			}
-			signtest.RunScheme(t, signtest.SchemeHarness{
-				Scheme: c.scheme, Signer: c.signer, Verifier: c.verifier, Stranger: c.stranger, Request: c.request, Parameters: strings.HasPrefix(name, "sorted"),
-			})
+			if name == "v1 with Ed25519" {
+				h.Signer, h.Verifier, h.Stranger = ed25519Signer, ed25519Verifier, ed25519Stranger
+			}
+			signtest.RunScheme(t, h)
 		})
 	}
 }

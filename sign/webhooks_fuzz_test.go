@@ -21,8 +21,7 @@ func FuzzWebhookSignatures(f *testing.F) {
 	f.Add(strings.Repeat("v1, ", 9))
 	f.Add("v1,====")
 	f.Add("        0,0") // what stands around a field's value is not part of it
-	scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
-	require.NoError(f, err)
+	scheme := sign.Must(sign.NewStandardWebhooks(standardWebhooks))
 	f.Fuzz(func(t *testing.T, list string) {
 		m := &sign.Message{Method: "POST", Target: "/", Host: "h", Source: &fixture.Source{Header: http.Header{
 			"Webhook-Id": {"msg_1"}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {list},
@@ -57,14 +56,11 @@ func FuzzStandardWebhooks(f *testing.F) {
 	f.Add(webhookMessageID, "1614265330", webhookEd25519+" "+webhookHMAC, webhookPayload)
 	f.Add("msg.1", "1614265330.", "v1,", "\xff")
 	f.Add("", "-1", " ", "")
-	scheme, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
-	require.NoError(f, err)
-	key := webhookKey(f, webhookSecret)
+	scheme := sign.Must(sign.NewStandardWebhooks(standardWebhooks))
 	f.Fuzz(func(t *testing.T, id, timestamp, signatures, body string) {
 		header := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {signatures}}
 		m := sign.Message{Method: "POST", Target: "/", Host: "h", Source: &fixture.Source{Header: header, Body: []byte(body)}}
-		at := webhookTime
-		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
+		v := webhookVerifier(standardWebhooks, webhookKey(webhookSecret))
 		first, again := m, m
 		_, err := v.Verify(t.Context(), &first)
 		require.NotNil(t, v.Answer(t.Context(), err))

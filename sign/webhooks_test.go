@@ -1,6 +1,7 @@
 package sign_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -13,10 +14,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
 )
 
@@ -35,195 +36,127 @@ const (
 
 var webhookTime = time.Unix(1614265330, 0)
 
-func webhookKey(tb testing.TB, secret string) *sign.Key {
-	tb.Helper()
-	key, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, secret)
-	require.NoError(tb, err)
-	return key
+func webhookKey(secret string) *sign.Key {
+	return sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, secret))
 }
 
-func webhookScheme(tb testing.TB, o sign.StandardWebhooksOptions) sign.Scheme {
-	tb.Helper()
-	s, err := sign.NewStandardWebhooks(o)
-	require.NoError(tb, err)
-	return s
+// webhookVerifier has the time of the reference message.
+func webhookVerifier(o sign.StandardWebhooksOptions, keys ...*sign.Key) *sign.Verifier {
+	return fixture.Verifier(sign.Config{Scheme: sign.Must(sign.NewStandardWebhooks(o)), Clock: func() time.Time { return webhookTime }}, keys...)
 }
 
-// webhookVerifier has a clock that can be set, and the keys.
-func webhookVerifier(tb testing.TB, at *time.Time, o sign.StandardWebhooksOptions, keys ...*sign.Key) *sign.Verifier {
-	tb.Helper()
-	return sign.Must(sign.NewVerifier(sign.Config{
-		Keys: sign.Must(sign.NewRing(keys...)), Scheme: webhookScheme(tb, o), Clock: func() time.Time { return *at },
-	}))
+func verifyWebhook(t *testing.T, v *sign.Verifier, r *http.Request) error {
+	t.Helper()
+	_, err := v.Verify(t.Context(), fixture.Message(r))
+	return err
 }
 
 // webhookDelivery is the reference message, signed by key at webhookTime.
-func webhookDelivery(tb testing.TB, o sign.StandardWebhooksOptions, key *sign.Key) *http.Request {
-	tb.Helper()
-	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
-	require.NoError(tb, err)
-	r.Header.Set("Content-Type", "application/json")
-	name := o.ID
-	if name == "" {
-		name = "Webhook-Id"
-	}
-	r.Header.Set(name, webhookMessageID)
-	require.NoError(tb, sign.Request(r, key, sign.RequestOptions{
-		Scheme: webhookScheme(tb, o), Clock: func() time.Time { return webhookTime },
-	}))
-	return r
+func webhookDelivery(t *testing.T, o sign.StandardWebhooksOptions, key *sign.Key) *http.Request {
+	t.Helper()
+	return delivery(t, sign.Must(sign.NewStandardWebhooks(o)), key, webhookTime.Unix(), webhookPayload, cmp.Or(o.ID, "Webhook-Id"), webhookMessageID)
 }
 
+var standardWebhooks sign.StandardWebhooksOptions
+
 func TestWebhookVectors(t *testing.T) {
-	for _, c := range []struct{ secret, signature string }{
-		{webhookSecret, webhookHMAC},
-		{webhookPrivate, webhookEd25519},
+	decoded := func(text string) []byte { return sign.Must(base64.StdEncoding.DecodeString(text[5:])) }
+	private := append(decoded(webhookPrivate), decoded(webhookPublic)...)
+	for _, c := range []struct{ signer, verifier, signature string }{
+		{webhookSecret, strings.TrimPrefix(webhookSecret, "whsec_"), webhookHMAC},
+		{webhookPrivate, webhookPrivate, webhookEd25519},
+		{"whsk_" + base64.StdEncoding.EncodeToString(private), webhookPublic, webhookEd25519},
 	} {
-		key := webhookKey(t, c.secret)
-		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
+		r := webhookDelivery(t, standardWebhooks, webhookKey(c.signer))
 		require.Equal(t, webhookMessageID, r.Header.Get("webhook-id"))
 		require.Equal(t, "1614265330", r.Header.Get("webhook-timestamp"))
 		require.Equal(t, c.signature, r.Header.Get("webhook-signature"))
 
-		at := webhookTime
-		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-		verified, err := v.Verify(t.Context(), fixture.Message(r))
+		key := webhookKey(c.verifier)
+		verified, err := webhookVerifier(standardWebhooks, key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		require.Equal(t, sign.Verified{
 			KeyID: "webhooks", Owner: "webhooks", Scheme: "standard-webhooks", Algorithm: key.Algorithm(), Time: webhookTime,
 			Nonce: webhookMessageID + ".1614265330", EventID: webhookMessageID,
 		}, verified)
 	}
+	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", "")
+	scheme := sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	require.ErrorContains(t, sign.Request(r, webhookKey(webhookPublic), sign.RequestOptions{Scheme: scheme}), "verify only")
+
+	// Without an id, the nonce is the id.
+	fixture.Sign(t, r, webhookKey(webhookSecret), sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return webhookTime }})
+	require.Len(t, r.Header.Get("webhook-id"), 32)
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, webhookKey(webhookSecret)), r))
 }
 
-// The secrets are those of the reference libraries, and keys do not depend on how they are written.
 func TestWebhookKeys(t *testing.T) {
-	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookSecret, "whsec_"))
-	require.NoError(t, err)
-	require.Len(t, secret, 24, "the shortest secret of the specification, and shorter than 32")
-	_, err = sign.NewHMACKey(sign.KeyOptions{ID: "webhooks"}, secret)
-	require.ErrorContains(t, err, "at least 32")
-
 	seed := []byte("TESTSIGNINGKEYDONOTUSETHISFORANY")
-	require.Equal(t, "whsk_"+base64.StdEncoding.EncodeToString(seed), webhookPrivate)
-	private := webhookKey(t, webhookPrivate)
-	require.Equal(t, sign.Ed25519, private.Algorithm())
-
-	for _, c := range []struct{ why, secret, fault string }{
+	encoded := func(prefix string, secret []byte) string { return prefix + base64.StdEncoding.EncodeToString(secret) }
+	for _, c := range []struct{ why, secret, problem string }{
 		{"no secret", "", "has 0 bytes; 16 to 64"},
 		{"case counts", "WHSEC_" + strings.TrimPrefix(webhookSecret, "whsec_"), "begins with something else"},
 		{"nothing behind the prefix", "whsec_", "has 0 bytes; 16 to 64"},
-		{"too short", "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcde")), "has 15 bytes"},
-		{"too short, without the prefix", base64.StdEncoding.EncodeToString([]byte("0123456789abcde")), "has 15 bytes"},
+		{"too short", encoded("whsec_", seed[:15]), "has 15 bytes"},
+		{"too short, without the prefix", encoded("", seed[:15]), "has 15 bytes"},
+		{"too long", encoded("whsec_", slices.Concat(seed, seed, seed[:1])), "has 65 bytes"},
 		{"something else than base64", "my secret of the year 2026", "not base64"},
-		{"too long", "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("0123456789abc", 5))), "has 65 bytes"},
-		{"one byte repeated", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)), "repeated"},
-		{"the end of a file", webhookSecret + "\r\n", `ends with white space ("\r\n")`},
 		{"another line", webhookSecret[:20] + "\n" + webhookSecret[20:], "not base64"},
 		{"the alphabet of URLs", "whsec_" + strings.Repeat("-_", 16), "not base64"},
+		{"one byte repeated", encoded("whsec_", make([]byte, 24)), "repeated"},
+		{"the end of a file", webhookSecret + "\r\n", `ends with white space ("\r\n")`},
 		{"hexadecimal digits are base64, too, but of another length", "whpk_" + strings.Repeat("0123456789abcdef", 4), "has 48 bytes; a public key has 32"},
-		{"the seed alone is no public key's length when it is cut", "whpk_" + base64.StdEncoding.EncodeToString(seed[:31]), "has 31 bytes"},
-		{"a private key that is cut", "whsk_" + base64.StdEncoding.EncodeToString(seed[:31]), "has 31 bytes; a private key has 32 or 64"},
-		{"seed and public key that do not belong together", "whsk_" + base64.StdEncoding.EncodeToString(append(seed, make([]byte, 32)...)), "does not belong"},
+		{"a private key that is cut", encoded("whsk_", seed[:31]), "has 31 bytes; a private key has 32 or 64"},
+		{"seed and public key that do not belong together", encoded("whsk_", append(slices.Clone(seed), make([]byte, 32)...)), "does not belong"},
+		{"no id", webhookSecret, "KeyOptions.ID"},
 	} {
-		_, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, c.secret)
-		require.ErrorContains(t, err, c.fault, c.why)
+		id := "webhooks"
+		if c.why == "no id" {
+			id = ""
+		}
+		_, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: id}, c.secret)
+		require.ErrorContains(t, err, c.problem, c.why)
 		if text := strings.TrimPrefix(c.secret, "whsec_"); len(text) > 4 {
 			require.NotContains(t, err.Error(), text, "the secret must not be in the error")
 		}
 	}
-	_, err = sign.NewStandardWebhooksKey(sign.KeyOptions{ID: ""}, webhookSecret)
-	require.ErrorContains(t, err, "KeyOptions.ID")
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
-		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), "secret")
-		require.NotContains(t, fmt.Sprintf(verb, webhookKey(t, webhookSecret)), fmt.Sprintf("%x", secret))
+
+	// The secrets may be shorter than others: they sign nothing but webhooks. Longer ones sign webhooks, too.
+	require.NotNil(t, webhookKey(encoded("whsec_", append(seed, seed...))))
+	short, same := webhookKey(encoded("whsec_", seed)), sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "webhooks"}, seed))
+	_, err := short.Sign([]byte("message"))
+	require.ErrorContains(t, err, "signs nothing else")
+	signature, err := same.Sign([]byte("message"))
+	require.NoError(t, err)
+	require.False(t, short.Verify([]byte("message"), signature))
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, same), webhookDelivery(t, standardWebhooks, short)))
+	for _, scheme := range []sign.Scheme{nil, sign.Must(sortedparams.New(sortedparams.Options{}))} {
+		r := signtest.NewRequest(t, nil, "http://shop.test/?a=1", "")
+		require.ErrorIs(t, sign.Request(r, short, sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
+		fixture.Sign(t, r, same, sign.RequestOptions{Scheme: scheme})
+		require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: scheme}, r, short), sign.ReasonWrongAlgorithm)
 	}
+	rsa, o := newRSA(t), sign.StandardWebhooksOptions{KeyID: "rsa"}
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(o, rsa), webhookDelivery(t, standardWebhooks, short)), sign.ReasonWrongAlgorithm)
 }
 
-// Ids with full stops, and secrets that are short or have no prefix, as Svix and the libraries of the specification
-// have them.
-func TestWebhooksInTheWild(t *testing.T) {
-	for _, c := range []struct{ secret, id string }{
-		{"whsec_" + base64.StdEncoding.EncodeToString([]byte("eighteen bytes 18b")), "msg_1"},
-		{strings.TrimPrefix(webhookSecret, "whsec_"), "order.created.17"},
-		{webhookSecret, "evt.2026-11-22.1700000000000"},
-		{webhookSecret, "evt.0123456789"},
-		{webhookSecret, "1614265330.a."},
+// Ids may have full stops, unless a part behind one is a timestamp: the signed text could be that of another message.
+func TestWebhookIDs(t *testing.T) {
+	key, scheme := webhookKey(webhookSecret), sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	for id, want := range map[string]error{
+		"msg_1": nil, "order.created.17": nil, "evt.2026-11-22.1700000000000": nil, "evt.0123456789": nil, "1614265330.a.": nil, strings.Repeat("m", 128): nil,
+		"msg.1614265330": sign.CodeMalformed, "msg.1.1614265330.x": sign.CodeMalformed, strings.Repeat("m", 129): sign.CodeMalformed,
+		`"msg"`: sign.CodeMalformed, "msg 1": sign.CodeMalformed,
 	} {
-		key := webhookKey(t, c.secret)
-		r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
-		require.NoError(t, err)
-		r.Header.Set("webhook-id", c.id)
-		at := webhookTime
-		require.NoError(t, sign.Request(r, key, sign.RequestOptions{
-			Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
-		}))
-		verified, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
-		require.NoError(t, err, c.id)
-		require.Equal(t, c.id+".1614265330", verified.Nonce)
+		r := signtest.NewRequest(t, nil, "http://shop.test/hooks", webhookPayload, "Webhook-Id", id)
+		err := sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return webhookTime }})
+		require.ErrorIs(t, err, want, id)
+		if want != nil {
+			r = webhookDelivery(t, standardWebhooks, key)
+			r.Header.Set("Webhook-Id", id)
+		}
+		require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, key), r), want, id)
 	}
-}
-
-// A message whose body begins with a timestamp is also the text of another message, which has a longer id.
-func TestAWebhookIsOneMessage(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
-	r, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader("1614265331."+webhookPayload))
-	require.NoError(t, err)
-	at := webhookTime
-	require.NoError(t, sign.Request(r, key, sign.RequestOptions{
-		Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
-	}))
-	setHeader("webhook-id", r.Header.Get("webhook-id")+".1614265330")(r)
-	setHeader("webhook-timestamp", "1614265331")(r)
-	replaceBody(webhookPayload)(r)
-	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeMalformed)
-}
-
-// A private key in each of its forms signs what the public key verifies.
-func TestWebhookKeyPair(t *testing.T) {
-	public := webhookKey(t, webhookPublic)
-	seed, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookPrivate, "whsk_"))
-	require.NoError(t, err)
-	rest, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookPublic, "whpk_"))
-	require.NoError(t, err)
-	for _, secret := range []string{webhookPrivate, "whsk_" + base64.StdEncoding.EncodeToString(append(seed, rest...))} {
-		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, webhookKey(t, secret))
-		require.Equal(t, webhookEd25519, r.Header.Get("webhook-signature"))
-		at := webhookTime
-		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, public).Verify(t.Context(), fixture.Message(r))
-		require.NoError(t, err)
-	}
-	r, err := http.NewRequest("POST", "http://shop.test/hooks", nil)
-	require.NoError(t, err)
-	require.ErrorContains(t, sign.Request(r, public, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), "verify only")
-}
-
-// Keys of webhooks may be short: no other scheme takes them. Other keys are good for webhooks.
-func TestWebhookKeysAreForWebhooks(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
-	sorted, err := sortedparams.New(sortedparams.Options{})
-	require.NoError(t, err)
-	for _, scheme := range []sign.Scheme{nil, sorted} {
-		r, err := http.NewRequest("POST", "http://shop.test/?a=1", nil)
-		require.NoError(t, err)
-		require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
-
-		good := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: key.ID()}, []byte(designSecret)))
-		require.NoError(t, sign.Request(r, good, sign.RequestOptions{Scheme: scheme, Clock: fixedClock}))
-		v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: fixedClock}))
-		_, err = v.Verify(t.Context(), fixture.Message(r))
-		require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
-	}
-
-	o := sign.StandardWebhooksOptions{KeyID: "demo"}
-	long := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(designSecret)))
-	at := webhookTime
-	_, err = webhookVerifier(t, &at, o, long).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, long)))
-	require.NoError(t, err)
-	rsa := newRSA(t)
-	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{KeyID: rsa.ID()}, rsa).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, long)))
-	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm, "an RSA key has no version")
 }
 
 // Each row changes a good delivery, and says why that must be refused, or must not.
@@ -237,17 +170,8 @@ var webhookAttacks = []struct {
 	{"body: one more space", "it is signed byte by byte, not as JSON", replaceBody(webhookPayload + " "), sign.ReasonBadSignature},
 	{"body: empty", "the signature of something is not that of nothing", replaceBody(""), sign.ReasonBadSignature},
 	{"id: another", "the id is the idempotency key: another one would handle the event twice", setHeader("webhook-id", webhookMessageID+"x"), sign.ReasonBadSignature},
-	{"id: in capitals", "it is compared byte by byte", setHeader("webhook-id", strings.ToUpper(webhookMessageID)), sign.ReasonBadSignature},
 	{"id: missing", "there is no nonce without it", setHeader("webhook-id", ""), sign.CodeMissing},
 	{"id: twice", "a guard might take the one that was not signed", addHeader("webhook-id", webhookMessageID), sign.CodeDuplicateHeader},
-	{"id: a timestamp behind a full stop", "two messages would have one text", setHeader("webhook-id", "msg.1614265330"), sign.CodeMalformed},
-	{"id: a timestamp between full stops", "as above", setHeader("webhook-id", "msg.1.1614265330.x"), sign.CodeMalformed},
-	{"id: too long", "nonces are kept, and must be bounded", setHeader("webhook-id", strings.Repeat("m", 129)), sign.CodeMalformed},
-	{"id: blank within", "visible ASCII only", setHeader("webhook-id", "msg 1"), sign.CodeMalformed},
-	{"id: control character", "it would get into logs and stores", setHeader("webhook-id", "msg\x001"), sign.CodeMalformed},
-	{"id: quoted", "a guard takes \"a\" and a for one key, and quotes could begin another scheme's text", setHeader("webhook-id", `"msg"`), sign.CodeMalformed},
-	{"id: comma", "a guard takes it for a list of keys, and refuses when the nonce is used up", setHeader("webhook-id", "msg,1"), sign.CodeMalformed},
-	{"id: not ASCII", "two encodings look the same", setHeader("webhook-id", "müsg"), sign.CodeMalformed},
 	{"id and timestamp: shifted", "what stood in the timestamp is the id's: msg.1614265330 at 0, say", func(r *http.Request) {
 		r.Header.Set("webhook-id", webhookMessageID+".1614265330")
 		replaceBody(strings.TrimPrefix(webhookPayload, "{"))(r)
@@ -257,8 +181,6 @@ var webhookAttacks = []struct {
 	{"timestamp: too new", "in either direction", setHeader("webhook-timestamp", "1614265391"), sign.CodeNotYetValid},
 	{"timestamp: missing", "without one it would be good for ever", setHeader("webhook-timestamp", ""), sign.CodeMissing},
 	{"timestamp: twice", "which one?", addHeader("webhook-timestamp", "1614265330"), sign.CodeDuplicateHeader},
-	{"timestamp: leading zero", "one text for one time: it is part of the nonce", setHeader("webhook-timestamp", "01614265330"), sign.CodeMalformed},
-	{"timestamp: a fraction", "a full stop would move the delimiter", setHeader("webhook-timestamp", "1614265330.0"), sign.CodeMalformed},
 	{"timestamp: sign", "digits only", setHeader("webhook-timestamp", "+1614265330"), sign.CodeMalformed},
 	{"signature: missing", "nothing to verify", setHeader("webhook-signature", ""), sign.CodeMissing},
 	{"signature: twice", "a list is one line", addHeader("webhook-signature", webhookHMAC), sign.CodeDuplicateHeader},
@@ -307,131 +229,30 @@ func addHeader(name, value string) func(*http.Request) {
 }
 
 func TestWebhookAttacks(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
+	key := webhookKey(webhookSecret)
 	for _, c := range webhookAttacks {
 		t.Run(c.name, func(t *testing.T) {
-			r := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
+			r := webhookDelivery(t, standardWebhooks, key)
 			c.change(r)
-			at := webhookTime
-			v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-			_, err := v.Verify(t.Context(), fixture.Message(r))
-			if c.want == nil {
-				require.NoError(t, err, c.why)
-				return
+			v := webhookVerifier(standardWebhooks, key)
+			require.ErrorIs(t, verifyWebhook(t, v, r), c.want, c.why)
+			if c.want != nil {
+				require.NoError(t, verifyWebhook(t, v, webhookDelivery(t, standardWebhooks, key)), "the good delivery's nonce must not have been used up")
 			}
-			require.ErrorIs(t, err, c.want, c.why)
-			_, err = v.Verify(t.Context(), fixture.Message(webhookDelivery(t, sign.StandardWebhooksOptions{}, key)))
-			require.NoError(t, err, "the good delivery's nonce must not have been used up")
 		})
 	}
 }
 
-// No id, time and body can be taken for other ones: the signed texts differ.
-func TestWebhookTextsAreUnlike(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
-	scheme := webhookScheme(t, sign.StandardWebhooksOptions{})
-	signature := func(rt *rapid.T, label string) (parts [3]string, signature string) {
-		parts = [3]string{
-			rapid.StringMatching(`[a1_]{1,3}`).Draw(rt, label+" id"),
-			fmt.Sprint(rapid.Int64Range(0, 12).Draw(rt, label+" time")),
-			rapid.StringMatching(`[a1.]{0,3}`).Draw(rt, label+" body"),
-		}
-		r, err := http.NewRequest("POST", "http://shop.test/", strings.NewReader(parts[2]))
-		require.NoError(rt, err)
-		r.Header.Set("webhook-id", parts[0])
-		seconds, err := sign.ParseTimestamp(parts[1])
-		require.NoError(rt, err)
-		require.NoError(rt, sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return time.Unix(seconds, 0) }}))
-		return parts, r.Header.Get("webhook-signature")
-	}
-	rapid.Check(t, func(rt *rapid.T) {
-		a, first := signature(rt, "first")
-		b, second := signature(rt, "second")
-		require.Equal(rt, a == b, first == second, "%q and %q", a, b)
-	})
-}
-
-// Whatever is sent arrives, and cannot be sent again.
-func TestWebhookRoundTrip(t *testing.T) {
-	keys := []*sign.Key{webhookKey(t, webhookSecret), webhookKey(t, webhookPrivate)}
-	rapid.Check(t, func(rt *rapid.T) {
-		body := rapid.SliceOf(rapid.Byte()).Draw(rt, "body")
-		id := rapid.StringMatching("[!#$%&'*+\\-/0-9:=A-Z^_`a-z|~]{0,128}").Draw(rt, "id") // empty: made by the scheme
-		key := rapid.SampledFrom(keys).Draw(rt, "key")
-		r, err := http.NewRequest("POST", "http://shop.test/", strings.NewReader(string(body)))
-		require.NoError(rt, err)
-		if id != "" {
-			r.Header.Set("webhook-id", id)
-		}
-		require.NoError(rt, sign.Request(r, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: fixedClock}))
-		at := now
-		v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-		verified, err := v.Verify(t.Context(), fixture.Message(r))
-		require.NoError(rt, err)
-		require.Equal(rt, r.Header.Get("webhook-id")+".1700000000", verified.Nonce)
-		_, err = v.Verify(t.Context(), fixture.Message(r))
-		require.ErrorIs(rt, err, sign.CodeReplayed)
-	})
-}
-
-// A delivery that is tried again has the same id and a new timestamp: it is no replay. The same one again
-// is.
-func TestWebhookDeliveryTriedAgain(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
-	at := webhookTime
-	v := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key)
-	first := webhookDelivery(t, sign.StandardWebhooksOptions{}, key)
-	_, err := v.Verify(t.Context(), fixture.Message(first))
-	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), fixture.Message(first))
-	require.ErrorIs(t, err, sign.CodeReplayed)
-
-	at = at.Add(5 * time.Second) // as the specification's example of a schedule has it
-	again, err := http.NewRequest("POST", "http://shop.test/hooks", strings.NewReader(webhookPayload))
-	require.NoError(t, err)
-	again.Header.Set("webhook-id", webhookMessageID)
-	require.NoError(t, sign.Request(again, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at }}))
-	_, err = v.Verify(t.Context(), fixture.Message(again))
-	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), fixture.Message(first))
-	require.ErrorIs(t, err, sign.CodeReplayed)
-	at = webhookTime.Add(61 * time.Second)
-	_, err = v.Verify(t.Context(), fixture.Message(first))
-	require.ErrorIs(t, err, sign.CodeExpired)
-}
-
-// Both ways to change a secret: the receiver knows both for a while, or the sender signs with both.
+// While a secret is changed, the sender signs with both.
 func TestWebhookRotation(t *testing.T) {
-	old, next := webhookKey(t, webhookSecret), webhookKey(t, "whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
-	public, private := webhookKey(t, webhookPublic), webhookKey(t, webhookPrivate)
-	at := webhookTime
-	deliver := func(o sign.StandardWebhooksOptions, by *sign.Key, known ...*sign.Key) error {
-		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, known...).Verify(t.Context(), fixture.Message(webhookDelivery(t, o, by)))
-		return err
+	old, next := webhookKey(webhookSecret), webhookKey("whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
+	public, private := webhookKey(webhookPublic), webhookKey(webhookPrivate)
+	both := sign.StandardWebhooksOptions{AlsoSign: []*sign.Key{old}}
+	for _, c := range []struct{ signer, known *sign.Key }{{next, old}, {next, next}, {private, old}, {private, public}} {
+		require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, c.known), webhookDelivery(t, both, c.signer)))
 	}
-	none, both := sign.StandardWebhooksOptions{}, sign.StandardWebhooksOptions{AlsoSign: []*sign.Key{old}}
-
-	require.NoError(t, deliver(none, old, old, next))
-	require.NoError(t, deliver(none, next, old, next))
-	require.NoError(t, deliver(none, private, old, public), "from HMAC to Ed25519")
-	require.ErrorIs(t, deliver(none, next, old), sign.ReasonBadSignature)
-	require.NoError(t, deliver(both, next, old))
-	require.NoError(t, deliver(both, next, next))
-	require.NoError(t, deliver(both, private, old))
-	require.NoError(t, deliver(both, private, public))
-	require.ErrorIs(t, deliver(both, old, next), sign.ReasonBadSignature)
-
-	ended := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks", ValidUntil: webhookTime}, webhookSecret))
-	require.NoError(t, deliver(none, next, ended, next))
-	require.ErrorIs(t, deliver(none, old, ended, next), sign.ReasonBadSignature)
-	require.ErrorIs(t, deliver(none, old, ended), sign.ReasonKeyExpired)
-	require.ErrorIs(t, deliver(none, old), sign.ReasonUnknownKey)
-
-	ring := sign.Must(sign.NewRing(old))
-	ring.Revoke("webhooks")
-	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Scheme: webhookScheme(t, none), Clock: func() time.Time { return at }}))
-	_, err := v.Verify(t.Context(), fixture.Message(webhookDelivery(t, none, old)))
-	require.ErrorIs(t, err, sign.ReasonRevokedKey)
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, next), webhookDelivery(t, both, old)), sign.ReasonBadSignature)
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, old, public), webhookDelivery(t, standardWebhooks, private)), "from HMAC to Ed25519")
 }
 
 // Of eight keys and eight signatures there are 64 pairs, and whoever sends a message chooses the signatures: 16
@@ -440,76 +261,63 @@ func TestWebhookTries(t *testing.T) {
 	var secrets []string
 	var keys []*sign.Key
 	for range 8 {
-		secret := make([]byte, 32)
-		_, _ = rand.Read(secret)
-		secrets = append(secrets, "whsec_"+base64.StdEncoding.EncodeToString(secret))
-		keys = append(keys, webhookKey(t, secrets[len(secrets)-1]))
+		secrets = append(secrets, "whsec_"+base64.StdEncoding.EncodeToString([]byte(rand.Text())))
+		keys = append(keys, webhookKey(secrets[len(secrets)-1]))
 	}
 	// The pairs of the sixth key are those from the 16th on, if there are three signatures.
-	delivery := func(place int) *sign.Message {
-		r := webhookDelivery(t, sign.StandardWebhooksOptions{}, keys[5])
+	pair := func(place int) *sign.Message {
+		r := webhookDelivery(t, standardWebhooks, keys[5])
 		list := slices.Repeat([]string{"v1," + strings.Repeat("A", 43) + "="}, 3)
 		list[place-16] = r.Header.Get("webhook-signature")
 		r.Header.Set("webhook-signature", strings.Join(list, " "))
 		return fixture.Message(r)
 	}
-	at := webhookTime
 	for place, want := range map[int]error{16: nil, 17: sign.ReasonBadSignature, 18: sign.ReasonBadSignature} {
-		_, err := webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, keys...).Verify(t.Context(), delivery(place))
+		_, err := webhookVerifier(standardWebhooks, keys...).Verify(t.Context(), pair(place))
 		require.ErrorIs(t, err, want, "pair %d", place)
 	}
 
 	// When the keys are looked up again behind a slow body, and were made anew, the pairs are counted anew.
-	v := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: webhookScheme(t, sign.StandardWebhooksOptions{}), Clock: func() time.Time { return at },
+	at := webhookTime
+	v := fixture.Verifier(sign.Config{
+		Scheme: sign.Must(sign.NewStandardWebhooks(standardWebhooks)), Clock: func() time.Time { return at },
 		Keys: keyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
 			for _, secret := range secrets {
-				made = append(made, webhookKey(t, secret))
+				made = append(made, webhookKey(secret))
 			}
 			return made, nil
 		}),
-	}))
-	m := delivery(16)
-	m.Source.(*fixture.Source).Meanwhile = func() { at = at.Add(time.Second) }
+	})
+	m := pair(16)
+	sourceOf(m).Meanwhile = func() { at = at.Add(time.Second) }
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 }
 
-// Names of one's own; an Idempotency-Key if one says so, or if it is the id.
 func TestWebhookOptions(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
-	at := webhookTime
+	key := webhookKey(webhookSecret)
 	svix := sign.StandardWebhooksOptions{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
 	r := webhookDelivery(t, svix, key)
 	require.Equal(t, webhookHMAC, r.Header.Get("svix-signature"))
 	require.Empty(t, r.Header.Get("webhook-signature"))
-	_, err := webhookVerifier(t, &at, svix, key).Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
-	_, err = webhookVerifier(t, &at, sign.StandardWebhooksOptions{}, key).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeMissing)
+	require.NoError(t, verifyWebhook(t, webhookVerifier(svix, key), r))
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, key), r), sign.CodeMissing)
 
+	// An Idempotency-Key may be unsigned, or be the id.
 	unsigned := sign.StandardWebhooksOptions{UnsignedIdempotencyKey: true}
 	r = webhookDelivery(t, unsigned, key)
 	r.Header.Set("Idempotency-Key", "k-1")
-	_, err = webhookVerifier(t, &at, unsigned, key).Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
-	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.ReasonUncovered)
-
+	require.NoError(t, verifyWebhook(t, webhookVerifier(unsigned, key), r))
+	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: sign.Must(sign.NewStandardWebhooks(standardWebhooks))}), sign.ReasonUncovered)
 	itself := sign.StandardWebhooksOptions{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
 	require.Equal(t, webhookMessageID, r.Header.Get("Idempotency-Key"))
-	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
+	require.NoError(t, verifyWebhook(t, webhookVerifier(itself, key), r))
 	r.Header.Set("Idempotency-Key", "k-1")
-	_, err = webhookVerifier(t, &at, itself, key).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.ReasonBadSignature)
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(itself, key), r), sign.ReasonBadSignature)
 
-	r.Header.Set("Webhook-Id", "a.1614265330")
-	r.Header.Del("Idempotency-Key")
-	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: webhookScheme(t, sign.StandardWebhooksOptions{})}), sign.CodeMalformed)
-
-	_, err = sign.NewStandardWebhooks(sign.StandardWebhooksOptions{
-		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(t, webhookPublic), newRSA(t), key, key, key, key, key},
+	_, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{
+		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), newRSA(t), key, key, key, key, key},
 	})
 	require.Equal(t, []string{
 		"StandardWebhooksOptions.ID", "StandardWebhooksOptions.Timestamp", "StandardWebhooksOptions.Signature", "StandardWebhooksOptions", "StandardWebhooksOptions.KeyID",
@@ -519,32 +327,18 @@ func TestWebhookOptions(t *testing.T) {
 
 // Both sides show the same text, without the body.
 func TestWebhookSigningString(t *testing.T) {
-	key := webhookKey(t, webhookSecret)
-	scheme := webhookScheme(t, sign.StandardWebhooksOptions{})
-	var client string
-	r, err := http.NewRequest("POST", "http://shop.test/", strings.NewReader(webhookPayload))
-	require.NoError(t, err)
-	r.Header.Set("webhook-id", webhookMessageID)
-	require.NoError(t, sign.Request(r, key, sign.RequestOptions{
-		Scheme: scheme, Clock: func() time.Time { return webhookTime },
-		Observe: func(_ *http.Request, text string) { client = text },
-	}))
-	require.Equal(t, "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.[20 bytes, SHA-256 ae858931f67887e8150d6f96c9fe03062c1df36b4464c4ddc8e002c084d5d198]", client)
-
-	var server []string
-	v := sign.Must(sign.NewVerifier(sign.Config{
-		Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: func() time.Time { return webhookTime },
-		Observe: func(_ context.Context, e sign.Event) { server = append(server, e.SigningString()) },
-	}))
-	_, err = v.Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
-	r.Header.Set("webhook-timestamp", "1614265000")
-	_, err = v.Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeExpired)
-	r.Header.Set("webhook-timestamp", "x")
-	_, err = v.Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeMalformed)
-	require.Equal(t, []string{client, webhookMessageID + ".1614265000.[the body was not read]", ""}, server)
+	key, scheme := webhookKey(webhookSecret), sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	const signed = "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.[20 bytes, SHA-256 ae858931f67887e8150d6f96c9fe03062c1df36b4464c4ddc8e002c084d5d198]"
+	r := signtest.NewRequest(t, nil, "http://shop.test/", webhookPayload, "Webhook-Id", webhookMessageID)
+	at := func() time.Time { return webhookTime }
+	fixture.Sign(t, r, key, sign.RequestOptions{Scheme: scheme, Clock: at, Observe: func(_ *http.Request, text string) { require.Equal(t, signed, text) }})
+	var event observer
+	for timestamp, want := range map[string]string{"1614265330": signed, "1614265000": webhookMessageID + ".1614265000.[the body was not read]", "x": ""} {
+		r.Header.Set("webhook-timestamp", timestamp)
+		err := fixture.Verify(t, sign.Config{Scheme: scheme, Clock: at, Observe: event.observe}, r, key)
+		require.Equal(t, want == signed, err == nil)
+		require.Equal(t, want, event.signed)
+	}
 }
 
 // A payment provider sends webhooks, and the shop takes each of them once.
@@ -574,19 +368,4 @@ func ExampleNewStandardWebhooks() {
 	// Output:
 	// webhooks hmac-sha256 <nil>
 	// sign: replayed
-}
-
-// The secrets of webhooks may be shorter than others. They are good for webhooks only.
-func TestKeysForWebhooksSignNothingElse(t *testing.T) {
-	key := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLw3h"))
-	_, err := key.Sign([]byte("message"))
-	require.ErrorContains(t, err, "signs nothing else")
-
-	// Of the same secret, and so of the same code.
-	same := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "other"}, []byte("0123456789abcdef0123456789abcdef")))
-	key = sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
-	signature, err := same.Sign([]byte("message"))
-	require.NoError(t, err)
-	require.True(t, same.Verify([]byte("message"), signature))
-	require.False(t, key.Verify([]byte("message"), signature))
 }

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
 )
-
-const minute = time.Minute
 
 // noon is what the clocks of signer and verifier say.
 var noon = time.Unix(1700000000, 0)
@@ -65,7 +64,7 @@ func (h SchemeHarness) problems() (found []string) {
 	if h.Scheme == nil {
 		h.Scheme = sign.Must(sign.NewV1(sign.V1Options{}))
 	}
-	verifier := h.verifier(&p, anyNonce{})
+	verifier := h.verifier(&p, fixture.AnyNonce{})
 	first, ok := h.sign(&p, h.Signer, noon)
 	if !ok {
 		return p
@@ -114,8 +113,8 @@ func (h SchemeHarness) checkTime(p *problems, original sign.Verified, noTimestam
 	}{
 		{"the first delivery", h.Signer, noon, ""},
 		{"the same event, signed a second later", h.Signer, noon.Add(time.Second), ""},
-		{"a message that is too old", h.Signer, noon.Add(-2 * minute), sign.CodeExpired},
-		{"a message of the future", h.Signer, noon.Add(2 * minute), sign.CodeNotYetValid},
+		{"a message that is too old", h.Signer, noon.Add(-2 * time.Minute), sign.CodeExpired},
+		{"a message of the future", h.Signer, noon.Add(2 * time.Minute), sign.CodeNotYetValid},
 		{"a stranger's message", h.Stranger, noon.Add(2 * time.Second), sign.CodeInvalid},
 	} {
 		m, ok := h.sign(p, c.key, c.at)
@@ -232,11 +231,16 @@ type draft struct {
 	method, target, host string
 	header               http.Header
 	body                 []byte
+	unreadable           bool   // the body
 	nonce                string // as the signer knows it
 }
 
 func (d draft) message() *sign.Message {
-	return &sign.Message{Method: d.method, Target: d.target, Host: d.host, Source: draftSource(d)}
+	source := &fixture.Source{Header: d.header, Body: bytes.Clone(d.body)}
+	if d.unreadable {
+		source.Err = io.ErrUnexpectedEOF
+	}
+	return &sign.Message{Method: d.method, Target: d.target, Host: d.host, Source: source}
 }
 
 // with returns a changed copy.
@@ -310,7 +314,7 @@ func (d draft) changes() (all []draft) {
 	}
 	add("a longer body", func(d *draft) { d.body = append(d.body, ' ') })
 	add("a body with something in front", func(d *draft) { d.body = slices.Concat([]byte(" "), d.body) })
-	add("a body that can't be read", func(d *draft) { d.body = nil; d.what += unreadable })
+	add("a body that can't be read", func(d *draft) { d.body, d.unreadable = nil, true })
 	return all
 }
 
@@ -328,36 +332,3 @@ func others(c byte) []byte {
 }
 
 const unreadable = " (unreadable)"
-
-// draftSource is header and body of a message.
-type draftSource draft
-
-func (d draftSource) Values(name string) []string { return d.header[name] }
-
-func (d draftSource) HeaderSize() (lines, size int) {
-	for name, values := range d.header {
-		for _, v := range values {
-			lines, size = lines+1, size+len(name)+len(v)
-		}
-	}
-	return lines, size
-}
-
-func (d draftSource) ReadBody(limit int64) ([]byte, error) {
-	switch {
-	case strings.HasSuffix(d.what, unreadable):
-		return nil, io.ErrUnexpectedEOF
-	case int64(len(d.body)) > limit:
-		return nil, sign.CodeBodyTooLarge
-	}
-	return bytes.Clone(d.body), nil
-}
-
-func (draftSource) RemoteAddr() string { return "" }
-
-// anyNonce takes every nonce for unused.
-type anyNonce struct{}
-
-func (anyNonce) Use(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
-
-func (anyNonce) Limits() (capacity int, ownTimeout bool) { return 0, true }
