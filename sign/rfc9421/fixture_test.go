@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/dunglas/httpsfv"
 	"github.com/stretchr/testify/require"
@@ -23,14 +22,11 @@ import (
 )
 
 const (
-	testSecret = "0123456789abcdef0123456789abcdef"
-	testNonce  = "n-0123456789abcdef"
-	testTime   = 1700000000
+	testNonce = "n-0123456789abcdef"
+	testTime  = 1700000000
 )
 
 var body200 = `{"order":{"sku":"A-1","qty":2,"note":"` + strings.Repeat("n", 160) + `"}}`
-
-func testClock() time.Time { return time.Unix(testTime, 0) }
 
 // headerOf is the header of a test's message, to be changed.
 func headerOf(m *sign.Message) http.Header { return m.Source.(*fixture.Source).Header }
@@ -50,6 +46,9 @@ func testMessage() *sign.Message {
 func unread(m *sign.Message) *sign.Message {
 	return &sign.Message{Method: m.Method, Target: m.Target, Host: m.Host, TLS: m.TLS, Source: m.Source}
 }
+
+// setBody gives m another body.
+func setBody(m *sign.Message, body string) { m.Source.(*fixture.Source).Body = []byte(body) }
 
 func digestOf(body string) string {
 	sum := sha256.Sum256([]byte(body))
@@ -107,17 +106,8 @@ func newScheme(t testing.TB, o Options) *profile {
 // verify verifies m at testTime, by a verifier of its own.
 func verify(t testing.TB, s *profile, m *sign.Message, keys ...*sign.Key) error {
 	t.Helper()
-	v, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(keys...)), Scheme: s, Nonces: fixture.AnyNonce{}, Clock: testClock})
-	require.NoError(t, err)
-	_, err = v.Verify(t.Context(), unread(m))
+	_, err := fixture.Verifier(sign.Config{Scheme: s, Nonces: fixture.AnyNonce{}}, keys...).Verify(t.Context(), unread(m))
 	return err
-}
-
-func hmacKey(t testing.TB) *sign.Key {
-	t.Helper()
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(testSecret))
-	require.NoError(t, err)
-	return key
 }
 
 // material is one key pair of each kind; the RSA one takes a while.
@@ -131,21 +121,3 @@ var material = sync.OnceValue(func() (m struct {
 	m.rsa, _ = rsa.GenerateKey(rand.Reader, 2048)
 	return m
 })
-
-// keyPairs are the keys that sign, with those that verify.
-func keyPairs(t testing.TB) map[sign.Algorithm][2]*sign.Key {
-	t.Helper()
-	pairs := map[sign.Algorithm][2]*sign.Key{sign.HMACSHA256: {hmacKey(t), hmacKey(t)}}
-	m := material()
-	for _, k := range []struct{ private, public any }{
-		{m.ed25519, m.ed25519.Public()}, {m.ecdsa, &m.ecdsa.PublicKey}, {m.rsa, &m.rsa.PublicKey},
-	} {
-		signer, err := sign.NewKey(sign.KeyOptions{ID: "demo"}, k.private)
-		require.NoError(t, err)
-		verifier, err := sign.NewKey(sign.KeyOptions{ID: "demo"}, k.public)
-		require.NoError(t, err)
-		pairs[signer.Algorithm()] = [2]*sign.Key{signer, verifier}
-	}
-	require.Len(t, pairs, 4)
-	return pairs
-}

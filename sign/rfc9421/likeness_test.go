@@ -30,14 +30,14 @@ func (w *working) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error
 // tells nobody which keys there are, nor of what kind they are.
 func TestUnknownKeysTakeTheSameWork(t *testing.T) {
 	pairs := material()
-	ring := sign.Must(sign.NewRing(sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "hmac"}, []byte(testSecret)))))
+	ring := sign.Must(sign.NewRing(fixture.HMAC("hmac")))
 	for id, public := range map[string]any{"ed25519": pairs.ed25519.Public(), "ecdsa": &pairs.ecdsa.PublicKey, "rsa": &pairs.rsa.PublicKey} {
 		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: id}, public))))
-		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: "expired", ValidUntil: testClock()}, public))))
+		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: "expired", ValidUntil: fixture.Now}, public))))
 	}
 	ring.Revoke("revoked")
 	scheme := &working{Scheme: newScheme(t, Options{})}
-	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme, Nonces: fixture.AnyNonce{}, Clock: testClock}))
+	v := fixture.Verifier(sign.Config{Keys: ring, Scheme: scheme})
 
 	all := map[sign.Algorithm]int{sign.HMACSHA256: 1, sign.Ed25519: 1, sign.ECDSAP256SHA256: 1, sign.RSAPSSSHA512: 1}
 	for alg, want := range map[string]map[sign.Algorithm]int{

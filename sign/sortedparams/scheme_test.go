@@ -2,10 +2,8 @@ package sortedparams
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/fips140"
 	"crypto/md5"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 )
 
 // The example of WeChat Pay's documentation of its version 2 (chapter 4.3, "the algorithm of
@@ -36,51 +35,14 @@ func wechatOptions() Options {
 	return Options{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}
 }
 
-func newScheme(tb testing.TB, o Options) sign.Scheme {
-	tb.Helper()
-	s, err := New(o)
-	require.NoError(tb, err)
-	return s
-}
-
-func newKey(id string) *sign.Key {
-	return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, []byte(designSecret)))
-}
-
-func newVerifier(tb testing.TB, o Options, at time.Time, keys ...*sign.Key) *sign.Verifier {
-	tb.Helper()
-	return sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(keys...)), Scheme: newScheme(tb, o), Clock: func() time.Time { return at }}))
-}
-
-const (
-	formType = "application/x-www-form-urlencoded"
-	jsonType = "application/json"
-)
-
-func newRequest(tb testing.TB, method, target, contentType, body string) *http.Request {
-	tb.Helper()
-	r, err := http.NewRequest(method, "http://pay.test"+target, strings.NewReader(body))
-	require.NoError(tb, err)
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
-	}
-	return r
-}
-
-// signBy signs at the tests' time.
-func signBy(tb testing.TB, r *http.Request, o Options, key *sign.Key) {
-	tb.Helper()
-	require.NoError(tb, sign.Request(r, key, sign.RequestOptions{Scheme: newScheme(tb, o), Clock: fixedClock}))
-}
-
 func TestVectors(t *testing.T) {
 	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechatSecret)))
 	for _, digest := range []struct {
 		name, sum string
 		md5       bool
 	}{
-		{"MD5", wechatMD5, true},
-		{"HMAC-SHA256", wechatHMAC, false},
+		{"sorted-params-md5", wechatMD5, true},
+		{"sorted-params", wechatHMAC, false},
 	} {
 		for place, request := range map[string][3]string{
 			"query": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
@@ -92,14 +54,13 @@ func TestVectors(t *testing.T) {
 			t.Run(digest.name+" in "+place, func(t *testing.T) {
 				o := wechatOptions()
 				o.InsecureMD5 = digest.md5
-				v := newVerifier(t, o, time.Unix(1000, 0), key)
-				r := newRequest(t, "POST", request[0], request[1], request[2])
+				v := verifierAt(o, time.Unix(1000, 0), key)
+				r := newRequest(t, request[0], request[1], request[2])
 				verified, err := v.Verify(t.Context(), fixture.Message(r))
 				require.NoError(t, err)
 				require.Equal(t, sign.Verified{
-					KeyID: "10000100", Owner: "10000100", Scheme: map[bool]string{true: "sorted-params-md5", false: "sorted-params"}[digest.md5],
-					Algorithm: sign.HMACSHA256, Time: time.Unix(1000, 0), Nonce: "ibuaiVcKdpRxkhJA",
-					Consumed: []string{"sign", "mch_id", "device_info", "nonce_str"},
+					KeyID: "10000100", Owner: "10000100", Scheme: digest.name, Algorithm: sign.HMACSHA256, Time: time.Unix(1000, 0),
+					Nonce: "ibuaiVcKdpRxkhJA", Consumed: []string{"sign", "mch_id", "device_info", "nonce_str"},
 				}, verified)
 				_, err = v.Verify(t.Context(), fixture.Message(r))
 				require.ErrorIs(t, err, sign.CodeReplayed)
@@ -108,65 +69,46 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// What is signed and what is added to the message, in each place. The example's parameters that are not
-// the signature's are there already.
+// What is added to the message, in each place. The example's parameters that are not the signature's are there already.
 func TestSignsInEachPlace(t *testing.T) {
 	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechatSecret)))
-	for _, c := range []struct {
-		name, target, contentType, body string
-		places                          Place
-		query, signedBody               string
+	const pairs, added = "appid=wxd930ea5d5a258f4f&body=test", "device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC
+	for name, c := range map[string]struct {
+		target, contentType, body string
+		query, signedBody         string
 	}{
-		{"query", "/?appid=wxd930ea5d5a258f4f&body=test", "", "", 0,
-			"device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC, ""},
-		{"form", "/", formType, "appid=wxd930ea5d5a258f4f&body=test", 0, "",
-			"appid=wxd930ea5d5a258f4f&body=test&device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC},
-		{"form that has the key id", "/", formType, "mch_id=10000100&appid=wxd930ea5d5a258f4f&body=test&", 0, "",
-			"mch_id=10000100&appid=wxd930ea5d5a258f4f&body=test&device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&sign=" + wechatHMAC},
-		{"form, with a query", "/?appid=wxd930ea5d5a258f4f", formType, "body=test", 0, "",
-			"body=test&device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC},
-		{"JSON", "/", jsonType, "{\"appid\":\"wxd930ea5d5a258f4f\",\"body\":\"test\"\n}\n", 0, "",
+		"query":                {"/?" + pairs, "", "", added, ""},
+		"form":                 {"/", formType, pairs, "", pairs + "&" + added},
+		"form with the key id": {"/", formType, "mch_id=10000100&" + pairs + "&", "", "mch_id=10000100&" + pairs + "&" + strings.Replace(added, "mch_id=10000100&", "", 1)},
+		"form with a query":    {"/?appid=wxd930ea5d5a258f4f", formType, "body=test", "", "body=test&" + added},
+		"JSON": {"/", jsonType, "{\"appid\":\"wxd930ea5d5a258f4f\",\"body\":\"test\"\n}\n", "",
 			`{"appid":"wxd930ea5d5a258f4f","body":"test","device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
-		{"JSON without a member", "/?appid=wxd930ea5d5a258f4f&body=test", jsonType, "{ }", 0, "",
+		"JSON without a member": {"/?" + pairs, jsonType, "{ }", "",
 			`{"device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			o := wechatOptions()
-			o.Places = c.places
-			r := newRequest(t, "POST", c.target, c.contentType, c.body)
-			added, err := newScheme(t, o).Sign(fixture.Message(r), &sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
-			require.NoError(t, err)
-			require.Equal(t, sign.Additions{Query: c.query, Body: bytesOrNil(c.signedBody)}, added)
-		})
+		m := fixture.Message(newRequest(t, c.target, c.contentType, c.body))
+		got, err := sign.Must(New(wechatOptions())).Sign(m, &sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
+		require.NoError(t, err, name)
+		require.Equal(t, c.query, got.Query, name)
+		require.Equal(t, c.signedBody, string(got.Body), name)
+		require.Equal(t, c.signedBody == "", got.Body == nil, name)
+		require.Nil(t, got.Header, name)
 	}
 
-	// Without a body the places tell where they go.
-	for place, want := range map[Place][2]string{
-		FromForm: {formType, "device_info=1000&"}, FromJSON: {jsonType, `{"device_info":"1000",`},
-	} {
-		o := wechatOptions()
-		o.Places = place
-		r := newRequest(t, "POST", "/", want[0], "")
-		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: newScheme(t, o), Clock: func() time.Time { return time.Unix(1000, 0) }}))
+	// Without a body, the places say where they go.
+	for place, want := range map[Place][2]string{FromForm: {formType, "timestamp=1700000000&"}, FromJSON: {jsonType, `{"timestamp":"1700000000",`}} {
+		o := Options{InParams: true, Places: place}
+		r := newSigned(t, o, "/", want[0], "")
 		body := fixture.Message(r).Source.(*fixture.Source).Body
 		require.True(t, strings.HasPrefix(string(body), want[1]), "%s", body)
-		_, err := newVerifier(t, o, time.Unix(1000, 0), key).Verify(t.Context(), fixture.Message(r))
-		require.NoError(t, err)
+		require.NoError(t, verify(t, o, r))
 	}
-}
-
-func bytesOrNil(s string) []byte {
-	if s == "" {
-		return nil
-	}
-	return []byte(s)
 }
 
 // The four fields stand in the header, and take part in what is signed.
 func TestInTheHeader(t *testing.T) {
-	key := newKey("demo")
-	r := newRequest(t, "POST", "/transfers?to=bob", jsonType, `{"amount":5,"remark":""}`)
-	added, err := newScheme(t, Options{}).Sign(fixture.Message(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, key)
+	r := newRequest(t, "/transfers?to=bob", jsonType, `{"amount":5,"remark":""}`)
+	added, err := sign.Must(New(Options{})).Sign(fixture.Message(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
 	require.NoError(t, err)
 	// By: printf '%s' 'amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=0123456789abcdef0123456789abcdef' |
 	// openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
@@ -181,7 +123,6 @@ func TestInTheHeader(t *testing.T) {
 // Each form of a timestamp, signed and verified, and refused in any other form.
 func TestTimestamps(t *testing.T) {
 	china := time.FixedZone("CST", 8*60*60)
-	key := newKey("demo")
 	for _, c := range []struct {
 		name  string
 		o     Options
@@ -195,142 +136,75 @@ func TestTimestamps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.InParams = true
-			r := newRequest(t, "GET", "/?a=1", "", "")
-			signBy(t, r, c.o, key)
+			r := newSigned(t, c.o, "/?a=1", "", "")
 			require.Equal(t, c.text, r.URL.Query().Get("timestamp"))
-			v := newVerifier(t, c.o, now, key)
-			verified, err := v.Verify(t.Context(), fixture.Message(r))
-			require.NoError(t, err)
-			require.True(t, verified.Time.Equal(now))
+			require.NoError(t, verify(t, c.o, r))
 			for _, wrong := range c.wrong {
 				q := r.URL.Query()
 				q.Set("timestamp", wrong)
 				r.URL.RawQuery = q.Encode()
-				_, err := v.Verify(t.Context(), fixture.Message(r))
-				require.ErrorIs(t, err, sign.CodeMalformed, wrong)
+				require.ErrorIs(t, verify(t, c.o, r), sign.CodeMalformed, wrong)
 			}
 		})
 	}
 
-	milliseconds := Options{Milliseconds: true}
-	r := newRequest(t, "GET", "/?a=1", "", "")
-	signBy(t, r, Options{}, key)
-	_, err := newVerifier(t, milliseconds, now, key).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeExpired, "seconds taken for milliseconds")
-	signBy(t, r, milliseconds, key)
-	_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeNotYetValid, "and the other way about")
-	dates := Options{TimeLayout: "20060102150405", Location: china}
-	signBy(t, r, dates, key)
-	dates.Location = time.UTC
-	_, err = newVerifier(t, dates, now, key).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeNotYetValid, "another clock")
+	milliseconds, dates, otherDates := Options{Milliseconds: true}, Options{TimeLayout: "20060102150405", Location: china}, Options{TimeLayout: "20060102150405", Location: time.UTC}
+	require.ErrorIs(t, verify(t, milliseconds, newSigned(t, Options{}, "/?a=1", "", "")), sign.CodeExpired, "seconds taken for milliseconds")
+	require.ErrorIs(t, verify(t, Options{}, newSigned(t, milliseconds, "/?a=1", "", "")), sign.CodeNotYetValid, "and the other way about")
+	require.ErrorIs(t, verify(t, otherDates, newSigned(t, dates, "/?a=1", "", "")), sign.CodeNotYetValid, "another time zone")
 }
 
-// Several keys of one id are tried; each has its time.
-func TestRotation(t *testing.T) {
-	old, next := newKey("demo"), sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(wechatSecret)))
-	verify := func(by *sign.Key, known ...*sign.Key) error {
-		r := newRequest(t, "POST", "/", formType, "a=1")
-		signBy(t, r, Options{}, by)
-		_, err := newVerifier(t, Options{}, now, known...).Verify(t.Context(), fixture.Message(r))
-		return err
-	}
-	require.NoError(t, verify(old, old, next))
-	require.NoError(t, verify(next, old, next))
-	require.ErrorIs(t, verify(next, old), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(next), sign.ReasonUnknownKey)
-	require.ErrorIs(t, verify(old, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo", ValidUntil: now}, []byte(designSecret)))), sign.ReasonKeyExpired)
-	require.ErrorIs(t, verify(old, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo", ValidFrom: now.Add(time.Second)}, []byte(designSecret)))), sign.ReasonKeyNotYetValid)
-
-	ring := sign.Must(sign.NewRing(old))
-	ring.Revoke("demo")
-	r := newRequest(t, "POST", "/", formType, "a=1")
-	signBy(t, r, Options{}, old)
-	v := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Scheme: newScheme(t, Options{}), Clock: fixedClock}))
-	_, err := v.Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.ReasonRevokedKey)
-
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
-	signer, verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "ed"}, public))
-	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: newScheme(t, Options{})}), sign.ReasonWrongAlgorithm)
-	r.Header.Set("X-Key-Id", verifier.ID())
-	_, err = newVerifier(t, Options{}, now, verifier).Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
+// Keys of other kinds have no secret that could be signed.
+func TestKeysOfOtherKinds(t *testing.T) {
+	signer, verifier := fixture.Ed25519("demo")
+	r := newSigned(t, Options{}, "/?a=1", "", "")
+	require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: sign.Must(New(Options{}))}, r, verifier), sign.ReasonWrongAlgorithm)
+	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.Must(New(Options{}))}), sign.ReasonWrongAlgorithm)
 }
 
-// The body is read once, and its limit holds.
+// The body is read once, in Parse.
 func TestBody(t *testing.T) {
-	key := newKey("demo")
-	r := newRequest(t, "POST", "/", formType, "a="+strings.Repeat("x", 100))
-	signBy(t, r, Options{}, key)
-	v := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 102}))
-	m := fixture.Message(r)
+	v, m := verifierAt(Options{}, fixture.Now, signtest.Demo), fixture.Message(newSigned(t, Options{}, "/", formType, "a=1"))
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 	require.Equal(t, 1, m.Source.(*fixture.Source).Reads)
-
-	v = sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Scheme: newScheme(t, Options{}), Clock: fixedClock, BodyLimit: 101}))
-	_, err = v.Verify(t.Context(), fixture.Message(r))
-	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
-	m = fixture.Message(r)
-	m.Source.(*fixture.Source).Err = io.ErrUnexpectedEOF
-	_, err = v.Verify(t.Context(), m)
-	require.ErrorIs(t, err, sign.CodeBodyTooLarge)
-	m = fixture.Message(r)
-	m.Source.(*fixture.Source).Body = []byte("a=1")
+	m = fixture.Message(newSigned(t, Options{}, "/", formType, "a=1"))
 	m.Source.(*fixture.Source).Err = io.ErrUnexpectedEOF
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.ErrorIs(t, err, sign.CodeMalformed)
 }
 
-// Method, path, host and Idempotency-Key are signed for those who say so.
+// Method, path, host and Idempotency-Key are signed if the options name them.
 func TestBinding(t *testing.T) {
-	key := newKey("demo")
 	o := Options{Bind: Binding{Method: "_method", Path: "_path", Host: "_host", IdempotencyKey: "idempotency_key"}}
-	request := func() *http.Request {
-		r := newRequest(t, "POST", "/transfers/a%2Fb", formType, "amount=5")
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		want   error
+	}{
+		"nothing":                    {func(*http.Request) {}, nil},
+		"the host's case":            {func(r *http.Request) { r.Host = "PAY.test" }, nil},
+		"an empty parameter":         {addQuery("empty"), nil},
+		"the method":                 {func(r *http.Request) { r.Method = "PUT" }, sign.ReasonBadSignature},
+		"the path":                   {func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }, sign.ReasonBadSignature},
+		"the host":                   {func(r *http.Request) { r.Host = "other.test" }, sign.ReasonBadSignature},
+		"the key":                    {setHeader("Idempotency-Key", `"k-2"`), sign.ReasonBadSignature},
+		"no key":                     {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, sign.ReasonBadSignature},
+		"an empty key, not signed":   {setHeader("Idempotency-Key", ""), sign.ReasonUncovered},
+		"two keys":                   {addHeader("Idempotency-Key", `"k-1"`), sign.CodeDuplicateHeader},
+		"a parameter for the key":    {func(r *http.Request) { r.Header.Del("Idempotency-Key"); r.URL.RawQuery = `idempotency_key="k-1"` }, sign.CodeMalformed},
+		"a parameter for the method": {addQuery("_method="), sign.CodeMalformed},
+	} {
+		r := newRequest(t, "/transfers/a%2Fb", formType, "amount=5")
 		r.Header.Set("Idempotency-Key", `"k-1"`)
-		signBy(t, r, o, key)
-		return r
-	}
-	verify := func(change func(*http.Request)) error {
-		r := request()
-		change(r)
-		_, err := newVerifier(t, o, now, key).Verify(t.Context(), fixture.Message(r))
-		return err
-	}
-	require.NoError(t, verify(func(*http.Request) {}))
-	require.NoError(t, verify(func(r *http.Request) { r.Host = "PAY.test" }), "hosts have no case")
-	require.NoError(t, verify(addQuery("empty")))
-	require.ErrorIs(t, verify(func(r *http.Request) { r.Method = "PUT" }), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(func(r *http.Request) { r.Host = "other.test" }), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(setHeader("Idempotency-Key", `"k-2"`)), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(func(r *http.Request) { r.Header.Del("Idempotency-Key") }), sign.ReasonBadSignature)
-	require.ErrorIs(t, verify(setHeader("Idempotency-Key", "")), sign.ReasonUncovered, "an empty one takes no part")
-	require.ErrorIs(t, verify(addHeader("Idempotency-Key", `"k-1"`)), sign.CodeDuplicateHeader)
-	require.ErrorIs(t, verify(func(r *http.Request) {
-		r.Header.Del("Idempotency-Key")
-		r.URL.RawQuery = `idempotency_key="k-1"`
-	}), sign.CodeMalformed, "a parameter in the field's stead")
-	require.ErrorIs(t, verify(addQuery("_method=")), sign.CodeMalformed)
-}
-
-func addQuery(more string) func(*http.Request) {
-	return func(r *http.Request) {
-		if r.URL.RawQuery != "" {
-			more = r.URL.RawQuery + "&" + more
-		}
-		r.URL.RawQuery = more
+		fixture.Sign(t, r, signtest.Demo, sign.RequestOptions{Scheme: sign.Must(New(o))})
+		c.change(r)
+		require.ErrorIs(t, verify(t, o, r), c.want, name)
 	}
 }
 
-// Names, case and the secret's name are what a house has.
+// Names, case and the secret's name differ from gateway to gateway.
 func TestOptions(t *testing.T) {
-	key := newKey("demo")
 	for _, o := range []Options{
 		{KeyIDHeader: "App-Id", TimestampHeader: "Ts", NonceHeader: "Once", SignHeader: "Sig"},
 		{KeyID: "app.id", Timestamp: "ts", Nonce: "once", Sign: "sig", InParams: true},
@@ -342,13 +216,10 @@ func TestOptions(t *testing.T) {
 		{InsecureBareSecret: true, InsecureMD5: true, InParams: true},
 		{Places: FromForm | FromQuery},
 	} {
-		r := newRequest(t, "POST", "/?key2=1", formType, "notify_url="+url.QueryEscape("https://a.test/?x=1"))
-		signBy(t, r, o, key)
-		_, err := newVerifier(t, o, now, key).Verify(t.Context(), fixture.Message(r))
-		require.NoError(t, err, "%+v", o)
+		r := newSigned(t, o, "/?key2=1", formType, "notify_url="+url.QueryEscape("https://a.test/?x=1"))
+		require.NoError(t, verify(t, o, r), "%+v", o)
 		if !o.InParams && o.Places == 0 {
-			_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
-			require.Error(t, err, "%+v", o)
+			require.Error(t, verify(t, Options{}, r), "%+v", o)
 		}
 	}
 
@@ -374,10 +245,7 @@ func TestOldSchemes(t *testing.T) {
 	body := "app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000&sign="
 	md5Of := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text))) }
 	old := Options{InParams: true, KeyID: "app", LowerCase: true, InsecureMD5: true, InsecureBareSecret: true}
-	verify := func(o Options, body string) error {
-		_, err := newVerifier(t, o, now, newKey("demo")).Verify(t.Context(), fixture.Message(newRequest(t, "POST", "/", formType, body)))
-		return err
-	}
+	verify := func(o Options, body string) error { return verify(t, o, newRequest(t, "/", formType, body)) }
 	bare := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000" + designSecret)
 	require.NoError(t, verify(old, body+bare))
 	require.ErrorIs(t, verify(old, strings.Replace(body, "key=k", "key=j", 1)+bare), sign.ReasonBadSignature)
@@ -390,10 +258,9 @@ func TestOldSchemes(t *testing.T) {
 	require.ErrorIs(t, verify(old, plain+md5Of(common+"&key="+designSecret)), sign.ReasonBadSignature)
 
 	var text string
-	r := newRequest(t, "POST", "/", formType, "key=k")
-	require.NoError(t, sign.Request(r, newKey("demo"), sign.RequestOptions{
-		Scheme: newScheme(t, old), Clock: fixedClock, Observe: func(_ *http.Request, s string) { text = s },
-	}))
+	r := fixture.Sign(t, newRequest(t, "/", formType, "key=k"), signtest.Demo, sign.RequestOptions{
+		Scheme: sign.Must(New(old)), Observe: func(_ *http.Request, s string) { text = s },
+	})
 	require.Regexp(t, `^app=demo&key=[^&]*&nonce=[^&]*&timestamp=1700000000\[redacted\]$`, text)
 	require.NotContains(t, text, designSecret)
 	sent, err := io.ReadAll(r.Body)
@@ -415,39 +282,20 @@ func TestMD5UnderFIPS(t *testing.T) {
 	_, err := New(Options{InsecureMD5: true})
 	require.Equal(t, []string{"sortedparams.Options.InsecureMD5"}, fixture.ConfigErrors(t, err))
 
-	key := newKey("demo")
-	r := newRequest(t, "POST", "/", formType, "a=1")
-	signBy(t, r, Options{}, key)
-	_, err = newVerifier(t, Options{}, now, key).Verify(t.Context(), fixture.Message(r))
-	require.NoError(t, err)
+	require.NoError(t, verify(t, Options{}, newSigned(t, Options{}, "/", formType, "a=1")))
 }
 
-// Both sides show the same text; the parameter that differs can be found, and no value can be read.
+// Both sides show the same text. The parameter that differs can be found, and no value can be read.
 func TestSigningString(t *testing.T) {
-	key := newKey("demo")
-	scheme := newScheme(t, Options{})
-	sent := newRequest(t, "POST", "/?to=bob", jsonType, `{"amount":500,"remark":""}`)
-	var client string
-	require.NoError(t, sign.Request(sent, key, sign.RequestOptions{
-		Scheme: scheme, Clock: fixedClock, Observe: func(_ *http.Request, text string) { client = text },
-	}))
+	scheme := sign.Must(New(Options{}))
+	var client, server string
+	sent := fixture.Sign(t, newRequest(t, "/?to=bob", jsonType, `{"amount":500,"remark":""}`), signtest.Demo, sign.RequestOptions{
+		Scheme: scheme, Observe: func(_ *http.Request, text string) { client = text },
+	})
 	require.Regexp(t, `^amount=\[3 bytes, [0-9a-f]{8}\]&key_id=demo&nonce=[0-9a-f]{32}&timestamp=1700000000&to=\[3 bytes, [0-9a-f]{8}\]&key=\[redacted\]$`, client)
-
-	var server string
-	v := sign.Must(sign.NewVerifier(sign.Config{
-		Keys: sign.Must(sign.NewRing(key)), Scheme: scheme, Clock: fixedClock,
-		Observe: func(_ context.Context, e sign.Event) { server = e.SigningString() },
-	}))
-	_, err := v.Verify(t.Context(), fixture.Message(sent))
-	require.NoError(t, err)
+	config := sign.Config{Scheme: scheme, Observe: func(_ context.Context, e sign.Event) { server = e.SigningString() }}
+	require.NoError(t, fixture.Verify(t, config, sent, signtest.Demo))
 	require.Equal(t, client, server)
-
-	tampered := fixture.Message(sent)
-	tampered.Target = "/?to=eve"
-	_, err = v.Verify(t.Context(), tampered)
-	require.ErrorIs(t, err, sign.ReasonBadSignature)
-	require.Regexp(t, `&to=\[3 bytes, [0-9a-f]{8}\]&`, server, "above all then is it asked for")
-	require.NotEqual(t, client, server)
 
 	shown := func(body string, key *sign.Key) string {
 		r := sent.Clone(t.Context())
@@ -456,19 +304,18 @@ func TestSigningString(t *testing.T) {
 		require.NoError(t, scheme.Parse(m, s))
 		return scheme.SigningString(m, s, key)
 	}
-	other := shown(`{"amount":501}`, key)
+	other := shown(`{"amount":501}`, signtest.Demo)
 	require.NotEqual(t, client, other)
-	require.Equal(t, strings.Split(client, "&")[1:], strings.Split(other, "&")[1:], "it is the amount that differs")
+	require.Equal(t, strings.Split(client, "&")[1:], strings.Split(other, "&")[1:], "the amount differs")
 	require.NotContains(t, client+other, "bob")
 	require.NotContains(t, client+other, "amount=50") // the nonce may have these digits, too
-	require.NotEqual(t, client, shown(`{"amount":500}`, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(wechatSecret)))), "who has not the secret cannot try values on")
+	require.NotEqual(t, client, shown(`{"amount":500}`, signtest.Forger), "without the secret, nobody can compute the digits of a guess")
 	require.Regexp(t, `^amount=\[3 bytes\]&key_id=demo&.*&to=\[3 bytes\]&key=\[redacted\]$`, shown(`{"amount":500}`, nil))
-	require.Empty(t, scheme.SigningString(fixture.Message(sent), new(sign.Signature), key))
+	require.Empty(t, scheme.SigningString(fixture.Message(sent), new(sign.Signature), signtest.Demo))
 }
 
-// Signing refuses what verifying would.
+// Sign refuses what Parse would.
 func TestSignRefuses(t *testing.T) {
-	key := newKey("demo")
 	in := Options{InParams: true}
 	for _, c := range []struct {
 		name, target, contentType, body string
@@ -483,8 +330,7 @@ func TestSignRefuses(t *testing.T) {
 		{"no place", "/", "text/plain", "", Options{InParams: true, Places: FromJSON}, sign.ReasonUncovered},
 		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.CodeMalformed},
 	} {
-		r := newRequest(t, "POST", c.target, c.contentType, c.body)
-		err := sign.Request(r, key, sign.RequestOptions{Scheme: newScheme(t, c.o)})
-		require.ErrorIs(t, err, c.want, c.name)
+		r := newRequest(t, c.target, c.contentType, c.body)
+		require.ErrorIs(t, sign.Request(r, signtest.Demo, sign.RequestOptions{Scheme: sign.Must(New(c.o))}), c.want, c.name)
 	}
 }
