@@ -99,30 +99,6 @@ func BenchmarkJSON(b *testing.B) {
 	}
 }
 
-// BenchmarkHostile has the bodies of TestGrowth in two sizes: the time per byte should stay about the same.
-func BenchmarkHostile(b *testing.B) {
-	for _, s := range shapes() {
-		rules := canon.Rules{}
-		if s.rules != nil {
-			rules = s.rules(b)
-		}
-		for _, size := range []int{256 << 10, 1 << 20} {
-			b.Run(fmt.Sprintf("%s/%dKiB", s.name, size>>10), func(b *testing.B) { benchmark(b, rules, s.make(size), s.raw) })
-		}
-	}
-}
-
-func BenchmarkBinary(b *testing.B) {
-	body := bytes.Repeat([]byte("\x00binary\xff"), 1<<17)
-	b.Run("canon", func(b *testing.B) {
-		benchmark(b, canon.Rules{}, canon.Input{ContentType: "image/png", Body: body}, true)
-	})
-	b.Run("canon with pairs", func(b *testing.B) {
-		benchmark(b, canon.Rules{}, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: body}, true)
-	})
-	b.Run("md5", func(b *testing.B) { benchmarkMD5(b, body) })
-}
-
 // fields returns an urlencoded form of about size bytes, with blanks and escapes, its names in no
 // order.
 func fields(size int) []byte {
@@ -133,27 +109,17 @@ func fields(size int) []byte {
 	return b.Bytes()[:b.Len()-1]
 }
 
-// upload returns a multipart form of about size bytes, most of which is a file.
-func upload(b *testing.B, size int) canon.Input {
-	return multipartInput(b, "----WebKitFormBoundary0123456789abcdef", part{name: "sku", content: "A-1"},
-		part{name: "photo", filename: "a.png", content: strings.Repeat("\x00binary\xff", size/8)})
-}
-
-// BenchmarkForms sets the derivation from forms beside the digest of the same bytes alone.
+// BenchmarkForms sets the derivation from forms and from raw bytes beside the digest of the same bytes alone.
 func BenchmarkForms(b *testing.B) {
-	const query = "requestKey=key-0123456789&requestTime=20190101120001&requestValue=1000&note=leave+at+the+door&x=%E4%BD%A0"
-	rules := canon.Rules{DefaultNames: true}
-	b.Run("query", func(b *testing.B) { benchmark(b, rules, canon.Input{RawQuery: query}, false) })
-	for _, size := range []struct {
-		name  string
-		bytes int
-	}{{"200B", 200}, {"4KiB", 4 << 10}, {"64KiB", 64 << 10}, {"1MiB", 1 << 20}} {
+	for _, size := range []int{200, 64 << 10, 1 << 20} {
+		binary := strings.Repeat("\x00binary\xff", size/8)
 		for kind, in := range map[string]canon.Input{
-			"form":      {ContentType: typeForm, Body: fields(size.bytes)},
-			"multipart": upload(b, size.bytes),
+			"form":      {ContentType: typeForm, Body: fields(size)},
+			"multipart": multipartInput(b, "----WebKitFormBoundary0123456789abcdef", part{name: "sku", content: "A-1"}, part{name: "photo", filename: "a.png", content: binary}),
+			"binary":    {RawQuery: "a=1", ContentType: "image/png", Body: []byte(binary)},
 		} {
-			b.Run(kind+"/"+size.name+"/canon", func(b *testing.B) { benchmark(b, rules, in, false) })
-			b.Run(kind+"/"+size.name+"/md5", func(b *testing.B) { benchmarkMD5(b, in.Body) })
+			b.Run(fmt.Sprintf("%s/%dB/canon", kind, size), func(b *testing.B) { benchmark(b, canon.Rules{DefaultNames: true}, in, kind == "binary") })
+			b.Run(fmt.Sprintf("%s/%dB/md5", kind, size), func(b *testing.B) { benchmarkMD5(b, in.Body) })
 		}
 	}
 }

@@ -66,8 +66,9 @@ func LiveStates(p *Paths, names ...string) (live []int, all int) {
 	return live, len(p.segments)
 }
 
-// LargestKept returns how many bytes the largest buffer has that a derivation leaves for the next one.
-func LargestKept(r *Rules, in *Input) (largest int) {
+// Kept returns how many bytes the largest buffer has that a derivation leaves for the next one, and the names of the fields in
+// which it leaves something of its request.
+func Kept(r *Rules, in *Input) (largest int, requests []string) {
 	s := new(scratch)
 	s.canonical(r, in)
 	s.free()
@@ -78,5 +79,13 @@ func LargestKept(r *Rules, in *Input) (largest int) {
 			}
 		}
 	}
-	return largest
+	for name, kept := range map[string]bool{
+		"consumed": s.consumed != nil, "json.consumed": s.json.consumed != nil, "json.rules": s.json.rules != nil,
+		"json.src": s.json.src != nil, "json.out": s.json.out != nil, "json.spare": s.json.spare != nil,
+	} {
+		if kept {
+			requests = append(requests, name)
+		}
+	}
+	return largest, requests
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
@@ -364,40 +363,5 @@ func TestTextPropertySaysWhatWasSent(t *testing.T) {
 		if same := assert.ObjectsAreEqual(asSent(in), want); same != (one == two) {
 			t.Fatalf("%+v and %+v are the same: %t, but have the texts %q and %q", in, other, same, one, two)
 		}
-	})
-}
-
-func FuzzLines(f *testing.F) {
-	f.Add("a=1", "application/vnd.api+json", "if-match", " *", "range", "a\nb", []byte(`{"a":1}`))
-	f.Add("", "a/b", "type", "a/b", "body", "a=1", []byte("\x00type:a/b"))
-	f.Add("", typeForm+" ;", "body", "a=1", "body", "\n", []byte("a=1&body:a=1&%zz"))
-	f.Add("body:a", "multipart/form-data; boundary=b", "a", "", "a", " ", []byte("--b\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\n\r\n--b--"))
-	f.Fuzz(func(t *testing.T, query, contentType, name1, value1, name2, value2 string, body []byte) {
-		in := canon.Input{RawQuery: query, ContentType: contentType, Body: body}
-		for _, p := range []pair{{Name: name1, Value: value1}, {Name: name2, Value: value2}} {
-			p.Name = strings.Map(func(c rune) rune {
-				if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~", c) {
-					return c
-				}
-				return -1
-			}, p.Name)
-			if p.Name != "" {
-				in.Header = append(in.Header, p)
-			}
-		}
-		if strings.ContainsFunc(contentType, func(c rune) bool { return c > '~' }) {
-			t.Skip("perhaps case beyond ASCII")
-		}
-		got, _ := text(canon.Rules{}, in)
-		require.Equal(t, asSent(in), read(t, got), "%q", got)
-		var digests []string
-		for range 2 {
-			digests = append(digests, digest(canon.Rules{DefaultNames: true, Select: paths(t, "a"), Exclude: paths(t, "b")}, in))
-			slices.Reverse(in.Header)
-			if len(in.Header) == 2 && in.Header[0].Name == in.Header[1].Name {
-				return
-			}
-		}
-		require.Equal(t, digests[0], digests[1])
 	})
 }

@@ -1,18 +1,14 @@
 package canon_test
 
 import (
-	"crypto/md5"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"slices"
 	"sort"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/core/internal/canon"
 )
@@ -60,81 +56,47 @@ func TestPathParameters(t *testing.T) {
 	assert.Equal(t, "%2A=a%2Fb&ts=%25zz+%2B%26%3D&ts=2&%C3%A9=", got)
 }
 
-// For what net/url reads without dropping anything, the text is that of url.Values.
-func TestPairsPropertyValues(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		query := rapid.StringMatching(`([a-c+é]|%[0-9A-Fa-f]{2}|[=&&]){0,24}`).Draw(t, "query")
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := text(canon.Rules{}, canon.Input{RawQuery: query}); got != values.Encode() {
-			t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
-		}
-	})
-}
-
-// Names of all kinds, few and many, are in the order that sort gives them.
+// Names of all kinds are in the order that sort gives them.
 func TestPairsInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	pieces := func(list ...string) func() string {
-		return func() string {
-			var b strings.Builder
-			for range r.IntN(12) {
-				b.WriteString(list[r.IntN(len(list))])
+	for _, pieces := range [][]string{
+		{"a", "b", "c"},
+		{"a", "%00", "%41", "%61", "+", "%20", "%7e", "~", "%c3", "%FF"},
+		{"a", "%", "%z", "%!", "!", "%21", "%25", "b"},
+		{"body:", "body%3A", "body", "a", "%zz", ""},
+		{"the+same+beginning", "the+same+beginnin", "h"},
+	} {
+		for _, n := range []int{2, 20, 300} {
+			var query strings.Builder
+			for i := range n {
+				query.WriteString("&")
+				for range r.IntN(6) {
+					query.WriteString(pieces[r.IntN(len(pieces))])
+				}
+				fmt.Fprintf(&query, "=%d", i)
 			}
-			return b.String()
+			checkPairs(t, query.String())
 		}
 	}
-	chain := 0
-	kinds := map[string]func() string{
-		"letters":            pieces("a", "b", "c"),
-		"bytes":              func() string { return url.QueryEscape(string([]byte{byte(r.Uint32()), byte(r.Uint32())})) },
-		"numbers":            func() string { return fmt.Sprint("item", r.IntN(5000)) },
-		"numbers in halves":  func() string { return fmt.Sprintf("%d.sameinthemiddle.%d", r.IntN(30), r.IntN(30)) },
-		"ends and zero":      pieces("a", "%00"),
-		"escapes":            pieces("a", "%61", "+", "%20", "%2B", "%c3%A9", "é", "~"),
-		"bad escapes":        pieces("a", "%", "%6", "%zz", "%21", "!", "%25"),
-		"seven and more":     func() string { return "sixsix" + strings.Repeat("%37", r.IntN(4)) + strings.Repeat("7", r.IntN(3)) },
-		"a long beginning":   func() string { return strings.Repeat("beginning+", 20) + fmt.Sprint(r.IntN(300)) },
-		"each longer by one": func() string { chain++; return strings.Repeat("x", chain%150) },
-		"one":                func() string { return "one" },
-	}
-	for kind, name := range kinds {
-		for _, n := range []int{1, 2, 3, 20, 300} {
-			for _, order := range []string{"in no order", "in order", "the other way round", "nearly in order"} {
-				names := make([]string, n)
-				for i := range names {
-					names[i] = name()
-				}
-				if order != "in no order" {
-					sort.Strings(names)
-				}
-				switch order {
-				case "the other way round":
-					slices.Reverse(names)
-				case "nearly in order":
-					a, b := r.IntN(n), r.IntN(n)
-					names[a], names[b] = names[b], names[a]
-				}
-				var query strings.Builder
-				for i, name := range names {
-					fmt.Fprintf(&query, "&%s=%d", name, i)
-				}
-				got, _ := text(canon.Rules{}, canon.Input{RawQuery: query.String()})
-				want := joined(segments("", query.String()))
-				require.True(t, got == want, "%s, %d of them %s", kind, n, order)
-				form := canon.Input{ContentType: typeForm, Body: []byte(query.String())}
-				got, _ = text(canon.Rules{}, form)
-				require.True(t, got == inBody(want), "%s, %d of them %s, in a form", kind, n, order)
+}
 
-				// Query and form, whose names go through each other.
-				form.RawQuery = strings.ReplaceAll(query.String(), "&", "&body:") + query.String() + "&%zz&z"
-				got, _ = text(canon.Rules{}, form)
-				want = joined(append(segments("", form.RawQuery), segments("body:", query.String())...))
-				require.True(t, got == want, "%s, %d of them %s, in query and form", kind, n, order)
-			}
-		}
+// checkPairs holds a query, a form, and one behind the other against what segments reads.
+func checkPairs(t *testing.T, query string) {
+	t.Helper()
+	got, info := text(canon.Rules{}, canon.Input{RawQuery: query})
+	if want := joined(segments("", query)); got != want || info != (canon.Info{}) {
+		t.Fatalf("%q: got %q, want %q", query, got, want)
+	}
+	if values, err := url.ParseQuery(query); err == nil && got != values.Encode() {
+		t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
+	}
+	if form, _ := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(query)}); form != inBody(got) {
+		t.Fatalf("%q as a form: %q", query, form)
+	}
+	half := len(query) / 2
+	got, _ = text(canon.Rules{}, canon.Input{RawQuery: query[:half], ContentType: typeForm, Body: []byte(query[half:])})
+	if want := joined(append(segments("", query[:half]), segments("body:", query[half:])...)); got != want {
+		t.Fatalf("%q, half of it as a form: got %q, want %q", query, got, want)
 	}
 }
 
@@ -148,51 +110,12 @@ func inBody(text string) string {
 
 type pair = canon.Pair
 
-// TestManyFilesAfterFields: of the parts of one name the fields come first, however many parts and names there are.
-func TestManyFilesAfterFields(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{3, 200} {
-		var parts []part
-		var want []span
-		for i := range n {
-			name := []string{"a", "a+b", "b", "a longer name", "a longer name, too"}[r.IntN(5)]
-			p, value := part{name: name, content: fmt.Sprint(i)}, fmt.Sprint(i)
-			if r.IntN(2) == 0 {
-				p.filename = "f"
-				value = fmt.Sprintf("@%x;f", md5.Sum([]byte(p.content)))
-			}
-			parts = append(parts, p)
-			want = append(want, span{name, "body:" + url.QueryEscape(name) + "=" + value, p.filename != ""})
-		}
-		got, info := text(canon.Rules{}, multipartInput(t, "boundary", parts...))
-		require.False(t, info.Raw)
-		require.True(t, got == joined(want), "%d parts", n)
-	}
-}
-
 func FuzzPairs(f *testing.F) {
 	for _, seed := range []string{"", "a=1&b=2", "b&a&&=", "a=%zz&%=1", "%!=1&a=%21", "ts=1&_t=2&T-s=3", "a;b=1", "%2561=%25%32", "a+b=c+d&a%20b=e", "\xff=%00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		got, info := text(canon.Rules{}, canon.Input{RawQuery: query})
-		if info != (canon.Info{}) {
-			t.Fatal(info)
-		}
-		if want := joined(segments("", query)); got != want {
-			t.Fatalf("%q: got %q, want %q", query, got, want)
-		}
-		if values, err := url.ParseQuery(query); err == nil && got != values.Encode() {
-			t.Fatalf("%q: got %q, want %q", query, got, values.Encode())
-		}
-		if form, _ := text(canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte(query)}); form != inBody(got) {
-			t.Fatalf("%q as a form: %q", query, form)
-		}
-		half := len(query) / 2
-		got, _ = text(canon.Rules{}, canon.Input{RawQuery: query[:half], ContentType: typeForm, Body: []byte(query[half:])})
-		if want := joined(append(segments("", query[:half]), segments("body:", query[half:])...)); got != want {
-			t.Fatalf("%q, half of it as a form: got %q, want %q", query, got, want)
-		}
+		checkPairs(t, query)
 		text(canon.Rules{DefaultNames: true, Exclude: paths(t, "a", "**.b"), Select: paths(t, "*")}, canon.Input{RawQuery: query})
 	})
 }
