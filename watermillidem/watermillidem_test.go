@@ -31,33 +31,27 @@ func nothing(*message.Message) ([]*message.Message, error) { return nil, nil }
 
 func TestFaults(t *testing.T) {
 	e := core.MustNew(core.Config{})
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
 		policy core.TaskPolicy
 		fields []string
 	}{
-		"of a task":       {core.TaskPolicy{Record: core.Record{Lease: -1}, ResultLimit: -1}, []string{"TaskPolicy.ResultLimit", "TaskPolicy.Lease"}},
-		"a message lost":  {core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}}, []string{"TaskPolicy.OnFailure"}},
-		"both":            {core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep, Retention: -1}}, []string{"TaskPolicy.Retention", "TaskPolicy.OnFailure"}},
-		"kept and shown":  {core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}, nil},
-		"the zero policy": {core.TaskPolicy{}, nil},
+		{core.TaskPolicy{Record: core.Record{Lease: -1}, ResultLimit: -1}, []string{"TaskPolicy.ResultLimit", "TaskPolicy.Lease"}},
+		{core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}}, []string{"TaskPolicy.OnFailure"}},
+		{core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep, Retention: -1}}, []string{"TaskPolicy.Retention", "TaskPolicy.OnFailure"}},
+		{core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}, nil},
+		{core.TaskPolicy{}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			m, err := watermillidem.New(e, watermillidem.Config{Policy: c.policy})
-			if c.fields == nil {
-				require.NoError(t, err)
-				assert.NotNil(t, m)
-				assert.NotPanics(t, func() { watermillidem.MustNew(e, watermillidem.Config{Policy: c.policy}) })
-				return
-			}
-			assert.Nil(t, m)
-			for _, field := range c.fields {
-				assert.ErrorContains(t, err, field)
-			}
-			fault, ok := errors.AsType[*core.ConfigError](err)
-			require.True(t, ok)
+		m, err := watermillidem.New(e, watermillidem.Config{Policy: c.policy})
+		require.Equal(t, len(c.fields) == 0, err == nil)
+		require.Equal(t, err != nil, m == nil)
+		for _, field := range c.fields {
+			assert.ErrorContains(t, err, field)
+		}
+		if err != nil {
+			fault, _ := errors.AsType[*core.ConfigError](err)
 			assert.Equal(t, c.fields[0], fault.Field)
 			assert.Panics(t, func() { watermillidem.MustNew(e, watermillidem.Config{Policy: c.policy}) })
-		})
+		}
 	}
 }
 
@@ -71,68 +65,50 @@ func TestNoName(t *testing.T) {
 	assert.Empty(t, e.Events())
 }
 
-// What is refused for the time being is held, so that it does not go round and round.
+// A message that is refused for the time being is held, so that it does not come again at once, but no longer than its
+// subscriber is open or its broker waits.
 func TestPause(t *testing.T) {
-	for name, c := range map[string]struct {
-		pause, held time.Duration
-	}{"default": {0, time.Second}, "own": {time.Minute, time.Minute}, "none": {-1, 0}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := idemtest.New(t, core.Config{})
-				config := charge(core.TaskPolicy{})
-				config.Pause = c.pause
-				handle := watermillidem.MustNew(e.Engine, config)(nothing)
-
-				e.NextIsRunning(time.Hour)
-				start := time.Now()
-				_, err := handle(order("1", "5"))
-				require.ErrorIs(t, err, codes.InProgress)
-				assert.Equal(t, c.held, time.Since(start))
-
-				e.Fail(idemtest.Acquire)
-				start = time.Now()
-				_, err = handle(order("2", "5"))
-				require.ErrorIs(t, err, codes.StoreUnavailable)
-				assert.Equal(t, c.held, time.Since(start))
-
-				e.Fail()
-				start = time.Now()
-				_, err = handle(order("", "5"))
-				require.ErrorIs(t, err, codes.KeyMissing)
-				_, err = handle(order("3", "5"))
-				require.NoError(t, err)
-				assert.Zero(t, time.Since(start), "what is permanent, or has run, is not held")
-			})
+	for _, c := range []struct{ pause, limit, held time.Duration }{
+		{0, 0, time.Second}, {time.Minute, 0, time.Minute}, {-1, 0, 0}, {time.Hour, time.Second, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := idemtest.New(t, core.Config{})
+			config := charge(core.TaskPolicy{})
+			config.Pause = c.pause
+			handle := watermillidem.MustNew(e.Engine, config)(nothing)
+			check := func(uuid string, want error, held time.Duration) {
+				ctx, start := t.Context(), time.Now()
+				if c.limit > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.limit)
+					defer cancel()
+				}
+				_, err := handle(message.NewMessageWithContext(ctx, uuid, nil))
+				assert.ErrorIs(t, err, want)
+				assert.Equal(t, held, time.Since(start))
+			}
+			e.NextIsRunning(3 * time.Hour)
+			check("1", codes.InProgress, c.held)
+			e.Fail(idemtest.Acquire)
+			check("2", codes.StoreUnavailable, c.held)
+			e.Fail()
+			check("", codes.KeyMissing, 0)
+			check("3", nil, 0)
 		})
 	}
 }
 
-// The subscriber is closed, or the broker waits no longer.
-func TestPauseEndsWithTheMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := idemtest.New(t, core.Config{})
-		config := charge(core.TaskPolicy{})
-		config.Pause = time.Hour
-		handle := watermillidem.MustNew(e.Engine, config)(nothing)
-		e.NextIsRunning(2 * time.Hour)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := handle(message.NewMessageWithContext(ctx, "1", nil))
-		assert.ErrorIs(t, err, codes.InProgress)
-		assert.Equal(t, time.Second, time.Since(start))
-	})
-}
-
 type tenant struct{}
 
-// The handler's message has the run's context, and afterwards its own again.
+// The handler's message has the run's context, and afterwards its own again. What it produces goes out with its error, as
+// without this middleware. Publishers obey the contexts of messages, and publish when the run has ended.
 func TestContext(t *testing.T) {
 	own := context.WithValue(t.Context(), tenant{}, "t1")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
 	for name, end := range map[string]func() error{
-		"success": func() error { return nil },
-		"failure": func() error { return errCard },
-		"panic":   func() error { panic("a bug") },
+		"success": func() error { return nil }, "failure": func() error { return errCard }, "panic": func() error { panic("a bug") },
+		"a refusal": func() error { return core.NewRefusal(codes.KeyMissing, nil) }, // of a call of its own: it says nothing about this message
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
@@ -141,69 +117,48 @@ func TestContext(t *testing.T) {
 				func(msg *message.Message) ([]*message.Message, error) {
 					inside = msg.Context()
 					assert.NoError(t, inside.Err())
-					return nil, end()
+					return []*message.Message{msg, message.NewMessageWithContext(inside, "2", nil), message.NewMessageWithContext(ended, "3", nil)}, end()
 				}))
 			msg := message.NewMessageWithContext(own, "1", nil)
-			_, err := handle(msg)
+			produced, err := handle(msg)
 			assert.Equal(t, name == "success", err == nil)
+			assert.False(t, watermillidem.Permanent(err))
 			assert.Equal(t, "t1", inside.Value(tenant{}))
 			assert.EqualValues(t, 1, core.RunFrom(inside).Attempt())
 			assert.Contains(t, core.RunFrom(inside).Key().Raw(), "M=DO%20chargeK=1")
 			assert.Error(t, inside.Err(), "the run has ended")
 			assert.Equal(t, own, msg.Context())
+			if name == "panic" {
+				return
+			}
+			require.Len(t, produced, 3)
+			assert.NoError(t, produced[1].Context().Err())
+			assert.Equal(t, "t1", produced[1].Context().Value(tenant{}))
+			assert.Equal(t, ended, produced[2].Context(), "it is the handler's own")
 		})
 	}
-}
-
-// Publishers obey the contexts of messages, and publish when the run has ended.
-func TestProducedMessagesOutliveTheRun(t *testing.T) {
-	e := idemtest.New(t, core.Config{})
-	ended, end := context.WithCancel(t.Context())
-	end()
-	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
-		func(msg *message.Message) ([]*message.Message, error) {
-			return []*message.Message{
-				msg,
-				message.NewMessageWithContext(context.WithValue(msg.Context(), tenant{}, "t1"), "2", nil),
-				message.NewMessageWithContext(ended, "3", nil),
-			}, nil
-		})
-	produced, err := handle(message.NewMessageWithContext(t.Context(), "1", nil))
-	require.NoError(t, err)
-	assert.Equal(t, t.Context(), produced[0].Context())
-	assert.NoError(t, produced[1].Context().Err())
-	assert.Equal(t, "t1", produced[1].Context().Value(tenant{}))
-	assert.Equal(t, ended, produced[2].Context(), "it is the handler's own")
 }
 
 func TestKeys(t *testing.T) {
 	e := idemtest.New(t, core.Config{})
 	config := charge(core.TaskPolicy{})
 	config.Key = middleware.NewMessageHasherFromMetadataField("order")
-	runs := 0
-	handle := watermillidem.MustNew(e.Engine, config)(func(*message.Message) ([]*message.Message, error) { runs++; return nil, nil })
-	send := func(uuid, id string) error {
-		m := message.NewMessage(uuid, []byte("5"))
-		if id != "none" {
-			m.Metadata.Set("order", id)
-		}
+	handle := watermillidem.MustNew(e.Engine, config)(nothing)
+	for _, c := range []struct {
+		metadata message.Metadata
+		runs     int
+		want     error
+	}{
+		{message.Metadata{"order": "o-1"}, 1, nil}, {message.Metadata{"order": "o-1"}, 1, nil}, {message.Metadata{"order": "o-2"}, 2, nil},
+		{message.Metadata{}, 2, codes.KeyInvalid}, {message.Metadata{"order": ""}, 2, codes.KeyMissing},
+	} {
+		m := message.NewMessage("1", []byte("5"))
+		m.Metadata = c.metadata
 		_, err := handle(m)
-		return err
+		require.ErrorIs(t, err, c.want)
+		assert.Equal(t, c.want != nil, watermillidem.Permanent(err))
+		e.WantRuns("DO charge", c.runs)
 	}
-	require.NoError(t, send("1", "o-1"))
-	require.NoError(t, send("2", "o-1"))
-	assert.Equal(t, 1, runs)
-	require.NoError(t, send("2", "o-2"))
-	assert.Equal(t, 2, runs)
-
-	err := send("3", "none")
-	assert.ErrorIs(t, err, codes.KeyInvalid)
-	assert.ErrorContains(t, err, "cannot recover hash value")
-	assert.True(t, watermillidem.Permanent(err))
-	err = send("3", "")
-	assert.ErrorIs(t, err, codes.KeyMissing)
-	assert.True(t, watermillidem.Permanent(err))
-	assert.Equal(t, 2, runs)
 }
 
 func TestFingerprint(t *testing.T) {
@@ -231,25 +186,30 @@ func TestFingerprint(t *testing.T) {
 		return err == nil
 	}
 	type md = message.Metadata
-	equal := [2]string{"5", "5"}
-	none := config()
-	both := config("a", "b")
-	assert.True(t, same(none, none, equal, [2]md{{"a": "1"}, {"a": "2"}}), "metadata count if they are named")
-	assert.False(t, same(none, none, [2]string{"5", "6"}, [2]md{}))
-	assert.False(t, same(none, none, [2]string{"5", ""}, [2]md{}))
-	assert.True(t, same(both, both, equal, [2]md{{"a": "1", "c": "1"}, {"a": "1", "c": "2"}}))
-	assert.False(t, same(both, both, equal, [2]md{{"a": "1"}, {"a": "2"}}))
-	assert.False(t, same(both, both, [2]string{"5", "6"}, [2]md{{"a": "1"}, {"a": "1"}}))
-	assert.True(t, same(both, both, equal, [2]md{{"a": "1", "b": ""}, {"a": "1"}}))
-	assert.False(t, same(both, both, equal, [2]md{{"a": "1"}, {"b": "1"}}))
-	assert.False(t, same(both, both, equal, [2]md{{"a": "1b", "b": "2"}, {"a": "1", "b": "b2"}}))
+	equal, none, both := [2]string{"5", "5"}, config(), config("a", "b")
 	names := []string{"b", "a"}
-	assert.True(t, same(both, config(names...), equal, [2]md{{"a": "1", "b": "2"}, {"a": "1", "b": "2"}}), "their order does not")
-	assert.Equal(t, []string{"b", "a"}, names, "the caller's stay as they are")
-	assert.False(t, same(config("a"), config("b"), equal, [2]md{{"a": "1"}, {"b": "1"}}), "their names do")
-
-	anything := charge(core.TaskPolicy{IgnoreFingerprint: true})
-	assert.True(t, same(anything, anything, [2]string{"5", "6"}, [2]md{}))
+	for _, c := range []struct {
+		why           string
+		first, second watermillidem.Config
+		payloads      [2]string
+		metadata      [2]md
+		same          bool
+	}{
+		{"metadata count if they are named", none, none, equal, [2]md{{"a": "1"}, {"a": "2"}}, true},
+		{"the payload", none, none, [2]string{"5", "6"}, [2]md{}, false},
+		{"no payload", none, none, [2]string{"5", ""}, [2]md{}, false},
+		{"another one", both, both, equal, [2]md{{"a": "1", "c": "1"}, {"a": "1", "c": "2"}}, true},
+		{"a named one", both, both, equal, [2]md{{"a": "1"}, {"a": "2"}}, false},
+		{"the payload beside them", both, both, [2]string{"5", "6"}, [2]md{{"a": "1"}, {"a": "1"}}, false},
+		{"empty and missing are equal", both, both, equal, [2]md{{"a": "1", "b": ""}, {"a": "1"}}, true},
+		{"a value under another name", both, both, equal, [2]md{{"a": "1"}, {"b": "1"}}, false},
+		{"values divided otherwise", both, both, equal, [2]md{{"a": "1b", "b": "2"}, {"a": "1", "b": "b2"}}, false},
+		{"the order of names", both, config(names...), equal, [2]md{{"a": "1", "b": "2"}, {"a": "1", "b": "2"}}, true},
+		{"the names", config("a"), config("b"), equal, [2]md{{"a": "1"}, {"b": "1"}}, false},
+	} {
+		assert.Equal(t, c.same, same(c.first, c.second, c.payloads, c.metadata), c.why)
+	}
+	assert.Equal(t, []string{"b", "a"}, names, "the caller's do not change")
 }
 
 // The handler's result goes out as it is, stored or not; a duplicate gets equal messages, or none.
@@ -282,6 +242,8 @@ func TestProduced(t *testing.T) {
 			produced, err := handle(order("1", "5"))
 			require.NoError(t, err)
 			assert.Equal(t, c.produced, produced)
+			_, err = watermillidem.Finished(c.produced...)
+			assert.Equal(t, c.stored, err == nil, "what would not come back unchanged is no verdict")
 
 			again, err := handle(order("1", "5"))
 			e.WantRuns("DO charge", 1)
@@ -329,56 +291,35 @@ func TestReject(t *testing.T) {
 	e.WantRuns("DO charge", 1)
 }
 
-// What a failing handler produces goes out with its error, as without this middleware.
-func TestProducedByAFailure(t *testing.T) {
-	e := idemtest.New(t, core.Config{})
-	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
-		func(msg *message.Message) ([]*message.Message, error) {
-			return []*message.Message{receipt(msg, "declined")}, errCard
-		})
-	produced, err := handle(order("1", "5"))
-	assert.Equal(t, errCard, err)
-	assert.Len(t, produced, 1)
-}
-
 func TestFinished(t *testing.T) {
-	for name, finished := range map[string][]*message.Message{
-		"nothing": nil, "a receipt": {receipt(order("1", "5"), "paid")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := idemtest.New(t, core.Config{})
-			handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{Record: core.Record{
-				Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-					return watermillidem.Finished(finished...)
-				}),
-			}}))(nothing)
-			e.NextIsAbandoned(1)
-			produced, err := handle(order("1", "5"))
-			require.NoError(t, err)
-			require.Len(t, produced, len(finished))
-			for i, m := range produced {
-				assert.True(t, m.Equals(finished[i]))
-			}
-			e.WantRuns("DO charge", 0)
-		})
+	for _, finished := range [][]*message.Message{nil, {receipt(order("1", "5"), "paid")}} {
+		e := idemtest.New(t, core.Config{})
+		handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{Record: core.Record{
+			Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
+				return watermillidem.Finished(finished...)
+			}),
+		}}))(nothing)
+		e.NextIsAbandoned(1)
+		produced, err := handle(order("1", "5"))
+		require.NoError(t, err)
+		require.Len(t, produced, len(finished))
+		for i, m := range produced {
+			assert.True(t, m.Equals(finished[i]))
+		}
+		e.WantRuns("DO charge", 0)
 	}
-	_, err := watermillidem.Finished(nil, nil)
-	assert.ErrorContains(t, err, "nil message")
 }
 
-// A refusal of a handler's own is the handler's error, and says nothing about its message.
 func TestPermanentAndTemporary(t *testing.T) {
 	refused := func(code codes.Code) error {
 		return fmt.Errorf("wrapped: %w", &watermillidem.RefusedError{Refusal: core.NewRefusal(code, errCard)})
 	}
-	for _, code := range []codes.Code{codes.Uncertain, codes.KeyReused, codes.KeyMissing, codes.KeyInvalid,
-		codes.ResultUnavailable, codes.GuardConflict} {
-		assert.True(t, watermillidem.Permanent(refused(code)), code)
-		assert.False(t, watermillidem.Temporary(refused(code)), code)
-	}
-	for _, code := range []codes.Code{codes.InProgress, codes.StoreUnavailable, codes.ShuttingDown} {
-		assert.False(t, watermillidem.Permanent(refused(code)), code)
-		assert.True(t, watermillidem.Temporary(refused(code)), code)
+	for code, temporary := range map[codes.Code]bool{
+		codes.Uncertain: false, codes.KeyReused: false, codes.KeyMissing: false, codes.KeyInvalid: false, codes.ResultUnavailable: false, codes.GuardConflict: false,
+		codes.InProgress: true, codes.StoreUnavailable: true, codes.ShuttingDown: true,
+	} {
+		assert.Equal(t, !temporary, watermillidem.Permanent(refused(code)), code)
+		assert.Equal(t, temporary, watermillidem.Temporary(refused(code)), code)
 	}
 	for _, err := range []error{nil, errCard, core.NewRefusal(codes.KeyReused, nil), core.NewRefusal(codes.InProgress, nil)} {
 		assert.False(t, watermillidem.Permanent(err))
@@ -386,17 +327,6 @@ func TestPermanentAndTemporary(t *testing.T) {
 	}
 	assert.ErrorIs(t, refused(codes.KeyReused), codes.KeyReused)
 	assert.ErrorIs(t, refused(codes.KeyReused), errCard)
-
-	e := idemtest.New(t, core.Config{})
-	other := e.MustTask(core.TaskPolicy{Name: "other"})
-	handle := watermillidem.MustNew(e.Engine, charge(core.TaskPolicy{}))(
-		func(msg *message.Message) ([]*message.Message, error) {
-			_, err := core.Do(msg.Context(), other, core.Call{}, func(context.Context) (int, error) { return 0, nil })
-			return nil, err
-		})
-	_, err := handle(order("1", "5"))
-	assert.ErrorIs(t, err, codes.KeyMissing)
-	assert.False(t, watermillidem.Permanent(err))
 }
 
 // Who compiles the package compiles no broker, and nothing that is for tests.
