@@ -300,11 +300,11 @@ type link struct {
 	ch   *amqp.Channel // nil: it is not open yet
 
 	returns chan amqp.Return // has room for each unconfirmed message
-	closes  chan *amqp.Error
+	closed  chan struct{}    // when it is closed, reason says why the channel was
+	reason  *amqp.Error
 
 	mu       sync.Mutex
 	returned []amqp.Return // of messages whose outcome was not taken yet
-	reason   *amqp.Error   // why the channel was closed
 }
 
 func newLink(conn *amqp.Connection) *link { return &link{conn: conn, turn: make(chan struct{}, 1)} }
@@ -334,11 +334,12 @@ func (l *link) open(ctx context.Context, room int) (*link, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return &link{
-		conn: l.conn, turn: l.turn, ch: ch,
-		returns: ch.NotifyReturn(make(chan amqp.Return, room)),
-		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
-	}, nil
+	opened := &link{conn: l.conn, turn: l.turn, ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, room)), closed: make(chan struct{})}
+	go func(closes <-chan *amqp.Error) {
+		opened.reason = <-closes
+		close(opened.closed)
+	}(ch.NotifyClose(make(chan *amqp.Error, 1)))
+	return opened, nil
 }
 
 // sent is a message that waits for its confirm.
@@ -388,15 +389,9 @@ func (l *link) outcome(s sent, left bool) error {
 	return ErrNacked
 }
 
-// closeReason returns why the channel has been closed. l.mu is held.
+// closeReason returns why the channel has been closed. It waits for that to be known.
 func (l *link) closeReason() error {
-	select {
-	case e := <-l.closes:
-		if e != nil {
-			l.reason = e
-		}
-	default:
-	}
+	<-l.closed
 	if l.reason != nil {
 		return fmt.Errorf("%w: %w", errLost, l.reason)
 	}
@@ -464,6 +459,8 @@ func (b *batch) send(ctx context.Context, l *link) {
 	}
 	b.left, b.err = nil, nil
 	var waiting []sent
+	var failed *Message // to be written
+	var fault error
 	next := func() { // waits for the oldest one
 		s := waiting[0]
 		waiting = waiting[1:]
@@ -516,6 +513,7 @@ func (b *batch) send(ctx context.Context, l *link) {
 		writing.Store(true)
 		var confirm *amqp.DeferredConfirmation
 		err := context.Cause(ctx) // if it ends later, writing is seen to be true
+		open := !l.ch.IsClosed()
 		if err == nil {
 			confirm, err = l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, !m.Optional, false, m.Publishing)
 		}
@@ -524,6 +522,9 @@ func (b *batch) send(ctx context.Context, l *link) {
 		if err != nil { // ctx has ended, the channel is closed, or the connection
 			<-p.slots
 			b.err = err
+			if open && ctx.Err() == nil {
+				failed, fault, todo = m, err, todo[1:]
+			}
 			break
 		}
 		todo = todo[1:]
@@ -531,6 +532,14 @@ func (b *batch) send(ctx context.Context, l *link) {
 	}
 	for len(waiting) > 0 {
 		next()
+	}
+	if failed != nil { // the broker may have closed the connection because of what it had read of it
+		select {
+		case <-l.closed:
+			fault = l.closeReason()
+		case <-ctx.Done():
+		}
+		b.account(failed, fault, how)
 	}
 	b.left = append(b.left, todo...)
 }

@@ -1,9 +1,11 @@
 package amqpidem_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -166,6 +168,56 @@ func TestPublishOfTooLargeHeaders(t *testing.T) {
 		assert.Equal(t, i < bad, amqpidem.Refused(err), "%d: %v", i, err)
 		assert.Equal(t, i < bad, err != nil, "%d: %v", i, err)
 	}
+}
+
+// told is a connection on which the broker's word about a message comes while the message is being written.
+type told struct {
+	net.Conn
+	refused chan struct{}
+	once    sync.Once
+}
+
+func (c *told) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if bytes.Contains(b[:n], []byte("FRAME_ERROR")) {
+		c.once.Do(func() { close(c.refused) })
+	}
+	return n, err
+}
+
+func (c *told) Write(b []byte) (n int, err error) {
+	if n = len(b); n < 100<<10 {
+		return c.Conn.Write(b)
+	}
+	select {
+	case <-c.refused: // the broker reads no further
+		time.Sleep(5 * time.Millisecond) // for the client to read its word
+	default:
+		n, err = c.Conn.Write(b)
+		<-c.refused
+	}
+	return n, err
+}
+
+// What the broker says counts also if the message was not written to its end by then.
+func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
+	k := newKit(t)
+	require.NoError(t, k.topology.Declare(k.conn))
+	dials := 0
+	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+		dials++
+		return amqpidem.DialConfig(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			conn, err := net.Dial(network, addr)
+			return &told{Conn: conn, refused: make(chan struct{})}, err
+		}})
+	}})
+	bad := k.message("bad")
+	bad.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+	bad.Publishing.Body = make([]byte, 4<<20)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.True(t, amqpidem.Refused(p.Publish(ctx, bad)))
+	assert.Equal(t, 3, dials, "that of all, another one, and one of its own")
 }
 
 func TestPublishWhatCannotBeWritten(t *testing.T) {
