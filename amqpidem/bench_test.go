@@ -95,7 +95,7 @@ func BenchmarkConsumer(b *testing.B) {
 				ch, err := conn.Channel()
 				require.NoError(b, err)
 				defer func() {
-					for _, name := range []string{t.Queue, t.DeadLetters(), t.DelayQueue(time.Second)} {
+					for _, name := range []string{t.Queue, t.DeadLetters(), t.Queues()[1]} {
 						_, err := ch.QueueDelete(name, false, false, false)
 						require.NoError(b, err)
 					}

@@ -47,7 +47,7 @@ func TestWhoIsToBlame(t *testing.T) {
 
 // What is returned is held against the message that was, in whatever order the calls learn of their confirms.
 func TestReturnedMessagesWithoutIDs(t *testing.T) {
-	conn, err := Dial(t.Context(), backend.AMQP(t))
+	conn, err := Dial(t.Context(), backend.AMQP(t), amqp.Config{})
 	require.NoError(t, err)
 	defer conn.Close()
 	l, err := newLink(conn).open(t.Context(), 4)

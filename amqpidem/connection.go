@@ -3,6 +3,7 @@ package amqpidem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -16,14 +17,10 @@ import (
 // dialLimit is how long connecting may take: a frozen broker accepts connections, and does not answer.
 var dialLimit = 10 * time.Second
 
-// Dial connects to a broker. Unlike amqp.Dial it returns when ctx ends, and after at most 10 s.
-func Dial(ctx context.Context, url string) (*amqp.Connection, error) {
-	return DialConfig(ctx, url, amqp.Config{})
-}
-
-// DialConfig is [Dial] with a configuration: TLS, another heartbeat. On a connection of amqp.DialConfig alone, a message that is
+// Dial connects to a broker, with a configuration: TLS, another heartbeat. Unlike amqp.DialConfig it returns when ctx ends, and
+// after at most 10 s. On a connection of amqp.DialConfig alone, a message that is
 // being written when the heartbeats of a frozen broker run out can't be interrupted.
-func DialConfig(ctx context.Context, url string, c amqp.Config) (*amqp.Connection, error) {
+func Dial(ctx context.Context, url string, c amqp.Config) (*amqp.Connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	var stop func() bool
@@ -79,16 +76,33 @@ func disconnect(ctx context.Context, conn *amqp.Connection) {
 	}
 }
 
-func checkURL(of, raw string) error {
+// dialer returns the Dial of a configuration.
+func dialer(dial func(context.Context, string) (*amqp.Connection, error)) func(context.Context, string) (*amqp.Connection, error) {
+	if dial != nil {
+		return dial
+	}
+	return func(ctx context.Context, url string) (*amqp.Connection, error) { return Dial(ctx, url, amqp.Config{}) }
+}
+
+// faults collects the faults of a configuration.
+type faults struct {
+	of   string
+	errs []error
+}
+
+func (f *faults) addIf(bad bool, field, format string, args ...any) {
+	if bad {
+		f.errs = append(f.errs, &core.ConfigError{Field: "amqpidem." + f.of + "." + field, Problem: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (f *faults) url(raw string) {
 	_, err := amqp.ParseURI(raw)
 	var malformed *url.Error
 	if errors.As(err, &malformed) {
 		err = malformed.Err // without the URL, which may hold a password
 	}
-	if err != nil {
-		return &core.ConfigError{Field: of + ".URL", Problem: err.Error()}
-	}
-	return nil
+	f.addIf(err != nil, "URL", "%v", err)
 }
 
 const (

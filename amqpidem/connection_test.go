@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -51,11 +52,11 @@ func TestDialEnds(t *testing.T) {
 			_, _ = conn.Read(make([]byte, 1))     // until it is closed
 		}
 	}()
-	_, err = Dial(ctx, url)
+	_, err = Dial(ctx, url, amqp.Config{})
 	require.Error(t, err)
 
 	defer func(d time.Duration) { dialLimit = d }(dialLimit)
 	dialLimit = 10 * time.Millisecond
-	_, err = Dial(t.Context(), url)
+	_, err = Dial(t.Context(), url, amqp.Config{})
 	require.Error(t, err)
 }

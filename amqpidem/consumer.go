@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +17,7 @@ import (
 type ConsumerConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say, see [DialConfig]. Nil means [Dial].
+	// Dial connects to URL, with TLS or another heartbeat, say, see [Dial]. Nil means Dial with a zero amqp.Config.
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 
 	// Concurrency is how many messages are handled at once. Zero means 16.
@@ -41,11 +39,11 @@ type ConsumerConfig struct {
 type Consumer struct {
 	config  ConsumerConfig
 	handler *Handler
-	work    chan stream // to the workers
+	work    chan offer // to the workers
 
 	workers sync.WaitGroup
 	settled atomic.Uint64
-	context context.Context // of the functions; it has the values of Run's
+	running context.Context // of the functions; it has the values of Run's
 	cancel  context.CancelCauseFunc
 	checked bool // the publisher can publish copies
 
@@ -54,39 +52,6 @@ type Consumer struct {
 	unread atomic.Int64
 	breaks int // connections that broke early, in a row
 }
-
-// session is the consumer on one connection.
-type session struct {
-	conn      *amqp.Connection
-	acks      *acks
-	running   context.Context // ended: no further message is begun
-	cancelled chan struct{}   // closed: no further delivery comes
-	settling  context.Context // ends with the channel
-	read      atomic.Int64    // how many deliveries were read
-	handled   atomic.Int64    // and how many of those are handled
-	again     chan struct{}   // holds a value when the queue is to be consumed anew: another number may be prefetched
-	declaring sync.Mutex
-}
-
-// stream is what a session consumes in one go. Free workers take its deliveries.
-type stream struct {
-	*session
-	deliveries <-chan amqp.Delivery // closed when it is cancelled, or the channel closed
-}
-
-func (s *session) consumeAgain() {
-	select {
-	case s.again <- struct{}{}:
-	default: // it will
-	}
-}
-
-// caution is within which time a connection breaks early, and for how long messages are taken one at a time after the first
-// such connection.
-var caution = 10 * time.Second
-
-// settleLimit is how long a worker tries to settle a delivery. After that it is held, see Consumer.hold.
-var settleLimit = 5 * time.Second
 
 // closeLimit is how long each step of the end may take: functions whose context has ended, and the
 // closing of a connection.
@@ -99,29 +64,23 @@ var ErrDrain = errors.New("amqpidem: messages were still being handled when the 
 // NewConsumer returns a consumer for h. It does not connect yet. The error joins every fault of c,
 // each a *core.ConfigError.
 func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
-	errs := []error{checkURL("ConsumerConfig", c.URL)}
-	fault := func(bad bool, field, format string, args ...any) {
-		if bad {
-			errs = append(errs, &core.ConfigError{Field: "ConsumerConfig." + field, Problem: fmt.Sprintf(format, args...)})
-		}
-	}
-	fault(c.Concurrency < 0, "Concurrency", "is negative: %d", c.Concurrency)
-	fault(c.Prefetch < 0 || c.Prefetch > 65535, "Prefetch", "is %d; at most 65535 are allowed", c.Prefetch)
-	fault(c.DrainTimeout < 0, "DrainTimeout", "is negative: %v", c.DrainTimeout)
+	f := faults{"ConsumerConfig", nil}
+	f.url(c.URL)
+	f.addIf(c.Concurrency < 0, "Concurrency", "is negative: %d", c.Concurrency)
+	f.addIf(c.Prefetch < 0 || c.Prefetch > 65535, "Prefetch", "is %d; at most 65535 are allowed", c.Prefetch)
+	f.addIf(c.DrainTimeout < 0, "DrainTimeout", "is negative: %v", c.DrainTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, 16)
-	fault(c.Prefetch > 0 && c.Prefetch < c.Concurrency, "Prefetch", "is less than the concurrency, which then is never reached: %d, %d", c.Prefetch, c.Concurrency)
+	f.addIf(c.Prefetch > 0 && c.Prefetch < c.Concurrency, "Prefetch", "is less than the concurrency, which then is never reached: %d, %d", c.Prefetch, c.Concurrency)
 	if h == nil {
-		errs = append(errs, errors.New("amqpidem: the handler is nil"))
+		f.errs = append(f.errs, errors.New("amqpidem: NewConsumer: the handler is nil"))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(f.errs...); err != nil {
 		return nil, err
 	}
 	c.Prefetch = cmp.Or(c.Prefetch, min(4*c.Concurrency, 65535))
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
-	if c.Dial == nil {
-		c.Dial = Dial
-	}
-	return &Consumer{config: c, handler: h, work: make(chan stream)}, nil
+	c.Dial = dialer(c.Dial)
+	return &Consumer{config: c, handler: h, work: make(chan offer)}, nil
 }
 
 // Run consumes until ctx ends. Then it takes no more messages, gives back those that it has not
@@ -143,7 +102,7 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 //
 // Call Run once for each Consumer.
 func (c *Consumer) Run(ctx context.Context) error {
-	c.context, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.running, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.cancel(nil)
 	drain := sync.OnceValue(c.drain)
 	for range c.config.Concurrency {
@@ -157,7 +116,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return drain()
 		}
-		c.handler.observe(ctx, Event{Kind: Disconnected, Queue: c.handler.topology.Queue, Err: err})
+		c.handler.observe(ctx, Event{Stage: Disconnected, Queue: c.handler.topology.Queue, Err: err})
 		if t := (*TopologyError)(nil); !stood && errors.As(err, &t) {
 			_ = drain() // nothing runs
 			return err
@@ -168,231 +127,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if !backoff(ctx, tries) {
 			return drain()
 		}
-	}
-}
-
-// session consumes on one connection until that is lost, or ctx ends; then it drains before it
-// disconnects.
-func (c *Consumer) session(ctx context.Context, drain func() error) (connected bool, err error) {
-	t := c.handler.topology
-	conn, err := c.config.Dial(ctx, c.config.URL)
-	if err != nil {
-		return false, err
-	}
-	defer disconnect(context.Background(), conn)
-	if err := t.establish(conn, c.config.CheckOnly); err != nil {
-		return false, err
-	}
-	if !c.checked {
-		if err := c.handler.config.Publisher.check(ctx, t); err != nil {
-			return false, err
-		}
-		c.checked = true
-	}
-	ch, err := conn.Channel()
-	if err != nil {
-		return false, err
-	}
-	// Settling ends with the channel: what could not be settled on it is delivered again.
-	settling, lose := context.WithCancelCause(context.WithoutCancel(c.context))
-	defer lose(nil)
-	go func(closed <-chan *amqp.Error) {
-		if e := <-closed; e != nil {
-			lose(e)
-		}
-		lose(amqp.ErrClosed)
-	}(ch.NotifyClose(make(chan *amqp.Error, 1)))
-
-	own := &session{conn: conn, acks: newAcks(ch), running: ctx, cancelled: make(chan struct{}), settling: settling, again: make(chan struct{}, 1)}
-	tag, tags := "", 0
-	var offers []stream // the last one is open; what is left in those before it is taken first
-	consume := func() error {
-		prefetch := c.config.Prefetch
-		if c.unread.Load() > 0 {
-			prefetch = 1
-		}
-		// RabbitMQ 3.10 closes the connection if a quorum queue is consumed again by a tag that has unsettled deliveries.
-		tags++
-		tag = "idem-" + strconv.Itoa(tags)
-		err := ch.Qos(prefetch, 0, false)
-		if err == nil {
-			var deliveries <-chan amqp.Delivery
-			if deliveries, err = ch.Consume(t.Queue, tag, false, false, false, false, nil); err == nil {
-				offers = append(offers, stream{own, deliveries})
-			}
-		}
-		if err != nil && ch.IsClosed() { // a message may be why: the broker sends the first at once
-			<-settling.Done()
-			err = context.Cause(settling)
-		}
-		return err
-	}
-	cancel := func() {
-		limit := time.AfterFunc(closeLimit, func() { _ = conn.CloseDeadline(time.Now()) }) // a broker that does not answer
-		_ = ch.Cancel(tag, false)
-		limit.Stop()
-	}
-	began, ready, busy := time.Now(), 0, false // busy: no worker was free for what may have come
-	broken := func(err error) error {
-		var e *amqp.Error
-		if errors.As(err, &e) && e.Server {
-			return err // it is the broker that has closed it, and says why
-		}
-		wary := c.unread.Load() > 0
-		switch {
-		case unreadable(err):
-			c.breaks = 2
-		case wary || time.Since(began) < caution:
-			c.breaks++
-		default:
-			c.breaks = 0
-		}
-		if c.breaks > 0 && !wary {
-			c.unread.Store(int64(c.config.Prefetch))
-		}
-		if read := own.read.Load(); wary && !busy && own.handled.Load() == read && (unreadable(err) || int64(ready) > read) {
-			err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w", t.Queue, err)
-		}
-		return err
-	}
-	cancelled := ch.NotifyCancel(make(chan string, 1))
-	if c.unread.Load() > 0 {
-		q, err := ch.QueueDeclarePassive(t.Queue, true, false, false, false, nil)
-		if err != nil {
-			return false, err
-		}
-		ready = q.Messages
-		if c.breaks == 1 { // it may have been anything
-			defer time.AfterFunc(caution, func() { c.unread.Store(0); own.consumeAgain() }).Stop()
-		}
-	}
-	if err := consume(); err != nil {
-		return false, broken(err)
-	}
-	busy = true
-	go own.acks.run(settling.Done())
-	c.handler.observe(ctx, Event{Kind: Connected, Queue: t.Queue})
-	for ctx.Err() == nil {
-		select {
-		case c.work <- offers[0]: // one more worker is free
-			busy = false
-			if len(offers) > 1 {
-				offers = offers[1:]
-			}
-		case <-ctx.Done():
-		case _, ok := <-cancelled:
-			if ok { // else the channel was closed
-				lose(errCancelled)
-			}
-			<-settling.Done()
-		case <-own.again:
-			cancel()
-			began = time.Now()
-			if err := consume(); err != nil {
-				return true, broken(err)
-			}
-		case <-settling.Done():
-			return true, broken(context.Cause(settling))
-		}
-	}
-	// The end. Nothing new comes, and what was not begun with goes back.
-	cancel()
-	close(own.cancelled)
-	for _, o := range offers {
-		for d := range o.deliveries {
-			own.giveBack(&d)
-		}
-	}
-	err = drain()
-	own.acks.flush(true)
-	return true, err
-}
-
-var errCancelled = errors.New("amqpidem: the broker has cancelled the consumer: was the queue deleted?")
-
-// unreadable reports whether the client has closed the connection because it could not read a message.
-func unreadable(err error) bool {
-	var e *amqp.Error
-	return errors.As(err, &e) && !e.Server && e.Reason == amqp.ErrSyntax.Error()
-}
-
-// worker is a goroutine that handles one delivery after the other. (In one of its own for each, the
-// stack would have to grow for each.)
-func (c *Consumer) worker() {
-	ended := false
-	defer func() {
-		if !ended {
-			c.workers.Go(c.worker) // the function has called runtime.Goexit
-		}
-	}()
-	for s := range c.work {
-		for d := range s.deliveries {
-			s.read.Add(1)
-			if c.unread.Load() > 0 && c.unread.Add(-1) == 0 {
-				s.consumeAgain()
-			}
-			select {
-			case <-s.running.Done():
-				s.giveBack(&d)
-			default:
-				d.Acknowledger = s.acks
-				c.handle(s.session, &d)
-			}
-		}
-	}
-	ended = true
-}
-
-// giveBack gives back a delivery that was not begun with; but only when it can't come here again. (By nack,
-// not reject: since RabbitMQ 4.3 that does not count against the delivery limit.)
-func (s *session) giveBack(d *amqp.Delivery) {
-	select {
-	case <-s.cancelled:
-		_ = d.Nack(false, true)
-	case <-s.settling.Done():
-	}
-}
-
-// handle handles one delivery of a channel.
-func (c *Consumer) handle(s *session, d *amqp.Delivery) {
-	if s.settling.Err() != nil {
-		s.handled.Add(1)
-		return // the channel was closed: the broker has given it to somebody else
-	}
-	h := c.handler
-	h.observe(c.context, Event{Kind: Delivered, Queue: h.topology.Queue, MessageID: d.MessageId, AppID: d.AppId})
-	var v verdict
-	var err error
-	defer func() {
-		s.handled.Add(1)
-		if err == nil {
-			c.settled.Add(1)
-		} else if s.settling.Err() == nil {
-			held, v := *d, v
-			c.workers.Go(func() { c.hold(s, &held, &v, err) })
-		}
-	}()
-	h.handle(c.context, s.settling, settleLimit, d, &v, &err)
-}
-
-// hold settles a delivery whose copy could not be published: it tries again until the channel is closed, or Run ends.
-// No worker waits for it, and no other delivery.
-func (c *Consumer) hold(s *session, d *amqp.Delivery, v *verdict, err error) {
-	ctx, cancel := context.WithCancel(s.settling)
-	defer cancel()
-	defer context.AfterFunc(s.running, cancel)()
-	if c.unread.Load() > 0 {
-		s.consumeAgain() // it has the only place
-	}
-	for tries := 1; err != nil && backoff(ctx, tries); tries++ {
-		if errors.Is(err, ErrUnroutable) && s.declaring.TryLock() { // a queue is missing
-			_ = c.handler.topology.establish(s.conn, c.config.CheckOnly) // the next try says whether it is there now
-			s.declaring.Unlock()
-		}
-		err = c.handler.finish(c.context, ctx, settleLimit, d, v)
-	}
-	if err == nil {
-		c.settled.Add(1)
 	}
 }
 

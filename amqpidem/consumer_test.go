@@ -60,7 +60,7 @@ func (k *kit) disconnected(i int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
-		if e.Kind == amqpidem.Disconnected {
+		if e.Stage == amqpidem.Disconnected {
 			if i--; i < 0 {
 				return e.Err
 			}
@@ -94,7 +94,7 @@ func TestConsumerSurvivesAConnectionThatIsClosedInGoodOrder(t *testing.T) {
 	var conn atomic.Pointer[amqp.Connection]
 	k := newKit(t, func(k *kit) {
 		k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
-			c, err := amqpidem.Dial(ctx, url)
+			c, err := amqpidem.Dial(ctx, url, amqp.Config{})
 			conn.Store(c)
 			return c, err
 		}
@@ -153,7 +153,7 @@ func TestConsumerWhosePublisherDoesNotConnect(t *testing.T) {
 			if fault != nil {
 				return nil, fault
 			}
-			return amqpidem.DialConfig(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			return amqpidem.Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 				conn, err := net.Dial(network, addr)
 				return &blocking{Conn: conn}, err
 			}})
@@ -300,7 +300,7 @@ func TestDrainTimeout(t *testing.T) {
 	k.eventually("running", func() bool { return len(k.runs()) == 1 })
 	stop()
 	e := k.settled(amqpidem.Deferred, 1)
-	assert.Equal(t, amqpidem.ReasonInterrupted, e.Reason, "that is no attempt")
+	assert.Equal(t, "interrupted", e.Reason, "that is no attempt")
 	k.eventually("it is back", func() bool { return k.ready() == 1 })
 }
 
@@ -479,7 +479,7 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		k := newKit(t, func(k *kit) {
 			k.consumer.CheckOnly, k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = true, 4, 2, 20
 			k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
-				return amqpidem.DialConfig(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+				return amqpidem.Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 					conn, err := net.Dial(network, addr)
 					return &poisoned{Conn: conn, with: with}, err
 				}})
@@ -528,7 +528,7 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 
 		// When as many as may be prefetched were read, it takes as many at once as before.
 		// One whose copy is refused does not take the only place meanwhile.
-		_, err := k.ch.QueueDelete(k.topology.DelayQueue(k.topology.Delays[0]), false, false, false)
+		_, err := k.ch.QueueDelete(k.topology.Queues()[0+1], false, false, false)
 		require.NoError(t, err)
 		k.publish("held", "body")
 		k.eventually("it is held", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Failed) > 0 })
@@ -591,7 +591,7 @@ func TestTopologyIsDeclaredAgain(t *testing.T) {
 
 func TestTopologyThatDiffers(t *testing.T) {
 	k := newKit(t)
-	name := k.topology.DelayQueue(k.topology.Delays[1])
+	name := k.topology.Queues()[1+1]
 	_, err := k.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
 		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": k.topology.Queue, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
 	require.NoError(t, err)
@@ -613,7 +613,7 @@ func TestTopologyThatDiffers(t *testing.T) {
 	require.NoError(t, err)
 	differs(c.Run(t.Context()))
 	k.consumer.CheckOnly = true
-	_, err = k.ch.QueueDeclare(k.topology.DelayQueue(k.topology.Delays[2]), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	_, err = k.ch.QueueDeclare(k.topology.Queues()[2+1], true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
 	require.NoError(t, err)
 	c, err = amqpidem.NewConsumer(k.handler(succeed), k.consumer)
 	require.NoError(t, err)

@@ -32,7 +32,7 @@
 //
 // A message that must wait is published to a delay queue, from which the broker moves it back. The
 // delivery is acknowledged when that is confirmed: the consumer holds nothing meanwhile, and
-// nothing is lost. The message's headers count its attempts ([HeaderAttempts]). Deliveries are
+// nothing is lost. The message's headers count its attempts (x-idem-attempts). Deliveries are
 // nacked only when a consumer ends, so that a delivery limit counts only those that ended with
 // their consumer.
 //

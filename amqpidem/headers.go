@@ -10,30 +10,33 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The headers that a message gets on its way through the queues of a [Topology].
+// The headers that a message gets on its way through the queues of a [Topology]. docs/messages.md promises them, except
+// the last three.
 const (
-	// HeaderAttempts is how many attempts at the message have failed.
-	HeaderAttempts = "x-idem-attempts"
-	// HeaderError is why a message is a dead letter: the error of the last attempt, or the refusal. At
-	// most 1024 bytes.
-	HeaderError = "x-idem-error"
-	// HeaderReason is the [Reason] of a dead letter.
-	HeaderReason = "x-idem-reason"
-	// HeaderFirstSeen is when a handler first got the message (RFC 3339, UTC).
-	HeaderFirstSeen = "x-idem-first-seen"
-
-	// HeaderExchange and HeaderRoutingKey are the exchange and the routing key of the first
-	// publishing. A [Func] finds them in the delivery's own fields.
-	HeaderExchange   = "x-idem-exchange"
-	HeaderRoutingKey = "x-idem-routing-key"
-	// HeaderUserID is the user id that the broker verified when the message was first published. A
-	// copy can't have it as a property, for the broker refuses other users' ids. Anybody can write a
-	// header: do not trust this one.
-	HeaderUserID = "x-idem-user-id"
+	headerAttempts   = "x-idem-attempts"    // how many attempts have failed
+	headerError      = "x-idem-error"       // why it is a dead letter: the error of the last attempt, or the refusal
+	headerReason     = "x-idem-reason"      // the same in one word
+	headerFirstSeen  = "x-idem-first-seen"  // when a handler first got it (RFC 3339, UTC)
+	headerExchange   = "x-idem-exchange"    // of the first publishing
+	headerRoutingKey = "x-idem-routing-key" // the same
+	// headerUserID is the user id that the broker verified when the message was first published. A
+	// copy can't have it as a property, for the broker refuses other users' ids.
+	headerUserID = "x-idem-user-id"
 
 	headerDeferrals = "x-idem-deferrals" // how often it was deferred since the last attempt
 	headerRun       = "x-idem-run"       // core.Run.Attempt of the last attempt
 	headerLost      = "x-idem-lost"      // how many deliveries since then have ended with their consumer
+)
+
+// Why a message is dead or deferred, besides each codes.Code. docs/messages.md promises the words.
+const (
+	failed          = "failed"            // the last attempt has failed
+	panicked        = "panicked"          // the last attempt has panicked
+	exhausted       = "exhausted"         // the last attempts began, and never came back
+	permanently     = "permanent"         // the function has returned a Permanent error
+	noMessageID     = "no_message_id"     // there is none
+	headersTooLarge = "headers_too_large" // a copy with the message's headers does not fit into a frame
+	interrupted     = "interrupted"       // a shutdown or a lost claim has ended the run
 )
 
 // maxError is how much of an error goes into a header.
@@ -61,10 +64,10 @@ func (h *Handler) historyOf(d *amqp.Delivery) history {
 	if queue, _ := death["queue"].(string); !strings.HasPrefix(queue, h.topology.delayPrefix()) {
 		return past
 	}
-	past.attempts = int(min(number(d.Headers[HeaderAttempts]), math.MaxInt32))
+	past.attempts = int(min(number(d.Headers[headerAttempts]), math.MaxInt32))
 	past.deferrals = int(min(number(d.Headers[headerDeferrals]), math.MaxInt32))
 	past.lost += int(min(number(d.Headers[headerLost]), math.MaxInt32))
-	text, _ := d.Headers[HeaderFirstSeen].(string)
+	text, _ := d.Headers[headerFirstSeen].(string)
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		past.firstSeen = t
 	}
@@ -117,7 +120,7 @@ func number(v any) int64 {
 // more; the broker drops a message as a cycle if its x-death names the queue to which it goes back.
 var stripped = []string{"CC", "BCC", "x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
 	"x-last-death-exchange", "x-last-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count",
-	HeaderError, HeaderReason}
+	headerError, headerReason}
 
 // copyFor returns a copy of a delivery for another queue, with the headers own and its history. d has
 // the exchange and routing key of the first publishing. The copy has no expiration: that was for the
@@ -128,15 +131,15 @@ func copyFor(d *amqp.Delivery, queue string, past history, own amqp.Table) Messa
 	for _, name := range stripped {
 		delete(headers, name)
 	}
-	headers[HeaderAttempts] = int64(past.attempts)
+	headers[headerAttempts] = int64(past.attempts)
 	headers[headerDeferrals] = int64(past.deferrals)
 	headers[headerLost] = int64(past.lost)
 	headers[headerRun] = int64(min(past.run, math.MaxInt64))
-	headers[HeaderFirstSeen] = past.firstSeen.UTC().Format(time.RFC3339)
-	headers[HeaderExchange] = d.Exchange
-	headers[HeaderRoutingKey] = d.RoutingKey
+	headers[headerFirstSeen] = past.firstSeen.UTC().Format(time.RFC3339)
+	headers[headerExchange] = d.Exchange
+	headers[headerRoutingKey] = d.RoutingKey
 	if d.UserId != "" {
-		headers[HeaderUserID] = d.UserId
+		headers[headerUserID] = d.UserId
 	}
 	return Message{Key: queue, Publishing: amqp.Publishing{
 		Headers:         headers,
@@ -158,8 +161,8 @@ func copyFor(d *amqp.Delivery, queue string, past history, own amqp.Table) Messa
 // publishing, which functions read. Such a delivery comes by the queue's own name; in one that comes by
 // another exchange, the headers are not trusted.
 func (h *Handler) restore(d *amqp.Delivery) {
-	exchange, ok1 := d.Headers[HeaderExchange].(string)
-	key, ok2 := d.Headers[HeaderRoutingKey].(string)
+	exchange, ok1 := d.Headers[headerExchange].(string)
+	key, ok2 := d.Headers[headerRoutingKey].(string)
 	if ok1 && ok2 && d.Exchange == "" && d.RoutingKey == h.topology.Queue {
 		d.Exchange, d.RoutingKey = exchange, key
 	}

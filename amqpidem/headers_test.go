@@ -16,15 +16,15 @@ func TestHeadersOfACopy(t *testing.T) {
 	d := &amqp.Delivery{Exchange: "shop", RoutingKey: "order.created", UserId: "guest", Expiration: "60000", Headers: amqp.Table{"tenant": "acme"}}
 	for _, name := range []string{"CC", "BCC", "x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
 		"x-last-death-exchange", "x-last-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count",
-		HeaderError, HeaderReason, HeaderAttempts} {
+		headerError, headerReason, headerAttempts} {
 		d.Headers[name] = "of one stay in one queue"
 	}
 	before := maps.Clone(d.Headers)
 	seen := time.Date(2026, 11, 21, 10, 1, 8, 0, time.FixedZone("CET", 3600))
 	m := copyFor(d, "orders.dead", history{attempts: 2, deferrals: 3, lost: 4, run: math.MaxUint64, firstSeen: seen}, d.Headers)
 	assert.Equal(t, amqp.Table{
-		"tenant": "acme", HeaderAttempts: int64(2), headerDeferrals: int64(3), headerLost: int64(4), headerRun: int64(math.MaxInt64), HeaderFirstSeen: "2026-11-21T09:01:08Z",
-		HeaderExchange: "shop", HeaderRoutingKey: "order.created", HeaderUserID: "guest",
+		"tenant": "acme", headerAttempts: int64(2), headerDeferrals: int64(3), headerLost: int64(4), headerRun: int64(math.MaxInt64), headerFirstSeen: "2026-11-21T09:01:08Z",
+		headerExchange: "shop", headerRoutingKey: "order.created", headerUserID: "guest",
 	}, m.Publishing.Headers)
 	assert.Equal(t, before, d.Headers)
 	assert.Empty(t, m.Publishing.UserId, "the broker would refuse it")
@@ -47,8 +47,8 @@ func TestHistory(t *testing.T) {
 		"another's delay":    {[]any{death("bills.delay.1000")}, false},
 		"no name of a queue": {[]any{amqp.Table{}}, false},
 	} {
-		past := h.historyOf(&amqp.Delivery{Headers: amqp.Table{"x-death": c.deaths, HeaderAttempts: int32(2), headerDeferrals: int64(3),
-			headerLost: int64(4), headerRun: int64(7), HeaderFirstSeen: "2026-11-21T09:01:08Z"}})
+		past := h.historyOf(&amqp.Delivery{Headers: amqp.Table{"x-death": c.deaths, headerAttempts: int32(2), headerDeferrals: int64(3),
+			headerLost: int64(4), headerRun: int64(7), headerFirstSeen: "2026-11-21T09:01:08Z"}})
 		assert.EqualValues(t, 7, past.run, "it is the store's, and goes on: %s", name)
 		if c.counts {
 			assert.Equal(t, []int{2, 3, 4}, []int{past.attempts, past.deferrals, past.lost}, name)
@@ -87,7 +87,7 @@ func TestDeliveries(t *testing.T) {
 }
 
 func TestRestoreTakesBothOrNone(t *testing.T) {
-	for _, headers := range []amqp.Table{{HeaderExchange: "shop"}, {HeaderRoutingKey: "order.created"}, {HeaderExchange: 1, HeaderRoutingKey: 2}} {
+	for _, headers := range []amqp.Table{{headerExchange: "shop"}, {headerRoutingKey: "order.created"}, {headerExchange: 1, headerRoutingKey: 2}} {
 		d := amqp.Delivery{RoutingKey: "orders", Headers: headers}
 		(&Handler{topology: Topology{Queue: "orders"}}).restore(&d)
 		assert.Equal(t, " orders", d.Exchange+" "+d.RoutingKey)

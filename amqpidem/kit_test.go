@@ -176,11 +176,11 @@ func (k *kit) eventually(what string, ok func() bool) {
 }
 
 // count returns how many events there were of a kind and an outcome (any, if it is empty).
-func (k *kit) count(kind amqpidem.Kind, outcome amqpidem.Outcome) (n int) {
+func (k *kit) count(kind amqpidem.Stage, outcome amqpidem.Outcome) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
-		if e.Kind == kind && (outcome == "" || e.Outcome == outcome) {
+		if e.Stage == kind && (outcome == "" || e.Outcome == outcome) {
 			n++
 		}
 	}
@@ -194,7 +194,7 @@ func (k *kit) settled(outcome amqpidem.Outcome, n int) (last amqpidem.Event) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
-		if e.Kind == amqpidem.Settled && e.Outcome == outcome {
+		if e.Stage == amqpidem.Settled && e.Outcome == outcome {
 			last = e
 		}
 	}

@@ -8,34 +8,24 @@ import (
 	"github.com/idem-go/idem/core/codes"
 )
 
-// Kind says what an [Event] is about.
-type Kind uint8
+// Stage says what an [Event] is about: how far a consumer or a delivery has come.
+type Stage string
 
-// The kinds of events.
+// The stages.
 const (
 	// Connected: a consumer has connected and declared its topology; deliveries may come.
-	Connected Kind = iota + 1
+	Connected Stage = "connected"
 	// Disconnected: a consumer could not connect, or has lost its connection or its queue, with Err.
 	// It tries again.
-	Disconnected
+	Disconnected Stage = "disconnected"
 	// Delivered: a consumer begins to handle a delivery.
-	Delivered
+	Delivered Stage = "delivered"
 	// Settled: a delivery was settled with Outcome. In a [Consumer], Delivered comes before it.
-	Settled
-	// Unsettled: a delivery could not be settled with Outcome, because of Err. A consumer whose connection stands
+	Settled Stage = "settled"
+	// Unsettled: a delivery could not be settled with Outcome, because of Err. A consumer that is still connected
 	// tries again; else the broker delivers the message again.
-	Unsettled
+	Unsettled Stage = "unsettled"
 )
-
-var kindNames = [...]string{"invalid", "connected", "disconnected", "delivered", "settled", "unsettled"}
-
-// String returns the kind's name in lower case.
-func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return kindNames[0]
-}
 
 // Outcome is how a delivery was settled.
 type Outcome string
@@ -49,33 +39,26 @@ const (
 	Dead      Outcome = "dead"      // dead-lettered, for Reason
 )
 
-// Reason is why a message was deferred or dead-lettered: one of the constants here, or a codes.Code
-// ("in_progress", "store_unavailable", "key_reused", "uncertain").
-type Reason string
-
-// The reasons besides each codes.Code.
-const (
-	ReasonFailed    Reason = "failed"        // the last attempt has failed
-	ReasonPanicked  Reason = "panicked"      // the last attempt has panicked
-	ReasonExhausted Reason = "exhausted"     // the last attempts began, and never came back
-	ReasonPermanent Reason = "permanent"     // the function has returned a [Permanent] error
-	ReasonNoID      Reason = "no_message_id" // the message has no id
-	// ReasonHeadersTooLarge: a copy with the message's headers does not fit into a frame. The dead letter has only those
-	// of this package.
-	ReasonHeadersTooLarge Reason = "headers_too_large"
-	ReasonInterrupted     Reason = "interrupted" // a shutdown or a lost claim has ended the run
-)
-
 // Event is one thing that happened to a consumer or to a delivery. Fields that do not apply are zero.
 type Event struct {
-	Kind Kind
+	Stage Stage
 	// Queue is the queue of the consumer.
 	Queue string
 	// MessageID and AppID are the message's, as its publisher has chosen them.
 	MessageID, AppID string
-	// Outcome, and the Reason for it, are set for Settled and Unsettled.
+	// Outcome is set for Settled and Unsettled.
 	Outcome Outcome
-	Reason  Reason
+	// Reason is why a message was deferred or dead-lettered: a codes.Code ("in_progress", "store_unavailable", "key_reused",
+	// "uncertain"), or
+	//
+	//	failed             the last attempt has failed
+	//	panicked           the last attempt has panicked
+	//	exhausted          the last attempts began, and never came back
+	//	permanent          the function has returned a [Permanent] error
+	//	no_message_id      the message has no id
+	//	headers_too_large  a copy with the message's headers does not fit into a frame: the dead letter is without them
+	//	interrupted        a shutdown or a lost claim has ended the run
+	Reason string
 	// Attempt is the number of the attempt; 0 if there was none, or it does not count.
 	Attempt int
 	// Delay is how long the message waits in a delay queue.
@@ -84,6 +67,8 @@ type Event struct {
 	Elapsed time.Duration
 	// Err is the function's error or the connection's, if there is one.
 	Err error
+	// Stack is that of the goroutine, if the function has panicked.
+	Stack []byte
 }
 
 // LogEvents returns an observer for [Config].Observe that logs to logger. Dead letters are errors. Lost
@@ -95,11 +80,11 @@ func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
 		switch {
 		case e.Outcome == Dead:
 			level = slog.LevelError
-		case e.Kind == Disconnected, e.Kind == Unsettled, e.Outcome == Failed, e.Outcome == Deferred && e.Reason != Reason(codes.InProgress):
+		case e.Stage == Disconnected, e.Stage == Unsettled, e.Outcome == Failed, e.Outcome == Deferred && e.Reason != string(codes.InProgress):
 			level = slog.LevelWarn
 		}
-		logger.LogAttrs(ctx, level, "amqpidem: "+e.Kind.String(), slog.String("queue", e.Queue), slog.String("id", e.MessageID),
-			slog.String("app", e.AppID), slog.String("outcome", string(e.Outcome)), slog.String("reason", string(e.Reason)),
+		logger.LogAttrs(ctx, level, "amqpidem: "+string(e.Stage), slog.String("queue", e.Queue), slog.String("id", e.MessageID),
+			slog.String("app", e.AppID), slog.String("outcome", string(e.Outcome)), slog.String("reason", e.Reason),
 			slog.Int("attempt", e.Attempt), slog.Duration("delay", e.Delay), slog.Duration("elapsed", e.Elapsed), slog.Any("err", e.Err))
 	}
 }

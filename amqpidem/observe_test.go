@@ -15,26 +15,25 @@ func TestLogEvents(t *testing.T) {
 		event amqpidem.Event
 		level string
 	}{
-		{amqpidem.Event{Kind: amqpidem.Connected}, "DEBUG"},
-		{amqpidem.Event{Kind: amqpidem.Disconnected, Err: errBroken}, "WARN"},
-		{amqpidem.Event{Kind: amqpidem.Settled, Outcome: amqpidem.Done}, "DEBUG"},
-		{amqpidem.Event{Kind: amqpidem.Settled, Outcome: amqpidem.Failed, Err: errBroken}, "WARN"},
-		{amqpidem.Event{Kind: amqpidem.Settled, Outcome: amqpidem.Deferred, Reason: "in_progress"}, "DEBUG"},
-		{amqpidem.Event{Kind: amqpidem.Settled, Outcome: amqpidem.Deferred, Reason: "store_unavailable", Err: errBroken}, "WARN"},
-		{amqpidem.Event{Kind: amqpidem.Settled, Outcome: amqpidem.Dead, Reason: amqpidem.ReasonFailed}, "ERROR"},
-		{amqpidem.Event{Kind: amqpidem.Unsettled, Outcome: amqpidem.Done}, "WARN"},
+		{amqpidem.Event{Stage: amqpidem.Connected}, "DEBUG"},
+		{amqpidem.Event{Stage: amqpidem.Disconnected, Err: errBroken}, "WARN"},
+		{amqpidem.Event{Stage: amqpidem.Settled, Outcome: amqpidem.Done}, "DEBUG"},
+		{amqpidem.Event{Stage: amqpidem.Settled, Outcome: amqpidem.Failed, Err: errBroken}, "WARN"},
+		{amqpidem.Event{Stage: amqpidem.Settled, Outcome: amqpidem.Deferred, Reason: "in_progress"}, "DEBUG"},
+		{amqpidem.Event{Stage: amqpidem.Settled, Outcome: amqpidem.Deferred, Reason: "store_unavailable", Err: errBroken}, "WARN"},
+		{amqpidem.Event{Stage: amqpidem.Settled, Outcome: amqpidem.Dead, Reason: "failed"}, "ERROR"},
+		{amqpidem.Event{Stage: amqpidem.Unsettled, Outcome: amqpidem.Done}, "WARN"},
 	} {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		amqpidem.LogEvents(logger)(t.Context(), c.event)
-		assert.Contains(t, log.String(), "level="+c.level+` msg="amqpidem: `+c.event.Kind.String()+`"`)
+		assert.Contains(t, log.String(), "level="+c.level+` msg="amqpidem: `+string(c.event.Stage)+`"`)
 	}
 	var log bytes.Buffer
 	amqpidem.LogEvents(slog.New(slog.NewTextHandler(&log, nil)))(t.Context(), amqpidem.Event{
-		Kind: amqpidem.Settled, Queue: "orders", MessageID: "7", AppID: "shop", Outcome: amqpidem.Dead, Reason: amqpidem.ReasonFailed, Attempt: 4, Err: errBroken,
+		Stage: amqpidem.Settled, Queue: "orders", MessageID: "7", AppID: "shop", Outcome: amqpidem.Dead, Reason: "failed", Attempt: 4, Err: errBroken,
 	})
 	for _, text := range []string{"queue=orders", "id=7", "app=shop", "outcome=dead", "reason=failed", "attempt=4", `err="the card was declined"`} {
 		assert.Contains(t, log.String(), text)
 	}
-	assert.Equal(t, "invalid", amqpidem.Kind(200).String())
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/idem-go/idem/core"
 )
 
 // Message is a message to be published.
@@ -49,7 +47,7 @@ func (m *Message) check() error {
 type PublisherConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say, see [DialConfig]. It returns when ctx ends. Nil means [Dial].
+	// Dial connects to URL, with TLS or another heartbeat, say, see [Dial]. It returns when ctx ends. Nil means Dial with a zero amqp.Config.
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits while there are
 	// as many. Zero means 256.
@@ -94,11 +92,14 @@ const grace = 500 * time.Millisecond
 // [ErrUnroutable], [ErrNacked], [ErrPublisherClosed], a context's error, an *amqp.Error.
 type PublishError struct {
 	// Unconfirmed are the messages in their order, with their ids: publish them again as they are,
-	// except those that are [PublishError.Refused]. Any of them may have reached a queue, if its
+	// except those that are refused. Any of them may have reached a queue, if its
 	// connection was lost.
 	Unconfirmed []Message
-	refusals    []error // of each of them, see Refused
-	err         error
+	// Refusals[i] is why the broker will never take Unconfirmed[i]: [ErrUnroutable], the broker's
+	// *amqp.Error (there is no such exchange, say), or an error of a message that can't be encoded. It
+	// is nil if the message may be published later.
+	Refusals []error
+	err      error
 }
 
 // Error returns the number of unconfirmed messages, and the reasons.
@@ -109,36 +110,28 @@ func (e *PublishError) Error() string {
 // Unwrap returns the reasons, joined.
 func (e *PublishError) Unwrap() error { return e.err }
 
-// Refused returns why the broker will never take Unconfirmed[i]: [ErrUnroutable], the broker's
-// *amqp.Error (there is no such exchange, say), or an error of a message that can't be encoded. It
-// returns nil if the message may be published later.
-func (e *PublishError) Refused(i int) error {
-	if e.refusals == nil {
-		return nil
-	}
-	return e.refusals[i]
-}
-
-// Refused reports whether err is a [*PublishError] all of whose messages the broker will never take,
-// see [PublishError.Refused]. It can be passed to outbox.Each.
+// Refused reports whether err is a [*PublishError] all of whose messages the broker will never take. It can be passed to
+// outbox.Each.
 func Refused(err error) bool {
 	var e *PublishError
-	return errors.As(err, &e) && e.refusals != nil && !slices.Contains(e.refusals, nil)
+	return errors.As(err, &e) && len(e.Refusals) > 0 && !slices.Contains(e.Refusals, nil)
+}
+
+// unpublished is the error of messages that may be published later.
+func unpublished(messages []Message, err error) *PublishError {
+	return &PublishError{Unconfirmed: messages, Refusals: make([]error, len(messages)), err: err}
 }
 
 // NewPublisher returns a publisher. It does not connect yet. The error joins every fault of c, each
 // a *core.ConfigError.
 func NewPublisher(c PublisherConfig) (*Publisher, error) {
-	errs := []error{checkURL("PublisherConfig", c.URL)}
-	if c.MaxUnconfirmed < 0 {
-		errs = append(errs, &core.ConfigError{Field: "PublisherConfig.MaxUnconfirmed", Problem: fmt.Sprintf("is negative: %d", c.MaxUnconfirmed)})
-	}
-	if err := errors.Join(errs...); err != nil {
+	f := faults{of: "PublisherConfig"}
+	f.url(c.URL)
+	f.addIf(c.MaxUnconfirmed < 0, "MaxUnconfirmed", "is negative: %d", c.MaxUnconfirmed)
+	if err := errors.Join(f.errs...); err != nil {
 		return nil, err
 	}
-	if c.Dial == nil {
-		c.Dial = Dial
-	}
+	c.Dial = dialer(c.Dial)
 	p := &Publisher{config: c, slots: make(chan struct{}, cmp.Or(c.MaxUnconfirmed, 256)), dialing: make(chan struct{}, 1), apart: make(chan struct{}, 8)}
 	p.cut, p.cutOff = context.WithCancelCause(context.Background())
 	return p, nil
@@ -166,7 +159,7 @@ func (p *Publisher) Publish(ctx context.Context, messages ...Message) error {
 		if own[i].Publishing.MessageId == "" {
 			id, err := uuid.NewV7()
 			if err != nil {
-				return &PublishError{Unconfirmed: own, err: err}
+				return unpublished(own, err)
 			}
 			own[i].Publishing.MessageId = id.String()
 		}
@@ -179,7 +172,7 @@ func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return &PublishError{Unconfirmed: messages, err: ErrPublisherClosed}
+		return unpublished(messages, ErrPublisherClosed)
 	}
 	p.calls.Add(1)
 	p.mu.Unlock()
@@ -215,10 +208,10 @@ func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 			left = left[1:]
 		}
 		if open || refusal != nil {
-			e.Unconfirmed, e.refusals = append(e.Unconfirmed, messages[i]), append(e.refusals, refusal)
+			e.Unconfirmed, e.Refusals = append(e.Unconfirmed, messages[i]), append(e.Refusals, refusal)
 		}
 	}
-	e.err = errors.Join(errors.Join(e.refusals...), b.err)
+	e.err = errors.Join(errors.Join(e.Refusals...), b.err)
 	if len(b.left) > 0 {
 		e.err = errors.Join(e.err, context.Cause(ctx))
 	}
@@ -249,7 +242,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 		disconnect(ctx, l.conn) // everything is confirmed, or has been given up
 	}
 	if len(dropped) > 0 {
-		return &PublishError{Unconfirmed: dropped, err: context.Cause(p.cut)}
+		return unpublished(dropped, context.Cause(p.cut))
 	}
 	return nil
 }

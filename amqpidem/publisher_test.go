@@ -84,7 +84,7 @@ func TestPublishUnroutable(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Len(t, e.Unconfirmed, 1)
 	assert.Equal(t, "2", e.Unconfirmed[0].Publishing.MessageId)
-	assert.ErrorIs(t, e.Refused(0), amqpidem.ErrUnroutable)
+	assert.ErrorIs(t, e.Refusals[0], amqpidem.ErrUnroutable)
 	assert.True(t, amqpidem.Refused(fmt.Errorf("wrapped: %w", err)))
 	k.eventually("the others", func() bool { return k.ready() == 2 })
 
@@ -206,7 +206,7 @@ func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
 	dials := 0
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 		dials++
-		return amqpidem.DialConfig(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+		return amqpidem.Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 			conn, err := net.Dial(network, addr)
 			return &told{Conn: conn, refused: make(chan struct{})}, err
 		}})
@@ -253,7 +253,7 @@ func TestPublishWhatCannotBeWritten(t *testing.T) {
 	require.ErrorAs(t, p.Publish(ctx, append(messages, longest)...), &e)
 	require.Len(t, e.Unconfirmed, len(messages))
 	for i := range messages {
-		assert.Error(t, e.Refused(i))
+		assert.Error(t, e.Refusals[i])
 	}
 	assert.Equal(t, longest.Publishing.MessageId, k.take(k.topology.Queue).MessageId)
 }
@@ -328,7 +328,7 @@ func TestPublishToAFullQueue(t *testing.T) {
 	var e *amqpidem.PublishError
 	require.ErrorAs(t, err, &e)
 	require.Len(t, e.Unconfirmed, 1)
-	assert.NoError(t, e.Refused(0), "the queue may have room at another time")
+	assert.NoError(t, e.Refusals[0], "the queue may have room at another time")
 	assert.False(t, amqpidem.Refused(err))
 
 	bad := k.message("2")
@@ -341,8 +341,8 @@ func TestPublishToAFullQueue(t *testing.T) {
 	give(errBroken)
 	require.ErrorAs(t, <-published, &e)
 	assert.ErrorIs(t, e, errBroken, "it is the cause that the caller has given")
-	assert.Error(t, e.Refused(0))
-	assert.NoError(t, e.Refused(1), "nobody blames it")
+	assert.Error(t, e.Refusals[0])
+	assert.NoError(t, e.Refusals[1], "nobody blames it")
 	assert.False(t, amqpidem.Refused(e), "one of them may be taken yet")
 	assert.False(t, amqpidem.Refused(nil))
 
@@ -361,7 +361,7 @@ func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
 	k, proxy := newProxied(t)
 	var conn *amqp.Connection
 	dial := func(ctx context.Context, url string) (_ *amqp.Connection, err error) {
-		conn, err = amqpidem.DialConfig(ctx, url, amqp.Config{Heartbeat: time.Hour})
+		conn, err = amqpidem.Dial(ctx, url, amqp.Config{Heartbeat: time.Hour})
 		return conn, err
 	}
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
@@ -423,7 +423,7 @@ func TestPublishWithoutHeartbeats(t *testing.T) {
 	dials := make(chan bool, 1000)
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 		dials <- true
-		return amqpidem.DialConfig(ctx, url, amqp.Config{Heartbeat: time.Second})
+		return amqpidem.Dial(ctx, url, amqp.Config{Heartbeat: time.Second})
 	}})
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
 	<-dials
@@ -447,7 +447,7 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		dials := 0
 		p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
-			conn, err := amqpidem.DialConfig(ctx, url, amqp.Config{Heartbeat: time.Hour})
+			conn, err := amqpidem.Dial(ctx, url, amqp.Config{Heartbeat: time.Hour})
 			if dials++; dials == frozen {
 				proxy.Stall()
 				cancel()
@@ -554,7 +554,7 @@ func TestPublishWithoutAChannel(t *testing.T) {
 	var conn *amqp.Connection
 	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 		if conn != nil {
-			return amqpidem.Dial(ctx, url)
+			return amqpidem.Dial(ctx, url, amqp.Config{})
 		}
 		var err error
 		conn, err = amqp.DialConfig(url, amqp.Config{ChannelMax: 1})
@@ -618,7 +618,7 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 	assert.False(t, amqpidem.Refused(err), "another publisher may publish it")
 	var e *amqpidem.PublishError
 	require.ErrorAs(t, err, &e)
-	assert.NoError(t, e.Refused(0))
+	assert.NoError(t, e.Refusals[0])
 	k.eventually("both are there", func() bool { return k.ready() == 2 })
 }
 
@@ -639,7 +639,7 @@ func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
 	require.Len(t, closed.Unconfirmed, 2)
 	assert.Equal(t, "1", closed.Unconfirmed[0].Publishing.MessageId)
 	assert.NotEmpty(t, closed.Unconfirmed[1].Publishing.MessageId, "the next try has the same id")
-	assert.NoError(t, closed.Refused(1))
+	assert.NoError(t, closed.Refusals[1])
 	assert.ErrorIs(t, closed, amqpidem.ErrPublisherClosed)
 	assert.ErrorIs(t, closed, context.DeadlineExceeded)
 	proxy.Resume()

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/idem-go/idem/core"
 )
 
 // Topology is a queue to consume from, and the queues that belong to it: one for each delay
-// ([Topology.DelayQueue]), and one for dead letters ([Topology.DeadLetters]). All of them are
+// ([Topology.Queues]), and one for dead letters ([Topology.DeadLetters]). All of them are
 // durable.
 //
 //	exchange ── key ──> orders ──> handler ── done, duplicate ──> ack
@@ -70,8 +68,8 @@ const (
 
 const defaultDeliveryLimit = 20
 
-// DelayQueue returns the name of the queue in which messages wait for delay.
-func (t Topology) DelayQueue(delay time.Duration) string {
+// delayQueue returns the name of the queue in which messages wait for delay.
+func (t Topology) delayQueue(delay time.Duration) string {
 	return t.delayPrefix() + strconv.FormatInt(delay.Milliseconds(), 10)
 }
 
@@ -80,43 +78,38 @@ func (t Topology) delayPrefix() string { return t.Queue + ".delay." }
 // DeadLetters returns the name of the queue for dead letters.
 func (t Topology) DeadLetters() string { return t.Queue + ".dead" }
 
-// Queues returns the names of all queues of t, to monitor or delete them: Queue, those for delays,
+// Queues returns the names of all queues of t, to monitor or delete them: Queue, those for delays in their order,
 // and that for dead letters.
 func (t Topology) Queues() []string {
 	t, _ = t.check()
 	names := []string{t.Queue}
 	for _, d := range t.Delays {
-		names = append(names, t.DelayQueue(d))
+		names = append(names, t.delayQueue(d))
 	}
 	return append(names, t.DeadLetters())
 }
 
 // check returns the faults of t, and t with defaults filled in.
 func (t Topology) check() (Topology, error) {
-	var errs []error
-	fault := func(bad bool, field, format string, args ...any) {
-		if bad {
-			errs = append(errs, &core.ConfigError{Field: "Topology." + field, Problem: fmt.Sprintf(format, args...)})
-		}
-	}
+	f := faults{of: "Topology"}
 	if t.Delays = slices.Clone(t.Delays); len(t.Delays) == 0 {
 		t.Delays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 	}
-	fault(t.Queue == "", "Queue", "is empty")
+	f.addIf(t.Queue == "", "Queue", "is empty")
 	// The broker allows 255 bytes, and the longest name is that of a delay.
-	longest := t.DelayQueue(t.Delays[len(t.Delays)-1])
-	fault(len(longest) > 255, "Queue", "is too long: the name %q has %d bytes; 255 are allowed", longest, len(longest))
-	fault(t.Type > Foreign, "Type", "is unknown: %d", t.Type)
-	fault(t.Satellites > Classic, "Satellites", "must be Quorum or Classic")
-	fault(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit", "has no effect: only a quorum queue that is declared here has one; leave it out")
+	longest := t.delayQueue(t.Delays[len(t.Delays)-1])
+	f.addIf(len(longest) > 255, "Queue", "is too long: the name %q has %d bytes; 255 are allowed", longest, len(longest))
+	f.addIf(t.Type > Foreign, "Type", "is unknown: %d", t.Type)
+	f.addIf(t.Satellites > Classic, "Satellites", "must be Quorum or Classic")
+	f.addIf(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit", "has no effect: only a quorum queue that is declared here has one; leave it out")
 	for i, d := range t.Delays {
-		fault(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is no whole number of milliseconds", d)
-		fault(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than %v before it", d, t.Delays[max(i-1, 0)])
+		f.addIf(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is no whole number of milliseconds", d)
+		f.addIf(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than %v before it", d, t.Delays[max(i-1, 0)])
 	}
 	if t.DeliveryLimit == 0 && t.Type == Quorum {
 		t.DeliveryLimit = defaultDeliveryLimit
 	}
-	return t, errors.Join(errs...)
+	return t, errors.Join(f.errs...)
 }
 
 // declaration is a queue with its arguments. Without args it only has to exist.
@@ -157,7 +150,7 @@ func (t Topology) declarations(major int) []declaration {
 	for _, d := range t.Delays {
 		args := deadLettering(t.Satellites, t.Queue)
 		args["x-message-ttl"] = d.Milliseconds()
-		all = append(all, declaration{t.DelayQueue(d), args})
+		all = append(all, declaration{t.delayQueue(d), args})
 	}
 	return all
 }

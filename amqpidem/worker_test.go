@@ -82,7 +82,7 @@ func workUntil(ctx context.Context) error {
 	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{
 		URL: j.AMQP, Concurrency: concurrency,
 		Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
-			conn, err := amqpidem.Dial(ctx, url)
+			conn, err := amqpidem.Dial(ctx, url, amqp.Config{})
 			if err == nil { // what is delivered and not acknowledged comes again, here or elsewhere
 				time.AfterFunc(300*time.Millisecond+rand.N(time.Second), func() { _ = conn.CloseDeadline(time.Now()) })
 			}

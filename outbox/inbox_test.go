@@ -56,7 +56,7 @@ func TestInboxOfAConsumer(t *testing.T) {
 			Observe: func(_ context.Context, e amqpidem.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				switch e.Kind {
+				switch e.Stage {
 				case amqpidem.Settled:
 					settled[e.Outcome]++
 				case amqpidem.Connected:
@@ -111,7 +111,7 @@ func TestInboxOfAConsumer(t *testing.T) {
 			defer conn.Close()
 			ch, err := conn.Channel()
 			require.NoError(f, err)
-			for _, name := range []string{topology.Queue, topology.DeadLetters(), topology.DelayQueue(topology.Delays[0]), topology.DelayQueue(topology.Delays[1])} {
+			for _, name := range []string{topology.Queue, topology.DeadLetters(), topology.Queues()[1], topology.Queues()[2]} {
 				_, err := ch.QueueDelete(name, false, false, false)
 				assert.NoError(f, err)
 			}

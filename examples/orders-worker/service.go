@@ -104,7 +104,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	}
 
 	// Before the first order: what no queue takes, the broker refuses.
-	conn, err := amqpidem.Dial(ctx, broker)
+	conn, err := amqpidem.Dial(ctx, broker, amqp.Config{})
 	if err != nil {
 		return fmt.Errorf("the broker (IDEM_AMQP_URL): %w", err)
 	}
@@ -133,7 +133,7 @@ func (s *service) close(temporary bool) {
 		for _, table := range []string{"orders", "charges", "absorbed", "records", "outbox", "outbox_lease"} {
 			_, _ = s.db.Exec("DROP TABLE IF EXISTS " + s.name + "_" + table)
 		}
-		if conn, err := amqpidem.Dial(context.Background(), broker); err == nil {
+		if conn, err := amqpidem.Dial(context.Background(), broker, amqp.Config{}); err == nil {
 			defer conn.Close()
 			if ch, err := conn.Channel(); err == nil {
 				for _, queue := range s.topology.Queues() {
@@ -153,7 +153,7 @@ func (s *service) close(temporary bool) {
 
 // dial connects to the broker. No connection of a worker of -chaos lasts for long.
 func (s *service) dial(ctx context.Context, url string) (*amqp.Connection, error) {
-	conn, err := amqpidem.Dial(ctx, url)
+	conn, err := amqpidem.Dial(ctx, url, amqp.Config{})
 	if err == nil && s.worker {
 		time.AfterFunc(mathrand.N(3*time.Second), func() { _ = conn.CloseDeadline(time.Now()) })
 	}
