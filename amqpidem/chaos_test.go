@@ -1,4 +1,4 @@
-package amqpidem_test
+package amqpidem
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core/store/sqlstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -28,7 +27,7 @@ import (
 type job struct {
 	AMQP, Database string
 	Ledger         string // name of the table
-	Topology       amqpidem.Topology
+	Topology       Topology
 	Inbox          bool   // the effect and its mark are one transaction
 	Held           string // the id of a message: who makes its effect first never makes the record of it
 }
@@ -79,7 +78,7 @@ func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, ki
 	require.NoError(t, k.conn.Close())
 
 	// One message in ten is published twice, and the broker goes while they are.
-	var all []amqpidem.Message
+	var all []Message
 	for i := range messages {
 		all = append(all, k.message(fmt.Sprint(i)))
 		if i%10 == 0 {

@@ -1,4 +1,4 @@
-package amqpidem_test
+package amqpidem
 
 import (
 	"bytes"
@@ -24,7 +24,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -32,7 +31,7 @@ import (
 func TestConsumerSurvivesALostConnection(t *testing.T) {
 	k, proxy := newProxied(t, func(k *kit) { k.consumer.Concurrency = 1 })
 	release := make(chan struct{})
-	stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+	k.start(func(_ context.Context, d *amqp.Delivery) error {
 		if d.MessageId == "1" {
 			<-release
 		}
@@ -43,15 +42,14 @@ func TestConsumerSurvivesALostConnection(t *testing.T) {
 	k.publish("2", "body") // waits behind it
 	k.eventually("both are handed out", func() bool { return k.ready() == 0 })
 	proxy.Cut()
-	k.eventually("lost", func() bool { return k.count(amqpidem.Disconnected, "") > 0 })
+	k.eventually("lost", func() bool { return k.count(Disconnected, "") > 0 })
 	assert.NotErrorIs(t, k.disconnected(0), amqp.ErrClosed, "it says more than that")
 	close(release) // what was begun ends, and could not be acknowledged
-	k.eventually("unsettled", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Done) == 1 })
+	k.eventually("unsettled", func() bool { return k.count(Unsettled, Done) == 1 })
 	proxy.Restore()
-	k.settled(amqpidem.Duplicate, 1)
-	k.settled(amqpidem.Done, 1)
+	k.settled(Duplicate, 1)
+	k.settled(Done, 1)
 	assert.Len(t, k.runs(), 2)
-	stop()
 	k.empty()
 }
 
@@ -60,7 +58,7 @@ func (k *kit) disconnected(i int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
-		if e.Stage == amqpidem.Disconnected {
+		if e.Stage == Disconnected {
 			if i--; i < 0 {
 				return e.Err
 			}
@@ -82,7 +80,7 @@ func TestDrainWithoutAConnection(t *testing.T) {
 	k.publish("1", "body")
 	k.eventually("running", func() bool { return len(k.runs()) == 1 })
 	proxy.Cut()
-	k.eventually("lost", func() bool { return k.count(amqpidem.Disconnected, "") > 0 })
+	k.eventually("lost", func() bool { return k.count(Disconnected, "") > 0 })
 	time.AfterFunc(20*time.Millisecond, func() { close(release) })
 	stop()
 	assert.True(t, ended.Load())
@@ -90,45 +88,43 @@ func TestDrainWithoutAConnection(t *testing.T) {
 }
 
 func TestConsumerSurvivesAConnectionThatIsClosedInGoodOrder(t *testing.T) {
-	defer amqpidem.SetCaution(500 * time.Millisecond)()
+	defer set(&caution, 500*time.Millisecond)()
 	var conn atomic.Pointer[amqp.Connection]
 	k := newKit(t, func(k *kit) {
 		k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
-			c, err := amqpidem.Dial(ctx, url, amqp.Config{})
+			c, err := Dial(ctx, url, amqp.Config{})
 			conn.Store(c)
 			return c, err
 		}
 	})
 	var both sync.WaitGroup
 	both.Add(2)
-	stop := k.start(func(context.Context, *amqp.Delivery) error {
+	k.start(func(context.Context, *amqp.Delivery) error {
 		both.Done()
 		both.Wait() // it is careful for a moment, and then takes as many at once as before
 		return nil
 	})
 	require.NoError(t, conn.Load().Close())
-	k.eventually("connected again", func() bool { return k.count(amqpidem.Connected, "") == 2 })
+	k.eventually("connected again", func() bool { return k.count(Connected, "") == 2 })
 	k.publish("1", "body")
 	k.publish("2", "body")
-	k.settled(amqpidem.Done, 2)
-	stop()
+	k.settled(Done, 2)
 	k.empty()
 }
 
 func TestConsumerWaitsForABrokerThatIsNotThere(t *testing.T) {
 	k, proxy := newProxied(t)
 	proxy.Cut()
-	c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	k.eventually("tries", func() bool { return k.count(amqpidem.Disconnected, "") >= 2 })
-	proxy.Restore()
+	var all sync.WaitGroup
+	all.Go(func() {
+		k.eventually("tries", func() bool { return k.count(Disconnected, "") >= 2 })
+		proxy.Restore()
+	})
+	k.start(succeed)
 	k.publish("1", "body")
-	k.settled(amqpidem.Done, 1)
-	cancel()
-	require.NoError(t, <-ended)
+	k.settled(Done, 1)
+	k.empty()
+	all.Wait()
 }
 
 // blocking takes no message that is published, and nothing after it.
@@ -146,30 +142,30 @@ func (c *blocking) Write(b []byte) (int, error) {
 
 // What needs no copy is handled while the publisher's broker is not there, or blocks; but not if it refuses the publisher.
 func TestConsumerWhosePublisherDoesNotConnect(t *testing.T) {
-	defer amqpidem.SetCloseLimit(10 * time.Millisecond)()
+	defer set(&closeLimit, 10*time.Millisecond)()
 	for _, fault := range []error{amqp.ErrCredentials, amqp.ErrVhost, errBroken, nil} {
 		k := newKit(t)
-		k.config.Publisher = k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+		k.config.Publisher = k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 			if fault != nil {
 				return nil, fault
 			}
-			return amqpidem.Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 				conn, err := net.Dial(network, addr)
 				return &blocking{Conn: conn}, err
 			}})
 		}})
 		if errors.As(fault, new(*amqp.Error)) {
-			c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+			c, err := NewConsumer(k.handler(succeed), k.consumer)
 			require.NoError(t, err)
 			err = c.Run(t.Context())
 			require.ErrorIs(t, err, fault)
 			require.ErrorContains(t, err, "Config.Publisher can't connect")
-			require.ErrorAs(t, err, new(*amqpidem.TopologyError))
+			require.ErrorAs(t, err, new(*TopologyError))
 			continue
 		}
 		stop := k.start(succeed)
 		k.publish("1", "body")
-		k.settled(amqpidem.Done, 1)
+		k.settled(Done, 1)
 		stop()
 	}
 }
@@ -184,15 +180,15 @@ func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
 		_, err = k.ch.QueueDeclare(k.topology.DeadLetters(), true, false, false, false, amqp.Table{"x-queue-type": "classic"})
 		require.NoError(t, err)
 	}
-	k.eventually("tries", func() bool { return k.count(amqpidem.Disconnected, "") >= 2 })
+	k.eventually("tries", func() bool { return k.count(Disconnected, "") >= 2 })
 	assert.ErrorContains(t, k.disconnected(0), "was the queue deleted?")
-	var differs *amqpidem.TopologyError
+	var differs *TopologyError
 	assert.ErrorAs(t, k.disconnected(1), &differs)
 	_, err := k.ch.QueueDelete(k.topology.DeadLetters(), false, false, false)
 	require.NoError(t, err)
-	k.eventually("connected again", func() bool { return k.count(amqpidem.Connected, "") == 2 })
+	k.eventually("connected again", func() bool { return k.count(Connected, "") == 2 })
 	k.publish("1", "body")
-	k.settled(amqpidem.Done, 1)
+	k.settled(Done, 1)
 	stop()
 }
 
@@ -200,7 +196,7 @@ func TestConcurrencyAndPrefetch(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 3, 5 })
 	release := make(chan struct{})
 	var now, most atomic.Int64
-	stop := k.start(func(context.Context, *amqp.Delivery) error {
+	k.start(func(context.Context, *amqp.Delivery) error {
 		for n := now.Add(1); ; {
 			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
 				break
@@ -215,10 +211,9 @@ func TestConcurrencyAndPrefetch(t *testing.T) {
 	}
 	k.eventually("as many as may", func() bool { return now.Load() == 3 && k.ready() == 15 })
 	close(release)
-	k.settled(amqpidem.Done, 20)
+	k.settled(Done, 20)
 	assert.EqualValues(t, 3, most.Load())
-	assert.Equal(t, 20, k.count(amqpidem.Delivered, ""))
-	stop()
+	assert.Equal(t, 20, k.count(Delivered, ""))
 	k.empty()
 }
 
@@ -242,17 +237,17 @@ func TestDrain(t *testing.T) {
 	k.eventually("the rest is given back", func() bool { return k.ready() == 6 })
 	close(release) // nobody has ended their contexts
 	stopped.Wait()
-	assert.Equal(t, 2, k.count(amqpidem.Settled, amqpidem.Done))
-	assert.Equal(t, 2, k.count(amqpidem.Settled, ""))
+	assert.Equal(t, 2, k.count(Settled, Done))
+	assert.Equal(t, 2, k.count(Settled, ""))
 	assert.True(t, k.take(k.topology.Queue).Redelivered)
 }
 
 // TestTheLastMessageBeforeTheEnd: a worker that is free again begins with nothing more, and what it gives
 // back does not come to it once more.
 func TestTheLastMessageBeforeTheEnd(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.topology.Type, k.consumer.Concurrency, k.consumer.Prefetch = amqpidem.Quorum, 1, 30 })
+	k := newKit(t, func(k *kit) { k.topology.Type, k.consumer.Concurrency, k.consumer.Prefetch = Quorum, 1, 30 })
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := amqpidem.NewConsumer(k.handler(func(context.Context, *amqp.Delivery) error { cancel(); return nil }), k.consumer)
+	c, err := NewConsumer(k.handler(func(context.Context, *amqp.Delivery) error { cancel(); return nil }), k.consumer)
 	require.NoError(t, err)
 	require.NoError(t, k.topology.Declare(k.conn))
 	for i := range 30 {
@@ -270,7 +265,7 @@ func TestTheLastMessageBeforeTheEnd(t *testing.T) {
 // TestFunctionThatEndsItsGoroutine: it takes nobody's place for ever.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 2, 8 })
-	stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+	k.start(func(_ context.Context, d *amqp.Delivery) error {
 		if d.MessageId != "last" {
 			runtime.Goexit()
 		}
@@ -280,12 +275,13 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 		k.publish(fmt.Sprint(i), "body")
 	}
 	k.publish("last", "body")
-	k.settled(amqpidem.Done, 1)
-	k.settled(amqpidem.Dead, 3)
+	k.settled(Done, 1)
+	e := k.settled(Dead, 3)
+	assert.Equal(t, "panicked", e.Reason)
+	assert.Contains(t, string(e.Stack), "TestFunctionThatEndsItsGoroutine")
 	for range 3 {
 		k.take(k.topology.DeadLetters())
 	}
-	stop()
 	k.empty()
 }
 
@@ -299,64 +295,38 @@ func TestDrainTimeout(t *testing.T) {
 	k.publish("1", "body")
 	k.eventually("running", func() bool { return len(k.runs()) == 1 })
 	stop()
-	e := k.settled(amqpidem.Deferred, 1)
+	e := k.settled(Deferred, 1)
 	assert.Equal(t, "interrupted", e.Reason, "that is no attempt")
 	k.eventually("it is back", func() bool { return k.ready() == 1 })
 }
 
+// A function that goes on after the end of its context is left behind. What is done is acknowledged, also if it has waited for
+// what was before it.
 func TestDrainOfAFunctionThatGoesOn(t *testing.T) {
-	defer amqpidem.SetCloseLimit(10 * time.Millisecond)()
+	defer set(&ackPause, time.Hour)()
 	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
 	release := make(chan struct{})
 	type tenant struct{}
-	c, err := amqpidem.NewConsumer(k.handler(func(ctx context.Context, _ *amqp.Delivery) error {
+	end := k.run(context.WithValue(t.Context(), tenant{}, "acme"), func(ctx context.Context, d *amqp.Delivery) error {
 		assert.Equal(t, "acme", ctx.Value(tenant{}), "the values are those of Run")
-		<-release
-		return nil
-	}), k.consumer)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), tenant{}, "acme"))
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	k.eventually("connected", func() bool { return k.count(amqpidem.Connected, "") == 1 })
-	k.publish("1", "body")
-	k.eventually("running", func() bool { return len(k.runs()) == 1 })
-	cancel()
-	require.ErrorIs(t, <-ended, amqpidem.ErrDrain)
-	k.eventually("it is back", func() bool { return k.ready() == 1 })
-	close(release)
-	k.eventually("ended", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Done) == 1 })
-}
-
-// What is done is acknowledged in the end, also if it has waited for what was before it.
-func TestDrainAcknowledgesWhatIsBehindAGap(t *testing.T) {
-	defer amqpidem.SetAckPause(time.Hour)()
-	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
-	release := make(chan struct{})
-	c, err := amqpidem.NewConsumer(k.handler(func(_ context.Context, d *amqp.Delivery) error {
 		if d.MessageId == "1" {
 			<-release
 		}
 		return nil
-	}), k.consumer)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	k.eventually("connected", func() bool { return k.count(amqpidem.Connected, "") == 1 })
+	})
 	k.publish("1", "body")
 	k.publish("2", "body")
-	k.settled(amqpidem.Done, 1)
-	cancel()
-	require.ErrorIs(t, <-ended, amqpidem.ErrDrain)
+	k.settled(Done, 1)
+	k.eventually("both have begun", func() bool { return len(k.runs()) == 2 })
+	require.ErrorIs(t, end(), ErrDrain)
 	assert.Equal(t, "1", k.take(k.topology.Queue).MessageId)
 	close(release)
-	k.eventually("ended", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Done) == 1 })
+	k.eventually("ended", func() bool { return k.count(Unsettled, Done) == 1 })
 	k.empty()
 }
 
 func TestFrozenBrokerDoesNotHoldTheEndUp(t *testing.T) {
-	defer amqpidem.SetCloseLimit(10 * time.Millisecond)()
+	defer set(&closeLimit, 10*time.Millisecond)()
 	k, proxy := newProxied(t, func(k *kit) {
 		k.consumer.Dial = func(_ context.Context, url string) (*amqp.Connection, error) {
 			return amqp.DialConfig(url, amqp.Config{Heartbeat: time.Hour}) // which would find out some time
@@ -364,28 +334,28 @@ func TestFrozenBrokerDoesNotHoldTheEndUp(t *testing.T) {
 	})
 	stop := k.start(succeed)
 	k.publish("1", "body")
-	k.settled(amqpidem.Done, 1)
+	k.settled(Done, 1)
 	proxy.Stall()
 	defer proxy.Resume()
 	stop()
 }
 
 func TestPoisonBlocksNobody(t *testing.T) {
-	for _, kind := range []amqpidem.QueueType{amqpidem.Quorum, amqpidem.Classic} {
+	for _, kind := range []QueueType{Quorum, Classic} {
 		k := newKit(t, func(k *kit) { k.topology.Type, k.topology.Satellites = kind, kind })
-		stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+		k.start(func(_ context.Context, d *amqp.Delivery) error {
 			if d.MessageId == "500" {
 				return errBroken
 			}
 			return nil
 		})
-		messages := make([]amqpidem.Message, 1000)
+		messages := make([]Message, 1000)
 		for i := range messages {
 			messages[i] = k.message(fmt.Sprint(i))
 		}
 		require.NoError(t, k.publisher.Publish(t.Context(), messages...))
-		k.settled(amqpidem.Done, 999)
-		k.settled(amqpidem.Dead, 1)
+		k.settled(Done, 999)
+		k.settled(Dead, 1)
 		runs := map[string]int{}
 		for _, r := range k.runs() {
 			runs[r.id]++
@@ -402,7 +372,6 @@ func TestPoisonBlocksNobody(t *testing.T) {
 		assert.Equal(t, "500", d.MessageId)
 		assert.Equal(t, "the card was declined", d.Headers["x-idem-error"])
 		assert.EqualValues(t, 4, d.Headers["x-idem-attempts"])
-		stop()
 		k.empty()
 	}
 }
@@ -410,12 +379,10 @@ func TestPoisonBlocksNobody(t *testing.T) {
 // What brings down its consumer each time is stopped by the broker, at the delivery limit of a quorum queue.
 // What fails is not: it may have more attempts than the limit.
 func TestDeliveryLimitIsForCrashes(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.topology.DeliveryLimit = 2 })
-	require.NoError(t, k.topology.Declare(k.conn))
+	k := newDeclaredKit(t, func(k *kit) { k.topology.DeliveryLimit = 2 })
 	k.publish("1", "body")
 	for i := range 3 {
-		ch, err := k.conn.Channel()
-		require.NoError(t, err)
+		ch := k.channel()
 		k.eventually("a delivery", func() bool {
 			d, ok, err := ch.Get(k.topology.Queue, false)
 			require.NoError(t, err)
@@ -430,16 +397,15 @@ func TestDeliveryLimitIsForCrashes(t *testing.T) {
 	assert.Equal(t, "delivery_limit", d.Headers["x-death"].([]any)[0].(amqp.Table)["reason"])
 
 	k.publish("2", "body")
-	ch, err := k.conn.Channel()
-	require.NoError(t, err)
+	ch := k.channel()
 	k.eventually("a delivery", func() bool {
 		_, ok, err := ch.Get(k.topology.Queue, false)
 		require.NoError(t, err)
 		return ok
 	})
 	require.NoError(t, ch.Close())
-	stop := k.start(fail)
-	k.settled(amqpidem.Dead, 1)
+	k.start(fail)
+	k.settled(Dead, 1)
 	runs := k.runs()
 	require.Len(t, runs, 4)
 	assert.Equal(t, 2, runs[0].attempt.Deliveries)
@@ -449,10 +415,9 @@ func TestDeliveryLimitIsForCrashes(t *testing.T) {
 
 	// What the broker has dead-lettered begins anew, too.
 	k.put(amqp.Publishing{MessageId: d.MessageId, Body: d.Body, Headers: d.Headers})
-	k.settled(amqpidem.Dead, 2)
+	k.settled(Dead, 2)
 	assert.Len(t, k.runs(), 8)
 	k.take(k.topology.DeadLetters())
-	stop()
 	k.empty()
 }
 
@@ -479,7 +444,7 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		k := newKit(t, func(k *kit) {
 			k.consumer.CheckOnly, k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = true, 4, 2, 20
 			k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
-				return amqpidem.Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+				return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 					conn, err := net.Dial(network, addr)
 					return &poisoned{Conn: conn, with: with}, err
 				}})
@@ -495,14 +460,14 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		}
 		var last sync.WaitGroup
 		last.Add(2)
-		stop := k.start(func(_ context.Context, d *amqp.Delivery) error {
+		k.start(func(_ context.Context, d *amqp.Delivery) error {
 			switch d.MessageId {
 			case "slow":
 				time.Sleep(20 * time.Millisecond) // so that one is unsettled when the queue is consumed again
 			case "held":
 				return errBroken
 			case "0": // the second connection begins with it
-				k.eventually("broken", func() bool { return k.count(amqpidem.Disconnected, "") > 0 })
+				k.eventually("broken", func() bool { return k.count(Disconnected, "") > 0 })
 			case "last":
 				last.Done()
 				last.Wait()
@@ -510,12 +475,12 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 			return nil
 		})
 		assert.Equal(t, "poison", k.take(k.topology.DeadLetters()).MessageId)
-		k.settled(amqpidem.Done, 39)
+		k.settled(Done, 39)
 		for _, r := range k.runs() {
 			assert.LessOrEqual(t, r.attempt.Deliveries, 2, r.id)
 		}
-		broken := k.count(amqpidem.Disconnected, "")
-		assert.Equal(t, with == amqp.ErrSyntax, amqpidem.Unreadable(k.disconnected(broken-1)))
+		broken := k.count(Disconnected, "")
+		assert.Equal(t, with == amqp.ErrSyntax, unreadable(k.disconnected(broken-1)))
 		named := 0 // not each time: the broker may not say that there is another message
 		for i := range broken {
 			err := k.disconnected(i).Error()
@@ -531,114 +496,17 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 		_, err := k.ch.QueueDelete(k.topology.Queues()[0+1], false, false, false)
 		require.NoError(t, err)
 		k.publish("held", "body")
-		k.eventually("it is held", func() bool { return k.count(amqpidem.Unsettled, amqpidem.Failed) > 0 })
+		k.eventually("it is held", func() bool { return k.count(Unsettled, Failed) > 0 })
 		for i := range 22 {
 			k.publish([]string{"slow", "last"}[i/20], "body", func(m *amqp.Publishing) { m.AppId = fmt.Sprint(i) })
 		}
-		k.settled(amqpidem.Done, 61)
+		k.settled(Done, 61)
 		require.NoError(t, k.topology.Declare(k.conn))
-		k.settled(amqpidem.Dead, 1)
+		k.settled(Dead, 1)
 		k.take(k.topology.DeadLetters())
-		assert.Equal(t, broken, k.count(amqpidem.Disconnected, ""))
-		stop()
+		assert.Equal(t, broken, k.count(Disconnected, ""))
 		k.empty()
 	}
-}
-
-// What stands for no limit is another thing in RabbitMQ 4, which has one by default, than in RabbitMQ 3.
-func TestNoDeliveryLimit(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.topology.DeliveryLimit = -1 })
-	require.NoError(t, k.topology.Declare(k.conn))
-	k.publish("1", "body")
-	for range 25 {
-		d := amqp.Delivery{}
-		k.eventually("a delivery", func() (ok bool) {
-			var err error
-			d, ok, err = k.ch.Get(k.topology.Queue, false)
-			require.NoError(t, err)
-			return ok
-		})
-		require.NoError(t, d.Reject(true))
-	}
-	assert.Equal(t, "1", k.take(k.topology.Queue).MessageId)
-	assert.EqualValues(t, -1, k.topology.Arguments(4)["x-delivery-limit"])
-	assert.NotContains(t, k.topology.Arguments(3), "x-delivery-limit")
-	assert.EqualValues(t, 20, amqpidem.Topology{Queue: "q"}.Arguments(3)["x-delivery-limit"])
-}
-
-func TestTopologyIsDeclaredAgain(t *testing.T) {
-	for _, change := range []func(*amqpidem.Topology){
-		func(*amqpidem.Topology) {},
-		func(t *amqpidem.Topology) { t.DeliveryLimit = -1 },
-		func(t *amqpidem.Topology) { t.Type = amqpidem.Classic },
-		func(t *amqpidem.Topology) { t.Satellites = amqpidem.Classic },
-	} {
-		k := newKit(t, func(k *kit) { change(&k.topology) })
-		var missing *amqpidem.TopologyError
-		require.ErrorAs(t, k.topology.Check(k.conn), &missing)
-		assert.Equal(t, k.topology.DeadLetters(), missing.Queue)
-		assert.ErrorContains(t, missing, "no queue '"+k.topology.DeadLetters()+"'")
-		_, err := k.conn.Channel()
-		require.NoError(t, err)
-		require.Error(t, k.topology.Check(k.conn), "nothing was made")
-
-		require.NoError(t, k.topology.Declare(k.conn))
-		require.NoError(t, k.topology.Declare(k.conn))
-		require.NoError(t, k.topology.Check(k.conn))
-		k.empty()
-	}
-}
-
-func TestTopologyThatDiffers(t *testing.T) {
-	k := newKit(t)
-	name := k.topology.Queues()[1+1]
-	_, err := k.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
-		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": k.topology.Queue, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
-	require.NoError(t, err)
-	differs := func(err error) {
-		t.Helper()
-		var e *amqpidem.TopologyError
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, name, e.Queue)
-		assert.ErrorContains(t, err, "amqpidem: queue "+fmt.Sprintf("%q", name))
-		assert.ErrorContains(t, err, "inequivalent arg 'x-message-ttl'")
-		assert.ErrorContains(t, err, "received '60' but current is '50'")
-		var refused *amqp.Error
-		require.ErrorAs(t, err, &refused)
-	}
-	differs(k.topology.Declare(k.conn))
-
-	// A consumer says so, and does not begin.
-	c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
-	require.NoError(t, err)
-	differs(c.Run(t.Context()))
-	k.consumer.CheckOnly = true
-	_, err = k.ch.QueueDeclare(k.topology.Queues()[2+1], true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-	require.NoError(t, err)
-	c, err = amqpidem.NewConsumer(k.handler(succeed), k.consumer)
-	require.NoError(t, err)
-	differs(c.Run(t.Context()))
-}
-
-func TestForeignQueue(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.topology.Type = amqpidem.Foreign })
-	require.Error(t, k.topology.Declare(k.conn), "somebody else has to declare it")
-	_, err := k.ch.QueueDeclare(k.topology.Queue, true, false, false, false, amqp.Table{"x-max-priority": 3})
-	require.NoError(t, err)
-	stop := k.start(fail)
-	k.publish("1", "body")
-	k.settled(amqpidem.Dead, 1)
-	k.take(k.topology.DeadLetters())
-	stop()
-	k.empty()
-}
-
-func TestMissingExchangeOfABinding(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.topology.Bindings = []amqpidem.Binding{{Exchange: "idem-test-nowhere"}} })
-	err := k.topology.Declare(k.conn)
-	require.ErrorContains(t, err, k.topology.Queue)
-	require.ErrorContains(t, err, "no exchange 'idem-test-nowhere'")
-	require.NoError(t, k.topology.Check(k.conn), "it has no question for bindings, and makes none")
 }
 
 // settle makes sure that the queues there are survive if the broker is killed at once. RabbitMQ 3.10 keeps the
@@ -671,7 +539,7 @@ func TestBrokerRestart(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(file) })
 	broker := backend.StartRabbitMQ(t, "load_definitions = "+file)
 
-	kinds := []amqpidem.QueueType{amqpidem.Quorum, amqpidem.Classic}
+	kinds := []QueueType{Quorum, Classic}
 	if testing.Short() {
 		kinds = kinds[:1]
 	}
@@ -681,21 +549,21 @@ func TestBrokerRestart(t *testing.T) {
 			k.topology.Delays = []time.Duration{2 * time.Second}
 		})
 		stop := k.start(func(ctx context.Context, d *amqp.Delivery) error {
-			if d.MessageId == "1" && amqpidem.AttemptFrom(ctx).Number == 1 { // also when it comes again, unacknowledged
+			if d.MessageId == "1" && AttemptFrom(ctx).Number == 1 { // also when it comes again, unacknowledged
 				return errBroken
 			}
 			return nil
 		})
 		k.publish("1", "body", func(m *amqp.Publishing) { m.DeliveryMode = amqp.Transient })
-		k.settled(amqpidem.Failed, 1)
+		k.settled(Failed, 1)
 		settle(t, k.ch)
 		broker.Kill() // the message is on its way
 		broker.Start()
-		assert.Equal(t, 2, k.settled(amqpidem.Done, 1).Attempt, "it was kept, with its attempts")
+		assert.Equal(t, 2, k.settled(Done, 1).Attempt, "it was kept, with its attempts")
 		k.conn, err = amqp.Dial(broker.URL())
 		require.NoError(t, err)
 		k.publish("2", "body")
-		k.settled(amqpidem.Done, 2)
+		k.settled(Done, 2)
 		stop()
 		require.NoError(t, k.conn.Close())
 	}
@@ -709,12 +577,12 @@ func TestBrokerRestart(t *testing.T) {
 	k.consumer.URL, k.consumer.CheckOnly = u.String(), true
 	stop := k.start(succeed)
 	k.publish("1", "body")
-	k.settled(amqpidem.Done, 1)
+	k.settled(Done, 1)
 	stop()
 	k.consumer.CheckOnly = false
-	c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+	c, err := NewConsumer(k.handler(succeed), k.consumer)
 	require.NoError(t, err)
-	var refused *amqpidem.TopologyError
+	var refused *TopologyError
 	require.ErrorAs(t, c.Run(t.Context()), &refused)
 	require.ErrorContains(t, refused, "access to queue")
 
@@ -728,8 +596,8 @@ func TestBrokerRestart(t *testing.T) {
 		other:           "Config.Publisher finds no queue for copies",
 	} {
 		for _, k.consumer.CheckOnly = range []bool{false, true} {
-			k.config.Publisher = k.newPublisher(amqpidem.PublisherConfig{URL: url})
-			c, err := amqpidem.NewConsumer(k.handler(succeed), k.consumer)
+			k.config.Publisher = k.newPublisher(PublisherConfig{URL: url})
+			c, err := NewConsumer(k.handler(succeed), k.consumer)
 			require.NoError(t, err)
 			err = c.Run(t.Context())
 			require.ErrorAs(t, err, &refused)
@@ -742,16 +610,4 @@ func TestBrokerRestart(t *testing.T) {
 	require.ErrorAs(t, k.topology.Check(conn), &refused)
 	require.ErrorContains(t, refused, "the right to write is missing")
 	require.Equal(t, k.topology.DeadLetters(), refused.Queue)
-}
-
-func TestConsumerFaults(t *testing.T) {
-	_, err := amqpidem.NewConsumer(nil, amqpidem.ConsumerConfig{URL: "redis://", Concurrency: -1, Prefetch: 70000, DrainTimeout: -1})
-	for _, field := range []string{"URL", "Concurrency", "Prefetch", "DrainTimeout"} {
-		assert.ErrorContains(t, err, "ConsumerConfig."+field)
-	}
-	assert.ErrorContains(t, err, "handler is nil")
-	_, err = amqpidem.NewConsumer(nil, amqpidem.ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 4})
-	assert.ErrorContains(t, err, "ConsumerConfig.Prefetch")
-	_, err = amqpidem.NewConsumer(nil, amqpidem.ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 8})
-	assert.NotContains(t, err.Error(), "Prefetch")
 }

@@ -86,11 +86,25 @@ func TestDeliveries(t *testing.T) {
 	assert.Equal(t, 3, h.attemptNumber(history{lost: 2}, &amqp.Delivery{}, 4))
 }
 
-func TestRestoreTakesBothOrNone(t *testing.T) {
-	for _, headers := range []amqp.Table{{headerExchange: "shop"}, {headerRoutingKey: "order.created"}, {headerExchange: 1, headerRoutingKey: 2}} {
-		d := amqp.Delivery{RoutingKey: "orders", Headers: headers}
+// What a message says of its first publishing counts if it says both, and comes by the queue's own name: who may publish
+// to one exchange can't pass for a publisher to another.
+func TestRestore(t *testing.T) {
+	both := amqp.Table{headerExchange: "shop", headerRoutingKey: "order.created"}
+	for _, c := range []struct {
+		exchange, key string
+		headers       amqp.Table
+		want          string
+	}{
+		{"", "orders", both, "shop order.created"},
+		{"", "orders", amqp.Table{headerExchange: "shop"}, " orders"},
+		{"", "orders", amqp.Table{headerRoutingKey: "order.created"}, " orders"},
+		{"", "orders", amqp.Table{headerExchange: 1, headerRoutingKey: 2}, " orders"},
+		{"amq.topic", "public", both, "amq.topic public"},
+		{"amq.topic", "orders", both, "amq.topic orders"},
+	} {
+		d := amqp.Delivery{Exchange: c.exchange, RoutingKey: c.key, Headers: c.headers}
 		(&Handler{topology: Topology{Queue: "orders"}}).restore(&d)
-		assert.Equal(t, " orders", d.Exchange+" "+d.RoutingKey)
+		assert.Equal(t, c.want, d.Exchange+" "+d.RoutingKey)
 	}
 }
 

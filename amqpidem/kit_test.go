@@ -1,4 +1,4 @@
-package amqpidem_test
+package amqpidem
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -26,22 +25,23 @@ type kit struct {
 	url       string
 	conn      *amqp.Connection
 	ch        *amqp.Channel // of the test
-	topology  amqpidem.Topology
+	topology  Topology
 	engine    *core.Engine
 	policy    core.TaskPolicy
-	config    amqpidem.Config
-	consumer  amqpidem.ConsumerConfig
-	publisher *amqpidem.Publisher
+	config    Config
+	consumer  ConsumerConfig
+	publisher *Publisher
 
+	stop   func() // ends the consumer that was started last
 	mu     sync.Mutex
-	events []amqpidem.Event
-	ran    []run
+	events []Event
+	ran    []ran
 }
 
-// run is one run of the function.
-type run struct {
+// ran is one run of the function.
+type ran struct {
 	id      string
-	attempt amqpidem.Attempt
+	attempt Attempt
 	number  uint64
 	at      time.Time
 }
@@ -56,13 +56,13 @@ func newKit(t *testing.T, change ...func(*kit)) *kit {
 
 // newKitAt prepares a queue on the broker at url: one of the test's own, which goes with its queues.
 func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
-	k := &kit{t: t, url: url}
-	k.topology = amqpidem.Topology{
+	k := &kit{t: t, url: url, stop: func() {}}
+	k.topology = Topology{
 		Queue:  "idem-test-" + rand.Text(),
 		Delays: []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 120 * time.Millisecond},
 	}
 	k.policy = core.TaskPolicy{Name: k.topology.Queue, Duplicate: core.Reject("")}
-	k.config.Observe = func(_ context.Context, e amqpidem.Event) {
+	k.config.Observe = func(_ context.Context, e Event) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.events = append(k.events, e)
@@ -76,15 +76,14 @@ func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 	}
 	k.config.Topology = k.topology
 	k.config.Task = k.engine.MustTask(k.policy)
-	k.publisher = k.newPublisher(amqpidem.PublisherConfig{URL: url})
+	k.publisher = k.newPublisher(PublisherConfig{URL: url})
 	k.config.Publisher = k.publisher
 
 	var err error
 	k.conn, err = amqp.Dial(url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = k.conn.Close() })
-	k.ch, err = k.conn.Channel()
-	require.NoError(t, err)
+	k.ch = k.channel()
 	return k
 }
 
@@ -101,8 +100,15 @@ func remove(t *testing.T, url string, names ...string) {
 	}
 }
 
-func (k *kit) newPublisher(c amqpidem.PublisherConfig) *amqpidem.Publisher {
-	p, err := amqpidem.NewPublisher(c)
+// newDeclaredKit is newKit with queues.
+func newDeclaredKit(t *testing.T, change ...func(*kit)) *kit {
+	k := newKit(t, change...)
+	require.NoError(t, k.topology.Declare(k.conn))
+	return k
+}
+
+func (k *kit) newPublisher(c PublisherConfig) *Publisher {
+	p, err := NewPublisher(c)
 	require.NoError(k.t, err)
 	k.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -113,10 +119,10 @@ func (k *kit) newPublisher(c amqpidem.PublisherConfig) *amqpidem.Publisher {
 }
 
 // handler makes a handler that notes each run of fn.
-func (k *kit) handler(fn amqpidem.Func) *amqpidem.Handler {
-	h, err := amqpidem.NewHandler(k.config, func(ctx context.Context, d *amqp.Delivery) error {
+func (k *kit) handler(fn Func) *Handler {
+	h, err := NewHandler(k.config, func(ctx context.Context, d *amqp.Delivery) error {
 		k.mu.Lock()
-		k.ran = append(k.ran, run{d.MessageId, amqpidem.AttemptFrom(ctx), core.RunFrom(ctx).Attempt(), time.Now()})
+		k.ran = append(k.ran, ran{d.MessageId, AttemptFrom(ctx), core.RunFrom(ctx).Attempt(), time.Now()})
 		k.mu.Unlock()
 		return fn(ctx, d)
 	})
@@ -124,22 +130,41 @@ func (k *kit) handler(fn amqpidem.Func) *amqpidem.Handler {
 	return h
 }
 
-// start runs a consumer until the end of the test, or until stop is called.
-func (k *kit) start(fn amqpidem.Func) (stop func()) { return k.startWith(k.handler(fn)) }
-
-func (k *kit) startWith(h *amqpidem.Handler) (stop func()) {
-	c, err := amqpidem.NewConsumer(h, k.consumer)
+// newConsumer makes a consumer whose runs are noted.
+func (k *kit) newConsumer(fn Func) *Consumer {
+	c, err := NewConsumer(k.handler(fn), k.consumer)
 	require.NoError(k.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	return c
+}
+
+// start runs a consumer until the end of the test, or until stop is called.
+func (k *kit) start(fn Func) (stop func()) {
+	end := k.run(context.Background(), fn)
+	stop = sync.OnceFunc(func() { require.NoError(k.t, end()) })
+	k.t.Cleanup(stop)
+	k.stop = stop
+	return stop
+}
+
+// run runs a consumer, and waits until it is connected. end ends its context, and returns what Run returns.
+func (k *kit) run(ctx context.Context, fn Func) (end func() error) {
+	c := k.newConsumer(fn)
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
+	k.eventually("connected", func() bool { return k.count(Connected, "") > 0 })
+	return func() error {
 		cancel()
-		require.NoError(k.t, <-ended)
-	})
-	k.t.Cleanup(stop)
-	k.eventually("connected", func() bool { return k.count(amqpidem.Connected, "") > 0 })
-	return stop
+		return <-ended
+	}
+}
+
+// channel opens one more channel of the test.
+func (k *kit) channel() *amqp.Channel {
+	k.t.Helper()
+	ch, err := k.conn.Channel()
+	require.NoError(k.t, err)
+	return ch
 }
 
 // publish puts a message into the queue.
@@ -155,8 +180,7 @@ func (k *kit) publish(id, body string, change ...func(*amqp.Publishing)) {
 // put publishes m as it is.
 func (k *kit) put(m amqp.Publishing) {
 	k.t.Helper()
-	ch, err := k.conn.Channel()
-	require.NoError(k.t, err)
+	ch := k.channel()
 	defer ch.Close()
 	require.NoError(k.t, ch.Confirm(false))
 	dc, err := ch.PublishWithDeferredConfirm("", k.topology.Queue, true, false, m)
@@ -176,7 +200,7 @@ func (k *kit) eventually(what string, ok func() bool) {
 }
 
 // count returns how many events there were of a kind and an outcome (any, if it is empty).
-func (k *kit) count(kind amqpidem.Stage, outcome amqpidem.Outcome) (n int) {
+func (k *kit) count(kind Stage, outcome Outcome) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
@@ -188,13 +212,13 @@ func (k *kit) count(kind amqpidem.Stage, outcome amqpidem.Outcome) (n int) {
 }
 
 // settled waits until n deliveries have ended with outcome, and returns the last of their events.
-func (k *kit) settled(outcome amqpidem.Outcome, n int) (last amqpidem.Event) {
+func (k *kit) settled(outcome Outcome, n int) (last Event) {
 	k.t.Helper()
-	k.eventually(fmt.Sprintf("%d %s", n, outcome), func() bool { return k.count(amqpidem.Settled, outcome) >= n })
+	k.eventually(fmt.Sprintf("%d %s", n, outcome), func() bool { return k.count(Settled, outcome) >= n })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
-		if e.Stage == amqpidem.Settled && e.Outcome == outcome {
+		if e.Stage == Settled && e.Outcome == outcome {
 			last = e
 		}
 	}
@@ -202,10 +226,10 @@ func (k *kit) settled(outcome amqpidem.Outcome, n int) (last amqpidem.Event) {
 }
 
 // runs returns the runs of the function.
-func (k *kit) runs() []run {
+func (k *kit) runs() []ran {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return append([]run(nil), k.ran...)
+	return append([]ran(nil), k.ran...)
 }
 
 // get waits for a delivery of the kit's queue on ch.
@@ -233,10 +257,10 @@ func (k *kit) take(queue string) amqp.Delivery {
 	return d
 }
 
-// empty reports that nothing is in any queue of the topology, and that nothing is unacknowledged. The
-// consumer must have ended.
+// empty ends the consumer, and reports that nothing is in any queue of the topology, and that nothing is unacknowledged.
 func (k *kit) empty() {
 	k.t.Helper()
+	k.stop()
 	for _, name := range k.topology.Queues() {
 		q, err := k.ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		require.NoError(k.t, err)
@@ -248,3 +272,25 @@ var errBroken = errors.New("the card was declined")
 
 func succeed(context.Context, *amqp.Delivery) error { return nil }
 func fail(context.Context, *amqp.Delivery) error    { return errBroken }
+
+// connected returns a publisher that has published the message 0.
+func (k *kit) connected(c PublisherConfig) *Publisher {
+	k.t.Helper()
+	p := k.newPublisher(c)
+	require.NoError(k.t, p.Publish(k.t.Context(), k.message("0")))
+	return p
+}
+
+// within returns a context that ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// set sets a limit, and returns what sets it back.
+func set(limit *time.Duration, d time.Duration) (back func()) {
+	before := *limit
+	*limit = d
+	return func() { *limit = before }
+}

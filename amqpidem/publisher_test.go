@@ -1,8 +1,9 @@
-package amqpidem_test
+package amqpidem
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +20,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -39,8 +39,8 @@ func newProxied(t *testing.T, change ...func(*kit)) (*kit, *backend.Proxy) {
 	return k, proxy
 }
 
-func (k *kit) message(id string) amqpidem.Message {
-	return amqpidem.Message{Key: k.topology.Queue, Publishing: amqp.Publishing{MessageId: id, Body: []byte("body " + id)}}
+func (k *kit) message(id string) Message {
+	return Message{Key: k.topology.Queue, Publishing: amqp.Publishing{MessageId: id, Body: []byte("body " + id)}}
 }
 
 // ready returns how many messages are in the kit's queue: zero also if the broker is too busy to count those of a
@@ -52,9 +52,8 @@ func (k *kit) ready() int {
 }
 
 func TestPublish(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
-	messages := make([]amqpidem.Message, 1000) // more than may be unconfirmed
+	k := newDeclaredKit(t)
+	messages := make([]Message, 1000) // more than may be unconfirmed
 	for i := range messages {
 		messages[i] = k.message("")
 		messages[i].Publishing.Body = fmt.Append(nil, i)
@@ -75,21 +74,20 @@ func TestPublish(t *testing.T) {
 }
 
 func TestPublishUnroutable(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
-	nowhere := amqpidem.Message{Key: k.topology.Queue + ".nowhere", Publishing: amqp.Publishing{MessageId: "2"}}
+	k := newDeclaredKit(t)
+	nowhere := Message{Key: k.topology.Queue + ".nowhere", Publishing: amqp.Publishing{MessageId: "2"}}
 	err := k.publisher.Publish(t.Context(), k.message("1"), nowhere, k.message("3"))
-	require.ErrorIs(t, err, amqpidem.ErrUnroutable)
-	var e *amqpidem.PublishError
+	require.ErrorIs(t, err, ErrUnroutable)
+	var e *PublishError
 	require.ErrorAs(t, err, &e)
 	require.Len(t, e.Unconfirmed, 1)
 	assert.Equal(t, "2", e.Unconfirmed[0].Publishing.MessageId)
-	assert.ErrorIs(t, e.Refusals[0], amqpidem.ErrUnroutable)
-	assert.True(t, amqpidem.Refused(fmt.Errorf("wrapped: %w", err)))
+	assert.ErrorIs(t, e.Refusals[0], ErrUnroutable)
+	assert.True(t, Refused(fmt.Errorf("wrapped: %w", err)))
 	k.eventually("the others", func() bool { return k.ready() == 2 })
 
 	// Whatever is returned of many, each gets its own answer.
-	many := slices.Repeat([]amqpidem.Message{nowhere, k.message("4")}, 100)
+	many := slices.Repeat([]Message{nowhere, k.message("4")}, 100)
 	require.ErrorAs(t, k.publisher.Publish(t.Context(), many...), &e)
 	require.Len(t, e.Unconfirmed, 100)
 	assert.Equal(t, "2", e.Unconfirmed[99].Publishing.MessageId)
@@ -108,10 +106,8 @@ func TestPublishUnroutable(t *testing.T) {
 // The broker closes the channel for a message to an exchange that is not there. That is its
 // publisher's affair, and nobody else's.
 func TestPublishToMissingExchange(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	k := newDeclaredKit(t)
+	ctx := within(t, patience)
 	const each = 20
 	var calls sync.WaitGroup
 	errs := make([]error, 2*each)
@@ -135,7 +131,7 @@ func TestPublishToMissingExchange(t *testing.T) {
 		var refused *amqp.Error
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, amqp.NotFound, refused.Code)
-		var e *amqpidem.PublishError
+		var e *PublishError
 		require.ErrorAs(t, err, &e)
 		require.Len(t, e.Unconfirmed, 1)
 		assert.Equal(t, "bad", e.Unconfirmed[0].Publishing.MessageId)
@@ -149,10 +145,8 @@ func TestPublishToMissingExchange(t *testing.T) {
 // The broker closes the whole connection for header fields that don't fit into a frame: with it go the
 // channels of all others, who are not to blame.
 func TestPublishOfTooLargeHeaders(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	k := newDeclaredKit(t)
+	ctx := within(t, patience)
 	const all, bad = 150, 3
 	var calls sync.WaitGroup
 	errs := make([]error, all)
@@ -165,7 +159,7 @@ func TestPublishOfTooLargeHeaders(t *testing.T) {
 	}
 	calls.Wait()
 	for i, err := range errs {
-		assert.Equal(t, i < bad, amqpidem.Refused(err), "%d: %v", i, err)
+		assert.Equal(t, i < bad, Refused(err), "%d: %v", i, err)
 		assert.Equal(t, i < bad, err != nil, "%d: %v", i, err)
 	}
 }
@@ -201,12 +195,11 @@ func (c *told) Write(b []byte) (n int, err error) {
 
 // What the broker says counts also if the message was not written to its end by then.
 func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
+	k := newDeclaredKit(t)
 	dials := 0
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 		dials++
-		return amqpidem.Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+		return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 			conn, err := net.Dial(network, addr)
 			return &told{Conn: conn, refused: make(chan struct{})}, err
 		}})
@@ -214,42 +207,28 @@ func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
 	bad := k.message("bad")
 	bad.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
 	bad.Publishing.Body = make([]byte, 4<<20)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.True(t, amqpidem.Refused(p.Publish(ctx, bad)))
+	ctx := within(t, patience)
+	require.True(t, Refused(p.Publish(ctx, bad)))
 	assert.Equal(t, 3, dials, "that of all, another one, and one of its own")
 }
 
 func TestPublishWhatCannotBeWritten(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 1}) // which they do not take up
+	k := newDeclaredKit(t)
+	p := k.newPublisher(PublisherConfig{URL: k.url, MaxUnconfirmed: 1}) // which they do not take up
 	bad := k.message("1")
 	bad.Publishing.Headers = amqp.Table{"f": func() {}}
 	named := k.message("named")
 	named.Publishing.Headers = amqp.Table{strings.Repeat("x", 256): ""}
-	messages := []amqpidem.Message{bad, named}
-	for _, field := range []func(*amqpidem.Message) *string{
-		func(m *amqpidem.Message) *string { return &m.Exchange },
-		func(m *amqpidem.Message) *string { return &m.Key },
-		func(m *amqpidem.Message) *string { return &m.Publishing.ContentType },
-		func(m *amqpidem.Message) *string { return &m.Publishing.ContentEncoding },
-		func(m *amqpidem.Message) *string { return &m.Publishing.CorrelationId },
-		func(m *amqpidem.Message) *string { return &m.Publishing.ReplyTo },
-		func(m *amqpidem.Message) *string { return &m.Publishing.Expiration },
-		func(m *amqpidem.Message) *string { return &m.Publishing.MessageId },
-		func(m *amqpidem.Message) *string { return &m.Publishing.Type },
-		func(m *amqpidem.Message) *string { return &m.Publishing.UserId },
-		func(m *amqpidem.Message) *string { return &m.Publishing.AppId },
-	} {
+	messages := []Message{bad, named}
+	for i := range 11 {
 		long := k.message("1")
-		*field(&long) = strings.Repeat("x", 256)
+		p := &long.Publishing
+		*[]*string{&long.Exchange, &long.Key, &p.ContentType, &p.ContentEncoding, &p.CorrelationId, &p.ReplyTo, &p.Expiration, &p.MessageId, &p.Type, &p.UserId, &p.AppId}[i] = strings.Repeat("x", 256)
 		messages = append(messages, long)
 	}
 	longest := k.message(strings.Repeat("2", 255))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var e *amqpidem.PublishError
+	ctx := within(t, patience)
+	var e *PublishError
 	require.ErrorAs(t, p.Publish(ctx, append(messages, longest)...), &e)
 	require.Len(t, e.Unconfirmed, len(messages))
 	for i := range messages {
@@ -262,14 +241,14 @@ func TestPublishWhatCannotBeWritten(t *testing.T) {
 func TestPublishWhenNothingConnects(t *testing.T) {
 	dials := 0
 	synctest.Test(t, func(t *testing.T) {
-		p, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
+		p, err := NewPublisher(PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
 			dials++
 			return nil, errBroken
 		}})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // the first pause is longer
 		defer cancel()
-		err = p.Publish(ctx, amqpidem.Message{Key: "nowhere"})
+		err = p.Publish(ctx, Message{Key: "nowhere"})
 		require.ErrorIs(t, err, errBroken)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 1, dials)
@@ -279,8 +258,7 @@ func TestPublishWhenNothingConnects(t *testing.T) {
 
 func TestPublishAgainAfterALostConfirm(t *testing.T) {
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
-	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	p := k.connected(PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
 	lost := proxy.CutAfter([]byte("body 1"))
 	require.NoError(t, p.Publish(t.Context(), k.message("1"), k.message("2")))
 	<-lost
@@ -293,8 +271,7 @@ func TestPublishAgainAfterALostConfirm(t *testing.T) {
 
 func TestPublishSurvivesALostConnection(t *testing.T) {
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
-	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Cut()
 	published := make(chan error, 1)
 	go func() { published <- p.Publish(context.Background(), k.message("1")) }()
@@ -318,18 +295,17 @@ func TestPublishToAFullQueue(t *testing.T) {
 	m.Key = name
 	require.NoError(t, k.publisher.Publish(t.Context(), m))
 
-	for limit := 50 * time.Millisecond; !errors.Is(err, amqpidem.ErrNacked); limit *= 2 { // until the broker has had the time to answer
+	for limit := 50 * time.Millisecond; !errors.Is(err, ErrNacked); limit *= 2 { // until the broker has had the time to answer
 		require.Less(t, limit, patience)
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
+		ctx := within(t, limit)
 		err = k.publisher.Publish(ctx, m)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	var e *amqpidem.PublishError
+	var e *PublishError
 	require.ErrorAs(t, err, &e)
 	require.Len(t, e.Unconfirmed, 1)
 	assert.NoError(t, e.Refusals[0], "the queue may have room at another time")
-	assert.False(t, amqpidem.Refused(err))
+	assert.False(t, Refused(err))
 
 	bad := k.message("2")
 	bad.Publishing.Headers = amqp.Table{"f": func() {}}
@@ -343,8 +319,8 @@ func TestPublishToAFullQueue(t *testing.T) {
 	assert.ErrorIs(t, e, errBroken, "it is the cause that the caller has given")
 	assert.Error(t, e.Refusals[0])
 	assert.NoError(t, e.Refusals[1], "nobody blames it")
-	assert.False(t, amqpidem.Refused(e), "one of them may be taken yet")
-	assert.False(t, amqpidem.Refused(nil))
+	assert.False(t, Refused(e), "one of them may be taken yet")
+	assert.False(t, Refused(nil))
 
 	go func() { published <- k.publisher.Publish(context.Background(), m) }()
 	k.eventually("published", func() bool { // what was tried before may still arrive, and fill the queue again
@@ -357,48 +333,42 @@ func TestPublishToAFullQueue(t *testing.T) {
 
 // A broker that does not read holds a write up, and does not answer. Nobody waits longer than the own context says.
 func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
-	defer amqpidem.SetCloseLimit(time.Hour)() // nothing else ends their waits
+	defer set(&closeLimit, time.Hour)() // nothing else ends their waits
 	k, proxy := newProxied(t)
 	var conn *amqp.Connection
 	dial := func(ctx context.Context, url string) (_ *amqp.Connection, err error) {
-		conn, err = amqpidem.Dial(ctx, url, amqp.Config{Heartbeat: time.Hour})
+		conn, err = Dial(ctx, url, amqp.Config{Heartbeat: time.Hour})
 		return conn, err
 	}
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
-	idle := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
-	require.NoError(t, idle.Publish(t.Context(), k.message("0")))
-	patient := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: dial})
-	require.NoError(t, patient.Publish(t.Context(), k.message("0")))
+	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: dial})
+	idle := k.connected(PublisherConfig{URL: k.url, Dial: dial})
+	patient := k.connected(PublisherConfig{URL: k.url, Dial: dial})
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
 	assert.Greater(t, conn.Config.Heartbeat, 10*time.Second, "not the default of the client")
 	proxy.Stall()
 	defer proxy.Resume()
-	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		t.Cleanup(cancel)
-		return ctx
-	}
+	short := func() context.Context { return within(t, 20*time.Millisecond) }
 	soon(t, func() { assert.ErrorIs(t, p.Publish(short(), k.message("2")), context.DeadlineExceeded) }) // it is written
-	written := p.Unconfirmed()
+	written := len(p.slots)
 	large := k.message("1")
 	large.Publishing.Body = make([]byte, 64<<20) // more than the buffers of the kernel
 	first, end := context.WithCancelCause(t.Context())
 	published := make(chan error, 1)
 	go func() { published <- p.Publish(first, large) }()
-	k.eventually("it is being written", func() bool { return p.Unconfirmed() == written+1 })
+	k.eventually("it is being written", func() bool { return len(p.slots) == written+1 })
 	soon(t, func() { assert.ErrorIs(t, p.Publish(short(), k.message("2")), context.DeadlineExceeded) }) // it waits for its turn
-	assert.Equal(t, written+1, p.Unconfirmed(), "it was not sent")
+	assert.Equal(t, written+1, len(p.slots), "it was not sent")
 	soon(t, func() { assert.NoError(t, idle.Close(short())) })
 	time.Sleep(time.Second) // longer than a message that is being written has
 	assert.False(t, conn.IsClosed(), "the first call may take its time")
 	end(errBroken)
 	soon(t, func() {
-		var e *amqpidem.PublishError
+		var e *PublishError
 		assert.ErrorAs(t, <-published, &e)
 		assert.ErrorIs(t, e, errBroken)
 		assert.Len(t, e.Unconfirmed, 1)
 	})
-	defer amqpidem.SetCloseLimit(20 * time.Millisecond)()
+	defer set(&closeLimit, 20*time.Millisecond)()
 	soon(t, func() { assert.NoError(t, patient.Close(context.Background())) })
 }
 
@@ -421,9 +391,9 @@ func soon(t *testing.T, f func()) {
 func TestPublishWithoutHeartbeats(t *testing.T) {
 	k, proxy := newProxied(t)
 	dials := make(chan bool, 1000)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 		dials <- true
-		return amqpidem.Dial(ctx, url, amqp.Config{Heartbeat: time.Second})
+		return Dial(ctx, url, amqp.Config{Heartbeat: time.Second})
 	}})
 	require.NoError(t, p.Publish(t.Context(), k.message("0")))
 	<-dials
@@ -441,13 +411,13 @@ func TestPublishWithoutHeartbeats(t *testing.T) {
 
 // A broker that freezes before it has opened a channel, on the connection of all or on that of one batch, holds nobody up.
 func TestPublishWhenNoChannelOpens(t *testing.T) {
-	defer amqpidem.SetCloseLimit(time.Hour)()
+	defer set(&closeLimit, time.Hour)()
 	for _, frozen := range []int{1, 3} {
 		k, proxy := newProxied(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		dials := 0
-		p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
-			conn, err := amqpidem.Dial(ctx, url, amqp.Config{Heartbeat: time.Hour})
+		p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+			conn, err := Dial(ctx, url, amqp.Config{Heartbeat: time.Hour})
 			if dials++; dials == frozen {
 				proxy.Stall()
 				cancel()
@@ -460,7 +430,7 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 		proxy.Resume()
 		require.NoError(t, p.Publish(t.Context(), k.message("1")))
 		assert.Equal(t, frozen, dials, "the connection of all is still there")
-		require.True(t, amqpidem.Refused(p.Publish(t.Context(), bad)))
+		require.True(t, Refused(p.Publish(t.Context(), bad)))
 		require.NoError(t, p.Publish(t.Context(), k.message("2")))
 		assert.Equal(t, frozen+2, dials, "it has broken that one, and one of its own")
 	}
@@ -468,15 +438,15 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 
 // What a call can't publish takes a time that is linear in the number of its messages.
 func TestPublishMany(t *testing.T) {
-	p, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://"})
+	p, err := NewPublisher(PublisherConfig{URL: "amqp://"})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	many := slices.Repeat([]amqpidem.Message{{Publishing: amqp.Publishing{MessageId: "1"}}}, 200_000)
+	many := slices.Repeat([]Message{{Publishing: amqp.Publishing{MessageId: "1"}}}, 200_000)
 	inCallsOf := func(n int) time.Duration {
 		start := time.Now()
 		for some := range slices.Chunk(many, n) {
-			var e *amqpidem.PublishError
+			var e *PublishError
 			require.ErrorAs(t, p.Publish(ctx, some...), &e)
 			require.Len(t, e.Unconfirmed, n)
 		}
@@ -489,7 +459,7 @@ func TestPublishMany(t *testing.T) {
 func TestPublishWhileAnotherOneDials(t *testing.T) {
 	dialing := make(chan struct{})
 	release := make(chan struct{})
-	p, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
+	p, err := NewPublisher(PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
 		close(dialing)
 		<-release
 		return nil, errBroken
@@ -497,11 +467,10 @@ func TestPublishWhileAnotherOneDials(t *testing.T) {
 	require.NoError(t, err)
 	first, end := context.WithCancel(t.Context())
 	published := make(chan error, 2)
-	go func() { published <- p.Publish(first, amqpidem.Message{Key: "nowhere"}) }()
+	go func() { published <- p.Publish(first, Message{Key: "nowhere"}) }()
 	<-dialing
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	go func() { published <- p.Publish(ctx, amqpidem.Message{Key: "nowhere"}) }()
+	ctx := within(t, 10*time.Millisecond)
+	go func() { published <- p.Publish(ctx, Message{Key: "nowhere"}) }()
 	select {
 	case err := <-published:
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
@@ -514,8 +483,7 @@ func TestPublishWhileAnotherOneDials(t *testing.T) {
 }
 
 func TestPublishAfterTheEnd(t *testing.T) {
-	k := newKit(t)
-	require.NoError(t, k.topology.Declare(k.conn))
+	k := newDeclaredKit(t)
 	require.NoError(t, k.publisher.Publish(t.Context(), k.message("0")))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -529,13 +497,11 @@ func TestPublishAfterTheEnd(t *testing.T) {
 // What is returned when its call waits no longer is not held against the next one of its id.
 func TestPublishUnroutableAfterTheEnd(t *testing.T) {
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
-	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	p := k.connected(PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
 	m := k.message("1")
 	m.Key += ".nowhere"
 	proxy.Stall()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
+	ctx := within(t, 20*time.Millisecond)
 	err := p.Publish(ctx, m)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.NotContains(t, err.Error(), "lost", "the connection is there")
@@ -552,9 +518,9 @@ func TestPublishUnroutableAfterTheEnd(t *testing.T) {
 func TestPublishWithoutAChannel(t *testing.T) {
 	k := newKit(t)
 	var conn *amqp.Connection
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 		if conn != nil {
-			return amqpidem.Dial(ctx, url, amqp.Config{})
+			return Dial(ctx, url, amqp.Config{})
 		}
 		var err error
 		conn, err = amqp.DialConfig(url, amqp.Config{ChannelMax: 1})
@@ -569,8 +535,7 @@ func TestPublishWithoutAChannel(t *testing.T) {
 
 func TestUnconfirmedIsBounded(t *testing.T) {
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url, MaxUnconfirmed: 3})
-	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	p := k.connected(PublisherConfig{URL: k.url, MaxUnconfirmed: 3})
 	k.take(k.topology.Queue)
 	proxy.Stall()
 	for range 2 { // what nobody waits for any longer is still unconfirmed
@@ -579,13 +544,13 @@ func TestUnconfirmedIsBounded(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 10 {
 			calls.Go(func() {
-				var e *amqpidem.PublishError
+				var e *PublishError
 				err := p.Publish(ctx, k.message(fmt.Sprint(i)), k.message(fmt.Sprint(i)))
 				assert.ErrorAs(t, err, &e)
 				assert.Len(t, e.Unconfirmed, 2)
 			})
 		}
-		k.eventually("as many as may", func() bool { return p.Unconfirmed() == 3 })
+		k.eventually("as many as may", func() bool { return len(p.slots) == 3 })
 		time.Sleep(20 * time.Millisecond) // for those that may not
 		cancel()
 		calls.Wait()
@@ -598,12 +563,11 @@ func TestUnconfirmedIsBounded(t *testing.T) {
 
 func TestCloseWaitsForConfirms(t *testing.T) {
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
-	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Stall()
 	published, closed := make(chan error, 1), make(chan error, 1)
 	go func() { published <- p.Publish(context.Background(), k.message("1")) }()
-	k.eventually("sent", func() bool { return p.Unconfirmed() == 1 })
+	k.eventually("sent", func() bool { return len(p.slots) == 1 })
 	go func() { closed <- p.Close(context.Background()) }()
 	select {
 	case <-closed:
@@ -614,9 +578,9 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 	require.NoError(t, <-published)
 	require.NoError(t, <-closed)
 	err := p.Publish(t.Context(), k.message("2"))
-	require.ErrorIs(t, err, amqpidem.ErrPublisherClosed)
-	assert.False(t, amqpidem.Refused(err), "another publisher may publish it")
-	var e *amqpidem.PublishError
+	require.ErrorIs(t, err, ErrPublisherClosed)
+	assert.False(t, Refused(err), "another publisher may publish it")
+	var e *PublishError
 	require.ErrorAs(t, err, &e)
 	assert.NoError(t, e.Refusals[0])
 	k.eventually("both are there", func() bool { return k.ready() == 2 })
@@ -624,15 +588,13 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 
 func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
 	k, proxy := newProxied(t)
-	p := k.newPublisher(amqpidem.PublisherConfig{URL: k.url})
-	require.NoError(t, p.Publish(t.Context(), k.message("0")))
+	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Stall()
 	published := make(chan error, 1)
 	go func() { published <- p.Publish(context.Background(), k.message("1"), k.message("")) }()
-	k.eventually("sent", func() bool { return p.Unconfirmed() == 2 })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	var closed, call *amqpidem.PublishError
+	k.eventually("sent", func() bool { return len(p.slots) == 2 })
+	ctx := within(t, 20*time.Millisecond)
+	var closed, call *PublishError
 	require.ErrorAs(t, p.Close(ctx), &closed)
 	require.ErrorAs(t, <-published, &call)
 	assert.Equal(t, call.Unconfirmed, closed.Unconfirmed)
@@ -640,14 +602,65 @@ func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
 	assert.Equal(t, "1", closed.Unconfirmed[0].Publishing.MessageId)
 	assert.NotEmpty(t, closed.Unconfirmed[1].Publishing.MessageId, "the next try has the same id")
 	assert.NoError(t, closed.Refusals[1])
-	assert.ErrorIs(t, closed, amqpidem.ErrPublisherClosed)
+	assert.ErrorIs(t, closed, ErrPublisherClosed)
 	assert.ErrorIs(t, closed, context.DeadlineExceeded)
 	proxy.Resume()
 }
 
-func TestPublisherFaults(t *testing.T) {
-	_, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: "amqp://guest:hidden@host:port/", MaxUnconfirmed: -1})
-	require.ErrorContains(t, err, "PublisherConfig.URL")
-	require.ErrorContains(t, err, "PublisherConfig.MaxUnconfirmed")
-	require.NotContains(t, err.Error(), "hidden")
+// What the broker blames a message for is final; what it does for reasons of its own is not.
+func TestWhoIsToBlame(t *testing.T) {
+	server := func(code int, recover bool) error { return &amqp.Error{Code: code, Server: true, Recover: recover} }
+	for _, c := range []struct {
+		err   error
+		sent  way
+		final bool
+		next  way
+	}{
+		{nil, alone, false, alone},
+		{ErrUnroutable, together, true, together},
+		{ErrNacked, alone, false, alone},
+		{errLost, separated, false, separated},
+		{server(amqp.NotFound, true), together, false, alone}, // it may have been another one's
+		{server(amqp.NotFound, true), alone, true, alone},
+		{server(amqp.FrameError, false), together, false, separated},
+		{server(amqp.FrameError, false), alone, false, separated}, // the connection is that of all
+		{server(amqp.FrameError, false), separated, true, separated},
+		{server(amqp.ConnectionForced, false), together, false, together},
+		{server(amqp.ConnectionForced, false), separated, false, separated},
+		{server(amqp.InternalError, false), separated, false, separated},
+		{amqp.ErrClosed, together, false, together},
+		{amqp.ErrClosed, separated, false, separated},
+	} {
+		m := new(Message)
+		b := batch{refused: map[*Message]error{}, way: c.sent}
+		b.account(m, c.err, c.sent)
+		assert.Equal(t, c.final, b.refused[m] != nil, "%v", c)
+		assert.Equal(t, c.err != nil && !c.final, slices.Contains(b.left, m), "%v", c)
+		assert.Equal(t, c.next, b.way, "%v", c)
+	}
+}
+
+// What is returned is held against the message that was, in whatever order the calls learn of their confirms.
+func TestReturnedMessagesWithoutIDs(t *testing.T) {
+	conn, err := Dial(t.Context(), backend.AMQP(t), amqp.Config{})
+	require.NoError(t, err)
+	defer conn.Close()
+	l, err := newLink(conn).open(t.Context(), 4)
+	require.NoError(t, err)
+	queue := "idem-test-" + rand.Text()
+	publish := func(body string) sent {
+		m := &Message{Key: queue, Publishing: amqp.Publishing{Body: []byte(body)}}
+		confirm, err := l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, true, false, m.Publishing)
+		require.NoError(t, err)
+		confirm.Wait()
+		return sent{m, confirm}
+	}
+	first := publish("returned")
+	_, err = l.ch.QueueDeclare(queue, false, true, true, false, nil)
+	require.NoError(t, err)
+	second := publish("routed")
+	assert.NoError(t, l.outcome(second, false))
+	assert.NoError(t, l.outcome(second, true), "what was returned is not its own")
+	assert.ErrorIs(t, l.outcome(first, false), ErrUnroutable)
+	assert.NoError(t, l.outcome(publish("returned"), false), "now it is routed")
 }

@@ -1,4 +1,4 @@
-package amqpidem_test
+package amqpidem
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
@@ -48,13 +47,13 @@ func workUntil(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: j.AMQP})
+	publisher, err := NewPublisher(PublisherConfig{URL: j.AMQP})
 	if err != nil {
 		return err
 	}
 	defer publisher.Close(context.Background())
 
-	handler, err := amqpidem.NewHandler(amqpidem.Config{
+	handler, err := NewHandler(Config{
 		Task:      engine.MustTask(core.TaskPolicy{Name: "ledger", Duplicate: core.Reject(""), Record: core.Record{Lease: 5 * time.Second}}),
 		Topology:  j.Topology,
 		Publisher: publisher,
@@ -79,10 +78,10 @@ func workUntil(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{
+	consumer, err := NewConsumer(handler, ConsumerConfig{
 		URL: j.AMQP, Concurrency: concurrency,
 		Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
-			conn, err := amqpidem.Dial(ctx, url, amqp.Config{})
+			conn, err := Dial(ctx, url, amqp.Config{})
 			if err == nil { // what is delivered and not acknowledged comes again, here or elsewhere
 				time.AfterFunc(300*time.Millisecond+rand.N(time.Second), func() { _ = conn.CloseDeadline(time.Now()) })
 			}
