@@ -31,13 +31,7 @@ import (
 func BenchmarkWait(b *testing.B) {
 	for _, waiters := range []int{1, 100, 10_000} {
 		b.Run("memory/"+strconv.Itoa(waiters), func(b *testing.B) {
-			type local interface {
-				store.Store
-				store.Watcher
-				store.Local
-			}
-			var store local = newMemstore(b, memstore.Options{})
-			benchmarkWait(b, waiters, &countedLocal{counted{Store: store, Watcher: store}}, nil)
+			benchmarkWait(b, waiters, &counted{Store: newMemstore(b, memstore.Options{})}, nil)
 		})
 	}
 	url := backend.StartRedis(b).URL()
@@ -50,7 +44,7 @@ func BenchmarkWait(b *testing.B) {
 	b.Cleanup(store.Close)
 	for _, waiters := range []int{1, 100, 10_000} {
 		b.Run("redis/"+strconv.Itoa(waiters), func(b *testing.B) {
-			benchmarkWait(b, waiters, &counted{Store: store, Watcher: store}, client)
+			benchmarkWait(b, waiters, &counted{Store: store}, client)
 		})
 	}
 }
@@ -58,11 +52,8 @@ func BenchmarkWait(b *testing.B) {
 // counted counts how often a store is looked at and asked to watch.
 type counted struct {
 	store.Store
-	store.Watcher
 	acquires, watches atomic.Int64
 }
-
-func (s *counted) counts() *counted { return s }
 
 func (s *counted) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
 	g, err := s.Store.Acquire(ctx, key, claim)
@@ -70,15 +61,16 @@ func (s *counted) Acquire(ctx context.Context, key string, claim store.Claim) (s
 	return g, err
 }
 
-func (s *counted) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	changed, stop, err := s.Watcher.Watch(ctx, key)
-	s.watches.Add(1)
-	return changed, stop, err
+func (s *counted) Capabilities() store.Capabilities {
+	can := s.Store.Capabilities()
+	watch := can.Watch
+	can.Watch = func(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+		changed, stop, err := watch(ctx, key)
+		s.watches.Add(1)
+		return changed, stop, err
+	}
+	return can
 }
-
-type countedLocal struct{ counted }
-
-func (*countedLocal) Local() {}
 
 // duplicate is an exchange that costs nothing itself; the first one is one, too.
 type duplicate struct {
@@ -111,15 +103,11 @@ func (d *duplicate) Run(context.Context, int) (adapter.Capture, error) {
 	return adapter.Capture{Response: d.run()}, nil
 }
 
-func benchmarkWait(b *testing.B, waiters int, store interface {
-	store.Store
-	counts() *counted
-}, redis rueidis.Client) {
+func benchmarkWait(b *testing.B, waiters int, store *counted, redis rueidis.Client) {
 	p := core.ClientKey()
 	p.Duplicate, p.Retention = core.Wait(time.Minute), 10*time.Second
 	service := rand.Text() // the Redis outlives the keys of one round
 	g := core.MustNew(core.Config{Store: store, Service: service, User: core.UserFromHeader("X-User"), StoreTimeout: time.Minute}).MustGuard(p)
-	seen := store.counts()
 	keys := newClientKeys(b.N)
 	response := &core.Response{Status: 201, Body: bytes.Repeat([]byte("x"), 4<<10)}
 	var acquires, watches int64
@@ -133,20 +121,20 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 		var all sync.WaitGroup
 		all.Go(func() { _ = g.Serve(context.Background(), first) })
 		<-began
-		seen.acquires.Store(0)
-		seen.watches.Store(0)
+		store.acquires.Store(0)
+		store.watches.Store(0)
 		duplicates := make([]duplicate, waiters)
 		for j := range duplicates {
 			d := &duplicates[j]
 			d.key, d.run = keys.at(i), func() *core.Response { b.Error("a duplicate ran"); return response }
 			all.Go(func() { _ = g.Serve(context.Background(), d) })
 		}
-		for seen.acquires.Load() < int64(waiters) || seen.watches.Load() < 1 {
+		for store.acquires.Load() < int64(waiters) || store.watches.Load() < 1 {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20*time.Millisecond + time.Duration(waiters)*10*time.Microsecond) // until all are asleep
-		watches += seen.watches.Load()
-		seen.acquires.Store(0)
+		watches += store.watches.Load()
+		store.acquires.Store(0)
 		sentBefore, commandsBefore := traffic(b, redis)
 		runtime.ReadMemStats(&before)
 		answering := time.Now()
@@ -156,7 +144,7 @@ func benchmarkWait(b *testing.B, waiters int, store interface {
 		runtime.ReadMemStats(&after)
 		objects += after.Mallocs - before.Mallocs
 		size += after.TotalAlloc - before.TotalAlloc
-		acquires += seen.acquires.Load()
+		acquires += store.acquires.Load()
 		sentAfter, commandsAfter := traffic(b, redis)
 		sent += sentAfter - sentBefore
 		commands += commandsAfter - commandsBefore

@@ -86,7 +86,7 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 		}
 		defer e.freeSlot()
 	}
-	if !e.local {
+	if !e.can.Local {
 		c.asked = time.Now()
 	}
 	grant, err := e.acquire(ctx, c.id.key, c.claim)

@@ -22,6 +22,8 @@ type stubborn struct {
 	calls atomic.Int64
 }
 
+func (s *stubborn) Capabilities() store.Capabilities { return store.Capabilities{} }
+
 func (s *stubborn) count() {
 	if s.calls.Add(1) > 1000 {
 		panic("a caller asks the store for ever")

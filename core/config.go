@@ -30,7 +30,7 @@ type Config struct {
 	// Service names the service among all that share the store. Engines of one service answer for
 	// each other, and no others: stored keys begin with "idem:<service>:", those of nonces too.
 	// 1 to 64 ASCII letters, digits and '-'. It is required unless the store is the process's own
-	// ([store.InProcess]); there it may be empty, and keys begin with "idem:". Another name is
+	// ([store.Capabilities].InProcess); there it may be empty, and keys begin with "idem:". Another name is
 	// another service, which knows nothing of the records so far.
 	Service string
 
@@ -41,7 +41,7 @@ type Config struct {
 	LegacyPrefix string
 
 	// StoreTimeout is how long one call of the store may take. Zero: 2 s. Calls of a local store
-	// ([store.Local]) have no deadline; for them it is only how long [Engine.Drain] waits for
+	// ([store.Capabilities].Local) have no deadline; for them it is only how long [Engine.Drain] waits for
 	// the runs whose contexts it has ended.
 	StoreTimeout time.Duration
 

@@ -15,10 +15,7 @@ import (
 // goroutines.
 type Engine struct {
 	store        store.Store
-	watcher      store.Watcher  // nil if the store has none
-	local        bool           // its calls never block
-	inProcess    bool           // no other process reaches its records
-	recaller     store.Recaller // nil if the store has none
+	can          store.Capabilities // the store's, and Recall only if it may be used
 	user         UserSource
 	prefix       string
 	storeTimeout time.Duration
@@ -34,20 +31,27 @@ type Engine struct {
 // New returns an engine. It reports every fault of c at once, each as a *[ConfigError].
 func New(c Config) (*Engine, error) {
 	f := faults{of: "Config"}
+	if c.Store == nil {
+		c.Store, _ = memstore.New(memstore.Options{}) // the zero Options has no fault
+	}
+	can := store.Capabilities{InProcess: true} // of a nil store, so that its fault does not bring another
 	if v := reflect.ValueOf(c.Store); v.Kind() == reflect.Pointer && v.IsNil() {
 		f.add("Store", "is a nil %T; was there an error when it was made?", c.Store)
+	} else {
+		can = c.Store.Capabilities()
 	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
-	_, inProcess := c.Store.(store.InProcess)
-	inProcess = inProcess || c.Store == nil
-	prefix := c.prefix(&f, inProcess)
+	prefix := c.prefix(&f, can.InProcess)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
+	if can.RecallFor != c.Store {
+		can.Recall = nil
+	}
 	e := &Engine{
 		store:        c.Store,
-		inProcess:    inProcess,
+		can:          can,
 		user:         c.User,
 		prefix:       prefix,
 		storeTimeout: c.StoreTimeout,
@@ -56,21 +60,13 @@ func New(c Config) (*Engine, error) {
 		cleanups:     make(chan struct{}, maxCleanups),
 		waits:        map[Key]*wait{},
 	}
-	if e.store == nil {
-		e.store, _ = memstore.New(memstore.Options{}) // the zero Options has no fault
-	}
 	if e.storeTimeout == 0 {
 		e.storeTimeout = defaultStoreTimeout
 	}
-	e.watcher, _ = e.store.(store.Watcher)
-	_, e.local = e.store.(store.Local)
-	if r, ok := e.store.(store.Recaller); ok && r.RecallsFor(e.store) {
-		e.recaller = r
-	}
-	if !e.local {
+	if !can.Local {
 		e.waiterCalls = make(chan struct{}, maxWaiterCalls)
 	}
-	if e.inProcess && e.observer != nil {
+	if can.InProcess && e.observer != nil {
 		e.observer(context.Background(), Event{Kind: StoreIsLocal})
 	}
 	return e, nil

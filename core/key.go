@@ -102,7 +102,7 @@ func (noHeaders) Header(string, int) (string, int) { return "", 0 }
 // read.
 func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identity {
 	g, r := f.guard, &f.req
-	if r.Preforked && g.engine.inProcess {
+	if r.Preforked && g.engine.can.InProcess {
 		return identity{refusal: refusalNotShared, cause: errPreforked}
 	}
 	var clientKey string

@@ -23,7 +23,7 @@ func (e *Engine) Nonces() *Nonces { return &Nonces{e} }
 // was unused, nor whether it is marked now. The strings are not kept.
 func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error) {
 	e := n.engine
-	if !e.local {
+	if !e.can.Local {
 		// Unlike an operation's claim, this one may be cut off half-way: the next try has
 		// another nonce.
 		var cancel context.CancelFunc
@@ -35,13 +35,10 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 	return err == nil && grant.State == store.Acquired, err
 }
 
-// Limits returns half of what a store that is [store.Sized] holds, because the other half is for the records of operations, and
-// true: Use has a deadline of its own. Of another store the capacity is zero, which means that nobody knows.
+// Limits returns half of the store's [store.Capabilities].Capacity, because the other half is for the records of operations, and
+// true: Use has a deadline of its own. A capacity of zero means that nobody knows.
 func (n *Nonces) Limits() (capacity int, ownTimeout bool) {
-	if sized, ok := n.engine.store.(store.Sized); ok {
-		capacity = (sized.Capacity() + 1) / 2
-	}
-	return capacity, true
+	return (n.engine.can.Capacity + 1) / 2, true
 }
 
 // nonceKey is no operation's key: those go on with U= after the prefix.

@@ -10,7 +10,7 @@ import (
 )
 
 // recalls reports whether the store can be asked for a finished record. [Guard.Key] asks no store.
-func (f *httpOperation) recalls() bool { return f.guard.engine.recaller != nil && f.x != nil }
+func (f *httpOperation) recalls() bool { return f.guard.engine.can.Recall != nil && f.x != nil }
 
 // recall returns the finished record under key if it is of the same parameters, as far as raw tells; raw is zero if there
 // is no fingerprint to compare. If it returns nil, Acquire will tell.
@@ -18,7 +18,7 @@ func (f *httpOperation) recall(key []byte, raw uint64) *store.Grant {
 	if !f.recalls() {
 		return nil
 	}
-	grant, of, ok := f.guard.engine.recaller.Recall(key)
+	grant, of, ok := f.guard.engine.can.Recall(key)
 	if !ok || of != raw || raw == 0 && grant.Fingerprint != "" && !f.guard.policy.Key.ignoreFingerprint {
 		return nil
 	}

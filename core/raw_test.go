@@ -21,7 +21,11 @@ import (
 // unrecalling is an in-process store without a Recall.
 type unrecalling struct{ *memstore.Store }
 
-func (unrecalling) Recall(struct{}) {}
+func (s unrecalling) Capabilities() store.Capabilities {
+	can := s.Store.Capabilities()
+	can.Recall = nil
+	return can
+}
 
 // encoded is a call with a Content-Encoding.
 type encoded struct {
@@ -66,7 +70,6 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 		require.NoError(t, err)
 		indirect, err := memstore.New(memstore.Options{Now: func() time.Time { return now }})
 		require.NoError(t, err)
-		require.NotImplements(t, (*store.Recaller)(nil), unrecalling{indirect})
 		counting := &recalls{Store: direct, found: &recalled}
 		var guards [2]map[string]*core.Guard
 		var seen [2]events
@@ -194,12 +197,15 @@ type recalls struct {
 	found *atomic.Int64
 }
 
-func (r *recalls) RecallsFor(s store.Store) bool { return s == store.Store(r) }
-
-func (r *recalls) Recall(key []byte) (store.Grant, uint64, bool) {
-	g, raw, ok := r.Store.Recall(key)
-	if ok {
-		r.found.Add(1)
+func (r *recalls) Capabilities() store.Capabilities {
+	can := r.Store.Capabilities()
+	recall := can.Recall
+	can.RecallFor, can.Recall = r, func(key []byte) (store.Grant, uint64, bool) {
+		g, raw, ok := recall(key)
+		if ok {
+			r.found.Add(1)
+		}
+		return g, raw, ok
 	}
-	return g, raw, ok
+	return can
 }

@@ -25,6 +25,8 @@ var errDown = errors.New("connection refused")
 // shared shows no more of a store than its calls: other processes may reach it.
 type shared struct{ store.Store }
 
+func (shared) Capabilities() store.Capabilities { return store.Capabilities{} }
+
 // spy counts the calls of a store and lets each fail or hang. It is neither local nor
 // watchable, so that the engine calls it as one on another machine.
 type spy struct {
@@ -35,7 +37,7 @@ type spy struct {
 	after                                      bool                            // the failing call takes effect all the same
 }
 
-func (s *spy) InProcess() {}
+func (s *spy) Capabilities() store.Capabilities { return store.Capabilities{InProcess: true} }
 
 func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call func() error) error {
 	if hook == nil {

@@ -81,7 +81,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // storeContext is the context of one store call: it has a deadline of its own, and does not end
 // with the caller's, so that no call is cut off half-way.
 func (e *Engine) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if e.local {
+	if e.can.Local {
 		return context.Background(), noCancel
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), e.storeTimeout)
@@ -97,7 +97,7 @@ const maxCleanups = 4096
 // and the client's next try would meet a claim without a run. It is an attempt, not a promise:
 // if it fails, the lease has to pass.
 func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
-	if e.local || errors.Is(err, store.ErrFull) {
+	if e.can.Local || errors.Is(err, store.ErrFull) {
 		return
 	}
 	select {

@@ -559,7 +559,9 @@ func TestStoreRestartsWhileFinishing(t *testing.T) {
 // localSpy fails, and has no deadline.
 type localSpy struct{ *spy }
 
-func (localSpy) Local() {}
+func (localSpy) Capabilities() store.Capabilities {
+	return store.Capabilities{InProcess: true, Local: true}
+}
 
 func TestFailingLocalStore(t *testing.T) {
 	var ledger atomic.Int64

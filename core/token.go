@@ -401,6 +401,6 @@ func (g *Guard) compileToken(f *faults) {
 	const why = "is %v: a token could be used again when its record is forgotten; at least %v, the token's lifetime and 5 minutes, are needed"
 	f.addIf(p.Retention > 0 && p.Retention < t.outlasting(), "Retention", why, p.Retention, t.outlasting())
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
-	f.addIf(t.random && !g.engine.inProcess, "Key",
+	f.addIf(t.random && !g.engine.can.InProcess, "Key",
 		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
 }

@@ -51,7 +51,7 @@ const maxWaiterCalls = 64
 // takeSlot waits for the permission to call the store for a waiter. It returns false if a context ends first. Each
 // takeSlot that returns true is followed by freeSlot.
 func (e *Engine) takeSlot(ctx, limit context.Context) bool {
-	if e.local {
+	if e.can.Local {
 		return true
 	}
 	select {
@@ -69,7 +69,7 @@ func (e *Engine) takeSlot(ctx, limit context.Context) bool {
 }
 
 func (e *Engine) freeSlot() {
-	if !e.local {
+	if !e.can.Local {
 		<-e.waiterCalls
 	}
 }
@@ -255,11 +255,11 @@ func (k *wait) pause(ctx context.Context, grant store.Grant, pauses, failures in
 // watch begins to watch the record. changed is nil if the store can't.
 func (k *wait) watch(ctx context.Context) (changed <-chan struct{}, stop func()) {
 	e := k.engine
-	if e.watcher != nil && e.takeSlot(ctx, ctx) {
+	if e.can.Watch != nil && e.takeSlot(ctx, ctx) {
 		defer e.freeSlot()
 		ctx, cancel := context.WithTimeout(ctx, e.storeTimeout)
 		defer cancel()
-		if changed, stop, err := e.watcher.Watch(ctx, k.key.raw); err == nil {
+		if changed, stop, err := e.can.Watch(ctx, k.key.raw); err == nil {
 			return changed, stop
 		}
 	}

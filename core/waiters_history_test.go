@@ -65,11 +65,13 @@ func (s *faultyStore) Acquire(ctx context.Context, key string, claim store.Claim
 	return grant, nil
 }
 
-func (s *faultyStore) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *faultyStore) Capabilities() store.Capabilities { return store.Capabilities{Watch: s.watch} }
+
+func (s *faultyStore) watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := randomFault(ctx, 20); err != nil {
 		return nil, nil, err
 	}
-	changed, _, err := s.Store.(store.Watcher).Watch(ctx, key)
+	changed, _, err := s.Store.Capabilities().Watch(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +142,7 @@ func (h *history) check(result string, came time.Time) {
 func TestHistoriesOfWaiters(t *testing.T) {
 	for name, wrap := range map[string]func(*faultyStore) store.Store{
 		"watched": func(s *faultyStore) store.Store { return s },
-		"polled":  func(s *faultyStore) store.Store { return struct{ store.Store }{s} },
+		"polled":  func(s *faultyStore) store.Store { return shared{s} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var replays int64 // of all rounds: with records that stand for a moment there may be none in one

@@ -39,11 +39,15 @@ func works(context.Context) error { return nil }
 func (s *watchedSpy) onAcquire(fault func(context.Context) error) { s.acquireFault.Store(&fault) }
 func (s *watchedSpy) onWatch(fault func(context.Context) error)   { s.watchFault.Store(&fault) }
 
-func (s *watchedSpy) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *watchedSpy) Capabilities() store.Capabilities {
+	return store.Capabilities{Watch: s.watch, InProcess: true}
+}
+
+func (s *watchedSpy) watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := (*s.watchFault.Load())(ctx); err != nil {
 		return nil, nil, err
 	}
-	changed, stop, err := s.Store.(store.Watcher).Watch(ctx, key)
+	changed, stop, err := s.Store.Capabilities().Watch(ctx, key)
 	if err == nil {
 		s.watches.Add(1)
 	}
@@ -645,8 +649,11 @@ func TestLastCall(t *testing.T) {
 // lossyWatcher loses the messages of changes.
 type lossyWatcher struct{ *spy }
 
-func (lossyWatcher) Watch(context.Context, string) (<-chan struct{}, func(), error) {
-	return make(chan struct{}), func() {}, nil
+func (lossyWatcher) Capabilities() store.Capabilities {
+	watch := func(context.Context, string) (<-chan struct{}, func(), error) {
+		return make(chan struct{}), func() {}, nil
+	}
+	return store.Capabilities{Watch: watch, InProcess: true}
 }
 
 func TestLastCallFindsAnUnpublishedResult(t *testing.T) {

@@ -740,6 +740,8 @@ func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
 
 type brokenStore struct{ store.Store }
 
+func (brokenStore) Capabilities() store.Capabilities { return store.Capabilities{} }
+
 func (brokenStore) Acquire(context.Context, string, store.Claim) (store.Grant, error) {
 	return store.Grant{}, errors.New("down")
 }

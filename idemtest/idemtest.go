@@ -176,8 +176,7 @@ func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 	}
 }
 
-// testStore is an in-process store that can be made to fail. It is not a store.Local, so that the
-// engine calls it like a store on the network. But it is a store.InProcess, as memstore is.
+// testStore is an in-process store that can be made to fail.
 type testStore struct {
 	*memstore.Store
 
@@ -193,8 +192,12 @@ type earlier struct {
 	attempts uint64
 }
 
-// Local hides memstore's method: with another signature, testStore does not implement store.Local.
-func (s *testStore) Local(struct{}) {}
+// Capabilities implements store.Store. The store is not local, so that the engine calls it like one on the network.
+func (s *testStore) Capabilities() store.Capabilities {
+	can := s.Store.Capabilities()
+	can.Local = false
+	return can
+}
 
 func (s *testStore) now() time.Time {
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 )
 
 // recorder is a store that writes down what it is asked, and that can be made to fail. It
-// is no store.Local: the engine calls it as a remote one, with deadlines and all.
+// is not local: the engine calls it as a remote one, with deadlines and all.
 type recorder struct {
 	inner *memstore.Store
 
@@ -60,8 +60,10 @@ func (l *recorder) advance(d time.Duration) {
 	l.now = l.now.Add(d)
 }
 
-// InProcess implements store.InProcess.
-func (l *recorder) InProcess() {}
+// Capabilities implements store.Store. The suite meets with the same answers as an engine that recalls does.
+func (l *recorder) Capabilities() store.Capabilities {
+	return store.Capabilities{Watch: l.watch, Recall: l.recall, RecallFor: l, InProcess: true}
+}
 
 func (l *recorder) fail(operations ...string) {
 	l.mu.Lock()
@@ -144,15 +146,12 @@ func (l *recorder) Acquire(ctx context.Context, key string, claim store.Claim) (
 	return g, err
 }
 
-// RecallsFor implements store.Recaller: the suite meets with the same answers as an engine that recalls does.
-func (l *recorder) RecallsFor(s store.Store) bool { return s == store.Store(l) }
-
-// Recall implements store.Recaller. What is found counts as an Acquire, and fails with it: then Acquire tells.
-func (l *recorder) Recall(key []byte) (store.Grant, uint64, bool) {
+// recall counts what is found as an Acquire, and fails with it: then Acquire tells.
+func (l *recorder) recall(key []byte) (store.Grant, uint64, bool) {
 	l.mu.Lock()
 	failing := l.failing["acquire"]
 	l.mu.Unlock()
-	g, raw, ok := l.inner.Recall(key)
+	g, raw, ok := l.inner.Capabilities().Recall(key)
 	if !ok || failing {
 		return store.Grant{}, 0, false
 	}
@@ -220,8 +219,8 @@ func (l *recorder) finish(operation, key string, owner store.Owner, err error) {
 	}
 }
 
-func (l *recorder) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	changed, stop, err := l.inner.Watch(ctx, key)
+func (l *recorder) watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+	changed, stop, err := l.inner.Capabilities().Watch(ctx, key)
 	// Counted when the watch stands: whoever has seen the count may rely on it.
 	if failed := l.arrive(ctx, "watch"); failed != nil && err == nil {
 		stop()

@@ -29,7 +29,7 @@ import (
 //   - Any other failure (an unreachable server, a deadline) is returned as an error; the
 //     call may or may not have taken effect.
 //
-// All methods are safe for concurrent use and return when the context ends.
+// All methods are safe for concurrent use. Those with a context return when it ends.
 type Store interface {
 	// Acquire claims key for claim.Owner, or reports the record that stands in the way.
 	//
@@ -95,55 +95,54 @@ type Store interface {
 	// retention of zero it is removed). The record then has no owner, as after a
 	// Release that keeps it.
 	Abandon(ctx context.Context, key string, owner Owner) error
+
+	// Capabilities returns what the store can do beyond these calls. It does not block, and always returns the same.
+	Capabilities() Capabilities
 }
 
-// Watcher is implemented by stores that can tell a waiter that a record has
-// changed. The engine polls other stores, with growing, jittered pauses.
-type Watcher interface {
-	// Watch returns a channel that is closed when the record under key has been
-	// completed, released, abandoned by [Store.Abandon] or taken over. It may also be
-	// closed at any time without a reason: look again after it. It is not closed when
-	// a lease or a retention passes; waiters keep a timer for that. If no running
-	// record stands under key, the channel is closed already.
+// Capabilities are what a store can do beyond its five calls. The zero Capabilities are none. Later versions may have more
+// fields: a store that does not name them lacks them.
+//
+// A type that embeds a store passes its capabilities on. To leave one out, it changes what the store has declared:
+//
+//	func (s *unwatched) Capabilities() store.Capabilities {
+//		c := s.Store.Capabilities()
+//		c.Watch = nil
+//		return c
+//	}
+type Capabilities struct {
+	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has
+	// been completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a
+	// reason: look again after it. It is not closed when a lease or a retention passes; waiters keep a timer for that. If
+	// no running record stands under key, the channel is closed already.
 	//
-	// stop ends the watch and frees its resources. It may be called more than once,
-	// and after the channel is closed. It is nil only if err is not.
-	Watch(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
-}
+	// stop ends the watch and frees its resources. It may be called more than once, and after the channel is closed. It
+	// is nil only if err is not.
+	//
+	// The engine polls a store without a Watch, with growing, jittered pauses.
+	Watch func(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
 
-// Recaller is implemented by stores in the memory of the process that can look at a finished record before its
-// fingerprint is derived, which takes longer than the rest of a replay. The engine then derives none for a retry with
-// the same bytes.
-type Recaller interface {
-	// RecallsFor reports whether Recall may stand in for the Acquire of s, which it may only if s is this store itself. A
-	// type that embeds this store has its Recall, too, but may do more in an Acquire of its own: count, encrypt, fail.
-	// Such a type is asked for everything by Acquire, unless it has a RecallsFor of its own.
-	RecallsFor(s Store) bool
+	// Recall returns what Acquire returns if a finished record stands under key, and the [Claim.Raw] of the claim under
+	// which it ran. Else ok is false. No record is changed. key belongs to the caller, who changes it after the call.
+	//
+	// It is for stores in the memory of the process: they can look at a finished record before its fingerprint is
+	// derived, which takes longer than the rest of a replay. The engine then derives none for a retry with the same bytes.
+	Recall func(key []byte) (grant Grant, raw uint64, ok bool)
 
-	// Recall returns what Acquire returns if a finished record stands under key, and the
-	// [Claim.Raw] of the claim under which it ran. Else ok is false. No record is changed. key belongs
-	// to the caller, who changes it after the call.
-	Recall(key []byte) (grant Grant, raw uint64, ok bool)
-}
+	// RecallFor is the store for whose Acquire Recall stands in. The engine recalls only if it is the engine's own store:
+	// a type that embeds this one may do more in an Acquire of its own (count, encrypt, fail), and is asked
+	// for everything. If it may be recalled past, it sets RecallFor to itself.
+	RecallFor Store
 
-// Sized is implemented by stores that hold a bounded number of records.
-type Sized interface {
-	// Capacity returns how many records of up to 512 bytes, with their keys, the store holds: one or more, and always
-	// the same.
-	Capacity() int
-}
+	// Capacity is how many records of up to 512 bytes, with their keys, a store of bounded size holds. Zero means
+	// that it has no bound, or does not know it.
+	Capacity int
 
-// InProcess is implemented by stores whose records only this process can reach. The engine then needs no name of the
-// service, takes tokens with a secret of the process, and refuses requests of preforked processes. A type that
-// embeds such a store has the method, too; one that holds it as a [Store] may have one of its own.
-type InProcess interface {
-	// InProcess does nothing; it marks the store.
-	InProcess()
-}
+	// InProcess says that only this process can reach the records. The engine then needs no name of the service, takes
+	// tokens with a secret of the process, and refuses requests of preforked processes.
+	InProcess bool
 
-// Local is implemented by stores whose calls never block on anything outside the
-// process. The engine calls them without a deadline of its own.
-type Local interface {
-	// Local does nothing; it marks the store.
-	Local()
+	// Local says that no call ever blocks on anything outside the process. The engine then calls without a
+	// deadline of its own.
+	Local bool
 }

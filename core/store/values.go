@@ -19,7 +19,7 @@ type Claim struct {
 	// the record and reports it to later callers. At most 64 bytes; may be empty.
 	Fingerprint string
 	// Raw, unless it is zero, is a keyed hash of all that Fingerprint is derived from, as it was
-	// sent. It is good within the process only. A [Recaller] keeps it, other stores ignore it.
+	// sent. It is good within the process only. A store with a [Capabilities].Recall keeps it, others ignore it.
 	Raw uint64
 	// Lease is how long the claim stands without renewal. It must be more than zero.
 	Lease time.Duration

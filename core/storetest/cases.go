@@ -17,19 +17,14 @@ import (
 // cases is the whole suite.
 var cases = []testCase{
 	{
-		name: "declares what it implements",
-		why:  "a feature that is not declared is not tested",
+		name: "it is what it declares",
+		why:  "the engine relies on what a store declares: records that other processes reach are not the process's own, and nothing is recalled for another store",
 		run: func(s *env) {
-			if _, is := s.Store.(store.Watcher); is != s.features.Watch {
-				s.Errorf("the store implements store.Watcher: %v; it declares: %v", is, s.features.Watch)
+			if s.can.InProcess && s.Peer != nil {
+				s.Error("the store declares InProcess, and has a peer in another process")
 			}
-			if _, is := s.Store.(store.Local); is != s.features.Local {
-				s.Errorf("the store implements store.Local: %v; it declares: %v", is, s.features.Local)
-			}
-			if r, is := s.Store.(store.Recaller); (is && r.RecallsFor(s.Store)) != s.features.Recall {
-				s.Errorf("the store implements store.Recaller, for itself: %v; it declares: %v", !s.features.Recall, s.features.Recall)
-			} else if is && r.RecallsFor(struct{ store.Store }{s.Store}) {
-				s.Errorf("the store recalls for one that embeds it, and may do more in its Acquire")
+			if s.can.Recall != nil && s.can.RecallFor != s.Store {
+				s.Errorf("the store declares a Recall for %T, and is a %T: the engine never calls it", s.can.RecallFor, s.Store)
 			}
 		},
 	},
@@ -1344,13 +1339,9 @@ var cases = []testCase{
 		why:   "all calls return when their context ends",
 		needs: needWatch,
 		run: func(s *env) {
-			w, ok := s.Store.(store.Watcher)
-			if !ok {
-				s.Fatal("the store does not implement store.Watcher")
-			}
 			s.begin("k", standing())
 			for want, ctx := range ended(s) {
-				_, stop, err := w.Watch(ctx, "k")
+				_, stop, err := s.can.Watch(ctx, "k")
 				if !errors.Is(err, want) {
 					s.Errorf("Watch with an ended context: %v, want %v", err, want)
 				}
@@ -1450,6 +1441,9 @@ var cases = []testCase{
 		why:   "dropping a record that stands to make room makes its operation run twice",
 		needs: needBounds,
 		run: func(s *env) {
+			if s.can.Capacity > bound {
+				s.Errorf("the store has room for %d records, and declares a capacity of %d", bound, s.can.Capacity)
+			}
 			claims := s.fill(standing)
 			for i := range 2 * bound {
 				if g, err := s.Store.Acquire(s.Context(), fmt.Sprint("more", i), standing()); !errors.Is(err, store.ErrFull) {
@@ -1525,7 +1519,7 @@ var cases = []testCase{
 		needs: needBounds,
 		run: func(s *env) {
 			const many = 2000
-			s.Instance = s.features.Bounded(s.TB, many)
+			s.Instance = s.bounded(s.TB, many)
 			passing := func() store.Claim {
 				c := standing()
 				c.Lease, c.Retention = long+rand.N(long), 0
@@ -1654,7 +1648,7 @@ func (s *env) waitDone(records store.Store, key string) error {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {
-		changed, stop, err := records.(store.Watcher).Watch(s.Context(), key)
+		changed, stop, err := records.Capabilities().Watch(s.Context(), key)
 		if err != nil {
 			return fmt.Errorf("Watch: %w", err)
 		}

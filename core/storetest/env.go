@@ -19,8 +19,9 @@ import (
 type env struct {
 	testing.TB
 	Instance
-	features Features
-	disturb  func() // for cases that need faults
+	can     store.Capabilities                        // the store's
+	bounded func(tb testing.TB, records int) Instance // for cases that need bounds
+	disturb func()                                    // for cases that need faults
 }
 
 const (
@@ -88,7 +89,7 @@ func (s *env) spread() func(caller int) store.Store {
 // rounds is how often a case repeats a race. A store across a network gets fewer, also
 // if its clock can be moved: that takes a round trip, too.
 func (s *env) rounds() int {
-	if s.features.Local {
+	if s.can.Local {
 		return 300
 	}
 	return 40
@@ -216,11 +217,7 @@ func (s *env) powerless(key string, owner store.Owner) {
 // watch watches key and gives up at the end of the case.
 func (s *env) watch(key string) (<-chan struct{}, func()) {
 	s.Helper()
-	w, ok := s.Store.(store.Watcher)
-	if !ok {
-		s.Fatal("the store does not implement store.Watcher")
-	}
-	changed, stop, err := w.Watch(s.Context(), key)
+	changed, stop, err := s.can.Watch(s.Context(), key)
 	if err != nil {
 		s.Fatalf("Watch(%q): %v", key, err)
 	}
@@ -233,14 +230,9 @@ func (s *env) watch(key string) (<-chan struct{}, func()) {
 
 // recall looks for the finished record under key, whose bytes change after the call.
 func (s *env) recall(key string) (store.Grant, uint64, bool) {
-	s.Helper()
-	r, ok := s.Store.(store.Recaller)
-	if !ok {
-		s.Fatal("the store does not implement store.Recaller")
-	}
 	k := []byte(key)
 	defer clear(k)
-	return r.Recall(k)
+	return s.can.Recall(k)
 }
 
 func (s *env) recallsNothing(key, what string) {

@@ -191,10 +191,10 @@ func checkModel(s *env) {
 				m.now += d
 			}
 		}
-		if r, ok := s.Store.(store.Recaller); ok && r.RecallsFor(s.Store) {
+		if s.can.Recall != nil {
 			actions["recall"] = func(t *rapid.T) {
 				key := key.Draw(t, "key")
-				got, raw, ok := r.Recall([]byte(key))
+				got, raw, ok := s.can.Recall([]byte(key))
 				record := m.at(key)
 				if want := record != nil && record.done; ok != want {
 					t.Fatalf("Recall: a record %v, want %v", ok, want)
@@ -207,10 +207,10 @@ func checkModel(s *env) {
 				}
 			}
 		}
-		if w, ok := s.Store.(store.Watcher); ok {
+		if s.can.Watch != nil {
 			actions["watch"] = func(t *rapid.T) {
 				key := key.Draw(t, "key")
-				changed, stop, err := w.Watch(ctx, key)
+				changed, stop, err := s.can.Watch(ctx, key)
 				if err != nil {
 					t.Fatalf("Watch: %v", err)
 				}

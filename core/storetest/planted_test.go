@@ -48,7 +48,7 @@ type plant struct {
 	stop      func(s *plantedRecords, c chan struct{}) // may do more than a watcher that gives up
 	noStop    bool
 	recall    func(s *plantedRecords, r *modelRecord, g *store.Grant, raw *uint64) bool
-	embedded  bool                          // recalls for what embeds it
+	declare   func(*store.Capabilities)
 	full      func(s *plantedRecords) error // makes room, or says that there is none
 	taken     func(s *plantedRecords) int   // how much room is taken
 	link      func(again func() error) error
@@ -73,10 +73,7 @@ type visit struct {
 func (v *visit) now() time.Duration { return v.s.model.now }
 
 var (
-	_ store.Store    = (*plantedStore)(nil)
-	_ store.Watcher  = (*plantedStore)(nil)
-	_ store.Local    = (*plantedStore)(nil)
-	_ store.Recaller = (*plantedStore)(nil)
+	_ store.Store = (*plantedStore)(nil)
 
 	errLink = errors.New("the link is broken")
 )
@@ -241,7 +238,13 @@ func (s *plantedRecords) makeRoom() error {
 	return store.ErrFull
 }
 
-func (s *plantedStore) Local() {}
+func (s *plantedStore) Capabilities() store.Capabilities {
+	can := store.Capabilities{Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
+	if s.declare != nil {
+		s.declare(&can)
+	}
+	return can
+}
 
 func (s *plantedStore) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	return s.call(ctx, visit{method: "Acquire", key: key, claim: c})
@@ -267,9 +270,7 @@ func (s *plantedStore) Abandon(ctx context.Context, key string, owner store.Owne
 	return err
 }
 
-func (s *plantedStore) RecallsFor(of store.Store) bool { return of == store.Store(s) || s.embedded }
-
-func (s *plantedStore) Recall(key []byte) (store.Grant, uint64, bool) {
+func (s *plantedStore) recallKey(key []byte) (store.Grant, uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.model.now = s.clock.Now().Sub(s.begun)
@@ -285,7 +286,7 @@ func (s *plantedStore) Recall(key []byte) (store.Grant, uint64, bool) {
 	return g, raw, ok
 }
 
-func (s *plantedStore) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *plantedStore) watchKey(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil && !s.anyCtx {
 		return nil, nil, err
 	}
@@ -297,8 +298,8 @@ func (s *plantedStore) Watch(ctx context.Context, key string) (<-chan struct{}, 
 	switch {
 	case s.noStop:
 		return c, nil, nil
-	case s.plant.watch != nil:
-		s.plant.watch(r, c)
+	case s.watch != nil:
+		s.watch(r, c)
 	case r == nil || r.done:
 		close(c)
 	}
@@ -507,7 +508,9 @@ var faults = []struct {
 		*raw = 7
 		return r.done
 	}}},
-	{"recalls for what embeds it", "declares what it implements", plant{embedded: true}},
+	{"recalls for nobody", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.RecallFor = nil }}},
+	{"calls its own what others reach", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.InProcess = true }}},
+	{"declares more room than it has", "a full store refuses", plant{declare: func(can *store.Capabilities) { can.Capacity++ }}},
 
 	{"drops records when full", "a full store refuses; a full store keeps what is abandoned", plant{full: func(s *plantedRecords) error {
 		for key := range s.model.records {

@@ -1,12 +1,12 @@
 // Package storetest tests whether a store keeps the contract of store.Store. A store
 // that passes can be used with an engine.
 //
-// A store's test passes a factory, and says which optional features the store has:
+// A store's test passes a factory:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(tb testing.TB) storetest.Instance {
 //			return storetest.Instance{Store: mystore.New(openFreshDatabase(tb))}
-//		}, storetest.Features{Watch: true})
+//		}, storetest.Features{})
 //	}
 //
 //	func BenchmarkStore(b *testing.B) { storetest.Bench(b, factory) }
@@ -53,15 +53,9 @@ type Instance struct {
 	Peer func() store.Store
 }
 
-// Features says which optional features a store has. The zero Features are those of a
-// store that implements store.Store only. Cases that need another feature are skipped.
+// Features are what a test can do to a store beyond that. Cases that need a feature are skipped without it, and so are
+// those that need a capability that the store does not declare (store.Capabilities).
 type Features struct {
-	// Watch says that the store implements store.Watcher.
-	Watch bool
-	// Local says that the store implements store.Local.
-	Local bool
-	// Recall says that the store implements store.Recaller, and recalls for itself.
-	Recall bool
 	// Bounded makes a store that has room for exactly that many records, and refuses
 	// more with store.ErrFull. Leave it nil for a store without bounds of its own.
 	Bounded func(tb testing.TB, records int) Instance
@@ -92,19 +86,13 @@ func Run(t *testing.T, factory Factory, features Features) {
 
 // run runs one case, in a stand-in for the subtest when the suite tests itself.
 func run(tb testing.TB, c testCase, factory Factory, features Features) {
-	if c.needs&needWatch != 0 && !features.Watch {
-		tb.Skip("the store declares no Watch")
-	}
-	if c.needs&needRecall != 0 && !features.Recall {
-		tb.Skip("the store declares no Recall")
-	}
 	if c.needs&needBounds != 0 && features.Bounded == nil {
-		tb.Skip("the store declares no bounds")
+		tb.Skip("the test makes no bounded store")
 	}
 	if c.needs&needFaults != 0 && features.Faulty == nil {
-		tb.Skip("the store declares no faults")
+		tb.Skip("the test makes no faulty store")
 	}
-	s := &env{TB: tb, features: features}
+	s := &env{TB: tb, bounded: features.Bounded}
 	switch {
 	case c.needs&needBounds != 0:
 		s.Instance = features.Bounded(tb, bound)
@@ -115,6 +103,13 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	}
 	if s.Store == nil {
 		tb.Fatal("storetest: the factory made no store")
+	}
+	s.can = s.Store.Capabilities()
+	if c.needs&needWatch != 0 && s.can.Watch == nil {
+		tb.Skip("the store declares no Watch")
+	}
+	if c.needs&needRecall != 0 && s.can.Recall == nil {
+		tb.Skip("the store declares no Recall")
 	}
 	if c.needs&needClock != 0 && s.Advance == nil {
 		tb.Skip("the store's clock can't be moved")
@@ -131,8 +126,8 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 type needs uint8
 
 const (
-	needWatch  needs = 1 << iota // store.Watcher
-	needRecall                   // store.Recaller
+	needWatch  needs = 1 << iota // Capabilities.Watch
+	needRecall                   // Capabilities.Recall
 	needClock                    // Instance.Advance
 	needBounds                   // Features.Bounded; the case gets a store for bound records
 	needFaults                   // Features.Faulty; the case gets a store that can be disturbed

@@ -56,7 +56,7 @@ func plantedStores(p plant) (Factory, Features) {
 		i := factory(tb)
 		return i, i.Store.(*plantedStore).disturb
 	}
-	return factory, Features{Watch: true, Local: true, Recall: true, Bounded: bounded, Faulty: faulty}
+	return factory, Features{Bounded: bounded, Faulty: faulty}
 }
 
 // TestFaultsAreNoticed: a suite that can't fail is no suite. Each case notices a fault.
@@ -93,22 +93,13 @@ func TestFaultsAreNoticed(t *testing.T) {
 	}
 }
 
-func TestDeclarations(t *testing.T) {
-	c := caseNamed(t, "declares what it implements")
-	factory, _ := plantedStores(plant{})
-	for _, f := range []Features{{Watch: true, Local: true}, {Watch: true, Recall: true}, {Local: true, Recall: true}, {}} {
-		if r := rehearse(t, c, factory, f); !r.Failed() {
-			t.Errorf("a store that implements all and declares %+v passes", f)
-		}
-	}
-}
-
 // TestLackingFeatures: a case that needs what a store lacks is skipped, and says what that is.
 func TestLackingFeatures(t *testing.T) {
-	bare := func(testing.TB) Instance { return Instance{Store: newPlantedStore(plant{}, 0)} }
+	nothing := plant{declare: func(can *store.Capabilities) { *can = store.Capabilities{} }}
+	bare := func(testing.TB) Instance { return Instance{Store: newPlantedStore(nothing, 0)} }
 	for _, c := range cases {
 		want := map[needs]string{
-			needWatch: "declares no Watch", needRecall: "declares no Recall", needClock: "clock can't be moved", needBounds: "declares no bounds", needFaults: "declares no faults",
+			needWatch: "declares no Watch", needRecall: "declares no Recall", needClock: "clock can't be moved", needBounds: "makes no bounded store", needFaults: "makes no faulty store",
 		}[c.needs]
 		if c.needs == 0 {
 			continue

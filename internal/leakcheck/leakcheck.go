@@ -112,12 +112,16 @@ func (s *Store) Acquire(ctx context.Context, key string, c store.Claim) (store.G
 	return s.Store.Acquire(ctx, key, c)
 }
 
-// RecallsFor implements store.Recaller.
-func (s *Store) RecallsFor(of store.Store) bool { return of == store.Store(s) }
+// Capabilities implements store.Store.
+func (s *Store) Capabilities() store.Capabilities {
+	can := s.Store.Capabilities()
+	can.Recall, can.RecallFor = s.recall, s
+	return can
+}
 
-// Recall implements store.Recaller. What was not found goes on to Acquire.
-func (s *Store) Recall(key []byte) (store.Grant, uint64, bool) {
-	g, raw, ok := s.Store.Recall(key)
+// recall writes down what is found. The rest goes on to Acquire.
+func (s *Store) recall(key []byte) (store.Grant, uint64, bool) {
+	g, raw, ok := s.Store.Capabilities().Recall(key)
 	if ok {
 		s.mu.Lock()
 		s.asked = append(s.asked, asked{string(key), string(key), g.Fingerprint, string([]byte(g.Fingerprint))})

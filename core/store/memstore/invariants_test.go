@@ -67,7 +67,7 @@ func TestInvariants(t *testing.T) {
 				_ = s.Abandon(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))
 			},
 			"watch": func(t *rapid.T) {
-				if _, _, err := s.Watch(ctx, key.Draw(t, "key")); err != nil {
+				if _, _, err := s.Capabilities().Watch(ctx, key.Draw(t, "key")); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -29,11 +29,10 @@
 // not called frees nothing. The clock is monotonic: setting the machine's clock expires
 // nothing.
 //
-// # Waiting
+// # Waiting and replays
 //
-// The store implements [store.Watcher]: a waiting duplicate is woken when the run ends.
-// It implements [store.Local]: its calls never block on anything outside the process. It implements [store.Sized]. And
-// it implements [store.Recaller]: a retry with the same bytes costs no more than a look. A type that embeds the
+// The store has every capability ([store.Capabilities]). A waiting duplicate is woken when the run ends, and
+// a retry with the same bytes costs no more than a look. A type that embeds the
 // store, to count calls, say, sees them all in its Acquire: nothing is recalled past it.
 package memstore
 
@@ -90,9 +89,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an in-process store. It implements [store.Store], [store.Watcher], [store.Local], [store.InProcess],
-// [store.Sized] and [store.Recaller]. All methods are safe for concurrent use. It needs no closing. The zero Store is
-// not usable; make one with [New].
+// Store is an in-process store. It implements [store.Store]. All methods are safe for concurrent use. It needs no
+// closing. The zero Store is not usable; make one with [New].
 type Store struct {
 	// Records lie in shards, each a table and a queue under one mutex. The queue is a
 	// binary heap ordered by deadline. There is no goroutine: each Acquire first removes
@@ -185,14 +183,17 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Local marks the store as one whose calls never block outside the process.
-func (s *Store) Local() {}
-
-// InProcess marks the store as one whose records only this process can reach.
-func (s *Store) InProcess() {}
-
-// Capacity returns how many records of up to 512 bytes the store holds, overhead included.
-func (s *Store) Capacity() int { return int(max(1, min(s.maxEntries, s.maxBytes/512))) }
+// Capabilities implements [store.Store]. The store has all of them.
+func (s *Store) Capabilities() store.Capabilities {
+	return store.Capabilities{
+		Watch:     s.watch,
+		Recall:    s.recall,
+		RecallFor: s,
+		Capacity:  int(max(1, min(s.maxEntries, s.maxBytes/512))),
+		InProcess: true,
+		Local:     true,
+	}
+}
 
 // Len returns how many records the store holds, including expired ones that no call has
 // removed yet.
@@ -286,12 +287,9 @@ func (sh *shard) claim(e *entry, claim *store.Claim, now time.Duration) (woken c
 	return sh.unwatch(e)
 }
 
-// RecallsFor implements [store.Recaller]. It is false for a type that embeds s.
-func (s *Store) RecallsFor(of store.Store) bool { return of == store.Store(s) }
-
-// Recall implements [store.Recaller].
-func (s *Store) Recall(key []byte) (grant store.Grant, raw uint64, ok bool) {
-	grant, result, raw := s.recall(unsafe.String(unsafe.SliceData(key), len(key))) // which nothing keeps
+// recall is [store.Capabilities].Recall.
+func (s *Store) recall(key []byte) (grant store.Grant, raw uint64, ok bool) {
+	grant, result, raw := s.find(unsafe.String(unsafe.SliceData(key), len(key))) // which nothing keeps
 	if grant.State != store.Done {
 		return store.Grant{}, 0, false
 	}
@@ -301,8 +299,8 @@ func (s *Store) Recall(key []byte) (grant store.Grant, raw uint64, ok bool) {
 	return grant, raw, true
 }
 
-// recall is the atomic part of Recall. The State is zero if no finished record stands.
-func (s *Store) recall(key string) (grant store.Grant, result string, raw uint64) {
+// find is the atomic part of recall. The State is zero if no finished record stands.
+func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) {
 	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -458,16 +456,16 @@ func (s *Store) release(key string, owner store.Owner, how ending) (woken chan s
 	return woken, true
 }
 
-// closed is what Watch returns when nothing runs.
+// closed is what watch returns when nothing runs.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// Watch implements [store.Watcher]. The error is the context's. All watchers of a run
+// watch is [store.Capabilities].Watch. The error is the context's. All watchers of a run
 // share one channel, which belongs to the record; stop has nothing to do.
-func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *Store) watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}

@@ -18,15 +18,6 @@ import (
 	"github.com/idem-go/idem/internal/leak"
 )
 
-var (
-	_ store.Store     = (*memstore.Store)(nil)
-	_ store.Watcher   = (*memstore.Store)(nil)
-	_ store.Local     = (*memstore.Store)(nil)
-	_ store.InProcess = (*memstore.Store)(nil)
-
-	_ store.Recaller = (*memstore.Store)(nil)
-)
-
 func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // newStore makes a store with a clock that only Advance moves.
@@ -43,7 +34,6 @@ func newStore(tb testing.TB, o memstore.Options) storetest.Instance {
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.Instance { return newStore(tb, memstore.Options{}) }, storetest.Features{
-		Watch: true, Local: true, Recall: true,
 		Bounded: func(tb testing.TB, n int) storetest.Instance { return newStore(tb, memstore.Options{MaxEntries: n}) },
 	})
 }
@@ -59,7 +49,6 @@ func TestStoreOnTheMachinesClock(t *testing.T) {
 		return storetest.Instance{Store: store}
 	}
 	storetest.Run(t, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Options{}) }, storetest.Features{
-		Watch: true, Local: true, Recall: true,
 		Bounded: func(tb testing.TB, n int) storetest.Instance { return unmoved(tb, memstore.Options{MaxEntries: n}) },
 	})
 }
@@ -76,7 +65,7 @@ func BenchmarkStore(b *testing.B) {
 
 func TestOptions(t *testing.T) {
 	for capacity, o := range map[int]memstore.Options{1 << 20: {}, 1: {MaxEntries: 1, MaxBytes: 1}, 128: {MaxBytes: 64 << 10}, math.MaxInt32: {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
-		if s, err := memstore.New(o); err != nil || s.Capacity() != capacity {
+		if s, err := memstore.New(o); err != nil || s.Capabilities().Capacity != capacity {
 			t.Errorf("New(%+v): %v, not with room for %d", o, err, capacity)
 		}
 	}
@@ -285,7 +274,7 @@ func TestAllocations(t *testing.T) {
 	for i := range keys {
 		keys[i] = strconv.Itoa(i)
 	}
-	next := 0
+	next, recall, buf := 0, s.Capabilities().Recall, make([]byte, 0, 8)
 	measure := func(name string, want float64, fn func(key string)) {
 		t.Helper()
 		next = 0
@@ -301,7 +290,7 @@ func TestAllocations(t *testing.T) {
 	measure("Acquire, running", 0, func(key string) { _, _ = s.Acquire(ctx, key, c) })
 	measure("Renew", 0, func(key string) { _ = s.Renew(ctx, key, c.Owner, time.Hour) })
 	measure("Complete", 1, func(key string) { _ = s.Complete(ctx, key, c.Owner, []byte("result"), time.Hour) })
-	measure("Recall", 1, func(key string) { _, _, _ = s.Recall([]byte(key)) })
+	measure("Recall", 1, func(key string) { buf = append(buf[:0], key...); _, _, _ = recall(buf) })
 	measure("Acquire, done", 1, func(key string) { _, _ = s.Acquire(ctx, key, c) })
 }
 
@@ -339,7 +328,7 @@ func TestDefaultClock(t *testing.T) {
 		}
 		c := claim()
 		begin(t, s, "k", c)
-		changed, stop, err := s.Watch(t.Context(), "k")
+		changed, stop, err := s.Capabilities().Watch(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +356,7 @@ func TestReclaimedRunWakesItsWatchers(t *testing.T) {
 	in := newStore(t, memstore.Options{MaxEntries: 1})
 	s := in.Store.(*memstore.Store)
 	begin(t, s, "k", claim())
-	changed, stop, err := s.Watch(t.Context(), "k")
+	changed, stop, err := s.Capabilities().Watch(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
 	}

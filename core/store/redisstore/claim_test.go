@@ -24,7 +24,7 @@ func TestScripts(t *testing.T) {
 		tb.Cleanup(s.Close)
 		return s
 	}
-	storetest.Run(t, instances(t, backend.Redis(t), old), storetest.Features{Watch: true, Faulty: faulty(old)})
+	storetest.Run(t, instances(t, backend.Redis(t), old), storetest.Features{Faulty: faulty(old)})
 }
 
 // TestScriptsOnly: a server is asked once whether it knows the command.

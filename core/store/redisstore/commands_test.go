@@ -175,7 +175,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 		forget()
 		require.NoError(t, s.Renew(t.Context(), key, c.Owner, time.Hour))
 		forget()
-		_, stop, err := s.Watch(t.Context(), key)
+		_, stop, err := s.Capabilities().Watch(t.Context(), key)
 		require.NoError(t, err)
 		stop()
 		forget()

@@ -50,7 +50,7 @@ func all(t *testing.T, s *redisstore.Store, n int, end func() (context.Context, 
 		"Complete": func(ctx context.Context) error { return s.Complete(ctx, "k", owner, []byte("x"), time.Hour) },
 		"Release":  func(ctx context.Context) error { return s.Release(ctx, "k", owner) },
 		"Abandon":  func(ctx context.Context) error { return s.Abandon(ctx, "k", owner) },
-		"Watch":    func(ctx context.Context) error { _, _, err := s.Watch(ctx, "k"); return err },
+		"Watch":    func(ctx context.Context) error { _, _, err := s.Capabilities().Watch(ctx, "k"); return err },
 	} {
 		for range n {
 			wg.Go(func() {
@@ -136,7 +136,7 @@ func TestConnecting(t *testing.T) {
 			_, err := s.Acquire(ctx, "k", newClaim())
 			again, cancel := soonLate()
 			defer cancel()
-			_, _, watched := s.Watch(again, "k") // on a new subscription, too
+			_, _, watched := s.Capabilities().Watch(again, "k") // on a new subscription, too
 			return err != nil && errors.Is(watched, context.DeadlineExceeded) && dials.Load() > before
 		}, 10*time.Second, time.Millisecond)
 	}
@@ -205,7 +205,7 @@ func TestClosedStore(t *testing.T) {
 	_, err := s.Acquire(t.Context(), "k", newClaim())
 	require.Error(t, err)
 	require.Error(t, s.Renew(t.Context(), "k", store.NewOwner(), time.Hour))
-	_, _, err = s.Watch(t.Context(), "k")
+	_, _, err = s.Capabilities().Watch(t.Context(), "k")
 	require.Error(t, err)
 	require.NoError(t, client.Do(t.Context(), client.B().Ping().Build()).Error())
 

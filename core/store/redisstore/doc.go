@@ -70,7 +70,7 @@
 //
 // # Waiting
 //
-// The store implements store.Watcher. All waiters of a store share one subscription to the
+// The store can be watched (store.Capabilities). All waiters of a store share one subscription to the
 // channel idem:wake, on a connection of its own, which is made for the first waiter and stays
 // until Close. (Calls use other connections: Redis closes a subscribed one whose unsent answers
 // exceed its client-output-buffer-limit for pubsub.) A run that has waiters is marked, and its

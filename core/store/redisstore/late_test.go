@@ -108,7 +108,7 @@ func TestForeignValues(t *testing.T) {
 	for i, value := range []string{"Rabbit", "R", "R1", "R;;;", "W1;1", "", "D"} {
 		key := strconv.Itoa(i)
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
-		_, stop, err := records.Watch(t.Context(), key)
+		_, stop, err := records.Capabilities().Watch(t.Context(), key)
 		require.NoError(t, err)
 		stop()
 		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()

@@ -31,7 +31,7 @@ func openWaiting(tb testing.TB, url string) *redisstore.Store {
 func TestWaitingForAReplica(t *testing.T) {
 	t.Parallel()
 	master, _ := startReplicated(t)
-	storetest.Run(t, instances(t, master.URL(), openWaiting), storetest.Features{Watch: true})
+	storetest.Run(t, instances(t, master.URL(), openWaiting), storetest.Features{})
 }
 
 // TestWithoutAReplica: a call whose write no replica has is an error that does not say that the claim is lost. What stands can

@@ -50,7 +50,7 @@ func TestFullServer(t *testing.T) {
 	g, err := s.Acquire(ctx, "taken", taker)
 	require.NoError(t, err)
 	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
-	_, _, err = s.Watch(ctx, "taken")
+	_, _, err = s.Capabilities().Watch(ctx, "taken")
 	require.NoError(t, err)
 
 	for range 2 {

@@ -25,7 +25,7 @@ var (
 
 var schemes = []string{"redis", "rediss", "unix", "valkey", "valkeys"}
 
-// Store keeps records in Redis. It implements store.Store and store.Watcher. All methods are
+// Store keeps records in Redis. It implements store.Store. All methods are
 // safe for concurrent use. The zero Store is not usable; make one with [New] or [NewURL].
 type Store struct {
 	calls
@@ -48,6 +48,9 @@ type Option func(*Store)
 func Warn(report func(error)) Option {
 	return func(s *Store) { s.warn = report }
 }
+
+// Capabilities implements store.Store: the store can be watched.
+func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{Watch: s.watch} }
 
 // New returns a store that uses client, which remains the caller's: Close does not close it.
 // It panics if client is nil. The client may be one for a single server, for Sentinel or for a

@@ -31,20 +31,20 @@ func TestMain(m *testing.M) {
 
 func TestStandalone(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, instances(t, backend.Redis(t), openStore), storetest.Features{Watch: true, Faulty: faulty(openStore)})
+	storetest.Run(t, instances(t, backend.Redis(t), openStore), storetest.Features{Faulty: faulty(openStore)})
 }
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	url := backend.StartRedisCluster(t).URL()
-	storetest.Run(t, instances(t, url, openStore), storetest.Features{Watch: true})
+	storetest.Run(t, instances(t, url, openStore), storetest.Features{})
 	_, err := redisstore.NewURL(url, redisstore.WaitForReplicas(1, 0))
 	require.ErrorContains(t, err, "WaitForReplicas needs")
 }
 
 func TestSentinel(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, instances(t, backend.StartRedisSentinel(t).URL(), openStore), storetest.Features{Watch: true})
+	storetest.Run(t, instances(t, backend.StartRedisSentinel(t).URL(), openStore), storetest.Features{})
 }
 
 func TestWithClientSideCache(t *testing.T) {
@@ -52,7 +52,7 @@ func TestWithClientSideCache(t *testing.T) {
 	caching := func(tb testing.TB, url string) *redisstore.Store {
 		return openURL(tb, url, redisstore.ClientSideCache(time.Minute))
 	}
-	storetest.Run(t, instances(t, backend.Redis(t), caching), storetest.Features{Watch: true})
+	storetest.Run(t, instances(t, backend.Redis(t), caching), storetest.Features{})
 }
 
 func TestMiniredis(t *testing.T) {
@@ -61,7 +61,7 @@ func TestMiniredis(t *testing.T) {
 		server := miniredis.RunT(tb)
 		peer := func() store.Store { return openURL(tb, "redis://"+server.Addr()+"?protocol=2") }
 		return storetest.Instance{Store: peer(), Peer: peer, Advance: server.FastForward}
-	}, storetest.Features{Watch: true})
+	}, storetest.Features{})
 }
 
 // opener opens a store, for as long as tb runs.
@@ -193,6 +193,11 @@ func (p prefixed) Abandon(ctx context.Context, key string, owner store.Owner) er
 	return p.Store.Abandon(ctx, p.prefix+key, owner)
 }
 
-func (p prefixed) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-	return p.Store.Watch(ctx, p.prefix+key)
+func (p prefixed) Capabilities() store.Capabilities {
+	can := p.Store.Capabilities()
+	watch := can.Watch
+	can.Watch = func(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+		return watch(ctx, p.prefix+key)
+	}
+	return can
 }

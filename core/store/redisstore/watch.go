@@ -26,7 +26,7 @@ type watches struct {
 	sub     *subscription // nil: none
 }
 
-// waiter is one call of Watch. Whoever removes it from the map closes its channel.
+// waiter is one call of watch. Whoever removes it from the map closes its channel.
 type waiter struct{ changed chan struct{} }
 
 // subscription is one subscription to the channel.
@@ -36,9 +36,9 @@ type subscription struct {
 	err       error
 }
 
-// Watch implements store.Watcher. The error is the context's, or that of the subscription.
+// watch is store.Capabilities.Watch. The error is the context's, or that of the subscription.
 // When the subscription breaks, all waiters of the store are woken.
-func (s *Store) Watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
+func (s *Store) watch(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 func watch(t *testing.T, s *redisstore.Store, key string) <-chan struct{} {
 	t.Helper()
-	changed, stop, err := s.Watch(t.Context(), key)
+	changed, stop, err := s.Capabilities().Watch(t.Context(), key)
 	require.NoError(t, err)
 	t.Cleanup(stop)
 	return changed
@@ -144,7 +144,7 @@ func TestBrokenSubscription(t *testing.T) {
 		interrupt()
 		woken(t, changed)
 		require.Eventually(t, func() bool { // as soon as the client has a connection again
-			again, stop, err := s.Watch(t.Context(), key)
+			again, stop, err := s.Capabilities().Watch(t.Context(), key)
 			if err != nil {
 				return false
 			}
@@ -207,7 +207,7 @@ func TestChannelIsForbidden(t *testing.T) {
 	require.NoError(t, err)
 	time.Sleep(10 * time.Millisecond)
 
-	_, _, err = limited.Watch(t.Context(), "completed")
+	_, _, err = limited.Capabilities().Watch(t.Context(), "completed")
 	require.ErrorContains(t, err, "NOPERM")
 	free := openURL(t, server.URL())
 	for _, key := range []string{"completed", "released", "abandoned", "taken"} {

@@ -78,7 +78,7 @@
 // transaction. On a *sql.DB that is not the store's own, MySQL's driver prepares each of these
 // statements anew.
 //
-// The store is no store.Watcher: a waiting duplicate polls, with pauses that grow from 10 ms to
+// The store can't be watched (store.Capabilities): a waiting duplicate polls, with pauses that grow from 10 ms to
 // 250 ms.
 //
 // # Purge

@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Store keeps records in a table of a SQL database. It implements store.Store, but not
-// store.Watcher: waiting duplicates poll. All methods are safe for concurrent use. Any number of
+// Store keeps records in a table of a SQL database. It implements store.Store.
+// It can't be watched: waiting duplicates poll. All methods are safe for concurrent use. Any number of
 // processes may share the table. The zero Store is not usable; make one with [New] or [NewURL].
 type Store struct {
 	db      *sql.DB
@@ -37,6 +37,9 @@ type Store struct {
 	left     atomic.Pointer[time.Time] // when leaveReadOnly last closed connections; nil: never
 	closed   atomic.Bool
 }
+
+// Capabilities implements store.Store: the store has none.
+func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{} }
 
 // Option sets up a [Store].
 type Option func(*options)
