@@ -115,7 +115,12 @@ const (
 // reconnect together. It returns false if ctx ends first.
 func backoff(ctx context.Context, tries int) bool {
 	pause := min(lastPause, firstPause<<min(tries-1, 10))
-	timer := time.NewTimer(pause/2 + rand.N(pause/2))
+	return sleep(ctx, pause/2+rand.N(pause/2))
+}
+
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -3,15 +3,15 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
@@ -92,12 +92,7 @@ type Message struct {
 // NewID returns a UUID of version 7 (RFC 9562), to set the ID of a message before Write does. It is
 // safe for concurrent use.
 func NewID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	random := binary.BigEndian.Uint16(b[6:])
-	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16|7<<12|uint64(random&0xfff))
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return uuid.Must(uuid.NewV7()).String() // it fails only if the system's random numbers do
 }
 
 // Tx is a transaction of the database: a *sql.Tx, a wrapper of one, or an adapter for another
@@ -155,7 +150,7 @@ func (o *Outbox) Write(ctx context.Context, tx Tx, messages ...Message) error {
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, o.sql(insertSQL, strings.Join(rows, ", ")), args...); err != nil {
-			return failure("write", err)
+			return failure(o.dialect, "write", err)
 		}
 		rows, args, size = nil, nil, 0
 	}

@@ -104,14 +104,17 @@ func (o *Outbox) sql(template string, args ...any) string {
 }
 
 // failure returns err as a call returns it, with a hint if the tables do not exist.
-func failure(what string, err error) error {
-	if isNoTable(err) {
+func failure(d sqlstore.Dialect, what string, err error) error {
+	if d.IsNoTable(err) {
 		return fmt.Errorf("outbox: %s: there is no table: run Migrate, or the statements of Schema: %w", what, err)
 	}
 	return fmt.Errorf("outbox: %s: %w", what, err)
 }
 
-const tries = 8
+const (
+	tries     = 20 // package sqlstore says why
+	lastPause = 50 * time.Millisecond
+)
 
 // retry tries several times: deadlocks, serialisation failures, SQLite's locks and broken
 // connections are mostly short.
@@ -121,8 +124,8 @@ func (o *Outbox) retry(ctx context.Context, what string, try func() error) error
 		if err == nil {
 			return nil
 		}
-		if n == tries || !sleep(ctx, rand.N(time.Millisecond<<n), nil) {
-			return failure(what, err)
+		if n == tries || !sleep(ctx, rand.N(min(time.Millisecond<<n, lastPause)), nil) {
+			return failure(o.dialect, what, err)
 		}
 	}
 }
@@ -150,7 +153,7 @@ func (o *Outbox) query(ctx context.Context, what, statement string, scan func(*s
 		err = errors.Join(err, rows.Err())
 	}
 	if err != nil {
-		return failure(what, err)
+		return failure(o.dialect, what, err)
 	}
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 )
 
-// What is known of drivers without importing them.
+// What is known of drivers without importing them. Package sqlstore knows some of it, too: this module requires
+// nothing outside the standard library for those who use it, and the few lines are worth that. Unlike sqlstore, which is told
+// the dialect, it finds out from the error alone whose it is.
 
 // sqlState returns the SQLSTATE of an error of PostgreSQL (pgx and lib/pq both have the method), or "".
 func sqlState(err error) string {

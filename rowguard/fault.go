@@ -141,12 +141,18 @@ const lastPause = 50 * time.Millisecond // between two tries, at most
 // pause waits for a random time after the n-th try, so that two transactions that have blocked each other do not do so
 // again. It returns ctx's error if ctx ends first.
 func pause(ctx context.Context, n int) error {
-	timer := time.NewTimer(rand.N(min(2*time.Millisecond<<min(n, 16), lastPause)))
+	sleep(ctx, rand.N(min(time.Millisecond<<min(n, 16), lastPause)))
+	return ctx.Err()
+}
+
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err()
+		return true
 	case <-ctx.Done():
-		return ctx.Err()
+		return false
 	}
 }

@@ -13,7 +13,7 @@ type TxOptions struct {
 	Isolation sql.IsolationLevel // the database's default if zero
 	ReadOnly  bool               // in SQLite, such a transaction does not lock when it begins
 
-	// Tries is how often the function is run at most; 10 if zero or less.
+	// Tries is how often the function is run at most; 20 if zero or less.
 	Tries int
 	// Wait is how long a transaction of SQLite waits for the write lock before it gets [ErrLocked]; 5 s if zero or
 	// less. The wait may take the connection's busy_timeout longer, during which the driver ignores ctx. It has no
@@ -75,7 +75,7 @@ type Transaction interface {
 	Rollback(ctx context.Context) error
 }
 
-// Transact is [InTx] for transactions of any kind: begin begins one. It runs fn at most tries times, or 10 if
+// Transact is [InTx] for transactions of any kind: begin begins one. It runs fn at most tries times, or 20 if
 // tries is zero or less.
 func Transact[T Transaction](ctx context.Context, tries int, begin func(ctx context.Context) (T, error), fn func(tx T) error) error {
 	return again(ctx, tries, transient, func() error {

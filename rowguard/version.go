@@ -30,10 +30,11 @@ func Update[R Row](ctx context.Context, c Conn[R], t Table, id any, version int6
 	return fmt.Errorf("%w: %s", ErrStale, g.Name)
 }
 
-// defaultTries is how often [Retry], [InTx] and [Transact] run a function at most, unless the caller says otherwise.
-const defaultTries = 10
+// defaultTries is how often [Retry], [InTx] and [Transact] run a function at most, unless the caller says otherwise. Package
+// sqlstore says why it is this number.
+const defaultTries = 20
 
-// Retry calls fn again while it returns [ErrStale], a deadlock or the like: at most tries times (10 if zero
+// Retry calls fn again while it returns [ErrStale], a deadlock or the like: at most tries times (20 if zero
 // or less), with random pauses of up to 50 ms between them. fn reads the row, decides, and makes one guarded write.
 // After the last try Retry returns an error that wraps fn's. If ctx ends during a pause, the error wraps both fn's and
 // ctx's.

@@ -119,7 +119,7 @@ func TestRetry(t *testing.T) {
 			"last":         {3, []error{stale, stale, nil}, nil, 3},
 			"gave up":      {3, []error{stale}, rowguard.ErrStale, 3},
 			"one":          {1, []error{stale}, rowguard.ErrStale, 1},
-			"default":      {0, []error{stale}, rowguard.ErrStale, 10},
+			"default":      {0, []error{stale}, rowguard.ErrStale, 20},
 			"deadlock":     {3, []error{errDeadlock, nil}, nil, 2},
 			"other":        {3, []error{errOther}, errOther, 1},
 			"not found":    {3, []error{rowguard.ErrNotFound}, rowguard.ErrNotFound, 1},

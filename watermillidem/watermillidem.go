@@ -144,7 +144,7 @@ func (c *consumer) handle(msg *message.Message, next message.HandlerFunc) ([]*me
 	}
 	e := &RefusedError{refusal}
 	if e.passes() {
-		hold(outside, c.config.Pause)
+		sleep(outside, c.config.Pause)
 	}
 	return nil, e
 }
@@ -193,11 +193,14 @@ func detach(run *core.Run, msgs []*message.Message) {
 	}
 }
 
-func hold(ctx context.Context, d time.Duration) {
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

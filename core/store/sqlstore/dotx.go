@@ -322,7 +322,7 @@ func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, hold
 	}
 	r, err := s.queryRow(ctx, tx, s.q.look, &values{key: storedKey(t.key)})
 	switch {
-	case err != nil && !errors.Is(err, sql.ErrNoRows) && !s.dialect.noTable(err):
+	case err != nil && !errors.Is(err, sql.ErrNoRows) && !s.dialect.IsNoTable(err):
 		return g, nil, err
 	case r.state != stateRunning || r.left <= 0 || !bytes.Equal(r.owner, t.claim.Owner[:]):
 		return g, nil, errNotHeld

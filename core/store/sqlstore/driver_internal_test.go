@@ -43,7 +43,7 @@ func TestDriversAreKnown(t *testing.T) {
 				code = sqliteCode(wrapped)
 			}
 			assert.EqualValues(t, map[Dialect]any{PostgreSQL: "42P01", MySQL: 1146, SQLite: 1}[tc.dialect], code, "%#v", err)
-			assert.True(t, tc.dialect.noTable(wrapped), err)
+			assert.True(t, tc.dialect.IsNoTable(wrapped), err)
 			assert.True(t, tc.dialect.fromDriver(wrapped), err)
 			assert.False(t, tc.dialect.fromDriver(errors.New("the caller's")))
 		})

@@ -109,8 +109,8 @@ func (d Dialect) undone(err error) bool {
 // taken effect.
 func (d Dialect) cutOff(err error) bool { return d == MySQL && mysqlNumber(err) == 1047 }
 
-// noTable reports whether err says that a table does not exist.
-func (d Dialect) noTable(err error) bool {
+// IsNoTable reports whether err, from any driver, says that a table does not exist.
+func (d Dialect) IsNoTable(err error) bool {
 	switch d {
 	case PostgreSQL:
 		return sqlState(err) == "42P01" // undefined_table
@@ -140,7 +140,9 @@ func (d Dialect) noTransaction(err error) bool {
 var errAgain = errors.New("the record kept changing")
 
 const (
-	tries         = 20                    // after deadlocks and the like
+	// tries is how often a call is tried after deadlocks and the like. With the pauses between them that takes some 0.4 s:
+	// more than a burst of them lasts, and less than a caller would notice. Packages outbox and rowguard do the same.
+	tries         = 20
 	readOnlyTries = 3                     // on read-only servers
 	lockWait      = time.Minute           // how long a call retries after lock timeouts, if its context has no end
 	lastPause     = 50 * time.Millisecond // between two tries, at most
@@ -246,7 +248,12 @@ func pause(ctx context.Context, n int, limit time.Duration) bool {
 	if n == 1 {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(rand.N(min(time.Millisecond<<min(n, 16), limit)))
+	return sleep(ctx, rand.N(min(time.Millisecond<<min(n, 16), limit)))
+}
+
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -271,7 +278,7 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 		state == "08P01" && strings.Contains(err.Error(), "bind message"): // or is another
 		err = fmt.Errorf("%w (is a pooler between that shares its connections? see pooler=transaction in Open)", err)
 	}
-	if s.dialect.noTable(err) && call != "migrate" {
+	if s.dialect.IsNoTable(err) && call != "migrate" {
 		err = fmt.Errorf("there is no table %s: run Migrate, or the statements of Schema: %w", s.table.name, err)
 	}
 	if s.dialect.fault(err) == faultFull {
