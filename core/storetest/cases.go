@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -1573,26 +1572,8 @@ var cases = []testCase{
 		},
 	},
 
-	// Under an engine.
-
-	{
-		name: "one of many uses of a token runs",
-		why:  "a one-shot token works once, however many clicks, tabs and processes use it at the same moment; the others are refused while it runs, and then get its answer",
-		run:  func(s *env) { s.useTokens(core.Replay()) },
-	},
-	{
-		name: "all uses of a token get one answer",
-		why:  "a waiter gets the answer of the run that it waits for, in every process",
-		run:  func(s *env) { s.useTokens(core.Wait(patience)) },
-	},
-
 	// Everything at random.
 
-	{
-		name: "it behaves as the model does",
-		why:  "the rules of all other cases, in random order",
-		run:  checkModel,
-	},
 	{
 		name: "histories are linearizable",
 		why:  "each call is one atomic step: the answers of concurrent clients must be possible for a single client, in some order of the calls; a store that looks and writes in two steps fails only when a third caller comes in between",

@@ -34,6 +34,10 @@ const (
 	long = time.Hour
 )
 
+// tolerance is how far off what remains may be where the clock can be moved: the store may count in steps of a
+// millisecond, or let its clock run on between two calls of Advance. The spans that are compared are whole seconds.
+const tolerance = time.Second / 2
+
 // patience bounds the wait for what must happen at once. It is only ever waited out
 // for a store that fails; the test of the suite, which has many of those, shortens it.
 var patience = 10 * time.Second

@@ -2,9 +2,7 @@ package storetest
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,18 +14,6 @@ import (
 
 	"github.com/idem-go/idem/core/store"
 )
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	// The model fails here because it should: nobody wants to replay that, nor wait
-	// until it is as short as can be.
-	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1ms"} {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
-	os.Exit(m.Run())
-}
 
 func caseNamed(t *testing.T, name string) testCase {
 	t.Helper()
@@ -70,7 +56,7 @@ func TestFaultsAreNoticed(t *testing.T) {
 			c := caseNamed(t, strings.TrimSpace(name))
 			noticed[c.name] = true
 			t.Run(f.name+"/"+c.name, func(t *testing.T) {
-				for range 50 { // what clients and the model meet with is chance: with -short the model misses a fault every other time
+				for range 50 { // what clients meet with is chance
 					if r := rehearse(t, c, factory, features); r.Failed() && !r.skipped {
 						if !strings.Contains(r.log.String(), c.why) {
 							t.Errorf("the failure does not tell its rule: %s", r.log.String())
