@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -316,39 +315,6 @@ func TestSpansBeyondTheEndOfTime(t *testing.T) {
 	if g, err := in.Store.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Done {
 		t.Fatalf("the record is %v, %v; want done", g.State, err)
 	}
-}
-
-// TestDefaultClock: in a synctest bubble time.Now is the bubble's clock,
-// which shows that the store has no other.
-func TestDefaultClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, err := memstore.New(memstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := claim()
-		begin(t, s, "k", c)
-		changed, stop, err := s.Capabilities().Watch(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stop()
-		time.Sleep(time.Minute - 1)
-		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Running || g.Remaining != 1 {
-			t.Fatalf("a nanosecond before the end of the lease: %+v, %v", g, err)
-		}
-		time.Sleep(time.Nanosecond)
-		if g, err := s.Acquire(t.Context(), "k", claim()); err != nil || g.State != store.Abandoned || g.Remaining != time.Minute {
-			t.Fatalf("at the end of the lease: %+v, %v", g, err)
-		}
-		go func() {
-			time.Sleep(time.Second)
-			if err := s.Complete(t.Context(), "k", c.Owner, nil, time.Hour); err != nil {
-				t.Error(err)
-			}
-		}()
-		<-changed // the bubble would report a deadlock
-	})
 }
 
 // TestReclaimedRunWakesItsWatchers: the channel goes with its record.

@@ -108,34 +108,3 @@ func TestBatchesOnAFrozenServer(t *testing.T) {
 		cancel()
 	}
 }
-
-// TestBatchesOnABrokenConnection: a batch fails as a whole or in part, each caller by its own answer. What a caller has been told
-// stands.
-func TestBatchesOnABrokenConnection(t *testing.T) {
-	server := backend.StartRedis(t)
-	link := backend.NewProxy(t, server.Addr())
-	s := openURL(t, link.URL(server.URL()))
-	direct := openURL(t, server.URL())
-	for range 20 {
-		cut := link.CutAfter([]byte("R1;"))
-		var wg sync.WaitGroup
-		for range 64 {
-			wg.Go(func() {
-				key, c := store.NewOwner().String(), newClaim()
-				if _, err := s.Acquire(t.Context(), key, c); err != nil {
-					return
-				}
-				g, err := direct.Acquire(t.Context(), key, newClaim())
-				assert.NoError(t, err)
-				assert.Equal(t, store.Running, g.State)
-				if s.Complete(t.Context(), key, c.Owner, []byte(key), time.Minute) == nil {
-					g, err = direct.Acquire(t.Context(), key, newClaim())
-					assert.NoError(t, err)
-					assert.Equal(t, key, string(g.Result))
-				}
-			})
-		}
-		wg.Wait()
-		<-cut
-	}
-}

@@ -228,6 +228,22 @@ func TestStrangeValues(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, value, got)
 	}
+	for i, value := range []string{"Rabbit", "R", "R1", "R;;;", "W1;1", "", "D"} { // Watch touches nothing that is no record
+		key := "watched" + strconv.Itoa(i)
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
+		watch(t, s, key)
+		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, value, got)
+	}
+	// A truncated record can't be taken over.
+	for i, value := range []string{"R1;3600000;32;short", "W1;3600000;0;", "R1;3600000;0;0123456789abcdef!", "R99999999999999999999;3600000;0;0123456789abcdef"} {
+		key := "cut" + strconv.Itoa(i)
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Px(59*time.Minute).Build()).Error())
+		claim := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Takeover: true}
+		g, err := s.Acquire(t.Context(), key, claim)
+		require.False(t, err == nil && g.State == store.Acquired, "%q was taken over", value)
+	}
 	require.NoError(t, client.Do(t.Context(), client.B().Rpush().Key("list").Element("x").Build()).Error())
 	_, err := s.Acquire(t.Context(), "list", newClaim())
 	require.Error(t, err)

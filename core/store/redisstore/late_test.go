@@ -98,29 +98,3 @@ func TestWaitersCostNoAnswers(t *testing.T) {
 	wg.Wait()
 	asleep(t, changed)
 }
-
-// TestForeignValues: Watch touches nothing that is no record.
-func TestForeignValues(t *testing.T) {
-	server := backend.StartRedis(t)
-	client := openClient(t, server.URL())
-	records := redisstore.New(client)
-	t.Cleanup(records.Close)
-	for i, value := range []string{"Rabbit", "R", "R1", "R;;;", "W1;1", "", "D"} {
-		key := strconv.Itoa(i)
-		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Build()).Error())
-		_, stop, err := records.Capabilities().Watch(t.Context(), key)
-		require.NoError(t, err)
-		stop()
-		got, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
-		require.NoError(t, err)
-		require.Equal(t, value, got)
-	}
-	// A truncated record can't be taken over.
-	for i, value := range []string{"R1;3600000;32;short", "W1;3600000;0;", "R1;3600000;0;0123456789abcdef!", "R99999999999999999999;3600000;0;0123456789abcdef"} {
-		key := "cut" + strconv.Itoa(i)
-		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(value).Px(59*time.Minute).Build()).Error())
-		claim := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Takeover: true}
-		g, err := records.Acquire(t.Context(), key, claim)
-		require.False(t, err == nil && g.State == store.Acquired, "%q was taken over", value)
-	}
-}
