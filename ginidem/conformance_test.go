@@ -17,7 +17,6 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/ginidem"
-	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -26,10 +25,9 @@ func TestConformance(t *testing.T) { adaptertest.Run(t, harness) }
 func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness) }
 
 var harness = adaptertest.Harness{
-	Name:   "gin",
-	Start:  startGin,
-	User:   func(name string) core.UserSource { return ginidem.UserFromContext(name) },
-	Nonces: nonces.OnRedis,
+	Name:  "gin",
+	Start: startGin,
+	User:  func(name string) core.UserSource { return ginidem.UserFromContext(name) },
 	Features: adaptertest.Features{
 		EarlyHints: true, Flush: true, ContextEnds: true, OuterErrors: true, OuterBodyLimit: true,
 		GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,

@@ -7,7 +7,6 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/httpidem"
-	"github.com/idem-go/idem/internal/backend/nonces"
 )
 
 func TestConformance(t *testing.T) { adaptertest.Run(t, harness()) }
@@ -23,6 +22,5 @@ func harness() adaptertest.Harness {
 	h.User = func(name string) core.UserSource {
 		return httpidem.UserFromContext(adaptertest.ContextKey(name))
 	}
-	h.Nonces = nonces.OnRedis
 	return h
 }

@@ -269,6 +269,14 @@ func (f *flakyNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Dur
 	return f.NonceStore.Use(ctx, keyID, nonce, ttl)
 }
 
+// A message can't choose the time at which its key is good.
+func TestAKeyIsGoodByTheVerifiersClock(t *testing.T) {
+	key := newHMACWith(sign.KeyOptions{ID: "demo", ValidFrom: now.Add(time.Second)})
+	v := fixture.Verifier(sign.Config{}, key)
+	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return now.Add(time.Second) }})))
+	require.ErrorIs(t, err, sign.ReasonKeyNotYetValid)
+}
+
 // Whatever is wrong with a key, the client sees a bad signature.
 func TestNothingOutsideTellsKeys(t *testing.T) {
 	revoked := fixture.HMAC("revoked")

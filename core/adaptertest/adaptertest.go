@@ -24,12 +24,12 @@
 //
 // # Signatures
 //
-// Verifiers are attacked where the adapter mounts them. Signatures are made by a few lines of the suite's own, after the
-// definition of the scheme, so that it finds fault with package sign too. Of each answer the suite checks the status, the code and
-// the fields that belong to it; whether the handler has run, and what it has seen; what the observer was told, down to the reason that
-// does not go out; that the nonce store was asked for messages with a good signature only; and that neither the answer nor
-// what is told for logs holds a secret, the signature that would have been right, or the body. Then come services with a verifier
-// and a guard, for what can go wrong only between the two.
+// Verifiers are attacked where the adapter mounts them, with what an adapter can get wrong: the target, the lines of the header,
+// the framing of the body, trailers and HTTP/2. Signatures are made by a few lines of the suite's own, after the definition of v1,
+// so that it finds fault with package sign too. Of each answer the suite checks the status, the code and the fields that belong to
+// it; whether the handler has run, and what it has seen; what the observer was told; and that the nonce store was asked for
+// messages with a good signature only. Then come services with a verifier and a guard, for what can go wrong only between the two.
+// What a verifier makes of keys, times, nonces and signatures is tested in package sign.
 //
 // Servers answer malformed HTTP by themselves, each in its own way, and they have limits of their own. There, any 4xx is good,
 // as long as the handler has not run. A harness should raise limits for the size of a header to 64 KiB, so that the
@@ -81,9 +81,6 @@ type Harness struct {
 	// User returns the adapter's native user source for what authentication middleware
 	// has left in the framework's context under name.
 	User func(name string) core.UserSource
-	// Nonces, unless nil, opens n nonce stores, each as another process would, that share what they hold: the service's real
-	// store. It may skip the test if that is not there. Nil: the attacks on several servers meet one store in memory alone.
-	Nonces func(tb testing.TB, n int) []sign.NonceStore
 	// Features is what the framework can do.
 	Features Features
 }
@@ -177,8 +174,7 @@ type App struct {
 	// After, unless nil, is called by a middleware in front once everything behind it has returned.
 	After func(Outcome)
 
-	prefixes []string    // those below which a mux serves the application
-	verifier sign.Config // of the route's first verifier, for verifiers that are wrong on purpose
+	prefixes []string // those below which a mux serves the application
 }
 
 // Mounted returns what serves h, the application: h itself, or a mux that serves it below prefixes, which it

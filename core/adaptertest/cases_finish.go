@@ -1,7 +1,6 @@
 package adaptertest
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,15 +16,6 @@ import (
 
 // finishCases: what has been begun is finished; what has been given up is no result.
 var finishCases = slices.Concat(givenUpCases, []testCase{
-	{
-		name:    "an empty answer",
-		why:     "an empty answer of a run whose context stands is a success",
-		handler: func(*probe, Call, int) error { return nil },
-		steps: []step{
-			ask{anOrder, want{status: 200}, ""},
-			ask{anOrder, want{status: 200, kind: replay}, ""},
-		},
-	},
 	{
 		name: "a status, when the context has ended",
 		why:  "adapter.Empty: a status without a body is an answer",
@@ -65,42 +55,6 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		},
 	},
 	{
-		name: "a drain",
-		why:  "core.Engine.Drain: new runs are refused, duplicates of what is done are answered, and a run that is ended and gives up is refused, not answered with nothing",
-		handler: func(h *probe, c Call, n int) error {
-			if n != 2 {
-				return receipt(h, c, n)
-			}
-			h.entered <- struct{}{}
-			select {
-			case <-c.Context().Done():
-				if cause := context.Cause(c.Context()); cause != core.ErrShutdown {
-					h.s.Errorf("the run has ended by %v", cause)
-				}
-			case <-h.done:
-			}
-			return nil
-		},
-		noBare: true,
-		steps: []step{
-			ask{posted("/orders?done", order), created, ""},
-			begin{"second", anOrder},
-			then(func(s *env) {
-				s.Helper()
-				ended, end := context.WithCancel(context.Background())
-				end()
-				if err := s.engine.Drain(ended); err != context.Canceled {
-					s.Errorf("Drain returns %v", err)
-				}
-			}),
-			await{"second", refused(codes.ShuttingDown)},
-			ask{anOrder, refused(codes.ShuttingDown), ""},
-			ask{posted("/orders?done", order), replayed, ""},
-			executions(2),
-			observed(core.Released),
-		},
-	},
-	{
 		name:     "a large answer, and nobody there",
 		why:      "adapter.Cut: what has been done must not be done again because a large answer could not be delivered",
 		incoming: true,
@@ -135,21 +89,6 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			ask{anOrder, want{status: 200}, ""},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
 			executions(2),
-		},
-	},
-	{
-		name:    "a stream whose client leaves, uncertain",
-		why:     "an abandoned run is 409 uncertain by policy, whoever has abandoned it",
-		policy:  core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}},
-		handler: streamForever,
-		noBare:  true,
-		steps: []step{
-			send{"first", anOrder},
-			listen{"first", "begun;"},
-			leave{"first"},
-			awaitRuns{},
-			ask{anOrder, refused(codes.Uncertain), ""},
-			executions(1),
 		},
 	},
 	{
@@ -225,20 +164,6 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 					s.Errorf("the second run is %q", got)
 				}
 			}),
-		},
-	},
-	{
-		name:  "a panic behind the handler",
-		why:   "a hook's panic is not the handler's: what has been done stands",
-		loose: true,
-		policy: core.Policy{Failed: func(*adapter.Response) bool {
-			panic("adaptertest: the hook panics")
-		}},
-		noBare: true,
-		steps: []step{
-			sendUnchecked{anOrder},
-			ask{anOrder, refused(codes.ResultUnavailable), ""},
-			executions(1),
 		},
 	},
 	{

@@ -82,19 +82,6 @@ var nestingCases = []testCase{
 		},
 	},
 	{
-		name:    "an inner refusal, passed on, where failures are kept",
-		why:     "a refusal is never kept, whatever OnFailure says: the operation would never run",
-		routes:  []route{{policy: &keptFailures}, {pattern: "/stock", policy: &clientKey}},
-		handler: passedOn,
-		loose:   true,
-		noBare:  true,
-		steps: []step{
-			ask{keyed("k-1"), want{status: 400}, ""},
-			ask{keyed("k-1"), want{status: 400}, ""},
-			executions(2),
-		},
-	},
-	{
 		name:   "guards within each other",
 		why:    "what an inner guard refuses is not the outer one's to keep: with the right key the operation runs",
 		global: true,
@@ -143,19 +130,6 @@ var nestingCases = []testCase{
 			ask{stockKeyed("k-1", "a"), failed(503), ""},
 			ask{stockKeyed("k-1", "a"), failed(503), ""},
 			executions(2),
-		},
-	},
-	{
-		name:   "two policies for one key",
-		why:    "an inner guard with another policy and the key of an outer one would be switched off if it let the request pass, and wait for itself if it did not: 500 guard_conflict",
-		global: true,
-		policy: core.Policy{},
-		routes: []route{{policy: &core.Policy{Duplicate: core.Reject("")}}},
-		loose:  true,
-		steps: []step{
-			ask{anOrder, want{status: 500, kind: refusal, code: codes.GuardConflict}, ""},
-			ask{anOrder, want{status: 500, kind: refusal, code: codes.GuardConflict}, ""},
-			executions(0),
 		},
 	},
 }
@@ -207,20 +181,6 @@ var hostCases = []testCase{
 			ask{hosted("[2001:DB8::1]:80", ""), keyOf("%5B2001:db8::1%5D:80%7C%5B2001:db8::1%5D:80%7C1%7C"), ""},
 			ask{hosted("shop.test", "http://Other.Test:81/orders"), keyOf("other.test:81|other.test:81|1|"), ""},
 			ask{hosted("-", ""), keyOf("||0|"), ""},
-		},
-	},
-	{
-		name:   "users by host",
-		why:    "tenants by host: with the host as user, one client key of two tenants is two operations",
-		policy: byHost,
-		loose:  true,
-		steps: []step{
-			ask{hosted("a.test", ""), created, ""},
-			ask{hosted("b.test", ""), created, ""},
-			ask{hosted("B.Test", ""), replayed, ""},
-			ask{hosted("a.test", ""), replayed.of(1), ""},
-			ask{hosted("-", ""), refused(codes.UserMissing), ""},
-			executions(2),
 		},
 	},
 }

@@ -68,17 +68,6 @@ var responseCases = []testCase{
 		},
 	},
 	{
-		name: "an empty body",
-		why:  "a response without a body is a response: it is stored, and its duplicate does not run",
-		handler: func(h *probe, c Call, n int) error {
-			return c.Blob(200, "text/plain", nil)
-		},
-		steps: []step{
-			ask{anOrder, want{status: 200}, ""},
-			ask{anOrder, want{status: 200, kind: replay}, ""},
-		},
-	},
-	{
 		name:    "no answer at all",
 		why:     "a handler that writes nothing answers 200 with nothing, and that is stored: it is no error, and no failure",
 		handler: func(*probe, Call, int) error { return nil },
@@ -219,18 +208,6 @@ var responseCases = []testCase{
 			ask{posted("", "{}"), want{status: 204, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
 			ask{posted("", "{}"), want{status: 204, kind: replay, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
 			ask{request{user: "-"}, want{kind: refusal, code: codes.UserMissing, fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
-		},
-	},
-	{
-		name:   "a response at the limit",
-		why:    "Policy.ResponseLimit is the largest body that is stored",
-		policy: core.Policy{ResponseLimit: 5000},
-		handler: func(h *probe, c Call, n int) error {
-			return c.Write(201, "text/plain", false, tooLong()...) // 50 lines of 100 bytes
-		},
-		steps: []step{
-			ask{anOrder, created, ""},
-			ask{anOrder, replayed, ""},
 		},
 	},
 	{

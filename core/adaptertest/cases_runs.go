@@ -2,10 +2,8 @@ package adaptertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,32 +74,6 @@ var failureCases = []testCase{
 			ask{chosen(posted("/orders?status=409", order)), failedAgain(409), ""},
 			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
 			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
-		},
-	},
-	{
-		name:    "failures that are kept",
-		why:     "OnFailure: Keep stores a failure, and a duplicate gets it",
-		policy:  core.Policy{Record: core.Record{OnFailure: core.Keep}},
-		handler: byStatus,
-		steps: []step{
-			ask{posted("/orders?status=500", order), failed(500), ""},
-			ask{posted("/orders?status=500", order), failedAgain(500), ""},
-		},
-	},
-	{
-		name:   "failed by its own code",
-		why:    "an API that answers HTTP 200 with {\"code\": 50001} can say that this is a failure",
-		policy: core.Policy{Failed: core.FailedByCode("code")},
-		handler: func(h *probe, c Call, n int) error {
-			if n == 1 {
-				return c.Blob(200, "application/json; charset=utf-8", []byte(`{"code":50001,"msg":"busy"}`))
-			}
-			return c.Blob(200, "application/json; charset=utf-8", fmt.Appendf(nil, `{"code":0,"n":%d}`, n))
-		},
-		steps: []step{
-			ask{anOrder, want{status: 200}, ""},
-			ask{anOrder, want{status: 200}, ""},
-			ask{anOrder, want{status: 200, kind: replay}, ""},
 		},
 	},
 	{
@@ -374,41 +346,6 @@ var runCases = []testCase{
 		},
 	},
 	{
-		name:    "an uncertain outcome",
-		why:     "under Abandoned: Uncertain an abandoned run is 409 uncertain until its outcome is known",
-		policy:  core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}},
-		handler: reportRun,
-		noBare:  true,
-		steps: []step{
-			begin{"first", anOrder},
-			later(31 * time.Second),
-			ask{anOrder, refused(codes.Uncertain), ""},
-			resume(1),
-			await{"first", ok},
-			ask{anOrder, want{status: 200, kind: replay}, ""},
-		},
-	},
-	{
-		name: "an outcome that is found out",
-		why:  "Uncertain: the response of core.Finished is stored and replayed like a captured one",
-		policy: core.Policy{Record: core.Record{
-			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-				return core.Finished(&adapter.Response{Status: 201, Header: []adapter.Field{field("location", "/orders/7"), field("content-type", "text/plain")},
-					Body: fmt.Appendf(nil, "found out at %s after attempt %d", u.Request.Route, u.Attempt)}), nil
-			}),
-		}},
-		handler: reportRun,
-		noBare:  true,
-		steps: []step{
-			begin{"first", anOrder},
-			later(31 * time.Second),
-			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
-			resume(1),
-			await{"first", ok},
-			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field("Location", "/orders/7"), field(core.ReplayedHeader, "true")}}, ""},
-		},
-	},
-	{
 		name:     "the client leaves",
 		why:      "a run goes on when its client leaves, and its result is stored for the retry",
 		incoming: true,
@@ -473,76 +410,12 @@ var waitCases = []testCase{
 		},
 	},
 	{
-		name:    "waiting in vain",
-		why:     "a duplicate that has waited to its limit gets 409 in_progress",
-		policy:  core.Policy{Duplicate: core.Wait(20 * time.Millisecond)},
-		handler: held,
-		steps: []step{
-			begin{"first", anOrder},
-			ask{anOrder, refused(codes.InProgress), ""},
-			resume(1),
-			await{"first", created},
-		},
-	},
-	{
-		name:   "waiting for a failure",
-		why:    "when the run fails, exactly one of the waiters runs",
-		policy: core.Policy{Duplicate: core.Wait(patience)},
-		handler: func(h *probe, c Call, n int) error {
-			h.hold()
-			if n == 1 {
-				return c.Blob(503, "text/plain", []byte("try again"))
-			}
-			return receipt(h, c, n)
-		},
-		steps: []step{
-			begin{"first", anOrder},
-			send{"second", anOrder}, called{"watch", 1},
-			send{"third", anOrder}, called{"acquire", 3},
-			send{"fourth", anOrder}, called{"acquire", 4},
-			resume(1),
-			await{"first", want{status: 503}},
-			entered(1),         // one of the three
-			called{"watch", 2}, // by one of the two that wait again
-			resume(1),
-			oneOf{"second", "third", "fourth"},
-			executions(2),
-		},
-	},
-	{
-		name:   "200 at once, replayed",
-		why:    "of identical requests at the same time one runs; the others get 409 or the replay, and nobody a 5xx",
-		policy: core.Policy{Duplicate: core.Replay()},
-		steps: []step{
-			atOnce{request: anOrder, size: 200, refusals: true},
-			ask{anOrder, replayed, ""},
-			executions(1),
-		},
-	},
-	{
 		name:   "200 at once, waiting",
 		why:    "of identical requests at the same time one runs, and under Wait all get its answer",
 		policy: core.Policy{Duplicate: core.Wait(patience)},
 		steps: []step{
 			atOnce{request: anOrder, size: 200},
 			executions(1),
-		},
-	},
-	{
-		name: "different operations at once",
-		why:  "a guard stands between duplicates only: other operations run side by side",
-		handler: func(h *probe, c Call, n int) error {
-			if n == 1 {
-				h.hold()
-			}
-			return receipt(h, c, n)
-		},
-		steps: []step{
-			begin{"first", posted("", `{"n":1}`)},
-			ask{posted("", `{"n":2}`), created, ""},
-			ask{posted("", `{"n":2}`), replayed, ""},
-			resume(1),
-			await{"first", created},
 		},
 	},
 }
@@ -557,65 +430,6 @@ var storeCases = []testCase{
 			ask{anOrder, refused(codes.StoreUnavailable), ""},
 			executions(0),
 			fail(),
-			ask{anOrder, created, ""},
-		},
-	},
-	{
-		name:   "no store, failing open",
-		why:    "under FailOpen a request without a store runs unprotected, and an event says so",
-		policy: core.Policy{FailOpen: true},
-		steps: []step{
-			fail("acquire"),
-			ask{anOrder, want{status: 201, kind: passed}, ""},
-			ask{anOrder, want{status: 201, kind: passed}, ""},
-			observed(core.Unprotected),
-		},
-	},
-	{
-		name: "a context without a run",
-		why: "what needs a run, as RunTx does, and gets a context that no guard has seen, is refused with 500 no_run, and an event says so; of a " +
-			"request that a guard has let pass, the context tells why",
-		policy: core.Policy{Key: core.Header(core.Optional), FailOpen: true},
-		loose:  true,
-		noBare: true,
-		handler: func(_ *probe, c Call, _ int) error {
-			if c.Query("lost") != "" {
-				_, err := core.RequireRun(context.Background())
-				return c.Report(err)
-			}
-			run, err := core.RequireRun(c.Context())
-			why, _ := errors.AsType[*core.Refusal](err)
-			if why == nil {
-				return c.Blob(200, "text/plain", fmt.Append(nil, run == c.Run()))
-			}
-			return c.Blob(200, "text/plain", []byte(why.Code))
-		},
-		steps: []step{
-			ask{withKey(posted("/orders?lost=1", order), "k-1"), want{status: 500, fields: []adapter.Field{field(core.RefusedHeader, "no_run")}}, ""},
-			then(func(s *env) {
-				if !s.store.until(func() bool {
-					return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Failed && errors.Is(e.Err, codes.NoRun) })
-				}) {
-					s.Errorf("no event says no_run")
-				}
-			}),
-			ask{keyed("k-1"), want{status: 200, body: "true"}, ""},
-			ask{anOrder, want{status: 200, kind: passed, body: "key_missing"}, ""},
-			fail("acquire"),
-			ask{keyed("k-2"), want{status: 200, kind: passed, body: "store_unavailable"}, ""},
-		},
-	},
-	{
-		name: "no store after the handler",
-		why:  "when the result cannot be stored, the client gets the real response, and the record stays running until its lease ends",
-		steps: []step{
-			fail("complete", "release"),
-			ask{anOrder, created, ""},
-			observed(core.RunUnfinished),
-			ask{anOrder, refused(codes.InProgress), ""},
-			fail(),
-			ask{anOrder, refused(codes.InProgress), ""},
-			later(31 * time.Second),
 			ask{anOrder, created, ""},
 		},
 	},

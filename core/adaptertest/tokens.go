@@ -2,10 +2,7 @@ package adaptertest
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -17,7 +14,6 @@ import (
 
 var (
 	tokenSecret = []byte("0123456789abcdef0123456789abcdef")
-	otherSecret = []byte("fedcba9876543210fedcba9876543210")
 )
 
 func tokensOf(c core.TokenConfig) *core.Tokens {
@@ -46,10 +42,6 @@ func shop(p core.Policy) []route {
 // name lets "{as}" stand for a token from now on: in what is sent, and in the transcript, for a token is another
 // one each time.
 func (s *env) name(as, token string) { s.tokens = append(s.tokens, "{"+as+"}", token) }
-
-func (s *env) token(as string) string {
-	return strings.NewReplacer(s.tokens...).Replace("{" + as + "}")
-}
 
 // asked writes r down, and returns it as it is sent.
 func (s *env) asked(r request) request {
@@ -84,28 +76,6 @@ func (s *env) masked(text string) string {
 		masks = append(masks, token, name, base64.RawURLEncoding.EncodeToString(id[:]), name)
 	}
 	return strings.NewReplacer(masks...).Replace(text)
-}
-
-// tokenFields is a token in its parts. The suite makes tokens of its own, by what core.Tokens documents: so they are as
-// old as they have to be, and nobody waits.
-type tokenFields struct {
-	expiry        time.Time // zero: in an hour
-	id            [16]byte
-	user, purpose string // the user as in a key
-}
-
-func (p tokenFields) token(secret []byte) string {
-	if p.expiry.IsZero() {
-		p.expiry = time.Now().Add(time.Hour)
-	}
-	signed := binary.BigEndian.AppendUint64(nil, uint64(p.expiry.UnixMilli()))[2:]
-	signed = append(signed, p.id[:]...)
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("idem t1\x00"))
-	mac.Write(signed)
-	mac.Write(binary.AppendUvarint(nil, uint64(len(p.user))))
-	mac.Write([]byte(p.user + p.purpose))
-	return "t1." + base64.RawURLEncoding.EncodeToString(mac.Sum(signed))
 }
 
 // idOf returns the id of a token that is well formed.
@@ -162,22 +132,6 @@ func (p getPage) do(s *env) {
 	s.name(p.as, token)
 }
 
-// makeToken names a token of the suite's own making.
-type makeToken struct {
-	as string
-	tokenFields
-}
-
-func (m makeToken) do(s *env) { s.name(m.as, m.token(tokenSecret)) }
-
-// expireToken names a token that is another one of alice's for the checkout by all but its expiry, which has just passed.
-type expireToken struct{ as, of string }
-
-func (a expireToken) do(s *env) {
-	s.text.line("{%s} is {%s}, grown too old", a.as, a.of)
-	makeToken{a.as, tokenFields{time.Now(), idOf(s.token(a.of)), "alice", checkout.Name}}.do(s)
-}
-
 // storeNotCalled checks that nobody has called the store so far.
 type storeNotCalled struct{}
 
@@ -187,17 +141,6 @@ func (storeNotCalled) do(s *env) {
 	defer s.store.mu.Unlock()
 	if len(s.store.count) > 0 {
 		s.Errorf("the store has been called: %v", s.store.count)
-	}
-}
-
-// records checks how many records stand in the store.
-type records int
-
-func (n records) do(s *env) {
-	s.Helper()
-	s.awaitRuns()
-	if got := s.store.inner.Len(); got != int(n) {
-		s.Errorf("the store holds %d records, not %d", got, int(n))
 	}
 }
 

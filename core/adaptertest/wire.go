@@ -140,13 +140,7 @@ func (c *connection) send(r request) { c.write(r.message()) }
 // write writes m. A server that answers early may close its side while a large body is
 // still on the way, so that an error of writing is none: there is an answer or there is not.
 func (c *connection) write(m *message) {
-	all := m.bytes()
-	if m.meanwhile != nil {
-		_, _ = c.Write(all[:len(all)-1])
-		m.meanwhile()
-		all = all[len(all)-1:]
-	}
-	_, _ = c.Write(all)
+	_, _ = c.Write(m.bytes())
 	if m.cut {
 		_ = c.Conn.(*net.TCPConn).CloseWrite()
 	}

@@ -13,17 +13,15 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
-	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
 )
 
 // Harness is for the suite of adapters. It leaves nothing out.
 func (v Version[C]) Harness(name string) adaptertest.Harness {
 	return adaptertest.Harness{
-		Name:   name,
-		Start:  v.start,
-		User:   v.UserFromContext,
-		Nonces: nonces.OnRedis,
+		Name:  name,
+		Start: v.start,
+		User:  v.UserFromContext,
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
 			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,

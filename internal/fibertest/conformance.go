@@ -18,17 +18,15 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/adaptertest"
-	"github.com/idem-go/idem/internal/backend/nonces"
 	"github.com/idem-go/idem/sign"
 )
 
 // Harness is for the suite of adapters: Fiber with these settings.
 func (v Version[C]) Harness(name string, config Config) adaptertest.Harness {
 	return adaptertest.Harness{
-		Name:   name,
-		Start:  func(tb testing.TB, app adaptertest.App) string { return v.start(tb, config, app) },
-		User:   func(name string) core.UserSource { return v.UserFromLocals(name) },
-		Nonces: nonces.OnRedis,
+		Name:  name,
+		Start: func(tb testing.TB, app adaptertest.App) string { return v.start(tb, config, app) },
+		User:  func(name string) core.UserSource { return v.UserFromLocals(name) },
 		Features: adaptertest.Features{EarlyHints: v.EarlyHints != nil, NativeErrors: true, OuterErrors: true, TimeLimit: true, ServerDate: true, ClosesUnread: config.StreamRequestBody,
 			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.KeyAuth, adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack}},
 	}

@@ -11,39 +11,29 @@ import (
 	"time"
 )
 
-// sendHTTP2 sends a request by HTTP/2. Its Host line, if it has one, stands beside :authority, which is left out
+// overHTTP2 is an attack of one request by HTTP/2. Its Host line, if it has one, stands beside :authority, which is left out
 // if it is empty. Of the answer it looks only whether there is one.
-type sendHTTP2 struct {
-	authority string
-	request   signedRequest
-	want      verdict
-}
-
-func (a sendHTTP2) do(p *attackRun) {
-	refused := false
-	s := p.try(a.request.message(), func(m *message) (reply, error) {
-		err := send2(p.e.addrs[0], a.authority, m)
-		if refused = errors.Is(err, errMalformed2) && a.want.front; refused {
-			err = nil
+func overHTTP2(name, why, authority string, r signedRequest, want verdict) attack {
+	return attack{name: name, why: why, front: want.front, do: func(p *attackRun) {
+		refused := false
+		s := p.try(r.message(), func(m *message) (reply, error) {
+			err := send2(p.e.addr, authority, m)
+			if refused = errors.Is(err, errMalformed2) && want.front; refused {
+				err = nil
+			}
+			return reply{}, err
+		})
+		if refused && s.runs+s.nonces+len(s.events) > 0 {
+			p.problem("%v, and it has been verified", errMalformed2)
 		}
-		return reply{}, err
-	})
-	if refused && s.runs+s.calls+len(s.events) > 0 {
-		p.problem("%v, and it has been verified", errMalformed2)
-	}
-	if refused || s.err != nil {
-		return
-	}
-	if len(s.events) != 1 {
-		p.problem("the observer was told %d times", len(s.events))
-	}
-	for _, e := range s.events {
-		p.checkEvent(e, s.m, a.want)
-	}
-	p.checkNonces(s.calls, a.want)
-	if accepted := a.want.err == nil; accepted != (s.runs == 1) {
-		p.problem("the handler has run %d times", s.runs)
-	}
+		if refused || s.err != nil {
+			return
+		}
+		p.checkEvents(s, want)
+		if accepted := want.err == nil; accepted != (s.runs == 1) {
+			p.problem("the handler has run %d times", s.runs)
+		}
+	}}
 }
 
 // errMalformed2 is the server's own refusal of a malformed request (RFC 9113, section 8.1.1).
