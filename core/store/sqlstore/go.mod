@@ -74,7 +74,6 @@ require (
 	modernc.org/libc v1.70.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
-	pgregory.net/rapid v1.1.0 // indirect
 )
 
 replace github.com/idem-go/idem => ../../..
