@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/idem-go/idem/adapterkit/internal/buffer"
 	"github.com/idem-go/idem/core/adapter"
 )
 
@@ -23,13 +24,13 @@ type request struct {
 	replaced bool
 	read     bool    // the body has been read
 	body     []byte  // what has been read
-	pooled   bool    // body is in memory.kept; else it is shared, and must not be changed
+	pooled   bool    // body is in the memory's Buffer; else it is shared, and must not be changed
 	memory   *memory // from a pool; nil until it is needed
 }
 
 // memory is what a request needs while its body is looked at.
 type memory struct {
-	Buffer
+	buffer.Buffer
 	hooks bodyReader // what hooks read between ReadBody and the handler
 }
 
@@ -156,7 +157,7 @@ func (q *request) readLeft(limit int64) error {
 	if there {
 		var err error
 		q.body, err = q.borrow().ReadAll(r.Body, r.ContentLength, limit)
-		q.pooled = cap(q.body) <= maxPooled
+		q.pooled = cap(q.body) <= buffer.MaxPooled
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return adapter.ErrBodyTooLarge
 		}
@@ -211,7 +212,8 @@ func (q *request) forHandler(ctx context.Context, b *lentBody) *http.Request {
 		b.reset(bytes.Clone(q.body), closer)
 	default: // the handler keeps the buffer: one copy of the body is enough
 		b.reset(q.body, closer)
-		q.memory.kept, q.pooled = nil, false
+		q.memory.GiveAway()
+		q.pooled = false
 	}
 	r.Body = b
 	r.ContentLength = int64(len(b.all))

@@ -5,11 +5,9 @@
 // the answer back, and tells what the handler has answered. The adapter is its [Framework], and fills in the route.
 // [Verify] checks a signature. The package example is a whole adapter; ginidem has a writer and a Finish, too.
 //
-// [Echo] and [EchoExchange] are what the adapters for the versions of Echo share. No version of it is imported here.
-//
-// For all frameworks it has the rules that don't depend on one: how memory grows with a body
-// ([Buffer]), which header fields are the handler's own ([Changed]), and what a signature tells a guard
-// ([WithSigner]) or a client ([ResponseOf]).
+// For all frameworks it has the rules that don't depend on one: which header fields are the handler's own ([Changed]), and
+// what a signature tells a guard ([WithSigner]) or a client ([ResponseOf]). Packages echokit and fasthttpkit have what
+// versions of one framework share.
 //
 // Package core/adaptertest is the suite for adapters.
 package adapterkit

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/idem-go/idem/adapterkit/internal/buffer"
 	"github.com/idem-go/idem/core/adapter"
 )
 
@@ -19,7 +20,7 @@ const Poison = 0xA5
 // back too early.
 func PoisonPools() {
 	m := memories.Get().(*memory)
-	Scribble(m.kept)
+	_, _ = m.ReadAll(bytes.NewReader(bytes.Repeat([]byte{Poison}, buffer.MaxPooled)), 0, buffer.MaxPooled) // over what was there
 	m.hooks.reset(bytes.Repeat([]byte{Poison}, 100), io.NopCloser(nil))
 	memories.Put(m)
 

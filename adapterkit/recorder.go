@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/idem-go/idem/adapterkit/internal/buffer"
 	"github.com/idem-go/idem/core/adapter"
 )
 
@@ -543,7 +544,7 @@ func (r *Recorder) drop(undo bool) {
 func (r *Recorder) free() {
 	k := r.kept
 	r.kept, r.response = nil, adapter.Response{}
-	if cap(k.body) > maxPooled {
+	if cap(k.body) > buffer.MaxPooled {
 		k.body = nil
 	}
 	if len(k.header) > maxFields {

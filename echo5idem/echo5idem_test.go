@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
-	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/echokit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/echo5idem"
@@ -50,9 +50,9 @@ var version = echotest.Version[*echo.Context]{
 	},
 	HTTPError:   func(status int, message string) error { return echo.NewHTTPError(status, message) },
 	HandleError: func(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) },
-	Response: func(c *echo.Context) adapterkit.EchoResponse {
+	Response: func(c *echo.Context) echokit.Response {
 		r := response(c)
-		return adapterkit.EchoResponse{ResponseWriter: r, Writer: &r.ResponseWriter, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
+		return echokit.Response{ResponseWriter: r, Writer: &r.ResponseWriter, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
 	},
 	Override: func() mw { return plain(middleware.MethodOverride()) },
 	Proxy: func(to *url.URL, transport http.RoundTripper) mw {

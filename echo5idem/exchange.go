@@ -7,12 +7,13 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/echokit"
 	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is one request and its response. Exchanges are pooled.
 type exchange struct {
-	adapterkit.EchoExchange[*echo.Context]
+	echokit.Exchange[*echo.Context]
 	front http.ResponseWriter // of a middleware in front; nil: it is Echo's own
 	below *echo.Response      // that front writes to, if it tells
 }
@@ -30,10 +31,10 @@ func exchangeOf(c *echo.Context) *exchange {
 	return x
 }
 
-var version = adapterkit.Echo[*echo.Context]{
-	Response: func(c *echo.Context) adapterkit.EchoResponse {
+var version = echokit.Kit[*echo.Context]{
+	Response: func(c *echo.Context) echokit.Response {
 		r := responseOf(c)
-		return adapterkit.EchoResponse{ResponseWriter: r, Writer: &r.ResponseWriter, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
+		return echokit.Response{ResponseWriter: r, Writer: &r.ResponseWriter, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
 	},
 	HandleError: func(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) },
 	SetResponse: func(c *echo.Context, w http.ResponseWriter) { c.SetResponse(echo.NewResponse(w, c.Logger())) },
@@ -72,7 +73,7 @@ func (w hintWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // SetWriter has the handler, and whoever renders its error, write to the recorder, and not to a writer in front.
 func (x *exchange) SetWriter(w http.ResponseWriter) {
-	x.EchoExchange.SetWriter(w)
+	x.Exchange.SetWriter(w)
 	if x.front == nil {
 		return
 	}
@@ -84,7 +85,7 @@ func (x *exchange) SetWriter(w http.ResponseWriter) {
 }
 
 func (x *exchange) Committed() bool {
-	return x.EchoExchange.Committed() || x.below != nil && x.below.Committed
+	return x.Exchange.Committed() || x.below != nil && x.below.Committed
 }
 
 // Describe has the pattern in Echo's own spelling.

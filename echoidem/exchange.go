@@ -8,12 +8,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/echokit"
 	"github.com/idem-go/idem/core/adapter"
 )
 
 // exchange is one request and its response. Exchanges are pooled.
 type exchange struct {
-	adapterkit.EchoExchange[echo.Context]
+	echokit.Exchange[echo.Context]
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -25,10 +26,10 @@ func exchangeOf(c echo.Context) *exchange {
 	return x
 }
 
-var version = adapterkit.Echo[echo.Context]{
-	Response: func(c echo.Context) adapterkit.EchoResponse {
+var version = echokit.Kit[echo.Context]{
+	Response: func(c echo.Context) echokit.Response {
 		r := c.Response()
-		return adapterkit.EchoResponse{ResponseWriter: r, Writer: &r.Writer, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
+		return echokit.Response{ResponseWriter: r, Writer: &r.Writer, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
 	},
 	HandleError: func(c echo.Context, err error) { c.Error(err) },
 	SetResponse: func(c echo.Context, w http.ResponseWriter) { c.SetResponse(echo.NewResponse(w, c.Echo())) },

@@ -8,7 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/internal/buffer"
 	"github.com/idem-go/idem/core/adapter"
 )
 
@@ -44,7 +44,7 @@ func readBody(req *fasthttp.Request, limit int64) ([]byte, error) {
 	if isBegun(req.BodyStream()) {
 		body, err = parsedForm(req)
 	} else {
-		body, err = new(adapterkit.Buffer).ReadAll(req.BodyStream(), length, limit)
+		body, err = new(buffer.Buffer).ReadAll(req.BodyStream(), length, limit)
 		if err == nil && int64(len(body)) < length {
 			err = io.ErrUnexpectedEOF // fasthttp reports a plain io.EOF
 		}

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/adapterkit/echokit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adaptertest"
 	"github.com/idem-go/idem/sign"
@@ -16,7 +16,7 @@ import (
 
 // Context has the methods that tests call, which are the same in all versions.
 type Context interface {
-	adapterkit.EchoContext
+	echokit.Context
 	Bind(v any) error
 	Blob(status int, contentType string, body []byte) error
 	FormFile(name string) (*multipart.FileHeader, error)
@@ -63,8 +63,8 @@ type Version[C Context] struct {
 	HTTPError   func(status int, message string) error
 	StatusOf    func(err error) (status int, message string) // of an HTTPError; else 0
 	HandleError func(c C, err error)
-	Response    func(c C) adapterkit.EchoResponse // whose ResponseWriter is an *echo.Response
-	Override    func() Middleware[C]              // middleware.MethodOverride
+	Response    func(c C) echokit.Response // whose ResponseWriter is an *echo.Response
+	Override    func() Middleware[C]       // middleware.MethodOverride
 	Proxy       func(to *url.URL, transport http.RoundTripper) Middleware[C]
 	WrapHandler func(h http.Handler) Handler[C]
 	// BodyReader returns the middleware that reads bodies as f says, but for what skip tells, or nil if Echo has none.

@@ -1,34 +1,36 @@
-package adapterkit
+// Package echokit is what the adapters for the versions of Echo share. Users do not need it.
+package echokit
 
 import (
 	"cmp"
 	"context"
 	"net/http"
 
+	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
 )
 
-// Echo is what the adapters for the versions of Echo have to say about theirs; all else they share. C is its context.
-type Echo[C EchoContext] struct {
+// Kit is what the adapters for the versions of Echo have to say about theirs; all else they share. C is its context.
+type Kit[C Context] struct {
 	// Response returns the response of c.
-	Response func(c C) EchoResponse
+	Response func(c C) Response
 	// HandleError gives err to the application's own error handler.
 	HandleError func(c C, err error)
 	// SetResponse gives c a new response, which writes to w.
 	SetResponse func(c C, w http.ResponseWriter)
 }
 
-// EchoContext is what the contexts of all versions have.
-type EchoContext interface {
+// Context is what the contexts of all versions have.
+type Context interface {
 	Request() *http.Request
 	SetRequest(r *http.Request)
 	Get(key string) any
 	Set(key string, value any)
 }
 
-// EchoResponse is an echo.Response and its fields.
-type EchoResponse struct {
+// Response is an echo.Response and its fields.
+type Response struct {
 	http.ResponseWriter
 	Writer    *http.ResponseWriter
 	Status    *int
@@ -37,22 +39,22 @@ type EchoResponse struct {
 }
 
 // With calls next with r as the request of c, and then gives c its own request back, also after a panic.
-func (*Echo[C]) With(c C, r *http.Request, next func(C) error) error {
+func (*Kit[C]) With(c C, r *http.Request, next func(C) error) error {
 	defer giveBack(c, c.Request(), r, r.Context())
 	c.SetRequest(r)
 	return next(c)
 }
 
-func giveBack(c EchoContext, original, lent *http.Request, ctx context.Context) {
-	Adopt(original, lent, c.Request(), ctx)
+func giveBack(c Context, original, lent *http.Request, ctx context.Context) {
+	adapterkit.Adopt(original, lent, c.Request(), ctx)
 	c.SetRequest(original)
 }
 
 // Finish is the middleware Finish.
-func (e *Echo[C]) Finish(c C, next func(C) error) (err error) {
-	f := new(Finisher)
+func (e *Kit[C]) Finish(c C, next func(C) error) (err error) {
+	f := new(adapterkit.Finisher)
 	c.Set(finisherKey, f)
-	counted := CountBody(c.Request())
+	counted := adapterkit.CountBody(c.Request())
 	defer giveBack(c, c.Request(), counted, counted.Context())
 	c.SetRequest(counted)
 	returned, rendered := false, false
@@ -77,7 +79,7 @@ const finisherKey = "github.com/idem-go/idem/adapterkit.Finish"
 
 // seal gives c a response that has been sent, and ignores writes: error handlers that do not look at
 // Committed would write a second answer behind the first one.
-func (e *Echo[C]) seal(c C, sent EchoResponse) {
+func (e *Kit[C]) seal(c C, sent Response) {
 	w := &sealedWriter{ResponseWriter: *sent.Writer}
 	e.SetResponse(c, w)
 	sealed := e.Response(c)
@@ -86,7 +88,7 @@ func (e *Echo[C]) seal(c C, sent EchoResponse) {
 }
 
 // isSealed reports whether a guard further in has rendered the error already.
-func (e *Echo[C]) isSealed(c C) bool {
+func (e *Kit[C]) isSealed(c C) bool {
 	_, sealed := (*e.Response(c).Writer).(*sealedWriter)
 	return sealed
 }
@@ -105,13 +107,13 @@ func (w *sealedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// EchoExchange is an [Exchange] on Echo. An adapter embeds it, and adds the route in Describe, and the errors of
+// Exchange is an [adapterkit.Exchange] on Echo. An adapter embeds it, and adds the route in Describe, and the errors of
 // Echo's BodyLimit in ReadBody.
-type EchoExchange[C EchoContext] struct {
-	Exchange
+type Exchange[C Context] struct {
+	adapterkit.Exchange
 	Context  C
-	Response EchoResponse
-	echo     *Echo[C]
+	Response Response
+	echo     *Kit[C]
 	next     func(C) error
 	status   int          // from before the handler
 	direct   answerWriter // for Answer
@@ -120,14 +122,14 @@ type EchoExchange[C EchoContext] struct {
 }
 
 // Start begins with the request of c. f is the adapter's exchange, which embeds x.
-func (x *EchoExchange[C]) Start(f Framework, e *Echo[C], c C) {
+func (x *Exchange[C]) Start(f adapterkit.Framework, e *Kit[C], c C) {
 	x.Exchange.Start(f, c.Request())
 	x.echo, x.Context, x.Response = e, c, e.Response(c)
 	x.status = *x.Response.Status
 }
 
 // Serve has g run next. f is the adapter's exchange, which embeds x.
-func (x *EchoExchange[C]) Serve(f adapter.Exchange, g *core.Guard, next func(C) error) error {
+func (x *Exchange[C]) Serve(f adapter.Exchange, g *core.Guard, next func(C) error) error {
 	x.next = next
 	err := g.Serve(x.Context.Request().Context(), f)
 	if x.rendered {
@@ -137,22 +139,22 @@ func (x *EchoExchange[C]) Serve(f adapter.Exchange, g *core.Guard, next func(C) 
 }
 
 // Param makes a path parameter of what Echo has found: the value as it was sent, or decoded.
-func (x *EchoExchange[C]) Param(name, value string, raw bool) adapter.Pair {
+func (x *Exchange[C]) Param(name, value string, raw bool) adapter.Pair {
 	switch {
 	case name == "*" && raw:
-		value = Rest(value)
+		value = adapterkit.Rest(value)
 	case name == "*":
-		if tail, ok := Tail(EscapedPath(x.Context.Request().URL), value); ok {
-			value = Rest(tail)
+		if tail, ok := adapterkit.Tail(adapterkit.EscapedPath(x.Context.Request().URL), value); ok {
+			value = adapterkit.Rest(tail)
 		}
 	case raw:
-		value = Unescape(value)
+		value = adapterkit.Unescape(value)
 	}
 	return adapter.Pair{Name: name, Value: value}
 }
 
 // Answer implements the method of [adapter.Exchange].
-func (x *EchoExchange[C]) Answer(r *adapter.Response) error {
+func (x *Exchange[C]) Answer(r *adapter.Response) error {
 	x.Undo()
 	w := x.Response.Writer
 	x.direct = answerWriter{*w, r}
@@ -178,20 +180,20 @@ type answerWriter struct {
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	SetHeader(w.Header(), w.answer)
+	adapterkit.SetHeader(w.Header(), w.answer)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Writer implements the method of [Framework].
-func (x *EchoExchange[C]) Writer() http.ResponseWriter { return *x.Response.Writer }
+// Writer implements the method of [adapterkit.Framework].
+func (x *Exchange[C]) Writer() http.ResponseWriter { return *x.Response.Writer }
 
-// SetWriter implements the method of [Framework].
-func (x *EchoExchange[C]) SetWriter(w http.ResponseWriter) { *x.Response.Writer = w }
+// SetWriter implements the method of [adapterkit.Framework].
+func (x *Exchange[C]) SetWriter(w http.ResponseWriter) { *x.Response.Writer = w }
 
-// Next implements the method of [Framework]. The error of the handler is rendered here unless there is a Finish.
-func (x *EchoExchange[C]) Next(r *http.Request) error {
+// Next implements the method of [adapterkit.Framework]. The error of the handler is rendered here unless there is a Finish.
+func (x *Exchange[C]) Next(r *http.Request) error {
 	c := x.Context
 	defer giveBack(c, c.Request(), r, r.Context())
 	c.SetRequest(r)
@@ -205,23 +207,23 @@ func (x *EchoExchange[C]) Next(r *http.Request) error {
 	return err
 }
 
-// Finisher implements the method of [Framework].
-func (x *EchoExchange[C]) Finisher() *Finisher {
-	f, _ := x.Context.Get(finisherKey).(*Finisher)
+// Finisher implements the method of [adapterkit.Framework].
+func (x *Exchange[C]) Finisher() *adapterkit.Finisher {
+	f, _ := x.Context.Get(finisherKey).(*adapterkit.Finisher)
 	x.renders = f == nil
 	return f
 }
 
-// Reported implements the method of [Framework].
-func (x *EchoExchange[C]) Reported() (err error, rendered bool) {
+// Reported implements the method of [adapterkit.Framework].
+func (x *Exchange[C]) Reported() (err error, rendered bool) {
 	err, _ = x.Exchange.Reported()
 	return err, x.renders
 }
 
-// Committed implements the method of [Framework].
-func (x *EchoExchange[C]) Committed() bool { return *x.Response.Committed }
+// Committed implements the method of [adapterkit.Framework].
+func (x *Exchange[C]) Committed() bool { return *x.Response.Committed }
 
-// Forget implements the method of [Framework].
-func (x *EchoExchange[C]) Forget() {
+// Forget implements the method of [adapterkit.Framework].
+func (x *Exchange[C]) Forget() {
 	*x.Response.Status, *x.Response.Size, *x.Response.Committed = x.status, 0, false
 }

@@ -1,4 +1,5 @@
-package adapterkit
+// Package buffer reads bodies into memory that is used again.
+package buffer
 
 import (
 	"io"
@@ -8,11 +9,11 @@ import (
 )
 
 const (
-	// maxPooled is the largest buffer that is kept for another request.
-	maxPooled = 64 << 10
+	// MaxPooled is the largest buffer that is kept for another request, in bytes.
+	MaxPooled = 64 << 10
 	// maxTrusted is how much memory a Content-Length gets before the bytes are there: no more than
 	// what is pooled anyway. From there on the buffer grows with what has come.
-	maxTrusted = maxPooled
+	maxTrusted = MaxPooled
 	// trustedGrowth is how many times the bytes that have come a Content-Length gets after that. So a
 	// client gets at most sixteen times the memory that it fills; and of a body of 1 MiB, the usual
 	// limit, no more than the first sixteenth is copied on the way.
@@ -76,6 +77,9 @@ func (r *Buffer) ReadAll(body io.Reader, length, limit int64) ([]byte, error) {
 	}
 }
 
+// GiveAway leaves the bytes that ReadAll has returned to somebody else.
+func (r *Buffer) GiveAway() { r.kept = nil }
+
 // grow returns a copy of b with that capacity. b itself is kept for another body.
 func (r *Buffer) grow(b []byte, capacity int64) []byte {
 	r.keep(b)
@@ -83,7 +87,7 @@ func (r *Buffer) grow(b []byte, capacity int64) []byte {
 }
 
 func (r *Buffer) keep(b []byte) {
-	if cap(b) <= maxPooled {
+	if cap(b) <= MaxPooled {
 		r.kept = b
 	}
 }
