@@ -26,8 +26,7 @@ RACE = $(shell $(GO) build -race runtime/cgo 2>/dev/null && echo -race)
 .PHONY: test
 test: backends ## test everything with the race detector; servers that tests may use are started, and a browser and a C compiler installed (TESTFLAGS=-short: one pass of what takes long)
 	@race=$(RACE); [ "$$race" ] || echo "no C compiler: testing without the race detector" >&2; \
-	printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && out=$$($(GO) test '"$$race"' -timeout 20m $(TESTFLAGS) ./... 2>&1); \
-		code=$$?; printf "+ (cd %s && go test)\n%s\n" "$$1" "$$out"; exit $$code' sh
+	printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GO) test '"$$race"' -timeout 20m $(TESTFLAGS) ./...' sh
 
 .PHONY: backends
 backends: ## start the servers that tests may use, unless they are there already
