@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,21 +150,4 @@ func TestUseForgetsAFew(t *testing.T) {
 	_, err := n.Use(t.Context(), "k", "new", time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, nonceShards*10-4+1, remembered(n))
-}
-
-func TestMemoryNoncesAtOnce(t *testing.T) {
-	n := new(MemoryNonces)
-	var unused atomic.Int32
-	var all sync.WaitGroup
-	for range 16 {
-		all.Go(func() {
-			for i := range 500 {
-				if ok, err := n.Use(context.Background(), "k", fmt.Sprint(i), time.Minute); ok && err == nil {
-					unused.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	require.EqualValues(t, 500, unused.Load())
 }

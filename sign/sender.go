@@ -18,8 +18,8 @@ type sender struct {
 	name      string
 	keyID     string
 	signature string                        // the header field of the signature
-	timestamp string                        // the header field of the timestamp; "": none, or it stands beside the signature
-	version   string                        // stands before a signature, with a "="; "": nothing does
+	timestamp string                        // the header field of the timestamp; "": none, or it is in the field of the signature
+	version   string                        // comes before a signature, with a "="; "": nothing does
 	list      bool                          // the signature's field is a list: t=1700000000,v1=…,v1=…
 	content   func(timestamp string) string // what is signed before the body
 	encoding  interface {

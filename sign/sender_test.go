@@ -261,23 +261,23 @@ func TestSenderKeys(t *testing.T) {
 
 // FuzzSenders sends anything: nothing panics, and nothing that was not signed is accepted.
 func FuzzSenders(f *testing.F) {
-	schemes := []sign.Scheme{sign.Stripe("acme"), sign.Slack("acme"), sign.GitHub("acme"), sign.Shopify("acme")}
-	for i := range schemes {
-		f.Add(uint8(i), "t=1700000000,v1="+strings.Repeat("0", 64), "1700000000", "{}")
+	schemes := []sign.Scheme{
+		sign.Stripe("acme"), sign.Slack("acme"), sign.GitHub("acme"), sign.Shopify("acme"), sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"})),
 	}
-	f.Add(uint8(1), senderVectors[1].header.Get("X-Slack-Signature"), "1531420618", senderVectors[1].body)
-	f.Add(uint8(2), "sha256=", "", "")
-	f.Add(uint8(3), "QNyObTlKbMx2qDlPF/ZOZcBqg5OgPg+2oky3zldc0Gw=", "", "\xff")
+	for i := range schemes {
+		f.Add(uint8(i), "", "t=1700000000,v1="+strings.Repeat("0", 64), "1700000000", "{}")
+	}
+	f.Add(uint8(1), "", senderVectors[1].header.Get("X-Slack-Signature"), "1531420618", senderVectors[1].body)
+	f.Add(uint8(3), "", "QNyObTlKbMx2qDlPF/ZOZcBqg5OgPg+2oky3zldc0Gw=", "", "\xff")
+	f.Add(uint8(4), webhookMessageID, webhookEd25519+" "+webhookHMAC, "1614265330", webhookPayload)
+	f.Add(uint8(4), "msg.1", "v1,", "1614265330.", "")
 	key := senderKey("a secret that nobody has signed with")
-	f.Fuzz(func(t *testing.T, which uint8, signature, timestamp, body string) {
-		scheme := schemes[int(which)%len(schemes)]
+	f.Fuzz(func(t *testing.T, which uint8, id, signature, timestamp, body string) {
 		m := senderMessage(http.Header{
-			"Stripe-Signature": {signature}, "X-Slack-Signature": {signature}, "X-Slack-Request-Timestamp": {timestamp},
-			"X-Hub-Signature-256": {signature}, "X-Shopify-Hmac-Sha256": {signature},
+			"Stripe-Signature": {signature}, "X-Slack-Signature": {signature}, "X-Slack-Request-Timestamp": {timestamp}, "X-Hub-Signature-256": {signature},
+			"X-Shopify-Hmac-Sha256": {signature}, "Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {signature},
 		}, body)
-		v := fixture.Verifier(sign.Config{Scheme: scheme, Observe: new(observer).observe}, key)
-		_, err := v.Verify(t.Context(), m)
+		_, err := fixture.Verifier(sign.Config{Scheme: schemes[int(which)%len(schemes)], Observe: new(observer).observe}, key).Verify(t.Context(), m)
 		require.Error(t, err)
-		require.NotNil(t, v.Answer(t.Context(), err))
 	})
 }

@@ -32,7 +32,7 @@ type Config struct {
 	// it is remembered, and not at all if the store failed.
 	//
 	// Zero: a third of what is free of MaxNonces. So one owner gets at most a quarter of MaxNonces, and each further one a
-	// quarter of what those before have left: ten who take all they can leave a twentieth to others. MaxNonces/n gives each
+	// quarter of what those before have left: ten that take all they can leave a twentieth to others. MaxNonces/n gives each
 	// of n owners a share that does not depend on the others.
 	NonceQuota int
 

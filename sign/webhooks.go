@@ -331,7 +331,7 @@ func (s *standardWebhooks) SigningString(m *Message, sig *Signature, _ *Key) str
 	return sig.Nonce + "." + m.redactedBody()
 }
 
-// redactedBody returns what stands for the body in SigningString.
+// redactedBody returns what replaces the body in SigningString.
 func (m *Message) redactedBody() string {
 	if !m.hasBody() {
 		return "[the body was not read]"

@@ -184,24 +184,14 @@ var webhookAttacks = []struct {
 	{"timestamp: sign", "digits only", setHeader("webhook-timestamp", "+1614265330"), sign.CodeMalformed},
 	{"signature: missing", "nothing to verify", setHeader("webhook-signature", ""), sign.CodeMissing},
 	{"signature: twice", "a list is one line", addHeader("webhook-signature", webhookHMAC), sign.CodeDuplicateHeader},
-	{"signature: all zero", "no value of a signature is special", setHeader("webhook-signature", "v1,"+strings.Repeat("A", 43)+"="), sign.ReasonBadSignature},
 	{"signature: one bit", "all of it counts", setHeader("webhook-signature", strings.Replace(webhookHMAC, "g0h", "h0h", 1)), sign.ReasonBadSignature},
-	{"signature: truncated", "a prefix is not enough", setHeader("webhook-signature", webhookHMAC[:24]), sign.CodeMalformed},
-	{"signature: extended", "nor is more than enough", setHeader("webhook-signature", webhookHMAC+"AAAA"), sign.CodeMalformed},
-	{"signature: without padding", "one text for one signature", setHeader("webhook-signature", strings.TrimRight(webhookHMAC, "=")), sign.CodeMalformed},
-	{"signature: stray bits", "the bits that base64 has over must be zero: one text for one signature", setHeader("webhook-signature", strings.Replace(webhookHMAC, "OE=", "OF=", 1)), sign.CodeMalformed},
-	{"signature: a line feed within", "base64 decoders pass over it", setHeader("webhook-signature", webhookHMAC[:10]+"\n"+webhookHMAC[10:]), sign.CodeMalformed},
-	{"signature: base64url", "another alphabet is another encoding", setHeader("webhook-signature", strings.NewReplacer("+", "-", "/", "_").Replace(webhookHMAC)), sign.CodeMalformed},
-	{"signature: hexadecimal", "another encoding", setHeader("webhook-signature", "v1,83484cf52b04f8e4cf2531adfed9882ad4b2665137b852442d594d20e2c9d4e1"), sign.CodeMalformed},
 	{"signature: no version", "which algorithm it is must be said", setHeader("webhook-signature", strings.TrimPrefix(webhookHMAC, "v1,")), sign.CodeMalformed},
 	{"signature: no value", "a version alone is no signature", setHeader("webhook-signature", "v1,"), sign.CodeMalformed},
-	{"signature: v1 said to be v1a", "the key decides, and the lengths must be right", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "v1a", 1)), sign.CodeMalformed},
 	{"signature: in capitals", "versions are exact: V1 is another one, which is not known", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "V1", 1)), sign.ReasonWrongAlgorithm},
 	{"signature: Ed25519 for an HMAC key", "the message cannot choose the algorithm", setHeader("webhook-signature", webhookEd25519), sign.ReasonWrongAlgorithm},
 	{"signature: of a version to come", "what is not known proves nothing", setHeader("webhook-signature", "v2,"+strings.Repeat("A", 44)), sign.ReasonWrongAlgorithm},
 	{"list: a good one among others", "a sender that changes its secret signs with both", setHeader("webhook-signature", "v2,x v1,"+strings.Repeat("A", 43)+"= "+webhookHMAC+" "+webhookEd25519), nil},
 	{"list: eight", "the last of eight is looked at", setHeader("webhook-signature", strings.Repeat("v2,x ", 7)+webhookHMAC), nil},
-	{"list: nine", "each costs a comparison or a verification", setHeader("webhook-signature", strings.Repeat("v2,x ", 8)+webhookHMAC), sign.CodeMalformed},
 	{"list: a bad one beside a good one", "what is malformed is not read half", setHeader("webhook-signature", webhookHMAC+" v1,AAAA"), sign.CodeMalformed},
 	{"list: a version alone", "nor is what has no value", setHeader("webhook-signature", "v2, "+webhookHMAC), sign.CodeMalformed},
 	{"list: two blanks", "one separator", setHeader("webhook-signature", webhookHMAC+"  "+webhookHMAC), sign.CodeMalformed},
@@ -368,4 +358,47 @@ func ExampleNewStandardWebhooks() {
 	// Output:
 	// webhooks hmac-sha256 <nil>
 	// sign: replayed
+}
+
+// FuzzWebhookSignatures takes any list of signatures apart: nothing panics, and what comes out is what
+// the list says, by another way to read it.
+func FuzzWebhookSignatures(f *testing.F) {
+	f.Add(webhookHMAC)
+	f.Add(webhookEd25519 + " " + webhookHMAC)
+	f.Add("v2,x v1,\n" + webhookHMAC)
+	f.Add(strings.Repeat("v1, ", 9))
+	for _, seed := range []string{
+		"v1,====", "v1,", webhookHMAC[:24], webhookHMAC + "AAAA", strings.TrimRight(webhookHMAC, "="), strings.Replace(webhookHMAC, "OE=", "OF=", 1), webhookHMAC[:10] + "\n" + webhookHMAC[10:],
+		strings.NewReplacer("+", "-", "/", "_").Replace(webhookHMAC), "v1,83484cf52b04f8e4cf2531adfed9882ad4b2665137b852442d594d20e2c9d4e1", strings.Replace(webhookHMAC, "v1", "v1a", 1),
+		strings.Repeat("v2,x ", 8) + webhookHMAC, webhookHMAC + " v1,AAAA",
+	} {
+		f.Add(seed)
+	}
+	f.Add("        0,0") // what stands around a field's value is not part of it
+	scheme := sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	f.Fuzz(func(t *testing.T, list string) {
+		m := &sign.Message{Method: "POST", Target: "/", Host: "h", Source: &fixture.Source{Header: http.Header{
+			"Webhook-Id": {"msg_1"}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {list},
+		}}}
+		var s sign.Signature
+		if scheme.Parse(m, &s) != nil {
+			return
+		}
+		var want [][]byte
+		items := strings.Split(strings.Trim(list, " \t"), " ")
+		require.LessOrEqual(t, len(items), 8)
+		for _, item := range items {
+			version, text, _ := strings.Cut(item, ",")
+			size := map[string]int{"v1": 32, "v1a": 64}[version]
+			if size == 0 {
+				continue
+			}
+			value, err := base64.StdEncoding.DecodeString(text)
+			require.NoError(t, err)
+			require.Len(t, value, size)
+			require.Equal(t, text, base64.StdEncoding.EncodeToString(value), "there is one text for a signature")
+			want = append(want, value)
+		}
+		require.Equal(t, want, s.Values)
+	})
 }

@@ -2,8 +2,8 @@ package rfc9421
 
 import (
 	"errors"
-	"maps"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/dunglas/httpsfv"
@@ -12,7 +12,6 @@ import (
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/internal/form"
-	"github.com/idem-go/idem/sign/signtest"
 )
 
 // What the reader takes is what httpsfv parses and serialises to the very same text: what is signed
@@ -67,7 +66,8 @@ func FuzzSignatureInput(f *testing.F) {
 }
 
 func FuzzSignature(f *testing.F) {
-	for _, seed := range []string{"sig1=:AAAA:", "sig1=:AA==:", "sig1=:AB==:", "sig1=::", "sig1=:AAAA:;x", " sig1=:AAAA: ,\tx=1", "sig1=:AA\nAA:", "sig1=:AAAA:, sig1=:BBBB:", "sig1", "=", ":"} {
+	for _, seed := range []string{"sig1=:AAAA:", "sig1=:AA==:", "sig1=:AB==:", "sig1=::", "sig1=:AAAA:;x", " sig1=:AAAA: ,\tx=1", "sig1=:AA\nAA:", "sig1=:AAAA:, sig1=:BBBB:", "sig1", "=", ":",
+		`sig1="AAAA"`, "sig1=abcd", "sig1=:AAAA", "sig1=:AA=:", "sig1=:_-A=:", "sig1=:" + strings.Repeat("AAAA", 342) + ":"} {
 		f.Add(seed)
 	}
 	open, labelled := newScheme(f, Options{}), newScheme(f, Options{Label: "sig1"})
@@ -81,6 +81,7 @@ func FuzzSignature(f *testing.F) {
 				continue
 			}
 			require.Len(t, sig.Values, 1)
+			require.LessOrEqual(t, len(sig.Values[0]), maxSignature)
 			dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
 			require.NoError(t, err)
 			member, _ := dictionary.Get("sig1")
@@ -94,7 +95,8 @@ func FuzzSignature(f *testing.F) {
 }
 
 func FuzzContentDigest(f *testing.F) {
-	for _, seed := range []string{digestOf(""), rfcDigest, digestOf("x") + ", " + rfcDigest, "md5=:AAAA:", "sha-256", "sha-256=1", "sha-256=(:AA==:)", digestOf("") + ";a", "a=%\"%c3\"", ""} {
+	for _, seed := range []string{digestOf(""), rfcDigest, digestOf("x") + ", " + rfcDigest, "md5=:AAAA:", "sha-256", "sha-256=1", "sha-256=(:AA==:)", digestOf("") + ";a", "a=%\"%c3\"", "",
+		strings.ToUpper(digestOf("")), "sha-256=:AAAA:", "sha-256=::", digestOf("")[8:], digestOf("") + ",", strings.ReplaceAll(digestOf(""), ":", `"`), digestOf("")[:20] + "\n" + digestOf("")[20:]} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -117,54 +119,6 @@ func FuzzContentDigest(f *testing.F) {
 				}
 				require.Equal(t, b, member.(httpsfv.Item).Value)
 			}
-		}
-	})
-}
-
-// Whatever can be signed can be verified, and not after a change.
-func FuzzRoundTrip(f *testing.F) {
-	f.Add("POST", "/transfers/a%2Fb?x=2&x=1", "api.example.com", true, "application/json", `"k-1"`, body200)
-	f.Add("GET", "*", "example.com:443", false, "", "", "")
-	f.Add("GET", "http://example.com?", "x:", true, "\"\\", ",", "\x00")
-	f.Add("M\n", "/\n\"@query\": ?", "a", true, "a\nb", "\xff", "\n")
-	s := newScheme(f, Options{Require: []string{"@target-uri", "@request-target"}})
-	key := signtest.Demo
-	f.Fuzz(func(t *testing.T, method, target, host string, tls bool, contentType, idempotencyKey, body string) {
-		m := &sign.Message{Method: method, Target: target, Host: host, TLS: tls, Source: &fixture.Source{Header: http.Header{
-			"Content-Type": {contentType}, "Idempotency-Key": {idempotencyKey},
-		}, Body: []byte(body)}}
-		sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{"Content-Type"}}
-		added, err := s.Sign(m, sig, key)
-		if err != nil {
-			require.ErrorIs(t, err, sign.CodeMalformed)
-			return
-		}
-		signingString := s.SigningString(m, sig, key)
-		maps.Copy(headerOf(m), added.Header)
-		m = unread(m)
-		_, err = m.Body()
-		require.NoError(t, err)
-		parsed := new(sign.Signature)
-		require.NoError(t, s.Parse(m, parsed))
-		require.NoError(t, s.Check(m, parsed, key))
-		require.Equal(t, signingString, s.SigningString(m, parsed, key))
-
-		for _, change := range []func(*sign.Message){
-			func(m *sign.Message) { m.Method += "x" },
-			func(m *sign.Message) { m.Target += "x" },
-			func(m *sign.Message) { m.TLS = !m.TLS },
-			func(m *sign.Message) { headerOf(m)["Content-Type"] = []string{contentType + "x"} },
-			func(m *sign.Message) { headerOf(m)["Idempotency-Key"] = []string{idempotencyKey + "x"} },
-			func(m *sign.Message) { m.Source.(*fixture.Source).Body = []byte(body + "x") },
-		} {
-			changed := unread(m)
-			changed.Source = &fixture.Source{Header: headerOf(m).Clone(), Body: []byte(body)}
-			change(changed)
-			_, err := changed.Body()
-			require.NoError(t, err)
-			parsed := new(sign.Signature)
-			require.NoError(t, s.Parse(changed, parsed))
-			require.ErrorIs(t, s.Check(changed, parsed, key), sign.CodeInvalid)
 		}
 	})
 }

@@ -168,17 +168,11 @@ func TestContentDigest(t *testing.T) {
 		{"weak ones only", md5 + ", sha=:2jmj7l5rSw0yVb/vlWAYkK/YBwk=:, unixsum=:AAA=:, unixcksum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:", sign.ReasonUncovered},
 		{"unknown ones only", "sha-384=:AAAA:", sign.ReasonUncovered},
 		{"empty", "", sign.ReasonUncovered},
-		{"upper case", strings.ToUpper(good256[:7]) + good256[7:], sign.CodeMalformed},
 		{"a member twice", good256 + ", " + good256, sign.CodeMalformed},
 		{"a bad member, then a good one", bad256 + ", " + good256, sign.CodeMalformed},
-		{"too short", "sha-256=:AAAA:", sign.CodeMalformed},
 		{"too long", strings.Replace(good512, "sha-512", "sha-256", 1), sign.CodeMalformed},
 		{"too short beside a good one", "sha-256=:AAAA:, " + good512, sign.CodeMalformed},
-		{"a string", strings.ReplaceAll(good256, ":", `"`), sign.CodeMalformed},
-		{"a list", "sha-256=(" + good256[8:] + ")", sign.CodeMalformed},
 		{"with a parameter", good256 + ";x", sign.CodeMalformed},
-		{"as in the field Digest", "SHA-256=" + good256[9:53], sign.CodeMalformed},
-		{"a line feed within", good256[:20] + "\n" + good256[20:], sign.CodeMalformed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := testMessage()

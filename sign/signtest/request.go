@@ -1,5 +1,5 @@
 // Package signtest is for tests of signers and verifiers: [RunScheme] is the suite that defines a scheme, and
-// [NewVerifier] and [NewRequest] are for a handler that stands behind a verifier. The suite that attacks a verifier where an
+// [NewVerifier] and [NewRequest] are for a handler behind a verifier. The suite that attacks a verifier where an
 // adapter mounts it is core/adaptertest.
 package signtest
 
@@ -12,8 +12,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Keys for tests of your own: the two that [NewVerifier] knows, and one under Demo's id of somebody who has not
-// the secret.
+// Keys for tests of your own: the two that [NewVerifier] knows, and one of Demo's id with another secret.
 var (
 	Demo   = newKey("demo", "0123456789abcdef0123456789abcdef")
 	Bob    = newKey("bob", "bob's secret, known to the tests")
@@ -24,7 +23,7 @@ func newKey(id, secret string) *sign.Key {
 	return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, []byte(secret)))
 }
 
-// NewVerifier returns a verifier that knows Demo and Bob, configured as change leaves it.
+// NewVerifier returns a verifier that knows Demo and Bob, with the configuration that change leaves.
 func NewVerifier(change ...func(*sign.Config)) *sign.Verifier {
 	c := sign.Config{Keys: sign.Must(sign.NewRing(Demo, Bob))}
 	for _, f := range change {
@@ -33,9 +32,9 @@ func NewVerifier(change ...func(*sign.Config)) *sign.Verifier {
 	return sign.Must(sign.NewVerifier(c))
 }
 
-// NewRequest returns a POST of body to url, which is absolute, signed by key now. fields are names and values in
-// turn, and they are signed too; the type is JSON if they don't say otherwise. Without a key it is not
-// signed. It can be sent by a client, or be given to a handler.
+// NewRequest returns a POST of body to url, which is absolute, signed by key now. fields are names and values in turn. They are
+// signed too. The Content-Type is application/json unless fields has another. With a nil key the request is not signed. A client
+// can send it, or a handler serve it.
 func NewRequest(tb testing.TB, key *sign.Key, url, body string, fields ...string) *http.Request {
 	tb.Helper()
 	r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
@@ -57,8 +56,7 @@ func NewRequest(tb testing.TB, key *sign.Key, url, body string, fields ...string
 	return r
 }
 
-// Serve gives h the POST to /orders/a%2Fb?x=1 that [NewRequest] makes, without a connection in between, and
-// returns the answer.
+// Serve lets h serve the POST to /orders/a%2Fb?x=1 that [NewRequest] makes, without a connection, and returns the answer.
 func Serve(tb testing.TB, h http.Handler, key *sign.Key, body string, fields ...string) *httptest.ResponseRecorder {
 	tb.Helper()
 	w := httptest.NewRecorder()

@@ -16,32 +16,32 @@ import (
 	"github.com/idem-go/idem/sign/internal/fixture"
 )
 
-// noon is what the clocks of signer and verifier say.
+// noon is the time of signer and verifier.
 var noon = time.Unix(1700000000, 0)
 
-// SchemeHarness is a scheme, as [RunScheme] sees it.
+// SchemeHarness is a scheme, and what [RunScheme] needs to test it.
 type SchemeHarness struct {
-	// Scheme is the scheme. Nil: [sign.NewV1].
+	// Scheme is the scheme to test. Nil: [sign.NewV1].
 	Scheme sign.Scheme
 	// Signer signs, and Verifier verifies. A nil Verifier is the Signer.
 	Signer, Verifier *sign.Key
 	// Stranger is a key of the same kind and id that the verifier does not have.
 	Stranger *sign.Key
-	// Request makes a request to be signed: always the same, with a body.
+	// Request returns a request to be signed: always the same one, with a body.
 	Request func() *http.Request
-	// Parameters says that the scheme signs the parameters in the body, and not its bytes.
+	// Parameters is true if the scheme signs the parameters in the body, not its bytes.
 	Parameters bool
 	// Cover is [sign.RequestOptions].Cover.
 	Cover []string
 }
 
-// RunScheme holds a scheme to what [sign.Scheme] asks of it. A message that was signed is changed in some thousand
-// ways: each byte of each header field and of the body, fields that are missing, doubled or new, items of lists that are
-// missing, bytes that move from the end of a field to the beginning of the body and back, another target. Each of
-// these is refused, or is the same message: with the same body, time, nonce and event id, by which it is known again. No panic is allowed.
+// RunScheme tests that a scheme keeps the rules of [sign.Scheme]. It changes a signed message in some thousand ways: each byte
+// of each header field and of the body; fields that are missing, doubled or new; items of lists that are missing or doubled;
+// bytes that move between the end of a field and the beginning of the body; another target. The verifier must refuse each of
+// these, or accept it as the same message: with the same body, time, nonce and event id. Nothing may panic.
 //
-// So a nonce that can be changed without the key is found, and a timestamp or an event's id. The suite does
-// not say what a scheme leaves unsigned beside these.
+// So it finds a nonce, a timestamp or an event id that can be changed without the key. It does not test what else a scheme leaves
+// unsigned.
 func RunScheme(t *testing.T, h SchemeHarness) {
 	t.Helper()
 	for _, problem := range h.problems() {
@@ -318,7 +318,7 @@ func (d draft) changes() (all []draft) {
 	return all
 }
 
-// others are bytes that may stand in place of c.
+// others returns bytes to put in place of c.
 func others(c byte) []byte {
 	switch {
 	case '0' <= c && c <= '9':

@@ -11,7 +11,7 @@
 //	amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=<secret>
 //
 // The signature is the HMAC-SHA256 of this string with the same secret, in upper-case hexadecimal. By default, key id, timestamp,
-// nonce and signature stand in the header fields X-Key-Id, X-Timestamp, X-Nonce and X-Sign; see [Options].InParams. The key is
+// nonce and signature are in the header fields X-Key-Id, X-Timestamp, X-Nonce and X-Sign; see [Options].InParams. The key is
 // one of [sign.NewHMACKey]. The configuration decides the algorithm: a parameter sign_type is like any other.
 //
 // # What is not signed
@@ -40,14 +40,14 @@
 // parameters. A name that occurs twice, in one place or in two, is refused. All of these refusals are [sign.CodeMalformed].
 //
 // Values are not encoded, so {a: "1&b=2"} and {a: "1", b: "2"} would have the same signing string. Therefore names contain no & and
-// no =, and values no = after an &. Then there is only one way to take the string apart: between two & stands a parameter exactly
+// no =, and values no = after an &. Then there is only one way to take the string apart: between two & there is a parameter exactly
 // if there is a = between them. "a=b", "AT&T" and a URL with one pair in its query are allowed. Percent-encode the & of
 // a URL with more pairs. No parameter may have the name of the secret, "key".
 //
 // # Time and nonce
 //
 // A message needs a timestamp, in one of the forms that [Options] has, and a nonce of 16 to 128 characters of A-Z a-z 0-9 . _ ~ -.
-// The body is read before they are checked, up to the verifier's limit, also if they stand in the header. A message without one
+// The body is read before they are checked, up to the verifier's limit, also if they are in the header. A message without one
 // of them could be sent again for ever, and is refused ([sign.CodeMissing]). XunhuPay sends both (time and nonce_str). Jeepay sends
 // a time alone (reqTime): your own clients add a nonce as one more parameter. A time of the payment, such as time_end, is not that
 // of the signature: a notification that the gateway repeats after [sign.Config].Window would be refused. Ask such a gateway
@@ -56,6 +56,6 @@
 // # With a guard behind it
 //
 // A client signs each retry anew. With [Options].InParams, the four parameters of the signature therefore do not count for the
-// guard, if they stand in a query, a form or a JSON body: they are neither in keys made of parameters nor in the fingerprint of a
+// guard, if they are in a query, a form or a JSON body: they are neither in keys made of parameters nor in the fingerprint of a
 // client's key (see [sign.Verified].Consumed).
 package sortedparams

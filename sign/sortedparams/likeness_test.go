@@ -6,7 +6,6 @@ import (
 	"unicode"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/idem-go/idem/sign"
 )
@@ -21,19 +20,6 @@ func plainLikeness(name string) string {
 		}
 		return least
 	}, strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(name, "[]", ""), "[", "."), "]", ""))
-}
-
-// areAlike is what checkLikeness refuses, name by name.
-func areAlike(names []string) bool {
-	for _, name := range names {
-		base, _, indexed := strings.Cut(name, "[")
-		for _, other := range names {
-			if other != name && (plainLikeness(other) == plainLikeness(name) || indexed && plainLikeness(other) == plainLikeness(base)) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Of all characters, those are taken for one that are one but for their case, and no others.
@@ -54,18 +40,18 @@ func TestLikenessOfCharacters(t *testing.T) {
 }
 
 func TestLikenessOfNames(t *testing.T) {
-	name := rapid.StringMatching(`[abAkK\x{212a}s\x{17f}.]{1,2}(\[\]|\[a\]|\[|\]){0,2}`)
-	rapid.Check(t, func(rt *rapid.T) {
-		names := rapid.SliceOfN(name, 0, 6).Draw(rt, "names")
+	for names, alike := range map[string]bool{
+		"a A": true, "k \u212a": true, "s \u017f": true, "a a[]": true, "a a[b]": true, "a.b a[b]": true, "a[b] A[B]": true, "a] a": true, "A[b] a": true,
+		"a b": false, "a[b] a[c]": false, "a[0] a[1] a[2]": false, "a.b a[c]": false, "Key key": false, "a a": false, "b a[b]": false,
+	} {
 		l := new(params)
-		for _, name := range names {
-			require.NoError(rt, l.add(name, ""))
+		for _, name := range strings.Fields(names) {
+			require.NoError(t, l.add(name, ""))
 		}
-		err := l.checkLikeness(&Options{SecretName: "key"})
-		if areAlike(names) {
-			require.ErrorIs(rt, err, sign.CodeMalformed, "%q", names)
+		if err := l.checkLikeness(&Options{SecretName: "key"}); alike {
+			require.ErrorIs(t, err, sign.CodeMalformed, names)
 		} else {
-			require.NoError(rt, err, "%q", names)
+			require.NoError(t, err, names)
 		}
-	})
+	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/secret"
 )
 
-// Place is a part of a message in which parameters may stand. Join several by |.
+// Place is a part of a message that may hold parameters. Join several by |.
 type Place uint8
 
 // The places.
@@ -45,7 +45,7 @@ type Options struct {
 	// letters, digits, _, - and full stops. Empty: key_id, timestamp, nonce, sign.
 	KeyID, Timestamp, Nonce, Sign string
 
-	// InParams means that these four stand among the parameters of the message. False: they stand in header fields, and the
+	// InParams means that these four are among the parameters of the message. False: they are in header fields, and the
 	// first three are signed as parameters of the names above.
 	InParams bool
 
@@ -70,7 +70,7 @@ type Options struct {
 	// time, messages of one hour in autumn count as an hour older.
 	Location *time.Location
 
-	// Places are where parameters may stand. A message with a query or a body that is not among them is refused
+	// Places are where parameters may be. A message with a query or a body that is not among them is refused
 	// ([sign.ReasonUncovered]). Name the place that your handlers read, because the place of a parameter is not signed.
 	// Zero: anywhere.
 	Places Place
@@ -93,10 +93,10 @@ type Options struct {
 // Binding holds the names of parameters for parts of the message that are no parameters. They are signed like the others, and no
 // parameter of the message may have such a name. An empty name means that the part is not signed.
 type Binding struct {
-	// Method, Path and Host stand for the method as sent, the path as sent, and the host in lower case, with the port if
+	// Method, Path and Host name the method as sent, the path as sent, and the host in lower case, with the port if
 	// one was sent. If [sign.Config].Host is set, it replaces the host.
 	Method, Path, Host string
-	// IdempotencyKey stands for the value of the Idempotency-Key field. A message without this field has no such parameter.
+	// IdempotencyKey names the value of the Idempotency-Key field. A message without this field has no such parameter.
 	IdempotencyKey string
 }
 
@@ -145,7 +145,7 @@ func New(o Options) (sign.Scheme, error) {
 
 	var headers []string
 	header := func(field string, name *string, standard string) {
-		errorIf(o.InParams && *name != "", field, "is set, but nothing stands in the header")
+		errorIf(o.InParams && *name != "", field, "is set, but nothing is in the header")
 		*name = http.CanonicalHeaderKey(cmp.Or(*name, standard))
 		errorIf(!isFieldName(*name), field, "%q cannot be the field's name", *name)
 		errorIf(slices.Contains(headers, *name), field, "%q is the name of something else", *name)
@@ -171,7 +171,7 @@ func New(o Options) (sign.Scheme, error) {
 	return s, nil
 }
 
-// isParamName reports whether a name can stand in all places without escapes.
+// isParamName reports whether a name needs no escapes in any place.
 func isParamName(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -490,7 +490,7 @@ func (s *scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.K
 	return b.String() + string(s.secretName) + redact.Mark
 }
 
-// fingerprint returns digits that stand for a value in a log. They depend on the signature, which is not in the log, so a reader
+// fingerprint returns digits that replace a value in a log. They depend on the signature, which is not in the log, so a reader
 // of logs cannot find a value by sending guesses. No signing string begins like the input of this HMAC, because names have no
 // line feed.
 func fingerprint(own, signature []byte, name, value string) string {

@@ -329,6 +329,8 @@ func TestSignRefuses(t *testing.T) {
 		{"another type", "/", "text/plain", "a=1", in, sign.ReasonUncovered},
 		{"no place", "/", "text/plain", "", Options{InParams: true, Places: FromJSON}, sign.ReasonUncovered},
 		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.CodeMalformed},
+		{"a long query", "/?" + strings.Repeat("&", 32<<10+1), "", "", in, sign.CodeMalformed},
+		{"the longest query", "/?" + strings.Repeat("&", 32<<10), "", "", in, nil},
 	} {
 		r := newRequest(t, c.target, c.contentType, c.body)
 		require.ErrorIs(t, sign.Request(r, signtest.Demo, sign.RequestOptions{Scheme: sign.Must(New(c.o))}), c.want, c.name)

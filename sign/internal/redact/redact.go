@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Mark stands in a signing string in place of a secret.
+// Mark replaces a secret in a signing string.
 const Mark = "[redacted]"
 
 // Field returns the value of a header field for a signing string. It returns [Mark] if the name, in any case, is one
