@@ -3,12 +3,9 @@ package sign_test
 import (
 	"context"
 	"crypto/rand"
-	"crypto/rsa"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
@@ -51,13 +48,6 @@ func (f keyFunc) Keys(ctx context.Context, id string) ([]*sign.Key, error) { ret
 
 func newHMACWith(o sign.KeyOptions) *sign.Key {
 	return sign.Must(sign.NewHMACKey(o, []byte(rand.Text()+rand.Text())))
-}
-
-func newRSA(tb testing.TB) *sign.Key {
-	tb.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(tb, err)
-	return sign.Must(sign.NewKey(sign.KeyOptions{ID: "rsa"}, private))
 }
 
 // stub is a scheme with something in front of its Parse, and something behind its Check.

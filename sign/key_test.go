@@ -87,43 +87,31 @@ func errorOf(key *sign.Key, err error) error {
 }
 
 func TestSignAndVerify(t *testing.T) {
-	edSigner, edVerifier := fixture.Ed25519("ed")
-	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	rs, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
 	message := []byte("message")
-	for _, c := range []struct {
-		signer, verifier *sign.Key
-		algorithm        sign.Algorithm
-		length           int
-	}{
-		{signtest.Demo, signtest.Demo, "hmac-sha256", 32},
-		{edSigner, edVerifier, "ed25519", 64},
-		{sign.Must(sign.NewKey(sign.KeyOptions{ID: "e"}, ec)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "e"}, &ec.PublicKey)), "ecdsa-p256-sha256", 64},
-		{sign.Must(sign.NewKey(sign.KeyOptions{ID: "r"}, rs)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "r"}, &rs.PublicKey)), "rsa-pss-sha512", 256},
-	} {
-		t.Run(string(c.algorithm), func(t *testing.T) {
-			require.Equal(t, c.algorithm, c.verifier.Algorithm())
-			signature, err := c.signer.Sign(message)
+	for algorithm, length := range map[sign.Algorithm]int{"hmac-sha256": 32, "ed25519": 64, "ecdsa-p256-sha256": 64, "rsa-pss-sha512": 256} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			pair := fixture.Pairs("k")[algorithm]
+			signer, verifier := pair[0], pair[1]
+			require.Equal(t, algorithm, verifier.Algorithm())
+			signature, err := signer.Sign(message)
 			require.NoError(t, err)
-			require.Len(t, signature, c.length)
-			require.True(t, c.verifier.Verify(message, signature))
-			require.True(t, c.signer.Verify(message, signature))
-			require.False(t, c.verifier.Verify([]byte("Message"), signature))
-			require.False(t, c.verifier.Verify(nil, signature))
+			require.Len(t, signature, length)
+			require.True(t, verifier.Verify(message, signature))
+			require.True(t, signer.Verify(message, signature))
+			require.False(t, verifier.Verify([]byte("Message"), signature))
+			require.False(t, verifier.Verify(nil, signature))
 			for _, wrong := range [][]byte{
-				nil, {}, signature[:len(signature)-1], append(bytes.Clone(signature), 0), make([]byte, c.length), bytes.Repeat([]byte{0xff}, c.length),
+				nil, {}, signature[:len(signature)-1], append(bytes.Clone(signature), 0), make([]byte, length), bytes.Repeat([]byte{0xff}, length),
 			} {
-				require.False(t, c.verifier.Verify(message, wrong))
+				require.False(t, verifier.Verify(message, wrong))
 			}
-			for _, i := range []int{0, c.length / 2, c.length - 1} {
+			for _, i := range []int{0, length / 2, length - 1} {
 				flipped := bytes.Clone(signature)
 				flipped[i] ^= 1
-				require.False(t, c.verifier.Verify(message, flipped))
+				require.False(t, verifier.Verify(message, flipped))
 			}
-			if c.signer != c.verifier {
-				_, err = c.verifier.Sign(message)
+			if signer != verifier {
+				_, err = verifier.Sign(message)
 				require.ErrorContains(t, err, "no private part")
 			}
 		})
@@ -133,10 +121,9 @@ func TestSignAndVerify(t *testing.T) {
 // An ECDSA signature is two numbers of 32 bytes (RFC 9421, section 3.3.4). The same numbers in more or fewer bytes are no
 // signature: nobody can make another text of one.
 func TestECDSASignaturesHaveOneLength(t *testing.T) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	key := sign.Must(sign.NewKey(sign.KeyOptions{ID: "e"}, private))
+	key, _ := fixture.Pair("e", fixture.Private().ECDSA)
 	var signature []byte
+	var err error
 	for signature == nil || signature[32] != 0 { // one of 256 has a second number of 31 bytes
 		signature, err = key.Sign([]byte("message"))
 		require.NoError(t, err)
@@ -201,8 +188,7 @@ func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
 	seed := []byte(designSecret)
 	curve, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed)
 	require.NoError(t, err)
-	modulus, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
+	modulus := fixture.Private().RSA
 	for kind, key := range map[string]*sign.Key{
 		"HMAC":    sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, seed)),
 		"sender":  sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "demo"}, designSecret)),

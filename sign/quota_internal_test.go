@@ -96,20 +96,12 @@ func TestOwnersLeaveRoom(t *testing.T) {
 	require.Equal(t, CodeStoreUnavailable, q.taken("the second", 1000).Code, "it has taken nothing")
 }
 
-// sized is a store that says how much it holds.
-type sized struct {
-	*MemoryNonces
-	room int
-}
-
-func (s sized) Limits() (int, bool) { return s.room, false }
-
 // MaxNonces by default is a number for all stores, but no more than there is room for, and no less than a quota.
 func TestDefaultOfMaxNonces(t *testing.T) {
 	for want, c := range map[int]Config{
-		1 << 19: {Nonces: sized{room: 0}},
+		1 << 19: {},
 		1 << 20: {NonceQuota: 1 << 20},
-		64:      {Nonces: sized{room: 64}, NonceQuota: 64},
+		64:      {Nonces: &MemoryNonces{Max: 64}, NonceQuota: 64},
 	} {
 		c.Keys = Must(NewRing())
 		require.Equal(t, want, Must(NewVerifier(c)).quota.all)

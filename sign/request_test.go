@@ -56,7 +56,7 @@ func TestRequest(t *testing.T) {
 }
 
 func TestRequestErrors(t *testing.T) {
-	_, verifier := fixture.Ed25519("ed")
+	_, verifier := fixture.Pair("ed", fixture.Private().Ed25519)
 	for want, c := range map[string]struct {
 		key    *sign.Key
 		change func(*http.Request)

@@ -1,6 +1,7 @@
 package sign_test
 
 import (
+	"crypto/ed25519"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,8 +19,8 @@ const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount"
 
 func TestSchemes(t *testing.T) {
 	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"}))
-	ed25519Signer, ed25519Verifier := fixture.Ed25519("acme")
-	ed25519Stranger, _ := fixture.Ed25519("acme")
+	ed25519Signer, ed25519Verifier := fixture.Pair("acme", fixture.Private().Ed25519)
+	ed25519Stranger, _ := fixture.Pair("acme", ed25519.NewKeyFromSeed([]byte(designSecret)))
 	for name, c := range map[string]struct {
 		scheme sign.Scheme
 		target string

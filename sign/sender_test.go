@@ -252,7 +252,7 @@ func TestSenderKeys(t *testing.T) {
 	}
 
 	// A key of another kind is not a sender's.
-	signer, verifier := fixture.Ed25519("ed")
+	signer, verifier := fixture.Pair("ed", fixture.Private().Ed25519)
 	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", senderBody)
 	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.GitHub("ed")}), sign.ReasonWrongAlgorithm)
 	_, err := senderVerifier(sign.GitHub("ed"), 0, verifier).Verify(t.Context(), senderMessage(senderVectors[0].header, senderVectors[0].body))

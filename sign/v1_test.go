@@ -173,7 +173,7 @@ func TestV1Parse(t *testing.T) {
 
 // If any part of a message is changed, its signature is bad.
 func TestV1CoversTheMessage(t *testing.T) {
-	signer, verifier := fixture.Ed25519("ed")
+	signer, verifier := fixture.Pair("ed", fixture.Private().Ed25519)
 	for _, key := range [][2]*sign.Key{{signtest.Demo, signtest.Demo}, {signer, verifier}} {
 		check := func(want error, what string, change func(*sign.Message, *fixture.Source)) {
 			t.Helper()
@@ -220,7 +220,7 @@ func TestV1AlgorithmBelongsToTheKey(t *testing.T) {
 	forged := signedRequest(t, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, public)), sign.RequestOptions{})
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{}, forged, verifier), sign.ReasonWrongAlgorithm)
 
-	rsa := newRSA(t)
+	_, rsa := fixture.Pair("rsa", fixture.Private().RSA)
 	require.ErrorIs(t, sign.Request(forged, rsa, sign.RequestOptions{}), sign.ReasonWrongAlgorithm)
 	forged.Header.Set("X-Key-Id", "rsa")
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{}, forged, rsa), sign.ReasonWrongAlgorithm)

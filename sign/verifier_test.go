@@ -306,7 +306,7 @@ func TestADecoyProvesNothing(t *testing.T) {
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: scheme}, r, signtest.Demo), sign.ReasonUnknownKey)
 	require.Equal(t, 1, checks)
 
-	_, verifier := fixture.Ed25519("demo")
+	_, verifier := fixture.Pair("demo", fixture.Private().Ed25519)
 	checks, scheme.check = 0, func(_ *sign.Signature, err error) error { checks++; return err }
 	r = signedRequest(t, signtest.Demo, sign.RequestOptions{})
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: scheme}, r, verifier), sign.ReasonWrongAlgorithm)

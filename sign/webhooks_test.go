@@ -136,7 +136,8 @@ func TestWebhookKeys(t *testing.T) {
 		fixture.Sign(t, r, same, sign.RequestOptions{Scheme: scheme})
 		require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: scheme}, r, short), sign.ReasonWrongAlgorithm)
 	}
-	rsa, o := newRSA(t), sign.StandardWebhooksOptions{KeyID: "rsa"}
+	_, rsa := fixture.Pair("rsa", fixture.Private().RSA)
+	o := sign.StandardWebhooksOptions{KeyID: "rsa"}
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(o, rsa), webhookDelivery(t, standardWebhooks, short)), sign.ReasonWrongAlgorithm)
 }
 
@@ -306,8 +307,9 @@ func TestWebhookOptions(t *testing.T) {
 	r.Header.Set("Idempotency-Key", "k-1")
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(itself, key), r), sign.ReasonBadSignature)
 
+	rsa, _ := fixture.Pair("rsa", fixture.Private().RSA)
 	_, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{
-		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), newRSA(t), key, key, key, key, key},
+		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), rsa, key, key, key, key, key},
 	})
 	require.Equal(t, []string{
 		"StandardWebhooksOptions.ID", "StandardWebhooksOptions.Timestamp", "StandardWebhooksOptions.Signature", "StandardWebhooksOptions", "StandardWebhooksOptions.KeyID",

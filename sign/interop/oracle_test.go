@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,15 +23,15 @@ import (
 
 // peers are the keys as the other implementation wants them: what signs, and what verifies.
 func peers() map[string][2]httpsig.Key {
-	m := material()
+	m := fixture.Private()
 	key := func(algorithm httpsig.SignatureAlgorithm, material any) httpsig.Key {
 		return httpsig.Key{KeyID: "demo", Algorithm: algorithm, Key: material}
 	}
 	return map[string][2]httpsig.Key{
 		"hmac-sha256":       {key(httpsig.HmacSha256, []byte(secret)), key(httpsig.HmacSha256, []byte(secret))},
-		"ed25519":           {key(httpsig.Ed25519, m.ed25519), key(httpsig.Ed25519, m.ed25519.Public())},
-		"ecdsa-p256-sha256": {key(httpsig.EcdsaP256Sha256, m.ecdsa), key(httpsig.EcdsaP256Sha256, &m.ecdsa.PublicKey)},
-		"rsa-pss-sha512":    {key(httpsig.RsaPssSha512, m.rsa), key(httpsig.RsaPssSha512, &m.rsa.PublicKey)},
+		"ed25519":           {key(httpsig.Ed25519, m.Ed25519), key(httpsig.Ed25519, m.Ed25519.Public())},
+		"ecdsa-p256-sha256": {key(httpsig.EcdsaP256Sha256, m.ECDSA), key(httpsig.EcdsaP256Sha256, &m.ECDSA.PublicKey)},
+		"rsa-pss-sha512":    {key(httpsig.RsaPssSha512, m.RSA), key(httpsig.RsaPssSha512, &m.RSA.PublicKey)},
 	}
 }
 
@@ -101,15 +102,10 @@ var tampers = map[string]func(r *http.Request, body *string){
 
 // What one implementation signs the other one verifies, and both refuse it once it was changed.
 func TestOracle(t *testing.T) {
-	pairs, peerPairs := keyPairs(t), peers()
-	names := []string{"hmac-sha256", "ed25519", "ecdsa-p256-sha256", "rsa-pss-sha512"}
-	ways := make([]string, 0, len(tampers))
-	for way := range tampers {
-		ways = append(ways, way)
-	}
-	slices.Sort(ways)
-	for _, name := range names {
-		pair, peer := pairs[name], peerPairs[name]
+	pairs, peerPairs := keyPairs(), peers()
+	ways := slices.Sorted(maps.Keys(tampers))
+	for _, name := range algorithms {
+		pair, peer := pairs[sign.Algorithm(name)], peerPairs[name]
 		s := newScheme(t, rfc9421.Options{Tag: "app"})
 		ours := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(pair[1])), Scheme: s, Nonces: fixture.AnyNonce{}}))
 		theirs, err := httpsig.NewVerifier(peer[1],

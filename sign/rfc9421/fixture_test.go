@@ -1,17 +1,11 @@
 package rfc9421
 
 import (
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/dunglas/httpsfv"
@@ -109,15 +103,3 @@ func verify(t testing.TB, s *profile, m *sign.Message, keys ...*sign.Key) error 
 	_, err := fixture.Verifier(sign.Config{Scheme: s, Nonces: fixture.AnyNonce{}}, keys...).Verify(t.Context(), unread(m))
 	return err
 }
-
-// material is one key pair of each kind; the RSA one takes a while.
-var material = sync.OnceValue(func() (m struct {
-	ed25519 ed25519.PrivateKey
-	ecdsa   *ecdsa.PrivateKey
-	rsa     *rsa.PrivateKey
-}) {
-	_, m.ed25519, _ = ed25519.GenerateKey(rand.Reader)
-	m.ecdsa, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	m.rsa, _ = rsa.GenerateKey(rand.Reader, 2048)
-	return m
-})

@@ -29,9 +29,9 @@ func (w *working) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error
 // On a ring of all algorithms, a message takes the same work whatever key it names, known or not: how long it takes
 // tells nobody which keys there are, nor of what kind they are.
 func TestUnknownKeysTakeTheSameWork(t *testing.T) {
-	pairs := material()
+	pairs := fixture.Private()
 	ring := sign.Must(sign.NewRing(fixture.HMAC("hmac")))
-	for id, public := range map[string]any{"ed25519": pairs.ed25519.Public(), "ecdsa": &pairs.ecdsa.PublicKey, "rsa": &pairs.rsa.PublicKey} {
+	for id, public := range map[string]any{"ed25519": pairs.Ed25519.Public(), "ecdsa": &pairs.ECDSA.PublicKey, "rsa": &pairs.RSA.PublicKey} {
 		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: id}, public))))
 		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: "expired", ValidUntil: fixture.Now}, public))))
 	}

@@ -2,7 +2,6 @@ package rfc9421
 
 import (
 	"context"
-	"crypto"
 	"crypto/sha512"
 	"encoding/base64"
 	"net/http"
@@ -29,21 +28,21 @@ func TestOptionErrorsAreReportedAtOnce(t *testing.T) {
 
 // What sign.Request makes passes a verifier, for each kind of key.
 func TestSignAndVerify(t *testing.T) {
-	m := material()
 	c := sign.Config{Scheme: newScheme(t, Options{})}
-	for algorithm, private := range map[string]any{"ed25519": m.ed25519, "ecdsa-p256-sha256": m.ecdsa, "rsa-pss-sha512": m.rsa} {
-		signer := sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, private))
-		verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, private.(crypto.Signer).Public()))
+	for algorithm, pair := range fixture.Pairs("demo") {
+		signer, verifier := pair[0], pair[1]
 		r := signtest.NewRequest(t, nil, "https://API.example.com:443/transfers/a%2Fb?x=2&x=1", body200, "Idempotency-Key", `"k-1"`)
 		fixture.Sign(t, r, signer, sign.RequestOptions{Scheme: c.Scheme, Lifetime: 10 * time.Second})
-		require.Contains(t, r.Header.Get("Signature-Input"), `;alg="`+algorithm+`"`)
+		require.Contains(t, r.Header.Get("Signature-Input"), `;alg="`+string(algorithm)+`"`)
 		require.Contains(t, r.Header.Get("Signature-Input"), `;expires=1700000010;`)
 		verified, err := fixture.Verifier(c, verifier).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		nonce := verified.Nonce
 		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "rfc9421", Algorithm: signer.Algorithm(), Time: fixture.Now, Nonce: nonce}, verified)
 		require.Contains(t, r.Header.Get("Signature-Input"), `nonce="`+nonce+`"`)
-		require.ErrorContains(t, sign.Request(r, verifier, sign.RequestOptions{Scheme: c.Scheme}), "verify only")
+		if signer != verifier {
+			require.ErrorContains(t, sign.Request(r, verifier, sign.RequestOptions{Scheme: c.Scheme}), "verify only")
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func TestTimestamps(t *testing.T) {
 
 // Keys of other kinds have no secret that could be signed.
 func TestKeysOfOtherKinds(t *testing.T) {
-	signer, verifier := fixture.Ed25519("demo")
+	signer, verifier := fixture.Pair("demo", fixture.Private().Ed25519)
 	r := newSigned(t, Options{}, "/?a=1", "", "")
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: sign.Must(New(Options{}))}, r, verifier), sign.ReasonWrongAlgorithm)
 	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.Must(New(Options{}))}), sign.ReasonWrongAlgorithm)
