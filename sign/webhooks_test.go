@@ -158,6 +158,9 @@ func TestWebhookIDs(t *testing.T) {
 		}
 		require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, key), r), want, id)
 	}
+	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", webhookPayload, "Webhook-Id", "a")
+	r.Header.Add("Webhook-Id", "b")
+	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: scheme}), sign.CodeDuplicateHeader)
 }
 
 // Each row changes a good delivery, and says why that must be refused, or must not.
