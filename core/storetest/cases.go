@@ -231,21 +231,6 @@ var cases = []testCase{
 		},
 	},
 	{
-		name: "a stale owner changes nothing after a takeover",
-		why:  "a slow first run must not complete, renew or release the second run's record",
-		run: func(s *env) {
-			first, second := lapsing(), taking()
-			s.begin("k", first)
-			s.pass(short)
-			s.meet("k", second, store.Acquired, 2)
-			s.powerless("k", first.Owner)
-			s.look("k", store.Running, 2)
-			s.complete("k", second.Owner, []byte("second"), long)
-			s.powerless("k", first.Owner)
-			s.done("k", 2, []byte("second"))
-		},
-	},
-	{
 		name: "a stale owner changes nothing after a release",
 		why:  "a store that compares the owner and then unlocks, in two steps, deletes the next owner's claim",
 		run: func(s *env) {
@@ -260,51 +245,40 @@ var cases = []testCase{
 		},
 	},
 	{
-		name: "a stale owner changes nothing after releasing what it took over",
-		why:  "the record that stays has no owner: every call of the releasing owner, of a former one and of the zero owner gets ErrLost",
+		name: "a stale owner changes nothing after a takeover, nor after giving up what it took over",
+		why:  "a slow run must not complete, renew or release another's record; a record that was released after a takeover, or abandoned, has no owner: every call of those who had it, and of the zero owner, gets ErrLost",
 		run: func(s *env) {
-			first, second, third := lapsing(), taking(), taking()
-			s.begin("k", first)
-			s.pass(short)
-			s.meet("k", second, store.Acquired, 2)
-			s.release("k", second.Owner)
-			owners := []store.Owner{first.Owner, second.Owner, {}}
-			for _, owner := range owners {
-				s.powerless("k", owner)
+			for name, giveUp := range map[string]func(key string, owner store.Owner){"Release": s.release, "Abandon": s.abandon} {
+				for begun, first := range map[string]store.Claim{"lapsed": lapsing(), "abandoned": standing()} {
+					key := name + ", " + begun
+					second, third := taking(), taking()
+					s.begin(key, first)
+					if begun == "lapsed" {
+						s.pass(short)
+					} else {
+						s.abandon(key, first.Owner)
+						s.powerless(key, first.Owner)
+						s.powerless(key, store.Owner{})
+					}
+					s.meet(key, second, store.Acquired, 2)
+					s.powerless(key, first.Owner)
+					s.look(key, store.Running, 2)
+					giveUp(key, second.Owner)
+					stale := func() {
+						s.Helper()
+						for _, owner := range []store.Owner{first.Owner, second.Owner, {}} {
+							s.powerless(key, owner)
+						}
+					}
+					stale()
+					s.look(key, store.Abandoned, 2)
+					s.meet(key, third, store.Acquired, 3)
+					stale()
+					s.complete(key, third.Owner, []byte("third"), long)
+					stale()
+					s.done(key, 3, []byte("third"))
+				}
 			}
-			s.look("k", store.Abandoned, 2)
-			s.meet("k", third, store.Acquired, 3)
-			for _, owner := range owners {
-				s.powerless("k", owner)
-			}
-			s.complete("k", third.Owner, []byte("third"), long)
-			s.done("k", 3, []byte("third"))
-		},
-	},
-	{
-		name: "a stale owner changes nothing after abandoning",
-		why:  "an abandoned record has no owner: a handler that goes on after its run was abandoned must not complete, renew or release the record that another is about to take over",
-		run: func(s *env) {
-			first, second, third := standing(), taking(), taking()
-			s.begin("k", first)
-			s.abandon("k", first.Owner)
-			s.powerless("k", first.Owner)
-			s.powerless("k", store.Owner{})
-			s.look("k", store.Abandoned, 1)
-			s.meet("k", second, store.Acquired, 2)
-			s.powerless("k", first.Owner)
-			s.abandon("k", second.Owner)
-			owners := []store.Owner{first.Owner, second.Owner, {}}
-			for _, owner := range owners {
-				s.powerless("k", owner)
-			}
-			s.look("k", store.Abandoned, 2)
-			s.meet("k", third, store.Acquired, 3)
-			for _, owner := range owners {
-				s.powerless("k", owner)
-			}
-			s.complete("k", third.Owner, []byte("third"), long)
-			s.done("k", 3, []byte("third"))
 		},
 	},
 	{
@@ -1128,81 +1102,42 @@ var cases = []testCase{
 	// Watching.
 
 	{
-		name:  "a watcher is woken by completion",
-		why:   "a waiter must neither poll in a loop nor sleep on when the answer is there",
+		name:  "a watcher is woken by every end of a run",
+		why:   "a waiter must neither poll in a loop nor sleep on: the answer is there, or one of the waiters must run; also after a takeover, in whose record the run is not the first, and when the lease has passed, for the owner may still end the run",
 		needs: needWatch,
 		run: func(s *env) {
-			c := standing()
-			s.begin("k", c)
-			changed, _ := s.watch("k")
-			s.complete("k", c.Owner, nil, long)
-			s.woken(changed, "Complete")
+			for end, call := range map[string]func(key string, c store.Claim) error{
+				"Complete":                   func(key string, c store.Claim) error { return s.Store.Complete(s.Context(), key, c.Owner, nil, long) },
+				"Complete without retention": func(key string, c store.Claim) error { return s.Store.Complete(s.Context(), key, c.Owner, nil, 0) },
+				"Release":                    func(key string, c store.Claim) error { return s.Store.Release(s.Context(), key, c.Owner) },
+				"Abandon":                    func(key string, c store.Claim) error { return s.Store.Abandon(s.Context(), key, c.Owner) },
+			} {
+				ended := func(stage string, c store.Claim, changed <-chan struct{}) {
+					s.Helper()
+					if err := call(end+stage, c); err != nil {
+						s.Fatalf("%s%s: %v", end, stage, err)
+					}
+					s.woken(changed, end+stage)
+				}
+				first, late, second := standing(), lapsing(), taking()
+				s.begin(end+" of a first run", first)
+				changed, _ := s.watch(end + " of a first run")
+				ended(" of a first run", first, changed)
 
-			c = standing()
-			s.begin("unkept", c)
-			changed, _ = s.watch("unkept")
-			s.complete("unkept", c.Owner, nil, 0)
-			s.woken(changed, "Complete without retention")
-		},
-	},
-	{
-		name:  "a watcher is woken by release",
-		why:   "after a release, one of the waiters must run at once",
-		needs: needWatch,
-		run: func(s *env) {
-			c := standing()
-			s.begin("k", c)
-			changed, _ := s.watch("k")
-			s.release("k", c.Owner)
-			s.woken(changed, "Release")
-		},
-	},
-	{
-		name:  "a watcher is woken by a release after a takeover",
-		why:   "the record stays, but the run has ended: a waiter must not sleep until the lease would have passed",
-		needs: needWatch,
-		run: func(s *env) {
-			s.begin("k", lapsing())
-			s.pass(short)
-			second, third := taking(), taking()
-			s.meet("k", second, store.Acquired, 2)
-			changed, _ := s.watch("k")
-			s.release("k", second.Owner)
-			s.woken(changed, "Release after a takeover")
+				s.begin(end+" of a late one", late)
+				watched, _ := s.watch(end + " of a late one")
+				s.begin(end+" after a takeover", lapsing())
+				s.pass(short)
+				ended(" of a late one", late, watched)
 
-			s.meet("k", third, store.Acquired, 3)
-			changed, _ = s.watch("k")
-			s.complete("k", third.Owner, nil, 0)
-			s.woken(changed, "Complete without retention after a takeover")
-		},
-	},
-	{
-		name:  "a watcher is woken by Abandon",
-		why:   "the run has ended, of whatever attempt it was: one of the waiters takes over, or all learn that the outcome is uncertain",
-		needs: needWatch,
-		run: func(s *env) {
-			first, second := standing(), taking()
-			s.begin("k", first)
-			changed, _ := s.watch("k")
-			s.abandon("k", first.Owner)
-			s.woken(changed, "Abandon")
-
-			s.meet("k", second, store.Acquired, 2)
-			changed, _ = s.watch("k")
-			s.abandon("k", second.Owner)
-			s.woken(changed, "Abandon after a takeover")
-
-			late := lapsing()
-			s.begin("late", late)
-			changed, _ = s.watch("late")
-			s.pass(short)
-			s.abandon("late", late.Owner)
-			s.woken(changed, "a late Abandon")
-
+				s.meet(end+" after a takeover", second, store.Acquired, 2)
+				changed, _ = s.watch(end + " after a takeover")
+				ended(" after a takeover", second, changed)
+			}
 			unkept := standing()
 			unkept.Retention = 0
 			s.begin("unkept", unkept)
-			changed, _ = s.watch("unkept")
+			changed, _ := s.watch("unkept")
 			s.abandon("unkept", unkept.Owner)
 			s.woken(changed, "Abandon without retention")
 		},
@@ -1213,28 +1148,12 @@ var cases = []testCase{
 		needs: needWatch,
 		run: func(s *env) {
 			s.begin("k", lapsing())
-			changed, _ := s.watch("k")
+			before, _ := s.watch("k")
 			s.pass(short)
-			second := taking()
-			s.meet("k", second, store.Acquired, 2)
-			s.woken(changed, "a takeover")
-
-			changed, _ = s.watch("k") // and the second run can be watched in turn
-			s.complete("k", second.Owner, nil, long)
-			s.woken(changed, "Complete after a takeover")
-		},
-	},
-	{
-		name:  "an abandoned run can be watched",
-		why:   "a run whose lease has passed may still be completed by its owner",
-		needs: needWatch,
-		run: func(s *env) {
-			c := lapsing()
-			s.begin("k", c)
-			s.pass(short)
-			changed, _ := s.watch("k")
-			s.complete("k", c.Owner, nil, long)
-			s.woken(changed, "a late Complete")
+			late, _ := s.watch("k") // an abandoned run can be watched
+			s.meet("k", taking(), store.Acquired, 2)
+			s.woken(before, "a takeover")
+			s.woken(late, "a takeover")
 		},
 	},
 	{

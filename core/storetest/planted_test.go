@@ -466,9 +466,8 @@ var faults = []struct {
 	{"takes any claim", "a bad claim changes nothing", plant{anyArgs: true}},
 	{"acts whatever the context says", "an ended context changes nothing; an ended context watches nothing", plant{anyCtx: true}},
 
-	{"anybody may do anything", `a stranger changes nothing; owners differ in any byte; a stale owner changes nothing after a takeover;
-		a stale owner changes nothing after a release; a stale owner changes nothing after releasing what it took over;
-		a stale owner changes nothing after abandoning`, plant{before: func(v *visit) {
+	{"anybody may do anything", `a stranger changes nothing; owners differ in any byte; a stale owner changes nothing after a release;
+		a stale owner changes nothing after a takeover, nor after giving up what it took over`, plant{before: func(v *visit) {
 		if v.method != "Acquire" && v.r != nil {
 			v.claim.Owner = v.r.claim.Owner
 		}
@@ -504,7 +503,7 @@ var faults = []struct {
 		}
 	}}},
 	{"lapsed claims are lost", `a lapsed claim that nobody took is still its owner's; a lapsed claim can be abandoned;
-		an abandoned run can be watched`, plant{before: func(v *visit) {
+		a watcher is woken by every end of a run`, plant{before: func(v *visit) {
 		if v.method != "Acquire" && v.r != nil && v.now() >= v.r.lease {
 			v.claim.Owner = store.Owner{}
 		}
@@ -589,15 +588,14 @@ var faults = []struct {
 		})
 	}()},
 
-	{"wakes nobody", `a watcher is woken by completion; a watcher is woken by release; a watcher is woken by a release after a takeover;
-		a watcher is woken by Abandon; a watcher is woken by a takeover; all watchers are woken; no wake-up is lost`,
+	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; all watchers are woken; no wake-up is lost",
 		plant{wake: func([]chan struct{}) {}}},
 	{"wakes one watcher only", "all watchers are woken", plant{wake: func(watchers []chan struct{}) {
 		for _, c := range watchers[:min(1, len(watchers))] {
 			close(c)
 		}
 	}}},
-	{"sends where it should close", "a watcher is woken by completion", plant{wake: func(watchers []chan struct{}) {
+	{"sends where it should close", "a watcher is woken by every end of a run", plant{wake: func(watchers []chan struct{}) {
 		for _, c := range watchers {
 			c <- struct{}{}
 		}
