@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
-	"github.com/idem-go/idem/internal/backend"
 )
 
 // books is a store, and a table of business rows in the same database: each key must have
@@ -501,37 +499,6 @@ func TestDoTxLostCommitIsAskedAfter(t *testing.T) {
 		_, err = b.store.DoTx(t.Context(), conn, "k", b.enter("k"))
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 		assert.Less(t, time.Since(begun), time.Second)
-	})
-}
-
-// TestDoTxLostCommitOnTheWire cuts real connections at a commit.
-func TestDoTxLostCommitOnTheWire(t *testing.T) {
-	run(t, engines[:2], func(t *testing.T, rawURL string) {
-		b := newBooks(t, rawURL)
-		u, err := url.Parse(rawURL)
-		require.NoError(t, err)
-		link := backend.NewProxy(t, u.Host)
-		pool, dialect := open(t, link.URL(rawURL))
-		commit := []byte("commit")
-		if dialect == sqlstore.MySQL {
-			commit = []byte("COMMIT")
-		}
-		for name, c := range map[string]struct {
-			lose func([]byte) <-chan struct{}
-			runs int
-		}{"answer": {link.CutAfter, 1}, "request": {link.CutBefore, 2}} {
-			lost := c.lose(commit)
-			runs := 0
-			r, err := b.store.DoTx(t.Context(), pool, name, func(tx *sql.Tx) ([]byte, error) {
-				runs++
-				return b.enter(name)(tx)
-			})
-			require.NoError(t, err, name)
-			<-lost
-			assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + name), Attempt: 1}, r, name)
-			assert.Equal(t, c.runs, runs, name)
-			assert.Equal(t, 1, b.count(name), name)
-		}
 	})
 }
 

@@ -9,25 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
-
-// A caller whose context ends while it waits leaves nothing behind: neither a lock that is held,
-// nor an entry in the map.
-func TestKeyedMutexAfterACancelledWait(t *testing.T) {
-	var m keyedMutex
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 3 {
-		unlock, err := m.lock(t.Context(), "k")
-		require.NoError(t, err)
-		_, err = m.lock(gone, "k")
-		require.ErrorIs(t, err, context.Canceled)
-		assert.Len(t, m.locks, 1, "the lock stays as long as it is held")
-		unlock()
-		assert.Empty(t, m.locks)
-	}
-}
 
 // One caller at a time holds the lock of a key, whichever waiters are cancelled, and no entry is
 // left in the map.

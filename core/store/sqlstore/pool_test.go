@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,80 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store/sqlstore"
-	"github.com/idem-go/idem/httpidem"
 )
-
-// TestPoolIsNotStarved: many concurrent transactions leave the guard a connection to claim, renew and finish with.
-func TestPoolIsNotStarved(t *testing.T) {
-	sizes := []int{1, 4}
-	if testing.Short() {
-		sizes = sizes[:1]
-	}
-	each(t, func(t *testing.T, url string) {
-		for _, size := range sizes {
-			t.Run(fmt.Sprint("of ", size), func(t *testing.T) {
-				b := newBooks(t, url)
-				b.db.SetMaxOpenConns(size)
-				// All orders together take longer than a call of the store may, and one of them much less.
-				const orders, storeTimeout = 16, 5 * time.Second
-				pause := 1200 * time.Millisecond                    // three at once
-				if size == 1 || dialectOf(url) == sqlstore.SQLite { // one after the other
-					pause = 400 * time.Millisecond
-				}
-				var mu sync.Mutex
-				var unfinished []core.Event
-				engine := core.MustNew(core.Config{Service: "shop", Store: b.store, StoreTimeout: storeTimeout, User: core.SharedByAllCallers(),
-					Observe: func(_ context.Context, e core.Event) {
-						if e.Kind == core.RunUnfinished || e.Kind == core.RunLost || e.Kind == core.LeaseLost {
-							mu.Lock()
-							defer mu.Unlock()
-							unfinished = append(unfinished, e)
-						}
-					}})
-				guard := engine.MustGuard(core.Policy{Key: core.Header(core.Required)})
-				handler := httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					key := r.Header.Get("Idempotency-Key")
-					result, err := b.store.DoTx(r.Context(), b.db, "order:"+key, func(tx *sql.Tx) ([]byte, error) {
-						v, err := b.enter(key)(tx)
-						time.Sleep(pause)
-						return v, err
-					})
-					if err != nil {
-						http.Error(w, err.Error(), http.StatusBadGateway)
-						return
-					}
-					w.WriteHeader(http.StatusCreated)
-					_, _ = w.Write(result.Value)
-				}))
-				answers := make([]*httptest.ResponseRecorder, orders)
-				var wg sync.WaitGroup
-				for i := range orders {
-					wg.Go(func() {
-						r := httptest.NewRequestWithContext(t.Context(), "POST", "/orders", strings.NewReader("item=book"))
-						r.Header.Set("Idempotency-Key", fmt.Sprint("order-", i))
-						answers[i] = httptest.NewRecorder()
-						handler.ServeHTTP(answers[i], r)
-					})
-				}
-				wg.Wait()
-				statuses := map[int]int{}
-				for i, w := range answers {
-					statuses[w.Code]++
-					if w.Code == http.StatusCreated {
-						assert.Equal(t, 1, b.count(fmt.Sprint("order-", i)))
-					} else {
-						t.Log(w.Body)
-					}
-				}
-				assert.Equal(t, map[int]int{http.StatusCreated: orders}, statuses)
-				assert.Empty(t, unfinished)
-			})
-		}
-	})
-}
 
 // TestMigrateOnOneConnection: making and checking the table takes one connection at a time.
 func TestMigrateOnOneConnection(t *testing.T) {

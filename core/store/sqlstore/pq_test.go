@@ -108,33 +108,3 @@ func newOn(tb testing.TB, db *sql.DB, table string, options ...sqlstore.Option) 
 	tb.Cleanup(s.Close)
 	return s
 }
-
-// BenchmarkReplay compares drivers of PostgreSQL.
-func BenchmarkReplay(b *testing.B) {
-	url := engines[0].url(b)
-	pgx, _ := open(b, url)
-	_, _, table := fresh(b, url)
-	pgxStore := newOn(b, pgx, table)
-	c := claim(time.Hour)
-	_, err := pgxStore.Acquire(b.Context(), "k", c)
-	require.NoError(b, err)
-	require.NoError(b, pgxStore.Complete(b.Context(), "k", c.Owner, []byte("result"), time.Hour))
-	for _, with := range []struct {
-		name  string
-		store *sqlstore.Store
-	}{
-		{"pgx", pgxStore},
-		{"lib-pq, prepared", newOn(b, libPQ(b, url), table, sqlstore.Prepared())},
-		{"lib-pq", newOn(b, libPQ(b, url), table)},
-	} {
-		b.Run(with.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				g, err := with.store.Acquire(b.Context(), "k", c)
-				if err != nil || g.State != store.Done {
-					b.Fatal(g, err)
-				}
-			}
-		})
-	}
-}

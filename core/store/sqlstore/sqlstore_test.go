@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core/store"
@@ -27,13 +25,8 @@ import (
 var _ store.Store = (*sqlstore.Store)(nil)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childFile) != "" {
-		child()
-		return
-	}
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would report each connection that the tests cut
-	ignored := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
-	leak.VerifyTestMain(m, ignored)
+	leak.VerifyTestMain(m)
 }
 
 // engine is a database that the tests run on.
