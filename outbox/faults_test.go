@@ -33,8 +33,6 @@ type link struct {
 	down, up, stall, resume func()
 	// delay makes it slow; nil if it can't be.
 	delay func(time.Duration)
-	// commit is what a COMMIT says.
-	commit string
 }
 
 // link opens another pool, on whose connections each statement goes as it is written.
@@ -44,12 +42,12 @@ func (f *fixture) link() *link {
 		db := sql.OpenDB(d)
 		f.Cleanup(func() { assert.NoError(f, db.Close()) })
 		down, up := func() { d.away(true) }, func() { d.away(false) }
-		return &link{db: db, cut: d.cut, down: down, up: up, stall: down, resume: up, commit: "COMMIT"}
+		return &link{db: db, cut: d.cut, down: down, up: up, stall: down, resume: up}
 	}
 	u, err := url.Parse(f.url)
 	require.NoError(f, err)
 	proxy := backend.NewProxy(f, u.Host)
-	l := &link{down: proxy.Cut, up: proxy.Restore, stall: proxy.Stall, resume: proxy.Resume, delay: proxy.Delay, commit: "commit"}
+	l := &link{down: proxy.Cut, up: proxy.Restore, stall: proxy.Stall, resume: proxy.Resume, delay: proxy.Delay}
 	l.cut = func(words string, after bool) <-chan struct{} {
 		if after {
 			return proxy.CutAfter([]byte(words))
@@ -68,7 +66,7 @@ func (f *fixture) link() *link {
 	require.NoError(f, err)
 	db := sql.OpenDB(connector)
 	f.Cleanup(func() { assert.NoError(f, db.Close()) })
-	l.db, l.commit = db, "COMMIT"
+	l.db = db
 	return l
 }
 
@@ -161,73 +159,6 @@ func (r *faultyRows) Next(dest []driver.Value) error {
 		return errCut
 	}
 	return r.Rows.Next(dest)
-}
-
-func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-	return &faultyTx{tx, c}, err
-}
-
-type faultyTx struct {
-	driver.Tx
-	c *faultyConn
-}
-
-func (tx *faultyTx) Commit() error {
-	if tx.c.broken = tx.c.d.cuts("COMMIT", false); tx.c.broken {
-		_ = tx.Rollback() // what a server does when it finds the connection broken
-		return errCut
-	}
-	err := tx.Tx.Commit()
-	if tx.c.broken = tx.c.d.cuts("COMMIT", true); tx.c.broken {
-		return errCut
-	}
-	return err
-}
-
-// TestLostCommit: a commit that fails before it took effect leaves nothing to send, and one that
-// fails after it leaves the message, as it leaves the change.
-func TestLostCommit(t *testing.T) {
-	each(t, func(f *fixture) {
-		l := f.link()
-		b := &broker{}
-		start(f, f.Outbox, b, quick())
-		for _, after := range []bool{false, true} {
-			name := fmt.Sprint("after ", after)
-			tx, err := l.db.BeginTx(f.Context(), nil)
-			require.NoError(f, err)
-			require.NoError(f, f.Write(f.Context(), tx, named(name)...))
-			cut := l.cut(l.commit, after)
-			require.Error(f, tx.Commit())
-			<-cut
-		}
-		f.writeNames("last")
-		await(f, "what was committed is sent", func() bool { return b.count() == 2 })
-		f.sent()
-		require.ElementsMatch(f, []string{"after true", "last"}, b.names(""))
-	})
-}
-
-// inbox makes a store for DoTx and a table of entries.
-func (f *fixture) inbox() *sqlstore.Store {
-	store, err := sqlstore.New(f.db, f.dialect, sqlstore.Table(f.table+"_inbox"))
-	require.NoError(f, err)
-	require.NoError(f, store.Migrate(context.Background()))
-	_, err = f.db.Exec("CREATE TABLE " + f.table + "_entries (name VARCHAR(255) NOT NULL)")
-	require.NoError(f, err)
-	f.dropped(f.table+"_inbox", f.table+"_entries")
-	f.Cleanup(store.Close)
-	return store
-}
-
-func (f *fixture) enter(tx *sql.Tx, name string) error {
-	_, err := tx.Exec("INSERT INTO " + f.table + "_entries (name) VALUES ('" + name + "')")
-	return err
-}
-
-func (f *fixture) entries(name string) (n int) {
-	require.NoError(f, f.db.QueryRow("SELECT COUNT(*) FROM "+f.table+"_entries WHERE name = '"+name+"'").Scan(&n))
-	return n
 }
 
 // TestCutAtEachStep: the relay's connection breaks at each of its statements, before and after it

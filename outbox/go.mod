@@ -6,9 +6,7 @@ require (
 	github.com/go-sql-driver/mysql v1.10.0
 	github.com/google/uuid v1.6.0
 	github.com/idem-go/idem v0.0.0
-	github.com/idem-go/idem/amqpidem v0.0.0
 	github.com/jackc/pgx/v5 v5.9.2
-	github.com/rabbitmq/amqp091-go v1.11.0
 	github.com/stretchr/testify v1.11.1
 	modernc.org/sqlite v1.55.0
 )
@@ -36,9 +34,6 @@ require (
 	modernc.org/memory v1.11.0 // indirect
 )
 
-replace (
-	github.com/idem-go/idem => ../
-	github.com/idem-go/idem/amqpidem => ../amqpidem
-)
+replace github.com/idem-go/idem => ../
 
 replace github.com/idem-go/idem/core/store/sqlstore => ../core/store/sqlstore
