@@ -56,25 +56,6 @@ func TestInsertLeavesTheTransaction(t *testing.T) {
 	})
 }
 
-// TestInsertCrowd: of 100 who redeem one code, one does.
-func TestInsertCrowd(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		redeemed := 0
-		for i, err := range together(func(i int) error {
-			return b.inTx(func(tx *sql.Tx) error {
-				return rowguard.Insert(t.Context(), tx, b.Table, rowguard.Set{"id": 10 + i, "code": "gift"})
-			})
-		}) {
-			if err == nil {
-				redeemed++
-			} else {
-				assert.ErrorIs(t, err, rowguard.ErrDuplicate, i)
-			}
-		}
-		assert.Equal(t, 1, redeemed)
-	})
-}
-
 // TestInsertWaits: until it is known whether the other one is there.
 func TestInsertWaits(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {

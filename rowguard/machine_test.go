@@ -159,16 +159,6 @@ func TestMoveMeetsAnother(t *testing.T) {
 	})
 }
 
-// TestMoveMakesReadersStale: who has read the row before it was moved does not overwrite it.
-func TestMoveMakesReadersStale(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		_, version, err := b.account(b.db, 1)
-		require.NoError(t, err)
-		require.NoError(t, rowguard.Move(t.Context(), b.db, b.Table, order, 1, "cancelled", nil))
-		assert.ErrorIs(t, rowguard.Update(t.Context(), b.db, b.Table, 1, version, nil), rowguard.ErrStale)
-	})
-}
-
 func TestNewMachine(t *testing.T) {
 	_, err := rowguard.NewMachine("start", rowguard.Transitions{
 		"new":  {"paid", "paid", "lost", "new"},
