@@ -499,6 +499,7 @@ func TestContextEnds(t *testing.T) {
 				return func(tx pgx.Tx) ([]byte, error) {
 					soon(leave)
 					_, err := tx.Exec(context.Background(), "SELECT pg_sleep(0.05)")
+					assert.NoError(t, err, "nobody else has used the connection")
 					<-b.ctx.Done()
 					return nil, err
 				}
