@@ -437,8 +437,7 @@ var faults = []struct {
 			v.r.lease = v.now()
 		}
 	}}},
-	{"looks, then acts", `one of many is acquired; one of many completions counts; one of many endings counts; one of many takes over;
-		one of many takes over what is abandoned; either the late owner or the taker wins; one of many begins anew;
+	{"looks, then acts", `one of many is acquired; one of many endings counts; one of many takes over; either the late owner or the taker wins; one of many begins anew;
 		histories are linearizable`, plant{twoSteps: true}},
 	{"locks in the process only", "one of many is acquired", plant{inProcess: true}},
 
@@ -488,7 +487,7 @@ var faults = []struct {
 		}
 	}}},
 
-	{"keeps the lock as long as the result", "a crash blocks for the lease only; a lease ends when it is over",
+	{"keeps the lock as long as the result", "the attempt counts takeovers; a lease ends when it is over",
 		plant{before: func(v *visit) { v.claim.Lease += v.claim.Retention }}},
 	{"takes over unasked", "an abandoned record is reported and left alone", plant{before: func(v *visit) { v.claim.Takeover = true }}},
 	{"takes over with other parameters", "takeover is for the same parameters only", plant{before: func(v *visit) {
