@@ -100,10 +100,10 @@ func TestDecisions(t *testing.T) {
 		runs     int
 		numbered int // the attempts that the function saw last, if it matters
 	}{
-		{name: "done, and done before", comes: twice, want: []string{"done #1", "duplicate"}, runs: 1},
-		{name: "a stored result", policy: core.TaskPolicy{Duplicate: core.Replay()}, comes: twice, want: []string{"done #1", "duplicate"}, runs: 1},
+		{name: "done, and done before", policy: core.TaskPolicy{Duplicate: core.Reject("")}, comes: twice, want: []string{"done #1", "duplicate"}, runs: 1},
+		{name: "a stored result", comes: twice, want: []string{"done #1", "duplicate"}, runs: 1},
 		{name: "a waiting policy", policy: core.TaskPolicy{Duplicate: core.Wait(time.Second)}, comes: twice, want: []string{"done #1", "duplicate"}, runs: 1},
-		{name: "done before, and nothing else is known of it", policy: core.TaskPolicy{Duplicate: core.Replay()}, comes: once, before: func(k *desk) {
+		{name: "done before, and nothing else is known of it", comes: once, before: func(k *desk) {
 			call, _ := k.call(&once[0])
 			_, err := core.Do(t.Context(), k.config.Task, call, func(context.Context) (func(), error) { return func() {}, nil }) // can't be stored
 			require.NoError(t, err)
@@ -164,6 +164,8 @@ func TestDecisions(t *testing.T) {
 		{name: "a redelivery without a run is none", comes: []amqp.Delivery{again("1", 3)}, want: []string{"done #1"}, runs: 1},
 		{name: "the store has seen runs of earlier publishings", before: func(k *desk) { k.engine.NextIsAbandoned(6) }, comes: []amqp.Delivery{again("1", 2)}, fn: errs(errBroken),
 			want: []string{"failed #2 5s", "failed #3 30s", "dead failed #4 after 4"}, runs: 3, numbered: 9},
+		{name: "a copy comes again, and no run had begun", before: func(k *desk) { k.engine.NextIsAbandoned(3) }, comes: []amqp.Delivery{{MessageId: "1", Redelivered: true, Headers: amqp.Table{
+			headerAttempts: int64(1), headerRun: int64(3), "x-delivery-count": int64(1), "x-death": []any{amqp.Table{"queue": "orders.delay.1000"}}}}}, want: []string{"done #2"}, runs: 1},
 		{name: "a run does not come back, and its message is another copy by then", before: func(k *desk) {
 			k.engine.NextIsRunning(time.Hour)
 			assert.Equal(t, []string{"deferred in_progress 1s"}, k.walk(again("2", 2), 1))
@@ -174,9 +176,6 @@ func TestDecisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := &desk{t: t, engine: idemtest.New(t, core.Config{})}
 			c.policy.Name = "billing"
-			if c.policy.Duplicate == (core.Duplicate{}) {
-				c.policy.Duplicate = core.Reject("")
-			}
 			c.config.Task, c.config.Publisher = k.engine.MustTask(c.policy), new(Publisher)
 			c.config.Topology = Topology{Queue: "orders", Delays: []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}}
 			var number uint64
@@ -206,6 +205,9 @@ func TestDecisions(t *testing.T) {
 			}
 			if c.runs > 0 {
 				assert.Equal(t, k.config.Attempts, k.ran[0].Of)
+			}
+			if k.last.outcome == Dead && k.last.attempt > 0 && k.last.reason != "exhausted" && !strings.Contains(c.name, "asking panics") {
+				assert.Equal(t, []any{number, 0}, []any{k.last.past.run, k.last.past.lost}, "what comes later is counted from there")
 			}
 			switch k.last.reason {
 			case "panicked":
