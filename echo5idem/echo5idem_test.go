@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"testing"
 
 	"github.com/labstack/echo/v5"
@@ -54,12 +53,7 @@ var version = echotest.Version[*echo.Context]{
 		r := response(c)
 		return echokit.Response{ResponseWriter: r, Writer: &r.ResponseWriter, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
 	},
-	Override: func() mw { return plain(middleware.MethodOverride()) },
-	Proxy: func(to *url.URL, transport http.RoundTripper) mw {
-		return plain(middleware.ProxyWithConfig(middleware.ProxyConfig{
-			Balancer: middleware.NewRoundRobinBalancer([]*middleware.ProxyTarget{{URL: to}}), Transport: transport,
-		}))
-	},
+	Override:    func() mw { return plain(middleware.MethodOverride()) },
 	WrapHandler: func(h http.Handler) echotest.Handler[*echo.Context] { return echo.WrapHandler(h) },
 	BodyReader:  bodyReader,
 	Replay:      3,

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -61,12 +60,7 @@ var version = echotest.Version[echo.Context]{
 		r := c.Response()
 		return echokit.Response{ResponseWriter: r, Writer: &r.Writer, Status: &r.Status, Size: &r.Size, Committed: &r.Committed}
 	},
-	Override: func() mw { return plain(middleware.MethodOverride()) },
-	Proxy: func(to *url.URL, transport http.RoundTripper) mw {
-		return plain(middleware.ProxyWithConfig(middleware.ProxyConfig{
-			Balancer: middleware.NewRoundRobinBalancer([]*middleware.ProxyTarget{{URL: to}}), Transport: transport,
-		}))
-	},
+	Override:    func() mw { return plain(middleware.MethodOverride()) },
 	WrapHandler: func(h http.Handler) echotest.Handler[echo.Context] { return echo.WrapHandler(h) },
 	BodyReader:  bodyReader,
 	Replay:      4,

@@ -21,15 +21,11 @@ import (
 
 func TestMain(m *testing.M) { fibertest.Main(m) }
 
-func TestConformance(t *testing.T) {
-	adaptertest.Run(t, version.Harness("fiber3", fibertest.Config{}))
-}
+func TestConformance(t *testing.T) { version.RunModes(t, "fiber3") }
 
 func BenchmarkVerify(b *testing.B) {
 	adaptertest.BenchVerify(b, version.Harness("fiber3", fibertest.Config{}))
 }
-
-func TestSignatures(t *testing.T) { version.RunSignatures(t, "fiber3") }
 
 func TestFiber(t *testing.T) { fibertest.Run(t, version) }
 

@@ -2,11 +2,8 @@ package fiberidem_test
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -24,101 +21,6 @@ import (
 	"github.com/idem-go/idem/internal/fibertest"
 )
 
-func zip(t *testing.T, s string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := io.WriteString(w, s)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return b.String()
-}
-
-func TestCompressedBodyIsUntouched(t *testing.T) {
-	var seen []byte
-	var runs atomic.Int32
-	app := newApp()
-	guard := fibertest.NewEngine(t).MustGuard(core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
-		seen = bytes.Clone(r.Body)
-		return "k", nil
-	})})
-	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
-		runs.Add(1)
-		return c.Send(c.Body())
-	})
-	s := serve(t, app)
-	sent := zip(t, `{"a":1}`)
-	fields := []string{"Content-Encoding", "gzip", "Content-Type", "application/json"}
-	require.Equal(t, `{"a":1}`, s.Post("/", sent, fields...).Body, "the handler may decompress")
-	require.Equal(t, sent, string(seen))
-	require.Equal(t, `{"a":1}`, s.Post("/", sent, fields...).Body)
-	require.EqualValues(t, 1, runs.Load())
-	require.Equal(t, 422, s.Post("/", zip(t, `{"a":2}`), fields...).Status)
-}
-
-func form(t *testing.T, boundary string, order ...string) (contentType, body string) {
-	t.Helper()
-	var b strings.Builder
-	w := multipart.NewWriter(&b)
-	require.NoError(t, w.SetBoundary(boundary))
-	for _, name := range order {
-		part, err := w.CreateFormField(name)
-		if name == "file" {
-			part, err = w.CreateFormFile(name, "cat.png")
-		}
-		require.NoError(t, err)
-		_, err = io.WriteString(part, "value of "+name)
-		require.NoError(t, err)
-	}
-	require.NoError(t, w.Close())
-	return w.FormDataContentType(), b.String()
-}
-
-func TestMultipart(t *testing.T) {
-	for _, config := range []fiber.Config{
-		{}, {DisablePreParseMultipartForm: true},
-		{StreamRequestBody: true}, {StreamRequestBody: true, DisablePreParseMultipartForm: true},
-	} {
-		t.Run(fmt.Sprintf("stream %v, raw %v", config.StreamRequestBody, config.DisablePreParseMultipartForm), func(t *testing.T) {
-			var runs atomic.Int32
-			app := newApp(config)
-			var keys []string
-			guard := fibertest.NewEngine(t).MustGuard(core.Policy{})
-			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
-				runs.Add(1)
-				run := fiberidem.Run(c)
-				keys = append(keys, run.Key().Raw())
-				f, err := c.MultipartForm()
-				if err != nil {
-					return err
-				}
-				file, err := f.File["file"][0].Open()
-				if err != nil {
-					return err
-				}
-				defer file.Close()
-				content, err := io.ReadAll(file)
-				return c.SendString(fmt.Sprint(string(content), ", ", c.FormValue("a"), err))
-			})
-			s := serve(t, app)
-			type1, body1 := form(t, "xxxxxxxx", "a", "b", "file")
-			type2, body2 := form(t, "yyyyyyyy", "file", "b", "a")
-			type3, body3 := form(t, "yyyyyyyy", "file", "a")
-			want := "value of file, value of a<nil>"
-			require.Equal(t, want, s.Post("/", body1, "Content-Type", type1).Body)
-			require.True(t, s.Post("/", body2, "Content-Type", type2).Replayed(), "boundary and order do not count")
-			require.Equal(t, want, s.Post("/", body3, "Content-Type", type3).Body)
-			require.EqualValues(t, 2, runs.Load())
-
-			// And the key is the one that the bytes as sent give in any other adapter.
-			key, _, err := guard.Key(&adapter.Request{Method: "POST", Route: "/", ContentType: type1, Body: []byte(body1),
-				Headers: noHeaders{}})
-			require.NoError(t, err)
-			require.Equal(t, key.Raw(), keys[0])
-		})
-	}
-}
-
 // Fiber has taken the form apart; put together again it is longer than it was.
 func TestMultipartOfExactlyTheLimit(t *testing.T) {
 	body := "--b\r\nContent-Disposition:form-data;name=a\r\n\r\n1\r\n--b--\r\n"
@@ -132,38 +34,6 @@ func TestMultipartOfExactlyTheLimit(t *testing.T) {
 			return c.SendString(c.FormValue("a"))
 		})
 		require.Equal(t, status, serve(t, app).Post("/", body, "Content-Type", "multipart/form-data; boundary=b").Status)
-	}
-}
-
-type noHeaders struct{}
-
-func (noHeaders) Header(string, int) (string, int) { return "", 0 }
-
-func TestBodyLimit(t *testing.T) {
-	for _, stream := range []bool{false, true} {
-		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
-			var runs atomic.Int32
-			app := newApp(fiber.Config{StreamRequestBody: stream})
-			guard := fibertest.NewEngine(t).MustGuard(core.Policy{BodyLimit: 10})
-			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
-				runs.Add(1)
-				return c.Send(c.Body())
-			})
-			s := serve(t, app)
-			require.Equal(t, "0123456789", s.Post("/", "0123456789").Body)
-			require.Equal(t, 413, s.Post("/", "0123456789a").Status)
-			chunked := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-			require.Equal(t, "abcdefghij", s.Exchange(chunked + "5\r\nabcde\r\n5\r\nfghij\r\n0\r\n\r\n")[0].Body)
-			over := s.Exchange(chunked + "5\r\nabcde\r\n6\r\nfghijk\r\n0\r\n\r\n")[0]
-			require.Equal(t, 413, over.Status)
-			require.Contains(t, over.Body, "body_too_large")
-			// A form whose length is not announced has no way around the limit either.
-			form := "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n" + strings.Repeat("x", 100) + "\r\n--b--\r\n"
-			typed := strings.Replace(chunked, "\r\n\r\n", "\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n", 1)
-			over = s.Exchange(typed + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(form), form))[0]
-			require.Equal(t, 413, over.Status)
-			require.EqualValues(t, 2, runs.Load())
-		})
 	}
 }
 
@@ -203,47 +73,6 @@ func TestUnreadStreamEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestStreamedBodyIsWholeForTheHandler(t *testing.T) {
-	body := strings.Repeat("0123456789", 5000)
-	readers := map[string]fiber.Handler{
-		"Body":    func(c *fiber.Ctx) error { return c.Send(c.Body()) },
-		"BodyRaw": func(c *fiber.Ctx) error { return c.Send(c.BodyRaw()) },
-		"RequestBodyStream": func(c *fiber.Ctx) error {
-			b, err := io.ReadAll(c.Context().RequestBodyStream())
-			if err != nil {
-				return err
-			}
-			return c.Send(b)
-		},
-		"BodyParser": func(c *fiber.Ctx) error {
-			var v struct {
-				S string `json:"s" form:"s"`
-			}
-			if err := c.BodyParser(&v); err != nil {
-				return err
-			}
-			return c.SendString(v.S)
-		},
-	}
-	app := newApp(fiber.Config{StreamRequestBody: true})
-	for name, handler := range readers {
-		app.Post("/"+name, fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), handler)
-	}
-	s := serve(t, app)
-	for name := range readers {
-		sent, contentType := body, "application/octet-stream"
-		if name == "BodyParser" {
-			sent, contentType = `{"s":"`+body+`"}`, "application/json"
-		}
-		for range 2 {
-			r := s.Post("/"+name, sent, "Content-Type", contentType)
-			require.Equal(t, 200, r.Status, name)
-			require.Equal(t, body, r.Body, name)
-		}
-	}
-	require.Equal(t, body, s.Post("/BodyParser", "s="+body, "Content-Type", "application/x-www-form-urlencoded").Body)
-}
-
 // With ReduceMemoryUsage, fasthttp before 1.56 lent a connection's buffer to others while a body was still to be read from it.
 func TestChunksOfSeveralConnections(t *testing.T) {
 	app := newApp(fiber.Config{StreamRequestBody: true, ReduceMemoryUsage: true})
@@ -264,70 +93,6 @@ func TestChunksOfSeveralConnections(t *testing.T) {
 		_, err := fmt.Fprintf(conn, "2\r\n%02d\r\n0\r\n\r\n", i)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("%02d", i), fibertest.ReadReply(t, bufio.NewReader(conn)).Body)
-	}
-}
-
-func TestTruncatedStreamIsRefused(t *testing.T) {
-	var runs atomic.Int32
-	app := newApp(fiber.Config{StreamRequestBody: true})
-	guard := fibertest.NewEngine(t).MustGuard(core.Policy{})
-	app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error { runs.Add(1); return nil })
-	s := serve(t, app)
-	conn, err := net.Dial("tcp", s.Addr)
-	require.NoError(t, err)
-	defer conn.Close()
-	// More than fasthttp reads before it calls the handler, less than the whole.
-	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n%s", strings.Repeat("x", 15000))
-	require.NoError(t, err)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	r := fibertest.ReadReply(t, bufio.NewReader(conn))
-	require.Equal(t, 400, r.Status)
-	require.Contains(t, r.Body, "body_unreadable")
-	require.Zero(t, runs.Load())
-}
-
-func TestUnrecordableResponses(t *testing.T) {
-	large := strings.Repeat("x", 101)
-	cases := map[string]fiber.Handler{
-		"over the limit": func(c *fiber.Ctx) error { return c.SendString(large) },
-		"stream":         func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader(large)) },
-		"sized stream":   func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader(large), len(large)) },
-		"server-sent events": func(c *fiber.Ctx) error {
-			c.Set("Content-Type", "text/event-stream")
-			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
-				for i := range len(large) {
-					_, _ = w.WriteString(large[i : i+1])
-					_ = w.Flush()
-				}
-			})
-			return nil
-		},
-		"hijack": func(c *fiber.Ctx) error {
-			c.Context().HijackSetNoResponse(true)
-			c.Context().Hijack(func(conn net.Conn) {
-				_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n%s", large)
-			})
-			return nil
-		},
-	}
-	for name, handler := range cases {
-		t.Run(name, func(t *testing.T) {
-			var runs atomic.Int32
-			app := newApp()
-			guard := fibertest.NewEngine(t).MustGuard(core.Policy{ResponseLimit: 100})
-			app.Post("/", fiberidem.New(guard), func(c *fiber.Ctx) error {
-				runs.Add(1)
-				return handler(c)
-			})
-			s := serve(t, app)
-			first := s.Post("/", "")
-			require.Equal(t, 200, first.Status)
-			require.Equal(t, large, first.Body, "delivered whole")
-			again := s.Post("/", "")
-			require.Equal(t, 409, again.Status)
-			require.Contains(t, again.Body, "result_unavailable")
-			require.EqualValues(t, 1, runs.Load())
-		})
 	}
 }
 
@@ -381,33 +146,6 @@ func TestASkippedBodyIsNotRecorded(t *testing.T) {
 	}
 	require.Empty(t, <-captured)
 	require.Empty(t, captured, "it has run once")
-}
-
-func TestStreamIsNotReadByTheGuard(t *testing.T) {
-	release := make(chan struct{})
-	app := newApp()
-	app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
-		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
-			_, _ = w.WriteString("first;")
-			_ = w.Flush()
-			<-release
-			_, _ = w.WriteString("last")
-		})
-		return nil
-	})
-	s := serve(t, app)
-	resp, err := s.Client.Post("http://"+s.Addr+"/", "text/plain", nil)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	first := make([]byte, 6)
-	_, err = io.ReadFull(resp.Body, first)
-	require.NoError(t, err)
-	require.Equal(t, "first;", string(first))
-	require.Equal(t, 409, s.Post("/", "", "Content-Type", "text/plain").Status, "in progress while the stream goes on")
-	close(release)
-	rest, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Equal(t, "last", string(rest))
 }
 
 // A stream of which nothing is to be sent is not waited for, and one that has gone out to its end was not cut short, whatever says where

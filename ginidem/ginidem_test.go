@@ -3,7 +3,6 @@ package ginidem_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/gin-gonic/gin/binding"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -58,13 +56,6 @@ func (w *watched) last() core.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events[len(w.events)-1]
-}
-
-// finished waits until the run has ended: what goes out over a hijacked connection reaches the
-// client before that.
-func (w *watched) finished(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool { return w.last().Kind != core.Started }, 10*time.Second, time.Millisecond)
 }
 
 func post(h http.Handler, target, body string) *httptest.ResponseRecorder {
@@ -136,62 +127,6 @@ func TestRoutes(t *testing.T) {
 			require.Equal(t, c.params, got.PathParams)
 		})
 	}
-}
-
-func TestBinding(t *testing.T) {
-	type order struct {
-		SKU string `json:"sku" form:"sku"`
-	}
-	const form = "--b\r\nContent-Disposition: form-data; name=\"sku\"\r\n\r\nA-1\r\n" +
-		"--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n\"\r\n\r\ncontent\r\n--b--\r\n"
-	for name, c := range map[string]struct {
-		contentType, body string
-		bind              func(*gin.Context) (string, error)
-	}{
-		"ShouldBind": {"application/json", `{"sku":"A-1"}`, func(c *gin.Context) (string, error) {
-			var o order
-			return o.SKU, errors.Join(c.ShouldBind(&o), equal(o.SKU, "A-1"))
-		}},
-		"ShouldBindBodyWith": {"application/json", `{"sku":"A-1"}`, func(c *gin.Context) (string, error) {
-			var o, p order
-			return "", errors.Join(c.ShouldBindBodyWith(&o, binding.JSON), c.ShouldBindBodyWith(&p, binding.JSON), equal(o.SKU+p.SKU, "A-1A-1"))
-		}},
-		"GetRawData": {"text/plain", "raw", func(c *gin.Context) (string, error) {
-			b, err := c.GetRawData()
-			return "", errors.Join(err, equal(string(b), "raw"))
-		}},
-		"PostForm": {"application/x-www-form-urlencoded", "sku=A-1", func(c *gin.Context) (string, error) {
-			return "", equal(c.PostForm("sku"), "A-1")
-		}},
-		"MultipartForm": {"multipart/form-data; boundary=b", form, func(c *gin.Context) (string, error) {
-			f, err := c.MultipartForm()
-			if err != nil {
-				return "", err
-			}
-			return "", errors.Join(equal(f.Value["sku"][0], "A-1"), equal(f.File["f"][0].Filename, "n"))
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := gin.New()
-			e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(gc *gin.Context) {
-				if _, err := c.bind(gc); err != nil {
-					gc.String(400, err.Error())
-					return
-				}
-				gc.String(201, "bound")
-			})
-			first := send(e, "/orders", c.contentType, c.body)
-			require.Equal(t, "bound", first.Body.String())
-			require.True(t, replayed(send(e, "/orders", c.contentType, c.body)))
-		})
-	}
-}
-
-func equal(got, want string) error {
-	if got != want {
-		return fmt.Errorf("got %q, want %q", got, want)
-	}
-	return nil
 }
 
 func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
@@ -404,21 +339,6 @@ func TestAPanicInTheRendererReleases(t *testing.T) {
 	require.Equal(t, 2, ran)
 }
 
-// Two guards, one on the group and one on the route, both wait for the renderer.
-func TestFinishOfNestedGuards(t *testing.T) {
-	outer, inner := guard(core.Policy{Record: core.Record{Retention: 1e12}, Failed: core.FailedByStatus}), guard(core.Policy{Key: core.Func(func(*adapter.Request) (string, error) { return "k", nil })})
-	ran := 0
-	e := gin.New()
-	e.Use(ginidem.Finish(), renderLast, ginidem.New(outer.Guard))
-	e.POST("/orders", ginidem.New(inner.Guard), func(c *gin.Context) { ran++; c.Status(422); c.Error(errBroke) })
-	first := post(e, "/orders", "{}")
-	require.Equal(t, `{"error":"broke"}`, first.Body.String())
-	require.Equal(t, core.Completed, outer.last().Kind)
-	require.Equal(t, core.Completed, inner.last().Kind)
-	require.True(t, replayed(post(e, "/orders", "{}")))
-	require.Equal(t, 1, ran)
-}
-
 // A Finish inside of the guard is of no use to it, and does no harm.
 func TestFinishInside(t *testing.T) {
 	g := guard(core.Policy{})
@@ -426,89 +346,6 @@ func TestFinishInside(t *testing.T) {
 	e.POST("/orders", ginidem.New(g.Guard), ginidem.Finish(), func(c *gin.Context) { c.Error(errBroke) })
 	require.Equal(t, 200, post(e, "/orders", "{}").Code)
 	require.Equal(t, core.Released, g.last().Kind)
-}
-
-func TestPanics(t *testing.T) {
-	for _, finish := range []bool{false, true} {
-		for name, c := range map[string]struct {
-			before func(*gin.Context)
-			status int
-			body   string
-		}{
-			"before anything": {func(*gin.Context) {}, 500, ""},
-			"status noted":    {func(c *gin.Context) { c.Status(201) }, 500, ""},
-			"status sent":     {func(c *gin.Context) { c.Status(201); c.Writer.WriteHeaderNow() }, 500, ""},
-			"body sent":       {func(c *gin.Context) { c.String(201, "part") }, 500, ""},
-		} {
-			t.Run(fmt.Sprint(name, finish), func(t *testing.T) {
-				ran := 0
-				e := gin.New()
-				if finish {
-					e.Use(ginidem.Finish())
-				}
-				e.Use(gin.RecoveryWithWriter(io.Discard))
-				e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(gc *gin.Context) {
-					ran++
-					c.before(gc)
-					panic("boom")
-				})
-				for range 2 {
-					w := post(e, "/orders", "{}")
-					require.Equal(t, c.status, w.Code)
-					require.Equal(t, c.body, w.Body.String())
-				}
-				require.Equal(t, 2, ran)
-			})
-		}
-	}
-}
-
-func TestStreamAndHijack(t *testing.T) {
-	for name, handler := range map[string]gin.HandlerFunc{
-		"SSE": func(c *gin.Context) {
-			c.SSEvent("message", "1")
-			c.Writer.Flush()
-			c.SSEvent("message", "2")
-		},
-		"Stream": func(c *gin.Context) {
-			n := 0
-			c.Stream(func(w io.Writer) bool { n++; fmt.Fprintln(w, n); return n < 3 })
-		},
-		"flush by controller": func(c *gin.Context) {
-			if err := http.NewResponseController(c.Writer).Flush(); err != nil {
-				c.String(500, err.Error())
-			}
-		},
-		"hijack": func(c *gin.Context) {
-			conn, rw, err := c.Writer.Hijack()
-			if err != nil {
-				c.String(500, err.Error())
-				return
-			}
-			defer conn.Close()
-			rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
-			rw.Flush()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ran := 0
-			serve := func(handlers ...gin.HandlerFunc) *httptest.Server {
-				e := gin.New()
-				e.POST("/orders", append(handlers, func(c *gin.Context) { ran++; handler(c) })...)
-				return server(t, e)
-			}
-			want := over(t, serve())
-			require.Equal(t, 200, want.status)
-			g := guard(core.Policy{})
-			guarded := serve(ginidem.New(g.Guard))
-			require.Equal(t, want, over(t, guarded))
-			g.finished(t)
-			again := over(t, guarded)
-			require.Equal(t, 409, again.status)
-			require.Contains(t, again.body, "result_unavailable")
-			require.Equal(t, 2, ran)
-		})
-	}
 }
 
 func TestHijackAfterABodyIsRefusedAsInGin(t *testing.T) {
@@ -575,15 +412,6 @@ func TestWriterHasWhatIsBelow(t *testing.T) {
 	require.Empty(t, below.ResponseWriter.(*httptest.ResponseRecorder).Body.String())
 }
 
-func TestBodyOverTheLimitOfAMiddleware(t *testing.T) {
-	e := gin.New()
-	e.Use(func(c *gin.Context) { c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 5) })
-	e.POST("/orders", ginidem.New(guard(core.Policy{}).Guard), func(*gin.Context) { panic("ran") })
-	w := post(e, "/orders", "0123456789")
-	require.Equal(t, 413, w.Code)
-	require.Equal(t, "body_too_large", code(w))
-}
-
 func TestARefusalEndsTheChain(t *testing.T) {
 	e := gin.New()
 	aborted := false
@@ -593,71 +421,6 @@ func TestARefusalEndsTheChain(t *testing.T) {
 	require.Equal(t, 400, w.Code)
 	require.Equal(t, "key_missing", code(w))
 	require.True(t, aborted)
-}
-
-func TestOptionalKeyPassesWithTheBody(t *testing.T) {
-	e := gin.New()
-	e.POST("/orders", ginidem.New(guard(core.Policy{Key: core.Header(core.Optional)}).Guard), func(c *gin.Context) {
-		if ginidem.Run(c) != nil {
-			panic("there is no run")
-		}
-		b, _ := c.GetRawData()
-		c.String(200, string(b))
-	})
-	require.Equal(t, "{}", post(e, "/orders", "{}").Body.String())
-}
-
-func TestUserFromContext(t *testing.T) {
-	engine := core.MustNew(core.Config{User: ginidem.UserFromContext("user")})
-	ran := 0
-	e := gin.New()
-	e.Use(func(c *gin.Context) {
-		if u := c.GetHeader("X-Login"); u != "" {
-			c.Set("user", u)
-		}
-	})
-	e.POST("/orders", ginidem.New(engine.MustGuard(core.Policy{})), func(c *gin.Context) { ran++ })
-	for _, step := range []struct {
-		login       string
-		status, ran int
-	}{{"alice", 200, 1}, {"bob", 200, 2}, {"alice", 200, 2}, {"", 400, 2}} {
-		r := httptest.NewRequest("POST", "/orders", nil)
-		r.Header.Set("X-Login", step.login)
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, r)
-		require.Equal(t, step.status, w.Code)
-		require.Equal(t, step.ran, ran)
-	}
-}
-
-// Contexts are reused by Gin, and exchanges by the adapter: nothing of one request may show
-// in another.
-func TestConcurrentRequestsKeepApart(t *testing.T) {
-	e := gin.New()
-	e.Use(ginidem.Finish(), renderLast)
-	e.POST("/orders/:id", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
-		b, _ := c.GetRawData()
-		if strings.HasSuffix(c.Param("id"), "3") {
-			c.Status(422)
-			c.Error(errors.New(string(b)))
-			return
-		}
-		c.JSON(201, gin.H{"error": string(b)})
-	})
-	var clients sync.WaitGroup
-	for i := range 8 {
-		clients.Go(func() {
-			for j := range 50 {
-				text := fmt.Sprintf("%d-%d", i, j)
-				for range 2 {
-					if got := post(e, "/orders/"+text, text).Body.String(); got != `{"error":"`+text+`"}` {
-						t.Errorf("%s got %s", text, got)
-					}
-				}
-			}
-		})
-	}
-	clients.Wait()
 }
 
 func TestAllocations(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/ginidem"
-	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
 )
 
@@ -115,20 +114,6 @@ func TestAStatusWithoutABodyIsSent(t *testing.T) {
 		require.Equal(t, again, replayed(w))
 		require.True(t, written)
 	}
-}
-
-func TestReadFromAfterTheEnd(t *testing.T) {
-	engine := gin.New()
-	var left gin.ResponseWriter
-	engine.POST("/x", ginidem.New(guard(core.Policy{}).Guard), func(c *gin.Context) {
-		c.Writer.Flush()
-		left = c.Writer
-	})
-	w := post(engine, "/x", "")
-	n, err := left.(io.ReaderFrom).ReadFrom(strings.NewReader("late"))
-	require.Error(t, err)
-	require.Zero(t, n)
-	require.Empty(t, w.Body.String())
 }
 
 // What has gone out past the recorder, or before it was there, is delivered and not replayed:
@@ -575,50 +560,6 @@ func TestSwitchingProtocolsIsSentAtOnce(t *testing.T) {
 	r.Header.Set("X-User", "alice")
 	e.ServeHTTP(w, r)
 	require.Equal(t, http.StatusSwitchingProtocols, sent)
-}
-
-// What Gin sends of a status of 1xx and of what follows, it sends with a guard, too: one of httpidem around a
-// handler that Gin wraps, or its own.
-func TestEarlyHintsAsWithoutGuard(t *testing.T) {
-	hinting := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusEarlyHints)
-		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write([]byte("x"))
-	})
-	noting := func(c *gin.Context) {
-		c.Status(http.StatusEarlyHints)
-		_, _ = c.Writer.WriteString("x")
-	}
-	within := httpidem.New(guard(core.Policy{}).Guard)
-	for _, c := range []struct {
-		name           string
-		bare, handlers []gin.HandlerFunc
-	}{
-		{"httpidem", []gin.HandlerFunc{gin.WrapH(hinting)}, []gin.HandlerFunc{gin.WrapH(within(hinting))}},
-		{"ginidem", []gin.HandlerFunc{noting}, []gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard), noting}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			e := gin.New()
-			e.POST("/bare", c.bare...)
-			e.POST("/orders", c.handlers...)
-			server := httptest.NewServer(e)
-			defer server.Close()
-			ask := func(target string) (statuses []int) {
-				trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
-					statuses = append(statuses, code)
-					return nil
-				}}
-				r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "POST", server.URL+target, nil)
-				require.NoError(t, err)
-				r.Header.Set("X-User", "alice")
-				resp, err := server.Client().Do(r)
-				require.NoError(t, err)
-				require.NoError(t, resp.Body.Close())
-				return append(statuses, resp.StatusCode)
-			}
-			require.Equal(t, ask("/bare"), ask("/orders"))
-		})
-	}
 }
 
 // A middleware under Finish that has set a writer of its own, and put back the one in front, has the last word: Finish leaves that.

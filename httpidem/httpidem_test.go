@@ -1,18 +1,14 @@
 package httpidem_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
-	"net/textproto"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -329,34 +325,6 @@ func TestAResponseShorterThanItsLengthIsNotReplayed(t *testing.T) {
 	require.Equal(t, 1, ran)
 }
 
-func TestFlushReachesTheClientWhileTheHandlerRuns(t *testing.T) {
-	seen := make(chan struct{})
-	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "data: 1\n\n")
-		w.(http.Flusher).Flush()
-		select {
-		case <-seen:
-		case <-r.Context().Done():
-		}
-		io.WriteString(w, "data: 2\n\n")
-	})))
-	req, err := http.NewRequest("POST", s.URL, nil)
-	require.NoError(t, err)
-	req.Header.Set("X-User", "alice")
-	resp, err := s.Client().Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	first := make([]byte, 9)
-	_, err = io.ReadFull(resp.Body, first)
-	require.NoError(t, err)
-	require.Equal(t, "data: 1\n\n", string(first))
-	close(seen)
-	rest, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Equal(t, "data: 2\n\n", string(rest))
-}
-
 func TestTrailersReachTheClient(t *testing.T) {
 	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
@@ -372,67 +340,6 @@ func TestTrailersReachTheClient(t *testing.T) {
 	_, err = io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, "1", resp.Trailer.Get("X-Sum"))
-}
-
-func TestHijack(t *testing.T) {
-	ran := 0
-	// What goes out over a hijacked connection cannot be held back until the run is finished.
-	finished := make(chan struct{})
-	g := core.MustNew(core.Config{User: core.UserFromHeader("X-User"), Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.Completed {
-			close(finished)
-		}
-	}}).MustGuard(core.Policy{})
-	s := server(t, httpidem.New(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		ran++
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			http.Error(w, err.Error(), 500)
-			return
-		}
-		defer conn.Close()
-		if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrHijacked) {
-			return
-		}
-		rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello")
-		rw.Flush()
-	})))
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nX-User: alice\r\nConnection: Upgrade\r\nUpgrade: echo\r\nContent-Length: 0\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	require.Equal(t, 101, resp.StatusCode)
-	<-finished
-	require.Equal(t, "result_unavailable", post(t, s, "/", "").code())
-	require.Equal(t, 1, ran)
-}
-
-func TestEarlyHintsPassAtOnceAndAreNotTheStatus(t *testing.T) {
-	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Link", "</style.css>; rel=preload")
-		w.WriteHeader(http.StatusEarlyHints)
-		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(201)
-		io.WriteString(w, "done")
-	})))
-	var codes []int
-	hints := func() reply {
-		codes = nil
-		req, err := http.NewRequest("POST", s.URL, nil)
-		require.NoError(t, err)
-		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { codes = append(codes, code); return nil },
-		}))
-		return send(t, s, req)
-	}
-	first := hints()
-	require.Equal(t, 201, first.status)
-	require.Equal(t, []int{103}, codes)
-	again := hints()
-	require.Empty(t, codes)
-	requireReplay(t, first, again)
 }
 
 func TestSuperfluousStatusesAreLoggedAsUsual(t *testing.T) {
@@ -512,42 +419,6 @@ func TestWritesOfAGoroutineThatOutlivesItsHandler(t *testing.T) {
 		require.Equal(t, text, strings.TrimRight(post(t, s, "/", text).body, "!"))
 	}
 	late.Wait()
-}
-
-func TestPanicsGoOn(t *testing.T) {
-	for name, c := range map[string]struct {
-		before func(w http.ResponseWriter)
-		status int
-		body   string
-	}{
-		"before anything": {func(http.ResponseWriter) {}, 500, "recovered"},
-		"after a status":  {func(w http.ResponseWriter) { w.WriteHeader(201) }, 500, "recovered"},
-		"after a part":    {func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "part ") }, 500, "recovered"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ran := 0
-			guarded := httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				ran++
-				c.before(w)
-				panic("boom")
-			}))
-			s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				defer func() {
-					if recover() == "boom" {
-						w.WriteHeader(500)
-						io.WriteString(w, "recovered")
-					}
-				}()
-				guarded.ServeHTTP(w, r)
-			}))
-			for range 2 {
-				got := post(t, s, "/", "x")
-				require.Equal(t, c.status, got.status)
-				require.Equal(t, c.body, got.body)
-			}
-			require.Equal(t, 2, ran, "a panic releases")
-		})
-	}
 }
 
 func TestBodies(t *testing.T) {
@@ -795,25 +666,6 @@ func TestAnswerReplacesFields(t *testing.T) {
 	require.Empty(t, w.Header())
 }
 
-type contextKey struct{}
-
-func TestUserFromContext(t *testing.T) {
-	e := core.MustNew(core.Config{User: httpidem.UserFromContext(contextKey{})})
-	ran := 0
-	h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
-	for _, c := range []struct {
-		user   any
-		status int
-		ran    int
-	}{{"alice", 200, 1}, {42, 200, 2}, {"alice", 200, 2}, {nil, 400, 2}, {struct{}{}, 400, 2}} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest("POST", "/", nil)
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, c.user)))
-		require.Equal(t, c.status, w.Code)
-		require.Equal(t, c.ran, ran)
-	}
-}
-
 func TestWithRoute(t *testing.T) {
 	var keys []string
 	p := core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
@@ -841,47 +693,6 @@ func TestWithRoute(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]", "/files/*[{path a%2Fba}]", "/orders/by/:id[{id a/b}]", "/*[]"}, keys)
-}
-
-// A guard that is mounted twice on the way to a handler claims once; the request is still
-// whole behind both.
-func TestNestedGuards(t *testing.T) {
-	g := guard(core.Policy{})
-	var got string
-	s := server(t, httpidem.New(g)(httpidem.New(g)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		got = string(b)
-		w.WriteHeader(201)
-	}))))
-	require.Equal(t, 201, post(t, s, "/", "whole").status)
-	require.Equal(t, "whole", got)
-	require.Equal(t, "true", post(t, s, "/", "whole").header.Get(core.ReplayedHeader))
-}
-
-// The client that has left does not keep the result from being stored.
-func TestTheClientLeaves(t *testing.T) {
-	entered, done := make(chan struct{}), make(chan struct{})
-	ran := 0
-	s := server(t, httpidem.New(guard(core.Policy{Duplicate: core.Wait(10 * time.Second), Linger: -1}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ran++
-		close(entered)
-		<-r.Context().Done()
-		io.WriteString(w, "done")
-		close(done)
-	})))
-	ctx, leave := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, "POST", s.URL, strings.NewReader("x"))
-	require.NoError(t, err)
-	req.Header.Set("X-User", "alice")
-	go func() {
-		<-entered
-		leave()
-	}()
-	_, err = s.Client().Do(req)
-	require.ErrorIs(t, err, context.Canceled)
-	<-done
-	require.Equal(t, "done", post(t, s, "/", "x").body)
-	require.Equal(t, 1, ran)
 }
 
 func TestControllerReachesTheServer(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
@@ -113,39 +111,6 @@ func TestVerifiedRequestsReachTheHandler(t *testing.T) {
 	}
 }
 
-// A partner who sends all that he can leaves room in the store, for others and for the guards' records. The nonces of all get half
-// of it, and one owner a quarter of that.
-func TestOnePartnersNonces(t *testing.T) {
-	store, err := memstore.New(memstore.Options{MaxEntries: 1000})
-	require.NoError(t, err)
-	engine := core.MustNew(core.Config{Store: store, User: core.UserFromCaller()})
-	now := time.Now() // and so it stays, however long this takes
-	verify := httpidem.Verify(signtest.NewVerifier(func(c *sign.Config) {
-		c.Nonces = engine.Nonces()
-		c.Clock, c.Window = func() time.Time { return now }, time.Hour
-	}))
-	runs := 0
-	h := verify(httpidem.New(engine.MustGuard(core.ClientKey()))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { runs++ })))
-
-	for i := range 3000 {
-		w := signtest.Serve(t, h, signtest.Demo, "{}", "Idempotency-Key", strconv.Itoa(i))
-		if i < 125 {
-			require.Equal(t, 200, w.Code, w.Body)
-			continue
-		}
-		require.Equal(t, 429, w.Code)
-		require.Contains(t, w.Body.String(), `"code":"rate_limited"`)
-		seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
-		require.NoError(t, err)
-		require.Greater(t, seconds, 3600, "when the first nonce is forgotten")
-	}
-	for i := range 50 {
-		w := signtest.Serve(t, h, signtest.Bob, "{}", "Idempotency-Key", strconv.Itoa(i))
-		require.Equal(t, 200, w.Code, w.Body)
-	}
-	require.Equal(t, 175, runs)
-}
-
 // What is signed is the target as sent, also after a prefix was taken away.
 func TestTargetsAreThoseSent(t *testing.T) {
 	mux := http.NewServeMux()
@@ -153,23 +118,6 @@ func TestTargetsAreThoseSent(t *testing.T) {
 	mux.Handle("/v1/", http.StripPrefix("/v1", httpidem.Verify(signtest.NewVerifier())(ok)))
 	s := server(t, mux)
 	assert.Equal(t, "/a/b", send(t, s, signed(t, s, signtest.Demo, "/v1/a%2Fb?x=%41;y", "{}")).body)
-}
-
-func TestHTTP2(t *testing.T) {
-	var got atomic.Value
-	s := httptest.NewUnstartedServer(httpidem.Verify(signtest.NewVerifier())(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		got.Store(r.Proto + " " + string(body))
-	})))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(func() {
-		s.Client().CloseIdleConnections()
-		s.Close()
-	})
-	require.Equal(t, 200, send(t, s, signed(t, s, signtest.Demo, "/?a=b", "{}")).status)
-	assert.Equal(t, "HTTP/2.0 {}", got.Load())
-	require.Equal(t, 401, send(t, s, signed(t, s, signtest.Forger, "/?a=b", "{}")).status)
 }
 
 // What net/http and routers look for in the request that they have made is there.

@@ -379,13 +379,6 @@ func Run(t *testing.T, h Harness) {
 		t.Run(c.name, func(t *testing.T) { run(t, h, c, transcripts()) })
 	}
 	t.Run("keys", func(t *testing.T) { runKeys(t, h) })
-	RunSignatures(t, h)
-}
-
-// RunSignatures is the part of [Run] that is about signatures, for the settings of a framework that change what it makes of a
-// request.
-func RunSignatures(t *testing.T, h Harness) {
-	t.Helper()
 	for part, groups := range signedParts {
 		t.Run(part, func(t *testing.T) {
 			for _, g := range groups {

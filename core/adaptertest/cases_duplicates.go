@@ -97,9 +97,9 @@ var duplicateCases = []testCase{
 			pipeline{
 				{anOrder, created, ""},
 				{anOrder, replayed, ""},
-				{request{user: "-", body: order}, refused(codes.UserMissing), ""},
 				{request{body: `{"sku":"B-2"}`}, created, ""},
 				{request{body: `{"sku":"B-2"}`}, replayed, ""},
+				{request{user: "-", body: order}, refused(codes.UserMissing), ""},
 			},
 		},
 	},

@@ -2,8 +2,6 @@ package adaptertest
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -36,37 +34,6 @@ var hostileCases = []testCase{
 		loose: true,
 		steps: []step{then(longestQuery)},
 	},
-}
-
-// nested is inner within so many levels.
-func nested(opening string, levels int, inner, closing string) string {
-	return strings.Repeat(opening, levels) + inner + strings.Repeat(closing, levels)
-}
-
-// names are n short names, all different.
-func names(n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = strconv.FormatInt(int64(i), 36)
-	}
-	return all
-}
-
-func backwards(all []string) []string {
-	slices.Reverse(all)
-	return all
-}
-
-// object is a JSON object of members with these names. The one called 0 has the value, all others have 1.
-func object(names []string, value string) string {
-	members := make([]string, len(names))
-	for i, name := range names {
-		members[i] = `"` + name + `":1`
-		if name == "0" {
-			members[i] = `"0":` + value
-		}
-	}
-	return "{" + strings.Join(members, ",") + "}"
 }
 
 func form(body string) request {

@@ -151,11 +151,6 @@ func echoes(key, stock string) []adapter.Field {
 	return fields
 }
 
-// byHost is a policy whose users are told apart by the host that they ask.
-var byHost = core.Policy{Key: core.Header(core.Required), User: core.UserFunc(func(r *adapter.Request) (core.User, error) {
-	return core.User{ID: r.Host}, nil
-})}
-
 func hosted(host, target string) request {
 	return request{host: host, target: target, keys: []string{"k-1"}, body: order}
 }

@@ -2,8 +2,6 @@ package adaptertest
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -13,13 +11,6 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 )
-
-func authorizeByHeader(_ context.Context, r *adapter.Request) error {
-	if v, n := r.Headers.Header("X-Withdrawn", 0); n > 0 {
-		return errors.New("withdrawn: " + v)
-	}
-	return nil
-}
 
 func posted(target, body string) request { return request{target: target, body: body} }
 

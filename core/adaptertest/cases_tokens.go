@@ -197,12 +197,6 @@ func as(login string, r request) request {
 	return r
 }
 
-// verified is r of a caller whom a middleware in front has verified.
-func verified(caller string, r request) request {
-	r.user, r.fields = "-", append(slices.Clone(r.fields), field("X-Caller", caller))
-	return r
-}
-
 // useCases: what a token is good for.
 var useCases = []testCase{
 	{

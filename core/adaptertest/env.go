@@ -256,6 +256,10 @@ func (a ask) answer(s *env) reply {
 	if err != nil {
 		s.Fatalf("%s %s: no response: %v", r.method, r.target, err)
 	}
+	if a.on != "" && strings.EqualFold(got.get("Connection"), "close") {
+		c.Close() // nobody has read the body
+		delete(s.open, a.on)
+	}
 	s.check(r, a.want, got, before)
 	return got
 }
@@ -519,36 +523,6 @@ func (c atOnce) do(s *env) {
 	}
 	if len(s.firsts) > 0 {
 		s.text.answered(s.firsts[len(s.firsts)-1], s.c.ownText)
-	}
-}
-
-// oneOf checks requests that were sent before, of which exactly one has run.
-type oneOf []string
-
-func (e oneOf) do(s *env) {
-	s.Helper()
-	var replays []reply
-	for _, as := range e {
-		x := s.pending[as]
-		delete(s.pending, as)
-		defer x.Close()
-		got, err := x.receive(x.method)
-		if err != nil {
-			s.Fatalf("%s: no response: %v", as, err)
-		}
-		if got.get(core.ReplayedHeader) == "true" {
-			replays = append(replays, got)
-		} else {
-			s.firsts = append(s.firsts, got)
-			s.text.line("one of %s:", strings.Join(e, ", "))
-			s.text.answered(got, s.c.ownText)
-		}
-	}
-	if len(replays) != len(e)-1 {
-		s.Errorf("%d of %d are replays", len(replays), len(e))
-	}
-	for _, got := range replays {
-		s.checkReplay(got, 0)
 	}
 }
 

@@ -423,6 +423,9 @@ func (p *attackRun) checkEvents(s sent, w verdict) {
 		if e.KeyID != s.m.keyID() && (w.err == nil || e.KeyID != "") {
 			p.problem("the observer was told of the key %q", e.KeyID)
 		}
+		if e.Method != s.m.method || !strings.HasPrefix(e.RemoteAddr, "127.0.0.1:") || strings.Contains(e.Path, "?") {
+			p.problem("the observer was told of a %s of %q by %q", e.Method, e.Path, e.RemoteAddr)
+		}
 		if w.err == nil && e.Err != nil || w.err != nil && (e.Err == nil || !errors.Is(e.Err, w.err)) {
 			p.problem("the observer was told %v; it is %v", e.Err, w.err)
 		}

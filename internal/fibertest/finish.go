@@ -2,7 +2,6 @@ package fibertest
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -96,34 +95,6 @@ func (s suite[C]) testFinishRefused(t *testing.T) {
 	r := s.serve(t, app).Post("/", "")
 	require.Equal(t, 409, r.Status)
 	require.Equal(t, "in_progress", r.Header.Get(core.RefusedHeader))
-}
-
-// Two guards on the way both learn what became of the error.
-func (s suite[C]) testFinishTwoGuards(t *testing.T) {
-	var runs atomic.Int32
-	engine := NewEngine(t)
-	outer := engine.MustGuard(core.Policy{Key: core.Header(core.Optional)})
-	inner := engine.MustGuard(core.Policy{Failed: core.FailedByStatus})
-	app := s.newApp()
-	app.Use(s.Finish())
-	app.Use(func(c C) error {
-		if err := c.Next(); err != nil {
-			return c.Status(402).SendString(err.Error())
-		}
-		return nil
-	})
-	app.Add("POST", "/", s.New(outer), s.New(inner), func(C) error {
-		return fmt.Errorf("run %d", runs.Add(1))
-	})
-	service := s.serve(t, app)
-	require.Equal(t, "run 1", service.Post("/", "", WithKey("k")...).Body)
-	for _, fields := range [][]string{WithKey("k"), WithKey("other"), nil} {
-		r := service.Post("/", "", fields...)
-		require.Equal(t, "run 1", r.Body)
-		require.Equal(t, 402, r.Status)
-		require.True(t, r.Replayed())
-	}
-	require.EqualValues(t, 1, runs.Load())
 }
 
 // A guard outside of Finish sees rendered responses only, and does not wait for it.

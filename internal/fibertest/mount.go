@@ -2,11 +2,9 @@ package fibertest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/adapter"
 )
 
 // Where Fiber does not know the route yet, events show where the guard is mounted.
@@ -48,29 +45,6 @@ func (s suite[C]) testEventsShowWhereTheGuardIsMounted(t *testing.T) {
 			require.Equal(t, 201, ctx.Response.StatusCode())
 			require.Equal(t, []string{tc.want, tc.want}, routes)
 		})
-	}
-}
-
-// Whoever recovers from a panic finds the response as it was in front of the guard, Content-Type and all.
-func (s suite[C]) testAPanicLeavesNothingOfTheAnswer(t *testing.T) {
-	for _, media := range []string{"", "application/x-outer"} {
-		app := s.newApp()
-		app.Use(func(c C) error {
-			defer func() { _ = recover() }() // and says nothing
-			if media != "" {
-				c.Set("Content-Type", media)
-			}
-			return c.Next()
-		})
-		app.Add("POST", "/orders", s.mounted(t, core.Policy{}), func(c C) error {
-			c.Set("Content-Type", "application/pdf")
-			_ = c.Status(201).SendString("made")
-			panic("oops")
-		})
-		r := s.serve(t, app).Post("/orders", "")
-		require.Equal(t, 200, r.Status)
-		require.Equal(t, media, r.Header.Get("Content-Type"))
-		require.Equal(t, "0", r.Header.Get("Content-Length"))
 	}
 }
 
@@ -123,76 +97,6 @@ func (s suite[C]) testTheLoggerSeesErrorsUnderFinish(t *testing.T) {
 	require.Equal(t, first.Body, again.Body)
 	require.Equal(t, WithoutDate(first.Header), WithoutDate(again.Header))
 	require.Equal(t, 1, rendered)
-}
-
-func (s suite[C]) testContexts(t *testing.T) {
-	type ctxKey struct{}
-	var run *core.Run
-	var inside, outer, outside context.Context
-	var insideErr error
-	var early bool
-	app := s.newApp()
-	app.Use(func(c C) error {
-		early = s.Run(c) != nil
-		outer = context.WithValue(context.Background(), ctxKey{}, "outer")
-		s.SetContext(c, outer)
-		err := c.Next()
-		outside = s.Context(c)
-		return err
-	})
-	app.Use(s.Recover())
-	app.Add("POST", "/:id", s.mounted(t, core.Policy{}), func(c C) error {
-		run, inside = s.Run(c), s.Context(c)
-		insideErr = inside.Err()
-		if c.Params("id") == "panic" {
-			panic("over")
-		}
-		return nil
-	})
-	service := s.serve(t, app)
-	for _, id := range []string{"1", "panic"} {
-		service.Post("/"+id, "")
-		require.False(t, early, "there is no run outside of the guard")
-		require.Same(t, outer, outside)
-		require.NoError(t, insideErr)
-		require.NotNil(t, run)
-		require.EqualValues(t, 1, run.Attempt())
-		require.False(t, run.Takeover())
-		require.Contains(t, run.Key().Raw(), "M=POST")
-		require.Equal(t, "outer", inside.Value(ctxKey{}))
-		require.Error(t, inside.Err(), "the run's context ends with the run")
-		require.NoError(t, outside.Err())
-	}
-}
-
-func (s suite[C]) testUserFromLocals(t *testing.T) {
-	runs := 0
-	app := s.newApp()
-	app.Use(func(c C) error {
-		switch user := c.Get("X-User"); user {
-		case "":
-		case "42":
-			c.Locals("user", 42)
-		case "struct":
-			c.Locals("user", struct{}{})
-		default:
-			c.Locals("user", user)
-		}
-		return c.Next()
-	})
-	guard := core.MustNew(core.Config{User: s.UserFromLocals("user")}).MustGuard(core.Policy{})
-	app.Add("POST", "/", s.New(guard), func(c C) error { runs++; return c.SendString(fmt.Sprint(runs)) })
-	service := s.serve(t, app)
-	for _, tc := range []struct{ user, want string }{{"alice", "1"}, {"bobby", "2"}, {"42", "3"}, {"alice", "1"}} {
-		require.Equal(t, tc.want, service.Post("/", "", "X-User", tc.user).Body)
-	}
-	require.Contains(t, service.Post("/", "").Body, "user_missing")
-	require.Contains(t, service.Post("/", "", "X-User", "struct").Body, "user_missing")
-	require.Equal(t, 3, runs)
-
-	// A source that meets another framework's request refuses.
-	_, _, err := guard.Key(&adapter.Request{Method: "POST", Native: httptest.NewRequest("POST", "/", nil)})
-	require.ErrorContains(t, err, "does not come from "+s.Name)
 }
 
 func (s suite[C]) testMountedAppsErrorHandler(t *testing.T) {

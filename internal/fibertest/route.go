@@ -1,11 +1,8 @@
 package fibertest
 
 import (
-	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -159,93 +156,4 @@ type Route[C any] struct {
 	App          func(guard Handler[C]) App[C]
 	Path         string
 	Want, Params string
-}
-
-// Requests that differ in the path alone are different operations, wherever the guard is.
-func (s suite[C]) testRoutesDoNotMerge(t *testing.T) {
-	paths := []string{
-		"/orders", "/refunds", "/orders/1/pay", "/orders/2/pay", "/orders/1/cancel",
-		"/files/a", "/files/a/b", "/t1/x/1", "/t1/x/2", "/t2/x/1",
-	}
-	routes := func(r Router[C], handlers ...Handler[C]) {
-		for _, pattern := range []string{"/orders", "/refunds", "/orders/:id/pay", "/orders/:id/cancel", "/files/*", "/:tenant/x/:id"} {
-			r.Add("POST", pattern, handlers...)
-		}
-	}
-	mounts := map[string]func(app App[C], guard, handler Handler[C]) (prefix string){
-		"routes": func(app App[C], guard, handler Handler[C]) string {
-			routes(app, guard, handler)
-			return ""
-		},
-		"Use": func(app App[C], guard, handler Handler[C]) string {
-			app.Use(guard)
-			routes(app, handler)
-			return ""
-		},
-		"Group": func(app App[C], guard, handler Handler[C]) string {
-			routes(app.Group("/api", guard), handler)
-			return "/api"
-		},
-		"mounted": func(app App[C], guard, handler Handler[C]) string {
-			sub := s.newApp()
-			routes(sub, guard, handler)
-			app.Mount("/api", sub)
-			return "/api"
-		},
-		"mounted under a parameter": func(app App[C], guard, handler Handler[C]) string {
-			sub := s.newApp()
-			for _, pattern := range paths {
-				sub.Add("POST", pattern+"/:z?", guard, handler)
-			}
-			app.Mount("/:tenant", sub)
-			return "/acme"
-		},
-		"everything": func(app App[C], guard, handler Handler[C]) string {
-			app.Add("POST", "/*", guard, handler)
-			return ""
-		},
-	}
-	for name, mount := range mounts {
-		t.Run(name, func(t *testing.T) {
-			var runs atomic.Int32
-			app := s.newApp()
-			prefix := mount(app, s.mounted(t, core.Policy{}), func(c C) error {
-				return c.SendString(fmt.Sprint(c.OriginalURL(), " ", runs.Add(1)))
-			})
-			handler := app.Handler()
-			bodies := map[string]string{}
-			for _, path := range paths {
-				ctx := NewRequestCtx("POST", prefix+path, `{"same":1}`)
-				handler(ctx)
-				body := string(ctx.Response.Body())
-				require.True(t, strings.HasPrefix(body, prefix+path+" "), "%s got %q", path, body)
-				bodies[path] = body
-			}
-			require.EqualValues(t, len(paths), runs.Load())
-			for _, path := range paths {
-				ctx := NewRequestCtx("POST", prefix+path, `{"same":1}`)
-				handler(ctx)
-				require.Equal(t, bodies[path], string(ctx.Response.Body()))
-			}
-			require.EqualValues(t, len(paths), runs.Load())
-		})
-	}
-}
-
-// Methods, too, are different operations.
-func (s suite[C]) testMethodsDoNotMerge(t *testing.T) {
-	var runs atomic.Int32
-	app := s.newApp()
-	app.All("/orders/:id", s.mounted(t, core.Policy{Record: core.Record{Retention: time.Minute}}), func(c C) error {
-		runs.Add(1)
-		return c.SendString(c.Method())
-	})
-	for range 2 {
-		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-			ctx := NewRequestCtx(method, "/orders/1", "")
-			app.Handler()(ctx)
-			require.Equal(t, method, string(ctx.Response.Body()))
-		}
-	}
-	require.EqualValues(t, 4, runs.Load())
 }
