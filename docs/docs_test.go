@@ -273,7 +273,7 @@ func TestSuitesCiteWhatTheirUsersHave(t *testing.T) {
 	ours := regexp.MustCompile(`\b(DESIGN|TRAPS)\b`)
 	page := regexp.MustCompile(`\bdocs/([a-z-]+\.md)`)
 	section := regexp.MustCompile(`(\S+ \S+) sections? \d`)
-	for _, dir := range []string{"core/adaptertest", "core/storetest", "sign/signtest", "idemtest", "httpidem", "ginidem", "internal/echotest", "internal/fibertest", "echoidem", "echo5idem", "adapterkit/fasthttpkit", "fiberidem", "fiber3idem"} {
+	for _, dir := range []string{"core/adaptertest", "core/storetest", "sign/signtest", "idemtest", "httpidem", "ginidem", "internal/fibertest", "echoidem", "echo5idem", "adapterkit/fasthttpkit", "fiberidem", "fiber3idem"} {
 		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files, dir)

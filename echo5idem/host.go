@@ -51,7 +51,7 @@ func matchedHost(r *http.Request) string {
 	return pattern.Elem().FieldByName("host").String()
 }
 
-// matched is the field of a request that has that pattern, if net/http still has it: echotest's HostsDoNotShareKeys fails
+// matched is the field of a request that has that pattern, if net/http still has it: TestAHostNamedFurtherOutCounts fails
 // when it has not.
 var matched = func() []int {
 	field, ok := reflect.TypeFor[http.Request]().FieldByName("pat")

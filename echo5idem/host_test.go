@@ -39,3 +39,19 @@ func TestAnEchoWithinAnEcho(t *testing.T) {
 		require.Equal(t, c.want, route)
 	}
 }
+
+// A mux in front of the Echo that chooses by host makes two routes of one.
+func TestAHostNamedFurtherOutCounts(t *testing.T) {
+	e, route := echo.New(), ""
+	e.POST("/orders", func(*echo.Context) error { return nil }, echo5idem.New(guardOf(t, core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
+		route = r.Route
+		return "k", nil
+	})})))
+	mux := http.NewServeMux()
+	mux.Handle("a.test/", e)
+	mux.Handle("/", e)
+	for host, want := range map[string]string{"a.test": "a.test/orders", "other.test": "/orders"} {
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "http://"+host+"/orders", nil))
+		require.Equal(t, want, route)
+	}
+}

@@ -1,6 +1,7 @@
 package fasthttpkit
 
 import (
+	"bufio"
 	"strings"
 	"testing"
 
@@ -39,4 +40,18 @@ func TestHeaderThatChanges(t *testing.T) {
 	ctx.Request.Reset()
 	x.ctx, x.place = &ctx, &Place{}
 	assert.False(t, has(x, "Range"), "it was another request's")
+}
+
+// A header is copied for its trailer, each time that a field is asked for, only if there may be one.
+func TestOnlyChunksHaveATrailer(t *testing.T) {
+	for fields, want := range map[string]bool{
+		"Content-Length: 2\r\n\r\n{}":                               false,
+		"X-Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n": false,
+		"Transfer-Encoding: chunked\r\n\r\n":                        true,
+		"transfer-encoding: chunked\r\n\r\n":                        true,
+	} {
+		var h fasthttp.RequestHeader
+		require.NoError(t, h.Read(bufio.NewReader(strings.NewReader("POST / HTTP/1.1\r\nHost: a\r\n"+fields))))
+		assert.Equal(t, want, isChunked(&h), fields)
+	}
 }

@@ -1,0 +1,328 @@
+package echo5idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/adaptertest"
+	"github.com/idem-go/idem/echo5idem"
+	"github.com/idem-go/idem/sign"
+)
+
+func TestConformance(t *testing.T) { adaptertest.Run(t, harness()) }
+
+func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness()) }
+
+// newEcho is an Echo that logs nothing.
+func newEcho() *echo.Echo {
+	e := echo.New()
+	e.Logger = slog.New(slog.DiscardHandler)
+	return e
+}
+
+// harness leaves nothing of the suite out.
+func harness() adaptertest.Harness {
+	return adaptertest.Harness{
+		Name:  "echo5",
+		Start: start,
+		User:  echo5idem.UserFromContext,
+		Features: adaptertest.Features{
+			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
+			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
+			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
+				adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
+		},
+	}
+}
+
+// start serves app.
+func start(tb testing.TB, app adaptertest.App) string {
+	tb.Helper()
+	e := newEcho()
+	e.Use(recovery)
+	if app.IgnoreContextErrors {
+		own := echo.DefaultHTTPErrorHandler(false)
+		e.HTTPErrorHandler = func(c *echo.Context, err error) {
+			if !adaptertest.ContextEnded(err) {
+				own(c, err)
+			}
+		}
+	}
+	if app.Errors && !app.WithoutFinish || app.Finish {
+		e.Use(echo5idem.Finish())
+	}
+	if app.Errors {
+		e.Use(renderErrors(app.IgnoreContextErrors))
+	}
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			if app.BodyLimit > 0 {
+				c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, app.BodyLimit)
+			}
+			if origin := c.Request().Header.Get("Origin"); app.AllowOrigin && origin != "" {
+				c.Response().Header().Set("Access-Control-Allow-Origin", origin)
+			}
+			for _, f := range app.Outer {
+				c.Response().Header().Set(f.Name, f.Value)
+			}
+			if login := c.Request().Header.Get("X-Login"); app.Login && login != "" {
+				c.Set("user", login)
+			}
+			if app.Consumed != nil {
+				c.SetRequest(c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
+			}
+			if app.Incoming != nil {
+				app.Incoming(c.Request().Context())
+			}
+			if app.Deadline > 0 && c.Request().Header.Get(adaptertest.UnlimitedHeader) == "" {
+				ctx, cancel := context.WithTimeout(c.Request().Context(), app.Deadline)
+				defer cancel()
+				c.SetRequest(c.Request().WithContext(ctx))
+			}
+			err := next(c)
+			if app.After != nil {
+				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get, Header: c.Response().Header().Get, Err: err, Replayed: echo5idem.Replayed(c)})
+			}
+			return err
+		}
+	})
+	for _, f := range app.Front {
+		if f == adaptertest.MethodOverride {
+			e.Pre(readInFront(f))
+			continue
+		}
+		e.Use(readInFront(f))
+	}
+	add := e.Add
+	if app.Group == "" {
+		if app.Guard != nil {
+			e.Use(echo5idem.New(app.Guard))
+		}
+	} else {
+		var guards []echo.MiddlewareFunc
+		if app.Guard != nil {
+			guards = append(guards, echo5idem.New(app.Guard))
+		}
+		add = e.Group(app.Group, guards...).Add
+	}
+	for _, r := range app.Routes {
+		handler := func(c *echo.Context) error { return r.Handler(call{c}) }
+		if r.Issues != nil {
+			handler = echo5idem.IssueToken(r.Issues)
+		}
+		stack := adaptertest.Stack(r, echo5idem.Verify, echo5idem.New)
+		if r.Method == "" {
+			e.Use(stack...)
+			e.Add("echo_route_not_found", "/*", handler) // Echo has no other way to take every method
+			continue
+		}
+		add(r.Method, r.Pattern[len(app.Group):], handler, stack...)
+	}
+	return adaptertest.Listen(tb, app.Mounted(e))
+}
+
+// readInFront is f, as Echo has it.
+func readInFront(f adaptertest.Front) echo.MiddlewareFunc {
+	skip := func(c *echo.Context) bool { return c.Request().Header.Get(adaptertest.UnreadHeader) != "" }
+	if own := bodyReader(f, skip); own != nil {
+		return own
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			var bound any
+			var err error
+			switch {
+			case skip(c):
+			case f == adaptertest.FormReader:
+				_ = c.FormValue("sku")
+			case f == adaptertest.JSONBinder:
+				err = c.Bind(&bound)
+			default:
+				err = adaptertest.ReadInFront(f, c.Response(), c.Request())
+			}
+			if err != nil {
+				return err
+			}
+			return next(c)
+		}
+	}
+}
+
+// recovery does what Echo's own Recover does, without a log.
+func recovery(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("%v", v)
+			}
+		}()
+		return next(c)
+	}
+}
+
+// renderErrors is what services with an error format of their own have in front.
+func renderErrors(ignoreContext bool) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			err := next(c)
+			if err == nil || response(c).Committed {
+				return err
+			}
+			if ignoreContext && adaptertest.ContextEnded(err) {
+				return nil
+			}
+			status, message := http.StatusInternalServerError, err.Error()
+			if failure, ok := errors.AsType[*echo.HTTPError](err); ok {
+				status, message = failure.Code, failure.Message
+			}
+			contentType, body := adaptertest.RenderError(message)
+			return c.Blob(status, contentType, body)
+		}
+	}
+}
+
+// call does what handlers for Echo do.
+type call struct{ c *echo.Context }
+
+func (c call) Context() context.Context { return c.c.Request().Context() }
+
+func (c call) Run() *core.Run { return echo5idem.Run(c.c) }
+
+func (c call) Verified() (sign.Verified, bool) { return echo5idem.Verified(c.c) }
+
+func (c call) Method() string { return c.c.Request().Method }
+
+func (c call) Header(name string) string { return c.c.Request().Header.Get(name) }
+
+func (c call) Trailer(name string) string { return c.c.Request().Trailer.Get(name) }
+
+func (c call) Param(name string) string { return c.c.Param(name) }
+
+func (c call) Query(name string) string { return c.c.QueryParam(name) }
+
+func (c call) Body() ([]byte, error) { return io.ReadAll(c.c.Request().Body) }
+
+func (c call) Bind(v any) error { return c.c.Bind(v) }
+
+func (c call) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+
+func (c call) SetContext(ctx context.Context) { c.c.SetRequest(c.c.Request().WithContext(ctx)) }
+
+func (c call) SetHeader(name, value string) { c.c.Response().Header().Set(name, value) }
+
+func (c call) AddHeader(name, value string) { c.c.Response().Header().Add(name, value) }
+
+func (c call) DelHeader(name string) { c.c.Response().Header().Del(name) }
+
+func (c call) JSON(status int, v any) error { return c.c.JSON(status, v) }
+
+func (c call) Blob(status int, contentType string, body []byte) error {
+	// c.c.Blob leaves a Content-Type alone that a middleware has set.
+	c.c.Response().Header().Set("Content-Type", contentType)
+	return c.c.Blob(status, contentType, body)
+}
+
+func (c call) NoContent(status int) error { return c.c.NoContent(status) }
+
+func (c call) Write(status int, contentType string, flush bool, pieces ...string) error {
+	w := response(c.c)
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	for _, piece := range pieces {
+		// By way of io.ReaderFrom, if the writer has it.
+		if _, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
+			return err
+		}
+		if flush {
+			w.Flush()
+		}
+	}
+	return nil
+}
+
+func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
+	w := response(c.c)
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	return write(w, w.Flush)
+}
+
+func (c call) EarlyHints(link string) error {
+	// echo's own writer takes the status for the final one: hints go around it.
+	w := response(c.c).ResponseWriter
+	w.Header().Set("Link", link)
+	w.WriteHeader(http.StatusEarlyHints)
+	w.Header().Del("Link")
+	return nil
+}
+
+func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
+	conn, _, err := response(c.c).Hijack()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
+		return err
+	}
+	talk(conn)
+	return nil
+}
+
+func (c call) Report(err error) error { return err }
+
+func (c call) Proxy(addr string) error {
+	return echo.WrapHandler(adaptertest.NewProxy(addr))(c.c)
+}
+
+func (c call) NewToken(g *core.Guard) (string, error) { return echo5idem.NewToken(c.c, g) }
+
+func (c call) Within(target, key string) (*adapter.Response, error) {
+	return adaptertest.Within(c.c.Echo(), c.c.Request(), target, key), nil
+}
+
+func (c call) Fail(status int, message string) error { return echo.NewHTTPError(status, message) }
+
+// bodyReader is f, as Echo has it.
+func bodyReader(f adaptertest.Front, skip func(*echo.Context) bool) echo.MiddlewareFunc {
+	switch f {
+	case adaptertest.CSRF:
+		return middleware.CSRFWithConfig(middleware.CSRFConfig{Skipper: skip, TokenLookup: "form:csrf", CookieName: "_csrf"})
+	case adaptertest.KeyAuth:
+		return middleware.KeyAuthWithConfig(middleware.KeyAuthConfig{Skipper: skip, KeyLookup: "form:api-key",
+			Validator: func(_ *echo.Context, key string, _ middleware.ExtractorSource) (bool, error) {
+				return key == "secret", nil
+			}})
+	case adaptertest.MethodOverride:
+		return middleware.MethodOverrideWithConfig(middleware.MethodOverrideConfig{Skipper: skip, Getter: middleware.MethodFromForm("_method")})
+	case adaptertest.PutterBack:
+		return middleware.BodyDumpWithConfig(middleware.BodyDumpConfig{Skipper: skip, Handler: func(*echo.Context, []byte, []byte, error) {}})
+	case adaptertest.Decompressor:
+		return middleware.DecompressWithConfig(middleware.DecompressConfig{Skipper: skip})
+	case adaptertest.Limiter:
+		return middleware.BodyLimitWithConfig(middleware.BodyLimitConfig{Skipper: skip, LimitBytes: 1000})
+	}
+	return nil
+}
+
+// response is what c's writer writes to in the end.
+func response(c *echo.Context) *echo.Response {
+	r, err := echo.UnwrapResponse(c.Response())
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
