@@ -69,15 +69,6 @@ var faults = []fault{
 		noticed: []string{"key twice"},
 	},
 	{
-		name: "takes the first of two tokens",
-		front: onRequest(func(r *http.Request) {
-			if tokens := r.Header[core.TokenHeader]; len(tokens) > 1 {
-				r.Header[core.TokenHeader] = tokens[:1]
-			}
-		}),
-		noticed: []string{"a token sent twice"},
-	},
-	{
 		name: "reads the token from the query first",
 		front: onRequest(func(r *http.Request) {
 			if token := r.URL.Query().Get(core.TokenField); token != "" {
@@ -92,26 +83,6 @@ var faults = []fault{
 		noticed: []string{"a token is issued"},
 	},
 	{
-		name: "issues one token for all",
-		change: func(a *NetHTTPAdapter) {
-			var first *buffer
-			a.IssueToken = func(g *core.Guard) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if first == nil {
-						first = &buffer{header: w.Header()}
-						httpidem.IssueToken(g).ServeHTTP(first, r)
-					}
-					for name, lines := range first.header {
-						w.Header()[name] = lines
-					}
-					w.WriteHeader(first.status)
-					_, _ = w.Write(first.body.Bytes())
-				})
-			}
-		},
-		noticed: []string{"a token is issued", "tokens over one connection"},
-	},
-	{
 		name: "renders pages for nobody in particular",
 		change: func(a *NetHTTPAdapter) {
 			a.NewToken = func(r *http.Request, g *core.Guard) (string, error) {
@@ -119,16 +90,6 @@ var faults = []fault{
 			}
 		},
 		noticed: []string{"a token for the framework's own user"},
-	},
-	{
-		name: "reads the body away for a page",
-		change: func(a *NetHTTPAdapter) {
-			a.NewToken = func(r *http.Request, g *core.Guard) (string, error) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				return httpidem.NewToken(r, g)
-			}
-		},
-		noticed: []string{"a token in an answer"},
 	},
 	{
 		name:    "takes the path for the route",
@@ -149,11 +110,6 @@ var faults = []fault{
 			}
 		}),
 		noticed: []string{"a body with a Content-Encoding", "a token in a compressed form"},
-	},
-	{
-		name:    "leaves the handler half of a body",
-		behind:  onRequest(func(r *http.Request) { r.Body = io.NopCloser(io.LimitReader(r.Body, 100_000)) }),
-		noticed: []string{"the body for the handler"},
 	},
 	{
 		name:    "leaves the handler no body",
@@ -182,11 +138,6 @@ var faults = []fault{
 		noticed: []string{"a limit in front"},
 	},
 	{
-		name:    "cuts bodies at the limit",
-		front:   onRequest(func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(io.LimitReader(r.Body, 64)), -1 }),
-		noticed: []string{"a body over the limit"},
-	},
-	{
 		name: "takes what is left of a body for all of it",
 		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -197,34 +148,6 @@ var faults = []fault{
 		},
 		behind:  onRequest(func(r *http.Request) { r.PostForm = unstash[url.Values](r) }),
 		noticed: []string{"two forms, read by form reader", "two forms with one key, read by form reader"},
-	},
-	{
-		name: "trusts no body of another length",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			if err == nil && r.ContentLength > int64(len(body)) {
-				http.Error(w, "where is the rest?", http.StatusInternalServerError)
-				return
-			}
-			left := *r
-			left.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), broke{err}))
-			next.ServeHTTP(w, &left)
-		},
-		noticed: []string{"a body that was decompressed"},
-	},
-	{
-		name: "reads forms by a parser with limits of its own",
-		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			const fields, parts = 10_000, 1000
-			if bytes.Count(body, []byte("&")) > fields || bytes.Count(body, []byte("\r\n--")) > parts {
-				http.Error(w, "too many fields", http.StatusBadRequest)
-				return
-			}
-			next.ServeHTTP(w, r)
-		},
-		noticed: []string{"a form of 5,000 parts"},
 	},
 	{
 		name: "cuts the query",
@@ -275,11 +198,6 @@ var faults = []fault{
 		noticed: []string{"first and again", "repeated fields"},
 	},
 	{
-		name:    "marks everything as a replay",
-		front:   onHeader(func(h http.Header, status int) { h.Set(core.ReplayedHeader, "true") }),
-		noticed: []string{"first and again"},
-	},
-	{
 		name:    "marks nothing as a replay",
 		front:   onHeader(func(h http.Header, status int) { h.Del(core.ReplayedHeader) }),
 		noticed: []string{"first and again", "waiting"},
@@ -290,11 +208,6 @@ var faults = []fault{
 		noticed: []string{"first and again", "fields of one message"},
 	},
 	{
-		name:    "replays a cookie",
-		front:   onReplays(func(h http.Header) { h.Set("Set-Cookie", "session=s3cret") }),
-		noticed: []string{"fields of one message"},
-	},
-	{
 		name: "takes the header's values back",
 		front: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r)
@@ -303,26 +216,6 @@ var faults = []fault{
 			}
 		},
 		noticed: []string{"the header, seen from in front"},
-	},
-	{
-		name: "takes no answer for a failure",
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			b := &buffer{header: w.Header()}
-			next.ServeHTTP(b, r)
-			w.WriteHeader(cmp.Or(b.status, http.StatusInternalServerError))
-			_, _ = w.Write(b.body.Bytes())
-		},
-		noticed: []string{"no answer at all"},
-	},
-	{
-		name:    "drops Content-Encoding",
-		front:   onReplays(func(h http.Header) { h.Del("Content-Encoding") }),
-		noticed: []string{"a body with a Content-Encoding, out"},
-	},
-	{
-		name:    "guesses the Content-Type",
-		front:   onHeader(func(h http.Header, status int) { h.Set("Content-Type", "text/plain; charset=utf-8") }),
-		noticed: []string{"first and again", "the framework's own renderer"},
 	},
 	{
 		name: "does not say how long a replay is",
@@ -347,14 +240,6 @@ var faults = []fault{
 			next.ServeHTTP(struct{ http.ResponseWriter }{w}, r)
 		},
 		noticed: []string{"a response that is flushed", "a stream of events"},
-	},
-	{
-		name: "flushes before the status is known",
-		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).Flush()
-			next.ServeHTTP(w, r)
-		},
-		noticed: []string{"a response that is flushed", "first and again"},
 	},
 	{
 		name: "streams once the handler has returned",

@@ -1,8 +1,11 @@
 package adaptertest
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"time"
 )
 
 // megabyte is the body limit of a guard that sets none.
@@ -88,14 +91,19 @@ func longestQuery(s *env) {
 	asTheServerTakesIt(query(takes, "1"), query(takes, "2")).do(s)
 }
 
-// takes reports whether the application without guards hands r to its handler.
+// takes reports whether the application without guards hands r to its handler. It has its time for that, also where the suite is
+// in a hurry: who is slow has not refused.
 func (s *env) takes(r request) bool {
 	s.Helper()
 	r = r.orDefaults()
 	c := s.dial(s.bare)
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	before := s.bareProbe.count()
 	c.send(r)
-	_, _ = c.receive(r.method) // who refuses a large request may close the connection before it is sent
+	_, err := c.receive(r.method) // who refuses a large request may close the connection before it is sent
+	if stuck, ok := errors.AsType[net.Error](err); ok && stuck.Timeout() {
+		s.Fatalf("%s: no response without a guard: %v", r.method, err)
+	}
 	return s.bareProbe.count() > before
 }
