@@ -59,7 +59,7 @@ const (
 	// DeadLetter dead-letters the message. It is the zero value.
 	DeadLetter WithoutID = iota
 	// Digest uses a SHA-256 digest of the body as the id. Messages with equal bodies are then one
-	// operation, for as long as its result stands.
+	// operation, for as long as its result is kept.
 	Digest
 	// Pass runs the message unprotected, each time it is delivered.
 	Pass

@@ -13,7 +13,7 @@ import (
 type decision struct {
 	action  action
 	run     *runContext // toRun: it holds the claim
-	grant   store.Grant // toReplay: the finished record; toRefuse a reused key: the record that stands
+	grant   store.Grant // toReplay: the finished record; toRefuse a reused key: the record that is there
 	refusal *Refusal    // toRefuse; toPass: why there is no run, or nil if the request has one already
 	cause   error       // behind the refusal
 }

@@ -232,7 +232,7 @@ func (t *taskCall) replay(grant store.Grant) (ok bool, err error) {
 	return err == nil, err
 }
 
-// taskKey is the key of a task: its name stands where HTTP has method and route.
+// taskKey is the key of a task: its name is where HTTP has method and route.
 func (g *Guard) taskKey(call Call) Key {
 	k := make([]byte, 0, len(g.engine.prefix)+len(call.User)+len(g.policy.Name)+len(call.Key)+16)
 	k = g.appendOperation(k, User{ID: call.User}, "DO", g.policy.Name)

@@ -58,7 +58,7 @@
 // run is abandoned.
 //
 // A run goes on when its client leaves, so that the result is there for the retry. Its context has the
-// request's values and deadline, and stands for [Policy.Linger] longer than the client stays. It ends with
+// request's values and deadline, and is valid for [Policy.Linger] longer than the client stays. It ends with
 // the run, when the lease is lost ([ErrLeaseLost]), and at a shutdown
 // ([Engine.Drain], [ErrShutdown]). A handler that then returns without writing anything has failed.
 //

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// expires returns how long the result stands, as an answer says it; zero: it says nothing.
+// expires returns how long the result is kept, as an answer says it; zero: it says nothing.
 func (c *call) expires(t *testing.T) time.Duration {
 	t.Helper()
 	at := c.response.Get(core.ExpiresHeader)

@@ -332,7 +332,7 @@ func TestDeferredOutcome(t *testing.T) {
 		assert.Error(t, g.Serve(context.Background(), c))
 		require.NotNil(t, c.pending)
 		assert.Zero(t, c.delivered)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code(), "the claim stands")
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code(), "the claim is valid")
 		return c
 	}
 	deferred().pending.Finish(nil) // a panic came out instead

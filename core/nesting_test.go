@@ -157,7 +157,7 @@ func TestInnerRefusalsAreFailures(t *testing.T) {
 	assert.True(t, last.Failed)
 }
 
-// Who has answered in a handler's place does not know when it ends: the claim stands.
+// Who has answered in a handler's place does not know when it ends: the claim is valid.
 func TestAHandlerThatRunsOnKeepsItsClaim(t *testing.T) {
 	for _, status := range []int{503, 200} {
 		handlerThatRunsOn(t, status)

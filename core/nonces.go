@@ -30,7 +30,7 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 		ctx, cancel = context.WithTimeout(ctx, e.storeTimeout)
 		defer cancel()
 	}
-	// The claim is never completed: it stands for ttl, and is then gone without a trace.
+	// The claim is never completed: it is valid for ttl, and is then gone without a trace.
 	grant, err := e.store.Acquire(ctx, e.nonceKey(keyID, nonce), store.Claim{Owner: store.NewOwner(), Lease: ttl})
 	return err == nil && grant.State == store.Acquired, err
 }

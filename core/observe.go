@@ -19,7 +19,7 @@ type Kind uint8
 const (
 	// Started: the claim was acquired; the operation runs now. Takeover says whether it was taken over.
 	Started Kind = iota + 1
-	// Completed: the run has ended and its record was completed. Its result stands, but without the
+	// Completed: the run has ended and its record was completed. Its result is kept, but without the
 	// response if Err is [store.ErrFull].
 	Completed
 	// Released: the run has ended and its record was released: the next request runs.

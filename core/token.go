@@ -31,7 +31,7 @@ const (
 	// defaultTokenLifetime is how long after its issue a token may be used for the first time.
 	defaultTokenLifetime = 5 * time.Minute
 
-	// tokenMargin is how much longer than its token a record stands, because the clocks of two servers
+	// tokenMargin is how much longer than its token a record is kept, because the clocks of two servers
 	// may differ.
 	tokenMargin      = 5 * time.Minute
 	maxTokenLifetime = 365 * 24 * time.Hour
@@ -150,7 +150,7 @@ func MustTokens(c TokenConfig) *Tokens {
 // else, under [TokenConfig].FromQuery, from the query parameter of that name. The parameters become the
 // fingerprint, as for [Header], but those called idempotency_token.
 //
-// An expired token is refused for a first use only: while its record stands, a user who submits again gets the receipt. So the policy's
+// An expired token is refused for a first use only: while its record is kept, a user who submits again gets the receipt. So the policy's
 // Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
 func Token(t *Tokens, options ...Option) KeySource {
 	s := KeySource{kind: keyToken, tokens: t}
@@ -232,7 +232,7 @@ func (g *Guard) serveToken(ctx context.Context, x adapter.Exchange) error {
 	return x.Answer(&answer)
 }
 
-// issue makes a token for user, as it stands in a key, and purpose. It has the id of expired, if that is
+// issue makes a token for user, as it is in a key, and purpose. It has the id of expired, if that is
 // such a token.
 func (t *Tokens) issue(user []byte, purpose, expired string) string {
 	var k, old token
@@ -264,7 +264,7 @@ func (k *token) expiry() time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:])))
 }
 
-// check reads sent into k. It reports false if it was not issued for user, as it stands in a key, and
+// check reads sent into k. It reports false if it was not issued for user, as it is in a key, and
 // purpose.
 func (t *Tokens) check(k *token, sent string, user []byte, purpose string) bool {
 	encoded, ok := strings.CutPrefix(sent, tokenVersion)
@@ -313,7 +313,7 @@ func (s *tokenSecret) mac(signed, user []byte, purpose string) *tokenMAC {
 	return m
 }
 
-// outlasting is how long a record must stand to outlast its token.
+// outlasting is how long a record must be kept to outlast its token.
 func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
 
 // deriveFromToken is derive for a key that is a token: it has the purpose in place of the route.

@@ -228,7 +228,7 @@ func TestWhatIsRenderedPastTheGuard(t *testing.T) {
 	}
 }
 
-// A timeout of net/http behind the guard races with Echo, and is not to be used; but the claim stands while its
+// A timeout of net/http behind the guard races with Echo, and is not to be used; but the claim is valid while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	if race.Enabled {

@@ -1061,7 +1061,7 @@ func requestLogger(t *testing.T) echo.MiddlewareFunc {
 	})
 }
 
-// Echo's Timeout races with itself, and is not to be used; but the claim stands while its
+// Echo's Timeout races with itself, and is not to be used; but the claim is valid while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	if race.Enabled {

@@ -41,7 +41,7 @@ func listen(t *testing.T, f *fiber.App) string {
 	return fibertest.Listen(t, a.Listener, a.Shutdown)
 }
 
-// Fiber's timeout lets its handler run on: the claim stands meanwhile. Nobody touches the context that the handler uses.
+// Fiber's timeout lets its handler run on: the claim is valid meanwhile. Nobody touches the context that the handler uses.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	for name, outer := range map[string][]any{
 		"alone":    nil,

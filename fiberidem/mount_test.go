@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/internal/race"
 )
 
-// Fiber's own timeout races with itself, and is not to be used; but the claim stands while its
+// Fiber's own timeout races with itself, and is not to be used; but the claim is valid while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	if race.Enabled {

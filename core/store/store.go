@@ -31,11 +31,11 @@ import (
 //
 // All methods are safe for concurrent use. Those with a context return when it ends.
 type Store interface {
-	// Acquire claims key for claim.Owner, or reports the record that stands in the way.
+	// Acquire claims key for claim.Owner, or reports the record that is in the way.
 	//
 	//   - No record, or one whose retention has passed: a running record is
 	//     created with attempt 1; Grant.State is [Acquired].
-	//   - A running record whose lease stands: [Running], nothing is changed, even
+	//   - A running record whose lease has not passed: [Running], nothing is changed, even
 	//     if it belongs to claim.Owner.
 	//   - A free record: it becomes claim.Owner's, with the claim's fingerprint, lease
 	//     and retention and its attempt one higher: [Acquired], with Grant.Free. Any claim
@@ -45,7 +45,7 @@ type Store interface {
 	//     equals the record's, the record becomes claim.Owner's, with the claim's
 	//     lease and retention and its attempt one higher: [Acquired]. Otherwise
 	//     [Abandoned], nothing is changed.
-	//   - A finished record whose retention stands: [Done], with the result.
+	//   - A finished record whose retention has not passed: [Done], with the result.
 	//
 	// An abandoned or free record is remembered for the retention of the claim that made
 	// it, counted from the end of its lease (or from the call that made it one), and is
@@ -59,7 +59,7 @@ type Store interface {
 	// record is remembered and nobody has taken it over.
 	Renew(ctx context.Context, key string, owner Owner, lease time.Duration) error
 
-	// Complete turns owner's running record into a finished one that stands for
+	// Complete turns owner's running record into a finished one that is kept for
 	// retention from now and keeps result. It returns [ErrLost] and changes nothing
 	// unless the record is running and owner's. As for Renew, the lease may have
 	// passed.
@@ -116,7 +116,7 @@ type Capabilities struct {
 	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has
 	// been completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a
 	// reason: look again after it. It is not closed when a lease or a retention passes; waiters keep a timer for that. If
-	// no running record stands under key, the channel is closed already.
+	// there is no running record under key, the channel is closed already.
 	//
 	// stop ends the watch and frees its resources. It may be called more than once, and after the channel is closed. It
 	// is nil only if err is not.
@@ -124,7 +124,7 @@ type Capabilities struct {
 	// The engine polls a store without a Watch, with growing, jittered pauses.
 	Watch func(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
 
-	// Recall returns what Acquire returns if a finished record stands under key, and the [Claim.Raw] of the claim under
+	// Recall returns what Acquire returns if there is a finished record under key, and the [Claim.Raw] of the claim under
 	// which it ran. Else ok is false. No record is changed. key belongs to the caller, who changes it after the call.
 	//
 	// It is for stores in the memory of the process: they can look at a finished record before its fingerprint is

@@ -21,7 +21,7 @@ type Claim struct {
 	// Raw, unless it is zero, is a keyed hash of all that Fingerprint is derived from, as it was
 	// sent. It is good within the process only. A store with a [Capabilities].Recall keeps it, others ignore it.
 	Raw uint64
-	// Lease is how long the claim stands without renewal. It must be more than zero.
+	// Lease is how long the claim is valid without renewal. It must be more than zero.
 	Lease time.Duration
 	// Retention is how long the record of an abandoned run is remembered after its
 	// lease has passed. Until then a new run counts as a takeover, and an uncertain
@@ -54,16 +54,16 @@ func (c Claim) Validate() error {
 
 // Grant is a [Store]'s answer to a [Claim].
 type Grant struct {
-	// State says whether the claim was made, and else what record stands.
+	// State says whether the claim was made, and else which record is there.
 	State State
 	// Attempt counts the runs of the operation from 1. It is one higher at each
 	// claim of an abandoned or free record and serves as a fencing token. It is the
-	// caller's own if State is Acquired, else that of the record that stands.
+	// caller's own if State is Acquired, else that of the record that is there.
 	Attempt uint64
 	// Free says that the record was free, so that the claim is no takeover. Only if State
 	// is Acquired.
 	Free bool
-	// Fingerprint is that of the record that stands. It is empty if State is Acquired.
+	// Fingerprint is that of the record that is there. It is empty if State is Acquired.
 	Fingerprint string
 	// Result is the stored result if State is Done. It belongs to the caller. It is
 	// empty if the result was empty or nil; stores need not tell the two apart.
@@ -80,13 +80,13 @@ type State uint8
 const (
 	// Acquired means that the caller now holds the claim and must run the operation.
 	Acquired State = iota + 1
-	// Running means that another owner holds the claim and its lease stands.
+	// Running means that another owner holds the claim and its lease has not passed.
 	Running
 	// Abandoned means that a run began and never finished: its lease has passed, it was
 	// ended by Abandon, or a run that had taken over from it was released. (A free record
 	// has no state here: every Acquire gets it.)
 	Abandoned
-	// Done means that the operation has finished; its result stands.
+	// Done means that the operation has finished; its result is kept.
 	Done
 )
 

@@ -40,7 +40,7 @@ var cases = []testCase{
 	},
 	{
 		name: "a standing claim keeps everybody out",
-		why:  "a running record whose lease stands is reported and not changed, even if it belongs to the caller, and even if the caller may take over",
+		why:  "a running record whose lease has not passed is reported and not changed, even if it belongs to the caller, and even if the caller may take over",
 		run: func(s *env) {
 			c := taking()
 			s.begin("k", c)
@@ -1264,7 +1264,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "what has passed is not recalled",
-		why:   "a result does not stand for longer than its retention, whoever asks",
+		why:   "a result is not kept for longer than its retention, whoever asks",
 		needs: needRecall | needClock,
 		run: func(s *env) {
 			c := standing()
@@ -1279,7 +1279,7 @@ var cases = []testCase{
 
 	{
 		name:  "a full store refuses",
-		why:   "dropping a record that stands to make room makes its operation run twice",
+		why:   "dropping a record that has not expired, to make room, makes its operation run twice",
 		needs: needBounds,
 		run: func(s *env) {
 			if s.can.Capacity > bound {
@@ -1318,7 +1318,7 @@ var cases = []testCase{
 	},
 	{
 		name:  "a full store keeps what is abandoned",
-		why:   "an abandoned record still stands and takes room; Abandon itself needs none",
+		why:   "an abandoned record is kept and takes room; Abandon itself needs none",
 		needs: needBounds,
 		run: func(s *env) {
 			claims := s.fill(standing)

@@ -12,7 +12,7 @@ type Options struct {
 	Addr string
 	// Store names where records are kept; see [OpenStore].
 	Store string
-	// Lease is how long a claim stands without renewal.
+	// Lease is how long a claim is valid without renewal.
 	Lease time.Duration
 	// Retain is how long results are replayed, where a route does not say so itself. Zero: as
 	// long as its policy does by default.
@@ -36,7 +36,7 @@ const (
 func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	var o Options
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
-	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "how long a claim stands without renewal")
+	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "how long a claim is valid without renewal")
 	flags.DurationVar(&o.Retain, "retain", 0, "how long results are replayed (default: a minute, or a day under a client's key or a token)")
 	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")
 	flags.StringVar(&o.Store, "store", "memory", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://…")

@@ -19,7 +19,7 @@
 // its fingerprint, its result and 192 bytes of overhead, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, expired records are
 // removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
-// Complete for a result that does not fit. A record that stands is never dropped.
+// Complete for a result that does not fit. A record that has not expired is never dropped.
 //
 // # Expiry
 //
@@ -96,7 +96,7 @@ type Store struct {
 	// binary heap ordered by deadline. There is no goroutine: each Acquire first removes
 	// up to reclaimPerCall expired records from its shard. That is more than the one
 	// that it may add, so expired records can't accumulate, and no call removes a
-	// million of them at once. Whether a record stands is always decided by its own
+	// million of them at once. Whether a record has expired is always decided by its own
 	// deadline, never by whether it has been removed.
 	//
 	// The bounds hold for the store as a whole (two atomic counters), not per shard:
@@ -299,7 +299,7 @@ func (s *Store) recall(key []byte) (grant store.Grant, raw uint64, ok bool) {
 	return grant, raw, true
 }
 
-// find is the atomic part of recall. The State is zero if no finished record stands.
+// find is the atomic part of recall. The State is zero if there is no finished record.
 func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) {
 	sh, hash := s.locate(key)
 	sh.mu.Lock()
@@ -515,7 +515,7 @@ func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
 // expired reports whether the deadline of e has passed.
 func (sh *shard) expired(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
 
-// held returns the running record under key, if it stands and is owner's. The zero
+// held returns the running record under key, if its lease has not passed and it is owner's. The zero
 // Owner holds nothing: it marks a record that was abandoned, or released and kept.
 func (sh *shard) held(hash uint64, key string, owner store.Owner, now time.Duration) *entry {
 	e := sh.standing(hash, key, now)

@@ -40,7 +40,7 @@ type finished struct {
 // (128 MiB for each connection by default) would be of no use.
 const finishedMax = 64 << 10
 
-// left returns how long the record under key still stands; zero if the key is not in f.
+// left returns how long the record under key is kept; zero if the key is not in f.
 func (f *finished) left(key string) time.Duration {
 	if f == nil {
 		return 0
@@ -108,7 +108,7 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 		return store.Grant{}, false
 	}
 	// Checked after the look-up: the known record may have expired meanwhile, and the one that was
-	// found be its successor. Only the server knows how long that one stands.
+	// found be its successor. Only the server knows how long that one is kept.
 	if g.Remaining = f.left(key); g.Remaining == 0 {
 		return store.Grant{}, false
 	}

@@ -11,7 +11,7 @@ import (
 // answer is a server's answer to a command.
 type answer struct {
 	number int64  // of a script, or the attempt of a claim that was made
-	record string // the record that stands in the way of a claim
+	record string // the record that is in the way of a claim
 	left   int64  // its time to live, in ms; negative: for ever
 	err    error
 }
@@ -22,8 +22,8 @@ func (a answer) answered() bool {
 	return a.err == nil || refused
 }
 
-// claim makes a claim. SET claims a free key, or returns the record that stands (from Redis 7.0
-// on). PTTL, in the same round trip, returns how long that record still stands.
+// claim makes a claim. SET claims a free key, or returns the record that is there (from Redis 7.0
+// on). PTTL, in the same round trip, returns how long that record is kept.
 //
 // The two commands are not one step. That does not matter for a finished record, which never
 // changes. But it may expire between them, and another one be made, whose time to live then

@@ -19,7 +19,7 @@
 //
 // A first request takes two round trips (Acquire and Complete), a replay one.
 //
-// Acquire sends SET with NX and GET, and PTTL, in one round trip. If an unfinished record stands,
+// Acquire sends SET with NX and GET, and PTTL, in one round trip. If an unfinished record is there,
 // a script follows in a second one. The script is used alone if the server does not support that SET
 // (before Redis 7.0; found out once for each store) or refuses to write. Each other call is one
 // EVALSHA of a script on one key. The store loads the scripts when it is made; a server that has lost
@@ -63,7 +63,7 @@
 //
 // # Memory
 //
-// The server must not drop records that stand: set maxmemory-policy to noeviction. The store
+// The server must not drop records that have not expired: set maxmemory-policy to noeviction. The store
 // reports any other policy once, when it is made; see [Warn]. Under noeviction, a full server
 // refuses new records and results with store.ErrFull. It still renews, releases, abandons,
 // takes over, and completes without a result.

@@ -40,7 +40,7 @@
 //	created_at     when the record was made
 //	updated_at     when it was last changed
 //	lease_until    end of the lease; 0 if the record has no owner: it is abandoned, or free
-//	retention      microseconds for which a result stands, or an abandoned record is remembered;
+//	retention      microseconds for which a result is kept, or an abandoned record is remembered;
 //	               -1-retention of a record that is free, or was free before it was claimed
 //	expires_at     when the record stops counting and Purge may remove it; indexed
 //	version        counts the changes
@@ -56,7 +56,7 @@
 //
 // # Round trips
 //
-// Acquire takes one for a new key. For a key whose record stands it takes one, with MySQL two.
+// Acquire takes one for a new key. For a key that has a record it takes one, with MySQL two.
 // It takes one more to replace an abandoned, free or expired record. Renew, Complete, Release and
 // Abandon take one; a Release of a later attempt takes two. Each statement is atomic at every
 // isolation level, and no transaction is held open. Statements are prepared once per connection:

@@ -45,7 +45,7 @@ func Fingerprint(fingerprint string) TxOption {
 	return func(o *txOptions) { o.fingerprint = fingerprint }
 }
 
-// Retention sets how long the result stands, counted from the end of the run. It must be more
+// Retention sets how long the result is kept, counted from the end of the run. It must be more
 // than zero; the default is 24 hours. Choose it longer than any client keeps
 // trying: when the record is gone, a retry runs again.
 func Retention(retention time.Duration) TxOption {
@@ -93,7 +93,7 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 //
 //   - codes.KeyMissing: key is empty.
 //   - codes.KeyReused: the record of key has another fingerprint.
-//   - codes.InProgress: key is claimed by [Store.Acquire], and the lease stands. (A record
+//   - codes.InProgress: key is claimed by [Store.Acquire], and the lease has not passed. (A record
 //     whose lease has passed is taken over; Result.Attempt is then higher than 1.)
 //   - codes.StoreUnavailable: the database failed, and nothing was committed. That includes
 //     20 deadlocks or serialisation failures in a row, and a read-only server. It is also
@@ -104,7 +104,7 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 //
 // An error of the commit itself (a deferred constraint, say) is returned as the driver's.
 //
-// The record stands in the same table as a guard's, under the key as it is given, and Acquire
+// The record is in the same table as a guard's, under the key as it is given, and Acquire
 // finds it done. Begin keys with the service and what they are for ("shop:invoice:2041"), so that two
 // services on one table never answer for each other. An engine's keys begin with "idem:".
 func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
@@ -314,7 +314,7 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 }
 
 // begin claims the key in tx, or checks that the run still holds it. holder is the owner of the
-// record that stands.
+// record that is there.
 func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, holder []byte, err error) {
 	s := t.store
 	if !t.held {

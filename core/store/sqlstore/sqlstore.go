@@ -182,7 +182,7 @@ func (s *Store) renew(ctx context.Context, key string, owner store.Owner, lease 
 }
 
 // claim does what Acquire does, in one try, and in tx if that is not nil. The error is errAgain
-// if the record was changed meanwhile. holder is the owner of the record that stands.
+// if the record was changed meanwhile. holder is the owner of the record that is there.
 func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim store.Claim) (g store.Grant, holder []byte, err error) {
 	v := &values{
 		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
