@@ -330,5 +330,3 @@ func others(c byte) []byte {
 	}
 	return []byte{'x', ' ', ','}
 }
-
-const unreadable = " (unreadable)"

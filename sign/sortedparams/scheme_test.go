@@ -192,6 +192,7 @@ func TestBinding(t *testing.T) {
 		"no key":                     {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, sign.ReasonBadSignature},
 		"an empty key, not signed":   {setHeader("Idempotency-Key", ""), sign.ReasonUncovered},
 		"two keys":                   {addHeader("Idempotency-Key", `"k-1"`), sign.CodeDuplicateHeader},
+		"a key that is not UTF-8":    {setHeader("Idempotency-Key", "\xff"), sign.CodeMalformed},
 		"a parameter for the key":    {func(r *http.Request) { r.Header.Del("Idempotency-Key"); r.URL.RawQuery = `idempotency_key="k-1"` }, sign.CodeMalformed},
 		"a parameter for the method": {addQuery("_method="), sign.CodeMalformed},
 	} {
