@@ -13,6 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// acksBy are acks of an open channel, sent by send.
+func acksBy(send func(tag uint64, multiple bool) error) *acks {
+	a := newAcks(new(amqp.Channel))
+	a.send, a.closed = send, func() bool { return false }
+	return a
+}
+
 // A broker's view: nothing is acknowledged before it is settled, nothing twice, and in the end all.
 func TestAcks(t *testing.T) {
 	for range 50 {
@@ -24,9 +31,7 @@ func TestAcks(t *testing.T) {
 			outstanding[tag] = true
 		}
 		frames := 0
-		a := newAcks(new(amqp.Channel))
-		a.closed = func() bool { return false }
-		a.send = func(tag uint64, multiple bool) error {
+		a := acksBy(func(tag uint64, multiple bool) error {
 			mu.Lock()
 			defer mu.Unlock()
 			frames++
@@ -42,7 +47,7 @@ func TestAcks(t *testing.T) {
 				}
 			}
 			return nil
-		}
+		})
 		done := make(chan struct{})
 		var all, running sync.WaitGroup
 		running.Go(func() { a.run(done) })
@@ -82,12 +87,7 @@ func TestAcks(t *testing.T) {
 // One that takes long holds up nobody behind it.
 func TestAcksBehindAGap(t *testing.T) {
 	var sent []uint64
-	a := newAcks(new(amqp.Channel))
-	a.closed = func() bool { return false }
-	a.send = func(tag uint64, multiple bool) error {
-		sent = append(sent, tag)
-		return nil
-	}
+	a := acksBy(func(tag uint64, _ bool) error { sent = append(sent, tag); return nil })
 	for _, tag := range []uint64{1, 2, 4, 6} {
 		require.NoError(t, a.Ack(tag, false))
 	}
@@ -108,14 +108,13 @@ func TestAcksBehindAGap(t *testing.T) {
 func TestAcksBehindALongGap(t *testing.T) {
 	frames := 0
 	var together []uint64
-	a := &acks{wake: make(chan struct{}, 1), first: 1, closed: func() bool { return false }}
-	a.send = func(tag uint64, multiple bool) error {
+	a := acksBy(func(tag uint64, multiple bool) error {
 		frames++
 		if multiple {
 			together = append(together, uint64(frames), tag)
 		}
 		return nil
-	}
+	})
 	const last = 2 * maxBehind
 	for tag := uint64(2); tag <= last; tag++ {
 		require.NoError(t, a.Ack(tag, false))
@@ -138,9 +137,7 @@ func TestAcksBehindALongGap(t *testing.T) {
 func TestAcksAreSentAfterThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
-		a := newAcks(new(amqp.Channel))
-		a.closed = func() bool { return false }
-		a.send = func(uint64, bool) error { sent.Add(1); return nil }
+		a := acksBy(func(uint64, bool) error { sent.Add(1); return nil })
 		done := make(chan struct{})
 		go a.run(done)
 		for tag := uint64(2); tag <= 21; tag++ { // 1 is not settled

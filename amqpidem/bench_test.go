@@ -1,4 +1,4 @@
-package amqpidem_test
+package amqpidem
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idem/amqpidem"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
@@ -25,15 +24,12 @@ import (
 func BenchmarkConsumer(b *testing.B) {
 	const prefetch, concurrency = 256, 64
 	url := backend.AMQP(b)
-	bare := func(b *testing.B, t amqpidem.Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
-		conn, err := amqp.Dial(url)
-		require.NoError(b, err)
-		ch, err := conn.Channel()
-		require.NoError(b, err)
+	bare := func(b *testing.B, t Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
+		conn := must(amqp.Dial(url))
+		ch := must(conn.Channel())
 		require.NoError(b, ch.Qos(prefetch, 0, false))
 		return func() {
-			deliveries, err := ch.Consume(t.Queue, "", false, false, false, false, nil)
-			require.NoError(b, err)
+			deliveries := must(ch.Consume(t.Queue, "", false, false, false, false, nil))
 			go func() {
 				for d := range deliveries {
 					if d.Ack(false) == nil {
@@ -43,22 +39,19 @@ func BenchmarkConsumer(b *testing.B) {
 			}()
 		}, func() { _ = conn.Close() }
 	}
-	with := func(store store.Store) func(*testing.B, amqpidem.Topology, func(*amqp.Delivery)) (func(), func()) {
-		return func(b *testing.B, t amqpidem.Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
-			publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
-			require.NoError(b, err)
+	with := func(store store.Store) func(*testing.B, Topology, func(*amqp.Delivery)) (func(), func()) {
+		return func(b *testing.B, t Topology, handled func(*amqp.Delivery)) (start func(), stop func()) {
+			publisher := must(NewPublisher(PublisherConfig{URL: url}))
 			engine := core.MustNew(core.Config{Store: store, Service: rand.Text()})
-			h, err := amqpidem.NewHandler(amqpidem.Config{
+			h := must(NewHandler(Config{
 				Task:      engine.MustTask(core.TaskPolicy{Name: "bench", Duplicate: core.Reject(""), Record: core.Record{Retention: time.Minute}}),
 				Topology:  t,
 				Publisher: publisher,
 			}, func(_ context.Context, d *amqp.Delivery) error {
 				handled(d)
 				return nil
-			})
-			require.NoError(b, err)
-			c, err := amqpidem.NewConsumer(h, amqpidem.ConsumerConfig{URL: url, Prefetch: prefetch, Concurrency: concurrency})
-			require.NoError(b, err)
+			}))
+			c := must(NewConsumer(h, ConsumerConfig{URL: url, Prefetch: prefetch, Concurrency: concurrency}))
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
 			return func() { go func() { ended <- c.Run(ctx) }() }, func() {
@@ -68,44 +61,35 @@ func BenchmarkConsumer(b *testing.B) {
 			}
 		}
 	}
-	redis, err := redisstore.NewURL(backend.Redis(b))
-	require.NoError(b, err)
+	redis := must(redisstore.NewURL(backend.Redis(b)))
 	defer redis.Close()
-	memory, err := memstore.New(memstore.Options{})
-	require.NoError(b, err)
+	memory := must(memstore.New(memstore.Options{}))
 
-	for _, queue := range []struct {
-		name string
-		kind amqpidem.QueueType
-	}{{"classic", amqpidem.Classic}, {"quorum", amqpidem.Quorum}} {
+	for kind, name := range []string{Quorum: "quorum", Classic: "classic"} {
 		for _, bench := range []struct {
 			name    string
-			prepare func(*testing.B, amqpidem.Topology, func(*amqp.Delivery)) (start, stop func())
+			prepare func(*testing.B, Topology, func(*amqp.Delivery)) (start, stop func())
 		}{
 			{"bare", bare},
 			{"memory", with(memory)},
 			{"redis", with(redis)},
 		} {
-			b.Run(queue.name+"/"+bench.name, func(b *testing.B) {
-				t := amqpidem.Topology{Queue: "idem-bench-" + rand.Text(), Type: queue.kind, Satellites: queue.kind, Delays: []time.Duration{time.Second}}
-				conn, err := amqp.Dial(url)
-				require.NoError(b, err)
+			b.Run(name+"/"+bench.name, func(b *testing.B) {
+				t := Topology{Queue: "idem-bench-" + rand.Text(), Type: QueueType(kind), Satellites: QueueType(kind), Delays: []time.Duration{time.Second}}
+				conn := must(amqp.Dial(url))
 				defer conn.Close()
 				require.NoError(b, t.Declare(conn))
-				ch, err := conn.Channel()
-				require.NoError(b, err)
+				ch := must(conn.Channel())
 				defer func() {
-					for _, name := range []string{t.Queue, t.DeadLetters(), t.Queues()[1]} {
-						_, err := ch.QueueDelete(name, false, false, false)
-						require.NoError(b, err)
+					for _, name := range t.Queues() {
+						must(ch.QueueDelete(name, false, false, false))
 					}
 				}()
-				publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
-				require.NoError(b, err)
+				publisher := must(NewPublisher(PublisherConfig{URL: url}))
 				body := make([]byte, 200)
-				messages := make([]amqpidem.Message, b.N)
+				messages := make([]Message, b.N)
 				for i := range messages {
-					messages[i] = amqpidem.Message{Key: t.Queue, Publishing: amqp.Publishing{MessageId: fmt.Sprintf("m-%d", i), Body: body}}
+					messages[i] = Message{Key: t.Queue, Publishing: amqp.Publishing{MessageId: fmt.Sprintf("m-%d", i), Body: body}}
 				}
 				require.NoError(b, publisher.Publish(context.Background(), messages...))
 				require.NoError(b, publisher.Close(context.Background()))
@@ -126,12 +110,7 @@ func BenchmarkConsumer(b *testing.B) {
 				start()
 				<-done
 				// … and acknowledged: the broker has nothing left.
-				for {
-					q, err := ch.QueueDeclarePassive(t.Queue, true, false, false, false, nil)
-					require.NoError(b, err)
-					if q.Messages == 0 {
-						break
-					}
+				for must(ch.QueueDeclarePassive(t.Queue, true, false, false, false, nil)).Messages > 0 {
 				}
 				b.StopTimer()
 				stop()

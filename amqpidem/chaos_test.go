@@ -44,13 +44,11 @@ func TestChaos(t *testing.T) {
 		messages = 10_000
 	}
 	database := backend.Postgres(t)
-	db, err := sql.Open("pgx", database)
-	require.NoError(t, err)
+	db := must(sql.Open("pgx", database))
 	t.Cleanup(func() { _ = db.Close() })
 	broker := backend.StartRabbitMQ(t)
 	for _, inbox := range []bool{true, false} {
-		name := map[bool]string{true: "inbox", false: "guard alone"}[inbox]
-		t.Run(name, func(t *testing.T) {
+		t.Run(map[bool]string{true: "inbox", false: "guard alone"}[inbox], func(t *testing.T) {
 			chaos(t, db, broker, job{Database: database, Inbox: inbox}, messages, kills, restarts)
 		})
 	}
@@ -58,14 +56,9 @@ func TestChaos(t *testing.T) {
 
 func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, kills, restarts int) {
 	j.AMQP, j.Ledger = broker.URL(), "idem_ledger_"+strings.ToLower(rand.Text())
-	_, err := db.Exec("CREATE TABLE " + j.Ledger + " (message text NOT NULL, pid int NOT NULL, attempt int NOT NULL, n serial)")
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := db.Exec("DROP TABLE " + j.Ledger + ", " + j.Ledger + "_records")
-		require.NoError(t, err)
-	})
-	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(j.Ledger+"_records"))
-	require.NoError(t, err)
+	must(db.Exec("CREATE TABLE " + j.Ledger + " (message text NOT NULL, pid int NOT NULL, attempt int NOT NULL, n serial)"))
+	t.Cleanup(func() { must(db.Exec("DROP TABLE " + j.Ledger + ", " + j.Ledger + "_records")) })
+	store := must(sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(j.Ledger+"_records")))
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context()))
 	k := newKitAt(t, broker.URL(), func(k *kit) {
@@ -74,7 +67,7 @@ func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, ki
 	})
 	j.Topology = k.topology
 	require.NoError(t, k.topology.Declare(k.conn))
-	settle(t, k.ch)
+	k.settle()
 	require.NoError(t, k.conn.Close())
 
 	// One message in ten is published twice, and the broker goes while they are.
@@ -131,11 +124,6 @@ func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, ki
 	}
 	require.Len(t, killed, kills)
 	done := 0
-	defer func() {
-		if t.Failed() {
-			t.Logf("%d of %d messages have had their effect", done, messages)
-		}
-	}()
 	for before := -1; before < done && done < messages; { // as long as there is progress
 		before = done
 		deadline := time.Now().Add(patience)
@@ -146,18 +134,14 @@ func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, ki
 	}
 	require.Equal(t, messages, done)
 	publishing.Wait()
-	k.conn, err = amqp.Dial(broker.URL())
-	require.NoError(t, err)
+	k.conn = must(amqp.Dial(broker.URL()))
 	defer k.conn.Close()
-	k.ch, err = k.conn.Channel()
-	require.NoError(t, err)
+	k.ch = must(k.conn.Channel())
 	// Let what is on its way, duplicates too, come to its end.
 	k.eventually("an end", func() bool {
 		left := 0
 		for _, name := range k.topology.Queues() {
-			q, err := k.ch.QueueDeclarePassive(name, true, false, false, false, nil)
-			require.NoError(t, err)
-			left += q.Messages
+			left += must(k.ch.QueueDeclarePassive(name, true, false, false, false, nil)).Messages
 		}
 		return left == 0
 	})
@@ -166,9 +150,7 @@ func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, ki
 		require.NoError(t, w.Wait(), "it drains")
 	}
 	// What a connection that broke at the end has brought back is of no effect any more; but nothing is dead.
-	q, err := k.ch.QueueDeclarePassive(k.topology.DeadLetters(), true, false, false, false, nil)
-	require.NoError(t, err)
-	require.Zero(t, q.Messages)
+	require.Zero(t, must(k.ch.QueueDeclarePassive(k.topology.DeadLetters(), true, false, false, false, nil)).Messages)
 
 	distinct, total := effects()
 	require.Equal(t, messages, distinct)
@@ -206,8 +188,7 @@ const concurrency = 16 // of a worker
 
 // worker starts this test binary as a worker process.
 func worker(t *testing.T, j job) *exec.Cmd {
-	text, err := json.Marshal(j)
-	require.NoError(t, err)
+	text := must(json.Marshal(j))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "IDEM_AMQP_WORKER="+string(text))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

@@ -12,19 +12,15 @@ import (
 )
 
 func TestDefaults(t *testing.T) {
-	p, err := NewPublisher(PublisherConfig{URL: "amqp://"})
-	require.NoError(t, err)
+	p := must(NewPublisher(PublisherConfig{URL: "amqp://"}))
 	assert.Equal(t, 256, cap(p.slots))
 	h, err := NewHandler(Config{
 		Task: core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "billing"}), Topology: Topology{Queue: "orders"}, Publisher: p,
 	}, succeed)
 	require.NoError(t, err)
 	assert.Equal(t, 6, h.config.Attempts, "one more than there are delays")
-	c, err := NewConsumer(h, ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 8})
-	require.NoError(t, err)
-	assert.Equal(t, []int{8, 8}, []int{c.config.Concurrency, c.config.Prefetch})
-	c, err = NewConsumer(h, ConsumerConfig{URL: "amqp://"})
-	require.NoError(t, err)
+	must(NewConsumer(h, ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 8}))
+	c := must(NewConsumer(h, ConsumerConfig{URL: "amqp://"}))
 	assert.Equal(t, []int{16, 64}, []int{c.config.Concurrency, c.config.Prefetch})
 	assert.Equal(t, 30*time.Second, c.config.DrainTimeout)
 }

@@ -38,8 +38,7 @@ func TestBackoff(t *testing.T) {
 
 // A broker that is frozen accepts, and says nothing.
 func TestDialEnds(t *testing.T) {
-	frozen, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	frozen := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer frozen.Close()
 	url := "amqp://" + frozen.Addr().String()
 
@@ -52,7 +51,7 @@ func TestDialEnds(t *testing.T) {
 			_, _ = conn.Read(make([]byte, 1))     // until it is closed
 		}
 	}()
-	_, err = Dial(ctx, url, amqp.Config{})
+	_, err := Dial(ctx, url, amqp.Config{})
 	require.Error(t, err)
 
 	defer func(d time.Duration) { dialLimit = d }(dialLimit)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +29,12 @@ import (
 
 func TestConsumerSurvivesALostConnection(t *testing.T) {
 	k, proxy := newProxied(t, func(k *kit) { k.consumer.Concurrency = 1 })
+	proxy.Cut() // the broker is not there yet
+	restored := later(func() error {
+		k.eventually("tries", func() bool { return k.count(Disconnected, "") >= 2 })
+		proxy.Restore()
+		return nil
+	})
 	release := make(chan struct{})
 	k.start(func(_ context.Context, d *amqp.Delivery) error {
 		if d.MessageId == "1" {
@@ -37,13 +42,15 @@ func TestConsumerSurvivesALostConnection(t *testing.T) {
 		}
 		return nil
 	})
+	<-restored
+	before := k.count(Disconnected, "")
 	k.publish("1", "body")
 	k.eventually("running", func() bool { return len(k.runs()) == 1 })
 	k.publish("2", "body") // waits behind it
 	k.eventually("both are handed out", func() bool { return k.ready() == 0 })
 	proxy.Cut()
-	k.eventually("lost", func() bool { return k.count(Disconnected, "") > 0 })
-	assert.NotErrorIs(t, k.disconnected(0), amqp.ErrClosed, "it says more than that")
+	k.eventually("lost", func() bool { return k.count(Disconnected, "") > before })
+	assert.NotErrorIs(t, k.disconnected(before), amqp.ErrClosed, "it says more than that")
 	close(release) // what was begun ends, and could not be acknowledged
 	k.eventually("unsettled", func() bool { return k.count(Unsettled, Done) == 1 })
 	proxy.Restore()
@@ -51,20 +58,6 @@ func TestConsumerSurvivesALostConnection(t *testing.T) {
 	k.settled(Done, 1)
 	assert.Len(t, k.runs(), 2)
 	k.empty()
-}
-
-// disconnected returns why the consumer was disconnected for the i-th time.
-func (k *kit) disconnected(i int) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, e := range k.events {
-		if e.Stage == Disconnected {
-			if i--; i < 0 {
-				return e.Err
-			}
-		}
-	}
-	return nil
 }
 
 // What is being handled is waited for, also if there is no connection.
@@ -112,21 +105,6 @@ func TestConsumerSurvivesAConnectionThatIsClosedInGoodOrder(t *testing.T) {
 	k.empty()
 }
 
-func TestConsumerWaitsForABrokerThatIsNotThere(t *testing.T) {
-	k, proxy := newProxied(t)
-	proxy.Cut()
-	var all sync.WaitGroup
-	all.Go(func() {
-		k.eventually("tries", func() bool { return k.count(Disconnected, "") >= 2 })
-		proxy.Restore()
-	})
-	k.start(succeed)
-	k.publish("1", "body")
-	k.settled(Done, 1)
-	k.empty()
-	all.Wait()
-}
-
 // blocking takes no message that is published, and nothing after it.
 type blocking struct {
 	net.Conn
@@ -145,19 +123,13 @@ func TestConsumerWhosePublisherDoesNotConnect(t *testing.T) {
 	defer set(&closeLimit, 10*time.Millisecond)()
 	for _, fault := range []error{amqp.ErrCredentials, amqp.ErrVhost, errBroken, nil} {
 		k := newKit(t)
-		k.config.Publisher = k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
-			if fault != nil {
-				return nil, fault
-			}
-			return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
-				conn, err := net.Dial(network, addr)
-				return &blocking{Conn: conn}, err
-			}})
-		}})
+		dial := wrapping(func(c net.Conn) net.Conn { return &blocking{Conn: c} })
+		if fault != nil {
+			dial = func(context.Context, string) (*amqp.Connection, error) { return nil, fault }
+		}
+		k.config.Publisher = k.newPublisher(PublisherConfig{URL: k.url, Dial: dial})
 		if errors.As(fault, new(*amqp.Error)) {
-			c, err := NewConsumer(k.handler(succeed), k.consumer)
-			require.NoError(t, err)
-			err = c.Run(t.Context())
+			err := k.newConsumer(succeed).Run(t.Context())
 			require.ErrorIs(t, err, fault)
 			require.ErrorContains(t, err, "Config.Publisher can't connect")
 			require.ErrorAs(t, err, new(*TopologyError))
@@ -175,17 +147,14 @@ func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
 	stop := k.start(succeed)
 	// Before it has its queue again, another one is not as it ought to be for a while.
 	for _, name := range []string{k.topology.DeadLetters(), k.topology.Queue} {
-		_, err := k.ch.QueueDelete(name, false, false, false)
-		require.NoError(t, err)
-		_, err = k.ch.QueueDeclare(k.topology.DeadLetters(), true, false, false, false, amqp.Table{"x-queue-type": "classic"})
-		require.NoError(t, err)
+		k.drop(name)
+		k.declare(k.topology.DeadLetters(), amqp.Table{"x-queue-type": "classic"})
 	}
 	k.eventually("tries", func() bool { return k.count(Disconnected, "") >= 2 })
 	assert.ErrorContains(t, k.disconnected(0), "was the queue deleted?")
 	var differs *TopologyError
 	assert.ErrorAs(t, k.disconnected(1), &differs)
-	_, err := k.ch.QueueDelete(k.topology.DeadLetters(), false, false, false)
-	require.NoError(t, err)
+	k.drop(k.topology.DeadLetters())
 	k.eventually("connected again", func() bool { return k.count(Connected, "") == 2 })
 	k.publish("1", "body")
 	k.settled(Done, 1)
@@ -195,24 +164,17 @@ func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
 func TestConcurrencyAndPrefetch(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 3, 5 })
 	release := make(chan struct{})
-	var now, most atomic.Int64
+	var now atomic.Int64
 	k.start(func(context.Context, *amqp.Delivery) error {
-		for n := now.Add(1); ; {
-			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
-				break
-			}
-		}
+		assert.LessOrEqual(t, now.Add(1), int64(3))
 		<-release
 		now.Add(-1)
 		return nil
 	})
-	for i := range 20 {
-		k.publish(fmt.Sprint(i), "body")
-	}
+	require.NoError(t, k.publisher.Publish(t.Context(), k.messages(20)...))
 	k.eventually("as many as may", func() bool { return now.Load() == 3 && k.ready() == 15 })
 	close(release)
 	k.settled(Done, 20)
-	assert.EqualValues(t, 3, most.Load())
 	assert.Equal(t, 20, k.count(Delivered, ""))
 	k.empty()
 }
@@ -228,9 +190,7 @@ func TestDrain(t *testing.T) {
 			return context.Cause(ctx)
 		}
 	})
-	for i := range 8 {
-		k.publish(fmt.Sprint(i), "body")
-	}
+	require.NoError(t, k.publisher.Publish(t.Context(), k.messages(8)...))
 	k.eventually("all are handed out", func() bool { return len(k.runs()) == 2 && k.ready() == 0 })
 	var stopped sync.WaitGroup
 	stopped.Go(stop)
@@ -247,13 +207,9 @@ func TestDrain(t *testing.T) {
 func TestTheLastMessageBeforeTheEnd(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.topology.Type, k.consumer.Concurrency, k.consumer.Prefetch = Quorum, 1, 30 })
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := NewConsumer(k.handler(func(context.Context, *amqp.Delivery) error { cancel(); return nil }), k.consumer)
-	require.NoError(t, err)
 	require.NoError(t, k.topology.Declare(k.conn))
-	for i := range 30 {
-		k.publish(fmt.Sprint(i), "body")
-	}
-	require.NoError(t, c.Run(ctx))
+	require.NoError(t, k.publisher.Publish(ctx, k.messages(30)...))
+	require.NoError(t, k.newConsumer(func(context.Context, *amqp.Delivery) error { cancel(); return nil }).Run(ctx))
 	assert.Len(t, k.runs(), 1)
 	k.eventually("the rest is back", func() bool { return k.ready() == 29 })
 	for range 29 {
@@ -266,15 +222,12 @@ func TestTheLastMessageBeforeTheEnd(t *testing.T) {
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 2, 8 })
 	k.start(func(_ context.Context, d *amqp.Delivery) error {
-		if d.MessageId != "last" {
+		if d.MessageId != "3" {
 			runtime.Goexit()
 		}
 		return nil
 	})
-	for i := range 3 {
-		k.publish(fmt.Sprint(i), "body")
-	}
-	k.publish("last", "body")
+	require.NoError(t, k.publisher.Publish(t.Context(), k.messages(4)...))
 	k.settled(Done, 1)
 	e := k.settled(Dead, 3)
 	assert.Equal(t, "panicked", e.Reason)
@@ -285,41 +238,33 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	k.empty()
 }
 
+// After the drain timeout contexts end, which makes no attempt. A function that goes on all the same is left behind. What is done is
+// acknowledged, also if it has waited for what was before it.
 func TestDrainTimeout(t *testing.T) {
-	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
-	stop := k.start(func(ctx context.Context, _ *amqp.Delivery) error {
-		<-ctx.Done()
-		assert.ErrorIs(t, context.Cause(ctx), core.ErrShutdown)
-		return context.Cause(ctx)
-	})
-	k.publish("1", "body")
-	k.eventually("running", func() bool { return len(k.runs()) == 1 })
-	stop()
-	e := k.settled(Deferred, 1)
-	assert.Equal(t, "interrupted", e.Reason, "that is no attempt")
-	k.eventually("it is back", func() bool { return k.ready() == 1 })
-}
-
-// A function that goes on after the end of its context is left behind. What is done is acknowledged, also if it has waited for
-// what was before it.
-func TestDrainOfAFunctionThatGoesOn(t *testing.T) {
 	defer set(&ackPause, time.Hour)()
 	k := newKit(t, func(k *kit) { k.consumer.DrainTimeout = 10 * time.Millisecond })
 	release := make(chan struct{})
 	type tenant struct{}
 	end := k.run(context.WithValue(t.Context(), tenant{}, "acme"), func(ctx context.Context, d *amqp.Delivery) error {
 		assert.Equal(t, "acme", ctx.Value(tenant{}), "the values are those of Run")
-		if d.MessageId == "1" {
+		switch d.MessageId {
+		case "goes on":
 			<-release
+		case "ends":
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), core.ErrShutdown)
+			return context.Cause(ctx)
 		}
 		return nil
 	})
-	k.publish("1", "body")
-	k.publish("2", "body")
+	k.publish("goes on", "body")
+	k.publish("ends", "body")
+	k.publish("done", "body")
 	k.settled(Done, 1)
-	k.eventually("both have begun", func() bool { return len(k.runs()) == 2 })
+	k.eventually("all have begun", func() bool { return len(k.runs()) == 3 })
 	require.ErrorIs(t, end(), ErrDrain)
-	assert.Equal(t, "1", k.take(k.topology.Queue).MessageId)
+	assert.Equal(t, "interrupted", k.settled(Deferred, 1).Reason)
+	assert.ElementsMatch(t, []string{"goes on", "ends"}, []string{k.take(k.topology.Queue).MessageId, k.take(k.topology.Queue).MessageId})
 	close(release)
 	k.eventually("ended", func() bool { return k.count(Unsettled, Done) == 1 })
 	k.empty()
@@ -340,38 +285,27 @@ func TestFrozenBrokerDoesNotHoldTheEndUp(t *testing.T) {
 	stop()
 }
 
-func TestPoisonBlocksNobody(t *testing.T) {
+// A message that always fails becomes a dead letter after its last attempt, and holds up nobody.
+func TestPoison(t *testing.T) {
 	for _, kind := range []QueueType{Quorum, Classic} {
 		k := newKit(t, func(k *kit) { k.topology.Type, k.topology.Satellites = kind, kind })
+		before := time.Now().Truncate(time.Second)
 		k.start(func(_ context.Context, d *amqp.Delivery) error {
 			if d.MessageId == "500" {
 				return errBroken
 			}
 			return nil
 		})
-		messages := make([]Message, 1000)
-		for i := range messages {
-			messages[i] = k.message(fmt.Sprint(i))
-		}
-		require.NoError(t, k.publisher.Publish(t.Context(), messages...))
+		all := k.messages(1000)
+		all[500].Publishing.Headers = amqp.Table{"tenant": "acme"}
+		require.NoError(t, k.publisher.Publish(t.Context(), all...))
 		k.settled(Done, 999)
-		k.settled(Dead, 1)
-		runs := map[string]int{}
-		for _, r := range k.runs() {
-			runs[r.id]++
-		}
-		assert.Len(t, runs, 1000)
-		for id, n := range runs {
-			if id == "500" {
-				assert.Equal(t, 4, n)
-			} else {
-				assert.Equal(t, 1, n, id)
-			}
-		}
+		assert.Equal(t, 4, k.settled(Dead, 1).Attempt)
+		assert.Len(t, k.runs(), 1003, "four of one, and one of each other")
 		d := k.take(k.topology.DeadLetters())
-		assert.Equal(t, "500", d.MessageId)
-		assert.Equal(t, "the card was declined", d.Headers["x-idem-error"])
-		assert.EqualValues(t, 4, d.Headers["x-idem-attempts"])
+		assert.Equal(t, []any{"500", "body 500", "acme", int64(4), "failed", "the card was declined"},
+			[]any{d.MessageId, string(d.Body), d.Headers["tenant"], d.Headers["x-idem-attempts"], d.Headers["x-idem-reason"], d.Headers["x-idem-error"]})
+		assert.WithinRange(t, must(time.Parse(time.RFC3339, d.Headers["x-idem-first-seen"].(string))), before, time.Now())
 		k.empty()
 	}
 }
@@ -383,14 +317,9 @@ func TestDeliveryLimitIsForCrashes(t *testing.T) {
 	k.publish("1", "body")
 	for i := range 3 {
 		ch := k.channel()
-		k.eventually("a delivery", func() bool {
-			d, ok, err := ch.Get(k.topology.Queue, false)
-			require.NoError(t, err)
-			if ok && i > 0 { // RabbitMQ 4 leaves a zero away
-				assert.EqualValues(t, i, d.Headers["x-delivery-count"])
-			}
-			return ok
-		})
+		if d := k.get(ch); i > 0 { // RabbitMQ 4 leaves a zero away
+			assert.EqualValues(t, i, d.Headers["x-delivery-count"])
+		}
 		require.NoError(t, ch.Close())
 	}
 	d := k.take(k.topology.DeadLetters())
@@ -398,11 +327,7 @@ func TestDeliveryLimitIsForCrashes(t *testing.T) {
 
 	k.publish("2", "body")
 	ch := k.channel()
-	k.eventually("a delivery", func() bool {
-		_, ok, err := ch.Get(k.topology.Queue, false)
-		require.NoError(t, err)
-		return ok
-	})
+	k.get(ch)
 	require.NoError(t, ch.Close())
 	k.start(fail)
 	k.settled(Dead, 1)
@@ -414,7 +339,7 @@ func TestDeliveryLimitIsForCrashes(t *testing.T) {
 	k.take(k.topology.DeadLetters())
 
 	// What the broker has dead-lettered begins anew, too.
-	k.put(amqp.Publishing{MessageId: d.MessageId, Body: d.Body, Headers: d.Headers})
+	k.publish("1", "body", func(m *amqp.Publishing) { m.Headers = d.Headers })
 	k.settled(Dead, 2)
 	assert.Len(t, k.runs(), 8)
 	k.take(k.topology.DeadLetters())
@@ -443,21 +368,12 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 	for _, with := range []error{amqp.ErrSyntax, io.ErrUnexpectedEOF} { // what the client can't read, and something on the way
 		k := newKit(t, func(k *kit) {
 			k.consumer.CheckOnly, k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = true, 4, 2, 20
-			k.consumer.Dial = func(ctx context.Context, url string) (*amqp.Connection, error) {
-				return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
-					conn, err := net.Dial(network, addr)
-					return &poisoned{Conn: conn, with: with}, err
-				}})
-			}
+			k.consumer.Dial = wrapping(func(c net.Conn) net.Conn { return &poisoned{Conn: c, with: with} })
 		})
 		require.NoError(t, k.topology.Declare(k.conn))
-		for i := range 40 {
-			id := fmt.Sprint(i)
-			if i == 5 {
-				id = "poison"
-			}
-			k.publish(id, "body")
-		}
+		all := k.messages(40)
+		all[5].Publishing.MessageId = "poison"
+		require.NoError(t, k.publisher.Publish(t.Context(), all...))
 		var last sync.WaitGroup
 		last.Add(2)
 		k.start(func(_ context.Context, d *amqp.Delivery) error {
@@ -493,8 +409,7 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 
 		// When as many as may be prefetched were read, it takes as many at once as before.
 		// One whose copy is refused does not take the only place meanwhile.
-		_, err := k.ch.QueueDelete(k.topology.Queues()[0+1], false, false, false)
-		require.NoError(t, err)
+		k.drop(k.topology.Queues()[1])
 		k.publish("held", "body")
 		k.eventually("it is held", func() bool { return k.count(Unsettled, Failed) > 0 })
 		for i := range 22 {
@@ -512,30 +427,20 @@ func TestMessageThatBreaksConnections(t *testing.T) {
 // settle makes sure that the queues there are survive if the broker is killed at once. RabbitMQ 3.10 keeps the
 // name of a quorum queue in memory for up to a second: if it is killed in that time, the queue that was
 // declared last has no leader any more. So another one is the last.
-func settle(t *testing.T, ch *amqp.Channel) {
-	_, err := ch.QueueDeclare("idem-test-"+rand.Text(), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-	require.NoError(t, err)
-}
+func (k *kit) settle() { k.declare("idem-test-"+rand.Text(), amqp.Table{"x-queue-type": "quorum"}) }
 
 // On a broker of the test's own: what it takes to kill it, and users of one's own.
 func TestBrokerRestart(t *testing.T) {
-	definitions, err := json.Marshal(map[string]any{
-		"vhosts": []any{map[string]any{"name": "/"}, map[string]any{"name": "other"}},
-		"users": []any{
-			map[string]any{"name": "guest", "password": "guest", "tags": "administrator"},
-			map[string]any{"name": "worker", "password": "worker", "tags": ""},
-			map[string]any{"name": "reader", "password": "reader", "tags": ""},
-		},
-		"permissions": []any{
-			map[string]any{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
-			map[string]any{"user": "guest", "vhost": "other", "configure": ".*", "write": ".*", "read": ".*"},
-			map[string]any{"user": "worker", "vhost": "/", "configure": "", "write": ".*", "read": ".*"},
-			map[string]any{"user": "reader", "vhost": "/", "configure": ".*", "write": "orders", "read": ".*"},
-		},
-	})
-	require.NoError(t, err)
+	const definitions = `{
+		"vhosts": [{"name": "/"}, {"name": "other"}],
+		"users": [{"name": "guest", "password": "guest", "tags": "administrator"}, {"name": "worker", "password": "worker", "tags": ""}, {"name": "reader", "password": "reader", "tags": ""}],
+		"permissions": [
+			{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+			{"user": "guest", "vhost": "other", "configure": ".*", "write": ".*", "read": ".*"},
+			{"user": "worker", "vhost": "/", "configure": "", "write": ".*", "read": ".*"},
+			{"user": "reader", "vhost": "/", "configure": ".*", "write": "orders", "read": ".*"}]}`
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("idem-definitions-%d.json", os.Getpid())) // where the broker's user may read
-	require.NoError(t, os.WriteFile(file, definitions, 0o644))
+	require.NoError(t, os.WriteFile(file, []byte(definitions), 0o644))
 	t.Cleanup(func() { _ = os.Remove(file) })
 	broker := backend.StartRabbitMQ(t, "load_definitions = "+file)
 
@@ -556,56 +461,47 @@ func TestBrokerRestart(t *testing.T) {
 		})
 		k.publish("1", "body", func(m *amqp.Publishing) { m.DeliveryMode = amqp.Transient })
 		k.settled(Failed, 1)
-		settle(t, k.ch)
+		k.settle()
 		broker.Kill() // the message is on its way
 		broker.Start()
 		assert.Equal(t, 2, k.settled(Done, 1).Attempt, "it was kept, with its attempts")
-		k.conn, err = amqp.Dial(broker.URL())
-		require.NoError(t, err)
-		k.publish("2", "body")
+		require.NoError(t, k.publisher.Publish(t.Context(), k.message("2")))
 		k.settled(Done, 2)
 		stop()
-		require.NoError(t, k.conn.Close())
 	}
 
 	// A consumer without the permission to configure checks what it may.
 	k := newKitAt(t, broker.URL())
 	require.NoError(t, k.topology.Declare(k.conn))
-	u, err := url.Parse(broker.URL())
-	require.NoError(t, err)
-	u.User = url.UserPassword("worker", "worker")
-	k.consumer.URL, k.consumer.CheckOnly = u.String(), true
+	as := func(user string) string {
+		u := must(url.Parse(broker.URL()))
+		u.User = url.UserPassword(user, user)
+		return u.String()
+	}
+	k.consumer.URL, k.consumer.CheckOnly = as("worker"), true
 	stop := k.start(succeed)
 	k.publish("1", "body")
 	k.settled(Done, 1)
 	stop()
 	k.consumer.CheckOnly = false
-	c, err := NewConsumer(k.handler(succeed), k.consumer)
-	require.NoError(t, err)
 	var refused *TopologyError
-	require.ErrorAs(t, c.Run(t.Context()), &refused)
+	require.ErrorAs(t, k.newConsumer(succeed).Run(t.Context()), &refused)
 	require.ErrorContains(t, refused, "access to queue")
 
 	// It finds out whether its publisher can publish copies.
 	k.consumer.URL = broker.URL()
-	reader := *u
-	reader.User = url.UserPassword("reader", "reader")
-	other := broker.URL() + "other"
 	for url, says := range map[string]string{
-		reader.String(): "the right to write is missing: access to exchange 'amq.default' in vhost '/' refused for user 'reader'",
-		other:           "Config.Publisher finds no queue for copies",
+		as("reader"):           "the right to write is missing: access to exchange 'amq.default' in vhost '/' refused for user 'reader'",
+		broker.URL() + "other": "Config.Publisher finds no queue for copies",
 	} {
 		for _, k.consumer.CheckOnly = range []bool{false, true} {
 			k.config.Publisher = k.newPublisher(PublisherConfig{URL: url})
-			c, err := NewConsumer(k.handler(succeed), k.consumer)
-			require.NoError(t, err)
-			err = c.Run(t.Context())
+			err := k.newConsumer(succeed).Run(t.Context())
 			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, says)
 		}
 	}
-	conn, err := amqp.Dial(reader.String())
-	require.NoError(t, err)
+	conn := must(amqp.Dial(as("reader")))
 	defer conn.Close()
 	require.ErrorAs(t, k.topology.Check(conn), &refused)
 	require.ErrorContains(t, refused, "the right to write is missing")

@@ -220,24 +220,11 @@ func TestDecisions(t *testing.T) {
 	assert.NoError(t, Permanent(nil))
 }
 
-// The end of its context ends a function, which is no attempt.
-func TestDecisionAfterTheEndOfTheContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	k := &desk{t: t}
-	var err error
-	k.Handler, err = NewHandler(Config{
-		Task: core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "billing"}), Topology: Topology{Queue: "orders"}, Publisher: new(Publisher),
-	}, func(ctx context.Context, _ *amqp.Delivery) error { cancel(); <-ctx.Done(); return ctx.Err() })
-	require.NoError(t, err)
-	assert.Equal(t, "deferred interrupted 1s", k.decide(ctx, amqp.Delivery{MessageId: "1"}))
-}
-
 // An operation is the app and the message: nobody's id is another one's digest.
 func TestCall(t *testing.T) {
 	const digest = "230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5" // SHA-256 of "body"
 	for id, key := range map[string]string{"a:b": "a:b", "": "#" + digest, "#" + digest: "##" + digest} {
-		call, err := (&Handler{config: Config{WithoutID: Digest}}).call(&amqp.Delivery{AppId: "shop", MessageId: id, Body: []byte("body")})
-		require.NoError(t, err)
+		call := must((&Handler{config: Config{WithoutID: Digest}}).call(&amqp.Delivery{AppId: "shop", MessageId: id, Body: []byte("body")}))
 		assert.Equal(t, core.Call{User: "shop", Key: key, Fingerprint: digest}, call)
 	}
 	_, err := new(Handler).call(&amqp.Delivery{})

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os/signal"
-	"syscall"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -16,64 +14,32 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
-// A worker that charges for each order once. It ends in good order on SIGTERM.
+// A worker that charges for each order once, as in docs/messages.md. The engine has a store that all workers share. It ends in good
+// order when ctx ends: make that with signal.NotifyContext.
 func Example() {
-	const url = "amqp://guest:guest@127.0.0.1:5672/"
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-
-	engine := core.MustNew(core.Config{}) // with a Service, and a Store that your workers share
-	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
-	if err != nil {
-		log.Fatal(err)
+	work := func(ctx context.Context, url string, engine *core.Engine, charge func(context.Context, []byte) error) error {
+		publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
+		if err != nil {
+			return err
+		}
+		defer publisher.Close(context.Background())
+		handler, err := amqpidem.NewHandler(amqpidem.Config{
+			Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
+			Topology:  amqpidem.Topology{Queue: "orders"},
+			Publisher: publisher, // of copies, for delays and dead letters
+		}, func(ctx context.Context, d *amqp.Delivery) error {
+			return charge(ctx, d.Body)
+		})
+		if err != nil {
+			return err
+		}
+		consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{URL: url})
+		if err != nil {
+			return err
+		}
+		return consumer.Run(ctx) // until ctx ends
 	}
-	defer publisher.Close(context.Background())
-	handler, err := amqpidem.NewHandler(amqpidem.Config{
-		Task: engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
-		Topology: amqpidem.Topology{
-			Queue:    "orders.billing",
-			Bindings: []amqpidem.Binding{{Exchange: "amq.topic", Key: "order.created"}},
-		},
-		Publisher: publisher,
-	}, func(ctx context.Context, d *amqp.Delivery) error {
-		attempt := amqpidem.AttemptFrom(ctx)
-		log.Printf("charging for %s, attempt %d of %d", d.MessageId, attempt.Number, attempt.Of)
-		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{URL: url})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := consumer.Run(ctx); err != nil {
-		log.Print(err)
-	}
-}
-
-// The consumer of docs/messages.md.
-func _(ctx context.Context, url string, engine *core.Engine, charge func(context.Context, []byte) error) error {
-	publisher, err := amqpidem.NewPublisher(amqpidem.PublisherConfig{URL: url})
-	if err != nil {
-		return err
-	}
-	defer publisher.Close(context.Background())
-	handler, err := amqpidem.NewHandler(amqpidem.Config{
-		Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
-		Topology:  amqpidem.Topology{Queue: "orders"},
-		Publisher: publisher, // of copies, for delays and dead letters
-	}, func(ctx context.Context, d *amqp.Delivery) error {
-		return charge(ctx, d.Body)
-	})
-	if err != nil {
-		return err
-	}
-	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{URL: url})
-	if err != nil {
-		return err
-	}
-	return consumer.Run(ctx) // until ctx ends
+	_ = work
 }
 
 // In a loop of one's own the handler settles each delivery. What it could not settle the broker

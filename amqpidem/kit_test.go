@@ -5,7 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +18,16 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/leak"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv("IDEM_AMQP_WORKER") != "" {
+		work()
+		return
+	}
+	leak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for what is sure to come.
 const patience = 30 * time.Second
@@ -26,8 +39,6 @@ type kit struct {
 	conn      *amqp.Connection
 	ch        *amqp.Channel // of the test
 	topology  Topology
-	engine    *core.Engine
-	policy    core.TaskPolicy
 	config    Config
 	consumer  ConsumerConfig
 	publisher *Publisher
@@ -42,7 +53,6 @@ type kit struct {
 type ran struct {
 	id      string
 	attempt Attempt
-	number  uint64
 	at      time.Time
 }
 
@@ -61,7 +71,7 @@ func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 		Queue:  "idem-test-" + rand.Text(),
 		Delays: []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 120 * time.Millisecond},
 	}
-	k.policy = core.TaskPolicy{Name: k.topology.Queue, Duplicate: core.Reject("")}
+	k.config.Task = core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")})
 	k.config.Observe = func(_ context.Context, e Event) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -71,17 +81,11 @@ func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 	for _, c := range change {
 		c(k)
 	}
-	if k.engine == nil {
-		k.engine = core.MustNew(core.Config{})
-	}
 	k.config.Topology = k.topology
-	k.config.Task = k.engine.MustTask(k.policy)
 	k.publisher = k.newPublisher(PublisherConfig{URL: url})
 	k.config.Publisher = k.publisher
 
-	var err error
-	k.conn, err = amqp.Dial(url)
-	require.NoError(t, err)
+	k.conn = must(amqp.Dial(url))
 	t.Cleanup(func() { _ = k.conn.Close() })
 	k.ch = k.channel()
 	return k
@@ -89,14 +93,11 @@ func newKitAt(t *testing.T, url string, change ...func(*kit)) *kit {
 
 // remove deletes queues, on a connection of its own: that of the test may be broken.
 func remove(t *testing.T, url string, names ...string) {
-	conn, err := amqp.Dial(url)
-	require.NoError(t, err)
+	conn := must(amqp.Dial(url))
 	defer conn.Close()
-	ch, err := conn.Channel()
-	require.NoError(t, err)
+	ch := must(conn.Channel())
 	for _, name := range names {
-		_, err := ch.QueueDelete(name, false, false, false)
-		require.NoError(t, err)
+		must(ch.QueueDelete(name, false, false, false))
 	}
 }
 
@@ -108,8 +109,7 @@ func newDeclaredKit(t *testing.T, change ...func(*kit)) *kit {
 }
 
 func (k *kit) newPublisher(c PublisherConfig) *Publisher {
-	p, err := NewPublisher(c)
-	require.NoError(k.t, err)
+	p := must(NewPublisher(c))
 	k.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -122,7 +122,7 @@ func (k *kit) newPublisher(c PublisherConfig) *Publisher {
 func (k *kit) handler(fn Func) *Handler {
 	h, err := NewHandler(k.config, func(ctx context.Context, d *amqp.Delivery) error {
 		k.mu.Lock()
-		k.ran = append(k.ran, ran{d.MessageId, AttemptFrom(ctx), core.RunFrom(ctx).Attempt(), time.Now()})
+		k.ran = append(k.ran, ran{d.MessageId, AttemptFrom(ctx), time.Now()})
 		k.mu.Unlock()
 		return fn(ctx, d)
 	})
@@ -132,8 +132,7 @@ func (k *kit) handler(fn Func) *Handler {
 
 // newConsumer makes a consumer whose runs are noted.
 func (k *kit) newConsumer(fn Func) *Consumer {
-	c, err := NewConsumer(k.handler(fn), k.consumer)
-	require.NoError(k.t, err)
+	c := must(NewConsumer(k.handler(fn), k.consumer))
 	return c
 }
 
@@ -162,30 +161,21 @@ func (k *kit) run(ctx context.Context, fn Func) (end func() error) {
 // channel opens one more channel of the test.
 func (k *kit) channel() *amqp.Channel {
 	k.t.Helper()
-	ch, err := k.conn.Channel()
-	require.NoError(k.t, err)
+	ch := must(k.conn.Channel())
 	return ch
 }
 
-// publish puts a message into the queue.
+// publish puts a message into the queue, as it is.
 func (k *kit) publish(id, body string, change ...func(*amqp.Publishing)) {
 	k.t.Helper()
 	m := amqp.Publishing{MessageId: id, Body: []byte(body)}
 	for _, c := range change {
 		c(&m)
 	}
-	k.put(m)
-}
-
-// put publishes m as it is.
-func (k *kit) put(m amqp.Publishing) {
-	k.t.Helper()
 	ch := k.channel()
 	defer ch.Close()
 	require.NoError(k.t, ch.Confirm(false))
-	dc, err := ch.PublishWithDeferredConfirm("", k.topology.Queue, true, false, m)
-	require.NoError(k.t, err)
-	require.True(k.t, dc.Wait())
+	require.True(k.t, must(ch.PublishWithDeferredConfirm("", k.topology.Queue, true, false, m)).Wait())
 }
 
 func (k *kit) eventually(what string, ok func() bool) {
@@ -199,30 +189,29 @@ func (k *kit) eventually(what string, ok func() bool) {
 	}
 }
 
-// count returns how many events there were of a kind and an outcome (any, if it is empty).
-func (k *kit) count(kind Stage, outcome Outcome) (n int) {
+// seen returns the events of a stage and an outcome (any, if it is empty).
+func (k *kit) seen(stage Stage, outcome Outcome) (all []Event) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
-		if e.Stage == kind && (outcome == "" || e.Outcome == outcome) {
-			n++
+		if e.Stage == stage && (outcome == "" || e.Outcome == outcome) {
+			all = append(all, e)
 		}
 	}
-	return n
+	return all
 }
 
+func (k *kit) count(stage Stage, outcome Outcome) int { return len(k.seen(stage, outcome)) }
+
+// disconnected returns why the consumer was disconnected for the i-th time.
+func (k *kit) disconnected(i int) error { return k.seen(Disconnected, "")[i].Err }
+
 // settled waits until n deliveries have ended with outcome, and returns the last of their events.
-func (k *kit) settled(outcome Outcome, n int) (last Event) {
+func (k *kit) settled(outcome Outcome, n int) Event {
 	k.t.Helper()
 	k.eventually(fmt.Sprintf("%d %s", n, outcome), func() bool { return k.count(Settled, outcome) >= n })
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, e := range k.events {
-		if e.Stage == Settled && e.Outcome == outcome {
-			last = e
-		}
-	}
-	return last
+	all := k.seen(Settled, outcome)
+	return all[len(all)-1]
 }
 
 // runs returns the runs of the function.
@@ -233,25 +222,16 @@ func (k *kit) runs() []ran {
 }
 
 // get waits for a delivery of the kit's queue on ch.
-func (k *kit) get(ch *amqp.Channel) (d amqp.Delivery) {
-	k.t.Helper()
-	k.eventually("a delivery", func() (ok bool) {
-		var err error
-		d, ok, err = ch.Get(k.topology.Queue, false)
-		require.NoError(k.t, err)
-		return ok
-	})
-	return d
-}
+func (k *kit) get(ch *amqp.Channel) amqp.Delivery { return k.from(ch, k.topology.Queue, false) }
 
 // take waits for a message in a queue, and takes it out.
-func (k *kit) take(queue string) amqp.Delivery {
-	k.t.Helper()
-	var d amqp.Delivery
-	k.eventually("a message in "+queue, func() bool {
-		got, ok, err := k.ch.Get(queue, true)
+func (k *kit) take(queue string) amqp.Delivery { return k.from(k.ch, queue, true) }
+
+func (k *kit) from(ch *amqp.Channel, queue string, takeOut bool) (d amqp.Delivery) {
+	k.eventually("a message in "+queue, func() (ok bool) {
+		var err error
+		d, ok, err = ch.Get(queue, takeOut)
 		require.NoError(k.t, err)
-		d = got
 		return ok
 	})
 	return d
@@ -262,8 +242,7 @@ func (k *kit) empty() {
 	k.t.Helper()
 	k.stop()
 	for _, name := range k.topology.Queues() {
-		q, err := k.ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		require.NoError(k.t, err)
+		q := must(k.ch.QueueDeclarePassive(name, true, false, false, false, nil))
 		require.Zero(k.t, q.Messages, name)
 	}
 }
@@ -272,6 +251,17 @@ var errBroken = errors.New("the card was declined")
 
 func succeed(context.Context, *amqp.Delivery) error { return nil }
 func fail(context.Context, *amqp.Delivery) error    { return errBroken }
+
+// failing fails n times.
+func failing(n int64) Func {
+	var tries atomic.Int64
+	return func(context.Context, *amqp.Delivery) error {
+		if tries.Add(1) > n {
+			return nil
+		}
+		return errBroken
+	}
+}
 
 // connected returns a publisher that has published the message 0.
 func (k *kit) connected(c PublisherConfig) *Publisher {
@@ -286,6 +276,60 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// drop deletes a queue.
+func (k *kit) drop(name string) {
+	k.t.Helper()
+	must(k.ch.QueueDelete(name, false, false, false))
+}
+
+// declare declares a queue of one's own.
+func (k *kit) declare(name string, args amqp.Table) {
+	k.t.Helper()
+	must(k.ch.QueueDeclare(name, true, false, false, false, args))
+}
+
+// messages returns n messages, with their numbers as ids.
+func (k *kit) messages(n int) (all []Message) {
+	for i := range n {
+		all = append(all, k.message(fmt.Sprint(i)))
+	}
+	return all
+}
+
+// oversized returns a message whose headers don't fit into a frame.
+func (k *kit) oversized(id string) Message {
+	m := k.message(id)
+	m.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+	return m
+}
+
+// wrapping returns a Dial whose connections are wrapped.
+func wrapping(wrap func(net.Conn) net.Conn) func(context.Context, string) (*amqp.Connection, error) {
+	return func(ctx context.Context, url string) (*amqp.Connection, error) {
+		return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			conn, err := net.Dial(network, addr)
+			return wrap(conn), err
+		}})
+	}
+}
+
+// later calls f, and returns where its error will be.
+func later(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	return result
+}
+
+// unconfirmed returns err as the error of n messages.
+func unconfirmed(t *testing.T, n int, err error) *PublishError {
+	t.Helper()
+	var e *PublishError
+	require.ErrorAs(t, err, &e)
+	require.Len(t, e.Unconfirmed, n)
+	require.Len(t, e.Refusals, n)
+	return e
 }
 
 // set sets a limit, and returns what sets it back.

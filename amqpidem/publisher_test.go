@@ -2,6 +2,7 @@ package amqpidem
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,13 +27,8 @@ import (
 // newProxied returns a kit whose publisher and consumer go through a proxy, and the proxy.
 func newProxied(t *testing.T, change ...func(*kit)) (*kit, *backend.Proxy) {
 	broker := backend.AMQP(t)
-	u, err := url.Parse(broker)
-	require.NoError(t, err)
-	host := u.Host
-	if u.Port() == "" {
-		host += ":5672"
-	}
-	proxy := backend.NewProxy(t, host)
+	u := must(url.Parse(broker))
+	proxy := backend.NewProxy(t, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "5672")))
 	k := newKit(t, append(change, func(k *kit) { k.consumer.URL = proxy.URL(broker) })...)
 	k.url = proxy.URL(broker)
 	require.NoError(t, k.topology.Declare(k.conn))
@@ -43,11 +39,17 @@ func (k *kit) message(id string) Message {
 	return Message{Key: k.topology.Queue, Publishing: amqp.Publishing{MessageId: id, Body: []byte("body " + id)}}
 }
 
+// large returns a message that the buffers of the kernel don't hold.
+func (k *kit) large() Message {
+	m := k.message("1")
+	m.Publishing.Body = make([]byte, 64<<20)
+	return m
+}
+
 // ready returns how many messages are in the kit's queue: zero also if the broker is too busy to count those of a
 // quorum queue at once. So wait for any other number.
 func (k *kit) ready() int {
-	q, err := k.ch.QueueDeclarePassive(k.topology.Queue, true, false, false, false, nil)
-	require.NoError(k.t, err)
+	q := must(k.ch.QueueDeclarePassive(k.topology.Queue, true, false, false, false, nil))
 	return q.Messages
 }
 
@@ -65,8 +67,7 @@ func TestPublish(t *testing.T) {
 		d := k.take(k.topology.Queue)
 		require.Equal(t, fmt.Sprint(i), string(d.Body), "they are in order")
 		require.EqualValues(t, amqp.Persistent, d.DeliveryMode)
-		id, err := uuid.Parse(d.MessageId)
-		require.NoError(t, err)
+		id := must(uuid.Parse(d.MessageId))
 		require.EqualValues(t, 7, id.Version())
 		require.Greater(t, d.MessageId, last)
 		last = d.MessageId
@@ -78,9 +79,7 @@ func TestPublishUnroutable(t *testing.T) {
 	nowhere := Message{Key: k.topology.Queue + ".nowhere", Publishing: amqp.Publishing{MessageId: "2"}}
 	err := k.publisher.Publish(t.Context(), k.message("1"), nowhere, k.message("3"))
 	require.ErrorIs(t, err, ErrUnroutable)
-	var e *PublishError
-	require.ErrorAs(t, err, &e)
-	require.Len(t, e.Unconfirmed, 1)
+	e := unconfirmed(t, 1, err)
 	assert.Equal(t, "2", e.Unconfirmed[0].Publishing.MessageId)
 	assert.ErrorIs(t, e.Refusals[0], ErrUnroutable)
 	assert.True(t, Refused(fmt.Errorf("wrapped: %w", err)))
@@ -88,79 +87,48 @@ func TestPublishUnroutable(t *testing.T) {
 
 	// Whatever is returned of many, each gets its own answer.
 	many := slices.Repeat([]Message{nowhere, k.message("4")}, 100)
-	require.ErrorAs(t, k.publisher.Publish(t.Context(), many...), &e)
-	require.Len(t, e.Unconfirmed, 100)
+	e = unconfirmed(t, 100, k.publisher.Publish(t.Context(), many...))
 	assert.Equal(t, "2", e.Unconfirmed[99].Publishing.MessageId)
 	k.eventually("the others", func() bool { return k.ready() == 102 })
 
-	_, err = k.ch.QueueDeclare(nowhere.Key, false, true, true, false, nil)
-	require.NoError(t, err)
+	must(k.ch.QueueDeclare(nowhere.Key, false, true, true, false, nil))
 	require.NoError(t, k.publisher.Publish(t.Context(), nowhere), "now it is routed, with the same id")
-	_, err = k.ch.QueueDelete(nowhere.Key, false, false, false)
-	require.NoError(t, err)
+	must(k.ch.QueueDelete(nowhere.Key, false, false, false))
 	nowhere.Optional = true
 	require.NoError(t, k.publisher.Publish(t.Context(), nowhere))
 	require.NoError(t, k.publisher.Close(t.Context()), "what was refused was returned by its call")
 }
 
-// The broker closes the channel for a message to an exchange that is not there. That is its
-// publisher's affair, and nobody else's.
-func TestPublishToMissingExchange(t *testing.T) {
-	k := newDeclaredKit(t)
-	ctx := within(t, patience)
-	const each = 20
-	var calls sync.WaitGroup
-	errs := make([]error, 2*each)
-	for i := range errs {
-		calls.Go(func() {
-			if i < each {
-				errs[i] = k.publisher.Publish(ctx, k.message(fmt.Sprint(i)))
-				return
-			}
-			bad := k.message("bad")
+// The broker closes the channel for a message to an exchange that is not there, and the whole connection for header fields that
+// don't fit into a frame. That is its publisher's affair, and nobody else's.
+func TestPublishWhatIsRefused(t *testing.T) {
+	for code, c := range map[int]struct{ bad, good int }{amqp.NotFound: {20, 20}, amqp.FrameError: {3, 150}} {
+		k := newDeclaredKit(t)
+		bad := k.oversized("bad")
+		if code == amqp.NotFound {
+			bad = k.message("bad")
 			bad.Exchange = k.topology.Queue + ".nowhere"
-			errs[i] = k.publisher.Publish(ctx, k.message(fmt.Sprint(i)), bad, k.message(fmt.Sprint(i+each)))
-		})
-	}
-	calls.Wait()
-	for i, err := range errs {
-		if i < each {
-			assert.NoError(t, err)
-			continue
 		}
-		var refused *amqp.Error
-		require.ErrorAs(t, err, &refused)
-		assert.Equal(t, amqp.NotFound, refused.Code)
-		var e *PublishError
-		require.ErrorAs(t, err, &e)
-		require.Len(t, e.Unconfirmed, 1)
-		assert.Equal(t, "bad", e.Unconfirmed[0].Publishing.MessageId)
-	}
-	arrived := map[string]bool{}
-	for len(arrived) < 3*each {
-		arrived[k.take(k.topology.Queue).MessageId] = true
-	}
-}
-
-// The broker closes the whole connection for header fields that don't fit into a frame: with it go the
-// channels of all others, who are not to blame.
-func TestPublishOfTooLargeHeaders(t *testing.T) {
-	k := newDeclaredKit(t)
-	ctx := within(t, patience)
-	const all, bad = 150, 3
-	var calls sync.WaitGroup
-	errs := make([]error, all)
-	for i := range errs {
-		m := k.message(fmt.Sprint(i))
-		if i < bad {
-			m.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+		ctx := within(t, patience)
+		var calls sync.WaitGroup
+		for i := range c.bad {
+			calls.Go(func() {
+				e := unconfirmed(t, 1, k.publisher.Publish(ctx, k.message(fmt.Sprint("before ", i)), bad, k.message(fmt.Sprint("after ", i))))
+				var refused *amqp.Error
+				assert.ErrorAs(t, e.Refusals[0], &refused)
+				assert.Equal(t, code, refused.Code)
+				assert.Equal(t, "bad", e.Unconfirmed[0].Publishing.MessageId)
+				assert.True(t, Refused(e))
+			})
 		}
-		calls.Go(func() { errs[i] = k.publisher.Publish(ctx, m) })
-	}
-	calls.Wait()
-	for i, err := range errs {
-		assert.Equal(t, i < bad, Refused(err), "%d: %v", i, err)
-		assert.Equal(t, i < bad, err != nil, "%d: %v", i, err)
+		for i := range c.good {
+			calls.Go(func() { assert.NoError(t, k.publisher.Publish(ctx, k.message(fmt.Sprint(i)))) })
+		}
+		calls.Wait()
+		arrived := map[string]bool{}
+		for len(arrived) < 2*c.bad+c.good {
+			arrived[k.take(k.topology.Queue).MessageId] = true
+		}
 	}
 }
 
@@ -197,18 +165,13 @@ func (c *told) Write(b []byte) (n int, err error) {
 func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
 	k := newDeclaredKit(t)
 	dials := 0
-	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
+	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: wrapping(func(c net.Conn) net.Conn {
 		dials++
-		return Dial(ctx, url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
-			conn, err := net.Dial(network, addr)
-			return &told{Conn: conn, refused: make(chan struct{})}, err
-		}})
-	}})
-	bad := k.message("bad")
-	bad.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+		return &told{Conn: c, refused: make(chan struct{})}
+	})})
+	bad := k.oversized("bad")
 	bad.Publishing.Body = make([]byte, 4<<20)
-	ctx := within(t, patience)
-	require.True(t, Refused(p.Publish(ctx, bad)))
+	require.True(t, Refused(p.Publish(within(t, patience), bad)))
 	assert.Equal(t, 3, dials, "that of all, another one, and one of its own")
 }
 
@@ -227,10 +190,7 @@ func TestPublishWhatCannotBeWritten(t *testing.T) {
 		messages = append(messages, long)
 	}
 	longest := k.message(strings.Repeat("2", 255))
-	ctx := within(t, patience)
-	var e *PublishError
-	require.ErrorAs(t, p.Publish(ctx, append(messages, longest)...), &e)
-	require.Len(t, e.Unconfirmed, len(messages))
+	e := unconfirmed(t, len(messages), p.Publish(within(t, patience), append(messages, longest)...))
 	for i := range messages {
 		assert.Error(t, e.Refusals[i])
 	}
@@ -246,12 +206,15 @@ func TestPublishWhenNothingConnects(t *testing.T) {
 			return nil, errBroken
 		}})
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // the first pause is longer
-		defer cancel()
-		err = p.Publish(ctx, Message{Key: "nowhere"})
-		require.ErrorIs(t, err, errBroken)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 1, dials)
+		for limit, tries := range map[time.Duration]int{40 * time.Millisecond: 1, 301 * time.Millisecond: 3} { // after pauses of up to 0.1 and 0.2 s
+			dials = 0
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			err = p.Publish(ctx, Message{Key: "nowhere"})
+			require.ErrorIs(t, err, errBroken)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, tries, min(dials, 3))
+		}
 		require.NoError(t, p.Close(t.Context()), "the call has returned what it could not publish")
 	})
 }
@@ -269,41 +232,22 @@ func TestPublishAgainAfterALostConfirm(t *testing.T) {
 	assert.Equal(t, []string{"0", "1", "1", "2"}, ids, "twice, with the same id")
 }
 
-func TestPublishSurvivesALostConnection(t *testing.T) {
-	k, proxy := newProxied(t)
-	p := k.connected(PublisherConfig{URL: k.url})
-	proxy.Cut()
-	published := make(chan error, 1)
-	go func() { published <- p.Publish(context.Background(), k.message("1")) }()
-	select {
-	case err := <-published:
-		t.Fatal("published to nobody: ", err)
-	case <-time.After(20 * time.Millisecond):
-	}
-	proxy.Restore()
-	require.NoError(t, <-published)
-	require.NoError(t, p.Close(t.Context()))
-}
-
 func TestPublishToAFullQueue(t *testing.T) {
 	k := newKit(t)
 	name := k.topology.Queue + ".full"
-	_, err := k.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
-	require.NoError(t, err)
+	k.declare(name, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 	t.Cleanup(func() { remove(t, k.url, name) })
 	m := k.message("1")
 	m.Key = name
 	require.NoError(t, k.publisher.Publish(t.Context(), m))
 
+	var err error
 	for limit := 50 * time.Millisecond; !errors.Is(err, ErrNacked); limit *= 2 { // until the broker has had the time to answer
 		require.Less(t, limit, patience)
-		ctx := within(t, limit)
-		err = k.publisher.Publish(ctx, m)
+		err = k.publisher.Publish(within(t, limit), m)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	var e *PublishError
-	require.ErrorAs(t, err, &e)
-	require.Len(t, e.Unconfirmed, 1)
+	e := unconfirmed(t, 1, err)
 	assert.NoError(t, e.Refusals[0], "the queue may have room at another time")
 	assert.False(t, Refused(err))
 
@@ -311,8 +255,7 @@ func TestPublishToAFullQueue(t *testing.T) {
 	bad.Publishing.Headers = amqp.Table{"f": func() {}}
 	require.NoError(t, k.topology.Declare(k.conn))
 	ctx, give := context.WithCancelCause(t.Context())
-	published := make(chan error, 1)
-	go func() { published <- k.publisher.Publish(ctx, bad, m, k.message("3")) }()
+	published := later(func() error { return k.publisher.Publish(ctx, bad, m, k.message("3")) })
 	k.take(k.topology.Queue) // now bad has been refused
 	give(errBroken)
 	require.ErrorAs(t, <-published, &e)
@@ -322,7 +265,7 @@ func TestPublishToAFullQueue(t *testing.T) {
 	assert.False(t, Refused(e), "one of them may be taken yet")
 	assert.False(t, Refused(nil))
 
-	go func() { published <- k.publisher.Publish(context.Background(), m) }()
+	published = later(func() error { return k.publisher.Publish(context.Background(), m) })
 	k.eventually("published", func() bool { // what was tried before may still arrive, and fill the queue again
 		_, _, err := k.ch.Get(name, true)
 		require.NoError(t, err)
@@ -350,11 +293,9 @@ func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
 	short := func() context.Context { return within(t, 20*time.Millisecond) }
 	soon(t, func() { assert.ErrorIs(t, p.Publish(short(), k.message("2")), context.DeadlineExceeded) }) // it is written
 	written := len(p.slots)
-	large := k.message("1")
-	large.Publishing.Body = make([]byte, 64<<20) // more than the buffers of the kernel
+	large := k.large()
 	first, end := context.WithCancelCause(t.Context())
-	published := make(chan error, 1)
-	go func() { published <- p.Publish(first, large) }()
+	published := later(func() error { return p.Publish(first, large) })
 	k.eventually("it is being written", func() bool { return len(p.slots) == written+1 })
 	soon(t, func() { assert.ErrorIs(t, p.Publish(short(), k.message("2")), context.DeadlineExceeded) }) // it waits for its turn
 	assert.Equal(t, written+1, len(p.slots), "it was not sent")
@@ -362,12 +303,7 @@ func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
 	time.Sleep(time.Second) // longer than a message that is being written has
 	assert.False(t, conn.IsClosed(), "the first call may take its time")
 	end(errBroken)
-	soon(t, func() {
-		var e *PublishError
-		assert.ErrorAs(t, <-published, &e)
-		assert.ErrorIs(t, e, errBroken)
-		assert.Len(t, e.Unconfirmed, 1)
-	})
+	soon(t, func() { assert.ErrorIs(t, unconfirmed(t, 1, <-published), errBroken) })
 	defer set(&closeLimit, 20*time.Millisecond)()
 	soon(t, func() { assert.NoError(t, patient.Close(context.Background())) })
 }
@@ -375,13 +311,8 @@ func TestPublishToABrokerThatDoesNotRead(t *testing.T) {
 // soon reports if f takes as long as nothing should.
 func soon(t *testing.T, f func()) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
 	select {
-	case <-done:
+	case <-later(func() error { f(); return nil }):
 	case <-time.After(patience):
 		t.Fatal("it still waits")
 	}
@@ -399,11 +330,9 @@ func TestPublishWithoutHeartbeats(t *testing.T) {
 	<-dials
 	proxy.Stall()
 	defer proxy.Resume()
-	large := k.message("1")
-	large.Publishing.Body = make([]byte, 64<<20)
+	large := k.large()
 	ctx, cancel := context.WithCancel(t.Context())
-	published := make(chan error, 1)
-	go func() { published <- p.Publish(ctx, large) }()
+	published := later(func() error { return p.Publish(ctx, large) })
 	soon(t, func() { <-dials })
 	cancel()
 	require.ErrorIs(t, <-published, context.Canceled)
@@ -424,8 +353,7 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 			}
 			return conn, err
 		}})
-		bad := k.message("bad")
-		bad.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 200<<10)}
+		bad := k.oversized("bad")
 		soon(t, func() { assert.ErrorIs(t, p.Publish(ctx, bad), context.Canceled) })
 		proxy.Resume()
 		require.NoError(t, p.Publish(t.Context(), k.message("1")))
@@ -438,17 +366,14 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 
 // What a call can't publish takes a time that is linear in the number of its messages.
 func TestPublishMany(t *testing.T) {
-	p, err := NewPublisher(PublisherConfig{URL: "amqp://"})
-	require.NoError(t, err)
+	p := must(NewPublisher(PublisherConfig{URL: "amqp://"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	many := slices.Repeat([]Message{{Publishing: amqp.Publishing{MessageId: "1"}}}, 200_000)
 	inCallsOf := func(n int) time.Duration {
 		start := time.Now()
 		for some := range slices.Chunk(many, n) {
-			var e *PublishError
-			require.ErrorAs(t, p.Publish(ctx, some...), &e)
-			require.Len(t, e.Unconfirmed, n)
+			unconfirmed(t, n, p.Publish(ctx, some...))
 		}
 		return time.Since(start)
 	}
@@ -457,29 +382,22 @@ func TestPublishMany(t *testing.T) {
 
 // Who waits for another call's connecting waits no longer than its own context says.
 func TestPublishWhileAnotherOneDials(t *testing.T) {
-	dialing := make(chan struct{})
-	release := make(chan struct{})
+	dialing, release := make(chan struct{}), make(chan struct{})
 	p, err := NewPublisher(PublisherConfig{URL: "amqp://", Dial: func(context.Context, string) (*amqp.Connection, error) {
 		close(dialing)
 		<-release
 		return nil, errBroken
 	}})
 	require.NoError(t, err)
-	first, end := context.WithCancel(t.Context())
-	published := make(chan error, 2)
-	go func() { published <- p.Publish(first, Message{Key: "nowhere"}) }()
+	ctx, end := context.WithCancel(t.Context())
+	first := later(func() error { return p.Publish(ctx, Message{Key: "nowhere"}) })
 	<-dialing
-	ctx := within(t, 10*time.Millisecond)
-	go func() { published <- p.Publish(ctx, Message{Key: "nowhere"}) }()
-	select {
-	case err := <-published:
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-	case <-time.After(patience):
-		t.Error("it still waits")
-	}
+	soon(t, func() {
+		assert.ErrorIs(t, p.Publish(within(t, 10*time.Millisecond), Message{Key: "nowhere"}), context.DeadlineExceeded)
+	})
 	end()
 	close(release)
-	<-published
+	<-first
 }
 
 func TestPublishAfterTheEnd(t *testing.T) {
@@ -501,16 +419,14 @@ func TestPublishUnroutableAfterTheEnd(t *testing.T) {
 	m := k.message("1")
 	m.Key += ".nowhere"
 	proxy.Stall()
-	ctx := within(t, 20*time.Millisecond)
-	err := p.Publish(ctx, m)
+	err := p.Publish(within(t, 20*time.Millisecond), m)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.NotContains(t, err.Error(), "lost", "the connection is there")
 	clear(m.Publishing.Body) // it is the caller's again
 	proxy.Resume()
 	require.NoError(t, p.Publish(t.Context(), k.message("2"))) // by now it has been returned
 	copy(m.Publishing.Body, "body 1")
-	_, err = k.ch.QueueDeclare(m.Key, false, true, true, false, nil)
-	require.NoError(t, err)
+	must(k.ch.QueueDeclare(m.Key, false, true, true, false, nil))
 	require.NoError(t, p.Publish(t.Context(), m))
 }
 
@@ -522,11 +438,9 @@ func TestPublishWithoutAChannel(t *testing.T) {
 		if conn != nil {
 			return Dial(ctx, url, amqp.Config{})
 		}
-		var err error
-		conn, err = amqp.DialConfig(url, amqp.Config{ChannelMax: 1})
-		require.NoError(t, err)
-		_, err = conn.Channel() // the only one
-		return conn, err
+		conn = must(amqp.DialConfig(url, amqp.Config{ChannelMax: 1}))
+		must(conn.Channel()) // the only one
+		return conn, nil
 	}})
 	require.NoError(t, k.topology.Declare(k.conn))
 	require.NoError(t, p.Publish(t.Context(), k.message("1")))
@@ -544,10 +458,7 @@ func TestUnconfirmedIsBounded(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 10 {
 			calls.Go(func() {
-				var e *PublishError
-				err := p.Publish(ctx, k.message(fmt.Sprint(i)), k.message(fmt.Sprint(i)))
-				assert.ErrorAs(t, err, &e)
-				assert.Len(t, e.Unconfirmed, 2)
+				unconfirmed(t, 2, p.Publish(ctx, k.message(fmt.Sprint(i)), k.message(fmt.Sprint(i))))
 			})
 		}
 		k.eventually("as many as may", func() bool { return len(p.slots) == 3 })
@@ -565,10 +476,9 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Stall()
-	published, closed := make(chan error, 1), make(chan error, 1)
-	go func() { published <- p.Publish(context.Background(), k.message("1")) }()
+	published := later(func() error { return p.Publish(context.Background(), k.message("1")) })
 	k.eventually("sent", func() bool { return len(p.slots) == 1 })
-	go func() { closed <- p.Close(context.Background()) }()
+	closed := later(func() error { return p.Close(context.Background()) })
 	select {
 	case <-closed:
 		t.Fatal("it has not waited")
@@ -580,9 +490,7 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 	err := p.Publish(t.Context(), k.message("2"))
 	require.ErrorIs(t, err, ErrPublisherClosed)
 	assert.False(t, Refused(err), "another publisher may publish it")
-	var e *PublishError
-	require.ErrorAs(t, err, &e)
-	assert.NoError(t, e.Refusals[0])
+	assert.NoError(t, unconfirmed(t, 1, err).Refusals[0])
 	k.eventually("both are there", func() bool { return k.ready() == 2 })
 }
 
@@ -590,15 +498,10 @@ func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Stall()
-	published := make(chan error, 1)
-	go func() { published <- p.Publish(context.Background(), k.message("1"), k.message("")) }()
+	published := later(func() error { return p.Publish(context.Background(), k.message("1"), k.message("")) })
 	k.eventually("sent", func() bool { return len(p.slots) == 2 })
-	ctx := within(t, 20*time.Millisecond)
-	var closed, call *PublishError
-	require.ErrorAs(t, p.Close(ctx), &closed)
-	require.ErrorAs(t, <-published, &call)
-	assert.Equal(t, call.Unconfirmed, closed.Unconfirmed)
-	require.Len(t, closed.Unconfirmed, 2)
+	closed := unconfirmed(t, 2, p.Close(within(t, 20*time.Millisecond)))
+	assert.Equal(t, unconfirmed(t, 2, <-published).Unconfirmed, closed.Unconfirmed)
 	assert.Equal(t, "1", closed.Unconfirmed[0].Publishing.MessageId)
 	assert.NotEmpty(t, closed.Unconfirmed[1].Publishing.MessageId, "the next try has the same id")
 	assert.NoError(t, closed.Refusals[1])
@@ -642,22 +545,18 @@ func TestWhoIsToBlame(t *testing.T) {
 
 // What is returned is held against the message that was, in whatever order the calls learn of their confirms.
 func TestReturnedMessagesWithoutIDs(t *testing.T) {
-	conn, err := Dial(t.Context(), backend.AMQP(t), amqp.Config{})
-	require.NoError(t, err)
+	conn := must(Dial(t.Context(), backend.AMQP(t), amqp.Config{}))
 	defer conn.Close()
-	l, err := newLink(conn).open(t.Context(), 4)
-	require.NoError(t, err)
+	l := must(newLink(conn).open(t.Context(), 4))
 	queue := "idem-test-" + rand.Text()
 	publish := func(body string) sent {
 		m := &Message{Key: queue, Publishing: amqp.Publishing{Body: []byte(body)}}
-		confirm, err := l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, true, false, m.Publishing)
-		require.NoError(t, err)
+		confirm := must(l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, true, false, m.Publishing))
 		confirm.Wait()
 		return sent{m, confirm}
 	}
 	first := publish("returned")
-	_, err = l.ch.QueueDeclare(queue, false, true, true, false, nil)
-	require.NoError(t, err)
+	must(l.ch.QueueDeclare(queue, false, true, true, false, nil))
 	second := publish("routed")
 	assert.NoError(t, l.outcome(second, false))
 	assert.NoError(t, l.outcome(second, true), "what was returned is not its own")

@@ -3,9 +3,7 @@ package amqpidem
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +14,7 @@ import (
 
 func TestFailedComesBackAfterGrowingDelays(t *testing.T) {
 	k := newKit(t)
-	var tries atomic.Int64
-	k.start(func(_ context.Context, d *amqp.Delivery) error {
-		if tries.Add(1) < 4 {
-			return errBroken
-		}
-		return nil
-	})
+	k.start(failing(3))
 	k.publish("1", "body")
 	e := k.settled(Done, 1)
 	assert.Equal(t, 4, e.Attempt)
@@ -39,32 +31,6 @@ func TestFailedComesBackAfterGrowingDelays(t *testing.T) {
 	}
 	k.publish("1", "body")
 	k.settled(Duplicate, 1)
-	k.empty()
-}
-
-func TestLastAttemptMakesADeadLetter(t *testing.T) {
-	k := newKit(t)
-	before := time.Now().Truncate(time.Second)
-	k.start(func(context.Context, *amqp.Delivery) error {
-		return errors.New(strings.Repeat("é", 1000)) // 2000 bytes
-	})
-	k.publish("1", "body", func(m *amqp.Publishing) { m.Headers = amqp.Table{"tenant": "acme"} })
-	e := k.settled(Dead, 1)
-	assert.Equal(t, 4, e.Attempt)
-	assert.Equal(t, "failed", e.Reason)
-	d := k.take(k.topology.DeadLetters())
-	assert.Equal(t, "body", string(d.Body))
-	assert.Equal(t, "1", d.MessageId)
-	assert.Equal(t, "acme", d.Headers["tenant"])
-	assert.EqualValues(t, 4, d.Headers["x-idem-attempts"])
-	assert.Equal(t, "failed", d.Headers["x-idem-reason"])
-	text := d.Headers["x-idem-error"].(string)
-	assert.LessOrEqual(t, len(text), 1024, "it is bounded")
-	assert.Equal(t, strings.Repeat("é", 510)+"…", text)
-	seen, err := time.Parse(time.RFC3339, d.Headers["x-idem-first-seen"].(string))
-	require.NoError(t, err)
-	assert.WithinRange(t, seen, before, time.Now())
-	assert.Len(t, k.runs(), 4)
 	k.empty()
 }
 
@@ -126,13 +92,7 @@ func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
 // lost, and the key makes them one operation.
 func TestCrashBeforeTheAcknowledgement(t *testing.T) {
 	k := newDeclaredKit(t)
-	var tries atomic.Int64
-	fn := func(context.Context, *amqp.Delivery) error {
-		if tries.Add(1) == 1 {
-			return errBroken
-		}
-		return nil
-	}
+	fn := failing(1)
 	ch := k.channel()
 	k.publish("1", "body")
 	d := k.get(ch)
@@ -155,20 +115,6 @@ func (s severed) Ack(uint64, bool) error        { return errors.Join(s.ch.Close(
 func (s severed) Nack(uint64, bool, bool) error { panic("nothing is given back") }
 func (s severed) Reject(uint64, bool) error     { panic("nothing is rejected") }
 
-// With no queue for the delay, the delivery is not acknowledged: it stays the broker's.
-func TestDelayQueueIsMissing(t *testing.T) {
-	k := newDeclaredKit(t)
-	_, err := k.ch.QueueDelete(k.topology.Queues()[0+1], false, false, false)
-	require.NoError(t, err)
-	ch := k.channel()
-	k.publish("1", "body")
-	d := k.get(ch)
-	err = k.handler(fail).Handle(t.Context(), d)
-	require.ErrorIs(t, err, ErrUnroutable)
-	assert.Less(t, k.events[0].Elapsed, patience)
-	require.NoError(t, ch.Close())
-}
-
 // In a consumer a copy that is refused holds its own delivery, and nothing else, until it is taken.
 func TestRefusedCopy(t *testing.T) {
 	for _, checkOnly := range []bool{false, true} {
@@ -180,18 +126,13 @@ func TestRefusedCopy(t *testing.T) {
 			return nil
 		})
 		hold := func(id string) {
-			_, err := k.ch.QueueDelete(k.topology.Queues()[0+1], false, false, false)
-			require.NoError(t, err)
+			k.drop(k.topology.Queues()[1])
 			before := k.count(Unsettled, Failed)
 			k.publish(id, "body")
 			k.eventually("it is held", func() bool { return k.count(Unsettled, Failed) > before })
 		}
 		hold("held")
-		good := make([]Message, 100)
-		for i := range good {
-			good[i] = k.message(fmt.Sprint(i))
-		}
-		require.NoError(t, k.publisher.Publish(t.Context(), good...))
+		require.NoError(t, k.publisher.Publish(t.Context(), k.messages(100)...))
 		k.settled(Done, 100)
 		if checkOnly {
 			k.eventually("it is tried again", func() bool { return k.count(Unsettled, Failed) > 1 })

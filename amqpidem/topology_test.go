@@ -78,13 +78,7 @@ func TestNoDeliveryLimit(t *testing.T) {
 	k := newDeclaredKit(t, func(k *kit) { k.topology.DeliveryLimit = -1 })
 	k.publish("1", "body")
 	for range 25 {
-		d := amqp.Delivery{}
-		k.eventually("a delivery", func() (ok bool) {
-			var err error
-			d, ok, err = k.ch.Get(k.topology.Queue, false)
-			require.NoError(t, err)
-			return ok
-		})
+		d := k.get(k.ch)
 		require.NoError(t, d.Reject(true))
 	}
 	assert.Equal(t, "1", k.take(k.topology.Queue).MessageId)
@@ -102,8 +96,7 @@ func TestTopologyIsDeclaredAgain(t *testing.T) {
 		require.ErrorAs(t, k.topology.Check(k.conn), &missing)
 		assert.Equal(t, k.topology.DeadLetters(), missing.Queue)
 		assert.ErrorContains(t, missing, "no queue '"+k.topology.DeadLetters()+"'")
-		_, err := k.conn.Channel()
-		require.NoError(t, err)
+		_ = k.channel() // the connection has not suffered
 		require.Error(t, k.topology.Check(k.conn), "nothing was made")
 
 		require.NoError(t, k.topology.Declare(k.conn))
@@ -115,10 +108,9 @@ func TestTopologyIsDeclaredAgain(t *testing.T) {
 
 func TestTopologyThatDiffers(t *testing.T) {
 	k := newKit(t)
-	name := k.topology.Queues()[1+1]
-	_, err := k.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
+	name := k.topology.Queues()[2]
+	k.declare(name, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
 		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": k.topology.Queue, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
-	require.NoError(t, err)
 	differs := func(err error) {
 		t.Helper()
 		var e *TopologyError
@@ -135,16 +127,14 @@ func TestTopologyThatDiffers(t *testing.T) {
 	// A consumer says so, and does not begin.
 	differs(k.newConsumer(succeed).Run(t.Context()))
 	k.consumer.CheckOnly = true
-	_, err = k.ch.QueueDeclare(k.topology.Queues()[2+1], true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-	require.NoError(t, err)
+	k.declare(k.topology.Queues()[3], amqp.Table{"x-queue-type": "quorum"})
 	differs(k.newConsumer(succeed).Run(t.Context()))
 }
 
 func TestForeignQueue(t *testing.T) {
 	k := newKit(t, func(k *kit) { k.topology.Type = Foreign })
 	require.Error(t, k.topology.Declare(k.conn), "somebody else has to declare it")
-	_, err := k.ch.QueueDeclare(k.topology.Queue, true, false, false, false, amqp.Table{"x-max-priority": 3})
-	require.NoError(t, err)
+	k.declare(k.topology.Queue, amqp.Table{"x-max-priority": 3})
 	k.start(fail)
 	k.publish("1", "body")
 	k.settled(Dead, 1)

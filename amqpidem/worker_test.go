@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -20,40 +19,18 @@ import (
 func work() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := workUntil(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
-	}
-}
-
-func workUntil(ctx context.Context) error {
 	var j job
-	if err := json.Unmarshal([]byte(os.Getenv("IDEM_AMQP_WORKER")), &j); err != nil {
-		return err
-	}
-	db, err := sql.Open("pgx", j.Database)
-	if err != nil {
-		return err
-	}
+	must(0, json.Unmarshal([]byte(os.Getenv("IDEM_AMQP_WORKER")), &j))
+	db := must(sql.Open("pgx", j.Database))
 	defer db.Close()
 	db.SetMaxOpenConns(concurrency)
 	db.SetMaxIdleConns(concurrency)
-	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(j.Ledger+"_records"))
-	if err != nil {
-		return err
-	}
+	store := must(sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(j.Ledger+"_records")))
 	defer store.Close()
-	engine, err := core.New(core.Config{Service: "billing", Store: store})
-	if err != nil {
-		return err
-	}
-	publisher, err := NewPublisher(PublisherConfig{URL: j.AMQP})
-	if err != nil {
-		return err
-	}
+	engine := must(core.New(core.Config{Service: "billing", Store: store}))
+	publisher := must(NewPublisher(PublisherConfig{URL: j.AMQP}))
 	defer publisher.Close(context.Background())
-
-	handler, err := NewHandler(Config{
+	handler := must(NewHandler(Config{
 		Task:      engine.MustTask(core.TaskPolicy{Name: "ledger", Duplicate: core.Reject(""), Record: core.Record{Lease: 5 * time.Second}}),
 		Topology:  j.Topology,
 		Publisher: publisher,
@@ -74,11 +51,8 @@ func workUntil(ctx context.Context) error {
 		}
 		time.Sleep(10 * time.Millisecond) // for whoever kills
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	consumer, err := NewConsumer(handler, ConsumerConfig{
+	}))
+	must(0, must(NewConsumer(handler, ConsumerConfig{
 		URL: j.AMQP, Concurrency: concurrency,
 		Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
 			conn, err := Dial(ctx, url, amqp.Config{})
@@ -87,9 +61,13 @@ func workUntil(ctx context.Context) error {
 			}
 			return conn, err
 		},
-	})
+	})).Run(ctx))
+}
+
+// must ends the process, or the test, if there is an error.
+func must[T any](v T, err error) T {
 	if err != nil {
-		return err
+		panic(err)
 	}
-	return consumer.Run(ctx)
+	return v
 }
