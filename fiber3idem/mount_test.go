@@ -36,10 +36,7 @@ func exchange(t *testing.T, app *fiber.App, request string) fibertest.Reply {
 	return fibertest.ReadReply(t, bufio.NewReader(conn))
 }
 
-func listen(t *testing.T, f *fiber.App) string {
-	a := app{router{f}, f}
-	return fibertest.Listen(t, a.Listener, a.Shutdown)
-}
+func listen(t *testing.T, f *fiber.App) string { return fibertest.Listen(t, listener(f), f.Shutdown) }
 
 // Fiber's timeout lets its handler run on: the claim is valid meanwhile. Nobody touches the context that the handler uses.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
@@ -112,25 +109,4 @@ func TestUserFromFibersMiddleware(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.True(t, strings.HasPrefix(keys[0], "idem:U=annM="), keys[0])
-}
-
-// A run that answers with a stream goes on until the stream ends.
-func TestContextWhileStreaming(t *testing.T) {
-	ended := make(chan core.Kind, 9)
-	app := fiber.New()
-	app.Post("/", fiber3idem.New(fibertest.NewEngine(t, func(e core.Event) {
-		if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
-			ended <- e.Kind
-		}
-	}).MustGuard(core.Policy{})), func(c fiber.Ctx) error {
-		ctx := c.Context()
-		return c.SendStreamWriter(func(w *bufio.Writer) {
-			time.Sleep(10 * time.Millisecond) // in which a run that ends with its handler has ended
-			_, _ = fmt.Fprint(w, ctx.Err() == nil)
-		})
-	})
-	const request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
-	require.Equal(t, "true", exchange(t, app, request).Body)
-	require.Equal(t, core.Completed, <-ended)
-	require.Equal(t, "result_unavailable", exchange(t, app, request).Header.Get(core.RefusedHeader))
 }

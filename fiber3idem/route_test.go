@@ -2,52 +2,65 @@ package fiber3idem_test
 
 import (
 	"net/http"
+	"testing"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/internal/fibertest"
 )
 
-// routes are mounted in ways that Fiber v2 does not have.
-var routes = []fibertest.Route[fiber.Ctx]{
-	route("RouteChain", func(f *fiber.App, guard fiber.Handler) {
-		f.RouteChain("/orders/:id").Post(guard, ok)
-	}, "/orders/7", "/orders/:id", "id=7"),
-	route("RouteChain.RouteChain", func(f *fiber.App, guard fiber.Handler) {
-		f.RouteChain("/orders").RouteChain("/:id").Post(guard, ok)
-	}, "/orders/7", "/orders/:id", "id=7"),
-	route("RouteChain.All", func(f *fiber.App, guard fiber.Handler) {
-		f.RouteChain("/orders").All(guard).Post(ok)
-	}, "/orders", "/orders", ""),
-	route("Route", func(f *fiber.App, guard fiber.Handler) {
-		f.Route("/api", func(r fiber.Router) { r.Post("/orders/:id", guard, ok) })
-	}, "/api/orders/7", "/api/orders/:id", "id=7"),
-	route("Use with several prefixes", func(f *fiber.App, guard fiber.Handler) {
-		f.Use([]string{"/api", "/v1"}, guard)
-		f.Post("/v1/orders/:id", ok)
-	}, "/v1/orders/7", "/v1/orders/7", ""),
-	route("a value that was overridden", func(f *fiber.App, guard fiber.Handler) {
-		f.Post("/orders/:id", func(c fiber.Ctx) error { c.OverrideParam("id", "8"); return c.Next() }, guard, ok)
-	}, "/orders/7", "/orders/:id", "id=8"),
-	route("a handler of net/http", func(f *fiber.App, guard fiber.Handler) {
-		f.Post("/orders/:id", guard, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
-	}, "/orders/7", "/orders/:id", "id=7"),
-	{Name: "a custom context", App: func(guard fiber.Handler) fibertest.App[fiber.Ctx] {
-		f := fiber.NewWithCustomCtx(newCustomCtx)
-		f.Post("/orders/:id", guard, ok)
-		return app{router{f}, f}
-	}, Path: "/orders/7", Want: "/orders/:id", Params: "id=7"},
+// Ways to mount a guard that Fiber v2 does not have.
+func TestRoutesOfVersion3(t *testing.T) {
+	custom := fiber.NewWithCustomCtx(newCustomCtx)
+	for _, tc := range []struct {
+		name  string
+		app   *fiber.App
+		mount func(f *fiber.App, guard fiber.Handler)
+		path  string
+		want  fibertest.Place
+	}{
+		{"RouteChain", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.RouteChain("/orders/:id").Post(guard, ok)
+		}, "/orders/7", fibertest.Place{Route: "/orders/:id", Params: "id=7"}},
+		{"RouteChain.RouteChain", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.RouteChain("/orders").RouteChain("/:id").Post(guard, ok)
+		}, "/orders/7", fibertest.Place{Route: "/orders/:id", Params: "id=7"}},
+		{"RouteChain.All", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.RouteChain("/orders").All(guard).Post(ok)
+		}, "/orders", fibertest.Place{Route: "/orders", Params: ""}},
+		{"Route", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.Route("/api", func(r fiber.Router) { r.Post("/orders/:id", guard, ok) })
+		}, "/api/orders/7", fibertest.Place{Route: "/api/orders/:id", Params: "id=7"}},
+		{"Use with several prefixes", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.Use([]string{"/api", "/v1"}, guard)
+			f.Post("/v1/orders/:id", ok)
+		}, "/v1/orders/7", fibertest.Place{Route: "/v1/orders/7", Params: ""}},
+		{"a value that was overridden", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.Post("/orders/:id", func(c fiber.Ctx) error { c.OverrideParam("id", "8"); return c.Next() }, guard, ok)
+		}, "/orders/7", fibertest.Place{Route: "/orders/:id", Params: "id=8"}},
+		{"a handler of net/http", nil, func(f *fiber.App, guard fiber.Handler) {
+			f.Post("/orders/:id", guard, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
+		}, "/orders/7", fibertest.Place{Route: "/orders/:id", Params: "id=7"}},
+		{"a custom context", custom, func(f *fiber.App, guard fiber.Handler) { f.Post("/orders/:id", guard, ok) },
+			"/orders/7", fibertest.Place{Route: "/orders/:id", Params: "id=7"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var seen fibertest.Place
+			app := tc.app
+			if app == nil {
+				app = newApp()
+			}
+			tc.mount(app, fiber3idem.New(fibertest.Spy(t, &seen)))
+			for range 2 { // the second time from the cache
+				seen = fibertest.Place{}
+				app.Handler()(fibertest.NewRequestCtx("POST", tc.path, ""))
+				require.Equal(t, tc.want, seen)
+			}
+		})
+	}
 }
-
-func route(name string, mount func(f *fiber.App, guard fiber.Handler), path, want, params string) fibertest.Route[fiber.Ctx] {
-	return fibertest.Route[fiber.Ctx]{Name: name, App: func(guard fiber.Handler) fibertest.App[fiber.Ctx] {
-		f := fiber.New()
-		mount(f, guard)
-		return app{router{f}, f}
-	}, Path: path, Want: want, Params: params}
-}
-
-func ok(c fiber.Ctx) error { return c.SendString("ok") }
 
 // customCtx is a context of an application's own.
 type customCtx struct{ fiber.DefaultCtx }

@@ -15,13 +15,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/fiberidem"
-	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
 func inEachMode(t *testing.T, test func(t *testing.T, config fiber.Config)) {
-	for name, config := range fibertest.Modes {
-		t.Run(name, func(t *testing.T) { test(t, configOf(config)) })
+	for name, config := range modes {
+		t.Run(name, func(t *testing.T) { test(t, config) })
 	}
 }
 

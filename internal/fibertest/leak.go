@@ -3,45 +3,17 @@ package fibertest
 import (
 	"io"
 	"net/http"
-	"strings"
 	"sync"
-	"testing"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/internal/leakcheck"
 )
 
-// testNothingLeaks: thousands of requests at once, in memory that is used again and poisoned
-// in between, fasthttp's own included, and nobody gets or leaves anything of another.
-func (s suite[C]) testNothingLeaks(t *testing.T) {
-	engine, store := leakcheck.Engine(t)
-	parameters, key := leakcheck.Guards(engine)
-	handler := func(c C) error {
-		s.PoisonPools()
-		a := leakcheck.Of(leakcheck.Seen{
-			ID:    strings.Clone(c.Params("id")),
-			Query: string(c.Request().URI().QueryString()),
-			User:  strings.Clone(c.Get("X-User")),
-			Key:   strings.Clone(c.Get("Idempotency-Key")),
-			Body:  append([]byte(nil), c.Body()...),
-		})
-		c.Set("Content-Type", a.ContentType)
-		c.Set("Location", a.Location)
-		c.Set("X-Echo", a.Echo)
-		return c.Status(http.StatusCreated).Send(a.Body)
-	}
-	app := s.newApp()
-	app.Use(func(c C) error {
-		c.Set("X-Before", c.Params("*")) // what was there before the handler is remembered
-		return c.Next()
-	})
-	app.Add("POST", leakcheck.Route, s.New(parameters), handler)
-	app.Add("POST", leakcheck.KeyRoute, s.New(key), handler)
-
-	serve := app.Handler()
+// Recycling returns what sends a request to serve in a context that is used again, as fasthttp does with those of a connection.
+func Recycling(serve fasthttp.RequestHandler) func(*http.Request) (*leakcheck.Response, error) {
 	contexts := sync.Pool{New: func() any { return new(fasthttp.RequestCtx) }}
-	send := func(r *http.Request) (*leakcheck.Response, error) {
+	return func(r *http.Request) (*leakcheck.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err
@@ -72,5 +44,4 @@ func (s suite[C]) testNothingLeaks(t *testing.T) {
 		contexts.Put(ctx)
 		return resp, nil
 	}
-	leakcheck.Run{Requests: 3000, Send: send, Poison: s.PoisonPools}.Test(t, store)
 }

@@ -1,3 +1,4 @@
+// Package fibertest has what the tests of the adapters for all versions of Fiber need of fasthttp.
 package fibertest
 
 import (

@@ -1,0 +1,352 @@
+package fiber3idem_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/extractors"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+	"github.com/gofiber/fiber/v3/middleware/keyauth"
+	"github.com/gofiber/fiber/v3/middleware/recover"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/adaptertest"
+	"github.com/idem-go/idem/fiber3idem"
+	"github.com/idem-go/idem/internal/fibertest"
+	"github.com/idem-go/idem/sign"
+)
+
+func TestMain(m *testing.M) { fibertest.Main(m) }
+
+// modes are the settings that change what Fiber makes of a request.
+var modes = map[string]fiber.Config{
+	"plain":         {},
+	"streams":       {StreamRequestBody: true},
+	"names as sent": {DisableHeaderNormalizing: true},
+	"immutable":     {Immutable: true},
+}
+
+// With -short the suite runs only in the plain mode and with streams.
+func TestConformance(t *testing.T) {
+	for mode, config := range modes {
+		if mode == "plain" || !testing.Short() || mode == "streams" {
+			t.Run(mode, func(t *testing.T) { adaptertest.Run(t, harness(config)) })
+		}
+	}
+}
+
+func BenchmarkVerify(b *testing.B) { adaptertest.BenchVerify(b, harness(fiber.Config{})) }
+
+// harness is Fiber with these settings. Of a form in chunks that was read from a stream in front nothing is left.
+func harness(config fiber.Config) adaptertest.Harness {
+	front := []adaptertest.Front{adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack}
+	if !config.StreamRequestBody {
+		front = append(front, adaptertest.FormReader, adaptertest.KeyAuth)
+	}
+	return adaptertest.Harness{
+		Name:  "fiber3",
+		Start: func(tb testing.TB, app adaptertest.App) string { return start(tb, config, app) },
+		User:  func(name string) core.UserSource { return fiber3idem.UserFromLocals(name) },
+		Features: adaptertest.Features{EarlyHints: true, NativeErrors: true, OuterErrors: true, TimeLimit: true, ServerDate: true,
+			ClosesUnread: config.StreamRequestBody, Front: front},
+	}
+}
+
+// start serves app.
+func start(tb testing.TB, config fiber.Config, app adaptertest.App) string {
+	tb.Helper()
+	for _, r := range app.Routes {
+		config.DisablePreParseMultipartForm = config.DisablePreParseMultipartForm || len(r.Verifiers) > 0 // what was signed are the form's bytes
+	}
+	config.ReadBufferSize, config.RequestMethods = 64<<10, append([]string{"PROPFIND"}, fiber.DefaultMethods...)
+	if app.IgnoreContextErrors {
+		config.ErrorHandler = func(c fiber.Ctx, err error) error {
+			if adaptertest.ContextEnded(err) {
+				return nil
+			}
+			return fiber.DefaultErrorHandler(c, err)
+		}
+	}
+	f := newApp(config)
+	f.Use(recover.New())
+	if app.Errors && !app.WithoutFinish || app.Finish {
+		f.Use(fiber3idem.Finish())
+	}
+	if app.Errors {
+		f.Use(renderErrors(app.IgnoreContextErrors))
+	}
+	f.Use(func(c fiber.Ctx) error {
+		if outer, ok := c.Locals(within{}).(context.Context); ok {
+			c.SetContext(outer)
+		}
+		if origin := c.Get("Origin"); app.AllowOrigin && origin != "" {
+			c.Set("Access-Control-Allow-Origin", origin)
+		}
+		for _, field := range app.Outer {
+			c.Set(field.Name, field.Value)
+		}
+		if login := c.Get("X-Login"); app.Login && login != "" {
+			c.Locals("user", strings.Clone(login))
+		}
+		if app.Consumed != nil {
+			c.SetContext(core.WithCaller(c.Context(), strings.Clone(c.Get("X-Caller")), app.Consumed...))
+		}
+		if app.Incoming != nil {
+			app.Incoming(c.Context())
+		}
+		if app.Deadline > 0 && c.Get(adaptertest.UnlimitedHeader) == "" {
+			ctx, cancel := context.WithTimeout(c.Context(), app.Deadline)
+			defer cancel()
+			c.SetContext(ctx)
+		}
+		err := c.Next()
+		if app.After != nil {
+			app.After(adaptertest.Outcome{
+				Body:    io.NopCloser(bytes.NewReader(c.BodyRaw())),
+				Context: c.Context(), Form: func(name string) string { return strings.Clone(c.FormValue(name)) },
+				Header: func(name string) string { return strings.Clone(c.GetRespHeader(name)) },
+				Err:    err, Replayed: fiber3idem.Replayed(c),
+			})
+		}
+		return err
+	})
+	for _, front := range app.Front {
+		f.Use(readInFront(front))
+	}
+	var router fiber.Router = f
+	if app.Group != "" {
+		router = f.Group(app.Group)
+	}
+	if app.Guard != nil {
+		router.Use(fiber3idem.New(app.Guard))
+	}
+	for _, r := range app.Routes {
+		handler := func(c fiber.Ctx) error { return r.Handler(call{f, config, c}) }
+		if r.Issues != nil {
+			handler = fiber3idem.IssueToken(r.Issues)
+		}
+		stack := append(adaptertest.Stack(r, fiber3idem.Verify, fiber3idem.New), handler)
+		if r.Method != "" {
+			router.Add([]string{r.Method}, r.Pattern[len(app.Group):], stack[0], anyOf(stack[1:])...)
+			continue
+		}
+		f.Use(append([]any{"/*"}, anyOf(stack)...)...) // "/" does not match the empty path of http://host?query
+	}
+
+	f.Server().Handler = fibertest.TimeLimit(f.Handler())
+	return fibertest.Listen(tb, listener(f), f.Shutdown)
+}
+
+// readInFront is what stands in front, as Fiber has it or its users write it. (Fiber's CSRF has dependencies that
+// the modules can do without; it reads a form as FormReader does.)
+func readInFront(f adaptertest.Front) fiber.Handler {
+	skip := func(c fiber.Ctx) bool { return c.Get(adaptertest.UnreadHeader) != "" }
+	if f == adaptertest.KeyAuth {
+		return keyauth.New(keyauth.Config{Next: skip, Extractor: extractors.FromForm("api-key"),
+			Validator: func(_ fiber.Ctx, key string) (bool, error) { return key == "secret", nil }})
+	}
+	return func(c fiber.Ctx) error {
+		var parsed any
+		var err error
+		switch {
+		case skip(c):
+		case f == adaptertest.FormReader:
+			_ = c.FormValue("sku")
+		case f == adaptertest.JSONBinder:
+			err = c.Bind().Body(&parsed)
+		case f == adaptertest.Peeker && c.Request().IsBodyStream():
+			_, err = io.ReadFull(c.Request().BodyStream(), make([]byte, 4))
+		case f == adaptertest.Peeker:
+			_ = c.Body()[:4]
+		case f == adaptertest.PutterBack:
+			c.Request().SetBody(bytes.Clone(c.BodyRaw()))
+		}
+		if err != nil {
+			return err
+		}
+		return c.Next()
+	}
+}
+
+// within is the local under which a request that is made within another one has that one's context.
+type within struct{}
+
+// renderErrors is what services with an error format of their own have in front.
+func renderErrors(ignoreContext bool) fiber.Handler {
+	return func(c fiber.Ctx) error {
+		err := c.Next()
+		if err == nil || ignoreContext && adaptertest.ContextEnded(err) {
+			return nil
+		}
+		status := http.StatusInternalServerError
+		if failure, ok := errors.AsType[*fiber.Error](err); ok {
+			status = failure.Code
+		}
+		contentType, body := adaptertest.RenderError(err.Error())
+		c.Set("Content-Type", contentType)
+		return c.Status(status).Send(body)
+	}
+}
+
+// call does what handlers for Fiber do.
+type call struct {
+	app    *fiber.App
+	config fiber.Config
+	c      fiber.Ctx
+}
+
+func (c call) Context() context.Context { return c.c.Context() }
+
+func (c call) Run() *core.Run { return fiber3idem.Run(c.c) }
+
+func (c call) Verified() (sign.Verified, bool) { return fiber3idem.Verified(c.c) }
+
+func (c call) Method() string { return c.c.Method() }
+
+// Trailer finds nothing: what a trailer brings is a part of fasthttp's header.
+func (c call) Trailer(string) string { return "" }
+
+// Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
+func (c call) Header(name string) (value string) {
+	if !c.config.DisableHeaderNormalizing {
+		return c.c.Get(name)
+	}
+	c.c.Request().Header.VisitAll(func(k, v []byte) {
+		if value == "" && strings.EqualFold(string(k), name) {
+			value = string(v)
+		}
+	})
+	return value
+}
+
+func (c call) Param(name string) string { return c.c.Params(name) }
+
+func (c call) Query(name string) string { return c.c.Query(name) }
+
+func (c call) Body() ([]byte, error) { return c.c.BodyRaw(), nil }
+
+func (c call) Bind(v any) error { return c.c.Bind().Body(v) }
+
+func (c call) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+
+func (c call) SetContext(ctx context.Context) { c.c.SetContext(ctx) }
+
+func (c call) SetHeader(name, value string) { c.c.Set(name, value) }
+
+func (c call) AddHeader(name, value string) { c.c.Response().Header.Add(name, value) }
+
+func (c call) DelHeader(name string) { c.c.Response().Header.Del(name) }
+
+func (c call) JSON(status int, v any) error { return c.c.Status(status).JSON(v) }
+
+func (c call) Blob(status int, contentType string, body []byte) error {
+	c.c.Set("Content-Type", contentType)
+	return c.c.Status(status).Send(body)
+}
+
+func (c call) NoContent(status int) error {
+	c.c.Status(status) // SendStatus would add a text
+	return nil
+}
+
+func (c call) Write(status int, contentType string, _ bool, pieces ...string) error {
+	c.c.Set("Content-Type", contentType)
+	c.c.Status(status)
+	for _, piece := range pieces {
+		if _, err := c.c.WriteString(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
+	c.c.Set("Content-Type", contentType)
+	c.c.Status(status)
+	c.c.Response().SetBodyStreamWriter(func(w *bufio.Writer) {
+		_ = write(w, func() { _ = w.Flush() }) // a client that has gone ends it
+	})
+	return nil
+}
+
+func (c call) EarlyHints(link string) error {
+	defer c.c.Response().Header.Del(fiber.HeaderLink) // else Fiber sends it again with the final response
+	return c.c.SendEarlyHints([]string{link})
+}
+
+func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
+	c.c.Set("Connection", "Upgrade")
+	c.c.Set("Upgrade", protocol)
+	c.c.Status(http.StatusSwitchingProtocols)
+	c.c.RequestCtx().Hijack(talk)
+	return nil
+}
+
+func (c call) Report(err error) error { return err }
+
+func (c call) Proxy(addr string) error {
+	proxy := adaptertest.NewProxy(addr)
+	return adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// r has fasthttp's context, which serves other requests when this one has been answered. Without the Flush of w the answer is
+		// whole: newer versions of fasthttp make a stream of what is flushed, and don't tell that its client has left.
+		proxy.ServeHTTP(struct{ http.ResponseWriter }{w}, r.WithContext(c.Context()))
+	})(c.c)
+}
+
+func (c call) NewToken(g *core.Guard) (string, error) { return fiber3idem.NewToken(c.c, g) }
+
+func (c call) Within(target, key string) (*adapter.Response, error) {
+	var inner fasthttp.RequestCtx
+	inner.Init(&fasthttp.Request{}, nil, nil)
+	inner.Request.Header.SetMethod(http.MethodPost)
+	inner.Request.SetRequestURI(target)
+	inner.Request.Header.Set("X-User", c.c.Get("X-User"))
+	if key != "" {
+		inner.Request.Header.Set(core.DefaultKeyHeader, key)
+	}
+	inner.SetUserValue(within{}, c.Context())
+	c.app.Handler()(&inner)
+	answer := &adapter.Response{Status: inner.Response.StatusCode(), Body: inner.Response.Body()}
+	inner.Response.Header.VisitAll(func(name, value []byte) {
+		answer.Header = append(answer.Header, adapter.Field{Name: string(name), Value: string(value)})
+	})
+	return answer, nil
+}
+
+func (c call) Fail(status int, message string) error { return fiber.NewError(status, message) }
+
+// anyOf are handlers as [fiber.Router].Use takes them.
+func anyOf(handlers []fiber.Handler) (all []any) {
+	for _, h := range handlers {
+		all = append(all, h)
+	}
+	return all
+}
+
+func newApp(config ...fiber.Config) *fiber.App {
+	var c fiber.Config
+	if len(config) > 0 {
+		c = config[0]
+	}
+	return fiber.New(c)
+}
+
+func listener(app *fiber.App) func(net.Listener) error {
+	return func(l net.Listener) error { return app.Listener(l, fiber.ListenConfig{DisableStartupMessage: true}) }
+}
+
+func serve(t testing.TB, app *fiber.App) *fibertest.Service {
+	t.Helper()
+	return fibertest.Serve(t, listener(app), app.Shutdown)
+}

@@ -1,0 +1,310 @@
+package fiber3idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/fiber3idem"
+	"github.com/idem-go/idem/internal/fibertest"
+	"github.com/idem-go/idem/internal/leakcheck"
+	"github.com/idem-go/idem/internal/race"
+	"github.com/idem-go/idem/sign/signtest"
+)
+
+// mounted returns the handler of a new guard.
+func mounted(t *testing.T, p core.Policy) fiber.Handler {
+	return fiber3idem.New(fibertest.NewEngine(t).MustGuard(p))
+}
+
+func ok(c fiber.Ctx) error { return c.SendString("ok") }
+
+func at(route, params string) fibertest.Place { return fibertest.Place{Route: route, Params: params} }
+
+// Where Fiber does not know the route yet, events show where the guard is mounted.
+func TestEventsShowWhereTheGuardIsMounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mount func(app *fiber.App, g fiber.Handler)
+		path  string
+		want  string
+	}{
+		"everywhere":    {func(app *fiber.App, g fiber.Handler) { app.Use(g) }, "/api/secret", "POST /*"},
+		"a prefix":      {func(app *fiber.App, g fiber.Handler) { app.Use("/api", g) }, "/api/secret", "POST /api/*"},
+		"a group":       {func(app *fiber.App, g fiber.Handler) { app.Group("/api/:tenant", g) }, "/api/secret", "POST /api/:tenant/*"},
+		"all of a path": {func(app *fiber.App, g fiber.Handler) { app.Post("/api/*", g) }, "/api/secret", "POST /api/*"},
+		"a bad escape":  {func(app *fiber.App, g fiber.Handler) { app.Post("/api/:id", g) }, "/api/100%", "POST /api/:id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var routes []string
+			g := fibertest.NewEngine(t, func(e core.Event) {
+				if e.Kind != core.StoreIsLocal {
+					routes = append(routes, e.Route)
+				}
+			}).MustGuard(core.Policy{})
+			app := newApp()
+			tc.mount(app, fiber3idem.New(g))
+			app.Post("/api/:id", func(c fiber.Ctx) error { return c.SendStatus(201) })
+			ctx := fibertest.NewRequestCtx("POST", tc.path, "")
+			app.Handler()(ctx)
+			require.Equal(t, 201, ctx.Response.StatusCode())
+			require.Equal(t, []string{tc.want, tc.want}, routes)
+		})
+	}
+}
+
+// A child is what Fiber makes of this program for Prefork; it has a store that no other child sees.
+func TestPreforkedProcessesNeedAStoreThatTheyShare(t *testing.T) {
+	if fiber.IsChild() {
+		for _, policy := range []core.Policy{{}, {FailOpen: true}} {
+			var last error
+			app, ran := newApp(), 0
+			app.Post("/orders", fiber3idem.New(fibertest.NewEngine(t, func(e core.Event) { last = e.Err }).MustGuard(policy)),
+				func(c fiber.Ctx) error { ran++; return c.SendStatus(201) })
+			for range 2 {
+				ctx := fibertest.NewRequestCtx("POST", "/orders", "")
+				app.Handler()(ctx)
+				require.Equal(t, 500, ctx.Response.StatusCode())
+				require.Equal(t, "store_not_shared", string(ctx.Response.Header.Peek(core.RefusedHeader)))
+				require.ErrorContains(t, last, "Prefork")
+			}
+			require.Zero(t, ran)
+		}
+		fmt.Println("both children of Prefork's have refused")
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	child.Env = append(os.Environ(), "FIBER_PREFORK_CHILD=1", "FASTHTTP_PREFORK_CHILD=1") // Fiber v3.3 goes by fasthttp's
+	out, err := child.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "have refused")
+}
+
+func TestMountedAppsErrorHandler(t *testing.T) {
+	sub := newApp(fiber.Config{ErrorHandler: func(c fiber.Ctx, err error) error {
+		return c.Status(418).SendString("sub: " + err.Error())
+	}})
+	sub.Post("/orders", mounted(t, core.Policy{Failed: core.FailedByStatus}), func(fiber.Ctx) error {
+		return errors.New("no")
+	})
+	app := newApp()
+	app.Use("/api", sub)
+	service := serve(t, app)
+	first, again := service.Post("/api/orders", ""), service.Post("/api/orders", "")
+	require.Equal(t, 418, first.Status)
+	require.Equal(t, "sub: no", again.Body)
+	require.True(t, again.Replayed())
+}
+
+// What the guard adds to bare Fiber, with a client key and a JSON body of 200 bytes.
+func TestAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes allocations of its own")
+	}
+	created := func(c fiber.Ctx) error {
+		c.Set("Content-Type", "application/json")
+		c.Set("Location", "/orders/1")
+		return c.Status(201).SendString(`{"order_id":1}`)
+	}
+	body := []byte(`{"item":"` + strings.Repeat("x", 189) + `"}`)
+	bare := newApp()
+	bare.Post("/orders/:id", created)
+	guarded := newApp()
+	guard := mounted(t, core.Policy{Key: core.Header(core.Required)})
+	guarded.Post("/orders/:id", guard, created)
+
+	var ctx fasthttp.RequestCtx
+	n := 0
+	key := make([]byte, 0, 32)
+	perform := func(app *fiber.App, fresh bool) func() {
+		handler := app.Handler()
+		return func() {
+			ctx.Request.Reset()
+			ctx.Response.Reset()
+			ctx.ResetUserValues()
+			ctx.Request.Header.SetMethod("POST")
+			ctx.Request.SetRequestURI("/orders/7?x=1")
+			ctx.Request.Header.SetContentType("application/json")
+			if fresh {
+				n++
+			}
+			key = strconv.AppendInt(append(key[:0], "key-"...), int64(n), 10)
+			ctx.Request.Header.SetBytesV("Idempotency-Key", key)
+			ctx.Request.SetBodyRaw(body)
+			handler(&ctx)
+		}
+	}
+	expect := func(replayed string) {
+		t.Helper()
+		require.Equal(t, 201, ctx.Response.StatusCode())
+		require.Equal(t, `{"order_id":1}`, string(ctx.Response.Body()))
+		require.Equal(t, replayed, string(ctx.Response.Header.Peek(core.ReplayedHeader)))
+	}
+	const rounds = 2000
+	base := testing.AllocsPerRun(rounds, perform(bare, true))
+	first := testing.AllocsPerRun(rounds, perform(guarded, true))
+	expect("")
+	replay := testing.AllocsPerRun(rounds, perform(guarded, false))
+	expect("true")
+	t.Logf("bare %v, first +%v, replay +%v", base, first-base, replay-base)
+	require.LessOrEqual(t, first-base, 4.0)
+	require.LessOrEqual(t, replay-base, 2.0)
+}
+
+func TestRoutes(t *testing.T) {
+	type mount func(app *fiber.App, guard fiber.Handler)
+	cases := []struct {
+		name  string
+		mount mount
+		path  string
+		want  fibertest.Place
+	}{
+		{"All", func(app *fiber.App, guard fiber.Handler) { app.All("/orders/:id", guard, ok) },
+			"/orders/7", at("/orders/:id", "id=7")},
+		{"in a group", func(app *fiber.App, guard fiber.Handler) {
+			app.Group("/api").Group("/v1").Post("/orders/:id", guard, ok)
+		}, "/api/v1/orders/7", at("/api/v1/orders/:id", "id=7")},
+		{"in a group with a parameter", func(app *fiber.App, guard fiber.Handler) {
+			app.Group("/:tenant").Post("/orders/:id", guard, ok)
+		}, "/t1/orders/7", at("/:tenant/orders/:id", "tenant=t1&id=7")},
+		{"in a mounted app", func(app *fiber.App, guard fiber.Handler) {
+			inner, outer := newApp(), newApp()
+			inner.Post("/orders/:id", guard, ok)
+			outer.Use("/v1", inner)
+			app.Use("/api", outer)
+		}, "/api/v1/orders/7", at("/api/v1/orders/:id", "id=7")},
+		{"mounted under a parameter", func(app *fiber.App, guard fiber.Handler) {
+			// Fiber mixes the values up: c.Params("id") is the tenant.
+			sub := newApp()
+			sub.Post("/orders/:id", guard, ok)
+			app.Use("/:tenant", sub)
+		}, "/t1/orders/7", at("/t1/orders/7", "")},
+		{"Use", func(app *fiber.App, guard fiber.Handler) {
+			app.Use(guard)
+			app.Post("/orders/:id", ok)
+		}, "/orders/a%2Fb?x=1", at("/orders/a%2Fb", "")},
+		{"Use with a prefix", func(app *fiber.App, guard fiber.Handler) {
+			app.Use("/orders/:id", guard)
+			app.Post("/orders/:id/pay", ok)
+		}, "/orders/7/pay", at("/orders/7/pay", "")},
+		{"Group", func(app *fiber.App, guard fiber.Handler) {
+			app.Group("/api", guard).Post("/orders/:id", ok)
+		}, "/api/orders/7", at("/api/orders/7", "")},
+		{"Group.Use", func(app *fiber.App, guard fiber.Handler) {
+			api := app.Group("/api")
+			api.Use(guard)
+			api.Post("/orders/:id", ok)
+		}, "/api/orders/7", at("/api/orders/7", "")},
+		{"Use in a mounted app", func(app *fiber.App, guard fiber.Handler) {
+			sub := newApp()
+			sub.Use(guard)
+			sub.Post("/orders/:id", ok)
+			app.Use("/api", sub)
+		}, "/api/orders/7", at("/api/orders/7", "")},
+		{"Use and a route of the same path", func(app *fiber.App, guard fiber.Handler) {
+			app.Use("/orders", guard)
+			app.Post("/orders", ok)
+		}, "/orders", at("/orders", "")},
+		{"one slice for a group and a route", func(app *fiber.App, guard fiber.Handler) {
+			handlers := []fiber.Handler{guard, func(c fiber.Ctx) error { return c.Next() }}
+			app.Group("/:x", anyOf(handlers)...)
+			app.Post("/orders", ok)
+			app.Post("/:x", handlers[0], anyOf(handlers[1:])...)
+		}, "/orders", at("/orders", "")},
+		{"no route at all", func(app *fiber.App, guard fiber.Handler) { app.Use(guard) },
+			"/nowhere", at("/nowhere", "")},
+	}
+	check := func(t *testing.T, seen *fibertest.Place, app *fiber.App, path string, want fibertest.Place) {
+		handler := app.Handler()
+		for range 2 { // the second time from the cache
+			*seen = fibertest.Place{}
+			handler(fibertest.NewRequestCtx("POST", path, ""))
+			require.Equal(t, want, *seen)
+		}
+	}
+	for _, tc := range fibertest.Routes {
+		t.Run(tc.Name, func(t *testing.T) {
+			var seen fibertest.Place
+			app := newApp(fiber.Config{UnescapePath: tc.Unescaped})
+			app.Post(tc.Pattern, fiber3idem.New(fibertest.Spy(t, &seen)), ok)
+			check(t, &seen, app, tc.Path, tc.Want)
+		})
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			var seen fibertest.Place
+			app := newApp()
+			tc.mount(app, fiber3idem.New(fibertest.Spy(t, &seen)))
+			check(t, &seen, app, tc.path, tc.want)
+		})
+	}
+}
+
+// Thousands of requests at once, in memory that is used again and poisoned in between, fasthttp's own included, and nobody gets or
+// leaves anything of another.
+func TestNothingLeaks(t *testing.T) {
+	engine, store := leakcheck.Engine(t)
+	parameters, key := leakcheck.Guards(engine)
+	handler := func(c fiber.Ctx) error {
+		fiber3idem.PoisonPools()
+		a := leakcheck.Of(leakcheck.Seen{
+			ID:    strings.Clone(c.Params("id")),
+			Query: string(c.Request().URI().QueryString()),
+			User:  strings.Clone(c.Get("X-User")),
+			Key:   strings.Clone(c.Get("Idempotency-Key")),
+			Body:  append([]byte(nil), c.Body()...),
+		})
+		c.Set("Content-Type", a.ContentType)
+		c.Set("Location", a.Location)
+		c.Set("X-Echo", a.Echo)
+		return c.Status(http.StatusCreated).Send(a.Body)
+	}
+	app := newApp()
+	app.Use(func(c fiber.Ctx) error {
+		c.Set("X-Before", c.Params("*")) // what was there before the handler is remembered
+		return c.Next()
+	})
+	app.Post(leakcheck.Route, fiber3idem.New(parameters), handler)
+	app.Post(leakcheck.KeyRoute, fiber3idem.New(key), handler)
+	leakcheck.Run{Requests: 3000, Send: fibertest.Recycling(app.Handler()), Poison: fiber3idem.PoisonPools}.Test(t, store)
+}
+
+// Errors go to the ErrorHandler as they are, and the context is given back, also after a panic.
+func TestContextIsRestored(t *testing.T) {
+	type mark struct{}
+	app := newApp(fiber.Config{ErrorHandler: func(c fiber.Ctx, err error) error { return c.Status(418).SendString(err.Error()) }})
+	app.Use(func(c fiber.Ctx) (err error) {
+		outer := context.WithValue(context.Background(), mark{}, 1)
+		c.SetContext(outer)
+		defer func() {
+			if v := recover(); v != nil {
+				err = errors.New("recovered")
+			}
+			assert.Equal(t, outer, c.Context())
+			_, ok := fiber3idem.Verified(c)
+			assert.False(t, ok)
+		}()
+		return c.Next()
+	})
+	app.Post("/", fiber3idem.Verify(signtest.NewVerifier()), func(c fiber.Ctx) error {
+		assert.Equal(t, 1, c.Context().Value(mark{}))
+		if c.Query("panic") != "" {
+			panic("boom")
+		}
+		return errors.New("ours")
+	})
+	service := serve(t, app)
+	assert.Equal(t, "ours", service.Do(service.Signed(signtest.Demo, "/", "{}")).Body)
+	assert.Equal(t, "recovered", service.Do(service.Signed(signtest.Demo, "/?panic=1", "{}")).Body)
+}
