@@ -27,9 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestAllocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
+	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	jsonType, jsonBody := []string{"application/json"}, []byte(`{"order_id":"ord-0001"}`)
 	serve := func(mw ...echo.MiddlewareFunc) *echo.Echo {
 		e := newEcho()

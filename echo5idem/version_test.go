@@ -231,9 +231,7 @@ func TestWhatIsRenderedPastTheGuard(t *testing.T) {
 // A timeout of net/http behind the guard races with Echo, and is not to be used; but the claim is valid while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if race.Enabled {
-		t.Skip("two goroutines have the context")
-	}
+	race.Skip(t, "two goroutines have the context")
 	entered, leave, left := make(chan struct{}, 9), make(chan struct{}), make(chan struct{})
 	e := echo.New()
 	timeout := echo.WrapMiddleware(func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Millisecond, "late") })

@@ -909,9 +909,7 @@ func TestNothingLeaks(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
+	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	jsonType, jsonBody := []string{"application/json"}, []byte(`{"order_id":"ord-0001"}`)
 	serve := func(mw ...echo.MiddlewareFunc) *echo.Echo {
 		e := newEcho()
@@ -1064,9 +1062,7 @@ func requestLogger(t *testing.T) echo.MiddlewareFunc {
 // Echo's Timeout races with itself, and is not to be used; but the claim is valid while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if race.Enabled {
-		t.Skip("Echo's Timeout is a race")
-	}
+	race.Skip(t, "Echo's Timeout is a race")
 	entered, leave := make(chan struct{}, 9), make(chan struct{})
 	left := make(chan struct{})
 	e := newEcho()

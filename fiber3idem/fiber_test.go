@@ -109,9 +109,7 @@ func TestMountedAppsErrorHandler(t *testing.T) {
 
 // What the guard adds to bare Fiber, with a client key and a JSON body of 200 bytes.
 func TestAllocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector makes allocations of its own")
-	}
+	race.Skip(t, "the race detector makes allocations of its own")
 	created := func(c fiber.Ctx) error {
 		c.Set("Content-Type", "application/json")
 		c.Set("Location", "/orders/1")

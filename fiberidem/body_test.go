@@ -47,10 +47,8 @@ func streamed(body io.Reader, length int) *fasthttp.RequestCtx {
 
 // However many on the way need the whole body of a stream, it is in memory once, beside the
 // 64 KiB that its first bytes were read into.
-func TestOneCopyOfTheBody(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector makes allocations of its own")
-	}
+func TestAllocationsOfTheBody(t *testing.T) {
+	race.Skip(t, "the race detector makes allocations of its own")
 	const requests, first = 20, 64 << 10
 	for name, guards := range map[string]int{"guard": 1, "two guards": 2} {
 		for _, size := range []int{32 << 10, 64 << 10, 100_000, 1 << 20} {

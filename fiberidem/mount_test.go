@@ -19,9 +19,7 @@ import (
 // Fiber's own timeout races with itself, and is not to be used; but the claim is valid while its
 // handler runs on.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
-	if race.Enabled {
-		t.Skip("Fiber's timeout is a race")
-	}
+	race.Skip(t, "Fiber's timeout is a race")
 	for _, finish := range []bool{false, true} {
 		var running sync.WaitGroup
 		entered, leave := make(chan struct{}, 9), make(chan struct{})

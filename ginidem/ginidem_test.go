@@ -424,9 +424,7 @@ func TestARefusalEndsTheChain(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
+	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	serve := func(handlers ...gin.HandlerFunc) http.Handler {
 		e := gin.New()
 		e.POST("/orders", append(handlers, func(c *gin.Context) {

@@ -48,10 +48,8 @@ func allocated(f func()) int64 {
 
 // However many on the way need the whole body, it is in memory once, and nothing is left behind
 // on the way there.
-func TestOneCopyOfTheBody(t *testing.T) {
-	if race.Enabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
+func TestAllocationsOfTheBody(t *testing.T) {
+	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	const requests = 20
 	for name, mw := range map[string][]middleware{
 		"guard":            {httpidem.New(guard(core.Policy{}))},

@@ -706,9 +706,7 @@ func TestControllerReachesTheServer(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
+	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = jsonType
 		w.WriteHeader(201)

@@ -245,9 +245,7 @@ func TestV1Bare(t *testing.T) {
 }
 
 func TestV1Allocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("sync.Pool drops what it is given at random under the race detector")
-	}
+	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	v := fixture.Verifier(sign.Config{Nonces: fixture.AnyNonce{}}, signtest.Demo)
 	m := signedMessage(t, signtest.Demo)
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {

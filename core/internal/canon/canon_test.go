@@ -268,9 +268,7 @@ func TestSelect(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	if race.Enabled {
-		t.Skip("under the race detector sync.Pool drops what it is given at random")
-	}
+	race.Skip(t, "under the race detector sync.Pool drops what it is given at random")
 	large := bytes.Repeat([]byte("x"), 1<<20)
 	preconditions := []canon.Pair{{Name: "range", Value: " bytes=0-9 "}, {Name: "if-match", Value: `"a\nb"`}, {Name: "if-match", Value: "*"}}
 	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId", "items.*.qty")}

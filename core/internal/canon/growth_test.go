@@ -292,9 +292,7 @@ func length(in canon.Input) int {
 // faster than the body stays.
 func TestGrowth(t *testing.T) {
 	const most, mostOfTwo = 2.3, 6.5
-	if race.Enabled {
-		t.Skip("the race detector's own work on large buffers grows faster than they do")
-	}
+	race.Skip(t, "the race detector's own work on large buffers grows faster than they do")
 	sizes := []int{32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}
 	for _, s := range shapes() {
 		t.Run(s.name, func(t *testing.T) {
@@ -349,9 +347,7 @@ func TestGrowth(t *testing.T) {
 // TestMemoryGrowth holds that a derivation in fresh memory takes no more of it than a fixed
 // multiple of the body: not for the most members that there can be, either.
 func TestMemoryGrowth(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector allocates, too")
-	}
+	race.Skip(t, "the race detector allocates, too")
 	for _, s := range shapes() {
 		rules := canon.Rules{}
 		if s.rules != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/idem-go/idem/internal/race"
 )
 
-// TestCostIsIndependentOfRecords holds that a request costs as much among a million records as
+// TestGrowthOfCost holds that a request costs as much among a million records as
 // among a thousand: in the queue of deadlines there are no more moves than it has levels, and none at all for a deadline
 // that is the latest, which with one retention all are. (TestAllocations counts the allocations among 20,000.)
-func TestCostIsIndependentOfRecords(t *testing.T) {
+func TestGrowthOfCost(t *testing.T) {
 	many := 1_000_000
 	if race.Enabled || testing.Short() {
 		many = 100_000
