@@ -29,7 +29,7 @@ type Config struct {
 
 	// Service names the service among all that share the store. Engines of one service answer for
 	// each other, and no others: stored keys begin with "idem:<service>:", those of nonces too.
-	// 1 to 64 ASCII letters, digits and '-'. It is required unless the store is the process's own
+	// 1 to 64 ASCII letters, digits and '-'. It is required unless the store is an in-process one
 	// ([store.Capabilities].InProcess); there it may be empty, and keys begin with "idem:". Another name is
 	// another service, which knows nothing of the records so far.
 	Service string
@@ -71,7 +71,7 @@ func (c *Config) prefix(f *faults, inProcess bool) string {
 	case c.Service == "" && legacy != "":
 		return legacy
 	case c.Service == "":
-		f.addIf(!inProcess, "Service", "is empty, and the store is not the process's own: two services on one store would answer for each other "+
+		f.addIf(!inProcess, "Service", "is empty, and the store is not in-process: two services on one store would answer for each other "+
 			"(LegacyPrefix keeps the records of 0.1.0)")
 		return "idem:"
 	}

@@ -26,7 +26,7 @@
 //     a retry from a reuse of the key.
 //   - record: what the store keeps for a key. It is running, done, abandoned (begun, and not
 //     finished when its lease passed), or free: nobody runs, and nothing is uncertain.
-//   - claim: the right to run an operation. Its owner is a random token.
+//   - claim: the right to run an operation. Its owner is 128 random bits.
 //   - attempt: the number of a run, from 1. It is one higher at each takeover and at each claim of a
 //     free record, so that it serves as a fencing token: other systems can refuse a number lower than
 //     one they have seen.

@@ -535,7 +535,7 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		assert.Equal(t, []string{"Config.Service"}, faultyFields(t, err), "%q", service)
 	}
 	_, err := core.New(core.Config{Store: shared{newStore(t)}})
-	assert.EqualError(t, err, "idem: Config.Service: is empty, and the store is not the process's own: two services on one store would answer "+
+	assert.EqualError(t, err, "idem: Config.Service: is empty, and the store is not in-process: two services on one store would answer "+
 		"for each other (LegacyPrefix keeps the records of 0.1.0)")
 	_, err = core.New(core.Config{Store: unmade, LegacyPrefix: strings.Repeat("p", 129), StoreTimeout: -1, User: core.UserFromHeader("")})
 	assert.ElementsMatch(t, []string{"Config.Store", "Config.LegacyPrefix", "Config.StoreTimeout", "Config.User"}, faultyFields(t, err))

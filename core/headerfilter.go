@@ -94,8 +94,8 @@ func contains(names []string, name string) bool {
 	return false
 }
 
-// isToken reports whether s is a token (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
+// isFieldName reports whether s can name a header field: a token (RFC 9110, section 5.6.2).
+func isFieldName(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		alnum := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'

@@ -160,7 +160,7 @@ func (g *Guard) compileKey(f *faults) {
 	case keyParams:
 		g.identity.DefaultNames = !k.onlyExcluded
 	case keyHeader:
-		f.addIf(!isToken(k.name) || k.name == "Host" || contains(neverStored, k.name), "Key",
+		f.addIf(!isFieldName(k.name) || k.name == "Host" || contains(neverStored, k.name), "Key",
 			"Named: %q is no header field that can hold a key", k.name)
 		f.addIf(k.presence > Optional, "Key", "presence is unknown: %d", k.presence)
 	case keyFields:

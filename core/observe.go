@@ -46,7 +46,7 @@ const (
 	// Unprotected: the store failed with Err, and the operation runs without a claim, because the
 	// policy says FailOpen.
 	Unprotected
-	// StoreIsLocal: the engine has a store of the process, which forgets everything at a restart and
+	// StoreIsLocal: the engine has an in-process store, which forgets everything at a restart and
 	// knows nothing of other instances. [New] reports it once.
 	StoreIsLocal
 )

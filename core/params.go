@@ -59,7 +59,7 @@ func (g *Guard) compileParameters(f *faults) {
 
 	k.headers = slices.Clone(k.headers)
 	for i, name := range k.headers {
-		f.addIf(!isToken(name), "Key", "RequestHeaders: %q is no header field name", name)
+		f.addIf(!isFieldName(name), "Key", "RequestHeaders: %q is no header field name", name)
 		name = http.CanonicalHeaderKey(name)
 		f.addIf(slices.Contains(conditions[:], name), "Key", "RequestHeaders: %s counts in any case; leave it out", name)
 		f.addIf(k.kind == keyHeader && name == k.name || k.kind == keyToken && name == TokenHeader,

@@ -48,7 +48,7 @@ func (r *Run) Key() Key {
 	return r.key
 }
 
-// Owner returns the random token that holds the claim.
+// Owner returns the owner of the claim.
 func (r *Run) Owner() store.Owner {
 	if r == nil {
 		return store.Owner{}

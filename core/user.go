@@ -90,7 +90,7 @@ func UserFromSecretHeader(name string) UserSource {
 }
 
 func userFromHeader(source, name string, secret bool) UserSource {
-	if !isToken(name) {
+	if !isFieldName(name) {
 		return UserSource{fault: source + " was given " + quote(name) + ", which is no header field name"}
 	}
 	name = http.CanonicalHeaderKey(name)

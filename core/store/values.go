@@ -12,7 +12,7 @@ const maxFingerprint = 64
 
 // Claim asks a [Store] for the right to run an operation.
 type Claim struct {
-	// Owner is the random token that Renew, Complete, Release and Abandon must name.
+	// Owner is what Renew, Complete, Release and Abandon must name.
 	// The zero Owner is refused.
 	Owner Owner
 	// Fingerprint is the digest of the operation's parameters. The store keeps it in
@@ -105,11 +105,11 @@ func (s State) String() string {
 	return "invalid"
 }
 
-// Owner is the random token by which a store recognises the holder of a claim.
+// Owner is 128 random bits by which a store recognises the holder of a claim.
 // The zero Owner holds no claim.
 type Owner [16]byte
 
-// NewOwner returns an owner token of 128 random bits. It is safe for concurrent use.
+// NewOwner returns a new owner. It is safe for concurrent use.
 func NewOwner() Owner {
 	var o Owner
 	rand.Read(o[:]) // never fails: crypto/rand ends the program instead

@@ -16,7 +16,7 @@ import (
 var cases = []testCase{
 	{
 		name: "it is what it declares",
-		why:  "the engine relies on what a store declares: records that other processes reach are not the process's own, and nothing is recalled for another store",
+		why:  "the engine relies on what a store declares: a store whose records other processes reach is not in-process, and nothing is recalled for another store",
 		run: func(s *env) {
 			if s.can.InProcess && s.Peer != nil {
 				s.Error("the store declares InProcess, and has a peer in another process")

@@ -134,18 +134,18 @@ func isCanonical(name []byte, text string) bool {
 	return len(name) == 0 && text == ""
 }
 
-// verdict is what the rules say about a member or element.
-type verdict uint8
+// treatment is what the rules say about a member or element.
+type treatment uint8
 
 const (
-	counts     verdict = iota
-	unselected         // no path of Rules.Select ends here or can end within
+	counts     treatment = iota
+	unselected           // no path of Rules.Select ends here or can end within
 	excluded
 )
 
 // enter sets within to the scope within the member with the given canonical name, or
 // within the array element with the given index (-1 for members).
-func (j *jsonReader) enter(sc, within *scope, name []byte, index int) verdict {
+func (j *jsonReader) enter(sc, within *scope, name []byte, index int) treatment {
 	*within = scope{}
 	if sc.names && index < 0 && j.leavesOut(name) {
 		return excluded

@@ -31,7 +31,7 @@
 //	serial_number  the other half: the key, exact bytes. A key of 2048 bytes and more is its
 //	               first 2016 bytes and the SHA-256 digest of the whole
 //	state          1 running, or abandoned when lease_until has passed; 2 done
-//	owner          the token of the run that holds or has finished the record
+//	owner          the run that holds or has finished the record
 //	attempt        the number of the run
 //	fingerprint    digest of the parameters
 //	result         the stored result; while the run is running, what RunTx has committed in it
@@ -143,7 +143,7 @@
 // tcp_keepalives_idle and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout
 // in MySQL.)
 //
-// When the connection breaks at the commit, both look for the record with their owner token,
+// When the connection breaks at the commit, both look for the record with their owner,
 // again and again, until they know whether it was committed.
 //
 // In SQLite the function holds the only write lock, and every other writer waits. Do not call

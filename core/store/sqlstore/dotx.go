@@ -188,7 +188,7 @@ var (
 	errElsewhere = errors.New("sqlstore: RunTx: the run holds its claim, but its record is not here: use the store of the run's engine, and a db that leads to the store's table")
 )
 
-// txRun is one call of DoTx or RunTx: one owner token, and as many transactions as it takes.
+// txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
 type txRun struct {
 	store   *Store
 	call    string // the name of the method, for errors
@@ -233,7 +233,7 @@ func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
 		case err == nil:
 			return result, nil
 		case !t.lost.IsZero():
-			// It may have been committed: try again with the same owner token. The insert waits
+			// It may have been committed: try again with the same owner. The insert waits
 			// for a commit that is still under way, and then finds our own record, or none.
 			t.checks++
 			over := t.losses == maxLosses || time.Since(t.lost) > checkFor || errors.Is(err, sql.ErrConnDone)
