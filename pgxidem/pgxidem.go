@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -90,7 +91,8 @@ func (c *call) Connect(context.Context) (driver.Conn, error) {
 // run is the function that sqlstore calls. The *sql.Tx and c.tx are on one connection.
 func (c *call) run(*sql.Tx) ([]byte, error) {
 	value, err := c.fn(borrowed{c.tx})
-	if err != nil && c.tx.Conn().IsClosed() && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	// A context that ends closes the connection, too. If it ends while pgx is writing, the error is that of the write's deadline.
+	if err != nil && c.tx.Conn().IsClosed() && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err) // which tells sqlstore that it was the database
 	}
 	return value, err
