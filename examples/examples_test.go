@@ -22,7 +22,6 @@ func TestPrograms(t *testing.T) {
 	theShopIsTheSame(t, dir)
 	t.Run("signclient", func(t *testing.T) { signclientIsContent(t, dir) })
 	t.Run("results outlive the program", func(t *testing.T) { resultsOutliveTheProgram(t, dir) })
-	t.Run("signed requests to two processes", func(t *testing.T) { signedRequestsAreTakenOnceByTwoProcesses(t, dir) })
 	t.Run("tokens of two processes", func(t *testing.T) { tokensAreRationedOverTwoProcesses(t, dir) })
 	t.Run("ten thousand duplicates over two processes", func(t *testing.T) { tenThousandDuplicatesOverTwoProcesses(t, dir) })
 }

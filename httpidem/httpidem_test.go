@@ -22,7 +22,6 @@ import (
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
-	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
@@ -739,30 +738,6 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
-}
-
-// A handler that is refused by something further in, and has begun an answer of its own, answers with the refusal alone, made by
-// the engine's Config.Refuse.
-func TestRefusedInAHandler(t *testing.T) {
-	type key struct{}
-	e := core.MustNew(core.Config{User: core.SharedByAllCallers(), Refuse: func(ctx context.Context, r *core.Refusal) *adapter.Response {
-		return &adapter.Response{Status: 418, Body: []byte(fmt.Sprint(ctx.Value(key{}), " ", r.Code))}
-	}})
-	ran := 0
-	h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ran++
-		r = r.WithContext(context.WithValue(r.Context(), key{}, "the request's"))
-		assert.False(t, httpidem.Refuse(w, r, errors.New("no refusal")))
-		assert.True(t, httpidem.Refuse(w, r, fmt.Errorf("pay: %w", core.NewRefusal(codes.InProgress, nil))))
-	}))
-	for range 2 {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader("{}")))
-		assert.Equal(t, 418, w.Code)
-		assert.Equal(t, "the request's in_progress", w.Body.String())
-		assert.Equal(t, "in_progress", w.Header().Get(core.RefusedHeader))
-	}
-	assert.Equal(t, 2, ran, "it is no result")
 }
 
 // A handler that gives up leaves nothing of the answer that it had in mind.

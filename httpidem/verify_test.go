@@ -2,8 +2,6 @@ package httpidem_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -14,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,86 +26,6 @@ import (
 func signed(t testing.TB, s *httptest.Server, key *sign.Key, path, body string, fields ...string) *http.Request {
 	t.Helper()
 	return signtest.NewRequest(t, key, s.URL+path, body, fields...)
-}
-
-func TestVerifiedRequestsReachTheHandler(t *testing.T) {
-	type seen struct {
-		verified       sign.Verified
-		caller, body   string
-		length         int64
-		trailer, again string
-	}
-	var got seen
-	var read func(r *http.Request) string
-	s := server(t, httpidem.Verify(signtest.NewVerifier())(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = seen{length: r.ContentLength, trailer: r.Trailer.Get("X-Trailer")}
-		got.verified, _ = sign.From(r.Context())
-		got.caller, _ = core.CallerFrom(r.Context())
-		got.body = read(r)
-		if again, err := r.GetBody(); err == nil {
-			b, _ := io.ReadAll(again)
-			got.again = string(b)
-		}
-		w.WriteHeader(201)
-	})))
-	raw := func(r *http.Request) string {
-		b, err := io.ReadAll(r.Body)
-		return string(b) + fmt.Sprint(errors.Join(err, r.Body.Close()))
-	}
-	form := func(r *http.Request) string { return r.PostFormValue("a") + r.PostFormValue("b") }
-
-	var parts bytes.Buffer
-	w := multipart.NewWriter(&parts)
-	require.NoError(t, w.WriteField("a", "1"))
-	file, err := w.CreateFormFile("f", "f.txt")
-	require.NoError(t, err)
-	_, _ = file.Write([]byte("file"))
-	require.NoError(t, w.Close())
-
-	long := strings.Repeat("x", 200_000)
-	for name, tc := range map[string]struct {
-		contentType, body string
-		read              func(*http.Request) string
-		want              string
-	}{
-		"raw":   {"text/plain", "hello", raw, "hello<nil>"},
-		"none":  {"text/plain", "", raw, "<nil>"},
-		"large": {"text/plain", long, raw, long + "<nil>"},
-		"JSON": {"application/json", `{"a":1}`, func(r *http.Request) string {
-			var v struct{ A int }
-			return fmt.Sprint(json.NewDecoder(r.Body).Decode(&v), v.A)
-		}, "<nil> 1"},
-		"form": {"application/x-www-form-urlencoded", "a=1&b=2", form, "12"},
-		"multipart": {w.FormDataContentType(), parts.String(), func(r *http.Request) string {
-			f, _, err := r.FormFile("f")
-			if err != nil {
-				return err.Error()
-			}
-			defer f.Close()
-			b, _ := io.ReadAll(f)
-			return form(r) + string(b)
-		}, "1file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			read = tc.read
-			r := signed(t, s, signtest.Demo, "/a%2Fb?x=1", tc.body, "Content-Type", tc.contentType)
-			nonce := r.Header.Get("X-Nonce")
-			require.Equal(t, 201, send(t, s, r).status)
-			assert.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "v1", Algorithm: sign.HMACSHA256, Time: got.verified.Time, Nonce: nonce}, got.verified)
-			assert.WithinDuration(t, time.Now(), got.verified.Time, time.Minute)
-			assert.Equal(t, "demo", got.caller)
-			assert.Equal(t, tc.want, got.body)
-			assert.Equal(t, tc.body, got.again)
-			assert.EqualValues(t, len(tc.body), got.length)
-
-			r = signed(t, s, signtest.Demo, "/a%2Fb?x=1", tc.body, "Content-Type", tc.contentType)
-			r.ContentLength, r.Trailer = -1, http.Header{"X-Trailer": {"t"}}
-			require.Equal(t, 201, send(t, s, r).status, "in chunks")
-			assert.Equal(t, tc.want, got.body)
-			assert.EqualValues(t, len(tc.body), got.length)
-			assert.Empty(t, got.trailer, "nobody has signed it")
-		})
-	}
 }
 
 // What is signed is the target as sent, also after a prefix was taken away.

@@ -1,4 +1,4 @@
-// Package nonces tests nonces on stores, and has nonce stores on the shared servers.
+// Package nonces tests nonces on stores.
 package nonces
 
 import (
@@ -14,26 +14,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
-	"github.com/idem-go/idem/core/store/redisstore"
-	"github.com/idem-go/idem/internal/backend"
-	"github.com/idem-go/idem/sign"
 )
-
-// OnRedis returns the nonces of n engines that share the shared Redis, each with a connection of
-// its own, as n processes have, and time for a hundred requests at once on a machine that is busy. They expire by themselves. If Redis does not answer, the test is
-// skipped, or fails (see package backend).
-func OnRedis(tb testing.TB, n int) []sign.NonceStore {
-	tb.Helper()
-	url, service := backend.Redis(tb), "signtest-"+rand.Text()
-	stores := make([]sign.NonceStore, n)
-	for i := range stores {
-		store, err := redisstore.NewURL(url)
-		require.NoError(tb, err)
-		tb.Cleanup(store.Close)
-		stores[i] = core.MustNew(core.Config{Store: store, Service: service, StoreTimeout: time.Minute}).Nonces()
-	}
-	return stores
-}
 
 // Test checks the nonces of engines on a store, which other tests may share.
 func Test(t *testing.T, s store.Store) {
