@@ -124,3 +124,23 @@ func BenchmarkConsumer(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPublish sets the ways of sending a message beside one another, with 32 senders for each processor.
+func BenchmarkPublish(b *testing.B) {
+	p := must(NewPublisher(PublisherConfig{URL: backend.AMQP(b)}))
+	defer p.Close(context.Background())
+	for how, name := range []string{together: "together", alone: "alone", separated: "separated"} {
+		b.Run(name, func(b *testing.B) {
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					m := Message{Key: "idem-bench-nowhere", Publishing: amqp.Publishing{Body: make([]byte, 200)}, Optional: true}
+					s := batch{publisher: p, left: []*Message{&m}, refused: map[*Message]error{}, way: way(how)}
+					if s.send(b.Context(), must(p.connected(b.Context()))); s.err != nil {
+						b.Error(s.err)
+					}
+				}
+			})
+		})
+	}
+}

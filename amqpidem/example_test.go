@@ -67,28 +67,17 @@ func ExampleHandler_Handle() {
 // The charge and the memory of it are one transaction: whatever dies when, there is one charge.
 func ExampleNewHandler_inbox() {
 	var (
-		db        *sql.DB
-		store     *sqlstore.Store // in db
-		publisher *amqpidem.Publisher
+		db    *sql.DB
+		store *sqlstore.Store // in db, and the engine's
 	)
-	build := func() (*amqpidem.Handler, error) {
-		engine, err := core.New(core.Config{Service: "shop", Store: store})
-		if err != nil {
+	charge := func(ctx context.Context, d *amqp.Delivery) error {
+		_, err := store.RunTx(ctx, db, func(tx *sql.Tx) ([]byte, error) {
+			_, err := tx.ExecContext(ctx, "INSERT INTO charges (order_id) VALUES ($1)", d.MessageId)
 			return nil, err
-		}
-		return amqpidem.NewHandler(amqpidem.Config{
-			Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
-			Topology:  amqpidem.Topology{Queue: "orders"},
-			Publisher: publisher,
-		}, func(ctx context.Context, d *amqp.Delivery) error {
-			_, err := store.RunTx(ctx, db, func(tx *sql.Tx) ([]byte, error) {
-				_, err := tx.ExecContext(ctx, "INSERT INTO charges (order_id) VALUES ($1)", d.MessageId)
-				return nil, err
-			})
-			return err
 		})
+		return err
 	}
-	_ = build
+	_ = charge // the function of NewHandler
 }
 
 // What could not be published in time is returned, with the ids with which to publish it again.

@@ -60,7 +60,13 @@ func TestPublish(t *testing.T) {
 		messages[i] = k.message("")
 		messages[i].Publishing.Body = fmt.Append(nil, i)
 	}
-	require.NoError(t, k.publisher.Publish(t.Context(), messages...))
+	require.NoError(t, k.publisher.Publish(t.Context(), messages[:999]...))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 20 { // of which nothing is sent
+		require.ErrorIs(t, k.publisher.Publish(ended, k.message("")), context.Canceled)
+	}
+	require.NoError(t, k.publisher.Publish(t.Context(), messages[999]))
 	assert.Empty(t, messages[0].Publishing.MessageId, "the caller's stay as they are")
 	last := ""
 	for i := range messages {
@@ -398,18 +404,6 @@ func TestPublishWhileAnotherOneDials(t *testing.T) {
 	end()
 	close(release)
 	<-first
-}
-
-func TestPublishAfterTheEnd(t *testing.T) {
-	k := newDeclaredKit(t)
-	require.NoError(t, k.publisher.Publish(t.Context(), k.message("0")))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 20 {
-		require.ErrorIs(t, k.publisher.Publish(ctx, k.message("1")), context.Canceled)
-	}
-	require.NoError(t, k.publisher.Publish(t.Context(), k.message("2")))
-	k.eventually("nothing else was sent", func() bool { return k.ready() == 2 })
 }
 
 // What is returned when its call waits no longer is not held against the next one of its id.
