@@ -19,7 +19,7 @@ func TestDefaults(t *testing.T) {
 	}, succeed)
 	require.NoError(t, err)
 	assert.Equal(t, 6, h.config.Attempts, "one more than there are delays")
-	must(NewConsumer(h, ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 8}))
+	must(NewConsumer(h, ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 8})) // not less than the concurrency
 	c := must(NewConsumer(h, ConsumerConfig{URL: "amqp://"}))
 	assert.Equal(t, []int{16, 64}, []int{c.config.Concurrency, c.config.Prefetch})
 	assert.Equal(t, 30*time.Second, c.config.DrainTimeout)
