@@ -218,16 +218,16 @@ func (c call) Method() string { return c.c.Method() }
 func (c call) Trailer(string) string { return "" }
 
 // Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
-func (c call) Header(name string) (value string) {
+func (c call) Header(name string) string {
 	if !c.config.DisableHeaderNormalizing {
 		return c.c.Get(name)
 	}
-	c.c.Request().Header.VisitAll(func(k, v []byte) {
-		if value == "" && strings.EqualFold(string(k), name) {
-			value = string(v)
+	for k, v := range c.c.Request().Header.All() {
+		if strings.EqualFold(string(k), name) {
+			return string(v)
 		}
-	})
-	return value
+	}
+	return ""
 }
 
 func (c call) Param(name string) string { return c.c.Params(name) }
@@ -318,9 +318,9 @@ func (c call) Within(target, key string) (*adapter.Response, error) {
 	inner.SetUserValue(within{}, c.Context())
 	c.app.Handler()(&inner)
 	answer := &adapter.Response{Status: inner.Response.StatusCode(), Body: inner.Response.Body()}
-	inner.Response.Header.VisitAll(func(name, value []byte) {
+	for name, value := range inner.Response.Header.All() {
 		answer.Header = append(answer.Header, adapter.Field{Name: string(name), Value: string(value)})
-	})
+	}
 	return answer, nil
 }
 
