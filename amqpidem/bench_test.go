@@ -63,7 +63,7 @@ func BenchmarkConsumer(b *testing.B) {
 	}
 	redis := must(redisstore.NewURL(backend.Redis(b)))
 	defer redis.Close()
-	memory := must(memstore.New(memstore.Options{}))
+	memory := must(memstore.New(memstore.Config{}))
 
 	for kind, name := range []string{Quorum: "quorum", Classic: "classic"} {
 		for _, bench := range []struct {

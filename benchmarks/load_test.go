@@ -72,7 +72,7 @@ func serveLoad(what string) error {
 		var records store.Store
 		var err error
 		if on == "memory" {
-			records, err = memstore.New(memstore.Options{MaxEntries: 20_000_000, MaxBytes: 8 << 30})
+			records, err = memstore.New(memstore.Config{MaxEntries: 20_000_000, MaxBytes: 8 << 30})
 		} else {
 			records, err = redisstore.NewURL(on)
 		}

@@ -57,7 +57,7 @@ func operate(b *testing.B, records *memstore.Store, i int, result []byte, retent
 
 // filled returns a store with finished records 0 to n-1, whose retention ends within the
 // second hour.
-func filled(b *testing.B, n int, o memstore.Options) *memstore.Store {
+func filled(b *testing.B, n int, o memstore.Config) *memstore.Store {
 	b.Helper()
 	records := newMemstore(b, o)
 	result := make([]byte, recordResult)
@@ -119,7 +119,7 @@ func BenchmarkMemstore(b *testing.B) {
 
 // live measures a store whose records all stand.
 func live(b *testing.B, records int) {
-	bound := memstore.Options{MaxEntries: 2*records + 1<<20}
+	bound := memstore.Config{MaxEntries: 2*records + 1<<20}
 	before := heap()
 	s := filled(b, records, bound)
 	perRecord := float64(heap()-before)/float64(records) - float64(len(recordKey)+recordResult)
@@ -177,7 +177,7 @@ type expiring struct {
 func (x *expiring) fill(b *testing.B) {
 	x.store = nil
 	x.ahead.Store(0)
-	x.store = filled(b, x.records, memstore.Options{
+	x.store = filled(b, x.records, memstore.Config{
 		MaxEntries: 2 * x.records,
 		Now:        func() time.Time { return time.Now().Add(time.Duration(x.ahead.Load())) },
 	})

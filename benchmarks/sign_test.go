@@ -98,18 +98,18 @@ func (a *arrived) ReadBody(limit int64) ([]byte, error) {
 // 332 bytes, alone: the signing string of v1 has 227 bytes here, and that of RFC 9421 has 409.
 func BenchmarkSign(b *testing.B) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	shared := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(secret)))
+	shared := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte(secret)))
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(b, err)
-	signer, verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, private)), sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, public))
-	webhook := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
-	sender := sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "webhooks"}, secret))
+	signer, verifier := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, public))
+	webhook := sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "webhooks"}, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
+	sender := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, secret))
 
-	messageSignatures, err := rfc9421.New(rfc9421.Options{})
+	messageSignatures, err := rfc9421.New(rfc9421.Config{})
 	require.NoError(b, err)
-	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
+	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksConfig{})
 	require.NoError(b, err)
-	sorted, err := sortedparams.New(sortedparams.Options{})
+	sorted, err := sortedparams.New(sortedparams.Config{})
 	require.NoError(b, err)
 
 	for _, bench := range []struct {

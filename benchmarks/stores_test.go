@@ -51,12 +51,12 @@ var stores = []struct {
 }
 
 func openMemory(b *testing.B, records int) backing {
-	store := newMemstore(b, memstore.Options{MaxEntries: records})
+	store := newMemstore(b, memstore.Config{MaxEntries: records})
 	return backing{store: store, records: func(*testing.B) int { return store.Len() }}
 }
 
 // newMemstore makes a store that is not bounded by bytes.
-func newMemstore(tb testing.TB, o memstore.Options) *memstore.Store {
+func newMemstore(tb testing.TB, o memstore.Config) *memstore.Store {
 	tb.Helper()
 	o.MaxBytes = 1 << 40
 	store, err := memstore.New(o)

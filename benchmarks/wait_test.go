@@ -31,7 +31,7 @@ import (
 func BenchmarkWait(b *testing.B) {
 	for _, waiters := range []int{1, 100, 10_000} {
 		b.Run("memory/"+strconv.Itoa(waiters), func(b *testing.B) {
-			benchmarkWait(b, waiters, &counted{Store: newMemstore(b, memstore.Options{})}, nil)
+			benchmarkWait(b, waiters, &counted{Store: newMemstore(b, memstore.Config{})}, nil)
 		})
 	}
 	url := backend.StartRedis(b).URL()

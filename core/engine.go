@@ -32,7 +32,7 @@ type Engine struct {
 func New(c Config) (*Engine, error) {
 	f := faults{of: "Config"}
 	if c.Store == nil {
-		c.Store, _ = memstore.New(memstore.Options{}) // the zero Options has no fault
+		c.Store, _ = memstore.New(memstore.Config{}) // the zero Config has no fault
 	}
 	can := store.Capabilities{InProcess: true} // of a nil store, so that its fault does not bring another
 	if v := reflect.ValueOf(c.Store); v.Kind() == reflect.Pointer && v.IsNil() {

@@ -53,7 +53,7 @@ func ExampleEngine_Task() {
 		return
 	}
 	now := time.Date(2026, 3, 28, 3, 0, 0, 0, berlin)
-	shared, _ := memstore.New(memstore.Options{Now: func() time.Time { return now }}) // in earnest Redis or a database
+	shared, _ := memstore.New(memstore.Config{Now: func() time.Time { return now }}) // in earnest Redis or a database
 	closed := true
 	fire := func() {
 		fmt.Println(now.Format(time.DateTime))

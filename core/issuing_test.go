@@ -20,7 +20,7 @@ func TestGrowthOfTokens(t *testing.T) {
 	if testing.Short() {
 		n /= 20
 	}
-	store, err := memstore.New(memstore.Options{})
+	store, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	remote := &spy{Store: store}
 	policy := checkout(tokensFor(tokenSecret))

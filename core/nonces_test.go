@@ -31,7 +31,7 @@ func TestNonces(t *testing.T) {
 
 func TestNoncesAreForgottenInTime(t *testing.T) {
 	now := time.Unix(1700000000, 0)
-	store, err := memstore.New(memstore.Options{Now: func() time.Time { return now }})
+	store, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 	require.NoError(t, err)
 	nonces := core.MustNew(core.Config{Store: store}).Nonces()
 	use := func() bool {
@@ -102,7 +102,7 @@ func TestNoncesFail(t *testing.T) {
 	_, err = core.MustNew(core.Config{}).Nonces().Use(ended, "demo", "n", time.Minute)
 	assert.ErrorIs(t, err, context.Canceled)
 
-	full, err := memstore.New(memstore.Options{MaxEntries: 1})
+	full, err := memstore.New(memstore.Config{MaxEntries: 1})
 	require.NoError(t, err)
 	nonces = core.MustNew(core.Config{Store: full}).Nonces()
 	ok, err = nonces.Use(t.Context(), "demo", "1", time.Minute)
@@ -114,7 +114,7 @@ func TestNoncesFail(t *testing.T) {
 
 // Half of the store is for records. What another store holds, nobody knows.
 func TestNoncesKnowTheirRoom(t *testing.T) {
-	small, err := memstore.New(memstore.Options{MaxEntries: 1001})
+	small, err := memstore.New(memstore.Config{MaxEntries: 1001})
 	require.NoError(t, err)
 	for want, s := range map[int]store.Store{501: small, 1 << 19: nil, 0: &spy{Store: small}} {
 		capacity, ownTimeout := core.MustNew(core.Config{Store: s}).Nonces().Limits()

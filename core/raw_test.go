@@ -66,9 +66,9 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 	var recalled, answered atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(0, 0)
-		direct, err := memstore.New(memstore.Options{Now: func() time.Time { return now }})
+		direct, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 		require.NoError(t, err)
-		indirect, err := memstore.New(memstore.Options{Now: func() time.Time { return now }})
+		indirect, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 		require.NoError(t, err)
 		counting := &recalls{Store: direct, found: &recalled}
 		var guards [2]map[string]*core.Guard
@@ -152,7 +152,7 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 
 // A type that embeds a store and has an Acquire of its own is asked for everything, although it has the store's Recall, too.
 func TestAnEmbeddedStoreRecallsNothing(t *testing.T) {
-	inner, err := memstore.New(memstore.Options{})
+	inner, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	sealed := &sealing{Store: inner}
 	guard := core.MustNew(core.Config{User: byUser, Store: sealed}).MustGuard(core.ClientKey())

@@ -15,7 +15,7 @@ import (
 
 func newStore(t testing.TB) store.Store {
 	t.Helper()
-	s, err := memstore.New(memstore.Options{})
+	s, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	return s
 }

@@ -148,7 +148,7 @@ func _(engine *core.Engine, server *http.Server) error {
 // signing.md
 
 func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFunc) error {
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret) // at least 32 bytes; or sign.NewKey for Ed25519 and others
+	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, secret) // at least 32 bytes; or sign.NewKey for Ed25519 and others
 	if err != nil {
 		return err
 	}

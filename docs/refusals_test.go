@@ -70,7 +70,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 func TestOneFormat(t *testing.T) {
 	engine, err := newEngine()
 	require.NoError(t, err)
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
+	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
 	verifier, err := newVerifier(engine, sign.Must(sign.NewRing(key)))
 	require.NoError(t, err)

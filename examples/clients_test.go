@@ -235,7 +235,7 @@ func newReceiver(t *testing.T) *receiver {
 	r := new(receiver)
 	engine := core.MustNew(core.Config{User: core.UserFromCaller()})
 	guard := engine.MustGuard(core.Policy{Key: core.Header(core.Optional)})
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "partner-7"}, []byte(secretOfReceiver)))
+	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "partner-7"}, []byte(secretOfReceiver)))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces()}))
 	handler := httpidem.Verify(verifier)(httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.ran.Add(1)

@@ -17,7 +17,7 @@ import (
 // An endpoint for Stripe: a message that is sent again is refused, and an event that is delivered again, with another
 // timestamp, gets the first answer.
 func ExampleVerify_stripe() {
-	key, err := sign.NewSenderKey(sign.KeyOptions{ID: "stripe"}, "whsec_a secret for this example") // as Stripe shows it
+	key, err := sign.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret for this example") // as Stripe shows it
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -55,7 +55,7 @@ func ExampleVerify_stripe() {
 // An endpoint for GitHub, which signs the body and no time: a redelivery gets the first answer. Under another
 // X-GitHub-Delivery, which is not signed, the same body is refused.
 func ExampleVerify_gitHub() {
-	key, err := sign.NewSenderKey(sign.KeyOptions{ID: "github"}, "It's a Secret to Everybody")
+	key, err := sign.NewSenderKey(sign.KeyConfig{ID: "github"}, "It's a Secret to Everybody")
 	if err != nil {
 		fmt.Println(err)
 		return

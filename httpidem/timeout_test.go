@@ -29,7 +29,7 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	var mu sync.Mutex
 	var events []core.Event
 	now := time.Now()
-	store, err := memstore.New(memstore.Options{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }})
+	store, err := memstore.New(memstore.Config{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }})
 	require.NoError(t, err)
 	engine := core.MustNew(core.Config{Store: store, User: core.SharedByAllCallers(), Observe: func(_ context.Context, e core.Event) {
 		mu.Lock()

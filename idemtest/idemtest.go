@@ -45,7 +45,7 @@ func New(tb testing.TB, c core.Config) *Engine {
 		tb.Fatal("idemtest: Config.Store is set; the engine brings a store of its own")
 	}
 	e := &Engine{tb: tb, store: new(testStore)}
-	records, err := memstore.New(memstore.Options{Now: e.store.now})
+	records, err := memstore.New(memstore.Config{Now: e.store.now})
 	if err != nil {
 		tb.Fatal(err)
 	}

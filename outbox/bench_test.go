@@ -20,7 +20,7 @@ func BenchmarkOutbox(b *testing.B) {
 	for _, e := range []engine{engines[0], engines[2]} {
 		for _, keys := range []int{1, 1000} {
 			b.Run(fmt.Sprintf("%s/keys=%d", e.name, keys), func(b *testing.B) {
-				f := fresh(b, e.url(b), outbox.Options{})
+				f := fresh(b, e.url(b), outbox.Config{})
 				body := make([]byte, 200)
 				var next sync.Mutex
 				written := 0
@@ -54,7 +54,7 @@ func BenchmarkOutbox(b *testing.B) {
 						cancel()
 					}
 					return nil
-				}), outbox.RelayOptions{})
+				}), outbox.RelayConfig{})
 				require.NoError(b, err)
 				b.ResetTimer()
 				require.NoError(b, relay.Run(ctx))

@@ -2,7 +2,7 @@
 // transaction of the change, and a relay passes them to a broker, at least once and in order. The
 // package imports no driver and no broker's client.
 //
-//	box, err := outbox.New(db, sqlstore.PostgreSQL, outbox.Options{})
+//	box, err := outbox.New(db, sqlstore.PostgreSQL, outbox.Config{})
 //	if err != nil {
 //		return err
 //	}
@@ -14,7 +14,7 @@
 //
 // In the background of one or several processes:
 //
-//	relay, err := box.NewRelay(publisher, outbox.RelayOptions{Observe: outbox.LogEvents(slog.Default())})
+//	relay, err := box.NewRelay(publisher, outbox.RelayConfig{Observe: outbox.LogEvents(slog.Default())})
 //	if err != nil {
 //		return err
 //	}
@@ -24,13 +24,13 @@
 //
 // A message is sent if its transaction was committed, and only then. It is sent at least once, each
 // time with the same ID: if a relay dies between the broker's confirmation and marking the messages
-// as sent, up to RelayOptions.Batch messages are sent again. Consumers recognise duplicates by the
+// as sent, up to RelayConfig.Batch messages are sent again. Consumers recognise duplicates by the
 // ID: use it as the key of core.Do or sqlstore.DoTx.
 //
 // The first occurrences of the messages of one key arrive in order, whatever fails: a message is
 // published only when the broker has confirmed the one before it. A failed message is tried again,
 // with growing pauses; later messages of its key wait, others do not. Parking breaks the order (see
-// RelayOptions.MaxAttempts), and so does Unpark. The order is that of the calls of Write in
+// RelayConfig.MaxAttempts), and so does Unpark. The order is that of the calls of Write in
 // transactions that follow each other. Transactions that overlap have no order: lock what the key
 // stands for, the row of the order, say, before Write.
 //

@@ -54,7 +54,7 @@ type Event struct {
 	Err error
 }
 
-// LogEvents returns an observer for RelayOptions.Observe that logs to logger: failures and a lost
+// LogEvents returns an observer for RelayConfig.Observe that logs to logger: failures and a lost
 // lease as warnings, a parked message as an error, the rest at the debug level.
 func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
 	return func(ctx context.Context, e Event) {

@@ -23,7 +23,7 @@ func Example() {
 		return
 	}
 	defer db.Close()
-	box, err := outbox.New(db, dialect, outbox.Options{})
+	box, err := outbox.New(db, dialect, outbox.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -65,7 +65,7 @@ func Example() {
 		}
 		return nil
 	})
-	relay, err := box.NewRelay(publisher, outbox.RelayOptions{})
+	relay, err := box.NewRelay(publisher, outbox.RelayConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -112,7 +112,7 @@ func ExampleOutbox_Write() {
 		return
 	}
 	defer store.Close()
-	box, err := outbox.New(db, dialect, outbox.Options{})
+	box, err := outbox.New(db, dialect, outbox.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -173,7 +173,7 @@ func ExampleOutbox_Stats() {
 		return
 	}
 	defer db.Close()
-	box, err := outbox.New(db, dialect, outbox.Options{})
+	box, err := outbox.New(db, dialect, outbox.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return

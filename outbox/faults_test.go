@@ -235,7 +235,7 @@ func TestFewerAfterAFailedRead(t *testing.T) {
 
 // TestCutBetweenRows: an answer that breaks off is none.
 func TestCutBetweenRows(t *testing.T) {
-	f := fresh(t, engines[2].url(t), outbox.Options{})
+	f := fresh(t, engines[2].url(t), outbox.Config{})
 	l := f.link()
 	cut := l.cut("row", false)
 	_, err := f.beside(l.db).Stats(t.Context())

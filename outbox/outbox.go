@@ -27,8 +27,8 @@ type Outbox struct {
 	wake    chan struct{}
 }
 
-// Options set up an [Outbox]. The zero Options are the defaults.
-type Options struct {
+// Config configures an [Outbox]. The zero Config has the defaults.
+type Config struct {
 	// Table is the name of the table, optionally with a schema ("payments.outbox"). Each part
 	// begins with a letter or _ and has up to 50 letters, digits and _. It is not quoted. A second
 	// table has the same name with "_lease" appended. The default is "idem_outbox".
@@ -41,7 +41,7 @@ type Options struct {
 // New returns an outbox in db, which remains the caller's. It does not connect: the tables must
 // exist when the outbox is first used, see [Outbox.Migrate]. The error names every fault: a nil
 // db, an unknown dialect, a bad table name, a negative MaxBody.
-func New(db *sql.DB, dialect sqlstore.Dialect, options Options) (*Outbox, error) {
+func New(db *sql.DB, dialect sqlstore.Dialect, options Config) (*Outbox, error) {
 	o := &Outbox{
 		db: db, dialect: dialect, wake: make(chan struct{}, 1),
 		table: cmp.Or(options.Table, defaultTable), maxBody: cmp.Or(options.MaxBody, 1<<20),
@@ -73,11 +73,11 @@ type Message struct {
 	// Exchange and Topic say where the message goes: exchange and routing key (AMQP), topic (Kafka),
 	// or subject (NATS). One of them is required.
 	Exchange, Topic string
-	// Headers go with the message. Each value has at most Options.MaxBody bytes.
+	// Headers go with the message. Each value has at most Config.MaxBody bytes.
 	Headers map[string]string
 	// ContentType is the media type of Body. It may be empty.
 	ContentType string
-	// Body has at most Options.MaxBody bytes.
+	// Body has at most Config.MaxBody bytes.
 	Body []byte
 
 	// Position, CreatedAt and Attempt are set for a [Publisher]; Write ignores them. Position is

@@ -50,7 +50,7 @@ func each(t *testing.T, test func(f *fixture)) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			test(fresh(t, e.url(t), outbox.Options{}))
+			test(fresh(t, e.url(t), outbox.Config{}))
 		})
 	}
 }
@@ -65,7 +65,7 @@ type fixture struct {
 	*outbox.Outbox
 }
 
-func fresh(tb testing.TB, url string, options outbox.Options) *fixture {
+func fresh(tb testing.TB, url string, options outbox.Config) *fixture {
 	tb.Helper()
 	f := &fixture{TB: tb, url: url, table: "outbox_test_" + strings.ToLower(rand.Text()[:12])}
 	f.db, f.dialect = open(tb, url)
@@ -98,7 +98,7 @@ func open(tb testing.TB, url string) (*sql.DB, sqlstore.Dialect) {
 
 // beside is the same outbox by way of another pool.
 func (f *fixture) beside(db *sql.DB) *outbox.Outbox {
-	o, err := outbox.New(db, f.dialect, outbox.Options{Table: f.table})
+	o, err := outbox.New(db, f.dialect, outbox.Config{Table: f.table})
 	require.NoError(f, err)
 	return o
 }
@@ -140,15 +140,15 @@ func named(names ...string) (messages []outbox.Message) {
 }
 
 // quick are options for a relay that loses no time, and still has some.
-func quick() outbox.RelayOptions {
-	return outbox.RelayOptions{Lease: 10 * time.Second, Poll: 5 * time.Millisecond, Pause: 2 * time.Millisecond, MaxPause: 16 * time.Millisecond}
+func quick() outbox.RelayConfig {
+	return outbox.RelayConfig{Lease: 10 * time.Second, Poll: 5 * time.Millisecond, Pause: 2 * time.Millisecond, MaxPause: 16 * time.Millisecond}
 }
 
 // quickPause is the pause of quick after i earlier failures in a row.
 func quickPause(i int) time.Duration { return 2 * time.Millisecond << min(i, 3) }
 
 // start runs a relay. stop ends it, and returns what Run has returned.
-func start(tb testing.TB, o *outbox.Outbox, p outbox.Publisher, options outbox.RelayOptions) (stop func() error) {
+func start(tb testing.TB, o *outbox.Outbox, p outbox.Publisher, options outbox.RelayConfig) (stop func() error) {
 	tb.Helper()
 	relay, err := o.NewRelay(p, options)
 	require.NoError(tb, err)
@@ -343,7 +343,7 @@ func (s *statements) ExecContext(_ context.Context, _ string, args ...any) (sql.
 
 // TestWriteLarge: servers of MySQL take no statement of any size.
 func TestWriteLarge(t *testing.T) {
-	f := fresh(t, engines[2].url(t), outbox.Options{})
+	f := fresh(t, engines[2].url(t), outbox.Config{})
 	var messages []outbox.Message
 	for range 7 {
 		messages = append(messages, outbox.Message{Topic: "t", Body: make([]byte, 100<<10)})
@@ -363,7 +363,7 @@ func TestNewID(t *testing.T) {
 
 func TestWriteRefuses(t *testing.T) {
 	each(t, func(f *fixture) {
-		f.Outbox, _ = outbox.New(f.db, f.dialect, outbox.Options{Table: f.table, MaxBody: 10})
+		f.Outbox, _ = outbox.New(f.db, f.dialect, outbox.Config{Table: f.table, MaxBody: 10})
 		good := outbox.Message{Topic: "t", Body: make([]byte, 10)}
 		for fault, m := range map[string]outbox.Message{
 			"ID is":                  {Topic: "t", ID: strings.Repeat("i", 256)},
@@ -435,31 +435,31 @@ func TestLateCommit(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	_, err := outbox.New(nil, 0, outbox.Options{Table: "a-b", MaxBody: -1})
+	_, err := outbox.New(nil, 0, outbox.Config{Table: "a-b", MaxBody: -1})
 	require.ErrorContains(t, err, "dialect")
 	require.ErrorContains(t, err, "nil")
 	require.ErrorContains(t, err, "MaxBody")
 	db, dialect := open(t, "sqlite::memory:")
 	for _, name := range []string{"a.b.c", "1a", "a b", "a;", `a"`, strings.Repeat("a", 51), "a."} {
-		_, err = outbox.New(db, dialect, outbox.Options{Table: name})
+		_, err = outbox.New(db, dialect, outbox.Config{Table: name})
 		require.ErrorContains(t, err, "no name for a table", name)
 	}
-	o, err := outbox.New(db, dialect, outbox.Options{})
+	o, err := outbox.New(db, dialect, outbox.Config{})
 	require.NoError(t, err)
-	_, err = o.NewRelay(nil, outbox.RelayOptions{Lease: -1, Poll: -1, Pause: 2, MaxPause: 1, Drain: -1, Batch: -1, Name: strings.Repeat("n", 201)})
+	_, err = o.NewRelay(nil, outbox.RelayConfig{Lease: -1, Poll: -1, Pause: 2, MaxPause: 1, Drain: -1, Batch: -1, Name: strings.Repeat("n", 201)})
 	for _, fault := range []string{"publisher is nil", "Lease", "Poll", "MaxPause", "Drain", "Batch", "Name"} {
 		require.ErrorContains(t, err, fault)
 	}
-	relay, err := o.NewRelay(&broker{}, outbox.RelayOptions{})
+	relay, err := o.NewRelay(&broker{}, outbox.RelayConfig{})
 	require.NoError(t, err)
 	options := outbox.OptionsOf(relay)
 	require.Contains(t, options.Name, fmt.Sprint(os.Getpid()))
 	options.Name = ""
-	require.Equal(t, outbox.RelayOptions{
+	require.Equal(t, outbox.RelayConfig{
 		Lease: 15 * time.Second, Poll: time.Second, Batch: 100,
 		Pause: 500 * time.Millisecond, MaxPause: 30 * time.Second, Drain: 5 * time.Second,
 	}, options)
-	relay, err = o.NewRelay(&broker{}, outbox.RelayOptions{Pause: time.Minute})
+	relay, err = o.NewRelay(&broker{}, outbox.RelayConfig{Pause: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, outbox.OptionsOf(relay).MaxPause)
 }

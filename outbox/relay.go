@@ -73,8 +73,8 @@ func (e Errors) Error() string { return fmt.Sprint(errors.Join(e...)) }
 // Unwrap returns the errors.
 func (e Errors) Unwrap() []error { return e }
 
-// RelayOptions set up a [Relay]. The zero RelayOptions are the defaults.
-type RelayOptions struct {
+// RelayConfig configures a [Relay]. The zero RelayConfig has the defaults.
+type RelayConfig struct {
 	// Name names the relay for people who read the lease, in at most 200 bytes. The default is the
 	// host name and the process id.
 	Name string
@@ -109,7 +109,7 @@ type RelayOptions struct {
 type Relay struct {
 	outbox    *Outbox
 	publisher Publisher
-	options   RelayOptions
+	options   RelayConfig
 	owner     string
 	running   atomic.Bool
 
@@ -123,7 +123,7 @@ type Relay struct {
 
 // NewRelay returns a relay that sends through publisher. The error names every fault: a nil
 // publisher, negative options, a MaxPause below Pause, a Name that is too long.
-func (o *Outbox) NewRelay(publisher Publisher, options RelayOptions) (*Relay, error) {
+func (o *Outbox) NewRelay(publisher Publisher, options RelayConfig) (*Relay, error) {
 	options.Lease = cmp.Or(options.Lease, 15*time.Second)
 	options.Poll = cmp.Or(options.Poll, time.Second)
 	options.Batch = cmp.Or(options.Batch, 100)
@@ -164,7 +164,7 @@ const statementTimeout = 5 * time.Second
 // its lease is free. Failures do not end Run: it reports them (see [Event]) and tries again.
 //
 // When ctx ends, Run begins nothing more, waits for the Publish that is under way (see
-// RelayOptions.Drain), marks what was confirmed as sent, and gives the lease back. It then returns
+// RelayConfig.Drain), marks what was confirmed as sent, and gives the lease back. It then returns
 // nil. It returns an error if the marking failed: those messages will be sent again. Run also
 // returns an error if the relay is running already.
 func (r *Relay) Run(ctx context.Context) error {

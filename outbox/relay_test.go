@@ -673,7 +673,7 @@ func TestNotify(t *testing.T) {
 }
 
 func TestRunTwice(t *testing.T) {
-	f := fresh(t, engines[2].url(t), outbox.Options{})
+	f := fresh(t, engines[2].url(t), outbox.Config{})
 	b, d := &broker{}, &diary{}
 	options := quick()
 	options.Observe = d.observe

@@ -239,7 +239,7 @@ type Stats struct {
 	Oldest time.Duration
 	// Retrying is how many of Unsent have failed and will be tried again.
 	Retrying int64
-	// Parked is how many messages are not sent any more, see RelayOptions.MaxAttempts.
+	// Parked is how many messages are not sent any more, see RelayConfig.MaxAttempts.
 	Parked int64
 	// Relay is the name of the relay that holds the lease; empty if none does.
 	Relay string

@@ -86,7 +86,7 @@ func TestPlans(t *testing.T) {
 	for analyse, kept := range map[string]string{"SELECT 1": "SELECT%position LIMIT%", "ANALYZE {t}": "SELECT%position LIMIT%backlog%"} {
 		t.Run(strings.Fields(analyse)[0], func(t *testing.T) {
 			t.Parallel()
-			f := fresh(t, engines[0].url(t), outbox.Options{})
+			f := fresh(t, engines[0].url(t), outbox.Config{})
 			f.db.SetMaxOpenConns(1) // where the statements are prepared
 			f.exec("ALTER TABLE {t} SET (autovacuum_enabled = false)")
 			f.exec(analyse)
@@ -151,7 +151,7 @@ func TestClock(t *testing.T) {
 	for i, zone := range []string{"&timezone=America/New_York", "?time_zone=%27-05:00%27"} {
 		t.Run(engines[i].name, func(t *testing.T) {
 			t.Parallel()
-			f := fresh(t, engines[i].url(t), outbox.Options{})
+			f := fresh(t, engines[i].url(t), outbox.Config{})
 			db, _ := open(t, f.url+zone)
 			tx, err := db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestClock(t *testing.T) {
 
 // TestEngine: tables know transactions, also where others are the default.
 func TestEngine(t *testing.T) {
-	f := fresh(t, engines[1].url(t), outbox.Options{})
+	f := fresh(t, engines[1].url(t), outbox.Config{})
 	f.exec("DROP TABLE {t}")
 	f.exec("DROP TABLE {t}_lease")
 	db, _ := open(t, f.url+"?default_storage_engine=MyISAM")
@@ -247,7 +247,7 @@ func TestMigrate(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			db, dialect := open(f, f.url)
-			o, err := outbox.New(db, dialect, outbox.Options{Table: table})
+			o, err := outbox.New(db, dialect, outbox.Config{Table: table})
 			require.NoError(f, err)
 			wg.Go(func() {
 				assert.NoError(f, o.Migrate(f.Context()))
@@ -257,7 +257,7 @@ func TestMigrate(t *testing.T) {
 		wg.Wait()
 
 		// It was forgotten.
-		o, err := outbox.New(f.db, f.dialect, outbox.Options{Table: f.table + "_n"})
+		o, err := outbox.New(f.db, f.dialect, outbox.Config{Table: f.table + "_n"})
 		require.NoError(f, err)
 		_, err = o.Stats(f.Context())
 		require.ErrorContains(f, err, "run Migrate")
@@ -278,7 +278,7 @@ func TestMigrate(t *testing.T) {
 				f.exec(strings.TrimSuffix(statement, ";"))
 			}
 		}
-		o, err = outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+		o, err = outbox.New(f.db, f.dialect, outbox.Config{Table: table})
 		require.NoError(f, err)
 		require.NoError(f, o.Migrate(f.Context()))
 
@@ -299,14 +299,14 @@ func TestMigrate(t *testing.T) {
 		table = f.table + "_x"
 		f.dropped(table, table+"_lease")
 		f.exec("CREATE TABLE {t}_x (position INTEGER, state INTEGER, state_at INTEGER)")
-		o, err = outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+		o, err = outbox.New(f.db, f.dialect, outbox.Config{Table: table})
 		require.NoError(f, err)
 		require.Error(f, o.Migrate(f.Context()))
 	})
 }
 
 func TestMigrateWithoutAutocommit(t *testing.T) {
-	f := fresh(t, engines[1].url(t), outbox.Options{})
+	f := fresh(t, engines[1].url(t), outbox.Config{})
 	db, _ := open(t, f.url+"?autocommit=0")
 	require.ErrorContains(t, f.beside(db).Migrate(t.Context()), "autocommit")
 }
@@ -315,7 +315,7 @@ func TestTableInASchema(t *testing.T) {
 	for i, schema := range []string{"public", "test", "main"} {
 		t.Run(engines[i].name, func(t *testing.T) {
 			t.Parallel()
-			f := fresh(t, engines[i].url(t), outbox.Options{})
+			f := fresh(t, engines[i].url(t), outbox.Config{})
 			f.Outbox = f.in(schema)
 			b := &broker{}
 			start(t, f.Outbox, b, quick())
@@ -331,7 +331,7 @@ func TestTableInASchema(t *testing.T) {
 // in is an outbox in a schema, with tables of its own.
 func (f *fixture) in(schema string) *outbox.Outbox {
 	table := schema + "." + f.table + "_in"
-	o, err := outbox.New(f.db, f.dialect, outbox.Options{Table: table})
+	o, err := outbox.New(f.db, f.dialect, outbox.Config{Table: table})
 	require.NoError(f, err)
 	f.dropped(table, table+"_lease")
 	require.NoError(f, o.Migrate(f.Context()))

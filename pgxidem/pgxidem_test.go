@@ -629,7 +629,7 @@ func TestNoConnectionBetweenTries(t *testing.T) {
 func TestAdapt(t *testing.T) {
 	b := newBooks(t)
 	ctx := t.Context()
-	box, err := outbox.New(b.db, sqlstore.PostgreSQL, outbox.Options{Table: b.rows + "_box"})
+	box, err := outbox.New(b.db, sqlstore.PostgreSQL, outbox.Config{Table: b.rows + "_box"})
 	require.NoError(t, err)
 	require.NoError(t, box.Migrate(ctx))
 	b.exec("CREATE TABLE " + b.rows + "_orders (id text PRIMARY KEY, state text NOT NULL, version bigint NOT NULL)")

@@ -9,7 +9,7 @@ import (
 type Verified struct {
 	// KeyID is the id of the key that signed it.
 	KeyID string
-	// Owner is the owner of that key, see [KeyOptions].
+	// Owner is the owner of that key, see [KeyConfig].
 	Owner string
 	// Scheme is the name of the scheme: "v1".
 	Scheme string
@@ -22,7 +22,7 @@ type Verified struct {
 	// EventID is the id of the event that a webhook reports. It is signed, and the same in each delivery of the event. With
 	// core.CallerEvent, a guard behind the verifier uses it as its key. It is empty for schemes that are not for webhooks.
 	EventID string
-	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Options.InParams,
+	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Config.InParams,
 	// those of key id, timestamp, nonce and signature. They differ in a retry, which is signed anew, so a guard behind the
 	// verifier leaves them out of its keys and fingerprints. It is nil if the signature is in the header.
 	Consumed []string

@@ -14,7 +14,7 @@ func newDecoys() []*Key {
 	var random [minSecret + ed25519.SeedSize]byte
 	rand.Read(random[:]) // never fails
 	private := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	nobody := KeyOptions{ID: "-"}
+	nobody := KeyConfig{ID: "-"}
 	return []*Key{
 		Must(NewHMACKey(nobody, random[:minSecret])),
 		Must(NewKey(nobody, ed25519.NewKeyFromSeed(random[minSecret:]).Public())),

@@ -4,7 +4,7 @@
 //
 // A server mounts a [Verifier] through the adapter of its framework, each of which has a Verify:
 //
-//	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret)
+//	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, secret)
 //	…
 //	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces()})
 //	…
@@ -63,7 +63,7 @@
 //
 // A nonce belongs to one message, an Idempotency-Key to one operation. A client that retries an operation signs a new message
 // with a new nonce and the same Idempotency-Key. The guard behind the verifier answers it with the first response. Its user
-// is the key's owner ([KeyOptions]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
+// is the key's owner ([KeyConfig]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
 // message never reaches the guard and leaves no record.
 //
 // # Webhooks
@@ -92,7 +92,7 @@
 // A message is valid for the host that it names, and so for every service that trusts its Host field; see [Config].Hosts. A
 // message that was refused because the nonce store failed (503) can be sent again with the same nonce by whoever has it. A
 // [MemoryNonces] serves a single process. Responses are not signed. What a scheme does not sign is not protected: [NewV1] signs
-// everything but the header fields that neither [V1Options] nor the client names.
+// everything but the header fields that neither [V1Config] nor the client names.
 //
 // # For adapters
 //

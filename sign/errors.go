@@ -176,7 +176,7 @@ func (c configErrors) err() error { return errors.Join(c...) }
 
 // Must returns v, and panics if err is not nil. It is for what is fixed in the program or its tests:
 //
-//	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, secret))
+//	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, secret))
 func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

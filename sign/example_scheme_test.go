@@ -82,7 +82,7 @@ func (acme) content(m *sign.Message, s *sign.Signature) ([]byte, error) {
 //
 //	signtest.RunScheme(t, signtest.SchemeHarness{Scheme: acme{}, Signer: key, Stranger: other, Request: request})
 func ExampleScheme() {
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "acme"}, []byte("0123456789abcdef0123456789abcdef")))
+	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "acme"}, []byte("0123456789abcdef0123456789abcdef")))
 	now := func() time.Time { return time.Unix(1700000000, 0) }
 	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: acme{}, Keys: sign.Must(sign.NewRing(key)), Clock: now}))
 

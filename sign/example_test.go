@@ -15,7 +15,7 @@ import (
 
 // A server without a framework, and a client. Adapters replace the server's code here by one line, such as httpidem.Verify.
 func Example() {
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
+	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (p partners) Keys(_ context.Context, id string) ([]*sign.Key, error) {
 
 // Keys in a database.
 func ExampleKeyStore() {
-	acme := sign.KeyOptions{ID: "acme", ValidFrom: time.Unix(0, 0)}
+	acme := sign.KeyConfig{ID: "acme", ValidFrom: time.Unix(0, 0)}
 	keys := partners{"acme": sign.Must(sign.NewHMACKey(acme, []byte("0123456789abcdef0123456789abcdef")))}
 	_, err := sign.NewVerifier(sign.Config{Keys: keys})
 	fmt.Println(err)
@@ -100,7 +100,7 @@ func ExampleKeyStore() {
 
 // The service sees why a message was refused, and the client does not.
 func ExampleConfig_observe() {
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef")))
+	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef")))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
 		Keys:  sign.Must(sign.NewRing(key)),
 		Clock: func() time.Time { return time.Unix(1700000000, 0) },

@@ -20,7 +20,7 @@ const goodURL = "http://api.example.com/transfers/a%2Fb?x=2&x=1"
 var (
 	body200    = `{"order":{"sku":"A-1","qty":2,"note":"` + strings.Repeat("n", 160) + `"}}`
 	now        = fixture.Now
-	standardV1 = sign.Must(sign.NewV1(sign.V1Options{}))
+	standardV1 = sign.Must(sign.NewV1(sign.V1Config{}))
 )
 
 // messageOf is what a server makes of a request that a client sends. ExampleScheme calls it.
@@ -46,7 +46,7 @@ type keyFunc func(ctx context.Context, id string) ([]*sign.Key, error)
 
 func (f keyFunc) Keys(ctx context.Context, id string) ([]*sign.Key, error) { return f(ctx, id) }
 
-func newHMACWith(o sign.KeyOptions) *sign.Key {
+func newHMACWith(o sign.KeyConfig) *sign.Key {
 	return sign.Must(sign.NewHMACKey(o, []byte(rand.Text()+rand.Text())))
 }
 

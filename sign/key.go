@@ -65,8 +65,8 @@ type Key struct {
 // field what it finds there, also through pointers, whatever methods it has.
 func hide[T any](v T) func() T { return func() T { return v } }
 
-// KeyOptions say what a [Key] is called, whose it is, and when it is valid.
-type KeyOptions struct {
+// KeyConfig says what a [Key] is called, whose it is, and when it is valid.
+type KeyConfig struct {
 	// ID is the name by which messages call the key: 1 to 128 visible ASCII characters. It must be set.
 	ID string
 	// Owner is whose requests the key signs, likewise 1 to 128 visible ASCII characters. A guard behind the verifier uses the
@@ -79,7 +79,7 @@ type KeyOptions struct {
 
 // NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte repeated. It
 // reports all errors at once, each as a [*ConfigError].
-func NewHMACKey(o KeyOptions, secret []byte) (*Key, error) {
+func NewHMACKey(o KeyConfig, secret []byte) (*Key, error) {
 	var errs configErrors
 	errs.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
 	errs.addIf(len(secret) >= minSecret && isRepeated(secret), "secret", "is one byte repeated")
@@ -89,7 +89,7 @@ func NewHMACKey(o KeyOptions, secret []byte) (*Key, error) {
 // NewKey makes a key from a public or private key of the standard library: ed25519.PublicKey, *ecdsa.PublicKey on P-256,
 // *rsa.PublicKey of at least 2048 bits, or their private keys (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A
 // public key verifies, and does not sign. It reports all errors at once, each as a [*ConfigError].
-func NewKey(o KeyOptions, material any) (*Key, error) {
+func NewKey(o KeyConfig, material any) (*Key, error) {
 	k := &Key{public: material}
 	var errs configErrors
 	whole := true // a private key that lacks a part would panic
@@ -128,13 +128,13 @@ func NewKey(o KeyOptions, material any) (*Key, error) {
 	return newKey(errs, k, o)
 }
 
-func newKey(errs configErrors, k *Key, o KeyOptions) (*Key, error) {
+func newKey(errs configErrors, k *Key, o KeyConfig) (*Key, error) {
 	if public, ok := k.public.(ed25519.PublicKey); ok {
 		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
 	}
-	errs.addIf(!isKeyID(o.ID), "KeyOptions.ID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
-	errs.addIf(o.Owner != "" && !isKeyID(o.Owner), "KeyOptions.Owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
-	errs.addIf(!o.ValidUntil.IsZero() && !o.ValidFrom.Before(o.ValidUntil), "KeyOptions.ValidUntil", "is not after ValidFrom")
+	errs.addIf(!isKeyID(o.ID), "KeyConfig.ID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	errs.addIf(o.Owner != "" && !isKeyID(o.Owner), "KeyConfig.Owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	errs.addIf(!o.ValidUntil.IsZero() && !o.ValidFrom.Before(o.ValidUntil), "KeyConfig.ValidUntil", "is not after ValidFrom")
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (c *configErrors) addIfSpaced(secret string) (spaced bool) {
 // ID returns the key's id.
 func (k *Key) ID() string { return k.id }
 
-// Owner returns the key's owner, see [KeyOptions].
+// Owner returns the key's owner, see [KeyConfig].
 func (k *Key) Owner() string { return k.owner }
 
 // Algorithm returns the key's algorithm.

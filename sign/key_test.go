@@ -29,8 +29,8 @@ import (
 
 func TestKeysThatAreRefused(t *testing.T) {
 	good := []byte(designSecret)
-	hmac := func(o sign.KeyOptions, secret []byte) error { return errorOf(sign.NewHMACKey(o, secret)) }
-	key := func(material any) error { return errorOf(sign.NewKey(sign.KeyOptions{ID: "k"}, material)) }
+	hmac := func(o sign.KeyConfig, secret []byte) error { return errorOf(sign.NewHMACKey(o, secret)) }
+	key := func(material any) error { return errorOf(sign.NewKey(sign.KeyConfig{ID: "k"}, material)) }
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	require.NoError(t, err)
 	smallOrder, err := hex.DecodeString("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa") // 8, with the sign bit of x
@@ -40,13 +40,13 @@ func TestKeysThatAreRefused(t *testing.T) {
 		problem string
 		err     error
 	}{
-		"no secret":           {"has 0 bytes; at least 32", hmac(sign.KeyOptions{ID: "k"}, nil)},
-		"a short secret":      {"has 31 bytes; at least 32", hmac(sign.KeyOptions{ID: "k"}, good[:31])},
-		"zeros":               {"one byte repeated", hmac(sign.KeyOptions{ID: "k"}, make([]byte, 32))},
-		"no id":               {"KeyOptions.ID: must be 1 to 128", hmac(sign.KeyOptions{}, good)},
-		"a long id":           {"KeyOptions.ID: must be 1 to 128", hmac(sign.KeyOptions{ID: strings.Repeat("k", 129)}, good)},
-		"a long owner":        {"KeyOptions.Owner: must be 1 to 128", hmac(sign.KeyOptions{ID: "k", Owner: strings.Repeat("k", 129)}, good)},
-		"never valid":         {"KeyOptions.ValidUntil: is not after ValidFrom", hmac(sign.KeyOptions{ID: "k", ValidFrom: now, ValidUntil: now}, good)},
+		"no secret":           {"has 0 bytes; at least 32", hmac(sign.KeyConfig{ID: "k"}, nil)},
+		"a short secret":      {"has 31 bytes; at least 32", hmac(sign.KeyConfig{ID: "k"}, good[:31])},
+		"zeros":               {"one byte repeated", hmac(sign.KeyConfig{ID: "k"}, make([]byte, 32))},
+		"no id":               {"KeyConfig.ID: must be 1 to 128", hmac(sign.KeyConfig{}, good)},
+		"a long id":           {"KeyConfig.ID: must be 1 to 128", hmac(sign.KeyConfig{ID: strings.Repeat("k", 129)}, good)},
+		"a long owner":        {"KeyConfig.Owner: must be 1 to 128", hmac(sign.KeyConfig{ID: "k", Owner: strings.Repeat("k", 129)}, good)},
+		"never valid":         {"KeyConfig.ValidUntil: is not after ValidFrom", hmac(sign.KeyConfig{ID: "k", ValidFrom: now, ValidUntil: now}, good)},
 		"nothing":             {"is a <nil>", key(nil)},
 		"a string":            {"is a string", key("secret")},
 		"half a key":          {"has 16 bytes", key(ed25519.PublicKey(good[:16]))},
@@ -67,16 +67,16 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"a small modulus":        {"has less than 2048 bits", key(&rsa.PublicKey{N: modulus(2047), E: 65537})},
 		"a point of order 4":     {"small order", key(make(ed25519.PublicKey, 32))},
 		"a point of order 8":     {"small order", key(ed25519.PublicKey(smallOrder))},
-		"a webhook's of order 4": {"small order", errorOf(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "k"}, "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))},
+		"a webhook's of order 4": {"small order", errorOf(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "k"}, "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))},
 	} {
 		require.ErrorContains(t, c.err, c.problem, name)
 		var config *sign.ConfigError
 		require.ErrorAs(t, c.err, &config, name)
 	}
-	_, err = sign.NewHMACKey(sign.KeyOptions{}, nil)
-	require.Equal(t, []string{"secret", "KeyOptions.ID"}, fixture.ConfigErrors(t, err))
+	_, err = sign.NewHMACKey(sign.KeyConfig{}, nil)
+	require.Equal(t, []string{"secret", "KeyConfig.ID"}, fixture.ConfigErrors(t, err))
 	require.NoError(t, key(&rsa.PublicKey{N: modulus(2048), E: 3}))
-	require.Panics(t, func() { sign.Must(sign.NewHMACKey(sign.KeyOptions{}, nil)) })
+	require.Panics(t, func() { sign.Must(sign.NewHMACKey(sign.KeyConfig{}, nil)) })
 }
 
 func errorOf(key *sign.Key, err error) error {
@@ -140,17 +140,17 @@ func TestECDSASignaturesHaveOneLength(t *testing.T) {
 func TestKeysCopyWhatTheyAreMadeOf(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	for name, newKey := range map[string]func(sign.KeyOptions, []byte) (*sign.Key, error){
+	for name, newKey := range map[string]func(sign.KeyConfig, []byte) (*sign.Key, error){
 		"HMAC":    sign.NewHMACKey,
-		"Ed25519": func(o sign.KeyOptions, _ []byte) (*sign.Key, error) { return sign.NewKey(o, public) },
-		"sender":  func(o sign.KeyOptions, secret []byte) (*sign.Key, error) { return sign.NewSenderKey(o, string(secret)) },
-		"webhook": func(o sign.KeyOptions, _ []byte) (*sign.Key, error) {
+		"Ed25519": func(o sign.KeyConfig, _ []byte) (*sign.Key, error) { return sign.NewKey(o, public) },
+		"sender":  func(o sign.KeyConfig, secret []byte) (*sign.Key, error) { return sign.NewSenderKey(o, string(secret)) },
+		"webhook": func(o sign.KeyConfig, _ []byte) (*sign.Key, error) {
 			return sign.NewStandardWebhooksKey(o, "whpk_"+base64.StdEncoding.EncodeToString(public))
 		},
 	} {
 		id, owner, secret := []byte("alice"), []byte("acme"), []byte(designSecret)
-		require.Equal(t, "k-2", sign.Must(newKey(sign.KeyOptions{ID: "k-2"}, secret)).Owner(), name)
-		key := sign.Must(newKey(sign.KeyOptions{ID: unsafe.String(&id[0], len(id)), Owner: unsafe.String(&owner[0], len(owner))}, secret))
+		require.Equal(t, "k-2", sign.Must(newKey(sign.KeyConfig{ID: "k-2"}, secret)).Owner(), name)
+		key := sign.Must(newKey(sign.KeyConfig{ID: unsafe.String(&id[0], len(id)), Owner: unsafe.String(&owner[0], len(owner))}, secret))
 		ring := sign.Must(sign.NewRing(key))
 		ring.Revoke(unsafe.String(&id[0], len(id)))
 		copy(id, "bobby")
@@ -161,7 +161,7 @@ func TestKeysCopyWhatTheyAreMadeOf(t *testing.T) {
 		_, err := ring.Keys(t.Context(), "alice")
 		require.ErrorIs(t, err, sign.ReasonRevokedKey)
 		if signature, err := key.Sign([]byte("m")); err == nil {
-			require.True(t, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "k"}, []byte(designSecret))).Verify([]byte("m"), signature), name)
+			require.True(t, sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "k"}, []byte(designSecret))).Verify([]byte("m"), signature), name)
 		}
 	}
 }
@@ -190,12 +190,12 @@ func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
 	require.NoError(t, err)
 	modulus := fixture.Private().RSA
 	for kind, key := range map[string]*sign.Key{
-		"HMAC":    sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, seed)),
-		"sender":  sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "demo"}, designSecret)),
-		"webhook": sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "demo"}, "whsec_"+base64.StdEncoding.EncodeToString(seed))),
-		"Ed25519": sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, ed25519.NewKeyFromSeed(seed))),
-		"ECDSA":   sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, curve)),
-		"RSA":     sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, modulus)),
+		"HMAC":    sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, seed)),
+		"sender":  sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "demo"}, designSecret)),
+		"webhook": sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "demo"}, "whsec_"+base64.StdEncoding.EncodeToString(seed))),
+		"Ed25519": sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, ed25519.NewKeyFromSeed(seed))),
+		"ECDSA":   sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, curve)),
+		"RSA":     sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, modulus)),
 	} {
 		key.Verify(seed, seed) // so that it has prepared what it keeps
 		ring := sign.Must(sign.NewRing(key))

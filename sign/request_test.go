@@ -193,7 +193,7 @@ func TestTransportLeavesTheRequestAlone(t *testing.T) {
 // A copy of a request that http.Request.WithContext has made shares its URL. What signing adds to the query is for the copy
 // alone.
 func TestASharedURLIsNotChanged(t *testing.T) {
-	o := sign.RequestOptions{Scheme: sign.Must(sortedparams.New(sortedparams.Options{InParams: true}))}
+	o := sign.RequestOptions{Scheme: sign.Must(sortedparams.New(sortedparams.Config{InParams: true}))}
 	for query, want := range map[string]string{"": `^key_id=.*sign=|^timestamp=.*sign=`, "b=2&a=1": `^b=2&a=1&.*sign=`} {
 		r := signtest.NewRequest(t, nil, "http://pay.test/pay?"+query, "")
 		copied := r.WithContext(t.Context())

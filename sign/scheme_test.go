@@ -18,7 +18,7 @@ import (
 const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount":5}`
 
 func TestSchemes(t *testing.T) {
-	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"}))
+	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
 	ed25519Signer, ed25519Verifier := fixture.Pair("acme", fixture.Private().Ed25519)
 	ed25519Stranger, _ := fixture.Pair("acme", ed25519.NewKeyFromSeed([]byte(designSecret)))
 	for name, c := range map[string]struct {
@@ -28,10 +28,10 @@ func TestSchemes(t *testing.T) {
 	}{
 		"v1":                     {nil, "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`}},
 		"v1 with Ed25519":        {nil, "/hooks?x=1", nil},
-		"RFC 9421":               {sign.Must(rfc9421.New(rfc9421.Options{})), "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`}},
+		"RFC 9421":               {sign.Must(rfc9421.New(rfc9421.Config{})), "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`}},
 		"Standard Webhooks":      {standard, "/hooks?x=1", []string{"Webhook-Id", "msg.1"}},
-		"sorted, in the header":  {sign.Must(sortedparams.New(sortedparams.Options{})), "/hooks", nil},
-		"sorted, among the rest": {sign.Must(sortedparams.New(sortedparams.Options{InParams: true})), "/hooks", nil},
+		"sorted, in the header":  {sign.Must(sortedparams.New(sortedparams.Config{})), "/hooks", nil},
+		"sorted, among the rest": {sign.Must(sortedparams.New(sortedparams.Config{InParams: true})), "/hooks", nil},
 		"Stripe":                 {sign.Stripe("acme"), "/hooks?x=1", nil},
 		"Slack":                  {sign.Slack("acme"), "/hooks?x=1", nil},
 		"GitHub":                 {sign.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},

@@ -299,7 +299,7 @@ func (s *sender) SigningString(m *Message, sig *Signature, _ *Key) string {
 // Do not decode it, and keep Stripe's prefix whsec_. White space around it, such as a file's last line feed, is refused. Its ID
 // is the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify]
 // reject it.
-func NewSenderKey(o KeyOptions, secret string) (*Key, error) {
+func NewSenderKey(o KeyConfig, secret string) (*Key, error) {
 	var errs configErrors
 	errs.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
 	errs.addIf(secret != "" && isRepeated([]byte(secret)), "secret", "is one byte repeated")

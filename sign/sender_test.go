@@ -64,7 +64,7 @@ var senderVectors = []struct {
 }
 
 func senderKey(secret string) *sign.Key {
-	return sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "acme"}, secret))
+	return sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "acme"}, secret))
 }
 
 func senderMessage(header http.Header, body string) *sign.Message {
@@ -109,7 +109,7 @@ func TestSenderVectors(t *testing.T) {
 		}
 	}
 	c := senderVectors[0]
-	verified, err := senderVerifier(sign.GitHub(""), 0, sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "webhooks"}, c.secret))).Verify(t.Context(), senderMessage(c.header, c.body))
+	verified, err := senderVerifier(sign.GitHub(""), 0, sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, c.secret))).Verify(t.Context(), senderMessage(c.header, c.body))
 	require.NoError(t, err)
 	require.Equal(t, "webhooks", verified.KeyID, "the id of keys by default")
 }
@@ -174,7 +174,7 @@ func TestStripeSignsWithSeveralSecrets(t *testing.T) {
 // A redelivery of the same event is verified each time, for the guard to answer it. Fields that nobody signs change nothing.
 func TestSendersRedeliver(t *testing.T) {
 	digest := "sha256=" + sign.NonceOf([]byte(senderBody))
-	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"}))
+	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
 	for _, c := range []struct {
 		scheme      sign.Scheme
 		noTimestamp bool
@@ -243,7 +243,7 @@ func TestSenderKeys(t *testing.T) {
 		"the secret of a file\n":        `ends with white space ("\n")`,
 		" \tthe secret of a table":      `begins with white space (" \t")`,
 	} {
-		_, err := sign.NewSenderKey(sign.KeyOptions{ID: "acme"}, secret)
+		_, err := sign.NewSenderKey(sign.KeyConfig{ID: "acme"}, secret)
 		require.ErrorContains(t, err, problem)
 	}
 	for _, secret := range []string{"0123456789abcdef", strings.Repeat("ab", 128)} {
@@ -262,7 +262,7 @@ func TestSenderKeys(t *testing.T) {
 // FuzzSenders sends anything: nothing panics, and nothing that was not signed is accepted.
 func FuzzSenders(f *testing.F) {
 	schemes := []sign.Scheme{
-		sign.Stripe("acme"), sign.Slack("acme"), sign.GitHub("acme"), sign.Shopify("acme"), sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"})),
+		sign.Stripe("acme"), sign.Slack("acme"), sign.GitHub("acme"), sign.Shopify("acme"), sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"})),
 	}
 	for i := range schemes {
 		f.Add(uint8(i), "", "t=1700000000,v1="+strings.Repeat("0", 64), "1700000000", "{}")

@@ -97,7 +97,7 @@ func TestTransportTriesAgain(t *testing.T) {
 func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := fixture.HMAC("acme")
-		standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksOptions{KeyID: "acme"}))
+		standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
 		for scheme, apart := range map[sign.Scheme]bool{standard: true, sign.Stripe("acme"): true, sign.Slack("acme"): true, acme{}: true, sign.GitHub("acme"): false} {
 			v := fixture.Verifier(sign.Config{Scheme: scheme, Clock: time.Now}, key)
 			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(503, "Retry-After", "5"), answerOf(201)}}

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// V1Options are the options of [NewV1]. The zero value is the scheme that verifiers and clients use by default.
-type V1Options struct {
+// V1Config configures [NewV1]. The zero V1Config is the scheme that verifiers and clients use by default.
+type V1Config struct {
 	// KeyID, Timestamp, Nonce, SignedHeaders and Signature are the names of the header fields. Empty: X-Key-Id,
 	// X-Timestamp, X-Nonce, X-Signed-Headers and X-Signature.
 	KeyID, Timestamp, Nonce, SignedHeaders, Signature string
@@ -40,7 +40,7 @@ type v1 struct {
 	known                                             []form.FieldName // fields that find looks up without allocating
 }
 
-var standardV1 = Must(NewV1(V1Options{}))
+var standardV1 = Must(NewV1(V1Config{}))
 
 // NewV1 returns this package's own scheme, for HMAC-SHA256 and Ed25519 keys, with the names and rules of o. It reports all errors
 // of o at once, each as a [*ConfigError].
@@ -66,11 +66,11 @@ var standardV1 = Must(NewV1(V1Options{}))
 // field is signed. Idempotency-Key, Content-Type and Content-Encoding must be signed if they are present: they change the
 // meaning of the message. Fields that a proxy may change or that frameworks keep apart (Host, Connection, Content-Length,
 // Transfer-Encoding and so on) cannot be signed.
-func NewV1(o V1Options) (Scheme, error) {
+func NewV1(o V1Config) (Scheme, error) {
 	var errs configErrors
 	name := func(field, given, standard string) string {
 		given = cmp.Or(given, standard)
-		errs.addIf(!form.IsToken(given), "V1Options."+field, "%q is no header field name", given)
+		errs.addIf(!form.IsToken(given), "V1Config."+field, "%q is no header field name", given)
 		return http.CanonicalHeaderKey(given)
 	}
 	s := &v1{
@@ -86,13 +86,13 @@ func NewV1(o V1Options) (Scheme, error) {
 	}
 	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
 	slices.Sort(own)
-	errs.addIf(len(slices.Compact(own)) < 5, "V1Options", "two fields have one name")
+	errs.addIf(len(slices.Compact(own)) < 5, "V1Config", "two fields have one name")
 	for _, n := range o.Cover {
-		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Cover", "%q cannot be signed", n)
+		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Config.Cover", "%q cannot be signed", n)
 		s.cover = append(s.cover, form.NewFieldName(n))
 	}
 	for _, n := range o.Require {
-		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Options.Require", "%q cannot be signed", n)
+		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Config.Require", "%q cannot be signed", n)
 		s.require = append(s.require, form.NewFieldName(n))
 	}
 	if err := errs.err(); err != nil {

@@ -36,7 +36,7 @@ idempotency-key:"k-1"`
 		signature string
 	}{
 		{signtest.Demo, "v1=dd48cdea89f6d7454263c0263ea01cd98542d15cbcd22d45d27289d62797b1ce"},
-		{sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, private)), "v1-ed25519=" + hex.EncodeToString(ed25519.Sign(private, []byte("v1-ed25519"+signed)))},
+		{sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)), "v1-ed25519=" + hex.EncodeToString(ed25519.Sign(private, []byte("v1-ed25519"+signed)))},
 	} {
 		m := &sign.Message{
 			Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "API.example.com",
@@ -66,13 +66,13 @@ idempotency-key:"k-1"`
 }
 
 func TestV1Options(t *testing.T) {
-	_, err := sign.NewV1(sign.V1Options{KeyID: "X Key", Nonce: "x-timestamp", Cover: []string{"Host"}, Require: []string{"X-Signature", "é"}})
-	for _, problem := range []string{"V1Options.KeyID", "two fields have one name", `V1Options.Cover: "Host"`, `V1Options.Require: "X-Signature"`, `"é"`} {
+	_, err := sign.NewV1(sign.V1Config{KeyID: "X Key", Nonce: "x-timestamp", Cover: []string{"Host"}, Require: []string{"X-Signature", "é"}})
+	for _, problem := range []string{"V1Config.KeyID", "two fields have one name", `V1Config.Cover: "Host"`, `V1Config.Require: "X-Signature"`, `"é"`} {
 		require.ErrorContains(t, err, problem)
 	}
 
 	// Names and rules of a service's own.
-	c := sign.Config{Scheme: sign.Must(sign.NewV1(sign.V1Options{
+	c := sign.Config{Scheme: sign.Must(sign.NewV1(sign.V1Config{
 		KeyID: "x-app", Timestamp: "x-ca-timestamp", Nonce: "X-CA-Nonce", SignedHeaders: "X-Ca-Signed", Signature: "X-Ca-Signature",
 		Cover: []string{"x-tenant"}, Require: []string{"content-type"},
 	}))}
@@ -94,7 +94,7 @@ func TestV1Options(t *testing.T) {
 	require.ErrorIs(t, fixture.Verify(t, c, r, signtest.Demo), sign.ReasonUncovered)
 
 	// The Content-Type alone may be left unsigned.
-	c.Scheme = sign.Must(sign.NewV1(sign.V1Options{UnsignedContentType: true}))
+	c.Scheme = sign.Must(sign.NewV1(sign.V1Config{UnsignedContentType: true}))
 	r = signedRequest(t, signtest.Demo, sign.RequestOptions{Scheme: c.Scheme, Cover: []string{}})
 	require.Equal(t, "idempotency-key", r.Header.Get("X-Signed-Headers"))
 	r.Header.Set("Content-Type", "text/xml")
@@ -216,8 +216,8 @@ func TestV1CoversTheMessage(t *testing.T) {
 func TestV1AlgorithmBelongsToTheKey(t *testing.T) {
 	private := ed25519.NewKeyFromSeed([]byte(designSecret))
 	public := private.Public().(ed25519.PublicKey)
-	verifier := sign.Must(sign.NewKey(sign.KeyOptions{ID: "demo"}, public))
-	forged := signedRequest(t, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, public)), sign.RequestOptions{})
+	verifier := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, public))
+	forged := signedRequest(t, sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, public)), sign.RequestOptions{})
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{}, forged, verifier), sign.ReasonWrongAlgorithm)
 
 	_, rsa := fixture.Pair("rsa", fixture.Private().RSA)

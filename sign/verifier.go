@@ -26,7 +26,7 @@ type Config struct {
 	// of its own, for a single process.
 	Nonces NonceStore
 
-	// NonceQuota is how many nonces of one owner ([KeyOptions]) are remembered at a time. An owner who has used up the quota
+	// NonceQuota is how many nonces of one owner ([KeyConfig]) are remembered at a time. An owner who has used up the quota
 	// is refused (429 rate_limited, with Retry-After) until the first of them is forgotten. Each verifier counts only what it
 	// has accepted itself, so n processes that share a store allow n times as many. A nonce counts for a little longer than
 	// it is remembered, and not at all if the store failed.

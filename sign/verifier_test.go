@@ -195,7 +195,7 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 		}, sign.ReasonBadSignature},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			clock, o := now, sign.KeyOptions{ID: "demo"}
+			clock, o := now, sign.KeyConfig{ID: "demo"}
 			if c.want == sign.ReasonKeyExpired {
 				o.ValidUntil = now.Add(50 * time.Second)
 			}
@@ -271,7 +271,7 @@ func (f *flakyNonces) Use(ctx context.Context, keyID, nonce string, ttl time.Dur
 
 // A message can't choose the time at which its key is good.
 func TestAKeyIsGoodByTheVerifiersClock(t *testing.T) {
-	key := newHMACWith(sign.KeyOptions{ID: "demo", ValidFrom: now.Add(time.Second)})
+	key := newHMACWith(sign.KeyConfig{ID: "demo", ValidFrom: now.Add(time.Second)})
 	v := fixture.Verifier(sign.Config{}, key)
 	_, err := v.Verify(t.Context(), fixture.Message(signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return now.Add(time.Second) }})))
 	require.ErrorIs(t, err, sign.ReasonKeyNotYetValid)
@@ -280,7 +280,7 @@ func TestAKeyIsGoodByTheVerifiersClock(t *testing.T) {
 // Whatever is wrong with a key, the client sees a bad signature.
 func TestNothingOutsideTellsKeys(t *testing.T) {
 	revoked := fixture.HMAC("revoked")
-	early, late := newHMACWith(sign.KeyOptions{ID: "early", ValidFrom: now.Add(1)}), newHMACWith(sign.KeyOptions{ID: "late", ValidUntil: now})
+	early, late := newHMACWith(sign.KeyConfig{ID: "early", ValidFrom: now.Add(1)}), newHMACWith(sign.KeyConfig{ID: "late", ValidUntil: now})
 	ring := sign.Must(sign.NewRing(signtest.Demo, revoked, early, late))
 	ring.Revoke("revoked")
 	var reasons []string
@@ -314,8 +314,8 @@ func TestADecoyProvesNothing(t *testing.T) {
 }
 
 func TestSeveralKeysOfOneID(t *testing.T) {
-	older := newHMACWith(sign.KeyOptions{ID: "shop", ValidUntil: now.Add(time.Hour)})
-	newer := newHMACWith(sign.KeyOptions{ID: "shop", ValidFrom: now.Add(-time.Hour)})
+	older := newHMACWith(sign.KeyConfig{ID: "shop", ValidUntil: now.Add(time.Hour)})
+	newer := newHMACWith(sign.KeyConfig{ID: "shop", ValidFrom: now.Add(-time.Hour)})
 	clock := now
 	verify := func(key *sign.Key) error {
 		at := func() time.Time { return clock }

@@ -31,8 +31,8 @@ const (
 	timestampDigits = 10
 )
 
-// StandardWebhooksOptions are the options of [NewStandardWebhooks]. The zero value has the names of the specification.
-type StandardWebhooksOptions struct {
+// StandardWebhooksConfig configures [NewStandardWebhooks]. The zero StandardWebhooksConfig has the names of the specification.
+type StandardWebhooksConfig struct {
 	// ID, Timestamp and Signature are the names of the header fields, for senders with other names: svix-id,
 	// svix-timestamp, svix-signature. Empty: webhook-id, webhook-timestamp and webhook-signature.
 	ID, Timestamp, Signature string
@@ -75,8 +75,8 @@ type standardWebhooks struct {
 // have 8, including those of unknown versions. [NewStandardWebhooksKey] makes keys from the secrets that senders hand out. Keys
 // of [NewHMACKey] and Ed25519 keys of [NewKey] work too.
 //
-// Messages name no key. All keys of a sender have the id [StandardWebhooksOptions].KeyID. To change the secret, add the new key
-// to the [Ring] under this id, and remove the old one later, or give it a ValidUntil ([KeyOptions]).
+// Messages name no key. All keys of a sender have the id [StandardWebhooksConfig].KeyID. To change the secret, add the new key
+// to the [Ring] under this id, and remove the old one later, or give it a ValidUntil ([KeyConfig]).
 //
 // The specification allows timestamps to be 5 minutes off: set [Config].Window, which is 60 s by default.
 //
@@ -97,11 +97,11 @@ type standardWebhooks struct {
 //
 // Set this scheme in the Options of [Transport] or [Request], and webhook-id to the event's id before each attempt. Without a
 // webhook-id each signed request gets a new one, and receivers cannot tell that two of them report the same event.
-func NewStandardWebhooks(o StandardWebhooksOptions) (Scheme, error) {
+func NewStandardWebhooks(o StandardWebhooksConfig) (Scheme, error) {
 	var errs configErrors
 	name := func(field, given, standard string) string {
 		given = cmp.Or(given, standard)
-		errs.addIf(!form.IsToken(given) || unsignable(strings.ToLower(given)), "StandardWebhooksOptions."+field, "%q cannot be the field's name", given)
+		errs.addIf(!form.IsToken(given) || unsignable(strings.ToLower(given)), "StandardWebhooksConfig."+field, "%q cannot be the field's name", given)
 		return http.CanonicalHeaderKey(given)
 	}
 	s := &standardWebhooks{
@@ -112,14 +112,14 @@ func NewStandardWebhooks(o StandardWebhooksOptions) (Scheme, error) {
 		also:                   slices.Clone(o.AlsoSign),
 		unsignedIdempotencyKey: o.UnsignedIdempotencyKey,
 	}
-	errs.addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "StandardWebhooksOptions", "two fields have one name")
-	errs.addIf(!isKeyID(s.keyID), "StandardWebhooksOptions.KeyID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
-	errs.addIf(len(s.also) >= maxWebhookSignatures, "StandardWebhooksOptions.AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxWebhookSignatures)
+	errs.addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "StandardWebhooksConfig", "two fields have one name")
+	errs.addIf(!isKeyID(s.keyID), "StandardWebhooksConfig.KeyID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
+	errs.addIf(len(s.also) >= maxWebhookSignatures, "StandardWebhooksConfig.AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxWebhookSignatures)
 	for i, k := range s.also {
-		errs.addIf(k == nil, "StandardWebhooksOptions.AlsoSign", "key %d is nil", i)
+		errs.addIf(k == nil, "StandardWebhooksConfig.AlsoSign", "key %d is nil", i)
 		if k != nil {
-			errs.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksOptions.AlsoSign", "this scheme has no keys for %s", k.algorithm)
-			errs.addIf(k.public != nil && k.private == nil, "StandardWebhooksOptions.AlsoSign", "key %d has no private part: it can verify only", i)
+			errs.addIf(webhookVersions[k.algorithm].name == "", "StandardWebhooksConfig.AlsoSign", "this scheme has no keys for %s", k.algorithm)
+			errs.addIf(k.public != nil && k.private == nil, "StandardWebhooksConfig.AlsoSign", "key %d has no private part: it can verify only", i)
 		}
 	}
 	if err := errs.err(); err != nil {
@@ -347,8 +347,8 @@ func (m *Message) redactedBody() string {
 //
 // White space around it, such as a file's last line feed, is refused. Never pass a public key without its prefix: it would be a
 // shared secret that everybody knows. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and
-// [Key.Verify] reject it. Its ID is [StandardWebhooksOptions].KeyID. For Stripe's "whsec_" use [NewSenderKey].
-func NewStandardWebhooksKey(o KeyOptions, secret string) (*Key, error) {
+// [Key.Verify] reject it. Its ID is [StandardWebhooksConfig].KeyID. For Stripe's "whsec_" use [NewSenderKey].
+func NewStandardWebhooksKey(o KeyConfig, secret string) (*Key, error) {
 	var errs configErrors
 	k := &Key{webhook: true}
 	kind, text, prefixed := strings.Cut(secret, "_") // base64 has none

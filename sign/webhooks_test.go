@@ -37,11 +37,11 @@ const (
 var webhookTime = time.Unix(1614265330, 0)
 
 func webhookKey(secret string) *sign.Key {
-	return sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, secret))
+	return sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "webhooks"}, secret))
 }
 
 // webhookVerifier has the time of the reference message.
-func webhookVerifier(o sign.StandardWebhooksOptions, keys ...*sign.Key) *sign.Verifier {
+func webhookVerifier(o sign.StandardWebhooksConfig, keys ...*sign.Key) *sign.Verifier {
 	return fixture.Verifier(sign.Config{Scheme: sign.Must(sign.NewStandardWebhooks(o)), Clock: func() time.Time { return webhookTime }}, keys...)
 }
 
@@ -52,12 +52,12 @@ func verifyWebhook(t *testing.T, v *sign.Verifier, r *http.Request) error {
 }
 
 // webhookDelivery is the reference message, signed by key at webhookTime.
-func webhookDelivery(t *testing.T, o sign.StandardWebhooksOptions, key *sign.Key) *http.Request {
+func webhookDelivery(t *testing.T, o sign.StandardWebhooksConfig, key *sign.Key) *http.Request {
 	t.Helper()
 	return delivery(t, sign.Must(sign.NewStandardWebhooks(o)), key, webhookTime.Unix(), webhookPayload, cmp.Or(o.ID, "Webhook-Id"), webhookMessageID)
 }
 
-var standardWebhooks sign.StandardWebhooksOptions
+var standardWebhooks sign.StandardWebhooksConfig
 
 func TestWebhookVectors(t *testing.T) {
 	decoded := func(text string) []byte { return sign.Must(base64.StdEncoding.DecodeString(text[5:])) }
@@ -108,13 +108,13 @@ func TestWebhookKeys(t *testing.T) {
 		{"hexadecimal digits are base64, too, but of another length", "whpk_" + strings.Repeat("0123456789abcdef", 4), "has 48 bytes; a public key has 32"},
 		{"a private key that is cut", encoded("whsk_", seed[:31]), "has 31 bytes; a private key has 32 or 64"},
 		{"seed and public key that do not belong together", encoded("whsk_", append(slices.Clone(seed), make([]byte, 32)...)), "does not belong"},
-		{"no id", webhookSecret, "KeyOptions.ID"},
+		{"no id", webhookSecret, "KeyConfig.ID"},
 	} {
 		id := "webhooks"
 		if c.why == "no id" {
 			id = ""
 		}
-		_, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: id}, c.secret)
+		_, err := sign.NewStandardWebhooksKey(sign.KeyConfig{ID: id}, c.secret)
 		require.ErrorContains(t, err, c.problem, c.why)
 		if text := strings.TrimPrefix(c.secret, "whsec_"); len(text) > 4 {
 			require.NotContains(t, err.Error(), text, "the secret must not be in the error")
@@ -123,21 +123,21 @@ func TestWebhookKeys(t *testing.T) {
 
 	// The secrets may be shorter than others: they sign nothing but webhooks. Longer ones sign webhooks, too.
 	require.NotNil(t, webhookKey(encoded("whsec_", append(seed, seed...))))
-	short, same := webhookKey(encoded("whsec_", seed)), sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "webhooks"}, seed))
+	short, same := webhookKey(encoded("whsec_", seed)), sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "webhooks"}, seed))
 	_, err := short.Sign([]byte("message"))
 	require.ErrorContains(t, err, "signs nothing else")
 	signature, err := same.Sign([]byte("message"))
 	require.NoError(t, err)
 	require.False(t, short.Verify([]byte("message"), signature))
 	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, same), webhookDelivery(t, standardWebhooks, short)))
-	for _, scheme := range []sign.Scheme{nil, sign.Must(sortedparams.New(sortedparams.Options{}))} {
+	for _, scheme := range []sign.Scheme{nil, sign.Must(sortedparams.New(sortedparams.Config{}))} {
 		r := signtest.NewRequest(t, nil, "http://shop.test/?a=1", "")
 		require.ErrorIs(t, sign.Request(r, short, sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
 		fixture.Sign(t, r, same, sign.RequestOptions{Scheme: scheme})
 		require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: scheme}, r, short), sign.ReasonWrongAlgorithm)
 	}
 	_, rsa := fixture.Pair("rsa", fixture.Private().RSA)
-	o := sign.StandardWebhooksOptions{KeyID: "rsa"}
+	o := sign.StandardWebhooksConfig{KeyID: "rsa"}
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(o, rsa), webhookDelivery(t, standardWebhooks, short)), sign.ReasonWrongAlgorithm)
 }
 
@@ -241,7 +241,7 @@ func TestWebhookAttacks(t *testing.T) {
 func TestWebhookRotation(t *testing.T) {
 	old, next := webhookKey(webhookSecret), webhookKey("whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
 	public, private := webhookKey(webhookPublic), webhookKey(webhookPrivate)
-	both := sign.StandardWebhooksOptions{AlsoSign: []*sign.Key{old}}
+	both := sign.StandardWebhooksConfig{AlsoSign: []*sign.Key{old}}
 	for _, c := range []struct{ signer, known *sign.Key }{{next, old}, {next, next}, {private, old}, {private, public}} {
 		require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, c.known), webhookDelivery(t, both, c.signer)))
 	}
@@ -290,7 +290,7 @@ func TestWebhookTries(t *testing.T) {
 
 func TestWebhookOptions(t *testing.T) {
 	key := webhookKey(webhookSecret)
-	svix := sign.StandardWebhooksOptions{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
+	svix := sign.StandardWebhooksConfig{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
 	r := webhookDelivery(t, svix, key)
 	require.Equal(t, webhookHMAC, r.Header.Get("svix-signature"))
 	require.Empty(t, r.Header.Get("webhook-signature"))
@@ -298,12 +298,12 @@ func TestWebhookOptions(t *testing.T) {
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, key), r), sign.CodeMissing)
 
 	// An Idempotency-Key may be unsigned, or be the id.
-	unsigned := sign.StandardWebhooksOptions{UnsignedIdempotencyKey: true}
+	unsigned := sign.StandardWebhooksConfig{UnsignedIdempotencyKey: true}
 	r = webhookDelivery(t, unsigned, key)
 	r.Header.Set("Idempotency-Key", "k-1")
 	require.NoError(t, verifyWebhook(t, webhookVerifier(unsigned, key), r))
 	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: sign.Must(sign.NewStandardWebhooks(standardWebhooks))}), sign.ReasonUncovered)
-	itself := sign.StandardWebhooksOptions{ID: "idempotency-key"}
+	itself := sign.StandardWebhooksConfig{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
 	require.Equal(t, webhookMessageID, r.Header.Get("Idempotency-Key"))
 	require.NoError(t, verifyWebhook(t, webhookVerifier(itself, key), r))
@@ -311,12 +311,12 @@ func TestWebhookOptions(t *testing.T) {
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(itself, key), r), sign.ReasonBadSignature)
 
 	rsa, _ := fixture.Pair("rsa", fixture.Private().RSA)
-	_, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{
+	_, err := sign.NewStandardWebhooks(sign.StandardWebhooksConfig{
 		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), rsa, key, key, key, key, key},
 	})
 	require.Equal(t, []string{
-		"StandardWebhooksOptions.ID", "StandardWebhooksOptions.Timestamp", "StandardWebhooksOptions.Signature", "StandardWebhooksOptions", "StandardWebhooksOptions.KeyID",
-		"StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign", "StandardWebhooksOptions.AlsoSign",
+		"StandardWebhooksConfig.ID", "StandardWebhooksConfig.Timestamp", "StandardWebhooksConfig.Signature", "StandardWebhooksConfig", "StandardWebhooksConfig.KeyID",
+		"StandardWebhooksConfig.AlsoSign", "StandardWebhooksConfig.AlsoSign", "StandardWebhooksConfig.AlsoSign", "StandardWebhooksConfig.AlsoSign",
 	}, fixture.ConfigErrors(t, err))
 }
 
@@ -338,11 +338,11 @@ func TestWebhookSigningString(t *testing.T) {
 
 // A payment provider sends webhooks, and the shop takes each of them once.
 func ExampleNewStandardWebhooks() {
-	key, err := sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	key, err := sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		panic(err)
 	}
-	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksOptions{})
+	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksConfig{})
 	if err != nil {
 		panic(err)
 	}

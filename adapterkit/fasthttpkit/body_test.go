@@ -20,7 +20,7 @@ import (
 // A client that is cut off while it sends may never read the answer.
 func TestAClientMayFinishSending(t *testing.T) {
 	fasthttpkit.SetMaxDrain(t, time.Minute)
-	store, err := memstore.New(memstore.Options{})
+	store, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	guard := core.MustNew(core.Config{Store: store, User: core.SharedByAllCallers()}).
 		MustGuard(core.Policy{BodyLimit: 10, Key: core.Header(core.Required)})

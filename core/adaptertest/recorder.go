@@ -50,7 +50,7 @@ func newRecorder() (*recorder, error) {
 		return l.now
 	}
 	var err error
-	l.inner, err = memstore.New(memstore.Options{Now: clock})
+	l.inner, err = memstore.New(memstore.Config{Now: clock})
 	return l, err
 }
 

@@ -227,7 +227,7 @@ var behindCases = []guardedCase{
 		name: "Verify twice, the inner one refuses",
 		why:  "who is known outside is not yet known inside; and a refusal further in creates no record either",
 		change: func(s *service) {
-			key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: bob.id}, bob.secret))
+			key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: bob.id}, bob.secret))
 			s.inner = &sign.Config{Keys: sign.Must(sign.NewRing(key)), Clock: s.sign.Clock}
 		},
 		check: func(p *attackRun) {
@@ -334,7 +334,7 @@ var behindCases = []guardedCase{
 
 // sorted has key id, timestamp, nonce and signature among the parameters, under names that mean nothing to a guard.
 var sorted = func() sign.Scheme {
-	scheme, err := sortedparams.New(sortedparams.Options{
+	scheme, err := sortedparams.New(sortedparams.Config{
 		InParams: true, KeyID: "mch_id", Timestamp: "sent_at", Nonce: "nonce_str", Sign: "sig",
 		Bind: sortedparams.Binding{IdempotencyKey: "idempotency_key"},
 	})
@@ -379,7 +379,7 @@ func (o sortedOrder) message() *message {
 		}
 	}
 	clock := func() time.Time { return noon.Add(-o.age) }
-	if err := sign.Request(r, sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: demo.id}, demo.secret)), sign.RequestOptions{Scheme: sorted, Clock: clock}); err != nil {
+	if err := sign.Request(r, sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: demo.id}, demo.secret)), sign.RequestOptions{Scheme: sorted, Clock: clock}); err != nil {
 		panic(err)
 	}
 	signedBody, _ := io.ReadAll(r.Body) // of a buffer

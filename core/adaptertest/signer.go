@@ -34,7 +34,7 @@ var (
 func ring() *sign.Ring {
 	r := sign.Must(sign.NewRing())
 	for _, p := range []*signer{demo, newDemo, bob} {
-		if err := r.Add(sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: p.id, Owner: p.owner}, p.secret))); err != nil {
+		if err := r.Add(sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: p.id, Owner: p.owner}, p.secret))); err != nil {
 			panic(err) // the suite's own
 		}
 	}

@@ -327,7 +327,7 @@ func mistakes(p *tab) {
 // tokenThatHasExpired issues a token as the shop has, which was good for a nanosecond.
 func (p *tab) tokenThatHasExpired() string {
 	p.Helper()
-	store, err := memstore.New(memstore.Options{})
+	store, err := memstore.New(memstore.Config{})
 	require.NoError(p, err)
 	options := shop.Options{Secret: shop.DefaultSecret, Lease: 30 * time.Second, TokenLifetime: time.Nanosecond}
 	guards, err := shop.NewGuards(options, &shop.Store{Store: store})

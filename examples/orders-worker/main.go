@@ -174,7 +174,7 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 
 // relay sends the messages of committed transactions. Of all relays, one at a time does.
 func (s *service) relay(ctx context.Context) error {
-	relay, err := s.box.NewRelay(outbox.Each(s.publish, amqpidem.Refused), outbox.RelayOptions{
+	relay, err := s.box.NewRelay(outbox.Each(s.publish, amqpidem.Refused), outbox.RelayConfig{
 		Lease: lease, Poll: 200 * time.Millisecond, Observe: outbox.LogEvents(slog.Default()),
 	})
 	if err != nil {

@@ -84,7 +84,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.db.SetMaxOpenConns(8)
-	if s.box, err = outbox.New(s.db, dialect, outbox.Options{Table: s.name + "_outbox"}); err != nil {
+	if s.box, err = outbox.New(s.db, dialect, outbox.Config{Table: s.name + "_outbox"}); err != nil {
 		return err // also if the name is none for tables
 	}
 	if s.store, err = sqlstore.New(s.db, dialect, sqlstore.Table(s.name+"_records")); err != nil {

@@ -134,7 +134,7 @@ func newTokens(o Options, limit func(context.Context, core.User) (time.Duration,
 
 // newVerifier builds what verifies signatures, with the one key that the command line gives.
 func newVerifier(o Options, engine *core.Engine, logger *slog.Logger) (*sign.Verifier, error) {
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: KeyID}, []byte(o.Secret))
+	key, err := sign.NewHMACKey(sign.KeyConfig{ID: KeyID}, []byte(o.Secret))
 	if err != nil {
 		return nil, fmt.Errorf("-secret: %w", err) // which does not show it
 	}

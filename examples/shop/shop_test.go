@@ -30,7 +30,7 @@ func request(body string, fields ...string) *Request {
 
 func newShop(t *testing.T) *Shop {
 	t.Helper()
-	store, err := memstore.New(memstore.Options{})
+	store, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	guards, err := NewGuards(Options{Secret: DefaultSecret, Lease: 30 * time.Second}, &Store{Store: store})
 	require.NoError(t, err)

@@ -83,7 +83,7 @@ func OpenStore(o Options) (*Store, error) {
 		stop := purge(s)
 		return &Store{s, perUser(maxTokens, tokensWindow), func() { stop(); s.Close() }}, nil
 	default:
-		s, err := memstore.New(memstore.Options{})
+		s, err := memstore.New(memstore.Config{})
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func parse(flags *flag.FlagSet, args []string) (*client, error) {
 	if u, err := url.Parse(*to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("-url must be http://… or https://…") // what it is may hold a password
 	}
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: *id}, []byte(*secret))
+	key, err := sign.NewHMACKey(sign.KeyConfig{ID: *id}, []byte(*secret))
 	if err != nil {
 		return nil, fmt.Errorf("-key and -secret: %w", err)
 	}

@@ -35,7 +35,7 @@ func Main(m *testing.M) {
 // NewEngine returns an engine with a store of its own and one user.
 func NewEngine(t testing.TB, observe ...func(core.Event)) *core.Engine {
 	t.Helper()
-	store, err := memstore.New(memstore.Options{})
+	store, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	c := core.Config{Store: store, User: core.SharedByAllCallers()}
 	if len(observe) > 0 {

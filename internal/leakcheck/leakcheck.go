@@ -79,7 +79,7 @@ type Response struct {
 // Engine returns an engine whose store checks what it gets, for [Run.Test].
 func Engine(t testing.TB) (*core.Engine, *Store) {
 	t.Helper()
-	inner, err := memstore.New(memstore.Options{})
+	inner, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
 	s := &Store{Store: inner, kept: map[string]stored{}}
 	return core.MustNew(core.Config{Store: s, User: core.UserFromHeader("X-User")}), s

@@ -28,12 +28,12 @@ var algorithms = []string{"hmac-sha256", "ed25519", "ecdsa-p256-sha256", "rsa-ps
 // keyPairs returns the keys that sign, with those that verify.
 func keyPairs() map[sign.Algorithm][2]*sign.Key {
 	pairs := fixture.Pairs("demo")
-	shared := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte(secret)))
+	shared := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte(secret)))
 	pairs[sign.HMACSHA256] = [2]*sign.Key{shared, shared}
 	return pairs
 }
 
-func newScheme(t testing.TB, o rfc9421.Options) sign.Scheme {
+func newScheme(t testing.TB, o rfc9421.Config) sign.Scheme {
 	t.Helper()
 	s, err := rfc9421.New(o)
 	require.NoError(t, err)

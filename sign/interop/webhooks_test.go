@@ -31,10 +31,10 @@ type sender struct {
 // What the senders' own libraries sign we verify, and they verify what we sign.
 func TestWebhooks(t *testing.T) {
 	const senderSecret = "whsec_0123456789abcdef0123456789abcdef"
-	senderKey := sign.Must(sign.NewSenderKey(sign.KeyOptions{ID: "acme"}, senderSecret))
+	senderKey := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "acme"}, senderSecret))
 	webhookSecret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret))
-	webhookKey := sign.Must(sign.NewStandardWebhooksKey(sign.KeyOptions{ID: "acme"}, webhookSecret))
-	scheme := func(o sign.StandardWebhooksOptions) sign.Scheme {
+	webhookKey := sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "acme"}, webhookSecret))
+	scheme := func(o sign.StandardWebhooksConfig) sign.Scheme {
 		o.KeyID = "acme"
 		s, err := sign.NewStandardWebhooks(o)
 		require.NoError(t, err)
@@ -58,12 +58,12 @@ func TestWebhooks(t *testing.T) {
 
 	for name, s := range map[string]sender{
 		"standard-webhooks": {
-			scheme: scheme(sign.StandardWebhooksOptions{}), key: webhookKey, replayed: "replayed",
+			scheme: scheme(sign.StandardWebhooksConfig{}), key: webhookKey, replayed: "replayed",
 			sign:   byID("Webhook-", reference.Sign),
 			verify: func(r *http.Request, body []byte) error { return reference.Verify(body, r.Header) },
 		},
 		"svix": {
-			scheme: scheme(sign.StandardWebhooksOptions{ID: "Svix-Id", Timestamp: "Svix-Timestamp", Signature: "Svix-Signature"}),
+			scheme: scheme(sign.StandardWebhooksConfig{ID: "Svix-Id", Timestamp: "Svix-Timestamp", Signature: "Svix-Signature"}),
 			key:    webhookKey, replayed: "replayed",
 			sign:   byID("Svix-", hosted.Sign),
 			verify: func(r *http.Request, body []byte) error { return hosted.Verify(body, r.Header) },

@@ -3,13 +3,13 @@
 //
 // The client:
 //
-//	scheme, err := rfc9421.New(rfc9421.Options{})
+//	scheme, err := rfc9421.New(rfc9421.Config{})
 //	…
 //	client := &http.Client{Transport: &sign.Transport{Key: key, Options: sign.RequestOptions{Scheme: scheme}}}
 //
 // The server:
 //
-//	scheme, err := rfc9421.New(rfc9421.Options{})
+//	scheme, err := rfc9421.New(rfc9421.Config{})
 //	…
 //	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme})
 //	…
@@ -26,7 +26,7 @@
 //
 //   - The method: "@method".
 //   - The host: "@authority", in lower case and without the default port of the scheme. The scheme is https if the adapter
-//     saw TLS or if [Options].HTTPS is set. If [sign.Config].Host is set, it replaces the host that was sent.
+//     saw TLS or if [Config].HTTPS is set. If [sign.Config].Host is set, it replaces the host that was sent.
 //   - The path: "@path"; and the query: "@query", with its question mark, which is covered even if there is no query. Both are
 //     as sent. Nothing is decoded or normalised.
 //   - "@request-target", which is the target as sent, may replace path and query. "@target-uri" may replace host, path and
@@ -34,8 +34,8 @@
 //   - The body: "content-digest" with sha-256, sha-512 or both. Each must be the digest of the body. Weak and unknown digests
 //     beside them are ignored. Only a request without a body may leave "content-digest" out, and must then have no
 //     Content-Digest at all. This package always signs one.
-//   - Idempotency-Key, Content-Type (but see [Options].UnsignedContentType) and Content-Encoding if they are present, and the
-//     fields of [Options].Cover and [Options].Require.
+//   - Idempotency-Key, Content-Type (but see [Config].UnsignedContentType) and Content-Encoding if they are present, and the
+//     fields of [Config].Cover and [Config].Require.
 //
 // Any other header field may be covered, except those of one connection, Host, and the signature's own. A covered field must be
 // present in a single line. RFC 9421 joins several lines by commas, so "1, 2" in one line and 1 and 2 in two lines would have
@@ -47,8 +47,8 @@
 //   - Parameters of components (sf, bs, key, req, tr, and name of "@query-param"): the signed value would differ from the one
 //     that the handler sees. "@status", which belongs to responses.
 //   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ - + / =). An alg that is not the key's. An
-//     empty alg or tag, and a tag other than [Options].Tag. Parameters that the RFC does not define.
-//   - Several signatures, unless [Options].Label names the one to verify. Signature-Input, Signature or Content-Digest in
+//     empty alg or tag, and a tag other than [Config].Tag. Parameters that the RFC does not define.
+//   - Several signatures, unless [Config].Label names the one to verify. Signature-Input, Signature or Content-Digest in
 //     several lines.
 //   - Labels, components or parameters that occur twice, and base64 whose unused bits are not zero.
 //   - So the messages of Web Bot Auth, which cover neither method nor path.

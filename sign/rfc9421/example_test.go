@@ -15,11 +15,11 @@ import (
 
 // A server that requires signed requests, a client that signs them, and one that does not.
 func Example() {
-	key, err := sign.NewHMACKey(sign.KeyOptions{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
+	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	scheme, err := rfc9421.New(rfc9421.Options{})
+	scheme, err := rfc9421.New(rfc9421.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func signWith(t testing.TB, s *profile, m *sign.Message, key *sign.Key, covered 
 	maps.Copy(headerOf(m), added.Header)
 }
 
-func newScheme(t testing.TB, o Options) *profile {
+func newScheme(t testing.TB, o Config) *profile {
 	t.Helper()
 	s, err := New(o)
 	require.NoError(t, err)

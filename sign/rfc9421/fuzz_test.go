@@ -24,7 +24,7 @@ func FuzzSignatureInput(f *testing.F) {
 	f.Add(`sig1=("a");nonce="\`)
 	f.Add(`sig1=("@method");created=-`)
 	f.Add(`sig1=(%"a%ff");keyid=%"%22"`)
-	open, labelled := newScheme(f, Options{}), newScheme(f, Options{Label: "sig1"})
+	open, labelled := newScheme(f, Config{}), newScheme(f, Config{Label: "sig1"})
 	f.Fuzz(func(t *testing.T, value string) {
 		for _, s := range []*profile{open, labelled} {
 			var p parameters
@@ -70,7 +70,7 @@ func FuzzSignature(f *testing.F) {
 		`sig1="AAAA"`, "sig1=abcd", "sig1=:AAAA", "sig1=:AA=:", "sig1=:_-A=:", "sig1=:" + strings.Repeat("AAAA", 342) + ":"} {
 		f.Add(seed)
 	}
-	open, labelled := newScheme(f, Options{}), newScheme(f, Options{Label: "sig1"})
+	open, labelled := newScheme(f, Config{}), newScheme(f, Config{Label: "sig1"})
 	f.Fuzz(func(t *testing.T, value string) {
 		for _, s := range []*profile{open, labelled} {
 			sig := new(sign.Signature)

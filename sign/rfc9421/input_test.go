@@ -46,7 +46,7 @@ func inputRows(t testing.TB) (rows []inputRow) {
 }
 
 func TestSignatureInput(t *testing.T) {
-	s, key := newScheme(t, Options{UnsignedContentType: true}), signtest.Demo // most lists are as short as can be
+	s, key := newScheme(t, Config{UnsignedContentType: true}), signtest.Demo // most lists are as short as can be
 	wanted := map[string]error{"malformed": sign.CodeMalformed, "missing": sign.CodeMissing, "uncovered": sign.ReasonUncovered}
 	count := make(map[string]int)
 	for _, row := range inputRows(t) {
@@ -98,7 +98,7 @@ func TestParsingIsBounded(t *testing.T) {
 		"sig1=(" + strings.Repeat(`"a"  `, maxParts/2-1) + ")", strings.Repeat("a=1,", maxParts) + "a=1", "sig1=()" + strings.Repeat(";a=1", maxParts-2),
 	} {
 		for _, field := range []string{"Signature-Input", "Signature", "Content-Digest"} {
-			s, m := newScheme(t, Options{}), testMessage()
+			s, m := newScheme(t, Config{}), testMessage()
 			signWith(t, s, m, signtest.Demo)
 			headerOf(m).Set(field, value)
 			var sig sign.Signature
@@ -116,16 +116,16 @@ func TestParsingIsBounded(t *testing.T) {
 // Strings may have quotes and backslashes, which are escaped.
 func TestEscapedStrings(t *testing.T) {
 	key := fixture.HMAC(`a"b\c`)
-	s, m := newScheme(t, Options{Tag: `say "x" \`}), testMessage()
+	s, m := newScheme(t, Config{Tag: `say "x" \`}), testMessage()
 	signWith(t, s, m, key)
 	require.Contains(t, headerOf(m).Get("Signature-Input"), `;keyid="a\"b\\c";`)
 	require.Contains(t, headerOf(m).Get("Signature-Input"), `;tag="say \"x\" \\"`)
 	require.NoError(t, verify(t, s, m, key))
-	require.ErrorIs(t, verify(t, newScheme(t, Options{Tag: "say"}), m, key), sign.CodeInvalid)
+	require.ErrorIs(t, verify(t, newScheme(t, Config{Tag: "say"}), m, key), sign.CodeInvalid)
 }
 
 func TestSignatureField(t *testing.T) {
-	s, key := newScheme(t, Options{}), signtest.Demo
+	s, key := newScheme(t, Config{}), signtest.Demo
 	m := testMessage()
 	signByHand(t, s, m, key, "sig1="+strictList+strictParams)
 	good := headerOf(m).Get("Signature") // sig1=:<44 characters, the last of them "=">:
@@ -175,14 +175,14 @@ func TestSignatureField(t *testing.T) {
 func TestLabel(t *testing.T) {
 	key := signtest.Demo
 	m := testMessage()
-	open, labelled := newScheme(t, Options{}), newScheme(t, Options{Label: "mine"})
+	open, labelled := newScheme(t, Config{}), newScheme(t, Config{Label: "mine"})
 	signWith(t, labelled, m, key)
 	input, signature := headerOf(m).Get("Signature-Input"), headerOf(m).Get("Signature")
 	require.True(t, strings.HasPrefix(input, "mine=("))
 	require.True(t, strings.HasPrefix(signature, "mine=:"))
 	require.NoError(t, verify(t, open, m, key))
 	require.NoError(t, verify(t, labelled, m, key))
-	require.ErrorIs(t, verify(t, newScheme(t, Options{Label: "other"}), m, key), sign.CodeMissing)
+	require.ErrorIs(t, verify(t, newScheme(t, Config{Label: "other"}), m, key), sign.CodeMissing)
 
 	const proxyInput, proxySignature = `proxy=("@status";req "x";bs);created=1;proxied`, `proxy=:AAAA:;x`
 	for _, c := range []struct {

@@ -32,11 +32,11 @@ func TestUnknownKeysTakeTheSameWork(t *testing.T) {
 	pairs := fixture.Private()
 	ring := sign.Must(sign.NewRing(fixture.HMAC("hmac")))
 	for id, public := range map[string]any{"ed25519": pairs.Ed25519.Public(), "ecdsa": &pairs.ECDSA.PublicKey, "rsa": &pairs.RSA.PublicKey} {
-		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: id}, public))))
-		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyOptions{ID: "expired", ValidUntil: fixture.Now}, public))))
+		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyConfig{ID: id}, public))))
+		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyConfig{ID: "expired", ValidUntil: fixture.Now}, public))))
 	}
 	ring.Revoke("revoked")
-	scheme := &working{Scheme: newScheme(t, Options{})}
+	scheme := &working{Scheme: newScheme(t, Config{})}
 	v := fixture.Verifier(sign.Config{Keys: ring, Scheme: scheme})
 
 	all := map[sign.Algorithm]int{sign.HMACSHA256: 1, sign.Ed25519: 1, sign.ECDSAP256SHA256: 1, sign.RSAPSSSHA512: 1}

@@ -109,10 +109,10 @@ func rfcKeys(t *testing.T) map[string]*sign.Key {
 	secret, err := base64.StdEncoding.DecodeString(rfcSecret)
 	require.NoError(t, err)
 	return map[string]*sign.Key{
-		"test-key-rsa-pss":   sign.Must(sign.NewKey(sign.KeyOptions{ID: "test-key-rsa-pss"}, rsaKey)),
-		"test-key-ecc-p256":  sign.Must(sign.NewKey(sign.KeyOptions{ID: "test-key-ecc-p256"}, p256Key)),
-		"test-key-ed25519":   sign.Must(sign.NewKey(sign.KeyOptions{ID: "test-key-ed25519"}, ed25519Key)),
-		"test-shared-secret": sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "test-shared-secret"}, secret)),
+		"test-key-rsa-pss":   sign.Must(sign.NewKey(sign.KeyConfig{ID: "test-key-rsa-pss"}, rsaKey)),
+		"test-key-ecc-p256":  sign.Must(sign.NewKey(sign.KeyConfig{ID: "test-key-ecc-p256"}, p256Key)),
+		"test-key-ed25519":   sign.Must(sign.NewKey(sign.KeyConfig{ID: "test-key-ed25519"}, ed25519Key)),
+		"test-shared-secret": sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "test-shared-secret"}, secret)),
 	}
 }
 
@@ -120,7 +120,7 @@ func rfcKeys(t *testing.T) map[string]*sign.Key {
 // for a start. So they are put together here of the parts that the scheme is made of.
 func TestRFCVectors(t *testing.T) {
 	keys := rfcKeys(t)
-	s := newScheme(t, Options{})
+	s := newScheme(t, Config{})
 	for _, c := range []struct {
 		name, label, key string
 		message          *sign.Message

@@ -14,9 +14,9 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Options are the options of [New]. The zero value is the profile that the package comment describes. Client and verifier need
+// Config configures [New]. The zero Config is the profile that the package comment describes. Client and verifier need
 // the same options, except HTTPS.
-type Options struct {
+type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
 	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
 	// any label, but refuses a message with several signatures.
@@ -51,7 +51,7 @@ const (
 	headerDigest    = "Content-Digest"
 )
 
-// defaultLabel is the default of Options.Label for clients.
+// defaultLabel is the default of Config.Label for clients.
 const defaultLabel = "sig1"
 
 // profile is the [sign.Scheme] of this package.
@@ -59,7 +59,7 @@ type profile struct {
 	label, tag     string
 	https          bool
 	cover, require []form.FieldName
-	derived        []string // derived components that Options.Require names
+	derived        []string // derived components that Config.Require names
 	needed         coverage
 }
 
@@ -71,10 +71,10 @@ var (
 )
 
 // New returns the scheme. It reports all errors of o at once, each as a [*sign.ConfigError].
-func New(o Options) (sign.Scheme, error) {
+func New(o Config) (sign.Scheme, error) {
 	var errs []error
 	refuse := func(name, format string, args ...any) {
-		errs = append(errs, &sign.ConfigError{Field: "rfc9421.Options." + name, Problem: fmt.Sprintf(format, args...)})
+		errs = append(errs, &sign.ConfigError{Field: "rfc9421.Config." + name, Problem: fmt.Sprintf(format, args...)})
 	}
 	s := &profile{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding}, needed: strict}
 	if !o.UnsignedContentType {

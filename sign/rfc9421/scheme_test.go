@@ -17,18 +17,18 @@ import (
 )
 
 func TestOptionErrorsAreReportedAtOnce(t *testing.T) {
-	_, err := New(Options{
+	_, err := New(Config{
 		Label: "Sig", Tag: "t\n", Cover: []string{"Host", "X-Fine", "not a name"}, Require: []string{"Signature", "@scheme", "@status"},
 	})
 	require.Equal(t, []string{
-		"rfc9421.Options.Label", "rfc9421.Options.Tag", "rfc9421.Options.Cover", "rfc9421.Options.Cover",
-		"rfc9421.Options.Require", "rfc9421.Options.Require",
+		"rfc9421.Config.Label", "rfc9421.Config.Tag", "rfc9421.Config.Cover", "rfc9421.Config.Cover",
+		"rfc9421.Config.Require", "rfc9421.Config.Require",
 	}, fixture.ConfigErrors(t, err))
 }
 
 // What sign.Request makes passes a verifier, for each kind of key.
 func TestSignAndVerify(t *testing.T) {
-	c := sign.Config{Scheme: newScheme(t, Options{})}
+	c := sign.Config{Scheme: newScheme(t, Config{})}
 	for algorithm, pair := range fixture.Pairs("demo") {
 		signer, verifier := pair[0], pair[1]
 		r := signtest.NewRequest(t, nil, "https://API.example.com:443/transfers/a%2Fb?x=2&x=1", body200, "Idempotency-Key", `"k-1"`)
@@ -48,7 +48,7 @@ func TestSignAndVerify(t *testing.T) {
 
 // What the signature of the example is: everything that is added, and what was signed.
 func TestSigned(t *testing.T) {
-	s, m, key := newScheme(t, Options{}), testMessage(), signtest.Demo
+	s, m, key := newScheme(t, Config{}), testMessage(), signtest.Demo
 	sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{"Content-Type", "Content-Encoding", "CONTENT-TYPE"}}
 	added, err := s.Sign(m, sig, key)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestSigned(t *testing.T) {
 }
 
 func TestNothingCanBeChanged(t *testing.T) {
-	s, key := newScheme(t, Options{Cover: []string{"X-Seen"}}), signtest.Demo
+	s, key := newScheme(t, Config{Cover: []string{"X-Seen"}}), signtest.Demo
 	set := func(name string, values ...string) func(*sign.Message) {
 		return func(m *sign.Message) { headerOf(m)[name] = values }
 	}
@@ -146,7 +146,7 @@ func TestNothingCanBeChanged(t *testing.T) {
 }
 
 func TestContentDigest(t *testing.T) {
-	s, key := newScheme(t, Options{}), signtest.Demo
+	s, key := newScheme(t, Config{}), signtest.Demo
 	sum := sha512.Sum512([]byte(body200))
 	good256, good512 := digestOf(body200), "sha-512=:"+base64.StdEncoding.EncodeToString(sum[:])+":"
 	bad256, bad512 := digestOf("x"), rfcDigest
@@ -187,17 +187,17 @@ func TestContentDigest(t *testing.T) {
 
 // A message without a body needs no digest, unless that is required. One with a body does.
 func TestNoBody(t *testing.T) {
-	s, key := newScheme(t, Options{}), signtest.Demo
+	s, key := newScheme(t, Config{}), signtest.Demo
 	for _, c := range []struct {
 		name, body, digest string
-		options            Options
+		options            Config
 		want               error
 	}{
-		{"nothing", "", "", Options{}, nil},
-		{"nothing, but required", "", "", Options{Require: []string{"Content-Digest"}}, sign.ReasonUncovered},
-		{"a body that came later", "{}", "", Options{}, sign.ReasonUncovered},
-		{"a digest that came later", "", digestOf(""), Options{}, sign.ReasonUncovered},
-		{"both", "{}", digestOf("{}"), Options{}, sign.ReasonUncovered},
+		{"nothing", "", "", Config{}, nil},
+		{"nothing, but required", "", "", Config{Require: []string{"Content-Digest"}}, sign.ReasonUncovered},
+		{"a body that came later", "{}", "", Config{}, sign.ReasonUncovered},
+		{"a digest that came later", "", digestOf(""), Config{}, sign.ReasonUncovered},
+		{"both", "{}", digestOf("{}"), Config{}, sign.ReasonUncovered},
 	} {
 		m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com", Source: &fixture.Source{Header: http.Header{"Content-Digest": {"-"}}}}
 		signByHand(t, s, m, key, `sig1=("@method" "@authority" "@path" "@query")`+strictParams)
@@ -219,7 +219,7 @@ func TestNoBody(t *testing.T) {
 
 // The values of the derived components (RFC 9421, section 2.2).
 func TestDerivedComponents(t *testing.T) {
-	plain, proxied := newScheme(t, Options{}), newScheme(t, Options{HTTPS: true})
+	plain, proxied := newScheme(t, Config{}), newScheme(t, Config{HTTPS: true})
 	for _, c := range []struct {
 		component string
 		message   sign.Message
@@ -270,16 +270,16 @@ func TestDerivedComponents(t *testing.T) {
 func TestBehindProxy(t *testing.T) {
 	m := testMessage()
 	m.Host, m.TLS = "api.example.com:443", true
-	signWith(t, newScheme(t, Options{Require: []string{"@scheme", "@target-uri"}}), m, signtest.Demo)
+	signWith(t, newScheme(t, Config{Require: []string{"@scheme", "@target-uri"}}), m, signtest.Demo)
 	m.Host, m.TLS = "10.0.0.7:8080", false
-	require.ErrorIs(t, verify(t, newScheme(t, Options{}), m, signtest.Demo), sign.ReasonBadSignature)
-	v := fixture.Verifier(sign.Config{Scheme: newScheme(t, Options{HTTPS: true}), Host: "api.example.com", Hosts: []string{"10.0.0.7:8080"}}, signtest.Demo)
+	require.ErrorIs(t, verify(t, newScheme(t, Config{}), m, signtest.Demo), sign.ReasonBadSignature)
+	v := fixture.Verifier(sign.Config{Scheme: newScheme(t, Config{HTTPS: true}), Host: "api.example.com", Hosts: []string{"10.0.0.7:8080"}}, signtest.Demo)
 	_, err := v.Verify(t.Context(), unread(m))
 	require.NoError(t, err)
 }
 
 func TestCoverAndRequire(t *testing.T) {
-	key, open, strictest := signtest.Demo, newScheme(t, Options{}), newScheme(t, Options{Cover: []string{"x-a"}, Require: []string{"X-B", "@Scheme"}})
+	key, open, strictest := signtest.Demo, newScheme(t, Config{}), newScheme(t, Config{Cover: []string{"x-a"}, Require: []string{"X-B", "@Scheme"}})
 	trySign := func(s *profile, m *sign.Message, covered ...string) error {
 		_, err := s.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: covered}, key)
 		return err
@@ -318,7 +318,7 @@ func TestCoverAndRequire(t *testing.T) {
 
 // A Content-Type is covered, whatever the client asks for, and is not accepted uncovered unless the options say so.
 func TestContentTypeIsCovered(t *testing.T) {
-	key, strict, lax := signtest.Demo, newScheme(t, Options{}), newScheme(t, Options{UnsignedContentType: true})
+	key, strict, lax := signtest.Demo, newScheme(t, Config{}), newScheme(t, Config{UnsignedContentType: true})
 	m := testMessage()
 	signWith(t, strict, m, key)
 	require.Contains(t, headerOf(m).Get("Signature-Input"), `"content-type"`)
@@ -340,7 +340,7 @@ func TestContentTypeIsCovered(t *testing.T) {
 
 func TestTag(t *testing.T) {
 	key := signtest.Demo
-	none, mine, other := newScheme(t, Options{}), newScheme(t, Options{Tag: "mine"}), newScheme(t, Options{Tag: "other"})
+	none, mine, other := newScheme(t, Config{}), newScheme(t, Config{Tag: "mine"}), newScheme(t, Config{Tag: "other"})
 	m := testMessage()
 	signWith(t, mine, m, key)
 	require.NoError(t, verify(t, mine, m, key))
@@ -354,7 +354,7 @@ func TestTag(t *testing.T) {
 }
 
 func TestExpires(t *testing.T) {
-	s, m := newScheme(t, Options{}), testMessage()
+	s, m := newScheme(t, Config{}), testMessage()
 	signByHand(t, s, m, signtest.Demo, "sig1="+strictList+strictParams+";expires=1700000010")
 	for after, want := range map[int64]error{0: nil, 10: nil, 11: sign.CodeExpired, 61: sign.CodeExpired, -60: nil, -61: sign.CodeNotYetValid} {
 		v := fixture.Verifier(sign.Config{Scheme: s, Clock: func() time.Time { return time.Unix(testTime+after, 999) }}, signtest.Demo)
@@ -364,7 +364,7 @@ func TestExpires(t *testing.T) {
 }
 
 func TestSigningString(t *testing.T) {
-	s, m := newScheme(t, Options{}), testMessage()
+	s, m := newScheme(t, Config{}), testMessage()
 	m.Target += "&access_token=hunter2&z=3"
 	headerOf(m).Set("Authorization", "Bearer hunter2")
 	headerOf(m).Set("Cookie", "session=hunter2")
@@ -398,12 +398,12 @@ func TestSigningString(t *testing.T) {
 
 // Check refuses what Parse has not seen.
 func TestCheckWithoutParse(t *testing.T) {
-	require.ErrorIs(t, newScheme(t, Options{}).Check(testMessage(), new(sign.Signature), signtest.Demo), sign.ReasonBadSignature)
+	require.ErrorIs(t, newScheme(t, Config{}).Check(testMessage(), new(sign.Signature), signtest.Demo), sign.ReasonBadSignature)
 }
 
 // What a verification allocates does not grow unnoticed; BenchmarkVerify says how much it is.
 func TestVerifyAllocates(t *testing.T) {
-	s, key, signed := newScheme(t, Options{}), signtest.Demo, testMessage()
+	s, key, signed := newScheme(t, Config{}), signtest.Demo, testMessage()
 	signWith(t, s, signed, key, "content-type")
 	v := fixture.Verifier(sign.Config{Scheme: s, Nonces: fixture.AnyNonce{}}, key)
 	m := unread(signed)

@@ -20,7 +20,7 @@ var (
 )
 
 func newKey(id, secret string) *sign.Key {
-	return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: id}, []byte(secret)))
+	return sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: id}, []byte(secret)))
 }
 
 // NewVerifier returns a verifier that knows Demo and Bob, with the configuration that change leaves.

@@ -62,7 +62,7 @@ func (h SchemeHarness) problems() (found []string) {
 		h.Verifier = h.Signer
 	}
 	if h.Scheme == nil {
-		h.Scheme = sign.Must(sign.NewV1(sign.V1Options{}))
+		h.Scheme = sign.Must(sign.NewV1(sign.V1Config{}))
 	}
 	verifier := h.verifier(&p, fixture.AnyNonce{})
 	first, ok := h.sign(&p, h.Signer, noon)

@@ -105,7 +105,7 @@ func (f faulty) SigningString(m *sign.Message, s *sign.Signature, _ *sign.Key) s
 
 func TestRunSchemeFindsFaults(t *testing.T) {
 	key := func(fill string) *sign.Key {
-		return sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "acme"}, []byte(strings.Repeat(fill, 16))))
+		return sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "acme"}, []byte(strings.Repeat(fill, 16))))
 	}
 	problems := func(flaw string) []string {
 		return SchemeHarness{Scheme: faulty{flaw}, Signer: key("ab"), Stranger: key("cd"), Request: func() *http.Request {

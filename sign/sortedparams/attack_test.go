@@ -121,10 +121,10 @@ var attacks = []struct {
 }
 
 func TestAttacks(t *testing.T) {
-	v := func() *sign.Verifier { return verifierAt(Options{}, fixture.Now, signtest.Demo) }
+	v := func() *sign.Verifier { return verifierAt(Config{}, fixture.Now, signtest.Demo) }
 	attack := func(name, why string, change func(*http.Request), want error) {
 		t.Run(name, func(t *testing.T) {
-			r := newSigned(t, Options{}, "/transfers", formType, formBody)
+			r := newSigned(t, Config{}, "/transfers", formType, formBody)
 			good := fixture.Message(r)
 			change(r)
 			v := v()
@@ -148,7 +148,7 @@ func TestAttacks(t *testing.T) {
 
 // The same where the four stand among the parameters.
 func TestAttacksAmongParameters(t *testing.T) {
-	o := Options{InParams: true, KeyID: "mch_id", Nonce: "nonce_str"}
+	o := Config{InParams: true, KeyID: "mch_id", Nonce: "nonce_str"}
 	for _, c := range []struct {
 		why         string
 		name, value string // another value; "": none
@@ -200,8 +200,8 @@ func TestPlaces(t *testing.T) {
 		{FromForm | FromQuery, func(*http.Request) {}, sign.ReasonUncovered},
 		{FromQuery, inQuery, nil},
 	} {
-		r := newSigned(t, Options{}, "/transfers", jsonType, `{"amount":5,"to":"bob"}`)
+		r := newSigned(t, Config{}, "/transfers", jsonType, `{"amount":5,"to":"bob"}`)
 		c.change(r)
-		require.ErrorIs(t, verify(t, Options{Places: c.places}, r), c.want)
+		require.ErrorIs(t, verify(t, Config{Places: c.places}, r), c.want)
 	}
 }

@@ -1,7 +1,7 @@
 // Package sortedparams is the [sign.Scheme] of gateways that sign their parameters, sorted, with the secret behind them: Jeepay,
 // XunhuPay and many others, which have it from WeChat Pay v2. Package sign checks time, keys and nonces.
 //
-//	scheme, err := sortedparams.New(sortedparams.Options{InParams: true})
+//	scheme, err := sortedparams.New(sortedparams.Config{InParams: true})
 //	…
 //	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme})
 //
@@ -11,18 +11,18 @@
 //	amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=<secret>
 //
 // The signature is the HMAC-SHA256 of this string with the same secret, in upper-case hexadecimal. By default, key id, timestamp,
-// nonce and signature are in the header fields X-Key-Id, X-Timestamp, X-Nonce and X-Sign; see [Options].InParams. The key is
+// nonce and signature are in the header fields X-Key-Id, X-Timestamp, X-Nonce and X-Sign; see [Config].InParams. The key is
 // one of [sign.NewHMACKey]. The configuration decides the algorithm: a parameter sign_type is like any other.
 //
 // # What is not signed
 //
 // THE METHOD, THE PATH, THE HOST AND THE HEADER ARE NOT SIGNED. Whoever relays a signed message can send it to another route of
 // the service. Give each API a key of its own, have a parameter that names the operation, or sign method and path with
-// [Options].Bind. Prefer [sign.NewV1] if you can choose.
+// [Config].Bind. Prefer [sign.NewV1] if you can choose.
 //
 // These are not signed either:
 //   - The place of a parameter. Whoever relays a message can move one from the body to the query, where a handler may not look.
-//     Name the place in [Options].Places.
+//     Name the place in [Config].Places.
 //   - Whether a JSON value is a string, a number or a boolean: "5" and 5 are the same.
 //   - Parameters without a value: "" and null can be added and removed. Handlers must treat them as absent.
 //   - The order of parameters, and how their values are escaped.
@@ -46,7 +46,7 @@
 //
 // # Time and nonce
 //
-// A message needs a timestamp, in one of the forms that [Options] has, and a nonce of 16 to 128 characters of A-Z a-z 0-9 . _ ~ -.
+// A message needs a timestamp, in one of the forms that [Config] has, and a nonce of 16 to 128 characters of A-Z a-z 0-9 . _ ~ -.
 // The body is read before they are checked, up to the verifier's limit, also if they are in the header. A message without one
 // of them could be sent again for ever, and is refused ([sign.CodeMissing]). XunhuPay sends both (time and nonce_str). Jeepay sends
 // a time alone (reqTime): your own clients add a nonce as one more parameter. A time of the payment, such as time_end, is not that
@@ -55,7 +55,7 @@
 //
 // # With a guard behind it
 //
-// A client signs each retry anew. With [Options].InParams, the four parameters of the signature therefore do not count for the
+// A client signs each retry anew. With [Config].InParams, the four parameters of the signature therefore do not count for the
 // guard, if they are in a query, a form or a JSON body: they are neither in keys made of parameters nor in the fingerprint of a
 // client's key (see [sign.Verified].Consumed).
 package sortedparams

@@ -16,14 +16,14 @@ import (
 
 // A shop calls a gateway whose parameters have the names of XunhuPay.
 func Example() {
-	scheme, err := sortedparams.New(sortedparams.Options{
+	scheme, err := sortedparams.New(sortedparams.Config{
 		InParams: true, KeyID: "appid", Timestamp: "time", Nonce: "nonce_str", Sign: "hash", Places: sortedparams.FromForm,
 	})
 	if err != nil {
 		panic(err)
 	}
 	now := func() time.Time { return time.Unix(1700000000, 0) }
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte("192006250b4c09247ec02edce69f6a2d")))
+	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "10000100"}, []byte("192006250b4c09247ec02edce69f6a2d")))
 
 	// The shop.
 	r := httptest.NewRequest("POST", "https://pay.example/do", strings.NewReader("trade_order_id=7&total_fee=5.00"))

@@ -31,18 +31,18 @@ func newRequest(tb testing.TB, target, contentType, body string) *http.Request {
 }
 
 // newSigned is the same, signed by demo at [fixture.Now].
-func newSigned(tb testing.TB, o Options, target, contentType, body string) *http.Request {
+func newSigned(tb testing.TB, o Config, target, contentType, body string) *http.Request {
 	tb.Helper()
 	return fixture.Sign(tb, newRequest(tb, target, contentType, body), signtest.Demo, sign.RequestOptions{Scheme: sign.Must(New(o))})
 }
 
 // verify verifies r by a verifier of its own, whose ring has demo's key.
-func verify(tb testing.TB, o Options, r *http.Request) error {
+func verify(tb testing.TB, o Config, r *http.Request) error {
 	tb.Helper()
 	return fixture.Verify(tb, sign.Config{Scheme: sign.Must(New(o))}, r, signtest.Demo)
 }
 
-func verifierAt(o Options, at time.Time, keys ...*sign.Key) *sign.Verifier {
+func verifierAt(o Config, at time.Time, keys ...*sign.Key) *sign.Verifier {
 	return fixture.Verifier(sign.Config{Scheme: sign.Must(New(o)), Clock: func() time.Time { return at }}, keys...)
 }
 

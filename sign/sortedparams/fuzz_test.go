@@ -19,7 +19,7 @@ import (
 func fuzzedPairs(t *testing.T, l *params, err error) map[string]string {
 	t.Helper()
 	if err == nil {
-		err = l.finish(new(Options))
+		err = l.finish(new(Config))
 	}
 	if err != nil {
 		require.ErrorIs(t, err, sign.CodeMalformed)

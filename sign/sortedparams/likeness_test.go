@@ -41,7 +41,7 @@ func TestLikenessOfNames(t *testing.T) {
 		for _, name := range strings.Fields(names) {
 			require.NoError(t, l.add(name, ""))
 		}
-		if err := l.checkLikeness(&Options{SecretName: "key"}); alike {
+		if err := l.checkLikeness(&Config{SecretName: "key"}); alike {
 			require.ErrorIs(t, err, sign.CodeMalformed, names)
 		} else {
 			require.NoError(t, err, names)

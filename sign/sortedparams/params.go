@@ -89,7 +89,7 @@ func (l *params) has(name string) bool {
 }
 
 // finish sorts the list, makes the signing string, and checks that no other list has the same one.
-func (l *params) finish(o *Options) error {
+func (l *params) finish(o *Config) error {
 	slices.SortFunc(l.list, func(a, b param) int { return strings.Compare(a.name, b.name) })
 	if err := l.checkLikeness(o); err != nil {
 		return err
@@ -117,13 +117,13 @@ func (l *params) finish(o *Options) error {
 }
 
 // signs reports whether p is signed.
-func (o *Options) signs(p param) bool {
+func (o *Config) signs(p param) bool {
 	return p.value != "" && p.name != o.Sign
 }
 
 // checkLikeness refuses two names that some decoder treats as one: one of the two may be empty, so not signed, and still win.
 // encoding/json and the binders of frameworks ignore case. Forms write a[] for several values of a, and a[b] for a.b.
-func (l *params) checkLikeness(o *Options) error {
+func (l *params) checkLikeness(o *Config) error {
 	names := make([]alike, 0, len(l.list))
 	for _, p := range l.list {
 		if p.name != o.SecretName { // which no handler sees

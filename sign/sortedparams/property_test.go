@@ -54,7 +54,7 @@ var (
 // What is signed is verified, however its parameters are written. A message with other parameters is refused.
 func TestNoParameterCanBeChanged(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		o := Options{InsecureMD5: rapid.Bool().Draw(rt, "MD5"), LowerCase: rapid.Bool().Draw(rt, "lower case"), Milliseconds: rapid.Bool().Draw(rt, "milliseconds")}
+		o := Config{InsecureMD5: rapid.Bool().Draw(rt, "MD5"), LowerCase: rapid.Bool().Draw(rt, "lower case"), Milliseconds: rapid.Bool().Draw(rt, "milliseconds")}
 		set := paramSet(tables.Draw(rt, "parameters"))
 		changed := maps.Clone(set)
 		switch sorted := slices.Sorted(maps.Keys(set)); {
@@ -65,7 +65,7 @@ func TestNoParameterCanBeChanged(t *testing.T) {
 		default:
 			changed[rapid.SampledFrom(sorted).Draw(rt, "name")] = texts.Draw(rt, "value")
 		}
-		signed := func(o Options) *http.Request {
+		signed := func(o Config) *http.Request {
 			return fixture.Sign(t, set.request(t, rapid.SampledFrom(places).Draw(rt, "signed in")), signtest.Demo, sign.RequestOptions{Scheme: sign.Must(New(o))})
 		}
 		r := signed(o)
@@ -87,7 +87,7 @@ func TestNoParameterCanBeChanged(t *testing.T) {
 // No two of all the small sets have one signing string. The names sort in front of those of the header fields, without which
 // they would be kept apart.
 func TestStringsOfSmallSetsAreUnlike(t *testing.T) {
-	scheme := sign.Must(New(Options{}))
+	scheme := sign.Must(New(Config{}))
 	names, values := []string{"a", "b", "c", "a=", "a&b", "key"}, []string{"", "a"}
 	pieces := []string{"a", "b", "&", "=", "&a", "&b=a"}
 	for _, first := range pieces {

@@ -34,13 +34,13 @@ const (
 
 const fromAnywhere = FromQuery | FromForm | FromJSON
 
-// Options are the options of [New]. The zero value is the scheme that the package comment describes. XunhuPay needs
+// Config configures [New]. The zero Config is the scheme that the package comment describes. XunhuPay needs
 //
-//	sortedparams.Options{
+//	sortedparams.Config{
 //		InParams: true, KeyID: "appid", Timestamp: "time", Nonce: "nonce_str", Sign: "hash",
 //		Places: sortedparams.FromForm, LowerCase: true, InsecureMD5: true, InsecureBareSecret: true,
 //	}
-type Options struct {
+type Config struct {
 	// KeyID, Timestamp, Nonce and Sign are the parameter names of key id, timestamp, nonce and signature. They consist of
 	// letters, digits, _, - and full stops. Empty: key_id, timestamp, nonce, sign.
 	KeyID, Timestamp, Nonce, Sign string
@@ -102,21 +102,21 @@ type Binding struct {
 
 // scheme is the [sign.Scheme] of this package.
 type scheme struct {
-	o          Options
+	o          Config
 	secretName []byte // as it is signed: "&key=", or nothing
 }
 
 // New returns the scheme. It reports all errors of o at once, each as a [*sign.ConfigError].
 //
-// To sign with [Options].InParams, it adds its four parameters to the body, or to the query if there is no body. The message must
+// To sign with [Config].InParams, it adds its four parameters to the body, or to the query if there is no body. The message must
 // not have them yet, except the key's id. Its signing string for people has, in place of each value, the number of bytes and, if
 // the key is known, eight digits that only holders of the secret can compute. The fields of the signature and those of
-// [Options].Bind are shown in clear.
-func New(o Options) (sign.Scheme, error) {
+// [Config].Bind are shown in clear.
+func New(o Config) (sign.Scheme, error) {
 	var errs []error
 	errorIf := func(bad bool, field, format string, args ...any) {
 		if bad {
-			errs = append(errs, &sign.ConfigError{Field: "sortedparams.Options." + field, Problem: fmt.Sprintf(format, args...)})
+			errs = append(errs, &sign.ConfigError{Field: "sortedparams.Config." + field, Problem: fmt.Sprintf(format, args...)})
 		}
 	}
 	var names []string
@@ -332,7 +332,7 @@ func (s *scheme) parseSign(sig *sign.Signature, text string) error {
 	return err
 }
 
-// collect adds the parameters of the message and those of Options.Bind to an empty list.
+// collect adds the parameters of the message and those of Config.Bind to an empty list.
 func (s *scheme) collect(m *sign.Message, l *params) error {
 	keys := m.Source.Values(form.IdempotencyKey)
 	switch {

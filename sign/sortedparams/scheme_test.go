@@ -31,12 +31,12 @@ const (
 
 // wechatOptions make of the example, which has no time, a message that can be verified: device_info, 1000,
 // is taken for it.
-func wechatOptions() Options {
-	return Options{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}
+func wechatOptions() Config {
+	return Config{InParams: true, KeyID: "mch_id", Nonce: "nonce_str", Timestamp: "device_info"}
 }
 
 func TestVectors(t *testing.T) {
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechatSecret)))
+	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "10000100"}, []byte(wechatSecret)))
 	for _, digest := range []struct {
 		name, sum string
 		md5       bool
@@ -71,7 +71,7 @@ func TestVectors(t *testing.T) {
 
 // What is added to the message, in each place. The example's parameters that are not the signature's are there already.
 func TestSignsInEachPlace(t *testing.T) {
-	key := sign.Must(sign.NewHMACKey(sign.KeyOptions{ID: "10000100"}, []byte(wechatSecret)))
+	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "10000100"}, []byte(wechatSecret)))
 	const pairs, added = "appid=wxd930ea5d5a258f4f&body=test", "device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC
 	for name, c := range map[string]struct {
 		target, contentType, body string
@@ -97,7 +97,7 @@ func TestSignsInEachPlace(t *testing.T) {
 
 	// Without a body, the places say where they go.
 	for place, want := range map[Place][2]string{FromForm: {formType, "timestamp=1700000000&"}, FromJSON: {jsonType, `{"timestamp":"1700000000",`}} {
-		o := Options{InParams: true, Places: place}
+		o := Config{InParams: true, Places: place}
 		r := newSigned(t, o, "/", want[0], "")
 		body := fixture.Message(r).Source.(*fixture.Source).Body
 		require.True(t, strings.HasPrefix(string(body), want[1]), "%s", body)
@@ -108,7 +108,7 @@ func TestSignsInEachPlace(t *testing.T) {
 // The four fields stand in the header, and take part in what is signed.
 func TestInTheHeader(t *testing.T) {
 	r := newRequest(t, "/transfers?to=bob", jsonType, `{"amount":5,"remark":""}`)
-	added, err := sign.Must(New(Options{})).Sign(fixture.Message(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
+	added, err := sign.Must(New(Config{})).Sign(fixture.Message(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
 	require.NoError(t, err)
 	// By: printf '%s' 'amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=0123456789abcdef0123456789abcdef' |
 	// openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
@@ -125,14 +125,14 @@ func TestTimestamps(t *testing.T) {
 	china := time.FixedZone("CST", 8*60*60)
 	for _, c := range []struct {
 		name  string
-		o     Options
+		o     Config
 		text  string
 		wrong []string
 	}{
-		{"seconds", Options{}, "1700000000", []string{"1700000000.0", "01700000000", "+1700000000", "1.7e9", " 1700000000", "99999999999999999999", "１７"}},
-		{"milliseconds", Options{Milliseconds: true}, "1700000000000", []string{"1700000000000.0", "-1"}},
-		{"digits of a date", Options{TimeLayout: "20060102150405", Location: china}, "20231115061320", []string{"1700000000", "20231115061320.5", "20231315061320", "2023111506132", " 20231115061320"}},
-		{"a date", Options{TimeLayout: time.DateTime, Location: china}, "2023-11-15 06:13:20", []string{"2023-11-15 06:13:20.000", "2023-11-15 6:13:20", "2023-11-15T06:13:20", "2023-11-15 06:13:20 "}},
+		{"seconds", Config{}, "1700000000", []string{"1700000000.0", "01700000000", "+1700000000", "1.7e9", " 1700000000", "99999999999999999999", "１７"}},
+		{"milliseconds", Config{Milliseconds: true}, "1700000000000", []string{"1700000000000.0", "-1"}},
+		{"digits of a date", Config{TimeLayout: "20060102150405", Location: china}, "20231115061320", []string{"1700000000", "20231115061320.5", "20231315061320", "2023111506132", " 20231115061320"}},
+		{"a date", Config{TimeLayout: time.DateTime, Location: china}, "2023-11-15 06:13:20", []string{"2023-11-15 06:13:20.000", "2023-11-15 6:13:20", "2023-11-15T06:13:20", "2023-11-15 06:13:20 "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.InParams = true
@@ -148,27 +148,27 @@ func TestTimestamps(t *testing.T) {
 		})
 	}
 
-	milliseconds, dates, otherDates := Options{Milliseconds: true}, Options{TimeLayout: "20060102150405", Location: china}, Options{TimeLayout: "20060102150405", Location: time.UTC}
-	require.ErrorIs(t, verify(t, milliseconds, newSigned(t, Options{}, "/?a=1", "", "")), sign.CodeExpired, "seconds taken for milliseconds")
-	require.ErrorIs(t, verify(t, Options{}, newSigned(t, milliseconds, "/?a=1", "", "")), sign.CodeNotYetValid, "and the other way about")
+	milliseconds, dates, otherDates := Config{Milliseconds: true}, Config{TimeLayout: "20060102150405", Location: china}, Config{TimeLayout: "20060102150405", Location: time.UTC}
+	require.ErrorIs(t, verify(t, milliseconds, newSigned(t, Config{}, "/?a=1", "", "")), sign.CodeExpired, "seconds taken for milliseconds")
+	require.ErrorIs(t, verify(t, Config{}, newSigned(t, milliseconds, "/?a=1", "", "")), sign.CodeNotYetValid, "and the other way about")
 	require.ErrorIs(t, verify(t, otherDates, newSigned(t, dates, "/?a=1", "", "")), sign.CodeNotYetValid, "another time zone")
 }
 
 // Keys of other kinds have no secret that could be signed.
 func TestKeysOfOtherKinds(t *testing.T) {
 	signer, verifier := fixture.Pair("demo", fixture.Private().Ed25519)
-	r := newSigned(t, Options{}, "/?a=1", "", "")
-	require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: sign.Must(New(Options{}))}, r, verifier), sign.ReasonWrongAlgorithm)
-	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.Must(New(Options{}))}), sign.ReasonWrongAlgorithm)
+	r := newSigned(t, Config{}, "/?a=1", "", "")
+	require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: sign.Must(New(Config{}))}, r, verifier), sign.ReasonWrongAlgorithm)
+	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.Must(New(Config{}))}), sign.ReasonWrongAlgorithm)
 }
 
 // The body is read once, in Parse.
 func TestBody(t *testing.T) {
-	v, m := verifierAt(Options{}, fixture.Now, signtest.Demo), fixture.Message(newSigned(t, Options{}, "/", formType, "a=1"))
+	v, m := verifierAt(Config{}, fixture.Now, signtest.Demo), fixture.Message(newSigned(t, Config{}, "/", formType, "a=1"))
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 	require.Equal(t, 1, m.Source.(*fixture.Source).Reads)
-	m = fixture.Message(newSigned(t, Options{}, "/", formType, "a=1"))
+	m = fixture.Message(newSigned(t, Config{}, "/", formType, "a=1"))
 	m.Source.(*fixture.Source).Err = io.ErrUnexpectedEOF
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -177,7 +177,7 @@ func TestBody(t *testing.T) {
 
 // Method, path, host and Idempotency-Key are signed if the options name them.
 func TestBinding(t *testing.T) {
-	o := Options{Bind: Binding{Method: "_method", Path: "_path", Host: "_host", IdempotencyKey: "idempotency_key"}}
+	o := Config{Bind: Binding{Method: "_method", Path: "_path", Host: "_host", IdempotencyKey: "idempotency_key"}}
 	for name, c := range map[string]struct {
 		change func(*http.Request)
 		want   error
@@ -206,7 +206,7 @@ func TestBinding(t *testing.T) {
 
 // Names, case and the secret's name differ from gateway to gateway.
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{
+	for _, o := range []Config{
 		{KeyIDHeader: "App-Id", TimestampHeader: "Ts", NonceHeader: "Once", SignHeader: "Sig"},
 		{KeyID: "app.id", Timestamp: "ts", Nonce: "once", Sign: "sig", InParams: true},
 		{SecretName: "app-secret"},
@@ -220,23 +220,23 @@ func TestOptions(t *testing.T) {
 		r := newSigned(t, o, "/?key2=1", formType, "notify_url="+url.QueryEscape("https://a.test/?x=1"))
 		require.NoError(t, verify(t, o, r), "%+v", o)
 		if !o.InParams && o.Places == 0 {
-			require.Error(t, verify(t, Options{}, r), "%+v", o)
+			require.Error(t, verify(t, Config{}, r), "%+v", o)
 		}
 	}
 
-	_, err := New(Options{
+	_, err := New(Config{
 		KeyID: "a b", Timestamp: "1", Nonce: "sign", SecretName: "x&", InParams: true,
 		KeyIDHeader: "a b", TimestampHeader: "Host", NonceHeader: "X-Sign", Milliseconds: true, TimeLayout: "2006", Places: 0x80,
 		Bind: Binding{Method: "sign", IdempotencyKey: "a=b"}, InsecureBareSecret: true,
 	})
 	require.Equal(t, []string{
-		"sortedparams.Options.KeyID", "sortedparams.Options.Timestamp", "sortedparams.Options.Sign", "sortedparams.Options.SecretName", "sortedparams.Options.SecretName", "sortedparams.Options.Bind.Method", "sortedparams.Options.Bind.IdempotencyKey",
-		"sortedparams.Options.KeyIDHeader", "sortedparams.Options.KeyIDHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.TimestampHeader", "sortedparams.Options.NonceHeader", "sortedparams.Options.SignHeader",
-		"sortedparams.Options.Milliseconds", "sortedparams.Options.Location", "sortedparams.Options.Places",
+		"sortedparams.Config.KeyID", "sortedparams.Config.Timestamp", "sortedparams.Config.Sign", "sortedparams.Config.SecretName", "sortedparams.Config.SecretName", "sortedparams.Config.Bind.Method", "sortedparams.Config.Bind.IdempotencyKey",
+		"sortedparams.Config.KeyIDHeader", "sortedparams.Config.KeyIDHeader", "sortedparams.Config.TimestampHeader", "sortedparams.Config.TimestampHeader", "sortedparams.Config.NonceHeader", "sortedparams.Config.SignHeader",
+		"sortedparams.Config.Milliseconds", "sortedparams.Config.Location", "sortedparams.Config.Places",
 	}, fixture.ConfigErrors(t, err))
 	for _, name := range []string{"Connection", "content-length", "Idempotency-Key", "X:Sign", "X-S\u00edgn"} {
-		_, err := New(Options{SignHeader: name})
-		require.Equal(t, []string{"sortedparams.Options.SignHeader"}, fixture.ConfigErrors(t, err), name)
+		_, err := New(Config{SignHeader: name})
+		require.Equal(t, []string{"sortedparams.Config.SignHeader"}, fixture.ConfigErrors(t, err), name)
 	}
 }
 
@@ -245,8 +245,8 @@ func TestOldSchemes(t *testing.T) {
 	const common = "app=demo&nonce=n-0123456789abcdef&timestamp=1700000000"
 	body := "app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000&sign="
 	md5Of := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text))) }
-	old := Options{InParams: true, KeyID: "app", LowerCase: true, InsecureMD5: true, InsecureBareSecret: true}
-	verify := func(o Options, body string) error { return verify(t, o, newRequest(t, "/", formType, body)) }
+	old := Config{InParams: true, KeyID: "app", LowerCase: true, InsecureMD5: true, InsecureBareSecret: true}
+	verify := func(o Config, body string) error { return verify(t, o, newRequest(t, "/", formType, body)) }
 	bare := md5Of("app=demo&key=k&nonce=n-0123456789abcdef&timestamp=1700000000" + designSecret)
 	require.NoError(t, verify(old, body+bare))
 	require.ErrorIs(t, verify(old, strings.Replace(body, "key=k", "key=j", 1)+bare), sign.ReasonBadSignature)
@@ -280,15 +280,15 @@ func TestMD5UnderFIPS(t *testing.T) {
 		require.Contains(t, string(out), "--- PASS: TestMD5UnderFIPS")
 		return
 	}
-	_, err := New(Options{InsecureMD5: true})
-	require.Equal(t, []string{"sortedparams.Options.InsecureMD5"}, fixture.ConfigErrors(t, err))
+	_, err := New(Config{InsecureMD5: true})
+	require.Equal(t, []string{"sortedparams.Config.InsecureMD5"}, fixture.ConfigErrors(t, err))
 
-	require.NoError(t, verify(t, Options{}, newSigned(t, Options{}, "/", formType, "a=1")))
+	require.NoError(t, verify(t, Config{}, newSigned(t, Config{}, "/", formType, "a=1")))
 }
 
 // Both sides show the same text. The parameter that differs can be found, and no value can be read.
 func TestSigningString(t *testing.T) {
-	scheme := sign.Must(New(Options{}))
+	scheme := sign.Must(New(Config{}))
 	var client, server string
 	sent := fixture.Sign(t, newRequest(t, "/?to=bob", jsonType, `{"amount":500,"remark":""}`), signtest.Demo, sign.RequestOptions{
 		Scheme: scheme, Observe: func(_ *http.Request, text string) { client = text },
@@ -317,18 +317,18 @@ func TestSigningString(t *testing.T) {
 
 // Sign refuses what Parse would.
 func TestSignRefuses(t *testing.T) {
-	in := Options{InParams: true}
+	in := Config{InParams: true}
 	for _, c := range []struct {
 		name, target, contentType, body string
-		o                               Options
+		o                               Config
 		want                            error
 	}{
 		{"a signature is there already", "/?sign=", "", "", in, sign.CodeMalformed},
 		{"a nonce is there already", "/?nonce=0123456789abcdef", "", "", in, sign.CodeMalformed},
 		{"another key's id", "/?key_id=other", "", "", in, sign.CodeMalformed},
-		{"a parameter with the field's name", "/?nonce=0123456789abcdef", "", "", Options{}, sign.CodeMalformed},
+		{"a parameter with the field's name", "/?nonce=0123456789abcdef", "", "", Config{}, sign.CodeMalformed},
 		{"another type", "/", "text/plain", "a=1", in, sign.ReasonUncovered},
-		{"no place", "/", "text/plain", "", Options{InParams: true, Places: FromJSON}, sign.ReasonUncovered},
+		{"no place", "/", "text/plain", "", Config{InParams: true, Places: FromJSON}, sign.ReasonUncovered},
 		{"an ambiguous value", "/?a=1%26b=2", "", "", in, sign.CodeMalformed},
 		{"a long query", "/?" + strings.Repeat("&", 32<<10+1), "", "", in, sign.CodeMalformed},
 		{"the longest query", "/?" + strings.Repeat("&", 32<<10), "", "", in, nil},

@@ -11,7 +11,7 @@ import (
 
 // A store is driven by an engine; this is what the engine does with it.
 func Example() {
-	records, err := memstore.New(memstore.Options{MaxEntries: 100_000, MaxBytes: 64 << 20})
+	records, err := memstore.New(memstore.Config{MaxEntries: 100_000, MaxBytes: 64 << 20})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -20,7 +20,7 @@ func TestGrowthOfCost(t *testing.T) {
 		many = 100_000
 	}
 	for _, n := range []int{1000, many} {
-		s, err := New(Options{})
+		s, err := New(Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

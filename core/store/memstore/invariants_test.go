@@ -25,7 +25,7 @@ func TestInvariants(t *testing.T) {
 	const room = 24
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(0, 0)
-		s, err := New(Options{MaxEntries: room, MaxBytes: room*overhead + 400, Now: func() time.Time { return now }})
+		s, err := New(Config{MaxEntries: room, MaxBytes: room*overhead + 400, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func checkInvariants(t interface{ Fatalf(string, ...any) }, s *Store) {
 // afterwards everything adds up.
 func TestBoundsHoldUnderLoad(t *testing.T) {
 	const workers, rounds = 8, 3000
-	s, err := New(Options{MaxEntries: 20, MaxBytes: 20 * (overhead + 20)})
+	s, err := New(Config{MaxEntries: 20, MaxBytes: 20 * (overhead + 20)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestBoundsHoldUnderLoad(t *testing.T) {
 func TestAResultTakesTheRoomOfManyDead(t *testing.T) {
 	const n = 40 * reclaimPerCall
 	now := time.Unix(0, 0)
-	s, err := New(Options{MaxEntries: n + 1, MaxBytes: 1 << 20, Now: func() time.Time { return now }})
+	s, err := New(Config{MaxEntries: n + 1, MaxBytes: 1 << 20, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestLaterSaturates(t *testing.T) {
 // TestEmptiedShardLetsGo: maps and slices never shrink by themselves, so that one
 // busy hour would be paid for until the process ends.
 func TestEmptiedShardLetsGo(t *testing.T) {
-	s, err := New(Options{})
+	s, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

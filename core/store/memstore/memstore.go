@@ -6,7 +6,7 @@
 //
 // To set bounds:
 //
-//	store, err := memstore.New(memstore.Options{MaxEntries: 100_000, MaxBytes: 64 << 20})
+//	store, err := memstore.New(memstore.Config{MaxEntries: 100_000, MaxBytes: 64 << 20})
 //	if err != nil {
 //		return err
 //	}
@@ -14,8 +14,8 @@
 //
 // # Bounds
 //
-// The store holds at most Options.MaxEntries records (default 1,048,576) that take
-// at most Options.MaxBytes bytes (default 512 MiB). A record counts with its key,
+// The store holds at most Config.MaxEntries records (default 1,048,576) that take
+// at most Config.MaxBytes bytes (default 512 MiB). A record counts with its key,
 // its fingerprint, its result and 192 bytes of overhead, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, expired records are
 // removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
@@ -50,7 +50,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// The default bounds of [Options].
+// The default bounds of [Config].
 const (
 	defaultMaxEntries = 1 << 20
 	defaultMaxBytes   = 512 << 20
@@ -75,8 +75,8 @@ const (
 	keepQueue = 256
 )
 
-// Options sets a [Store]'s bounds and clock. The zero Options is valid.
-type Options struct {
+// Config sets the bounds and the clock of a [Store]. The zero Config has the defaults.
+type Config struct {
 	// MaxEntries is how many records the store holds at most, running and finished.
 	// Zero means 1,048,576 (1<<20). Negative values are refused.
 	MaxEntries int
@@ -149,7 +149,7 @@ var errLease = errors.New("memstore: renew: a lease must be longer than zero")
 
 // New returns an empty store. It returns an error, which names every fault, if
 // o.MaxEntries or o.MaxBytes is negative, or MaxEntries is over 2,147,483,647.
-func New(o Options) (*Store, error) {
+func New(o Config) (*Store, error) {
 	var faults []error
 	if o.MaxEntries < 0 {
 		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be negative", o.MaxEntries))
@@ -199,7 +199,7 @@ func (s *Store) Capabilities() store.Capabilities {
 // removed yet.
 func (s *Store) Len() int { return int(s.entries.Load()) }
 
-// Bytes returns how many bytes the records count against Options.MaxBytes.
+// Bytes returns how many bytes the records count against Config.MaxBytes.
 func (s *Store) Bytes() int64 { return s.bytes.Load() }
 
 // Acquire implements [store.Store]. The error is the context's, that of Claim.Validate,

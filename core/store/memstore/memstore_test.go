@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // newStore makes a store with a clock that only Advance moves.
-func newStore(tb testing.TB, o memstore.Options) storetest.Instance {
+func newStore(tb testing.TB, o memstore.Config) storetest.Instance {
 	tb.Helper()
 	clock := storetest.NewClock()
 	o.Now = clock.Now
@@ -32,29 +32,29 @@ func newStore(tb testing.TB, o memstore.Options) storetest.Instance {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(tb testing.TB) storetest.Instance { return newStore(tb, memstore.Options{}) }, storetest.Features{
-		Bounded: func(tb testing.TB, n int) storetest.Instance { return newStore(tb, memstore.Options{MaxEntries: n}) },
+	storetest.Run(t, func(tb testing.TB) storetest.Instance { return newStore(tb, memstore.Config{}) }, storetest.Features{
+		Bounded: func(tb testing.TB, n int) storetest.Instance { return newStore(tb, memstore.Config{MaxEntries: n}) },
 	})
 }
 
 // TestStoreOnTheMachinesClock runs the suite as it is run for a store whose clock
 // can't be moved.
 func TestStoreOnTheMachinesClock(t *testing.T) {
-	unmoved := func(tb testing.TB, o memstore.Options) storetest.Instance {
+	unmoved := func(tb testing.TB, o memstore.Config) storetest.Instance {
 		store, err := memstore.New(o)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return storetest.Instance{Store: store}
 	}
-	storetest.Run(t, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Options{}) }, storetest.Features{
-		Bounded: func(tb testing.TB, n int) storetest.Instance { return unmoved(tb, memstore.Options{MaxEntries: n}) },
+	storetest.Run(t, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Config{}) }, storetest.Features{
+		Bounded: func(tb testing.TB, n int) storetest.Instance { return unmoved(tb, memstore.Config{MaxEntries: n}) },
 	})
 }
 
 func BenchmarkStore(b *testing.B) {
 	storetest.Bench(b, func(tb testing.TB) storetest.Instance {
-		store, err := memstore.New(memstore.Options{})
+		store, err := memstore.New(memstore.Config{})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -63,16 +63,16 @@ func BenchmarkStore(b *testing.B) {
 }
 
 func TestOptions(t *testing.T) {
-	for capacity, o := range map[int]memstore.Options{1 << 20: {}, 1: {MaxEntries: 1, MaxBytes: 1}, 128: {MaxBytes: 64 << 10}, math.MaxInt32: {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
+	for capacity, o := range map[int]memstore.Config{1 << 20: {}, 1: {MaxEntries: 1, MaxBytes: 1}, 128: {MaxBytes: 64 << 10}, math.MaxInt32: {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
 		if s, err := memstore.New(o); err != nil || s.Capabilities().Capacity != capacity {
 			t.Errorf("New(%+v): %v, not with room for %d", o, err, capacity)
 		}
 	}
-	_, err := memstore.New(memstore.Options{MaxEntries: -1, MaxBytes: -1})
+	_, err := memstore.New(memstore.Config{MaxEntries: -1, MaxBytes: -1})
 	if err == nil || !strings.Contains(err.Error(), "MaxEntries") || !strings.Contains(err.Error(), "MaxBytes") {
 		t.Errorf("two faults are reported as: %v", err)
 	}
-	if _, err := memstore.New(memstore.Options{MaxEntries: math.MaxInt32 + 1}); err == nil {
+	if _, err := memstore.New(memstore.Config{MaxEntries: math.MaxInt32 + 1}); err == nil {
 		t.Error("more entries than a queue can number are accepted")
 	}
 }
@@ -92,7 +92,7 @@ func begin(t *testing.T, s store.Store, key string, c store.Claim) {
 // themselves, exactly, and gives back what it counted.
 func TestBytesAreBounded(t *testing.T) {
 	const each = memstore.Overhead + 2 + 1 // "k0" and "f"
-	in := newStore(t, memstore.Options{MaxBytes: 3*each + 10})
+	in := newStore(t, memstore.Config{MaxBytes: 3*each + 10})
 	s := in.Store.(*memstore.Store)
 	ctx := t.Context()
 	claims := []store.Claim{claim(), claim(), claim()}
@@ -145,7 +145,7 @@ func TestBytesAreBounded(t *testing.T) {
 
 // TestHugeResultSweepsNothing: what can never fit must not cost the others anything.
 func TestHugeResultSweepsNothing(t *testing.T) {
-	in := newStore(t, memstore.Options{MaxBytes: 4096})
+	in := newStore(t, memstore.Config{MaxBytes: 4096})
 	s := in.Store.(*memstore.Store)
 	c := claim()
 	begin(t, s, "k", c)
@@ -169,7 +169,7 @@ func TestHugeResultSweepsNothing(t *testing.T) {
 // at once: a sweep of all of them under one lock would stall whoever comes first.
 func TestNoCallSweeps(t *testing.T) {
 	const n = 200_000
-	in := newStore(t, memstore.Options{MaxEntries: n})
+	in := newStore(t, memstore.Config{MaxEntries: n})
 	s := in.Store.(*memstore.Store)
 	brief := claim()
 	brief.Lease, brief.Retention = time.Second, 0
@@ -198,7 +198,7 @@ func TestNoCallSweeps(t *testing.T) {
 // TestTheDeadNeverOutgrowTheLiving: in steady work, calls reclaim at least as fast as
 // they add, so that memory follows what stands.
 func TestTheDeadNeverOutgrowTheLiving(t *testing.T) {
-	in := newStore(t, memstore.Options{})
+	in := newStore(t, memstore.Config{})
 	s := in.Store.(*memstore.Store)
 	brief := claim()
 	brief.Lease, brief.Retention = time.Second, 0
@@ -213,10 +213,10 @@ func TestTheDeadNeverOutgrowTheLiving(t *testing.T) {
 }
 
 // TestMemoryPerRecord measures what a record takes beyond its key, fingerprint and
-// result: at most 250 bytes is the promise, and about what Options.MaxBytes counts.
+// result: at most 250 bytes is the promise, and about what Config.MaxBytes counts.
 func TestMemoryPerRecord(t *testing.T) {
 	const n = 100_000
-	s, err := memstore.New(memstore.Options{})
+	s, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func heap() uint64 {
 
 // TestAllocations: a claim costs its record, a result its copy.
 func TestAllocations(t *testing.T) {
-	s, err := memstore.New(memstore.Options{})
+	s, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestAllocations(t *testing.T) {
 // TestSpansBeyondTheEndOfTime: the longest duration must not turn into a moment long
 // past.
 func TestSpansBeyondTheEndOfTime(t *testing.T) {
-	in := newStore(t, memstore.Options{})
+	in := newStore(t, memstore.Config{})
 	in.Advance(time.Hour)
 	c := claim()
 	c.Lease, c.Retention = math.MaxInt64, math.MaxInt64
@@ -319,7 +319,7 @@ func TestSpansBeyondTheEndOfTime(t *testing.T) {
 
 // TestReclaimedRunWakesItsWatchers: the channel goes with its record.
 func TestReclaimedRunWakesItsWatchers(t *testing.T) {
-	in := newStore(t, memstore.Options{MaxEntries: 1})
+	in := newStore(t, memstore.Config{MaxEntries: 1})
 	s := in.Store.(*memstore.Store)
 	begin(t, s, "k", claim())
 	changed, stop, err := s.Capabilities().Watch(t.Context(), "k")
@@ -337,7 +337,7 @@ func TestReclaimedRunWakesItsWatchers(t *testing.T) {
 }
 
 func TestBytesOfAFreeRecord(t *testing.T) {
-	s, err := memstore.New(memstore.Options{})
+	s, err := memstore.New(memstore.Config{})
 	ctx, c := t.Context(), store.Claim{Owner: store.NewOwner(), Fingerprint: "f", Lease: time.Hour, Retention: time.Hour, Takeover: true}
 	acquire := func() error { _, err := s.Acquire(ctx, "k", c); return err }
 	err = errors.Join(err, acquire(), s.Abandon(ctx, "k", c.Owner), acquire())

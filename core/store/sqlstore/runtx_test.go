@@ -220,7 +220,7 @@ func TestRunTxElsewhere(t *testing.T) {
 		c := newCounter(t, url, byKey)
 		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
 		require.Equal(t, http.StatusCreated, c.post("k-1").Code)
-		memory, err := memstore.New(memstore.Options{})
+		memory, err := memstore.New(memstore.Config{})
 		require.NoError(t, err)
 		here := c.store
 		other, _, _ := fresh(t, url)
