@@ -61,7 +61,7 @@ func BenchmarkConsumer(b *testing.B) {
 			}
 		}
 	}
-	redis := must(redisstore.NewURL(backend.Redis(b)))
+	redis := must(redisstore.NewURL(backend.Redis(b), redisstore.Config{}))
 	defer redis.Close()
 	memory := must(memstore.New(memstore.Config{}))
 

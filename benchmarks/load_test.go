@@ -74,7 +74,7 @@ func serveLoad(what string) error {
 		if on == "memory" {
 			records, err = memstore.New(memstore.Config{MaxEntries: 20_000_000, MaxBytes: 8 << 30})
 		} else {
-			records, err = redisstore.NewURL(on)
+			records, err = redisstore.NewURL(on, redisstore.Config{})
 		}
 		if err != nil {
 			return err

@@ -33,9 +33,9 @@ func BenchmarkRedisPeer(b *testing.B) {
 	client, err := rueidis.NewClient(options)
 	require.NoError(b, err)
 	b.Cleanup(client.Close)
-	records := redisstore.New(client)
+	records := redisstore.New(client, redisstore.Config{})
 	b.Cleanup(records.Close)
-	cached := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	cached := redisstore.New(client, redisstore.Config{ClientSideCache: time.Minute})
 	b.Cleanup(cached.Close)
 	complete := script(b, "complete.lua")
 

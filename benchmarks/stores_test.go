@@ -65,7 +65,7 @@ func newMemstore(tb testing.TB, o memstore.Config) *memstore.Store {
 }
 
 func openRedis(b *testing.B, url string) backing {
-	store, err := redisstore.NewURL(url)
+	store, err := redisstore.NewURL(url, redisstore.Config{})
 	require.NoError(b, err)
 	b.Cleanup(store.Close)
 	options, err := rueidis.ParseURL(url)
@@ -116,7 +116,7 @@ func openSQL(b *testing.B, url string) backing {
 	db, dialect, err := sqlstore.Open(url)
 	require.NoError(b, err)
 	b.Cleanup(func() { db.Close() })
-	store, err := sqlstore.New(db, dialect, sqlstore.Table(table))
+	store, err := sqlstore.New(db, dialect, sqlstore.Config{Table: table})
 	require.NoError(b, err)
 	b.Cleanup(store.Close)
 	require.NoError(b, store.Migrate(b.Context()))

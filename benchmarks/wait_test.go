@@ -40,7 +40,7 @@ func BenchmarkWait(b *testing.B) {
 	client, err := rueidis.NewClient(options)
 	require.NoError(b, err)
 	b.Cleanup(client.Close)
-	store := redisstore.New(client)
+	store := redisstore.New(client, redisstore.Config{})
 	b.Cleanup(store.Close)
 	for _, waiters := range []int{1, 100, 10_000} {
 		b.Run("redis/"+strconv.Itoa(waiters), func(b *testing.B) {

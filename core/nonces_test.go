@@ -22,7 +22,7 @@ import (
 func TestNonces(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { nonces.Test(t, newStore(t)) })
 	t.Run("Redis", func(t *testing.T) {
-		s, err := redisstore.NewURL(backend.Redis(t))
+		s, err := redisstore.NewURL(backend.Redis(t), redisstore.Config{})
 		require.NoError(t, err)
 		t.Cleanup(s.Close)
 		nonces.Test(t, s)

@@ -179,7 +179,7 @@ func _(key *sign.Key) *http.Client {
 // stores.md
 
 func _() (store.Store, error) {
-	store, err := redisstore.NewURL("redis://10.0.0.7") // or redisstore.New(client), with your rueidis.Client
+	store, err := redisstore.NewURL("redis://10.0.0.7", redisstore.Config{}) // or redisstore.New(client, redisstore.Config{}), with your rueidis.Client
 	return store, err
 }
 

@@ -106,7 +106,7 @@ func ExampleOutbox_Write() {
 		return
 	}
 	defer db.Close()
-	store, err := sqlstore.New(db, dialect)
+	store, err := sqlstore.New(db, dialect, sqlstore.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,7 +3,7 @@
 //
 //	db := stdlib.OpenDBFromPool(pool)              // the store uses the pool, too
 //	db.SetMaxOpenConns(int(pool.Config().MaxConns)) // so that transactions leave it a connection
-//	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Reset(pool.Reset))
+//	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Reset: pool.Reset})
 //	if err != nil {
 //		return err
 //	}

@@ -26,7 +26,7 @@ func Example() {
 		}
 		db := stdlib.OpenDBFromPool(pool)
 		db.SetMaxOpenConns(int(pool.Config().MaxConns)) // so that transactions leave the store a connection
-		store, err := sqlstore.New(db, sqlstore.PostgreSQL)
+		store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{})
 		if err == nil {
 			err = store.Migrate(ctx)
 		}

@@ -65,7 +65,7 @@ func OpenStore(o Options) (*Store, error) {
 	defer cancel()
 	switch {
 	case hasPrefix(o.Store, redisSchemes):
-		s, err := redisstore.NewURL(o.Store)
+		s, err := redisstore.NewURL(o.Store, redisstore.Config{})
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func OpenStore(o Options) (*Store, error) {
 		}
 		return &Store{s, limit, func() { stop(); s.Close() }}, nil
 	case hasPrefix(o.Store, sqlSchemes):
-		s, err := sqlstore.NewURL(ctx, o.Store)
+		s, err := sqlstore.NewURL(ctx, o.Store, sqlstore.Config{})
 		if err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func newTill(t *testing.T, url, direct string) *till {
 	db, dialect, err := sqlstore.Open(url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	store, err := sqlstore.New(db, dialect)
+	store, err := sqlstore.New(db, dialect, sqlstore.Config{})
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context()))
@@ -251,7 +251,7 @@ func TestDoTxConnections(t *testing.T) {
 
 // newTillBeside is another till on the same tables.
 func newTillBeside(t *testing.T, c *till) *till {
-	store, err := sqlstore.New(c.db, c.dialect) // of its own: duplicates on one wait in the process
+	store, err := sqlstore.New(c.db, c.dialect, sqlstore.Config{}) // of its own: duplicates on one wait in the process
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	return &till{trial: newTrial(t), store: store, db: c.db, dialect: c.dialect, runs: map[string]int{}}

@@ -34,7 +34,7 @@ func TestRedisLosesAcknowledgedRecordsAtFailover(t *testing.T) {
 			acknowledged, lost, struck := 0, 0, 0
 			var elapsed time.Duration
 			for range kills {
-				a, b, d := failover(t, test.clients, test.delay, redisstore.WaitForReplicas(test.replicas, patience))
+				a, b, d := failover(t, test.clients, test.delay, redisstore.Config{WaitForReplicas: test.replicas, ReplicaTimeout: patience})
 				acknowledged, lost, elapsed = acknowledged+a, lost+b, elapsed+d
 				if b > 0 {
 					struck++
@@ -59,14 +59,14 @@ func TestRedisLosesAcknowledgedRecordsAtFailover(t *testing.T) {
 
 // failover returns how many operations were done by a master that was then killed, how many of
 // them the promoted replica knows nothing of, and how long the load took.
-func failover(t *testing.T, clients int, delay time.Duration, option redisstore.Option) (acknowledged, lost int, elapsed time.Duration) {
+func failover(t *testing.T, clients int, delay time.Duration, config redisstore.Config) (acknowledged, lost int, elapsed time.Duration) {
 	master, replica := replicated(t), replicated(t)
 	link := backend.NewProxy(t, master.Addr())
 	replicate(t, master, link.Addr(), replica)
 	warm := store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}
 	connections := make([]store.Store, clients) // one for each, as processes have
 	for i := range connections {
-		connections[i] = openRedis(t, master.URL(), option)
+		connections[i] = openRedis(t, master.URL(), config)
 		_, err := connections[i].Acquire(t.Context(), "warm", warm)
 		require.NoError(t, err)
 	}
@@ -111,7 +111,7 @@ func failover(t *testing.T, clients int, delay time.Duration, option redisstore.
 	wg.Wait()
 
 	command(t, replica, "REPLICAOF", "NO", "ONE")
-	promoted := openRedis(t, replica.URL())
+	promoted := openRedis(t, replica.URL(), redisstore.Config{})
 	for _, key := range done {
 		g, err := promoted.Acquire(t.Context(), key, store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour})
 		require.NoError(t, err)

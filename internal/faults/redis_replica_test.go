@@ -66,7 +66,7 @@ func TestRedisReplicas(t *testing.T) {
 	t.Run("read-only", func(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{})
 		for _, op := range three {
 			command(t, redis, "REPLICAOF", "127.0.0.1", "1") // of nobody
 			require.Equal(t, "503 store_unavailable", s.send(op))
@@ -82,7 +82,7 @@ func TestRedisReplicas(t *testing.T) {
 		master, replica := replicated(t), replicated(t)
 		replicate(t, master, master.Addr(), replica)
 		command(t, master, "CONFIG", "SET", "min-replicas-to-write", "1")
-		s := newShop(t, openRedis(t, master.URL()), core.Policy{})
+		s := newShop(t, openRedis(t, master.URL(), redisstore.Config{}), core.Policy{})
 		info(t, master, "min_slaves_good_slaves:1")
 		require.Equal(t, "201", s.send(three[0]))
 		caughtUp(t, master)
@@ -101,7 +101,7 @@ func TestRedisReplicas(t *testing.T) {
 		t.Parallel()
 		master, replica := replicated(t), replicated(t)
 		replicate(t, master, master.Addr(), replica)
-		s := newShop(t, openRedis(t, master.URL(), redisstore.WaitForReplicas(1, 0)), core.Policy{})
+		s := newShop(t, openRedis(t, master.URL(), redisstore.Config{WaitForReplicas: 1}), core.Policy{})
 		s.while(func(string, uint64) { replica.Kill() })
 		s.until("201", three[0]) // its claim has a replica, its result has none
 		require.True(t, s.saw(core.RunUnfinished))
@@ -114,12 +114,12 @@ func TestRedisReplicas(t *testing.T) {
 		for _, op := range three[1:] {
 			s.until("201", op)
 		}
-		s.report(redisReplica, "`WaitForReplicas(1, 0)`, the replica killed while a handler runs, restarted", "Redis", tally{executions: 3}, three...)
+		s.report(redisReplica, "`WaitForReplicas: 1`, the replica killed while a handler runs, restarted", "Redis", tally{executions: 3}, three...)
 	})
 	t.Run("failover", func(t *testing.T) {
 		t.Parallel()
 		pair := backend.StartRedisSentinel(t)
-		s := newHastyShop(t, openRedis(t, pair.URL()), core.Policy{})
+		s := newHastyShop(t, openRedis(t, pair.URL(), redisstore.Config{}), core.Policy{})
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
 		}
@@ -141,7 +141,7 @@ func TestRedisReplicas(t *testing.T) {
 	t.Run("cluster node", func(t *testing.T) {
 		t.Parallel()
 		cluster := backend.StartRedisCluster(t)
-		s := newHastyShop(t, openRedis(t, cluster.URL()), core.Policy{})
+		s := newHastyShop(t, openRedis(t, cluster.URL(), redisstore.Config{}), core.Policy{})
 		var ops []string
 		for i := range 12 {
 			ops = append(ops, "op-"+strconv.Itoa(i))

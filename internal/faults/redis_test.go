@@ -18,9 +18,9 @@ func durable(t *testing.T) *backend.Server {
 	return backend.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 }
 
-func openRedis(t *testing.T, url string, options ...redisstore.Option) store.Store {
+func openRedis(t *testing.T, url string, config redisstore.Config) store.Store {
 	t.Helper()
-	s, err := redisstore.NewURL(url, options...)
+	s, err := redisstore.NewURL(url, config)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -30,13 +30,13 @@ func TestRedisServer(t *testing.T) {
 	durableServer(t, redisServer, "Redis", func(t *testing.T) (*backend.Server, store.Store) {
 		t.Parallel()
 		redis := durable(t)
-		return redis, openRedis(t, redis.URL())
+		return redis, openRedis(t, redis.URL(), redisstore.Config{})
 	})
 	t.Run("frozen before the claims of many", func(t *testing.T) {
 		t.Parallel()
 		redis := durable(t)
 		// A connection that is given up while the server is frozen releases no claims.
-		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m"), core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil), Lease: longLease}})
+		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m", redisstore.Config{}), core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil), Lease: longLease}})
 		var ops []string
 		var answers []<-chan string
 		redis.Freeze()
@@ -60,7 +60,7 @@ func TestRedisServer(t *testing.T) {
 			t.Parallel()
 			redis := durable(t)
 			killed := map[string]bool{}
-			store := before{openRedis(t, redis.URL()), func(key string) {
+			store := before{openRedis(t, redis.URL(), redisstore.Config{}), func(key string) {
 				if !killed[key] {
 					killed[key] = true
 					redis.Kill()
@@ -79,7 +79,7 @@ func TestRedisServer(t *testing.T) {
 	t.Run("restarted empty after the answer", func(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{})
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
 			require.Equal(t, "201 replayed", s.send(op))
@@ -92,7 +92,7 @@ func TestRedisServer(t *testing.T) {
 	t.Run("restarted empty during the handler", func(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{})
 		s.while(func(op string, _ uint64) {
 			if s.ledger.of(op) == 1 {
 				redis.Kill()
@@ -111,7 +111,7 @@ func TestRedisServer(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
 		flush := func(string, uint64) { command(t, redis, "SCRIPT", "FLUSH") }
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{})
 		s.while(flush)
 		for _, op := range three {
 			flush("", 0)
@@ -124,7 +124,7 @@ func TestRedisServer(t *testing.T) {
 	t.Run("full before the claim", func(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t, "--maxmemory-policy", "noeviction")
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{})
+		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{})
 		for _, op := range three {
 			command(t, redis, "CONFIG", "SET", "maxmemory", "1")
 			require.Equal(t, "503 store_unavailable", s.send(op))
@@ -138,7 +138,7 @@ func TestRedisServer(t *testing.T) {
 	t.Run("full during the handler", func(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t, "--maxmemory-policy", "noeviction")
-		s := newShop(t, openRedis(t, redis.URL()), core.Policy{Record: core.Record{Lease: longLease}})
+		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{Record: core.Record{Lease: longLease}})
 		s.while(func(string, uint64) { command(t, redis, "CONFIG", "SET", "maxmemory", "1") })
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op), "the client gets the real response")
@@ -152,7 +152,7 @@ func TestRedisServer(t *testing.T) {
 func TestRedisLink(t *testing.T) {
 	fresh := func(t *testing.T) (*backend.Proxy, store.Store) {
 		proxy := backend.NewProxy(t, backend.StartRedis(t).Addr())
-		return proxy, openRedis(t, "redis://"+proxy.Addr())
+		return proxy, openRedis(t, "redis://"+proxy.Addr(), redisstore.Config{})
 	}
 	brokenLink(t, redisLink, "Redis", fresh)
 	t.Run("slow", func(t *testing.T) {

@@ -76,7 +76,7 @@ func openSQL(t *testing.T, url string) *sql.DB {
 
 func openSQLStore(t *testing.T, url string) store.Store {
 	t.Helper()
-	s, err := sqlstore.NewURL(t.Context(), url)
+	s, err := sqlstore.NewURL(t.Context(), url, sqlstore.Config{})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s

@@ -89,15 +89,15 @@ func (e early) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidi
 }
 
 // openBetween opens a store on a server that knows the scripts.
-func openBetween(t *testing.T, url string, options ...redisstore.Option) (*redisstore.Store, *between) {
+func openBetween(t *testing.T, url string, config redisstore.Config) (*redisstore.Store, *between) {
 	t.Helper()
-	return openOn(t, openClient(t, url), options...)
+	return openOn(t, openClient(t, url), config)
 }
 
-func openOn(t *testing.T, client rueidis.Client, options ...redisstore.Option) (*redisstore.Store, *between) {
+func openOn(t *testing.T, client rueidis.Client, config redisstore.Config) (*redisstore.Store, *between) {
 	t.Helper()
 	b := &between{Client: client}
-	s := redisstore.New(b, options...)
+	s := redisstore.New(b, config)
 	t.Cleanup(s.Close)
 	c := begin(t, s, "warm up")
 	require.NoError(t, s.Renew(t.Context(), "warm up", c.Owner, time.Hour))
@@ -133,8 +133,8 @@ func TestClaimTriedAgain(t *testing.T) {
 
 // claimTriedAgain tests one client. A takeover is one command, after skip others.
 func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) {
-	s, b := openOn(t, client)
-	other := openURL(t, url)
+	s, b := openOn(t, client, redisstore.Config{})
+	other := openURL(t, url, redisstore.Config{})
 	ctx := t.Context()
 	nothing := func() {}
 
@@ -223,7 +223,7 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 // TestOwnersCallTriedAgain: a call whose second try finds no record of its owner may have taken effect at the first. The
 // outcome is unknown, so the error is not ErrLost.
 func TestOwnersCallTriedAgain(t *testing.T) {
-	s, b := openBetween(t, backend.StartRedis(t).URL())
+	s, b := openBetween(t, backend.StartRedis(t).URL(), redisstore.Config{})
 	ctx := t.Context()
 	calls := map[string]func(key string, owner store.Owner) error{
 		"Complete": func(key string, owner store.Owner) error {

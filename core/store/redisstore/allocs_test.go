@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 	"github.com/idem-go/idem/internal/race"
 )
@@ -16,7 +17,7 @@ import (
 // the client reads, and the result. The client's own goroutines are counted in.
 func TestAllocations(t *testing.T) {
 	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
-	s := openURL(t, backend.Redis(t)) // one connection
+	s := openURL(t, backend.Redis(t), redisstore.Config{}) // one connection
 	result := make([]byte, 200)
 	const runs = 1000
 	prefix := store.NewOwner().String()

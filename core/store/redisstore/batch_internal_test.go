@@ -72,7 +72,7 @@ func TestAnOldBatchIsSentByATimer(t *testing.T) {
 
 // WAIT holds up what is behind it on the connection: with one of its own, each caller would wait for all before.
 func TestCallersWaitForReplicasTogether(t *testing.T) {
-	s, err := NewURL(backend.StartRedis(t).URL(), WaitForReplicas(1, 0))
+	s, err := NewURL(backend.StartRedis(t).URL(), Config{WaitForReplicas: 1})
 	require.NoError(t, err)
 	b, client := s.client.(*batcher), &sends{}
 	s.Close()

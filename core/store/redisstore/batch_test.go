@@ -65,7 +65,7 @@ func manyAtOnce(t *testing.T, s store.Store) {
 // TestBatches: commands of concurrent callers are sent together, and each caller gets the answers to its own.
 func TestBatches(t *testing.T) {
 	client := &batches{Client: openClient(t, backend.StartRedis(t).URL())}
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine after the other: all that are ready join
 	for range 10 {
@@ -78,20 +78,20 @@ func TestBatches(t *testing.T) {
 // TestNoBatchesOnClusters: no caller waits for another one's node.
 func TestNoBatchesOnClusters(t *testing.T) {
 	client := &batches{Client: openClient(t, backend.StartRedis(t).URL()), mode: rueidis.ClientModeCluster}
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	for range 10 {
 		manyAtOnce(t, s)
 	}
 	require.EqualValues(t, 2, client.largest.Load())
-	require.Panics(t, func() { redisstore.New(client, redisstore.WaitForReplicas(1, 0)) }, "a WAIT and its write may go to two nodes")
+	require.Panics(t, func() { redisstore.New(client, redisstore.Config{WaitForReplicas: 1}) }, "a WAIT and its write may go to two nodes")
 }
 
 // TestBatchesOnAFrozenServer: a caller whose context ends waits no longer, and leaves no goroutine behind for a command that
 // somebody else has sent.
 func TestBatchesOnAFrozenServer(t *testing.T) {
 	server := backend.StartRedis(t)
-	s := redisstore.New(patient(t, server.URL(), nil))
+	s := redisstore.New(patient(t, server.URL(), nil), redisstore.Config{})
 	t.Cleanup(s.Close)
 	c := begin(t, s, "k")
 	require.NoError(t, s.Renew(t.Context(), "k", c.Owner, time.Hour))

@@ -12,19 +12,6 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// ClientSideCache lets replays come from the client's cache in this process, if the client has
-// one (client-side caching, RESP3). A result stays there for at most ttl; the server tells the
-// client when the record is gone. See the package comment for what that saves, and why it is
-// safe. Zero or less switches it off, which is the default.
-func ClientSideCache(ttl time.Duration) Option {
-	return func(s *Store) {
-		s.finished = nil
-		if ttl > 0 {
-			s.finished = &finished{ttl: ttl, until: map[string]time.Time{}}
-		}
-	}
-}
-
 // finished holds the keys whose records this process has seen done. Only these are looked up
 // in the cache: a miss costs a round trip, which a new key must not pay. A nil finished is
 // empty.

@@ -17,7 +17,7 @@ import (
 func TestHotReplays(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	s := redisstore.New(client, redisstore.Config{ClientSideCache: time.Minute})
 	t.Cleanup(s.Close)
 	ctx := t.Context()
 	warm := begin(t, s, "warm up")
@@ -55,7 +55,7 @@ func TestHotReplays(t *testing.T) {
 
 // TestCachedReplaysEnd: a result is not replayed beyond its retention, cached or not.
 func TestCachedReplaysEnd(t *testing.T) {
-	s := openURL(t, backend.StartRedis(t).URL(), redisstore.ClientSideCache(time.Hour))
+	s := openURL(t, backend.StartRedis(t).URL(), redisstore.Config{ClientSideCache: time.Hour})
 	c := begin(t, s, "k")
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), 50*time.Millisecond))
 	require.Eventually(t, func() bool {
@@ -72,7 +72,7 @@ func TestCachedReplaysEnd(t *testing.T) {
 func TestCacheTTL(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client, redisstore.ClientSideCache(time.Millisecond))
+	s := redisstore.New(client, redisstore.Config{ClientSideCache: time.Millisecond})
 	t.Cleanup(s.Close)
 	c := begin(t, s, "k")
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
@@ -89,7 +89,7 @@ func TestClientWithoutCache(t *testing.T) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	s := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	s := redisstore.New(client, redisstore.Config{ClientSideCache: time.Minute})
 	t.Cleanup(s.Close)
 	c := begin(t, s, "k")
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), time.Hour))
@@ -104,7 +104,7 @@ func TestClientWithoutCache(t *testing.T) {
 // outlive its record.
 func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 	const onTheWay = 30 * time.Millisecond
-	s, b := openBetween(t, backend.StartRedis(t).URL(), redisstore.ClientSideCache(time.Minute))
+	s, b := openBetween(t, backend.StartRedis(t).URL(), redisstore.Config{ClientSideCache: time.Minute})
 	c := begin(t, s, "k")
 	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
 	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
@@ -120,8 +120,8 @@ func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 // result belong to the same record.
 func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {
 	url := backend.StartRedis(t).URL()
-	s, b := openBetween(t, url, redisstore.ClientSideCache(time.Minute))
-	other := openURL(t, url)
+	s, b := openBetween(t, url, redisstore.Config{ClientSideCache: time.Minute})
+	other := openURL(t, url, redisstore.Config{})
 	ctx := t.Context()
 	for try := range 10 { // the first record may have passed before it is looked up: each stands for longer than the last one
 		key := strconv.Itoa(try)

@@ -20,7 +20,7 @@ import (
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	old := func(tb testing.TB, url string) *redisstore.Store {
-		s := redisstore.New(early{openClient(tb, url)})
+		s := redisstore.New(early{openClient(tb, url)}, redisstore.Config{})
 		tb.Cleanup(s.Close)
 		return s
 	}
@@ -30,7 +30,7 @@ func TestScripts(t *testing.T) {
 // TestScriptsOnly: a server is asked once whether it knows the command.
 func TestScriptsOnly(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
-	s, b := openOn(t, early{client})
+	s, b := openOn(t, early{client}, redisstore.Config{})
 	b.trips.Store(0)
 	for _, key := range []string{"a", "b"} {
 		c := begin(t, s, key)
@@ -44,8 +44,8 @@ func TestScriptsOnly(t *testing.T) {
 func TestBetweenTheCommands(t *testing.T) {
 	url := backend.StartRedis(t).URL()
 	client := openClient(t, url)
-	s, b := openBetween(t, url)
-	other := openURL(t, url)
+	s, b := openBetween(t, url, redisstore.Config{})
+	other := openURL(t, url, redisstore.Config{})
 	ctx := t.Context()
 	command := func(args ...string) {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestBetweenTheCommands(t *testing.T) {
 // TestEarlierRecords: finished records of a version that did not say how long they were to live.
 func TestEarlierRecords(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("k").Value("D1;0;32;"+fingerprint+"result").Px(time.Minute).Build()).Error())
 	g := meet(t, s, "k", store.Done)
@@ -131,7 +131,7 @@ func TestEarlierRecords(t *testing.T) {
 // attempt that it is to take over as text.
 func TestFreeRecordBesideAnEarlierVersion(t *testing.T) {
 	client := openClient(t, backend.Redis(t))
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	key := store.NewOwner().String()
 	c := begin(t, s, key)
@@ -161,7 +161,7 @@ func TestServersThatDoNotWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := openClient(t, backend.StartRedis(t, test.args...).URL())
-			s := redisstore.New(client)
+			s := redisstore.New(client, redisstore.Config{})
 			t.Cleanup(s.Close)
 			begin(t, s, "running")
 			c := begin(t, s, "done")
@@ -185,7 +185,7 @@ func TestServersThatDoNotWrite(t *testing.T) {
 // meet its own claim, and nobody would release that.
 func TestOtherRefusals(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
-	s, b := openOn(t, client)
+	s, b := openOn(t, client, redisstore.Config{})
 	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
 		command()
 		return client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply('ERR upstream failure')").Numkeys(0).Build())
@@ -201,8 +201,8 @@ func TestOtherRefusals(t *testing.T) {
 // TestNobodyAsksAnyMore: a claim whose caller leaves before the first answer takes nothing over.
 func TestNobodyAsksAnyMore(t *testing.T) {
 	url := backend.StartRedis(t).URL()
-	s, b := openBetween(t, url)
-	other := openURL(t, url)
+	s, b := openBetween(t, url, redisstore.Config{})
+	other := openURL(t, url, redisstore.Config{})
 	c := begin(t, other, "k")
 	require.NoError(t, other.Abandon(t.Context(), "k", c.Owner))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -224,7 +224,7 @@ func TestNobodyAsksAnyMore(t *testing.T) {
 // them.
 func TestClaimsAreNotSentAgain(t *testing.T) {
 	sent := &sentByClaims{Client: openClient(t, backend.StartRedis(t).URL())}
-	s := redisstore.New(sent)
+	s := redisstore.New(sent, redisstore.Config{})
 	t.Cleanup(s.Close)
 	begin(t, s, "k")
 	require.Equal(t, []bool{false, false}, sent.retryable)
@@ -248,7 +248,7 @@ func (s *sentByClaims) DoMulti(ctx context.Context, multi ...rueidis.Completed) 
 func TestMovingSlot(t *testing.T) {
 	t.Parallel()
 	cluster := backend.StartRedisCluster(t)
-	s := openURL(t, cluster.URL())
+	s := openURL(t, cluster.URL(), redisstore.Config{})
 	nodes := make([]rueidis.Client, 2)
 	ids := make([]string, 2)
 	for i := range nodes {

@@ -128,7 +128,7 @@ type step struct {
 }
 
 func roundTrips(t *testing.T, client rueidis.Client, b *between, steps []step) {
-	s := redisstore.New(b)
+	s := redisstore.New(b, redisstore.Config{})
 	t.Cleanup(s.Close)
 	ctx := t.Context()
 	// The scripts are there before the first call.
@@ -166,7 +166,7 @@ func roundTrips(t *testing.T, client rueidis.Client, b *between, steps []step) {
 func TestScriptsAreSentAgain(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	for _, key := range []string{"a", "b"} {
 		forget := func() { require.NoError(t, client.Do(t.Context(), client.B().ScriptFlush().Build()).Error()) }
@@ -211,7 +211,7 @@ func TestLongestSpans(t *testing.T) {
 func TestStrangeValues(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	owner := store.NewOwner()
 	for i, value := range []string{"", "x", "R", "R1", "R1;2", "R1;2;3", "R1;2;3;", "Rx;2;0;" + string(owner[:]), "D-1;0;0;", "D1;0;-1;", "D1;0;9;short", "Z1;0;0;"} {

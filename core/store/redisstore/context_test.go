@@ -86,7 +86,7 @@ func soonCancelled() (context.Context, context.CancelFunc) {
 // client's queue holds.
 func TestFrozenServer(t *testing.T) {
 	server := backend.StartRedis(t)
-	s := redisstore.New(patient(t, server.URL(), nil))
+	s := redisstore.New(patient(t, server.URL(), nil), redisstore.Config{})
 	t.Cleanup(s.Close)
 	for range 50 { // a busy store, whose connections are trusted
 		var wg sync.WaitGroup
@@ -123,7 +123,7 @@ func TestConnecting(t *testing.T) {
 		}
 		return net.Dial("tcp", addr)
 	})
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 
 	reconnect := func() { // calls that meet with the end of the old connection fail by that
@@ -164,7 +164,7 @@ func TestResultIsCopied(t *testing.T) {
 		slow.Conn = conn
 		return slow, err
 	})
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	c := begin(t, s, "known")
 	require.NoError(t, s.Complete(t.Context(), "known", c.Owner, nil, time.Hour)) // the server knows the script
@@ -199,7 +199,7 @@ func (c *slowConn) Write(p []byte) (int, error) {
 // TestClosedStore: after Close, every call fails, and the client is its owner's.
 func TestClosedStore(t *testing.T) {
 	client := openClient(t, backend.Redis(t))
-	s := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	s := redisstore.New(client, redisstore.Config{ClientSideCache: time.Minute})
 	s.Close()
 	s.Close()
 	_, err := s.Acquire(t.Context(), "k", newClaim())
@@ -214,13 +214,13 @@ func TestClosedStore(t *testing.T) {
 func TestNewURL(t *testing.T) {
 	for _, url := range []string{"127.0.0.1:6379", "localhost:6379", "user:secret@127.0.0.1:6379", "http://127.0.0.1", "",
 		"redis://user:secret#word@127.0.0.1", "redis://user:%secret@127.0.0.1"} {
-		_, err := redisstore.NewURL(url)
+		_, err := redisstore.NewURL(url, redisstore.Config{})
 		require.ErrorContains(t, err, "redis://user:password@host:6379/0", url)
 		require.ErrorContains(t, err, "rediss:// or unix://", url)
 		require.NotContains(t, err.Error(), "secret", url)
 	}
 	nobody := backend.NewProxy(t, "127.0.0.1:1")
 	nobody.Cut()
-	_, err := redisstore.NewURL("redis://" + nobody.Addr())
+	_, err := redisstore.NewURL("redis://"+nobody.Addr(), redisstore.Config{})
 	require.Error(t, err)
 }

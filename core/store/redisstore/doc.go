@@ -7,13 +7,13 @@
 //		return err
 //	}
 //	defer client.Close()
-//	store := redisstore.New(client)
+//	store := redisstore.New(client, redisstore.Config{})
 //	defer store.Close()
 //	engine, err := core.New(core.Config{Service: "shop", Store: store})
 //
 // or, with a client that the store makes and closes itself:
 //
-//	store, err := redisstore.NewURL("redis://127.0.0.1:6379")
+//	store, err := redisstore.NewURL("redis://127.0.0.1:6379", redisstore.Config{})
 //
 // # Calls
 //
@@ -35,7 +35,7 @@
 // Commands of concurrent callers are sent together, up to 32 in one write. The first caller lets all
 // goroutines run that are ready, and then sends what they have added; if there are none, it sends at
 // once. Nobody gets an answer before all have theirs. On a cluster each caller's commands are sent alone,
-// so that nobody waits for another one's node. With [WaitForReplicas] one batch of any size is under way at a time. A hook of the client, for tracing say, sees commands sent
+// so that nobody waits for another one's node. With [Config].WaitForReplicas one batch of any size is under way at a time. A hook of the client, for tracing say, sees commands sent
 // together as one DoMulti, with the context values of the first caller.
 //
 // With 64 goroutines on the server's own machine, operations and replays run 1.4 times as fast as with
@@ -64,7 +64,7 @@
 // # Memory
 //
 // The server must not drop records that have not expired: set maxmemory-policy to noeviction. The store
-// reports any other policy once, when it is made; see [Warn]. Under noeviction, a full server
+// reports any other policy once, when it is made; see [Config].Warn. Under noeviction, a full server
 // refuses new records and results with store.ErrFull. It still renews, releases, abandons,
 // takes over, and completes without a result.
 //
@@ -80,7 +80,7 @@
 //
 // # Client-side caching
 //
-// With [ClientSideCache], the first replay of a key in a process comes from the server; the
+// With [Config].ClientSideCache, the first replay of a key in a process comes from the server; the
 // second fetches the record into the client's cache; later ones come from there, in 1 µs instead
 // of 10 (BenchmarkRedisPeer). That helps when one process replays the same key many times, for a
 // client that polls, say. It costs memory: ClientOption.CacheSizeEachConn, 128 MiB for each
@@ -105,15 +105,15 @@
 //   - +select for a database other than 0;
 //   - +client for the handshake of a client that caches, as rueidis.NewClient makes one unless
 //     DisableCache is set;
-//   - +client, +multi and +exec for [ClientSideCache];
-//   - +wait for [WaitForReplicas];
+//   - +client, +multi and +exec for [Config].ClientSideCache;
+//   - +wait for [Config].WaitForReplicas;
 //   - +cluster, or +sentinel and +role, for a cluster or Sentinel.
 //
 // Without the channel, waiters poll. Without INFO, the maxmemory-policy is not checked. Without SCRIPT LOAD, the
 // first call of each script sends it; but under FIPS 140 (GODEBUG=fips140=only) the server computes the digests,
 // and SCRIPT LOAD is needed.
 //
-// The store reports commands that the user may not run when it is made, not at the first renewal; see [Warn]. It asks
+// The store reports commands that the user may not run when it is made, not at the first renewal; see [Config].Warn. It asks
 // ACL DRYRUN (Redis 7.0). Where the user may not call that, it runs each command on a key idem:<random> that does not
 // exist; each refused command then adds an entry to ACL LOG at each start. It does not check which keys and channels
 // the user may access.
@@ -128,10 +128,10 @@
 //     as well, nothing that was acknowledged.
 //   - With min-replicas-to-write 1 and min-replicas-max-lag, a master without replicas refuses
 //     writes: it acknowledges fewer writes that will be lost. One that is cut off goes on for the lag, 10 s by default.
-//   - With [WaitForReplicas], a claim, renewal or result that fewer than n replicas have acknowledged is an error.
+//   - With [Config].WaitForReplicas, a claim, renewal or result that fewer than n replicas have acknowledged is an error.
 //     In all failovers of TestRedisLosesAcknowledgedRecordsAtFailover nothing was lost with it, and in many without it.
 //
-// WaitForReplicas does not make Redis consistent. WAIT does not decide which replica is elected: with several, one may be
+// Config.WaitForReplicas does not make Redis consistent. WAIT does not decide which replica is elected: with several, one may be
 // that has not acknowledged, unless n is the number of all. They acknowledge what is in their memory, not on a disk.
 // A call that only reads does not fail for them: a replay may be of a result whose Complete has failed, and which a failover
 // still loses.

@@ -17,7 +17,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store := redisstore.New(client, redisstore.ClientSideCache(time.Minute))
+	store := redisstore.New(client, redisstore.Config{ClientSideCache: time.Minute})
 	defer store.Close()
 	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User")})
 	if err != nil {
@@ -27,7 +27,7 @@ func ExampleNew() {
 }
 
 func ExampleNewURL() {
-	store, err := redisstore.NewURL("redis://127.0.0.1:6379")
+	store, err := redisstore.NewURL("redis://127.0.0.1:6379", redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
 
@@ -25,7 +26,7 @@ func TestFIPS(t *testing.T) {
 		return
 	}
 	server := backend.StartRedis(t)
-	s := openURL(t, server.URL())
+	s := openURL(t, server.URL(), redisstore.Config{})
 	c := begin(t, s, "k")
 	changed := watch(t, s, "k")
 	require.NoError(t, s.Renew(t.Context(), "k", c.Owner, time.Hour))

@@ -20,8 +20,8 @@ import (
 func TestLateClaims(t *testing.T) {
 	server := backend.StartRedis(t)
 	for name, records := range map[string]*redisstore.Store{
-		"a client of its own": openURL(t, server.URL()+"?write_timeout=1m"), // a connection that is given up releases nothing
-		"a foreign client":    redisstore.New(openClient(t, server.URL())),
+		"a client of its own": openURL(t, server.URL()+"?write_timeout=1m", redisstore.Config{}), // a connection that is given up releases nothing
+		"a foreign client":    redisstore.New(openClient(t, server.URL()), redisstore.Config{}),
 	} {
 		t.Cleanup(records.Close)
 		begin(t, records, name)
@@ -52,7 +52,7 @@ func TestLateClaims(t *testing.T) {
 func TestQueueFullOfOthersCommands(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := patient(t, server.URL(), nil)
-	store := redisstore.New(client)
+	store := redisstore.New(client, redisstore.Config{})
 	begin(t, store, "k")
 	server.Freeze()
 	var others sync.WaitGroup
@@ -82,7 +82,7 @@ func TestQueueFullOfOthersCommands(t *testing.T) {
 // subscribed, so the one that answers calls must not be.
 func TestWaitersCostNoAnswers(t *testing.T) {
 	server := backend.StartRedis(t, "--client-output-buffer-limit", "pubsub 1mb 1mb 1")
-	store := openURL(t, server.URL()+"?write_timeout=1m") // 200 MiB take a busy machine longer than 3 s
+	store := openURL(t, server.URL()+"?write_timeout=1m", redisstore.Config{}) // 200 MiB take a busy machine longer than 3 s
 	c := begin(t, store, "large")
 	require.NoError(t, store.Complete(t.Context(), "large", c.Owner, make([]byte, 1<<20), time.Hour))
 	begin(t, store, "run")

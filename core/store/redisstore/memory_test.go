@@ -29,7 +29,7 @@ func setMaxMemory(t *testing.T, client rueidis.Client, bytes string) {
 func TestFullServer(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	ctx := t.Context()
 
@@ -112,7 +112,7 @@ func TestMemoryPerRecord(t *testing.T) {
 	const n, workers = 16_000, 32
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	used := func() float64 { return usedMemory(t, client) }
 	key := func(i int) string { return fmt.Sprintf("idem:U=user-%06dM=POST%%20/ordersP=%032d", i, i) }
@@ -160,7 +160,7 @@ func TestEvictionIsReported(t *testing.T) {
 		}
 	}
 	dropping := backend.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
-	s := openURL(t, dropping.URL(), redisstore.Warn(func(err error) { reports <- err }))
+	s := openURL(t, dropping.URL(), redisstore.Config{Warn: func(err error) { reports <- err }})
 	err := await()
 	require.ErrorContains(t, err, dropping.Addr())
 	require.ErrorContains(t, err, "allkeys-lru")
@@ -176,7 +176,7 @@ func TestEvictionIsLogged(t *testing.T) {
 	before, out, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(slog.NewTextHandler(lines, nil)))
 	t.Cleanup(func() { slog.SetDefault(before); log.SetOutput(out); log.SetFlags(flags) })
-	openURL(t, server.URL(), redisstore.Warn(nil))
+	openURL(t, server.URL(), redisstore.Config{})
 	select {
 	case line := <-lines:
 		require.Contains(t, line, "level=WARN")

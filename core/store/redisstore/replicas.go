@@ -5,33 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 )
 
-var errCluster = errors.New("redisstore: WaitForReplicas needs a client of one server or of Sentinel: a cluster's, or one that follows redirections, may send a write and its WAIT to two servers")
-
-// WaitForReplicas makes each call that writes wait until n replicas have acknowledged what it wrote, by Redis's WAIT.
-// If fewer have within limit, the call returns an error, and what it wrote may or may not outlast a failover: an engine
-// refuses a request whose claim has failed so, and delivers the response of a run whose result has. See What can be lost
-// in the package documentation for what that costs, and for what may be lost all the same.
-//
-// A limit of zero or less is 500 ms. A call takes up to twice the limit, and a result that fails is tried again: so it
-// should be no more than a quarter of the engine's StoreTimeout. An n of zero or less switches it off, which is the
-// default. With a client of a cluster, or one that follows redirections, New panics and NewURL returns an error.
-func WaitForReplicas(n int, limit time.Duration) Option {
-	if limit <= 0 {
-		limit = 500 * time.Millisecond
-	}
-	return func(s *Store) {
-		s.replicated = nil
-		if n > 0 {
-			s.replicated = &replicated{n: n, wait: []string{strconv.Itoa(n), strconv.FormatInt(ceil(limit), 10)}}
-		}
-	}
-}
+var errCluster = errors.New("redisstore: Config.WaitForReplicas needs a client of one server or of Sentinel: a cluster's, or one that follows redirections, may send a write and its WAIT to two servers")
 
 // replicated is a client that sends a WAIT behind commands, on the same connection.
 type replicated struct {

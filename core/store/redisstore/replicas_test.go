@@ -24,7 +24,7 @@ func startReplicated(tb testing.TB) (master, replica *backend.Server) {
 
 // openWaiting opens a store that waits as long as it takes for a replica.
 func openWaiting(tb testing.TB, url string) *redisstore.Store {
-	return openURL(tb, url+"?write_timeout=2m", redisstore.WaitForReplicas(1, time.Minute))
+	return openURL(tb, url+"?write_timeout=2m", redisstore.Config{WaitForReplicas: 1, ReplicaTimeout: time.Minute})
 }
 
 // TestWaitingForAReplica: the suite.
@@ -42,8 +42,8 @@ func TestWithoutAReplica(t *testing.T) {
 	patient := openWaiting(t, master.URL())
 	begin(t, patient, "the replica follows")
 	replica.Kill()
-	s := openURL(t, master.URL(), redisstore.WaitForReplicas(1, 10*time.Millisecond))
-	beside := openURL(t, master.URL())
+	s := openURL(t, master.URL(), redisstore.Config{WaitForReplicas: 1, ReplicaTimeout: 10 * time.Millisecond})
+	beside := openURL(t, master.URL(), redisstore.Config{})
 	ctx, c := t.Context(), newClaim()
 	unconfirmed := func(err error) { t.Helper(); require.ErrorContains(t, err, "0 of 1") }
 	acquire := func(key string) error { _, err := s.Acquire(ctx, key, c); return err }
@@ -65,7 +65,7 @@ func TestWithoutAReplica(t *testing.T) {
 	// A claim whose caller does not wait so long is released.
 	short, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	_, err := openURL(t, master.URL(), redisstore.WaitForReplicas(1, 0)).Acquire(short, "m", newClaim())
+	_, err := openURL(t, master.URL(), redisstore.Config{WaitForReplicas: 1}).Acquire(short, "m", newClaim())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Eventually(t, func() bool {
 		g, err := beside.Acquire(ctx, "m", newClaim())

@@ -34,7 +34,7 @@ func TestCheckPermissions(t *testing.T) {
 		words := append([]string{"SETUSER", "idem", "reset", "on", "nopass", "~*", "&*"}, strings.Fields(rights)...)
 		require.NoError(t, root.Do(t.Context(), root.B().Arbitrary("ACL").Args(words...).Build()).Error())
 		reports := make(chan error, 2)
-		s, err := NewURL("redis://idem:x@"+server.Addr(), Warn(func(err error) { reports <- err }))
+		s, err := NewURL("redis://idem:x@"+server.Addr(), Config{Warn: func(err error) { reports <- err }})
 		require.NoError(t, err, rights)
 		if lacking != "" {
 			select {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	neturl "net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,33 +38,47 @@ type Store struct {
 	replicated *replicated // nil: writes do not wait for replicas
 }
 
-// Option changes how a [Store] works.
-type Option func(*Store)
+// Config configures a [Store]. The zero Config has the defaults.
+type Config struct {
+	// Warn gets warnings about a server's settings: its maxmemory-policy is
+	// not noeviction, so that it may drop records, or the user may not run a command that the store
+	// needs. It is called at most once for each server and setting, soon after the store was made, in
+	// a goroutine of the store, and not after Close has returned. Nil: a warning is logged
+	// with slog.Default.
+	Warn func(error)
 
-// Warn sets the function that gets warnings about a server's settings: its maxmemory-policy is
-// not noeviction, so that it may drop records, or the user may not run a command that the store
-// needs. It is called at most once for each server and setting, soon after the store was made, in
-// a goroutine of the store, and not after Close has returned. The default, and nil, log a warning
-// with slog.Default.
-func Warn(report func(error)) Option {
-	return func(s *Store) { s.warn = report }
+	// ClientSideCache, more than zero, lets replays come from the client's cache in this process, if the client has
+	// one (client-side caching, RESP3). A result stays there for at most so long; the server tells the
+	// client when the record is gone. See the package comment for what that saves, and why it is safe.
+	ClientSideCache time.Duration
+
+	// WaitForReplicas, more than zero, makes each call that writes wait until so many replicas have acknowledged what it
+	// wrote, by Redis's WAIT. If fewer have within ReplicaTimeout, the call returns an error, and what it wrote may or may not
+	// outlast a failover: an engine refuses a request whose claim has failed so, and delivers the response of a run whose
+	// result has. See What can be lost in the package documentation for what that costs, and for what may be lost all the
+	// same. It is a fault with a client of a cluster, or one that follows redirections.
+	WaitForReplicas int
+
+	// ReplicaTimeout is the limit of WaitForReplicas. Zero: 500 ms. A call takes up to twice the limit, and a result that fails is
+	// tried again: so it should be no more than a quarter of the engine's StoreTimeout.
+	ReplicaTimeout time.Duration
 }
 
 // Capabilities implements store.Store: the store can be watched.
 func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{Watch: s.watch} }
 
 // New returns a store that uses client, which remains the caller's: Close does not close it.
-// It panics if client is nil. The client may be one for a single server, for Sentinel or for a
+// It panics if client is nil, or if c has a fault. The client may be one for a single server, for Sentinel or for a
 // cluster. It must not send the store's commands to replicas (SendToReplicas). What its options do and
 // cost is in the package documentation, under Clients; PipelineMultiplex: -1 suits most services.
 //
 // New does not wait for the server. The store shares the client's connections, except for the
 // one on which waiters are woken.
-func New(client rueidis.Client, options ...Option) *Store {
+func New(client rueidis.Client, c Config) *Store {
 	if client == nil {
 		panic("redisstore: New was given no client")
 	}
-	s := configure(options)
+	s := configure(c)
 	if err := s.open(client); err != nil {
 		panic(err.Error())
 	}
@@ -71,13 +86,19 @@ func New(client rueidis.Client, options ...Option) *Store {
 }
 
 // configure returns a store without a client.
-func configure(options []Option) *Store {
-	s := &Store{}
-	for _, option := range options {
-		option(s)
-	}
+func configure(c Config) *Store {
+	s := &Store{warn: c.Warn}
 	if s.warn == nil {
 		s.warn = func(err error) { slog.Default().Warn(err.Error()) }
+	}
+	if c.ClientSideCache > 0 {
+		s.finished = &finished{ttl: c.ClientSideCache, until: map[string]time.Time{}}
+	}
+	if n, limit := c.WaitForReplicas, c.ReplicaTimeout; n > 0 {
+		if limit <= 0 {
+			limit = 500 * time.Millisecond
+		}
+		s.replicated = &replicated{n: n, wait: []string{strconv.Itoa(n), strconv.FormatInt(ceil(limit), 10)}}
 	}
 	return s
 }
@@ -112,7 +133,7 @@ func (s *Store) open(client rueidis.Client) error {
 //
 // Sentinels are called with the URL's TLS settings, but without its user and password. If
 // yours need them, make a client and use [New].
-func NewURL(url string, options ...Option) (*Store, error) {
+func NewURL(url string, c Config) (*Store, error) {
 	o, err := rueidis.ParseURL(url)
 	if err != nil {
 		scheme, _, _ := strings.Cut(url, "://")
@@ -130,7 +151,7 @@ func NewURL(url string, options ...Option) (*Store, error) {
 	o.Dialer.KeepAlive = time.Second
 	o.Sentinel.Dialer, o.Sentinel.TLSConfig = o.Dialer, o.TLSConfig
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second // in case a sentinel's message is lost
-	s := configure(options)
+	s := configure(c)
 	s.owned = true
 	o.DisableCache = o.DisableCache || o.AlwaysRESP2 || s.finished == nil
 	// One connection to each server, so that what follows a call arrives after it.

@@ -38,8 +38,8 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	url := backend.StartRedisCluster(t).URL()
 	storetest.Run(t, instances(t, url, openStore), storetest.Features{})
-	_, err := redisstore.NewURL(url, redisstore.WaitForReplicas(1, 0))
-	require.ErrorContains(t, err, "WaitForReplicas needs")
+	_, err := redisstore.NewURL(url, redisstore.Config{WaitForReplicas: 1})
+	require.ErrorContains(t, err, "Config.WaitForReplicas needs")
 }
 
 func TestSentinel(t *testing.T) {
@@ -50,7 +50,7 @@ func TestSentinel(t *testing.T) {
 func TestWithClientSideCache(t *testing.T) {
 	t.Parallel()
 	caching := func(tb testing.TB, url string) *redisstore.Store {
-		return openURL(tb, url, redisstore.ClientSideCache(time.Minute))
+		return openURL(tb, url, redisstore.Config{ClientSideCache: time.Minute})
 	}
 	storetest.Run(t, instances(t, backend.Redis(t), caching), storetest.Features{})
 }
@@ -59,7 +59,7 @@ func TestMiniredis(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(tb testing.TB) storetest.Instance {
 		server := miniredis.RunT(tb)
-		peer := func() store.Store { return openURL(tb, "redis://"+server.Addr()+"?protocol=2") }
+		peer := func() store.Store { return openURL(tb, "redis://"+server.Addr()+"?protocol=2", redisstore.Config{}) }
 		return storetest.Instance{Store: peer(), Peer: peer, Advance: server.FastForward}
 	}, storetest.Features{})
 }
@@ -67,7 +67,9 @@ func TestMiniredis(t *testing.T) {
 // opener opens a store, for as long as tb runs.
 type opener func(tb testing.TB, url string) *redisstore.Store
 
-func openStore(tb testing.TB, url string) *redisstore.Store { return openURL(tb, url) }
+func openStore(tb testing.TB, url string) *redisstore.Store {
+	return openURL(tb, url, redisstore.Config{})
+}
 
 // instances makes name spaces in a server or servers that others may use. What is in them is
 // removed when tb ends.
@@ -117,9 +119,9 @@ func awaitCut(cut <-chan struct{}) {
 	}
 }
 
-func openURL(tb testing.TB, url string, options ...redisstore.Option) *redisstore.Store {
+func openURL(tb testing.TB, url string, config redisstore.Config) *redisstore.Store {
 	tb.Helper()
-	s, err := redisstore.NewURL(url, options...)
+	s, err := redisstore.NewURL(url, config)
 	require.NoError(tb, err)
 	tb.Cleanup(s.Close)
 	return s

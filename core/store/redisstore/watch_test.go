@@ -64,7 +64,7 @@ func TestOneConnectionForAllWaiters(t *testing.T) {
 		}
 		return n
 	}
-	s := openURL(t, server.URL())
+	s := openURL(t, server.URL(), redisstore.Config{})
 	claims := map[string]store.Claim{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -106,7 +106,7 @@ func TestOneConnectionForAllWaiters(t *testing.T) {
 func TestNobodyWaits(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s := redisstore.New(client)
+	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	quiet, loud := begin(t, s, "quiet"), begin(t, s, "loud")
 	changed := watch(t, s, "loud")
@@ -126,7 +126,7 @@ func TestNobodyWaits(t *testing.T) {
 func TestBrokenSubscription(t *testing.T) {
 	server := backend.StartRedis(t)
 	link := backend.NewProxy(t, server.Addr())
-	direct := openURL(t, server.URL())
+	direct := openURL(t, server.URL(), redisstore.Config{})
 	killer := openClient(t, server.URL())
 	cut := func() { link.Cut(); link.Restore() }
 	for name, interrupt := range map[string]func(){
@@ -136,7 +136,7 @@ func TestBrokenSubscription(t *testing.T) {
 			require.NoError(t, killer.Do(t.Context(), killer.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
 		},
 	} {
-		s := openURL(t, link.URL(server.URL())+name)
+		s := openURL(t, link.URL(server.URL())+name, redisstore.Config{})
 		key := "k" + name
 		c := begin(t, s, key)
 		changed := watch(t, s, key)
@@ -167,7 +167,7 @@ func TestBrokenSubscription(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	servers := backend.StartRedisSentinel(t)
-	s := openURL(t, servers.URL())
+	s := openURL(t, servers.URL(), redisstore.Config{})
 	c := begin(t, s, "k")
 	changed := watch(t, s, "k")
 	// The master acknowledges before the replica has it; this write comes after the others.
@@ -199,7 +199,7 @@ func TestChannelIsForbidden(t *testing.T) {
 	client := openClient(t, server.URL())
 	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret",
 		"resetchannels", "~*", "+@all").Build()).Error())
-	limited := openURL(t, "redis://limited:secret@"+server.Addr())
+	limited := openURL(t, "redis://limited:secret@"+server.Addr(), redisstore.Config{})
 	completed, released, abandoned := begin(t, limited, "completed"), begin(t, limited, "released"), begin(t, limited, "abandoned")
 	lapsing := newClaim()
 	lapsing.Lease = time.Millisecond
@@ -209,7 +209,7 @@ func TestChannelIsForbidden(t *testing.T) {
 
 	_, _, err = limited.Capabilities().Watch(t.Context(), "completed")
 	require.ErrorContains(t, err, "NOPERM")
-	free := openURL(t, server.URL())
+	free := openURL(t, server.URL(), redisstore.Config{})
 	for _, key := range []string{"completed", "released", "abandoned", "taken"} {
 		watch(t, free, key)
 	}
@@ -239,7 +239,7 @@ func TestPermissions(t *testing.T) {
 	}
 	url := "redis://idem:secret@" + server.Addr()
 	allow("+client")
-	s := openURL(t, url, redisstore.ClientSideCache(time.Minute))
+	s := openURL(t, url, redisstore.Config{ClientSideCache: time.Minute})
 	c := begin(t, s, "idem:shop:cached")
 	require.NoError(t, s.Complete(t.Context(), "idem:shop:cached", c.Owner, nil, time.Hour))
 	for range 3 { // the cache may not be used, and then isn't
@@ -251,7 +251,7 @@ func TestPermissions(t *testing.T) {
 	require.Equal(t, map[string]int{"set": 1, "pttl": 1}, n)
 
 	allow("+client", "+multi", "+exec")
-	s = openURL(t, url, redisstore.ClientSideCache(time.Minute))
+	s = openURL(t, url, redisstore.Config{ClientSideCache: time.Minute})
 	for range 3 {
 		meet(t, s, "idem:shop:cached", store.Done)
 	}
@@ -259,7 +259,7 @@ func TestPermissions(t *testing.T) {
 	require.Empty(t, during(t, client, func() { meet(t, s, "idem:shop:cached", store.Done) }))
 
 	allow("-client")
-	s = openURL(t, url)
+	s = openURL(t, url, redisstore.Config{})
 	c = begin(t, s, "idem:shop:k")
 	changed := watch(t, s, "idem:shop:k")
 	require.NoError(t, s.Renew(t.Context(), "idem:shop:k", c.Owner, time.Hour))
@@ -281,7 +281,7 @@ func TestPermissions(t *testing.T) {
 func TestCloseWakes(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
-	s, other := redisstore.New(client), redisstore.New(client)
+	s, other := redisstore.New(client, redisstore.Config{}), redisstore.New(client, redisstore.Config{})
 	t.Cleanup(other.Close)
 	begin(t, s, "k")
 	changed, others := watch(t, s, "k"), watch(t, other, "k")

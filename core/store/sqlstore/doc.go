@@ -4,7 +4,7 @@
 //
 //	import _ "modernc.org/sqlite"
 //
-//	store, err := sqlstore.NewURL(ctx, "sqlite:idem.db") // or postgres://…, mysql://…
+//	store, err := sqlstore.NewURL(ctx, "sqlite:idem.db", sqlstore.Config{}) // or postgres://…, mysql://…
 //	if err != nil {
 //		return err
 //	}
@@ -13,7 +13,7 @@
 //
 // With a *sql.DB of your own:
 //
-//	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table("payments.idem"))
+//	store, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: "payments.idem"})
 //	if err != nil {
 //		return err
 //	}
@@ -60,7 +60,7 @@
 // It takes one more to replace an abandoned, free or expired record. Renew, Complete, Release and
 // Abandon take one; a Release of a later attempt takes two. Each statement is atomic at every
 // isolation level, and no transaction is held open. Statements are prepared once per connection:
-// MySQL's and SQLite's by the store, PostgreSQL's by pgx, or by [Prepared] for lib/pq.
+// MySQL's and SQLite's by the store, PostgreSQL's by pgx, or by [Config].Prepared for lib/pq.
 //
 // A statement that a deadlock or a serialisation failure has undone is tried again, up to 20
 // times with pauses. One that has waited too long for a lock is tried again until the context
@@ -107,7 +107,7 @@
 //
 // All calls must go to the primary: on a replica that lags, an operation runs twice. When a server turns out to be
 // read-only, the store closes its idle connections, at most once a second, and tries the call again on a new one, up
-// to twice; that may lead to the new primary. See [Reset] for pools below the *sql.DB. The same holds for a
+// to twice; that may lead to the new primary. See [Config].Reset for pools below the *sql.DB. The same holds for a
 // node that is cut off from its Galera cluster; but a call outside a transaction is not tried again, for it may have taken effect.
 //
 // While the database can't be reached, nothing is acquired, and running operations lose their leases. If the server's

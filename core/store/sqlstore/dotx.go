@@ -24,8 +24,8 @@ type TxBeginner interface {
 
 // Resetter is implemented by a [TxBeginner] on a pool that is no *sql.DB. When a server turns out
 // to be read-only, Reset closes the pool's idle connections, for new ones may lead to the new
-// primary. It is called at most once a second and must be safe for concurrent use. The option
-// [Reset] does the same for the store's own pool.
+// primary. It is called at most once a second and must be safe for concurrent use. [Config].Reset
+// does the same for the store's own pool.
 type Resetter interface {
 	Reset()
 }

@@ -33,7 +33,7 @@ type books struct {
 }
 
 func newBooks(t *testing.T, url string) *books {
-	s, db, name := fresh(t, url)
+	s, db, name := fresh(t, url, sqlstore.Config{})
 	b := &books{t: t, store: s, db: db, rows: name + "_rows"}
 	suffix := ""
 	if strings.HasPrefix(url, "mysql") {

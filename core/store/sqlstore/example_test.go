@@ -27,7 +27,7 @@ func Example() {
 	ctx := context.Background()
 
 	for range 2 { // the second is a restart
-		store, err := sqlstore.NewURL(ctx, file)
+		store, err := sqlstore.NewURL(ctx, file, sqlstore.Config{})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -55,7 +55,7 @@ func ExampleStore_DoTx() {
 		return
 	}
 	defer db.Close()
-	store, err := sqlstore.New(db, dialect)
+	store, err := sqlstore.New(db, dialect, sqlstore.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -95,7 +95,7 @@ func ExampleStore_RunTx() {
 		return
 	}
 	defer db.Close()
-	store, err := sqlstore.New(db, dialect)
+	store, err := sqlstore.New(db, dialect, sqlstore.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -164,7 +164,7 @@ func ExampleWithRemark() {
 	ctx := context.Background()
 	db, dialect, _ := sqlstore.Open("sqlite::memory:")
 	defer db.Close()
-	store, _ := sqlstore.New(db, dialect)
+	store, _ := sqlstore.New(db, dialect, sqlstore.Config{})
 	defer store.Close()
 	_ = store.Migrate(ctx)
 
@@ -194,16 +194,16 @@ func ExampleWithRemark() {
 // The code of docs/stores.md stands here as it stands there.
 
 func _(ctx context.Context) (store.Store, error) {
-	store, err := sqlstore.NewURL(ctx, "postgres://shop@10.0.0.8/shop") // with _ "github.com/jackc/pgx/v5/stdlib"
+	store, err := sqlstore.NewURL(ctx, "postgres://shop@10.0.0.8/shop", sqlstore.Config{}) // with _ "github.com/jackc/pgx/v5/stdlib"
 	return store, err
 }
 
 func _(ctx context.Context) (store.Store, error) {
-	store, err := sqlstore.NewURL(ctx, "mysql://shop@10.0.0.9/shop") // with _ "github.com/go-sql-driver/mysql"
+	store, err := sqlstore.NewURL(ctx, "mysql://shop@10.0.0.9/shop", sqlstore.Config{}) // with _ "github.com/go-sql-driver/mysql"
 	return store, err
 }
 
 func _(ctx context.Context) (store.Store, error) {
-	store, err := sqlstore.NewURL(ctx, "sqlite:/var/lib/shop/idem.db") // with _ "modernc.org/sqlite"
+	store, err := sqlstore.NewURL(ctx, "sqlite:/var/lib/shop/idem.db", sqlstore.Config{}) // with _ "modernc.org/sqlite"
 	return store, err
 }

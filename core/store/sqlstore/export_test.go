@@ -6,7 +6,7 @@ import (
 )
 
 // Clock makes an SQL expression a store's clock, in place of the server's.
-func Clock(now string) Option { return func(o *options) { o.now = now } }
+func Clock(now string) Config { return Config{now: now} }
 
 // Tick is the step of a server's clock.
 func Tick(d Dialect) time.Duration { return d.tick() }

@@ -136,7 +136,7 @@ func TestStalled(t *testing.T) {
 		u, err := url.Parse(rawURL)
 		require.NoError(t, err)
 		link := backend.NewProxy(t, u.Host)
-		_, _, name := fresh(t, rawURL)
+		_, _, name := fresh(t, rawURL, sqlstore.Config{})
 		s := openStore(t, link.URL(rawURL), name)
 		c := claim(time.Hour)
 		_, err = s.Acquire(t.Context(), "k", c)
@@ -156,7 +156,7 @@ func TestStalled(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	for _, url := range []string{"postgres://nobody@127.0.0.1:1/none", "mysql://nobody@127.0.0.1:1/none", "sqlite:/nonexistent/directory/file"} {
 		db, dialect := open(t, url)
-		s, err := sqlstore.New(db, dialect)
+		s, err := sqlstore.New(db, dialect, sqlstore.Config{})
 		require.NoError(t, err)
 		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.Error(t, err)
@@ -164,7 +164,7 @@ func TestUnreachable(t *testing.T) {
 		_, err = s.DoTx(t.Context(), db, "k", never)
 		require.ErrorIs(t, err, codes.StoreUnavailable)
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		_, err = sqlstore.NewURL(t.Context(), url)
+		_, err = sqlstore.NewURL(t.Context(), url, sqlstore.Config{})
 		require.Error(t, err)
 		s.Close()
 	}

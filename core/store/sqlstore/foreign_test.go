@@ -37,7 +37,7 @@ func mysqlPool(t *testing.T, params string) *sql.DB {
 
 // TestWithoutAutocommit: what is acknowledged would be rolled back with the connection.
 func TestWithoutAutocommit(t *testing.T) {
-	s, err := sqlstore.New(mysqlPool(t, "autocommit=0"), sqlstore.MySQL)
+	s, err := sqlstore.New(mysqlPool(t, "autocommit=0"), sqlstore.MySQL, sqlstore.Config{})
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Migrate(t.Context()), "autocommit")
 }
@@ -52,8 +52,8 @@ func TestHugeResultOnAForeignPool(t *testing.T) {
 		if limit > 64<<20 {
 			t.Skipf("the server takes %d bytes at once", limit)
 		}
-		_, _, name := fresh(t, engines[1].url(t))
-		s, err := sqlstore.New(db, sqlstore.MySQL, sqlstore.Table(name))
+		_, _, name := fresh(t, engines[1].url(t), sqlstore.Config{})
+		s, err := sqlstore.New(db, sqlstore.MySQL, sqlstore.Config{Table: name})
 		require.NoError(t, err)
 		for key, size := range map[string]int{"beyond": limit + 1, "far beyond": 3 * limit} {
 			c := claim(time.Hour)
@@ -129,7 +129,7 @@ func TestForeignTables(t *testing.T) {
 	} {
 		t.Run(engines[i].name, func(t *testing.T) {
 			t.Parallel()
-			_, db, name := fresh(t, engines[i].url(t))
+			_, db, name := fresh(t, engines[i].url(t), sqlstore.Config{})
 			dialect := dialectOf(engines[i].url(t))
 			ddl, err := sqlstore.Schema(dialect, name)
 			require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestForeignTables(t *testing.T) {
 					_, err := db.Exec(q)
 					require.NoError(t, err, q)
 				}
-				s, err := sqlstore.New(db, dialect, sqlstore.Table(name))
+				s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: name})
 				require.NoError(t, err)
 				err = s.Migrate(t.Context())
 				s.Close()
@@ -165,10 +165,10 @@ func TestForeignTables(t *testing.T) {
 // TestViews: a view is no table.
 func TestViews(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		_, db, name := fresh(t, url)
+		_, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := db.Exec("CREATE VIEW " + name + "_view AS SELECT * FROM " + name)
 		require.NoError(t, err)
-		s, err := sqlstore.New(db, dialectOf(url), sqlstore.Table(name+"_view"))
+		s, err := sqlstore.New(db, dialectOf(url), sqlstore.Config{Table: name + "_view"})
 		require.NoError(t, err)
 		require.Error(t, s.Migrate(t.Context()))
 		s.Close()
@@ -310,11 +310,11 @@ func TestDuplicatesWaitInTheProcess(t *testing.T) {
 // TestWaitsForALockAsLongAsItTakes: if the database does not wait for a lock, the store does.
 func TestWaitsForALockAsLongAsItTakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
-	holder, _, name := fresh(t, "sqlite:"+file)
+	holder, _, name := fresh(t, "sqlite:"+file, sqlstore.Config{})
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(0)")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	s, err := sqlstore.New(db, sqlstore.SQLite, sqlstore.Table(name))
+	s, err := sqlstore.New(db, sqlstore.SQLite, sqlstore.Config{Table: name})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 

@@ -34,16 +34,16 @@ func TestGalera(t *testing.T) {
 
 	// Sessions that do not wait are refused, at the start.
 	careless, dialect := open(t, nodes[1].URL())
-	s, err := sqlstore.New(careless, dialect)
+	s, err := sqlstore.New(careless, dialect, sqlstore.Config{})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	require.ErrorContains(t, s.Migrate(t.Context()), "wsrep_sync_wait")
-	_, err = sqlstore.NewURL(t.Context(), with(nodes[1].URL(), "wsrep_sync_wait=1"))
+	_, err = sqlstore.NewURL(t.Context(), with(nodes[1].URL(), "wsrep_sync_wait=1"), sqlstore.Config{})
 	require.ErrorContains(t, err, "wsrep_sync_wait")
 
 	var stores [2]*sqlstore.Store
 	for i, node := range nodes {
-		stores[i], err = sqlstore.NewURL(t.Context(), node.URL())
+		stores[i], err = sqlstore.NewURL(t.Context(), node.URL(), sqlstore.Config{})
 		require.NoError(t, err)
 		t.Cleanup(stores[i].Close)
 	}

@@ -65,27 +65,25 @@ func Open(rawURL string) (*sql.DB, Dialect, error) {
 // NewURL returns a store on the database that rawURL names (see [Open]). It connects, and makes
 // the table if it does not exist (see [Store.Migrate]). Close closes the connections. On a Galera
 // cluster it sets wsrep_sync_wait=3, unless the URL or the server sets it.
-func NewURL(ctx context.Context, rawURL string, opts ...Option) (*Store, error) {
-	s, err := newURL(ctx, rawURL, opts)
+func NewURL(ctx context.Context, rawURL string, c Config) (*Store, error) {
+	s, err := newURL(ctx, rawURL, c)
 	if errors.Is(err, errLags) && !strings.Contains(rawURL, "wsrep_sync_wait=") {
 		sign := "?"
 		if strings.Contains(rawURL, "?") {
 			sign = "&"
 		}
-		return newURL(ctx, rawURL+sign+"wsrep_sync_wait=3", opts) // which MySQL itself would not know
+		return newURL(ctx, rawURL+sign+"wsrep_sync_wait=3", c) // which MySQL itself would not know
 	}
 	return s, err
 }
 
-func newURL(ctx context.Context, rawURL string, opts []Option) (*Store, error) {
+func newURL(ctx context.Context, rawURL string, c Config) (*Store, error) {
 	db, dialect, err := Open(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	if isDirectPQ(db, rawURL) {
-		opts = append([]Option{Prepared()}, opts...)
-	}
-	s, err := New(db, dialect, opts...)
+	c.Prepared = c.Prepared || isDirectPQ(db, rawURL)
+	s, err := New(db, dialect, c)
 	if err == nil {
 		s.owned = true
 		err = s.Migrate(ctx)

@@ -36,24 +36,24 @@ func TestAnswersInPieces(t *testing.T) {
 	require.NoError(t, db.Ping())
 }
 
-func TestOptions(t *testing.T) {
-	_, err := sqlstore.New(nil, 0, sqlstore.Table("no table"), sqlstore.Source(""))
-	for _, fault := range []string{"database is nil", "dialect is unknown", `"no table"`, "source"} {
+func TestConfig(t *testing.T) {
+	_, err := sqlstore.New(nil, 0, sqlstore.Config{Table: "no table", Source: "a\x00"})
+	for _, fault := range []string{"database is nil", "dialect is unknown", `Config.Table: "no table"`, "Config.Source: "} {
 		require.ErrorContains(t, err, fault)
 	}
 	db, dialect := open(t, "sqlite::memory:")
 	for name, good := range map[string]bool{
 		"t": true, "_T1": true, "a.b": true, strings.Repeat("t", 50): true,
-		"": false, "1t": false, "a.b.c": false, "a.": false, ".a": false, "t;": false, `t"`: false, "t`": false, "té": false, strings.Repeat("t", 51): false,
+		"": true, "1t": false, "a.b.c": false, "a.": false, ".a": false, "t;": false, `t"`: false, "t`": false, "té": false, strings.Repeat("t", 51): false,
 	} {
-		_, err := sqlstore.New(db, dialect, sqlstore.Table(name))
+		_, err := sqlstore.New(db, dialect, sqlstore.Config{Table: name})
 		assert.Equal(t, good, err == nil, "%q: %v", name, err)
 	}
 	for source, good := range map[string]bool{
 		"s": true, "payments/eu é": true, strings.Repeat("s", 64): true,
-		"": false, strings.Repeat("s", 65): false, "a\x00": false, "a\xff": false,
+		"": true, strings.Repeat("s", 65): false, "a\x00": false, "a\xff": false,
 	} {
-		_, err := sqlstore.New(db, dialect, sqlstore.Source(source))
+		_, err := sqlstore.New(db, dialect, sqlstore.Config{Source: source})
 		assert.Equal(t, good, err == nil, "%q: %v", source, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestURLs(t *testing.T) {
 		if strings.Contains(url, ":secret@h:") {
 			assert.ErrorContains(t, err, "mysql://user:password@host:port/database")
 		}
-		_, err = sqlstore.NewURL(t.Context(), url)
+		_, err = sqlstore.NewURL(t.Context(), url, sqlstore.Config{})
 		require.Error(t, err, url)
 	}
 }
@@ -122,10 +122,10 @@ func TestSQLiteSettings(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	s, err := sqlstore.NewURL(t.Context(), "sqlite::memory:")
+	s, err := sqlstore.NewURL(t.Context(), "sqlite::memory:", sqlstore.Config{})
 	require.NoError(t, err)
 	defer s.Close()
-	other, err := sqlstore.NewURL(t.Context(), "sqlite::memory:")
+	other, err := sqlstore.NewURL(t.Context(), "sqlite::memory:", sqlstore.Config{})
 	require.NoError(t, err)
 	defer other.Close()
 	for _, records := range []*sqlstore.Store{s, other} {
@@ -140,14 +140,14 @@ func TestMemory(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
 		s.Close()
 		s.Close()
 		require.NoError(t, db.PingContext(t.Context()), "the pool is the caller's")
 
-		owner, err := sqlstore.NewURL(t.Context(), url, sqlstore.Table(name))
+		owner, err := sqlstore.NewURL(t.Context(), url, sqlstore.Config{Table: name})
 		require.NoError(t, err)
 		owner.Close()
 		owner.Close()

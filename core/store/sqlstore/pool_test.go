@@ -20,10 +20,10 @@ import (
 // TestMigrateOnOneConnection: making and checking the table takes one connection at a time.
 func TestMigrateOnOneConnection(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		_, db, name := fresh(t, url)
+		_, db, name := fresh(t, url, sqlstore.Config{})
 		db.SetMaxOpenConns(1)
 		for _, table := range []string{name, name + "_new"} {
-			s, err := sqlstore.New(db, dialectOf(url), sqlstore.Table(table))
+			s, err := sqlstore.New(db, dialectOf(url), sqlstore.Config{Table: table})
 			require.NoError(t, err)
 			t.Cleanup(s.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -43,7 +43,7 @@ func TestSlotsAreShared(t *testing.T) {
 		b.db.SetMaxOpenConns(2)
 		dialect := dialectOf(url)
 		plain := strings.Trim(b.store.TableName(), "\"`")
-		other, err := sqlstore.New(b.db, dialect, sqlstore.Table(plain), sqlstore.Source("other"))
+		other, err := sqlstore.New(b.db, dialect, sqlstore.Config{Table: plain, Source: "other"})
 		require.NoError(t, err)
 		t.Cleanup(other.Close)
 

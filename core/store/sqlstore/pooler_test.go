@@ -48,7 +48,7 @@ func (b *books) manyEnter() {
 // TestLostStatements: a connection whose prepared statements are gone, as behind a proxy that has taken another server, fails
 // once. pgx before 5.8 went on naming them for as long as the connection stood.
 func TestLostStatements(t *testing.T) {
-	s, db, _ := fresh(t, engines[0].url(t))
+	s, db, _ := fresh(t, engines[0].url(t), sqlstore.Config{})
 	db.SetMaxOpenConns(1)
 	c := claim(time.Hour)
 	_, err := s.Acquire(t.Context(), "k", c)
@@ -64,13 +64,13 @@ func TestLostStatements(t *testing.T) {
 // told what to do.
 func TestPoolerThatNobodyHasNamed(t *testing.T) {
 	url := backend.StartPgBouncer(t, engines[0].url(t), 1).URL()
-	_, _, name := fresh(t, with(url, "pooler=transaction"))
+	_, _, name := fresh(t, with(url, "pooler=transaction"), sqlstore.Config{})
 	var err error
 	for range 2 {
 		var db *sql.DB
 		db, _ = open(t, url)
 		var s *sqlstore.Store
-		s, err = sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Table(name))
+		s, err = sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: name})
 		require.NoError(t, err)
 		t.Cleanup(s.Close)
 		var g store.Grant

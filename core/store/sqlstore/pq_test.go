@@ -31,15 +31,15 @@ func libPQ(tb testing.TB, url string) *sql.DB {
 func TestLibPQ(t *testing.T) {
 	t.Parallel()
 	url := engines[0].url(t)
-	for name, options := range map[string][]sqlstore.Option{"prepared": {sqlstore.Prepared()}, "as it is": nil} {
+	for name, config := range map[string]sqlstore.Config{"prepared": {Prepared: true}, "as it is": {}} {
 		if name == "prepared" && testing.Short() {
 			continue // "DoTx" prepares
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			on := func(tb testing.TB, link string) storetest.Instance {
-				_, _, table := fresh(tb, url)
-				peer := func() store.Store { return newOn(tb, libPQ(tb, link), table, options...) }
+				_, _, table := fresh(tb, url, sqlstore.Config{})
+				peer := func() store.Store { return newOn(tb, libPQ(tb, link), table, config) }
 				return storetest.Instance{Store: peer(), Peer: peer}
 			}
 			storetest.Run(t, func(tb testing.TB) storetest.Instance { return on(tb, url) }, storetest.Features{
@@ -53,16 +53,16 @@ func TestLibPQ(t *testing.T) {
 	t.Run("DoTx", func(t *testing.T) {
 		b := newBooks(t, url)
 		b.db = libPQ(t, url)
-		b.store = newOn(t, b.db, strings.TrimSuffix(b.rows, "_rows"), sqlstore.Prepared())
+		b.store = newOn(t, b.db, strings.TrimSuffix(b.rows, "_rows"), sqlstore.Config{Prepared: true})
 		b.manyEnter()
 	})
 	t.Run("in a wrapper", func(t *testing.T) {
-		_, _, table := fresh(t, url)
+		_, _, table := fresh(t, url, sqlstore.Config{})
 		link := backend.NewProxy(t, hostOf(t, url))
 		db, err := sql.Open("wrapped", link.URL(url))
 		require.NoError(t, err)
 		t.Cleanup(func() { db.Close() })
-		s := newOn(t, db, table)
+		s := newOn(t, db, table, sqlstore.Config{})
 		begin := func(key string) error {
 			_, err := s.Acquire(t.Context(), key, claim(time.Hour))
 			return err
@@ -79,14 +79,14 @@ func init() { sql.Register("wrapped", struct{ driver.Driver }{&pq.Driver{}}) } /
 
 func TestPrepared(t *testing.T) {
 	url := engines[0].url(t)
-	_, _, table := fresh(t, url)
+	_, _, table := fresh(t, url, sqlstore.Config{})
 	db := libPQ(t, url)
 	db.SetMaxOpenConns(1)
 	kept := func() (n int) {
 		require.NoError(t, db.QueryRow("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%"+table+"%'").Scan(&n))
 		return n
 	}
-	for _, s := range []*sqlstore.Store{newOn(t, db, table), newOn(t, db, table, sqlstore.Prepared())} {
+	for _, s := range []*sqlstore.Store{newOn(t, db, table, sqlstore.Config{}), newOn(t, db, table, sqlstore.Config{Prepared: true})} {
 		require.Zero(t, kept())
 		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
@@ -101,9 +101,10 @@ func TestPrepared(t *testing.T) {
 }
 
 // newOn returns a store on an existing table, with the connections of db.
-func newOn(tb testing.TB, db *sql.DB, table string, options ...sqlstore.Option) *sqlstore.Store {
+func newOn(tb testing.TB, db *sql.DB, table string, config sqlstore.Config) *sqlstore.Store {
 	tb.Helper()
-	s, err := sqlstore.New(db, sqlstore.PostgreSQL, append(options, sqlstore.Table(table))...)
+	config.Table = table
+	s, err := sqlstore.New(db, sqlstore.PostgreSQL, config)
 	require.NoError(tb, err)
 	tb.Cleanup(s.Close)
 	return s

@@ -103,11 +103,11 @@ func TestDemotedPrimary(t *testing.T) {
 			u, err := url.Parse(link.URL(was.URL()))
 			require.NoError(t, err)
 			u.User = url.User(e.user)
-			s, err := sqlstore.NewURL(t.Context(), u.String())
+			s, err := sqlstore.NewURL(t.Context(), u.String(), sqlstore.Config{})
 			require.NoError(t, err)
 			t.Cleanup(s.Close)
 			db, _ := open(t, u.String())
-			on, err := sqlstore.NewURL(t.Context(), next.URL()) // what replication has brought there
+			on, err := sqlstore.NewURL(t.Context(), next.URL(), sqlstore.Config{}) // what replication has brought there
 			require.NoError(t, err)
 			on.Close()
 
@@ -153,9 +153,9 @@ func TestDemotedPrimary(t *testing.T) {
 // Connections are left at most once a second.
 func TestCutOff(t *testing.T) {
 	run(t, engines[1:2], func(t *testing.T, url string) {
-		_, db, name := fresh(t, url)
+		_, db, name := fresh(t, url, sqlstore.Config{})
 		left := 0
-		s, err := sqlstore.New(db, sqlstore.MySQL, sqlstore.Table(name), sqlstore.Reset(func() { left++ }))
+		s, err := sqlstore.New(db, sqlstore.MySQL, sqlstore.Config{Table: name, Reset: func() { left++ }})
 		require.NoError(t, err)
 		t.Cleanup(s.Close)
 		for _, q := range []string{

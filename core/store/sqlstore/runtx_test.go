@@ -223,7 +223,7 @@ func TestRunTxElsewhere(t *testing.T) {
 		memory, err := memstore.New(memstore.Config{})
 		require.NoError(t, err)
 		here := c.store
-		other, _, _ := fresh(t, url)
+		other, _, _ := fresh(t, url, sqlstore.Config{})
 		missing := openStore(t, url, "idem_test_missing")
 		down := &broken{Store: other, err: errUnlucky}
 		same := struct{ *sqlstore.Store }{openStore(t, url, strings.Trim(here.TableName(), "\"`"))}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -41,40 +42,34 @@ type Store struct {
 // Capabilities implements store.Store: the store has none.
 func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{} }
 
-// Option sets up a [Store].
-type Option func(*options)
+// Config configures a [Store]. The zero Config has the defaults.
+type Config struct {
+	// Table is the name of the table, optionally with a schema ("payments.idem"). Each part
+	// begins with a letter or _ and has up to 50 letters, digits and _. Its case is kept. Empty: "idem_records".
+	Table string
 
-type options struct {
-	table, source, creator string
-	reset                  func()
-	prepared               bool
-	now                    string // of tests
+	// Source is the source type of the store's records, of up to 64 bytes. It is half of the primary
+	// key, so that several services or kinds of keys can share a table: a store sees only the
+	// records of its own source. Empty: "idem".
+	Source string
+
+	// Creator is the creator column of the records that this store makes, for people who read
+	// the table. It is cut after 255 characters. Empty: the host name.
+	Creator string
+
+	// Reset is called when a server turns out to be read-only: a demoted primary that has kept its
+	// connections, say. The store has closed the idle connections of its *sql.DB by then, and tries the call again
+	// afterwards. Use it for a pool below the *sql.DB: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. It
+	// is called at most once a second and must be safe for concurrent use.
+	Reset func()
+
+	// Prepared makes the store prepare PostgreSQL's statements once per connection. Use it with lib/pq, whose calls
+	// take several times as long without it; pgx prepares them by itself. [NewURL] sets it for lib/pq. It is not safe behind a
+	// pooler that shares connections between transactions: another service's statement may be run.
+	Prepared bool
+
+	now string // of tests: an SQL expression
 }
-
-// Table sets the name of the table, optionally with a schema ("payments.idem"). Each part
-// begins with a letter or _ and has up to 50 letters, digits and _. Its case is kept. The
-// default is "idem_records".
-func Table(name string) Option { return func(o *options) { o.table = name } }
-
-// Source sets the source type of the store's records, 1 to 64 bytes. It is half of the primary
-// key, so that several services or kinds of keys can share a table: a store sees only the
-// records of its own source. The default is "idem".
-func Source(source string) Option { return func(o *options) { o.source = source } }
-
-// Creator sets the creator column of the records that this store makes, for people who read
-// the table. The default is the host name. It is cut after 255 characters.
-func Creator(creator string) Option { return func(o *options) { o.creator = creator } }
-
-// Reset sets a function that is called when a server turns out to be read-only: a demoted primary that has kept its
-// connections, say. The store has closed the idle connections of its *sql.DB by then, and tries the call again
-// afterwards. Use it for a pool below the *sql.DB: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. The
-// function is called at most once a second and must be safe for concurrent use.
-func Reset(reset func()) Option { return func(o *options) { o.reset = reset } }
-
-// Prepared makes the store prepare PostgreSQL's statements once per connection. Use it with lib/pq, whose calls
-// take several times as long without it; pgx prepares them by itself. [NewURL] sets it for lib/pq. It is not safe behind a
-// pooler that shares connections between transactions: another service's statement may be run.
-func Prepared() Option { return func(o *options) { o.prepared = true } }
 
 // WithRemark sets the remark of the records that are made or taken over with the returned
 // context, for people who read the table: an order number, say. It is cut after 255 characters.
@@ -96,11 +91,10 @@ func note(s string) string {
 // New returns a store on db, which remains the caller's. It does not connect: the table must
 // exist when the store is first used, see [Store.Migrate]. The error names every fault: a nil
 // db, an unknown dialect, a bad table name or source.
-func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
-	o := options{table: "idem_records", source: "idem"}
-	o.creator, _ = os.Hostname()
-	for _, opt := range opts {
-		opt(&o)
+func New(db *sql.DB, dialect Dialect, c Config) (*Store, error) {
+	c.Table, c.Source = cmp.Or(c.Table, "idem_records"), cmp.Or(c.Source, "idem")
+	if c.Creator == "" {
+		c.Creator, _ = os.Hostname()
 	}
 	var faults []error
 	if db == nil {
@@ -109,23 +103,23 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Store, error) {
 	if dialect < PostgreSQL || dialect > SQLite {
 		faults = append(faults, fmt.Errorf("sqlstore: the dialect is unknown: %d", dialect))
 	}
-	table, err := dialect.table(o.table)
+	table, err := dialect.table(c.Table)
 	if err != nil {
-		faults = append(faults, fmt.Errorf("sqlstore: %w", err))
+		faults = append(faults, fmt.Errorf("sqlstore: Config.Table: %w", err))
 	}
-	if len(o.source) == 0 || len(o.source) > 64 || note(o.source) != o.source {
-		faults = append(faults, fmt.Errorf("sqlstore: the source %q is not 1 to 64 bytes of text", o.source))
+	if len(c.Source) > 64 || note(c.Source) != c.Source {
+		faults = append(faults, fmt.Errorf("sqlstore: Config.Source: %q is not 1 to 64 bytes of text", c.Source))
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	if o.now == "" {
-		o.now = dialect.now()
+	if c.now == "" {
+		c.now = dialect.now()
 	}
 	s := &Store{
-		db: db, dialect: dialect, table: table, source: o.source, creator: note(o.creator),
-		q: newStatements(dialect, table.name, o.now), pool: poolOf(db), reset: o.reset,
-		prepares: dialect != PostgreSQL || o.prepared, resends: dialect == PostgreSQL && driverOf(db) != typePGX,
+		db: db, dialect: dialect, table: table, source: c.Source, creator: note(c.Creator),
+		q: newStatements(dialect, table.name, c.now), pool: poolOf(db), reset: c.Reset,
+		prepares: dialect != PostgreSQL || c.Prepared, resends: dialect == PostgreSQL && driverOf(db) != typePGX,
 	}
 	return s, nil
 }

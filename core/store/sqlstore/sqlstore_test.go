@@ -86,11 +86,12 @@ func run(t *testing.T, on []engine, test func(t *testing.T, url string)) {
 
 // fresh opens a pool and makes a store with a table of its own, which is dropped with the
 // test.
-func fresh(tb testing.TB, url string, opts ...sqlstore.Option) (*sqlstore.Store, *sql.DB, string) {
+func fresh(tb testing.TB, url string, config sqlstore.Config) (*sqlstore.Store, *sql.DB, string) {
 	tb.Helper()
 	db, dialect := open(tb, url)
 	name := "idem_test_" + strings.ToLower(rand.Text()[:12])
-	s, err := sqlstore.New(db, dialect, append([]sqlstore.Option{sqlstore.Table(name)}, opts...)...)
+	config.Table = name
+	s, err := sqlstore.New(db, dialect, config)
 	require.NoError(tb, err)
 	tb.Cleanup(s.Close)
 	require.NoError(tb, s.Migrate(tb.Context()))
@@ -126,14 +127,14 @@ func TestStore(t *testing.T) {
 }
 
 func instance(tb testing.TB, url string) storetest.Instance {
-	s, _, name := fresh(tb, url)
+	s, _, name := fresh(tb, url, sqlstore.Config{})
 	return storetest.Instance{Store: s, Peer: func() store.Store { return openStore(tb, url, name) }}
 }
 
 // openStore returns a store on an existing table, with connections of its own.
 func openStore(tb testing.TB, url, table string) *sqlstore.Store {
 	db, dialect := open(tb, url)
-	s, err := sqlstore.New(db, dialect, sqlstore.Table(table))
+	s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: table})
 	require.NoError(tb, err)
 	tb.Cleanup(s.Close)
 	return s
@@ -142,7 +143,7 @@ func openStore(tb testing.TB, url, table string) *sqlstore.Store {
 // cut makes an instance whose connections can be cut, also in the midst of a statement.
 func cut(tb testing.TB, rawURL string) (storetest.Instance, func()) {
 	link := backend.NewProxy(tb, hostOf(tb, rawURL))
-	_, _, name := fresh(tb, rawURL)
+	_, _, name := fresh(tb, rawURL, sqlstore.Config{})
 	peer := func() store.Store { return openStore(tb, link.URL(rawURL), name) }
 	return storetest.Instance{Store: peer(), Peer: peer}, func() { link.Cut(); link.Restore() }
 }

@@ -24,7 +24,7 @@ import (
 // TestRow: what a person sees in the table.
 func TestRow(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url, sqlstore.Source("billing"), sqlstore.Creator("host-7"))
+		s, db, name := fresh(t, url, sqlstore.Config{Source: "billing", Creator: "host-7"})
 		ctx := t.Context()
 		c := claim(time.Minute)
 		c.Fingerprint = "f"
@@ -74,7 +74,7 @@ func TestRow(t *testing.T) {
 // TestAbandonedRow: what Abandon leaves in the table. It is one change of the version.
 func TestAbandonedRow(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		c := claim(time.Minute)
 		_, err := s.Acquire(t.Context(), "k", c)
 		require.NoError(t, err)
@@ -94,9 +94,9 @@ func TestAbandonedRow(t *testing.T) {
 
 func TestSourcesShareATable(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		_, dialect := open(t, url)
-		other, err := sqlstore.New(db, dialect, sqlstore.Table(name), sqlstore.Source("other"))
+		other, err := sqlstore.New(db, dialect, sqlstore.Config{Table: name, Source: "other"})
 		require.NoError(t, err)
 		t.Cleanup(other.Close)
 		mine, theirs := claim(time.Hour), claim(time.Hour)
@@ -131,7 +131,7 @@ func TestLongKeys(t *testing.T) {
 	}
 	require.Len(t, seen, len(keys))
 	each(t, func(t *testing.T, url string) {
-		s, _, _ := fresh(t, url)
+		s, _, _ := fresh(t, url, sqlstore.Config{})
 		for i, key := range keys {
 			g, err := s.Acquire(t.Context(), key, claim(time.Hour))
 			require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestLongKeys(t *testing.T) {
 
 func TestMigrateAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := db.Exec("DROP TABLE " + name)
 		require.NoError(t, err)
 		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
@@ -158,7 +158,7 @@ func TestMigrateAtOnce(t *testing.T) {
 		start := make(chan struct{})
 		for range 8 {
 			pool, dialect := open(t, url)
-			s, err := sqlstore.New(pool, dialect, sqlstore.Table(name))
+			s, err := sqlstore.New(pool, dialect, sqlstore.Config{Table: name})
 			require.NoError(t, err)
 			t.Cleanup(s.Close)
 			wg.Go(func() {
@@ -182,7 +182,7 @@ func TestMigrateAtOnce(t *testing.T) {
 // TestSchema: what Schema returns makes the table that Migrate finds right.
 func TestSchema(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		_, dialect := open(t, url)
 		_, err := db.Exec("DROP TABLE " + name)
 		require.NoError(t, err)
@@ -209,9 +209,9 @@ func TestQualifiedTable(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			schema := map[string]string{"PostgreSQL": "public", "MySQL": "test", "SQLite": "main"}[e.name]
-			_, db, name := fresh(t, e.url(t))
+			_, db, name := fresh(t, e.url(t), sqlstore.Config{})
 			_, dialect := open(t, e.url(t))
-			s, err := sqlstore.New(db, dialect, sqlstore.Table(schema+"."+name+"_Q"))
+			s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: schema + "." + name + "_Q"})
 			require.NoError(t, err)
 			t.Cleanup(s.Close)
 			require.NoError(t, s.Migrate(t.Context()))
@@ -228,7 +228,7 @@ func TestQualifiedTable(t *testing.T) {
 
 func TestPurge(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx := t.Context()
 		live := claim(time.Hour)
 		_, err := s.Acquire(ctx, "live", live)
@@ -282,7 +282,7 @@ func fill(t *testing.T, db *sql.DB, table string, n int) {
 // TestPurgeNeverTakesWhatLives: records that are acquired while others purge stay acquired.
 func TestPurgeNeverTakesWhatLives(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		s, db, name := fresh(t, url)
+		s, db, name := fresh(t, url, sqlstore.Config{})
 		const workers, rounds = 6, 60
 		var purged, died atomic.Int64
 		// Both must have happened: a purge of dead records, and a dead one that was made anew
@@ -349,7 +349,7 @@ func TestStoreFull(t *testing.T) {
 	db, dialect, err := sqlstore.Open("sqlite::memory:")
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
-	s, err := sqlstore.New(db, dialect)
+	s, err := sqlstore.New(db, dialect, sqlstore.Config{})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	ctx := t.Context()

@@ -58,7 +58,7 @@ func serve() error {
 	var store store.Store
 	var db *sql.DB
 	if strings.HasPrefix(*storeURL, "redis:") {
-		s, err := redisstore.NewURL(*storeURL)
+		s, err := redisstore.NewURL(*storeURL, redisstore.Config{})
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func serve() error {
 		if err != nil {
 			return err
 		}
-		s, err := sqlstore.New(pool, dialect)
+		s, err := sqlstore.New(pool, dialect, sqlstore.Config{})
 		if err == nil {
 			err = s.Migrate(ctx)
 		}
