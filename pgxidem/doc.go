@@ -53,7 +53,7 @@
 // codes.StoreUnavailable.
 //
 // When a server is read-only (25006: a demoted primary that has kept its connections, say), DoTx and RunTx call
-// pool.Reset, at most once a second, and try again. For the store's own calls, the option sqlstore.Reset does the same.
+// pool.Reset, at most once a second, and try again. For the store's own calls, sqlstore.Config.Reset does the same.
 // Behind a pooler that shares connections between transactions, set the pool's ConnConfig.DefaultQueryExecMode to
 // pgx.QueryExecModeExec.
 package pgxidem

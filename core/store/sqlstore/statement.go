@@ -346,7 +346,7 @@ type row struct {
 func (r *row) free() bool { return r.retention < 0 && len(r.owner) == 0 }
 
 // prepared returns q as a prepared statement, or nil if it is to be sent as text: to PostgreSQL
-// without the option Prepared, and in a transaction on another pool.
+// without Config.Prepared, and in a transaction on another pool.
 func (s *Store) prepared(ctx context.Context, tx *transaction, q *statement) (*sql.Stmt, error) {
 	if !s.prepares {
 		return nil, nil
