@@ -2,14 +2,14 @@ package rowguard
 
 // Faults and what they are, for tests.
 const (
-	FaultOther     = faultOther
-	FaultUndone    = faultUndone
-	FaultBusy      = faultBusy
-	FaultRefused   = faultRefused
-	FaultDuplicate = faultDuplicate
+	ClassOther     = classOther
+	ClassUndone    = classUndone
+	ClassBusy      = classBusy
+	ClassRefused   = classRefused
+	ClassDuplicate = classDuplicate
 )
 
 var (
-	FaultOf    = faultOf
+	ClassOf    = classOf
 	RolledBack = rolledBack
 )

@@ -45,7 +45,7 @@ func Lock[R Row](ctx context.Context, c Conn[R], t Table, id any, wait time.Dura
 		return orLocked(read(" FOR UPDATE NOWAIT"))
 	case t.Dialect == MySQL: // each of the two skips what is the other's
 		suffix := fmt.Sprintf(" FOR UPDATE /*M! WAIT %d */ /*!80001 NOWAIT */", (wait+time.Second-1)/time.Second)
-		return poll(ctx, wait, faultRefused, func() error { return read(suffix) })
+		return poll(ctx, wait, classRefused, func() error { return read(suffix) })
 	case wait == 0:
 		err := read(" FOR UPDATE SKIP LOCKED")
 		if errors.Is(err, ErrNotFound) {
@@ -106,18 +106,18 @@ func locking[R Row](c Conn[R], t Table, into Scan) (*guard[R], error) {
 
 // lockWriter takes SQLite's write lock, by an UPDATE of no row.
 func (g *guard[R]) lockWriter(ctx context.Context, wait time.Duration) error {
-	return poll(ctx, wait, faultBusy, func() error {
+	return poll(ctx, wait, classBusy, func() error {
 		_, err := g.change(ctx, "UPDATE "+g.Name+" SET "+g.ID+" = "+g.ID+" WHERE 0")
 		return err
 	})
 }
 
 // poll calls try until its error is not retried, or wait is over.
-func poll(ctx context.Context, wait time.Duration, retried fault, try func() error) error {
+func poll(ctx context.Context, wait time.Duration, retried class, try func() error) error {
 	begun := time.Now()
 	for n := 1; ; n++ {
 		err := try()
-		if faultOf(err) != retried || time.Since(begun) >= wait {
+		if classOf(err) != retried || time.Since(begun) >= wait {
 			return orLocked(err)
 		}
 		if ended := pause(ctx, n); ended != nil {
@@ -128,7 +128,7 @@ func poll(ctx context.Context, wait time.Duration, retried fault, try func() err
 
 // orLocked returns err, joined with ErrLocked if it says that a lock was not free.
 func orLocked(err error) error {
-	if f := faultOf(err); f == faultBusy || f == faultRefused {
+	if f := classOf(err); f == classBusy || f == classRefused {
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	return err

@@ -47,7 +47,7 @@ func InTx(ctx context.Context, db TxBeginner, opts TxOptions, fn func(tx *sql.Tx
 		wait = 5 * time.Second
 	}
 	begin := func(ctx context.Context) (tx sqlTx, err error) {
-		err = poll(ctx, wait, faultBusy, func() error {
+		err = poll(ctx, wait, classBusy, func() error {
 			tx.Tx, err = db.BeginTx(ctx, &sql.TxOptions{Isolation: opts.Isolation, ReadOnly: opts.ReadOnly})
 			return err
 		})
@@ -56,7 +56,7 @@ func InTx(ctx context.Context, db TxBeginner, opts TxOptions, fn func(tx *sql.Tx
 		}
 		// database/sql can't begin such a transaction: the one that it has begun is replaced on its connection.
 		if _, err = tx.ExecContext(ctx, "ROLLBACK"); err == nil {
-			err = poll(ctx, wait, faultBusy, func() error {
+			err = poll(ctx, wait, classBusy, func() error {
 				_, err := tx.ExecContext(ctx, "BEGIN IMMEDIATE")
 				return err
 			})

@@ -378,7 +378,7 @@ func (t *txRun) uncommitted(ctx context.Context, err error) error {
 		t.lost, t.err = time.Now(), err
 		t.losses++
 		return err
-	case s.dialect.fault(err) == faultOther:
+	case s.dialect.class(err) == classOther:
 		return fmt.Errorf("sqlstore: %s: commit: %w", t.call, err) // a deferred constraint, say
 	}
 	return t.unavailable(ctx, err)

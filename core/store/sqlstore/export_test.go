@@ -25,7 +25,7 @@ var (
 	Pick       = pick
 	IsDirectPQ = isDirectPQ
 	StoredKey  = storedKey
-	Fault      = Dialect.fault
+	Class      = Dialect.class
 	Undone     = Dialect.undone
 )
 
@@ -35,12 +35,12 @@ func Failure(d Dialect, err error) error {
 }
 
 const (
-	FaultOther     = faultOther
-	FaultTransient = faultTransient
-	FaultLocked    = faultLocked
-	FaultDuplicate = faultDuplicate
-	FaultFull      = faultFull
-	FaultReadOnly  = faultReadOnly
+	ClassOther     = classOther
+	ClassTransient = classTransient
+	ClassLocked    = classLocked
+	ClassDuplicate = classDuplicate
+	ClassFull      = classFull
+	ClassReadOnly  = classReadOnly
 	PurgeBatch     = purgeBatch
 	Tries          = tries
 )

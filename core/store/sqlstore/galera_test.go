@@ -76,7 +76,7 @@ func TestGalera(t *testing.T) {
 				return
 			default:
 				_, err := pools[0].Exec("UPDATE ballast SET n = n + 1")
-				if fault := sqlstore.Fault(dialect, err); err != nil && fault != sqlstore.FaultTransient && fault != sqlstore.FaultLocked {
+				if fault := sqlstore.Class(dialect, err); err != nil && fault != sqlstore.ClassTransient && fault != sqlstore.ClassLocked {
 					t.Errorf("the load: %v", err)
 					return
 				}

@@ -246,7 +246,7 @@ func (s *Store) insertOrLook(ctx context.Context, tx *transaction, v *values) (r
 	switch {
 	case err == nil && n == 1:
 		return row{state: stateNew}, nil
-	case err != nil && s.dialect.fault(err) != faultDuplicate:
+	case err != nil && s.dialect.class(err) != classDuplicate:
 		return row{}, err
 	case lookFirst:
 		return row{}, errAgain

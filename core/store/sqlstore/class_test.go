@@ -42,48 +42,48 @@ func TestFaults(t *testing.T) {
 		want    any
 		undone  bool // when it comes from a COMMIT
 	}{
-		{sqlstore.PostgreSQL, pg("40001"), sqlstore.FaultTransient, true},
-		{sqlstore.PostgreSQL, pg("40P01"), sqlstore.FaultTransient, true},
-		{sqlstore.PostgreSQL, pg("40003"), sqlstore.FaultOther, false},
-		{sqlstore.PostgreSQL, pg("55P03"), sqlstore.FaultLocked, true},
-		{sqlstore.PostgreSQL, pg("53100"), sqlstore.FaultFull, true},
-		{sqlstore.PostgreSQL, pg("25006"), sqlstore.FaultReadOnly, true},
-		{sqlstore.PostgreSQL, pg("23505"), sqlstore.FaultOther, true},
-		{sqlstore.PostgreSQL, pg("57P01"), sqlstore.FaultOther, false}, // shut down by the administrator
-		{sqlstore.PostgreSQL, pg("08006"), sqlstore.FaultOther, false},
-		{sqlstore.PostgreSQL, my(1213), sqlstore.FaultOther, false},
-		{sqlstore.PostgreSQL, errBroken, sqlstore.FaultOther, false},
-		{sqlstore.MySQL, my(1213), sqlstore.FaultTransient, true},
-		{sqlstore.MySQL, my(1205), sqlstore.FaultLocked, true},
-		{sqlstore.MySQL, my(1020), sqlstore.FaultTransient, true},
-		{sqlstore.MySQL, my(1062), sqlstore.FaultDuplicate, false},
-		{sqlstore.MySQL, option("--read-only"), sqlstore.FaultReadOnly, true},
-		{sqlstore.MySQL, option("--super-read-only"), sqlstore.FaultReadOnly, true},
-		{sqlstore.MySQL, option("read_only"), sqlstore.FaultReadOnly, true},
-		{sqlstore.MySQL, option("--secure-file-priv"), sqlstore.FaultOther, false},
-		{sqlstore.MySQL, my(1047), sqlstore.FaultReadOnly, false},
-		{sqlstore.MySQL, my(1836), sqlstore.FaultReadOnly, true},
-		{sqlstore.MySQL, my(1792), sqlstore.FaultReadOnly, true},
-		{sqlstore.MySQL, my(1114), sqlstore.FaultFull, true},
-		{sqlstore.MySQL, my(1180), sqlstore.FaultOther, false}, // error during COMMIT
-		{sqlstore.MySQL, mysql.ErrInvalidConn, sqlstore.FaultOther, false},
-		{sqlstore.MySQL, pg("40001"), sqlstore.FaultOther, false},
-		{sqlstore.SQLite, coded(5), sqlstore.FaultLocked, true},
-		{sqlstore.SQLite, coded(5 | 2<<8), sqlstore.FaultLocked, true}, // SQLITE_BUSY_SNAPSHOT
-		{sqlstore.SQLite, coded(6), sqlstore.FaultLocked, true},
-		{sqlstore.SQLite, coded(13), sqlstore.FaultFull, true},
-		{sqlstore.SQLite, coded(10), sqlstore.FaultOther, false}, // SQLITE_IOERR
-		{sqlstore.SQLite, wordy("database is locked"), sqlstore.FaultLocked, true},
-		{sqlstore.SQLite, wordy("database table is locked"), sqlstore.FaultLocked, true},
-		{sqlstore.SQLite, wordy("database or disk is full"), sqlstore.FaultFull, true},
+		{sqlstore.PostgreSQL, pg("40001"), sqlstore.ClassTransient, true},
+		{sqlstore.PostgreSQL, pg("40P01"), sqlstore.ClassTransient, true},
+		{sqlstore.PostgreSQL, pg("40003"), sqlstore.ClassOther, false},
+		{sqlstore.PostgreSQL, pg("55P03"), sqlstore.ClassLocked, true},
+		{sqlstore.PostgreSQL, pg("53100"), sqlstore.ClassFull, true},
+		{sqlstore.PostgreSQL, pg("25006"), sqlstore.ClassReadOnly, true},
+		{sqlstore.PostgreSQL, pg("23505"), sqlstore.ClassOther, true},
+		{sqlstore.PostgreSQL, pg("57P01"), sqlstore.ClassOther, false}, // shut down by the administrator
+		{sqlstore.PostgreSQL, pg("08006"), sqlstore.ClassOther, false},
+		{sqlstore.PostgreSQL, my(1213), sqlstore.ClassOther, false},
+		{sqlstore.PostgreSQL, errBroken, sqlstore.ClassOther, false},
+		{sqlstore.MySQL, my(1213), sqlstore.ClassTransient, true},
+		{sqlstore.MySQL, my(1205), sqlstore.ClassLocked, true},
+		{sqlstore.MySQL, my(1020), sqlstore.ClassTransient, true},
+		{sqlstore.MySQL, my(1062), sqlstore.ClassDuplicate, false},
+		{sqlstore.MySQL, option("--read-only"), sqlstore.ClassReadOnly, true},
+		{sqlstore.MySQL, option("--super-read-only"), sqlstore.ClassReadOnly, true},
+		{sqlstore.MySQL, option("read_only"), sqlstore.ClassReadOnly, true},
+		{sqlstore.MySQL, option("--secure-file-priv"), sqlstore.ClassOther, false},
+		{sqlstore.MySQL, my(1047), sqlstore.ClassReadOnly, false},
+		{sqlstore.MySQL, my(1836), sqlstore.ClassReadOnly, true},
+		{sqlstore.MySQL, my(1792), sqlstore.ClassReadOnly, true},
+		{sqlstore.MySQL, my(1114), sqlstore.ClassFull, true},
+		{sqlstore.MySQL, my(1180), sqlstore.ClassOther, false}, // error during COMMIT
+		{sqlstore.MySQL, mysql.ErrInvalidConn, sqlstore.ClassOther, false},
+		{sqlstore.MySQL, pg("40001"), sqlstore.ClassOther, false},
+		{sqlstore.SQLite, coded(5), sqlstore.ClassLocked, true},
+		{sqlstore.SQLite, coded(5 | 2<<8), sqlstore.ClassLocked, true}, // SQLITE_BUSY_SNAPSHOT
+		{sqlstore.SQLite, coded(6), sqlstore.ClassLocked, true},
+		{sqlstore.SQLite, coded(13), sqlstore.ClassFull, true},
+		{sqlstore.SQLite, coded(10), sqlstore.ClassOther, false}, // SQLITE_IOERR
+		{sqlstore.SQLite, wordy("database is locked"), sqlstore.ClassLocked, true},
+		{sqlstore.SQLite, wordy("database table is locked"), sqlstore.ClassLocked, true},
+		{sqlstore.SQLite, wordy("database or disk is full"), sqlstore.ClassFull, true},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err), fmt.Errorf("%w and %w", errors.New("other"), c.err)} {
-			assert.EqualValues(t, c.want, sqlstore.Fault(c.dialect, err), "%v: %#v", c.dialect, err)
+			assert.EqualValues(t, c.want, sqlstore.Class(c.dialect, err), "%v: %#v", c.dialect, err)
 			assert.Equal(t, c.undone, sqlstore.Undone(c.dialect, err), "%v: %#v", c.dialect, err)
 		}
 	}
 	for _, d := range []sqlstore.Dialect{sqlstore.PostgreSQL, sqlstore.MySQL, sqlstore.SQLite} {
-		assert.EqualValues(t, sqlstore.FaultOther, sqlstore.Fault(d, nil))
+		assert.EqualValues(t, sqlstore.ClassOther, sqlstore.Class(d, nil))
 	}
 }
 

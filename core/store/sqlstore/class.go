@@ -13,84 +13,84 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// fault classifies the errors of a database.
-type fault uint8
+// class is what kind of error a database has returned.
+type class uint8
 
 const (
-	faultOther     fault = iota
-	faultTransient       // a deadlock or the like: the statement had no effect and may be tried again
-	faultLocked          // a wait for a lock timed out: the same, and waiting longer helps
-	faultDuplicate       // the key exists already
-	faultFull            // there is no room
-	faultReadOnly        // the server is read-only: the statement had no effect, but see cutOff
+	classOther     class = iota
+	classTransient       // a deadlock or the like: the statement had no effect and may be tried again
+	classLocked          // a wait for a lock timed out: the same, and waiting longer helps
+	classDuplicate       // the key exists already
+	classFull            // there is no room
+	classReadOnly        // the server is read-only: the statement had no effect, but see cutOff
 )
 
 // temporary reports whether a failed try is worth repeating.
 func (d Dialect) temporary(err error) bool {
-	switch d.fault(err) {
-	case faultTransient, faultLocked, faultReadOnly:
+	switch d.class(err) {
+	case classTransient, classLocked, classReadOnly:
 		return true
 	}
 	return errors.Is(err, errAgain)
 }
 
-// fault classifies err without importing a driver.
-func (d Dialect) fault(err error) fault {
+// class returns the class of err without importing a driver.
+func (d Dialect) class(err error) class {
 	switch d {
 	case PostgreSQL:
 		switch sqlState(err) {
 		case "40001", "40P01": // serialization_failure, deadlock_detected
-			return faultTransient
+			return classTransient
 		case "55P03": // lock_not_available
-			return faultLocked
+			return classLocked
 		case "53100": // disk_full
-			return faultFull
+			return classFull
 		case "25006": // read_only_sql_transaction
-			return faultReadOnly
+			return classReadOnly
 		}
 	case MySQL:
 		switch mysqlNumber(err) {
 		case 1213, 1020: // deadlock, and MariaDB's record that has changed since it was read
-			return faultTransient
+			return classTransient
 		case 1205: // lock wait timeout
-			return faultLocked
+			return classLocked
 		case 1062: // duplicate entry
-			return faultDuplicate
+			return classDuplicate
 		case 1114, 1021: // table full, disk full
-			return faultFull
+			return classFull
 		case 1836, 1792: // read-only mode, read-only transaction
-			return faultReadOnly
+			return classReadOnly
 		case 1290: // an option forbids it, whose name is in the text of any language
 			if text := err.Error(); strings.Contains(text, "read-only") || strings.Contains(text, "read_only") {
-				return faultReadOnly
+				return classReadOnly
 			}
 		}
 		if d.cutOff(err) {
-			return faultReadOnly
+			return classReadOnly
 		}
 		// A result is larger than the server allows. There are several numbers for it, one of them
 		// for unknown errors.
 		if err != nil && tooLarge(err.Error()) {
-			return faultFull
+			return classFull
 		}
 	case SQLite:
 		switch sqliteCode(err) {
 		case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
-			return faultLocked
+			return classLocked
 		case 13: // SQLITE_FULL
-			return faultFull
+			return classFull
 		}
 	}
-	return faultOther
+	return classOther
 }
 
 // undone reports whether err, from a COMMIT, means that the transaction was certainly
 // rolled back.
 func (d Dialect) undone(err error) bool {
-	switch d.fault(err) {
-	case faultTransient, faultLocked, faultFull:
+	switch d.class(err) {
+	case classTransient, classLocked, classFull:
 		return true
-	case faultReadOnly:
+	case classReadOnly:
 		return !d.cutOff(err)
 	}
 	state := sqlState(err)
@@ -163,14 +163,14 @@ func (r *retries) next(ctx context.Context, d Dialect, err error) bool {
 		r.begun = time.Now()
 	}
 	r.tries++
-	fault := d.fault(err)
-	if fault == faultReadOnly {
+	of := d.class(err)
+	if of == classReadOnly {
 		r.readOnly++
 	}
 	switch {
-	case fault == faultReadOnly && r.readOnly < readOnlyTries:
-	case fault == faultLocked && time.Since(r.begun) < lockWait:
-	case (fault == faultTransient || errors.Is(err, errAgain)) && r.tries < tries:
+	case of == classReadOnly && r.readOnly < readOnlyTries:
+	case of == classLocked && time.Since(r.begun) < lockWait:
+	case (of == classTransient || errors.Is(err, errAgain)) && r.tries < tries:
 	default:
 		return false
 	}
@@ -197,7 +197,7 @@ func (s *Store) retry(ctx context.Context, call string, try func() error) error 
 // mostly the idle ones have too, and each would make another call fail; a failed ping removes one
 // from the pool.
 func (s *Store) closeBroken(ctx context.Context, err error) {
-	if err == nil || errors.Is(err, store.ErrLost) || s.dialect == SQLite || s.dialect.fault(err) != faultOther {
+	if err == nil || errors.Is(err, store.ErrLost) || s.dialect == SQLite || s.dialect.class(err) != classOther {
 		return
 	}
 	for idle := s.db.Stats().Idle; idle > 0 && ctx.Err() == nil; idle-- {
@@ -216,7 +216,7 @@ type idlePool interface {
 // leaveReadOnly closes the idle connections of db if err says that the server is read-only. It may be a demoted primary
 // that has kept its connections; new ones may lead to its successor. It does so at most once a second.
 func (s *Store) leaveReadOnly(ctx context.Context, db TxBeginner, err error) {
-	if err == nil || s.dialect.fault(err) != faultReadOnly || ctx.Err() != nil {
+	if err == nil || s.dialect.class(err) != classReadOnly || ctx.Err() != nil {
 		return
 	}
 	last, now := s.left.Load(), time.Now()
@@ -281,7 +281,7 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 	if s.dialect.IsNoTable(err) && call != "migrate" {
 		err = fmt.Errorf("there is no table %s: run Migrate, or the statements of Schema: %w", s.table.name, err)
 	}
-	if s.dialect.fault(err) == faultFull {
+	if s.dialect.class(err) == classFull {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {

@@ -38,64 +38,64 @@ var (
 // of a driver of PostgreSQL, MySQL or SQLite. In PostgreSQL such an error aborts the transaction; [Insert] avoids
 // that.
 func IsDuplicate(err error) bool {
-	return errors.Is(err, ErrDuplicate) || faultOf(err) == faultDuplicate
+	return errors.Is(err, ErrDuplicate) || classOf(err) == classDuplicate
 }
 
-// fault classifies the errors of a database.
-type fault uint8
+// class is what kind of error a database has returned.
+type class uint8
 
 const (
-	faultOther     fault = iota
-	faultUndone          // a deadlock or a serialisation failure: the transaction can only be rolled back
-	faultBusy            // a lock was not free within the database's own limit
-	faultRefused         // a lock was not free within a limit that the caller has set
-	faultDuplicate       // a unique index has such an entry
+	classOther     class = iota
+	classUndone          // a deadlock or a serialisation failure: the transaction can only be rolled back
+	classBusy            // a lock was not free within the database's own limit
+	classRefused         // a lock was not free within a limit that the caller has set
+	classDuplicate       // a unique index has such an entry
 )
 
 // codes are SQLSTATEs of PostgreSQL, and numbers of MySQL.
-var codes = map[string]fault{
-	"40001": faultUndone,    // serialization_failure
-	"40P01": faultUndone,    // deadlock_detected
-	"55P03": faultRefused,   // lock_not_available
-	"23505": faultDuplicate, // unique_violation
-	"1213":  faultUndone,    // deadlock
-	"1020":  faultUndone,    // MariaDB: the record has changed since it was read
-	"1205":  faultBusy,      // lock wait timeout
-	"3572":  faultRefused,   // NOWAIT
-	"1062":  faultDuplicate, // duplicate entry
-	"1586":  faultDuplicate, // the same, naming the index
+var codes = map[string]class{
+	"40001": classUndone,    // serialization_failure
+	"40P01": classUndone,    // deadlock_detected
+	"55P03": classRefused,   // lock_not_available
+	"23505": classDuplicate, // unique_violation
+	"1213":  classUndone,    // deadlock
+	"1020":  classUndone,    // MariaDB: the record has changed since it was read
+	"1205":  classBusy,      // lock wait timeout
+	"3572":  classRefused,   // NOWAIT
+	"1062":  classDuplicate, // duplicate entry
+	"1586":  classDuplicate, // the same, naming the index
 }
 
-// faultOf classifies err without importing a driver.
-func faultOf(err error) fault {
+// classOf classifies err without importing a driver.
+func classOf(err error) class {
 	if err == nil || errors.Is(err, ErrLocked) || errors.Is(err, ErrOutcomeUnknown) {
-		return faultOther
+		return classOther
 	}
-	if f := cmp.Or(codes[sqlState(err)], codes[mysqlNumber(err)]); f != faultOther {
+	if f := cmp.Or(codes[sqlState(err)], codes[mysqlNumber(err)]); f != classOther {
 		return f
 	}
 	switch code := sqliteCode(err); code {
 	case 517: // SQLITE_BUSY_SNAPSHOT: waiting does not help
-		return faultUndone
+		return classUndone
 	case 2067, 1555, 2579: // SQLITE_CONSTRAINT_UNIQUE, _PRIMARYKEY, _ROWID
-		return faultDuplicate
+		return classDuplicate
 	default:
 		if code &= 0xff; code == 5 || code == 6 { // SQLITE_BUSY, SQLITE_LOCKED
-			return faultBusy
+			return classBusy
 		}
 	}
-	return faultOther
+	return classOther
 }
 
 // transient reports whether a transaction that failed with err may be run again after its rollback.
 func transient(err error) bool {
-	f := faultOf(err)
-	return (f == faultUndone || f == faultBusy) && !errors.Is(err, errGaveUp)
+	f := classOf(err)
+	return (f == classUndone || f == classBusy) && !errors.Is(err, errGaveUp)
 }
 
 // rolledBack reports whether err, from a COMMIT, means that the transaction was certainly rolled back.
 func rolledBack(err error) bool {
-	if faultOf(err) != faultOther {
+	if classOf(err) != classOther {
 		return true
 	}
 	switch state := sqlState(err); {
@@ -120,7 +120,7 @@ func failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case faultOf(err) == faultDuplicate && !errors.Is(err, ErrDuplicate):
+	case classOf(err) == classDuplicate && !errors.Is(err, ErrDuplicate):
 		err = fmt.Errorf("%w: %w", ErrDuplicate, err)
 	default:
 		err = fmt.Errorf("rowguard: %w", err)
