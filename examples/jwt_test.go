@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/idem-go/idem/adapterkit"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/adapterkit"
+	"github.com/idem-go/idem/core"
 )
 
 // adapterkit.UserFromValue knows the tokens of golang-jwt by their form. This is the library.
@@ -26,7 +28,7 @@ func TestTokensOfGolangJWT(t *testing.T) {
 		for _, left := range []any{token, *token, token.Claims} {
 			user, err := adapterkit.UserFromValue(left)
 			require.NoError(t, err, "%T of %T", left, claims)
-			require.Equal(t, "https%3A%2F%2Fid u1", user.ID)
+			require.Equal(t, core.User{ID: "u1", Issuer: "https://id"}, user)
 		}
 		unverified, _, err := jwt.NewParser().ParseUnverified(signed, claims)
 		require.NoError(t, err)
