@@ -58,7 +58,7 @@ func chaos(t *testing.T, db *sql.DB, broker *backend.Server, j job, messages, ki
 	j.AMQP, j.Ledger = broker.URL(), "idem_ledger_"+strings.ToLower(rand.Text())
 	must(db.Exec("CREATE TABLE " + j.Ledger + " (message text NOT NULL, pid int NOT NULL, attempt int NOT NULL, n serial)"))
 	t.Cleanup(func() { must(db.Exec("DROP TABLE " + j.Ledger + ", " + j.Ledger + "_records")) })
-	store := must(sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: j.Ledger+"_records"}))
+	store := must(sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: j.Ledger + "_records"}))
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context()))
 	k := newKitAt(t, broker.URL(), func(k *kit) {

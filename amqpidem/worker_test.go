@@ -25,7 +25,7 @@ func work() {
 	defer db.Close()
 	db.SetMaxOpenConns(concurrency)
 	db.SetMaxIdleConns(concurrency)
-	store := must(sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: j.Ledger+"_records"}))
+	store := must(sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: j.Ledger + "_records"}))
 	defer store.Close()
 	engine := must(core.New(core.Config{Service: "billing", Store: store}))
 	publisher := must(NewPublisher(PublisherConfig{URL: j.AMQP}))

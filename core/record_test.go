@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idem/core/adapter"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/adapter"
 )
 
 func TestResultRoundTrip(t *testing.T) {

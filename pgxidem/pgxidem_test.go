@@ -70,7 +70,7 @@ func newBooks(t testing.TB, change ...func(*pgxpool.Config)) *books {
 }
 
 func (b *books) newStore(db *sql.DB) *sqlstore.Store {
-	s, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: b.rows+"_records", Reset: b.pool.Reset})
+	s, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: b.rows + "_records", Reset: b.pool.Reset})
 	require.NoError(b.t, err)
 	b.t.Cleanup(s.Close)
 	return s

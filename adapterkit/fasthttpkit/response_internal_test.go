@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idem/core/adapter"
 	"github.com/stretchr/testify/assert"
 	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // What has been answered is not empty, also if nobody knows what it is.

@@ -87,7 +87,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	if s.box, err = outbox.New(s.db, dialect, outbox.Config{Table: s.name + "_outbox"}); err != nil {
 		return err // also if the name is none for tables
 	}
-	if s.store, err = sqlstore.New(s.db, dialect, sqlstore.Config{Table: s.name+"_records"}); err != nil {
+	if s.store, err = sqlstore.New(s.db, dialect, sqlstore.Config{Table: s.name + "_records"}); err != nil {
 		return err
 	}
 	if s.engine, err = core.New(core.Config{Service: "orders-worker", Store: s.store, User: core.UserFromHeader("X-User"), Observe: s.observe}); err != nil {
