@@ -596,10 +596,15 @@ func TestALeakedBodyStaysItsOwn(t *testing.T) {
 	}
 }
 
+// Also if a hook has read it.
 func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
 	e := core.MustNew(core.Config{Service: "shop", Store: brokenStore{}, User: core.UserFromHeader("X-User")})
 	var got string
-	h := httpidem.New(e.MustGuard(core.Policy{FailOpen: true}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	read := core.Func(func(r *adapter.Request) (string, error) {
+		b, err := io.ReadAll(r.Native.(*http.Request).Body)
+		return string(b), err
+	})
+	h := httpidem.New(e.MustGuard(core.Policy{Key: read, FailOpen: true}))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		got = string(b)
 	}))

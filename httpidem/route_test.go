@@ -209,6 +209,9 @@ func TestAHostNamedFurtherOutCounts(t *testing.T) {
 	var described adapter.Request
 	x.Describe(&described)
 	require.Equal(t, "a.test/orders/:id", described.Route, "also with WithRoute")
+	x.middleware.route = func(*http.Request) (string, []adapter.Pair) { return "b.test/orders/{id}", nil }
+	x.Describe(&described)
+	require.Equal(t, "b.test/orders/:id", described.Route)
 	x.middleware.route = func(*http.Request) (string, []adapter.Pair) { return "", nil }
 	described = adapter.Request{}
 	x.Describe(&described)
