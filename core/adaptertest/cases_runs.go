@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -320,10 +321,19 @@ var runCases = []testCase{
 		},
 	},
 	{
-		name:    "no run in the handler",
-		why:     "a handler that runs without a claim must not be told of one",
-		routes:  []route{{method: "GET", policy: new(core.Policy)}, {pattern: "/open", unguarded: true}, {policy: &core.Policy{Key: core.Header(core.Optional)}}},
-		handler: reportRun,
+		name:   "no run in the handler",
+		why:    "a handler that runs without a claim must not be told of one, but why the guard has let the request pass",
+		routes: []route{{method: "GET", policy: new(core.Policy)}, {pattern: "/open", unguarded: true}, {policy: &core.Policy{Key: core.Header(core.Optional)}}},
+		handler: func(h *probe, c Call, n int) error {
+			why := codes.NoRun
+			if n == 3 {
+				why = codes.KeyMissing
+			}
+			if _, err := core.RequireRun(c.Context()); h.s != nil && !errors.Is(err, why) {
+				h.s.Errorf("RequireRun in request %d: %v, want %v", n, err, why)
+			}
+			return reportRun(h, c, n)
+		},
 		steps: []step{
 			ask{request{method: "GET"}, want{status: 200, kind: passed}, ""},
 			ask{request{target: "/open", body: order}, want{status: 200, kind: passed}, ""},
