@@ -108,6 +108,7 @@ func TestRoutes(t *testing.T) {
 		{"/orders", "/unknown/a%2Fé", "/unknown/a%2Fé", nil},
 		{"/orders", "http://shop.test/orders", "shop.test/orders", nil},
 		{"/u/:id", "http://shop.test/u/7", "shop.test/u/:id", []adapter.Pair{{Name: "id", Value: "7"}}},
+		{"/u/:id", "http://mux.test/u/7", "mux.test/u/:id", []adapter.Pair{{Name: "id", Value: "7"}}}, // by a mux in front
 	} {
 		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
 			var got adapter.Request
@@ -120,7 +121,10 @@ func TestRoutes(t *testing.T) {
 			handler := func(echo.Context) error { return nil }
 			e.POST(c.pattern, handler)
 			e.Host("shop.test", echoidem.New(g.Guard)).POST(c.pattern, handler)
-			post(e, c.target, "")
+			mux := http.NewServeMux()
+			mux.Handle("mux.test/", e)
+			mux.Handle("/", e)
+			post(mux, c.target, "")
 			require.Equal(t, c.route, got.Route)
 			require.Equal(t, c.params, got.PathParams)
 		})
@@ -714,43 +718,6 @@ func TestAnErrorThatNobodyRendersIsAFailure(t *testing.T) {
 	post(e, "/orders", "{}")
 	require.Equal(t, 2, ran)
 	require.ErrorIs(t, w.last().Err, adapter.ErrUnrendered)
-}
-
-// Two hosts of one Echo, or two that a mux further out chooses by, are two routes.
-func TestHostsDoNotShareKeys(t *testing.T) {
-	ran := 0
-	w := guard(core.ClientKey())
-	mount := func(e interface {
-		POST(string, echo.HandlerFunc, ...echo.MiddlewareFunc) *echo.Route
-	}) {
-		e.POST("/orders/:id", func(c echo.Context) error { ran++; return c.String(201, c.Request().Host) }, echoidem.New(w.Guard))
-	}
-	e, behind := newEcho(), newEcho()
-	mount(e)
-	mount(e.Host("a.test"))
-	mount(e.Host("b.test"))
-	mount(behind)
-	mux := http.NewServeMux()
-	mux.Handle("c.test/", behind)
-	mux.Handle("d.test/", behind)
-	mux.Handle("/", e)
-	for i, c := range []struct{ host, route string }{
-		{"a.test", "POST a.test/orders/:id"}, {"b.test", "POST b.test/orders/:id"}, {"c.test", "POST c.test/orders/:id"},
-		{"d.test", "POST d.test/orders/:id"}, {"other.test", "POST /orders/:id"},
-	} {
-		for _, again := range []bool{false, true} {
-			r := httptest.NewRequest("POST", "/orders/7", nil)
-			r.Host = c.host
-			r.Header.Set("X-User", "alice")
-			r.Header.Set("Idempotency-Key", "k")
-			answer := httptest.NewRecorder()
-			mux.ServeHTTP(answer, r)
-			require.Equal(t, c.host, answer.Body.String())
-			require.Equal(t, again, replayed(answer), c.host)
-			require.Equal(t, c.route, w.last().Route)
-		}
-		require.Equal(t, i+1, ran)
-	}
 }
 
 // errorBody is what the error handler makes of the error "no".

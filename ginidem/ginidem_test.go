@@ -104,6 +104,7 @@ func TestRoutes(t *testing.T) {
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*", []adapter.Pair{{Name: "*", Value: "7"}}},
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2Fb", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fb"}}},
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/u/:id/*path", "//u/7//a%2F//b", "//u/7//a%2F//b", nil},
+		{nil, "/orders/:id", "http://a.test/orders/7", "a.test/orders/:id", []adapter.Pair{{Name: "id", Value: "7"}}}, // by a mux in front
 	} {
 		t.Run(c.pattern+" "+c.target, func(t *testing.T) {
 			var got adapter.Request
@@ -122,7 +123,13 @@ func TestRoutes(t *testing.T) {
 			u, err := url.ParseRequestURI(c.target)
 			require.NoError(t, err)
 			r.URL = u
-			e.ServeHTTP(httptest.NewRecorder(), r)
+			var h http.Handler = e
+			if u.Host != "" {
+				mux := http.NewServeMux()
+				mux.Handle(u.Host+"/", e)
+				r.Host, h = u.Host, mux
+			}
+			h.ServeHTTP(httptest.NewRecorder(), r)
 			require.Equal(t, c.route, got.Route)
 			require.Equal(t, c.params, got.PathParams)
 		})
@@ -421,6 +428,13 @@ func TestARefusalEndsTheChain(t *testing.T) {
 	require.Equal(t, 400, w.Code)
 	require.Equal(t, "key_missing", code(w))
 	require.True(t, aborted)
+}
+
+// Who has no tokens to issue learns it when the routes are made, and not by the first request.
+func TestIssueTokenWithoutTokens(t *testing.T) {
+	require.PanicsWithValue(t, `idem: the key of the policy "orders" is no Token: there is nothing to issue`, func() {
+		ginidem.IssueToken(guard(core.Policy{Name: "orders"}).Guard)
+	})
 }
 
 func TestAllocations(t *testing.T) {

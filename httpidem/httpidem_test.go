@@ -699,6 +699,13 @@ func TestWithRoute(t *testing.T) {
 	require.Equal(t, []string{"/orders/:id/[{id 7}]", "/unknown%25[]", "/files/*[{path a%2Fba}]", "/orders/by/:id[{id a/b}]", "/*[]"}, keys)
 }
 
+// Who has no tokens to issue learns it when the routes are made, and not by the first request.
+func TestIssueTokenWithoutTokens(t *testing.T) {
+	require.PanicsWithValue(t, `idem: the key of the policy "orders" is no Token: there is nothing to issue`, func() {
+		httpidem.IssueToken(guard(core.Policy{Name: "orders"}))
+	})
+}
+
 func TestControllerReachesTheServer(t *testing.T) {
 	s := server(t, httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		rc := http.NewResponseController(w)
