@@ -62,6 +62,9 @@ func TestRecorderReadFromAfterTheEnd(t *testing.T) {
 	n, err = r.ReadFrom(strings.NewReader("late"))
 	require.Error(t, err)
 	require.Zero(t, n)
+	require.Error(t, r.FlushError())
+	_, _, err = r.Hijack()
+	require.NotErrorIs(t, err, http.ErrNotSupported, "it is not tried")
 	require.NoError(t, r.Deliver(nil))
 	require.Equal(t, "in time", w.Body.String())
 }
@@ -277,4 +280,24 @@ func TestRecorderOfAnotherProtocol(t *testing.T) {
 	require.Equal(t, http.StatusOK, captured.Response.Status)
 	require.True(t, captured.Incomplete)
 	require.NoError(t, r.Deliver(nil))
+}
+
+// statuses counts what goes to a response writer, which logs all but the first one.
+type statuses struct {
+	http.ResponseWriter
+	sent []int
+}
+
+func (w *statuses) WriteHeader(status int) { w.sent = append(w.sent, status) }
+
+// A superfluous status comes to the server, which logs it as usual.
+func TestRecorderHandsOnSuperfluousStatuses(t *testing.T) {
+	w := &statuses{ResponseWriter: httptest.NewRecorder()}
+	var r adapterkit.Recorder
+	r.Start(t.Context(), w, 100)
+	r.WriteHeader(201)
+	r.WriteHeader(500)
+	require.Equal(t, 201, r.Capture().Response.Status)
+	require.NoError(t, r.Deliver(nil))
+	require.Equal(t, []int{201, 500}, w.sent)
 }

@@ -66,17 +66,3 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	require.Equal(t, "too late", post(t, s, "/orders", "{}").body)
 	require.EqualValues(t, 2, <-entered, "a takeover")
 }
-
-// A 503 of the handler's own, without a timeout behind the guard, is a failure like any other.
-func TestAFailureInTimeIsReleased(t *testing.T) {
-	ran := 0
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders", httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		ran++
-		w.WriteHeader(http.StatusServiceUnavailable)
-	})))
-	s := server(t, http.TimeoutHandler(mux, time.Minute, "too late"))
-	require.Equal(t, 503, post(t, s, "/orders", "{}").status)
-	require.Equal(t, 503, post(t, s, "/orders", "{}").status)
-	require.Equal(t, 2, ran)
-}

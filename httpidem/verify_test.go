@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -80,37 +78,6 @@ func TestCloseIsHandedOn(t *testing.T) {
 		_, err := r.Body.Read(make([]byte, 1))
 		assert.ErrorIs(t, err, http.ErrBodyReadAfterClose)
 	})).ServeHTTP(httptest.NewRecorder(), r)
-}
-
-// A handler may keep GetBody: what it returns later is this request's body, whatever was pooled.
-func TestBodiesMayBeReadLater(t *testing.T) {
-	var kept sync.Map
-	s := server(t, httpidem.Verify(signtest.NewVerifier())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		kept.Store(r.Header.Get("X-Number"), r.GetBody)
-	})))
-	const n = 64
-	body := func(i int) string { return strings.Repeat(strconv.Itoa(i)+",", 1+i*20) }
-	var wg sync.WaitGroup
-	for i := range n {
-		r := signed(t, s, signtest.Demo, "/", body(i), "X-Number", strconv.Itoa(i))
-		wg.Go(func() {
-			resp, err := s.Client().Do(r)
-			if assert.NoError(t, err) {
-				assert.Equal(t, 200, resp.StatusCode)
-				resp.Body.Close()
-			}
-		})
-	}
-	wg.Wait()
-	for i := range n {
-		again, ok := kept.Load(strconv.Itoa(i))
-		require.True(t, ok)
-		reader, err := again.(func() (io.ReadCloser, error))()
-		require.NoError(t, err)
-		b, err := io.ReadAll(reader)
-		require.NoError(t, err)
-		assert.Equal(t, body(i), string(b))
-	}
 }
 
 // Two verifiers on one way verify the same bytes; but what somebody has read between them the handler may have
