@@ -7,20 +7,17 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/internal/leakcheck"
-	"github.com/idem-go/idem/internal/race"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -32,37 +29,6 @@ func mounted(t *testing.T, p core.Policy) fiber.Handler {
 func ok(c fiber.Ctx) error { return c.SendString("ok") }
 
 func at(route, params string) fibertest.Place { return fibertest.Place{Route: route, Params: params} }
-
-// Where Fiber does not know the route yet, events show where the guard is mounted.
-func TestEventsShowWhereTheGuardIsMounted(t *testing.T) {
-	for name, tc := range map[string]struct {
-		mount func(app *fiber.App, g fiber.Handler)
-		path  string
-		want  string
-	}{
-		"everywhere":    {func(app *fiber.App, g fiber.Handler) { app.Use(g) }, "/api/secret", "POST /*"},
-		"a prefix":      {func(app *fiber.App, g fiber.Handler) { app.Use("/api", g) }, "/api/secret", "POST /api/*"},
-		"a group":       {func(app *fiber.App, g fiber.Handler) { app.Group("/api/:tenant", g) }, "/api/secret", "POST /api/:tenant/*"},
-		"all of a path": {func(app *fiber.App, g fiber.Handler) { app.Post("/api/*", g) }, "/api/secret", "POST /api/*"},
-		"a bad escape":  {func(app *fiber.App, g fiber.Handler) { app.Post("/api/:id", g) }, "/api/100%", "POST /api/:id"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var routes []string
-			g := fibertest.NewEngine(t, func(e core.Event) {
-				if e.Kind != core.StoreIsLocal {
-					routes = append(routes, e.Route)
-				}
-			}).MustGuard(core.Policy{})
-			app := newApp()
-			tc.mount(app, fiber3idem.New(g))
-			app.Post("/api/:id", func(c fiber.Ctx) error { return c.SendStatus(201) })
-			ctx := fibertest.NewRequestCtx("POST", tc.path, "")
-			app.Handler()(ctx)
-			require.Equal(t, 201, ctx.Response.StatusCode())
-			require.Equal(t, []string{tc.want, tc.want}, routes)
-		})
-	}
-}
 
 // A child is what Fiber makes of this program for Prefork; it has a store that no other child sees.
 func TestPreforkedProcessesNeedAStoreThatTheyShare(t *testing.T) {
@@ -109,55 +75,15 @@ func TestMountedAppsErrorHandler(t *testing.T) {
 
 // What the guard adds to bare Fiber, with a client key and a JSON body of 200 bytes.
 func TestAllocations(t *testing.T) {
-	race.Skip(t, "the race detector makes allocations of its own")
 	created := func(c fiber.Ctx) error {
 		c.Set("Content-Type", "application/json")
 		c.Set("Location", "/orders/1")
-		return c.Status(201).SendString(`{"order_id":1}`)
+		return c.Status(201).SendString(fibertest.OrderJSON)
 	}
-	body := []byte(`{"item":"` + strings.Repeat("x", 189) + `"}`)
-	bare := newApp()
+	bare, guarded := newApp(), newApp()
 	bare.Post("/orders/:id", created)
-	guarded := newApp()
-	guard := mounted(t, core.Policy{Key: core.Header(core.Required)})
-	guarded.Post("/orders/:id", guard, created)
-
-	var ctx fasthttp.RequestCtx
-	n := 0
-	key := make([]byte, 0, 32)
-	perform := func(app *fiber.App, fresh bool) func() {
-		handler := app.Handler()
-		return func() {
-			ctx.Request.Reset()
-			ctx.Response.Reset()
-			ctx.ResetUserValues()
-			ctx.Request.Header.SetMethod("POST")
-			ctx.Request.SetRequestURI("/orders/7?x=1")
-			ctx.Request.Header.SetContentType("application/json")
-			if fresh {
-				n++
-			}
-			key = strconv.AppendInt(append(key[:0], "key-"...), int64(n), 10)
-			ctx.Request.Header.SetBytesV("Idempotency-Key", key)
-			ctx.Request.SetBodyRaw(body)
-			handler(&ctx)
-		}
-	}
-	expect := func(replayed string) {
-		t.Helper()
-		require.Equal(t, 201, ctx.Response.StatusCode())
-		require.Equal(t, `{"order_id":1}`, string(ctx.Response.Body()))
-		require.Equal(t, replayed, string(ctx.Response.Header.Peek(core.ReplayedHeader)))
-	}
-	const rounds = 2000
-	base := testing.AllocsPerRun(rounds, perform(bare, true))
-	first := testing.AllocsPerRun(rounds, perform(guarded, true))
-	expect("")
-	replay := testing.AllocsPerRun(rounds, perform(guarded, false))
-	expect("true")
-	t.Logf("bare %v, first +%v, replay +%v", base, first-base, replay-base)
-	require.LessOrEqual(t, first-base, 4.0)
-	require.LessOrEqual(t, replay-base, 2.0)
+	guarded.Post("/orders/:id", mounted(t, core.Policy{Key: core.Header(core.Required)}), created)
+	fibertest.Allocations(t, bare.Handler(), guarded.Handler())
 }
 
 func TestRoutes(t *testing.T) {
@@ -170,9 +96,6 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"All", func(app *fiber.App, guard fiber.Handler) { app.All("/orders/:id", guard, ok) },
 			"/orders/7", at("/orders/:id", "id=7")},
-		{"in a group", func(app *fiber.App, guard fiber.Handler) {
-			app.Group("/api").Group("/v1").Post("/orders/:id", guard, ok)
-		}, "/api/v1/orders/7", at("/api/v1/orders/:id", "id=7")},
 		{"in a group with a parameter", func(app *fiber.App, guard fiber.Handler) {
 			app.Group("/:tenant").Post("/orders/:id", guard, ok)
 		}, "/t1/orders/7", at("/:tenant/orders/:id", "tenant=t1&id=7")},
@@ -188,22 +111,10 @@ func TestRoutes(t *testing.T) {
 			sub.Post("/orders/:id", guard, ok)
 			app.Use("/:tenant", sub)
 		}, "/t1/orders/7", at("/t1/orders/7", "")},
-		{"Use", func(app *fiber.App, guard fiber.Handler) {
-			app.Use(guard)
-			app.Post("/orders/:id", ok)
-		}, "/orders/a%2Fb?x=1", at("/orders/a%2Fb", "")},
 		{"Use with a prefix", func(app *fiber.App, guard fiber.Handler) {
 			app.Use("/orders/:id", guard)
 			app.Post("/orders/:id/pay", ok)
 		}, "/orders/7/pay", at("/orders/7/pay", "")},
-		{"Group", func(app *fiber.App, guard fiber.Handler) {
-			app.Group("/api", guard).Post("/orders/:id", ok)
-		}, "/api/orders/7", at("/api/orders/7", "")},
-		{"Group.Use", func(app *fiber.App, guard fiber.Handler) {
-			api := app.Group("/api")
-			api.Use(guard)
-			api.Post("/orders/:id", ok)
-		}, "/api/orders/7", at("/api/orders/7", "")},
 		{"Use in a mounted app", func(app *fiber.App, guard fiber.Handler) {
 			sub := newApp()
 			sub.Use(guard)
@@ -220,8 +131,6 @@ func TestRoutes(t *testing.T) {
 			app.Post("/orders", ok)
 			app.Post("/:x", handlers[0], anyOf(handlers[1:])...)
 		}, "/orders", at("/orders", "")},
-		{"no route at all", func(app *fiber.App, guard fiber.Handler) { app.Use(guard) },
-			"/nowhere", at("/nowhere", "")},
 	}
 	check := func(t *testing.T, seen *fibertest.Place, app *fiber.App, path string, want fibertest.Place) {
 		handler := app.Handler()
