@@ -452,49 +452,6 @@ func TestAPanicBehindTheAnswerReleasesNothing(t *testing.T) {
 	}
 }
 
-// Echo gives each error of a handler to the HTTPErrorHandler, also when there is nothing left to
-// render, and so does a guard. It then hands the error on, for middleware further out, and Echo gives it to
-// the HTTPErrorHandler again, as it does behind its own RequestLogger: the response is committed by
-// then. Once at most there is something to render; and a replay has no error.
-func TestTheErrorHandlerRendersEachErrorOnce(t *testing.T) {
-	for _, finish := range []bool{false, true} {
-		for _, answered := range []bool{false, true} {
-			t.Run(fmt.Sprint(finish, answered), func(t *testing.T) {
-				var seen error
-				open := 0
-				e := newEcho()
-				e.HTTPErrorHandler = func(err error, c echo.Context) {
-					seen = err
-					if !c.Response().Committed {
-						open++
-						_ = c.String(422, "rendered")
-					}
-				}
-				if finish {
-					e.Use(echoidem.Finish())
-				}
-				want, renders := "rendered", 1
-				if answered {
-					want, renders = "made", 0
-				}
-				e.POST("/orders", func(c echo.Context) error {
-					if answered {
-						_ = c.String(422, "made")
-					}
-					return errBroke
-				}, echoidem.New(guard(core.Policy{Key: core.Func(func(*adapter.Request) (string, error) { return "k", nil })}).Guard))
-				require.Equal(t, want, post(e, "/orders", "{}").Body.String())
-				require.Equal(t, errBroke, seen)
-				require.Equal(t, renders, open)
-				seen = nil
-				require.Equal(t, want, post(e, "/orders", "{}").Body.String())
-				require.NoError(t, seen)
-				require.Equal(t, renders, open)
-			})
-		}
-	}
-}
-
 // Whoever stands in front has its request back, and finds in it what net/http cleans up after.
 func TestTheRequestIsGivenBack(t *testing.T) {
 	for _, finish := range []bool{false, true} {
