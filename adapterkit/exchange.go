@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 )
 
-// Exchange is a [adapter.Exchange] and a [adapter.Deferrer] on net/http. An adapter embeds it in an exchange of its own, which
+// Exchange is an [adapter.Exchange] and a [adapter.Deferrer] on net/http. An adapter embeds it in an exchange of its own, which
 // is the [Framework], and adds the route in Describe. The zero Exchange is ready for Start. It must not be used
 // concurrently.
 type Exchange struct {

@@ -87,7 +87,7 @@ func (f *httpOperation) reset() {
 	f.req.PathParams, f.resp.Header = params[:0], fields[:0]
 }
 
-// run runs the handler under the claim of c, settles the run, and answers; or leaves that to a [adapter.Pending].
+// run runs the handler under the claim of c, settles the run, and answers; or leaves that to an [adapter.Pending].
 func (f *httpOperation) run(c *runContext) error {
 	captured, err := f.runHandler(c)
 	if captured.Ending == adapter.Deferred {

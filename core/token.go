@@ -81,10 +81,8 @@ type TokenConfig struct {
 
 // Format implements [fmt.Formatter]. Every verb prints how many secrets there are, and not the secrets. But fmt asks
 // no method for %p and %w, nor for a TokenConfig in an unexported field of a struct: these print all of it.
-func (c TokenConfig) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.text()) }
-
-func (c *TokenConfig) text() string {
-	return fmt.Sprintf("{Secrets:%d Lifetime:%v FromQuery:%t}", len(c.Secrets), c.Lifetime, c.FromQuery)
+func (c TokenConfig) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "{Secrets:%d Lifetime:%v FromQuery:%t}", len(c.Secrets), c.Lifetime, c.FromQuery)
 }
 
 // Tokens issues and checks one-shot tokens, for guards whose key is [Token]. It is safe for concurrent use, by

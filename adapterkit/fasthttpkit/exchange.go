@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 )
 
-// Exchange is a [adapter.Exchange] and a [adapter.Deferrer] on fasthttp. An adapter embeds it in an exchange of its own, which is the
+// Exchange is an [adapter.Exchange] and a [adapter.Deferrer] on fasthttp. An adapter embeds it in an exchange of its own, which is the
 // [Framework], and adds Pass, and a Describe that calls this one. Its strings share fasthttp's memory, which is reused after the
 // handler: none may outlive [core.Guard.Serve]. The zero Exchange is ready for Start. It must not be used concurrently.
 type Exchange struct {

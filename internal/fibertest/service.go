@@ -148,9 +148,6 @@ func (s *Service) PostTwice(path string, status int, body string, replayed bool)
 	require.Equal(s.T, replayed, again.Replayed())
 }
 
-// WithKey returns the field of a client key.
-func WithKey(key string) []string { return []string{core.DefaultKeyHeader, key} }
-
 // WithoutDate drops what belongs to one message only.
 func WithoutDate(h http.Header) http.Header {
 	h = h.Clone()
