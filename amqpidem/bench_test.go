@@ -3,7 +3,9 @@ package amqpidem
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,6 +143,25 @@ func BenchmarkPublish(b *testing.B) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkUnconfirmed returns messages that can't be published, by the number in a call. The work is linear: ns/message grows with
+// what the processor's caches no longer hold; quadratic work would make it grow a hundredfold.
+func BenchmarkUnconfirmed(b *testing.B) {
+	p := must(NewPublisher(PublisherConfig{URL: "amqp://"}))
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, n := range []int{1_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			messages := slices.Repeat([]Message{{Publishing: amqp.Publishing{MessageId: "1"}}}, n)
+			for b.Loop() {
+				if e, ok := errors.AsType[*PublishError](p.Publish(ended, messages...)); !ok || len(e.Unconfirmed) != n {
+					b.Fatal("not all came back")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N*n), "ns/message")
 		})
 	}
 }

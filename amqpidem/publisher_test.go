@@ -370,22 +370,6 @@ func TestPublishWhenNoChannelOpens(t *testing.T) {
 	}
 }
 
-// What a call can't publish takes a time that is linear in the number of its messages.
-func TestPublishMany(t *testing.T) {
-	p := must(NewPublisher(PublisherConfig{URL: "amqp://"}))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	many := slices.Repeat([]Message{{Publishing: amqp.Publishing{MessageId: "1"}}}, 200_000)
-	inCallsOf := func(n int) time.Duration {
-		start := time.Now()
-		for some := range slices.Chunk(many, n) {
-			unconfirmed(t, n, p.Publish(ctx, some...))
-		}
-		return time.Since(start)
-	}
-	assert.Less(t, inCallsOf(len(many)), 10*inCallsOf(len(many)/100), "it is about the same")
-}
-
 // Who waits for another call's connecting waits no longer than its own context says.
 func TestPublishWhileAnotherOneDials(t *testing.T) {
 	dialing, release := make(chan struct{}), make(chan struct{})
