@@ -94,7 +94,7 @@ func (q *request) ReadBody(limit int64) ([]byte, error) {
 	return q.lend(), nil
 }
 
-// TakeBody is ReadBody for a body that a middleware in front has read and kept, when ReadBody has
+// TakeBody is ReadBody for a body that an outer middleware has read and kept, when ReadBody has
 // returned [adapter.ErrBodyConsumed], or nothing. The body must not be changed.
 func (q *request) TakeBody(body []byte, limit int64) ([]byte, error) {
 	q.restore()
@@ -189,9 +189,9 @@ func (q *request) readLeft(limit int64) error {
 	return nil
 }
 
-// errNothingCame is for a body of unknown length that is empty, or was read in front. Only one without a Content-Type is taken for
+// errNothingCame is for a body of unknown length that is empty, or was read outside the guard. Only one without a Content-Type is taken for
 // empty: clients of HTTP/2 send such requests whose body is a stream with nothing in it.
-var errNothingCame = fmt.Errorf("%w, or it was empty, which Finish in front would tell", adapter.ErrBodyConsumed)
+var errNothingCame = fmt.Errorf("%w, or it was empty, which an outer Finish would tell", adapter.ErrBodyConsumed)
 
 // forHandler returns the request for the handler: a copy with ctx, and with b as its body if the
 // body has been read. b belongs to the handler from then on.
@@ -245,7 +245,7 @@ func Adopt(original, lent, handled *http.Request, ctx context.Context) {
 		return
 	}
 	form, outer := original.MultipartForm, original.Context()
-	if handled == lent && lent.Pattern != original.Pattern { // a mux behind has its values in there, too
+	if handled == lent && lent.Pattern != original.Pattern { // an inner mux has its values in there, too
 		body, length, again := original.Body, original.ContentLength, original.GetBody
 		*original = *lent.WithContext(ContextAfter(outer, ctx, lent.Context()))
 		original.Body, original.ContentLength, original.GetBody = body, length, again
@@ -267,7 +267,7 @@ func Adopt(original, lent, handled *http.Request, ctx context.Context) {
 	put(&original.MultipartForm, cmp.Or(form, handled.MultipartForm))
 }
 
-// put sets what has changed, and writes nothing else: a timeout in front that has answered may be reading the request.
+// put sets what has changed, and writes nothing else: an outer timeout that has answered may be reading the request.
 func put[T comparable](to *T, v T) {
 	if *to != v {
 		*to = v

@@ -75,7 +75,7 @@ func (q *request) isDecoded() bool {
 	return decoded
 }
 
-// takeForm rebuilds a body that is gone from the form that a middleware in front has parsed. err is the
+// takeForm rebuilds a body that is gone from the form that an outer middleware has parsed. err is the
 // result of reading what is left. The text differs from what was sent, but means the same.
 func (q *request) takeForm(limit int64, err error) error {
 	if err != nil && !errors.Is(err, adapter.ErrBodyConsumed) {
@@ -93,7 +93,7 @@ func (q *request) takeForm(limit int64, err error) error {
 		}
 		body = []byte(q.r.PostForm.Encode())
 	case media == "multipart/form-data" && hasParts(q.r.MultipartForm) && !bytes.Contains(q.body, []byte("--"+params["boundary"])):
-		// What may be left is behind the last part.
+		// What may be left is after the last part.
 		if body, err = writeForm(q.r.MultipartForm, params["boundary"], limit); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func escapes(s, special string) (n int) {
 	return n
 }
 
-// hasParts is also false for the empty form that net/http leaves behind a MultipartReader.
+// hasParts is also false for the empty form that net/http leaves with a MultipartReader.
 func hasParts(form *multipart.Form) bool { return form != nil && len(form.Value)+len(form.File) > 0 }
 
 // writeForm writes a form whose files have no more than limit bytes.

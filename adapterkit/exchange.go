@@ -15,7 +15,7 @@ type Exchange struct {
 	framework Framework
 	finisher  *Finisher // nil: no Finish is mounted
 	recorder  *Recorder
-	below     http.ResponseWriter // that the recorder stands in front of
+	below     http.ResponseWriter // that the recorder wraps
 	above     http.ResponseWriter // that the handler gets
 	partial   bool                // something was sent before the handler
 	pending   bool                // the finisher will settle the run
@@ -29,7 +29,7 @@ type Framework interface {
 	// Writer returns the writer that handlers get now, and SetWriter sets it.
 	Writer() http.ResponseWriter
 	SetWriter(w http.ResponseWriter)
-	// Next runs the handlers behind the guard with r as their request. It then gives the framework its own request
+	// Next runs the handlers inside the guard with r as their request. It then gives the framework its own request
 	// back, also after a panic, see [Adopt]. [core.Guard.Serve] returns the error as it is.
 	Next(r *http.Request) error
 
@@ -48,10 +48,10 @@ type Framework interface {
 }
 
 // Finisher is a [adapter.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs
-// what is behind it, and then calls [adapter.Finisher.Finish].
+// what is inside it, and then calls [adapter.Finisher.Finish].
 type Finisher struct {
 	adapter.Finisher
-	front http.ResponseWriter // of the innermost guard, in front of all others
+	front http.ResponseWriter // of the innermost guard, which wraps all others
 }
 
 // Start begins with request r. f is the adapter's exchange, which embeds x.
@@ -86,7 +86,7 @@ func (x *Exchange) Committed() bool { return false }
 // Forget does nothing.
 func (x *Exchange) Forget() {}
 
-// Answer implements the method of [adapter.Exchange]. If the framework's chain goes on behind a middleware that returns,
+// Answer implements the method of [adapter.Exchange]. If the framework's chain goes on after a middleware that returns,
 // as Gin's does, the adapter's own Answer ends it first.
 func (x *Exchange) Answer(r *adapter.Response) error {
 	x.Undo()

@@ -9,7 +9,7 @@ import (
 )
 
 // Changed returns those of fields that a handler has set or changed since before, in the memory of
-// fields. Names whose lines are all the same as before are left out: a middleware in front has set
+// fields. Names whose lines are all the same as before are left out: an outer middleware has set
 // them, and sets them again on a replay. A Content-Type is never left out, for it belongs to the body.
 // In fields, the lines of one name stand together; names are compared with their case.
 func Changed(fields, before []adapter.Field) []adapter.Field {

@@ -153,7 +153,7 @@ func (r *Recorder) writeHeader(status int) {
 		}
 		_, typed := h["Content-Type"]
 		coding := h.Get("Content-Encoding")
-		if r.byWrite && r.notes == nil { // a compressor in front has set its own, and detects the type at the first write
+		if r.byWrite && r.notes == nil { // an outer compressor has set its own, and detects the type at the first write
 			coding = (&adapter.Response{Header: r.kept.fields}).Get("Content-Encoding")
 		}
 		r.untyped = !typed && coding == "" && h.Get("Transfer-Encoding") == ""
@@ -427,7 +427,7 @@ func (r *Recorder) FlushError() error {
 	}
 	err := http.NewResponseController(r.w).Flush()
 	if errors.Is(err, http.ErrNotSupported) {
-		return err // a writer in front can't flush
+		return err // an outer writer can't flush
 	}
 	return r.noted(err)
 }

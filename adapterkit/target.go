@@ -10,7 +10,7 @@ import (
 )
 
 // DescribeRoute fills in Route, Unmatched and Mount. pattern is in the spelling that all adapters share,
-// and "" if none has matched. host, see [HostOf], comes in front, and so does a prefix that was
+// and "" if none has matched. host, see [HostOf], comes first, and so does a prefix that was
 // stripped: equal routes below two prefixes are two routes.
 func DescribeRoute(r *http.Request, host, pattern string, to *adapter.Request) {
 	prefix := prefixOf(r)

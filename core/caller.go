@@ -7,7 +7,7 @@ import (
 
 // WithCaller returns a context with a verified caller: id is the sender of the request, as a middleware in
 // front has authenticated it. (The adapters' Verify sets the owner of the key that has signed, see package
-// sign.) A guard behind it takes the caller for the user, see [Config].User. An empty id means no caller.
+// sign.) A guard inside it takes the caller for the user, see [Config].User. An empty id means no caller.
 //
 // consumed are the names of parameters, at the top level of query, form and JSON, that belong to the
 // authentication. They do not count for keys and fingerprints, because a retry is signed anew. The

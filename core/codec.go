@@ -10,12 +10,12 @@ import (
 //	nothing       (no bytes at all)       the policy stores no results
 //	unavailable                           done, but the response could not be stored
 //	response      status, fields, body    status as a uvarint; each field as two strings
-//	                                      with their length as a uvarint in front, an empty
+//	                                      after their length as a uvarint, an empty
 //	                                      name after the last; the rest is the body
 //	value         the bytes               what the function of a task returned
 //	failed        nothing                 the run failed, and duplicates are rejected
 //	reduced       as response             between fields and body the names of the removed fields,
-//	                                      with their length in front, an empty name after the last
+//	                                      after their length, an empty name after the last
 //
 // The byte doubles as a version: a result with an unknown one counts as unavailable, so
 // that two versions of a service can share a store while it is being updated.

@@ -24,8 +24,9 @@
 //   - key ([Key]): the identity of an operation, as stored.
 //   - fingerprint: a digest of the parameters, stored beside a key that the client has chosen. It tells
 //     a retry from a reuse of the key.
-//   - record: what the store keeps for a key. It is running, done, abandoned (begun, and not
-//     finished when its lease passed), or free: nobody runs, and nothing is uncertain.
+//   - record: what the store keeps for a key. It is running, done (a run has completed it: the operation
+//     has finished), abandoned (begun, and not finished when its lease passed), or free: nobody runs, and
+//     nothing is uncertain.
 //   - claim: the right to run an operation. Its owner is 128 random bits.
 //   - attempt: the number of a run, from 1. It is one higher at each takeover and at each claim of a
 //     free record, so that it serves as a fencing token: other systems can refuse a number lower than
@@ -39,7 +40,9 @@
 //   - waiter: a duplicate that waits for a run to finish ([Wait]).
 //   - replay: the first response, given to a duplicate.
 //   - refusal ([Refusal]): an answer without a run and without a stored response.
-//   - verified caller: the sender that a middleware in front has authenticated ([WithCaller]).
+//   - outside, inside: an outer middleware has the request before the guard, and the answer after it;
+//     the handler is inside the guard.
+//   - verified caller: the sender that an outer middleware has authenticated ([WithCaller]).
 //
 // # Flow
 //
@@ -69,10 +72,10 @@
 // between a takeover and [Uncertain]. [Run.Attempt] is a fencing token.
 //
 // Whether a handler obeys its context. A handler that ignores the end of its context goes on, although
-// its lease is lost or its client was told that it had not finished. So does a handler behind a timeout
+// its lease is lost or its client was told that it had not finished. So does a handler inside a timeout
 // middleware that answers in its place.
 //
-// What a middleware in front has taken away. A body that was read before is put together again from what
+// What an outer middleware has taken away. A body that was read before is put together again from what
 // was parsed of it, or refused ([codes.BodyConsumed]). But on net/http, Gin and Echo a body of unknown length (in chunks, or over
 // HTTP/2) that was read in part looks like a shorter one, and one without a Content-Type that was read to its end like none: to
 // the guard, all such requests of a user are one operation. The adapters' Finish, further out than such a middleware, tells.

@@ -28,7 +28,7 @@ func (f *httpOperation) recall(key []byte, raw uint64) *store.Grant {
 
 // raw returns a hash of in as it was sent: everything that a fingerprint is made of, under a secret of this guard, whose
 // rules are the rest. So two requests with one raw have one fingerprint. (Two others have one raw with a probability
-// of 2^-63, and their sender could as well send the same request twice.) The text that is hashed is written behind buf,
+// of 2^-63, and their sender could as well send the same request twice.) The text that is hashed is written after buf,
 // which is returned with its memory.
 func (g *Guard) raw(buf []byte, in *canon.Input) (uint64, []byte) {
 	begin := len(buf)

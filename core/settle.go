@@ -149,7 +149,7 @@ func (c *runContext) settlePanic(told adapter.Ending) {
 	_ = c.settle(outcome{ending: c.ending(told), panicked: true, result: unavailable})
 }
 
-var errRunsOn = errors.New("idem: a timeout behind the guard has answered, and the handler may run on; mount the guard inside of the timeout, around the handler")
+var errRunsOn = errors.New("idem: a timeout inside the guard has answered, and the handler may run on; mount the guard inside the timeout, around the handler")
 
 // answer settles the run by what the handler has answered, and sends that, or has refuse send what the client gets instead. The
 // result is made in buf, which is returned as it has grown.

@@ -146,7 +146,7 @@ func FirstUser(sources ...UserSource) UserSource {
 		case s.find == nil:
 			return UserSource{fault: "FirstUser: " + s.problem()}
 		case s.all && i < len(sources)-1:
-			return UserSource{fault: "FirstUser: a source behind SharedByAllCallers is never asked"}
+			return UserSource{fault: "FirstUser: a source after SharedByAllCallers is never asked"}
 		}
 	}
 	first := func(r *Request, ask func(UserSource, *Request) (User, error)) (User, error) {

@@ -17,13 +17,13 @@
 //
 //	e.Use(middleware.Recover(), echo5idem.Finish(), mapErrors)
 //
-// An HTTPErrorHandler of your own looks at Committed, as Echo's does: behind a middleware that gives the context its
+// An HTTPErrorHandler of your own looks at Committed, as Echo's does: inside a middleware that gives the context its
 // response back (BodyDump), nothing else keeps it from a second answer.
 //
 // # Middleware with a response of its own
 //
-// What Gzip, BodyDump and the like put in front with c.SetResponse gets what the guard delivers, also of a replay, and
-// is not stored. Mount [Finish] behind them.
+// The writer that Gzip, BodyDump and the like set with c.SetResponse gets what the guard delivers, also of a replay, and
+// is not stored. Mount [Finish] inside them.
 //
 // # Hosts
 //
@@ -32,22 +32,22 @@
 //
 // # Bodies
 //
-// Mount [New] and [Verify] in front of middleware that reads bodies. A form that CSRF, KeyAuth or another
+// Mount [New] and [Verify] outside middleware that reads bodies. A form that CSRF, KeyAuth or another
 // middleware has read counts as it was parsed. Any other body that was read, in whole or in
 // part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
 // [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
 // that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
-// and read in front, reaches the handler unsigned.
+// and read outside the guard, reaches the handler unsigned.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign outside of the guard, which then takes the key's
+// [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
 //	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
 //	e.POST("/webhooks", receive, echo5idem.Verify(verifier), echo5idem.New(hooks))
 //
-// Mount it behind middleware that overrides the method (middleware.MethodOverride): a request
+// Mount it inside middleware that overrides the method (middleware.MethodOverride): a request
 // whose method is not the one that was signed is then refused. With Echo.Pre it may stand in
 // front, and an override that nobody has signed counts.
 package echo5idem

@@ -14,7 +14,7 @@ import (
 // exchange is one request and its response. Exchanges are pooled.
 type exchange struct {
 	echokit.Exchange[*echo.Context]
-	front http.ResponseWriter // of a middleware in front; nil: it is Echo's own
+	front http.ResponseWriter // of an outer middleware; nil: it is Echo's own
 	below *echo.Response      // that front writes to, if it tells
 }
 
@@ -40,7 +40,7 @@ var version = echokit.Kit[*echo.Context]{
 	SetResponse: func(c *echo.Context, w http.ResponseWriter) { c.SetResponse(echo.NewResponse(w, c.Logger())) },
 }
 
-// responseOf returns the response of c. If a middleware in front has a writer of its own, which may change what it
+// responseOf returns the response of c. If an outer middleware has a writer of its own, which may change what it
 // gets, the response is a new one that writes to it.
 func responseOf(c *echo.Context) *echo.Response {
 	w := c.Response()
@@ -71,7 +71,7 @@ func (w hintWriter) WriteHeader(status int) {
 
 func (w hintWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// SetWriter has the handler, and whoever renders its error, write to the recorder, and not to a writer in front.
+// SetWriter has the handler, and whoever renders its error, write to the recorder, and not to an outer writer.
 func (x *exchange) SetWriter(w http.ResponseWriter) {
 	x.Exchange.SetWriter(w)
 	if x.front == nil {
@@ -79,7 +79,7 @@ func (x *exchange) SetWriter(w http.ResponseWriter) {
 	}
 	if _, records := w.(*adapterkit.Recorder); records {
 		x.Context.SetResponse(x.Response.ResponseWriter)
-	} else if x.Context.Response() == x.Response.ResponseWriter { // else a middleware in front has put its own back
+	} else if x.Context.Response() == x.Response.ResponseWriter { // else an outer middleware has put its own back
 		x.Context.SetResponse(x.front)
 	}
 }

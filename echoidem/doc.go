@@ -19,22 +19,22 @@
 //
 // # Bodies
 //
-// Mount [New] and [Verify] in front of middleware that reads bodies. A form that CSRF, KeyAuth or another
+// Mount [New] and [Verify] outside middleware that reads bodies. A form that CSRF, KeyAuth or another
 // middleware has read counts as it was parsed. Any other body that was read, in whole or in
 // part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
 // [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
 // that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
-// and read in front, reaches the handler unsigned.
+// and read outside the guard, reaches the handler unsigned.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign outside of the guard, which then takes the key's
+// [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
 //	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
 //	e.POST("/webhooks", receive, echoidem.Verify(verifier), echoidem.New(hooks))
 //
-// Mount it behind middleware that overrides the method (middleware.MethodOverride): a request
+// Mount it inside middleware that overrides the method (middleware.MethodOverride): a request
 // whose method is not the one that was signed is then refused. With Echo.Pre it may stand in
 // front, and an override that nobody has signed counts.
 package echoidem

@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// New returns middleware that protects the handler behind it with g. It is safe for
+// New returns middleware that protects the handler inside it with g. It is safe for
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. Mounted with Echo.Pre it sees no route; the whole path then takes its place.
 //
@@ -42,14 +42,14 @@ func UserFromContext(key string) core.UserSource {
 }
 
 // Finish returns middleware that completes the runs whose response is made by a middleware between it
-// and the guard. Mount it outside of the middleware that maps errors, on all routes; without a guard
-// behind it, it does nothing.
+// and the guard. Mount it outside the middleware that maps errors, on all routes; without a guard
+// inside it, it does nothing.
 //
 // If nobody has rendered the error of a guarded handler by then, Finish renders it with c.Error, and
 // returns it, as [New] does. A response that is rendered to another Writer, which a middleware in between has set
 // once the guard has returned, is not seen: the run has failed.
 //
-// It also counts how much of a body is read in front of guards and verifiers, see the package comment.
+// It also counts how much of a body is read outside guards and verifiers, see the package comment.
 func Finish() echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return version.Finish(c, next) }
@@ -57,8 +57,8 @@ func Finish() echo.MiddlewareFunc {
 }
 
 // Verify returns middleware that passes requests that v verifies, and answers all others. [Verified]
-// tells the handler who has signed, and a guard behind it takes the key's owner for its user (see
-// core.Config.User). Mount it outside of the guard: a failed signature then creates no record, and an
+// tells the handler who has signed, and a guard inside it takes the key's owner for its user (see
+// core.Config.User). Mount it outside the guard: a failed signature then creates no record, and an
 // unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
 // nonce the first has used.
 //

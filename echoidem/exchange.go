@@ -35,7 +35,7 @@ var version = echokit.Kit[echo.Context]{
 	SetResponse: func(c echo.Context, w http.ResponseWriter) { c.SetResponse(echo.NewResponse(w, c.Echo())) },
 }
 
-// Describe has the pattern in Echo's own spelling, with the host in front if the route belongs to one
+// Describe has the pattern in Echo's own spelling, with the host before it if the route belongs to one
 // (Echo.Host).
 func (x *exchange) Describe(r *adapter.Request) {
 	x.Exchange.Describe(r)

@@ -6,7 +6,7 @@
 //
 //	app.Post("/orders", fiber3idem.New(orders), createOrder)
 //
-// Mount it behind recovery and authentication, and on the routes themselves. It is a module of its own; fiberidem is the
+// Mount it inside recovery and authentication, and on the routes themselves. It is a module of its own; fiberidem is the
 // same for Fiber v2, with the same keys.
 //
 // # Errors
@@ -18,7 +18,7 @@
 //
 // # Middleware
 //
-// Middleware outside of the guard runs for replays, too. Header fields that it has set
+// Middleware outside the guard runs for replays, too. Header fields that it has set
 // before the handler, and that the handler does not touch, are therefore not stored: a
 // replay has them as they are for its own request.
 //
@@ -52,14 +52,14 @@
 // because fasthttp would take the rest for the next request. Its client gets up to half a
 // second to finish sending before it is answered.
 //
-// What a middleware in front has read from that stream is gone. A multipart form of known length counts as
+// What an outer middleware has read from that stream is gone. A multipart form of known length counts as
 // it was parsed; any other such request is refused with 500 body_consumed. c.Body, and c.FormValue of an
 // urlencoded form, keep the body and do no harm; but if a part was read from the stream before them, the
 // rest passes for the body.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's
+// [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handlers who has signed:
 //
 //	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
@@ -81,7 +81,7 @@
 //
 // Nothing that a trailer has brought is in the header of a verified request (RFC 9110, section 6.5.1). Without
 // StreamRequestBody, fasthttp reads the trailer of a body in chunks before any handler runs; what it has brought is
-// taken away then, and a field that a middleware in front has added to such a request goes with it. If more lines
+// taken away then, and a field that an outer middleware has added to such a request goes with it. If more lines
 // of a name are there than were sent, the request is refused as malformed.
 //
 // The Date of a refusal is fasthttp's own, which can't be set: it is the system clock's, also if
@@ -104,13 +104,13 @@
 // # Connections
 //
 // c.Drop closes the connection under a response that Fiber still has: a handler that has set none looks like one that has succeeded
-// without a body, and a retry gets an empty 200. Call [core.Run.Release] of [Run] in front of it, or [core.Run.Abandon] if the
+// without a body, and a retry gets an empty 200. Call [core.Run.Release] of [Run] before it, or [core.Run.Abandon] if the
 // operation may have taken effect. c.End sends the response before the run is finished: a retry that comes at once is refused as in
 // progress.
 //
 // # Timeouts
 //
-// Fiber's timeout answers, and lets its handler run on. Mount it behind the guard, around the handler alone: the claim then stands
+// Fiber's timeout answers, and lets its handler run on. Mount it inside the guard, around the handler alone: the claim then stands
 // for a lease more, as after a crash, for nobody knows what the handler will have done. In front of a guard it is to be avoided: it
 // writes to the response beside the handler.
 package fiber3idem

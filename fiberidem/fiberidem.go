@@ -12,7 +12,7 @@ import (
 // New returns the handler that mounts g. It is safe for concurrent use and may be mounted
 // on any number of routes and apps.
 //
-// With StreamRequestBody, mount it in front of middleware that reads the stream, see the package comment.
+// With StreamRequestBody, mount it outside middleware that reads the stream, see the package comment.
 func New(g *core.Guard) fiber.Handler {
 	places := newPlaces()
 	return func(c *fiber.Ctx) error {
@@ -42,7 +42,7 @@ func UserFromLocals(key any) core.UserSource {
 }
 
 // Finish returns a middleware for apps in which something further out than the guard
-// makes responses of errors. Mount it outside of that, and inside of recovery:
+// makes responses of errors. Mount it outside that, and inside recovery:
 //
 //	app.Use(recover.New(), fiberidem.Finish(), envelopeErrors)
 //	app.Post("/orders", fiberidem.New(orders), createOrder)
@@ -57,8 +57,8 @@ func Finish() fiber.Handler {
 }
 
 // Verify returns a handler that passes requests that v verifies, and answers all others. [Verified], or
-// sign.From(c.UserContext()), tells the handlers behind it who has signed, and a guard takes the key's
-// owner for its user (see core.Config.User). Mount it in front of the guard: a failed signature then
+// sign.From(c.UserContext()), tells the handlers inside it who has signed, and a guard takes the key's
+// owner for its user (see core.Config.User). Mount it outside the guard: a failed signature then
 // creates no record, and an unsigned request gets no stored answer. Mounted twice on a route, it refuses
 // every request, whose nonce the first has used.
 //

@@ -12,7 +12,7 @@
 //
 // A handler that calls c.Error and writes no body leaves the response to a middleware
 // further out, which the guard can't see: the run has failed, and the next try runs. Mount
-// [Finish] outside of that middleware, and what it renders is stored:
+// [Finish] outside that middleware, and what it renders is stored:
 //
 //	r.Use(gin.Recovery(), ginidem.Finish(), renderErrors)
 //
@@ -20,16 +20,16 @@
 //
 // # Bodies
 //
-// Mount [New] and [Verify] in front of middleware that reads bodies. A form that was read counts as it
+// Mount [New] and [Verify] outside middleware that reads bodies. A form that was read counts as it
 // was parsed, and a body that ShouldBindBodyWith has kept as it is. Any other body that was read, in whole or in
 // part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
 // [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
 // that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
-// and read in front, reaches the handler unsigned.
+// and read outside the guard, reaches the handler unsigned.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign in front of the guard, which then takes the key's
+// [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
 //	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))

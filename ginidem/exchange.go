@@ -74,7 +74,7 @@ func (x *exchange) Next(r *http.Request) error {
 
 func (x *exchange) Forget() { x.w.ground.forget(x.noted) }
 
-// next runs the handlers behind with r, and gives c its own request back.
+// next runs the inner handlers with r, and gives c its own request back.
 func next(c *gin.Context, r *http.Request) {
 	original, ctx := c.Request, r.Context()
 	defer func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// New returns middleware that protects the handlers behind it with g. It is safe for
+// New returns middleware that protects the handlers inside it with g. It is safe for
 // concurrent use, and may be mounted on any number of routes: the route is part of the
 // key. An error in writing to the client is added to c.Errors, as Gin itself does.
 func New(g *core.Guard) gin.HandlerFunc {
@@ -40,13 +40,13 @@ func UserFromContext(key any) core.UserSource {
 }
 
 // Finish returns middleware that completes the runs whose response is made by a middleware between it
-// and the guard. Mount it outside of the middleware that renders errors, on all routes; without a guard
-// behind it, it does nothing.
+// and the guard. Mount it outside the middleware that renders errors, on all routes; without a guard
+// inside it, it does nothing.
 //
 // A run whose error nobody has rendered has failed. So has one whose response is rendered to another
 // c.Writer, which a middleware in between has set once the guard has returned.
 //
-// It also counts how much of a body is read in front of guards and verifiers, see the package comment.
+// It also counts how much of a body is read outside guards and verifiers, see the package comment.
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, returned := new(adapterkit.Finisher), false
@@ -64,8 +64,8 @@ func Finish() gin.HandlerFunc {
 type finisherKey struct{}
 
 // Verify returns middleware that passes requests that v verifies; it answers all others and aborts.
-// [Verified] tells the handler who has signed, and a guard behind it takes the key's owner for its user
-// (see core.Config.User). Mount it in front of the guard: a failed signature then creates no record, and
+// [Verified] tells the handler who has signed, and a guard inside it takes the key's owner for its user
+// (see core.Config.User). Mount it outside the guard: a failed signature then creates no record, and
 // an unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
 // nonce the first has used.
 //
@@ -81,7 +81,7 @@ func Verify(v *sign.Verifier) gin.HandlerFunc {
 			return
 		}
 		if _, ok := c.Get(gin.BodyBytesKey); ok {
-			// A middleware in front has kept a body for ShouldBindBodyWith. The handler gets the one
+			// An outer middleware has kept a body for ShouldBindBodyWith. The handler gets the one
 			// that was verified.
 			c.Set(gin.BodyBytesKey, []byte(nil))
 		}

@@ -95,7 +95,7 @@ func (g *ground) lay(c *gin.Context, w *writer) {
 	}
 }
 
-// lift takes it away, unless the context has been given to another request meanwhile: a timeout in front has not waited for its handler.
+// lift takes it away, unless the context has been given to another request meanwhile: an outer timeout has not waited for its handler.
 func (g *ground) lift() {
 	if below := belowGin(g.c); below != nil && *below == http.ResponseWriter(g) {
 		*below = g.ResponseWriter

@@ -20,12 +20,12 @@
 //
 // # Bodies
 //
-// Mount [New] and [Verify] in front of middleware that reads bodies. A form that was read counts as it was
+// Mount [New] and [Verify] outside middleware that reads bodies. A form that was read counts as it was
 // parsed (r.PostForm, r.MultipartForm). Any other body that was read, in whole or in
 // part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
 // [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
 // that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
-// and read in front, reaches the handler unsigned.
+// and read outside the guard, reaches the handler unsigned.
 //
 // # What the handler sees
 //
@@ -38,14 +38,14 @@
 //
 // # Middleware
 //
-// Middleware outside of the guard runs for replays, too. Header fields that it has set
+// Middleware outside the guard runs for replays, too. Header fields that it has set
 // before the handler, and that the handler does not touch, are therefore not stored: a
 // replay has them as they are for its own request. A middleware outside that compresses
 // bodies sees them as the handler wrote them, the first time and again.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign. It stands outside of the guard, which then takes
+// [Verify] mounts a verifier of package sign. It stands outside the guard, which then takes
 // the key's owner for its user, so that two customers with one Idempotency-Key have two
 // operations:
 //
@@ -53,7 +53,7 @@
 //	mux.Handle("POST /webhooks", verify(httpidem.New(hooks)(receive)))
 //
 // The handler gets a copy of the request with the signer in its context (sign.From), and with a
-// body that reads from the start, as behind a guard. What is signed is what was sent:
-// r.RequestURI and r.Host. Middleware in front must not change the method, or fields that
+// body that reads from the start, as inside a guard. What is signed is what was sent:
+// r.RequestURI and r.Host. Outer middleware must not change the method, or fields that
 // are signed.
 package httpidem

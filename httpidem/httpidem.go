@@ -71,7 +71,7 @@ func UserFromContext(key any) core.UserSource {
 }
 
 // Finish returns middleware that counts how much of a request's body is read before the guards and
-// verifiers behind it, see the package comment. Mount it outside of all middleware that reads bodies.
+// verifiers inside it, see the package comment. Mount it outside all middleware that reads bodies.
 func Finish() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,8 +83,8 @@ func Finish() func(http.Handler) http.Handler {
 }
 
 // Verify returns middleware that passes requests that v verifies, and answers all others.
-// sign.From(r.Context()) tells the handler who has signed, and a guard behind it takes the key's owner
-// for its user (see core.Config.User). Mount it outside of the guard: a failed signature then creates no
+// sign.From(r.Context()) tells the handler who has signed, and a guard inside it takes the key's owner
+// for its user (see core.Config.User). Mount it outside the guard: a failed signature then creates no
 // record, and an unsigned request gets no stored answer. Mounted twice around a handler, it refuses
 // every request, whose nonce the first has used.
 //

@@ -110,7 +110,7 @@ func spell(w *strings.Builder, text string) (names []string) {
 }
 
 // match finds the pattern in path. The pattern ends where the path ends, but something may
-// stand in front of it: prefix is how much. rest is what a trailing wildcard stands for.
+// come before it: prefix is how much. rest is what a trailing wildcard stands for.
 func (rt *route) match(path string) (prefix int, rest string, ok bool) {
 	for at := 0; at < len(path) && path[at] == '/'; {
 		if rest, ok = rt.matchAt(path[at:]); ok {
@@ -181,7 +181,7 @@ func (p *patterns) describe(r *http.Request, to *adapter.Request) {
 	path := sent
 	prefix, rest, ok := rt.match(path)
 	if !ok {
-		path = adapterkit.EscapedPath(r.URL) // a middleware in front has rewritten it
+		path = adapterkit.EscapedPath(r.URL) // an outer middleware has rewritten it
 		prefix, rest, ok = rt.match(path)
 	}
 	host := rt.host

@@ -32,7 +32,7 @@ func checkTable(d sqlstore.Dialect, table string) error {
 		return fmt.Errorf("outbox: the dialect is unknown: %d", d)
 	}
 	if !tableName.MatchString(table) {
-		return fmt.Errorf("outbox: %q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit first; and a schema in front", table)
+		return fmt.Errorf("outbox: %q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit first; and a schema before it", table)
 	}
 	return nil
 }

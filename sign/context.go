@@ -20,10 +20,10 @@ type Verified struct {
 	// Nonce is the message's nonce. It is empty if the message has no timestamp.
 	Nonce string
 	// EventID is the id of the event that a webhook reports. It is signed, and the same in each delivery of the event. With
-	// core.CallerEvent, a guard behind the verifier uses it as its key. It is empty for schemes that are not for webhooks.
+	// core.CallerEvent, a guard inside the verifier uses it as its key. It is empty for schemes that are not for webhooks.
 	EventID string
 	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Config.InParams,
-	// those of key id, timestamp, nonce and signature. They differ in a retry, which is signed anew, so a guard behind the
+	// those of key id, timestamp, nonce and signature. They differ in a retry, which is signed anew, so a guard inside the
 	// verifier leaves them out of its keys and fingerprints. It is nil if the signature is in the header.
 	Consumed []string
 }

@@ -62,7 +62,7 @@
 // # Signature and idempotency
 //
 // A nonce belongs to one message, an Idempotency-Key to one operation. A client that retries an operation signs a new message
-// with a new nonce and the same Idempotency-Key. The guard behind the verifier answers it with the first response. Its user
+// with a new nonce and the same Idempotency-Key. The guard inside the verifier answers it with the first response. Its user
 // is the key's owner ([KeyConfig]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
 // message never reaches the guard and leaves no record.
 //

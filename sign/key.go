@@ -69,7 +69,7 @@ func hide[T any](v T) func() T { return func() T { return v } }
 type KeyConfig struct {
 	// ID is the name by which messages call the key: 1 to 128 visible ASCII characters. It must be set.
 	ID string
-	// Owner is whose requests the key signs, likewise 1 to 128 visible ASCII characters. A guard behind the verifier uses the
+	// Owner is whose requests the key signs, likewise 1 to 128 visible ASCII characters. A guard inside the verifier uses the
 	// owner as its user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is
 	// still a retry. Empty: ID.
 	Owner string

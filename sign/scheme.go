@@ -67,7 +67,7 @@ type Signature struct {
 	// can change it can send the message again.
 	Nonce string
 	// NoTimestamp is true for a message without a signed timestamp. The verifier then checks no time and uses no nonce: a replay
-	// cannot be told from the sender's own redelivery. EventID must be set, so that a guard behind the verifier
+	// cannot be told from the sender's own redelivery. EventID must be set, so that a guard inside the verifier
 	// (core.CallerEvent) runs the event once.
 	NoTimestamp bool
 	// EventID is the id of the event that a webhook reports, see [Verified].EventID. Like a nonce, it must be signed, or

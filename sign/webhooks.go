@@ -46,7 +46,7 @@ type StandardWebhooksConfig struct {
 	AlsoSign []*Key
 
 	// UnsignedIdempotencyKey accepts messages with an Idempotency-Key, which is not signed: whoever relays the message can
-	// change it. A guard behind such a verifier must use webhook-id instead. False: such messages are refused
+	// change it. A guard inside such a verifier must use webhook-id instead. False: such messages are refused
 	// ([ReasonUncovered]).
 	UnsignedIdempotencyKey bool
 }
@@ -83,7 +83,7 @@ type standardWebhooks struct {
 // # Retries
 //
 // A sender that retries a delivery keeps webhook-id and signs a new webhook-timestamp. That is no replay: the nonce is id and
-// timestamp together, "msg_2KWP….1674087231". The same id in the same second is a replay and is refused. The guard behind the
+// timestamp together, "msg_2KWP….1674087231". The same id in the same second is a replay and is refused. The guard inside the
 // verifier runs the event once and answers later deliveries with the first response. Its key is the id:
 //
 //	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller()}

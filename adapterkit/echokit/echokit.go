@@ -78,7 +78,7 @@ func (e *Kit[C]) Finish(c C, next func(C) error) (err error) {
 const finisherKey = "github.com/idem-go/idem/adapterkit.Finish"
 
 // seal gives c a response that has been sent, and ignores writes: error handlers that do not look at
-// Committed would write a second answer behind the first one.
+// Committed would write a second answer after the first one.
 func (e *Kit[C]) seal(c C, sent Response) {
 	w := &sealedWriter{ResponseWriter: *sent.Writer}
 	e.SetResponse(c, w)

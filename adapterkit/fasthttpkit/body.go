@@ -90,14 +90,14 @@ func drain(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// parsedForm rebuilds a multipart form that a middleware in front has read from the stream. It refuses a
+// parsedForm rebuilds a multipart form that an outer middleware has read from the stream. It refuses a
 // chunked one: whether the last chunk has been read is unknown, and reading on after it would take bytes
 // of the next request.
 func parsedForm(req *fasthttp.Request) ([]byte, error) {
 	if req.Header.ContentLength() < 0 || len(req.Header.Peek("Content-Encoding")) > 0 {
 		return nil, adapter.ErrBodyConsumed
 	}
-	if _, err := io.Copy(io.Discard, req.BodyStream()); err != nil { // what is behind the last part
+	if _, err := io.Copy(io.Discard, req.BodyStream()); err != nil { // what is after the last part
 		return nil, err
 	}
 	form, err := req.MultipartForm() // which finds nothing now, unless it was parsed before

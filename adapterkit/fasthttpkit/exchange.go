@@ -38,7 +38,7 @@ type Exchange struct {
 type Framework interface {
 	// Param returns the value of a path parameter, see [Param].Native.
 	Param(name string) string
-	// Next runs the handlers behind the guard with ctx as the context of the request, which then gets its own back, also
+	// Next runs the handlers inside the guard with ctx as the context of the request, which then gets its own back, also
 	// after a panic. runsOn reports that a timeout has answered in place of a handler that may run on.
 	Next(ctx context.Context) (runsOn bool, err error)
 	// Render makes a response of err, as the framework does at the end of its chain.
@@ -49,10 +49,10 @@ type Framework interface {
 }
 
 // Finisher is a [adapter.Finisher] for the runs of an [Exchange]. An adapter's Finish puts a new one into the request, runs what is
-// behind it, and then calls [adapter.Finisher.Finish].
+// inside it, and then calls [adapter.Finisher.Finish].
 type Finisher struct {
 	adapter.Finisher
-	Err error // that nobody had rendered in front of Finish
+	Err error // that nobody had rendered before Finish
 }
 
 // Start begins with the request of ctx. f is the adapter's exchange, which embeds x.

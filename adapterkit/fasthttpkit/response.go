@@ -47,7 +47,7 @@ func isBlank(resp *fasthttp.Response) bool {
 }
 
 // capture fills in r with the response that fasthttp is going to send. If the application is limited by
-// a timeout in front, that may send another one meanwhile; the handler's counts.
+// an outer timeout, that may send another one meanwhile; the handler's counts.
 func capture(ctx *fasthttp.RequestCtx, r *adapter.Response, limit int, limited bool) adapter.Capture {
 	resp := &ctx.Response
 	if !limited {

@@ -94,7 +94,7 @@ func (m *message) start(ctx *fasthttp.RequestCtx, method string, preParsed bool)
 }
 
 // findTrailer finds the fields that a trailer has brought into the header: those of names that were not sent there. A field that a
-// middleware in front has added can't be told from them. Of a name that was sent, and has more lines now, nobody knows which are the
+// outer middleware has added can't be told from them. Of a name that was sent, and has more lines now, nobody knows which are the
 // sender's: versions differ in the order.
 func (m *message) findTrailer() error {
 	m.header.Del(fasthttp.HeaderTrailer) // newer versions keep the fields that it names, and those that have come, apart until then
@@ -242,9 +242,9 @@ func (m *message) formIsGone() bool {
 
 var errFormIsGone = sign.Errorf(sign.CodeMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm")
 
-var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "a middleware in front has read the body")
+var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "an outer middleware has read the body")
 
 // A bare line feed stands before the empty line: fasthttp 1.69 reads such a header, but does not tell its lines again.
 var errLines = sign.Errorf(sign.CodeMalformed, "the lines of the header can't be told apart: each has to end with CRLF")
 
-var errTrailer = sign.Errorf(sign.CodeMalformed, "the header has more lines of a name than were sent in it: a trailer has brought them, or a middleware in front")
+var errTrailer = sign.Errorf(sign.CodeMalformed, "the header has more lines of a name than were sent in it: a trailer has brought them, or an outer middleware")

@@ -22,10 +22,10 @@ type Exchange interface {
 
 	// ReadBody returns the whole body as sent. The handler can still read all of it, in any way
 	// that the framework offers. ReadBody returns [ErrBodyTooLarge] for a body of more than limit
-	// bytes, or of more than a lower limit in front allows (http.MaxBytesReader), and reads no more
+	// bytes, or of more than a lower outer limit allows (http.MaxBytesReader), and reads no more
 	// than it needs to know that. The bytes must not change until Serve returns.
 	//
-	// If a middleware in front has read the body, or a part of it, ReadBody puts the body together
+	// If an outer middleware has read the body, or a part of it, ReadBody puts the body together
 	// again from what was parsed, if that is all of it; else it returns [ErrBodyConsumed]. It never
 	// returns less than what was sent.
 	ReadBody(limit int64) ([]byte, error)
@@ -142,9 +142,9 @@ type Pending interface {
 // ErrBodyTooLarge is what [Exchange.ReadBody] returns for a body over the limit.
 var ErrBodyTooLarge = errors.New("idem: the request body is over the limit")
 
-// ErrBodyConsumed is what [Exchange.ReadBody] returns for a body that a middleware in front has
+// ErrBodyConsumed is what [Exchange.ReadBody] returns for a body that an outer middleware has
 // read, and that can't be put together again.
-var ErrBodyConsumed = errors.New("idem: a middleware in front has read the request body; mount the guard in front of it, or let it put the body back")
+var ErrBodyConsumed = errors.New("idem: an outer middleware has read the request body; mount the guard outside it, or let it put the body back")
 
 // ErrUnrendered is in the Err of the event of a run whose handler has reported an error that nothing has rendered, as far as
 // the guard could see. The run has failed.

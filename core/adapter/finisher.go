@@ -2,7 +2,7 @@ package adapter
 
 import "cmp"
 
-// Finisher settles the runs of one request whose response is made outside of the guard, by a
+// Finisher settles the runs of one request whose response is made outside the guard, by a
 // middleware that renders errors. An adapter's Finish puts one into the request, where the
 // exchanges find it; see [Deferrer]. The zero Finisher is ready for use. It must not be used
 // concurrently.

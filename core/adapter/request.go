@@ -21,7 +21,7 @@ type Request struct {
 	// RawQuery is the query as sent, without the question mark.
 	RawQuery string
 	// ContentType and ContentEncoding are the header fields of these names. ContentEncoding is empty if a
-	// middleware in front has replaced the body's reader, as one that decodes the body does.
+	// outer middleware has replaced the body's reader, as one that decodes the body does.
 	ContentType     string
 	ContentEncoding string
 	// Host is the host that the client asked for, in lower case, with the port if one was sent.
@@ -49,7 +49,7 @@ type Request struct {
 	// Native is the framework's own context: *http.Request, *gin.Context, echo.Context (of Echo v5
 	// *echo.Context), or *fiber.Ctx (of Fiber v3 fiber.Ctx).
 	Native any
-	// Body is the whole body as sent, not decompressed, or as a middleware in front has decoded it. It must
+	// Body is the whole body as sent, not decompressed, or as an outer middleware has decoded it. It must
 	// not be changed. The engine fills it in, not the adapter.
 	Body []byte
 	// Expired is the one-shot token that a refusal with token_expired has refused, for core.Guard.NewToken. The engine

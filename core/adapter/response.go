@@ -10,7 +10,7 @@ type Response struct {
 	// Header holds the header fields in the order in which they are written. A name
 	// may occur more than once; the lines of one name stand together.
 	Header []Field
-	// Removed names fields that the response must not have: the handler has deleted what a middleware in front
+	// Removed names fields that the response must not have: the handler has deleted what an outer middleware
 	// had set.
 	Removed []string
 	// Body is the body as it was sent. It is nil for a response whose body was not

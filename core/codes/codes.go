@@ -47,7 +47,7 @@ const (
 	UserMissing       Code = "user_missing"       // 400: the request does not say who sends it
 	BodyUnreadable    Code = "body_unreadable"    // 400: the body could not be read to its end
 	BodyTooLarge      Code = "body_too_large"     // 413: the body is over the limit
-	BodyConsumed      Code = "body_consumed"      // 500: a middleware in front has read the body
+	BodyConsumed      Code = "body_consumed"      // 500: an outer middleware has read the body
 	NotAuthorized     Code = "not_authorized"     // 403: the stored response may not be shown to the caller
 	RateLimited       Code = "rate_limited"       // 429: too many requests; nothing was counted or carried out
 	StoreUnavailable  Code = "store_unavailable"  // 503: the store cannot be reached; the handler did not run

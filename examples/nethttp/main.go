@@ -42,7 +42,7 @@ func newHandler(g *shop.Guards) http.Handler {
 	s := shop.New(g)
 	mux := http.NewServeMux()
 	protect := func(g *core.Guard, h shop.Handler) http.Handler {
-		// Errors are rendered inside of the guard, so that it sees what the client gets.
+		// Errors are rendered inside the guard, so that it sees what the client gets.
 		return httpidem.New(g)(render(h))
 	}
 	mux.Handle("POST /orders", protect(g.Orders, s.CreateOrder))
@@ -79,7 +79,7 @@ func newHandler(g *shop.Guards) http.Handler {
 		renderError(w, r, shop.ErrCrossOrigin)
 	}))
 
-	// Recovery stands outside of the guards: a panic passes them on its way, and they
+	// Recovery stands outside the guards: a panic passes them on its way, and they
 	// forget the run, so that the next try runs.
 	return recovery(crossOrigin.Handler(mux))
 }

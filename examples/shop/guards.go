@@ -18,7 +18,7 @@ import (
 type Guards struct {
 	Orders, Pay, Payments, Transfers, Charges, Likes, Coupons, Avatars, Webhooks, Registrations, Checkout *core.Guard
 
-	// Signed stands in front of Webhooks: what it has not verified does not get that far.
+	// Signed wraps Webhooks: what it has not verified does not get that far.
 	Signed *sign.Verifier
 
 	engine  *core.Engine

@@ -17,7 +17,7 @@ const sessionCookie = "session"
 var sessionID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
 // NewSession begins a session for a visitor who has none and is not logged in: it returns the cookie to be
-// set in the answer, and to be added to the request, for what comes behind; else nil.
+// set in the answer, and to be added to the request, for the inner handlers; else nil.
 func NewSession(header func(string) string) *http.Cookie {
 	if User(header) != "" {
 		return nil

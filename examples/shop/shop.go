@@ -73,7 +73,7 @@ type avatar struct {
 	size   int
 }
 
-// New opens a shop with 1000 coupons to give away, behind guards.
+// New opens a shop with 1000 coupons to give away, all of it guarded.
 func New(g *Guards) *Shop {
 	s := &Shop{
 		executions: make(map[string]int, len(routes)),

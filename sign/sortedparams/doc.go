@@ -1,4 +1,4 @@
-// Package sortedparams is the [sign.Scheme] of gateways that sign their parameters, sorted, with the secret behind them: Jeepay,
+// Package sortedparams is the [sign.Scheme] of gateways that sign their parameters, sorted, with the secret after them: Jeepay,
 // XunhuPay and many others, which have it from WeChat Pay v2. Package sign checks time, keys and nonces.
 //
 //	scheme, err := sortedparams.New(sortedparams.Config{InParams: true})
@@ -53,7 +53,7 @@
 // of the signature: a notification that the gateway repeats after [sign.Config].Window would be refused. Ask such a gateway
 // instead what has become of the order.
 //
-// # With a guard behind it
+// # With a guard inside it
 //
 // A client signs each retry anew. With [Config].InParams, the four parameters of the signature therefore do not count for the
 // guard, if they are in a query, a form or a JSON body: they are neither in keys made of parameters nor in the fingerprint of a

@@ -28,7 +28,7 @@
 // cannot read, a name or value with a bad escape is kept, as "%!" and its escaped raw text,
 // which no well-formed one gives; its raw text stands for what it does not decode to.
 //
-// Fields of a form, urlencoded or multipart, files too, have "body:" in front of their
+// Fields of a form, urlencoded or multipart, files too, have "body:" before their
 // names, also in the order. It is not escaped, while the ':' of a query parameter called
 // body:x is; so what came by query is never what came by form. Where a rule asks for the
 // name of a field, it is the name without "body:".
@@ -68,13 +68,13 @@
 // Each line says by its beginning what it is. Pairs have a '=' before any ':' but that of
 // "body:"; JSON begins with a bracket, a brace or a quote, or holds neither '=' nor ':'; a
 // header line begins with a token and a ':'. Two names would break that, body and type. The
-// value of a header field of such a name has a space in front, which no pair holds, and with
+// value of a header field of such a name begins with a space, which no pair holds, and with
 // which no media type begins. A line feed is escaped in pairs and in JSON. HTTP lets none into
 // a header field; if there is one all the same, a space follows it, with which no line begins.
 //
 // Raw bytes may hold anything, also a line that reads like a header line, or like all the
-// other parts. So they come last, behind the byte 0x00, with which no line begins: what is
-// in front of the first line with this mark is all that is not the body. The mark also says
+// other parts. So they come last, after the byte 0x00, with which no line begins: what is
+// before the first line with this mark is all that is not the body. The mark also says
 // how the body was read: the same bytes as text/plain and as JSON are two requests, and so
 // are a=b as a query and as text/plain. Without it a client that sends JSON under the wrong
 // Content-Type, and is answered 415, would have that 415 replayed when it then sends the
@@ -157,7 +157,7 @@ type Input struct {
 	// (RFC 9110, section 5.6.2) in lower case; values may be as sent. The order matters
 	// only among the lines of one name.
 	Header []Pair
-	// Consumed are the names of the parameters that a verifier in front has used up as a
+	// Consumed are the names of the parameters that an outer verifier has used up as a
 	// signature (a timestamp, a nonce, the signature itself). They do not count in a query,
 	// in a form, and as members of a JSON object at the top level, whatever the rules say.
 	// They are matched exactly. Path parameters and files of such a name do count.
@@ -239,7 +239,7 @@ type scratch struct {
 	order    []int    // of Input.Header
 
 	pairs    []pair // the pairs in out
-	prefix   string // in front of the names of those to come
+	prefix   string // before the names of those to come
 	common   int    // how much of it all names have in common
 	unsorted bool   // whether they may be out of order
 

@@ -59,7 +59,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 // members in order, is not copied at all. Positions in the canonical form are those
 // that at returns, whether that part has been copied or not.
 //
-// Its methods take an index into src and return the one behind what they have read, or
+// Its methods take an index into src and return the one after what they have read, or
 // -1 if the text is malformed.
 type jsonReader struct {
 	src    []byte // valid UTF-8
@@ -302,7 +302,7 @@ func (j *jsonReader) ruledArray(i int, sc *scope, depth int) (end int, kept bool
 	}
 	j.flush(i)
 	begin := len(j.out)
-	last := begin // behind the last element that is kept, and its comma
+	last := begin // after the last element that is kept, and its comma
 	var within scope
 	for index := 0; ; index++ {
 		start, states := len(j.out), len(j.states)
@@ -459,7 +459,7 @@ func (j *jsonReader) ruledMember(i int, sc *scope, name []byte, nameEnd, depth i
 	return i, true
 }
 
-// arrange writes the members of an object, which begins behind begin in the canonical
+// arrange writes the members of an object, which begins after begin in the canonical
 // form and ends before src[i], one after the other, without the dropped ones. sorted says
 // that they were in order from the start.
 func (j *jsonReader) arrange(i, begin int, members []member, sorted bool) {

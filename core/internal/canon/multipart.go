@@ -196,7 +196,7 @@ func plainBoundary(contentType string) (boundary string, ok bool) {
 }
 
 // cutPlainParam takes the first parameter off params: name=token or name="text", with nothing
-// escaped. more tells whether there is another one behind it.
+// escaped. more tells whether there is another one after it.
 func cutPlainParam[T string | []byte](params T) (name, value, rest T, more, ok bool) {
 	i := 0
 	skip := func(set *[256]bool) (begin int) {

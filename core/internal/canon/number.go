@@ -81,7 +81,7 @@ func skipDigits(src []byte, i int) int {
 
 func isZero(digits []byte) bool { return trimZeros(digits) == len(digits) }
 
-// trimZeros returns the number of zeros in front.
+// trimZeros returns the number of leading zeros.
 func trimZeros(digits []byte) int {
 	n := 0
 	for n < len(digits) && digits[n] == '0' {

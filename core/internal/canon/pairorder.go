@@ -72,7 +72,7 @@ func (s *scratch) addPair(p pair) {
 	s.pairs = append(s.pairs, p)
 }
 
-// arrangePairs puts the pairs in s.out in the order of their names. Repeats stay in order, but files go behind fields.
+// arrangePairs puts the pairs in s.out in the order of their names. Repeats stay in order, but files go after fields.
 func (s *scratch) arrangePairs() {
 	slices.SortFunc(s.pairs, func(a, b pair) int {
 		switch {
@@ -100,7 +100,7 @@ func (s *scratch) arrangePairs() {
 }
 
 // isFile reports whether p is a file of a multipart form: only then is there a bare '@'
-// behind the '='.
+// after the '='.
 func (s *scratch) isFile(p pair) bool { return s.out[p.equals+1] == '@' }
 
 // common returns how many bytes a and b begin with alike.

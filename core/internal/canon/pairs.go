@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// bodyPrefix is what the names of form fields have in front. A ':' of a name is escaped, so
+// bodyPrefix is what the names of form fields begin with. A ':' of a name is escaped, so
 // that no other pair begins with it.
 const bodyPrefix = "body:"
 
@@ -186,7 +186,7 @@ func (s *scratch) endPair(start int) {
 	s.addPair(pair{pairPrefix(s.out[start+s.common : equals]), start, equals, len(s.out)})
 }
 
-// joinPairs puts all pairs in order, and takes away the '&' behind the last one.
+// joinPairs puts all pairs in order, and takes away the '&' after the last one.
 func (s *scratch) joinPairs() {
 	if len(s.pairs) == 0 {
 		return

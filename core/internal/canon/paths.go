@@ -35,7 +35,7 @@ const (
 	literal   segmentKind = iota
 	anyOne                // *
 	anyNumber             // **
-	accept                // behind the last segment
+	accept                // after the last segment
 )
 
 type segment struct {
@@ -148,7 +148,7 @@ func singleSegment(segments []segment) (single segment, ok bool) {
 }
 
 // add adds a state to those in states[from:], unless it is there. segments are the
-// ones from the state on. A state before ** is also the one behind it.
+// ones from the state on. A state before ** is also the one after it.
 func (p *Paths) add(states []int32, from int, state int32, segments []segment) []int32 {
 	if slices.Contains(states[from:], state) {
 		return states

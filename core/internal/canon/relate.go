@@ -6,7 +6,7 @@ func Covers(path, within string) bool {
 	return covers(steps(path), steps(within))
 }
 
-// steps returns the segments of a path, without what stands behind the last.
+// steps returns the segments of a path, without what comes after the last.
 func steps(path string) []segment {
 	s, _ := compilePath(path)
 	return s[:max(len(s)-1, 0)]

@@ -2,7 +2,7 @@ package memstore
 
 import "time"
 
-// queue is a binary heap of a shard's records, the one that expires first in front.
+// queue is a binary heap of a shard's records, the one that expires first at its head.
 // Records know their index in it, so that a renewed or finished one can be moved. A new
 // deadline is mostly the latest one; then push and move take one comparison.
 //

@@ -19,7 +19,7 @@ import (
 // full is sent by the caller that has filled it, and one that is older than [batchAge] by a timer.
 type batcher struct {
 	rueidis.Client
-	// turn, unless nil, is held while a batch is under way that waits for replicas. Such a batch holds up what is behind it
+	// turn, unless nil, is held while a batch is under way that waits for replicas. Such a batch holds up what is after it
 	// on the connection. So all that comes meanwhile is the next batch, however full and old that one gets.
 	turn *sync.Mutex
 

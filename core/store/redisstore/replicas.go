@@ -11,7 +11,7 @@ import (
 
 var errCluster = errors.New("redisstore: Config.WaitForReplicas needs a client of one server or of Sentinel: a cluster's, or one that follows redirections, may send a write and its WAIT to two servers")
 
-// replicated is a client that sends a WAIT behind commands, on the same connection.
+// replicated is a client that sends a WAIT after commands, on the same connection.
 type replicated struct {
 	rueidis.Client
 	n    int

@@ -66,7 +66,7 @@ func checkPermissions(ctx context.Context, node rueidis.Client, addr, user strin
 		"see Permissions in the package documentation", addr, strings.Join(lacking, ", "))
 }
 
-// forbiddenCommands runs the commands, each with prefix in front, and returns those that the user may not run. understood is
+// forbiddenCommands runs the commands, each after prefix, and returns those that the user may not run. understood is
 // false if the server refused any of them for itself, which under ACL DRYRUN says nothing about the user's permissions.
 func forbiddenCommands(ctx context.Context, node rueidis.Client, all [][]string, prefix ...string) (lacking []string, understood bool) {
 	var commands rueidis.Commands

@@ -151,7 +151,7 @@
 //
 // # Transactions on the store's own pool
 //
-// A transaction holds a connection until it ends, and the guard in front of it needs one to
+// A transaction holds a connection until it ends, and the guard outside it needs one to
 // claim, renew and complete. So transactions of DoTx and RunTx on the store's own *sql.DB
 // leave one free: with SetMaxOpenConns(n), at most n-1 of them are open at once, counted over all
 // stores on that *sql.DB in the process. The others wait in order of arrival, until their contexts

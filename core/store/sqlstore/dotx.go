@@ -351,7 +351,7 @@ func (t *txRun) end(ctx context.Context, tx *transaction, value []byte) (int64, 
 	return s.exec(ctx, tx, s.q.mark, &values{key: storedKey(t.key), owner: t.claim.Owner[:], result: marked})
 }
 
-// committed stands in front of the value in a running record, so that it is never empty.
+// committed comes before the value in a running record, so that it is never empty.
 const committed = 'c'
 
 var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or went on after an error that had ended it; " +
