@@ -152,13 +152,13 @@ var errLease = errors.New("memstore: renew: a lease must be longer than zero")
 func New(o Config) (*Store, error) {
 	var faults []error
 	if o.MaxEntries < 0 {
-		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be negative", o.MaxEntries))
+		faults = append(faults, fmt.Errorf("memstore: Config.MaxEntries is %d, must not be negative", o.MaxEntries))
 	}
 	if o.MaxEntries > math.MaxInt32 {
-		faults = append(faults, fmt.Errorf("idem: memory store: MaxEntries is %d, must not be over %d", o.MaxEntries, math.MaxInt32))
+		faults = append(faults, fmt.Errorf("memstore: Config.MaxEntries is %d, must not be over %d", o.MaxEntries, math.MaxInt32))
 	}
 	if o.MaxBytes < 0 {
-		faults = append(faults, fmt.Errorf("idem: memory store: MaxBytes is %d, must not be negative", o.MaxBytes))
+		faults = append(faults, fmt.Errorf("memstore: Config.MaxBytes is %d, must not be negative", o.MaxBytes))
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
