@@ -19,7 +19,7 @@ import (
 // request is the request side of an [Exchange]. It is made to be reused, from start to end.
 type request struct {
 	r        *http.Request
-	original io.ReadCloser // r.Body, while hooks stand in its place; nil if there was none
+	original io.ReadCloser // r.Body, while hooks take its place; nil if there was none
 	length   int64         // r.ContentLength then
 	replaced bool
 	read     bool    // the body has been read
@@ -238,7 +238,7 @@ func sameContext(a, b context.Context) bool {
 }
 
 // Adopt gives the original what handlers have left in their request: the values of its context, see [ContextAfter], its forms,
-// whose files net/http removes, and the pattern. lent, which had ctx, stood in the original's place. handled is the request in the
+// whose files net/http removes, and the pattern. lent, which had ctx, took the original's place. handled is the request in the
 // end: lent itself, of which all is taken but the body, or what handlers have put in its place.
 func Adopt(original, lent, handled *http.Request, ctx context.Context) {
 	if lent == original && handled == original {

@@ -11,7 +11,7 @@ import (
 // Changed returns those of fields that a handler has set or changed since before, in the memory of
 // fields. Names whose lines are all the same as before are left out: an outer middleware has set
 // them, and sets them again on a replay. A Content-Type is never left out, for it belongs to the body.
-// In fields, the lines of one name stand together; names are compared with their case.
+// In fields, the lines of one name are together; names are compared with their case.
 func Changed(fields, before []adapter.Field) []adapter.Field {
 	if len(before) == 0 {
 		return fields
@@ -31,7 +31,7 @@ func Changed(fields, before []adapter.Field) []adapter.Field {
 }
 
 // Removed returns the names in before that are not in fields: the handler has deleted them. As in [Changed], the lines
-// of one name stand together, and names are compared with their case.
+// of one name are together, and names are compared with their case.
 func Removed(fields, before []adapter.Field) (names []string) {
 	for i, f := range before {
 		if i > 0 && f.Name == before[i-1].Name || strings.HasPrefix(f.Name, http.TrailerPrefix) {

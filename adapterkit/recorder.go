@@ -336,7 +336,7 @@ func (r *Recorder) passes(streaming bool) {
 
 // noted remembers that a part of a stream could not be sent. What the server refuses to send does not
 // belong to the response, which may be whole all the same. If the response is merely large, the handler
-// does not learn that the client has gone while its run stands: it might break off, as reverse
+// does not learn that the client has gone while its run goes on: it might break off, as reverse
 // proxies do, and what it has done would be done again.
 func (r *Recorder) noted(err error) error {
 	switch {

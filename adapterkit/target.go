@@ -62,7 +62,7 @@ func prefixOf(r *http.Request) string {
 	return prefix
 }
 
-// hostIn returns what stands between method and path of a mux's pattern.
+// hostIn returns what is between method and path of a mux's pattern.
 func hostIn(pattern string) string {
 	host, _, _ := strings.Cut(pattern, "/")
 	if i := strings.LastIndexAny(host, " \t"); i >= 0 {

@@ -108,16 +108,16 @@ func (c *Consumer) Run(ctx context.Context) error {
 	for range c.config.Concurrency {
 		c.workers.Go(c.worker)
 	}
-	stood := false // there was a connection with the right topology
+	worked := false // there was a connection with the right topology
 	for tries := 1; ; tries++ {
 		began, before := time.Now(), c.settled.Load()
 		connected, err := c.session(ctx, drain)
-		stood = stood || connected
+		worked = worked || connected
 		if ctx.Err() != nil {
 			return drain()
 		}
 		c.handler.observe(ctx, Event{Stage: Disconnected, Queue: c.handler.topology.Queue, Err: err})
-		if t := (*TopologyError)(nil); !stood && errors.As(err, &t) {
+		if t := (*TopologyError)(nil); !worked && errors.As(err, &t) {
 			_ = drain() // nothing runs
 			return err
 		}

@@ -77,7 +77,7 @@ const (
 
 func verified(caller string) User { return User{ID: caller, source: sourceCaller} }
 
-// refined is the user u of a caller. A blank, which is escaped in the caller, stands between
+// refined is the user u of a caller. A blank, which is escaped in the caller, is between
 // the two.
 func refined(caller string, u User) User {
 	return User{ID: url.QueryEscape(caller) + " " + u.ID, Credential: u.Credential, source: sourceRefined + u.source}

@@ -33,7 +33,7 @@ func newClaimant(g *Guard, id *identity) claimant {
 
 // resetClaim makes the claim one that knows of no earlier run. With an expired token it takes over nothing,
 // and has a fingerprint of its own: if it can't be released, it must not pass for a run that was begun, and
-// stands for its lease only, because the token may be renewed.
+// is valid for its lease only, because the token may be renewed.
 func (c *claimant) resetClaim() {
 	c.forRun()
 	c.claim.Raw, c.claim.Attempt = c.id.raw, 0

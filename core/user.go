@@ -57,7 +57,7 @@ func UserFunc(fn func(r *Request) (User, error)) UserSource {
 	}
 	return UserSource{find: func(r *Request) (User, error) {
 		u, err := fn(r)
-		if u.Issuer != "" && u.ID != "" { // a blank, which is escaped in the issuer, stands between the two
+		if u.Issuer != "" && u.ID != "" { // a blank, which is escaped in the issuer, separates the two
 			u.ID, u.source = url.QueryEscape(u.Issuer)+" "+u.ID, "iss"
 		}
 		return u, err

@@ -110,7 +110,7 @@
 //
 // # Timeouts
 //
-// Fiber's timeout answers, and lets its handler run on. Mount it inside the guard, around the handler alone: the claim then stands
+// Fiber's timeout answers, and lets its handler run on. Mount it inside the guard, around the handler alone: the claim is then valid
 // for a lease more, as after a crash, for nobody knows what the handler will have done. In front of a guard it is to be avoided: it
 // writes to the response beside the handler.
 package fiber3idem

@@ -78,7 +78,7 @@ func (w *writer) Unwrap() http.ResponseWriter {
 	return below
 }
 
-// ground stands below Gin's own writer while a handler runs. [gin.Engine.HandleContext] gives the context that writer back, past
+// ground is below Gin's own writer while a handler runs. [gin.Engine.HandleContext] gives the context that writer back, past
 // all others; what is written to it from then on, the recorder gets.
 type ground struct {
 	http.ResponseWriter
@@ -102,7 +102,7 @@ func (g *ground) lift() {
 	}
 }
 
-// server returns what stands below Gin without a guard.
+// server returns what is below Gin without a guard.
 func (g *ground) server() http.ResponseWriter {
 	for {
 		further, ok := g.ResponseWriter.(*ground) // of a guard further out

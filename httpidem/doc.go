@@ -45,7 +45,7 @@
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign. It stands outside the guard, which then takes
+// [Verify] mounts a verifier of package sign. Mount it outside the guard, which then takes
 // the key's owner for its user, so that two customers with one Idempotency-Key have two
 // operations:
 //

@@ -19,7 +19,7 @@ type route struct {
 	tail     bool      // a wildcard for the rest of the path follows
 }
 
-// segment is what stands between two slashes of a pattern.
+// segment is what is between two slashes of a pattern.
 type segment struct {
 	literal string   // decoded; only if there are no names
 	names   []string // of the parameters in it

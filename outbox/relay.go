@@ -154,7 +154,7 @@ func (o *Outbox) NewRelay(publisher Publisher, options RelayConfig) (*Relay, err
 	return &Relay{outbox: o, publisher: publisher, options: options, owner: owner, limit: options.Batch}, nil
 }
 
-// ownerMark stands between the name of a relay and its random part.
+// ownerMark separates the name of a relay and its random part.
 const ownerMark = " #"
 
 // statementTimeout is how long the relay waits for the database.

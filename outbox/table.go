@@ -211,7 +211,7 @@ func (o *Outbox) read(ctx context.Context, limit int, suffix string) (fresh, fai
 func byPosition(a, b Message) int { return cmp.Compare(a.Position, b.Position) }
 
 // lease acquires or renews the lease for owner. If another relay holds it, remaining is how long
-// that lease still stands.
+// that lease is still valid.
 func (o *Outbox) lease(ctx context.Context, owner string, lease time.Duration) (held bool, remaining time.Duration, err error) {
 	n, err := o.exec(ctx, "lease", o.sql(leaseSQL, lease.Microseconds()), owner, owner)
 	if err != nil || n > 0 {
@@ -221,7 +221,7 @@ func (o *Outbox) lease(ctx context.Context, owner string, lease time.Duration) (
 	return false, remaining, err
 }
 
-// holder returns the latest owner of the lease, and how long the lease still stands.
+// holder returns the latest owner of the lease, and how long the lease is still valid.
 func (o *Outbox) holder(ctx context.Context) (owner string, remaining time.Duration, err error) {
 	var left int64
 	found := false

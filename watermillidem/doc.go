@@ -92,6 +92,6 @@
 //
 // The handler's work and its record are two steps. If the process dies between them, or the store can't be
 // reached after the handler, the handler runs again after the lease. If the handler changes the database that
-// holds the records, sqlstore's RunTx, with msg.Context(), makes them one step. A result stands for
+// holds the records, sqlstore's RunTx, with msg.Context(), makes them one step. A result is kept for
 // [core.Record].Retention, 24 hours by default. It must be longer than the broker may deliver a message again.
 package watermillidem

@@ -211,7 +211,7 @@ func (x *Exchange) ReadBody(limit int64) ([]byte, error) {
 
 // Answer implements the method of [adapter.Exchange].
 func (x *Exchange) Answer(r *adapter.Response) error {
-	if x.ran { // the answer stands in place of the handler's
+	if x.ran { // the answer replaces the handler's
 		x.before.CopyTo(&x.ctx.Response.Header)
 	}
 	answer(x.ctx, r)

@@ -16,7 +16,7 @@ type Place struct {
 	Params      []Param
 	Unescaped   bool // the framework has unescaped the path
 	NamesAsSent bool // header names are not in canonical form
-	Limited     bool // a timeout stands around the application, see [IsLimited]
+	Limited     bool // a timeout wraps the application, see [IsLimited]
 }
 
 // Param is a path parameter: its name in keys, and the framework's own name for it.

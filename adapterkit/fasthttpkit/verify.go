@@ -244,7 +244,7 @@ var errFormIsGone = sign.Errorf(sign.CodeMalformed, "the multipart form was take
 
 var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "an outer middleware has read the body")
 
-// A bare line feed stands before the empty line: fasthttp 1.69 reads such a header, but does not tell its lines again.
+// A bare line feed comes before the empty line: fasthttp 1.69 reads such a header, but does not tell its lines again.
 var errLines = sign.Errorf(sign.CodeMalformed, "the lines of the header can't be told apart: each has to end with CRLF")
 
 var errTrailer = sign.Errorf(sign.CodeMalformed, "the header has more lines of a name than were sent in it: a trailer has brought them, or an outer middleware")

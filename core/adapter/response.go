@@ -8,7 +8,7 @@ type Response struct {
 	// core.Policy.Failed and in events, for an upgraded connection, but is never stored.)
 	Status int
 	// Header holds the header fields in the order in which they are written. A name
-	// may occur more than once; the lines of one name stand together.
+	// may occur more than once; the lines of one name are together.
 	Header []Field
 	// Removed names fields that the response must not have: the handler has deleted what an outer middleware
 	// had set.

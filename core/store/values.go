@@ -69,7 +69,7 @@ type Grant struct {
 	// empty if the result was empty or nil; stores need not tell the two apart.
 	Result []byte
 	// Remaining is how long the lease (State Running) or the retention (State Done
-	// and Abandoned) still stands, by the store's clock.
+	// and Abandoned) is still valid, by the store's clock.
 	Remaining time.Duration
 }
 

@@ -42,7 +42,7 @@ func newRouter(g *shop.Guards) *echo.Echo {
 	s := shop.New(g)
 	e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(echo.RouterConfig{UnescapePathParamValues: true})})
 
-	// Recovery stands outside the guards: a panic passes them on its way, and they
+	// Recovery is outside the guards: a panic passes them on its way, and they
 	// forget the run, so that the next try runs. Errors need no more than Echo's
 	// HTTPErrorHandler: the guards see what it has made of them. What a page of somebody else's
 	// has sent gets no further than sameOrigin: a token alone does not keep that out.

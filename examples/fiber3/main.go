@@ -65,7 +65,7 @@ func newApp(g *shop.Guards) *fiber.App {
 		IdleTimeout:  2 * time.Minute,
 	})
 
-	// Recovery stands outside the guards: a panic passes them on its way, and they
+	// Recovery is outside the guards: a panic passes them on its way, and they
 	// forget the run, so that the next try runs. Errors need no more than the app's
 	// ErrorHandler: the guards see what it has made of them. What a page of somebody else's
 	// has sent gets no further than sameOrigin: a token alone does not keep that out.

@@ -43,7 +43,7 @@ func newRouter(g *shop.Guards) *gin.Engine {
 	r.UseRawPath = true // an id may hold a slash, as %2F
 
 	// From the outside in: recovery answers 500 to a panic. renderErrors makes responses of
-	// c.Error, and does so further out than the guards; Finish stands around it, so that
+	// c.Error, and does so further out than the guards; Finish wraps it, so that
 	// the guards store what it has made. What a page of somebody else's has sent gets no further
 	// than sameOrigin: a token alone does not keep that out.
 	r.Use(gin.CustomRecovery(renderPanic), ginidem.Finish(), renderErrors, sameOrigin)

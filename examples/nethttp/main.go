@@ -79,7 +79,7 @@ func newHandler(g *shop.Guards) http.Handler {
 		renderError(w, r, shop.ErrCrossOrigin)
 	}))
 
-	// Recovery stands outside the guards: a panic passes them on its way, and they
+	// Recovery is outside the guards: a panic passes them on its way, and they
 	// forget the run, so that the next try runs.
 	return recovery(crossOrigin.Handler(mux))
 }

@@ -237,7 +237,7 @@ func (s *service) observe(ctx context.Context, e core.Event) {
 	}
 }
 
-// count counts in the database, so that the counts of a worker stand when it is killed. A service that
+// count counts in the database, so that the counts of a worker are there when it is killed. A service that
 // is no demonstration counts in memory, and exports metrics.
 func (s *service) count(ctx context.Context, by string) {
 	if _, err := s.db.ExecContext(context.WithoutCancel(ctx), s.sql("INSERT INTO {name}_absorbed (by_whom) VALUES ($1)"), by); err != nil {

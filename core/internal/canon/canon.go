@@ -39,7 +39,7 @@
 // in lower-case hexadecimal, by the algorithm of the rules, and its
 // [mime/multipart.Part.FileName] query-escaped. With [Rules.WithoutFileNames] it is
 // name=@digest. QueryEscape never lets a bare '@' through, so that no text field can pass
-// for a file. Of fields with the same name those of text come first, wherever they stand in
+// for a file. Of fields with the same name those of text come first, wherever they are in
 // the form: a framework that has parsed the form no longer knows how text and files were
 // mixed.
 //
@@ -52,7 +52,7 @@
 //
 // Header fields are those of [Input.Header], sorted by name, lines of one name in their
 // order. Each is written name:value, without the spaces and tabs around the value. The
-// media type is what stands in Content-Type before the first ';', without spaces and tabs
+// media type is what is in Content-Type before the first ';', without spaces and tabs
 // around it, the letters of ASCII in lower case. It has no line if it is empty, application/json,
 // application/x-www-form-urlencoded or begins with multipart/. Whether there is a body
 // does not matter, nor do the rules: these lines always count.
@@ -293,11 +293,11 @@ func (s *scratch) appendHash(dst []byte, h hash.Hash) []byte {
 	return hex.AppendEncode(dst, h.Sum(s.sum[:0]))
 }
 
-// rawMark stands before a body that counts as raw bytes. No other line begins with it.
+// rawMark comes before a body that counts as raw bytes. No other line begins with it.
 const rawMark = 0x00
 
-// canonical leaves the canonical text in s.out and in rest, which stands between s.out[:cut]
-// and s.out[cut:]. It is a part of the body that stands in the text as it is, and so need not
+// canonical leaves the canonical text in s.out and in rest, which goes between s.out[:cut]
+// and s.out[cut:]. It is a part of the body that is in the text as it was sent, and so need not
 // be copied.
 func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Info) {
 	s.out, s.pairs, s.selected, s.consumed = s.out[:0], s.pairs[:0], 0, in.Consumed

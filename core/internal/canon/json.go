@@ -54,7 +54,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 
 // jsonReader reads one JSON text and writes its canonical form.
 //
-// It writes lazily: what stands in the source as it would in the canonical form is
+// It writes lazily: what is in the source as it would be in the canonical form is
 // only copied when something different comes, so that a text without blanks, with its
 // members in order, is not copied at all. Positions in the canonical form are those
 // that at returns, whether that part has been copied or not.
@@ -75,7 +75,7 @@ type jsonReader struct {
 	selected int      // the values that Rules.Select has found
 }
 
-// member is a member of an object. Its name and value stand at start:end in the
+// member is a member of an object. Its name and value are at start:end in the
 // canonical form. If it does not count, only its name does.
 //
 // It has no more than four words, so that the compiler keeps it in registers.
@@ -171,7 +171,7 @@ func (j *jsonReader) enter(sc, within *scope, name []byte, index int) treatment 
 	return counts
 }
 
-// at returns the position in the canonical form of what stands at src[i].
+// at returns the position in the canonical form of what is at src[i].
 func (j *jsonReader) at(i int) int { return len(j.out) + i - j.copied }
 
 // flush copies the source up to i.

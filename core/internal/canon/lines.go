@@ -7,7 +7,7 @@ import (
 )
 
 // addLines adds the header fields that count, and the media type. more says that something
-// comes before them that does not stand in s.out.
+// comes before them that is not in s.out.
 func (s *scratch) addLines(header []Pair, mediaType string, more bool) {
 	s.order = s.order[:0]
 	for i := range header {
@@ -38,7 +38,7 @@ func (s *scratch) addLines(header []Pair, mediaType string, more bool) {
 	}
 }
 
-// beginLine ends the line before, if there is one: more says so if it does not stand in s.out.
+// beginLine ends the line before, if there is one: more says so if it is not in s.out.
 func (s *scratch) beginLine(more bool) {
 	if more || len(s.out) > 0 {
 		s.out = append(s.out, '\n')

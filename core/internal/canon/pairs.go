@@ -28,7 +28,7 @@ func (s *scratch) pathPair(p Pair) {
 
 // encodedPairs adds the pairs of a query or, after beginForm, of an urlencoded form.
 //
-// It copies lazily: what stands in text as it does in the canonical form is only copied
+// It copies lazily: what is in text as it is in the canonical form is only copied
 // when something different comes.
 func (s *scratch) encodedPairs(r *Rules, text []byte) {
 	pairs := min(bytes.Count(text, []byte("&")), len(text)/2) + 1 // an empty pair is none

@@ -41,7 +41,7 @@ const (
 type segment struct {
 	kind  segmentKind
 	name  string
-	json  string // name as it stands in canonical JSON, between the quotes
+	json  string // name as in canonical JSON, between the quotes
 	index int    // name as an array index, or -1
 }
 
@@ -117,7 +117,7 @@ func compilePath(path string) (segments []segment, reason string) {
 				return nil, "a backslash at the end escapes nothing"
 			}
 			if !strings.ContainsRune(`.\*`, rune(path[i])) {
-				return nil, `a backslash may only stand before '.', '*' and another backslash`
+				return nil, `a backslash may only come before '.', '*' and another backslash`
 			}
 			escaped = true
 			name = append(name, path[i])
@@ -191,7 +191,7 @@ func (p *Paths) begin(stack []int32) ([]int32, frame) {
 }
 
 // step pushes the states that follow those in at when the member with the name json,
-// as it stands in canonical JSON, is entered; or the array element with the index,
+// as in canonical JSON, is entered; or the array element with the index,
 // unless that is -1. hit tells that a path ends there.
 func (p *Paths) step(stack []int32, at frame, json []byte, index int) (_ []int32, next frame, hit bool) {
 	from := len(stack)

@@ -45,7 +45,7 @@ func (f *finished) left(key string) time.Duration {
 	return max(0, left)
 }
 
-// add adds key, whose record still stood for remaining at the moment now.
+// add adds key, whose record was still kept for remaining at the moment now.
 func (f *finished) add(key string, now time.Time, remaining time.Duration) {
 	if f == nil || f.off.Load() {
 		return

@@ -56,7 +56,7 @@
 // result.
 //
 // No point in time is stored: the key itself expires. Its time to live is the lease plus the
-// retention. The lease stands while the time to live exceeds the retention.
+// retention. The lease is valid while the time to live exceeds the retention.
 //
 // A record takes some 200 bytes besides its key and its result. That includes the server's index
 // of keys and expiries, and a fingerprint of 32 bytes (Redis 7.0; TestMemoryPerRecord).

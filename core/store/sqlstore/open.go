@@ -24,7 +24,7 @@ import (
 // percent-encoded, as in any URL. FILE is a path without a question mark, not encoded; its
 // directory must exist.
 //
-// Set pooler=transaction in a URL of PostgreSQL if a pooler such as PgBouncer stands between, which gives each
+// Set pooler=transaction in a URL of PostgreSQL if a pooler such as PgBouncer is between, which gives each
 // transaction another connection to the server (pool_mode=transaction). No statement is prepared then. For lib/pq that
 // sets binary_parameters=yes, which sends every []byte as binary: your own statements that write one as jsonb fail.
 //

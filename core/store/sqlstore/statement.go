@@ -22,7 +22,7 @@ const (
 )
 
 // statements are the SQL of a store. Each is atomic at every isolation level: the conditions of
-// a change stand in its own WHERE.
+// a change are in its own WHERE.
 type statements struct {
 	insertOrLook *statement // PostgreSQL only
 	insert       *statement
