@@ -139,8 +139,8 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 	return c.guard.engine.release(ctx, c.id.key, c.claim.Owner)
 }
 
-// recover decides what becomes of an abandoned run: it returns what the run has answered, or a refusal and what stands
-// behind it, or prepares the claim to be acquired once more.
+// recover decides what becomes of an abandoned run: it returns what the run has answered, or a refusal and the error
+// that caused it, or prepares the claim to be acquired once more.
 func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *store.Grant, refusal *Refusal, err error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
 	switch {

@@ -4,4 +4,4 @@ package outbox
 const PurgeBatch = maxList
 
 // OptionsOf returns a relay's options, with the defaults in the places of zeros.
-func OptionsOf(r *Relay) RelayConfig { return r.options }
+func OptionsOf(r *Relay) RelayConfig { return r.config }

@@ -41,10 +41,10 @@ type Config struct {
 // New returns an outbox in db, which remains the caller's. It does not connect: the tables must
 // exist when the outbox is first used, see [Outbox.Migrate]. The error names every fault: a nil
 // db, an unknown dialect, a bad table name, a negative MaxBody.
-func New(db *sql.DB, dialect sqlstore.Dialect, options Config) (*Outbox, error) {
+func New(db *sql.DB, dialect sqlstore.Dialect, c Config) (*Outbox, error) {
 	o := &Outbox{
 		db: db, dialect: dialect, wake: make(chan struct{}, 1),
-		table: cmp.Or(options.Table, defaultTable), maxBody: cmp.Or(options.MaxBody, 1<<20),
+		table: cmp.Or(c.Table, defaultTable), maxBody: cmp.Or(c.MaxBody, 1<<20),
 	}
 	o.words = words(dialect, o.table)
 	faults := []error{checkTable(dialect, o.table)}
@@ -52,7 +52,7 @@ func New(db *sql.DB, dialect sqlstore.Dialect, options Config) (*Outbox, error) 
 		faults = append(faults, errors.New("outbox: the database is nil"))
 	}
 	if o.maxBody < 0 {
-		faults = append(faults, fmt.Errorf("outbox: MaxBody is less than zero: %d", o.maxBody))
+		faults = append(faults, fmt.Errorf("outbox: Config.MaxBody is negative: %d", o.maxBody))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

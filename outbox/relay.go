@@ -109,7 +109,7 @@ type RelayConfig struct {
 type Relay struct {
 	outbox    *Outbox
 	publisher Publisher
-	options   RelayConfig
+	config    RelayConfig
 	owner     string
 	running   atomic.Bool
 
@@ -122,36 +122,44 @@ type Relay struct {
 }
 
 // NewRelay returns a relay that sends through publisher. The error names every fault: a nil
-// publisher, negative options, a MaxPause below Pause, a Name that is too long.
-func (o *Outbox) NewRelay(publisher Publisher, options RelayConfig) (*Relay, error) {
-	options.Lease = cmp.Or(options.Lease, 15*time.Second)
-	options.Poll = cmp.Or(options.Poll, time.Second)
-	options.Batch = cmp.Or(options.Batch, 100)
-	options.Pause = cmp.Or(options.Pause, 500*time.Millisecond)
-	options.MaxPause = cmp.Or(options.MaxPause, max(30*time.Second, options.Pause))
-	options.Drain = cmp.Or(options.Drain, 5*time.Second)
-	if options.Name == "" {
+// publisher, a negative field, a MaxPause below Pause, a Name that is too long.
+func (o *Outbox) NewRelay(publisher Publisher, c RelayConfig) (*Relay, error) {
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Batch = cmp.Or(c.Batch, 100)
+	c.Pause = cmp.Or(c.Pause, 500*time.Millisecond)
+	c.MaxPause = cmp.Or(c.MaxPause, max(30*time.Second, c.Pause))
+	c.Drain = cmp.Or(c.Drain, 5*time.Second)
+	if c.Name == "" {
 		host, _ := os.Hostname()
-		options.Name = fmt.Sprintf("%.180s:%d", host, os.Getpid())
+		c.Name = fmt.Sprintf("%.180s:%d", host, os.Getpid())
 	}
 	var faults []error
 	if publisher == nil {
 		faults = append(faults, errors.New("outbox: the publisher is nil"))
 	}
-	if min(options.Lease, options.Poll, options.Pause, options.MaxPause, options.Drain) < 0 || min(options.Batch, options.MaxAttempts) < 0 {
-		faults = append(faults, fmt.Errorf("outbox: Lease, Poll, Batch, Pause, MaxPause, MaxAttempts or Drain is less than zero: %+v", options))
+	for _, f := range []struct {
+		field string
+		value int64
+	}{
+		{"Lease", int64(c.Lease)}, {"Poll", int64(c.Poll)}, {"Batch", int64(c.Batch)}, {"Pause", int64(c.Pause)},
+		{"MaxPause", int64(c.MaxPause)}, {"MaxAttempts", int64(c.MaxAttempts)}, {"Drain", int64(c.Drain)},
+	} {
+		if f.value < 0 {
+			faults = append(faults, fmt.Errorf("outbox: RelayConfig.%s is negative", f.field))
+		}
 	}
-	if options.MaxPause < options.Pause {
-		faults = append(faults, fmt.Errorf("outbox: MaxPause is less than Pause: %v, %v", options.MaxPause, options.Pause))
+	if c.MaxPause < c.Pause {
+		faults = append(faults, fmt.Errorf("outbox: RelayConfig.MaxPause is less than Pause: %v, %v", c.MaxPause, c.Pause))
 	}
-	if len(options.Name) > 200 {
-		faults = append(faults, fmt.Errorf("outbox: Name has %d bytes", len(options.Name)))
+	if len(c.Name) > 200 {
+		faults = append(faults, fmt.Errorf("outbox: RelayConfig.Name has %d bytes, more than 200", len(c.Name)))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	owner := options.Name + ownerMark + rand.Text()
-	return &Relay{outbox: o, publisher: publisher, options: options, owner: owner, limit: options.Batch}, nil
+	owner := c.Name + ownerMark + rand.Text()
+	return &Relay{outbox: o, publisher: publisher, config: c, owner: owner, limit: c.Batch}, nil
 }
 
 // ownerMark separates the name of a relay and its random part.
@@ -172,7 +180,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		return errors.New("outbox: the relay is running already")
 	}
 	defer r.running.Store(false)
-	publishing, stop := outlive(ctx, r.options.Drain)
+	publishing, stop := outlive(ctx, r.config.Drain)
 	defer stop()
 	for faults := 0; ctx.Err() == nil; {
 		err := r.round(ctx, publishing)
@@ -221,7 +229,7 @@ func (r *Relay) round(ctx, publishing context.Context) error {
 		return err
 	}
 	if len(fresh)+len(failed) == 0 {
-		sleep(ctx, min(r.options.Poll, time.Until(r.renewAt)), r.outbox.wake)
+		sleep(ctx, min(r.config.Poll, time.Until(r.renewAt)), r.outbox.wake)
 		return nil
 	}
 	// New messages come first: if the broker confirms one, it is reachable, and a later failure is the
@@ -250,7 +258,7 @@ func (r *Relay) hold(ctx context.Context) (wait time.Duration, err error) {
 	}
 	ctx, cancel := detached(ctx) // if it were cut off, a lease that was acquired would not be given back
 	defer cancel()
-	held, left, err := r.outbox.lease(ctx, r.owner, r.options.Lease)
+	held, left, err := r.outbox.lease(ctx, r.owner, r.config.Lease)
 	switch {
 	case err != nil:
 		return 0, err
@@ -259,13 +267,13 @@ func (r *Relay) hold(ctx context.Context) (wait time.Duration, err error) {
 			r.observe(ctx, Event{Kind: LeaseAcquired})
 		}
 		// The database began to count after begun. The last tenth is left for a publisher to stop.
-		r.renewAt, r.until = begun.Add(r.options.Lease/3), begun.Add(r.options.Lease-r.options.Lease/10)
+		r.renewAt, r.until = begun.Add(r.config.Lease/3), begun.Add(r.config.Lease-r.config.Lease/10)
 		return 0, nil
 	case !r.renewAt.IsZero():
 		r.renewAt = time.Time{}
 		r.observe(ctx, Event{Kind: LeaseLost})
 	}
-	return max(time.Millisecond, min(left, r.options.Lease/3)), nil
+	return max(time.Millisecond, min(left, r.config.Lease/3)), nil
 }
 
 // release gives the lease back, if it is held.
@@ -385,7 +393,7 @@ func (s *sending) publish(ctx context.Context, wave []Message) (failed []string,
 		failed = append(failed, m.Key)
 	}
 	if sent > 0 {
-		s.alive, s.failures, s.limit = true, 0, min(s.options.Batch, s.limit*2)
+		s.alive, s.failures, s.limit = true, 0, min(s.config.Batch, s.limit*2)
 		s.observe(ctx, Event{Kind: Published, Messages: sent})
 	}
 	switch {
@@ -394,7 +402,7 @@ func (s *sending) publish(ctx context.Context, wave []Message) (failed []string,
 	case unconfirmed > 0:
 		err = errors.Join(err, s.unreachable(ctx, wave, unconfirmed, cause))
 	case sent == 0 && len(wave) > 1:
-		s.wait = s.options.Pause // all were refused: probably not the messages' fault
+		s.wait = s.config.Pause // all were refused: probably not the messages' fault
 	}
 	return failed, err
 }
@@ -420,7 +428,7 @@ func (s *sending) unreachable(ctx context.Context, wave []Message, unconfirmed i
 func (s *sending) fail(ctx context.Context, m *Message, cause error, blamed bool) error {
 	e := Event{Kind: Failed, ID: m.ID, Topic: m.Topic, Attempt: m.Attempt, Err: cause, Pause: s.pause(m.Attempt)}
 	state := stateRetrying
-	if blamed && s.options.MaxAttempts > 0 && m.Attempt >= s.options.MaxAttempts {
+	if blamed && s.config.MaxAttempts > 0 && m.Attempt >= s.config.MaxAttempts {
 		state, e.Kind, e.Pause = stateParked, Parked, 0
 	}
 	err := s.markFailed(ctx, m, state, e.Pause, cause)
@@ -441,15 +449,15 @@ func (r *Relay) markFailed(ctx context.Context, m *Message, state int, pause tim
 
 // pause is how long to wait after the n-th failure.
 func (r *Relay) pause(n int) time.Duration {
-	d := r.options.Pause
-	for ; n > 1 && d < r.options.MaxPause; n-- {
+	d := r.config.Pause
+	for ; n > 1 && d < r.config.MaxPause; n-- {
 		d *= 2
 	}
-	return min(d, r.options.MaxPause)
+	return min(d, r.config.MaxPause)
 }
 
 func (r *Relay) observe(ctx context.Context, e Event) {
-	if r.options.Observe != nil {
-		r.options.Observe(ctx, e)
+	if r.config.Observe != nil {
+		r.config.Observe(ctx, e)
 	}
 }
