@@ -37,7 +37,6 @@ var cases = []struct {
 }{
 	{"a duplicate is not run, and produces the same", testDuplicate},
 	{"what could not be published is published by the redelivery", testPublishFails},
-	{"the redelivery of a failed message runs", testFailure},
 	{"a UUID with another payload is poisoned", testKeyReused},
 	{"a duplicate of a running message is refused until that is done", testRunning},
 	{"two consumers of a topic each run", testTwoConsumers},
@@ -91,28 +90,6 @@ func testPublishFails(t *testing.T, l link) {
 	r.want(map[string]int{"1": 1}, 3, 0)
 	assert.EqualValues(t, 3, tries.Load())
 	assert.Equal(t, []string{"receipt-of-1"}, r.outUUIDs())
-}
-
-func testFailure(t *testing.T, l link) {
-	r := newRig(t, l, "shop")
-	runs := 0 // one delivery after the other
-	r.consume("shop", "charge", r.protect(watermillidem.Config{}), func(msg *message.Message) ([]*message.Message, error) {
-		switch runs++; runs {
-		case 1:
-			return nil, errCard
-		case 2:
-			panic("a nil map")
-		}
-		r.effect(msg)
-		return nil, nil
-	})
-	r.run()
-	r.publish(order("1", "5"))
-	r.awaitAcks(1)
-	r.want(map[string]int{"1": 1}, 1, 2)
-	assert.Equal(t, errCard, r.errs[0], "it is the handler's own")
-	assert.ErrorContains(t, r.errs[1], "a nil map")
-	assert.Empty(t, r.poisons)
 }
 
 func testKeyReused(t *testing.T, l link) {
@@ -180,7 +157,8 @@ func testTwoConsumers(t *testing.T, l link) {
 	r.engine.WantRuns("DO mail", 1)
 }
 
-// Competing consumers that fail and panic, copies of messages, acknowledgements that are lost.
+// Competing consumers that fail and panic, copies of messages, acknowledgements that are lost: the redelivery of a failed message
+// runs, and no other.
 func testStorm(t *testing.T, l link) {
 	const messages, workers = 300, 3
 	r := newRig(t, l, "shop")

@@ -36,10 +36,8 @@ func TestFaults(t *testing.T) {
 		fields []string
 	}{
 		{core.TaskPolicy{Record: core.Record{Lease: -1}, ResultLimit: -1}, []string{"TaskPolicy.ResultLimit", "TaskPolicy.Lease"}},
-		{core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}}, []string{"TaskPolicy.OnFailure"}},
 		{core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep, Retention: -1}}, []string{"TaskPolicy.Retention", "TaskPolicy.OnFailure"}},
 		{core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}, nil},
-		{core.TaskPolicy{}, nil},
 	} {
 		m, err := watermillidem.New(e, watermillidem.Config{Policy: c.policy})
 		require.Equal(t, len(c.fields) == 0, err == nil)
@@ -122,6 +120,9 @@ func TestContext(t *testing.T) {
 			msg := message.NewMessageWithContext(own, "1", nil)
 			produced, err := handle(msg)
 			assert.Equal(t, name == "success", err == nil)
+			if name == "failure" {
+				assert.Equal(t, errCard, err, "it is the handler's own")
+			}
 			assert.False(t, watermillidem.Permanent(err))
 			assert.Equal(t, "t1", inside.Value(tenant{}))
 			assert.EqualValues(t, 1, core.RunFrom(inside).Attempt())
