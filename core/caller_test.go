@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/adapter"
 )
 
 func TestCallerFrom(t *testing.T) {
@@ -163,24 +162,4 @@ func TestUserFromCallerNeedsACallerAlways(t *testing.T) {
 	require.Equal(t, "user_missing", past.code())
 	require.NoError(t, g.Serve(core.WithCaller(t.Context(), "demo"), verified))
 	require.EqualValues(t, 1, ledger.Load())
-}
-
-// What a middleware between a guard and its handler refuses was not done.
-func TestRefusalsOfOthersAreNotKept(t *testing.T) {
-	var ledger atomic.Int64
-	e := core.MustNew(core.Config{User: byUser})
-	outer, inner := e.MustGuard(core.ClientKey()), e.MustGuard(core.Policy{})
-	refuse := func(context.Context) adapter.Capture {
-		c := answer(401, "{}")
-		c.Response.Header = append(c.Response.Header, core.Field{Name: core.RefusedHeader, Value: "invalid"})
-		return c
-	}
-	refused := post("{}", &ledger)
-	refused.handler = refuse
-	first := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, refused))
-	assert.Equal(t, 401, first.response.Status)
-
-	again := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
-	assert.Equal(t, 201, again.response.Status, "neither guard has kept the refusal")
-	assert.EqualValues(t, 1, ledger.Load())
 }

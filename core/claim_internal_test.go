@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -73,18 +72,6 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 		assert.Equal(t, tc.want, d.refusal.Code, name)
 		assert.Equal(t, tc.calls, s.calls.Load(), name)
 	}
-}
-
-// A waiter's limit ends its calls.
-func TestWaiterAsksUntilItsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stubborn{grant: store.Grant{State: store.Running, Attempt: 1, Remaining: time.Hour}}
-		task := MustNew(Config{Service: "shop", Store: s}).MustTask(TaskPolicy{Name: "n", Duplicate: Wait(time.Second)})
-		begun := time.Now()
-		_, err := Do(t.Context(), task, Call{Key: "k"}, func(context.Context) (int, error) { return 0, nil })
-		assert.ErrorIs(t, err, codes.InProgress)
-		assert.Equal(t, time.Second, time.Since(begun))
-	})
 }
 
 // A result that is handed over is a copy: the run's memory is used again.

@@ -262,24 +262,6 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 	}
 }
 
-func TestAbandonedTasksAreRememberedBeyondTheRetention(t *testing.T) {
-	for uncertain, recovery := range recoveries {
-		synctest.Test(t, func(t *testing.T) {
-			task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n", Record: core.Record{Lease: time.Second, Retention: time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
-			_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
-			assert.ErrorIs(t, err, errDown)
-			time.Sleep(24*time.Hour - time.Second)
-			r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
-			if uncertain {
-				assert.ErrorIs(t, err, codes.Uncertain)
-			} else {
-				assert.NoError(t, err)
-				assert.EqualValues(t, 2, r.Attempt)
-			}
-		})
-	}
-}
-
 // Each way in which a handler decides about its run, against each way in which the run ends.
 func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	decide := map[string]func(*core.Run){

@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -163,31 +162,6 @@ func TestFinishedValueWithoutRoom(t *testing.T) {
 		assert.ErrorIs(t, err, codes.ResultUnavailable)
 		assert.Equal(t, 2, tries)
 	})
-}
-
-func TestDoConcurrently(t *testing.T) {
-	e := core.MustNew(core.Config{})
-	var ledger, inProgress, done atomic.Int64
-	var wg sync.WaitGroup
-	for range 200 {
-		wg.Go(func() {
-			_, err := do(context.Background(), e, "k", core.TaskPolicy{Name: "n"}, func(context.Context) ([]byte, error) {
-				ledger.Add(1)
-				return []byte("v"), nil
-			})
-			switch {
-			case err == nil:
-				done.Add(1)
-			case errors.Is(err, codes.InProgress):
-				inProgress.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	assert.EqualValues(t, 1, ledger.Load())
-	assert.EqualValues(t, 200, done.Load()+inProgress.Load())
 }
 
 func TestRefusalErrors(t *testing.T) {

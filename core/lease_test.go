@@ -114,6 +114,8 @@ func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
 				t.begin(context.Background(), first)
 				serve(t, t.second, second)
 				assert.Equal(t, 1, second.ran)
+				t.served.Wait()
+				assert.Equal(t, 201, first.response.Status, "the client gets the real response")
 			})
 		})
 	}

@@ -218,21 +218,6 @@ func TestWhoMayBeStreamedTo(t *testing.T) {
 	assert.True(t, adapter.MayStream(t.Context()), "no run")
 }
 
-// A task's context is its caller's own: its end is meant.
-func TestTasksDoNotLinger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(time.Second, cancel)
-		start := time.Now()
-		_, err := do(ctx, core.MustNew(core.Config{Store: newStore(t)}), "k", core.TaskPolicy{Name: "n"}, func(ctx context.Context) ([]byte, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		assert.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, time.Second, time.Since(start))
-	})
-}
-
 // What a handler has given up is no result, whatever the policy says of results and failures; but
 // a handler that says that it has done its work is believed.
 func TestGivenUp(t *testing.T) {
@@ -321,19 +306,6 @@ func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 	assert.True(t, serve(t, g, post("{}", nil)).replayed())
 }
 
-// A hook's panic behind the handler is not the handler's: a large answer has been sent, but not cut.
-func TestPanicBehindALargeAnswer(t *testing.T) {
-	var observed events
-	g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).
-		MustGuard(core.Policy{Failed: func(*core.Response) bool { panic("hook") }})
-	c := post("{}", nil)
-	c.handler = func(ctx context.Context) adapter.Capture { adapter.PartSent(ctx, false); return answer(201, "") }
-	assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
-	assert.Equal(t, 1, c.delivered)
-	assert.Contains(t, observed.kinds(), core.Completed)
-	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", nil)).code())
-}
-
 // A stream is cut when its client has gone, also if the handler has seen that before its context; whoever else may
 // answer an error. But while the handler may run on, nothing is decided.
 func TestCutStream(t *testing.T) {
@@ -344,10 +316,12 @@ func TestCutStream(t *testing.T) {
 		"held back":                  core.RunAbandoned,
 		"held back, with an error":   core.RunAbandoned,
 		"left, and the handler runs": core.RunUnfinished,
+		"shut down":                  core.RunAbandoned,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var observed events
-			g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(core.Policy{Linger: -1})
+			e := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add})
+			g := e.MustGuard(core.Policy{Linger: -1})
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			c := post("{}", nil)
@@ -373,6 +347,11 @@ func TestCutStream(t *testing.T) {
 					captured.Ending = adapter.Cut
 				case "left, and the handler runs":
 					captured.Ending = adapter.RunsOn
+				case "shut down":
+					over, end := context.WithCancel(t.Context())
+					end()
+					go func() { _ = e.Drain(over) }()
+					<-ctx.Done()
 				}
 				return captured
 			}
@@ -382,23 +361,6 @@ func TestCutStream(t *testing.T) {
 			assert.Equal(t, want != core.Completed, last.Failed)
 		})
 	}
-}
-
-// So it is when the service ends it.
-func TestStreamCutByAShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var observed events
-		e := core.MustNew(core.Config{User: byUser, Observe: observed.add})
-		c, _ := waitsForItsEnd(func(ctx context.Context) { adapter.PartSent(ctx, true) }, answer(200, ""))
-		var served sync.WaitGroup
-		served.Go(func() { serve(t, e.MustGuard(core.Policy{}), c) })
-		synctest.Wait()
-		ended, end := context.WithCancel(t.Context())
-		end()
-		assert.Error(t, e.Drain(ended))
-		served.Wait()
-		assert.Equal(t, core.RunAbandoned, observed.all[len(observed.all)-1].Kind)
-	})
 }
 
 // A client that has got a part of an answer can't be told that nothing was done.

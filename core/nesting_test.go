@@ -38,17 +38,6 @@ func TestGuardsOfTwoEnginesBothClaim(t *testing.T) {
 	assert.EqualValues(t, 1, ledger.Load())
 }
 
-func TestGuardsOnTheWayAreFoundHoweverFarOut(t *testing.T) {
-	var ledger atomic.Int64
-	e := core.MustNew(core.Config{User: byUser})
-	a, b := e.MustGuard(core.Policy{}), e.MustGuard(core.ClientKey())
-	last := post("{}", &ledger)
-	middle := nested(t, post("{}", &ledger).withKey("k"), a, last)
-	serve(t, a, nested(t, post("{}", &ledger), b, middle))
-	assert.Equal(t, 201, last.response.Status)
-	assert.Equal(t, 1, last.passed)
-}
-
 // What an inner guard has refused was not done: the outer one must not keep the refusal.
 func TestInnerRefusalsAreNotKept(t *testing.T) {
 	var ledger atomic.Int64
@@ -100,49 +89,6 @@ func TestObserverPanics(t *testing.T) {
 			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status, kind)
 		})
 	}
-}
-
-func TestFencingNumbersNeverGoBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		store := newStore(t)
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
-		crash(t, store, g, post("{}", &ledger), time.Second)
-		time.Sleep(2 * time.Second)
-		for attempt := uint64(2); attempt < 5; attempt++ {
-			c := post("{}", &ledger)
-			c.handler = func(ctx context.Context) adapter.Capture {
-				run := core.RunFrom(ctx)
-				assert.Equal(t, attempt, run.Attempt())
-				assert.True(t, run.Takeover())
-				return answer(503, "not yet")
-			}
-			assert.Equal(t, 503, serve(t, g, c).response.Status)
-		}
-	})
-}
-
-// Who keeps the context of a run that has ended, and calls Do with it, is no part of that run: the
-// record stands, and answers.
-func TestTheContextOfARunThatHasEndedRunsNothing(t *testing.T) {
-	var ledger atomic.Int64
-	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "mail"})
-	var kept context.Context
-	work := func(ctx context.Context) (string, error) {
-		kept = ctx
-		ledger.Add(1)
-		within, err := core.Do(ctx, task, core.Call{Key: "k"}, func(context.Context) (string, error) { return "the same run", nil })
-		assert.NoError(t, err)
-		assert.Equal(t, "the same run", within.Value)
-		return "sent", nil
-	}
-	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, work)
-	require.NoError(t, err)
-	again, err := core.Do(kept, task, core.Call{Key: "k"}, work)
-	require.NoError(t, err)
-	assert.True(t, again.Replayed)
-	assert.Equal(t, "sent", again.Value)
-	assert.EqualValues(t, 1, ledger.Load())
 }
 
 // What another guard has refused may have been done in part: it is a failure, whatever its status.

@@ -124,39 +124,6 @@ func TestRefuseConcurrently(t *testing.T) {
 	assert.Zero(t, shared.Header[:2][1])
 }
 
-// Who has waited in vain is refused like everybody else: with its own request.
-func TestRefuseForWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		var mu sync.Mutex
-		asked := map[any]codes.Code{}
-		g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
-			mu.Lock()
-			defer mu.Unlock()
-			asked[r.Request.Native] = r.Code
-			assert.Equal(t, time.Second, r.RetryAfter)
-			return &core.Response{Body: []byte(r.Request.Method)}
-		}}).MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second)})
-		first := post("{}", &ledger)
-		first.handler = func(context.Context) adapter.Capture { time.Sleep(time.Minute); return answer(201, "") }
-		var wg sync.WaitGroup
-		wg.Go(func() { serve(t, g, first) })
-		synctest.Wait()
-		for range 5 {
-			wg.Go(func() {
-				c := serve(t, g, post("{}", &ledger))
-				assert.Equal(t, 409, c.response.Status)
-				assert.Equal(t, "POST", string(c.response.Body))
-				assert.Equal(t, "1", c.response.Get("Retry-After"))
-				mu.Lock()
-				defer mu.Unlock()
-				assert.Equal(t, codes.InProgress, asked[c])
-			})
-		}
-		wg.Wait()
-	})
-}
-
 // A handler has given up: the refusal in place of its answer has its request, also if the answer was
 // awaited from further out.
 func TestRefuseForUnfinishedRuns(t *testing.T) {

@@ -267,6 +267,7 @@ func TestSettingsOfTasks(t *testing.T) {
 	r := e.MustTask(core.TaskPolicy{Name: "n", Record: core.Record{Retention: time.Hour}}).Record()
 	assert.Equal(t, time.Hour, r.Retention)
 	assert.Equal(t, core.Release, r.OnFailure, "the defaults are filled in")
+	assert.Equal(t, 24*time.Hour, r.RememberAbandoned)
 	assert.Equal(t, core.DefaultKeyRetention, e.MustTask(core.TaskPolicy{Name: "n"}).Record().Retention, "that of a chosen key")
 }
 

@@ -19,36 +19,6 @@ import (
 
 // Everything in this file runs on synctest's clock: seconds and hours cost nothing.
 
-func TestHandlerSlowerThanItsLeaseRunsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		store := &spy{Store: newStore(t)}
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
-		c := post("{}", &ledger)
-		handler := c.handler
-		c.handler = func(ctx context.Context) adapter.Capture {
-			time.Sleep(time.Minute)
-			assert.NoError(t, ctx.Err())
-			return handler(ctx)
-		}
-		done := make(chan struct{})
-		go func() { defer close(done); serve(t, g, c) }()
-		for range 59 {
-			time.Sleep(time.Second)
-			assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
-		}
-		<-done
-		assert.EqualValues(t, 1, ledger.Load())
-		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
-		assert.InDelta(t, 59, store.renews.Load(), 1, "a third of the lease apart")
-
-		synctest.Wait() // for a renewal that was under way when the handler returned
-		renewed := store.renews.Load()
-		time.Sleep(time.Minute)
-		assert.Equal(t, renewed, store.renews.Load(), "nothing is renewed when nothing runs")
-	})
-}
-
 func TestManyLeasesShareOneTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := core.MustNew(core.Config{Store: &spy{Store: newStore(t)}})
@@ -72,89 +42,6 @@ func TestManyLeasesShareOneTimer(t *testing.T) {
 	})
 }
 
-func TestLostLeaseCancelsTheHandler(t *testing.T) {
-	for name, tc := range map[string]struct {
-		renew func(context.Context) error
-		after time.Duration
-	}{
-		"taken over":        {func(context.Context) error { return store.ErrLost }, time.Second},
-		"store unreachable": {down, 3 * time.Second},
-		"store hangs":       {hang, 3 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
-				var kinds events
-				store := &spy{Store: newStore(t), renew: tc.renew}
-				g := core.MustNew(core.Config{User: byUser, Store: store, Observe: kinds.add}).
-					MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
-				c := post("{}", &ledger)
-				start := time.Now()
-				c.handler = func(ctx context.Context) adapter.Capture {
-					<-ctx.Done()
-					assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
-					assert.Equal(t, tc.after, time.Since(start).Round(10*time.Millisecond))
-					return answer(200, "late")
-				}
-				serve(t, g, c)
-				assert.Equal(t, "late", string(c.response.Body), "the client gets the real response")
-				synctest.Wait()
-				assert.Contains(t, kinds.kinds(), core.LeaseLost)
-			})
-		})
-	}
-}
-
-func TestOneFailedRenewalIsNoLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var n atomic.Int64
-		store := &spy{Store: newStore(t), renew: func(context.Context) error {
-			if n.Add(1)%2 == 1 {
-				return errDown
-			}
-			return nil
-		}}
-		_, err := do(context.Background(), core.MustNew(core.Config{Store: store}), "k", core.TaskPolicy{Name: "n", Record: core.Record{Lease: 3 * time.Second}},
-			func(ctx context.Context) ([]byte, error) {
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Minute):
-				}
-				return nil, context.Cause(ctx)
-			})
-		assert.NoError(t, err)
-	})
-}
-
-func TestStaleOwnerChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		mem := newStore(t)
-		frozen := core.MustNew(core.Config{User: byUser, Store: &spy{Store: mem, renew: down}}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
-		healthy := core.MustNew(core.Config{User: byUser, Store: mem}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
-		first := post("{}", &ledger)
-		first.handler = func(context.Context) adapter.Capture {
-			time.Sleep(5 * time.Second) // does not look at its context
-			return answer(200, "stale")
-		}
-		go serve(t, frozen, first)
-		time.Sleep(2 * time.Second)
-		second := post("{}", &ledger)
-		second.handler = func(ctx context.Context) adapter.Capture {
-			run := core.RunFrom(ctx)
-			assert.EqualValues(t, 2, run.Attempt())
-			assert.True(t, run.Takeover())
-			time.Sleep(10 * time.Second)
-			return answer(200, "second")
-		}
-		go serve(t, healthy, second)
-		time.Sleep(4 * time.Second) // the stale owner has finished by now
-		assert.Equal(t, "in_progress", serve(t, healthy, post("{}", &ledger)).code())
-		time.Sleep(time.Minute)
-		assert.Equal(t, "second", string(serve(t, healthy, post("{}", &ledger)).response.Body))
-	})
-}
-
 // crash leaves a claim behind that nobody will finish.
 func crash(t *testing.T, records store.Store, g *core.Guard, c *call, lease time.Duration) {
 	t.Helper()
@@ -167,26 +54,6 @@ func crash(t *testing.T, records store.Store, g *core.Guard, c *call, lease time
 	})
 	require.NoError(t, err)
 	require.Equal(t, store.Acquired, grant.State)
-}
-
-func TestCrashedRunBlocksForItsLeaseOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		store := newStore(t)
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{Lease: 10 * time.Second}})
-		crash(t, store, g, post("{}", &ledger), 10*time.Second)
-		time.Sleep(9 * time.Second)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
-		time.Sleep(2 * time.Second)
-		c := post("{}", &ledger)
-		c.handler = func(ctx context.Context) adapter.Capture {
-			run := core.RunFrom(ctx)
-			assert.EqualValues(t, 2, run.Attempt())
-			return answer(200, "second")
-		}
-		serve(t, g, c)
-		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
-	})
 }
 
 func TestUncertain(t *testing.T) {
@@ -313,33 +180,6 @@ func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 	}
 }
 
-func TestWaitEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		store := newStore(t)
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Duplicate: core.Wait(5 * time.Second), Record: core.Record{Lease: 20 * time.Second}})
-		crash(t, store, g, post("{}", &ledger), 20*time.Second)
-
-		start := time.Now()
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
-		assert.Equal(t, 5*time.Second, time.Since(start), "at the limit")
-
-		ctx, cancel := context.WithCancel(context.Background())
-		c := post("{}", &ledger)
-		done := make(chan struct{})
-		go func() { defer close(done); assert.NoError(t, g.Serve(ctx, c)) }()
-		time.Sleep(time.Second)
-		cancel()
-		<-done
-		assert.Equal(t, 6*time.Second, time.Since(start), "when the client has gone")
-
-		time.Sleep(10 * time.Second)
-		c = serve(t, g, post("{}", &ledger))
-		assert.Equal(t, 201, c.response.Status, "when the lease passes, without anybody calling")
-		assert.Equal(t, 20, int(time.Since(start).Seconds()))
-	})
-}
-
 // A waiter has time for a store that fails for a moment; and if the failed call has made a
 // claim all the same, it does not wait for itself.
 func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
@@ -391,26 +231,6 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 	}
 }
 
-// unwatchable hangs when it is asked to watch.
-type unwatchable struct{ *spy }
-
-func (unwatchable) Watch(ctx context.Context, _ string) (<-chan struct{}, func(), error) {
-	return nil, nil, hang(ctx)
-}
-
-func TestWaitEndsAlthoughWatchHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		store := newStore(t)
-		g := core.MustNew(core.Config{User: byUser, Store: unwatchable{&spy{Store: store}}}).
-			MustGuard(core.Policy{Duplicate: core.Wait(300 * time.Millisecond)})
-		crash(t, store, g, post("{}", &ledger), time.Minute)
-		start := time.Now()
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
-		assert.Equal(t, 300*time.Millisecond, time.Since(start))
-	})
-}
-
 func TestStoreDownBeforeTheHandler(t *testing.T) {
 	for name, hook := range map[string]func(context.Context) error{"refused": down, "hanging": hang} {
 		t.Run(name, func(t *testing.T) {
@@ -452,26 +272,6 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
 		synctest.Wait()
 		assert.Equal(t, released, records.releases.Load(), "a store that is full has answered: there is no claim")
-	})
-}
-
-func TestStoreDownAfterTheHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		var last core.Event
-		store := &spy{Store: newStore(t), complete: hang}
-		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.RunUnfinished {
-				last = e
-			}
-		}}).MustGuard(core.Policy{Record: core.Record{Lease: 10 * time.Second}})
-		c := serve(t, g, post("{}", &ledger))
-		assert.Equal(t, 201, c.response.Status, "the client gets the real response")
-		assert.ErrorIs(t, last.Err, context.DeadlineExceeded)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code(), "the record stays running")
-		time.Sleep(11 * time.Second)
-		store.complete = nil
-		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 	})
 }
 
@@ -569,20 +369,6 @@ func TestFailingLocalStore(t *testing.T) {
 	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
 }
 
-func TestClientGoneResultIsStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		store := &spy{Store: newStore(t), complete: func(ctx context.Context) error { return ctx.Err() }}
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{})
-		ctx, cancel := context.WithCancel(context.Background())
-		c := post("{}", &ledger)
-		handler := c.handler
-		c.handler = func(ctx context.Context) adapter.Capture { cancel(); <-ctx.Done(); return handler(ctx) }
-		require.NoError(t, g.Serve(ctx, c))
-		assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
-	})
-}
-
 func TestNoRoomForTheResponse(t *testing.T) {
 	var ledger atomic.Int64
 	records := &spy{Store: newStore(t)}
@@ -599,59 +385,4 @@ func TestNoRoomForTheResponse(t *testing.T) {
 	assert.ErrorIs(t, observed.all[2].Err, store.ErrFull, "somebody has to make room")
 	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
 	assert.EqualValues(t, 1, ledger.Load())
-}
-
-func TestPresets(t *testing.T) {
-	// Each row: when (from the start of the first) a duplicate comes, and what it gets. The
-	// first takes 3 seconds.
-	type step struct {
-		at   time.Duration
-		want string // a code, or "runs"
-	}
-	for name, tc := range map[string]struct {
-		policy core.Policy
-		status int
-		steps  []step
-	}{
-		"double click":                  {core.DoubleClick(), 200, []step{{time.Second, "in_progress"}, {10 * time.Second, "duplicate"}, {44 * time.Second, "duplicate"}, {46 * time.Second, "runs"}}},
-		"double click, after a failure": {core.DoubleClick(), 500, []step{{10 * time.Second, "duplicate"}}},
-		"no repeat submit":              {core.NoRepeatSubmit(5*time.Second, "no"), 200, []step{{time.Second, "in_progress"}, {4 * time.Second, "duplicate"}, {6 * time.Second, "runs"}}},
-		"no repeat submit, longer run":  {core.NoRepeatSubmit(0, ""), 200, []step{{2 * time.Second, "in_progress"}, {4 * time.Second, "runs"}}},
-		"no repeat submit, failure":     {core.NoRepeatSubmit(5*time.Second, ""), 503, []step{{4 * time.Second, "runs"}}},
-		"resubmit window":               {core.ResubmitWindow(), 200, []step{{time.Second, "in_progress"}, {22 * time.Second, "duplicate"}, {24 * time.Second, "runs"}}},
-		"exclusive":                     {core.Exclusive(), 200, []step{{time.Second, "in_progress"}, {4 * time.Second, "runs"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
-				g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
-				first := post("{}", &ledger)
-				first.handler = func(context.Context) adapter.Capture { time.Sleep(3 * time.Second); return answer(tc.status, "") }
-				start := time.Now()
-				go serve(t, g, first)
-				synctest.Wait()
-				for _, s := range tc.steps {
-					time.Sleep(s.at - time.Since(start))
-					c := serve(t, g, post("{}", &ledger))
-					got := c.code()
-					if c.ran == 1 {
-						got = "runs"
-					}
-					assert.Equal(t, s.want, got, "at %v", s.at)
-				}
-			})
-		})
-	}
-}
-
-func TestRetention(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
-		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
-		serve(t, g, post("{}", &ledger).withKey("k"))
-		time.Sleep(24*time.Hour - time.Second)
-		assert.True(t, serve(t, g, post("{}", &ledger).withKey("k")).replayed())
-		time.Sleep(2 * time.Second)
-		assert.False(t, serve(t, g, post("{}", &ledger).withKey("k")).replayed())
-	})
 }

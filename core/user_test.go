@@ -13,9 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/adapter"
-	"github.com/idem-go/idem/core/codes"
-	"github.com/idem-go/idem/core/store"
 )
 
 // userPart is what stands for the user in the key of a call under source, or the code of
@@ -126,25 +123,4 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 	for _, want := range []string{"idem: started", "idem: completed", "idem: replayed", "policy=orders", `"route":"POST /orders"`, "attempt=1", "status=201"} {
 		assert.Contains(t, out.String(), want)
 	}
-}
-
-func TestLogLevels(t *testing.T) {
-	var out strings.Builder
-	log := core.LogEvents(slog.New(slog.NewTextHandler(&out, nil)), slog.LevelDebug)
-	quiet := []core.Event{{Kind: core.Started, Attempt: 1}, {Kind: core.Completed}, {Kind: core.Replayed}, {Kind: core.Released}, {Kind: core.Refused, Code: codes.InProgress},
-		{Kind: core.Refused, Code: codes.UserMissing, Err: core.ErrNoUser}, {Kind: core.Refused, Code: codes.ShuttingDown}, {Kind: core.Passed}}
-	loud := []core.Event{{Kind: core.Started, Attempt: 2, Takeover: true}, {Kind: core.LeaseLost}, {Kind: core.RunUnfinished, Err: errDown},
-		{Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Unprotected}, {Kind: core.Released, Panicked: true}, {Kind: core.Released, Err: adapter.ErrUnrendered},
-		{Kind: core.RunLost}, {Kind: core.RunAbandoned}, {Kind: core.RenewFailed},
-		{Kind: core.Refused, Code: codes.StoreUnavailable}, {Kind: core.Refused, Code: codes.BodyConsumed},
-		{Kind: core.Refused, Code: codes.UserMissing, Err: errDown}}
-	for _, e := range quiet {
-		log(t.Context(), e)
-	}
-	assert.Empty(t, out.String())
-	for _, e := range loud {
-		log(t.Context(), e)
-	}
-	assert.Equal(t, len(loud), strings.Count(out.String(), "level=WARN"))
-	assert.Contains(t, out.String(), errDown.Error())
 }

@@ -656,22 +656,13 @@ func (lossyWatcher) Capabilities() store.Capabilities {
 	return store.Capabilities{Watch: watch, InProcess: true}
 }
 
-func TestLastCallFindsAnUnpublishedResult(t *testing.T) {
+func TestWaitEndsAlthoughWatchHangs(t *testing.T) {
 	inBubble(t, func(t *testEnv) {
-		var ledger atomic.Int64
-		g := core.MustNew(core.Config{User: byUser, Store: lossyWatcher{t.store.spy}}).
-			MustGuard(core.Policy{Duplicate: core.Wait(400 * time.Millisecond)})
-		first := post("{}", &ledger)
-		handler := first.handler
-		first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(200 * time.Millisecond); return handler(ctx) }
-		go serve(t, g, first)
-		synctest.Wait()
-		calls, served := t.arrive(g, 10, func() *call { return post("{}", &ledger) })
-		served.Wait()
-		for _, c := range calls {
-			assert.True(t, c.replayed())
-		}
-		assert.Equal(t, 400*time.Millisecond, time.Since(t.start))
+		g := t.MustGuard(core.Policy{Duplicate: core.Wait(300 * time.Millisecond)})
+		t.store.onWatch(hang)
+		crash(t.T, t.store.Store, g, post("{}", nil), time.Minute)
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", nil)).code())
+		assert.Equal(t, 300*time.Millisecond, time.Since(t.start))
 	})
 }
 
