@@ -83,7 +83,7 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		"named: shared":                       {core.SharedByAllCallers(), true, "demo", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := post("", new(atomic.Int64))
+			c := post("", nil)
 			c.header.Del("X-User")
 			c.remote = "192.0.2.1:4711"
 			if field, value, ok := strings.Cut(tc.header, ": "); ok {
@@ -93,7 +93,7 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		})
 	}
 
-	twice := post("", new(atomic.Int64))
+	twice := post("", nil)
 	twice.header["X-User"] = []string{"alice", "bob"}
 	assert.Equal(t, "user_missing", callerPart(t, byUser, false, "demo", twice), "a user named twice is not left out")
 	twice.header["X-Real-Ip"] = []string{"10.1.2.3", "10.1.2.4"}
@@ -112,11 +112,11 @@ func TestCallersAreNeverOtherUsers(t *testing.T) {
 		seen[part] = who
 	}
 	request := func(user string) *call {
-		c := post("", new(atomic.Int64))
+		c := post("", nil)
 		c.header["X-User"] = []string{user}
 		return c
 	}
-	nobody := post("", new(atomic.Int64))
+	nobody := post("", nil)
 	nobody.header.Del("X-User")
 	for _, id := range ids {
 		add(callerPart(t, byUser, false, "", request(id)), "user "+id)

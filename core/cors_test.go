@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,10 +17,9 @@ var safelisted = []string{"Cache-Control", "Content-Language", "Content-Length",
 // What a guard adds to answers, a script of another origin may read.
 func TestWhatAGuardAddsIsExposed(t *testing.T) {
 	guard := core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{Key: core.Header(core.Required, core.EchoKey())})
-	var ledger atomic.Int64
 	seen := make(map[string]bool)
 	serve := func(body string) *call {
-		c := post(body, &ledger)
+		c := post(body, nil)
 		c.header.Set("Idempotency-Key", "k-1")
 		require.NoError(t, guard.Serve(t.Context(), c))
 		for _, f := range c.response.Header {
@@ -29,7 +27,7 @@ func TestWhatAGuardAddsIsExposed(t *testing.T) {
 		}
 		return c
 	}
-	first := post(`{"a":1}`, &ledger)
+	first := post(`{"a":1}`, nil)
 	first.header.Set("Idempotency-Key", "k-1")
 	handler := first.handler
 	var own []core.Field // the handler's own fields are its service's to expose

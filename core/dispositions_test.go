@@ -62,11 +62,10 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 		"exclusive":                      {core.Exclusive(), handlerOf(200), ""},
 		"a failure that may be repeated": {func() core.Policy { p := core.DoubleClick(); p.OnFailure = core.Release; return p }(), handlerOf(402), ""},
 	} {
-		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
-		first := post("{}", &ledger).withKey("k")
+		first := post("{}", nil).withKey("k")
 		first.handler = func(ctx context.Context) adapter.Capture {
-			running := serve(t, g, post("{}", &ledger).withKey("k"))
+			running := serve(t, g, post("{}", nil).withKey("k"))
 			assert.Equal(t, "in_progress", running.code(), name)
 			assert.NotContains(t, running.detail(), "result", "%s: there will be none to get", name)
 			return tc.handler(ctx)
@@ -75,7 +74,7 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 			defer func() { _ = recover() }()
 			_ = g.Serve(t.Context(), first)
 		}()
-		again := serve(t, g, post("{}", &ledger).withKey("k"))
+		again := serve(t, g, post("{}", nil).withKey("k"))
 		if tc.message == "" {
 			assert.Equal(t, 201, again.response.Status, name)
 			continue
@@ -90,10 +89,9 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 
 // What was stored under another policy has been carried out, too.
 func TestWhatARejectedDuplicateIsToldOfAResponse(t *testing.T) {
-	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
-	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
-	again := serve(t, e.MustGuard(core.Policy{Duplicate: core.Reject("")}), post("{}", &ledger))
+	serve(t, e.MustGuard(core.Policy{}), post("{}", nil))
+	again := serve(t, e.MustGuard(core.Policy{Duplicate: core.Reject("")}), post("{}", nil))
 	assert.Equal(t, "duplicate", again.code())
 	assert.Contains(t, again.detail(), "already been carried out")
 }
@@ -194,14 +192,13 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 // A retention that counts from the start may end with the run, to the moment.
 func TestARunAsLongAsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		var observed events
 		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Retention: time.Second, RetainFromStart: true}})
-		c := post("{}", &ledger)
+		c := post("{}", nil)
 		c.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(201, "") }
 		serve(t, g, c)
 		assert.Equal(t, core.Released, observed.all[len(observed.all)-1].Kind)
-		assert.False(t, serve(t, g, post("{}", &ledger)).replayed())
+		assert.False(t, serve(t, g, post("{}", nil)).replayed())
 	})
 }
 
@@ -229,12 +226,11 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 		for uncertain, recovery := range recoveries {
 			for _, remembered := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
-					var ledger atomic.Int64
 					p := short
 					p.Abandoned, p.RememberAbandoned = recovery, tc.remember
 					store := &spy{Store: newStore(t)}
 					g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
-					tc.left(t, store, g, post("{}", &ledger))
+					tc.left(t, store, g, post("{}", nil))
 					remember := tc.remember
 					if remember == 0 {
 						remember = 24 * time.Hour
@@ -245,7 +241,7 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 						time.Sleep(remember + 5*time.Second)
 					}
 					var attempt uint64
-					c := post("{}", &ledger)
+					c := post("{}", nil)
 					c.handler = attemptTo(&attempt)
 					serve(t, g, c)
 					switch {
@@ -284,7 +280,6 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 		for decision, next := range of {
 			for uncertain, recovery := range recoveries {
 				synctest.Test(t, func(t *testing.T) {
-					var ledger atomic.Int64
 					var observed events
 					store := &spy{Store: newStore(t)}
 					if ending == "lost" {
@@ -292,7 +287,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 					}
 					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).
 						MustGuard(core.Policy{Record: core.Record{Lease: time.Second, Abandoned: recovery}})
-					c := post("{}", &ledger)
+					c := post("{}", nil)
 					c.handler = func(ctx context.Context) adapter.Capture {
 						core.RunFrom(ctx).Release() // the last call counts
 						decide[decision](core.RunFrom(ctx))
@@ -320,7 +315,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 					got := "attempt 1"
-					again := post("{}", &ledger)
+					again := post("{}", nil)
 					again.handler = func(ctx context.Context) adapter.Capture {
 						if core.RunFrom(ctx).Attempt() == 2 {
 							got = "attempt 2"

@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,11 +53,10 @@ func TestEchoKey(t *testing.T) {
 	} {
 		for _, deferred := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
 				p := tc.policy
 				p.Key = core.Header(core.Required, core.EchoKey())
 				g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
-				c := post("{}", &ledger).withKey(`"k 1"`)
+				c := post("{}", nil).withKey(`"k 1"`)
 				var final adapter.Capture
 				c.handler = func(ctx context.Context) adapter.Capture {
 					time.Sleep(10 * time.Minute)
@@ -78,7 +76,7 @@ func TestEchoKey(t *testing.T) {
 					return
 				}
 				time.Sleep(10 * time.Minute)
-				again := serve(t, g, post("{}", &ledger).withKey(`"k 1"`))
+				again := serve(t, g, post("{}", nil).withKey(`"k 1"`))
 				if p.Duplicate == core.Reject("") {
 					assert.Empty(t, again.response.Get(core.ExpiresHeader), "refusals have fields of their own")
 					return
@@ -105,19 +103,18 @@ func TestEchoKeyIsWhatWasSent(t *testing.T) {
 func TestEchoKeyWithoutAStore(t *testing.T) {
 	for _, fault := range []error{errDown, store.ErrLost} {
 		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
 			store := &spy{Store: newStore(t), complete: func(context.Context) error { return fault }}
 			p := core.ClientKey()
 			p.Key = core.Header(core.Optional, core.Named("X-Key"), core.EchoKey())
 			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
-			c := post("{}", &ledger)
+			c := post("{}", nil)
 			c.header.Set("X-Key", "k")
 			serve(t, g, c)
 			assert.Equal(t, 201, c.response.Status)
 			assert.Equal(t, "k", c.response.Get("X-Key"))
 			assert.Zero(t, c.expires(t))
 
-			without := serve(t, g, post("{}", &ledger))
+			without := serve(t, g, post("{}", nil))
 			assert.Equal(t, 1, without.passed)
 			assert.Empty(t, without.response.Get("X-Key"), "nothing of the one before")
 		})

@@ -93,18 +93,17 @@ func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 }
 
 func TestFieldsAndFunc(t *testing.T) {
-	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	fields := e.MustGuard(core.Policy{Key: core.Params(core.Fields("order.id"))})
-	serve(t, fields, post(`{"order":{"id":1,"note":"x"}}`, &ledger))
-	assert.True(t, serve(t, fields, post(`{"order":{"note":"y","id":1},"z":1}`, &ledger)).replayed())
-	assert.False(t, serve(t, fields, post(`{"order":{"id":2}}`, &ledger)).replayed())
-	assert.Equal(t, "key_missing", serve(t, fields, post(`{"other":1}`, &ledger)).code(),
+	serve(t, fields, post(`{"order":{"id":1,"note":"x"}}`, nil))
+	assert.True(t, serve(t, fields, post(`{"order":{"note":"y","id":1},"z":1}`, nil)).replayed())
+	assert.False(t, serve(t, fields, post(`{"order":{"id":2}}`, nil)).replayed())
+	assert.Equal(t, "key_missing", serve(t, fields, post(`{"other":1}`, nil)).code(),
 		"requests without the field would all be one operation")
-	assert.Equal(t, "key_missing", serve(t, fields, post(`{"order":{"id":1}`, &ledger)).code(), "malformed")
+	assert.Equal(t, "key_missing", serve(t, fields, post(`{"order":{"id":1}`, nil)).code(), "malformed")
 	named := e.MustGuard(core.Policy{Key: core.Params(core.Fields("sign"))})
-	serve(t, named, post(`{"sign":1}`, &ledger))
-	assert.False(t, serve(t, named, post(`{"sign":2}`, &ledger)).replayed(), "a default name that is named counts")
+	serve(t, named, post(`{"sign":1}`, nil))
+	assert.False(t, serve(t, named, post(`{"sign":2}`, nil)).replayed(), "a default name that is named counts")
 
 	fn := e.MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
 		switch string(r.Body) {
@@ -119,25 +118,24 @@ func TestFieldsAndFunc(t *testing.T) {
 		}
 		return "constant", nil
 	})})
-	serve(t, fn, post(`{"n":1}`, &ledger))
-	assert.True(t, serve(t, fn, post(`{"n":1}`, &ledger)).replayed())
-	assert.Equal(t, "key_reused", serve(t, fn, post(`{"n":2}`, &ledger)).code())
-	assert.Equal(t, "key_missing", serve(t, fn, post("none", &ledger)).code())
-	assert.Equal(t, "key_invalid", serve(t, fn, post("bad", &ledger)).code())
-	assert.Equal(t, 201, serve(t, fn, post("longest", &ledger)).response.Status)
-	assert.Equal(t, "key_invalid", serve(t, fn, post("too long", &ledger)).code())
+	serve(t, fn, post(`{"n":1}`, nil))
+	assert.True(t, serve(t, fn, post(`{"n":1}`, nil)).replayed())
+	assert.Equal(t, "key_reused", serve(t, fn, post(`{"n":2}`, nil)).code())
+	assert.Equal(t, "key_missing", serve(t, fn, post("none", nil)).code())
+	assert.Equal(t, "key_invalid", serve(t, fn, post("bad", nil)).code())
+	assert.Equal(t, 201, serve(t, fn, post("longest", nil)).response.Status)
+	assert.Equal(t, "key_invalid", serve(t, fn, post("too long", nil)).code())
 }
 
 func TestSafeMethodsPass(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE"} {
-		c := post("", &ledger)
+		c := post("", nil)
 		c.method = method
 		assert.Equal(t, 1, serve(t, g, c).passed, method)
 	}
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "PURGE"} {
-		c := post("", &ledger)
+		c := post("", nil)
 		c.method = method
 		assert.Equal(t, "key_missing", serve(t, g, c).code(), method)
 	}
@@ -177,16 +175,15 @@ func TestFailuresAreReleased(t *testing.T) {
 		"own function": {byKey, []int{500, 429, 499}, []int{200, 402}, true},
 	} {
 		again := func(status int, fields ...core.Field) *call {
-			var ledger atomic.Int64
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: tc.key})
-			c := post(`{"f":1}`, &ledger).withKey("k")
+			c := post(`{"f":1}`, nil).withKey("k")
 			c.handler = func(context.Context) adapter.Capture {
 				r := answer(status, "answer")
 				r.Response.Header = append(r.Response.Header, fields...)
 				return r
 			}
 			require.Equal(t, status, serve(t, g, c).response.Status)
-			return serve(t, g, post(`{"f":1}`, &ledger).withKey("k"))
+			return serve(t, g, post(`{"f":1}`, nil).withKey("k"))
 		}
 		for _, status := range tc.failures {
 			assert.Equal(t, 201, again(status).response.Status, "%s: the next try runs after %d", name, status)
@@ -248,11 +245,10 @@ func TestResultUnavailable(t *testing.T) {
 }
 
 func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
-	var ledger atomic.Int64
 	boom := errors.New("boom")
 	var last core.Event
 	g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{})
-	c := post("{}", &ledger)
+	c := post("{}", nil)
 	c.err = boom
 	c.handler = func(context.Context) adapter.Capture {
 		return adapter.Capture{Ending: adapter.Unrendered, Err: boom}
@@ -261,20 +257,19 @@ func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
 	assert.Equal(t, core.Released, last.Kind)
 	assert.ErrorIs(t, last.Err, adapter.ErrUnrendered)
 	assert.ErrorIs(t, last.Err, boom)
-	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 }
 
 func TestDeferredOutcome(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	deferred := func() *call {
-		c := post("{}", &ledger)
+		c := post("{}", nil)
 		c.err = errors.New("rendered further out")
 		c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
 		assert.Error(t, g.Serve(context.Background(), c))
 		require.NotNil(t, c.pending)
 		assert.Zero(t, c.delivered)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code(), "the claim is valid")
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", nil)).code(), "the claim is valid")
 		return c
 	}
 	deferred().pending.Finish(nil) // a panic came out instead
@@ -282,7 +277,7 @@ func TestDeferredOutcome(t *testing.T) {
 	final := answer(201, "rendered")
 	c.pending.Finish(&final)
 	c.pending.Finish(nil) // does nothing any more
-	dup := serve(t, g, post("{}", &ledger))
+	dup := serve(t, g, post("{}", nil))
 	assert.True(t, dup.replayed())
 	assert.Equal(t, 201, dup.response.Status)
 	assert.Equal(t, "rendered", string(dup.response.Body))
@@ -304,9 +299,8 @@ func TestSameGuardTwiceOnTheWay(t *testing.T) {
 }
 
 func TestRunIsVisibleToTheHandler(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-	c := post("{}", &ledger)
+	c := post("{}", nil)
 	type ctxKey struct{}
 	var ended *core.Run
 	c.handler = func(ctx context.Context) adapter.Capture {
@@ -336,9 +330,8 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 }
 
 func TestRefusalsOnTheWire(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
-	c := serve(t, g, post("{}", &ledger))
+	c := serve(t, g, post("{}", nil))
 	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
 	assert.JSONEq(t, `{"type":"https://github.com/idem-go/idem/blob/main/docs/problems.md#key_missing","title":"Idempotency key missing",
 		"status":400,"detail":"This operation needs an idempotency key.","code":"key_missing"}`, string(c.response.Body))
@@ -358,7 +351,7 @@ func TestRefusalsOnTheWire(t *testing.T) {
 			{Name: "cache-control", Value: cacheControl}, {Name: core.RefusedHeader, Value: "no"}}}
 	}}).MustGuard(core.ClientKey())
 	for range 2 {
-		asked := post("{}", &ledger)
+		asked := post("{}", nil)
 		c = serve(t, own, asked)
 		assert.Equal(t, 200, c.response.Status)
 		assert.Equal(t, []core.Field{{Name: "X-Own", Value: "1"}, {Name: "Cache-Control", Value: "no-store"},
@@ -367,8 +360,8 @@ func TestRefusalsOnTheWire(t *testing.T) {
 		assert.Same(t, asked, native)
 	}
 	cacheControl = "private, no-cache" // nothing but a browser's history may keep it
-	assert.Equal(t, cacheControl, serve(t, own, post("{}", &ledger)).response.Get("Cache-Control"))
-	assert.Equal(t, "key_invalid", serve(t, own, post("{}", &ledger).withKey("a", "b")).code(), "nil is the default answer")
+	assert.Equal(t, cacheControl, serve(t, own, post("{}", nil)).response.Get("Cache-Control"))
+	assert.Equal(t, "key_invalid", serve(t, own, post("{}", nil).withKey("a", "b")).code(), "nil is the default answer")
 }
 
 // Services on one store have operations and nonces of their own, also beside one that keeps its keys of 0.1.0.

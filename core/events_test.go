@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,7 +80,6 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 				for _, drained := range []bool{false, true} {
 					name := fmt.Sprintf("%s, %q, %q, drained %v", ending, decision, fault, drained)
 					synctest.Test(t, func(t *testing.T) {
-						var ledger atomic.Int64
 						var seen events
 						records := &spy{Store: newStore(t)}
 						inject(records)
@@ -97,7 +95,7 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 							}
 							return core.FailedByStatus(r)
 						}})
-						c := post("{}", &ledger)
+						c := post("{}", nil)
 						c.handler = func(ctx context.Context) adapter.Capture {
 							decide(core.RunFrom(ctx))
 							if drained {
@@ -187,10 +185,9 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		"so, behind a stream that was cut":   {hook, endsWith(adapter.Cut), core.RunAbandoned, true, true},
 		"so, and the handler may run on":     {hook, endsWith(adapter.RunsOn), core.RunUnfinished, true, true},
 	} {
-		var ledger atomic.Int64
 		var seen events
 		g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(tc.policy)
-		c := post("{}", &ledger)
+		c := post("{}", nil)
 		c.handler = tc.handler
 		func() {
 			defer func() { _ = recover() }()
@@ -203,13 +200,12 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 }
 
 func TestRequestsThatPassAreSeen(t *testing.T) {
-	var ledger atomic.Int64
 	var seen events
 	g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(core.Policy{Name: "hooks", Key: core.Header(core.Optional)})
-	c := serve(t, g, post("{}", &ledger))
+	c := serve(t, g, post("{}", nil))
 	assert.Equal(t, 1, c.passed)
 	assert.Equal(t, core.Event{Kind: core.Passed, Policy: "hooks", Route: "POST /orders"}, seen.all[len(seen.all)-1])
-	safe := post("", &ledger)
+	safe := post("", nil)
 	safe.method = "GET"
 	serve(t, g, safe)
 	assert.Len(t, seen.all, 2, "a safe method is none of the guard's business")

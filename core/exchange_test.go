@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -115,14 +116,16 @@ func (c *call) code() string {
 
 func (c *call) replayed() bool { return c.response.Get(core.ReplayedHeader) == "true" }
 
-// post is an order of alice's, answered with 201 and a body that counts the executions.
+// post is an order of alice's, answered with 201 and, if there is a ledger, a body that counts the executions.
 func post(body string, ledger *atomic.Int64) *call {
 	return &call{
 		method: "POST", route: "/orders", contentType: "application/json", body: body,
 		header: http.Header{"X-User": {"alice"}},
 		handler: func(context.Context) adapter.Capture {
-			n := ledger.Add(1)
-			return answer(201, `{"order":`+string(rune('0'+n))+`}`)
+			if ledger == nil {
+				return answer(201, "{}")
+			}
+			return answer(201, fmt.Sprintf(`{"order":%d}`, ledger.Add(1)))
 		},
 	}
 }

@@ -65,12 +65,11 @@ func TestThereAndBack(t *testing.T) {
 		assert.Equal(t, tc.runs, ledger.Load(), name)
 	}
 
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-	c := put(1, &ledger)
+	c := put(1, nil)
 	c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Keep(); return answer(201, "") }
 	serve(t, g, c)
-	assert.True(t, serve(t, g, put(1, &ledger)).replayed(), "Run.Keep")
+	assert.True(t, serve(t, g, put(1, nil)).replayed(), "Run.Keep")
 }
 
 // Whoever asks before a PUT ends gets its result, also if the store has let one of them in already. Whoever comes
@@ -145,17 +144,16 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 		"to others":         {handlerOf(200), keeps},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
 			s := &spy{Store: newStore(t), renew: func(context.Context) error { return store.ErrLost }} // a third of a second later
 			e := core.MustNew(core.Config{User: byUser, Store: s})
-			first := put(1, &ledger)
+			first := put(1, nil)
 			first.handler = func(ctx context.Context) adapter.Capture {
 				time.Sleep(time.Second / 10)
 				return tc.handler(ctx)
 			}
 			go serve(t, e.MustGuard(waits), first)
 			synctest.Wait()
-			assert.False(t, serve(t, e.MustGuard(tc.waiter), put(1, &ledger)).replayed(), name)
+			assert.False(t, serve(t, e.MustGuard(tc.waiter), put(1, nil)).replayed(), name)
 		})
 	}
 }
@@ -173,13 +171,12 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		"by its method":          {core.Policy{}, handlerOf(201), "attempt 3, takeover false"},
 		"but a failure still is": {core.Policy{}, handlerOf(500), "uncertain"},
 	} {
-		var ledger atomic.Int64
 		var last core.Event
 		e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
 		takeOver, uncertain := e.MustGuard(tc.policy), tc.policy
 		uncertain.Abandoned = core.Uncertain(nil)
 		run := func(g *core.Guard, handler func(context.Context) adapter.Capture) (met string) {
-			c := put(1, &ledger)
+			c := put(1, nil)
 			c.handler = func(ctx context.Context) adapter.Capture {
 				met = fmt.Sprintf("attempt %d, takeover %t", core.RunFrom(ctx).Attempt(), core.RunFrom(ctx).Takeover())
 				assert.Equal(t, core.RunFrom(ctx).Takeover(), last.Takeover, "%+v", last)

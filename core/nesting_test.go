@@ -40,65 +40,62 @@ func TestGuardsOfTwoEnginesBothClaim(t *testing.T) {
 
 // What an inner guard has refused was not done: the outer one must not keep the refusal.
 func TestInnerRefusalsAreNotKept(t *testing.T) {
-	var ledger atomic.Int64
 	store := newStore(t)
 	e := core.MustNew(core.Config{User: byUser, Store: store})
 	outer, inner := e.MustGuard(core.ClientKey()), e.MustGuard(core.Exclusive())
 
-	busy := post("{}", &ledger)
+	busy := post("{}", nil)
 	handler := busy.handler
 	busy.handler = func(ctx context.Context) adapter.Capture {
-		refused := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
+		refused := serve(t, outer, nested(t, post("{}", nil).withKey("k"), inner, post("{}", nil)))
 		assert.Equal(t, "in_progress", refused.code())
 		return handler(ctx)
 	}
 	serve(t, inner, busy)
-	again := serve(t, outer, nested(t, post("{}", &ledger).withKey("k"), inner, post("{}", &ledger)))
+	again := serve(t, outer, nested(t, post("{}", nil).withKey("k"), inner, post("{}", nil)))
 	assert.Equal(t, 201, again.response.Status)
 	assert.False(t, again.replayed())
 
 	// A task that is refused is the handler's own business.
-	tasks := post("{}", &ledger).withKey("tasks")
+	tasks := post("{}", nil).withKey("tasks")
 	tasks.handler = func(ctx context.Context) adapter.Capture {
 		_, err := do(ctx, e, "", core.TaskPolicy{Name: "mail"}, nil)
 		assert.ErrorIs(t, err, codes.KeyMissing)
 		return answer(201, "")
 	}
 	serve(t, outer, tasks)
-	assert.True(t, serve(t, outer, post("{}", &ledger).withKey("tasks")).replayed())
+	assert.True(t, serve(t, outer, post("{}", nil).withKey("tasks")).replayed())
 }
 
 // An observer that panics is a bug, but it must not hold a claim for ever.
 func TestObserverPanics(t *testing.T) {
 	for _, kind := range []core.Kind{core.Started, core.Released, core.Completed} {
 		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
 			armed := true
 			g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) {
 				if armed && e.Kind == kind {
 					panic("observer")
 				}
 			}}).MustGuard(core.Policy{Record: core.Record{Lease: time.Second}})
-			c := post("{}", &ledger)
+			c := post("{}", nil)
 			if kind != core.Completed {
 				c.handler = func(context.Context) adapter.Capture { panic("handler") }
 			}
 			assert.Panics(t, func() { _ = g.Serve(context.Background(), c) })
 			armed = false
 			time.Sleep(time.Minute)
-			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status, kind)
+			assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status, kind)
 		})
 	}
 }
 
 // What another guard has refused may have been done in part: it is a failure, whatever its status.
 func TestInnerRefusalsAreFailures(t *testing.T) {
-	var ledger atomic.Int64
 	var last core.Event
 	p := core.ClientKey() // under which a 409 is a result
 	p.OnFailure = core.Abandon
 	e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
-	serve(t, e.MustGuard(p), nested(t, post("{}", &ledger).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", &ledger).withKey("a", "b")))
+	serve(t, e.MustGuard(p), nested(t, post("{}", nil).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", nil).withKey("a", "b")))
 	assert.Equal(t, core.RunAbandoned, last.Kind)
 	assert.True(t, last.Failed)
 }
@@ -112,11 +109,10 @@ func TestAHandlerThatRunsOnKeepsItsClaim(t *testing.T) {
 
 func handlerThatRunsOn(t *testing.T, status int) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		var last core.Event
 		store := &spy{Store: newStore(t)}
 		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
-		c := post("{}", &ledger)
+		c := post("{}", nil)
 		c.handler = func(context.Context) adapter.Capture {
 			got := answer(status, "too late")
 			got.Ending = adapter.RunsOn
@@ -125,10 +121,10 @@ func handlerThatRunsOn(t *testing.T, status int) {
 		assert.Equal(t, status, serve(t, g, c).response.Status)
 		assert.Equal(t, core.RunUnfinished, last.Kind)
 		assert.True(t, last.Failed)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+		assert.Equal(t, "in_progress", serve(t, g, post("{}", nil)).code())
 		time.Sleep(core.DefaultLease + time.Second)
 		assert.Zero(t, store.renews.Load(), "nobody renews it")
-		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 	})
 }
 
@@ -149,9 +145,8 @@ func TestAStoreOfTheProcessIsReportedOnce(t *testing.T) {
 	observe := func(_ context.Context, e core.Event) { kinds = append(kinds, e.Kind) }
 	e := core.MustNew(core.Config{User: byUser, Observe: observe})
 	assert.Equal(t, []core.Kind{core.StoreIsLocal}, kinds)
-	var ledger atomic.Int64
-	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
-	serve(t, e.MustGuard(core.Exclusive()), post(`{"n":1}`, &ledger))
+	serve(t, e.MustGuard(core.Policy{}), post("{}", nil))
+	serve(t, e.MustGuard(core.Exclusive()), post(`{"n":1}`, nil))
 	assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Completed, core.Started, core.Released}, kinds)
 	kinds = nil
 	core.MustNew(core.Config{User: byUser, Observe: observe, Service: "shop", Store: shared{newStore(t)}})

@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,9 +64,8 @@ func TestNonceKeys(t *testing.T) {
 		assert.True(t, strings.HasPrefix(key, "idem:shop:N="), key)
 		assert.NotContains(t, key, "{")
 	}
-	var ledger atomic.Int64
 	keys.who = "operation"
-	serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+	serve(t, e.MustGuard(core.Policy{}), post("{}", nil))
 	_, err := do(t.Context(), e, "k", core.TaskPolicy{Name: "task"}, func(context.Context) ([]byte, error) { return nil, nil })
 	require.NoError(t, err)
 	assert.Len(t, keys.seen, len(parts)*len(parts)+2)

@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,15 +99,14 @@ func TestPresetsOverTime(t *testing.T) {
 		"exclusive, failed":        {core.Exclusive(), 90 * s, handlerOf(500), []moment{{89 * s, busy}, {91 * s, runs}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
 			began := time.Now()
-			first := post("{}", &ledger)
+			first := post("{}", nil)
 			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(tc.takes); return tc.handler(ctx) }
 			go func() { serve(t, g, first) }()
 			for _, m := range tc.moments {
 				time.Sleep(m.at - time.Since(began))
-				c, got := serve(t, g, post("{}", &ledger)), runs
+				c, got := serve(t, g, post("{}", nil)), runs
 				if c.ran == 0 {
 					got = c.code()
 				}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,7 +100,6 @@ func TestRefuseWithoutARequest(t *testing.T) {
 
 // Whatever Refuse does with a refusal, it does to its own.
 func TestRefuseConcurrently(t *testing.T) {
-	var ledger atomic.Int64
 	shared := &core.Response{Status: 200, Header: make([]core.Field, 1, 8), Body: []byte("x")}
 	shared.Header[0] = core.Field{Name: "X-Own", Value: "1"}
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
@@ -114,7 +112,7 @@ func TestRefuseConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			c := serve(t, g, post("{}", &ledger))
+			c := serve(t, g, post("{}", nil))
 			assert.Equal(t, "key_missing", c.response.Get(core.RefusedHeader))
 			assert.Equal(t, "1", c.response.Get("X-Own"))
 		})
@@ -130,7 +128,6 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 	for _, deferred := range []bool{false, true} {
 		for _, drained := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
 				var seen []codes.Code
 				e := core.MustNew(core.Config{User: byUser, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
 					seen = append(seen, r.Code)
@@ -146,7 +143,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				ctx, leave := context.WithCancel(core.WithCaller(t.Context(), "key-1"))
 				empty := answer(200, "")
 				empty.Ending = adapter.Empty
-				c := post("{}", &ledger)
+				c := post("{}", nil)
 				c.handler = func(run context.Context) adapter.Capture {
 					if drained {
 						over, cancel := context.WithCancel(t.Context())
@@ -248,12 +245,11 @@ func TestReportedRefusals(t *testing.T) {
 		"somebody has a form of a client": {answer(423, ""), 423},
 	} {
 		for _, deferred := range []bool{false, true} {
-			var ledger atomic.Int64
 			var observed events
 			p := core.ClientKey()
 			p.OnFailure = core.Keep
 			g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(p)
-			c := post("{}", &ledger).withKey("k")
+			c := post("{}", nil).withKey("k")
 			c.handler = func(context.Context) adapter.Capture {
 				if c.held = tc.captured.Response; c.held == nil {
 					c.held = &core.Response{Status: 200}
@@ -289,10 +285,9 @@ func TestReportedRefusals(t *testing.T) {
 
 // A refusal that is an error is kept by whoever gets it; requests are valid during a call only.
 func TestRefusalsHoldNoRequest(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(context.Context, *core.Refusal) *core.Response { return nil }}).
 		MustGuard(core.ClientKey())
-	c := post("{}", &ledger)
+	c := post("{}", nil)
 	serve(t, g, c)
 	r := core.Request{Headers: c}
 	c.Describe(&r)

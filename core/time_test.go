@@ -259,17 +259,16 @@ func TestStoreDownBeforeTheHandler(t *testing.T) {
 // the client's next try for a whole lease.
 func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		records := &spy{Store: newStore(t), acquire: hang, after: true}
 		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
-		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
 		synctest.Wait()
 		records.acquire = nil
-		assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 
 		released := records.releases.Load()
 		records.acquire = func(context.Context) error { return store.ErrFull }
-		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", &ledger)).code())
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
 		synctest.Wait()
 		assert.Equal(t, released, records.releases.Load(), "a store that is full has answered: there is no claim")
 	})
@@ -310,23 +309,21 @@ func TestBrokenConnectionWhileFinishing(t *testing.T) {
 		})
 	}
 	t.Run("release", func(t *testing.T) {
-		var ledger atomic.Int64
 		store := &spy{Store: newStore(t)}
 		store.release = once(&store.releases)
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Exclusive())
 		for range 2 {
-			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+			assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 		}
 	})
 	t.Run("abandon", func(t *testing.T) {
-		var ledger atomic.Int64
 		store := &spy{Store: newStore(t)}
 		store.abandon = once(&store.abandons)
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}})
-		c := post("{}", &ledger)
+		c := post("{}", nil)
 		c.handler = handlerOf(502)
 		serve(t, g, c)
-		assert.Equal(t, "uncertain", serve(t, g, post("{}", &ledger)).code(), "at once, not when the lease has passed")
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", nil)).code(), "at once, not when the lease has passed")
 	})
 }
 
@@ -336,7 +333,6 @@ func TestStoreRestartsWhileFinishing(t *testing.T) {
 	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Completed, time.Minute: core.RunUnfinished} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
 				var last core.Event
 				start := time.Now()
 				store := &spy{Store: newStore(t), complete: func(context.Context) error {
@@ -347,7 +343,7 @@ func TestStoreRestartsWhileFinishing(t *testing.T) {
 				}}
 				g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).
 					MustGuard(core.Policy{})
-				assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+				assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 				assert.Equal(t, want, last.Kind)
 				assert.LessOrEqual(t, time.Since(start), 2*time.Second)
 				assert.Less(t, store.completes.Load(), int64(15), "the pauses grow")
@@ -364,9 +360,8 @@ func (localSpy) Capabilities() store.Capabilities {
 }
 
 func TestFailingLocalStore(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser, Store: localSpy{&spy{Store: newStore(t), complete: down}}}).MustGuard(core.Policy{})
-	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 }
 
 func TestNoRoomForTheResponse(t *testing.T) {

@@ -85,9 +85,8 @@ func TestATokenIsAsDocumented(t *testing.T) {
 		assert.Equal(t, forged(expiry, [16]byte(raw[6:22]), tokenSecret, "alice@example.com", "checkout"), token)
 		assert.NotEqual(t, token, tokenFor(t, g, "alice@example.com"))
 
-		var ledger atomic.Int64
 		id := [16]byte{0: 1, 15: 255}
-		c := serve(t, g, submit(forged(time.Now().Add(time.Millisecond), id, tokenSecret, "alice", "checkout"), "&n=1", &ledger))
+		c := serve(t, g, submit(forged(time.Now().Add(time.Millisecond), id, tokenSecret, "alice", "checkout"), "&n=1", nil))
 		assert.Equal(t, 201, c.response.Status)
 		r := core.Request{Method: "POST", Route: "/orders", ContentType: c.contentType, Headers: c, Body: []byte(c.body)}
 		key, fingerprint, err := g.Key(&r)
@@ -103,11 +102,10 @@ func TestATokenIsAsDocumented(t *testing.T) {
 
 // Users and purposes stand in a key and in the HMAC escaped; 192 bytes have a length of two.
 func TestATokenOfOtherLetters(t *testing.T) {
-	var ledger atomic.Int64
 	p := checkout(tokensFor(tokenSecret))
 	p.Name = "check out"
 	g := core.MustNew(core.Config{User: byUser, Service: "shop"}).MustGuard(p)
-	c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, strings.Repeat("%C3%BC", 32), "check out"), "", &ledger)
+	c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, strings.Repeat("%C3%BC", 32), "check out"), "", nil)
 	c.header.Set("X-User", strings.Repeat("ü", 32))
 	assert.Equal(t, 201, serve(t, g, c).response.Status)
 	key, _, err := g.Key(&core.Request{Headers: c, ContentType: c.contentType, Body: []byte(c.body)})
@@ -128,10 +126,9 @@ func TestTokensAreRandom(t *testing.T) {
 	}
 	assert.NotContains(t, varied, byte(0))
 
-	var ledger atomic.Int64
 	other := e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{}})))
-	assert.Equal(t, "token_invalid", serve(t, other, submit(tokenFor(t, g, "alice"), "", &ledger)).code())
-	assert.Equal(t, 201, serve(t, other, submit(tokenFor(t, other, "alice"), "", &ledger)).response.Status)
+	assert.Equal(t, "token_invalid", serve(t, other, submit(tokenFor(t, g, "alice"), "", nil)).code())
+	assert.Equal(t, 201, serve(t, other, submit(tokenFor(t, other, "alice"), "", nil)).response.Status)
 }
 
 func decoded(t *testing.T, token string) []byte {
@@ -144,7 +141,6 @@ func decoded(t *testing.T, token string) []byte {
 // A decoder that skips line feeds leaves out the last byte, which is zero in any case: that would be another text for
 // the same token. So would one with blanks around it.
 func TestNoOtherTextIsAToken(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
 	expiry := time.Now().Add(time.Minute)
 	var id [16]byte
@@ -154,11 +150,11 @@ func TestNoOtherTextIsAToken(t *testing.T) {
 		token = forged(expiry, id, tokenSecret, "alice", "checkout")
 	}
 	for _, text := range []string{token[:74] + "\n", token + " ", " " + token, token + "\n"} {
-		c := post(`{}`, &ledger)
+		c := post(`{}`, nil)
 		c.header[core.TokenHeader] = []string{text}
 		assert.Equal(t, "token_invalid", serve(t, g, c).code(), "%q", text)
 	}
-	assert.Equal(t, 201, serve(t, g, submit(token, "", &ledger)).response.Status)
+	assert.Equal(t, 201, serve(t, g, submit(token, "", nil)).response.Status)
 }
 
 // A secret that is a user's credential stands in the token's HMAC as in keys; two users, or a user and a purpose, that are
@@ -219,14 +215,13 @@ func TestATokenForNobody(t *testing.T) {
 		"an error": func(*core.Request) (core.User, error) { return core.User{ID: "alice"}, errDown },
 		"no ID":    func(*core.Request) (core.User, error) { return core.User{}, nil },
 	} {
-		var ledger atomic.Int64
 		e := core.MustNew(core.Config{User: core.UserFunc(find)})
 		g := e.MustGuard(checkout(tokensFor(tokenSecret)))
 		_, err := g.NewToken(t.Context(), &core.Request{})
 		assert.ErrorIs(t, err, codes.UserMissing, name)
 		assert.Equal(t, name == "an error", errors.Is(err, errDown))
 		for _, user := range []string{"", "alice"} {
-			c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, user, "checkout"), "", &ledger)
+			c := submit(forged(time.Now().Add(time.Minute), [16]byte{}, tokenSecret, user, "checkout"), "", nil)
 			assert.Equal(t, "user_missing", serve(t, g, c).code(), name)
 		}
 	}
@@ -324,12 +319,12 @@ func TestWhereATokenIsReadFrom(t *testing.T) {
 			assert.Equal(t, tc.code == "", ledger.Load() == 1)
 		})
 	}
-	beside := post(`{"idempotency_token":"t1.x"}`, new(atomic.Int64))
+	beside := post(`{"idempotency_token":"t1.x"}`, nil)
 	beside.query = "idempotency_token=" + token
 	assert.Equal(t, 201, serve(t, query, beside).response.Status, "a member of JSON is nothing beside the query")
 	_, _, err := form.Key(&core.Request{ContentType: urlencoded, ContentEncoding: "gzip", Headers: post("", nil), Body: []byte("idempotency_token=" + token)})
 	assert.ErrorIs(t, err, codes.TokenMissing, "what is encoded counts by its raw bytes")
-	twice := post(`{}`, new(atomic.Int64))
+	twice := post(`{}`, nil)
 	twice.header[core.TokenHeader] = []string{token, token}
 	assert.Equal(t, "token_invalid", serve(t, form, twice).code())
 }
@@ -351,11 +346,10 @@ func TestATokenIsUsedOnOneRoute(t *testing.T) {
 
 // Also what is left out of keys that are made of parameters: somebody has chosen to do the one thing.
 func TestADefaultNameCountsBesideAToken(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
 	token := tokenFor(t, g, "alice")
-	serve(t, g, submit(token, "&latitude=1", &ledger))
-	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&latitude=2", &ledger)).code())
+	serve(t, g, submit(token, "&latitude=1", nil))
+	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&latitude=2", nil)).code())
 }
 
 func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
@@ -459,14 +453,13 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 // the same.
 func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		store := &spy{Store: newStore(t)}
 		p := checkout(tokensFor(tokenSecret))
 		p.Duplicate = core.Wait(time.Minute)
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		token := tokenFor(t, g, "alice")
 		crashing := func() *call {
-			c := submit(token, "", &ledger)
+			c := submit(token, "", nil)
 			c.handler = func(ctx context.Context) adapter.Capture {
 				time.Sleep(time.Second)
 				core.RunFrom(ctx).Abandon()
@@ -486,7 +479,7 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 			return nil
 		}
 		var attempt uint64
-		last := submit(token, "", &ledger)
+		last := submit(token, "", nil)
 		last.handler = attemptTo(&attempt)
 		assert.Equal(t, 201, serve(t, g, last).response.Status)
 		assert.EqualValues(t, 3, attempt)
@@ -496,16 +489,15 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 // While the store is down nobody knows whether the token was used before.
 func TestAnOldTokenAndAStoreThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		store := &spy{Store: newStore(t)}
 		p := checkout(tokensFor(tokenSecret))
 		p.FailOpen = true
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		token := tokenFor(t, g, "alice")
 		store.acquire = func(context.Context) error { return errDown }
-		assert.Equal(t, 1, serve(t, g, submit(token, "", &ledger)).passed)
+		assert.Equal(t, 1, serve(t, g, submit(token, "", nil)).passed)
 		time.Sleep(core.DefaultTokenLifetime)
-		assert.Equal(t, "store_unavailable", serve(t, g, submit(token, "", &ledger)).code())
+		assert.Equal(t, "store_unavailable", serve(t, g, submit(token, "", nil)).code())
 		synctest.Wait()
 		assert.EqualValues(t, 1, store.releases.Load(), "the claim may stand all the same")
 	})
@@ -539,7 +531,6 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 }
 
 func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
-	var ledger atomic.Int64
 	var seen []*core.Refusal
 	var forbidden error
 	e := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
@@ -550,17 +541,17 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	p.Authorize = func(context.Context, *core.Request) error { return forbidden }
 	g := e.MustGuard(p)
 	token := tokenFor(t, g, "alice")
-	running := submit(token, "", &ledger)
+	running := submit(token, "", nil)
 	running.handler = func(context.Context) adapter.Capture {
-		serve(t, g, submit(token, "&n=2", &ledger))
+		serve(t, g, submit(token, "&n=2", nil))
 		c := answer(303, "")
 		c.Response.Header = append(c.Response.Header, core.Field{Name: "Location", Value: "/receipts/1"})
 		return c
 	}
 	serve(t, g, running)
-	serve(t, g, submit(token, "&n=2", &ledger))
+	serve(t, g, submit(token, "&n=2", nil))
 	forbidden = errors.New("no")
-	serve(t, g, submit(token, "&n=2", &ledger))
+	serve(t, g, submit(token, "&n=2", nil))
 	require.Len(t, seen, 3)
 	for i, r := range seen {
 		assert.Equal(t, codes.KeyReused, r.Code)
@@ -576,7 +567,6 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 
 // Under Reject there is no response to tell of.
 func TestWhatAPageCanSayUnderReject(t *testing.T) {
-	var ledger atomic.Int64
 	var seen []*core.Refusal
 	p := checkout(tokensFor(tokenSecret))
 	p.Duplicate = core.Reject("")
@@ -585,8 +575,8 @@ func TestWhatAPageCanSayUnderReject(t *testing.T) {
 		return nil
 	}}).MustGuard(p)
 	token := tokenFor(t, g, "alice")
-	serve(t, g, submit(token, "", &ledger))
-	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&n=2", &ledger)).code())
+	serve(t, g, submit(token, "", nil))
+	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&n=2", nil)).code())
 	require.Len(t, seen, 1)
 	assert.Nil(t, seen[0].Stored)
 }
@@ -770,18 +760,17 @@ func TestFaultsOfTokens(t *testing.T) {
 // The record of a token outlasts it also if its lifetime is longer than what records stand for by default.
 func TestARecordOutlastsItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).
 			MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, Lifetime: 48 * time.Hour})))
 		used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
-		serve(t, g, submit(used, "", &ledger))
-		crash := submit(crashed, "", &ledger)
+		serve(t, g, submit(used, "", nil))
+		crash := submit(crashed, "", nil)
 		crash.handler = abandoning
 		serve(t, g, crash)
 		time.Sleep(48*time.Hour + 4*time.Minute)
-		assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())
+		assert.True(t, serve(t, g, submit(used, "", nil)).replayed())
 		var attempt uint64
-		again := submit(crashed, "", &ledger)
+		again := submit(crashed, "", nil)
 		again.handler = attemptTo(&attempt)
 		serve(t, g, again)
 		assert.EqualValues(t, 2, attempt)
@@ -792,18 +781,17 @@ func TestARecordOutlastsItsToken(t *testing.T) {
 func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
 	for retention, stands := range map[time.Duration]time.Duration{0: 24 * time.Hour, 10 * time.Minute: 10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
 			p := checkout(tokensFor(tokenSecret))
 			p.Retention, p.RememberAbandoned = retention, retention
 			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).MustGuard(p)
 			used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
-			serve(t, g, submit(used, "", &ledger))
-			crash := submit(crashed, "", &ledger)
+			serve(t, g, submit(used, "", nil))
+			crash := submit(crashed, "", nil)
 			crash.handler = abandoning
 			serve(t, g, crash)
 			time.Sleep(stands - time.Millisecond)
-			assert.True(t, serve(t, g, submit(used, "", &ledger)).replayed())
-			again := submit(crashed, "", &ledger)
+			assert.True(t, serve(t, g, submit(used, "", nil)).replayed())
+			again := submit(crashed, "", nil)
 			again.handler = func(ctx context.Context) adapter.Capture {
 				assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
 				core.RunFrom(ctx).Abandon()
@@ -811,9 +799,9 @@ func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
 			}
 			assert.Equal(t, 500, serve(t, g, again).response.Status)
 			time.Sleep(time.Millisecond)
-			assert.Equal(t, "token_expired", serve(t, g, submit(used, "", &ledger)).code())
+			assert.Equal(t, "token_expired", serve(t, g, submit(used, "", nil)).code())
 			time.Sleep(stands)
-			assert.Equal(t, "token_expired", serve(t, g, submit(crashed, "", &ledger)).code())
+			assert.Equal(t, "token_expired", serve(t, g, submit(crashed, "", nil)).code())
 		})
 	}
 }
@@ -887,18 +875,17 @@ func TestSecretsOfTokensAreNotPrinted(t *testing.T) {
 func TestAnExpiredTokenAndItsRuns(t *testing.T) {
 	for code, end := range map[string]func(*core.Run){"token_expired": (*core.Run).Release, "": (*core.Run).Abandon} {
 		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
 			p := checkout(tokensFor(tokenSecret))
 			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil })
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {
-				c := submit(token, "", &ledger)
+				c := submit(token, "", nil)
 				c.handler = func(ctx context.Context) adapter.Capture { end(core.RunFrom(ctx)); return answer(201, "") }
 				assert.Equal(t, 201, serve(t, g, c).response.Status)
 				time.Sleep(core.DefaultTokenLifetime)
 			}
-			assert.Equal(t, code, serve(t, g, submit(token, "", &ledger)).code())
+			assert.Equal(t, code, serve(t, g, submit(token, "", nil)).code())
 		})
 	}
 }

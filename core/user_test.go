@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,7 +64,7 @@ func TestUserSources(t *testing.T) {
 		"no fallback on failure":  {core.FirstUser(byFunc(core.User{}, errDown), core.UserFromRemoteAddr()), "", "user_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := post("", new(atomic.Int64))
+			c := post("", nil)
 			c.header.Del("X-User")
 			c.remote = "192.0.2.1:4711"
 			if field, value, ok := strings.Cut(tc.header, ": "); ok {
@@ -74,7 +73,7 @@ func TestUserSources(t *testing.T) {
 			assert.Equal(t, tc.want, userPart(t, tc.source, c))
 		})
 	}
-	c := post("", new(atomic.Int64))
+	c := post("", nil)
 	delete(c.header, "X-User")
 	assert.Equal(t, "1#", userPart(t, core.FirstUser(byUser, core.SharedByAllCallers()), c), "all guests are one")
 	c.header["X-User"] = []string{"alice", "bob"}
@@ -87,14 +86,14 @@ func TestUsersFromDifferentSourcesAreNeverOne(t *testing.T) {
 	nested := core.FirstUser(core.FirstUser(source("A"), source("B")), source("C"), core.FirstUser(source("D"), source("E")))
 	seen := map[string]string{}
 	for _, header := range []string{"A", "B", "C", "D", "E"} {
-		c := post("", new(atomic.Int64))
+		c := post("", nil)
 		c.header.Set(header, "7")
 		part := userPart(t, nested, c)
 		assert.Empty(t, seen[part], "%s and %s are both %s", header, seen[part], part)
 		seen[part] = header
 	}
 
-	c := post("", new(atomic.Int64))
+	c := post("", nil)
 	assert.NotEqual(t, userPart(t, always(core.User{ID: "a b"}), c), userPart(t, always(core.User{ID: "b", Issuer: "a"}), c))
 	assert.Equal(t, "iss#https%253A%252F%252Fid%20u1", userPart(t, always(core.User{ID: "u1", Issuer: "https://id"}), c))
 	assert.Equal(t, "user_missing", userPart(t, always(core.User{Issuer: "https://id"}), c))
@@ -108,11 +107,10 @@ func TestRawKeysStayOutOfLogs(t *testing.T) {
 	var out strings.Builder
 	level := &slog.HandlerOptions{Level: slog.LevelDebug}
 	for _, h := range []slog.Handler{slog.NewTextHandler(&out, level), slog.NewJSONHandler(&out, level)} {
-		var ledger atomic.Int64
 		logger := slog.New(h)
 		g := core.MustNew(core.Config{User: byUser, Observe: core.LogEvents(logger, slog.LevelDebug)}).MustGuard(core.Policy{Name: "orders"})
-		serve(t, g, post("{}", &ledger))
-		serve(t, g, post("{}", &ledger))
+		serve(t, g, post("{}", nil))
+		serve(t, g, post("{}", nil))
 		logger.Info("whole", "event", core.Event{Key: core.NewKey("idem:U=alice")}, "key", core.NewKey("idem:U=alice"))
 	}
 	event := core.Event{Key: core.NewKey("idem:U=alice")}

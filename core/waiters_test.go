@@ -620,10 +620,9 @@ func TestLastCall(t *testing.T) {
 	for name, failOpen := range map[string]bool{"refused": false, "unprotected": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testEnv) {
-				var ledger atomic.Int64
 				g := t.MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second), FailOpen: failOpen})
 				crash(t.T, t.store.Store, g, post("{}", nil), time.Minute)
-				calls, served := t.arrive(g, 20, func() *call { return post("{}", &ledger) })
+				calls, served := t.arrive(g, 20, func() *call { return post("{}", nil) })
 				t.store.onAcquire(down)
 				served.Wait()
 				assert.Equal(t, 2*time.Second, time.Since(t.start))
@@ -635,7 +634,7 @@ func TestLastCall(t *testing.T) {
 					}
 				}
 				t.store.onAcquire(works)
-				calls, served = t.arrive(g, 20, func() *call { return post("{}", &ledger) })
+				calls, served = t.arrive(g, 20, func() *call { return post("{}", nil) })
 				served.Wait()
 				assert.Equal(t, 4*time.Second, time.Since(t.start))
 				for _, c := range calls {
