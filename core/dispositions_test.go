@@ -26,10 +26,6 @@ func (c *call) detail() string {
 	return string(c.response.Body)
 }
 
-func handlerOf(status int) func(context.Context) adapter.Capture {
-	return func(context.Context) adapter.Capture { return answer(status, "") }
-}
-
 // What a rejected duplicate is told must be true: what has failed has not been carried out.
 func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 	const claimsSuccess, saysFailed = "already been carried out", "did not succeed"
@@ -57,23 +53,19 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 		"no repeat submit":               {core.NoRepeatSubmit(0, ""), handlerOf(200), "Please do not submit twice."},
 		"with a message of its own":      {core.NoRepeatSubmit(0, "Once!"), handlerOf(200), "Once!"},
 		"no repeat submit, failed":       {core.NoRepeatSubmit(0, ""), handlerOf(402), ""},
-		"failed by its own code":         {core.NoRepeatSubmit(0, ""), func(context.Context) adapter.Capture { return answer(200, `{"code":50001}`) }, ""},
+		"failed by its own code":         {core.NoRepeatSubmit(0, ""), answering(200, `{"code":50001}`), ""},
 		"resubmit window, failed":        {core.ResubmitWindow(), handlerOf(500), ""},
 		"exclusive":                      {core.Exclusive(), handlerOf(200), ""},
 		"a failure that may be repeated": {func() core.Policy { p := core.DoubleClick(); p.OnFailure = core.Release; return p }(), handlerOf(402), ""},
 	} {
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
-		first := post("{}", nil).withKey("k")
-		first.handler = func(ctx context.Context) adapter.Capture {
+		first := post("{}", nil).withKey("k").doing(func(ctx context.Context) adapter.Capture {
 			running := serve(t, g, post("{}", nil).withKey("k"))
 			assert.Equal(t, "in_progress", running.code(), name)
 			assert.NotContains(t, running.detail(), "result", "%s: there will be none to get", name)
 			return tc.handler(ctx)
-		}
-		func() {
-			defer func() { _ = recover() }()
-			_ = g.Serve(t.Context(), first)
-		}()
+		})
+		serveUntilPanic(g, first)
 		again := serve(t, g, post("{}", nil).withKey("k"))
 		if tc.message == "" {
 			assert.Equal(t, 201, again.response.Status, name)
@@ -160,13 +152,12 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		ask := func() {
 			defer func() { _ = recover() }()
 			if tc.handler != nil {
-				c := post("{}", nil)
-				c.handler = func(ctx context.Context) adapter.Capture {
+				c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 					if reconciles {
 						core.RunFrom(ctx).Abandon()
 					}
 					return tc.handler(ctx)
-				}
+				})
 				_ = e.MustGuard(tc.policy).Serve(t.Context(), c)
 				return
 			}
@@ -194,10 +185,8 @@ func TestARunAsLongAsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var observed events
 		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Retention: time.Second, RetainFromStart: true}})
-		c := post("{}", nil)
-		c.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(201, "") }
-		serve(t, g, c)
-		assert.Equal(t, core.Released, observed.all[len(observed.all)-1].Kind)
+		serve(t, g, post("{}", nil).doing(slowly(time.Second, 201, "")))
+		assert.Equal(t, core.Released, observed.last().Kind)
 		assert.False(t, serve(t, g, post("{}", nil)).replayed())
 	})
 }
@@ -215,11 +204,11 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 			store.renew, store.complete = nil, nil
 		}},
 		"a failure that may have taken effect": {0, func(t *testing.T, _ *spy, g *core.Guard, c *call) {
-			c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
+			c.handler = abandoning
 			serve(t, g, c)
 		}},
 		"for as long as the policy says": {time.Minute, func(t *testing.T, _ *spy, g *core.Guard, c *call) {
-			c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(502, "") }
+			c.handler = abandoning
 			serve(t, g, c)
 		}},
 	} {
@@ -241,8 +230,7 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 						time.Sleep(remember + 5*time.Second)
 					}
 					var attempt uint64
-					c := post("{}", nil)
-					c.handler = attemptTo(&attempt)
+					c := post("{}", nil).doing(attemptTo(&attempt))
 					serve(t, g, c)
 					switch {
 					case !remembered:
@@ -287,8 +275,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 					}
 					g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).
 						MustGuard(core.Policy{Record: core.Record{Lease: time.Second, Abandoned: recovery}})
-					c := post("{}", nil)
-					c.handler = func(ctx context.Context) adapter.Capture {
+					c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 						core.RunFrom(ctx).Release() // the last call counts
 						decide[decision](core.RunFrom(ctx))
 						switch ending {
@@ -303,7 +290,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 							assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
 						}
 						return answer(201, "")
-					}
+					})
 					func() {
 						defer func() { assert.Equal(t, ending == "panic", recover() != nil) }()
 						_ = g.Serve(t.Context(), c)
@@ -315,13 +302,12 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 					got := "attempt 1"
-					again := post("{}", nil)
-					again.handler = func(ctx context.Context) adapter.Capture {
+					again := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 						if core.RunFrom(ctx).Attempt() == 2 {
 							got = "attempt 2"
 						}
 						return answer(201, "")
-					}
+					})
 					serve(t, g, again)
 					switch {
 					case again.code() != "":
@@ -355,17 +341,11 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 				began := time.Now()
 				g := core.MustNew(core.Config{User: byUser, Store: open(t)}).MustGuard(core.Policy{
 					Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
-				first := post("{}", &ledger)
-				first.handler = func(context.Context) adapter.Capture {
-					time.Sleep(time.Second)
-					return answer(502, "")
-				}
-				go func() { serve(t, g, first) }()
+				go func() { serve(t, g, post("{}", &ledger).doing(slowly(time.Second, 502, ""))) }()
 				synctest.Wait()
 				done := make(chan *call, 20)
 				for range cap(done) {
-					c := post("{}", &ledger)
-					c.handler = func(ctx context.Context) adapter.Capture {
+					c := post("{}", &ledger).doing(func(ctx context.Context) adapter.Capture {
 						second.Add(1)
 						assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
 						soon := time.Second + time.Millisecond
@@ -375,7 +355,7 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 						assert.Less(t, time.Since(began), soon, "%s: not when the old lease ends", name)
 						time.Sleep(time.Second)
 						return answer(201, "")
-					}
+					})
 					go func() { done <- serve(t, g, c) }()
 				}
 				for range cap(done) {

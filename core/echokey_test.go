@@ -125,12 +125,11 @@ func TestEchoKeyWithoutAStore(t *testing.T) {
 func TestEchoKeyIsThereOnce(t *testing.T) {
 	p := core.ClientKey(core.EchoKey())
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
-	c := post("{}", nil).withKey("k")
-	c.handler = func(context.Context) adapter.Capture {
+	c := post("{}", nil).withKey("k").doing(func(context.Context) adapter.Capture {
 		own := answer(201, "")
 		own.Response.Header = append(own.Response.Header, core.Field{Name: "idempotency-key", Value: "own"})
 		return own
-	}
+	})
 	serve(t, g, c)
 	again := serve(t, g, post("{}", nil).withKey("k"))
 	assert.True(t, again.replayed())

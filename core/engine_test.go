@@ -78,15 +78,14 @@ func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 		key  string
 		code string
 	}{{strict, "s", "key_reused"}, {lenient, "l", "in_progress"}} {
-		outer := post(`{"n":1}`, &ledger).withKey(tc.key)
-		outer.handler = func(context.Context) adapter.Capture {
+		outer := post(`{"n":1}`, &ledger).withKey(tc.key).doing(func(context.Context) adapter.Capture {
 			inner := serve(t, tc.g, post(`{"n":2}`, &ledger).withKey(tc.key))
 			assert.Equal(t, tc.code, inner.code())
 			same := serve(t, tc.g, post(`{"n":1}`, &ledger).withKey(tc.key))
 			assert.Equal(t, "in_progress", same.code())
 			assert.Equal(t, "1", same.response.Get("Retry-After"))
 			return answer(200, "")
-		}
+		})
 		serve(t, tc.g, outer)
 	}
 	assert.Zero(t, ledger.Load())
@@ -176,12 +175,11 @@ func TestFailuresAreReleased(t *testing.T) {
 	} {
 		again := func(status int, fields ...core.Field) *call {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: tc.key})
-			c := post(`{"f":1}`, nil).withKey("k")
-			c.handler = func(context.Context) adapter.Capture {
+			c := post(`{"f":1}`, nil).withKey("k").doing(func(context.Context) adapter.Capture {
 				r := answer(status, "answer")
 				r.Response.Header = append(r.Response.Header, fields...)
 				return r
-			}
+			})
 			require.Equal(t, status, serve(t, g, c).response.Status)
 			return serve(t, g, post(`{"f":1}`, nil).withKey("k"))
 		}
@@ -216,7 +214,7 @@ func TestPanicBehindTheHandler(t *testing.T) {
 	assert.Zero(t, ledger.Load())
 
 	c = post(`{"deferred":1}`, &ledger)
-	c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
+	c.handler = deferring
 	serve(t, g, c)
 	final := answer(200, "")
 	c.held = final.Response
@@ -265,7 +263,7 @@ func TestDeferredOutcome(t *testing.T) {
 	deferred := func() *call {
 		c := post("{}", nil)
 		c.err = errors.New("rendered further out")
-		c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
+		c.handler = deferring
 		assert.Error(t, g.Serve(context.Background(), c))
 		require.NotNil(t, c.pending)
 		assert.Zero(t, c.delivered)
@@ -287,11 +285,10 @@ func TestSameGuardTwiceOnTheWay(t *testing.T) {
 	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	inner := post("{}", &ledger)
-	outer := post("{}", &ledger)
-	outer.handler = func(ctx context.Context) adapter.Capture {
+	outer := post("{}", &ledger).doing(func(ctx context.Context) adapter.Capture {
 		require.NoError(t, g.Serve(ctx, inner))
 		return adapter.Capture{Response: inner.response}
-	}
+	})
 	serve(t, g, outer)
 	assert.Equal(t, 1, inner.passed)
 	assert.EqualValues(t, 1, ledger.Load())

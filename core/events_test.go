@@ -187,13 +187,9 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 	} {
 		var seen events
 		g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(tc.policy)
-		c := post("{}", nil)
-		c.handler = tc.handler
-		func() {
-			defer func() { _ = recover() }()
-			_ = g.Serve(t.Context(), c)
-		}()
-		last := seen.all[len(seen.all)-1]
+		c := post("{}", nil).doing(tc.handler)
+		serveUntilPanic(g, c)
+		last := seen.last()
 		assert.Equal(t, tc.kind, last.Kind, name)
 		assert.Equal(t, []bool{tc.failed, tc.panicked}, []bool{last.Failed, last.Panicked}, name)
 	}
@@ -204,7 +200,7 @@ func TestRequestsThatPassAreSeen(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(core.Policy{Name: "hooks", Key: core.Header(core.Optional)})
 	c := serve(t, g, post("{}", nil))
 	assert.Equal(t, 1, c.passed)
-	assert.Equal(t, core.Event{Kind: core.Passed, Policy: "hooks", Route: "POST /orders"}, seen.all[len(seen.all)-1])
+	assert.Equal(t, core.Event{Kind: core.Passed, Policy: "hooks", Route: "POST /orders"}, seen.last())
 	safe := post("", nil)
 	safe.method = "GET"
 	serve(t, g, safe)

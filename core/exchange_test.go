@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
@@ -138,6 +139,20 @@ func answer(status int, body string) adapter.Capture {
 	}}
 }
 
+// Handlers.
+
+func handlerOf(status int) func(context.Context) adapter.Capture { return answering(status, "") }
+
+func answering(status int, body string) func(context.Context) adapter.Capture {
+	return func(context.Context) adapter.Capture { return answer(status, body) }
+}
+
+func slowly(takes time.Duration, status int, body string) func(context.Context) adapter.Capture {
+	return func(context.Context) adapter.Capture { time.Sleep(takes); return answer(status, body) }
+}
+
+func deferring(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
+
 // abandoning is a handler that abandons its run.
 func abandoning(ctx context.Context) adapter.Capture {
 	core.RunFrom(ctx).Abandon()
@@ -150,6 +165,17 @@ func attemptTo(n *uint64) func(context.Context) adapter.Capture {
 		*n = core.RunFrom(ctx).Attempt()
 		return answer(201, "")
 	}
+}
+
+func (c *call) doing(handler func(context.Context) adapter.Capture) *call {
+	c.handler = handler
+	return c
+}
+
+// after has something done before the handler.
+func (c *call) after(before func(context.Context)) *call {
+	handler := c.handler
+	return c.doing(func(ctx context.Context) adapter.Capture { before(ctx); return handler(ctx) })
 }
 
 func (c *call) withKey(key ...string) *call {
@@ -188,4 +214,18 @@ func (e *events) kinds() (kinds []core.Kind) {
 		kinds = append(kinds, ev.Kind)
 	}
 	return kinds
+}
+
+// last is the event that came last.
+func (e *events) last() core.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.all[len(e.all)-1]
+}
+
+// serveUntilPanic is for a call on whose way something may panic.
+func serveUntilPanic(g *core.Guard, c *call) (panicked any) {
+	defer func() { panicked = recover() }()
+	_ = g.Serve(context.Background(), c)
+	return nil
 }

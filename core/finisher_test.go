@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"testing"
@@ -38,7 +37,7 @@ func TestFinisher(t *testing.T) {
 		var order []int
 		for i, err := range []error{first, second} {
 			c := undelivered{post(strconv.Itoa(i), nil), err}
-			c.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
+			c.handler = deferring
 			require.NoError(t, g.Serve(t.Context(), c))
 			f.Defer(c.pending, func(came bool) *adapter.Capture {
 				assert.Equal(t, returned, came)

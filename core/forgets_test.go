@@ -66,9 +66,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-	c := put(1, nil)
-	c.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Keep(); return answer(201, "") }
-	serve(t, g, c)
+	serve(t, g, put(1, nil).doing(func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Keep(); return answer(201, "") }))
 	assert.True(t, serve(t, g, put(1, nil)).replayed(), "Run.Keep")
 }
 
@@ -146,11 +144,10 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &spy{Store: newStore(t), renew: func(context.Context) error { return store.ErrLost }} // a third of a second later
 			e := core.MustNew(core.Config{User: byUser, Store: s})
-			first := put(1, nil)
-			first.handler = func(ctx context.Context) adapter.Capture {
+			first := put(1, nil).doing(func(ctx context.Context) adapter.Capture {
 				time.Sleep(time.Second / 10)
 				return tc.handler(ctx)
-			}
+			})
 			go serve(t, e.MustGuard(waits), first)
 			synctest.Wait()
 			assert.False(t, serve(t, e.MustGuard(tc.waiter), put(1, nil)).replayed(), name)
@@ -176,16 +173,15 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		takeOver, uncertain := e.MustGuard(tc.policy), tc.policy
 		uncertain.Abandoned = core.Uncertain(nil)
 		run := func(g *core.Guard, handler func(context.Context) adapter.Capture) (met string) {
-			c := put(1, nil)
-			c.handler = func(ctx context.Context) adapter.Capture {
+			c := put(1, nil).doing(func(ctx context.Context) adapter.Capture {
 				met = fmt.Sprintf("attempt %d, takeover %t", core.RunFrom(ctx).Attempt(), core.RunFrom(ctx).Takeover())
 				assert.Equal(t, core.RunFrom(ctx).Takeover(), last.Takeover, "%+v", last)
 				return handler(ctx)
-			}
+			})
 			serve(t, g, c)
 			return met + c.code()
 		}
-		run(takeOver, func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") })
+		run(takeOver, abandoning)
 		assert.Equal(t, "attempt 2, takeover true", run(takeOver, tc.takeover), name)
 		assert.Equal(t, tc.third, run(e.MustGuard(uncertain), handlerOf(500)), name)
 		if tc.third != "uncertain" {
@@ -202,9 +198,7 @@ func TestReconciledPut(t *testing.T) {
 			return core.Finished(&core.Response{Status: 204}), nil
 		}),
 	}})
-	first := put(1, &ledger)
-	first.handler = func(ctx context.Context) adapter.Capture { core.RunFrom(ctx).Abandon(); return answer(500, "") }
-	serve(t, g, first)
+	serve(t, g, put(1, &ledger).doing(abandoning))
 	assert.Equal(t, 204, serve(t, g, put(1, &ledger)).response.Status)
 	assert.Zero(t, ledger.Load())
 	assert.Equal(t, 201, serve(t, g, put(1, &ledger)).response.Status)

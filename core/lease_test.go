@@ -70,8 +70,7 @@ func (t *processes) begin(ctx context.Context, c *call) {
 
 // order is a call whose handler runs until it has taken so long or until its lease is lost.
 func (t *processes) order(takes time.Duration) *call {
-	c := post("{}", nil)
-	c.handler = func(ctx context.Context) adapter.Capture {
+	c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 		assert.EqualValues(t, 1, t.running.Add(1), "never two at a time")
 		defer t.running.Add(-1)
 		select {
@@ -79,7 +78,7 @@ func (t *processes) order(takes time.Duration) *call {
 		case <-time.After(takes):
 		}
 		return answer(201, "done")
-	}
+	})
 	return c
 }
 
@@ -196,9 +195,7 @@ func TestFinishedRunsLoseNoLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTwoProcesses(t, tc.slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
-				c := post("{}", nil)
-				c.handler = func(context.Context) adapter.Capture { time.Sleep(tc.takes); return answer(tc.status, "") }
-				serve(t, t.first, c)
+				serve(t, t.first, post("{}", nil).doing(slowly(tc.takes, tc.status, "")))
 				time.Sleep(time.Minute)
 				assert.Contains(t, t.observed.kinds(), tc.want)
 				assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
@@ -215,9 +212,7 @@ func TestALeaseIsLostOnce(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
 		var served sync.WaitGroup
 		for _, body := range []string{"1", "2"} {
-			c := post(body, nil)
-			c.handler = func(context.Context) adapter.Capture { time.Sleep(time.Minute); return answer(201, "") }
-			served.Go(func() { serve(t, g, c) })
+			served.Go(func() { serve(t, g, post(body, nil).doing(slowly(time.Minute, 201, ""))) })
 			time.Sleep(2 * time.Second)
 		}
 		served.Wait()
@@ -281,7 +276,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
 			start = t.start
 			failing, waits := post("{}", nil), t.order(0)
-			failing.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(503, "") }
+			failing.handler = slowly(time.Second, 503, "")
 			t.served.Go(func() { serve(t, t.second, failing) })
 			synctest.Wait()
 			serve(t, t.first, waits)
@@ -309,9 +304,7 @@ func TestRetryAfterOfARunningOperation(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t), renew: tc.renew}}).MustGuard(core.Policy{Duplicate: tc.duplicate})
-			first := post("{}", nil)
-			first.handler = func(context.Context) adapter.Capture { time.Sleep(time.Minute); return answer(201, "") }
-			go serve(t, g, first)
+			go serve(t, g, post("{}", nil).doing(slowly(time.Minute, 201, "")))
 			time.Sleep(tc.after)
 			assert.Equal(t, tc.want, serve(t, g, post("{}", nil)).response.Get("Retry-After"), name)
 			time.Sleep(time.Minute)

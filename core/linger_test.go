@@ -204,14 +204,13 @@ func TestWhoMayBeStreamedTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-			c := post("{}", nil)
-			c.handler = func(ctx context.Context) adapter.Capture {
+			c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 				if tc.streamed {
 					adapter.PartSent(ctx, true)
 				}
 				assert.Equal(t, tc.want, adapter.MayStream(ctx))
 				return answer(201, "")
-			}
+			})
 			assert.NoError(t, g.Serve(tc.caller(t.Context()), c))
 		})
 	}
@@ -274,13 +273,11 @@ func TestGivenUp(t *testing.T) {
 					assert.Contains(t, observed.kinds(), tc.want)
 					if tc.code != "" {
 						assert.Equal(t, tc.code, c.code())
-						last := observed.all[len(observed.all)-1]
+						last := observed.last()
 						assert.Equal(t, http.StatusServiceUnavailable, last.Status, "what the client got")
 						assert.True(t, last.Failed)
 					}
-					again := post("{}", nil)
-					again.handler = c.handler
-					serve(t, g, again)
+					serve(t, g, post("{}", nil).doing(c.handler))
 					assert.Equal(t, tc.ran, ran.Load())
 				})
 			})
@@ -356,7 +353,7 @@ func TestCutStream(t *testing.T) {
 				return captured
 			}
 			assert.NoError(t, g.Serve(ctx, c))
-			last := observed.all[len(observed.all)-1]
+			last := observed.last()
 			assert.Equal(t, want, last.Kind)
 			assert.Equal(t, want != core.Completed, last.Failed)
 		})
@@ -368,10 +365,9 @@ func TestPanicBehindAPartOfAnAnswer(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
 		var observed events
 		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{})
-		c := post("{}", nil)
-		c.handler = func(ctx context.Context) adapter.Capture { adapter.PartSent(ctx, streaming); panic("boom") }
+		c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture { adapter.PartSent(ctx, streaming); panic("boom") })
 		assert.PanicsWithValue(t, "boom", func() { _ = g.Serve(t.Context(), c) })
-		assert.Equal(t, core.RunAbandoned, observed.all[len(observed.all)-1].Kind)
+		assert.Equal(t, core.RunAbandoned, observed.last().Kind)
 	}
 }
 
@@ -381,8 +377,7 @@ func TestDrain(t *testing.T) {
 		e := core.MustNew(core.Config{User: byUser, Store: newStore(t)})
 		g := e.MustGuard(core.Policy{})
 		waits := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Hour)})
-		done := post(`{"n":0}`, &ledger)
-		serve(t, g, done)
+		serve(t, g, post(`{"n":0}`, &ledger))
 
 		var served sync.WaitGroup
 		slow, stubborn, waiter := post(`{"n":1}`, nil), post(`{"n":2}`, nil), post(`{"n":1}`, nil)
@@ -397,7 +392,7 @@ func TestDrain(t *testing.T) {
 			return emptyAnswer()
 		}
 		pending := post(`{"n":3}`, nil) // a run whose outcome is not known yet counts
-		pending.handler = func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} }
+		pending.handler = deferring
 		serve(t, g, pending)
 		served.Go(func() { serve(t, g, slow) })
 		served.Go(func() { serve(t, g, stubborn) })
@@ -468,8 +463,7 @@ func TestDrainEndsAllRuns(t *testing.T) {
 			e := core.MustNew(core.Config{User: byUser, StoreTimeout: 3 * time.Second})
 			var served sync.WaitGroup
 			for _, body := range []string{"1", "2", "3"} {
-				c := post(body, nil)
-				c.handler = func(ctx context.Context) adapter.Capture {
+				c := post(body, nil).doing(func(ctx context.Context) adapter.Capture {
 					select {
 					case <-ctx.Done():
 					case <-time.After(time.Hour):
@@ -477,7 +471,7 @@ func TestDrainEndsAllRuns(t *testing.T) {
 					assert.Equal(t, core.ErrShutdown, context.Cause(ctx))
 					time.Sleep(tidies)
 					return answer(201, "")
-				}
+				})
 				served.Go(func() { serve(t, e.MustGuard(core.Policy{}), c) })
 			}
 			synctest.Wait()
@@ -498,7 +492,7 @@ func TestDrainAfterAStorePanics(t *testing.T) {
 		e := core.MustNew(core.Config{User: byUser, Store: store})
 		g := e.MustGuard(core.Policy{})
 		slow, odd := post("1", nil), post("2", nil)
-		slow.handler = func(context.Context) adapter.Capture { time.Sleep(time.Second); return answer(201, "") }
+		slow.handler = slowly(time.Second, 201, "")
 		odd.handler = handlerOf(201)
 		var served sync.WaitGroup
 		served.Go(func() { serve(t, g, slow) })
@@ -540,15 +534,14 @@ func TestNothingStaysWithTheCallersContext(t *testing.T) {
 		"success": handlerOf(201),
 		"failure": handlerOf(500),
 		"panic":   func(context.Context) adapter.Capture { panic("boom") },
-		"later":   func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} },
+		"later":   deferring,
 		"drained": func(context.Context) adapter.Capture { t.Error("runs"); return answer(201, "") },
 	} {
 		ctx := &countingContext{Context: context.Background(), ended: make(chan struct{})}
-		c := post(`"`+name+`"`, nil)
-		c.handler = func(run context.Context) adapter.Capture {
+		c := post(`"`+name+`"`, nil).doing(func(run context.Context) adapter.Capture {
 			assert.EqualValues(t, 1, ctx.waiting.Load(), name)
 			return handler(run)
-		}
+		})
 		serving := g
 		if name == "drained" {
 			other := core.MustNew(core.Config{User: byUser})
@@ -577,8 +570,7 @@ func TestDrainWhileRunsBegin(t *testing.T) {
 		var served sync.WaitGroup
 		for range 4 {
 			served.Go(func() {
-				c := post("{}", nil)
-				c.handler = func(context.Context) adapter.Capture { return answer(201, "") }
+				c := post("{}", nil).doing(handlerOf(201))
 				assert.NoError(t, g.Serve(context.Background(), c))
 			})
 		}

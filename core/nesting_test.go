@@ -57,12 +57,11 @@ func TestInnerRefusalsAreNotKept(t *testing.T) {
 	assert.False(t, again.replayed())
 
 	// A task that is refused is the handler's own business.
-	tasks := post("{}", nil).withKey("tasks")
-	tasks.handler = func(ctx context.Context) adapter.Capture {
+	tasks := post("{}", nil).withKey("tasks").doing(func(ctx context.Context) adapter.Capture {
 		_, err := do(ctx, e, "", core.TaskPolicy{Name: "mail"}, nil)
 		assert.ErrorIs(t, err, codes.KeyMissing)
 		return answer(201, "")
-	}
+	})
 	serve(t, outer, tasks)
 	assert.True(t, serve(t, outer, post("{}", nil).withKey("tasks")).replayed())
 }
@@ -112,12 +111,11 @@ func handlerThatRunsOn(t *testing.T, status int) {
 		var last core.Event
 		store := &spy{Store: newStore(t)}
 		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
-		c := post("{}", nil)
-		c.handler = func(context.Context) adapter.Capture {
+		c := post("{}", nil).doing(func(context.Context) adapter.Capture {
 			got := answer(status, "too late")
 			got.Ending = adapter.RunsOn
 			return got
-		}
+		})
 		assert.Equal(t, status, serve(t, g, c).response.Status)
 		assert.Equal(t, core.RunUnfinished, last.Kind)
 		assert.True(t, last.Failed)

@@ -101,8 +101,7 @@ func TestPresetsOverTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
 			began := time.Now()
-			first := post("{}", nil)
-			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(tc.takes); return tc.handler(ctx) }
+			first := post("{}", nil).doing(func(ctx context.Context) adapter.Capture { time.Sleep(tc.takes); return tc.handler(ctx) })
 			go func() { serve(t, g, first) }()
 			for _, m := range tc.moments {
 				time.Sleep(m.at - time.Since(began))

@@ -159,7 +159,7 @@ func TestAnEmbeddedStoreRecallsNothing(t *testing.T) {
 	for range 2 {
 		c := post(`{"a":1}`, nil)
 		c.header = http.Header{core.DefaultKeyHeader: {"k-1"}, "X-User": {"alice"}}
-		c.handler = func(context.Context) adapter.Capture { return answer(201, "made") }
+		c.handler = answering(201, "made")
 		require.NoError(t, guard.Serve(t.Context(), c))
 		require.Equal(t, "made", string(c.response.Body))
 	}

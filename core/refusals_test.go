@@ -143,8 +143,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				ctx, leave := context.WithCancel(core.WithCaller(t.Context(), "key-1"))
 				empty := answer(200, "")
 				empty.Ending = adapter.Empty
-				c := post("{}", nil)
-				c.handler = func(run context.Context) adapter.Capture {
+				c := post("{}", nil).doing(func(run context.Context) adapter.Capture {
 					if drained {
 						over, cancel := context.WithCancel(t.Context())
 						cancel()
@@ -157,7 +156,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 						return adapter.Capture{Ending: adapter.Deferred}
 					}
 					return empty
-				}
+				})
 				require.NoError(t, g.Serve(ctx, c))
 				if deferred {
 					require.NoError(t, c.pending.Finish(&empty))
@@ -218,10 +217,9 @@ func TestRefusalResponse(t *testing.T) {
 		assert.Equal(t, "/orders", r.Request.Route)
 		return &core.Response{Status: 200, Header: []core.Field{{Name: "retry-after", Value: "60"}, {Name: "cache-control", Value: "private"}}}
 	}}).MustGuard(core.Policy{})
-	c := post("{}", nil)
-	c.handler = func(ctx context.Context) adapter.Capture {
+	c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 		return adapter.Capture{Response: core.RefusalResponse(ctx, r, &core.Request{Route: "/orders"})}
-	}
+	})
 	serve(t, g, c)
 	assert.Equal(t, 200, c.response.Status)
 	assert.ElementsMatch(t, []core.Field{{Name: "Retry-After", Value: "60"}, {Name: "Cache-Control", Value: "no-store"},
@@ -270,9 +268,9 @@ func TestReportedRefusals(t *testing.T) {
 			if tc.status == 409 {
 				assert.Equal(t, "in_progress", c.response.Get(core.RefusedHeader), name)
 				assert.Zero(t, c.delivered, name)
-				assert.NotErrorIs(t, observed.all[len(observed.all)-1].Err, adapter.ErrUnrendered, "the guard has answered it")
+				assert.NotErrorIs(t, observed.last().Err, adapter.ErrUnrendered, "the guard has answered it")
 			}
-			last := observed.all[len(observed.all)-1]
+			last := observed.last()
 			assert.Equal(t, core.Released, last.Kind, "%s, deferred %v", name, deferred)
 			assert.True(t, last.Failed, name)
 			assert.ErrorIs(t, last.Err, codes.InProgress, name)

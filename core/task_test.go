@@ -95,7 +95,7 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 	} {
 		calls := 0
 		assert.NoError(t, check(key, &calls), key)
-		last := observed.all[len(observed.all)-1]
+		last := observed.last()
 		assert.Equal(t, core.Completed, last.Kind)
 		assert.False(t, last.Failed)
 		assert.Error(t, last.Err, "somebody should know")
@@ -141,7 +141,7 @@ func TestErrorsOfTasksAreSeen(t *testing.T) {
 	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.TaskPolicy{Name: "n"})
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
 	assert.Equal(t, errDown, err)
-	last := observed.all[len(observed.all)-1]
+	last := observed.last()
 	assert.Equal(t, core.Released, last.Kind)
 	assert.Equal(t, errDown, last.Err)
 }

@@ -320,9 +320,7 @@ func TestBrokenConnectionWhileFinishing(t *testing.T) {
 		store := &spy{Store: newStore(t)}
 		store.abandon = once(&store.abandons)
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}})
-		c := post("{}", nil)
-		c.handler = handlerOf(502)
-		serve(t, g, c)
+		serve(t, g, post("{}", nil).doing(handlerOf(502)))
 		assert.Equal(t, "uncertain", serve(t, g, post("{}", nil)).code(), "at once, not when the lease has passed")
 	})
 }

@@ -36,12 +36,11 @@ func TestThoseInTimeAndThoseTooLateWaitApart(t *testing.T) {
 		token := tokenFor(t, g, "alice")
 		time.Sleep(core.DefaultTokenLifetime - time.Millisecond)
 
-		crash := submit(token, "", &ledger)
-		crash.handler = func(ctx context.Context) adapter.Capture {
+		crash := submit(token, "", &ledger).doing(func(ctx context.Context) adapter.Capture {
 			time.Sleep(10 * time.Second)
 			core.RunFrom(ctx).Abandon()
 			return answer(500, "")
-		}
+		})
 		go serve(t, g, crash)
 		synctest.Wait()
 		inTime, late := submit(token, "", &ledger), submit(token, "", &ledger)
@@ -79,9 +78,7 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 		records := &acquireHook{Store: newStore(t)}
 		g := core.MustNew(core.Config{Service: "shop", User: byUser, Store: records}).MustGuard(checkout(tokensFor(tokenSecret)))
 		token := tokenFor(t, g, "alice")
-		crash := submit(token, "", nil)
-		crash.handler = abandoning
-		serve(t, g, crash)
+		serve(t, g, submit(token, "", nil).doing(abandoning))
 		time.Sleep(core.DefaultTokenLifetime)
 		records.n, records.before = 2, func(s store.Store, key string, claim store.Claim) {
 			claim.Owner = store.NewOwner()

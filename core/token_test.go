@@ -237,7 +237,7 @@ func TestATokenAndABodyThatCannotBeRead(t *testing.T) {
 		c.bodyErr = errDown
 		c.header.Set(core.TokenHeader, header)
 		assert.Equal(t, code, serve(t, g, c).code(), header)
-		assert.Equal(t, code == "body_unreadable", errors.Is(seen.all[len(seen.all)-1].Err, errDown))
+		assert.Equal(t, code == "body_unreadable", errors.Is(seen.last().Err, errDown))
 	}
 	assert.Zero(t, ledger.Load())
 }
@@ -361,8 +361,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 		g := e.MustGuard(checkout(tokensFor(tokenSecret)))
 		used, unused, failed, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice"), tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 		serve(t, g, submit(used, "", &ledger))
-		bad := submit(failed, "", &ledger)
-		bad.handler = func(context.Context) adapter.Capture { return answer(402, "") }
+		bad := submit(failed, "", &ledger).doing(handlerOf(402))
 		assert.Equal(t, 402, serve(t, g, bad).response.Status)
 		bad = submit(crashed, "", &ledger)
 		bad.handler = abandoning
@@ -383,9 +382,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 
 		// A run that was begun in time and abandoned is a standing record: it is taken over.
 		var attempt uint64
-		again := submit(crashed, "", &ledger)
-		again.handler = attemptTo(&attempt)
-		assert.Equal(t, 201, serve(t, g, again).response.Status)
+		assert.Equal(t, 201, serve(t, g, submit(crashed, "", &ledger).doing(attemptTo(&attempt))).response.Status)
 		assert.EqualValues(t, 2, attempt)
 		assert.True(t, serve(t, g, submit(crashed, "", &ledger)).replayed())
 		for _, ev := range seen.all {
@@ -423,7 +420,7 @@ func TestTheClaimOfAnOldTokenStaysBehind(t *testing.T) {
 			records.release = func(context.Context) error { return errDown }
 			refused(token, "", "at first")
 			records.release = nil
-			last := seen.all[len(seen.all)-1]
+			last := seen.last()
 			assert.ErrorIs(t, last.Err, errDown)
 			assert.Contains(t, last.Key.Raw(), "M=checkoutT=")
 			refused(young, "", "while it stands")
@@ -459,12 +456,11 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		token := tokenFor(t, g, "alice")
 		crashing := func() *call {
-			c := submit(token, "", nil)
-			c.handler = func(ctx context.Context) adapter.Capture {
+			c := submit(token, "", nil).doing(func(ctx context.Context) adapter.Capture {
 				time.Sleep(time.Second)
 				core.RunFrom(ctx).Abandon()
 				return answer(500, "")
-			}
+			})
 			return c
 		}
 		serve(t, g, crashing())
@@ -479,9 +475,7 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 			return nil
 		}
 		var attempt uint64
-		last := submit(token, "", nil)
-		last.handler = attemptTo(&attempt)
-		assert.Equal(t, 201, serve(t, g, last).response.Status)
+		assert.Equal(t, 201, serve(t, g, submit(token, "", nil).doing(attemptTo(&attempt))).response.Status)
 		assert.EqualValues(t, 3, attempt)
 	})
 }
@@ -520,9 +514,7 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return tc.verdict, nil })
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
-			crash := submit(token, "", &ledger)
-			crash.handler = abandoning
-			serve(t, g, crash)
+			serve(t, g, submit(token, "", &ledger).doing(abandoning))
 			time.Sleep(core.DefaultTokenLifetime)
 			assert.Equal(t, tc.status, serve(t, g, submit(token, "", &ledger)).response.Status, name)
 			assert.Equal(t, tc.runs, ledger.Load(), name)
@@ -541,13 +533,12 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	p.Authorize = func(context.Context, *core.Request) error { return forbidden }
 	g := e.MustGuard(p)
 	token := tokenFor(t, g, "alice")
-	running := submit(token, "", nil)
-	running.handler = func(context.Context) adapter.Capture {
+	running := submit(token, "", nil).doing(func(context.Context) adapter.Capture {
 		serve(t, g, submit(token, "&n=2", nil))
 		c := answer(303, "")
 		c.Response.Header = append(c.Response.Header, core.Field{Name: "Location", Value: "/receipts/1"})
 		return c
-	}
+	})
 	serve(t, g, running)
 	serve(t, g, submit(token, "&n=2", nil))
 	forbidden = errors.New("no")
@@ -638,7 +629,7 @@ func TestIssuingIsLimited(t *testing.T) {
 	require.NoError(t, g.ServeTokens()(t.Context(), c))
 	assert.Equal(t, "user_missing", c.code())
 	assert.Len(t, l.users, 9, "nobody is not counted")
-	last := seen.all[len(seen.all)-1]
+	last := seen.last()
 	assert.Equal(t, core.Refused, last.Kind)
 	assert.Equal(t, "GET /tokens", last.Route)
 	assert.Equal(t, codes.UserMissing, last.Code)
@@ -764,15 +755,11 @@ func TestARecordOutlastsItsToken(t *testing.T) {
 			MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, Lifetime: 48 * time.Hour})))
 		used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 		serve(t, g, submit(used, "", nil))
-		crash := submit(crashed, "", nil)
-		crash.handler = abandoning
-		serve(t, g, crash)
+		serve(t, g, submit(crashed, "", nil).doing(abandoning))
 		time.Sleep(48*time.Hour + 4*time.Minute)
 		assert.True(t, serve(t, g, submit(used, "", nil)).replayed())
 		var attempt uint64
-		again := submit(crashed, "", nil)
-		again.handler = attemptTo(&attempt)
-		serve(t, g, again)
+		serve(t, g, submit(crashed, "", nil).doing(attemptTo(&attempt)))
 		assert.EqualValues(t, 2, attempt)
 	})
 }
@@ -786,17 +773,14 @@ func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).MustGuard(p)
 			used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 			serve(t, g, submit(used, "", nil))
-			crash := submit(crashed, "", nil)
-			crash.handler = abandoning
-			serve(t, g, crash)
+			serve(t, g, submit(crashed, "", nil).doing(abandoning))
 			time.Sleep(stands - time.Millisecond)
 			assert.True(t, serve(t, g, submit(used, "", nil)).replayed())
-			again := submit(crashed, "", nil)
-			again.handler = func(ctx context.Context) adapter.Capture {
+			again := submit(crashed, "", nil).doing(func(ctx context.Context) adapter.Capture {
 				assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
 				core.RunFrom(ctx).Abandon()
 				return answer(500, "")
-			}
+			})
 			assert.Equal(t, 500, serve(t, g, again).response.Status)
 			time.Sleep(time.Millisecond)
 			assert.Equal(t, "token_expired", serve(t, g, submit(used, "", nil)).code())
@@ -880,8 +864,7 @@ func TestAnExpiredTokenAndItsRuns(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {
-				c := submit(token, "", nil)
-				c.handler = func(ctx context.Context) adapter.Capture { end(core.RunFrom(ctx)); return answer(201, "") }
+				c := submit(token, "", nil).doing(func(ctx context.Context) adapter.Capture { end(core.RunFrom(ctx)); return answer(201, "") })
 				assert.Equal(t, 201, serve(t, g, c).response.Status)
 				time.Sleep(core.DefaultTokenLifetime)
 			}

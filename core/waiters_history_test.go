@@ -269,8 +269,7 @@ func nobodyOversleeps(t *testEnv) {
 	ended := time.Now() // the last run
 	var all sync.WaitGroup
 	for range 300 {
-		c := post("{}", nil)
-		c.handler = func(context.Context) adapter.Capture {
+		c := post("{}", nil).doing(func(context.Context) adapter.Capture {
 			mu.Lock()
 			assert.Equal(t, ended, time.Now(), "the next one runs at once")
 			runs++
@@ -284,7 +283,7 @@ func nobodyOversleeps(t *testEnv) {
 			defer mu.Unlock()
 			ended = time.Now()
 			return answer(status, "")
-		}
+		})
 		ctx, cancel := context.WithCancel(context.Background())
 		if rand.IntN(4) > 0 { // who stays is enough for all runs
 			ctx, cancel = context.WithTimeout(ctx, ticks(40))

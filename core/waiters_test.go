@@ -168,8 +168,7 @@ func TestOneOfManyTakesOver(t *testing.T) {
 		var runs, running atomic.Int64
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 		calls, served := t.arrive(g, many, func() *call {
-			c := post("{}", nil)
-			c.handler = func(context.Context) adapter.Capture {
+			c := post("{}", nil).doing(func(context.Context) adapter.Capture {
 				assert.EqualValues(t, 1, running.Add(1), "never two at a time")
 				time.Sleep(100 * time.Millisecond)
 				running.Add(-1)
@@ -177,7 +176,7 @@ func TestOneOfManyTakesOver(t *testing.T) {
 					return answer(500, "failed")
 				}
 				return answer(201, "done")
-			}
+			})
 			return c
 		})
 		t.store.acquires.Store(0)
@@ -198,13 +197,12 @@ func TestClaimOfAWaiterHasItsOwnContext(t *testing.T) {
 		t.store.onAcquire(func(ctx context.Context) error { claimed.Store(ctx.Value(name{})); return nil })
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
 		for _, who := range []string{"first", "second", "third"} {
-			c := post("{}", nil)
-			c.handler = func(ctx context.Context) adapter.Capture {
+			c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 				assert.Equal(t, who, claimed.Load())
 				runs.Store(who)
 				time.Sleep(time.Second)
 				return answer(500, "")
-			}
+			})
 			go func() { assert.NoError(t, g.Serve(context.WithValue(context.Background(), name{}, who), c)) }()
 			synctest.Wait()
 		}
@@ -231,8 +229,7 @@ func TestManyOperationsWaitedFor(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 200 {
 			order := func() *call {
-				c := post("{}", nil).withKey(strconv.Itoa(i))
-				c.handler = func(context.Context) adapter.Capture { time.Sleep(400 * time.Millisecond); return answer(201, "done") }
+				c := post("{}", nil).withKey(strconv.Itoa(i)).doing(slowly(400*time.Millisecond, 201, "done"))
 				return c
 			}
 			calls, served := t.arrive(g, 2, order)
@@ -269,8 +266,7 @@ func TestPausesHaveALimit(t *testing.T) {
 				})
 				g := core.MustNew(core.Config{User: byUser, Store: tc.wrap(t.store)}).MustGuard(core.Policy{Duplicate: core.Wait(time.Hour)})
 				calls, served := t.arrive(g, 2, func() *call {
-					c := post("{}", nil)
-					c.handler = func(context.Context) adapter.Capture { time.Sleep(100 * tc.limit); return answer(201, "done") }
+					c := post("{}", nil).doing(slowly(100*tc.limit, 201, "done"))
 					return c
 				})
 				served.Wait()
@@ -291,12 +287,11 @@ func TestPausesAreShortForEachRun(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser, Store: t.store.spy}).
 			MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{OnSuccess: core.Release}})
 		_, served := t.arrive(g, runs, func() *call {
-			c := post("{}", nil)
-			c.handler = func(context.Context) adapter.Capture {
+			c := post("{}", nil).doing(func(context.Context) adapter.Capture {
 				ledger.Add(1)
 				time.Sleep(10 * time.Millisecond)
 				return answer(201, "done")
-			}
+			})
 			return c
 		})
 		served.Wait()
@@ -308,8 +303,7 @@ func TestPausesAreShortForEachRun(t *testing.T) {
 // Each waiter leaves when it has to, and the others go on waiting.
 func TestOneWaiterLeaves(t *testing.T) {
 	takes := func(d time.Duration) *call {
-		c := post("{}", nil)
-		c.handler = func(context.Context) adapter.Capture { time.Sleep(d); return answer(201, "done") }
+		c := post("{}", nil).doing(slowly(d, 201, "done"))
 		return c
 	}
 	t.Run("when its client has gone", func(t *testing.T) {
@@ -483,12 +477,11 @@ func TestAnswerFromBeforeTheCallerJoined(t *testing.T) {
 		t.store.after = true // a call takes effect at once; it is the answer that may be slow
 		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{Retention: 100 * time.Millisecond}})
 		order := func() *call {
-			c := post("{}", nil)
-			c.handler = func(context.Context) adapter.Capture {
+			c := post("{}", nil).doing(func(context.Context) adapter.Capture {
 				n := runs.Add(1)
 				time.Sleep(400 * time.Millisecond) // nobody asks before
 				return answer(201, "run "+string(rune('0'+n)))
-			}
+			})
 			return c
 		}
 		first := order()
@@ -576,11 +569,7 @@ func TestKeyReusedWhileManyWait(t *testing.T) {
 		g := t.MustGuard(p)
 		sleepy := func(body string, status int) func() *call {
 			return func() *call {
-				c := post(body, nil).withKey("k")
-				c.handler = func(context.Context) adapter.Capture {
-					time.Sleep(300 * time.Millisecond)
-					return answer(status, body)
-				}
+				c := post(body, nil).withKey("k").doing(slowly(300*time.Millisecond, status, body))
 				return c
 			}
 		}
