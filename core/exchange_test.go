@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -221,6 +222,11 @@ func (e *events) last() core.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.all[len(e.all)-1]
+}
+
+// bubble is a subtest on synctest's clock.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // serveUntilPanic is for a call on whose way something may panic.

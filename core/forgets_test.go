@@ -86,42 +86,40 @@ func TestWaitersOfAPut(t *testing.T) {
 			return &spy{Store: newStore(t), acquire: func(context.Context) error { time.Sleep(time.Second); return nil }}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
-				began := time.Now()
-				e := core.MustNew(core.Config{User: byUser, Store: open(t)})
-				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-				first := put(1, &ledger)
-				handler := first.handler
-				first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10500 * time.Millisecond); return handler(ctx) }
-				go serve(t, g, first)
-				done := make(chan *call, 500)
-				for i := range cap(done) {
-					if i%10 == 0 {
-						time.Sleep(time.Second / 5)
-					}
-					go func() { done <- serve(t, g, put(1, &ledger)) }()
+		bubble(t, name, func(t *testing.T) {
+			var ledger atomic.Int64
+			began := time.Now()
+			e := core.MustNew(core.Config{User: byUser, Store: open(t)})
+			g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			first := put(1, &ledger)
+			handler := first.handler
+			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10500 * time.Millisecond); return handler(ctx) }
+			go serve(t, g, first)
+			done := make(chan *call, 500)
+			for i := range cap(done) {
+				if i%10 == 0 {
+					time.Sleep(time.Second / 5)
 				}
-				for range cap(done) {
-					c := <-done
-					require.True(t, c.replayed())
-					require.Equal(t, `{"order":1}`, string(c.response.Body))
-				}
-				assert.EqualValues(t, 1, ledger.Load())
-				synctest.Wait()
-				assert.Zero(t, e.Waited())
-				assert.False(t, serve(t, g, put(1, &ledger)).replayed())
-				assert.EqualValues(t, 2, ledger.Load())
-				assert.Less(t, time.Since(began), 15*time.Second, "nobody asks the store once more, and nobody keeps a claim")
+				go func() { done <- serve(t, g, put(1, &ledger)) }()
+			}
+			for range cap(done) {
+				c := <-done
+				require.True(t, c.replayed())
+				require.Equal(t, `{"order":1}`, string(c.response.Body))
+			}
+			assert.EqualValues(t, 1, ledger.Load())
+			synctest.Wait()
+			assert.Zero(t, e.Waited())
+			assert.False(t, serve(t, g, put(1, &ledger)).replayed())
+			assert.EqualValues(t, 2, ledger.Load())
+			assert.Less(t, time.Since(began), 15*time.Second, "nobody asks the store once more, and nobody keeps a claim")
 
-				failing, impatient := put(1, &ledger), e.MustGuard(core.Policy{Duplicate: core.Wait(time.Millisecond)})
-				failing.handler = func(context.Context) adapter.Capture {
-					assert.Equal(t, "in_progress", serve(t, impatient, put(1, &ledger)).code())
-					return answer(500, "")
-				}
-				serve(t, g, failing)
-			})
+			failing, impatient := put(1, &ledger), e.MustGuard(core.Policy{Duplicate: core.Wait(time.Millisecond)})
+			failing.handler = func(context.Context) adapter.Capture {
+				assert.Equal(t, "in_progress", serve(t, impatient, put(1, &ledger)).code())
+				return answer(500, "")
+			}
+			serve(t, g, failing)
 		})
 	}
 }

@@ -50,8 +50,8 @@ type processes struct {
 	served        sync.WaitGroup
 }
 
-func inTwoProcesses(t *testing.T, slow func(store.Store) store.Store, storeTimeout time.Duration, p core.Policy, test func(t *processes)) {
-	synctest.Test(t, func(t *testing.T) {
+func inTwoProcesses(t *testing.T, name string, slow func(store.Store) store.Store, storeTimeout time.Duration, p core.Policy, test func(t *processes)) {
+	bubble(t, name, func(t *testing.T) {
 		store := newStore(t)
 		two := &processes{T: t, start: time.Now()}
 		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: storeTimeout, Observe: two.observed.add}).MustGuard(p)
@@ -99,23 +99,21 @@ func TestLostLeaseEndsTheRunBeforeTheNextBegins(t *testing.T) {
 			return &spy{Store: s, renew: hang}
 		}, 10 * time.Second, 3 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
-				first, second := t.order(time.Hour), t.order(time.Second)
-				handler := first.handler
-				first.handler = func(ctx context.Context) adapter.Capture {
-					captured := handler(ctx)
-					assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
-					assert.Equal(t, tc.ends, time.Since(t.start))
-					time.Sleep(time.Second) // it has stopped, and tidies up
-					return captured
-				}
-				t.begin(context.Background(), first)
-				serve(t, t.second, second)
-				assert.Equal(t, 1, second.ran)
-				t.served.Wait()
-				assert.Equal(t, 201, first.response.Status, "the client gets the real response")
-			})
+		inTwoProcesses(t, name, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
+			first, second := t.order(time.Hour), t.order(time.Second)
+			handler := first.handler
+			first.handler = func(ctx context.Context) adapter.Capture {
+				captured := handler(ctx)
+				assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
+				assert.Equal(t, tc.ends, time.Since(t.start))
+				time.Sleep(time.Second) // it has stopped, and tidies up
+				return captured
+			}
+			t.begin(context.Background(), first)
+			serve(t, t.second, second)
+			assert.Equal(t, 1, second.ran)
+			t.served.Wait()
+			assert.Equal(t, 201, first.response.Status, "the client gets the real response")
 		})
 	}
 }
@@ -139,16 +137,14 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 			}}
 		}, 500 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inTwoProcesses(t, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
-				first, second := t.order(20*time.Second), t.order(0)
-				t.begin(context.Background(), first)
-				serve(t, t.second, second)
-				assert.Zero(t, second.ran)
-				assert.True(t, second.replayed())
-				t.served.Wait()
-				assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
-			})
+		inTwoProcesses(t, name, tc.slow, tc.timeout, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
+			first, second := t.order(20*time.Second), t.order(0)
+			t.begin(context.Background(), first)
+			serve(t, t.second, second)
+			assert.Zero(t, second.ran)
+			assert.True(t, second.replayed())
+			t.served.Wait()
+			assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
 		})
 	}
 }
@@ -156,7 +152,7 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 // A client that leaves takes no claim with it: a handler that goes on is not run beside.
 func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
 	slow := func(s store.Store) store.Store { return &spy{Store: s} }
-	inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
+	inTwoProcesses(t, "served", slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
 		ctx, leave := context.WithCancel(context.Background())
 		first, second := post("{}", nil), t.order(0)
 		first.handler = func(context.Context) adapter.Capture {
@@ -193,13 +189,11 @@ func TestFinishedRunsLoseNoLease(t *testing.T) {
 			return &spy{Store: s, renew: late(500 * time.Millisecond)}
 		}, 1100 * time.Millisecond, 201, core.Completed},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inTwoProcesses(t, tc.slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
-				serve(t, t.first, post("{}", nil).doing(slowly(tc.takes, tc.status, "")))
-				time.Sleep(time.Minute)
-				assert.Contains(t, t.observed.kinds(), tc.want)
-				assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
-			})
+		inTwoProcesses(t, name, tc.slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
+			serve(t, t.first, post("{}", nil).doing(slowly(tc.takes, tc.status, "")))
+			time.Sleep(time.Minute)
+			assert.Contains(t, t.observed.kinds(), tc.want)
+			assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
 		})
 	}
 }
@@ -227,40 +221,36 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 	slow := func(s store.Store) store.Store {
 		return &spy{Store: s, after: true, acquire: late(1500 * time.Millisecond)}
 	}
-	t.Run("another has taken over", func(t *testing.T) {
-		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
-			first, second := t.order(5*time.Second), t.order(5*time.Second)
-			t.begin(context.Background(), first)
-			serve(t, t.second, second)
-			t.served.Wait()
-			assert.Equal(t, 1, second.ran)
-			assert.Zero(t, first.ran)
-			assert.Equal(t, "store_unavailable", first.code())
-		})
+	inTwoProcesses(t, "another has taken over", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
+		first, second := t.order(5*time.Second), t.order(5*time.Second)
+		t.begin(context.Background(), first)
+		serve(t, t.second, second)
+		t.served.Wait()
+		assert.Equal(t, 1, second.ran)
+		assert.Zero(t, first.ran)
+		assert.Equal(t, "store_unavailable", first.code())
 	})
 	t.Run("the lease has passed this moment", func(t *testing.T) {
 		slow := func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(time.Second)} }
-		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
+		inTwoProcesses(t, "served", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
 			c := t.order(0)
 			serve(t, t.first, c)
 			assert.Zero(t, c.ran)
 			assert.Equal(t, "store_unavailable", c.code())
 		})
 	})
-	t.Run("nobody else has come", func(t *testing.T) {
-		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
-			first, again := t.order(0), t.order(0)
-			serve(t, t.first, first)
-			assert.Equal(t, "store_unavailable", first.code())
-			synctest.Wait()
-			again.handler = func(ctx context.Context) adapter.Capture {
-				run := core.RunFrom(ctx)
-				assert.EqualValues(t, 1, run.Attempt(), "it was released")
-				return answer(201, "done")
-			}
-			serve(t, t.first, again)
-			assert.Equal(t, 1, again.ran)
-		})
+	inTwoProcesses(t, "nobody else has come", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
+		first, again := t.order(0), t.order(0)
+		serve(t, t.first, first)
+		assert.Equal(t, "store_unavailable", first.code())
+		synctest.Wait()
+		again.handler = func(ctx context.Context) adapter.Capture {
+			run := core.RunFrom(ctx)
+			assert.EqualValues(t, 1, run.Attempt(), "it was released")
+			return answer(201, "done")
+		}
+		serve(t, t.first, again)
+		assert.Equal(t, 1, again.ran)
 	})
 	t.Run("who waits goes on waiting", func(t *testing.T) {
 		start := time.Now()
@@ -273,7 +263,7 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 				return answer(ctx)
 			}}
 		}
-		inTwoProcesses(t, slow, 0, core.Policy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
+		inTwoProcesses(t, "served", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
 			start = t.start
 			failing, waits := post("{}", nil), t.order(0)
 			failing.handler = slowly(time.Second, 503, "")

@@ -112,30 +112,28 @@ func TestHowTheContextOfARunEnds(t *testing.T) {
 			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
 	} {
 		for _, late := range []bool{false, true} { // the handler asks for its context when that has ended
-			t.Run(fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
-					caller := context.WithValue(tc.caller(), errCause, "value")
-					c, got := waitsForItsEnd(func(ctx context.Context) {
-						if tc.begin != nil {
-							tc.begin(ctx)
-						}
-						assert.NoError(t, ctx.Err())
-						if late {
-							time.Sleep(tc.want.after)
-							synctest.Wait()
-							assert.Equal(t, tc.want.err, ctx.Err())
-						}
-						assert.Equal(t, "value", ctx.Value(errCause))
-						want, hasWant := caller.Deadline()
-						has, hasGot := ctx.Deadline()
-						assert.Equal(t, hasWant, hasGot)
-						assert.True(t, want.Equal(has))
-					}, answer(201, ""))
-					assert.NoError(t, g.Serve(caller, c))
-					assert.Equal(t, tc.want, *got)
-					time.Sleep(2 * time.Hour)
-				})
+			bubble(t, fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) {
+				g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
+				caller := context.WithValue(tc.caller(), errCause, "value")
+				c, got := waitsForItsEnd(func(ctx context.Context) {
+					if tc.begin != nil {
+						tc.begin(ctx)
+					}
+					assert.NoError(t, ctx.Err())
+					if late {
+						time.Sleep(tc.want.after)
+						synctest.Wait()
+						assert.Equal(t, tc.want.err, ctx.Err())
+					}
+					assert.Equal(t, "value", ctx.Value(errCause))
+					want, hasWant := caller.Deadline()
+					has, hasGot := ctx.Deadline()
+					assert.Equal(t, hasWant, hasGot)
+					assert.True(t, want.Equal(has))
+				}, answer(201, ""))
+				assert.NoError(t, g.Serve(caller, c))
+				assert.Equal(t, tc.want, *got)
+				time.Sleep(2 * time.Hour)
 			})
 		}
 	}
@@ -242,44 +240,42 @@ func TestGivenUp(t *testing.T) {
 			want: core.Completed, ran: 1},
 	} {
 		for _, later := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var observed events
-					g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(tc.policy)
-					var ran atomic.Int64
-					c := post("{}", nil)
-					var captured adapter.Capture
-					c.handler = func(ctx context.Context) adapter.Capture {
-						if ran.Add(1) > 1 {
-							return answer(201, "")
-						}
-						<-ctx.Done()
-						captured = emptyAnswer()
-						if tc.handler != nil {
-							captured = tc.handler(ctx, captured)
-						}
-						if later {
-							c.held = captured.Response
-							return adapter.Capture{Ending: adapter.Deferred}
-						}
-						return captured
+			bubble(t, name, func(t *testing.T) {
+				var observed events
+				g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(tc.policy)
+				var ran atomic.Int64
+				c := post("{}", nil)
+				var captured adapter.Capture
+				c.handler = func(ctx context.Context) adapter.Capture {
+					if ran.Add(1) > 1 {
+						return answer(201, "")
 					}
-					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-					defer cancel()
-					assert.NoError(t, g.Serve(ctx, c))
+					<-ctx.Done()
+					captured = emptyAnswer()
+					if tc.handler != nil {
+						captured = tc.handler(ctx, captured)
+					}
 					if later {
-						assert.NoError(t, c.pending.Finish(&captured))
+						c.held = captured.Response
+						return adapter.Capture{Ending: adapter.Deferred}
 					}
-					assert.Contains(t, observed.kinds(), tc.want)
-					if tc.code != "" {
-						assert.Equal(t, tc.code, c.code())
-						last := observed.last()
-						assert.Equal(t, http.StatusServiceUnavailable, last.Status, "what the client got")
-						assert.True(t, last.Failed)
-					}
-					serve(t, g, post("{}", nil).doing(c.handler))
-					assert.Equal(t, tc.ran, ran.Load())
-				})
+					return captured
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				assert.NoError(t, g.Serve(ctx, c))
+				if later {
+					assert.NoError(t, c.pending.Finish(&captured))
+				}
+				assert.Contains(t, observed.kinds(), tc.want)
+				if tc.code != "" {
+					assert.Equal(t, tc.code, c.code())
+					last := observed.last()
+					assert.Equal(t, http.StatusServiceUnavailable, last.Status, "what the client got")
+					assert.True(t, last.Failed)
+				}
+				serve(t, g, post("{}", nil).doing(c.handler))
+				assert.Equal(t, tc.ran, ran.Load())
 			})
 		}
 	}

@@ -185,47 +185,45 @@ func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
 func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 	for name, after := range map[string]bool{"before the effect": false, "after the effect": true} {
 		for _, watched := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, watched %t", name, watched), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var ledger atomic.Int64
-					records := newWatchedSpy(t)
-					records.after = after
-					var wrapped store.Store = records.spy
-					if watched { // and told at once that nothing runs any more
-						wrapped = records
-					}
-					g := core.MustNew(core.Config{User: byUser, Store: wrapped}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-					first, second := post("{}", nil), post("{}", &ledger)
-					first.handler = func(context.Context) adapter.Capture {
-						time.Sleep(10 * time.Second)
-						return answer(503, "failed") // so that the waiter's next call claims the key
-					}
-					handler := second.handler
-					second.handler = func(ctx context.Context) adapter.Capture {
-						assert.False(t, core.RunFrom(ctx).Takeover(), "of a claim of its own")
-						return handler(ctx)
-					}
-					go serve(t, g, first)
-					time.Sleep(time.Second)
-					answered := make(chan struct{})
-					go func() { defer close(answered); serve(t, g, second) }()
-					time.Sleep(time.Second)
-					records.onAcquire(down)
-					records.acquires.Store(0)
+			bubble(t, fmt.Sprintf("%s, watched %t", name, watched), func(t *testing.T) {
+				var ledger atomic.Int64
+				records := newWatchedSpy(t)
+				records.after = after
+				var wrapped store.Store = records.spy
+				if watched { // and told at once that nothing runs any more
+					wrapped = records
+				}
+				g := core.MustNew(core.Config{User: byUser, Store: wrapped}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+				first, second := post("{}", nil), post("{}", &ledger)
+				first.handler = func(context.Context) adapter.Capture {
 					time.Sleep(10 * time.Second)
-					select {
-					case <-answered:
-						t.Error("it has not gone on waiting")
-					default:
-					}
-					assert.Less(t, records.acquires.Load(), int64(80), "it makes pauses")
-					records.onAcquire(works)
-					up := time.Now()
-					<-answered
-					assert.Less(t, time.Since(up), time.Second)
-					assert.Equal(t, 201, second.response.Status)
-					assert.EqualValues(t, 1, ledger.Load())
-				})
+					return answer(503, "failed") // so that the waiter's next call claims the key
+				}
+				handler := second.handler
+				second.handler = func(ctx context.Context) adapter.Capture {
+					assert.False(t, core.RunFrom(ctx).Takeover(), "of a claim of its own")
+					return handler(ctx)
+				}
+				go serve(t, g, first)
+				time.Sleep(time.Second)
+				answered := make(chan struct{})
+				go func() { defer close(answered); serve(t, g, second) }()
+				time.Sleep(time.Second)
+				records.onAcquire(down)
+				records.acquires.Store(0)
+				time.Sleep(10 * time.Second)
+				select {
+				case <-answered:
+					t.Error("it has not gone on waiting")
+				default:
+				}
+				assert.Less(t, records.acquires.Load(), int64(80), "it makes pauses")
+				records.onAcquire(works)
+				up := time.Now()
+				<-answered
+				assert.Less(t, time.Since(up), time.Second)
+				assert.Equal(t, 201, second.response.Status)
+				assert.EqualValues(t, 1, ledger.Load())
 			})
 		}
 	}
@@ -233,24 +231,22 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 
 func TestStoreDownBeforeTheHandler(t *testing.T) {
 	for name, hook := range map[string]func(context.Context) error{"refused": down, "hanging": hang} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ledger atomic.Int64
-				store := &spy{Store: newStore(t), acquire: hook}
-				e := core.MustNew(core.Config{User: byUser, Store: store, StoreTimeout: 3 * time.Second})
-				start := time.Now()
-				c := serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
-				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
-				assert.Equal(t, 503, c.response.Status)
-				assert.Equal(t, "store_unavailable", c.code())
-				assert.Equal(t, "1", c.response.Get("Retry-After"))
-				assert.Zero(t, ledger.Load())
+		bubble(t, name, func(t *testing.T) {
+			var ledger atomic.Int64
+			store := &spy{Store: newStore(t), acquire: hook}
+			e := core.MustNew(core.Config{User: byUser, Store: store, StoreTimeout: 3 * time.Second})
+			start := time.Now()
+			c := serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+			assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+			assert.Equal(t, 503, c.response.Status)
+			assert.Equal(t, "store_unavailable", c.code())
+			assert.Equal(t, "1", c.response.Get("Retry-After"))
+			assert.Zero(t, ledger.Load())
 
-				open := serve(t, e.MustGuard(core.Policy{FailOpen: true}), post("{}", &ledger))
-				assert.Equal(t, 201, open.response.Status)
-				assert.Equal(t, 1, open.passed)
-				synctest.Wait()
-			})
+			open := serve(t, e.MustGuard(core.Policy{FailOpen: true}), post("{}", &ledger))
+			assert.Equal(t, 201, open.response.Status)
+			assert.Equal(t, 1, open.passed)
+			synctest.Wait()
 		})
 	}
 }
@@ -329,23 +325,21 @@ func TestBrokenConnectionWhileFinishing(t *testing.T) {
 // of the client's time than that.
 func TestStoreRestartsWhileFinishing(t *testing.T) {
 	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Completed, time.Minute: core.RunUnfinished} {
-		t.Run(outage.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var last core.Event
-				start := time.Now()
-				store := &spy{Store: newStore(t), complete: func(context.Context) error {
-					if time.Since(start) < outage {
-						return errDown
-					}
-					return nil
-				}}
-				g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).
-					MustGuard(core.Policy{})
-				assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
-				assert.Equal(t, want, last.Kind)
-				assert.LessOrEqual(t, time.Since(start), 2*time.Second)
-				assert.Less(t, store.completes.Load(), int64(15), "the pauses grow")
-			})
+		bubble(t, outage.String(), func(t *testing.T) {
+			var last core.Event
+			start := time.Now()
+			store := &spy{Store: newStore(t), complete: func(context.Context) error {
+				if time.Since(start) < outage {
+					return errDown
+				}
+				return nil
+			}}
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).
+				MustGuard(core.Policy{})
+			assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+			assert.Equal(t, want, last.Kind)
+			assert.LessOrEqual(t, time.Since(start), 2*time.Second)
+			assert.Less(t, store.completes.Load(), int64(15), "the pauses grow")
 		})
 	}
 }

@@ -99,33 +99,31 @@ func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
 // meets with an operation that is running, as it were: it may run yet.
 func TestInTimeBesideTheClaimOfAnOldToken(t *testing.T) {
 	for name, duplicate := range map[string]core.Duplicate{"replay": core.Replay(), "wait": core.Wait(time.Minute)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore(t)
-				p := checkout(tokensFor(tokenSecret))
-				p.Duplicate = duplicate
-				g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: store}}).MustGuard(p)
-				ahead := &spy{Store: store}
-				ahead.release = func(context.Context) error { time.Sleep(time.Second); return nil }
-				fast := core.MustNew(core.Config{User: byUser, Store: ahead}).MustGuard(p)
+		bubble(t, name, func(t *testing.T) {
+			store := newStore(t)
+			p := checkout(tokensFor(tokenSecret))
+			p.Duplicate = duplicate
+			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: store}}).MustGuard(p)
+			ahead := &spy{Store: store}
+			ahead.release = func(context.Context) error { time.Sleep(time.Second); return nil }
+			fast := core.MustNew(core.Config{User: byUser, Store: ahead}).MustGuard(p)
 
-				// The clock of one server is ahead of the other's: the one has a token that is not too old.
-				id := [16]byte{9}
-				old, fresh := forged(time.Now(), id, tokenSecret, "alice", "checkout"), forged(time.Now().Add(time.Minute), id, tokenSecret, "alice", "checkout")
-				late, inTime := submit(old, "", nil), submit(fresh, "", nil)
-				go serve(t, fast, late)
-				synctest.Wait()
-				serve(t, g, inTime)
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				assert.Equal(t, "token_expired", late.code())
-				if name == "wait" {
-					assert.Equal(t, 201, inTime.response.Status, inTime.code())
-					return
-				}
-				assert.Equal(t, "in_progress", inTime.code())
-				assert.Equal(t, 201, serve(t, g, submit(fresh, "", nil)).response.Status)
-			})
+			// The clock of one server is ahead of the other's: the one has a token that is not too old.
+			id := [16]byte{9}
+			old, fresh := forged(time.Now(), id, tokenSecret, "alice", "checkout"), forged(time.Now().Add(time.Minute), id, tokenSecret, "alice", "checkout")
+			late, inTime := submit(old, "", nil), submit(fresh, "", nil)
+			go serve(t, fast, late)
+			synctest.Wait()
+			serve(t, g, inTime)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			assert.Equal(t, "token_expired", late.code())
+			if name == "wait" {
+				assert.Equal(t, 201, inTime.response.Status, inTime.code())
+				return
+			}
+			assert.Equal(t, "in_progress", inTime.code())
+			assert.Equal(t, 201, serve(t, g, submit(fresh, "", nil)).response.Status)
 		})
 	}
 }

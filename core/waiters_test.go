@@ -74,6 +74,10 @@ func inBubble(t *testing.T, test func(t *testEnv)) {
 	})
 }
 
+func runInBubble(t *testing.T, name string, test func(t *testEnv)) {
+	t.Run(name, func(t *testing.T) { inBubble(t, test) })
+}
+
 // arrive serves n calls, one after the other has begun to wait if they are few, and returns
 // when all of them wait.
 func (t *testEnv) arrive(g *core.Guard, n int, newCall func() *call) (calls []*call, served *sync.WaitGroup) {
@@ -97,37 +101,35 @@ func TestOneCallForAllWaiters(t *testing.T) {
 		"watched": func(s *watchedSpy) store.Store { return s },
 		"polled":  func(s *watchedSpy) store.Store { return s.spy },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testEnv) {
-				var ledger atomic.Int64
-				e := core.MustNew(core.Config{User: byUser, Store: wrap(t.store)})
-				g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-				first := post("{}", &ledger)
-				handler := first.handler
-				first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
-				go serve(t, g, first)
-				synctest.Wait()
-				calls, served := t.arrive(g, many, func() *call { return post("{}", &ledger) })
-				assert.EqualValues(t, 1+many, t.store.acquires.Load(), "each asks whether it may run")
-				assert.Equal(t, 1, e.Waited())
+		runInBubble(t, name, func(t *testEnv) {
+			var ledger atomic.Int64
+			e := core.MustNew(core.Config{User: byUser, Store: wrap(t.store)})
+			g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			first := post("{}", &ledger)
+			handler := first.handler
+			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
+			go serve(t, g, first)
+			synctest.Wait()
+			calls, served := t.arrive(g, many, func() *call { return post("{}", &ledger) })
+			assert.EqualValues(t, 1+many, t.store.acquires.Load(), "each asks whether it may run")
+			assert.Equal(t, 1, e.Waited())
 
-				t.store.acquires.Store(0)
-				served.Wait()
-				if name == "watched" {
-					assert.Equal(t, 10*time.Second, time.Since(t.start))
-					assert.LessOrEqual(t, t.store.acquires.Load(), int64(8), "the run's end, and now and then before")
-					assert.LessOrEqual(t, t.store.watches.Load(), int64(8))
-				} else {
-					assert.LessOrEqual(t, t.store.acquires.Load(), int64(2*10*time.Second/(250*time.Millisecond)))
-				}
-				assert.EqualValues(t, 1, ledger.Load())
-				for _, c := range calls {
-					require.True(t, c.replayed())
-					require.Equal(t, first.response.Body, c.response.Body)
-					require.Equal(t, first.response.Header, c.response.Header[:len(c.response.Header)-1])
-				}
-				assert.Zero(t, e.Waited())
-			})
+			t.store.acquires.Store(0)
+			served.Wait()
+			if name == "watched" {
+				assert.Equal(t, 10*time.Second, time.Since(t.start))
+				assert.LessOrEqual(t, t.store.acquires.Load(), int64(8), "the run's end, and now and then before")
+				assert.LessOrEqual(t, t.store.watches.Load(), int64(8))
+			} else {
+				assert.LessOrEqual(t, t.store.acquires.Load(), int64(2*10*time.Second/(250*time.Millisecond)))
+			}
+			assert.EqualValues(t, 1, ledger.Load())
+			for _, c := range calls {
+				require.True(t, c.replayed())
+				require.Equal(t, first.response.Body, c.response.Body)
+				require.Equal(t, first.response.Header, c.response.Header[:len(c.response.Header)-1])
+			}
+			assert.Zero(t, e.Waited())
 		})
 	}
 }
@@ -253,27 +255,25 @@ func TestPausesHaveALimit(t *testing.T) {
 		"watched, and the messages are lost": {func(s *watchedSpy) store.Store { return lossyWatcher{s.spy} }, 4 * time.Second},
 		"polled":                             {func(s *watchedSpy) store.Store { return s.spy }, 250 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testEnv) {
-				var last time.Time
-				var longest time.Duration
-				t.store.onAcquire(func(context.Context) error { // one waits; nobody else comes
-					if !last.IsZero() {
-						longest = max(longest, time.Since(last))
-					}
-					last = time.Now()
-					return nil
-				})
-				g := core.MustNew(core.Config{User: byUser, Store: tc.wrap(t.store)}).MustGuard(core.Policy{Duplicate: core.Wait(time.Hour)})
-				calls, served := t.arrive(g, 2, func() *call {
-					c := post("{}", nil).doing(slowly(100*tc.limit, 201, "done"))
-					return c
-				})
-				served.Wait()
-				assert.True(t, calls[1].replayed())
-				assert.LessOrEqual(t, longest, tc.limit*3/2)
-				assert.Greater(t, longest, tc.limit, "they grow")
+		runInBubble(t, name, func(t *testEnv) {
+			var last time.Time
+			var longest time.Duration
+			t.store.onAcquire(func(context.Context) error { // one waits; nobody else comes
+				if !last.IsZero() {
+					longest = max(longest, time.Since(last))
+				}
+				last = time.Now()
+				return nil
 			})
+			g := core.MustNew(core.Config{User: byUser, Store: tc.wrap(t.store)}).MustGuard(core.Policy{Duplicate: core.Wait(time.Hour)})
+			calls, served := t.arrive(g, 2, func() *call {
+				c := post("{}", nil).doing(slowly(100*tc.limit, 201, "done"))
+				return c
+			})
+			served.Wait()
+			assert.True(t, calls[1].replayed())
+			assert.LessOrEqual(t, longest, tc.limit*3/2)
+			assert.Greater(t, longest, tc.limit, "they grow")
 		})
 	}
 }
@@ -306,93 +306,87 @@ func TestOneWaiterLeaves(t *testing.T) {
 		c := post("{}", nil).doing(slowly(d, 201, "done"))
 		return c
 	}
-	t.Run("when its client has gone", func(t *testing.T) {
-		inBubble(t, func(t *testEnv) {
-			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-			go serve(t, g, takes(450*time.Millisecond))
-			synctest.Wait()
-			ctx, cancel := context.WithCancel(context.Background())
-			gone := post("{}", nil)
-			go func() { assert.NoError(t, g.Serve(ctx, gone)) }()
-			synctest.Wait()
-			calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
-			cancel()
-			synctest.Wait()
-			assert.Equal(t, "in_progress", gone.code())
-			assert.Zero(t, time.Since(t.start))
-			served.Wait()
-			for _, c := range calls {
-				assert.Equal(t, "done", string(c.response.Body))
-			}
-			assert.Equal(t, 450*time.Millisecond, time.Since(t.start))
-			assert.EqualValues(t, 1, t.store.watches.Load())
-			assert.EqualValues(t, 1+1+3+1, t.store.acquires.Load())
-		})
+	runInBubble(t, "when its client has gone", func(t *testEnv) {
+		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+		go serve(t, g, takes(450*time.Millisecond))
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := post("{}", nil)
+		go func() { assert.NoError(t, g.Serve(ctx, gone)) }()
+		synctest.Wait()
+		calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
+		cancel()
+		synctest.Wait()
+		assert.Equal(t, "in_progress", gone.code())
+		assert.Zero(t, time.Since(t.start))
+		served.Wait()
+		for _, c := range calls {
+			assert.Equal(t, "done", string(c.response.Body))
+		}
+		assert.Equal(t, 450*time.Millisecond, time.Since(t.start))
+		assert.EqualValues(t, 1, t.store.watches.Load())
+		assert.EqualValues(t, 1+1+3+1, t.store.acquires.Load())
 	})
 
 	// Its last call is its own, and may take long.
-	t.Run("at its limit", func(t *testing.T) {
-		inBubble(t, func(t *testEnv) {
-			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Second)})
-			go serve(t, g, takes(1100*time.Millisecond))
-			synctest.Wait()
-			impatient := post("{}", nil)
-			answered := make(chan struct{})
-			go func() { defer close(answered); serve(t, g, impatient) }()
-			time.Sleep(200 * time.Millisecond)
-			calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
-			var called atomic.Bool
-			t.store.onAcquire(func(ctx context.Context) error {
-				if time.Since(t.start) >= time.Second && called.CompareAndSwap(false, true) {
-					return hang(ctx)
-				}
-				return nil
-			})
-			served.Wait()
-			assert.Equal(t, 1100*time.Millisecond, time.Since(t.start), "told at once")
-			for _, c := range calls {
-				assert.Equal(t, "done", string(c.response.Body))
+	runInBubble(t, "at its limit", func(t *testEnv) {
+		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Second)})
+		go serve(t, g, takes(1100*time.Millisecond))
+		synctest.Wait()
+		impatient := post("{}", nil)
+		answered := make(chan struct{})
+		go func() { defer close(answered); serve(t, g, impatient) }()
+		time.Sleep(200 * time.Millisecond)
+		calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
+		var called atomic.Bool
+		t.store.onAcquire(func(ctx context.Context) error {
+			if time.Since(t.start) >= time.Second && called.CompareAndSwap(false, true) {
+				return hang(ctx)
 			}
-			<-answered
-			assert.Equal(t, "store_unavailable", impatient.code())
+			return nil
 		})
+		served.Wait()
+		assert.Equal(t, 1100*time.Millisecond, time.Since(t.start), "told at once")
+		for _, c := range calls {
+			assert.Equal(t, "done", string(c.response.Body))
+		}
+		<-answered
+		assert.Equal(t, "store_unavailable", impatient.code())
 	})
 
 	// The store that is asked in its name does not answer: it waits for that, although its client has gone, and the store
 	// is asked again in the name of the next one.
-	t.Run("when the call in its name has failed", func(t *testing.T) {
-		inBubble(t, func(t *testEnv) {
-			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-			first, gone := post("{}", nil), post("{}", nil)
-			first.handler = func(context.Context) adapter.Capture {
-				time.Sleep(100 * time.Millisecond)
-				t.store.onAcquire(hang)
-				return answer(201, "done")
-			}
-			go serve(t, g, first)
-			synctest.Wait()
-			ctx, cancel := context.WithCancel(context.Background())
-			answered := make(chan struct{})
-			go func() { defer close(answered); assert.NoError(t, g.Serve(ctx, gone)) }()
-			synctest.Wait()
-			calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
-			time.Sleep(time.Second)
-			cancel() // the call has lasted since 900 ms
-			synctest.Wait()
-			select {
-			case <-answered:
-				t.Error("a call was cut off half-way")
-			default:
-			}
-			t.store.onAcquire(works)
-			served.Wait()
-			<-answered
-			assert.Equal(t, "store_unavailable", gone.code())
-			assert.Equal(t, 2100*time.Millisecond, time.Since(t.start), "the store's deadline, and no longer")
-			for _, c := range calls {
-				assert.Equal(t, "done", string(c.response.Body))
-			}
-		})
+	runInBubble(t, "when the call in its name has failed", func(t *testEnv) {
+		g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+		first, gone := post("{}", nil), post("{}", nil)
+		first.handler = func(context.Context) adapter.Capture {
+			time.Sleep(100 * time.Millisecond)
+			t.store.onAcquire(hang)
+			return answer(201, "done")
+		}
+		go serve(t, g, first)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		answered := make(chan struct{})
+		go func() { defer close(answered); assert.NoError(t, g.Serve(ctx, gone)) }()
+		synctest.Wait()
+		calls, served := t.arrive(g, 3, func() *call { return post("{}", nil) })
+		time.Sleep(time.Second)
+		cancel() // the call has lasted since 900 ms
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Error("a call was cut off half-way")
+		default:
+		}
+		t.store.onAcquire(works)
+		served.Wait()
+		<-answered
+		assert.Equal(t, "store_unavailable", gone.code())
+		assert.Equal(t, 2100*time.Millisecond, time.Since(t.start), "the store's deadline, and no longer")
+		for _, c := range calls {
+			assert.Equal(t, "done", string(c.response.Body))
+		}
 	})
 
 	for name, tc := range map[string]struct {
@@ -402,32 +396,30 @@ func TestOneWaiterLeaves(t *testing.T) {
 		"with a panic of Acquire": {(*watchedSpy).onAcquire, 4},
 		"with a panic of Watch":   {(*watchedSpy).onWatch, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testEnv) {
-				var ledger atomic.Int64
-				g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-				crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
-				var panicked atomic.Bool
-				tc.on(t.store, func(context.Context) error {
-					if t.store.acquires.Load() > tc.after && panicked.CompareAndSwap(false, true) {
-						panic("boom")
-					}
-					return nil
-				})
-				go func() {
-					defer func() { assert.Equal(t, "boom", recover()) }()
-					_ = g.Serve(context.Background(), post("{}", &ledger))
-				}()
-				synctest.Wait()
-				calls, served := t.arrive(g, 3, func() *call { return post("{}", &ledger) })
-				served.Wait()
-				assert.True(t, panicked.Load())
-				assert.Equal(t, 301*time.Millisecond, time.Since(t.start))
-				assert.EqualValues(t, 1, ledger.Load())
-				for _, c := range calls {
-					assert.Equal(t, 201, c.response.Status)
+		runInBubble(t, name, func(t *testEnv) {
+			var ledger atomic.Int64
+			g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
+			var panicked atomic.Bool
+			tc.on(t.store, func(context.Context) error {
+				if t.store.acquires.Load() > tc.after && panicked.CompareAndSwap(false, true) {
+					panic("boom")
 				}
+				return nil
 			})
+			go func() {
+				defer func() { assert.Equal(t, "boom", recover()) }()
+				_ = g.Serve(context.Background(), post("{}", &ledger))
+			}()
+			synctest.Wait()
+			calls, served := t.arrive(g, 3, func() *call { return post("{}", &ledger) })
+			served.Wait()
+			assert.True(t, panicked.Load())
+			assert.Equal(t, 301*time.Millisecond, time.Since(t.start))
+			assert.EqualValues(t, 1, ledger.Load())
+			for _, c := range calls {
+				assert.Equal(t, 201, c.response.Status)
+			}
 		})
 	}
 
@@ -436,34 +428,32 @@ func TestOneWaiterLeaves(t *testing.T) {
 		"with a panic in Reconcile": func() { panic("boom") },
 		"to sleep in Reconcile":     func() { time.Sleep(time.Hour) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testEnv) {
-				slow := post("{}", nil)
-				g := t.MustGuard(core.Policy{
-					Duplicate: core.Wait(time.Minute), Record: core.Record{
-						Lease: 300 * time.Millisecond,
-						Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-							if u.Request.Native == slow {
-								hook()
-								return core.Unknown(), nil
-							}
-							return core.Finished(&core.Response{Status: 201, Body: []byte("found")}), nil
-						}),
-					}})
-				crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
-				go func() {
-					defer func() { _ = recover() }()
-					_ = g.Serve(context.Background(), slow)
-				}()
-				synctest.Wait()
-				calls, served := t.arrive(g, 5, func() *call { return post("{}", nil) })
-				served.Wait()
-				assert.Equal(t, 301*time.Millisecond, time.Since(t.start))
-				for _, c := range calls {
-					assert.Equal(t, "found", string(c.response.Body))
-				}
-				time.Sleep(2 * time.Hour)
-			})
+		runInBubble(t, name, func(t *testEnv) {
+			slow := post("{}", nil)
+			g := t.MustGuard(core.Policy{
+				Duplicate: core.Wait(time.Minute), Record: core.Record{
+					Lease: 300 * time.Millisecond,
+					Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+						if u.Request.Native == slow {
+							hook()
+							return core.Unknown(), nil
+						}
+						return core.Finished(&core.Response{Status: 201, Body: []byte("found")}), nil
+					}),
+				}})
+			crash(t.T, t.store.Store, g, post("{}", nil), 300*time.Millisecond)
+			go func() {
+				defer func() { _ = recover() }()
+				_ = g.Serve(context.Background(), slow)
+			}()
+			synctest.Wait()
+			calls, served := t.arrive(g, 5, func() *call { return post("{}", nil) })
+			served.Wait()
+			assert.Equal(t, 301*time.Millisecond, time.Since(t.start))
+			for _, c := range calls {
+				assert.Equal(t, "found", string(c.response.Body))
+			}
+			time.Sleep(2 * time.Hour)
 		})
 	}
 }
@@ -607,29 +597,27 @@ func TestKeyReusedWhileManyWait(t *testing.T) {
 // At its limit each waiter calls the store once more for itself, and that answer decides.
 func TestLastCall(t *testing.T) {
 	for name, failOpen := range map[string]bool{"refused": false, "unprotected": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testEnv) {
-				g := t.MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second), FailOpen: failOpen})
-				crash(t.T, t.store.Store, g, post("{}", nil), time.Minute)
-				calls, served := t.arrive(g, 20, func() *call { return post("{}", nil) })
-				t.store.onAcquire(down)
-				served.Wait()
-				assert.Equal(t, 2*time.Second, time.Since(t.start))
-				for _, c := range calls {
-					if failOpen {
-						assert.Equal(t, 1, c.passed)
-					} else {
-						assert.Equal(t, "store_unavailable", c.code())
-					}
+		runInBubble(t, name, func(t *testEnv) {
+			g := t.MustGuard(core.Policy{Duplicate: core.Wait(2 * time.Second), FailOpen: failOpen})
+			crash(t.T, t.store.Store, g, post("{}", nil), time.Minute)
+			calls, served := t.arrive(g, 20, func() *call { return post("{}", nil) })
+			t.store.onAcquire(down)
+			served.Wait()
+			assert.Equal(t, 2*time.Second, time.Since(t.start))
+			for _, c := range calls {
+				if failOpen {
+					assert.Equal(t, 1, c.passed)
+				} else {
+					assert.Equal(t, "store_unavailable", c.code())
 				}
-				t.store.onAcquire(works)
-				calls, served = t.arrive(g, 20, func() *call { return post("{}", nil) })
-				served.Wait()
-				assert.Equal(t, 4*time.Second, time.Since(t.start))
-				for _, c := range calls {
-					assert.Equal(t, "in_progress", c.code())
-				}
-			})
+			}
+			t.store.onAcquire(works)
+			calls, served = t.arrive(g, 20, func() *call { return post("{}", nil) })
+			served.Wait()
+			assert.Equal(t, 4*time.Second, time.Since(t.start))
+			for _, c := range calls {
+				assert.Equal(t, "in_progress", c.code())
+			}
 		})
 	}
 }
@@ -667,34 +655,32 @@ func TestManyAreUncertain(t *testing.T) {
 		"unknown":      {true, core.Unknown(), waiters, 409},
 		"run again":    {true, core.RunAgain(), waiters, 201},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testEnv) {
-				var ledger, asked atomic.Int64
-				p := core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: time.Second, Abandoned: core.Uncertain(nil)}}
-				if tc.reconciled {
-					p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-						asked.Add(1)
-						return tc.verdict, nil
-					})
-				}
-				g := t.MustGuard(p)
-				crash(t.T, t.store.Store, g, post("{}", nil), time.Second)
-				calls, served := t.arrive(g, waiters, func() *call { return post("{}", &ledger) })
-				t.store.acquires.Store(0)
-				served.Wait()
-				took := time.Since(t.start) // a random pause may end within the last millisecond
-				assert.GreaterOrEqual(t, took, time.Second)
-				assert.LessOrEqual(t, took, 1001*time.Millisecond)
-				if tc.status == 409 {
-					assert.LessOrEqual(t, t.store.acquires.Load(), int64(2), "one call tells all, and one may come before")
-				} else {
-					assert.EqualValues(t, 1, ledger.Load())
-				}
-				assert.Equal(t, tc.asked, asked.Load(), "each for itself")
-				for _, c := range calls {
-					require.Equal(t, tc.status, c.response.Status)
-				}
-			})
+		runInBubble(t, name, func(t *testEnv) {
+			var ledger, asked atomic.Int64
+			p := core.Policy{Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: time.Second, Abandoned: core.Uncertain(nil)}}
+			if tc.reconciled {
+				p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
+					asked.Add(1)
+					return tc.verdict, nil
+				})
+			}
+			g := t.MustGuard(p)
+			crash(t.T, t.store.Store, g, post("{}", nil), time.Second)
+			calls, served := t.arrive(g, waiters, func() *call { return post("{}", &ledger) })
+			t.store.acquires.Store(0)
+			served.Wait()
+			took := time.Since(t.start) // a random pause may end within the last millisecond
+			assert.GreaterOrEqual(t, took, time.Second)
+			assert.LessOrEqual(t, took, 1001*time.Millisecond)
+			if tc.status == 409 {
+				assert.LessOrEqual(t, t.store.acquires.Load(), int64(2), "one call tells all, and one may come before")
+			} else {
+				assert.EqualValues(t, 1, ledger.Load())
+			}
+			assert.Equal(t, tc.asked, asked.Load(), "each for itself")
+			for _, c := range calls {
+				require.Equal(t, tc.status, c.response.Status)
+			}
 		})
 	}
 }
