@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
@@ -374,5 +375,129 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		verdict, asked := core.Unknown(), 0
+		var failure error
+		// What is stored here has just the size of the limit.
+		p := core.Policy{Record: core.Record{
+			Lease: time.Second,
+			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+				asked++
+				assert.EqualValues(t, 1, u.Attempt)
+				assert.Equal(t, "/orders", u.Request.Route)
+				return verdict, failure
+			}),
+		}, ResponseLimit: len(`{"order":1}`), StoredHeaders: core.DropHeaders("X-Secret")}
+		abandoned := func() (*core.Guard, *atomic.Int64) {
+			var ledger atomic.Int64
+			store := newStore(t)
+			g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
+			crash(t, store, g, post("{}", &ledger), time.Second)
+			assert.Equal(t, "in_progress", serve(t, g, post("{}", &ledger)).code())
+			time.Sleep(2 * time.Second)
+			return g, &ledger
+		}
+
+		g, ledger := abandoned()
+		for range 2 {
+			c := serve(t, g, post("{}", ledger))
+			assert.Equal(t, 409, c.response.Status)
+			assert.Equal(t, "uncertain", c.code())
+		}
+		failure = errDown
+		for _, verdict = range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 201}), core.Unknown()} {
+			assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code(), "a verdict beside an error is none")
+		}
+		failure = nil
+		assert.Zero(t, ledger.Load())
+		assert.Equal(t, 5, asked)
+
+		verdict = core.Finished(&core.Response{Status: 201, Body: []byte("as we found"),
+			Header: []core.Field{{Name: "X-Kept", Value: "1"}, {Name: "X-Secret", Value: "s"}}})
+		c := serve(t, g, post("{}", ledger))
+		assert.True(t, c.replayed())
+		assert.Equal(t, "as we found", string(c.response.Body))
+		assert.Equal(t, "1", c.response.Get("X-Kept"))
+		assert.Empty(t, c.response.Get("X-Secret"), "StoredHeaders are about it, too")
+		assert.Zero(t, ledger.Load())
+		verdict = core.Finished[*core.Response](nil)
+		assert.True(t, serve(t, g, post("{}", ledger)).replayed(), "it is not asked again")
+
+		g, ledger = abandoned()
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code(), "a verdict without a response is none")
+		verdict = core.RunAgain()
+		assert.Equal(t, 201, serve(t, g, post("{}", ledger)).response.Status)
+		assert.True(t, serve(t, g, post("{}", ledger)).replayed())
+		assert.EqualValues(t, 1, ledger.Load())
+
+		p.Abandoned = core.Uncertain(nil)
+		g, ledger = abandoned()
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", ledger)).code())
+	})
+}
+
+// A verdict is about the run that was asked about, not about one that was begun, and crashed,
+// while the hook was thinking.
+func TestVerdictsAreAboutOneRun(t *testing.T) {
+	for _, decide := range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 200})} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			var asked []uint64
+			records := newStore(t)
+			g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{
+				Record: core.Record{
+					Lease: time.Second,
+					Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
+						asked = append(asked, u.Attempt)
+						if u.Attempt == 2 {
+							return core.Unknown(), nil
+						}
+						grant, err := records.Acquire(context.Background(), u.Key.Raw(), store.Claim{
+							Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour, Takeover: true})
+						require.NoError(t, err)
+						require.EqualValues(t, 2, grant.Attempt)
+						time.Sleep(2 * time.Second)
+						return decide, nil
+					}),
+				}})
+			crash(t, records, g, post("{}", &ledger), time.Second)
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, "uncertain", serve(t, g, post("{}", &ledger)).code())
+			assert.Equal(t, []uint64{1, 2}, asked)
+			assert.Zero(t, ledger.Load())
+		})
+	}
+}
+
+// A record from before a policy said IgnoreFingerprint has a fingerprint that its claims no longer
+// have. No verdict can take it over, and nobody may try for ever.
+func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
+	for _, verdict := range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 200})} {
+		synctest.Test(t, func(t *testing.T) {
+			var ledger atomic.Int64
+			store := newStore(t)
+			e := core.MustNew(core.Config{User: byUser, Store: store})
+			p := core.ClientKey()
+			p.Lease, p.Abandoned = time.Second, core.Uncertain(nil)
+			strict := e.MustGuard(p)
+			asked := 0
+			p.Key = core.Header(core.Required, core.IgnoreFingerprint())
+			p.Abandoned = core.TakeOver()
+			takesOver := e.MustGuard(p)
+			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { asked++; return verdict, nil })
+			lenient := e.MustGuard(p)
+
+			crash(t, store, strict, post("{}", &ledger).withKey("k"), time.Second)
+			time.Sleep(2 * time.Second)
+			for _, g := range []*core.Guard{lenient, takesOver} {
+				assert.Equal(t, "key_reused", serve(t, g, post("{}", &ledger).withKey("k")).code())
+			}
+			assert.Equal(t, 1, asked)
+			assert.Zero(t, ledger.Load())
+		})
 	}
 }

@@ -2,7 +2,11 @@ package core_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -182,4 +186,264 @@ func TestRefusalErrors(t *testing.T) {
 	require.NotEmpty(t, first.Detail)
 	*first = core.Refusal{Code: "mine"}
 	require.Equal(t, 400, refused().Status, "nobody can change what others get")
+}
+
+type receipt struct {
+	ID    string
+	Cents int64
+	Notes []string `json:",omitempty"`
+}
+
+// twice runs fn and has it replayed. It returns both results.
+func twice[T any](t *testing.T, value T) (first, again core.Result[T]) {
+	t.Helper()
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+	var err error
+	for _, r := range []*core.Result[T]{&first, &again} {
+		*r, err = core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (T, error) { return value, nil })
+		require.NoError(t, err)
+	}
+	assert.False(t, first.Replayed)
+	assert.EqualValues(t, 1, first.Attempt)
+	assert.True(t, again.Replayed)
+	assert.Zero(t, again.Attempt)
+	return first, again
+}
+
+func sameTwice[T any](t *testing.T, value T) {
+	t.Helper()
+	first, again := twice(t, value)
+	assert.Equal(t, value, first.Value)
+	assert.Equal(t, value, again.Value, "%T", value)
+}
+
+type raw []byte
+
+func TestTypesOfValues(t *testing.T) {
+	sameTwice(t, []byte("any \x00 \xff bytes"))
+	sameTwice(t, "text")
+	sameTwice(t, "")
+	sameTwice(t, text("\ufffd and \\ufffd are text"))
+	sameTwice(t, time.Date(2026, 11, 24, 1, 2, 3, 4, time.UTC))
+	sameTwice(t, 42)
+	sameTwice(t, int64(math.MaxInt64))
+	sameTwice(t, receipt{"r-1", 700, []string{"a"}})
+	sameTwice(t, &receipt{ID: "r-1"})
+	sameTwice(t, (*receipt)(nil))
+	sameTwice(t, map[string]int{"a": 1})
+	sameTwice(t, raw("bytes of another type"))
+	sameTwice(t, json.RawMessage(`{"a":1}`))
+	sameTwice(t, struct{}{})
+	sameTwice[any](t, "text")
+	sameTwice[any](t, nil)
+	_, again := twice[any](t, []byte("x"))
+	assert.Equal(t, "eA==", again.Value, "what any holds is known by its JSON only")
+	_, again = twice[any](t, []struct{ ID, Cents int }{{1, 2}})
+	assert.Equal(t, []any{map[string]any{"ID": 1.0, "Cents": 2.0}}, again.Value, "whose members have no order")
+	_, nothing := twice[[]byte](t, nil)
+	assert.Empty(t, nothing.Value)
+}
+
+// What can't be encoded is returned all the same, and has been done.
+func TestValuesThatCannotBeStored(t *testing.T) {
+	var observed events
+	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.TaskPolicy{Name: "n"})
+	notUTF8 := "\xff"
+	for key, check := range map[string]func(key string, calls *int) error{
+		"channel":               returns(task, any(make(chan int))),
+		"not a number":          returns(task, any(math.NaN())),
+		"function":              returns(task, any(func() {})),
+		"not UTF-8":             returns(task, notUTF8),
+		"within a struct":       returns(task, receipt{ID: notUTF8}),
+		"within a map":          returns(task, map[string][]string{"a": {notUTF8}}),
+		"the name of a member":  returns(task, map[string]int{notUTF8: 1}),
+		"of a named type":       returns(task, text(notUTF8)),
+		"behind an interface":   returns(task, any(&receipt{ID: notUTF8})),
+		"a number beyond float": returns(task, any(int64(math.MaxInt64))),
+		"read as another":       returns(task, writeOnly{1}),
+		"never read":            returns(task, []error{errDown}),
+	} {
+		calls := 0
+		assert.NoError(t, check(key, &calls), key)
+		last := observed.last()
+		assert.Equal(t, core.Completed, last.Kind)
+		assert.False(t, last.Failed)
+		assert.Error(t, last.Err, "somebody should know")
+		assert.ErrorIs(t, check(key, &calls), codes.ResultUnavailable, key)
+		assert.Equal(t, 1, calls)
+	}
+}
+
+type text string
+
+// writeOnly has a JSON that it does not read.
+type writeOnly struct{ n int }
+
+func (w writeOnly) MarshalJSON() ([]byte, error) { return json.Marshal(w.n) }
+
+func (w *writeOnly) UnmarshalJSON([]byte) error { return nil }
+
+// returns calls Do with a function that returns value.
+func returns[T any](task *core.Task, value T) func(key string, calls *int) error {
+	return func(key string, calls *int) error {
+		_, err := core.Do(context.Background(), task, core.Call{Key: key}, func(context.Context) (T, error) { *calls++; return value, nil })
+		return err
+	}
+}
+
+type panics struct{}
+
+func (panics) MarshalJSON() ([]byte, error) { panic("value") }
+
+// What the value does when it is encoded is not the function's: the work has been done.
+func TestValuesThatPanic(t *testing.T) {
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+	calls := 0
+	fn := func(context.Context) (panics, error) { calls++; return panics{}, nil }
+	assert.PanicsWithValue(t, "value", func() { _, _ = core.Do(t.Context(), task, core.Call{Key: "k"}, fn) })
+	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
+	assert.Equal(t, 1, calls)
+}
+
+func TestErrorsOfTasksAreSeen(t *testing.T) {
+	var observed events
+	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.TaskPolicy{Name: "n"})
+	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
+	assert.Equal(t, errDown, err)
+	last := observed.last()
+	assert.Equal(t, core.Released, last.Kind)
+	assert.Equal(t, errDown, last.Err)
+}
+
+// The type has changed since: that is not a reason to run again, and half a value is none.
+func TestReplaysThatCannotBeDecoded(t *testing.T) {
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+	type older struct{ ID, Cents, Notes string }
+	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (older, error) { return older{"r-1", "seven", ""}, nil })
+	require.NoError(t, err)
+	r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (receipt, error) {
+		t.Error("ran again")
+		return receipt{}, nil
+	})
+	assert.ErrorIs(t, err, codes.ResultUnavailable)
+	var fault *json.UnmarshalTypeError
+	assert.ErrorAs(t, err, &fault)
+	assert.Equal(t, core.Result[receipt]{}, r)
+}
+
+func TestUsersAndFingerprintsOfTasks(t *testing.T) {
+	records := newStore(t)
+	task := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "mail"})
+	do := func(c core.Call) (core.Result[string], error) {
+		return core.Do(t.Context(), task, c, func(ctx context.Context) (string, error) { return core.RunFrom(ctx).Key().Raw(), nil })
+	}
+	key := func(c core.Call) (key string) {
+		_, err := core.Do(t.Context(), task, c, func(ctx context.Context) (int, error) {
+			key = core.RunFrom(ctx).Key().Raw()
+			return 0, nil
+		})
+		require.NoError(t, err)
+		return key
+	}
+	assert.Equal(t, "idem:U=M=DO%20mailK=k", key(core.Call{Key: "k"}))
+	assert.Equal(t, "idem:U=bobM=DO%20mailK=k", key(core.Call{Key: "k", User: "bob"}))
+	assert.Equal(t, "idem:U=bobM%3DDO%20mailK%3DkM=DO%20mailK=k", key(core.Call{Key: "k", User: "bobM=DO mailK=k"}), "no part reads as another")
+	assert.Equal(t, "idem:U=M=DO%20mailK=%00%FF", key(core.Call{Key: "\x00\xff"}), "any bytes")
+	long := strings.Repeat("u", 65)
+	assert.NotContains(t, key(core.Call{Key: "k", User: long}), "uu")
+	assert.Contains(t, key(core.Call{Key: "k", User: long[1:]}), long[1:], "64 bytes are stored as they are")
+
+	// A message with a fingerprint, short, of just 64 bytes and long; the same again, and another.
+	for i, print := range []string{"v1", strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("f", 10000)} {
+		c := core.Call{Key: fmt.Sprint("message ", i), User: "eve", Fingerprint: print}
+		_, err := do(c)
+		require.NoError(t, err)
+		r, err := do(c)
+		assert.NoError(t, err)
+		assert.True(t, r.Replayed)
+		stands, err := records.Acquire(t.Context(), fmt.Sprintf("idem:U=eveM=DO%%20mailK=message%%20%d", i), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
+		require.NoError(t, err)
+		assert.Equal(t, store.Done, stands.State)
+		assert.Equal(t, len(print) <= 64, stands.Fingerprint == print, "more than 64 bytes are stored as a hash")
+		for _, other := range []string{"", print + "x", print[1:]} {
+			c.Fingerprint = other
+			_, err = do(c)
+			assert.ErrorIs(t, err, codes.KeyReused, "%d: %q", i, other)
+		}
+	}
+	lenient := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "mail", IgnoreFingerprint: true})
+	r, err := core.Do(t.Context(), lenient, core.Call{Key: "message 0", User: "eve", Fingerprint: "v2"}, func(context.Context) (string, error) { return "", nil })
+	assert.NoError(t, err)
+	assert.True(t, r.Replayed)
+}
+
+func TestDoWithinDo(t *testing.T) {
+	e := core.MustNew(core.Config{})
+	mail, twin, sms := e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "sms"})
+	call := core.Call{Key: "k"}
+	inner := func(ctx context.Context, task *core.Task, c core.Call) (core.Result[int], error) {
+		return core.Do(ctx, task, c, func(context.Context) (int, error) { return 7, nil })
+	}
+	_, err := core.Do(t.Context(), mail, call, func(ctx context.Context) (int, error) {
+		r, err := inner(ctx, mail, call)
+		assert.NoError(t, err)
+		assert.Equal(t, core.Result[int]{Value: 7}, r, "the same run, not one of its own")
+
+		_, err = inner(ctx, twin, call)
+		assert.ErrorIs(t, err, codes.GuardConflict, "another task of one name claims the same key")
+
+		r, err = inner(ctx, sms, call)
+		assert.NoError(t, err)
+		assert.EqualValues(t, 1, r.Attempt, "another operation")
+
+		_, err = core.Do(ctx, sms, core.Call{Key: "deeper"}, func(ctx context.Context) (int, error) {
+			r, err := inner(ctx, mail, call)
+			assert.NoError(t, err)
+			assert.Zero(t, r.Attempt)
+			return 0, err
+		})
+		return 1, err
+	})
+	require.NoError(t, err)
+	r, err := inner(t.Context(), twin, call)
+	assert.NoError(t, err)
+	assert.Equal(t, core.Result[int]{Value: 1, Replayed: true}, r, "two tasks of one name have the same operations")
+}
+
+// A context that outlives its run says nothing about what runs now.
+func TestDoWithTheContextOfAnEndedRun(t *testing.T) {
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+	calls := 0
+	var kept context.Context
+	fn := func(ctx context.Context) (int, error) { calls++; kept = ctx; return calls, nil }
+	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
+	require.NoError(t, err)
+	require.Error(t, kept.Err())
+	r, err := core.Do(kept, task, core.Call{Key: "k"}, fn)
+	assert.NoError(t, err)
+	assert.Equal(t, core.Result[int]{Value: 1, Replayed: true}, r)
+	assert.Equal(t, 1, calls)
+}
+
+func TestContextsOfTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+		type ctxKey struct{}
+		ctx, leave := context.WithCancelCause(context.WithValue(t.Context(), ctxKey{}, "outer"))
+		_, err := core.Do(ctx, task, core.Call{Key: "k"}, func(run context.Context) (int, error) {
+			assert.Equal(t, "outer", run.Value(ctxKey{}))
+			assert.NoError(t, run.Err())
+			leave(nil)
+			before := time.Now()
+			<-run.Done()
+			assert.Zero(t, time.Since(before), "a task's context is meant: it does not linger")
+			assert.Equal(t, context.Canceled, context.Cause(run))
+			return 0, run.Err()
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+		r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
+		assert.NoError(t, err)
+		assert.Equal(t, 1, r.Value, "the failure was released")
+	})
 }

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"bytes"
+	"crypto/fips140"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/internal/keycases"
 )
 
 // However a key is printed, logged or encoded, its digest comes out.
@@ -46,4 +48,101 @@ func TestKeysPrintAsDigests(t *testing.T) {
 
 	assert.Equal(t, "idem:U=alice", key.Raw())
 	assert.Empty(t, core.Key{}.String())
+}
+
+// The keys of keys.json, derived without a framework. The adapters are held
+// to the same file over TCP.
+func TestKeysOfTheGoldenFile(t *testing.T) {
+	if fips140.Enabled() {
+		t.Skip("most of the keys hold an MD5, which FIPS 140 does not allow")
+	}
+	engine := core.MustNew(core.Config{})
+	entries := keycases.All()
+	require.GreaterOrEqual(t, len(entries), 150)
+	for _, entry := range entries {
+		t.Run(entry.Name, func(t *testing.T) {
+			guard, err := engine.Guard(entry.Policy())
+			require.NoError(t, err)
+			key, fingerprint, err := guard.Key(entry.Request())
+			if entry.Refusal != "" {
+				var refusal *core.Refusal
+				require.ErrorAs(t, err, &refusal)
+				assert.Equal(t, entry.Refusal, refusal.Code, entry.Why)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, entry.Key, key.Raw(), entry.Why)
+			assert.Equal(t, entry.Fingerprint, fingerprint, entry.Why)
+		})
+	}
+}
+
+// Entries that say that two requests are, or are not, one operation.
+func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
+	byName := map[string]string{} // key and fingerprint
+	for _, entry := range keycases.All() {
+		require.NotContains(t, byName, entry.Name)
+		byName[entry.Name] = entry.Key + " " + entry.Fingerprint
+	}
+	check := func(pair [2]string, check func(assert.TestingT, any, any, ...any) bool) {
+		for _, name := range pair {
+			require.Contains(t, byName, name)
+		}
+		check(t, byName[pair[0]], byName[pair[1]], pair)
+	}
+	for _, same := range [][2]string{
+		{"JSON, sorted and without space", "JSON, in another order and with space"},
+		{"a form", "a form, another charset"},
+		{"a multipart form", "a multipart form, another boundary"},
+		{"a multipart form, files before fields of their name", "a multipart form, fields before files of their name"},
+		{"JSON, sorted and without space", "JSON, its type in capitals"},
+		{"JSON, sorted and without space", "a header field that the policy does not name"},
+		{"JSON, sorted and without space", "a header field that the policy names, absent"},
+		{"JSON by suffix", "JSON by suffix, in capitals"},
+		{"text like a form", "raw bytes, a media type in capitals"},
+		{"a form, a field in place of the query", "a form, a field in place of the query, in another order"},
+		{"a multipart form", "a multipart form, a file name with a path"},
+		{"a multipart form, without file names", "a multipart form, without file names, another one"},
+		{"a precondition", "a precondition, spaces around"},
+		{"a path parameter", "consumed names, a path parameter"},
+		{"a wildcard, escaped slash", "a wildcard, escaped in another way"},
+		{"a query", "consumed names, in a query"},
+		{"a client key, consumed names", "a client key, consumed names, signed anew"},
+		{"a client key, bare", "a client key, quoted"},
+	} {
+		check(same, assert.Equal)
+	}
+	for _, other := range [][2]string{
+		{"nothing at all", "an empty object"},
+		{"JSON, integers beyond float64", "JSON, integers beyond float64, the neighbour"},
+		{"JSON as text, sorted and without space", "JSON, sorted and without space"},
+		{"text like a form", "a form"},
+		{"text like a form", "a query like a form"},
+		{"a query like a form", "a form"},
+		{"a form", "a query, and a form's names"},
+		{"a form, a query that says something else", "a form, a field in place of the query"},
+		{"text like a form", "raw bytes, another media type"},
+		{"JSON by suffix", "JSON by another suffix"},
+		{"JSON by suffix", "JSON, identity"},
+		{"nothing at all", "a media type without a body"},
+		{"a multipart form", "a multipart form, another file name"},
+		{"a multipart form", "a multipart form, without file names"},
+		{"a multipart form", "a multipart form, a field like a file and its name"},
+		{"JSON, sorted and without space", "a precondition"},
+		{"JSON, sorted and without space", "a precondition, empty"},
+		{"a precondition", "another precondition"},
+		{"a precondition on several lines", "a precondition on several lines, the other way round"},
+		{"a header field that the policy does not name", "header fields that the policy names"},
+		{"header fields before raw bytes", "raw bytes like header fields"},
+		{"header fields like a form and like a type", "a form like a header field"},
+		{"a client key, metadata and coordinates", "a client key, another latitude"},
+		{"a client key, bare", "a client key, a precondition and a media type"},
+		{"a multipart form", "a multipart form, a field like a file"},
+		{"a path parameter, percent", "a path parameter, escaped percent"},
+		{"a wildcard", "a wildcard, escaped slash"},
+		{"a query and JSON", "a query with a line feed and JSON"},
+		{"a user of 65 bytes", "a user like a digest"},
+	} {
+		check(other, assert.NotEqual)
+	}
 }

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -300,4 +301,29 @@ func TestRetryAfterOfARunningOperation(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
+}
+
+// Everything in this file runs on synctest's clock: seconds and hours cost nothing.
+
+func TestManyLeasesShareOneTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := core.MustNew(core.Config{Store: &spy{Store: newStore(t)}})
+		// Short and long leases, begun at different moments, none of which may be lost.
+		for i := range 50 {
+			p := core.TaskPolicy{Name: "n", Record: core.Record{Lease: time.Duration(50+97*i) * time.Millisecond}}
+			go func() {
+				time.Sleep(time.Duration(i*13) * time.Millisecond)
+				_, err := do(context.Background(), e, strings.Repeat("k", i+1), p, func(ctx context.Context) ([]byte, error) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(20 * time.Second):
+					}
+					return nil, context.Cause(ctx)
+				})
+				assert.NoError(t, err)
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	})
 }

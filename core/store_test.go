@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
@@ -86,3 +87,17 @@ func down(context.Context) error { return errDown }
 
 // hang blocks for as long as the caller allows.
 func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// crash leaves a claim behind that nobody will finish.
+func crash(t *testing.T, records store.Store, g *core.Guard, c *call, lease time.Duration) {
+	t.Helper()
+	r := core.Request{Headers: c, Body: []byte(c.body)}
+	c.Describe(&r)
+	key, fingerprint, err := g.Key(&r)
+	require.NoError(t, err)
+	grant, err := records.Acquire(context.Background(), key.Raw(), store.Claim{
+		Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: lease, Retention: time.Hour,
+	})
+	require.NoError(t, err)
+	require.Equal(t, store.Acquired, grant.State)
+}

@@ -3,6 +3,7 @@ package core_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,8 @@ func newWatchedSpy(t testing.TB) *watchedSpy {
 func works(context.Context) error { return nil }
 
 func (s *watchedSpy) onAcquire(fault func(context.Context) error) { s.acquireFault.Store(&fault) }
-func (s *watchedSpy) onWatch(fault func(context.Context) error)   { s.watchFault.Store(&fault) }
+
+func (s *watchedSpy) onWatch(fault func(context.Context) error) { s.watchFault.Store(&fault) }
 
 func (s *watchedSpy) Capabilities() store.Capabilities {
 	return store.Capabilities{Watch: s.watch, InProcess: true}
@@ -732,4 +734,53 @@ func assertFailed(t assert.TestingT, n int, calls []*call) {
 		}
 	}
 	assert.Equal(t, n, failed)
+}
+
+// A waiter has time for a store that fails for a moment; and if the failed call has made a
+// claim all the same, it does not wait for itself.
+func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
+	for name, after := range map[string]bool{"before the effect": false, "after the effect": true} {
+		for _, watched := range []bool{false, true} {
+			bubble(t, fmt.Sprintf("%s, watched %t", name, watched), func(t *testing.T) {
+				var ledger atomic.Int64
+				records := newWatchedSpy(t)
+				records.after = after
+				var wrapped store.Store = records.spy
+				if watched { // and told at once that nothing runs any more
+					wrapped = records
+				}
+				g := core.MustNew(core.Config{User: byUser, Store: wrapped}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+				first, second := post("{}", nil), post("{}", &ledger)
+				first.handler = func(context.Context) adapter.Capture {
+					time.Sleep(10 * time.Second)
+					return answer(503, "failed") // so that the waiter's next call claims the key
+				}
+				handler := second.handler
+				second.handler = func(ctx context.Context) adapter.Capture {
+					assert.False(t, core.RunFrom(ctx).Takeover(), "of a claim of its own")
+					return handler(ctx)
+				}
+				go serve(t, g, first)
+				time.Sleep(time.Second)
+				answered := make(chan struct{})
+				go func() { defer close(answered); serve(t, g, second) }()
+				time.Sleep(time.Second)
+				records.onAcquire(down)
+				records.acquires.Store(0)
+				time.Sleep(10 * time.Second)
+				select {
+				case <-answered:
+					t.Error("it has not gone on waiting")
+				default:
+				}
+				assert.Less(t, records.acquires.Load(), int64(80), "it makes pauses")
+				records.onAcquire(works)
+				up := time.Now()
+				<-answered
+				assert.Less(t, time.Since(up), time.Second)
+				assert.Equal(t, 201, second.response.Status)
+				assert.EqualValues(t, 1, ledger.Load())
+			})
+		}
+	}
 }

@@ -1,0 +1,160 @@
+package core_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
+)
+
+func TestStoreDownBeforeTheHandler(t *testing.T) {
+	for name, hook := range map[string]func(context.Context) error{"refused": down, "hanging": hang} {
+		bubble(t, name, func(t *testing.T) {
+			var ledger atomic.Int64
+			store := &spy{Store: newStore(t), acquire: hook}
+			e := core.MustNew(core.Config{User: byUser, Store: store, StoreTimeout: 3 * time.Second})
+			start := time.Now()
+			c := serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+			assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+			assert.Equal(t, 503, c.response.Status)
+			assert.Equal(t, "store_unavailable", c.code())
+			assert.Equal(t, "1", c.response.Get("Retry-After"))
+			assert.Zero(t, ledger.Load())
+
+			open := serve(t, e.MustGuard(core.Policy{FailOpen: true}), post("{}", &ledger))
+			assert.Equal(t, 201, open.response.Status)
+			assert.Equal(t, 1, open.passed)
+			synctest.Wait()
+		})
+	}
+}
+
+// An Acquire whose answer is lost may have taken effect. The claim must not then block
+// the client's next try for a whole lease.
+func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := &spy{Store: newStore(t), acquire: hang, after: true}
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
+		synctest.Wait()
+		records.acquire = nil
+		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+
+		released := records.releases.Load()
+		records.acquire = func(context.Context) error { return store.ErrFull }
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
+		synctest.Wait()
+		assert.Equal(t, released, records.releases.Load(), "a store that is full has answered: there is no claim")
+	})
+}
+
+// A connection that breaks with the last call under way must not cost the record: the
+// next call goes over another connection.
+func TestBrokenConnectionWhileFinishing(t *testing.T) {
+	once := func(calls *atomic.Int64) func(context.Context) error {
+		return func(context.Context) error {
+			if calls.Load() == 1 {
+				return errDown
+			}
+			return nil
+		}
+	}
+	for _, broken := range []struct {
+		name  string
+		after bool // the store has done it, only its answer was lost
+		want  core.Kind
+	}{
+		{"on the way there", false, core.Completed},
+		{"on the way back", true, core.RunUnfinished}, // what has become of it is not known
+	} {
+		t.Run(broken.name, func(t *testing.T) {
+			var ledger atomic.Int64
+			var kinds []core.Kind
+			store := &spy{Store: newStore(t), after: broken.after}
+			store.complete = once(&store.completes)
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) {
+				kinds = append(kinds, e.Kind)
+			}}).MustGuard(core.Policy{})
+			assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+			assert.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, broken.want}, kinds)
+			assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+			assert.EqualValues(t, 1, ledger.Load())
+			assert.EqualValues(t, 2, store.completes.Load())
+		})
+	}
+	t.Run("release", func(t *testing.T) {
+		store := &spy{Store: newStore(t)}
+		store.release = once(&store.releases)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Exclusive())
+		for range 2 {
+			assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+		}
+	})
+	t.Run("abandon", func(t *testing.T) {
+		store := &spy{Store: newStore(t)}
+		store.abandon = once(&store.abandons)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}})
+		serve(t, g, post("{}", nil).doing(handlerOf(502)))
+		assert.Equal(t, "uncertain", serve(t, g, post("{}", nil)).code(), "at once, not when the lease has passed")
+	})
+}
+
+// A store that restarts within the deadline costs no result; one that does not gets no more
+// of the client's time than that.
+func TestStoreRestartsWhileFinishing(t *testing.T) {
+	for outage, want := range map[time.Duration]core.Kind{time.Second: core.Completed, time.Minute: core.RunUnfinished} {
+		bubble(t, outage.String(), func(t *testing.T) {
+			var last core.Event
+			start := time.Now()
+			store := &spy{Store: newStore(t), complete: func(context.Context) error {
+				if time.Since(start) < outage {
+					return errDown
+				}
+				return nil
+			}}
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).
+				MustGuard(core.Policy{})
+			assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+			assert.Equal(t, want, last.Kind)
+			assert.LessOrEqual(t, time.Since(start), 2*time.Second)
+			assert.Less(t, store.completes.Load(), int64(15), "the pauses grow")
+		})
+	}
+}
+
+// localSpy fails, and has no deadline.
+type localSpy struct{ *spy }
+
+func (localSpy) Capabilities() store.Capabilities {
+	return store.Capabilities{InProcess: true, Local: true}
+}
+
+func TestFailingLocalStore(t *testing.T) {
+	g := core.MustNew(core.Config{User: byUser, Store: localSpy{&spy{Store: newStore(t), complete: down}}}).MustGuard(core.Policy{})
+	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+}
+
+func TestNoRoomForTheResponse(t *testing.T) {
+	var ledger atomic.Int64
+	records := &spy{Store: newStore(t)}
+	records.complete = func(context.Context) error {
+		if records.completes.Load() == 1 {
+			return store.ErrFull
+		}
+		return nil
+	}
+	var observed events
+	g := core.MustNew(core.Config{User: byUser, Store: records, Observe: observed.add}).MustGuard(core.Policy{})
+	assert.Equal(t, 201, serve(t, g, post("{}", &ledger)).response.Status)
+	require.Equal(t, []core.Kind{core.StoreIsLocal, core.Started, core.Completed}, observed.kinds())
+	assert.ErrorIs(t, observed.all[2].Err, store.ErrFull, "somebody has to make room")
+	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code(), "that it was done is kept")
+	assert.EqualValues(t, 1, ledger.Load())
+}
