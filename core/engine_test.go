@@ -364,9 +364,10 @@ func TestRefusalsOnTheWire(t *testing.T) {
 // Services on one store have operations and nonces of their own, also beside one that keeps its keys of 0.1.0.
 func TestServicesOfOneStore(t *testing.T) {
 	var ledger atomic.Int64
-	keys := &keyRecorder{Store: newStore(t), seen: map[string]string{}}
+	keys := map[string]bool{}
+	records := &spy{Store: newStore(t), asked: func(key string, _ store.Claim) { keys[key] = true }}
 	for i, c := range []core.Config{{Service: "mail"}, {Service: "Mail"}, {LegacyPrefix: "idem:"}} {
-		c.Store, c.User = keys, byUser
+		c.Store, c.User = records, byUser
 		e := core.MustNew(c)
 		job := post(`{"job":1}`, &ledger)
 		serve(t, e.MustGuard(core.Policy{}), job)
@@ -377,7 +378,7 @@ func TestServicesOfOneStore(t *testing.T) {
 		assert.True(t, unused)
 	}
 	for _, prefix := range []string{"idem:mail:", "idem:Mail:", "idem:"} {
-		assert.Contains(t, keys.seen, prefix+"N=demo#n")
+		assert.Contains(t, keys, prefix+"N=demo#n")
 	}
 }
 

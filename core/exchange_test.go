@@ -26,6 +26,7 @@ type call struct {
 	method, route, query string
 	params               []adapter.Pair
 	contentType          string
+	encoding             string
 	remote               string
 	header               http.Header
 	body                 string
@@ -34,6 +35,7 @@ type call struct {
 
 	handler func(ctx context.Context) adapter.Capture
 	err     error // that Run returns
+	gone    error // what comes of sending something; nil: it arrives
 
 	ran       int
 	passed    int
@@ -54,7 +56,7 @@ func (c *call) Header(name string, i int) (string, int) {
 func (c *call) Describe(r *core.Request) {
 	r.Method, r.Route, r.RawQuery = c.method, c.route, c.query
 	r.PathParams = append(r.PathParams, c.params...)
-	r.ContentType, r.RemoteAddr = c.contentType, c.remote
+	r.ContentType, r.ContentEncoding, r.RemoteAddr = c.contentType, c.encoding, c.remote
 	r.Native, r.Preforked = c, c.preforked
 }
 
@@ -70,7 +72,7 @@ func (c *call) ReadBody(limit int64) ([]byte, error) {
 
 func (c *call) Answer(r *core.Response) error {
 	c.response = clone(r)
-	return nil
+	return c.gone
 }
 
 func (c *call) Pass(ctx context.Context) error {
@@ -95,7 +97,7 @@ func (c *call) Deliver(fields []core.Field) error {
 		c.response = clone(c.held)
 		c.response.Header = append(c.response.Header, fields...)
 	}
-	return nil
+	return c.gone
 }
 
 func (c *call) Defer(p adapter.Pending) { c.pending = p }

@@ -47,40 +47,29 @@ func TestNoncesAreForgottenInTime(t *testing.T) {
 
 // No two pairs share a key, and no pair has that of an operation.
 func TestNonceKeys(t *testing.T) {
-	recorder := &spy{Store: newStore(t)}
-	keys := &keyRecorder{Store: recorder, seen: map[string]string{}}
-	e := core.MustNew(core.Config{Service: "shop", Store: keys, User: byUser})
+	who, seen := "", map[string]string{}
+	records := &spy{Store: newStore(t), asked: func(key string, _ store.Claim) { seen[key] = who }}
+	e := core.MustNew(core.Config{Service: "shop", Store: records, User: byUser})
 	parts := []string{"a", "a#b", "a%23b", "b", "#", "a&", "&b", "a N=", "N=", "", "a\nb", "{a}", "=", "U=aM=POST /ordersP=", "é"}
 	for _, id := range parts {
 		for _, nonce := range parts {
-			keys.who = id + " | " + nonce
+			who = id + " | " + nonce
 			ok, err := e.Nonces().Use(t.Context(), id, nonce, time.Minute)
 			require.NoError(t, err)
-			assert.True(t, ok, keys.who)
+			assert.True(t, ok, who)
 		}
 	}
-	assert.Len(t, keys.seen, len(parts)*len(parts))
-	for key := range keys.seen {
+	assert.Len(t, seen, len(parts)*len(parts))
+	for key := range seen {
 		assert.True(t, strings.HasPrefix(key, "idem:shop:N="), key)
 		assert.NotContains(t, key, "{")
 	}
-	keys.who = "operation"
+	who = "operation"
 	serve(t, e.MustGuard(core.Policy{}), post("{}", nil))
 	_, err := do(t.Context(), e, "k", core.TaskPolicy{Name: "task"}, func(context.Context) ([]byte, error) { return nil, nil })
 	require.NoError(t, err)
-	assert.Len(t, keys.seen, len(parts)*len(parts)+2)
-	assert.Zero(t, recorder.renews.Load(), "nobody renews a nonce")
-}
-
-type keyRecorder struct {
-	store.Store
-	who  string
-	seen map[string]string
-}
-
-func (k *keyRecorder) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
-	k.seen[key] = k.who
-	return k.Store.Acquire(ctx, key, claim)
+	assert.Len(t, seen, len(parts)*len(parts)+2)
+	assert.Zero(t, records.renews.Load(), "nobody renews a nonce")
 }
 
 func TestNoncesFail(t *testing.T) {

@@ -16,17 +16,6 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 )
 
-// undelivered is an exchange whose client has gone.
-type undelivered struct {
-	*call
-	err error
-}
-
-func (u undelivered) Deliver([]core.Field) error {
-	u.delivered++
-	return u.err
-}
-
 // A finisher finishes its runs in order, each once, also if an answer can't be delivered; and none of them
 // is done after a panic.
 func TestFinisher(t *testing.T) {
@@ -37,11 +26,11 @@ func TestFinisher(t *testing.T) {
 		require.NoError(t, f.Finish(returned))
 		require.False(t, f.Deferred())
 
-		var calls []undelivered
+		var calls []*call
 		var order []int
 		for i, err := range []error{first, second} {
-			c := undelivered{post(strconv.Itoa(i), nil), err}
-			c.handler = deferring
+			c := post(strconv.Itoa(i), nil).doing(deferring)
+			c.gone = err
 			require.NoError(t, g.Serve(t.Context(), c))
 			f.Defer(c.pending, func(came bool) *adapter.Capture {
 				assert.Equal(t, returned, came)

@@ -27,17 +27,6 @@ func (s unrecalling) Capabilities() store.Capabilities {
 	return can
 }
 
-// encoded is a call with a Content-Encoding.
-type encoded struct {
-	*call
-	encoding string
-}
-
-func (e *encoded) Describe(r *core.Request) {
-	e.call.Describe(r)
-	r.ContentEncoding = e.encoding
-}
-
 // Requests are answered alike whether the store can recall or not: the same ones are replayed, refused and run. Each differs
 // from the one before in one thing, or in nothing.
 func TestRecallChangesNoAnswer(t *testing.T) {
@@ -117,8 +106,8 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 				status := outcome.Draw(t, "outcome")
 				var got [2]string
 				for i := range got {
-					c := &encoded{post(body, nil), encoding}
-					c.query, c.contentType, c.params = query, contentType, params
+					c := post(body, nil)
+					c.query, c.contentType, c.encoding, c.params = query, contentType, encoding, params
 					c.header = http.Header{"X-User": {user}, "If-Match": match, core.DefaultKeyHeader: {key}}
 					if tenant != "" {
 						c.header.Set("X-Tenant", tenant)

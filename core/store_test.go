@@ -28,17 +28,24 @@ type shared struct{ store.Store }
 
 func (shared) Capabilities() store.Capabilities { return store.Capabilities{} }
 
-// spy counts the calls of a store and lets each fail or hang. It is neither local nor
+// spy counts the calls of a store and lets each fail or hang. Unless it says otherwise it is neither local nor
 // watchable, so that the engine calls it as one on another machine.
 type spy struct {
 	store.Store
+	can                                             *store.Capabilities
+	asked                                           func(key string, claim store.Claim) // before each Acquire
 	acquires, renews, completes, releases, abandons atomic.Int64
 
 	acquire, renew, complete, release, abandon func(ctx context.Context) error // nil: works
 	after                                      bool                            // the failing call takes effect all the same
 }
 
-func (s *spy) Capabilities() store.Capabilities { return store.Capabilities{InProcess: true} }
+func (s *spy) Capabilities() store.Capabilities {
+	if s.can != nil {
+		return *s.can
+	}
+	return store.Capabilities{InProcess: true}
+}
 
 func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call func() error) error {
 	if hook == nil {
@@ -59,6 +66,9 @@ func (s *spy) fault(ctx context.Context, hook func(context.Context) error, call 
 
 func (s *spy) Acquire(ctx context.Context, key string, claim store.Claim) (g store.Grant, err error) {
 	s.acquires.Add(1)
+	if s.asked != nil {
+		s.asked(key, claim)
+	}
 	err = s.fault(ctx, s.acquire, func() (err error) { g, err = s.Store.Acquire(ctx, key, claim); return })
 	return
 }

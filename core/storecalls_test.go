@@ -129,16 +129,10 @@ func TestStoreRestartsWhileFinishing(t *testing.T) {
 	}
 }
 
-// localSpy fails, and has no deadline.
-type localSpy struct{ *spy }
-
-func (localSpy) Capabilities() store.Capabilities {
-	return store.Capabilities{InProcess: true, Local: true}
-}
-
+// A local store has no deadline, and is not asked again.
 func TestFailingLocalStore(t *testing.T) {
-	g := core.MustNew(core.Config{User: byUser, Store: localSpy{&spy{Store: newStore(t), complete: down}}}).MustGuard(core.Policy{})
-	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+	local := &spy{Store: newStore(t), complete: down, can: &store.Capabilities{InProcess: true, Local: true}}
+	assert.Equal(t, 201, serve(t, core.MustNew(core.Config{User: byUser, Store: local}).MustGuard(core.Policy{}), post("{}", nil)).response.Status)
 }
 
 func TestNoRoomForTheResponse(t *testing.T) {

@@ -657,11 +657,6 @@ func TestWhomALimitIsFor(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// brokenConnection is a call whose answer can't be written: the client has gone.
-type brokenConnection struct{ *call }
-
-func (brokenConnection) Answer(*core.Response) error { return errDown }
-
 func TestServeTokenTellsOfTheRequest(t *testing.T) {
 	asked := 0
 	e := core.MustNew(core.Config{User: core.UserFromCaller(), Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
@@ -679,8 +674,9 @@ func TestServeTokenTellsOfTheRequest(t *testing.T) {
 	assert.Equal(t, "rate_limited", c.code())
 	assert.Equal(t, 1, asked)
 
-	assert.ErrorIs(t, g.ServeTokens()(ctx, brokenConnection{c}), errDown)
-	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeTokens()(ctx, brokenConnection{c}), errDown)
+	c.gone = errDown // the client
+	assert.ErrorIs(t, g.ServeTokens()(ctx, c), errDown)
+	assert.ErrorIs(t, e.MustGuard(checkout(tokensFor(tokenSecret))).ServeTokens()(ctx, c), errDown)
 }
 
 func TestFaultsOfTokens(t *testing.T) {

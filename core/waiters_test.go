@@ -250,12 +250,18 @@ func TestManyOperationsWaitedFor(t *testing.T) {
 // However long a run takes, the pauses between two calls grow up to a limit: where no message
 // comes, its end is found soon all the same.
 func TestPausesHaveALimit(t *testing.T) {
+	lossy := func(context.Context, string) (<-chan struct{}, func(), error) {
+		return make(chan struct{}), func() {}, nil
+	}
 	for name, tc := range map[string]struct {
 		wrap  func(*watchedSpy) store.Store
 		limit time.Duration // of a pause, which is random: half as long again
 	}{
-		"watched, and the messages are lost": {func(s *watchedSpy) store.Store { return lossyWatcher{s.spy} }, 4 * time.Second},
-		"polled":                             {func(s *watchedSpy) store.Store { return s.spy }, 250 * time.Millisecond},
+		"watched, and the messages are lost": {func(s *watchedSpy) store.Store {
+			s.can = &store.Capabilities{Watch: lossy, InProcess: true}
+			return s.spy
+		}, 4 * time.Second},
+		"polled": {func(s *watchedSpy) store.Store { return s.spy }, 250 * time.Millisecond},
 	} {
 		runInBubble(t, name, func(t *testEnv) {
 			var last time.Time
@@ -622,16 +628,6 @@ func TestLastCall(t *testing.T) {
 			}
 		})
 	}
-}
-
-// lossyWatcher loses the messages of changes.
-type lossyWatcher struct{ *spy }
-
-func (lossyWatcher) Capabilities() store.Capabilities {
-	watch := func(context.Context, string) (<-chan struct{}, func(), error) {
-		return make(chan struct{}), func() {}, nil
-	}
-	return store.Capabilities{Watch: watch, InProcess: true}
 }
 
 func TestWaitEndsAlthoughWatchHangs(t *testing.T) {
