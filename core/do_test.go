@@ -146,10 +146,8 @@ func TestFinishedValueWithoutRoom(t *testing.T) {
 		records := &spy{Store: newStore(t), complete: down, renew: down}
 		e := core.MustNew(core.Config{Store: records})
 		p := core.TaskPolicy{Name: "n", Record: core.Record{
-			Lease: time.Second,
-			Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-				return core.Finished([]byte("found")), nil
-			}),
+			Lease:     time.Second,
+			Abandoned: finding(core.Finished([]byte("found"))),
 		}}
 		work := func(context.Context) ([]byte, error) { return nil, nil }
 		_, err := do(ctx, e, "k", p, work)

@@ -180,7 +180,7 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		"failure that is kept":               {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(500), core.Completed, true, false},
 		"failure that may have taken effect": {core.Policy{Record: core.Record{OnFailure: core.Abandon}}, handlerOf(500), core.RunAbandoned, true, false},
 		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
-		"panic":                              {core.Policy{}, func(context.Context) adapter.Capture { panic("boom") }, core.Released, true, true},
+		"panic":                              {core.Policy{}, panicking, core.Released, true, true},
 		"panic of a hook":                    {hook, handlerOf(200), core.Completed, false, true},
 		"so, behind a stream that was cut":   {hook, endsWith(adapter.Cut), core.RunAbandoned, true, true},
 		"so, and the handler may run on":     {hook, endsWith(adapter.RunsOn), core.RunUnfinished, true, true},

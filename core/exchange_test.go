@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -134,10 +135,10 @@ func post(body string, ledger *atomic.Int64) *call {
 	}
 }
 
-func answer(status int, body string) adapter.Capture {
+func answer(status int, body string, more ...core.Field) adapter.Capture {
 	return adapter.Capture{Response: &core.Response{
 		Status: status,
-		Header: []core.Field{{Name: "Content-Type", Value: "application/json"}},
+		Header: append([]core.Field{{Name: "Content-Type", Value: "application/json"}}, more...),
 		Body:   []byte(body),
 	}}
 }
@@ -162,12 +163,20 @@ func abandoning(ctx context.Context) adapter.Capture {
 	return answer(500, "")
 }
 
-// attemptTo is a handler that writes the number of its attempt to n.
-func attemptTo(n *uint64) func(context.Context) adapter.Capture {
-	return func(ctx context.Context) adapter.Capture {
-		*n = core.RunFrom(ctx).Attempt()
-		return answer(201, "")
+func panicking(context.Context) adapter.Capture { panic("boom") }
+
+func unrendered(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Unrendered} }
+
+// refusing is a handler whose answer is the refusal of somebody else.
+func refusing(status int) func(context.Context) adapter.Capture {
+	return func(context.Context) adapter.Capture {
+		return answer(status, "", core.Field{Name: core.RefusedHeader, Value: "in_progress"})
 	}
+}
+
+// finding is the recovery of who always finds this.
+func finding(v core.Verdict) core.Recovery {
+	return core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return v, nil })
 }
 
 func (c *call) doing(handler func(context.Context) adapter.Capture) *call {
@@ -192,6 +201,16 @@ func serve(t testing.TB, g *core.Guard, c *call) *call {
 		t.Errorf("Serve: %v", err) // not Fatal: it is also called from goroutines
 	}
 	return c
+}
+
+// outcome serves c and says what becomes of it: "replay", "attempt 1", or the code of a refusal.
+func outcome(t testing.TB, g *core.Guard, c *call) (met string) {
+	t.Helper()
+	c.after(func(ctx context.Context) { met = fmt.Sprint("attempt ", core.RunFrom(ctx).Attempt()) })
+	if serve(t, g, c); c.replayed() {
+		return "replay"
+	}
+	return cmp.Or(c.code(), met)
 }
 
 var byUser = core.UserFromHeader("X-User")

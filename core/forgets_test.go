@@ -192,9 +192,7 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 func TestReconciledPut(t *testing.T) {
 	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Record: core.Record{
-		Abandoned: core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) {
-			return core.Finished(&core.Response{Status: 204}), nil
-		}),
+		Abandoned: finding(core.Finished(&core.Response{Status: 204})),
 	}})
 	serve(t, g, put(1, &ledger).doing(abandoning))
 	assert.Equal(t, 204, serve(t, g, put(1, &ledger)).response.Status)

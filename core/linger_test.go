@@ -529,7 +529,7 @@ func TestNothingStaysWithTheCallersContext(t *testing.T) {
 	for name, handler := range map[string]func(context.Context) adapter.Capture{
 		"success": handlerOf(201),
 		"failure": handlerOf(500),
-		"panic":   func(context.Context) adapter.Capture { panic("boom") },
+		"panic":   panicking,
 		"later":   deferring,
 		"drained": func(context.Context) adapter.Capture { t.Error("runs"); return answer(201, "") },
 	} {

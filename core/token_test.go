@@ -329,29 +329,6 @@ func TestWhereATokenIsReadFrom(t *testing.T) {
 	assert.Equal(t, "token_invalid", serve(t, form, twice).code())
 }
 
-// The key does not name the route, and does not need to: a token that was used on one is no key of another.
-func TestATokenIsUsedOnOneRoute(t *testing.T) {
-	var ledger atomic.Int64
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
-	token := tokenFor(t, g, "alice")
-	serve(t, g, submit(token, "", &ledger))
-	other := submit(token, "", &ledger)
-	other.route = "/refunds"
-	assert.Equal(t, "key_reused", serve(t, g, other).code())
-	put := submit(token, "", &ledger)
-	put.method = "PUT"
-	assert.Equal(t, "key_reused", serve(t, g, put).code())
-	assert.EqualValues(t, 1, ledger.Load())
-}
-
-// Also what is left out of keys that are made of parameters: somebody has chosen to do the one thing.
-func TestADefaultNameCountsBesideAToken(t *testing.T) {
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
-	token := tokenFor(t, g, "alice")
-	serve(t, g, submit(token, "&latitude=1", nil))
-	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&latitude=2", nil)).code())
-}
-
 func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger atomic.Int64
@@ -381,9 +358,7 @@ func TestATokenIsTooOldForAFirstUseOnly(t *testing.T) {
 		assert.Equal(t, "key_reused", serve(t, g, submit(used, "&n=2", &ledger)).code())
 
 		// A run that was begun in time and abandoned is a standing record: it is taken over.
-		var attempt uint64
-		assert.Equal(t, 201, serve(t, g, submit(crashed, "", &ledger).doing(attemptTo(&attempt))).response.Status)
-		assert.EqualValues(t, 2, attempt)
+		assert.Equal(t, "attempt 2", outcome(t, g, submit(crashed, "", nil)))
 		assert.True(t, serve(t, g, submit(crashed, "", &ledger)).replayed())
 		for _, ev := range seen.all {
 			assert.False(t, ev.Code == codes.TokenExpired && ev.Kind != core.Refused)
@@ -474,9 +449,7 @@ func TestOldTokensTakeOverOneAfterTheOther(t *testing.T) {
 			}
 			return nil
 		}
-		var attempt uint64
-		assert.Equal(t, 201, serve(t, g, submit(token, "", nil).doing(attemptTo(&attempt))).response.Status)
-		assert.EqualValues(t, 3, attempt)
+		assert.Equal(t, "attempt 3", outcome(t, g, submit(token, "", nil)))
 	})
 }
 
@@ -511,7 +484,7 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ledger atomic.Int64
 			p := checkout(tokensFor(tokenSecret))
-			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return tc.verdict, nil })
+			p.Abandoned = finding(tc.verdict)
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			serve(t, g, submit(token, "", &ledger).doing(abandoning))
@@ -522,6 +495,7 @@ func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 	}
 }
 
+// The page of a refusal tells of the finished run, if its client may know. Under Reject there is no response to tell of.
 func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	var seen []*core.Refusal
 	var forbidden error
@@ -533,17 +507,19 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	p.Authorize = func(context.Context, *core.Request) error { return forbidden }
 	g := e.MustGuard(p)
 	token := tokenFor(t, g, "alice")
-	running := submit(token, "", nil).doing(func(context.Context) adapter.Capture {
-		serve(t, g, submit(token, "&n=2", nil))
-		c := answer(303, "")
-		c.Response.Header = append(c.Response.Header, core.Field{Name: "Location", Value: "/receipts/1"})
-		return c
-	})
-	serve(t, g, running)
+	serve(t, g, submit(token, "", nil).doing(func(context.Context) adapter.Capture {
+		serve(t, g, submit(token, "&n=2", nil)) // while it runs
+		return answer(303, "", core.Field{Name: "Location", Value: "/receipts/1"})
+	}))
 	serve(t, g, submit(token, "&n=2", nil))
 	forbidden = errors.New("no")
 	serve(t, g, submit(token, "&n=2", nil))
-	require.Len(t, seen, 3)
+	rejecting := checkout(tokensFor(tokenSecret))
+	rejecting.Duplicate = core.Reject("")
+	token = tokenFor(t, g, "alice")
+	serve(t, e.MustGuard(rejecting), submit(token, "", nil))
+	serve(t, e.MustGuard(rejecting), submit(token, "&n=2", nil))
+	require.Len(t, seen, 4)
 	for i, r := range seen {
 		assert.Equal(t, codes.KeyReused, r.Code)
 		if i != 1 {
@@ -556,20 +532,8 @@ func TestWhatAPageCanSayAboutAUsedToken(t *testing.T) {
 	}
 }
 
-// Under Reject there is no response to tell of.
-func TestWhatAPageCanSayUnderReject(t *testing.T) {
-	var seen []*core.Refusal
-	p := checkout(tokensFor(tokenSecret))
-	p.Duplicate = core.Reject("")
-	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
-		seen = append(seen, r)
-		return nil
-	}}).MustGuard(p)
-	token := tokenFor(t, g, "alice")
-	serve(t, g, submit(token, "", nil))
-	assert.Equal(t, "key_reused", serve(t, g, submit(token, "&n=2", nil)).code())
-	require.Len(t, seen, 1)
-	assert.Nil(t, seen[0].Stored)
+func TestTokenInput(t *testing.T) {
+	assert.Equal(t, `<input type="hidden" name="idempotency_token" value="t1.&#34;&gt;" autocomplete="off">`, string(core.TokenInput(`t1.">`)))
 }
 
 // limiter is a [core.TokenConfig].Limit with one answer. It records the users.
@@ -744,50 +708,27 @@ func TestFaultsOfTokens(t *testing.T) {
 	assert.Equal(t, []string{"note", ""}, paths[:2], "they are the caller's")
 }
 
-// The record of a token outlasts it also if its lifetime is longer than what records stand for by default.
-func TestARecordOutlastsItsToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).
-			MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, Lifetime: 48 * time.Hour})))
-		used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
-		serve(t, g, submit(used, "", nil))
-		serve(t, g, submit(crashed, "", nil).doing(abandoning))
-		time.Sleep(48*time.Hour + 4*time.Minute)
-		assert.True(t, serve(t, g, submit(used, "", nil)).replayed())
-		var attempt uint64
-		serve(t, g, submit(crashed, "", nil).doing(attemptTo(&attempt)))
-		assert.EqualValues(t, 2, attempt)
-	})
-}
-
-// The record of a token that lives for minutes stands for 24 hours, done or abandoned, unless the policy says otherwise.
+// The record of a token stands for 24 hours, done or abandoned, unless the policy says otherwise, or the token lives for longer.
 func TestForHowLongARecordOutlastsItsToken(t *testing.T) {
-	for retention, stands := range map[time.Duration]time.Duration{0: 24 * time.Hour, 10 * time.Minute: 10 * time.Minute} {
+	for _, tc := range []struct{ lifetime, retention, stands time.Duration }{
+		{0, 0, 24 * time.Hour}, {0, 10 * time.Minute, 10 * time.Minute}, {48 * time.Hour, 0, 48*time.Hour + 5*time.Minute},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := checkout(tokensFor(tokenSecret))
-			p.Retention, p.RememberAbandoned = retention, retention
+			p := checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, Lifetime: tc.lifetime}))
+			p.Retention, p.RememberAbandoned = tc.retention, tc.retention
 			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}}).MustGuard(p)
 			used, crashed := tokenFor(t, g, "alice"), tokenFor(t, g, "alice")
 			serve(t, g, submit(used, "", nil))
 			serve(t, g, submit(crashed, "", nil).doing(abandoning))
-			time.Sleep(stands - time.Millisecond)
-			assert.True(t, serve(t, g, submit(used, "", nil)).replayed())
-			again := submit(crashed, "", nil).doing(func(ctx context.Context) adapter.Capture {
-				assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
-				core.RunFrom(ctx).Abandon()
-				return answer(500, "")
-			})
-			assert.Equal(t, 500, serve(t, g, again).response.Status)
+			time.Sleep(tc.stands - time.Millisecond)
+			assert.Equal(t, "replay", outcome(t, g, submit(used, "", nil)))
+			assert.Equal(t, "attempt 2", outcome(t, g, submit(crashed, "", nil).doing(abandoning)))
 			time.Sleep(time.Millisecond)
-			assert.Equal(t, "token_expired", serve(t, g, submit(used, "", nil)).code())
-			time.Sleep(stands)
-			assert.Equal(t, "token_expired", serve(t, g, submit(crashed, "", nil)).code())
+			assert.Equal(t, "token_expired", outcome(t, g, submit(used, "", nil)))
+			time.Sleep(tc.stands)
+			assert.Equal(t, "token_expired", outcome(t, g, submit(crashed, "", nil)))
 		})
 	}
-}
-
-func TestTokenInput(t *testing.T) {
-	assert.Equal(t, `<input type="hidden" name="idempotency_token" value="t1.&#34;&gt;" autocomplete="off">`, string(core.TokenInput(`t1.">`)))
 }
 
 // However often an expired form is sent, and renewed, and whoever of the service's processes answers: it is one operation.
@@ -856,7 +797,7 @@ func TestAnExpiredTokenAndItsRuns(t *testing.T) {
 	for code, end := range map[string]func(*core.Run){"token_expired": (*core.Run).Release, "": (*core.Run).Abandon} {
 		synctest.Test(t, func(t *testing.T) {
 			p := checkout(tokensFor(tokenSecret))
-			p.Abandoned = core.Uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil })
+			p.Abandoned = finding(core.RunAgain())
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
 			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {
@@ -867,4 +808,19 @@ func TestAnExpiredTokenAndItsRuns(t *testing.T) {
 			assert.Equal(t, code, serve(t, g, submit(token, "", nil)).code())
 		})
 	}
+}
+
+// The key names neither route nor method, and does not need to: what was done with a token is no other operation. So
+// counts what is left out of keys that are made of parameters: somebody has chosen to do the one thing.
+func TestATokenIsForOneOperation(t *testing.T) {
+	var ledger atomic.Int64
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(checkout(tokensFor(tokenSecret)))
+	token := tokenFor(t, g, "alice")
+	serve(t, g, submit(token, "&latitude=1", &ledger))
+	route, method := submit(token, "&latitude=1", &ledger), submit(token, "&latitude=1", &ledger)
+	route.route, method.method = "/refunds", "PUT"
+	for _, other := range []*call{route, method, submit(token, "&latitude=2", &ledger)} {
+		assert.Equal(t, "key_reused", serve(t, g, other).code())
+	}
+	assert.EqualValues(t, 1, ledger.Load())
 }
