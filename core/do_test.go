@@ -62,13 +62,16 @@ func TestDo(t *testing.T) {
 
 func TestDoFailures(t *testing.T) {
 	ctx := context.Background()
-	e := core.MustNew(core.Config{})
+	var observed events
+	e := core.MustNew(core.Config{Observe: observed.add})
 	boom := errors.New("boom")
 	fail := func(context.Context) ([]byte, error) { return nil, boom }
 	work := func(context.Context) ([]byte, error) { return []byte("v"), nil }
 
 	_, err := do(ctx, e, "released", core.TaskPolicy{Name: "n"}, fail)
 	assert.Equal(t, boom, err)
+	assert.Equal(t, core.Released, observed.last().Kind)
+	assert.Equal(t, boom, observed.last().Err)
 	r, err := do(ctx, e, "released", core.TaskPolicy{Name: "n"}, work)
 	assert.NoError(t, err)
 	assert.False(t, r.Replayed)
@@ -164,26 +167,6 @@ func TestFinishedValueWithoutRoom(t *testing.T) {
 		assert.ErrorIs(t, err, codes.ResultUnavailable)
 		assert.Equal(t, 2, tries)
 	})
-}
-
-func TestRefusalErrors(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
-	refused := func() *core.Refusal {
-		_, err := core.Do(t.Context(), task, core.Call{}, func(context.Context) (int, error) { return 0, nil })
-		require.ErrorIs(t, err, codes.KeyMissing)
-		require.NotErrorIs(t, err, codes.KeyInvalid)
-		require.ErrorContains(t, err, "key_missing")
-		r, ok := errors.AsType[*core.Refusal](err)
-		require.True(t, ok)
-		return r
-	}
-	first := refused()
-	require.ErrorIs(t, first, codes.KeyMissing)
-	require.Equal(t, 400, first.Status)
-	require.NotEmpty(t, first.Code.Title())
-	require.NotEmpty(t, first.Detail)
-	*first = core.Refusal{Code: "mine"}
-	require.Equal(t, 400, refused().Status, "nobody can change what others get")
 }
 
 type receipt struct {
@@ -302,16 +285,6 @@ func TestValuesThatPanic(t *testing.T) {
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
 	assert.ErrorIs(t, err, codes.ResultUnavailable)
 	assert.Equal(t, 1, calls)
-}
-
-func TestErrorsOfTasksAreSeen(t *testing.T) {
-	var observed events
-	task := core.MustNew(core.Config{Observe: observed.add}).MustTask(core.TaskPolicy{Name: "n"})
-	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 0, errDown })
-	assert.Equal(t, errDown, err)
-	last := observed.last()
-	assert.Equal(t, core.Released, last.Kind)
-	assert.Equal(t, errDown, last.Err)
 }
 
 // The type has changed since: that is not a reason to run again, and half a value is none.

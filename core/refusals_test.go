@@ -1,12 +1,15 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"go/types"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,15 +27,15 @@ import (
 // An exported variable is one that everybody can change. There are none but errors, which are
 // plain ones: nothing in them can be written to.
 func TestExportedVariablesAreErrors(t *testing.T) {
-	seen := map[string]int{}
-	for _, dir := range []string{".", "adapter", "store"} {
-		entries, err := os.ReadDir(dir)
+	for dir, least := range map[string]int{".": 3, "adapter": 3, "store": 2} {
+		files, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
-		for _, entry := range entries {
-			if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+		seen := 0
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), dir+"/"+entry.Name(), nil, 0)
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 			require.NoError(t, err)
 			for _, decl := range file.Decls {
 				vars, ok := decl.(*ast.GenDecl)
@@ -41,25 +44,20 @@ func TestExportedVariablesAreErrors(t *testing.T) {
 				}
 				for _, spec := range vars.Specs {
 					v := spec.(*ast.ValueSpec)
-					for i, name := range v.Names {
-						if !name.IsExported() {
-							continue
-						}
-						seen[dir]++
-						require.Len(t, v.Values, len(v.Names), name)
-						call, ok := v.Values[i].(*ast.CallExpr)
-						require.True(t, ok, "%s is not made by errors.New", name)
-						from, ok := call.Fun.(*ast.SelectorExpr)
-						require.True(t, ok, "%s is not made by errors.New", name)
-						assert.Equal(t, "errors.New", from.X.(*ast.Ident).Name+"."+from.Sel.Name, name)
+					if !slices.ContainsFunc(v.Names, (*ast.Ident).IsExported) {
+						continue
 					}
+					seen++
+					require.Len(t, v.Names, 1)
+					require.Len(t, v.Values, 1, v.Names[0])
+					call, ok := v.Values[0].(*ast.CallExpr)
+					require.True(t, ok, "%s is not made by errors.New", v.Names[0])
+					assert.Equal(t, "errors.New", types.ExprString(call.Fun), v.Names[0])
 				}
 			}
 		}
+		assert.GreaterOrEqual(t, seen, least, dir)
 	}
-	assert.GreaterOrEqual(t, seen["."], 3)
-	assert.GreaterOrEqual(t, seen["adapter"], 3)
-	assert.GreaterOrEqual(t, seen["store"], 2)
 }
 
 // Every code is told apart from every other one, by itself, by a refusal, and through what wraps one.
@@ -126,7 +124,7 @@ func TestRefuseConcurrently(t *testing.T) {
 // awaited from further out.
 func TestRefuseForUnfinishedRuns(t *testing.T) {
 	for _, deferred := range []bool{false, true} {
-		for _, drained := range []bool{false, true} {
+		for want, drained := range map[codes.Code]bool{codes.Unfinished: false, codes.ShuttingDown: true} {
 			synctest.Test(t, func(t *testing.T) {
 				var seen []codes.Code
 				e := core.MustNew(core.Config{User: byUser, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
@@ -139,10 +137,8 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 					assert.IsType(t, (*call)(nil), r.Request.Native)
 					return nil
 				}})
-				g := e.MustGuard(core.Policy{Linger: -1})
 				ctx, leave := context.WithCancel(core.WithCaller(t.Context(), "key-1"))
-				empty := answer(200, "")
-				empty.Ending = adapter.Empty
+				empty := emptyAnswer()
 				c := post("{}", nil).doing(func(run context.Context) adapter.Capture {
 					if drained {
 						over, cancel := context.WithCancel(t.Context())
@@ -153,19 +149,15 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 					}
 					<-run.Done()
 					if deferred {
-						return adapter.Capture{Ending: adapter.Deferred}
+						return deferring(run)
 					}
 					return empty
 				})
-				require.NoError(t, g.Serve(ctx, c))
+				require.NoError(t, e.MustGuard(core.Policy{Linger: -1}).Serve(ctx, c))
 				if deferred {
 					require.NoError(t, c.pending.Finish(&empty))
 				}
 				leave()
-				want := codes.Unfinished
-				if drained {
-					want = codes.ShuttingDown
-				}
 				assert.Equal(t, []codes.Code{want}, seen)
 				assert.Equal(t, 503, c.response.Status)
 				assert.Equal(t, string(want), c.response.Get(core.RefusedHeader))
@@ -173,24 +165,6 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What lies behind one refusal is not behind the next with the same code.
-func TestRefusalsHaveCausesOfTheirOwn(t *testing.T) {
-	keys := map[string]error{"a": errDown, "b": nil}
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) {
-		return strings.Repeat("k", 256), keys[r.RawQuery]
-	})})
-	key := func(query string) error {
-		c := post("", nil)
-		_, _, err := g.Key(&core.Request{Headers: c, Method: "POST", Route: "/orders", RawQuery: query})
-		return err
-	}
-	first, second := key("a"), key("b")
-	assert.ErrorIs(t, first, codes.KeyInvalid)
-	assert.ErrorIs(t, first, errDown)
-	assert.ErrorIs(t, second, codes.KeyInvalid)
-	assert.NotErrorIs(t, second, errDown)
 }
 
 func TestNewRefusal(t *testing.T) {
@@ -246,56 +220,66 @@ func TestReportedRefusals(t *testing.T) {
 			var observed events
 			p := core.ClientKey()
 			p.OnFailure = core.Keep
-			g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(p)
+			final := tc.captured
 			c := post("{}", nil).withKey("k")
 			c.handler = func(context.Context) adapter.Capture {
-				if c.held = tc.captured.Response; c.held == nil {
-					c.held = &core.Response{Status: 200}
-				}
+				c.held = cmp.Or(final.Response, &core.Response{Status: 200})
+				captured := final
 				if deferred { // a middleware further out renders it, and says nothing of it
-					return adapter.Capture{Ending: adapter.Deferred, Err: reported}
+					captured = adapter.Capture{Ending: adapter.Deferred}
 				}
-				captured := tc.captured
 				captured.Err = reported
 				return captured
 			}
-			serve(t, g, c)
+			serve(t, core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(p), c)
 			if deferred {
-				final := tc.captured
 				assert.NoError(t, c.pending.Finish(&final), name)
 			}
+			last := observed.last()
 			assert.Equal(t, tc.status, c.response.Status, "%s, deferred %v", name, deferred)
 			if tc.status == 409 {
 				assert.Equal(t, "in_progress", c.response.Get(core.RefusedHeader), name)
 				assert.Zero(t, c.delivered, name)
-				assert.NotErrorIs(t, observed.last().Err, adapter.ErrUnrendered, "the guard has answered it")
+				assert.NotErrorIs(t, last.Err, adapter.ErrUnrendered, "the guard has answered it")
 			}
-			last := observed.last()
 			assert.Equal(t, core.Released, last.Kind, "%s, deferred %v", name, deferred)
 			assert.True(t, last.Failed, name)
 			assert.ErrorIs(t, last.Err, codes.InProgress, name)
-			if tc.captured.Response != nil {
+			if final.Response != nil {
 				assert.Equal(t, tc.status, last.Status, name)
 			}
 		}
 	}
 }
 
-// A refusal that is an error is kept by whoever gets it; requests are valid during a call only.
-func TestRefusalsHoldNoRequest(t *testing.T) {
+// A refusal that is an error is its caller's own: nobody changes what others get, it holds no request, which is valid
+// during a call only, and what lies behind one is not behind the next with the same code.
+func TestRefusalsAsErrors(t *testing.T) {
+	keys := map[string]error{"a": errDown, "b": nil}
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(context.Context, *core.Refusal) *core.Response { return nil }}).
-		MustGuard(core.ClientKey())
-	c := post("{}", nil)
-	serve(t, g, c)
-	r := core.Request{Headers: c}
-	c.Describe(&r)
-	_, _, err := g.Key(&r)
-	refusal, ok := errors.AsType[*core.Refusal](err)
-	require.True(t, ok)
-	assert.Nil(t, refusal.Request)
-	_, err = core.Do(t.Context(), core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"}), core.Call{},
-		func(context.Context) (int, error) { return 0, nil })
-	refusal, ok = errors.AsType[*core.Refusal](err)
-	require.True(t, ok)
-	assert.Nil(t, refusal.Request)
+		MustGuard(core.Policy{Key: core.Func(func(r *core.Request) (string, error) { return strings.Repeat("k", 256), keys[r.RawQuery] })})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+	for _, refused := range []func(query string) error{
+		func(query string) error {
+			_, _, err := g.Key(&core.Request{Headers: post("", nil), Method: "POST", Route: "/orders", RawQuery: query})
+			return err
+		},
+		func(query string) error {
+			_, err := core.Do(t.Context(), task, core.Call{}, func(context.Context) (int, error) { return 0, nil })
+			return err
+		},
+	} {
+		first, ok := errors.AsType[*core.Refusal](refused("a"))
+		require.True(t, ok)
+		assert.Equal(t, 400, first.Status)
+		assert.ErrorContains(t, first, string(first.Code))
+		assert.NotEmpty(t, first.Detail)
+		assert.Nil(t, first.Request)
+		assert.Equal(t, first.Code == codes.KeyInvalid, errors.Is(first, errDown))
+		code := first.Code
+		*first = core.Refusal{Code: "mine"}
+		second := refused("b")
+		assert.ErrorIs(t, second, code)
+		assert.NotErrorIs(t, second, errDown)
+	}
 }
