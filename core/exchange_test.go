@@ -250,6 +250,22 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
+// finish hands in the answer that was deferred.
+func (c *call) finish(t testing.TB, captured adapter.Capture) {
+	t.Helper()
+	c.held = captured.Response
+	if err := c.pending.Finish(&captured); err != nil {
+		t.Errorf("Finish: %v", err)
+	}
+}
+
+// over is a context that has ended.
+func over() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
 // serveUntilPanic is for a call on whose way something may panic.
 func serveUntilPanic(g *core.Guard, c *call) (panicked any) {
 	defer func() { panicked = recover() }()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,36 +17,7 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 )
 
-// Everything in this file runs on synctest's clock.
-
 var errCause = errors.New("the cause")
-
-// contextEnd says when and how a run's context has ended.
-type contextEnd struct {
-	after      time.Duration
-	err, cause error
-}
-
-// waitsForItsEnd is a call whose handler does begin, waits for the end of its context and answers with
-// captured. The result is read when the call has been served.
-func waitsForItsEnd(begin func(ctx context.Context), captured adapter.Capture) (*call, *contextEnd) {
-	c, got := post("{}", nil), new(contextEnd)
-	start := time.Now()
-	c.handler = func(ctx context.Context) adapter.Capture {
-		if begin != nil {
-			begin(ctx)
-		}
-		child, cancel := context.WithTimeout(ctx, 24*time.Hour)
-		defer cancel()
-		<-child.Done()
-		*got = contextEnd{time.Since(start), ctx.Err(), context.Cause(ctx)}
-		if child.Err() != ctx.Err() || context.Cause(child) != context.Cause(ctx) {
-			panic("a child of the run's context has ended in another way")
-		}
-		return captured
-	}
-	return c, got
-}
 
 // endsEarly is a context that ends a moment before its deadline, for each has a timer of its own.
 type endsEarly struct{ context.Context }
@@ -62,155 +32,125 @@ func emptyAnswer() adapter.Capture {
 }
 
 func TestHowTheContextOfARunEnds(t *testing.T) {
-	leaves := func(after time.Duration) func() context.Context {
+	const s = time.Second
+	leaves := func(after, deadline time.Duration, cause error) func() context.Context {
 		return func() context.Context {
-			ctx, leave := context.WithCancel(context.Background())
-			time.AfterFunc(after, leave)
+			ctx, leave := context.WithCancelCause(context.Background())
+			time.AfterFunc(after, func() { leave(cause) })
+			if deadline == 0 {
+				return ctx
+			}
+			ctx, cancel := context.WithTimeout(ctx, deadline)
+			time.AfterFunc(time.Hour, cancel)
 			return ctx
 		}
 	}
 	streams := func(after time.Duration) func(context.Context) {
 		return func(ctx context.Context) { time.AfterFunc(after, func() { adapter.PartSent(ctx, true) }) }
 	}
+	large := func(ctx context.Context) { adapter.PartSent(ctx, false) }
+	begins := func(context.Context) {}
+	early := func() context.Context { return endsEarly{leaves(time.Hour, 3*s, nil)()} }
+	canceled, late := context.Canceled, context.DeadlineExceeded
 	for name, tc := range map[string]struct {
 		linger time.Duration
 		caller func() context.Context
 		begin  func(context.Context)
-		want   contextEnd
+		after  time.Duration
+		cause  error
 	}{
-		"the client leaves": {0, leaves(time.Second), nil,
-			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
-		"the client leaves, and its policy is less patient": {5 * time.Second, leaves(time.Second), nil,
-			contextEnd{6 * time.Second, context.Canceled, context.Canceled}},
-		"the client leaves, and the policy has no patience": {-1, leaves(time.Second), nil,
-			contextEnd{time.Second, context.Canceled, context.Canceled}},
-		"a deadline": {0, func() context.Context {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-			time.AfterFunc(time.Hour, cancel)
-			return ctx
-		}, nil, contextEnd{3 * time.Second, context.DeadlineExceeded, context.DeadlineExceeded}},
-		"a deadline of which the caller hears first": {0, func() context.Context {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-			time.AfterFunc(time.Hour, cancel)
-			return endsEarly{ctx}
-		}, nil, contextEnd{3*time.Second + time.Millisecond, context.DeadlineExceeded, context.DeadlineExceeded}},
-		"a deadline after the client has left": {0, func() context.Context {
-			ctx, leave := context.WithTimeout(context.Background(), 30*time.Second)
-			time.AfterFunc(time.Second, leave)
-			return ctx
-		}, nil, contextEnd{30 * time.Second, context.DeadlineExceeded, context.DeadlineExceeded}},
-		"another cause": {0, func() context.Context {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			time.AfterFunc(2*time.Second, func() { cancel(errCause) })
-			return ctx
-		}, nil, contextEnd{2 * time.Second, context.Canceled, errCause}},
-		"a stream, and then the client leaves": {0, leaves(10 * time.Second), streams(time.Second),
-			contextEnd{10 * time.Second, context.Canceled, context.Canceled}},
-		"the client leaves, and then a stream": {0, leaves(time.Second), streams(10 * time.Second),
-			contextEnd{10 * time.Second, context.Canceled, context.Canceled}},
-		"a large answer does not tie": {0, leaves(time.Second), func(ctx context.Context) { adapter.PartSent(ctx, false) },
-			contextEnd{time.Minute + time.Second, context.Canceled, context.Canceled}},
+		"the client leaves": {0, leaves(s, 0, nil), begins, time.Minute + s, canceled},
+		"the client leaves, and its policy is less patient": {5 * s, leaves(s, 0, nil), begins, 6 * s, canceled},
+		"the client leaves, and the policy has no patience": {-1, leaves(s, 0, nil), begins, s, canceled},
+		"a deadline": {0, leaves(time.Hour, 3*s, nil), begins, 3 * s, late},
+		"a deadline of which the caller hears first": {0, early, begins, 3*s + time.Millisecond, late},
+		"a deadline after the client has left":       {0, leaves(s, 30*s, nil), begins, 30 * s, late},
+		"another cause":                              {0, leaves(2*s, 0, errCause), begins, 2 * s, errCause},
+		"a stream, and then the client leaves":       {0, leaves(10*s, 0, nil), streams(s), 10 * s, canceled},
+		"the client leaves, and then a stream":       {0, leaves(s, 0, nil), streams(10 * s), 10 * s, canceled},
+		"a large answer does not tie":                {0, leaves(s, 0, nil), large, time.Minute + s, canceled},
 	} {
-		for _, late := range []bool{false, true} { // the handler asks for its context when that has ended
-			bubble(t, fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) {
-				g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
+		for _, asksLate := range []bool{false, true} { // the handler asks for its context when that has ended
+			bubble(t, fmt.Sprintf("%s, late %v", name, asksLate), func(t *testing.T) {
+				want := canceled
+				if tc.cause == late {
+					want = late
+				}
+				start := time.Now()
 				caller := context.WithValue(tc.caller(), errCause, "value")
-				c, got := waitsForItsEnd(func(ctx context.Context) {
-					if tc.begin != nil {
-						tc.begin(ctx)
-					}
+				c := post("{}", nil).after(func(ctx context.Context) {
+					tc.begin(ctx)
 					assert.NoError(t, ctx.Err())
-					if late {
-						time.Sleep(tc.want.after)
+					if asksLate {
+						time.Sleep(tc.after)
 						synctest.Wait()
-						assert.Equal(t, tc.want.err, ctx.Err())
+						assert.Equal(t, want, ctx.Err())
 					}
 					assert.Equal(t, "value", ctx.Value(errCause))
-					want, hasWant := caller.Deadline()
-					has, hasGot := ctx.Deadline()
-					assert.Equal(t, hasWant, hasGot)
-					assert.True(t, want.Equal(has))
-				}, answer(201, ""))
-				assert.NoError(t, g.Serve(caller, c))
-				assert.Equal(t, tc.want, *got)
+					callers, hasOne := caller.Deadline()
+					deadline, ok := ctx.Deadline()
+					assert.Equal(t, hasOne, ok)
+					assert.True(t, callers.Equal(deadline))
+					child, cancel := context.WithTimeout(ctx, 24*time.Hour)
+					defer cancel()
+					<-child.Done()
+					assert.Equal(t, tc.after, time.Since(start))
+					assert.Equal(t, []error{want, tc.cause, want, tc.cause}, []error{ctx.Err(), context.Cause(ctx), child.Err(), context.Cause(child)})
+				})
+				assert.NoError(t, core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger}).Serve(caller, c))
 				time.Sleep(2 * time.Hour)
 			})
 		}
 	}
 }
 
-// A context that is asked for when its run has ended has ended, too.
+// A context that is asked for when its run has ended has ended, too. The first end counts, also for whoever asks then.
 func TestContextAfterItsRun(t *testing.T) {
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-	c := post("{}", nil)
-	var kept context.Context
-	c.handler = func(ctx context.Context) adapter.Capture {
-		kept = ctx
-		return answer(201, "")
+	for cause, handler := range map[string]func(cancel context.CancelCauseFunc){
+		"idem: the run has ended": func(context.CancelCauseFunc) {},
+		errCause.Error():          func(cancel context.CancelCauseFunc) { cancel(errCause); synctest.Wait() },
+	} {
+		bubble(t, cause, func(t *testing.T) {
+			var kept context.Context
+			ctx, cancel := context.WithCancelCause(context.Background())
+			c := post("{}", nil).after(func(ctx context.Context) { kept = ctx; handler(cancel) })
+			assert.NoError(t, core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{}).Serve(ctx, c))
+			child, stop := context.WithCancel(kept)
+			defer stop()
+			<-child.Done()
+			<-kept.Done()
+			assert.Equal(t, context.Canceled, kept.Err())
+			assert.EqualError(t, context.Cause(kept), cause)
+		})
 	}
-	assert.NoError(t, g.Serve(t.Context(), c))
-	assert.Equal(t, context.Canceled, kept.Err())
-	child, cancel := context.WithCancel(kept)
-	defer cancel()
-	<-child.Done()
-	<-kept.Done()
-	assert.Equal(t, context.Canceled, kept.Err())
-	assert.EqualError(t, context.Cause(kept), "idem: the run has ended")
-}
-
-// The first end of a context counts, also for whoever asks when it has ended again.
-func TestTheFirstCauseCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{})
-		ctx, cancel := context.WithCancelCause(context.Background())
-		c := post("{}", nil)
-		var kept context.Context
-		c.handler = func(ctx context.Context) adapter.Capture {
-			kept = ctx
-			cancel(errCause)
-			synctest.Wait()
-			return answer(201, "")
-		}
-		assert.NoError(t, g.Serve(ctx, c))
-		assert.Equal(t, errCause, context.Cause(kept))
-	})
 }
 
 // Who has left before anything was streamed to it has no stream.
 func TestWhoMayBeStreamedTo(t *testing.T) {
-	canceled := func(cause error) func(context.Context) context.Context {
-		return func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancelCause(ctx)
-			cancel(cause)
-			return ctx
-		}
+	canceled := func(cause error) context.Context {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		return ctx
 	}
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
 	for name, tc := range map[string]struct {
-		caller   func(context.Context) context.Context
-		streamed bool
-		want     bool
+		caller         context.Context
+		streamed, want bool
 	}{
-		"the client is there": {func(ctx context.Context) context.Context { return ctx }, false, true},
-		"the client has left": {canceled(nil), false, false},
-		"a deadline has passed": {func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithTimeout(ctx, 0)
-			cancel()
-			return ctx
-		}, false, true},
-		"another cause":      {canceled(errCause), false, true},
-		"a stream has begun": {canceled(nil), true, true},
+		"the client is there":   {t.Context(), false, true},
+		"the client has left":   {canceled(nil), false, false},
+		"a deadline has passed": {late, false, true},
+		"another cause":         {canceled(errCause), false, true},
+		"a stream has begun":    {canceled(nil), true, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-			c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
-				if tc.streamed {
-					adapter.PartSent(ctx, true)
-				}
-				assert.Equal(t, tc.want, adapter.MayStream(ctx))
-				return answer(201, "")
-			})
-			assert.NoError(t, g.Serve(tc.caller(t.Context()), c))
-		})
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+		assert.NoError(t, g.Serve(tc.caller, post("{}", nil).after(func(ctx context.Context) {
+			if tc.streamed {
+				adapter.PartSent(ctx, true)
+			}
+			assert.Equal(t, tc.want, adapter.MayStream(ctx), name)
+		})))
 	}
 	assert.True(t, adapter.MayStream(t.Context()), "no run")
 }
@@ -218,64 +158,55 @@ func TestWhoMayBeStreamedTo(t *testing.T) {
 // What a handler has given up is no result, whatever the policy says of results and failures; but
 // a handler that says that it has done its work is believed.
 func TestGivenUp(t *testing.T) {
+	says := func(what func(*core.Run)) func(context.Context, *adapter.Capture) {
+		return func(ctx context.Context, _ *adapter.Capture) { what(core.RunFrom(ctx)) }
+	}
 	for name, tc := range map[string]struct {
-		policy  core.Policy
-		handler func(ctx context.Context, c adapter.Capture) adapter.Capture
-		want    core.Kind
-		code    string
-		ran     int64
+		onFailure core.Disposition
+		handler   func(context.Context, *adapter.Capture)
+		want      core.Kind // Completed: it is a result
 	}{
-		"nothing written":        {want: core.Released, code: "unfinished", ran: 2},
-		"failures are kept":      {policy: core.Policy{Record: core.Record{OnFailure: core.Keep}}, want: core.Released, code: "unfinished", ran: 2},
-		"failures are uncertain": {policy: core.Policy{Record: core.Record{OnFailure: core.Abandon}}, want: core.RunAbandoned, code: "unfinished", ran: 2},
-		"an error that nobody renders": {handler: func(_ context.Context, c adapter.Capture) adapter.Capture { c.Err = errCause; return c },
-			want: core.Released, code: "unfinished", ran: 2},
-		"a status": {handler: func(_ context.Context, c adapter.Capture) adapter.Capture { c.Ending = adapter.Answered; return c },
-			want: core.Completed, ran: 1},
-		"abandoned, says the handler": {handler: func(ctx context.Context, c adapter.Capture) adapter.Capture { core.RunFrom(ctx).Abandon(); return c },
-			want: core.RunAbandoned, code: "unfinished", ran: 2},
-		"released, says the handler": {handler: func(ctx context.Context, c adapter.Capture) adapter.Capture { core.RunFrom(ctx).Release(); return c },
-			want: core.Released, code: "unfinished", ran: 2},
-		"done, says the handler": {handler: func(ctx context.Context, c adapter.Capture) adapter.Capture { core.RunFrom(ctx).Keep(); return c },
-			want: core.Completed, ran: 1},
+		"nothing written":              {0, nil, core.Released},
+		"failures are kept":            {core.Keep, nil, core.Released},
+		"failures are uncertain":       {core.Abandon, nil, core.RunAbandoned},
+		"an error that nobody renders": {0, func(_ context.Context, c *adapter.Capture) { c.Err = errCause }, core.Released},
+		"a status":                     {0, func(_ context.Context, c *adapter.Capture) { c.Ending = adapter.Answered }, core.Completed},
+		"abandoned, says the handler":  {0, says((*core.Run).Abandon), core.RunAbandoned},
+		"released, says the handler":   {0, says((*core.Run).Release), core.Released},
+		"done, says the handler":       {0, says((*core.Run).Keep), core.Completed},
 	} {
 		for _, later := range []bool{false, true} {
 			bubble(t, name, func(t *testing.T) {
 				var observed events
-				g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).MustGuard(tc.policy)
-				var ran atomic.Int64
-				c := post("{}", nil)
-				var captured adapter.Capture
-				c.handler = func(ctx context.Context) adapter.Capture {
-					if ran.Add(1) > 1 {
-						return answer(201, "")
-					}
+				g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add}).
+					MustGuard(core.Policy{Record: core.Record{OnFailure: tc.onFailure}})
+				captured := emptyAnswer()
+				c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 					<-ctx.Done()
-					captured = emptyAnswer()
 					if tc.handler != nil {
-						captured = tc.handler(ctx, captured)
+						tc.handler(ctx, &captured)
 					}
 					if later {
-						c.held = captured.Response
-						return adapter.Capture{Ending: adapter.Deferred}
+						return deferring(ctx)
 					}
 					return captured
-				}
+				})
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
 				assert.NoError(t, g.Serve(ctx, c))
 				if later {
-					assert.NoError(t, c.pending.Finish(&captured))
+					c.finish(t, captured)
 				}
-				assert.Contains(t, observed.kinds(), tc.want)
-				if tc.code != "" {
-					assert.Equal(t, tc.code, c.code())
-					last := observed.last()
-					assert.Equal(t, http.StatusServiceUnavailable, last.Status, "what the client got")
-					assert.True(t, last.Failed)
+				last := observed.last()
+				assert.Equal(t, tc.want, last.Kind)
+				if tc.want == core.Completed {
+					assert.Equal(t, "replay", outcome(t, g, post("{}", nil)))
+					return
 				}
-				serve(t, g, post("{}", nil).doing(c.handler))
-				assert.Equal(t, tc.ran, ran.Load())
+				assert.Equal(t, "unfinished", c.code())
+				assert.Equal(t, http.StatusServiceUnavailable, last.Status, "what the client got")
+				assert.True(t, last.Failed)
+				assert.Contains(t, outcome(t, g, post("{}", nil)), "attempt")
 			})
 		}
 	}
@@ -285,73 +216,63 @@ func TestGivenUp(t *testing.T) {
 func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: -1})
 	ctx, cancel := context.WithCancel(context.Background())
-	c := post("{}", nil)
-	captured := emptyAnswer()
-	c.handler = func(context.Context) adapter.Capture {
-		c.held = captured.Response
-		return adapter.Capture{Ending: adapter.Deferred}
-	}
+	c := post("{}", nil).doing(deferring)
 	assert.NoError(t, g.Serve(ctx, c))
 	cancel()
 	time.Sleep(time.Millisecond) // for the context of the run to end
-	assert.NoError(t, c.pending.Finish(&captured))
+	c.finish(t, emptyAnswer())
 	assert.Equal(t, 200, c.response.Status)
-	assert.True(t, serve(t, g, post("{}", nil)).replayed())
+	assert.Equal(t, "replay", outcome(t, g, post("{}", nil)))
 }
 
-// A stream is cut when its client has gone, also if the handler has seen that before its context; whoever else may
-// answer an error. But while the handler may run on, nothing is decided.
+// A stream is cut when its client has gone, or the service ends it, also if the handler has seen that before its context;
+// whoever else may answer an error. But while the handler may run on, nothing is decided.
 func TestCutStream(t *testing.T) {
-	for name, want := range map[string]core.Kind{
-		"whole":                      core.Completed,
-		"left":                       core.RunAbandoned,
-		"not all sent":               core.RunAbandoned,
-		"held back":                  core.RunAbandoned,
-		"held back, with an error":   core.RunAbandoned,
-		"left, and the handler runs": core.RunUnfinished,
-		"shut down":                  core.RunAbandoned,
-	} {
-		t.Run(name, func(t *testing.T) {
-			var observed events
-			e := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add})
-			g := e.MustGuard(core.Policy{Linger: -1})
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			c := post("{}", nil)
-			c.handler = func(ctx context.Context) adapter.Capture {
-				captured := answer(200, "")
-				captured.Incomplete = true
-				if strings.HasPrefix(name, "held back") {
-					cancel()
-					assert.False(t, adapter.MayStream(ctx))
-					<-ctx.Done()
-					if name != "held back" {
-						c.held = captured.Response
-						return adapter.Capture{Ending: adapter.Unrendered, Err: errCause}
-					}
-					return captured
-				}
+	streams := func(ending adapter.Ending, end func(e *core.Engine, leave func())) func(*core.Engine, func()) func(context.Context) adapter.Capture {
+		return func(e *core.Engine, leave func()) func(context.Context) adapter.Capture {
+			return func(ctx context.Context) adapter.Capture {
 				adapter.PartSent(ctx, true)
-				if strings.HasPrefix(name, "left") {
-					cancel()
-				}
-				switch name {
-				case "not all sent":
-					captured.Ending = adapter.Cut
-				case "left, and the handler runs":
-					captured.Ending = adapter.RunsOn
-				case "shut down":
-					over, end := context.WithCancel(t.Context())
-					end()
-					go func() { _ = e.Drain(over) }()
-					<-ctx.Done()
-				}
+				end(e, leave)
+				captured := answer(200, "")
+				captured.Incomplete, captured.Ending = true, ending
 				return captured
 			}
-			assert.NoError(t, g.Serve(ctx, c))
-			last := observed.last()
-			assert.Equal(t, want, last.Kind)
-			assert.Equal(t, want != core.Completed, last.Failed)
+		}
+	}
+	heldBack := func(captured adapter.Capture) func(*core.Engine, func()) func(context.Context) adapter.Capture {
+		return func(_ *core.Engine, leave func()) func(context.Context) adapter.Capture {
+			return func(ctx context.Context) adapter.Capture {
+				leave()
+				assert.False(t, adapter.MayStream(ctx))
+				<-ctx.Done()
+				return captured
+			}
+		}
+	}
+	stays, leaves := func(*core.Engine, func()) {}, func(_ *core.Engine, leave func()) { leave() }
+	shutsDown := func(e *core.Engine, _ func()) { go func() { _ = e.Drain(over()) }(); synctest.Wait() }
+	for name, tc := range map[string]struct {
+		handler func(*core.Engine, func()) func(context.Context) adapter.Capture
+		want    core.Kind
+	}{
+		"whole":                      {streams(adapter.Answered, stays), core.Completed},
+		"left":                       {streams(adapter.Answered, leaves), core.RunAbandoned},
+		"shut down":                  {streams(adapter.Answered, shutsDown), core.RunAbandoned},
+		"not all sent":               {streams(adapter.Cut, stays), core.RunAbandoned},
+		"held back":                  {heldBack(answer(200, "")), core.RunAbandoned},
+		"held back, with an error":   {heldBack(adapter.Capture{Ending: adapter.Unrendered, Err: errCause}), core.RunAbandoned},
+		"left, and the handler runs": {streams(adapter.RunsOn, leaves), core.RunUnfinished},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var observed events
+			e := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: observed.add})
+			ctx, leave := context.WithCancel(context.Background())
+			defer leave()
+			c := post("{}", nil).doing(tc.handler(e, leave))
+			c.held = &core.Response{}
+			assert.NoError(t, e.MustGuard(core.Policy{Linger: -1}).Serve(ctx, c))
+			assert.Equal(t, tc.want, observed.last().Kind)
+			assert.Equal(t, tc.want != core.Completed, observed.last().Failed)
 		})
 	}
 }
