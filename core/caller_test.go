@@ -130,29 +130,6 @@ func TestCallersAreNeverOtherUsers(t *testing.T) {
 	}
 }
 
-func TestServeKnowsTheCaller(t *testing.T) {
-	var ledger atomic.Int64
-	var seen []string
-	policy := core.ClientKey()
-	policy.Authorize = func(_ context.Context, r *core.Request) error {
-		seen = append(seen, r.Caller)
-		return nil
-	}
-	g := core.MustNew(core.Config{User: core.UserFromCaller()}).MustGuard(policy)
-	ask := func(ctx context.Context) *call {
-		c := post("{}", &ledger).withKey("k")
-		require.NoError(t, g.Serve(ctx, c))
-		return c
-	}
-	demo, other := core.WithCaller(t.Context(), "demo"), core.WithCaller(t.Context(), "other")
-	assert.False(t, ask(demo).replayed())
-	assert.True(t, ask(demo).replayed())
-	assert.False(t, ask(other).replayed(), "two callers with one key are two operations")
-	assert.Equal(t, "user_missing", ask(t.Context()).code(), "nothing of the last request is left")
-	assert.Equal(t, []string{"demo"}, seen)
-	assert.EqualValues(t, 2, ledger.Load())
-}
-
 // Where the key is optional, a request without one needs no user. One that has come past the
 // verification is refused all the same.
 func TestUserFromCallerNeedsACallerAlways(t *testing.T) {

@@ -110,65 +110,6 @@ func TestDoFailures(t *testing.T) {
 	assert.Equal(t, core.Result[[]byte]{Value: []byte("v")}, r)
 }
 
-func TestDoUncertain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := context.Background()
-		verdict := core.Unknown()
-		p := core.TaskPolicy{Name: "n", Record: core.Record{
-			Lease: 5 * time.Second,
-			Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-				assert.Nil(t, u.Request)
-				return verdict, nil
-			}),
-		}, ResultLimit: len("found")}
-		store := &spy{Store: newStore(t), complete: down, renew: down}
-		e := core.MustNew(core.Config{Store: store})
-		work := func(context.Context) ([]byte, error) { return []byte("v"), nil }
-		_, err := do(ctx, e, "k", p, work)
-		assert.NoError(t, err, "what was done is not undone by the store")
-		store.complete = nil
-		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, codes.InProgress)
-		time.Sleep(5 * time.Second)
-		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, codes.Uncertain)
-		verdict = core.Finished(&core.Response{Status: 200})
-		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, codes.Uncertain, "a response finishes no task")
-		verdict = core.Finished([]byte("found"))
-		r, err := do(ctx, e, "k", p, work)
-		assert.NoError(t, err)
-		assert.Equal(t, core.Result[[]byte]{Value: []byte("found"), Replayed: true}, r)
-	})
-}
-
-// There is no room for what the hook has found out; that the run took effect is kept.
-func TestFinishedValueWithoutRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := context.Background()
-		records := &spy{Store: newStore(t), complete: down, renew: down}
-		e := core.MustNew(core.Config{Store: records})
-		p := core.TaskPolicy{Name: "n", Record: core.Record{
-			Lease:     time.Second,
-			Abandoned: finding(core.Finished([]byte("found"))),
-		}}
-		work := func(context.Context) ([]byte, error) { return nil, nil }
-		_, err := do(ctx, e, "k", p, work)
-		assert.NoError(t, err)
-		time.Sleep(2 * time.Second)
-		tries := 0
-		records.complete = func(context.Context) error {
-			if tries++; tries == 1 {
-				return store.ErrFull
-			}
-			return nil
-		}
-		_, err = do(ctx, e, "k", p, work)
-		assert.ErrorIs(t, err, codes.ResultUnavailable)
-		assert.Equal(t, 2, tries)
-	})
-}
-
 type receipt struct {
 	ID    string
 	Cents int64
@@ -417,4 +358,34 @@ func TestContextsOfTasks(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, 1, r.Value, "the failure was released")
 	})
+}
+
+// What the hook has found out is replayed. If there is no room for it, that the run took effect is kept.
+func TestFinishedValue(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			records := &spy{Store: newStore(t), complete: down, renew: down}
+			e := core.MustNew(core.Config{Store: records})
+			p := core.TaskPolicy{Name: "n", ResultLimit: len("found"), Record: core.Record{Lease: time.Second, Abandoned: finding(core.Finished([]byte("found")))}}
+			work := func(context.Context) ([]byte, error) { return nil, nil }
+			_, err := do(t.Context(), e, "k", p, work)
+			assert.NoError(t, err, "what was done is not undone by the store")
+			time.Sleep(2 * time.Second)
+			tries := 0
+			records.complete = func(context.Context) error {
+				if tries++; full && tries == 1 {
+					return store.ErrFull
+				}
+				return nil
+			}
+			r, err := do(t.Context(), e, "k", p, work)
+			if full {
+				assert.ErrorIs(t, err, codes.ResultUnavailable)
+				assert.Equal(t, 2, tries)
+				return
+			}
+			assert.NoError(t, err)
+			assert.Equal(t, core.Result[[]byte]{Value: []byte("found"), Replayed: true}, r)
+		})
+	}
 }

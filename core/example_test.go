@@ -59,21 +59,3 @@ func ExampleConfigError() {
 	// idem: Policy.Retention: is negative: -1s
 	// idem: Policy.Authorize: has no effect: no response is stored under Reject, or if nothing is kept; leave it out
 }
-
-// A handler says what it does not know: the bank has not answered.
-func ExampleRun_Abandon() {
-	engine := core.MustNew(core.Config{})
-	charge := engine.MustTask(core.TaskPolicy{Name: "charge", Record: core.Record{Abandoned: core.Uncertain(nil)}})
-	errTimeout := errors.New("the bank has not answered")
-
-	_, err := core.Do(context.Background(), charge, core.Call{Key: "c-1"}, func(ctx context.Context) (string, error) {
-		core.RunFrom(ctx).Abandon()
-		return "", errTimeout
-	})
-	fmt.Println(err)
-	_, err = core.Do(context.Background(), charge, core.Call{Key: "c-1"}, func(context.Context) (string, error) { return "charged", nil })
-	fmt.Println(errors.Is(err, codes.Uncertain))
-	// Output:
-	// the bank has not answered
-	// true
-}

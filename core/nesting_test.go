@@ -38,34 +38,6 @@ func TestGuardsOfTwoEnginesBothClaim(t *testing.T) {
 	assert.EqualValues(t, 1, ledger.Load())
 }
 
-// What an inner guard has refused was not done: the outer one must not keep the refusal.
-func TestInnerRefusalsAreNotKept(t *testing.T) {
-	store := newStore(t)
-	e := core.MustNew(core.Config{User: byUser, Store: store})
-	outer, inner := e.MustGuard(core.ClientKey()), e.MustGuard(core.Exclusive())
-
-	busy := post("{}", nil)
-	handler := busy.handler
-	busy.handler = func(ctx context.Context) adapter.Capture {
-		refused := serve(t, outer, nested(t, post("{}", nil).withKey("k"), inner, post("{}", nil)))
-		assert.Equal(t, "in_progress", refused.code())
-		return handler(ctx)
-	}
-	serve(t, inner, busy)
-	again := serve(t, outer, nested(t, post("{}", nil).withKey("k"), inner, post("{}", nil)))
-	assert.Equal(t, 201, again.response.Status)
-	assert.False(t, again.replayed())
-
-	// A task that is refused is the handler's own business.
-	tasks := post("{}", nil).withKey("tasks").doing(func(ctx context.Context) adapter.Capture {
-		_, err := do(ctx, e, "", core.TaskPolicy{Name: "mail"}, nil)
-		assert.ErrorIs(t, err, codes.KeyMissing)
-		return answer(201, "")
-	})
-	serve(t, outer, tasks)
-	assert.True(t, serve(t, outer, post("{}", nil).withKey("tasks")).replayed())
-}
-
 // An observer that panics is a bug, but it must not hold a claim for ever.
 func TestObserverPanics(t *testing.T) {
 	for _, kind := range []core.Kind{core.Started, core.Released, core.Completed} {
@@ -88,42 +60,24 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
-// What another guard has refused may have been done in part: it is a failure, whatever its status.
-func TestInnerRefusalsAreFailures(t *testing.T) {
-	var last core.Event
-	p := core.ClientKey() // under which a 409 is a result
-	p.OnFailure = core.Abandon
-	e := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }})
-	serve(t, e.MustGuard(p), nested(t, post("{}", nil).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", nil).withKey("a", "b")))
-	assert.Equal(t, core.RunAbandoned, last.Kind)
-	assert.True(t, last.Failed)
-}
-
 // Who has answered in a handler's place does not know when it ends: the claim is valid.
 func TestAHandlerThatRunsOnKeepsItsClaim(t *testing.T) {
 	for _, status := range []int{503, 200} {
-		handlerThatRunsOn(t, status)
-	}
-}
-
-func handlerThatRunsOn(t *testing.T, status int) {
-	synctest.Test(t, func(t *testing.T) {
-		var last core.Event
-		store := &spy{Store: newStore(t)}
-		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
-		c := post("{}", nil).doing(func(context.Context) adapter.Capture {
-			got := answer(status, "too late")
-			got.Ending = adapter.RunsOn
-			return got
+		synctest.Test(t, func(t *testing.T) {
+			var observed events
+			store := &spy{Store: newStore(t)}
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
+			tooLate := answer(status, "too late")
+			tooLate.Ending = adapter.RunsOn
+			assert.Equal(t, status, serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return tooLate })).response.Status)
+			assert.Equal(t, core.RunUnfinished, observed.last().Kind)
+			assert.True(t, observed.last().Failed)
+			assert.Equal(t, "in_progress", outcome(t, g, post("{}", nil)))
+			time.Sleep(core.DefaultLease + time.Second)
+			assert.Zero(t, store.renews.Load(), "nobody renews it")
+			assert.Equal(t, "attempt 2", outcome(t, g, post("{}", nil)))
 		})
-		assert.Equal(t, status, serve(t, g, c).response.Status)
-		assert.Equal(t, core.RunUnfinished, last.Kind)
-		assert.True(t, last.Failed)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", nil)).code())
-		time.Sleep(core.DefaultLease + time.Second)
-		assert.Zero(t, store.renews.Load(), "nobody renews it")
-		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
-	})
+	}
 }
 
 // Preforked processes share what is outside of them, and nothing else.
@@ -149,4 +103,23 @@ func TestAStoreOfTheProcessIsReportedOnce(t *testing.T) {
 	kinds = nil
 	core.MustNew(core.Config{User: byUser, Observe: observe, Service: "shop", Store: shared{newStore(t)}})
 	assert.Empty(t, kinds)
+}
+
+// What another guard has refused may have been done in part: it is a failure, whatever its status. A task that is refused
+// is the handler's own business.
+func TestInnerRefusals(t *testing.T) {
+	var observed events
+	p := core.ClientKey() // under which a 409 is a result
+	p.OnFailure = core.Abandon
+	e := core.MustNew(core.Config{User: byUser, Observe: observed.add})
+	g := e.MustGuard(p)
+	serve(t, g, nested(t, post("{}", nil).withKey("k"), e.MustGuard(core.ClientKey()), post("{}", nil).withKey("a", "b")))
+	assert.Equal(t, core.RunAbandoned, observed.last().Kind)
+	assert.True(t, observed.last().Failed)
+
+	serve(t, g, post("{}", nil).withKey("tasks").after(func(ctx context.Context) {
+		_, err := do(ctx, e, "", core.TaskPolicy{Name: "mail"}, nil)
+		assert.ErrorIs(t, err, codes.KeyMissing)
+	}))
+	assert.Equal(t, "replay", outcome(t, g, post("{}", nil).withKey("tasks")))
 }

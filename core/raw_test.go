@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -139,45 +138,28 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 	require.Less(t, recalled.Load(), answered.Load(), "everything was recalled")
 }
 
-// A type that embeds a store and has an Acquire of its own is asked for everything, although it has the store's Recall, too.
+// A type that embeds a store and has an Acquire of its own, which may decrypt results, is asked for everything, although it
+// has the store's Recall, too.
 func TestAnEmbeddedStoreRecallsNothing(t *testing.T) {
 	inner, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
-	sealed := &sealing{Store: inner}
-	guard := core.MustNew(core.Config{User: byUser, Store: sealed}).MustGuard(core.ClientKey())
+	records := &sealing{Store: inner}
+	g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.ClientKey())
 	for range 2 {
-		c := post(`{"a":1}`, nil)
-		c.header = http.Header{core.DefaultKeyHeader: {"k-1"}, "X-User": {"alice"}}
-		c.handler = answering(201, "made")
-		require.NoError(t, guard.Serve(t.Context(), c))
-		require.Equal(t, "made", string(c.response.Body))
+		serve(t, g, post(`{"a":1}`, nil).withKey("k-1"))
 	}
-	require.Equal(t, 2, sealed.acquired)
+	require.Equal(t, 2, records.acquired)
 }
 
-// sealing is a store that encrypts results.
+// sealing is a store with an Acquire of its own.
 type sealing struct {
 	*memstore.Store
 	acquired int
 }
 
-func flip(b []byte) []byte {
-	b = bytes.Clone(b)
-	for i := range b {
-		b[i] ^= 0x55
-	}
-	return b
-}
-
 func (s *sealing) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
 	s.acquired++
-	g, err := s.Store.Acquire(ctx, key, c)
-	g.Result = flip(g.Result)
-	return g, err
-}
-
-func (s *sealing) Complete(ctx context.Context, key string, o store.Owner, result []byte, d time.Duration) error {
-	return s.Store.Complete(ctx, key, o, flip(result), d)
+	return s.Store.Acquire(ctx, key, c)
 }
 
 // recalls counts what its store has recalled.
