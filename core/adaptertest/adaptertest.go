@@ -62,6 +62,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -488,44 +489,23 @@ func receipt(_ *probe, c Call, n int) error {
 
 // probe is what handlers share with the case.
 type probe struct {
-	s    *env // nil in the unguarded application, where nothing is held
-	mu   chan struct{}
-	runs int
-
-	features Features
-	entered  chan struct{}
-	gate     chan struct{}
-	done     <-chan struct{}
-	said     chan string // what handlers have to say to the case
-	backend  string      // address
-	guard    *core.Guard // of all routes, or of the first one
+	s       *env // nil in the unguarded application, where nothing is held
+	runs    atomic.Int64
+	entered chan struct{}
+	gate    chan struct{}
+	done    <-chan struct{}
+	said    chan string // what handlers have to say to the case
+	backend string      // address
+	guard   *core.Guard // of all routes, or of the first one
 }
 
-func newProbe(s *env, features Features, done <-chan struct{}) *probe {
-	return &probe{
-		s: s, features: features, done: done, mu: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1000), gate: make(chan struct{}, 1000), said: make(chan string, 1000),
-	}
+func newProbe(s *env, done <-chan struct{}) *probe {
+	return &probe{s: s, done: done, entered: make(chan struct{}, 1000), gate: make(chan struct{}, 1000), said: make(chan string, 1000)}
 }
 
-func (h *probe) count() int {
-	h.mu <- struct{}{}
-	defer func() { <-h.mu }()
-	return h.runs
-}
+func (h *probe) count() int { return int(h.runs.Load()) }
 
-func (h *probe) next() int {
-	h.mu <- struct{}{}
-	defer func() { <-h.mu }()
-	h.runs++
-	return h.runs
-}
-
-func (h *probe) set(runs int) {
-	h.mu <- struct{}{}
-	defer func() { <-h.mu }()
-	h.runs = runs
-}
+func (h *probe) next() int { return int(h.runs.Add(1)) }
 
 // hold tells the case that the handler is there, and waits until the case lets it go.
 func (h *probe) hold() {

@@ -3,7 +3,6 @@ package adaptertest
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
@@ -40,39 +39,6 @@ var duplicateCases = []testCase{
 			resume(1),
 			await{"first", created},
 			ask{anOrder, replayed, ""},
-		},
-	},
-	{
-		name: "another user",
-		why:  "one key of two users is two operations",
-		steps: []step{
-			ask{anOrder, created, ""},
-			ask{request{user: "bob", body: order}, created, ""},
-			ask{anOrder, replayed.of(1), ""},
-		},
-	},
-	{
-		name: "another route",
-		why:  "one key on two routes, or under two methods, is two operations",
-		routes: []route{
-			{pattern: "/orders", policy: &clientKey}, {pattern: "/refunds", policy: &clientKey},
-			{method: "PUT", pattern: "/orders", policy: &clientKey},
-		},
-		steps: []step{
-			ask{keyed("k-1"), created, ""},
-			ask{request{target: "/refunds", keys: []string{"k-1"}, body: order}, created, ""},
-			ask{request{method: "PUT", keys: []string{"k-1"}, body: order}, created, ""},
-		},
-	},
-	{
-		name:    "another path parameter",
-		why:     "/orders/:id/pay for two ids is two operations; the route of the key is the pattern, in one spelling for all frameworks",
-		routes:  []route{{pattern: "/orders/:id/pay", policy: new(core.Policy)}},
-		handler: echoParam,
-		steps: []step{
-			ask{request{target: "/orders/1/pay", body: order}, created, ""},
-			ask{request{target: "/orders/2/pay", body: order}, created, ""},
-			ask{request{target: "/orders/2/pay", body: order}, replayed, ""},
 		},
 	},
 	{
@@ -137,34 +103,6 @@ func echoParam(_ *probe, c Call, n int) error {
 // clientKeyCases: Idempotency-Key (draft-ietf-httpapi-idempotency-key-header).
 var clientKeyCases = []testCase{
 	{
-		name:   "key optional",
-		why:    "an optional key that is missing lets the request pass unprotected",
-		policy: core.Policy{Key: core.Header(core.Optional)},
-		steps: []step{
-			ask{anOrder, want{status: 201, kind: passed}, ""},
-			ask{anOrder, want{status: 201, kind: passed}, ""},
-			ask{keyed("k-1"), created, ""},
-			ask{keyed("k-1"), replayed, ""},
-		},
-	},
-	{
-		name:   "key invalid",
-		why:    "malformed, empty, a list, over 255 bytes: 400 key_invalid, and nothing is recorded",
-		policy: clientKey,
-		steps: []step{
-			ask{keyed(""), refused(codes.KeyInvalid), ""},
-			ask{keyed(`""`), refused(codes.KeyInvalid), ""},
-			ask{keyed(`"open`), refused(codes.KeyInvalid), ""},
-			ask{keyed(`"a", "b"`), refused(codes.KeyInvalid), ""},
-			ask{keyed(`a,b`), refused(codes.KeyInvalid), ""},
-			ask{keyed(`two words`), refused(codes.KeyInvalid), ""},
-			ask{keyed(`"k";p=1`), refused(codes.KeyInvalid), ""},
-			ask{keyed("caf\xc3\xa9"), refused(codes.KeyInvalid), ""},
-			ask{keyed(strings.Repeat("k", 256)), refused(codes.KeyInvalid), ""},
-			executions(0),
-		},
-	},
-	{
 		name:   "key twice",
 		why:    "two key fields are 400 key_invalid, also if they are equal; frameworks show the first one only",
 		policy: clientKey,
@@ -184,31 +122,6 @@ var clientKeyCases = []testCase{
 			ask{keyed(`k-1`), replayed, ""},
 			ask{request{body: order, fields: []adapter.Field{{Name: "IDEMPOTENCY-KEY", Value: " k-1 "}}}, replayed, ""},
 			ask{keyed(`K-1`), created, ""},
-		},
-	},
-	{
-		name:   "key under another name",
-		why:    "Named: the field may have another name",
-		policy: core.Policy{Key: core.Header(core.Required, core.Named("X-Request-Key"))},
-		steps: []step{
-			ask{keyed("k-1"), refused(codes.KeyMissing), ""},
-			ask{request{body: order, fields: []adapter.Field{{Name: "x-request-key", Value: "k-1"}}}, created, ""},
-			ask{request{body: order, fields: []adapter.Field{{Name: "X-Request-Key", Value: "k-1"}}}, replayed, ""},
-		},
-	},
-	{
-		name:    "key reused",
-		why:     "the same client key with other parameters is 422 key_reused, running or done, and the record is unchanged",
-		policy:  clientKey,
-		handler: held,
-		steps: []step{
-			begin{"first", keyed("k-1")},
-			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(codes.KeyReused), ""},
-			ask{request{keys: []string{"k-1"}, target: "/orders?express=1", body: order}, refused(codes.KeyReused), ""},
-			resume(1),
-			await{"first", created},
-			ask{request{keys: []string{"k-1"}, body: `{"sku":"A-1","quantity":3}`}, refused(codes.KeyReused), ""},
-			ask{keyed("k-1"), replayed, ""},
 		},
 	},
 }

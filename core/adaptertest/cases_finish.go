@@ -167,27 +167,6 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		},
 	},
 	{
-		name:     "a proxy whose client leaves",
-		why:      "what has been begun is finished, also by a service behind",
-		incoming: true,
-		noBare:   true,
-		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
-			h.hold()
-			w.WriteHeader(201)
-			_, _ = io.WriteString(w, "paid")
-		},
-		loose: true,
-		steps: []step{
-			begin{"first", anOrder},
-			leaveSeen{"first"},
-			resume(1),
-			awaitRuns{},
-			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
-			executions(1),
-		},
-	},
-	{
 		name: "a proxy whose client leaves before an answer of unknown length",
 		why: "a reverse proxy flushes an answer whose length it does not know: that ties the run to no client that has left before, " +
 			"for what the service behind has done must not be done again",

@@ -77,17 +77,6 @@ var responseCases = []testCase{
 		},
 	},
 	{
-		name: "a binary body",
-		why:  "the same body bytes, whatever they are",
-		handler: func(h *probe, c Call, n int) error {
-			return c.Blob(200, "application/octet-stream", []byte(allBytes))
-		},
-		steps: []step{
-			ask{anOrder, want{status: 200}, ""},
-			ask{anOrder, want{status: 200, kind: replay}, ""},
-		},
-	},
-	{
 		name: "a body in pieces",
 		why:  "a recorder that is bypassed captures an empty body, or only the last write",
 		handler: func(h *probe, c Call, n int) error {

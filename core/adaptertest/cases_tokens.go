@@ -1,14 +1,11 @@
 package adaptertest
 
 import (
-	"bytes"
 	"errors"
-	"mime/multipart"
 	"slices"
 	"strings"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 )
 
@@ -23,19 +20,6 @@ func tokenForm(as string) request {
 	return form(core.TokenField + "={" + as + "}&sku=A-1&quantity=2")
 }
 
-// tokenParts is the same, in parts.
-func tokenParts(boundary, as string) request {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	// Writing to a buffer cannot fail, and the boundaries are the suite's own.
-	_ = w.SetBoundary(boundary)
-	for _, p := range []adapter.Pair{{Name: core.TokenField, Value: "{" + as + "}"}, {Name: "sku", Value: "A-1"}, {Name: "quantity", Value: "2"}} {
-		_ = w.WriteField(p.Name, p.Value)
-	}
-	_ = w.Close()
-	return request{body: b.String(), media: w.FormDataContentType()}
-}
-
 const otherOrder = `{"sku":"A-1","quantity":3}`
 
 // tokenCases: one-shot tokens.
@@ -46,7 +30,7 @@ var issueCases = []testCase{
 	{
 		name:   "a token is issued",
 		why:    "a token is new each time and for its user only: no cache may keep it (RFC 9111, section 5.2.2.5); and to issue one writes nothing anywhere",
-		routes: append(shop(checkout), route{method: "HEAD", pattern: "/tokens", issues: &checkout}, route{pattern: "/tokens", issues: &checkout}),
+		routes: append(slices.Clone(shop), route{method: "HEAD", pattern: "/tokens", issues: &checkout}, route{pattern: "/tokens", issues: &checkout}),
 		steps: []step{
 			issueToken{as: "a"},
 			issueToken{as: "b"},
@@ -80,7 +64,7 @@ var issueCases = []testCase{
 	{
 		name:   "a token in an answer",
 		why:    "a handler that is guarded may issue tokens as well, and the request stays whole for it",
-		routes: shop(checkout),
+		routes: shop,
 		noBare: true,
 		handler: func(h *probe, c Call, n int) error {
 			if n > 1 {
@@ -109,23 +93,9 @@ var issueCases = []testCase{
 		},
 	},
 	{
-		name:   "a limit to tokens",
-		why:    "RFC 6585, section 4: a client that has had too many gets 429 and learns when to ask again; what can't be limited is refused (docs/problems.md)",
-		routes: shop(oneShot(core.TokenConfig{Limit: byName}, "checkout")),
-		steps: []step{
-			issueToken{as: "a"},
-			ask{request{method: "GET", target: "/tokens", user: "bob"}, want{status: 429, kind: refusal, code: codes.RateLimited, fields: []adapter.Field{field("Retry-After", "2")}}, ""},
-			observed(core.Refused),
-			ask{request{method: "GET", target: "/tokens", user: "eve"}, refused(codes.StoreUnavailable), ""},
-			issueToken{as: "b"},
-			storeNotCalled{},
-			ask{withToken("b", anOrder), created, ""},
-		},
-	},
-	{
 		name:    "a token for the framework's own user",
 		why:     "what authentication middleware has left in the framework's context is whose token it is",
-		routes:  append(shop(checkout), route{method: "GET", unguarded: true}),
+		routes:  append(slices.Clone(shop), route{method: "GET", unguarded: true}),
 		native:  true,
 		app:     App{Login: true},
 		handler: checkoutPage,
@@ -144,7 +114,7 @@ var issueCases = []testCase{
 	{
 		name:   "tokens over one connection",
 		why:    "every string of a Fiber context is used again: a token, too, must stay that of the caller that asked for it",
-		routes: shop(checkout),
+		routes: shop,
 		steps: []step{
 			issueToken{"a", request{}, "kept"},
 			issueToken{"b", request{user: "bobby"}, "kept"},
@@ -162,7 +132,7 @@ var issueCases = []testCase{
 		why:     "who renders errors has none to render when a token is issued or refused; what he renders for the handler is a failure, and gives the token back",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
-		routes:  shop(checkout),
+		routes:  shop,
 		handler: firstFails,
 		steps: []step{
 			issueToken{as: "a"},
@@ -202,7 +172,7 @@ var useCases = []testCase{
 	{
 		name:   "a token in a form",
 		why:    "a page needs no check: the token is a field of its form, which does not count as a parameter, wherever the token comes from",
-		routes: shop(checkout),
+		routes: shop,
 		steps: []step{
 			issueToken{as: "a"},
 			ask{tokenForm("a"), created, ""},
@@ -213,88 +183,6 @@ var useCases = []testCase{
 			ask{withToken("a", form("sku=A-1&quantity=2")), replayed, ""},
 			ask{form("idempotency_token={a}&sku=A-1&quantity=3"), refused(codes.KeyReused), ""},
 			ask{tokenForm("a"), replayed, ""},
-		},
-	},
-	{
-		name:   "a token in a form of parts",
-		why:    "the same for multipart/form-data (RFC 7578)",
-		routes: shop(checkout),
-		steps: []step{
-			issueToken{as: "a"},
-			ask{tokenParts("b-1", "a"), created, ""},
-			ask{tokenParts("b-2", "a"), replayed, ""},
-			ask{chunked(tokenParts("b-1", "a")), replayed, ""},
-			ask{tokenForm("a"), replayed, ""}, // the same pairs
-			ask{form("idempotency_token={a}&sku=B-2"), refused(codes.KeyReused), ""},
-		},
-	},
-	{
-		name:   "a token in a form that was read in front",
-		why:    "a form that somebody in front has read is taken from what was parsed, with its token",
-		needs:  Features{Front: []Front{FormReader}},
-		app:    App{Front: []Front{FormReader}},
-		routes: shop(checkout),
-		steps: []step{
-			issueToken{as: "a"},
-			ask{tokenForm("a"), created, ""},
-			ask{tokenForm("a"), replayed, ""},
-			ask{chunked(tokenForm("a")), replayed, ""},
-			ask{unread(tokenForm("a")), replayed, ""},
-			ask{form("idempotency_token={a}&sku=B-2"), refused(codes.KeyReused), ""},
-			issueToken{as: "b"},
-			ask{tokenParts("b-1", "b"), created, ""},
-			ask{chunked(tokenParts("b-1", "b")), replayed, ""},
-			ask{unread(tokenParts("b-1", "b")), replayed, ""},
-			ask{form("sku=A-1&quantity=2"), refused(codes.TokenMissing), ""},
-		},
-	},
-	{
-		name:   "a token in the query",
-		why:    "a query stands in logs, in histories and in Referer fields: a token is not read from there, unless the service wants it",
-		routes: append(shop(checkout), route{pattern: "/here", policy: &checkoutHere}),
-		steps: []step{
-			issueToken{as: "a"},
-			ask{posted("/orders?idempotency_token={a}", order), refused(codes.TokenMissing), ""},
-			storeNotCalled{},
-			ask{posted("/here?x=1&idempotency_token={a}", order), created, ""},
-			ask{posted("/here?idempotency_token={a}&x=1", order), replayed, ""},
-			ask{withToken("a", posted("/here?x=1", order)), replayed, ""},
-			ask{posted("/here?x=2&idempotency_token={a}", order), refused(codes.KeyReused), ""},
-		},
-	},
-	{
-		name:   "a token in a compressed form",
-		why:    "a body with a Content-Encoding counts by its raw bytes, in which no token stands; one in the header is as good as ever",
-		routes: shop(checkout),
-		loose:  true, // the compressed token is another one each time
-		steps: []step{
-			issueToken{as: "a"},
-			then(func(s *env) {
-				s.Helper()
-				r := compressed(s.filled(tokenForm("a")))
-				ask{r, refused(codes.TokenMissing), ""}.do(s)
-				storeNotCalled{}.do(s)
-				ask{withToken("a", r), created, ""}.do(s)
-				ask{withToken("a", r), replayed, ""}.do(s)
-				ask{withToken("a", compressed(form("sku=B-2"))), refused(codes.KeyReused), ""}.do(s)
-				ask{tokenForm("a"), refused(codes.KeyReused), ""}.do(s)
-			}),
-		},
-	},
-	{
-		name:   "a token sent twice",
-		why:    "docs/problems.md: 403 token_invalid, as for a key that is sent twice: nobody knows which one is meant, also if they are equal",
-		routes: shop(checkoutHere),
-		steps: []step{
-			issueToken{as: "a"}, issueToken{as: "b"},
-			ask{withToken("a", withToken("a", anOrder)), refused(codes.TokenInvalid), ""},
-			ask{withToken("a", withToken("b", anOrder)), refused(codes.TokenInvalid), ""},
-			ask{withToken("a", request{body: order, fields: []adapter.Field{{Name: strings.ToLower(core.TokenHeader), Value: ""}}}), refused(codes.TokenInvalid), ""},
-			ask{form("idempotency_token={a}&idempotency_token={a}"), refused(codes.TokenInvalid), ""},
-			ask{posted("/orders?idempotency_token={a}&idempotency_token={a}", order), refused(codes.TokenInvalid), ""},
-			executions(0),
-			storeNotCalled{},
-			ask{withToken("a", anOrder), created, ""},
 		},
 	},
 }

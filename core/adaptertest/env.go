@@ -58,8 +58,8 @@ func start(tb testing.TB, h Harness, c testCase) *env {
 	done := make(chan struct{})
 	s := &env{TB: tb, c: c, h: h, store: store, done: done,
 		pending: map[string]*exchange{}, open: map[string]*connection{}}
-	s.probe = newProbe(s, h.Features, done)
-	s.bareProbe = newProbe(nil, h.Features, done)
+	s.probe = newProbe(s, done)
+	s.bareProbe = newProbe(nil, done)
 
 	config := core.Config{Store: store, User: core.UserFromHeader("X-User"), Observe: s.observe}
 	if c.config != nil {
@@ -297,12 +297,8 @@ type begin struct {
 
 func (b begin) do(s *env) {
 	s.Helper()
-	send{as: b.as, request: b.request}.do(s)
-	select {
-	case <-s.probe.entered:
-	case <-time.After(patience):
-		s.Fatalf("%s: the handler does not run", b.as)
-	}
+	send(b).do(s)
+	entered(1).do(s)
 }
 
 // send sends a request and does not wait.
@@ -386,45 +382,10 @@ func (g leaveSeen) do(s *env) {
 	}
 }
 
-// later moves the store's clock.
-type later time.Duration
-
-func (d later) do(s *env) {
-	s.text.line("%v later", time.Duration(d))
-	s.store.advance(time.Duration(d))
-}
-
-// called waits until the store has been called so often.
-type called struct {
-	operation string
-	times     int
-}
-
-func (c called) do(s *env) {
-	s.Helper()
-	if !s.store.until(func() bool { return s.store.count[c.operation] >= c.times }) {
-		s.Fatalf("the store has not had %d calls of %s", c.times, c.operation)
-	}
-}
-
 // awaitRuns waits until all runs are finished, for responses that go out before they are.
 type awaitRuns struct{}
 
 func (awaitRuns) do(s *env) { s.awaitRuns() }
-
-// fail makes operations of the store fail from now on; without any, none fails.
-func fail(operations ...string) step { return failing(operations) }
-
-type failing []string
-
-func (f failing) do(s *env) {
-	if len(f) == 0 {
-		s.text.line("the store is back")
-	} else {
-		s.text.line("the store fails at: %s", strings.Join(f, ", "))
-	}
-	s.store.fail(f...)
-}
 
 // handlerSays waits for what a handler has to say.
 type handlerSays string
@@ -463,19 +424,16 @@ func (k observed) do(s *env) {
 	}
 }
 
-// atOnce sends one request over many connections at once. Each answer must be one of
-// these: from the handler (exactly one), a replay, or 409 in_progress if refusals is set.
+// atOnce sends one request over many connections at once. One answer must be from the handler, and all others replays.
 type atOnce struct {
 	request
-	size     int
-	refusals bool
+	size int
 }
 
 func (c atOnce) do(s *env) {
 	s.Helper()
 	s.text.line("%d at once:", c.size)
 	r := s.asked(c.request)
-	before := s.probe.count()
 	conns := make([]*connection, c.size)
 	for i := range conns {
 		conns[i] = s.connect("")
@@ -495,35 +453,22 @@ func (c atOnce) do(s *env) {
 	close(ready)
 	wg.Wait()
 
-	if ran := s.probe.count() - before; ran != 1 {
-		s.Errorf("the handler has run %d times", ran)
-	}
-	first, replays, refusals := 0, 0, 0
 	for i, got := range replies {
-		switch {
-		case errs[i] != nil:
+		if errs[i] != nil {
 			s.Errorf("no response: %v", errs[i])
-		case got.get(core.ReplayedHeader) == "true":
-			replays++
-		case got.status == http.StatusConflict:
-			refusals++
-			s.checkRefusal(got, codes.InProgress)
-		default:
-			first++
+		} else if got.get(core.ReplayedHeader) == "" {
 			s.firsts = append(s.firsts, got)
 		}
 	}
-	if first != 1 || !c.refusals && refusals > 0 {
-		s.Errorf("%d answers from the handler, %d replays, %d refusals", first, replays, refusals)
+	if len(s.firsts) != 1 {
+		s.Fatalf("%d answers from the handler", len(s.firsts))
 	}
 	for _, got := range replies {
-		if got.get(core.ReplayedHeader) == "true" {
+		if got.get(core.ReplayedHeader) != "" {
 			s.checkReplay(got, 0)
 		}
 	}
-	if len(s.firsts) > 0 {
-		s.text.answered(s.firsts[len(s.firsts)-1], s.c.ownText)
-	}
+	s.text.answered(s.firsts[0], s.c.ownText)
 }
 
 // then does anything else.
@@ -668,7 +613,7 @@ func (s *env) checkReplay(got reply, back int, other ...string) {
 // checkBare sends the same request to the application without guards and compares.
 func (s *env) checkBare(what string, r request, got reply) {
 	s.Helper()
-	s.bareProbe.set(s.probe.count() - 1)
+	s.bareProbe.runs.Store(int64(s.probe.count() - 1))
 	c := s.dial(s.bare)
 	defer c.Close()
 	c.send(r)

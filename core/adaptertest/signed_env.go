@@ -47,10 +47,8 @@ type service struct {
 	policy  *core.Policy // of a guard behind the verifier; nil: there is none
 	outer   *core.Policy // of a guard in front of it
 	inner   *sign.Config // of a second verifier behind it
-	// engineNonces: the verifier's nonces are those of the engine.
-	engineNonces bool
-	handler      Handler // nil: it answers with what it has seen
-	app          App     // all but Routes
+	handler Handler      // nil: it answers with what it has seen
+	app     App          // all but Routes
 }
 
 // signedEnv is that service on a server, and what its parts have seen.
@@ -80,7 +78,7 @@ type nonces struct {
 func (n *nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (bool, error) {
 	n.calls.Add(1)
 	if n.down.Load() {
-		return false, errUnreachable
+		return false, errors.New("adaptertest: the nonce store is made to fail")
 	}
 	return n.MemoryNonces.Use(ctx, keyID, nonce, ttl)
 }
@@ -115,9 +113,6 @@ func newSignedEnv(tb testing.TB, h Harness, g attackGroup) *signedEnv {
 	engine, err := core.New(s.core)
 	if err != nil {
 		tb.Fatal(err)
-	}
-	if s.engineNonces {
-		s.sign.Nonces = engine.Nonces()
 	}
 	route := Route{Pattern: s.pattern, Handler: s.handler}
 	if s.handler == nil {

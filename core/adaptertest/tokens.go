@@ -1,43 +1,24 @@
 package adaptertest
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
 )
 
-var (
-	tokenSecret = []byte("0123456789abcdef0123456789abcdef")
-)
-
-func tokensOf(c core.TokenConfig) *core.Tokens {
-	if c.Secrets == nil {
-		c.Secrets = [][]byte{tokenSecret}
-	}
-	return core.MustTokens(c)
-}
-
-func oneShot(c core.TokenConfig, purpose string) core.Policy {
-	p := core.OneShotToken(tokensOf(c))
-	p.Name = purpose
+// checkout is a policy with tokens.
+var checkout = func() core.Policy {
+	p := core.OneShotToken(core.MustTokens(core.TokenConfig{Secrets: [][]byte{[]byte("0123456789abcdef0123456789abcdef")}}))
+	p.Name = "checkout"
 	return p
-}
+}()
 
-var (
-	checkout     = oneShot(core.TokenConfig{}, "checkout")
-	checkoutHere = oneShot(core.TokenConfig{FromQuery: true}, "checkout")
-)
-
-// shop is POST /orders under p, and GET /tokens, which issues its tokens.
-func shop(p core.Policy) []route {
-	return []route{{policy: &p}, {method: "GET", pattern: "/tokens", issues: &p}}
-}
+// shop is POST /orders under checkout, and GET /tokens, which issues its tokens.
+var shop = []route{{policy: &checkout}, {method: "GET", pattern: "/tokens", issues: &checkout}}
 
 // name lets "{as}" stand for a token from now on: in what is sent, and in the transcript, for a token is another
 // one each time.
@@ -137,20 +118,7 @@ type storeNotCalled struct{}
 
 func (storeNotCalled) do(s *env) {
 	s.Helper()
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	if len(s.store.count) > 0 {
-		s.Errorf("the store has been called: %v", s.store.count)
+	if n := s.store.count(0); n > 0 {
+		s.Errorf("the store has been called %d times", n)
 	}
-}
-
-// byName limits users by what they are called: bob has had his share, and of eve nobody knows.
-func byName(_ context.Context, user core.User) (retryAfter time.Duration, err error) {
-	switch user.ID {
-	case "bob":
-		return 1500 * time.Millisecond, nil
-	case "eve":
-		return 0, errUnreachable
-	}
-	return 0, nil
 }
