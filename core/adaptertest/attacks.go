@@ -98,7 +98,6 @@ var methods = func() (all []attack) {
 
 var methodAttacks = []attack{
 	single("PROPFIND", "a method that is not in a framework's list is signed as well", good.with(method("PROPFIND")), accepted.orFront()),
-	single("PROPFIND for POST", "a method that is not in a framework's list is signed as well", good.then(method("PROPFIND")), badMAC.orFront()),
 	single("post", "methods are case-sensitive (RFC 9110, section 9.1)", good.then(method("post")), badMAC.orFront()),
 	single("DELETE with a body", "the body is signed under every method", good.with(method("DELETE")).then(flip(0)), badMAC),
 	single("GET with a body", "the body is signed under every method: one that the signature does not cover is refused, or nobody sees it",
@@ -110,54 +109,35 @@ var paths = [][2]string{
 	{"/transfers/a%2Fb", "/transfers/a/b"},
 	{"/transfers/a%2Fb", "/transfers/a%2fb"},
 	{"/transfers/%61b", "/transfers/ab"},
-	{"/transfers/%2561", "/transfers/%61"},
 	{"/transfers/a%20b", "/transfers/a+b"},
 	{"/transfers%3Fx=1", "/transfers?x=1"},
-	{"/transfers%3Bv=1", "/transfers;v=1"},
 	{"/transfers;admin=1", "/transfers"},
 	{"/transfers//a", "/transfers/a"},
 	{"//transfers/a", "/transfers/a"}, // it looks like an authority
 	{"/transfers/../admin", "/admin"},
-	{"/transfers/./a", "/transfers/a"},
 	{"/transfers/%2e%2e/admin", "/transfers/../admin"},
 	{"/transfers/", "/transfers"},
-	{"/Transfers", "/transfers"},
 	{`/transfers\a`, "/transfers/a"},
-	{"/transfers/%5Ca", `/transfers/\a`},
 	{"/transfers/%C3%A9", "/transfers/e%CC%81"},
-	{"/", "/index.html"},
 }
 
 var pathAttacks = []attack{
 	single("a URL behind two slashes", "a path that holds a URL is refused, or the handler sees what was signed: servers differ about its host", good.with(target("//evil.example.com/a://b")), verdict{either: true}),
 	single("bytes beyond ASCII", "the path is signed as it was sent, if the server takes it at all", good.with(target("/transfers/é")), accepted.orFront()),
 	single("%00", "an escaped NUL does not end the path", good.with(target("/transfers/a%00b")), accepted.orFront()),
-	single("%0A", "an escaped line feed does not end a line of the signing string", good.with(target("/transfers/a%0Ab")), accepted),
 	single("a bad escape", "nothing is decoded, so a bad escape is no error; a server may refuse it", good.with(target("/transfers/%zz")), accepted.orFront()),
 	single("a fragment", "RFC 9112, section 3.2: a target has no fragment, which would hide a part of the path", good.with(target("/transfers")).then(target("/transfers#/../admin")), malformed.orFront()),
-	single("a blank in the target", "RFC 9112, section 3: a request line has three parts", good.with(target("/transfers")).then(target("/transfers /admin")), badMAC.orFront()),
-	single("a very long path", "a path has no limit but the server's", good.with(target("/"+strings.Repeat("p", 4000))), accepted.orFront()),
 }
 
 var queries = [][2]string{
 	{"/t?a=1&b=2", "/t?b=2&a=1"},
-	{"/t?x=2&x=1", "/t?x=1&x=2"},
-	{"/t?x=1&x=1", "/t?x=1"},
-	{"/t?a=1;b=2", "/t?a=1&b=2"},
 	{"/t?a=1&b=2;c=3", "/t?a=1"},
 	{"/t?a=1&b=%zz", "/t?a=1"},
-	{"/t?a=%zz", "/t?a=%zy"},
-	{"/t?a=%", "/t?a="},
 	{"/t?a=b+c", "/t?a=b%20c"},
-	{"/t?a=b+c", "/t?a=b%2Bc"},
 	{"/t?%61=1", "/t?a=1"},
-	{"/t?a=%2F", "/t?a=%2f"},
 	{"/t?a=1%26b=2", "/t?a=1&b=2"},
-	{"/t?A=1", "/t?a=1"},
 	{"/t?a=", "/t?a"},
 	{"/t?&&a=1&", "/t?a=1"},
-	{"/t?a=1?b=2", "/t?a=1"},
-	{"/t?a[]=1", "/t?a%5B%5D=1"},
 	{"/t?a=1", "/t"},
 	{"/t?a=1", "/t%3Fa=1"},
 }
@@ -171,32 +151,23 @@ var hostAttacks = []attack{
 	single("another", "a signature for one service is not good at its neighbour's", good.then(host("evil.example.com")), badMAC),
 	single("in capitals", "the host is signed in lower case (RFC 9110, section 4.2.3)", good.then(host("API.Example.COM")), accepted),
 	single("a port", "the host is signed with the port, if one was sent", good.with(host("api.example.com:8443")), accepted),
-	single("a port removed", "the host is signed with the port, if one was sent", good.with(host("api.example.com:8443")).then(host("api.example.com")), badMAC),
-	single("the default port added", "nothing is normalised but the case", good.then(host("api.example.com:80")), badMAC),
 	single("an empty port", "nothing is normalised but the case", good.then(host("api.example.com:")), badMAC.orFront()),
-	single("a trailing dot", "nothing is normalised but the case", good.then(host("api.example.com.")), badMAC),
 	single("an IPv6 address", "the host is signed with the brackets of an IPv6 address", good.with(host("[::1]:8080")), accepted),
 	single("empty", "a request names its host", good.with(host("")), malformed.orFront()),
 	single("missing", "RFC 9112, section 3.2: a request without Host is refused", good.then(drop("Host")), malformed.orFront()),
 	single("with a path", "a host has no slash: the line for the path is another one", good.with(host("api.example.com/transfers")), malformed.orFront()),
 	single("with a user", "a host has no @", good.with(host("api.example.com@evil.example.com")), malformed.orFront()),
-	single("two in a list", "a request names one host", good.with(host("api.example.com, evil.example.com")), malformed.orFront()),
 
 	single("absolute form", "RFC 9112, section 3.2.2: path and query of a target in absolute form are those behind its host",
 		good.with(target("http://api.example.com/t?x=1"), signs("api.example.com", "/t", "x=1")), accepted),
-	single("absolute form in capitals", "the host is signed in lower case", good.with(target("http://API.example.com/T?X=1"), signs("api.example.com", "/T", "X=1")), accepted),
 	single("absolute form without a path", "RFC 9112, section 3.2.2: an empty path is /", good.with(target("http://api.example.com"), signs("api.example.com", "/", "")), verdict{unrouted: true}),
-	single("absolute form with a query alone", "RFC 9112, section 3.2.2: an empty path is /", good.with(target("http://api.example.com?x=1"), signs("api.example.com", "/", "x=1")), verdict{unrouted: true}),
 	single("absolute form over another Host", "what is verified must be what is routed; a server that shows no Host but the target's (RFC 9112, section 3.2.2) may go by that",
 		good.with(target("http://api.example.com/t"), host("proxy.example.com"), signs("api.example.com", "/t", "")), malformed.orHidden(accepted)),
 	single("absolute form against the Host field", "what is verified must be what is routed: a signature for what Host says is not good for what the target says",
 		good.with(target("http://evil.example.com/t"), signs("api.example.com", "/t", "")), malformed.orHidden(badMAC)),
-	single("absolute form for a path", "what is verified must be what is routed: the path is not the whole target", good.with(target("/t")).then(target("http://evil.example.com/t")), malformed.orHidden(badMAC)),
 	single("absolute form with another port", "what is verified must be what is routed: two ports are two services",
 		good.with(target("http://api.example.com:8443/t"), signs("api.example.com:8443", "/t", "")), malformed.orHidden(accepted)),
 	single("absolute form with a user", "credentials in a target are no part of a host", good.with(target("http://demo@api.example.com/t"), signs("api.example.com", "/t", "")), malformed.orFront()),
-	single("absolute form with an encoded path", "the path of a target in absolute form is signed as it was sent",
-		good.with(target("http://api.example.com/a%2Fb"), signs("api.example.com", "/a%2Fb", "")).then(target("http://api.example.com/a/b")), badMAC),
 }
 
 var noHost = good.with(drop("Host"), signs("api.example.com", "/transfers/a%2Fb", "x=2&x=1"))
@@ -273,24 +244,14 @@ var overrides = func() (all []attack) {
 }()
 
 var fieldAttacks = []attack{
-	single("changed", "a covered field cannot be changed", good.then(set("Content-Type", "application/x-www-form-urlencoded")), badMAC),
-	single("taken away", "a covered field cannot be taken away", good.then(drop("Idempotency-Key")), notCovered),
 	single("empty", "an empty field is a field", good.with(last("X-Note", ""), cover("content-type;idempotency-key;x-note")), accepted),
 	single("empty, and taken away", "a missing field is not an empty one", good.with(last("X-Note", ""), cover("content-type;idempotency-key;x-note")).then(drop("X-Note")), notCovered),
-	single("an empty Idempotency-Key that was added", "an empty field is a field", good.with(uncovered()).then(last("Idempotency-Key", "")), notCovered),
-	single("without its quotes", "values are signed as sent", good.then(set("Idempotency-Key", "k-1")), badMAC),
-	single("in capitals", "values are signed as sent, also those that mean the same", good.then(set("Content-Type", "Application/JSON")), badMAC),
-	single("joined by a comma", "lines that a proxy has joined are another value than the one that was signed",
-		good.with(last("X-Tenant", "a"), cover("content-type;idempotency-key;x-tenant")).then(set("X-Tenant", "a, b")), badMAC),
 	single("space around", "RFC 9110, section 5.5: the space around a value is not part of it", good.then(raw("Content-Type", "  application/json  "), raw("Idempotency-Key", `"k-1"`)), accepted),
 	single("tabs around", "a server may take tabs around a value for a part of it: then the message is refused, for the handler must not see what was not signed",
 		good.then(raw("Content-Type", "\t application/json \t ")), verdict{either: true}),
 	single("space inside", "RFC 9110, section 5.5: the space inside a value is part of it", good.with(set("Content-Type", "application/json;  charset=utf-8")), accepted),
-	single("space inside, taken away", "RFC 9110, section 5.5: the space inside a value is part of it",
-		good.with(set("Content-Type", "application/json;  charset=utf-8")).then(set("Content-Type", "application/json; charset=utf-8")), badMAC),
 	single("names in lower case", "RFC 9110, section 5.1: names are the same in any case", good.then(spelled(strings.ToLower)), accepted),
 	single("names in capitals", "RFC 9110, section 5.1: names are the same in any case", good.then(spelled(strings.ToUpper)), accepted),
-	single("in another order", "lines are found by their names", good.then(func(m *message) { slices.Reverse(m.lines) }), accepted),
 	single("an underscore in a name", "names with an underscore are other fields, although CGI makes one name of both",
 		good.then(spelled(func(string) string { return "X_Signature" }, "X-Signature")), missing.orFront()),
 	single("a name with an underscore beside it", "what is not the field's name changes nothing", good.then(last("X_Nonce", "n-0123456789abcdef")), accepted.orFront()),
@@ -298,13 +259,9 @@ var fieldAttacks = []attack{
 	single("a folded line", "RFC 9112, section 5.2: a folded line is refused, or the fold becomes a blank", good.then(raw("Content-Type", " application/\r\n json")), badMAC.orFront()),
 	single("a bare line feed", "a line feed in a value must not end a line of the signing string", good.with(set("Content-Type", "text/plain\nidempotency-key:x")), verdict{either: true}),
 	single("a bare carriage return", "RFC 9112, section 2.2: a bare carriage return is refused, or becomes a blank", good.then(set("X-Key-Id", "de\rmo")), malformed.orFront()),
-	single("a NUL", "a NUL is a byte like any other: nothing ends at it", good.then(set("X-Timestamp", "1700000000\x00")), malformed.orFront()),
-	single("digits beyond ASCII", "what is not ASCII is refused, without a panic", good.then(set("X-Timestamp", "１７０００００００００")), malformed.orFront()),
-	single("a line without a colon", "RFC 9112, section 5: a line without a colon is no field", good.then(func(m *message) { m.lines[1] = line{"X-Nothing\r\nX-Rest", " 1"} }), notCovered.orFront()),
 }
 
 var sizeAttacks = []attack{
-	single("80 lines", "a header within the limits is accepted", good.then(lines(70, 10)), accepted),
 	single("120 lines", "the verifier knows the number of header lines", good.then(lines(112, 10)), malformed.orFront()),
 	single("40 KiB", "the verifier knows the size of the header", good.then(lines(40, 1024)), malformed.orFront()),
 	single("a target of 40 KiB", "the target counts towards the size of the header", good.with(target("/hooks?x="+strings.Repeat("x", 40<<10))), malformed.orFront()),
@@ -330,28 +287,20 @@ var (
 )
 
 var bodyAttacks = []attack{
-	single("the first byte", "the signature covers every byte of the body", good.then(flip(0)), badMAC),
 	single("the last byte", "the signature covers every byte of the body", good.then(flip(-1)), badMAC),
 	single("a line feed more", "the signature covers every byte of the body and no other", good.then(body(goodBody+"\n")), badMAC),
-	single("a NUL more", "a NUL is a byte like any other: nothing ends at it", good.then(body(goodBody+"\x00")), badMAC),
-	single("members in another order", "the signature covers the bytes of the body, not what they mean", good.then(body(`{"to":"bob","amount":5}`)), badMAC),
-	single("gone", "a body that was signed cannot be left out", good.then(body("")), badMAC),
 	single("added", "what was signed without a body cannot be given one", good.with(body("")).then(body(goodBody)), badMAC),
 	single("empty", "no body and an empty one have the same digest", good.with(empty()), accepted),
 	single("empty, without a length", "no body and an empty one have the same digest", good.with(empty()).then(length("-")), accepted),
 	single("empty, in chunks", "no body and an empty one have the same digest", good.with(empty()).then(inChunks()), accepted),
 	single("in chunks", "how a body is framed is not signed", good.then(inChunks()), accepted),
-	single("in chunks, flipped", "the body is signed, however it is framed", good.then(inChunks(), flip(-1)), badMAC),
 	single("all bytes", "the signature covers the bytes as sent: nothing is decoded", good.with(set("Content-Type", "application/octet-stream"), body(allBytes)), accepted),
 	single("a large one", "a body that is larger than every buffer on the way is verified and handed on whole", large, accepted),
 	single("a large one in chunks", "a body that is larger than every buffer on the way is verified and handed on whole", large.then(inChunks()), accepted),
 	single("a large one, the last byte", "the signature covers every byte of the body", large.then(flip(-1)), badMAC),
 	single("a form", "the handler reads what the verifier has read, and so does a parser of forms", good.with(set("Content-Type", "application/x-www-form-urlencoded"), body("a=1&b=%zz&c=2;d=3")), accepted),
 	single("a multipart form", "the bytes as sent are signed, not the parts in an order of the framework's", multi, accepted),
-	single("a multipart form, another file", "the signature covers the files of a form", multi.then(body(strings.Replace(multipartForm, "meow", "woof", 1))), badMAC),
 	single("compressed", "the signature covers the bytes as sent, not what a framework decompresses", good.with(zipped, body(gzipped(goodBody)), coverZip), accepted),
-	single("compressed, signed as plain", "the signature covers the bytes as sent, not what a framework decompresses", good.with(zipped, coverZip).then(body(gzipped(goodBody))), badMAC),
-	single("said to be compressed", "a Content-Encoding makes another body of the one that was signed: it must be signed if it is there", good.then(zipped), notCovered),
 	single("an Expect field", "a client that waits for 100 (Continue) gets it", good.then(last("Expect", "100-continue")), accepted),
 }
 
@@ -364,7 +313,6 @@ var trailerAttacks = []attack{
 }
 
 var framingAttacks = []attack{
-	single("less than was said", "RFC 9112, section 8: an incomplete message is refused", good.then(cutAfter(10)), malformed.orFront()),
 	single("less than was said, signed as it came", "RFC 9112, section 8: an incomplete message is refused, even if the signature is that of the part that came",
 		good.with(body(goodBody[:10])).then(body(goodBody), cutAfter(10)), malformed.orFront()),
 	single("two lengths", "RFC 9112, section 6.3: two lengths are refused", good.then(last("Content-Length", "5")), verdict{either: true}),

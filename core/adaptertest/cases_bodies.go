@@ -46,34 +46,6 @@ var bodyCases = slices.Concat(
 			steps:  readAway(anOrder, chunked(anOrder)),
 		},
 		{
-			name:   "JSON that was put back and read away",
-			why:    "of a replaced body whose length nobody knows, nothing is not all of it",
-			needs:  Features{BodyStreams: true, Front: []Front{PutterBack, JSONBinder}},
-			app:    App{Front: []Front{PutterBack, JSONBinder}},
-			routes: []route{{policy: new(core.Policy)}, {pattern: "/payments", policy: &clientKey}},
-			loose:  true,
-			steps:  readAway(anOrder, chunked(anOrder)),
-		},
-		{
-			name: "JSON that was decompressed and read away",
-			why: "the same for a body that was replaced in front of the middleware that reads it: of a replaced body the length proves nothing, but " +
-				"that nothing is left does",
-			needs:  Features{BodyStreams: true, Front: []Front{Decompressor, JSONBinder}},
-			app:    App{Front: []Front{Decompressor, JSONBinder}},
-			routes: []route{{policy: new(core.Policy)}, {pattern: "/payments", policy: &clientKey}},
-			loose:  true,
-			steps:  readAway(compressed(anOrder), chunked(compressed(anOrder)), anOrder),
-		},
-		{
-			name:   "JSON that was decompressed and read away, behind Finish",
-			why:    "a body that was decompressed and then read away is refused, also behind Finish",
-			needs:  Features{BodyStreams: true, Counts: true, Front: []Front{Decompressor, JSONBinder}},
-			app:    App{Finish: true, Front: []Front{Decompressor, JSONBinder}},
-			routes: []route{{policy: new(core.Policy)}, {pattern: "/payments", policy: &clientKey}},
-			loose:  true,
-			steps:  readAway(compressed(anOrder), chunked(compressed(anOrder)), anOrder),
-		},
-		{
 			name:   "JSON that was read in part",
 			why:    "the same for a body of which the first bytes are missing, whatever limits it",
 			needs:  Features{BodyStreams: true, Front: []Front{Peeker, Limiter}},
@@ -110,19 +82,6 @@ var bodyCases = slices.Concat(
 				ask{chunked(someParts("A-1", "meow")), created, ""},
 				ask{unread(someParts("A-1", "meow")), replayed, ""},
 				ask{chunked(unreadable), refused(codes.BodyConsumed), ""},
-			},
-		},
-		{
-			name: "a form that was not parsed as a whole",
-			why: "net/url drops pairs that it can't read, and a handler that reads the form itself would keep them: what was parsed " +
-				"must be all that was sent",
-			needs:   Features{BodyStreams: true, Front: []Front{FormReader}},
-			app:     App{Front: []Front{FormReader}},
-			handler: echoForm,
-			loose:   true,
-			steps: []step{
-				ask{unreadable, refused(codes.BodyConsumed), ""},
-				executions(0),
 			},
 		},
 		{
@@ -200,22 +159,6 @@ var replacedCases = []testCase{
 		},
 	},
 	{
-		name: "a body that was decompressed, behind two guards",
-		why: "a body whose reader somebody has replaced counts as what it yields, to each guard, and not as the coding that its header " +
-			"still names",
-		needs:  Features{Front: []Front{Decompressor}},
-		app:    App{Front: []Front{Decompressor}},
-		global: true,
-		policy: core.Policy{Key: core.Header(core.Required, core.Named("X-Request-Key")), Duplicate: core.Reject("")},
-		routes: []route{{policy: &core.Policy{Key: core.Params(core.Fields("a"))}}},
-		loose:  true,
-		steps: []step{
-			ask{compressed(requestKeyedBody("r-1", `{"a":1}`)), created, ""},
-			ask{compressed(requestKeyedBody("r-2", `{"b":2,"a":1}`)), replayed, ""},
-			ask{compressed(requestKeyedBody("r-3", `{"a":2}`)), created, ""},
-		},
-	},
-	{
 		name:  "a compressed body behind a limit",
 		why:   "a limit puts its reader in front of the server's, and changes nothing of the body, which counts by its raw bytes",
 		needs: Features{Front: []Front{Limiter}},
@@ -224,20 +167,6 @@ var replacedCases = []testCase{
 		steps: []step{
 			ask{compressed(aForm("A-1")), created, ""},
 			ask{unread(compressed(aForm("A-1"))), replayed, ""},
-		},
-	},
-	{
-		name:  "a body that was decompressed and kept",
-		why:   "what was kept is the whole body, and its length is not that of what was sent",
-		needs: Features{Front: []Front{Decompressor, Keeper}},
-		app:   App{Front: []Front{Decompressor, Keeper}},
-		loose: true,
-		steps: []step{
-			ask{compressed(request{body: `{"a":1}`}), created, ""},
-			ask{compressed(request{body: `{"a":1}`}), replayed, ""},
-			ask{compressed(request{body: `{"a":2}`}), created, ""},
-			ask{chunked(compressed(request{body: `{"a":2}`})), replayed, ""},
-			ask{anOrder, created, ""},
 		},
 	},
 	{

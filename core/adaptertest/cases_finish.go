@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -192,31 +191,6 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		},
 	},
 	{
-		name: "a proxy whose client leaves before a large answer",
-		why: "a reverse proxy breaks off when the client does not take what it writes; what the service behind has done " +
-			"must not be done again because its answer was large",
-		incoming: true,
-		noBare:   true,
-		policy:   core.Policy{ResponseLimit: 1 << 10},
-		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
-			h.hold()
-			w.Header().Set("Content-Length", strconv.Itoa(4<<20))
-			w.WriteHeader(201)
-			_, _ = io.WriteString(w, strings.Repeat("x", 4<<20))
-		},
-		loose: true,
-		steps: []step{
-			begin{"first", anOrder},
-			leaveSeen{"first"},
-			resume(1),
-			awaitRuns{},
-			ask{anOrder, refused(codes.ResultUnavailable), ""},
-			executions(1),
-			observed(core.Completed),
-		},
-	},
-	{
 		name:     "a stream that nobody has seen",
 		why:      "adapter.MayStream: it is held back, but what was cut short, here by the end of the context, is no answer",
 		needs:    Features{ContextEnds: true},
@@ -238,62 +212,6 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 			ask{anOrder, want{status: 200}, ""},
 			ask{anOrder, want{status: 200, kind: replay}, ""},
 			executions(2),
-		},
-	},
-	{
-		name:     "a proxy whose client leaves, at once",
-		why:      "a handler that gives up by nothing when its client has gone has failed: the next try runs, and gets no empty replay",
-		needs:    Features{ContextEnds: true},
-		policy:   core.Policy{Linger: -1},
-		incoming: true,
-		noBare:   true,
-		handler:  func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else net/http does not see the client go
-			if h.next() == 2 {                 // the proxy's handler was the first
-				h.entered <- struct{}{}
-				select {
-				case <-r.Context().Done():
-				case <-h.done:
-				}
-				return
-			}
-			w.WriteHeader(201)
-			_, _ = io.WriteString(w, "paid")
-		},
-		loose: true,
-		steps: []step{
-			begin{"first", anOrder},
-			leaveSeen{"first"},
-			awaitRuns{},
-			observed(core.Released),
-			sendUnchecked{anOrder},
-			ask{anOrder, replayed, ""},
-		},
-	},
-	{
-		name:    "a proxy whose backend breaks off",
-		why:     "half an answer is not stored as a whole one",
-		noBare:  true,
-		handler: func(h *probe, c Call, _ int) error { return c.Proxy(h.backend) },
-		backend: func(h *probe, w http.ResponseWriter, r *http.Request) {
-			h.entered <- struct{}{}
-			w.Header().Set("Content-Length", "100")
-			_, _ = io.WriteString(w, "half of it")
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		},
-		loose: true,
-		steps: []step{
-			begin{"first", anOrder},
-			awaitRuns{},
-			send{"second", anOrder},
-			then(func(s *env) {
-				got, err := s.pending["second"].receive("POST")
-				if err == nil && got.get(core.ReplayedHeader) != "" {
-					s.Errorf("half an answer is replayed: %v", got)
-				}
-			}),
 		},
 	},
 })

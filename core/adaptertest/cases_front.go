@@ -135,11 +135,6 @@ func requestKeyed(outer, inner string) request {
 	return r
 }
 
-// requestKeyedBody has a key for the outer of two guards.
-func requestKeyedBody(outer, body string) request {
-	return request{body: body, fields: []adapter.Field{field("X-Request-Key", outer)}}
-}
-
 // receiptInFront compares what a middleware in front has seen with what the client got.
 func receiptInFront(s *env) {
 	s.Helper()

@@ -19,15 +19,27 @@ func byStatus(_ *probe, c Call, n int) error {
 	return c.Blob(status, "application/json", fmt.Appendf(nil, `{"status":%d,"n":%d}`, status, n))
 }
 
-// firstFails fails at its first execution, by the framework's own error, with the status
-// that the query asks for.
+// fails fails by the framework's own error, with the status that the query asks for.
+func fails(_ *probe, c Call, _ int) error {
+	status, _ := strconv.Atoi(c.Query("status"))
+	c.SetHeader("X-Reason", "no stock")
+	return c.Fail(status, "no stock")
+}
+
+// firstFails fails at its first execution.
 func firstFails(h *probe, c Call, n int) error {
 	if n > 1 {
 		return receipt(h, c, n)
 	}
-	status, _ := strconv.Atoi(c.Query("status"))
-	c.SetHeader("X-Reason", "no stock")
-	return c.Fail(status, "no stock")
+	return fails(h, c, n)
+}
+
+// failures are an answer that stands, and one that does not.
+var failures = []step{
+	ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
+	ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
+	ask{chosen(posted("/orders?status=503", order)), failed(503), ""},
+	ask{chosen(posted("/orders?status=503", order)), failed(503), ""},
 }
 
 // chosen is r under a key that the client has chosen: a 4xx is then an answer that stands.
@@ -43,47 +55,20 @@ func failedAgain(status int) want { return want{status: status, kind: replay} }
 // failureCases: what is a failure, and what becomes of it.
 var failureCases = []testCase{
 	{
-		name:    "failures are not kept",
-		why:     "a status of 500 and above is a failure: it is released, not kept (docs/policies.md)",
-		handler: byStatus,
-		steps: []step{
-			ask{posted("/orders?status=500", order), failed(500), ""},
-			ask{posted("/orders?status=500", order), failed(500), ""},
-		},
-	},
-	{
-		name:    "refusals of the handler's are kept",
-		why:     "a 4xx is an answer: the operation was decided, and the decision is replayed, to a client that could choose another key",
+		name:    "failures and refusals of the handler's",
+		why:     "a status of 500 and above is a failure: it is released, not kept. A 4xx is an answer, and is replayed (docs/policies.md)",
 		policy:  core.ClientKey(),
 		handler: byStatus,
-		steps: []step{
-			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
-			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
-		},
+		steps:   failures,
 	},
 	{
 		name:    "a framework's error",
-		why:     "an error that the handler returns is stored as the framework renders it, which happens after the middleware chain",
+		why:     "an error that the handler returns is stored as the framework renders it, which happens after the middleware chain; a failure is released",
 		needs:   Features{NativeErrors: true},
 		ownText: true,
 		policy:  core.ClientKey(),
-		handler: firstFails,
-		steps: []step{
-			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
-			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
-		},
-	},
-	{
-		name:    "a framework's error that is a failure",
-		why:     "a failed handler is released, also if it fails by the framework's error value",
-		needs:   Features{NativeErrors: true},
-		ownText: true,
-		handler: firstFails,
-		steps: []step{
-			ask{posted("/orders?status=503", order), failed(503), ""},
-			ask{posted("/orders?status=503", order), created, ""},
-			ask{posted("/orders?status=503", order), replayed, ""},
-		},
+		handler: fails,
+		steps:   failures,
 	},
 	{
 		name:    "a refusal that the handler reports",
@@ -129,27 +114,12 @@ var failureCases = []testCase{
 	},
 	{
 		name:    "an error rendered further out",
-		why:     "what a middleware further out renders of an error is what is stored; the error reaches it, and is rendered once",
+		why:     "what a middleware further out renders of an error is what is stored, unless it is a failure; the error reaches it, and is rendered once",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		policy:  core.ClientKey(),
-		handler: firstFails,
-		steps: []step{
-			ask{chosen(posted("/orders?status=422", order)), failed(422), ""},
-			ask{chosen(posted("/orders?status=422", order)), failedAgain(422), ""},
-		},
-	},
-	{
-		name:    "a failure rendered further out",
-		why:     "a failed handler is released, also if a middleware further out renders the failure",
-		needs:   Features{OuterErrors: true},
-		app:     App{Errors: true},
-		handler: firstFails,
-		steps: []step{
-			ask{posted("/orders?status=503", order), failed(503), ""},
-			ask{posted("/orders?status=503", order), created, ""},
-			ask{posted("/orders?status=503", order), replayed, ""},
-		},
+		handler: fails,
+		steps:   failures,
 	},
 	{
 		name:   "an error rendered further out, unseen",

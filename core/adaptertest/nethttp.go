@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -291,23 +290,15 @@ func (c *netHTTPCall) Bind(v any) error {
 			return err
 		}
 	}
-	to := reflect.ValueOf(v).Elem()
-	for i := range to.NumField() {
-		text := c.r.PostForm.Get(to.Type().Field(i).Tag.Get("form"))
-		switch to := to.Field(i); to.Kind() {
-		case reflect.String:
-			to.SetString(text)
-		case reflect.Int:
-			n, err := strconv.ParseInt(text, 10, 0)
-			if err != nil {
-				return err
-			}
-			to.SetInt(n)
-		default:
-			return fmt.Errorf("cannot bind a %s", to.Kind())
+	values := map[string]any{}
+	for name, texts := range c.r.PostForm {
+		values[name] = texts[0]
+		if n, err := strconv.Atoi(texts[0]); err == nil {
+			values[name] = n
 		}
 	}
-	return nil
+	text, _ := json.Marshal(values) // strings and numbers: cannot fail
+	return json.Unmarshal(text, v)
 }
 
 func (c *netHTTPCall) FormFile(field string) (*multipart.FileHeader, error) {
