@@ -350,8 +350,8 @@ func TestAnswersThatWereNotSeenWhole(t *testing.T) {
 		}), "begun", false},
 		"in front, and refused": {text("in front"), func(echo.Context) error { return core.NewRefusal(codes.InProgress, nil) }, "in front", false},
 		"in front, and given up": {func(c echo.Context) error {
-			ctx, cancel := context.WithCancel(c.Request().Context())
-			time.AfterFunc(10*time.Millisecond, cancel)
+			ctx, cancel := context.WithTimeout(c.Request().Context(), 10*time.Millisecond)
+			context.AfterFunc(ctx, cancel)
 			c.SetRequest(c.Request().WithContext(ctx))
 			return c.String(200, "in front")
 		}, func(c echo.Context) error { <-c.Request().Context().Done(); return nil }, "in front", false},
