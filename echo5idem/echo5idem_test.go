@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
+// out returns middleware that gets what comes out of the handler.
+func out(f func(c *echo.Context, err error) error) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error { return f(c, next(c)) }
+	}
+}
+
 func TestAllocations(t *testing.T) {
 	race.Skip(t, "sync.Pool drops what it is given at random under the race detector")
 	jsonType, jsonBody := []string{"application/json"}, []byte(`{"order_id":"ord-0001"}`)
@@ -76,9 +83,7 @@ func TestErrorsAreRenderedOnce(t *testing.T) {
 					_ = c.JSON(http.StatusUnprocessableEntity, map[string]string{"error": err.Error()})
 				}
 			}
-			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c *echo.Context) error { seen = next(c); return seen }
-			})
+			e.Use(out(func(_ *echo.Context, err error) error { seen = err; return err }))
 			e.Use(front...)
 			e.POST("/orders", func(*echo.Context) error { return failure }, echo5idem.New(guardOf(t, core.Policy{Record: core.Record{OnFailure: core.Keep}})))
 			for i := range 2 {
