@@ -538,7 +538,11 @@ func TestErrorsAreSeenFurtherOutAndRenderedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reported []error
-			report := out(func(_ echo.Context, err error) error { reported = append(reported, err); return err }) // as middleware for Sentry does
+			size := int64(0)
+			report := out(func(c echo.Context, err error) error { // as middleware for Sentry does
+				reported, size = append(reported, err), c.Response().Size
+				return err
+			})
 			failure := errors.New("no")
 			rendered := 0
 			e := newEcho()
@@ -562,6 +566,7 @@ func TestErrorsAreSeenFurtherOutAndRenderedOnce(t *testing.T) {
 			require.Equal(t, errorBody, first.Body.String())
 			require.ErrorIs(t, reported[0], failure)
 			require.ErrorIs(t, reported[len(reported)-1], failure)
+			require.EqualValues(t, len(errorBody), size, "a second answer does not count")
 			if front == nil || name == "guarded twice" {
 				require.Equal(t, 2, rendered, "by the guard, and by Echo")
 			}
