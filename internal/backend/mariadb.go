@@ -91,7 +91,7 @@ func startMariaDB(tb testing.TB, also []int, more func(port int) []string) *Serv
 		},
 		url: "mysql://root@%s/test",
 		ready: func(addr string) error {
-			return probeMySQL(&url.URL{Host: addr, User: url.User("root"), Path: "/test"}, patience)
+			return probeMySQL(&url.URL{Host: addr})
 		},
 		account: as,
 		dir:     dir,

@@ -39,7 +39,6 @@ func StartPgBouncer(tb testing.TB, of string, size int, settings ...string) *Ser
 	}
 	dir := dataDir(tb, as)
 	file := filepath.Join(dir, "pgbouncer.ini")
-	const format = "postgres://postgres@%s/test?sslmode=disable"
 	return start(tb, plan{
 		program: program,
 		args: func(port string) []string {
@@ -50,10 +49,8 @@ func StartPgBouncer(tb testing.TB, of string, size int, settings ...string) *Ser
 			}
 			return []string{file}
 		},
-		url: format,
-		ready: func(addr string) error {
-			return probePostgres(&url.URL{Host: addr, User: url.User("postgres"), Path: "/test", RawQuery: "sslmode=disable"}, patience)
-		},
+		url:     "postgres://postgres@%s/test?sslmode=disable",
+		ready:   postgresReady,
 		account: as,
 		dir:     dir,
 		quit:    syscall.SIGTERM,

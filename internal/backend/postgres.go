@@ -44,7 +44,6 @@ func StartPostgres(tb testing.TB, args ...string) *Server {
 	if err := runToEnd([]string{program, "--single", "-D", data, "-F", "postgres"}, "CREATE DATABASE test\n", as); err != nil {
 		tb.Fatal(err)
 	}
-	const format = "postgres://postgres@%s/test?sslmode=disable"
 	return start(tb, plan{
 		program: program,
 		args: func(port string) []string {
@@ -53,17 +52,17 @@ func StartPostgres(tb testing.TB, args ...string) *Server {
 				"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + dir,
 			}, args...)
 		},
-		url: format,
-		ready: func(addr string) error {
-			return probePostgres(&url.URL{
-				Host: addr, User: url.User("postgres"), Path: "/test", RawQuery: "sslmode=disable",
-			}, patience)
-		},
+		url:     "postgres://postgres@%s/test?sslmode=disable",
+		ready:   postgresReady,
 		account: as,
 		dir:     dir,
 		quit:    syscall.SIGQUIT, // no checkpoint
 		after:   func() { removeSharedMemory(data) },
 	})
+}
+
+func postgresReady(addr string) error {
+	return probePostgres(&url.URL{Host: addr, User: url.User("postgres"), Path: "/test"})
 }
 
 // version is the number in /usr/lib/postgresql/15/bin.

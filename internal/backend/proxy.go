@@ -130,8 +130,8 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Delay makes each piece of data arrive d later than it would, in both directions, and
-// in order. It holds for what arrives at the proxy from now on; zero ends it.
+// Delay makes each piece of data arrive d later than it would, in both directions. What comes
+// meanwhile is the next piece. It holds for what arrives at the proxy from now on; zero ends it.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,9 +190,7 @@ func (p *Proxy) accept(listener net.Listener) {
 	}
 }
 
-// link is one connection through the proxy. Each direction has a goroutine that reads
-// and one that writes, with a queue between them, so that delayed bytes do not hold up
-// those behind them.
+// link is one connection through the proxy, with a goroutine for each direction.
 type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
@@ -211,12 +209,6 @@ type link struct {
 
 // tailSize is how much of the requests a link keeps.
 const tailSize = 1024
-
-// piece is what came in one read; nil bytes mean the end.
-type piece struct {
-	bytes []byte
-	due   time.Time // when it may be passed on
-}
 
 // cut closes both connections.
 func (l *link) cut() {
@@ -242,11 +234,8 @@ func (l *link) run() {
 			l.cut() // now that there is a server
 		}
 		var work sync.WaitGroup
-		requests, replies := make(chan piece, 64), make(chan piece, 64)
-		work.Go(func() { l.receive(l.client, requests) })
-		work.Go(func() { l.receive(l.server, replies) })
-		work.Go(func() { l.toServer(requests) })
-		work.Go(func() { l.toClient(replies) })
+		work.Go(l.toServer)
+		work.Go(l.toClient)
 		work.Wait()
 	}
 	l.cut()
@@ -258,50 +247,17 @@ func (l *link) run() {
 	}
 }
 
-// receive queues what it reads, until the end or until the link is cut.
-func (l *link) receive(from *net.TCPConn, queue chan<- piece) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		l.proxy.mu.Lock()
-		due := time.Now().Add(l.proxy.delay)
-		l.proxy.mu.Unlock()
-		pieces := []piece{{bytes.Clone(buffer[:n]), due}}
-		if n == 0 {
-			pieces = nil
-		}
-		if err != nil {
-			pieces = append(pieces, piece{nil, due})
-		}
-		for _, p := range pieces {
-			select {
-			case queue <- p:
-			case <-l.ctx.Done():
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// next returns the next piece when it may pass, having called look with the proxy locked.
-// It returns nil at the end, or if the link has been cut.
-func (l *link) next(queue <-chan piece, look func(b []byte)) []byte {
-	var p piece
-	select {
-	case p = <-queue:
-	case <-l.ctx.Done():
-		return nil
-	}
-	if wait := time.Until(p.due); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
+// next reads a piece of what from says, and returns it when it may pass, having called look with the proxy locked.
+// It returns nothing at the end, which waits its turn as data does, or if the link has been cut.
+func (l *link) next(from *net.TCPConn, buffer []byte, look func(b []byte)) []byte {
+	n, _ := from.Read(buffer)
+	l.proxy.mu.Lock()
+	delay := l.proxy.delay
+	l.proxy.mu.Unlock()
+	if delay > 0 {
 		select {
-		case <-timer.C:
+		case <-time.After(delay):
 		case <-l.ctx.Done():
-			return nil
 		}
 	}
 	for {
@@ -310,13 +266,13 @@ func (l *link) next(queue <-chan piece, look func(b []byte)) []byte {
 		select {
 		case <-flow:
 			if l.ctx.Err() != nil {
-				p.bytes = nil
+				n = 0
 			}
-			if p.bytes != nil {
-				look(p.bytes)
+			if n > 0 {
+				look(buffer[:n])
 			}
 			l.proxy.mu.Unlock()
-			return p.bytes
+			return buffer[:n]
 		default: // stalled
 		}
 		l.proxy.mu.Unlock()
@@ -330,12 +286,13 @@ func (l *link) next(queue <-chan piece, look func(b []byte)) []byte {
 
 // toServer passes the requests on. When the client has no more, the server may still
 // answer: the link ends when the server closes it.
-func (l *link) toServer(queue <-chan piece) {
+func (l *link) toServer() {
 	defer func() { _ = l.server.CloseWrite() }()
+	buffer := make([]byte, 64<<10)
 	for {
 		var caught *trap
-		request := l.next(queue, func(b []byte) { caught = l.match(b) })
-		if request == nil {
+		request := l.next(l.client, buffer, func(b []byte) { caught = l.match(b) })
+		if len(request) == 0 {
 			return
 		}
 		if caught != nil && !caught.after {
@@ -361,17 +318,18 @@ func (l *link) toServer(queue <-chan piece) {
 // toClient passes the replies on, and cuts the link at their end. Once CutAfter has caught
 // the link, it swallows them, and the first ends the requests: the server does what it
 // has got, and closes.
-func (l *link) toClient(queue <-chan piece) {
+func (l *link) toClient() {
 	defer l.cut()
+	buffer := make([]byte, 64<<10)
 	for {
 		var swallow, enough bool
-		reply := l.next(queue, func([]byte) {
+		reply := l.next(l.server, buffer, func([]byte) {
 			if l.lost != nil {
 				swallow, l.answered = true, true
 				enough = l.forwarded // if not, toServer ends the requests
 			}
 		})
-		if reply == nil {
+		if len(reply) == 0 {
 			return
 		}
 		if enough {

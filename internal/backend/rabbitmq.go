@@ -57,7 +57,7 @@ func StartRabbitMQ(tb testing.TB, config ...string) *Server {
 			}
 		},
 		url:     "amqp://guest:guest@%s/",
-		ready:   func(addr string) error { return probeAMQP(&url.URL{Scheme: "amqp", Host: addr}, patience) },
+		ready:   func(addr string) error { return probeAMQP(&url.URL{Host: addr}) },
 		account: as,
 		dir:     dir,
 		also:    []int{1}, // of the distribution

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/redis/rueidis"
 )
 
 // StartRedis starts a Redis server. Without arguments it keeps nothing: after Kill and
@@ -48,7 +52,30 @@ func startRedis(tb testing.TB, config string, also []int, args ...string) *Serve
 }
 
 func redisReady(addr string) error {
-	return probeRedis(&url.URL{Scheme: "redis", Host: addr}, patience)
+	return probeRedis(&url.URL{Scheme: "redis", Host: addr})
+}
+
+// ask sends one command to a Redis server, on a connection of its own.
+func ask(addr string, command ...string) rueidis.RedisResult {
+	o := rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true}
+	o.Dialer.Timeout, o.ConnWriteTimeout = patience, patience
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	defer client.Close()
+	return client.Do(context.Background(), client.B().Arbitrary(command...).Build())
+}
+
+// says is nil if the server's reply to command, an INFO of some kind, has all the lines.
+func says(addr string, command []string, lines ...string) error {
+	text, err := ask(addr, command...).ToString()
+	for _, line := range lines {
+		if err == nil && !strings.Contains("\n"+text, "\n"+line+"\r") {
+			err = fmt.Errorf("%s at %s does not say %s: %q", strings.Join(command, " "), addr, line, text)
+		}
+	}
+	return err
 }
 
 // guardsDebug tells whether redis-server knows enable-debug-command, which came with 7.0.

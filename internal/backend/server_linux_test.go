@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/internal/rehearsal"
 )
 
 // Nothing is left behind, whatever has become of the server.
@@ -19,7 +21,7 @@ func TestCleanup(t *testing.T) {
 				t.Parallel()
 				var s *Server
 				var tree []int
-				trial := try(t, func(tb testing.TB) {
+				trial := rehearsal.Run(t, func(tb testing.TB) {
 					s = start(tb)
 					tree = s.process.tree()
 					switch end {
@@ -29,16 +31,15 @@ func TestCleanup(t *testing.T) {
 						s.Kill()
 					}
 				})
-				if trial.skipped {
-					t.Skip(trial.said)
+				if trial.Skipped() {
+					t.Skip(trial.Said())
 				}
-				require.False(t, trial.failed, trial.said)
+				require.False(t, trial.Failed(), trial.Said())
 				require.NotEmpty(t, tree)
 				for _, pid := range tree {
 					require.NoError(t, await(pid, 'Z', 'X'))
 				}
-				dir := strings.TrimSuffix(s.log, "/log")
-				require.NoDirExists(t, dir)
+				require.NoDirExists(t, strings.TrimSuffix(s.log, "/log"))
 			})
 		}
 	}

@@ -55,7 +55,7 @@ func NATS(tb testing.TB) string {
 // for a test binary.
 var answered sync.Map // URL -> struct{}
 
-func shared(tb testing.TB, name, variable, standard string, probe func(*url.URL, time.Duration) error) string {
+func shared(tb testing.TB, name, variable, standard string, probe func(*url.URL) error) string {
 	tb.Helper()
 	raw := cmp.Or(os.Getenv(variable), standard)
 	if _, ok := answered.Load(raw); ok {
@@ -65,7 +65,7 @@ func shared(tb testing.TB, name, variable, standard string, probe func(*url.URL,
 	if err != nil {
 		tb.Fatalf("%s is not a URL: %v", variable, err)
 	}
-	if err := probe(u, patience); err != nil {
+	if err := probe(u); err != nil {
 		lacking(tb, "%s does not answer at %s: %v; run scripts/backends or set %s", name, u.Redacted(), err, variable)
 	}
 	answered.Store(raw, struct{}{})

@@ -5,52 +5,38 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/internal/rehearsal"
 )
 
-var sharedServers = []struct {
-	name, variable string
-	get            func(testing.TB) string
-}{
-	{"redis", "IDEM_REDIS_URL", Redis},
-	{"postgres", "IDEM_POSTGRES_URL", Postgres},
-	{"mysql", "IDEM_MYSQL_URL", MySQL},
-	{"amqp", "IDEM_AMQP_URL", AMQP},
-	{"nats", "IDEM_NATS_URL", NATS},
-}
-
 // A server that is not there: skipped, or a failure where servers are required.
-func TestSharedMissing(t *testing.T) {
-	nobody := net.JoinHostPort("127.0.0.1", freePort(t))
-	for _, s := range sharedServers {
-		t.Run(s.name, func(t *testing.T) {
-			at := "scheme://user:secret@" + nobody + "/test?sslmode=disable"
-			t.Setenv(s.variable, at)
-			for _, value := range []string{"", "0", "1"} {
-				required(t, value)
-				trial := try(t, func(tb testing.TB) {
-					s.get(tb)
-					t.Error("it went on")
-				})
-				require.Equal(t, value != "1", trial.skipped, "with %q", value)
-				require.Equal(t, value == "1", trial.failed, "with %q", value)
-				require.Contains(t, trial.said, nobody)
-				require.Contains(t, trial.said, s.variable)
-				require.Contains(t, trial.said, "refused")
-				require.NotContains(t, trial.said, "secret")
-			}
-		})
-	}
-}
-
-func TestOwnMissing(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	for _, value := range []string{"", "1"} {
-		required(t, value)
-		trial := try(t, func(tb testing.TB) { StartRedis(tb) })
-		require.Equal(t, value != "1", trial.skipped)
-		require.Equal(t, value == "1", trial.failed)
-		if canStart {
-			require.Contains(t, trial.said, "redis-server is not installed")
+func TestMissing(t *testing.T) {
+	missing := func(want string, get func(tb testing.TB)) (said string) {
+		for _, required := range []string{"", "1"} {
+			t.Setenv("IDEM_REQUIRE_BACKENDS", required)
+			trial := rehearsal.Run(t, func(tb testing.TB) {
+				get(tb)
+				t.Error("it went on")
+			})
+			require.Equal(t, required == "", trial.Skipped())
+			require.Equal(t, required == "1", trial.Failed())
+			require.Contains(t, trial.Said(), want)
+			said += trial.Said()
 		}
+		return said
+	}
+	nobody := net.JoinHostPort("127.0.0.1", freePort(t))
+	for variable, get := range map[string]func(testing.TB) string{
+		"IDEM_REDIS_URL": Redis, "IDEM_POSTGRES_URL": Postgres, "IDEM_MYSQL_URL": MySQL, "IDEM_AMQP_URL": AMQP, "IDEM_NATS_URL": NATS,
+	} {
+		t.Setenv(variable, "scheme://user:secret@"+nobody+"/test?sslmode=disable")
+		said := missing(variable, func(tb testing.TB) { get(tb) })
+		require.Contains(t, said, nobody)
+		require.Contains(t, said, "refused")
+		require.NotContains(t, said, "secret")
+	}
+	if canStart {
+		t.Setenv("PATH", t.TempDir())
+		missing("redis-server is not installed", func(tb testing.TB) { StartRedis(tb) })
 	}
 }
