@@ -161,20 +161,6 @@ func (s *env) complete(key string, owner store.Owner, result []byte, retention t
 	}
 }
 
-// completeBrief completes a record that is forgotten when its short lease ends, so
-// that it may be gone already: a clock that can be advanced may run as well. It reports whether it wasn't.
-func (s *env) completeBrief(key string, owner store.Owner, result []byte, retention time.Duration) bool {
-	s.Helper()
-	err := s.Store.Complete(s.Context(), key, owner, result, retention)
-	if errors.Is(err, store.ErrLost) {
-		return false
-	}
-	if err != nil {
-		s.Fatalf("Complete(%q): %v", key, err)
-	}
-	return true
-}
-
 func (s *env) release(key string, owner store.Owner) {
 	s.Helper()
 	if err := s.Store.Release(s.Context(), key, owner); err != nil {
@@ -263,7 +249,7 @@ func (s *env) woken(changed <-chan struct{}, by string) {
 
 // oneOfEight has eight callers claim each of the keys "round 0", "round 1" and so on. One of them must get it, as the run
 // of that number; the others meet with that run.
-func (s *env) oneOfEight(storeOf func(int) store.Store, rounds int, attempt uint64, how string) {
+func (s *env) oneOfEight(storeOf func(int) store.Store, rounds int, attempt uint64) {
 	for round := range rounds {
 		var acquired, running atomic.Int32
 		key := fmt.Sprint("round ", round)
@@ -279,7 +265,7 @@ func (s *env) oneOfEight(storeOf func(int) store.Store, rounds int, attempt uint
 			}
 		})
 		if acquired.Load() != 1 || running.Load() != 7 {
-			s.Fatalf("of 8 callers, %d %s and %d met with the one that had", acquired.Load(), how, running.Load())
+			s.Fatalf("of 8 callers, %d run as attempt %d, and %d met with that run", acquired.Load(), attempt, running.Load())
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// plantedStore is what one process has of the model, behind a mutex and at the end of a link. It keeps the contract,
+// plantedStore is what one process has of a store that the model of histories describes, behind a mutex and at the end of a link. It keeps the contract,
 // unless a fault is planted in it.
 type plantedStore struct {
 	*plantedRecords
@@ -26,7 +26,8 @@ type plantedRecords struct {
 	mu       sync.Mutex
 	clock    *Clock
 	begun    time.Time
-	model    *model
+	now      time.Duration // of the call
+	records  map[string]*plantedRecord
 	room     int // 0: no bound
 	watchers map[string][]chan struct{}
 	broken   atomic.Int32   // so many calls will fail
@@ -44,15 +45,15 @@ type plant struct {
 	anyArgs   bool                                     // Acquire and Renew look at no argument, and
 	anyCtx    bool                                     // nothing looks at the context
 	wake      func(watchers []chan struct{})           // in place of closing them
-	watch     func(r *modelRecord, c chan struct{})    // may change a watch that begins
+	watch     func(r *plantedRecord, c chan struct{})  // may change a watch that begins
 	stop      func(s *plantedRecords, c chan struct{}) // may do more than a watcher that gives up
 	noStop    bool
-	recall    func(s *plantedRecords, r *modelRecord, g *store.Grant, raw *uint64) bool
+	recall    func(r *plantedRecord, raw *uint64) bool
 	declare   func(*store.Capabilities)
 	full      func(s *plantedRecords) error // makes room, or says that there is none
 	taken     func(s *plantedRecords) int   // how much room is taken
 	link      func(again func() error) error
-	restart   func(r *modelRecord)
+	restart   func(r *plantedRecord)
 }
 
 // visit is one call.
@@ -65,12 +66,10 @@ type visit struct {
 	retention time.Duration
 	result    []byte
 
-	was, r *modelRecord // the record before the call, and now; nil if there is none
+	was, r *plantedRecord // the record before the call, and now; nil if there is none
 	grant  store.Grant
 	err    error
 }
-
-func (v *visit) now() time.Duration { return v.s.model.now }
 
 var (
 	_ store.Store = (*plantedStore)(nil)
@@ -82,7 +81,7 @@ func newPlantedStore(p plant, room int) *plantedStore {
 	clock := NewClock()
 	return &plantedStore{plantedRecords: &plantedRecords{
 		clock: clock, begun: clock.Now(), room: room, plant: p,
-		model: &model{records: map[string]*modelRecord{}}, watchers: map[string][]chan struct{}{},
+		records: map[string]*plantedRecord{}, watchers: map[string][]chan struct{}{},
 	}}
 }
 
@@ -92,7 +91,7 @@ func (s *plantedStore) peer() store.Store { return &plantedStore{plantedRecords:
 // disturb breaks the link for some calls.
 func (s *plantedRecords) disturb() {
 	s.mu.Lock()
-	for _, r := range s.model.records {
+	for _, r := range s.records {
 		if s.restart != nil {
 			s.restart(r)
 		}
@@ -147,57 +146,40 @@ func (s *plantedStore) act(ctx context.Context, v visit) (store.Grant, error) {
 	if s.rename != nil {
 		v.key = s.rename(v.key)
 	}
-	m := s.model
-	find := func() *modelRecord {
-		m.now = s.clock.Now().Sub(s.begun)
-		return m.at(v.key)
-	}
-	copied := func(r *modelRecord) *modelRecord {
+	copied := func(r *plantedRecord) *plantedRecord {
 		if r == nil {
 			return nil
 		}
 		c := *r
 		return &c
 	}
-	v.r = find()
+	v.r = s.at(v.key)
 	if s.twoSteps || s.inProcess {
 		seen := copied(v.r)
 		s.mu.Unlock()
 		time.Sleep(100 * time.Microsecond)
 		s.mu.Lock()
-		delete(m.records, v.key)
+		delete(s.records, v.key)
 		if seen != nil {
-			m.records[v.key] = seen
+			s.records[v.key] = seen
 		}
-		v.r = find()
+		v.r = s.at(v.key)
 	}
 	v.was = copied(v.r)
 	if s.before != nil {
 		s.before(&v)
 	}
-	owner := v.claim.Owner
-	switch v.method {
-	case "Acquire":
-		if v.r == nil {
-			v.err = s.makeRoom()
-		}
-		if v.err == nil {
-			v.grant = m.acquire(v.key, v.claim)
-		}
-	case "Renew":
-		v.err = m.renew(v.key, owner, v.lease)
-	case "Complete":
-		v.err = m.complete(v.key, owner, string(v.result), v.retention)
-	case "Release":
-		v.err = m.release(v.key, owner)
-	default:
-		v.err = m.abandon(v.key, owner)
+	if v.method == "Acquire" && v.r == nil {
+		v.err = s.makeRoom()
 	}
-	v.r = m.records[v.key]
+	if v.err == nil {
+		v.decide()
+	}
+	v.r = s.records[v.key]
 	if s.after != nil {
 		s.after(&v)
 	}
-	if v.was != nil && !v.was.done && (v.r == nil || v.r.done || v.r.claim.Owner != v.was.claim.Owner) {
+	if v.was != nil && !v.was.done && (v.r == nil || v.r.done || v.r.owner != v.was.owner) {
 		s.wakeAll(v.key)
 	}
 	return v.grant, v.err
@@ -216,8 +198,8 @@ func (s *plantedRecords) wakeAll(key string) {
 
 // standing returns how many records there are.
 func (s *plantedRecords) standing() (n int) {
-	for _, r := range s.model.records {
-		if s.model.now < r.end {
+	for _, r := range s.records {
+		if s.now < r.end {
 			n++
 		}
 	}
@@ -273,15 +255,13 @@ func (s *plantedStore) Abandon(ctx context.Context, key string, owner store.Owne
 func (s *plantedStore) recallKey(key []byte) (store.Grant, uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.model.now = s.clock.Now().Sub(s.begun)
-	r := s.model.at(string(key))
+	r := s.at(string(key))
 	if r == nil {
 		return store.Grant{}, 0, false
 	}
-	g := store.Grant{State: store.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - s.model.now}
-	raw, ok := r.claim.Raw, r.done
+	g, raw, ok := r.grant(s.now), r.claim.Raw, r.done
 	if s.recall != nil {
-		ok = s.recall(s.plantedRecords, r, &g, &raw)
+		ok = s.recall(r, &raw)
 	}
 	return g, raw, ok
 }
@@ -292,8 +272,7 @@ func (s *plantedStore) watchKey(ctx context.Context, key string) (<-chan struct{
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.model.now = s.clock.Now().Sub(s.begun)
-	r := s.model.at(key)
+	r := s.at(key)
 	c := make(chan struct{}, 1)
 	switch {
 	case s.noStop:
@@ -316,112 +295,74 @@ func (s *plantedStore) watchKey(ctx context.Context, key string) (<-chan struct{
 	}, nil
 }
 
-// model is a store in the fewest words: no bounds, and one caller at a time. Faults are planted in it.
-type model struct {
-	now     time.Duration
-	records map[string]*modelRecord
+// plantedRecord is what a history's model knows of a record, with the times that it does not know.
+type plantedRecord struct {
+	keyState
+	claim      store.Claim
+	lease, end time.Duration // from when on it can be taken over, and is forgotten
 }
 
-type modelRecord struct {
-	claim   store.Claim
-	attempt uint64
-	free    bool // without an owner: any claim gets it; with one: it was so before the claim
-	done    bool
-	result  string
-	lease   time.Duration // end of the lease
-	end     time.Duration // from when on the record is forgotten
-}
-
-// at returns the record under key, if it stands.
-func (m *model) at(key string) *modelRecord {
-	r := m.records[key]
-	if r == nil || r.end <= m.now {
+// at returns the record under key, if it stands now.
+func (s *plantedRecords) at(key string) *plantedRecord {
+	s.now = s.clock.Now().Sub(s.begun)
+	r := s.records[key]
+	if r == nil || r.end <= s.now {
 		return nil
 	}
 	return r
 }
 
-func (m *model) acquire(key string, c store.Claim) store.Grant {
-	r, free := m.at(key), false
+// grant is the answer to a claim that meets with r.
+func (r *plantedRecord) grant(now time.Duration) store.Grant {
+	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, Fingerprint: r.fingerprint, Result: []byte(r.result), Remaining: r.end - now}
 	switch {
-	case r == nil:
-		r = &modelRecord{claim: c, attempt: 1}
-		m.records[key] = r
 	case r.done:
-		return store.Grant{State: store.Done, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Result: []byte(r.result), Remaining: r.end - m.now}
-	case m.now < r.lease:
-		return store.Grant{State: store.Running, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.lease - m.now}
-	case r.free && r.claim.Owner.IsZero():
-		r.claim = c
-		r.attempt++
-		free = true
-	case !c.Takeover || c.Fingerprint != r.claim.Fingerprint || c.Attempt != 0 && c.Attempt != r.attempt:
-		return store.Grant{State: store.Abandoned, Attempt: r.attempt, Fingerprint: r.claim.Fingerprint, Remaining: r.end - m.now}
+		g.State = store.Done
+	case now < r.lease:
+		g.State, g.Remaining = store.Running, r.lease-now
+	}
+	return g
+}
+
+// decide makes a call as the model of histories has it.
+func (v *visit) decide() {
+	s, now := v.s, v.s.now
+	c := call{method: v.method, claim: v.claim, owner: v.claim.Owner, lease: v.lease, retention: v.retention, result: string(v.result)}
+	var was keyState
+	r := v.r
+	if r == nil {
+		r = &plantedRecord{}
+	} else if was = r.keyState; now < r.lease {
+		was.lease = leaseStands
+	} else {
+		was.lease = leasePassed
+	}
+	was.fleeting = false
+	next := c.after(was)
+	switch {
+	case v.method == "Acquire" && next.attempt == was.attempt:
+		v.grant = r.grant(now)
+		return
+	case v.method == "Acquire":
+		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free}
+		r.claim, r.lease = v.claim, now+v.claim.Lease
+		r.end = r.lease + v.claim.Retention
+	case !c.holds(was):
+		v.err = store.ErrLost
+		return
+	case v.method == "Renew":
+		r.lease = now + v.lease
+		r.end = r.lease + r.claim.Retention
+	case next.done:
+		r.end = now + v.retention
 	default:
-		r.claim, r.free = c, false
-		r.attempt++
+		r.lease, r.end = now, now+r.claim.Retention
 	}
-	r.lease = m.now + c.Lease
-	r.end = r.lease + c.Retention
-	return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: free}
-}
-
-// held returns the running record under key, if it is owner's.
-func (m *model) held(key string, owner store.Owner) *modelRecord {
-	r := m.at(key)
-	if r == nil || r.done || owner.IsZero() || r.claim.Owner != owner {
-		return nil
+	if r.keyState = next; next.attempt == 0 {
+		delete(s.records, v.key)
+	} else {
+		s.records[v.key] = r
 	}
-	return r
-}
-
-func (m *model) renew(key string, owner store.Owner, lease time.Duration) error {
-	r := m.held(key, owner)
-	if r == nil {
-		return store.ErrLost
-	}
-	r.lease = m.now + lease
-	r.end = r.lease + r.claim.Retention
-	return nil
-}
-
-func (m *model) complete(key string, owner store.Owner, result string, retention time.Duration) error {
-	r := m.held(key, owner)
-	if r == nil {
-		return store.ErrLost
-	}
-	if retention <= 0 {
-		r.free = true
-		return m.release(key, owner)
-	}
-	r.done, r.result, r.end = true, result, m.now+retention
-	return nil
-}
-
-func (m *model) release(key string, owner store.Owner) error {
-	r := m.held(key, owner)
-	if r == nil {
-		return store.ErrLost
-	}
-	if r.attempt == 1 {
-		delete(m.records, key)
-		return nil
-	}
-	return m.end(key, owner, r.free)
-}
-
-func (m *model) abandon(key string, owner store.Owner) error { return m.end(key, owner, false) }
-
-// end ends a run without a result, whose record stays.
-func (m *model) end(key string, owner store.Owner, free bool) error {
-	r := m.held(key, owner)
-	if r == nil {
-		return store.ErrLost
-	}
-	r.claim.Owner, r.free = store.Owner{}, free
-	r.lease = m.now
-	r.end = m.now + r.claim.Retention
-	return nil
 }
 
 // faults are ways in which a store can break the contract, each with the cases that must notice. Each case has one.
@@ -430,15 +371,12 @@ var faults = []struct {
 	cases string // with ; between them
 	plant plant
 }{
-	{"counts attempts from 0", "a free key is acquired; the attempt counts takeovers",
-		plant{after: func(v *visit) { v.grant.Attempt-- }}},
-	{"takes over what is running", "a standing claim keeps everybody out; a renewed lease ends later", plant{before: func(v *visit) {
+	{"takes over what is running", "a free key is acquired, and its claim keeps everybody out; a renewed lease counts from the renewal", plant{before: func(v *visit) {
 		if v.method == "Acquire" && v.claim.Takeover && v.r != nil && !v.r.done {
-			v.r.lease = v.now()
+			v.r.lease = v.s.now
 		}
 	}}},
-	{"looks, then acts", `one of many is acquired; one of many endings counts; one of many takes over; either the late owner or the taker wins; one of many begins anew;
-		histories are linearizable`, plant{twoSteps: true}},
+	{"looks, then acts", "one of many is acquired; one of many takes over; histories are linearizable", plant{twoSteps: true}},
 	{"locks in the process only", "one of many is acquired", plant{inProcess: true}},
 
 	{"folds keys' case", "keys are exact", plant{rename: strings.ToLower}},
@@ -455,28 +393,26 @@ var faults = []struct {
 	}}},
 	{"cuts keys at 255", "long keys count to the last byte", plant{rename: func(key string) string { return key[:min(len(key), 255)] }}},
 
-	{"forgets fingerprints", "the fingerprint comes back; a release after a takeover keeps the attempt; an abandoned run can be taken over at once",
-		plant{after: func(v *visit) { v.grant.Fingerprint = "" }}},
 	{"keeps the latest fingerprint", "the fingerprint comes back", plant{before: func(v *visit) {
 		if v.method == "Acquire" && v.r != nil {
-			v.r.claim.Fingerprint = v.claim.Fingerprint
+			v.r.fingerprint = v.claim.Fingerprint
 		}
 	}}},
 	{"takes any claim", "a bad claim changes nothing", plant{anyArgs: true}},
-	{"acts whatever the context says", "an ended context changes nothing; an ended context watches nothing", plant{anyCtx: true}},
+	{"acts whatever the context says", "an ended context changes nothing", plant{anyCtx: true}},
 
-	{"anybody may do anything", `a stranger changes nothing; owners differ in any byte; a stale owner changes nothing after a release;
+	{"anybody may do anything", `only its owner changes a record; a stale owner changes nothing after a release;
 		a stale owner changes nothing after a takeover, nor after giving up what it took over`, plant{before: func(v *visit) {
 		if v.method != "Acquire" && v.r != nil {
-			v.claim.Owner = v.r.claim.Owner
+			v.claim.Owner = v.r.owner
 		}
 	}}},
-	{"folds owners' case", "owners differ in any byte", plant{before: func(v *visit) {
-		if v.r != nil && bytes.EqualFold(v.claim.Owner[:], v.r.claim.Owner[:]) {
-			v.claim.Owner = v.r.claim.Owner
+	{"folds owners' case", "only its owner changes a record", plant{before: func(v *visit) {
+		if v.r != nil && bytes.EqualFold(v.claim.Owner[:], v.r.owner[:]) {
+			v.claim.Owner = v.r.owner
 		}
 	}}},
-	{"succeeds without a record", "without a record there is nothing to hold", plant{after: func(v *visit) {
+	{"succeeds without a record", "only its owner changes a record", plant{after: func(v *visit) {
 		if v.was == nil && errors.Is(v.err, store.ErrLost) {
 			v.err = nil
 		}
@@ -489,10 +425,10 @@ var faults = []struct {
 
 	{"keeps the lock as long as the result", "the attempt counts takeovers; a lease ends when it is over",
 		plant{before: func(v *visit) { v.claim.Lease += v.claim.Retention }}},
-	{"takes over unasked", "an abandoned record is reported and left alone", plant{before: func(v *visit) { v.claim.Takeover = true }}},
+	{"takes over unasked", "a lapsed claim that nobody took is still its owner's", plant{before: func(v *visit) { v.claim.Takeover = true }}},
 	{"takes over with other parameters", "takeover is for the same parameters only", plant{before: func(v *visit) {
 		if v.r != nil && v.claim.Takeover {
-			v.claim.Fingerprint = v.r.claim.Fingerprint
+			v.claim.Fingerprint = v.r.fingerprint
 		}
 	}}},
 	{"takes over any attempt", "takeover is for the named attempt only", plant{before: func(v *visit) { v.claim.Attempt = 0 }}},
@@ -501,22 +437,21 @@ var faults = []struct {
 			v.claim.Lease, v.claim.Retention = v.r.claim.Lease, v.r.claim.Retention
 		}
 	}}},
-	{"lapsed claims are lost", `a lapsed claim that nobody took is still its owner's; a lapsed claim can be abandoned;
+	{"lapsed claims are lost", `a lapsed claim that nobody took is still its owner's;
 		a watcher is woken by every end of a run`, plant{before: func(v *visit) {
-		if v.method != "Acquire" && v.r != nil && v.now() >= v.r.lease {
+		if v.method != "Acquire" && v.r != nil && v.s.now >= v.r.lease {
 			v.claim.Owner = store.Owner{}
 		}
 	}}},
-	{"forgets what has no owner", `an abandoned run can be taken over at once; an abandoned run is remembered for its retention;
-		a release after a takeover keeps the attempt; a release after a takeover is remembered for its retention;
-		a record that was free is so after a release; a free record is remembered for its retention`, plant{after: func(v *visit) {
-		if v.r != nil && v.r.claim.Owner.IsZero() {
-			delete(v.s.model.records, v.key)
+	{"forgets what has no owner", `what a run that gives up leaves can be taken over;
+		what has no owner is remembered for its retention; a record that was free is so after a release`, plant{after: func(v *visit) {
+		if v.r != nil && v.r.owner.IsZero() {
+			delete(v.s.records, v.key)
 		}
 	}}},
-	{"takes what is free for abandoned, and the reverse", `a record that was free is so after a release; an abandoned run can be taken over at once;
-		completing without retention after a takeover keeps the attempt, and nothing else`, plant{after: func(v *visit) {
-		if v.r != nil && v.r.claim.Owner.IsZero() && v.err == nil && v.method != "Acquire" {
+	{"takes what is free for abandoned, and the reverse", `a record that was free is so after a release; what a run that gives up leaves can be taken over;
+		completing without retention keeps the attempt of a takeover, and nothing else`, plant{after: func(v *visit) {
+		if v.r != nil && v.r.owner.IsZero() && v.err == nil && v.method != "Acquire" {
 			v.r.free = !v.r.free
 		}
 	}}},
@@ -525,29 +460,28 @@ var faults = []struct {
 			v.r.free = false
 		}
 	}}},
-	{"does not tell what was free", "completing without retention after a takeover keeps the attempt, and nothing else",
+	{"does not tell what was free", "completing without retention keeps the attempt of a takeover, and nothing else",
 		plant{after: func(v *visit) { v.grant.Free = false }}},
 	{"remembers what is abandoned until its lease would have passed", "an abandoned run is forgotten when its retention is over", plant{after: func(v *visit) {
 		if v.method == "Abandon" && v.err == nil {
 			v.r.end = v.was.end
 		}
 	}}},
-	{"never forgets", `an abandoned record is forgotten after its retention; an abandoned run is remembered for its retention;
-		an abandoned run is forgotten when its retention is over; a release after a takeover is remembered for its retention;
-		a free record is remembered for its retention; a result is forgotten after its retention; a lease ends when it is over;
+	{"never forgets", `an abandoned record is forgotten after its retention; what has no owner is remembered for its retention;
+		an abandoned run is forgotten when its retention is over; a result is forgotten after its retention; a lease ends when it is over;
 		what has passed is not recalled`, plant{after: func(v *visit) {
 		if v.r != nil && v.r.end < 1000*long {
 			v.r.end += 1000 * long
 		}
 	}}},
-	{"renews nothing", `a renewed lease ends later; a lease may be renewed to end sooner; a renewed lease keeps its retention`, plant{after: func(v *visit) {
+	{"renews nothing", "a renewed lease counts from the renewal; a renewed lease keeps its retention", plant{after: func(v *visit) {
 		if v.method == "Renew" && v.err == nil {
 			*v.r = *v.was
 		}
 	}}},
-	{"renews to later only", "a lease may be renewed to end sooner", plant{before: func(v *visit) {
+	{"renews to later only", "a renewed lease counts from the renewal", plant{before: func(v *visit) {
 		if v.r != nil {
-			v.lease = max(v.lease, v.r.lease-v.now())
+			v.lease = max(v.lease, v.r.lease-v.s.now)
 		}
 	}}},
 	{"counts in milliseconds", "spans of any length", plant{before: func(v *visit) { v.claim.Lease -= v.claim.Lease % time.Millisecond },
@@ -569,7 +503,7 @@ var faults = []struct {
 			v.r.end = v.was.end
 		}
 	}}},
-	{"no retention means for ever", "completing without retention releases", plant{before: func(v *visit) {
+	{"no retention means for ever", "completing without retention keeps the attempt of a takeover, and nothing else", plant{before: func(v *visit) {
 		if v.retention <= 0 {
 			v.retention = 1000 * long
 		}
@@ -579,13 +513,6 @@ var faults = []struct {
 	{"cuts results at 64 KiB", "results come back as they were", plant{before: func(v *visit) { v.result = v.result[:min(len(v.result), 1<<16)] }}},
 	{"keeps the caller's bytes", "bytes are copied", keepsBytes(func(result []byte) []byte { return result })},
 	{"hands out its own bytes", "bytes are copied", keepsBytes(bytes.Clone)},
-	{"one buffer for all", "many keys at once", func() plant {
-		var buffer []byte
-		return keepsBytes(func(result []byte) []byte {
-			buffer = append(append(buffer[:0], result...), make([]byte, 100)...)[:len(result)]
-			return buffer
-		})
-	}()},
 
 	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; all watchers are woken; no wake-up is lost",
 		plant{wake: func([]chan struct{}) {}}},
@@ -599,16 +526,16 @@ var faults = []struct {
 			c <- struct{}{}
 		}
 	}}},
-	{"watches nothing for ever", "watching nothing returns at once", plant{watch: func(*modelRecord, chan struct{}) {}}},
-	{"wakes all the time", "a watch on a quiet run stays quiet", plant{watch: func(_ *modelRecord, c chan struct{}) { c <- struct{}{} }}},
-	{"needs a goroutine for each watcher, for ever", "a watcher may give up", plant{watch: func(_ *modelRecord, c chan struct{}) { go func() { <-c }() }}},
+	{"watches nothing for ever", "watching nothing returns at once", plant{watch: func(*plantedRecord, chan struct{}) {}}},
+	{"wakes all the time", "a watch on a quiet run stays quiet", plant{watch: func(_ *plantedRecord, c chan struct{}) { c <- struct{}{} }}},
+	{"needs a goroutine for each watcher, for ever", "a watcher may give up", plant{watch: func(_ *plantedRecord, c chan struct{}) { go func() { <-c }() }}},
 	{"one watcher gives up for all", "a watcher may give up", plant{stop: func(s *plantedRecords, _ chan struct{}) { clear(s.watchers) }}},
 	{"panics at a second stop", "a watcher may give up", plant{stop: func(_ *plantedRecords, c chan struct{}) { close(c) }}},
 	{"hands out no stop", "a watcher may give up", plant{noStop: true}},
 
 	{"recalls what is not finished", "what is finished is recalled; what was taken over is recalled as its last run's",
-		plant{recall: func(*plantedRecords, *modelRecord, *store.Grant, *uint64) bool { return true }}},
-	{"recalls the first claim", "what was taken over is recalled as its last run's", plant{recall: func(_ *plantedRecords, r *modelRecord, _ *store.Grant, raw *uint64) bool {
+		plant{recall: func(*plantedRecord, *uint64) bool { return true }}},
+	{"recalls the first claim", "what was taken over is recalled as its last run's", plant{recall: func(r *plantedRecord, raw *uint64) bool {
 		*raw = 7
 		return r.done
 	}}},
@@ -617,15 +544,15 @@ var faults = []struct {
 	{"declares more room than it has", "a full store refuses", plant{declare: func(can *store.Capabilities) { can.Capacity++ }}},
 
 	{"drops records when full", "a full store refuses; a full store keeps what is abandoned", plant{full: func(s *plantedRecords) error {
-		for key := range s.model.records {
-			delete(s.model.records, key)
+		for key := range s.records {
+			delete(s.records, key)
 			return nil
 		}
 		return store.ErrFull
 	}}},
 	{"is full without ErrFull", "a full store refuses", plant{full: func(*plantedRecords) error { return errors.New("no room") }}},
-	{"the dead take up room", "a full store reclaims what has passed; a full store reclaims what has passed among what stands",
-		plant{taken: func(s *plantedRecords) int { return len(s.model.records) }}},
+	{"the dead take up room", "a full store reclaims what has passed among what stands",
+		plant{taken: func(s *plantedRecords) int { return len(s.records) }}},
 	{"never gives room back", "a full store has room again after a release", func() plant {
 		begun := map[*plantedRecords]int{}
 		return plant{taken: func(s *plantedRecords) int { begun[s]++; return begun[s] - 1 }}
@@ -638,7 +565,7 @@ var faults = []struct {
 
 	{"tries again", "histories are linearizable under faults", plant{link: func(again func() error) error { return again() }}},
 	{"acknowledges what did not arrive", "histories are linearizable under faults", plant{link: func(func() error) error { return nil }}},
-	{"loses completions at a restart", "histories are linearizable under faults", plant{restart: func(r *modelRecord) { r.done, r.result = false, "" }}},
+	{"loses completions at a restart", "histories are linearizable under faults", plant{restart: func(r *plantedRecord) { r.done, r.result = false, "" }}},
 }
 
 // keepsBytes is a store that keeps results as keep says, and hands out what it keeps.

@@ -1,18 +1,15 @@
 package storetest
 
 import (
-	"context"
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/internal/rehearsal"
 )
 
 func caseNamed(t *testing.T, name string) testCase {
@@ -57,9 +54,9 @@ func TestFaultsAreNoticed(t *testing.T) {
 			noticed[c.name] = true
 			t.Run(f.name+"/"+c.name, func(t *testing.T) {
 				for range 50 { // what clients meet with is chance
-					if r := rehearse(t, c, factory, features); r.Failed() && !r.skipped {
-						if !strings.Contains(r.log.String(), c.why) {
-							t.Errorf("the failure does not tell its rule: %s", r.log.String())
+					if r := rehearse(t, c, factory, features); r.Failed() && !r.Skipped() {
+						if !strings.Contains(r.Said(), c.why) {
+							t.Errorf("the failure does not tell its rule: %s", r.Said())
 						}
 						return
 					}
@@ -90,8 +87,8 @@ func TestLackingFeatures(t *testing.T) {
 		if c.needs == 0 {
 			continue
 		}
-		if r := rehearse(t, c, bare, Features{}); !r.skipped || r.Failed() || !strings.Contains(r.log.String(), want) {
-			t.Errorf("%q is not skipped with %q: %s", c.name, want, r.log.String())
+		if r := rehearse(t, c, bare, Features{}); !r.Skipped() || r.Failed() || !strings.Contains(r.Said(), want) {
+			t.Errorf("%q is not skipped with %q: %s", c.name, want, r.Said())
 		}
 	}
 }
@@ -131,87 +128,14 @@ func TestEmptyPromises(t *testing.T) {
 	}{
 		{"histories are linearizable under faults", "the store was not disturbed", factory},
 		{"one of many is acquired", "Peer made no store", peerless},
-		{"a free key is acquired", "the factory made no store", none},
+		{"bytes are copied", "the factory made no store", none},
 	} {
-		if r := rehearse(t, caseNamed(t, c.name), c.factory, features); !r.Failed() || !strings.Contains(r.log.String(), c.wants) {
-			t.Errorf("%q does not fail with %q: %s", c.name, c.wants, r.log.String())
+		if r := rehearse(t, caseNamed(t, c.name), c.factory, features); !r.Failed() || !strings.Contains(r.Said(), c.wants) {
+			t.Errorf("%q does not fail with %q: %s", c.name, c.wants, r.Said())
 		}
 	}
 }
 
-// rehearsal stands in for the subtest of a case that is meant to fail.
-type rehearsal struct {
-	testing.TB // what isn't replaced below is not for a stand-in
-
-	ctx context.Context
-
-	mu       sync.Mutex
-	failed   bool
-	skipped  bool
-	log      strings.Builder
-	cleanups []func()
+func rehearse(t *testing.T, c testCase, factory Factory, features Features) *rehearsal.T {
+	return rehearsal.Run(t, func(tb testing.TB) { run(tb, c, factory, features) })
 }
-
-func rehearse(t *testing.T, c testCase, factory Factory, features Features) *rehearsal {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r := &rehearsal{ctx: ctx}
-	r.inside(func() { run(r, c, factory, features) })
-	for len(r.cleanups) > 0 {
-		last := len(r.cleanups) - 1
-		cleanup := r.cleanups[last]
-		r.cleanups = r.cleanups[:last]
-		r.inside(cleanup)
-	}
-	return r
-}
-
-// inside calls fn where FailNow may end the goroutine. A panic is a failure.
-func (r *rehearsal) inside(fn func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				r.Errorf("panic: %v", p)
-			}
-		}()
-		fn()
-	}()
-	<-done
-}
-
-func (r *rehearsal) note(failed bool, text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = r.failed || failed
-	r.log.WriteString(text + "\n")
-}
-
-func (r *rehearsal) Failed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failed
-}
-
-func (r *rehearsal) skip(text string) {
-	r.note(false, text)
-	r.skipped = true
-	runtime.Goexit()
-}
-
-func (r *rehearsal) Cleanup(fn func())                 { r.cleanups = append(r.cleanups, fn) }
-func (r *rehearsal) Context() context.Context          { return r.ctx }
-func (r *rehearsal) Error(args ...any)                 { r.note(true, fmt.Sprintln(args...)) }
-func (r *rehearsal) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf(format, args...)) }
-func (r *rehearsal) Fail()                             { r.note(true, "") }
-func (r *rehearsal) FailNow()                          { r.Fail(); runtime.Goexit() }
-func (r *rehearsal) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
-func (r *rehearsal) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
-func (r *rehearsal) Helper()                           {}
-func (r *rehearsal) Log(args ...any)                   { r.note(false, fmt.Sprintln(args...)) }
-func (r *rehearsal) Logf(format string, args ...any)   { r.note(false, fmt.Sprintf(format, args...)) }
-func (r *rehearsal) Name() string                      { return "rehearsal" }
-func (r *rehearsal) Skip(args ...any)                  { r.skip(fmt.Sprintln(args...)) }
-func (r *rehearsal) Skipf(format string, args ...any)  { r.skip(fmt.Sprintf(format, args...)) }
-func (r *rehearsal) SkipNow()                          { r.skip("") }

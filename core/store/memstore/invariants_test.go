@@ -3,8 +3,8 @@ package memstore
 import (
 	"context"
 	"errors"
-	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,13 +39,14 @@ func TestInvariants(t *testing.T) {
 		})
 		ctx := context.Background()
 		acquire := func(t *rapid.T) {
-			key := key.Draw(t, "key")
+			key, n := key.Draw(t, "key"), rapid.IntRange(0, 3).Draw(t, "fingerprint")
 			_, err := s.Acquire(ctx, key, store.Claim{
 				Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
 				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
-				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
+				Attempt:     rapid.Uint64Range(0, 2).Draw(t, "attempt"),
+				Fingerprint: strings.Repeat("f", n),
 			})
-			checkFull(t, s, err, 1, overhead+int64(len(key)))
+			checkFull(t, s, err, 1, overhead+int64(len(key)+n))
 		}
 		for range rapid.IntRange(0, 2*room).Draw(t, "first") {
 			acquire(t)
@@ -57,7 +58,7 @@ func TestInvariants(t *testing.T) {
 			},
 			"complete": func(t *rapid.T) {
 				size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, room*overhead)).Draw(t, "size")
-				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), span.Draw(t, "retention"))
+				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), time.Duration(rapid.IntRange(0, 50).Draw(t, "retention"))*time.Second)
 				checkFull(t, s, err, 0, int64(size))
 			},
 			"release": func(t *rapid.T) {
@@ -228,20 +229,6 @@ func TestLayout(t *testing.T) {
 	}
 	if shardCount&(shardCount-1) != 0 {
 		t.Errorf("shardCount is %d, not a power of two", shardCount)
-	}
-}
-
-func TestLaterSaturates(t *testing.T) {
-	for _, c := range []struct{ at, d, want time.Duration }{
-		{0, math.MaxInt64, math.MaxInt64},
-		{1, math.MaxInt64, math.MaxInt64},
-		{math.MaxInt64, math.MaxInt64, math.MaxInt64},
-		{time.Second, time.Second, 2 * time.Second},
-		{-time.Second, math.MaxInt64, math.MaxInt64 - time.Second},
-	} {
-		if got := later(c.at, c.d); got != c.want {
-			t.Errorf("later(%d, %d) = %d, want %d", c.at, c.d, got, c.want)
-		}
 	}
 }
 

@@ -24,42 +24,36 @@ func newStore(tb testing.TB, o memstore.Config) storetest.Instance {
 	tb.Helper()
 	clock := storetest.NewClock()
 	o.Now = clock.Now
-	store, err := memstore.New(o)
+	return storetest.Instance{Store: open(tb, o), Advance: clock.Advance}
+}
+
+// unmoved makes a store whose clock is the machine's.
+func unmoved(tb testing.TB, o memstore.Config) storetest.Instance {
+	tb.Helper()
+	return storetest.Instance{Store: open(tb, o)}
+}
+
+func open(tb testing.TB, o memstore.Config) *memstore.Store {
+	tb.Helper()
+	s, err := memstore.New(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return storetest.Instance{Store: store, Advance: clock.Advance}
+	return s
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(tb testing.TB) storetest.Instance { return newStore(tb, memstore.Config{}) }, storetest.Features{
-		Bounded: func(tb testing.TB, n int) storetest.Instance { return newStore(tb, memstore.Config{MaxEntries: n}) },
-	})
-}
-
-// TestStoreOnTheMachinesClock runs the suite as it is run for a store whose clock
-// can't be moved.
-func TestStoreOnTheMachinesClock(t *testing.T) {
-	unmoved := func(tb testing.TB, o memstore.Config) storetest.Instance {
-		store, err := memstore.New(o)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return storetest.Instance{Store: store}
+	for clock, open := range map[string]func(testing.TB, memstore.Config) storetest.Instance{"moved": newStore, "the machine's": unmoved} {
+		t.Run(clock, func(t *testing.T) {
+			storetest.Run(t, func(tb testing.TB) storetest.Instance { return open(tb, memstore.Config{}) }, storetest.Features{
+				Bounded: func(tb testing.TB, n int) storetest.Instance { return open(tb, memstore.Config{MaxEntries: n}) },
+			})
+		})
 	}
-	storetest.Run(t, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Config{}) }, storetest.Features{
-		Bounded: func(tb testing.TB, n int) storetest.Instance { return unmoved(tb, memstore.Config{MaxEntries: n}) },
-	})
 }
 
 func BenchmarkStore(b *testing.B) {
-	storetest.Bench(b, func(tb testing.TB) storetest.Instance {
-		store, err := memstore.New(memstore.Config{})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return storetest.Instance{Store: store}
-	})
+	storetest.Bench(b, func(tb testing.TB) storetest.Instance { return unmoved(tb, memstore.Config{}) })
 }
 
 func TestOptions(t *testing.T) {
@@ -216,10 +210,7 @@ func TestTheDeadNeverOutgrowTheLiving(t *testing.T) {
 // result: at most 250 bytes is the promise, and about what Config.MaxBytes counts.
 func TestMemoryPerRecord(t *testing.T) {
 	const n = 100_000
-	s, err := memstore.New(memstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, memstore.Config{})
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("idem:U=user-%06dM=POST%%20/ordersP=%032d", i%1000, i)
@@ -263,10 +254,7 @@ func heap() uint64 {
 
 // TestAllocations: a claim costs its record, a result its copy.
 func TestAllocations(t *testing.T) {
-	s, err := memstore.New(memstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, memstore.Config{})
 	ctx := context.Background()
 	c := claim()
 	keys := make([]string, 20_000)
@@ -333,18 +321,5 @@ func TestReclaimedRunWakesItsWatchers(t *testing.T) {
 	case <-changed:
 	default:
 		t.Error("the record is gone and its watcher sleeps on")
-	}
-}
-
-func TestBytesOfAFreeRecord(t *testing.T) {
-	s, err := memstore.New(memstore.Config{})
-	ctx, c := t.Context(), store.Claim{Owner: store.NewOwner(), Fingerprint: "f", Lease: time.Hour, Retention: time.Hour, Takeover: true}
-	acquire := func() error { _, err := s.Acquire(ctx, "k", c); return err }
-	err = errors.Join(err, acquire(), s.Abandon(ctx, "k", c.Owner), acquire())
-	before := s.Bytes()
-	err = errors.Join(err, s.Complete(ctx, "k", c.Owner, nil, 0))
-	c.Fingerprint = "another"
-	if err := errors.Join(err, acquire()); err != nil || s.Bytes() != before+6 {
-		t.Errorf("%d bytes, then %d with a fingerprint that is 6 bytes longer; %v", before, s.Bytes(), err)
 	}
 }
