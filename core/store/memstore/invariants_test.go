@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,14 +38,13 @@ func TestInvariants(t *testing.T) {
 		})
 		ctx := context.Background()
 		acquire := func(t *rapid.T) {
-			key, n := key.Draw(t, "key"), rapid.IntRange(0, 3).Draw(t, "fingerprint")
+			key := key.Draw(t, "key")
 			_, err := s.Acquire(ctx, key, store.Claim{
 				Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
 				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
-				Attempt:     rapid.Uint64Range(0, 2).Draw(t, "attempt"),
-				Fingerprint: strings.Repeat("f", n),
+				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
 			})
-			checkFull(t, s, err, 1, overhead+int64(len(key)+n))
+			checkFull(t, s, err, 1, overhead+int64(len(key)))
 		}
 		for range rapid.IntRange(0, 2*room).Draw(t, "first") {
 			acquire(t)
@@ -58,7 +56,7 @@ func TestInvariants(t *testing.T) {
 			},
 			"complete": func(t *rapid.T) {
 				size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, room*overhead)).Draw(t, "size")
-				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), time.Duration(rapid.IntRange(0, 50).Draw(t, "retention"))*time.Second)
+				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), span.Draw(t, "retention"))
 				checkFull(t, s, err, 0, int64(size))
 			},
 			"release": func(t *rapid.T) {

@@ -323,3 +323,16 @@ func TestReclaimedRunWakesItsWatchers(t *testing.T) {
 		t.Error("the record is gone and its watcher sleeps on")
 	}
 }
+
+func TestBytesOfAFreeRecord(t *testing.T) {
+	s := open(t, memstore.Config{})
+	ctx, c := t.Context(), store.Claim{Owner: store.NewOwner(), Fingerprint: "f", Lease: time.Hour, Retention: time.Hour, Takeover: true}
+	acquire := func() error { _, err := s.Acquire(ctx, "k", c); return err }
+	err := errors.Join(acquire(), s.Abandon(ctx, "k", c.Owner), acquire())
+	before := s.Bytes()
+	err = errors.Join(err, s.Complete(ctx, "k", c.Owner, nil, 0))
+	c.Fingerprint = "another"
+	if err := errors.Join(err, acquire()); err != nil || s.Bytes() != before+6 {
+		t.Errorf("%d bytes, then %d with a fingerprint that is 6 bytes longer; %v", before, s.Bytes(), err)
+	}
+}
