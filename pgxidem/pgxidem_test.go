@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,10 +37,7 @@ func TestMain(m *testing.M) {
 	leak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
 }
 
-type (
-	function = func(tx pgx.Tx) ([]byte, error)
-	caller   = func(ctx context.Context, b *books, pool *pgxpool.Pool, key string, fn function) (core.Result[[]byte], error)
-)
+type function = func(tx pgx.Tx) ([]byte, error)
 
 // books are a store on a pool of pgx's, and a table of business rows beside the store's.
 type books struct {
@@ -50,30 +46,25 @@ type books struct {
 	pool  *pgxpool.Pool
 	db    *sql.DB // on the pool
 	store *sqlstore.Store
-	task  *core.Task      // on the store
-	rows  string          // the table of rows; that of records has "_records" behind
-	ctx   context.Context // of the latest of calls
+	task  *core.Task // on the store
+	rows  string     // the table of rows; that of records has "_records" behind
 }
 
 func newBooks(t testing.TB, change ...func(*pgxpool.Config)) *books {
 	b := &books{t: t, url: backend.Postgres(t), rows: "pgxidem_" + strings.ToLower(rand.Text())}
+	var err error
 	b.pool = b.open(b.url, change...)
 	b.db = stdlib.OpenDBFromPool(b.pool)
 	b.db.SetMaxOpenConns(int(b.pool.Config().MaxConns))
 	t.Cleanup(func() { assert.NoError(t, b.db.Close()) })
-	b.store = b.newStore(b.db)
+	b.store, err = sqlstore.New(b.db, sqlstore.PostgreSQL, sqlstore.Config{Table: b.rows + "_records"})
+	require.NoError(t, err)
+	t.Cleanup(b.store.Close)
 	require.NoError(t, b.store.Migrate(t.Context()))
 	b.task = core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.TaskPolicy{Name: "task"})
 	b.exec("CREATE TABLE " + b.rows + " (name text NOT NULL, amount bigint NOT NULL DEFAULT 1)")
 	t.Cleanup(func() { b.exec("DROP TABLE " + b.rows + ", " + b.rows + "_records") })
 	return b
-}
-
-func (b *books) newStore(db *sql.DB) *sqlstore.Store {
-	s, err := sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: b.rows + "_records", Reset: b.pool.Reset})
-	require.NoError(b.t, err)
-	b.t.Cleanup(s.Close)
-	return s
 }
 
 // open opens a pool, and checks at the end of the test that no connection was kept.
@@ -120,28 +111,6 @@ func (b *books) do(key string, fn function, opts ...sqlstore.TxOption) (core.Res
 	return pgxidem.DoTx(b.t.Context(), b.store, b.pool, key, fn, opts...)
 }
 
-// calls are both calls, as their callers make them: with a key, and in a run of a task with that key.
-var calls = map[string]caller{
-	"DoTx": func(ctx context.Context, b *books, pool *pgxpool.Pool, key string, fn function) (core.Result[[]byte], error) {
-		b.ctx = ctx
-		return pgxidem.DoTx(ctx, b.store, pool, key, fn)
-	},
-	"RunTx": func(ctx context.Context, b *books, pool *pgxpool.Pool, key string, fn function) (r core.Result[[]byte], err error) {
-		_, err = core.Do(ctx, b.task, core.Call{Key: key}, func(ctx context.Context) ([]byte, error) {
-			b.ctx = ctx
-			r, err = pgxidem.RunTx(ctx, b.store, pool, fn)
-			return r.Value, err
-		})
-		return r, err
-	},
-}
-
-func each(t *testing.T, test func(t *testing.T, do caller)) {
-	for name, do := range calls {
-		t.Run(name, func(t *testing.T) { test(t, do) })
-	}
-}
-
 var errUnlucky = errors.New("unlucky")
 
 func never(pgx.Tx) ([]byte, error) { return nil, errors.New("the function ran") }
@@ -164,15 +133,10 @@ func TestDoTx(t *testing.T) {
 	assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Replayed: true}, again)
 	assert.Equal(t, 1, b.count("k"))
 
-	// sqlstore's own calls find the same record, and make such.
+	// sqlstore's own calls find the same record.
 	again, err = b.store.DoTx(t.Context(), b.db, "k", func(*sql.Tx) ([]byte, error) { return nil, errUnlucky })
 	require.NoError(t, err)
 	assert.True(t, again.Replayed)
-	_, err = b.store.DoTx(t.Context(), b.db, "theirs", func(*sql.Tx) ([]byte, error) { return []byte("theirs"), nil })
-	require.NoError(t, err)
-	again, err = b.do("theirs", never)
-	require.NoError(t, err)
-	assert.Equal(t, "theirs", string(again.Value))
 
 	// Options are sqlstore's, and so are refusals.
 	_, err = b.do("k", never, sqlstore.Fingerprint("b"))
@@ -203,76 +167,59 @@ func TestRunTx(t *testing.T) {
 	assert.Equal(t, core.Result[[]byte]{Value: []byte("entered k"), Replayed: true}, again)
 	assert.Equal(t, 1, b.count("k"))
 	assert.Equal(t, 1, b.records())
+
+	// Options are sqlstore's, and most of them not for a run.
+	_, err = core.Do(t.Context(), b.task, core.Call{Key: "other"}, func(ctx context.Context) ([]byte, error) {
+		_, err := pgxidem.RunTx(ctx, b.store, b.pool, never, sqlstore.Fingerprint("f"))
+		return nil, err
+	})
+	require.ErrorContains(t, err, "are the policy's")
 }
 
-// TestNothingIsLeft: a function that fails, in whatever way, leaves neither rows nor record.
+// TestNothingIsLeft: of a function that fails or panics, neither rows nor record, and its connection is as good as new.
 func TestNothingIsLeft(t *testing.T) {
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
-		_, err := do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
-			_, err := b.enter("k")(tx)
-			return nil, errors.Join(err, errUnlucky)
-		})
-		require.ErrorIs(t, err, errUnlucky)
-		require.NotErrorIs(t, err, codes.StoreUnavailable)
-		require.Panics(t, func() {
-			_, _ = do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
-				_, _ = b.enter("k")(tx)
-				panic("oops")
-			})
-		})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, _ = pgxidem.DoTx(t.Context(), b.store, b.pool, "exit", func(tx pgx.Tx) ([]byte, error) {
-				_, _ = b.enter("k")(tx)
-				runtime.Goexit()
-				return nil, nil
-			})
-		})
-		wg.Wait()
-		// A statement has failed, and the function does not say so.
-		_, err = do(t.Context(), b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
-			_, _ = b.enter("k")(tx)
-			_, _ = tx.Exec(t.Context(), "SELECT 1/0")
-			return nil, nil
-		})
-		require.ErrorContains(t, err, "ended the transaction")
-		assert.Zero(t, b.count("k"))
-		assert.Zero(t, b.records())
-		r, err := do(t.Context(), b, b.pool, "k", b.enter("k"))
-		require.NoError(t, err)
-		assert.False(t, r.Replayed)
-		assert.Equal(t, 1, b.count("k"))
-		assert.EqualValues(t, 1, b.pool.Stat().NewConnsCount(), "a connection that was given back with a transaction would be closed")
+	b := newBooks(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	_, err := b.do("k", func(tx pgx.Tx) ([]byte, error) {
+		_, err := b.enter("k")(tx)
+		return nil, errors.Join(err, errUnlucky)
 	})
+	require.ErrorIs(t, err, errUnlucky)
+	require.NotErrorIs(t, err, codes.StoreUnavailable)
+	require.Panics(t, func() {
+		_, _ = b.do("k", func(tx pgx.Tx) ([]byte, error) {
+			_, _ = b.enter("k")(tx)
+			panic("oops")
+		})
+	})
+	assert.Zero(t, b.count("k"))
+	assert.Zero(t, b.records())
+	_, err = b.do("k", b.enter("k"))
+	require.NoError(t, err)
+	assert.Equal(t, 1, b.count("k"))
+	assert.EqualValues(t, 1, b.pool.Stat().NewConnsCount(), "a connection that was given back with a transaction would be closed")
 }
 
 // TestTheTransactionIsBorrowed: the function can't end it, and has the rest of a pgx.Tx.
 func TestTheTransactionIsBorrowed(t *testing.T) {
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t)
-		ctx := t.Context()
-		_, err := do(ctx, b, b.pool, "k", func(tx pgx.Tx) ([]byte, error) {
-			assert.ErrorContains(t, tx.Commit(ctx), "pgxidem: the transaction ends when the function returns")
-			assert.ErrorContains(t, tx.Rollback(ctx), "pgxidem: the transaction ends when the function returns")
+	b := newBooks(t)
+	ctx := t.Context()
+	_, err := b.do("k", func(tx pgx.Tx) ([]byte, error) {
+		assert.ErrorContains(t, tx.Commit(ctx), "pgxidem: the transaction ends when the function returns")
+		assert.ErrorContains(t, tx.Rollback(ctx), "pgxidem: the transaction ends when the function returns")
 
-			assert.ErrorIs(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
-				_, err := b.enter("undone")(inner)
-				return errors.Join(err, errUnlucky)
-			}), errUnlucky)
-			assert.NoError(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
-				_, err := b.enter("kept")(inner)
-				return err
-			}))
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{"copied"}, {"copied"}}))
-			assert.NoError(t, err)
-			batch := &pgx.Batch{}
-			batch.Queue("INSERT INTO "+b.rows+" (name) VALUES ($1)", "batched")
-			return []byte("v"), tx.SendBatch(ctx, batch).Close()
-		})
-		require.NoError(t, err)
-		assert.Equal(t, []int{0, 1, 2, 1}, []int{b.count("undone"), b.count("kept"), b.count("copied"), b.count("batched")})
+		assert.ErrorIs(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+			_, err := b.enter("undone")(inner)
+			return errors.Join(err, errUnlucky)
+		}), errUnlucky)
+		assert.NoError(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+			_, err := b.enter("kept")(inner)
+			return err
+		}))
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{"copied"}, {"copied"}}))
+		return nil, err
 	})
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 1, 2}, []int{b.count("undone"), b.count("kept"), b.count("copied")})
 }
 
 // TestLevels: the level is that of the option.
@@ -290,15 +237,7 @@ func TestLevels(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, string(r.Value))
 	}
-	_, err := core.Do(t.Context(), b.task, core.Call{Key: "run"}, func(ctx context.Context) ([]byte, error) {
-		r, err := pgxidem.RunTx(ctx, b.store, b.pool, func(tx pgx.Tx) (got []byte, err error) {
-			return got, tx.QueryRow(ctx, "SHOW transaction_isolation").Scan(&got)
-		}, sqlstore.Isolation(sql.LevelSerializable))
-		assert.Equal(t, "serializable", string(r.Value))
-		return nil, err
-	})
-	require.NoError(t, err)
-	_, err = b.do("k", never, sqlstore.Isolation(sql.LevelLinearizable))
+	_, err := b.do("k", never, sqlstore.Isolation(sql.LevelLinearizable))
 	require.ErrorContains(t, err, "Linearizable")
 }
 
@@ -307,53 +246,32 @@ func TestRawConnection(t *testing.T) {
 	b := newBooks(t)
 	conn, err := b.db.Conn(t.Context())
 	require.NoError(t, err)
-	copied := func(key string, fail error) func(*sql.Tx) ([]byte, error) {
-		return func(*sql.Tx) ([]byte, error) {
-			err := conn.Raw(func(raw any) error {
-				_, err := raw.(*stdlib.Conn).Conn().CopyFrom(t.Context(), pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{key}, {key}}))
+	for _, fail := range []error{errUnlucky, nil} {
+		_, err := b.store.DoTx(t.Context(), conn, "key", func(*sql.Tx) ([]byte, error) {
+			return nil, errors.Join(fail, conn.Raw(func(raw any) error {
+				_, err := raw.(*stdlib.Conn).Conn().CopyFrom(t.Context(), pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{"k"}, {"k"}}))
 				return err
-			})
-			return nil, errors.Join(err, fail)
-		}
+			}))
+		})
+		require.ErrorIs(t, err, fail)
 	}
-	for i := range 2 {
-		r, err := b.store.DoTx(t.Context(), conn, "key", copied("key", nil))
-		require.NoError(t, err)
-		assert.Equal(t, i == 1, r.Replayed)
-	}
-	_, err = b.store.DoTx(t.Context(), conn, "undone", copied("undone", errUnlucky))
-	require.ErrorIs(t, err, errUnlucky)
 	require.NoError(t, conn.Close())
-	assert.Equal(t, 2, b.count("key"))
-	assert.Zero(t, b.count("undone"))
+	assert.Equal(t, 2, b.count("k"))
 }
 
-// TestReadOnlySessions: connections to a server that only reads are left by transactions, whose function then runs on
-// another one.
+// TestReadOnlySessions: connections to a server that only reads are left by a transaction, which then is begun on another one.
 func TestReadOnlySessions(t *testing.T) {
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t)
-		pool := b.open(b.url) // which the store does not reset
-		require.NoError(t, pool.Ping(t.Context()))
-		for _, c := range pool.AcquireAllIdle(t.Context()) {
-			_, err := c.Exec(t.Context(), "SET default_transaction_read_only = on")
-			assert.NoError(t, err)
-			c.Release()
-		}
-		runs := 0
-		r, err := do(t.Context(), b, pool, "key", func(tx pgx.Tx) ([]byte, error) {
-			if runs++; runs == 1 {
-				if _, err := tx.Exec(t.Context(), "SET TRANSACTION READ ONLY"); err != nil { // for its change
-					return nil, err
-				}
-			}
-			return b.enter("key")(tx)
-		})
-		require.NoError(t, err)
-		assert.False(t, r.Replayed)
-		assert.Equal(t, 2, runs)
-		assert.Equal(t, 1, b.count("key"))
-	})
+	b := newBooks(t)
+	pool := b.open(b.url) // which the store does not reset
+	require.NoError(t, pool.Ping(t.Context()))
+	for _, c := range pool.AcquireAllIdle(t.Context()) {
+		_, err := c.Exec(t.Context(), "SET default_transaction_read_only = on")
+		assert.NoError(t, err)
+		c.Release()
+	}
+	_, err := pgxidem.DoTx(t.Context(), b.store, pool, "key", b.enter("key"))
+	require.NoError(t, err)
+	assert.Equal(t, 1, b.count("key"))
 }
 
 // link opens a pool on connections that can fail. Each statement goes as it is written.
@@ -369,217 +287,172 @@ func (b *books) link(change ...func(*pgxpool.Config)) (*backend.Proxy, *pgxpool.
 // TestCutAtEachStep: the connection breaks at each statement, before and after it took effect. Nothing is half done, the call
 // says so, and the next one makes it whole. A transaction that has not begun is begun on another connection.
 func TestCutAtEachStep(t *testing.T) {
-	for name, steps := range map[string][]string{
-		"DoTx":  {"begin", "ON CONFLICT", "(name) VALUES", "SET state = 2", "commit"},
-		"RunTx": {"begin", "SELECT state, attempt", "SAVEPOINT", "(name) VALUES", "RELEASE", "SET result", "commit"},
-	} {
-		b := newBooks(t)
-		for i, step := range steps {
-			for _, after := range []bool{false, true} {
-				key := fmt.Sprintf("%s %d %v", name, i, after) // none of the words
-				link, pool := b.link()
-				lay := link.CutBefore
-				if after {
-					lay = link.CutAfter
-				}
-				cut := lay([]byte(step))
-				r, err := calls[name](t.Context(), b, pool, key, b.enter(key))
-				<-cut
-				done := step == "begin" || step == "commit"
-				if done {
-					require.NoError(t, err, key) // it has found out
-					require.False(t, r.Replayed, key)
-				} else {
-					require.ErrorIs(t, err, codes.StoreUnavailable, key)
-					require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown, key)
-					require.Zero(t, b.count(key), key)
-				}
-				again, err := calls[name](t.Context(), b, pool, key, b.enter(key))
-				require.NoError(t, err, key)
-				require.Equal(t, name == "DoTx" && done, again.Replayed, key) // a task's replay does not come to RunTx
-				require.Equal(t, 1, b.count(key), key)
+	b := newBooks(t)
+	link, pool := b.link()
+	for i, step := range []string{"begin", "ON CONFLICT", "(name) VALUES", "SET state = 2", "commit"} {
+		for after, lay := range map[bool]func([]byte) <-chan struct{}{false: link.CutBefore, true: link.CutAfter} {
+			key := fmt.Sprintf("key %d %v", i, after) // none of the words
+			cut := lay([]byte(step))
+			r, err := pgxidem.DoTx(t.Context(), b.store, pool, key, b.enter(key))
+			<-cut
+			done := step == "begin" || step == "commit"
+			if done {
+				require.NoError(t, err, key) // it has found out
+				require.False(t, r.Replayed, key)
+			} else {
+				require.ErrorIs(t, err, codes.StoreUnavailable, key)
+				require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown, key)
+				require.Zero(t, b.count(key), key)
 			}
+			again, err := pgxidem.DoTx(t.Context(), b.store, pool, key, b.enter(key))
+			require.NoError(t, err, key)
+			require.Equal(t, done, again.Replayed, key)
+			require.Equal(t, 1, b.count(key), key)
 		}
 	}
 }
 
 // TestSessionIsEnded: by an administrator, in the midst of the function.
 func TestSessionIsEnded(t *testing.T) {
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t)
-		end := func(tx pgx.Tx) {
-			_, err := b.pool.Exec(t.Context(), "SELECT pg_terminate_backend($1)", tx.Conn().PgConn().PID())
-			assert.NoError(t, err)
-		}
-		for what, fn := range map[string]function{
-			"and it says so": func(tx pgx.Tx) ([]byte, error) { end(tx); return b.enter("k")(tx) },
-			"and it hides it": func(tx pgx.Tx) ([]byte, error) {
-				end(tx)
-				_, _ = b.enter("k")(tx)
-				return nil, nil
-			},
-			"and it has made something else of it": func(tx pgx.Tx) ([]byte, error) {
-				end(tx)
-				_, err := b.enter("k")(tx)
-				return nil, fmt.Errorf("%w: %v", errUnlucky, err)
-			},
-		} {
-			_, err := do(t.Context(), b, b.pool, "k", fn)
-			require.ErrorIs(t, err, codes.StoreUnavailable, what)
-		}
-		_, err := do(t.Context(), b, b.pool, "k", b.enter("k"))
-		require.NoError(t, err)
-		assert.Equal(t, 1, b.count("k"))
-	})
+	b := newBooks(t)
+	for what, result := range map[string]func(err error) error{
+		"and it says so":                       func(err error) error { return err },
+		"and it hides it":                      func(error) error { return nil },
+		"and it has made something else of it": func(err error) error { return fmt.Errorf("%w: %v", errUnlucky, err) },
+	} {
+		_, err := b.do("k", func(tx pgx.Tx) ([]byte, error) {
+			b.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", tx.Conn().PgConn().PID()))
+			_, err := b.enter("k")(tx)
+			return nil, result(err)
+		})
+		require.ErrorIs(t, err, codes.StoreUnavailable, what)
+	}
+	_, err := b.do("k", b.enter("k"))
+	require.NoError(t, err)
+	assert.Equal(t, 1, b.count("k"))
 }
 
 // steps is a tracer of pgx that calls a function before and after each statement.
 type steps struct {
-	before, after atomic.Pointer[func(statement string)]
+	meet atomic.Pointer[func(step string)]
 }
 
-type statementKey struct{}
+func (s *steps) at(step string) {
+	if meet := s.meet.Load(); meet != nil {
+		(*meet)(step)
+	}
+}
 
 func (s *steps) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if before := s.before.Load(); before != nil {
-		(*before)(q.SQL)
-	}
-	return context.WithValue(ctx, statementKey{}, q.SQL)
+	s.at("before " + q.SQL)
+	return ctx
 }
 
-func (s *steps) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if after := s.after.Load(); after != nil {
-		(*after)(ctx.Value(statementKey{}).(string))
-	}
+func (s *steps) TraceQueryEnd(_ context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
+	s.at("after " + q.CommandTag.String())
 }
 
 // TestContextEnds: before, at each step, and while the function or the server is busy. Nothing is committed, and no
 // connection is kept.
 func TestContextEnds(t *testing.T) {
+	b := newBooks(t)
+	tracer := &steps{}
+	link, pool := b.link(func(c *pgxpool.Config) { c.MaxConns, c.ConnConfig.Tracer = 1, tracer })
+	do := func(ctx context.Context, key string, fn function) error {
+		_, err := pgxidem.DoTx(ctx, b.store, pool, key, fn)
+		return err
+	}
 	errLeft := errors.New("the client has left")
-	each(t, func(t *testing.T, do caller) {
-		b := newBooks(t)
-		tracer := &steps{}
-		link, pool := b.link(func(c *pgxpool.Config) {
-			c.MaxConns, c.ConnConfig.Tracer = 1, tracer
-		})
-		to := func(moment *atomic.Pointer[func(statement string)], words string, then ...func()) func(leave func()) {
-			return func(leave func()) {
-				meet := func(statement string) {
-					if strings.Contains(statement, words) {
-						for _, f := range append(then, leave) {
-							f()
-						}
-						<-b.ctx.Done() // a run's ends a moment later
-					}
+	var ctx context.Context
+	var leave func()
+	for _, step := range []struct {
+		name, at string   // nowhere: the function leaves
+		silent   bool     // the server, from then on
+		fn       function // nil: it enters the name
+	}{
+		{"begin", "before begin", false, nil},
+		{"the server is silent from begin on", "before begin", true, nil},
+		{"claim", "ON CONFLICT", false, nil},
+		{"in the function's statement", "nowhere", false, func(tx pgx.Tx) ([]byte, error) {
+			time.AfterFunc(10*time.Millisecond, leave)
+			_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
+			return nil, err
+		}},
+		{"in a statement without the context", "nowhere", false, func(tx pgx.Tx) ([]byte, error) {
+			time.AfterFunc(10*time.Millisecond, leave)
+			_, err := tx.Exec(context.Background(), "SELECT pg_sleep(0.05)")
+			assert.NoError(t, err, "nobody else has used the connection")
+			<-ctx.Done()
+			return nil, err
+		}},
+		{"between the function's statements", "nowhere", false, func(tx pgx.Tx) ([]byte, error) {
+			_, err := tx.Exec(ctx, "SELECT 1")
+			leave()
+			_, late := tx.Exec(ctx, "SELECT 1")
+			return nil, errors.Join(err, late)
+		}},
+		{"complete", "before UPDATE", false, nil},
+		{"completed", "after UPDATE", false, nil},
+		{"commit", "before commit", false, nil},
+		{"the server is silent from commit on", "before commit", true, nil},
+	} {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(t.Context())
+		leave = func() { cancel(errLeft) }
+		meet := func(statement string) {
+			if strings.Contains(statement, step.at) {
+				if step.silent {
+					link.Stall()
 				}
-				moment.Store(&meet)
+				leave()
 			}
 		}
-		at := func(words string, then ...func()) func(leave func()) { return to(&tracer.before, words, then...) }
-		// A claim is given back when the server has heard that its transaction is gone.
-		resumed := func() { time.AfterFunc(50*time.Millisecond, link.Resume) }
-		soon := func(leave func()) { time.AfterFunc(10*time.Millisecond, leave) }
-		for _, step := range []struct {
-			name    string
-			set     func(leave func())
-			fn      func(enter function, leave func()) function
-			unknown bool
-		}{
-			{"begin", at("begin"), nil, false},
-			{"the server is silent from begin on", at("begin", link.Stall), nil, false},
-			{"claim", at("_records"), nil, false},
-			{"in the function's statement", nil, func(_ function, leave func()) function {
-				return func(tx pgx.Tx) ([]byte, error) {
-					soon(leave)
-					_, err := tx.Exec(b.ctx, "SELECT pg_sleep(60)")
-					return nil, err
-				}
-			}, false},
-			{"in a statement without the context", nil, func(_ function, leave func()) function {
-				return func(tx pgx.Tx) ([]byte, error) {
-					soon(leave)
-					_, err := tx.Exec(context.Background(), "SELECT pg_sleep(0.05)")
-					assert.NoError(t, err, "nobody else has used the connection")
-					<-b.ctx.Done()
-					return nil, err
-				}
-			}, false},
-			{"between the function's statements", nil, func(enter function, leave func()) function {
-				return func(tx pgx.Tx) ([]byte, error) {
-					if _, err := enter(tx); err != nil {
-						return nil, err
-					}
-					leave()
-					return enter(tx)
-				}
-			}, false},
-			{"complete", at("UPDATE"), nil, false},
-			{"completed", to(&tracer.after, "UPDATE"), nil, false},
-			{"commit", at("commit"), nil, true},
-			{"the server is silent from commit on", at("commit", link.Stall, resumed), nil, true},
-		} {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			leave := func() { cancel(errLeft) }
-			enter := b.enter(step.name)
-			fn := enter
-			if step.fn != nil {
-				fn = step.fn(enter, leave)
-			}
-			if step.set != nil {
-				step.set(leave)
-			}
-			_, err := do(ctx, b, pool, step.name, fn)
-			tracer.before.Store(nil)
-			tracer.after.Store(nil)
-			link.Resume()
-			cancel(nil)
-			require.ErrorIs(t, err, context.Canceled, step.name)
-			require.ErrorIs(t, err, errLeft, step.name)
-			require.NotErrorIs(t, err, codes.StoreUnavailable, step.name)
-			require.Equal(t, step.unknown, errors.Is(err, sqlstore.ErrOutcomeUnknown), step.name)
-			require.Eventually(t, func() bool { return pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond, step.name)
-			if !step.unknown {
-				require.Zero(t, b.count(step.name), step.name)
-			}
-			_, err = do(t.Context(), b, pool, step.name, enter)
-			require.NoError(t, err, step.name)
-			require.Equal(t, 1, b.count(step.name), step.name)
+		tracer.meet.Store(&meet)
+		fn := step.fn
+		if fn == nil {
+			fn = b.enter(step.name)
 		}
+		err := do(ctx, step.name, fn)
+		tracer.meet.Store(nil)
+		link.Resume()
+		cancel(nil)
+		require.ErrorIs(t, err, context.Canceled, step.name)
+		require.ErrorIs(t, err, errLeft, step.name)
+		require.NotErrorIs(t, err, codes.StoreUnavailable, step.name)
+		unknown := step.at == "before commit"
+		require.Equal(t, unknown, errors.Is(err, sqlstore.ErrOutcomeUnknown), step.name)
+		require.Eventually(t, func() bool { return pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond, step.name)
+		if !unknown {
+			require.Zero(t, b.count(step.name), step.name)
+		}
+		require.NoError(t, do(t.Context(), step.name, b.enter(step.name)), step.name)
+		require.Equal(t, 1, b.count(step.name), step.name)
+	}
 
-		// Nobody gives a connection back.
-		held, err := pool.Acquire(t.Context())
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	// Nobody gives a connection back.
+	held, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err = do(ctx, "k", never)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, codes.StoreUnavailable)
+	held.Release()
+
+	// A limit of the function's own is its own affair, though pgx closes the connection.
+	err = do(t.Context(), "k", func(tx pgx.Tx) ([]byte, error) {
+		limited, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		_, err = do(ctx, b, pool, "k", never)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, codes.StoreUnavailable)
-		held.Release()
-
-		// A limit of the function's own is its own affair, though pgx closes the connection.
-		for _, want := range []error{context.DeadlineExceeded, context.Canceled} {
-			_, err = do(t.Context(), b, pool, "k", func(tx pgx.Tx) ([]byte, error) {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-				defer cancel()
-				if want == context.Canceled {
-					ctx, cancel = context.WithCancel(t.Context())
-					soon(cancel)
-				}
-				_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
-				return nil, err
-			})
-			require.True(t, errors.Is(err, want) || errors.Is(err, os.ErrDeadlineExceeded), err) // this if pgx was still writing
-			require.NotErrorIs(t, err, codes.StoreUnavailable)
-		}
-		_, err = do(t.Context(), b, pool, "k", func(tx pgx.Tx) ([]byte, error) {
-			return nil, errors.Join(tx.Conn().Close(t.Context()), os.ErrDeadlineExceeded)
-		})
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.NotErrorIs(t, err, codes.StoreUnavailable)
-
-		require.Zero(t, b.count("k"))
+		_, err := tx.Exec(limited, "SELECT pg_sleep(60)")
+		return nil, err
 	})
+	require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded), err) // this if pgx was still writing
+	require.NotErrorIs(t, err, codes.StoreUnavailable)
+	for _, own := range []error{context.Canceled, os.ErrDeadlineExceeded} {
+		err = do(t.Context(), "k", func(tx pgx.Tx) ([]byte, error) { return nil, errors.Join(tx.Conn().Close(t.Context()), own) })
+		require.ErrorIs(t, err, own)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
+	}
 }
 
 // TestPoolIsNotStarved: transactions leave the store a connection of the pool that they share, however many wait.
@@ -590,7 +463,7 @@ func TestPoolIsNotStarved(t *testing.T) {
 		wg.Go(func() {
 			_, err := core.Do(t.Context(), b.task, core.Call{Key: fmt.Sprint(i)}, func(ctx context.Context) ([]byte, error) {
 				_, err := pgxidem.RunTx(ctx, b.store, b.pool, func(tx pgx.Tx) ([]byte, error) {
-					_, err := tx.Exec(ctx, "SELECT pg_sleep(0.1)") // all together take longer than a call of the store may
+					_, err := tx.Exec(ctx, "SELECT pg_sleep(0.2)") // all together take longer than a call of the store may
 					return nil, err
 				})
 				return nil, err
@@ -599,7 +472,9 @@ func TestPoolIsNotStarved(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.Equal(t, 64, b.records())
+	var done int
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+b.rows+"_records WHERE state = 2").Scan(&done))
+	assert.Equal(t, 64, done)
 }
 
 // TestNoConnectionBetweenTries: a call that waits for its next turn leaves the pool to the one whose turn it is.
@@ -648,16 +523,12 @@ func TestAdapt(t *testing.T) {
 		})
 		return err
 	}
-	unsent := func() int64 {
+	for want, fail := range []error{errUnlucky, nil, nil} {
+		require.ErrorIs(t, order(fail), fail)
 		stats, err := box.Stats(ctx)
 		require.NoError(t, err)
-		return int64(stats.Unsent)
+		require.EqualValues(t, min(want, 1), stats.Unsent)
 	}
-	require.ErrorIs(t, order(errUnlucky), errUnlucky)
-	require.Zero(t, unsent())
-	require.NoError(t, order(nil))
-	require.NoError(t, order(nil))
-	require.EqualValues(t, 1, unsent())
 
 	require.NoError(t, rowguard.Transact(ctx, 0, b.pool.Begin, func(tx pgx.Tx) error {
 		var state string
