@@ -46,7 +46,9 @@ var engines = []engine{
 }
 
 // each runs test on every engine, at once: most of the time they wait.
-func each(t *testing.T, test func(f *fixture)) {
+func each(t *testing.T, test func(f *fixture)) { on(t, engines, test) }
+
+func on(t *testing.T, engines []engine, test func(f *fixture)) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,9 +57,16 @@ func each(t *testing.T, test func(f *fixture)) {
 	}
 }
 
+// onSQLite returns an outbox for a test of what is the same on every engine.
+func onSQLite(t *testing.T) *fixture {
+	t.Parallel()
+	return fresh(t, engines[2].url(t), outbox.Config{})
+}
+
 // fixture is an outbox with tables of its own, which are dropped with the test.
 type fixture struct {
 	testing.TB
+	diary   // of the relays with the options of quick
 	url     string
 	db      *sql.DB
 	dialect sqlstore.Dialect
@@ -96,9 +105,9 @@ func open(tb testing.TB, url string) (*sql.DB, sqlstore.Dialect) {
 	return db, dialect
 }
 
-// beside is the same outbox by way of another pool.
-func (f *fixture) beside(db *sql.DB) *outbox.Outbox {
-	o, err := outbox.New(db, f.dialect, outbox.Config{Table: f.table})
+// beside is the same outbox by way of another pool, or one whose table has an addition to its name.
+func (f *fixture) beside(db *sql.DB, addition ...string) *outbox.Outbox {
+	o, err := outbox.New(db, f.dialect, outbox.Config{Table: f.table + strings.Join(addition, "")})
 	require.NoError(f, err)
 	return o
 }
@@ -140,8 +149,8 @@ func named(names ...string) (messages []outbox.Message) {
 }
 
 // quick are options for a relay that loses no time, and still has some.
-func quick() outbox.RelayConfig {
-	return outbox.RelayConfig{Lease: 10 * time.Second, Poll: 5 * time.Millisecond, Pause: 2 * time.Millisecond, MaxPause: 16 * time.Millisecond}
+func (f *fixture) quick() outbox.RelayConfig {
+	return outbox.RelayConfig{Lease: 10 * time.Second, Poll: 5 * time.Millisecond, Pause: 2 * time.Millisecond, MaxPause: 16 * time.Millisecond, Observe: f.observe}
 }
 
 // quickPause is the pause of quick after i earlier failures in a row.
@@ -152,15 +161,20 @@ func start(tb testing.TB, o *outbox.Outbox, p outbox.Publisher, options outbox.R
 	tb.Helper()
 	relay, err := o.NewRelay(p, options)
 	require.NoError(tb, err)
+	stop = run(relay)
+	tb.Cleanup(func() { assert.NoError(tb, stop()) })
+	return stop
+}
+
+// run runs a relay until it is stopped.
+func run(relay *outbox.Relay) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(ctx) }()
-	stop = sync.OnceValue(func() error {
+	return sync.OnceValue(func() error {
 		cancel()
 		return <-ended
 	})
-	tb.Cleanup(func() { assert.NoError(tb, stop()) })
-	return stop
 }
 
 // await waits until cond holds.
@@ -171,6 +185,20 @@ func await(tb testing.TB, what string, cond func() bool) {
 			require.FailNow(tb, "this has not come about: "+what)
 		}
 	}
+}
+
+func (f *fixture) stats() outbox.Stats {
+	f.Helper()
+	s, err := f.Stats(context.Background())
+	require.NoError(f, err)
+	return s
+}
+
+// leaseUntil is when the lease ends.
+func (f *fixture) leaseUntil() (until int64) {
+	f.Helper()
+	require.NoError(f, f.db.QueryRow("SELECT lease_until FROM "+f.table+"_lease").Scan(&until))
+	return until
 }
 
 // sent waits until nothing is left to be sent.
@@ -191,6 +219,16 @@ type broker struct {
 	calls   int
 }
 
+// refusing is a broker that refuses some messages.
+func refusing(which func(m outbox.Message) bool) *broker {
+	return &broker{refuse: func(m outbox.Message) error {
+		if which(m) {
+			return errRefused
+		}
+		return nil
+	}}
+}
+
 func (b *broker) Publish(_ context.Context, messages []outbox.Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +239,6 @@ func (b *broker) Publish(_ context.Context, messages []outbox.Message) error {
 		}
 	}
 	errs := make(outbox.Errors, len(messages))
-	failed := false
 	for i, m := range messages {
 		if b.refuse != nil {
 			errs[i] = b.refuse(m)
@@ -209,12 +246,29 @@ func (b *broker) Publish(_ context.Context, messages []outbox.Message) error {
 		if errs[i] == nil {
 			b.arrived = append(b.arrived, m)
 		}
-		failed = failed || errs[i] != nil
 	}
-	if failed {
-		return errs
+	return errs
+}
+
+// held is a publisher that goes on when the test says so, or is over, whatever becomes of ctx.
+type held struct {
+	f     *fixture
+	to    outbox.Publisher
+	begun chan context.Context
+	end   chan struct{}
+}
+
+func (f *fixture) held(to outbox.Publisher) *held {
+	return &held{f, to, make(chan context.Context, 10), make(chan struct{})}
+}
+
+func (h *held) Publish(ctx context.Context, messages []outbox.Message) error {
+	h.begun <- ctx
+	select {
+	case <-h.end:
+	case <-h.f.Context().Done():
 	}
-	return nil
+	return h.to.Publish(ctx, messages)
 }
 
 // set changes the broker while relays use it.
@@ -299,7 +353,7 @@ func TestMessageArrivesAsItWasWritten(t *testing.T) {
 		f.write(want...)
 		f.exec("UPDATE {t} SET created_at = created_at - 3600000000")
 		b := &broker{}
-		start(f, f.Outbox, b, quick())
+		start(f, f.Outbox, b, f.quick())
 		f.sent()
 		require.Len(f, b.arrived, len(want))
 		byPosition := map[int64]outbox.Message{}
@@ -389,18 +443,14 @@ func TestWriteRefuses(t *testing.T) {
 		require.ErrorContains(f, f.Write(f.Context(), f.db, good), "*sql.DB is no transaction")
 		require.ErrorContains(f, f.Write(f.Context(), nil, good), "no transaction")
 		require.NoError(f, f.tryWrite())
-		s, err := f.Stats(f.Context())
-		require.NoError(f, err)
-		require.Zero(f, s)
+		require.Zero(f, f.stats())
 
 		// Two messages of one identity: consumers would take the second for a duplicate.
 		f.writeNames("once", "Once", "once ")
 		err = f.tryWrite(named("other", "once")...)
 		require.Error(f, err)
 		require.NotErrorIs(f, err, outbox.ErrInvalid)
-		s, err = f.Stats(f.Context())
-		require.NoError(f, err)
-		require.Equal(f, int64(3), s.Unsent)
+		require.Equal(f, int64(3), f.stats().Unsent)
 	})
 }
 
@@ -412,7 +462,7 @@ func TestLateCommit(t *testing.T) {
 			f.Skip("SQLite has one writer at a time: positions are committed in their order")
 		}
 		b := &broker{}
-		stop := start(f, f.Outbox, b, quick())
+		stop := start(f, f.Outbox, b, f.quick())
 		late, err := f.db.BeginTx(f.Context(), nil)
 		require.NoError(f, err)
 		defer late.Rollback()

@@ -2,7 +2,7 @@ package outbox_test
 
 import (
 	"fmt"
-	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,19 +22,35 @@ func (f *fixture) exec(statement string) {
 	require.NoError(f, err)
 }
 
+// writeMany writes that many messages without a key.
+func (f *fixture) writeMany(n int) {
+	f.Helper()
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprint(i))
+	}
+	for part := range slices.Chunk(names, 101) {
+		f.writeNames(part...)
+	}
+}
+
+// purged purges, which removes that many messages.
+func (f *fixture) purged(olderThan time.Duration, want int) {
+	f.Helper()
+	n, err := f.Purge(f.Context(), olderThan)
+	require.NoError(f, err)
+	require.EqualValues(f, want, n)
+}
+
 func TestStats(t *testing.T) {
 	each(t, func(f *fixture) {
-		s, err := f.Stats(f.Context())
-		require.NoError(f, err)
-		require.Equal(f, outbox.Stats{}, s)
-
+		require.Equal(f, outbox.Stats{}, f.stats())
 		f.writeNames("sent", "new", "old", "retrying", "parked", "parked too")
 		f.exec("UPDATE {t} SET state = 1 WHERE id = 'retrying'")
 		f.exec("UPDATE {t} SET state = 2, created_at = 0 WHERE id = 'sent'")
 		f.exec("UPDATE {t} SET state = 3, created_at = 0 WHERE id IN ('parked', 'parked too')")
 		f.exec("UPDATE {t} SET created_at = created_at - 3600000000 WHERE id = 'old'")
-		s, err = f.Stats(f.Context())
-		require.NoError(f, err)
+		s := f.stats()
 		require.InDelta(f, time.Hour.Seconds(), s.Oldest.Seconds(), 60)
 		s.Oldest = 0
 		require.Equal(f, outbox.Stats{Unsent: 3, Retrying: 1, Parked: 2}, s)
@@ -46,13 +62,7 @@ func TestStats(t *testing.T) {
 func TestPurge(t *testing.T) {
 	each(t, func(f *fixture) {
 		const old = 2*outbox.PurgeBatch + 10
-		for i := 0; i < old; i += 100 {
-			var names []string
-			for j := i; j < min(i+100, old); j++ {
-				names = append(names, fmt.Sprint(j))
-			}
-			f.writeNames(names...)
-		}
+		f.writeMany(old)
 		f.exec("UPDATE {t} SET state = 2, state_at = created_at - 3600000000")
 		f.writeNames("new", "retrying", "parked", "just sent")
 		f.exec("UPDATE {t} SET state = 1 WHERE id = 'retrying'")
@@ -65,18 +75,12 @@ func TestPurge(t *testing.T) {
 			defer tx.Rollback()
 			require.NoError(f, f.Write(f.Context(), tx, named("being written")...))
 		}
-		n, err := f.Purge(f.Context(), 2*time.Hour)
-		require.NoError(f, err)
-		require.Zero(f, n)
-		n, err = f.Purge(f.Context(), 59*time.Minute)
-		require.NoError(f, err)
-		require.Equal(f, int64(old), n)
+		f.purged(2*time.Hour, 0)
+		f.purged(59*time.Minute, old)
+		f.purged(0, 1)
 		var left int
 		require.NoError(f, f.db.QueryRow("SELECT COUNT(*) FROM "+f.table).Scan(&left))
-		require.Equal(f, 4, left)
-		n, err = f.Purge(f.Context(), 0)
-		require.NoError(f, err)
-		require.Equal(f, int64(1), n)
+		require.Equal(f, 3, left)
 	})
 }
 
@@ -104,7 +108,7 @@ func TestPlans(t *testing.T) {
 			prepared := func(like string) []string {
 				return lines("SELECT name FROM pg_prepared_statements WHERE statement LIKE $1", like)
 			}
-			options := quick()
+			options := f.quick()
 			options.Batch = 1000
 			start(t, f.Outbox, &broker{}, options)
 			await(t, "a first read", func() bool { return len(prepared("SELECT%position LIMIT%")) > 0 })
@@ -138,9 +142,7 @@ func TestPositionsCountUp(t *testing.T) {
 			f.writeNames("a")
 			require.NoError(f, f.db.QueryRow("SELECT position FROM "+f.table).Scan(&positions[i]))
 			f.exec("UPDATE {t} SET state = 2")
-			n, err := f.Purge(f.Context(), 0)
-			require.NoError(f, err)
-			require.Equal(f, int64(1), n)
+			f.purged(0, 1)
 		}
 		require.Greater(f, positions[1], positions[0])
 	})
@@ -183,9 +185,7 @@ func TestEngine(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Write(t.Context(), tx, named("a")...))
 	require.NoError(t, tx.Rollback())
-	s, err := f.Stats(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, s)
+	require.Zero(t, f.stats())
 }
 
 // TestWhatIsBeingWrittenHoldsNobodyUp: the notes of a relay touch the rows that they are about, and
@@ -202,34 +202,23 @@ func TestWhatIsBeingWrittenHoldsNobodyUp(t *testing.T) {
 		require.NoError(f, err)
 		defer tx.Rollback()
 		require.NoError(f, f.Write(f.Context(), tx, named("being written")...))
-		b, d := &broker{}, &diary{}
 		refused := false
-		b.refuse = func(m outbox.Message) error {
-			if m.Key == "p" && !refused {
-				refused = true
-				return errRefused
-			}
-			return nil
-		}
-		options := quick()
-		options.Batch, options.Observe = 2*many, d.observe
+		b := refusing(func(m outbox.Message) bool {
+			first := m.Key == "p" && !refused
+			refused = refused || first
+			return first
+		})
+		options := f.quick()
+		options.Batch = 2 * many
 		stop := start(f, f.Outbox, b, options)
 		f.sent()
 		require.NoError(f, stop())
-		for i := 0; i < many; i += 101 {
-			var names []string
-			for j := i; j < min(i+101, many); j++ {
-				names = append(names, fmt.Sprint(j))
-			}
-			f.writeNames(names...)
-		}
+		f.writeMany(many)
 		start(f, f.Outbox, b, options)
 		f.sent()
 		require.Equal(f, 3+many, b.count())
-		n, err := f.Purge(f.Context(), 0)
-		require.NoError(f, err)
-		require.Equal(f, int64(4+many), n)
-		require.Empty(f, d.of(outbox.DatabaseFailed))
+		f.purged(0, 4+many)
+		require.Empty(f, f.of(outbox.DatabaseFailed))
 
 		// And nobody who writes waits for a purge.
 		require.NoError(f, f.Write(f.Context(), tx, named("and another")...))
@@ -242,13 +231,11 @@ func TestWhatIsBeingWrittenHoldsNobodyUp(t *testing.T) {
 func TestMigrate(t *testing.T) {
 	each(t, func(f *fixture) {
 		// Many processes at once, at every start.
-		table := f.table + "_m"
-		f.dropped(table, table+"_lease")
+		f.dropped(f.table+"_m", f.table+"_m_lease", f.table+"_s", f.table+"_s_lease", f.table+"_x", f.table+"_x_lease")
 		var wg sync.WaitGroup
 		for range 4 {
-			db, dialect := open(f, f.url)
-			o, err := outbox.New(db, dialect, outbox.Config{Table: table})
-			require.NoError(f, err)
+			db, _ := open(f, f.url)
+			o := f.beside(db, "_m")
 			wg.Go(func() {
 				assert.NoError(f, o.Migrate(f.Context()))
 				assert.NoError(f, o.Migrate(f.Context()))
@@ -257,9 +244,8 @@ func TestMigrate(t *testing.T) {
 		wg.Wait()
 
 		// It was forgotten.
-		o, err := outbox.New(f.db, f.dialect, outbox.Config{Table: f.table + "_n"})
-		require.NoError(f, err)
-		_, err = o.Stats(f.Context())
+		o := f.beside(f.db, "_n")
+		_, err := o.Stats(f.Context())
 		require.ErrorContains(f, err, "run Migrate")
 		_, err = o.Unpark(f.Context(), "1")
 		require.ErrorContains(f, err, "run Migrate")
@@ -269,39 +255,29 @@ func TestMigrate(t *testing.T) {
 		require.NoError(f, tx.Rollback())
 
 		// The statements of Schema, one by one, and again.
-		table = f.table + "_s"
-		f.dropped(table, table+"_lease")
-		schema, err := outbox.Schema(f.dialect, table)
+		schema, err := outbox.Schema(f.dialect, f.table+"_s")
 		require.NoError(f, err)
 		for range 2 {
 			for statement := range strings.SplitSeq(strings.TrimSpace(schema), ";\n") {
 				f.exec(strings.TrimSuffix(statement, ";"))
 			}
 		}
-		o, err = outbox.New(f.db, f.dialect, outbox.Config{Table: table})
-		require.NoError(f, err)
+		o = f.beside(f.db, "_s")
 		require.NoError(f, o.Migrate(f.Context()))
 
 		// The row of the lease is gone: a relay says so, and does not wait for ever.
 		f.exec("DELETE FROM {t}_s_lease")
-		d := &diary{}
-		options := quick()
-		options.Observe = d.observe
-		stop := start(f, o, &broker{}, options)
-		await(f, "it is said", func() bool { return len(d.of(outbox.DatabaseFailed)) > 0 })
-		require.ErrorContains(f, d.of(outbox.DatabaseFailed)[0].Err, "see Migrate")
+		stop := start(f, o, &broker{}, f.quick())
+		await(f, "it is said", func() bool { return len(f.of(outbox.DatabaseFailed)) > 0 })
+		require.ErrorContains(f, f.of(outbox.DatabaseFailed)[0].Err, "see Migrate")
 		require.NoError(f, stop())
 		require.NoError(f, o.Migrate(f.Context()))
 		_, err = o.Stats(f.Context())
 		require.NoError(f, err)
 
 		// A table of somebody else's.
-		table = f.table + "_x"
-		f.dropped(table, table+"_lease")
 		f.exec("CREATE TABLE {t}_x (position INTEGER, state INTEGER, state_at INTEGER)")
-		o, err = outbox.New(f.db, f.dialect, outbox.Config{Table: table})
-		require.NoError(f, err)
-		require.Error(f, o.Migrate(f.Context()))
+		require.Error(f, f.beside(f.db, "_x").Migrate(f.Context()))
 	})
 }
 
@@ -312,30 +288,19 @@ func TestMigrateWithoutAutocommit(t *testing.T) {
 }
 
 func TestTableInASchema(t *testing.T) {
-	for i, schema := range []string{"public", "test", "main"} {
-		t.Run(engines[i].name, func(t *testing.T) {
-			t.Parallel()
-			f := fresh(t, engines[i].url(t), outbox.Config{})
-			f.Outbox = f.in(schema)
-			b := &broker{}
-			start(t, f.Outbox, b, quick())
-			f.writeNames("a/0", "a/1")
-			f.sent()
-			n, err := f.Purge(t.Context(), 0)
-			require.NoError(t, err)
-			require.Equal(t, int64(2), n)
-		})
-	}
-}
-
-// in is an outbox in a schema, with tables of its own.
-func (f *fixture) in(schema string) *outbox.Outbox {
-	table := schema + "." + f.table + "_in"
-	o, err := outbox.New(f.db, f.dialect, outbox.Config{Table: table})
-	require.NoError(f, err)
-	f.dropped(table, table+"_lease")
-	require.NoError(f, o.Migrate(f.Context()))
-	return o
+	each(t, func(f *fixture) {
+		schema := map[sqlstore.Dialect]string{sqlstore.PostgreSQL: "public", sqlstore.MySQL: "test", sqlstore.SQLite: "main"}[f.dialect]
+		table := schema + "." + f.table + "_in"
+		var err error
+		f.Outbox, err = outbox.New(f.db, f.dialect, outbox.Config{Table: table})
+		require.NoError(f, err)
+		f.dropped(table, table+"_lease")
+		require.NoError(f, f.Migrate(f.Context()))
+		start(f, f.Outbox, &broker{}, f.quick())
+		f.writeNames("a/0", "a/1")
+		f.sent()
+		f.purged(0, 2)
+	})
 }
 
 func TestSchemaRefuses(t *testing.T) {
@@ -351,18 +316,5 @@ func TestSchemaRefuses(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, schema, "idem_outbox_lease")
 		require.Contains(t, schema, index)
-	}
-}
-
-// TestBoundaries: whoever uses the package compiles no driver, no broker's client and no test
-// library.
-func TestBoundaries(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	require.NoError(t, err)
-	for dep := range strings.FieldsSeq(string(out)) {
-		if host, _, _ := strings.Cut(dep, "/"); strings.Contains(host, ".") && dep != "github.com/idem-go/idem/outbox" {
-			require.Regexp(t, "^github.com/(idem-go/idem/core|google/uuid$)", dep)
-		}
-		require.NotContains(t, dep, "idem/internal")
 	}
 }
