@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"mime/multipart"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,213 +18,177 @@ import (
 	"github.com/idem-go/idem/internal/race"
 )
 
-// shape makes bodies of one kind in any size.
+const typeMultipart = "multipart/form-data; boundary=boundary"
+
+// shape makes requests of one kind in any size.
 type shape struct {
 	name  string
 	make  func(size int) canon.Input
-	rules func(testing.TB) canon.Rules // nil: the zero Rules
-	raw   bool                         // the body counts as raw bytes
+	rules canon.Rules
+	raw   bool // the body counts as raw bytes
 }
 
-// jsonShape makes a JSON text out of a begin, as many units as there is room for, and an end.
-// unit gets the number of the unit; a comma comes between two.
-func jsonShape(name, begin string, unit func(i int) string, end string) shape {
-	return shape{name: name, make: func(size int) canon.Input {
-		var b strings.Builder
+// units makes a body out of a begin, as many units as there is room for, and an end. unit gets the number of the unit;
+// between comes between two.
+func units(contentType, begin, between, end string, unit func(i int) string) func(int) canon.Input {
+	return func(size int) canon.Input {
+		var b bytes.Buffer
 		b.WriteString(begin)
 		for i := 0; i == 0 || b.Len() < size-len(end); i++ {
 			if i > 0 {
-				b.WriteByte(',')
+				b.WriteString(between)
 			}
 			b.WriteString(unit(i))
 		}
 		b.WriteString(end)
-		return jsonInput(b.String())
-	}}
+		return canon.Input{ContentType: contentType, Body: b.Bytes()}
+	}
 }
 
-// filled makes a JSON text of begin, one piece again and again, and end.
-func filled(name, begin, piece, end string) shape {
-	return shape{name: name, make: func(size int) canon.Input {
-		return jsonInput(begin + strings.Repeat(piece, max(1, (size-len(begin)-len(end))/len(piece))) + end)
-	}}
+// filled makes a body out of begin, one piece again and again, and end.
+func filled(contentType, begin, piece, end string) func(int) canon.Input {
+	return func(size int) canon.Input {
+		n := max(1, (size-len(begin)-len(end))/len(piece))
+		return canon.Input{ContentType: contentType, Body: []byte(begin + strings.Repeat(piece, n) + end)}
+	}
 }
 
-func (s shape) excluding(list ...string) shape {
-	s.rules = func(t testing.TB) canon.Rules { return canon.Rules{Exclude: paths(t, list...)} }
-	return s
+// consuming makes what in does, with names that do not count.
+func consuming(in func(int) canon.Input) func(int) canon.Input {
+	return func(size int) canon.Input {
+		in := in(size)
+		in.Consumed = []string{"timestamp", "nonce", "sign"}
+		return in
+	}
 }
 
-func (s shape) selecting(list ...string) shape {
-	s.rules = func(t testing.TB) canon.Rules { return canon.Rules{Select: paths(t, list...)} }
-	return s
-}
+const body200 = `{"requestKey":"key-0123456789","requestTime":"20190101120001","requestValue":"1000","items":[{"sku":"A-1","qty":2,"price":19.99},{"sku":"B-2","qty":1,"price":5}],"note":"leave at the door","customer":42}`
 
-func (s shape) withDefaultNames() shape {
-	s.rules = func(testing.TB) canon.Rules { return canon.Rules{DefaultNames: true} }
-	return s
-}
+// orders makes many small objects, their members out of order.
+var orders = units(typeJSON, `{"orders":[`, ",", "]}", func(i int) string {
+	return fmt.Sprintf(`{"order_id":%d,"customer":"customer %d","amount":%d.50,"currency":"EUR","lines":[{"sku":"A-1","qty":2}],"note":%q}`,
+		i, scattered(i), i, strings.Repeat("words ", i%9))
+})
 
-func (s shape) asRaw() shape {
-	s.raw = true
-	return s
+// manyMembers makes one object with n members in no order.
+func manyMembers(n int) string {
+	members := make([]string, n)
+	for at, i := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+		members[at] = fmt.Sprintf(`"m%d":%d`, i, i)
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }
 
 // scattered returns numbers in no order, none of them twice.
 func scattered(i int) uint32 { return uint32(i) * 2654435761 }
 
-func formShape(name string, unit func(i int) string) shape {
-	return shape{name: name, make: func(size int) canon.Input {
-		var b bytes.Buffer
-		for i := 0; b.Len() < size; i++ {
-			b.WriteString(unit(i))
-			b.WriteByte('&')
-		}
-		return canon.Input{ContentType: typeForm, Body: b.Bytes()}
-	}}
-}
-
-func multipartShape(name string, write func(w *multipart.Writer, body *bytes.Buffer, size int)) shape {
-	return shape{name: name, make: func(size int) canon.Input {
-		var body bytes.Buffer
-		w := multipart.NewWriter(&body)
-		if err := w.SetBoundary("boundary"); err != nil {
-			panic(err)
-		}
-		write(w, &body, size)
-		if err := w.Close(); err != nil {
-			panic(err)
-		}
-		return canon.Input{ContentType: w.FormDataContentType(), Body: body.Bytes()}
-	}}
-}
-
 // The shapes. Many of them are made by an enemy: each aims at something that could be done
 // once more for each byte, member or level.
-func shapes() []shape {
-	member := func(format string) func(int) string {
+func shapes(t testing.TB) []shape {
+	numbered := func(format string) func(int) string {
 		return func(i int) string { return fmt.Sprintf(format, scattered(i)) }
 	}
 	constant := func(text string) func(int) string { return func(int) string { return text } }
-	const depth = 64 // as deep as JSON may be
+	object := func(unit func(i int) string) func(int) canon.Input { return units(typeJSON, "{", ",", "}", unit) }
+	form := func(unit func(i int) string) func(int) canon.Input { return units(typeForm, "", "&", "", unit) }
+	part := func(parameters, content string) string {
+		return "--boundary\r\nContent-Disposition: form-data; " + parameters + "\r\n\r\n" + content + "\r\n"
+	}
+	fields := func(unit func(i int) string) func(int) canon.Input {
+		return units(typeMultipart, "", "", "--boundary--\r\n", unit)
+	}
+	content := func(parameters, piece string) func(int) canon.Input {
+		return filled(typeMultipart, strings.TrimSuffix(part(parameters, ""), "\r\n"), piece, "\r\n--boundary--\r\n")
+	}
+	defaults := canon.Rules{DefaultNames: true}
+	excluding := func(list ...string) canon.Rules { return canon.Rules{Exclude: paths(t, list...)} }
+	selecting := func(list ...string) canon.Rules { return canon.Rules{Select: paths(t, list...)} }
+	deep := strings.Repeat(`{"b":`, 64) // as deep as JSON may be
+	shut := strings.Repeat(`,"a":1}`, 64)
 	return []shape{
-		{name: "orders", make: func(size int) canon.Input { return jsonInput(string(orders(size))) }},
-		{name: "orders, default names", make: func(size int) canon.Input { return jsonInput(string(orders(size))) },
-			rules: func(testing.TB) canon.Rules { return canon.Rules{DefaultNames: true} }},
+		{name: "orders", make: orders},
+		{name: "orders, default names", make: orders, rules: defaults},
 
 		// Members.
-		jsonShape("members in order", "{", func(i int) string { return fmt.Sprintf(`"%09d":1`, i) }, "}"),
-		jsonShape("members backwards", "{", func(i int) string { return fmt.Sprintf(`"%09d":1`, 999_999_999-i) }, "}"),
-		jsonShape("members in no order", "{", member(`"%d":1`), "}"),
-		jsonShape("members that differ late", "{", member(`"the same beginning of all %d":1`), "}"),
-		jsonShape("members with escapes", "{", member(`"\u0061\n%d":1`), "}"),
-		jsonShape("members beyond ASCII", "{", member(`"é😀%d":1`), "}"),
-		jsonShape("members with blanks around", " { ", member(" \"%d\" :\n 1\t"), " } "),
-		jsonShape("one member twice, at the end", "{", member(`"%d":1`), `,"1":1,"1":1}`).asRaw(),
+		{name: "members in order", make: object(func(i int) string { return fmt.Sprintf(`"%09d":1`, i) })},
+		{name: "members backwards", make: object(func(i int) string { return fmt.Sprintf(`"%09d":1`, 999_999_999-i) })},
+		{name: "members in no order", make: object(numbered(`"%d":1`))},
+		{name: "members that differ late", make: object(numbered(`"the same beginning of all %d":1`))},
+		{name: "members with escapes", make: object(numbered(`"\u0061\n%d":1`))},
+		{name: "members beyond ASCII", make: object(numbered(`"é😀%d":1`))},
+		{name: "members with blanks around", make: units(typeJSON, " { ", ",", " } ", numbered(" \"%d\" :\n 1\t"))},
+		{name: "one member twice, at the end", make: units(typeJSON, "{", ",", `,"1":1,"1":1}`, numbered(`"%d":1`)), raw: true},
 		{name: "few members with long names", make: func(size int) canon.Input {
 			name := strings.Repeat("n", size/16)
-			var b strings.Builder
-			for i := 16; i > 0; i-- {
-				fmt.Fprintf(&b, `,"%s%02d":1`, name, i)
-			}
-			return jsonInput("{" + b.String()[1:] + "}")
+			return object(func(i int) string { return fmt.Sprintf(`"%s%02d":1`, name, 16-i) })(size)
 		}},
 		{name: "names as long as there are many", make: func(size int) canon.Input {
-			return jsonInput(string(long(int(math.Sqrt(float64(size))))))
+			name := strings.Repeat("n", int(math.Sqrt(float64(size))))
+			return object(numbered(`"` + name + `%010d":1`))(size)
 		}},
 
 		// Nesting.
-		filled("nested, a long string inside", strings.Repeat(`{"b":`, depth)+`"`, "x", `"`+strings.Repeat(`,"a":1}`, depth)),
-		jsonShape("nested, many members inside", strings.Repeat(`{"b":`, depth-1)+"{", member(`"%d":1`), "}"+strings.Repeat(`,"a":1}`, depth-1)),
-		filled("nested, out of order and left out", strings.Repeat(`{"ts":1,"b":`, depth)+`"`, "x", `"`+strings.Repeat(`,"a":1}`, depth)).excluding("**.ts"),
-		filled("nested arrays", "", "[", "").asRaw(),
-		filled("nested too deep, complete", strings.Repeat(`[`, depth+1)+`"`, "x", `"`+strings.Repeat(`]`, depth+1)).asRaw(),
-		jsonShape("arrays in arrays", "[", constant("[[],[[1],[]]]"), "]"),
+		{name: "nested, a long string inside", make: filled(typeJSON, deep+`"`, "x", `"`+shut)},
+		{name: "nested, many members inside", make: units(typeJSON, deep[5:]+"{", ",", "}"+shut[7:], numbered(`"%d":1`))},
+		{name: "nested, out of order and left out", rules: excluding("**.ts"),
+			make: filled(typeJSON, strings.Repeat(`{"ts":1,"b":`, 64)+`"`, "x", `"`+shut)},
+		{name: "nested arrays", make: filled(typeJSON, "", "[", ""), raw: true},
+		{name: "nested too deep, complete", make: filled(typeJSON, strings.Repeat(`[`, 65)+`"`, "x", `"`+strings.Repeat(`]`, 65)), raw: true},
+		{name: "arrays in arrays", make: units(typeJSON, "[", ",", "]", constant("[[],[[1],[]]]"))},
 
 		// Strings and numbers.
-		filled("a plain string", `"`, "x", `"`),
-		filled("a string beyond ASCII", `"`, "你😀", `"`),
-		filled("escapes", `"`, `\u0041`, `"`),
-		filled("escapes, malformed at the end", `"`, `\u0041`, `\u004"`).asRaw(),
-		filled("blanks between", "[", "1 ,\n", "1]"),
-		filled("digits", "", "1", ""),
-		filled("zeros behind the point", "0.", "0", "1"),
-		filled("zeros in front of an exponent", "1e", "0", "1"),
-		filled("an exponent", "1e", "1", "").asRaw(),
-		jsonShape("numbers", "[", member("%d.50e-3"), "]"),
+		{name: "a plain string", make: filled(typeJSON, `"`, "x", `"`)},
+		{name: "a string beyond ASCII", make: filled(typeJSON, `"`, "你😀", `"`)},
+		{name: "escapes", make: filled(typeJSON, `"`, `\u0041`, `"`)},
+		{name: "escapes, malformed at the end", make: filled(typeJSON, `"`, `\u0041`, `\u004"`), raw: true},
+		{name: "blanks between", make: filled(typeJSON, "[", "1 ,\n", "1]")},
+		{name: "digits", make: filled(typeJSON, "", "1", "")},
+		{name: "zeros behind the point", make: filled(typeJSON, "0.", "0", "1")},
+		{name: "zeros in front of an exponent", make: filled(typeJSON, "1e", "0", "1")},
+		{name: "an exponent", make: filled(typeJSON, "1e", "1", ""), raw: true},
+		{name: "numbers", make: units(typeJSON, "[", ",", "]", numbered("%d.50e-3"))},
 
 		// Rules.
-		jsonShape("elements left out", "[", constant(`{"sku":1,"ts":2}`), "]").excluding("*.ts", "**.x.y", "**.x.*"),
-		jsonShape("elements selected", "[", constant(`{"b":[1,2],"a":{"sku":1}}`), "]").selecting("*.a.sku", "**.b.1"),
-		jsonShape("the last one selected", "[", constant("[]"), `,{"sku":1}]`).selecting("*.sku"),
-		jsonShape("all members left out", "{", member(`"%d":1`), "}").excluding("*"),
+		{name: "elements left out", make: units(typeJSON, "[", ",", "]", constant(`{"sku":1,"ts":2}`)), rules: excluding("*.ts", "**.x.y", "**.x.*")},
+		{name: "elements selected", make: units(typeJSON, "[", ",", "]", constant(`{"b":[1,2],"a":{"sku":1}}`)), rules: selecting("*.a.sku", "**.b.1")},
+		{name: "the last one selected", make: units(typeJSON, "[", ",", `,{"sku":1}]`, constant("[]")), rules: selecting("*.sku")},
+		{name: "all members left out", make: object(numbered(`"%d":1`)), rules: excluding("*")},
+		{name: "members consumed", make: consuming(units(typeJSON, "{", ",", `,"sign":1,"\u006eonce":2}`, numbered(`"%d":1`)))},
 
 		// Pairs.
-		formShape("form in order", func(i int) string { return fmt.Sprintf("n%09d=1", i) }),
-		formShape("form in no order", func(i int) string { return fmt.Sprintf("n%d=1", scattered(i)) }),
-		formShape("form, one name", func(i int) string { return fmt.Sprintf("name=%d", scattered(i)) }),
-		formShape("form with escapes", func(i int) string { return fmt.Sprintf("%%6e%d=%%E4%%BD%%A0+x", scattered(i)) }),
-		formShape("form, bad escapes", func(i int) string { return fmt.Sprintf("%d%%=%%4", scattered(i)) }),
-		formShape("form, default names", func(i int) string { return fmt.Sprintf("n%d=1&request_time=%d", scattered(i), i) }).withDefaultNames(),
-		formShape("form, names with a long common beginning, escaped", func(i int) string { return strings.Repeat("%c3%9f", 40) + fmt.Sprintf("%d=1", scattered(i)) }),
-		formShape("form, two letters in turn", func(i int) string { return string(byte('b' - i%2)) }),
+		{name: "form in order", make: form(func(i int) string { return fmt.Sprintf("n%09d=1", i) })},
+		{name: "form in no order", make: form(numbered("n%d=1"))},
+		{name: "form, one name", make: form(numbered("name=%d"))},
+		{name: "form with escapes", make: form(numbered("%%6e%d=%%E4%%BD%%A0+x"))},
+		{name: "form, bad escapes", make: form(numbered("%d%%=%%4"))},
+		{name: "form, default names", make: form(numbered("n%d=1&request_time=1")), rules: defaults},
+		{name: "form, names with a long common beginning, escaped", make: form(numbered(strings.Repeat("%%c3%%9f", 40) + "%d=1"))},
+		{name: "form, two letters in turn", make: form(func(i int) string { return string(byte('b' - i%2)) })},
 		{name: "form, each name one longer", make: func(size int) canon.Input {
-			var b bytes.Buffer
-			for n := int(math.Sqrt(float64(2 * size))); n > 0; n-- {
-				b.WriteString(strings.Repeat("n", n) + "&")
-			}
-			return canon.Input{ContentType: typeForm, Body: b.Bytes()}
+			longest := int(math.Sqrt(float64(2 * size)))
+			return form(func(i int) string { return strings.Repeat("n", max(longest-i, 1)) })(size)
 		}},
-		{name: "form, one value, bad at the end", make: func(size int) canon.Input {
-			return canon.Input{ContentType: typeForm, Body: []byte("a=" + strings.Repeat("%41", size/3) + "%")}
-		}},
-		{name: "form of nothing", make: func(size int) canon.Input {
-			return canon.Input{ContentType: typeForm, Body: bytes.Repeat([]byte("&"), size)}
-		}},
+		{name: "form, one value, bad at the end", make: filled(typeForm, "a=", "%41", "%")},
+		{name: "form of nothing", make: filled(typeForm, "", "&", "")},
+		{name: "form, consumed names", make: consuming(form(numbered("sign=1&n%d=1")))},
 		{name: "query in no order", make: func(size int) canon.Input {
-			in := formShape("", func(i int) string { return fmt.Sprintf("n%d=1", scattered(i)) }).make(size)
-			return canon.Input{RawQuery: string(in.Body)}
+			return canon.Input{RawQuery: string(form(numbered("n%d=1"))(size).Body)}
+		}},
+		{name: "query and form, names through each other", make: func(size int) canon.Input {
+			in := form(func(i int) string { return fmt.Sprintf("n%d=1", scattered(2*i+1)) })(size / 2)
+			in.RawQuery = string(form(func(i int) string { return fmt.Sprintf("body:n%d=1", scattered(2*i)) })(size / 2).Body)
+			return in
 		}},
 
 		// Multipart.
-		multipartShape("many fields of one name, and files", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			for body.Len() < size {
-				if file, err := w.CreateFormFile("name", "file"); err == nil {
-					_, _ = file.Write([]byte("content"))
-				}
-				_ = w.WriteField("name", "value")
-			}
-		}),
-		multipartShape("one file of what looks like boundaries", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			if file, err := w.CreateFormFile("name", "file"); err == nil {
-				_, _ = file.Write(bytes.Repeat([]byte("\r\n--boundar"), size/11))
-			}
-		}),
-		multipartShape("one field", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			_ = w.WriteField("name", strings.Repeat("é ", size/3))
-		}),
-		multipartShape("fields with names to be escaped", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			for i := 0; body.Len() < size; i++ {
-				_ = w.WriteField(fmt.Sprint("the same / beginning ", scattered(i)), "é")
-			}
-		}),
-		multipartShape("fields that the standard library reads", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			for body.Len() < size {
-				_ = w.WriteField(`a "quoted" name`, "value")
-			}
-		}),
-		multipartShape("one file of line ends", func(w *multipart.Writer, body *bytes.Buffer, size int) {
-			if file, err := w.CreateFormFile("name", "file"); err == nil {
-				_, _ = file.Write(bytes.Repeat([]byte("\r\n--"), size/4))
-			}
-		}),
-		{name: "a header without an end", make: func(size int) canon.Input {
-			return canon.Input{ContentType: "multipart/form-data; boundary=boundary", Body: []byte("--boundary\r\nX: " + strings.Repeat("x", size))}
-		}},
-		{name: "fields without an end", raw: true, make: func(size int) canon.Input {
-			part := "--boundary\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\nvalue\r\n"
-			return canon.Input{ContentType: "multipart/form-data; boundary=boundary", Body: []byte(strings.Repeat(part, size/len(part)))}
-		}},
+		{name: "many fields of one name, and files", make: fields(constant(part(`name="name"; filename="file"`, "content") + part(`name="name"`, "value")))},
+		{name: "one file of what looks like boundaries", make: content(`name="name"; filename="file"`, "\r\n--boundar")},
+		{name: "one field", make: content(`name="name"`, "é ")},
+		{name: "fields with names to be escaped", make: fields(numbered(part(`name="the same / beginning %d"`, "é")))},
+		{name: "fields that the standard library reads", make: fields(constant(part(`name="a \"quoted\" name"`, "value")))},
+		{name: "one file of line ends", make: content(`name="name"; filename="file"`, "\r\n--")},
+		{name: "a header without an end", make: filled(typeMultipart, "--boundary\r\nX: ", "x", "")},
+		{name: "fields without an end", make: filled(typeMultipart, "", part(`name="n"`, "value"), ""), raw: true},
 
 		// Others.
 		{name: "binary, and a query", raw: true, make: func(size int) canon.Input {
@@ -240,34 +204,11 @@ func shapes() []shape {
 		{name: "header field of line feeds", make: func(size int) canon.Input {
 			return canon.Input{Header: []pair{{Name: "a", Value: strings.Repeat("\n", size)}, {Name: "b", Value: strings.Repeat(" ", size)}}}
 		}},
-		{name: "media type", make: func(size int) canon.Input {
-			return canon.Input{ContentType: "A/" + strings.Repeat("B", size)}
-		}},
-		consuming("form, consumed names", formShape("", func(i int) string { return fmt.Sprintf("sign=%d&n%d=1", i, scattered(i)) })),
-		consuming("members consumed", jsonShape("", "{", member(`"%d":1`), `,"sign":1,"\u006eonce":2}`)),
-		{name: "query and form, names through each other", make: func(size int) canon.Input {
-			var query, form strings.Builder
-			for i := 0; query.Len()+form.Len() < size; i++ {
-				fmt.Fprintf(&query, "&body:n%d=1", scattered(2*i))
-				fmt.Fprintf(&form, "&n%d=1", scattered(2*i+1))
-			}
-			return canon.Input{RawQuery: query.String(), ContentType: typeForm, Body: []byte(form.String())}
-		}},
+		{name: "media type", make: func(size int) canon.Input { return canon.Input{ContentType: "A/" + strings.Repeat("B", size)} }},
 		{name: "path parameters", make: func(size int) canon.Input {
-			return canon.Input{PathParams: []canon.Pair{{Name: "b", Value: strings.Repeat("é/", size/3)}, {Name: "a", Value: "1"}}}
+			return canon.Input{PathParams: []pair{{Name: "b", Value: strings.Repeat("é/", size/3)}, {Name: "a", Value: "1"}}}
 		}},
 	}
-}
-
-// consuming makes what s does, with names that do not count.
-func consuming(name string, s shape) shape {
-	body := s.make
-	s.name, s.make = name, func(size int) canon.Input {
-		in := body(size)
-		in.Consumed = []string{"timestamp", "nonce", "sign"}
-		return in
-	}
-	return s
 }
 
 // length is how many bytes there are in in to read.
@@ -294,14 +235,10 @@ func TestGrowth(t *testing.T) {
 	const most, mostOfTwo = 2.3, 6.5
 	race.Skip(t, "the race detector's own work on large buffers grows faster than they do")
 	sizes := []int{32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}
-	for _, s := range shapes() {
+	for _, s := range shapes(t) {
 		t.Run(s.name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			rules := canon.Rules{}
-			if s.rules != nil {
-				rules = s.rules(t)
-			}
 			inputs := make([]canon.Input, len(sizes))
 			fastest := slices.Repeat([]time.Duration{math.MaxInt64}, len(sizes))
 			lengths := make([]int, len(sizes))
@@ -314,7 +251,7 @@ func TestGrowth(t *testing.T) {
 				for range 5 {
 					for i := range inputs {
 						began := cpuTime()
-						_, info := rules.AppendDigest(dst, &inputs[i])
+						_, info := s.rules.AppendDigest(dst, &inputs[i])
 						fastest[i] = min(fastest[i], cpuTime()-began)
 						require.Equal(t, s.raw, info.Raw)
 					}
@@ -348,15 +285,11 @@ func TestGrowth(t *testing.T) {
 // multiple of the body: not for the most members that there can be, either.
 func TestMemoryGrowth(t *testing.T) {
 	race.Skip(t, "the race detector allocates, too")
-	for _, s := range shapes() {
-		rules := canon.Rules{}
-		if s.rules != nil {
-			rules = s.rules(t)
-		}
+	for _, s := range shapes(t) {
 		var perByte []float64
 		for _, size := range []int{64 << 10, 1 << 20} {
 			in := s.make(size)
-			perByte = append(perByte, float64(canon.FreshBytes(&rules, &in))/float64(size))
+			perByte = append(perByte, float64(canon.FreshBytes(&s.rules, &in))/float64(size))
 		}
 		assert.LessOrEqual(t, slices.Max(perByte), 40.0, "%s: %.1f bytes for each byte of the body", s.name, perByte)
 	}
