@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -176,11 +175,6 @@ func TestZeroValues(t *testing.T) {
 	require.Equal(t, []*sign.Key{signtest.Bob}, keysOf(t, ring, "bob"))
 	_, err = ring.Keys(t.Context(), "a")
 	require.ErrorIs(t, err, sign.ReasonRevokedKey)
-	unused, err := new(sign.MemoryNonces).Use(t.Context(), "k", "n", time.Minute)
-	require.NoError(t, err)
-	require.True(t, unused)
-	_, err = new(sign.MemoryNonces).Use(t.Context(), "k", "n", 0)
-	require.ErrorContains(t, err, "no time")
 }
 
 // Package fmt goes past methods for unexported fields, and through one pointer for a verb that is none of a pointer's.

@@ -182,9 +182,7 @@ func TestV1CoversTheMessage(t *testing.T) {
 			_, err := fixture.Verifier(sign.Config{}, key[1]).Verify(t.Context(), m)
 			require.ErrorIs(t, err, want, what)
 		}
-		for _, method := range []string{"PATCH", "post"} {
-			check(sign.ReasonBadSignature, method, func(m *sign.Message, _ *fixture.Source) { m.Method = method })
-		}
+		check(sign.ReasonBadSignature, "method's case", func(m *sign.Message, _ *fixture.Source) { m.Method = "post" })
 		for _, host := range []string{"api.example.org", "api.example.com:443", "api.example.com."} {
 			check(sign.ReasonBadSignature, host, func(m *sign.Message, _ *fixture.Source) { m.Host = host })
 		}
@@ -197,10 +195,6 @@ func TestV1CoversTheMessage(t *testing.T) {
 		check(sign.ReasonBadSignature, "absolute form", func(m *sign.Message, _ *fixture.Source) {
 			m.Target, m.Host = "http://evil.example.com"+m.Target, "evil.example.com"
 		})
-		for _, body := range []string{"", body200[1:], body200 + "\x00", "[" + body200[1:], body200[:len(body200)-1] + "]"} {
-			check(sign.ReasonBadSignature, body, func(_ *sign.Message, s *fixture.Source) { s.Body = []byte(body) })
-		}
-
 		check(nil, "host's case", func(m *sign.Message, _ *fixture.Source) { m.Host = "API.Example.com" })
 		check(nil, "absolute form", func(m *sign.Message, _ *fixture.Source) { m.Target = "http://api.example.com" + m.Target })
 		check(nil, "unsigned fields", func(_ *sign.Message, s *fixture.Source) {

@@ -46,13 +46,8 @@ func TestConfigErrorsAreReportedAtOnce(t *testing.T) {
 		_, err := sign.NewVerifier(c)
 		require.ErrorContains(t, err, want)
 	}
-	for _, c := range []sign.Config{
-		{Keys: ring, Window: time.Hour, Margin: 24 * time.Hour, StoreTimeout: 10 * time.Minute},
-		{Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, NonceQuota: 64, MaxNonces: 64},
-	} {
-		_, err := sign.NewVerifier(c)
-		require.NoError(t, err)
-	}
+	sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Window: time.Hour, Margin: 24 * time.Hour, StoreTimeout: 10 * time.Minute}))
+	sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, NonceQuota: 64, MaxNonces: 64}))
 }
 
 // nonceSpy is a nonce store that fails if err is set, waits for its context's end if it is silent, and otherwise takes
@@ -627,14 +622,6 @@ func TestHostsAndTargets(t *testing.T) {
 		_, err := fixture.Verifier(neither, signtest.Demo).Verify(t.Context(), m)
 		require.ErrorIs(t, err, sign.CodeMalformed)
 	}
-}
-
-func TestContext(t *testing.T) {
-	_, ok := sign.From(t.Context())
-	require.False(t, ok)
-	v, ok := sign.From(sign.NewContext(t.Context(), sign.Verified{KeyID: "demo"}))
-	require.True(t, ok)
-	require.Equal(t, "demo", v.KeyID)
 }
 
 // Messages that are verified at once share nothing, nor does an event that its observer keeps. Of equal ones, one is

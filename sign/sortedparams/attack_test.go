@@ -31,8 +31,9 @@ func body(old, with string) func(*http.Request) {
 	return replaceBody(strings.Replace(formBody, old, with, 1))
 }
 
-// Each row changes a good message, and says why that must be refused, or must not. Signed are the four
-// fields of the header and a form, by the standard options.
+// Each row changes a good message, and says why that must be refused, or must not. Signed are the four fields of the header
+// and a form, by the standard options. That another set of parameters is refused, and the same one elsewhere is not, is a
+// property of its own; other bytes in the four fields are the suite's.
 var attacks = []struct {
 	name, why string
 	change    func(r *http.Request)
@@ -40,12 +41,8 @@ var attacks = []struct {
 }{
 	{"untouched", "the row that shows that the others are refused for what they change", func(*http.Request) {}, nil},
 
-	{"value", "what it is all about", body("amount=5", "amount=50000"), sign.ReasonBadSignature},
 	{"value: another number of the same size", "numbers are text: 5 is not 5.0", as(jsonType, strings.Replace(jsonBody, "5", "5.0", 1)), sign.ReasonBadSignature},
 	{"name: case", "names are bytes, too; some frameworks bind Amount to amount", body("amount", "Amount"), sign.ReasonBadSignature},
-	{"parameter added", "a handler might read it", addQuery("admin=1"), sign.ReasonBadSignature},
-	{"values swapped", "a value belongs to its name", replaceBody("amount=bob&to=5&memo=for+rent+%26+food&notify_url=https%3A%2F%2Fa.test%2F%3Fid%3D7"), sign.ReasonBadSignature},
-	{"nothing left", "a signature of something is not that of nothing", replaceBody(""), sign.ReasonBadSignature},
 
 	{"doubled: same value", "which one counts differs from framework to framework; refused before it is asked", body("amount=5", "amount=5&amount=5"), sign.CodeMalformed},
 	{"doubled: another value behind", "the first was signed, the last is read", body("amount=5", "amount=5&amount=500"), sign.CodeMalformed},
@@ -79,10 +76,6 @@ var attacks = []struct {
 	{"too many parameters", "each costs a comparison", replaceBody(strings.Repeat("&a", 257)), sign.CodeMalformed},
 	{"name too long", "it is in errors and logs", body("amount=5", strings.Repeat("a", 129)+"=5"), sign.CodeMalformed},
 
-	{"other body: JSON with the same parameters", "NOT signed: a message is its parameters, however they are written; see Places", as(jsonType, jsonBody), nil},
-	{"parameter moved to the query", "NOT signed: see Places", func(r *http.Request) { body("&to=bob", "")(r); addQuery("to=bob")(r) }, nil},
-	{"order", "NOT signed: they are sorted", replaceBody("to=bob&notify_url=https%3A%2F%2Fa.test%2F%3Fid%3D7&memo=for+rent+%26+food&amount=5"), nil},
-	{"empty parameter added", "NOT signed: handlers must not tell it from none", addQuery("coupon="), nil},
 	{"path", "NOT signed: see Bind", func(r *http.Request) { r.URL.Path = "/refunds" }, nil},
 	{"method", "NOT signed: see Bind", func(r *http.Request) { r.Method = "DELETE" }, nil},
 	{"header field", "NOT signed", setHeader("X-User", "eve"), nil},
@@ -101,12 +94,7 @@ var attacks = []struct {
 	{"JSON: not UTF-8", "decoders put U+FFFD in its place", as(jsonType, strings.Replace(jsonBody, "bob", "\xff", 1)), sign.CodeMalformed},
 	{"JSON: too deep", "nested a hundred thousand times", as(jsonType, strings.Repeat(`[`, 100000)), sign.CodeMalformed},
 
-	{"key id: another", "nobody's key", setHeader("X-Key-Id", "other"), sign.ReasonUnknownKey},
-	{"timestamp: another", "it is signed", setHeader("X-Timestamp", "1700000001"), sign.ReasonBadSignature},
-	{"timestamp: too old", "time comes first", setHeader("X-Timestamp", "1699999939"), sign.CodeExpired},
-	{"nonce: another", "it is signed: a new one would make the message a new one", setHeader("X-Nonce", "0123456789abcdef"), sign.ReasonBadSignature},
 	{"nonce: separators", "it stands in what is signed as it is", setHeader("X-Nonce", "0123456789abcdef&to=eve"), sign.CodeMalformed},
-	{"sign: all zero", "no value is special", setHeader("X-Sign", strings.Repeat("0", 64)), sign.ReasonBadSignature},
 	{"sign: lower case", "one text for one signature: upper case, unless the house says otherwise", func(r *http.Request) {
 		r.Header.Set("X-Sign", strings.ToLower(r.Header.Get("X-Sign")[:63])+"f")
 	}, sign.CodeMalformed},
@@ -156,19 +144,13 @@ func TestAttacksAmongParameters(t *testing.T) {
 		want        error
 	}{
 		{"the row that shows that the others are refused for what they change", "", "", "", nil},
-		{"a value is signed", "amount", "6", "", sign.ReasonBadSignature},
 		{"nothing to verify", "sign", "", "", sign.CodeMissing},
 		{"an empty one is no more than none", "sign", "", "sign=", sign.CodeMissing},
 		{"one of two is not what was signed", "", "", "sign=x", sign.CodeMalformed},
-		{"no value is special", "sign", strings.Repeat("0", 64), "", sign.ReasonBadSignature},
-		{"it would be valid for ever", "timestamp", "", "", sign.CodeMissing},
-		{"the timestamp is signed", "timestamp", "1700000001", "", sign.ReasonBadSignature},
 		{"which one of two?", "", "", "timestamp=1700000001", sign.CodeMalformed},
 		{"it could be sent again", "nonce_str", "", "", sign.CodeMissing},
-		{"the nonce is signed", "nonce_str", "0123456789abcdef", "", sign.ReasonBadSignature},
 		{"a nonce is kept", "nonce_str", strings.Repeat("n", 129), "", sign.CodeMalformed},
 		{"whose key?", "mch_id", "", "", sign.CodeMissing},
-		{"nobody's key", "mch_id", "2", "", sign.ReasonUnknownKey},
 		{"a key id is in logs", "mch_id", "müller", "", sign.CodeMalformed},
 	} {
 		r := newSigned(t, o, "/?amount=5&to=bob", "", "")
