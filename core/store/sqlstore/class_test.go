@@ -156,9 +156,8 @@ func TestStalled(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	for _, url := range []string{"postgres://nobody@127.0.0.1:1/none", "mysql://nobody@127.0.0.1:1/none", "sqlite:/nonexistent/directory/file"} {
 		db, dialect := open(t, url)
-		s, err := sqlstore.New(db, dialect, sqlstore.Config{})
-		require.NoError(t, err)
-		_, err = s.Acquire(t.Context(), "k", claim(time.Hour))
+		s := newOn(t, db, dialect, sqlstore.Config{})
+		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, store.ErrFull)
 		_, err = s.DoTx(t.Context(), db, "k", never)
@@ -166,6 +165,5 @@ func TestUnreachable(t *testing.T) {
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 		_, err = sqlstore.NewURL(t.Context(), url, sqlstore.Config{})
 		require.Error(t, err)
-		s.Close()
 	}
 }

@@ -29,12 +29,13 @@ type books struct {
 	t     *testing.T
 	store *sqlstore.Store
 	db    *sql.DB
-	rows  string // the table
+	table string // of records
+	rows  string // of rows
 }
 
 func newBooks(t *testing.T, url string) *books {
 	s, db, name := fresh(t, url, sqlstore.Config{})
-	b := &books{t: t, store: s, db: db, rows: name + "_rows"}
+	b := &books{t: t, store: s, db: db, table: name, rows: name + "_rows"}
 	suffix := ""
 	if strings.HasPrefix(url, "mysql") {
 		suffix = " ENGINE=InnoDB"
@@ -51,7 +52,7 @@ func newBooks(t *testing.T, url string) *books {
 }
 
 // enter returns a function for DoTx that makes a row of the given name.
-func (b *books) enter(name string) func(tx *sql.Tx) ([]byte, error) {
+func (b *books) enter(name string) function {
 	return func(tx *sql.Tx) ([]byte, error) {
 		_, err := tx.Exec("INSERT INTO " + b.rows + " (name, amount) VALUES ('" + name + "', 1)")
 		return []byte("entered " + name), err
@@ -67,6 +68,28 @@ func (b *books) count(name string) (n int) {
 
 func (b *books) do(key string, fn func(tx *sql.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	return b.store.DoTx(b.t.Context(), b.db, key, fn, opts...)
+}
+
+type (
+	function = func(tx *sql.Tx) ([]byte, error)
+	caller   = func(ctx context.Context, db sqlstore.TxBeginner, key string, fn function) (core.Result[[]byte], error)
+)
+
+// calls are DoTx with a key, and RunTx in a run of a task with that key.
+func (b *books) calls() map[string]caller {
+	task := core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.TaskPolicy{Name: "task"})
+	return map[string]caller{
+		"DoTx": func(ctx context.Context, db sqlstore.TxBeginner, key string, fn function) (core.Result[[]byte], error) {
+			return b.store.DoTx(ctx, db, key, fn)
+		},
+		"RunTx": func(ctx context.Context, db sqlstore.TxBeginner, key string, fn function) (r core.Result[[]byte], err error) {
+			_, err = core.Do(b.t.Context(), task, core.Call{Key: key}, func(run context.Context) (string, error) {
+				r, err = b.store.RunTx(ended{run, ctx}, db, fn)
+				return "", err
+			})
+			return r, err
+		},
+	}
 }
 
 func never(*sql.Tx) ([]byte, error) { return nil, errors.New("the function ran") }
@@ -153,26 +176,16 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		require.ErrorIs(t, b.store.Complete(ctx, "abandoned", abandoned.Owner, nil, time.Hour), store.ErrLost)
 
 		// A record whose time has passed is none.
-		_, err = b.do("brief", b.enter("brief"), sqlstore.Retention(time.Millisecond))
+		_, err = b.do("brief", func(tx *sql.Tx) ([]byte, error) {
+			time.Sleep(5 * time.Millisecond) // which does not count
+			return b.enter("brief")(tx)
+		}, sqlstore.Retention(time.Millisecond))
 		require.NoError(t, err)
 		time.Sleep(5 * time.Millisecond)
 		r, err = b.do("brief", b.enter("brief"))
 		require.NoError(t, err)
 		assert.Equal(t, uint64(1), r.Attempt)
 		assert.Equal(t, 2, b.count("brief"))
-	})
-}
-
-// TestDoTxOutlivesItsRetention: the retention does not count the function's own time.
-func TestDoTxOutlivesItsRetention(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		b := newBooks(t, url)
-		_, err := b.do("k", func(tx *sql.Tx) ([]byte, error) {
-			time.Sleep(30 * time.Millisecond)
-			return b.enter("k")(tx)
-		}, sqlstore.Retention(10*time.Millisecond))
-		require.NoError(t, err)
-		assert.Equal(t, 1, b.count("k"))
 	})
 }
 
@@ -204,16 +217,6 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 		})
 		wg.Wait()
 
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err = b.store.DoTx(ctx, b.db, "k", func(tx *sql.Tx) ([]byte, error) {
-			v, err := b.enter("k")(tx)
-			cancel()
-			return v, err
-		})
-		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, codes.StoreUnavailable)
-		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-
 		assert.Zero(t, b.count("k"))
 		r, err := b.do("k", b.enter("k"))
 		require.NoError(t, err)
@@ -222,72 +225,89 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 	})
 }
 
-// TestDoTxThatWasEnded: a function that ends the transaction itself gets an error, because the record is not what it should be.
-func TestDoTxThatWasEnded(t *testing.T) {
+// TestEndedByTheFunction: a function that ends the transaction itself gets an error, because the record is not what it should be. It
+// is not marked as committed: the next call runs.
+func TestEndedByTheFunction(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
-		for name, end := range map[string]func(tx *sql.Tx) error{
+		says := func(statement string) func(tx *sql.Tx) error {
+			return func(tx *sql.Tx) error {
+				_, _ = tx.Exec(statement)
+				return nil
+			}
+		}
+		ends := map[string]func(tx *sql.Tx) error{
 			"commits":    (*sql.Tx).Commit,
 			"rolls back": (*sql.Tx).Rollback,
-			// As MySQL itself does at a deadlock.
-			"says ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec("ROLLBACK"); return err },
-		} {
-			_, err := b.do(name, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
-			require.ErrorContains(t, err, "ended the transaction", name)
-			require.NotErrorIs(t, err, codes.StoreUnavailable, name)
+			"says so":    says("ROLLBACK"), // as MySQL itself does at a deadlock
 		}
 		if dialectOf(url) == sqlstore.PostgreSQL { // where an error ends it
-			_, err := b.do("goes on", func(tx *sql.Tx) ([]byte, error) {
-				_, _ = tx.Exec("SELECT 1/0")
-				return nil, nil
-			})
-			require.ErrorContains(t, err, "ended the transaction")
+			ends["goes on"] = says("SELECT 1/0")
+		}
+		for name, call := range b.calls() {
+			for how, end := range ends {
+				key := name + " " + how
+				_, err := call(t.Context(), b.db, key, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
+				require.ErrorContains(t, err, "ended the transaction", key)
+				_, refused := errors.AsType[*core.Refusal](err)
+				require.False(t, refused, key)
+				r, err := call(t.Context(), b.db, key, b.enter(key))
+				for errors.Is(err, codes.InProgress) { // a record that was committed has a lease, until the clock moves on
+					r, err = call(t.Context(), b.db, key, b.enter(key))
+				}
+				require.NoError(t, err, key)
+				require.False(t, r.Replayed, key)
+				require.Equal(t, 1, b.count(key), key)
+			}
 		}
 	})
 }
 
-// TestDoTxAtOnce: of many concurrent duplicates one runs, and the others get its result, or may run if it has failed.
+// TestDoTxAtOnce: two processes have many concurrent duplicates.
 func TestDoTxAtOnce(t *testing.T) {
 	run(t, append(strict, engines...), func(t *testing.T, url string) {
-		b := newBooks(t, url)
-		const rounds, callers = 10, 6
-		for round := range rounds {
-			key := fmt.Sprint("round ", round)
-			var failed, ran, replayed atomic.Int32
-			var wg sync.WaitGroup
-			for range callers {
-				wg.Go(func() {
-					for {
-						r, err := b.do(key, func(tx *sql.Tx) ([]byte, error) {
-							v, err := b.enter(key)(tx)
-							if failed.Add(1) <= 2 {
-								err = errors.Join(err, errUnlucky)
-							}
-							return v, err
-						})
-						switch {
-						case errors.Is(err, errUnlucky):
-							continue
-						case err != nil:
-							t.Error(err)
-						case r.Replayed:
-							replayed.Add(1)
-						default:
-							ran.Add(1)
-						}
-						if err == nil && string(r.Value) != "entered "+key {
-							t.Errorf("the result is %q", r.Value)
-						}
-						return
-					}
-				})
-			}
-			wg.Wait()
-			require.Equal(t, int32(1), ran.Load(), "callers that ran")
-			require.Equal(t, int32(callers-1), replayed.Load(), "callers that got the result")
-			require.Equal(t, 1, b.count(key))
-		}
+		b, peer := newBooks(t, url), new(books)
+		*peer = *b
+		peer.db, _ = open(t, url)
+		peer.store = openStore(t, url, b.table)
+		b.atOnce(peer)
 	})
+}
+
+// atOnce makes concurrent duplicates, here and at peers. One runs, and the others get its result, or may run if it has failed.
+func (b *books) atOnce(peers ...*books) {
+	const rounds, callers = 10, 6
+	sides := append(peers, b)
+	for round := range rounds {
+		key := fmt.Sprint("round ", round)
+		var failed, ran, replayed atomic.Int32
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				r, err := core.Result[[]byte]{}, errUnlucky
+				for errors.Is(err, errUnlucky) {
+					r, err = sides[i%len(sides)].do(key, func(tx *sql.Tx) ([]byte, error) {
+						v, err := b.enter(key)(tx)
+						if failed.Add(1) <= 2 {
+							err = errors.Join(err, errUnlucky)
+						}
+						return v, err
+					})
+				}
+				assert.NoError(b.t, err)
+				assert.Equal(b.t, "entered "+key, string(r.Value))
+				if r.Replayed {
+					replayed.Add(1)
+				} else {
+					ran.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(b.t, int32(1), ran.Load(), "callers that ran")
+		require.Equal(b.t, int32(callers-1), replayed.Load(), "callers that got the result")
+		require.Equal(b.t, 1, b.count(key))
+	}
 }
 
 var errUnlucky = errors.New("unlucky")
@@ -375,38 +395,45 @@ func TestDoTxSerializable(t *testing.T) {
 	})
 }
 
-func TestDoTxLostCommit(t *testing.T) {
+func TestLostCommit(t *testing.T) {
 	run(t, append(strict, engines...), func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
-		runs := 0
-		do := func(key string) (core.Result[[]byte], error) {
-			runs = 0
-			return b.store.DoTx(t.Context(), pool, key, func(tx *sql.Tx) ([]byte, error) {
-				runs++
-				return b.enter(key)(tx)
-			})
+		for name, call := range b.calls() {
+			for what, lose := range map[string]*atomic.Int32{"committed, and the answer was lost": &l.after, "rolled back": &l.before} {
+				key, runs := name+" "+what, 0
+				lose.Store(1)
+				r, err := call(t.Context(), pool, key, func(tx *sql.Tx) ([]byte, error) {
+					runs++
+					return b.enter(key)(tx)
+				})
+				require.NoError(t, err)
+				assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + key), Attempt: 1}, r)
+				assert.Equal(t, what == "rolled back", runs == 2)
+				assert.Equal(t, 1, b.count(key))
+			}
+
+			// A database that goes at each commit.
+			key := name + " hopeless"
+			l.before.Store(100)
+			_, err := call(t.Context(), pool, key, b.enter(key))
+			l.before.Store(0)
+			require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, codes.Unfinished)
+			require.ErrorIs(t, err, errBroken)
+			assert.Zero(t, b.count(key))
 		}
 
-		// It was committed, and the answer was lost.
+		// It is not run again because its record has expired.
 		l.after.Store(1)
-		r, err := do("committed")
+		r, err := b.store.DoTx(t.Context(), pool, "brief", b.enter("brief"), sqlstore.Retention(time.Nanosecond))
 		require.NoError(t, err)
-		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered committed"), Attempt: 1}, r)
-		assert.Equal(t, 1, runs)
-		assert.Equal(t, 1, b.count("committed"))
-
-		// It was not.
-		l.before.Store(1)
-		r, err = do("rolled back")
-		require.NoError(t, err)
-		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered rolled back"), Attempt: 1}, r)
-		assert.Equal(t, 2, runs)
-		assert.Equal(t, 1, b.count("rolled back"))
+		assert.False(t, r.Replayed)
+		assert.Equal(t, 1, b.count("brief"))
 
 		// It was not, and the second run fails by itself: that is known, too.
 		l.before.Store(1)
-		runs = 0
+		runs := 0
 		_, err = b.store.DoTx(t.Context(), pool, "failed", func(tx *sql.Tx) ([]byte, error) {
 			if runs++; runs == 2 {
 				return nil, errUnlucky
@@ -417,16 +444,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		require.NotErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 		assert.Zero(t, b.count("failed"))
 
-		// A database that goes at each commit.
-		l.before.Store(100)
-		_, err = do("hopeless")
-		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, codes.Unfinished)
-		require.ErrorIs(t, err, errBroken)
-		l.before.Store(0)
-		assert.Zero(t, b.count("hopeless"))
-
-		// And one that can't be asked afterwards.
+		// A database that can't be asked afterwards.
 		ctx, cancel := context.WithCancel(t.Context())
 		l.after.Store(1)
 		_, err = b.store.DoTx(ctx, pool, "unknown", func(tx *sql.Tx) ([]byte, error) {
@@ -444,10 +462,9 @@ func TestDoTxLostCommit(t *testing.T) {
 		require.ErrorIs(t, err, codes.Unfinished)
 		require.ErrorIs(t, err, context.Canceled)
 		l.gone.Store(nil)
-		r, err = do("unknown")
+		r, err = b.do("unknown", never)
 		require.NoError(t, err)
 		assert.Equal(t, core.Result[[]byte]{Value: []byte("entered unknown"), Replayed: true}, r)
-		assert.Zero(t, runs)
 
 		// The server answers the commit only after ctx has ended.
 		pool, l = lossyDB(t, b.db, url)
@@ -461,7 +478,7 @@ func TestDoTxLostCommit(t *testing.T) {
 		require.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
 		require.ErrorIs(t, err, context.Canceled)
 		close(answer)
-		r, err = do("held")
+		r, err = b.do("held", b.enter("held"))
 		require.NoError(t, err)
 		assert.Equal(t, "entered held", string(r.Value))
 		assert.Equal(t, 1, b.count("held"))
@@ -571,7 +588,7 @@ func TestDoTxLostCommitToAnother(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
-		other := openStore(t, url, strings.Trim(b.store.TableName(), "\"`"))
+		other := openStore(t, url, b.table)
 		db, _ := open(t, url)
 		l.before.Store(1)
 		result, err := b.store.DoTx(t.Context(), &between{TxBeginner: pool, do: func() {

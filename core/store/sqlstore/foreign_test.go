@@ -37,41 +37,8 @@ func mysqlPool(t *testing.T, params string) *sql.DB {
 
 // TestWithoutAutocommit: what is acknowledged would be rolled back with the connection.
 func TestWithoutAutocommit(t *testing.T) {
-	s, err := sqlstore.New(mysqlPool(t, "autocommit=0"), sqlstore.MySQL, sqlstore.Config{})
-	require.NoError(t, err)
+	s := newOn(t, mysqlPool(t, "autocommit=0"), sqlstore.MySQL, sqlstore.Config{})
 	require.ErrorContains(t, s.Migrate(t.Context()), "autocommit")
-}
-
-// TestHugeResultOnAForeignPool: a result that is too large for the server must not break the connection, which would hide the
-// reason. A result that fits arrives, also where the driver writes it into the text, in which it grows.
-func TestHugeResultOnAForeignPool(t *testing.T) {
-	for _, params := range []string{"", "interpolateParams=true"} {
-		db := mysqlPool(t, params)
-		var limit int
-		require.NoError(t, db.QueryRow("SELECT @@max_allowed_packet").Scan(&limit))
-		if limit > 64<<20 {
-			t.Skipf("the server takes %d bytes at once", limit)
-		}
-		_, _, name := fresh(t, engines[1].url(t), sqlstore.Config{})
-		s, err := sqlstore.New(db, sqlstore.MySQL, sqlstore.Config{Table: name})
-		require.NoError(t, err)
-		for key, size := range map[string]int{"beyond": limit + 1, "far beyond": 3 * limit} {
-			c := claim(time.Hour)
-			_, err = s.Acquire(t.Context(), key, c)
-			require.NoError(t, err)
-			require.ErrorIs(t, s.Complete(t.Context(), key, c.Owner, make([]byte, size), time.Hour), store.ErrFull)
-			require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
-		}
-		c := claim(time.Hour)
-		_, err = s.Acquire(t.Context(), "within", c)
-		require.NoError(t, err)
-		result := []byte(strings.Repeat("'\x00\\\"", limit/5)) // every byte is escaped in a text
-		require.NoError(t, s.Complete(t.Context(), "within", c.Owner, result, time.Hour))
-		g, err := s.Acquire(t.Context(), "within", claim(time.Hour))
-		require.NoError(t, err)
-		require.True(t, string(result) == string(g.Result))
-		s.Close()
-	}
 }
 
 // TestForeignTables: Migrate refuses a table with flaws that the database would accept silently, and names each of them.
@@ -133,12 +100,12 @@ func TestForeignTables(t *testing.T) {
 			dialect := dialectOf(engines[i].url(t))
 			ddl, err := sqlstore.Schema(dialect, name)
 			require.NoError(t, err)
-			create, _, _ := strings.Cut(ddl, ";")
+			create, index, _ := strings.Cut(ddl, ";")
 			for _, c := range changes {
 				_, err := db.Exec("DROP TABLE " + name)
 				require.NoError(t, err)
-				statements := []string{strings.Replace(create, c.from, c.to, 1)}
-				if c.from == "" {
+				statements := []string{strings.Replace(create, c.from, c.to, 1), index}
+				if dialect == sqlstore.MySQL {
 					statements = []string{create, "ALTER TABLE " + name + " " + c.to}
 				} else {
 					require.Contains(t, create, c.from)
@@ -147,10 +114,7 @@ func TestForeignTables(t *testing.T) {
 					_, err := db.Exec(q)
 					require.NoError(t, err, q)
 				}
-				s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: name})
-				require.NoError(t, err)
-				err = s.Migrate(t.Context())
-				s.Close()
+				err = newOn(t, db, dialect, sqlstore.Config{Table: name}).Migrate(t.Context())
 				if c.faults == nil {
 					assert.NoError(t, err, c.to)
 				}
@@ -168,10 +132,7 @@ func TestViews(t *testing.T) {
 		_, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := db.Exec("CREATE VIEW " + name + "_view AS SELECT * FROM " + name)
 		require.NoError(t, err)
-		s, err := sqlstore.New(db, dialectOf(url), sqlstore.Config{Table: name + "_view"})
-		require.NoError(t, err)
-		require.Error(t, s.Migrate(t.Context()))
-		s.Close()
+		require.Error(t, newOn(t, db, dialectOf(url), sqlstore.Config{Table: name + "_view"}).Migrate(t.Context()))
 		_, err = db.Exec("DROP VIEW " + name + "_view")
 		require.NoError(t, err)
 	})
@@ -246,20 +207,6 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 	})
 }
 
-// TestLostCommitOfABriefRecord: a lost commit is not run again because its record has expired.
-func TestLostCommitOfABriefRecord(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		b := newBooks(t, url)
-		pool, l := lossyDB(t, b.db, url)
-		l.after.Store(1)
-		r, err := b.store.DoTx(t.Context(), pool, "k", b.enter("k"), sqlstore.Retention(time.Nanosecond))
-		require.NoError(t, err)
-		assert.Equal(t, "entered k", string(r.Value))
-		assert.False(t, r.Replayed)
-		assert.Equal(t, 1, b.count("k"))
-	})
-}
-
 // TestDuplicatesWaitInTheProcess: waiting duplicates hold neither all connections of the pool, without which other leases would
 // be lost, nor all slots for transactions.
 func TestDuplicatesWaitInTheProcess(t *testing.T) {
@@ -314,10 +261,7 @@ func TestWaitsForALockAsLongAsItTakes(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(0)")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	s, err := sqlstore.New(db, sqlstore.SQLite, sqlstore.Config{Table: name})
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-
+	s := newOn(t, db, sqlstore.SQLite, sqlstore.Config{Table: name})
 	held, waited := make(chan struct{}), make(chan error, 1)
 	go func() {
 		<-held
@@ -380,31 +324,6 @@ func TestErrorsOfTheFunction(t *testing.T) {
 			require.ErrorIs(t, err, codes.StoreUnavailable)
 			require.ErrorIs(t, err, conflict)
 			require.Equal(t, sqlstore.Tries, runs)
-
-			// A context that ends in a pause between two tries is no fault of the database.
-			runs = 0
-			ctx, cancel := context.WithCancelCause(t.Context())
-			_, err = b.store.DoTx(ctx, b.db, "k", func(*sql.Tx) ([]byte, error) {
-				if runs++; runs == 3 {
-					time.AfterFunc(time.Millisecond, func() { cancel(errUnlucky) })
-				}
-				return nil, conflict
-			})
-			cancel(nil)
-			if runs < sqlstore.Tries {
-				require.ErrorIs(t, err, context.Canceled)
-				require.ErrorIs(t, err, errUnlucky)
-				require.NotErrorIs(t, err, codes.StoreUnavailable)
-			}
 		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := b.store.DoTx(ctx, b.db, "k", func(tx *sql.Tx) ([]byte, error) {
-			cancel(errUnlucky)
-			_, err := tx.ExecContext(ctx, "DELETE FROM "+b.rows)
-			return nil, err
-		})
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, errUnlucky)
-		require.NotErrorIs(t, err, codes.StoreUnavailable)
 	})
 }

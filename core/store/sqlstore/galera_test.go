@@ -3,15 +3,12 @@ package sqlstore_test
 import (
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core/store"
@@ -34,11 +31,9 @@ func TestGalera(t *testing.T) {
 
 	// Sessions that do not wait are refused, at the start.
 	careless, dialect := open(t, nodes[1].URL())
-	s, err := sqlstore.New(careless, dialect, sqlstore.Config{})
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
+	s := newOn(t, careless, dialect, sqlstore.Config{})
 	require.ErrorContains(t, s.Migrate(t.Context()), "wsrep_sync_wait")
-	_, err = sqlstore.NewURL(t.Context(), with(nodes[1].URL(), "wsrep_sync_wait=1"), sqlstore.Config{})
+	_, err := sqlstore.NewURL(t.Context(), with(nodes[1].URL(), "wsrep_sync_wait=1"), sqlstore.Config{})
 	require.ErrorContains(t, err, "wsrep_sync_wait")
 
 	var stores [2]*sqlstore.Store
@@ -62,7 +57,7 @@ func TestGalera(t *testing.T) {
 	for _, q := range []string{
 		"CREATE TABLE ballast (id INT PRIMARY KEY, n INT NOT NULL, filling CHAR(200) NOT NULL)",
 		"INSERT INTO ballast SELECT seq, 0, '' FROM seq_1_to_5000",
-		"CREATE TABLE entries (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL)",
+		"CREATE TABLE entries (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL, amount BIGINT NOT NULL)",
 	} {
 		_, err := pools[0].Exec(q)
 		require.NoError(t, err)
@@ -85,55 +80,23 @@ func TestGalera(t *testing.T) {
 	})
 	stop := sync.OnceFunc(func() { close(done); writing.Wait() })
 	t.Cleanup(stop)
-	const rounds = 40
-	lost := 0
-	for i := range rounds {
+	for i := range 40 {
 		key := fmt.Sprint("k", i)
 		c := claim(time.Hour)
 		g, err := stores[0].Acquire(t.Context(), key, c)
 		require.NoError(t, err)
 		require.Equal(t, store.Acquired, g.State)
-		if errors.Is(s.Renew(t.Context(), key, c.Owner, time.Hour), store.ErrLost) {
-			lost++
-		}
 		require.NoError(t, stores[1].Complete(t.Context(), key, c.Owner, []byte("result"), time.Hour), i)
 		g, err = stores[0].Acquire(t.Context(), key, claim(time.Hour))
 		require.NoError(t, err)
 		require.Equal(t, store.Done, g.State)
 	}
-	t.Logf("sessions that do not wait took %d of %d records for lost", lost, rounds)
 	stop()
 
 	// Of duplicates on both nodes one commits, whichever the cluster lets pass.
-	for round := range 10 {
-		key := fmt.Sprint("tx", round)
-		var ran, replayed atomic.Int32
-		var wg sync.WaitGroup
-		for i, db := range pools {
-			for range 2 {
-				wg.Go(func() {
-					r, err := stores[i].DoTx(t.Context(), db, key, func(tx *sql.Tx) ([]byte, error) {
-						_, err := tx.Exec("INSERT INTO entries (name) VALUES ('" + key + "')")
-						return nil, err
-					})
-					switch {
-					case err != nil:
-						t.Error(err)
-					case r.Replayed:
-						replayed.Add(1)
-					default:
-						ran.Add(1)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		assert.EqualValues(t, 1, ran.Load())
-		assert.EqualValues(t, 3, replayed.Load())
-		var n int
-		require.NoError(t, pools[1].QueryRow("SELECT COUNT(*) FROM entries WHERE name = '"+key+"'").Scan(&n))
-		assert.Equal(t, 1, n)
-	}
+	first := &books{t: t, store: stores[0], db: pools[0], rows: "entries"}
+	first.atOnce(&books{t: t, store: stores[1], db: pools[1], rows: "entries"})
+
 	// A node that is left alone takes no commands, and says so.
 	nodes[0].Kill()
 	require.Eventually(t, func() bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,24 +16,6 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
-// TestMigrateOnOneConnection: making and checking the table takes one connection at a time.
-func TestMigrateOnOneConnection(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		_, db, name := fresh(t, url, sqlstore.Config{})
-		db.SetMaxOpenConns(1)
-		for _, table := range []string{name, name + "_new"} {
-			s, err := sqlstore.New(db, dialectOf(url), sqlstore.Config{Table: table})
-			require.NoError(t, err)
-			t.Cleanup(s.Close)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			require.NoError(t, s.Migrate(ctx))
-		}
-		_, err := db.Exec("DROP TABLE " + name + "_new")
-		require.NoError(t, err)
-	})
-}
-
 // TestSlotsAreShared: transactions of all stores on a pool count together, one that stops waiting gives
 // its slot to the next, and one with a connection of its own does not wait.
 func TestSlotsAreShared(t *testing.T) {
@@ -42,14 +23,10 @@ func TestSlotsAreShared(t *testing.T) {
 		b := newBooks(t, url)
 		b.db.SetMaxOpenConns(2)
 		dialect := dialectOf(url)
-		plain := strings.Trim(b.store.TableName(), "\"`")
-		other, err := sqlstore.New(b.db, dialect, sqlstore.Config{Table: plain, Source: "other"})
-		require.NoError(t, err)
-		t.Cleanup(other.Close)
-
-		waiting, end := make(chan struct{}), make(chan struct{})
+		other := newOn(t, b.db, dialect, sqlstore.Config{Table: b.table, Source: "other"})
+		waiting := make(chan struct{})
 		var wg sync.WaitGroup
-		_, err = b.do("first", func(tx *sql.Tx) ([]byte, error) {
+		_, err := b.do("first", func(tx *sql.Tx) ([]byte, error) {
 			gone, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 			defer cancel()
 			_, err := other.DoTx(gone, b.db, "k", never)
@@ -59,13 +36,11 @@ func TestSlotsAreShared(t *testing.T) {
 				close(waiting)
 				_, err := other.DoTx(t.Context(), b.db, "next", b.enter("next"))
 				assert.NoError(t, err)
-				close(end)
 			})
 			<-waiting
 			return b.enter("first")(tx)
 		})
 		require.NoError(t, err)
-		<-end
 		wg.Wait()
 		assert.Equal(t, 1, b.count("first"))
 		assert.Equal(t, 1, b.count("next"))

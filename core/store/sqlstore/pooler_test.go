@@ -1,10 +1,7 @@
 package sqlstore_test
 
 import (
-	"database/sql"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,25 +21,7 @@ func TestPooler(t *testing.T) {
 	url := with(backend.StartPgBouncer(t, engines[0].url(t), 3).URL(), "pooler=transaction")
 	storetest.Run(t, func(tb testing.TB) storetest.Instance { return instance(tb, url) }, storetest.Features{})
 
-	t.Run("DoTx", func(t *testing.T) { newBooks(t, url).manyEnter() })
-}
-
-// manyEnter: several callers of each of some keys enter a row, once.
-func (b *books) manyEnter() {
-	const keys, callers = 10, 3
-	var wg sync.WaitGroup
-	for i := range keys * callers {
-		wg.Go(func() {
-			key := fmt.Sprint("key ", i%keys)
-			r, err := b.do(key, b.enter(key))
-			assert.NoError(b.t, err)
-			assert.Equal(b.t, "entered "+key, string(r.Value))
-		})
-	}
-	wg.Wait()
-	for i := range keys {
-		assert.Equal(b.t, 1, b.count(fmt.Sprint("key ", i)))
-	}
+	t.Run("DoTx", func(t *testing.T) { newBooks(t, url).atOnce() })
 }
 
 // TestLostStatements: a connection whose prepared statements are gone, as behind a proxy that has taken another server, fails
@@ -67,12 +46,7 @@ func TestPoolerThatNobodyHasNamed(t *testing.T) {
 	_, _, name := fresh(t, with(url, "pooler=transaction"), sqlstore.Config{})
 	var err error
 	for range 2 {
-		var db *sql.DB
-		db, _ = open(t, url)
-		var s *sqlstore.Store
-		s, err = sqlstore.New(db, sqlstore.PostgreSQL, sqlstore.Config{Table: name})
-		require.NoError(t, err)
-		t.Cleanup(s.Close)
+		s := openStore(t, url, name)
 		var g store.Grant
 		if g, err = s.Acquire(t.Context(), "k", claim(time.Hour)); err == nil {
 			require.Equal(t, store.Acquired, g.State)

@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"database/sql"
 	"database/sql/driver"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,15 +30,16 @@ func libPQ(tb testing.TB, url string) *sql.DB {
 func TestLibPQ(t *testing.T) {
 	t.Parallel()
 	url := engines[0].url(t)
-	for name, config := range map[string]sqlstore.Config{"prepared": {Prepared: true}, "as it is": {}} {
-		if name == "prepared" && testing.Short() {
+	for name, prepared := range map[string]bool{"prepared": true, "as it is": false} {
+		if prepared && testing.Short() {
 			continue // "DoTx" prepares
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			on := func(tb testing.TB, link string) storetest.Instance {
 				_, _, table := fresh(tb, url, sqlstore.Config{})
-				peer := func() store.Store { return newOn(tb, libPQ(tb, link), table, config) }
+				config := sqlstore.Config{Table: table, Prepared: prepared}
+				peer := func() store.Store { return newOn(tb, libPQ(tb, link), sqlstore.PostgreSQL, config) }
 				return storetest.Instance{Store: peer(), Peer: peer}
 			}
 			storetest.Run(t, func(tb testing.TB) storetest.Instance { return on(tb, url) }, storetest.Features{
@@ -53,8 +53,8 @@ func TestLibPQ(t *testing.T) {
 	t.Run("DoTx", func(t *testing.T) {
 		b := newBooks(t, url)
 		b.db = libPQ(t, url)
-		b.store = newOn(t, b.db, strings.TrimSuffix(b.rows, "_rows"), sqlstore.Config{Prepared: true})
-		b.manyEnter()
+		b.store = newOn(t, b.db, sqlstore.PostgreSQL, sqlstore.Config{Table: b.table, Prepared: true})
+		b.atOnce()
 	})
 	t.Run("in a wrapper", func(t *testing.T) {
 		_, _, table := fresh(t, url, sqlstore.Config{})
@@ -62,7 +62,7 @@ func TestLibPQ(t *testing.T) {
 		db, err := sql.Open("wrapped", link.URL(url))
 		require.NoError(t, err)
 		t.Cleanup(func() { db.Close() })
-		s := newOn(t, db, table, sqlstore.Config{})
+		s := newOn(t, db, sqlstore.PostgreSQL, sqlstore.Config{Table: table})
 		begin := func(key string) error {
 			_, err := s.Acquire(t.Context(), key, claim(time.Hour))
 			return err
@@ -86,7 +86,8 @@ func TestPrepared(t *testing.T) {
 		require.NoError(t, db.QueryRow("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%"+table+"%'").Scan(&n))
 		return n
 	}
-	for _, s := range []*sqlstore.Store{newOn(t, db, table, sqlstore.Config{}), newOn(t, db, table, sqlstore.Config{Prepared: true})} {
+	for _, prepared := range []bool{false, true} {
+		s := newOn(t, db, sqlstore.PostgreSQL, sqlstore.Config{Table: table, Prepared: prepared})
 		require.Zero(t, kept())
 		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))
 		require.NoError(t, err)
@@ -98,14 +99,4 @@ func TestPrepared(t *testing.T) {
 	}
 	pgx, _ := open(t, url)
 	assert.False(t, sqlstore.IsDirectPQ(pgx, url), "it prepares by itself")
-}
-
-// newOn returns a store on an existing table, with the connections of db.
-func newOn(tb testing.TB, db *sql.DB, table string, config sqlstore.Config) *sqlstore.Store {
-	tb.Helper()
-	config.Table = table
-	s, err := sqlstore.New(db, sqlstore.PostgreSQL, config)
-	require.NoError(tb, err)
-	tb.Cleanup(s.Close)
-	return s
 }

@@ -155,9 +155,7 @@ func TestCutOff(t *testing.T) {
 	run(t, engines[1:2], func(t *testing.T, url string) {
 		_, db, name := fresh(t, url, sqlstore.Config{})
 		left := 0
-		s, err := sqlstore.New(db, sqlstore.MySQL, sqlstore.Config{Table: name, Reset: func() { left++ }})
-		require.NoError(t, err)
-		t.Cleanup(s.Close)
+		s := newOn(t, db, sqlstore.MySQL, sqlstore.Config{Table: name, Reset: func() { left++ }})
 		for _, q := range []string{
 			"CREATE TABLE " + name + "_tries (n INT) ENGINE=MyISAM", // which knows no transactions
 			"CREATE TRIGGER " + name + "_refused BEFORE INSERT ON " + name + " FOR EACH ROW BEGIN INSERT INTO " + name + "_tries VALUES (1); " +

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,23 +64,6 @@ func (c *counter) order(w http.ResponseWriter, r *http.Request, name string) (co
 
 var byKey = core.Policy{Key: core.Header(core.Required)}
 
-func TestRunTx(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		c := newCounter(t, url, byKey)
-		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
-		for i := range 2 {
-			w := c.post("k-1")
-			assert.Equal(t, http.StatusCreated, w.Code, w.Body)
-			assert.Equal(t, "entered k", w.Body.String())
-			assert.Equal(t, i == 1, httpidem.Replayed(w))
-		}
-		assert.Equal(t, 1, c.count("k"))
-		var records int
-		require.NoError(t, c.db.QueryRow("SELECT COUNT(*) FROM "+c.store.TableName()).Scan(&records))
-		assert.Equal(t, 1, records, "no second record stands beside the guard's")
-	})
-}
-
 // TestRunTxRemembersWhatWasCommitted: the next run gets the committed value, however the run ends, for as long as the policy
 // remembers.
 func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
@@ -99,6 +81,9 @@ func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
 				end(w, r)
 			}
 			c.post("k-1")
+			var records int
+			require.NoError(t, c.db.QueryRow("SELECT COUNT(*) FROM "+c.store.TableName()).Scan(&records))
+			assert.Equal(t, 1, records, "no second record stands beside the guard's")
 			for range 2 { // also when the second one fails
 				c.handler = func(w http.ResponseWriter, r *http.Request) {
 					result, err := c.store.RunTx(r.Context(), c.db, never)
@@ -137,22 +122,9 @@ func TestRunTxForgetsWithThePolicy(t *testing.T) {
 			assert.Equal(t, 3, c.count(name), name)
 		}
 
-		// Also if the run that has succeeded had taken over what another had committed.
+		// Also if the run that has succeeded had taken over what another had committed. That success has left a free record. A run
+		// that claims it, commits and fails has not: it may not run again.
 		c := newCounter(t, url, core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")})
-		c.handler = func(w http.ResponseWriter, r *http.Request) {
-			_, err := c.store.RunTx(r.Context(), c.db, c.enter("taken over"))
-			assert.NoError(t, err)
-			w.WriteHeader(http.StatusBadGateway)
-		}
-		c.post("")
-		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "taken over") }
-		assert.Equal(t, http.StatusCreated, c.post("").Code)
-		assert.Equal(t, 1, c.count("taken over"))
-		assert.Equal(t, http.StatusCreated, c.post("").Code)
-		assert.Equal(t, 2, c.count("taken over"))
-
-		// That success has left a free record. A run that claims it, commits and fails has not: it may not run again.
-		c = newCounter(t, url, core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")})
 		for i, status := range []int{http.StatusBadGateway, http.StatusCreated, http.StatusBadGateway, http.StatusCreated} {
 			c.handler = func(w http.ResponseWriter, r *http.Request) {
 				assert.Equal(t, i%2 == 1, httpidem.Run(r).Takeover(), i)
@@ -171,29 +143,25 @@ func TestRunTxForgetsWithThePolicy(t *testing.T) {
 func TestRunTxLost(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
-		steal := func(tx *sql.Tx) error { // as a takeover does, but SQLite has one writer
-			q := "UPDATE " + c.store.TableName() + " SET attempt = attempt + 1, owner = "
-			other := map[sqlstore.Dialect]string{sqlstore.PostgreSQL: `'\x01'`, sqlstore.MySQL: "x'01'", sqlstore.SQLite: "x'01'"}[dialectOf(url)]
-			var err error
-			if tx != nil && dialectOf(url) == sqlstore.SQLite {
-				_, err = tx.Exec(q + other)
-			} else {
-				_, err = c.db.Exec(q + other)
-			}
-			return err
-		}
+		steal := func(db interface {
+			Exec(string, ...any) (sql.Result, error)
+		}) error { // as a takeover does
+		_, err := db.Exec("UPDATE " + c.store.TableName() + " SET attempt = attempt + 1, owner = substr(serial_number, 1, 3)"); return err }
 		for name, handler := range map[string]func(tx *sql.Tx) ([]byte, error){
 			"before": nil,
 			"passed": nil, // record and all
 			"within": func(tx *sql.Tx) ([]byte, error) {
 				v, err := c.enter("within")(tx)
-				return v, errors.Join(err, steal(tx))
+				if dialectOf(url) == sqlstore.SQLite { // which has one writer
+					return v, errors.Join(err, steal(tx))
+				}
+				return v, errors.Join(err, steal(c.db))
 			},
 		} {
 			c.handler = func(w http.ResponseWriter, r *http.Request) {
 				switch name {
 				case "before":
-					assert.NoError(t, steal(nil))
+					assert.NoError(t, steal(c.db))
 					handler = never
 				case "passed":
 					_, err := c.db.Exec("UPDATE " + c.store.TableName() + " SET expires_at = 0 WHERE state = 1")
@@ -226,7 +194,7 @@ func TestRunTxElsewhere(t *testing.T) {
 		other, _, _ := fresh(t, url, sqlstore.Config{})
 		missing := openStore(t, url, "idem_test_missing")
 		down := &broken{Store: other, err: errUnlucky}
-		same := struct{ *sqlstore.Store }{openStore(t, url, strings.Trim(here.TableName(), "\"`"))}
+		same := struct{ *sqlstore.Store }{openStore(t, url, c.table)}
 		for _, tc := range []struct {
 			runTx  *sqlstore.Store
 			engine store.Store
@@ -266,75 +234,6 @@ type broken struct {
 
 func (b *broken) Renew(context.Context, string, store.Owner, time.Duration) error { return b.err }
 
-// TestRunTxOfARunThatHasEnded: RunTx after the end of the handler commits nothing, and does not return the stored response.
-func TestRunTxOfARunThatHasEnded(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		c := newCounter(t, url, byKey)
-		var ctx context.Context
-		c.handler = func(w http.ResponseWriter, r *http.Request) {
-			ctx = context.WithoutCancel(r.Context())
-			w.WriteHeader(http.StatusCreated)
-		}
-		assert.Equal(t, http.StatusCreated, c.post("k-1").Code)
-		_, err := c.store.RunTx(ctx, c.db, never)
-		assert.ErrorIs(t, err, codes.InProgress)
-		assert.ErrorIs(t, err, store.ErrLost)
-	})
-}
-
-// TestRunTxThatWasEnded: a transaction that was not committed is not marked as committed.
-func TestRunTxThatWasEnded(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		for name, end := range map[string]func(tx *sql.Tx) error{
-			"commits":       (*sql.Tx).Commit,
-			"rolls back":    (*sql.Tx).Rollback,
-			"says ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec("ROLLBACK"); return err },
-		} {
-			c := newCounter(t, url, byKey)
-			c.handler = func(w http.ResponseWriter, r *http.Request) {
-				_, err := c.store.RunTx(r.Context(), c.db, func(tx *sql.Tx) ([]byte, error) { return nil, end(tx) })
-				assert.ErrorContains(t, err, "ended the transaction", name)
-				assert.False(t, httpidem.Refuse(w, r, err))
-				w.WriteHeader(http.StatusInternalServerError)
-			}
-			c.post("k-1")
-			c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
-			assert.Equal(t, http.StatusCreated, c.post("k-1").Code, name)
-			assert.Equal(t, 1, c.count("k"), name)
-		}
-	})
-}
-
-func TestRunTxLostCommit(t *testing.T) {
-	each(t, func(t *testing.T, url string) {
-		c := newCounter(t, url, byKey)
-		pool, l := lossyDB(t, c.db, url)
-		for name, lose := range map[string]*atomic.Int32{"committed": &l.after, "lost": &l.before} {
-			c.handler = func(w http.ResponseWriter, r *http.Request) {
-				lose.Store(1)
-				result, err := c.store.RunTx(r.Context(), pool, c.enter(name))
-				assert.NoError(t, err)
-				assert.Equal(t, core.Result[[]byte]{Value: []byte("entered " + name), Attempt: 1}, result)
-				w.WriteHeader(http.StatusCreated)
-			}
-			assert.Equal(t, http.StatusCreated, c.post(name).Code)
-			assert.Equal(t, 1, c.count(name))
-		}
-
-		c.handler = func(w http.ResponseWriter, r *http.Request) {
-			l.before.Store(100)
-			_, err := c.store.RunTx(r.Context(), pool, c.enter("hopeless"))
-			l.before.Store(0)
-			assert.ErrorIs(t, err, sqlstore.ErrOutcomeUnknown)
-			assert.True(t, httpidem.Refuse(w, r, err))
-		}
-		w := c.post("hopeless")
-		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
-		assert.Equal(t, "unfinished", w.Header().Get(core.RefusedHeader))
-		assert.Zero(t, c.count("hopeless"))
-	})
-}
-
 func TestRunTxRefuses(t *testing.T) {
 	url := engines[2].url(t)
 	c := newCounter(t, url, byKey)
@@ -353,6 +252,8 @@ func TestRunTxRefuses(t *testing.T) {
 	_, err = core.Do(t.Context(), here, core.Call{Key: "ended"}, func(ctx context.Context) (string, error) { ended = ctx; return "", nil })
 	require.NoError(t, err)
 	_, lost := c.store.RunTx(context.WithoutCancel(ended), c.db, never)
+	require.ErrorIs(t, lost, codes.InProgress)
+	require.ErrorIs(t, lost, store.ErrLost)
 	_, err = core.Do(t.Context(), here, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
 		_, err := c.store.RunTx(ctx, c.db, func(*sql.Tx) ([]byte, error) { return nil, lost })
 		return "", err
@@ -374,23 +275,7 @@ func TestContextEnds(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
-		task := core.MustNew(core.Config{Service: "shop", Store: b.store}).MustTask(core.TaskPolicy{Name: "task"})
-		var gone context.Context
 		var leave func()
-		calls := map[string]func(fn func(tx *sql.Tx) ([]byte, error)) error{
-			"DoTx": func(fn func(tx *sql.Tx) ([]byte, error)) error {
-				_, err := b.store.DoTx(gone, pool, "k", fn)
-				return err
-			},
-			"RunTx": func(fn func(tx *sql.Tx) ([]byte, error)) error {
-				_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(ctx context.Context) (string, error) {
-					gone = ended{ctx, gone}
-					_, err := b.store.RunTx(gone, pool, fn)
-					return "", err
-				})
-				return err
-			},
-		}
 		at := func(step string) func() { // leaves there
 			return func() {
 				l.step = func(s string) {
@@ -400,7 +285,7 @@ func TestContextEnds(t *testing.T) {
 				}
 			}
 		}
-		enter := func(tx *sql.Tx) ([]byte, error) { return b.enter("k")(tx) }
+		enter := b.enter("k")
 		type step struct {
 			name string
 			set  func()
@@ -414,16 +299,16 @@ func TestContextEnds(t *testing.T) {
 			{"complete", func() {}, func(tx *sql.Tx) ([]byte, error) { v, err := enter(tx); leave(); return v, err }},
 			{"commit", func() { l.before.Store(1); l.hold = func() { leave() } }, enter},
 		}
-		for name, do := range calls {
+		for name, call := range b.calls() {
 			for _, step := range steps {
 				for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
 					ctx, cancel := context.WithCancelCause(t.Context())
-					gone, leave = ctx, func() { cancel(errLeft) }
+					leave = func() { cancel(errLeft) }
 					if want == context.DeadlineExceeded {
-						gone = late{ctx}
+						ctx = late{ctx}
 					}
 					step.set()
-					err := do(step.fn)
+					_, err := call(ctx, pool, "k", step.fn)
 					if step.name == "commit" { // which goes on when DoTx has returned
 						assert.Eventually(t, func() bool { return l.before.Load() <= 0 && pool.Stats().InUse == 0 }, 10*time.Second, time.Millisecond)
 					}

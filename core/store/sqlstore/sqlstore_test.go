@@ -91,9 +91,7 @@ func fresh(tb testing.TB, url string, config sqlstore.Config) (*sqlstore.Store, 
 	db, dialect := open(tb, url)
 	name := "idem_test_" + strings.ToLower(rand.Text()[:12])
 	config.Table = name
-	s, err := sqlstore.New(db, dialect, config)
-	require.NoError(tb, err)
-	tb.Cleanup(s.Close)
+	s := newOn(tb, db, dialect, config)
 	require.NoError(tb, s.Migrate(tb.Context()))
 	tb.Cleanup(func() {
 		_, err := db.Exec("DROP TABLE IF EXISTS " + name)
@@ -134,7 +132,13 @@ func instance(tb testing.TB, url string) storetest.Instance {
 // openStore returns a store on an existing table, with connections of its own.
 func openStore(tb testing.TB, url, table string) *sqlstore.Store {
 	db, dialect := open(tb, url)
-	s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: table})
+	return newOn(tb, db, dialect, sqlstore.Config{Table: table})
+}
+
+// newOn returns a store with the connections of db.
+func newOn(tb testing.TB, db *sql.DB, dialect sqlstore.Dialect, config sqlstore.Config) *sqlstore.Store {
+	tb.Helper()
+	s, err := sqlstore.New(db, dialect, config)
 	require.NoError(tb, err)
 	tb.Cleanup(s.Close)
 	return s
