@@ -40,19 +40,6 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestLockOutside: in a transaction that was begun by other means, which in SQLite has no lock yet.
-func TestLockOutside(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		tx := b.begin()
-		require.NoError(t, rowguard.Lock(t.Context(), tx, b.Table, 1, 0, nil))
-		assert.ErrorIs(t, rowguard.Lock(t.Context(), b.begin(), b.Table, 1, 0, nil), rowguard.ErrLocked)
-		_, err := tx.Exec("UPDATE " + b.Name + " SET balance = 1 WHERE id = 1")
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit())
-		assert.Equal(t, 1, b.balance(1))
-	})
-}
-
 // TestLockLimit: waiting ends with the limit. MariaDB counts whole seconds.
 func TestLockLimit(t *testing.T) {
 	each(t, func(t *testing.T, b *bank) {
@@ -69,23 +56,6 @@ func TestLockLimit(t *testing.T) {
 		if b.Dialect == rowguard.MySQL {
 			assert.NoError(t, rowguard.Lock(t.Context(), tx, b.Table, 2, 0, nil), "the transaction goes on")
 		}
-	})
-}
-
-// TestLockLimitIsKept: InTx does not run again what has waited for as long as it wanted to.
-func TestLockLimitIsKept(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		release := b.hold()
-		defer release()
-		runs := 0
-		opts := b.options()
-		opts.Wait = 30 * time.Millisecond
-		err := rowguard.InTx(t.Context(), b.db, opts, func(tx *sql.Tx) error {
-			runs++
-			return rowguard.Lock(t.Context(), tx, b.Table, 1, 0, nil)
-		})
-		assert.ErrorIs(t, err, rowguard.ErrLocked)
-		assert.LessOrEqual(t, runs, 1)
 	})
 }
 

@@ -212,42 +212,42 @@ func TestNames(t *testing.T) {
 
 // TestFaultsOfATable are reported by each function, and before anything is sent.
 func TestFaultsOfATable(t *testing.T) {
-	each(t, func(t *testing.T, b *bank) {
-		ctx, tx := t.Context(), b.begin()
-		for fault, table := range map[string]rowguard.Table{
-			"dialect is unknown":  {Name: b.Name, Version: "version"},
-			`"" is no name`:       {Dialect: b.Dialect, Version: "version"},
-			`"a\x00b" is no name`: {Dialect: b.Dialect, Name: "a\x00b", Version: "version"},
+	ctx, c := t.Context(), &fakeConn{}
+	for table, fault := range map[rowguard.Table]string{
+		{Name: "t", Version: "version"}:                                  "dialect is unknown",
+		{Dialect: rowguard.SQLite + 1, Name: "t", Version: "version"}:    "dialect is unknown",
+		{Dialect: rowguard.SQLite, Version: "version"}:                   `"" is no name`,
+		{Dialect: rowguard.SQLite, Name: "a\x00b", Version: "version"}:   `"a\x00b" is no name`,
+		{Dialect: rowguard.PostgreSQL, Name: "a..b", Version: "version"}: `"" is no name`,
+	} {
+		for name, err := range map[string]error{
+			"Update":   rowguard.Update(ctx, c, table, 1, 1, nil),
+			"Insert":   rowguard.Insert(ctx, c, table, rowguard.Set{"id": 1}),
+			"Move":     rowguard.Move(ctx, c, table, order, 1, "paid", nil),
+			"Lock":     rowguard.Lock(ctx, c, table, 1, 0, nil),
+			"LockNext": rowguard.LockNext(ctx, c, table, "new", nil),
 		} {
-			for name, err := range map[string]error{
-				"Update":   rowguard.Update(ctx, tx, table, 1, 1, nil),
-				"Insert":   rowguard.Insert(ctx, tx, table, rowguard.Set{"id": 1}),
-				"Move":     rowguard.Move(ctx, tx, table, order, 1, "paid", nil),
-				"Lock":     rowguard.Lock(ctx, tx, table, 1, 0, nil),
-				"LockNext": rowguard.LockNext(ctx, tx, table, "new", nil),
-			} {
-				assert.ErrorContains(t, err, fault, name)
-			}
+			assert.ErrorContains(t, err, fault, name)
 		}
-		for fault, err := range map[string]error{
-			"has no Version":       rowguard.Update(ctx, tx, rowguard.Table{Dialect: b.Dialect, Name: b.Name}, 1, 1, nil),
-			`"version" is written`: rowguard.Update(ctx, tx, b.Table, 1, 1, rowguard.Set{"version": 9}),
-			`"state" is written`:   rowguard.Move(ctx, tx, b.Table, order, 1, "paid", rowguard.Set{"state": "shipped"}),
-			`"" is no name`:        rowguard.Update(ctx, tx, b.Table, 1, 1, rowguard.Set{"": 9}),
-			`"VERSION" is written`: rowguard.Move(ctx, tx, b.Table, order, 1, "paid", rowguard.Set{"VERSION": 9}),
-			`"Version" is written`: rowguard.Update(ctx, tx, b.Table, 1, 1, rowguard.Set{"Version": 9}),
-			"nothing to insert":    rowguard.Insert(ctx, tx, b.Table, nil),
-			`no state "piad"`:      rowguard.Move(ctx, tx, b.Table, order, 1, "piad", nil),
-			"needs a transaction":  rowguard.Lock(ctx, b.db, b.Table, 1, 0, nil),
-		} {
-			assert.ErrorContains(t, err, fault)
-		}
-		assert.ErrorContains(t, rowguard.LockNext(ctx, b.db, b.Table, "new", nil), "needs a transaction")
-		assert.ErrorContains(t, rowguard.InTx(ctx, b.db, rowguard.TxOptions{}, func(*sql.Tx) error { return nil }), "dialect is unknown")
-		balance, version, err := b.account(tx, 1)
-		require.NoError(t, err, "the transaction stands")
-		assert.Equal(t, []int{1000, 1}, []int{balance, int(version)})
-	})
+	}
+	table := rowguard.Table{Dialect: rowguard.SQLite, Name: "t", Version: "version"}
+	for fault, err := range map[string]error{
+		"has no Version":       rowguard.Update(ctx, c, rowguard.Table{Dialect: rowguard.SQLite, Name: "t"}, 1, 1, nil),
+		`"version" is written`: rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"version": 9}),
+		`"state" is written`:   rowguard.Move(ctx, c, table, order, 1, "paid", rowguard.Set{"state": "shipped"}),
+		`"" is no name`:        rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"": 9}),
+		`"VERSION" is written`: rowguard.Move(ctx, c, table, order, 1, "paid", rowguard.Set{"VERSION": 9}),
+		`"Version" is written`: rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"Version": 9}),
+		"nothing to insert":    rowguard.Insert(ctx, c, table, nil),
+		`no state "piad"`:      rowguard.Move(ctx, c, table, order, 1, "piad", nil),
+		"needs a transaction":  rowguard.Lock(ctx, new(sql.DB), table, 1, 0, nil),
+		"a lock needs":         rowguard.LockNext(ctx, new(sql.DB), table, "new", nil),
+		"dialect is unknown":   rowguard.InTx(ctx, nil, rowguard.TxOptions{}, nil),
+		"the dialect is":       rowguard.InTx(ctx, nil, rowguard.TxOptions{Dialect: rowguard.SQLite + 1}, nil),
+	} {
+		assert.ErrorContains(t, err, fault)
+	}
+	assert.Empty(t, c.statement)
 }
 
 // counted counts the statements that go through it.
