@@ -67,7 +67,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestDriverErrors: what calls make of the errors of drivers, which they wrap.
+// TestDriverErrors: what calls make of each class of errors (see TestFaults), which they wrap.
 func TestDriverErrors(t *testing.T) {
 	pg := func(state string) error { return &pgconn.PgError{Code: state} }
 	my := func(number uint16) error { return &mysql.MySQLError{Number: number} }
@@ -82,15 +82,9 @@ func TestDriverErrors(t *testing.T) {
 	}{
 		{rowguard.PostgreSQL, pg("23505"), rowguard.ErrDuplicate, rowguard.ErrDuplicate},
 		{rowguard.PostgreSQL, pg("40P01"), nil, nil},
-		{rowguard.PostgreSQL, pg("23502"), nil, nil},
-		{rowguard.MySQL, my(1062), rowguard.ErrDuplicate, rowguard.ErrDuplicate},
 		{rowguard.MySQL, my(3572), nil, rowguard.ErrLocked},
 		{rowguard.MySQL, my(1205), nil, rowguard.ErrLocked},
-		{rowguard.MySQL, my(1213), nil, nil},
-		{rowguard.MySQL, mysql.ErrInvalidConn, nil, nil},
-		{rowguard.SQLite, lite(2067), rowguard.ErrDuplicate, rowguard.ErrDuplicate},
 		{rowguard.SQLite, lite(5), nil, rowguard.ErrLocked},
-		{rowguard.SQLite, lite(6), nil, rowguard.ErrLocked},
 		{rowguard.SQLite, lite(787), nil, nil},
 		{rowguard.SQLite, driver.ErrBadConn, nil, nil},
 	} {

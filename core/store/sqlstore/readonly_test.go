@@ -41,22 +41,13 @@ func TestReadOnlySessions(t *testing.T) {
 		}
 
 		held := claim(time.Hour)
-		for name, call := range map[string]func() error{
-			"Acquire": func() error {
-				_, err := c.store.Acquire(t.Context(), "k", held)
-				return err
-			},
-			"DoTx": func() error {
-				_, err := c.do("DoTx", c.enter("DoTx"))
-				return err
-			},
-			"DoTx on a pool of another type": func() error {
-				_, err := c.store.DoTx(t.Context(), struct{ *sql.DB }{c.db}, "other", c.enter("other"))
-				return err
-			},
-		} {
+		demote()
+		_, err := c.store.Acquire(t.Context(), "k", held)
+		require.NoError(t, err)
+		for name, pool := range map[string]sqlstore.TxBeginner{"DoTx": c.db, "of another type": struct{ *sql.DB }{c.db}} {
 			demote()
-			require.NoError(t, call(), name)
+			_, err := c.store.DoTx(t.Context(), pool, name, c.enter(name))
+			require.NoError(t, err, name)
 		}
 		demote()
 		require.NoError(t, c.store.Complete(t.Context(), "k", held.Owner, nil, time.Hour))

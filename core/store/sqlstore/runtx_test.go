@@ -146,7 +146,9 @@ func TestRunTxLost(t *testing.T) {
 		steal := func(db interface {
 			Exec(string, ...any) (sql.Result, error)
 		}) error { // as a takeover does
-		_, err := db.Exec("UPDATE " + c.store.TableName() + " SET attempt = attempt + 1, owner = substr(serial_number, 1, 3)"); return err }
+			_, err := db.Exec("UPDATE " + c.store.TableName() + " SET attempt = attempt + 1, owner = substr(serial_number, 1, 3)")
+			return err
+		}
 		for name, handler := range map[string]func(tx *sql.Tx) ([]byte, error){
 			"before": nil,
 			"passed": nil, // record and all
