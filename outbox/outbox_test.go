@@ -150,7 +150,10 @@ func named(names ...string) (messages []outbox.Message) {
 
 // quick are options for a relay that loses no time, and still has some.
 func (f *fixture) quick() outbox.RelayConfig {
-	return outbox.RelayConfig{Lease: 10 * time.Second, Poll: 5 * time.Millisecond, Pause: 2 * time.Millisecond, MaxPause: 16 * time.Millisecond, Observe: f.observe}
+	return outbox.RelayConfig{
+		Lease: 10 * time.Second, Poll: 5 * time.Millisecond,
+		Pause: 2 * time.Millisecond, MaxPause: 16 * time.Millisecond, Observe: f.observe,
+	}
 }
 
 // quickPause is the pause of quick after i earlier failures in a row.

@@ -325,5 +325,14 @@ func TestErrorsOfTheFunction(t *testing.T) {
 			require.ErrorIs(t, err, conflict)
 			require.Equal(t, sqlstore.Tries, runs)
 		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		_, err := b.store.DoTx(ctx, b.db, "k", func(tx *sql.Tx) ([]byte, error) {
+			cancel(errUnlucky)
+			_, err := tx.ExecContext(ctx, "DELETE FROM "+b.rows)
+			return nil, err
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, errUnlucky)
+		require.NotErrorIs(t, err, codes.StoreUnavailable)
 	})
 }
