@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,27 +63,12 @@ func TestScriptIsSmall(t *testing.T) {
 func TestPackage(t *testing.T) {
 	raw, err := os.ReadFile("package.json")
 	require.NoError(t, err)
-	var pkg struct {
-		Exports map[string]any
-		Types   string
-		Files   []string
-	}
+	var pkg struct{ Files []string }
 	require.NoError(t, json.Unmarshal(raw, &pkg))
-	named := append([]string{pkg.Types}, pkg.Files...)
-	var walk func(any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			named = append(named, v)
-			assert.Contains(t, pkg.Files, strings.TrimPrefix(v, "./"), "what is exported is published")
-		case map[string]any:
-			for _, inner := range v {
-				walk(inner)
-			}
-		}
-	}
-	for _, target := range pkg.Exports {
-		walk(target)
+	named := slices.Clone(pkg.Files)
+	for _, path := range regexp.MustCompile(`"\./([^"]+)"[^:]`).FindAllSubmatch(raw, -1) {
+		named = append(named, string(path[1]))
+		assert.Contains(t, pkg.Files, string(path[1]), "what is exported is published")
 	}
 	require.Len(t, named, 7)
 	for _, name := range named {

@@ -602,7 +602,6 @@ func TestHostsAndTargets(t *testing.T) {
 		{"a Host that differs from the target", neither, "http://api.example.com" + path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
 		{"behind the proxy", proxied, path, "10.0.0.7:8080", nil, nil},
 		{"past the proxy", proxied, path, "api.example.com", nil, sign.CodeInvalid},
-		{"no host, as in HTTP/1.0", neither, path, "", nil, sign.CodeMalformed},
 		{"a line feed in the host", neither, path, "a\nb", nil, sign.CodeMalformed},
 		{"a line feed in the target", neither, path + "\n", "api.example.com", nil, sign.CodeMalformed},
 		{"a NUL in the target", neither, "/\x00", "api.example.com", nil, sign.CodeMalformed},

@@ -178,6 +178,7 @@ var webhookAttacks = []struct {
 	}, sign.CodeMalformed},
 	{"timestamp: missing", "without one it would be good for ever", setHeader("webhook-timestamp", ""), sign.CodeMissing},
 	{"timestamp: twice", "which one?", addHeader("webhook-timestamp", "1614265330"), sign.CodeDuplicateHeader},
+	{"timestamp: sign", "digits only", setHeader("webhook-timestamp", "+1614265330"), sign.CodeMalformed},
 	{"signature: missing", "nothing to verify", setHeader("webhook-signature", ""), sign.CodeMissing},
 	{"signature: twice", "a list is one line", addHeader("webhook-signature", webhookHMAC), sign.CodeDuplicateHeader},
 	{"signature: no version", "which algorithm it is must be said", setHeader("webhook-signature", strings.TrimPrefix(webhookHMAC, "v1,")), sign.CodeMalformed},

@@ -14,7 +14,6 @@ import (
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
-	"github.com/idem-go/idem/sign/rfc9421"
 )
 
 const (
@@ -31,13 +30,6 @@ func keyPairs() map[sign.Algorithm][2]*sign.Key {
 	shared := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte(secret)))
 	pairs[sign.HMACSHA256] = [2]*sign.Key{shared, shared}
 	return pairs
-}
-
-func newScheme(t testing.TB, o rfc9421.Config) sign.Scheme {
-	t.Helper()
-	s, err := rfc9421.New(o)
-	require.NoError(t, err)
-	return s
 }
 
 // ours serves what v verifies: it answers 200, or as a verifier does.

@@ -92,9 +92,7 @@ func signWith(t testing.TB, s *profile, m *sign.Message, key *sign.Key, covered 
 
 func newScheme(t testing.TB, o Config) *profile {
 	t.Helper()
-	s, err := New(o)
-	require.NoError(t, err)
-	return s.(*profile)
+	return sign.Must(New(o)).(*profile)
 }
 
 // verify verifies m at testTime, by a verifier of its own.

@@ -87,34 +87,29 @@ func (k Case) Policy() core.Policy {
 	default:
 		panic(fmt.Sprintf("keycases: keys.json: %q: no such user source: %q", k.Name, k.Options.User))
 	}
-	options := []core.Option{core.Exclude(k.Options.Exclude...), core.RequestHeaders(k.Options.RequestHeaders...)}
-	if k.Options.WithoutFiles {
-		options = append(options, core.WithoutFiles())
+	var chosen []core.KeyOption
+	var params []core.ParamsOption
+	add := func(given bool, o core.Option) {
+		if given {
+			chosen, params = append(chosen, o), append(params, o)
+		}
 	}
-	if k.Options.WithoutFileNames {
-		options = append(options, core.WithoutFileNames())
+	add(true, core.Exclude(k.Options.Exclude...))
+	add(true, core.RequestHeaders(k.Options.RequestHeaders...))
+	add(k.Options.WithoutFiles, core.WithoutFiles())
+	add(k.Options.WithoutFileNames, core.WithoutFileNames())
+	if k.Options.IgnoreFingerprint {
+		chosen = append(chosen, core.IgnoreFingerprint())
 	}
+	if k.Options.Fields != nil {
+		params = append(params, core.Fields(k.Options.Fields...))
+	}
+	if k.Options.ExcludeOnly != nil {
+		params = append(params, core.ExcludeOnly(k.Options.ExcludeOnly...))
+	}
+	p.Key = core.Params(params...)
 	if k.Options.Key == "header" {
-		var chosen []core.KeyOption
-		for _, o := range options {
-			chosen = append(chosen, o)
-		}
-		if k.Options.IgnoreFingerprint {
-			chosen = append(chosen, core.IgnoreFingerprint())
-		}
 		p.Key = core.Header(core.Required, chosen...)
-	} else {
-		var params []core.ParamsOption
-		for _, o := range options {
-			params = append(params, o)
-		}
-		if k.Options.Fields != nil {
-			params = append(params, core.Fields(k.Options.Fields...))
-		}
-		if k.Options.ExcludeOnly != nil {
-			params = append(params, core.ExcludeOnly(k.Options.ExcludeOnly...))
-		}
-		p.Key = core.Params(params...)
 	}
 	if k.Options.SHA256 {
 		p.Digest = core.SHA256
