@@ -28,58 +28,46 @@ const tolerance = time.Hour
 // implementation is another implementation of RFC 9421, for one algorithm.
 type implementation struct {
 	sign   func(t *testing.T, r *http.Request)
-	verify func(t *testing.T) func(r *http.Request, body []byte) error
+	verify func(r *http.Request, body []byte) error
 }
 
 func yaronf(algorithm string) implementation {
 	m := fixture.Private()
-	signConfig := func() *httpsign.SignConfig {
-		return httpsign.NewSignConfig().SetKeyID("demo").SetNonce(rand.Text())
-	}
+	signConfig := httpsign.NewSignConfig().SetKeyID("demo").SetNonce(rand.Text())
 	verifyConfig := httpsign.NewVerifyConfig().SetKeyID("demo").SetNotOlderThan(tolerance).SetNotNewerThan(tolerance)
 	fields := httpsign.Headers(components...)
+	var signer *httpsign.Signer
+	var verifier *httpsign.Verifier
+	switch algorithm {
+	case "hmac-sha256":
+		signer = sign.Must(httpsign.NewHMACSHA256Signer([]byte(secret), signConfig, fields))
+		verifier = sign.Must(httpsign.NewHMACSHA256Verifier([]byte(secret), verifyConfig, fields))
+	case "ed25519":
+		signer = sign.Must(httpsign.NewEd25519Signer(m.Ed25519, signConfig, fields))
+		verifier = sign.Must(httpsign.NewEd25519Verifier(m.Ed25519.Public().(ed25519.PublicKey), verifyConfig, fields))
+	case "ecdsa-p256-sha256":
+		signer = sign.Must(httpsign.NewP256Signer(*m.ECDSA, signConfig, fields))
+		verifier = sign.Must(httpsign.NewP256Verifier(m.ECDSA.PublicKey, verifyConfig, fields))
+	case "rsa-pss-sha512":
+		signer = sign.Must(httpsign.NewRSAPSSSigner(*m.RSA, signConfig, fields))
+		verifier = sign.Must(httpsign.NewRSAPSSVerifier(m.RSA.PublicKey, verifyConfig, fields))
+	}
+	digests := []string{httpsign.DigestSha256}
 	return implementation{
 		sign: func(t *testing.T, r *http.Request) {
-			digest, err := httpsign.GenerateContentDigestHeader(&r.Body, []string{httpsign.DigestSha256})
+			digest, err := httpsign.GenerateContentDigestHeader(&r.Body, digests)
 			require.NoError(t, err)
 			r.Header.Set("Content-Digest", digest)
-			var s *httpsign.Signer
-			switch algorithm {
-			case "hmac-sha256":
-				s, err = httpsign.NewHMACSHA256Signer([]byte(secret), signConfig(), fields)
-			case "ed25519":
-				s, err = httpsign.NewEd25519Signer(m.Ed25519, signConfig(), fields)
-			case "ecdsa-p256-sha256":
-				s, err = httpsign.NewP256Signer(*m.ECDSA, signConfig(), fields)
-			case "rsa-pss-sha512":
-				s, err = httpsign.NewRSAPSSSigner(*m.RSA, signConfig(), fields)
-			}
-			require.NoError(t, err)
-			input, signature, err := httpsign.SignRequest("sig1", *s, r)
+			input, signature, err := httpsign.SignRequest("sig1", *signer, r)
 			require.NoError(t, err)
 			r.Header.Set("Signature-Input", input)
 			r.Header.Set("Signature", signature)
 		},
-		verify: func(t *testing.T) func(r *http.Request, body []byte) error {
-			var v *httpsign.Verifier
-			var err error
-			switch algorithm {
-			case "hmac-sha256":
-				v, err = httpsign.NewHMACSHA256Verifier([]byte(secret), verifyConfig, fields)
-			case "ed25519":
-				v, err = httpsign.NewEd25519Verifier(m.Ed25519.Public().(ed25519.PublicKey), verifyConfig, fields)
-			case "ecdsa-p256-sha256":
-				v, err = httpsign.NewP256Verifier(m.ECDSA.PublicKey, verifyConfig, fields)
-			case "rsa-pss-sha512":
-				v, err = httpsign.NewRSAPSSVerifier(m.RSA.PublicKey, verifyConfig, fields)
+		verify: func(r *http.Request, _ []byte) error {
+			if err := httpsign.ValidateContentDigestHeader(r.Header.Values("Content-Digest"), &r.Body, digests); err != nil {
+				return err
 			}
-			require.NoError(t, err)
-			return func(r *http.Request, _ []byte) error {
-				if err := httpsign.ValidateContentDigestHeader(r.Header.Values("Content-Digest"), &r.Body, []string{httpsign.DigestSha256}); err != nil {
-					return err
-				}
-				return httpsign.VerifyRequest("sig1", *v, r)
-			}
+			return httpsign.VerifyRequest("sig1", *verifier, r)
 		},
 	}
 }
@@ -116,14 +104,12 @@ func remitlyOSS(algorithm string) implementation {
 				Metadata: []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaAlgorithm, remitly.MetaNonce},
 			}, key))
 		},
-		verify: func(*testing.T) func(r *http.Request, body []byte) error {
-			return func(r *http.Request, _ []byte) error {
-				_, err := remitly.Verify(r, oneKey{spec}, remitly.VerifyProfile{
-					SignatureLabel: "sig1", RequiredFields: remitly.Fields(components...), CreatedValidDuration: tolerance,
-					RequiredMetadata: []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaNonce},
-				})
-				return err
-			}
+		verify: func(r *http.Request, _ []byte) error {
+			_, err := remitly.Verify(r, oneKey{spec}, remitly.VerifyProfile{
+				SignatureLabel: "sig1", RequiredFields: remitly.Fields(components...), CreatedValidDuration: tolerance,
+				RequiredMetadata: []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaNonce},
+			})
+			return err
 		},
 	}
 }
@@ -171,7 +157,7 @@ func TestMessageSignatures(t *testing.T) {
 					arrives(t, r, "replayed")
 				})
 				t.Run(name+"/"+algorithm+"/"+path+"/we sign", func(t *testing.T) {
-					r := newRequest(t, theirs(t, peer.verify(t))+to.target)
+					r := newRequest(t, theirs(t, peer.verify)+to.target)
 					r.Host = cmp.Or(to.host, r.Host)
 					require.NoError(t, sign.Request(r, pair[0], sign.RequestOptions{Scheme: scheme}))
 					if differs(name, algorithm, to.host, to.target, false) {

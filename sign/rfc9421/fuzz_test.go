@@ -30,9 +30,7 @@ func FuzzSignatureInput(f *testing.F) {
 			var p parameters
 			label, err := s.parseInput(value, &p)
 			if err != nil {
-				var known *sign.Error
-				require.ErrorAs(t, err, &known)
-				require.Contains(t, []sign.Code{sign.CodeMalformed, sign.CodeMissing}, known.Code)
+				require.True(t, errors.Is(err, sign.CodeMalformed) || errors.Is(err, sign.CodeMissing), "%v", err)
 				continue
 			}
 			dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
@@ -75,9 +73,7 @@ func FuzzSignature(f *testing.F) {
 		for _, s := range []*profile{open, labelled} {
 			sig := new(sign.Signature)
 			if err := s.parseSignature(value, "sig1", sig); err != nil {
-				var known *sign.Error
-				require.ErrorAs(t, err, &known)
-				require.Contains(t, []sign.Code{sign.CodeMalformed, sign.CodeMissing}, known.Code)
+				require.True(t, errors.Is(err, sign.CodeMalformed) || errors.Is(err, sign.CodeMissing), "%v", err)
 				continue
 			}
 			require.Len(t, sig.Values, 1)
