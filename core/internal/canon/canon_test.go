@@ -115,10 +115,6 @@ func TestText(t *testing.T) {
 		{"encoded form", canon.Input{ContentType: typeForm, ContentEncoding: "br", Body: []byte(`b&a`)}, "\x00" + `b&a`, true},
 		{"not encoded", canon.Input{ContentType: typeJSON, ContentEncoding: " Identity", Body: []byte(`{ }`)}, `{}`, false},
 		{"malformed JSON", jsonInput(`{"b":1,"a":}`), "\x00" + `{"b":1,"a":}`, true},
-		{"text like pairs", canon.Input{ContentType: "text/plain", Body: []byte("a=b")}, "type:text/plain\n\x00a=b", true},
-		{"text like pairs and a body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\nX")}, "type:text/plain\n\x00a=b\nX", true},
-		{"text like pairs and a raw body", canon.Input{ContentType: "text/plain", Body: []byte("a=b\n\x00X")}, "type:text/plain\n\x00a=b\n\x00X", true},
-		{"text like a marked one", canon.Input{ContentType: "text/plain", Body: []byte("\x00X")}, "type:text/plain\n\x00\x00X", true},
 		{"pairs like a mark", canon.Input{RawQuery: "\x00X"}, "%00X=", false},
 		{"blank JSON", jsonInput(" \n"), "\x00 \n", true},
 	}
