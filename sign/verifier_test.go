@@ -321,22 +321,19 @@ func TestADecoyProvesNothing(t *testing.T) {
 func TestSeveralKeysOfOneID(t *testing.T) {
 	older := newHMACWith(sign.KeyConfig{ID: "shop", ValidUntil: now.Add(time.Hour)})
 	newer := newHMACWith(sign.KeyConfig{ID: "shop", ValidFrom: now.Add(-time.Hour)})
-	clock := now
-	verify := func(key *sign.Key) error {
-		at := func() time.Time { return clock }
-		return fixture.Verify(t, sign.Config{Clock: at}, signedRequest(t, key, sign.RequestOptions{Clock: at}), older, newer)
+	for _, c := range []struct {
+		after time.Duration
+		key   *sign.Key
+		want  error
+	}{
+		{0, older, nil}, {0, newer, nil}, {0, fixture.HMAC("shop"), sign.ReasonBadSignature},
+		{time.Hour, older, sign.ReasonBadSignature}, {time.Hour, newer, nil}, // the older one is no longer valid, and the other one does not fit
+		{-time.Hour - 1, newer, sign.ReasonBadSignature}, {-time.Hour - 1, older, nil}, {-time.Hour, newer, nil},
+	} {
+		at := func() time.Time { return now.Add(c.after) }
+		r := signedRequest(t, c.key, sign.RequestOptions{Clock: at})
+		require.ErrorIs(t, fixture.Verify(t, sign.Config{Clock: at}, r, older, newer), c.want, c.after)
 	}
-	require.NoError(t, verify(older))
-	require.NoError(t, verify(newer))
-	require.ErrorIs(t, verify(fixture.HMAC("shop")), sign.ReasonBadSignature)
-	clock = now.Add(time.Hour)
-	require.ErrorIs(t, verify(older), sign.ReasonBadSignature, "it is no longer valid, and the other one does not fit")
-	require.NoError(t, verify(newer))
-	clock = now.Add(-time.Hour - 1)
-	require.ErrorIs(t, verify(newer), sign.ReasonBadSignature)
-	require.NoError(t, verify(older))
-	clock = now.Add(-time.Hour)
-	require.NoError(t, verify(newer))
 }
 
 func TestKeyStores(t *testing.T) {

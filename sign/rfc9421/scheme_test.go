@@ -275,12 +275,6 @@ func TestContentTypeIsCovered(t *testing.T) {
 	require.ErrorIs(t, verify(t, strict, m, key), sign.ReasonUncovered)
 	headerOf(m).Set("Content-Type", "application/json")
 	require.NoError(t, verify(t, lax, m, key))
-
-	headerOf(m).Del("Content-Type")
-	signWith(t, strict, m, key)
-	require.NoError(t, verify(t, strict, m, key))
-	headerOf(m).Set("Content-Type", "text/xml")
-	require.ErrorIs(t, verify(t, strict, m, key), sign.ReasonUncovered, "it was added")
 }
 
 func TestTag(t *testing.T) {
