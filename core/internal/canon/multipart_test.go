@@ -177,7 +177,7 @@ func drawForm(r *rand.Rand) (contentType string, body []byte) {
 		b.WriteString(piece(r, "Content-Disposition", "content-disposition", "CONTENT-DISPOSITION", "Content-Disposition ", "X-Disposition"))
 		b.WriteString(":" + piece(r, " ", "", "\t ", "\r\n "))
 		b.WriteString(piece(r, "form-data", "Form-Data", "attachment", "form-data ", "form-data\u00a0", "form data", ""))
-		name := oneOf(r, "a", "b", "c d", "é")
+		name := oneOf(r, "a", "b", "c d", "é", "Z")
 		b.WriteString(piece(r, fmt.Sprintf(`; name="%s"`, name), "; name=a", ";name=a", "; NAME=a", "; name = a", "; name= a", `; name="a\"b"`, `; name="a\b"`, `; name="a\\b"`, `; name="a\"; filename="b"`, "; name*=utf-8''%c3%a9", "; name*0=a; name*1=b",
 			"; name=a; name=a", "; name=a; name=b", `; name=""`, "; name=", "; name=a'b", "; name=a*", "; name={a}", "; name=é", `; name="a" b`, "; x=y", "", ";", `; name="a`, `; name="a;b=c"`, `; name="a	b"`))
 		b.WriteString(piece(r, oneOf(r, "", `; filename="f.png"`), `; filename=""`, `; filename="d/f"`, `; filename="c:f"`, `; filename="f/"`, "; filename=f", `; filename="/"`, `; filename="C:\f"`, "; filename*=utf-8''f", `; filename="é"`, ";", "; filename",
