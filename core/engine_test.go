@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,54 +174,42 @@ func TestFailuresAreReleased(t *testing.T) {
 		"client key":   {core.Header(core.Required), []int{500, 503, 599, 429, 425, 408, 499}, []int{200, 204, 302, 400, 402, 404, 409, 422}, true},
 		"own function": {byKey, []int{500, 429, 499}, []int{200, 402}, true},
 	} {
-		again := func(status int, fields ...core.Field) *call {
+		again := func(status int, fields ...core.Field) string {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: tc.key})
-			c := post(`{"f":1}`, nil).withKey("k").doing(func(context.Context) adapter.Capture {
-				r := answer(status, "answer")
-				r.Response.Header = append(r.Response.Header, fields...)
-				return r
-			})
+			c := post(`{"f":1}`, nil).withKey("k").doing(func(context.Context) adapter.Capture { return answer(status, "answer", fields...) })
 			require.Equal(t, status, serve(t, g, c).response.Status)
-			return serve(t, g, post(`{"f":1}`, nil).withKey("k"))
+			return outcome(t, g, post(`{"f":1}`, nil).withKey("k"))
 		}
 		for _, status := range tc.failures {
-			assert.Equal(t, 201, again(status).response.Status, "%s: the next try runs after %d", name, status)
+			assert.Equal(t, "attempt 1", again(status), "%s: the next try runs after %d", name, status)
 		}
 		for _, status := range tc.kept {
-			c := again(status)
-			assert.True(t, c.replayed(), "%s: %d", name, status)
-			assert.Equal(t, status, c.response.Status)
-			assert.False(t, again(status, core.Field{Name: "idempotency-refused", Value: "in_progress"}).replayed(), "%s: a refusal with %d", name, status)
+			assert.Equal(t, "replay", again(status), "%s: %d", name, status)
+			refusal := core.Field{Name: "idempotency-refused", Value: "in_progress"}
+			assert.Equal(t, "attempt 1", again(status, refusal), "%s: a refusal with %d", name, status)
 		}
 		if tc.retryAfterToo {
-			assert.False(t, again(409, core.Field{Name: "Retry-After", Value: "1"}).replayed(), name)
-			assert.True(t, again(201, core.Field{Name: "Retry-After", Value: "1"}).replayed(), name)
+			assert.Equal(t, "attempt 1", again(409, core.Field{Name: "Retry-After", Value: "1"}), name)
+			assert.Equal(t, "replay", again(201, core.Field{Name: "Retry-After", Value: "1"}), name)
 		}
 	}
 }
 
 // A hook that panics when the handler has done its work must not make it be done again.
 func TestPanicBehindTheHandler(t *testing.T) {
-	var ledger atomic.Int64
 	var observed events
 	failed := func(*core.Response) bool { panic("hook") }
 	g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Failed: failed})
-	c := post("{}", &ledger)
-	c.handler = func(ctx context.Context) adapter.Capture { adapter.PartSent(ctx, false); return answer(201, "") } // a large answer, which is not cut
-	assert.PanicsWithValue(t, "hook", func() { _ = g.Serve(context.Background(), c) })
+	c := post("{}", nil).after(func(ctx context.Context) { adapter.PartSent(ctx, false) }) // of a large answer, which is not cut
+	assert.Equal(t, "hook", serveUntilPanic(g, c))
 	assert.Equal(t, 1, c.delivered)
-	assert.Contains(t, observed.kinds(), core.Completed)
-	assert.Equal(t, "result_unavailable", serve(t, g, post("{}", &ledger)).code())
-	assert.Zero(t, ledger.Load())
+	assert.Equal(t, core.Completed, observed.last().Kind)
+	assert.Equal(t, "result_unavailable", outcome(t, g, post("{}", nil)))
 
-	c = post(`{"deferred":1}`, &ledger)
-	c.handler = deferring
-	serve(t, g, c)
-	final := answer(200, "")
-	c.held = final.Response
-	assert.PanicsWithValue(t, "hook", func() { c.pending.Finish(&final) })
+	c = serve(t, g, post(`{"deferred":1}`, nil).doing(deferring))
+	assert.PanicsWithValue(t, "hook", func() { c.finish(t, answer(200, "")) })
 	assert.Equal(t, 200, c.response.Status, "the client gets its answer")
-	assert.Equal(t, "result_unavailable", serve(t, g, post(`{"deferred":1}`, &ledger)).code())
+	assert.Equal(t, "result_unavailable", outcome(t, g, post(`{"deferred":1}`, nil)))
 }
 
 func TestResultUnavailable(t *testing.T) {
@@ -228,53 +217,43 @@ func TestResultUnavailable(t *testing.T) {
 		"incomplete": {Response: &core.Response{Status: 200}, Incomplete: true},
 		"too large":  answer(200, "123456789"),
 	} {
-		var ledger atomic.Int64
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{ResponseLimit: 8})
-		c := post("{}", &ledger)
-		var ctx context.Context
-		c.handler = func(c context.Context) adapter.Capture { ctx = c; return capture }
-		assert.Equal(t, 200, serve(t, g, c).response.Status, name)
-		dup := serve(t, g, post("{}", &ledger))
+		assert.Equal(t, 200, serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return capture })).response.Status, name)
+		dup := serve(t, g, post("{}", nil))
 		assert.Equal(t, "result_unavailable", dup.code(), name)
 		assert.Equal(t, 409, dup.response.Status)
-		assert.Zero(t, ledger.Load(), "the handler does not run again")
-		assert.Error(t, ctx.Err(), "the run has ended")
+		assert.Zero(t, dup.ran, "the handler does not run again")
 	}
 }
 
 func TestUnrenderedErrorCountsAsFailure(t *testing.T) {
 	boom := errors.New("boom")
-	var last core.Event
-	g := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, e core.Event) { last = e }}).MustGuard(core.Policy{})
-	c := post("{}", nil)
+	var observed events
+	g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{})
+	c := post("{}", nil).doing(func(context.Context) adapter.Capture { return adapter.Capture{Ending: adapter.Unrendered, Err: boom} })
 	c.err = boom
-	c.handler = func(context.Context) adapter.Capture {
-		return adapter.Capture{Ending: adapter.Unrendered, Err: boom}
-	}
 	assert.Equal(t, boom, g.Serve(context.Background(), c))
-	assert.Equal(t, core.Released, last.Kind)
-	assert.ErrorIs(t, last.Err, adapter.ErrUnrendered)
-	assert.ErrorIs(t, last.Err, boom)
-	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+	assert.Equal(t, core.Released, observed.last().Kind)
+	assert.ErrorIs(t, observed.last().Err, adapter.ErrUnrendered)
+	assert.ErrorIs(t, observed.last().Err, boom)
+	assert.Equal(t, "attempt 1", outcome(t, g, post("{}", nil)))
 }
 
 func TestDeferredOutcome(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 	deferred := func() *call {
-		c := post("{}", nil)
+		c := post("{}", nil).doing(deferring)
 		c.err = errors.New("rendered further out")
-		c.handler = deferring
 		assert.Error(t, g.Serve(context.Background(), c))
 		require.NotNil(t, c.pending)
 		assert.Zero(t, c.delivered)
-		assert.Equal(t, "in_progress", serve(t, g, post("{}", nil)).code(), "the claim is valid")
+		assert.Equal(t, "in_progress", outcome(t, g, post("{}", nil)), "the claim is valid")
 		return c
 	}
-	deferred().pending.Finish(nil) // a panic came out instead
+	assert.NoError(t, deferred().pending.Finish(nil)) // a panic came out instead
 	c := deferred()
-	final := answer(201, "rendered")
-	c.pending.Finish(&final)
-	c.pending.Finish(nil) // does nothing any more
+	c.finish(t, answer(201, "rendered"))
+	assert.NoError(t, c.pending.Finish(nil)) // does nothing any more
 	dup := serve(t, g, post("{}", nil))
 	assert.True(t, dup.replayed())
 	assert.Equal(t, 201, dup.response.Status)
@@ -282,17 +261,11 @@ func TestDeferredOutcome(t *testing.T) {
 }
 
 func TestSameGuardTwiceOnTheWay(t *testing.T) {
-	var ledger atomic.Int64
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
-	inner := post("{}", &ledger)
-	outer := post("{}", &ledger).doing(func(ctx context.Context) adapter.Capture {
-		require.NoError(t, g.Serve(ctx, inner))
-		return adapter.Capture{Response: inner.response}
-	})
-	serve(t, g, outer)
+	inner := post("{}", nil)
+	serve(t, g, nested(t, post("{}", nil), g, inner))
 	assert.Equal(t, 1, inner.passed)
-	assert.EqualValues(t, 1, ledger.Load())
-	assert.True(t, serve(t, g, post("{}", &ledger)).replayed())
+	assert.Equal(t, "replay", outcome(t, g, post("{}", nil)))
 }
 
 func TestRunIsVisibleToTheHandler(t *testing.T) {
@@ -327,37 +300,44 @@ func TestRunIsVisibleToTheHandler(t *testing.T) {
 }
 
 func TestRefusalsOnTheWire(t *testing.T) {
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
-	c := serve(t, g, post("{}", nil))
+	c := serve(t, core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey()), post("{}", nil))
 	assert.Equal(t, "no-store", c.response.Get("Cache-Control"))
 	assert.JSONEq(t, `{"type":"https://github.com/idem-go/idem/blob/main/docs/problems.md#key_missing","title":"Idempotency key missing",
 		"status":400,"detail":"This operation needs an idempotency key.","code":"key_missing"}`, string(c.response.Body))
-
 	assert.Equal(t, "key_missing", c.response.Get(core.RefusedHeader))
 
-	var native any
-	cacheControl := "public"
+	var asked sync.Map
+	shared := &core.Response{Status: 200, Body: []byte("own"), Header: make([]core.Field, 0, 8)} // with room behind its fields
 	own := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
-		native = r.Request.Native
 		if r.Code == codes.KeyInvalid {
 			return nil
 		}
-		body := []byte(`{"code":40000,"msg":"` + string(r.Code) + `"}`)
-		r.Detail, r.Status = "changed", 299 // its own copy
-		return &core.Response{Status: 200, Body: body, Header: []core.Field{{Name: "X-Own", Value: "1"},
-			{Name: "cache-control", Value: cacheControl}, {Name: core.RefusedHeader, Value: "no"}}}
+		assert.Equal(t, []any{codes.KeyMissing, 400, "/orders"}, []any{r.Code, r.Status, r.Request.Route})
+		asked.Store(r.Request.Native, true)
+		*r = core.Refusal{} // its own copy
+		return shared
 	}}).MustGuard(core.ClientKey())
-	for range 2 {
-		asked := post("{}", nil)
-		c = serve(t, own, asked)
-		assert.Equal(t, 200, c.response.Status)
-		assert.Equal(t, []core.Field{{Name: "X-Own", Value: "1"}, {Name: "Cache-Control", Value: "no-store"},
-			{Name: core.RefusedHeader, Value: "key_missing"}}, c.response.Header, "the marks of a refusal stay")
-		assert.Equal(t, `{"code":40000,"msg":"key_missing"}`, string(c.response.Body))
-		assert.Same(t, asked, native)
+	ask := func() *core.Response {
+		c := serve(t, own, post("{}", nil))
+		_, ok := asked.Load(c)
+		assert.True(t, ok, "a refusal has the request of its own")
+		return c.response
 	}
-	cacheControl = "private, no-cache" // nothing but a browser's history may keep it
-	assert.Equal(t, cacheControl, serve(t, own, post("{}", nil)).response.Get("Cache-Control"))
+	shared.Header = append(shared.Header, core.Field{Name: "X-Own", Value: "1"},
+		core.Field{Name: "cache-control", Value: "public"}, core.Field{Name: core.RefusedHeader, Value: "no"})
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			assert.Equal(t, &core.Response{Status: 200, Body: []byte("own"), Header: []core.Field{{Name: "X-Own", Value: "1"},
+				{Name: "Cache-Control", Value: "no-store"}, {Name: core.RefusedHeader, Value: "key_missing"}}}, ask(), "the marks of a refusal stay")
+		})
+	}
+	all.Wait()
+	assert.Equal(t, "no", shared.Get(core.RefusedHeader), "it is the hook's")
+	assert.Len(t, shared.Header, 3)
+	assert.Zero(t, shared.Header[:4][3])
+	shared.Header[1].Value = "private, no-cache" // nothing but a browser's history may keep it
+	assert.Equal(t, "private, no-cache", ask().Get("Cache-Control"))
 	assert.Equal(t, "key_invalid", serve(t, own, post("{}", nil).withKey("a", "b")).code(), "nil is the default answer")
 }
 

@@ -27,42 +27,33 @@ var endingKinds = []core.Kind{core.Completed, core.Released, core.RunAbandoned, 
 // However a run ends, whatever its handler has decided, and whatever the store does about it:
 // its Started is followed by one ending event, and by none after that.
 func TestEachRunHasOneEndingEvent(t *testing.T) {
-	endings := map[string]func(ctx context.Context, c *call) adapter.Capture{
-		"success": func(context.Context, *call) adapter.Capture { return answer(201, "") },
-		"failure": func(context.Context, *call) adapter.Capture { return answer(502, "") },
-		"panic":   func(context.Context, *call) adapter.Capture { panic("boom") },
-		"goexit":  func(context.Context, *call) adapter.Capture { runtime.Goexit(); panic("unreachable") },
-		"unrendered": func(context.Context, *call) adapter.Capture {
-			return adapter.Capture{Ending: adapter.Unrendered, Err: errDown}
-		},
-		"too large": func(context.Context, *call) adapter.Capture { return answer(200, strings.Repeat("x", 100)) },
-		"streamed, and cut": func(ctx context.Context, _ *call) adapter.Capture {
+	endsWith := func(e adapter.Ending) func(context.Context) adapter.Capture {
+		return func(context.Context) adapter.Capture { r := answer(200, ""); r.Ending = e; return r }
+	}
+	endings := map[string]func(context.Context) adapter.Capture{
+		"success":    handlerOf(201),
+		"failure":    handlerOf(502),
+		"panic":      panicking,
+		"goexit":     func(context.Context) adapter.Capture { runtime.Goexit(); panic("unreachable") },
+		"unrendered": unrendered,
+		"too large":  answering(200, strings.Repeat("x", 100)),
+		"streamed, and cut": func(ctx context.Context) adapter.Capture {
 			adapter.PartSent(ctx, true)
-			r := answer(200, "")
-			r.Ending = adapter.Cut
-			return r
+			return endsWith(adapter.Cut)(ctx)
 		},
-		"gives up": func(ctx context.Context, _ *call) adapter.Capture {
+		"gives up": func(ctx context.Context) adapter.Capture {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Minute):
 			}
-			r := answer(200, "")
-			r.Ending = adapter.Empty
-			return r
+			return endsWith(adapter.Empty)(ctx)
 		},
-		"a refusal further in": func(context.Context, *call) adapter.Capture {
-			r := answer(409, "")
-			r.Response.Header = append(r.Response.Header, core.Field{Name: core.RefusedHeader, Value: "in_progress"})
-			return r
-		},
-		"deferred":             func(_ context.Context, c *call) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} },
-		"deferred, then panic": func(_ context.Context, c *call) adapter.Capture { return adapter.Capture{Ending: adapter.Deferred} },
-		"a hook panics":        func(context.Context, *call) adapter.Capture { return answer(299, "") },
-		"deferred, and a hook panics": func(context.Context, *call) adapter.Capture {
-			return adapter.Capture{Ending: adapter.Deferred}
-		},
-		"the observer panics": func(context.Context, *call) adapter.Capture { return answer(201, "") },
+		"a refusal further in":        refusing(409),
+		"deferred":                    deferring,
+		"deferred, then panic":        deferring,
+		"a hook panics":               handlerOf(299),
+		"deferred, and a hook panics": deferring,
+		"the observer panics":         handlerOf(201),
 	}
 	decisions := map[string]func(*core.Run){
 		"": func(*core.Run) {}, "keep": (*core.Run).Keep, "release": (*core.Run).Release, "abandon": (*core.Run).Abandon,
@@ -95,19 +86,15 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 							}
 							return core.FailedByStatus(r)
 						}})
-						c := post("{}", nil)
-						c.handler = func(ctx context.Context) adapter.Capture {
+						c := post("{}", nil).doing(handler).after(func(ctx context.Context) {
 							decide(core.RunFrom(ctx))
 							if drained {
-								drain, cancel := context.WithCancel(t.Context())
-								cancel()
-								go func() { _ = e.Drain(drain) }()
+								go func() { _ = e.Drain(over()) }()
 							}
 							if fault == "the claim is lost" {
 								<-ctx.Done() // found out by a renewal
 							}
-							return handler(ctx, c)
-						}
+						})
 						done := make(chan struct{})
 						go func() {
 							defer close(done)

@@ -290,27 +290,20 @@ func TestPanicBehindAPartOfAnAnswer(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ledger atomic.Int64
 		e := core.MustNew(core.Config{User: byUser, Store: newStore(t)})
 		g := e.MustGuard(core.Policy{})
 		waits := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Hour)})
-		serve(t, g, post(`{"n":0}`, &ledger))
+		serve(t, g, post(`{"n":0}`, nil))
 
-		var served sync.WaitGroup
-		slow, stubborn, waiter := post(`{"n":1}`, nil), post(`{"n":2}`, nil), post(`{"n":1}`, nil)
-		slow.handler = func(ctx context.Context) adapter.Capture {
-			time.Sleep(5 * time.Second)
-			assert.NoError(t, ctx.Err())
-			return answer(201, "slow")
-		}
-		stubborn.handler = func(ctx context.Context) adapter.Capture {
+		slow := post(`{"n":1}`, nil).after(func(ctx context.Context) { time.Sleep(5 * time.Second); assert.NoError(t, ctx.Err()) })
+		waiter := post(`{"n":1}`, nil)
+		stubborn := post(`{"n":2}`, nil).doing(func(ctx context.Context) adapter.Capture {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), core.ErrShutdown)
 			return emptyAnswer()
-		}
-		pending := post(`{"n":3}`, nil) // a run whose outcome is not known yet counts
-		pending.handler = deferring
-		serve(t, g, pending)
+		})
+		pending := serve(t, g, post(`{"n":3}`, nil).doing(deferring)) // a run whose outcome is not known yet counts
+		var served sync.WaitGroup
 		served.Go(func() { serve(t, g, slow) })
 		served.Go(func() { serve(t, g, stubborn) })
 		synctest.Wait()
@@ -327,25 +320,21 @@ func TestDrain(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		refused := serve(t, g, post(`{"n":4}`, &ledger))
+		refused := serve(t, g, post(`{"n":4}`, nil))
 		assert.Equal(t, 503, refused.response.Status)
 		assert.Equal(t, "shutting_down", refused.code())
-		assert.True(t, serve(t, g, post(`{"n":0}`, &ledger)).replayed())
+		assert.Zero(t, refused.ran)
+		assert.Equal(t, "replay", outcome(t, g, post(`{"n":0}`, nil)))
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		assert.True(t, waiter.replayed())
-		captured := answer(201, "late")
-		pending.held = captured.Response
-		assert.NoError(t, pending.pending.Finish(&captured))
+		pending.finish(t, answer(201, "late"))
 		served.Wait()
 		assert.Equal(t, 20*time.Second, time.Since(start))
 		assert.Contains(t, results, context.DeadlineExceeded, "who has ended the rest says so")
 		assert.Equal(t, "shutting_down", stubborn.code())
-		assert.EqualValues(t, 1, ledger.Load())
-		ended, end := context.WithCancel(context.Background())
-		end()
 		for range 100 { // however the two come out
-			assert.NoError(t, e.Drain(ended), "nothing runs")
+			assert.NoError(t, e.Drain(over()), "nothing runs")
 		}
 	})
 }
@@ -378,18 +367,19 @@ func TestDrainEndsAllRuns(t *testing.T) {
 	for tidies, waits := range map[time.Duration]time.Duration{time.Second: time.Second, time.Minute: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			e := core.MustNew(core.Config{User: byUser, StoreTimeout: 3 * time.Second})
+			g := e.MustGuard(core.Policy{})
 			var served sync.WaitGroup
 			for _, body := range []string{"1", "2", "3"} {
-				c := post(body, nil).doing(func(ctx context.Context) adapter.Capture {
-					select {
-					case <-ctx.Done():
-					case <-time.After(time.Hour):
-					}
-					assert.Equal(t, core.ErrShutdown, context.Cause(ctx))
-					time.Sleep(tidies)
-					return answer(201, "")
+				served.Go(func() {
+					serve(t, g, post(body, nil).after(func(ctx context.Context) {
+						select {
+						case <-ctx.Done():
+						case <-time.After(time.Hour):
+						}
+						assert.Equal(t, core.ErrShutdown, context.Cause(ctx))
+						time.Sleep(tidies)
+					}))
 				})
-				served.Go(func() { serve(t, e.MustGuard(core.Policy{}), c) })
 			}
 			synctest.Wait()
 			ctx, end := context.WithCancelCause(t.Context())
@@ -408,11 +398,8 @@ func TestDrainAfterAStorePanics(t *testing.T) {
 		store := &spy{Store: newStore(t)}
 		e := core.MustNew(core.Config{User: byUser, Store: store})
 		g := e.MustGuard(core.Policy{})
-		slow, odd := post("1", nil), post("2", nil)
-		slow.handler = slowly(time.Second, 201, "")
-		odd.handler = handlerOf(201)
 		var served sync.WaitGroup
-		served.Go(func() { serve(t, g, slow) })
+		served.Go(func() { serve(t, g, post("1", nil).doing(slowly(time.Second, 201, ""))) })
 		synctest.Wait()
 		store.complete = func(context.Context) error {
 			if store.completes.Load() == 1 {
@@ -420,7 +407,7 @@ func TestDrainAfterAStorePanics(t *testing.T) {
 			}
 			return nil
 		}
-		assert.PanicsWithValue(t, "store", func() { _ = g.Serve(t.Context(), odd) })
+		assert.Equal(t, "store", serveUntilPanic(g, post("2", nil)))
 		start := time.Now()
 		assert.NoError(t, e.Drain(t.Context()))
 		assert.Equal(t, time.Second, time.Since(start))
@@ -445,53 +432,46 @@ func (c *countingContext) AfterFunc(func()) (stop func() bool) {
 
 // A worker hands the same context to Do for years: nothing of a run may stay with it.
 func TestNothingStaysWithTheCallersContext(t *testing.T) {
-	e := core.MustNew(core.Config{User: byUser})
-	g := e.MustGuard(core.Policy{})
+	drained := core.MustNew(core.Config{User: byUser})
+	assert.NoError(t, drained.Drain(t.Context()))
 	for name, handler := range map[string]func(context.Context) adapter.Capture{
 		"success": handlerOf(201),
 		"failure": handlerOf(500),
 		"panic":   panicking,
 		"later":   deferring,
-		"drained": func(context.Context) adapter.Capture { t.Error("runs"); return answer(201, "") },
+		"drained": nil,
 	} {
 		ctx := &countingContext{Context: context.Background(), ended: make(chan struct{})}
-		c := post(`"`+name+`"`, nil).doing(func(run context.Context) adapter.Capture {
+		c := post("{}", nil).doing(func(run context.Context) adapter.Capture {
 			assert.EqualValues(t, 1, ctx.waiting.Load(), name)
 			return handler(run)
 		})
-		serving := g
-		if name == "drained" {
-			other := core.MustNew(core.Config{User: byUser})
-			assert.NoError(t, other.Drain(t.Context()))
-			serving = other.MustGuard(core.Policy{})
+		e := core.MustNew(core.Config{User: byUser})
+		if name == "drained" { // nothing runs
+			e = drained
 		}
 		func() {
 			defer func() { _ = recover() }()
-			_ = serving.Serve(ctx, c)
+			_ = e.MustGuard(core.Policy{}).Serve(ctx, c)
 		}()
 		if name == "later" {
-			captured := answer(201, "")
-			assert.NoError(t, c.pending.Finish(&captured))
+			c.finish(t, answer(201, ""))
 		}
 		assert.Zero(t, ctx.waiting.Load(), name)
+		assert.Equal(t, name != "drained", c.ran == 1)
 	}
 }
 
 // A drain whose time has passed meets runs that are just being made.
 func TestDrainWhileRunsBegin(t *testing.T) {
-	ended, end := context.WithCancel(context.Background())
-	end()
 	for range 300 {
 		e := core.MustNew(core.Config{User: byUser, Store: newStore(t)})
 		g := e.MustGuard(core.Policy{})
 		var served sync.WaitGroup
 		for range 4 {
-			served.Go(func() {
-				c := post("{}", nil).doing(handlerOf(201))
-				assert.NoError(t, g.Serve(context.Background(), c))
-			})
+			served.Go(func() { serve(t, g, post("{}", nil)) })
 		}
-		_ = e.Drain(ended)
+		_ = e.Drain(over())
 		served.Wait()
 	}
 }

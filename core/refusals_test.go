@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,30 +95,6 @@ func TestRefuseWithoutARequest(t *testing.T) {
 	require.Equal(t, 1, asked)
 }
 
-// Whatever Refuse does with a refusal, it does to its own.
-func TestRefuseConcurrently(t *testing.T) {
-	shared := &core.Response{Status: 200, Header: make([]core.Field, 1, 8), Body: []byte("x")}
-	shared.Header[0] = core.Field{Name: "X-Own", Value: "1"}
-	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
-		assert.Equal(t, codes.KeyMissing, r.Code)
-		assert.Equal(t, 400, r.Status)
-		assert.Equal(t, "/orders", r.Request.Route)
-		*r = core.Refusal{}
-		return shared // with room behind its fields
-	}}).MustGuard(core.ClientKey())
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			c := serve(t, g, post("{}", nil))
-			assert.Equal(t, "key_missing", c.response.Get(core.RefusedHeader))
-			assert.Equal(t, "1", c.response.Get("X-Own"))
-		})
-	}
-	wg.Wait()
-	assert.Len(t, shared.Header, 1)
-	assert.Zero(t, shared.Header[:2][1])
-}
-
 // A handler has given up: the refusal in place of its answer has its request, also if the answer was
 // awaited from further out.
 func TestRefuseForUnfinishedRuns(t *testing.T) {
@@ -141,9 +116,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				empty := emptyAnswer()
 				c := post("{}", nil).doing(func(run context.Context) adapter.Capture {
 					if drained {
-						over, cancel := context.WithCancel(t.Context())
-						cancel()
-						go func() { _ = e.Drain(over) }()
+						go func() { _ = e.Drain(over()) }()
 					} else {
 						leave()
 					}
@@ -155,7 +128,7 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				})
 				require.NoError(t, e.MustGuard(core.Policy{Linger: -1}).Serve(ctx, c))
 				if deferred {
-					require.NoError(t, c.pending.Finish(&empty))
+					c.finish(t, empty)
 				}
 				leave()
 				assert.Equal(t, []codes.Code{want}, seen)
