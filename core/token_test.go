@@ -160,53 +160,43 @@ func TestNoOtherTextIsAToken(t *testing.T) {
 // A secret that is a user's credential stands in the token's HMAC as in keys; two users, or a user and a purpose, that are
 // one text when they are put together are two.
 func TestATokenBelongsToUserAndPurpose(t *testing.T) {
-	var ledger atomic.Int64
 	e := core.MustNew(core.Config{User: byUser})
 	tokens := tokensFor(tokenSecret)
 	g := e.MustGuard(checkout(tokens))
-	for _, user := range []string{"alic", "alicec", "ALICE", "alice ", "", strings.Repeat("a", 65)} {
-		if user == "" {
-			continue
-		}
-		c := serve(t, g, submit(tokenFor(t, g, user), "", &ledger))
+	for _, user := range []string{"alic", "alicec", "ALICE", "alice ", strings.Repeat("a", 65)} {
+		c := serve(t, g, submit(tokenFor(t, g, user), "", nil))
 		assert.Equal(t, "token_invalid", c.code(), user)
 		assert.Equal(t, 403, c.response.Status)
 	}
-	shifted := checkout(tokens)
-	shifted.Name = "echeckout"
-	elsewhere := e.MustGuard(shifted)
-	assert.Equal(t, "token_invalid", serve(t, g, submit(tokenFor(t, elsewhere, "alic"), "", &ledger)).code())
-	assert.Equal(t, 201, serve(t, elsewhere, submit(tokenFor(t, elsewhere, "alice"), "", &ledger)).response.Status)
-	assert.EqualValues(t, 1, ledger.Swap(0))
+	p := checkout(tokens)
+	p.Name = "echeckout"
+	elsewhere := e.MustGuard(p)
+	assert.Equal(t, "token_invalid", outcome(t, g, submit(tokenFor(t, elsewhere, "alic"), "", nil)))
+	assert.Equal(t, "attempt 1", outcome(t, elsewhere, submit(tokenFor(t, elsewhere, "alice"), "", nil)))
 
-	everybody := checkout(tokens)
-	everybody.User = core.SharedByAllCallers()
-	shared := e.MustGuard(everybody)
-	assert.Equal(t, "token_invalid", serve(t, g, submit(tokenFor(t, shared, "alice"), "", &ledger)).code(), "a permit for all is none for one")
-	assert.Equal(t, 201, serve(t, shared, submit(tokenFor(t, shared, "bob"), "", &ledger)).response.Status)
-	assert.EqualValues(t, 1, ledger.Load())
+	p = checkout(tokens)
+	p.User = core.SharedByAllCallers()
+	shared := e.MustGuard(p)
+	assert.Equal(t, "token_invalid", outcome(t, g, submit(tokenFor(t, shared, "alice"), "", nil)), "a permit for all is none for one")
+	assert.Equal(t, "attempt 1", outcome(t, shared, submit(tokenFor(t, shared, "bob"), "", nil)))
 
 	_, err := g.NewToken(t.Context(), &core.Request{})
 	assert.ErrorIs(t, err, codes.UserMissing)
 	ctx := core.WithCaller(t.Context(), "partner")
-	verified, err := g.NewToken(ctx, &core.Request{})
-	require.NoError(t, err)
-	c := submit(verified, "", &ledger)
-	delete(c.header, "X-User")
-	require.NoError(t, g.Serve(ctx, c))
-	assert.Equal(t, 201, c.response.Status, "who is verified is the user")
-	assert.Equal(t, "token_invalid", serve(t, g, submit(verified, "", &ledger)).code())
-	r := core.Request{Caller: "partner"}
-	verified, err = g.NewToken(core.WithCaller(t.Context(), "somebody else"), &r)
-	require.NoError(t, err)
-	c = submit(verified, "", &ledger)
-	delete(c.header, "X-User")
-	require.NoError(t, g.Serve(ctx, c))
-	assert.Equal(t, 201, c.response.Status, "the request says who is verified")
-	unsaid := core.Request{}
-	_, err = g.NewToken(ctx, &unsaid)
-	require.NoError(t, err)
-	assert.Equal(t, core.Request{}, unsaid, "it is the caller's")
+	for who, r := range map[string]core.Request{"who is verified is the user": {}, "the request says who is verified": {Caller: "partner"}} {
+		from, asked := ctx, r
+		if r.Caller != "" {
+			from = core.WithCaller(t.Context(), "somebody else")
+		}
+		verified, err := g.NewToken(from, &asked)
+		require.NoError(t, err)
+		assert.Equal(t, r, asked, "it is the caller's")
+		assert.Equal(t, "token_invalid", outcome(t, g, submit(verified, "", nil)))
+		c := submit(verified, "", nil)
+		delete(c.header, "X-User")
+		require.NoError(t, g.Serve(ctx, c))
+		assert.Equal(t, 201, c.response.Status, who)
+	}
 }
 
 // A user of whom nothing, or nothing certain, is known is nobody.
@@ -470,27 +460,30 @@ func TestAnOldTokenAndAStoreThatIsDown(t *testing.T) {
 	})
 }
 
-// An uncertain run that was begun in time, and what is asked about it later.
+// An uncertain run that was begun in time, and what is asked about it later. It may be run again if it was abandoned, by
+// whatever run; not if a run has left nothing but its number.
 func TestAnOldTokenAndAnUncertainRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verdict core.Verdict
-		status  int
-		runs    int64
+		wants   []string // one after the other
+		end     func(*core.Run)
 	}{
-		"unknown":   {core.Unknown(), 409, 0},
-		"run again": {core.RunAgain(), 201, 1},
-		"finished":  {core.Finished(&core.Response{Status: 202}), 202, 0},
+		"unknown":                      {core.Unknown(), []string{"uncertain", "uncertain"}, nil},
+		"finished":                     {core.Finished(&core.Response{Status: 202}), []string{"replay", "replay"}, nil},
+		"run again":                    {core.RunAgain(), []string{"attempt 2", "replay"}, (*core.Run).Keep},
+		"run again, and abandon again": {core.RunAgain(), []string{"attempt 2", "attempt 3"}, (*core.Run).Abandon},
+		"run again, and release":       {core.RunAgain(), []string{"attempt 2", "token_expired"}, (*core.Run).Release},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var ledger atomic.Int64
+		bubble(t, name, func(t *testing.T) {
 			p := checkout(tokensFor(tokenSecret))
 			p.Abandoned = finding(tc.verdict)
 			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
 			token := tokenFor(t, g, "alice")
-			serve(t, g, submit(token, "", &ledger).doing(abandoning))
-			time.Sleep(core.DefaultTokenLifetime)
-			assert.Equal(t, tc.status, serve(t, g, submit(token, "", &ledger)).response.Status, name)
-			assert.Equal(t, tc.runs, ledger.Load(), name)
+			serve(t, g, submit(token, "", nil).doing(abandoning))
+			for _, want := range tc.wants {
+				time.Sleep(core.DefaultTokenLifetime)
+				assert.Equal(t, want, outcome(t, g, submit(token, "", nil).after(func(ctx context.Context) { tc.end(core.RunFrom(ctx)) })))
+			}
 		})
 	}
 }
@@ -792,24 +785,6 @@ func TestSecretsOfTokensAreNotPrinted(t *testing.T) {
 	assert.Equal(t, "{Secrets:1 Lifetime:1m0s FromQuery:false}", fmt.Sprint(c))
 }
 
-// An expired token is used again if a run of it was abandoned, by whatever run; not if a run has left nothing but its number.
-func TestAnExpiredTokenAndItsRuns(t *testing.T) {
-	for code, end := range map[string]func(*core.Run){"token_expired": (*core.Run).Release, "": (*core.Run).Abandon} {
-		synctest.Test(t, func(t *testing.T) {
-			p := checkout(tokensFor(tokenSecret))
-			p.Abandoned = finding(core.RunAgain())
-			g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(p)
-			token := tokenFor(t, g, "alice")
-			for _, end := range []func(*core.Run){(*core.Run).Abandon, end} {
-				c := submit(token, "", nil).doing(func(ctx context.Context) adapter.Capture { end(core.RunFrom(ctx)); return answer(201, "") })
-				assert.Equal(t, 201, serve(t, g, c).response.Status)
-				time.Sleep(core.DefaultTokenLifetime)
-			}
-			assert.Equal(t, code, serve(t, g, submit(token, "", nil)).code())
-		})
-	}
-}
-
 // The key names neither route nor method, and does not need to: what was done with a token is no other operation. So
 // counts what is left out of keys that are made of parameters: somebody has chosen to do the one thing.
 func TestATokenIsForOneOperation(t *testing.T) {
@@ -823,4 +798,138 @@ func TestATokenIsForOneOperation(t *testing.T) {
 		assert.Equal(t, "key_reused", serve(t, g, other).code())
 	}
 	assert.EqualValues(t, 1, ledger.Load())
+}
+
+// One who came too late may be answered by the store before one who came in time: each waits among his own, for a late
+// one takes over nothing unasked, and what he finds is no answer to the others.
+func TestThoseInTimeAndThoseTooLateWaitApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		slow := make(chan bool, 1)
+		store := &spy{Store: newStore(t)}
+		store.acquire = func(context.Context) error {
+			select {
+			case <-slow:
+				time.Sleep(time.Second)
+			default:
+			}
+			return nil
+		}
+		p := checkout(tokensFor(tokenSecret))
+		p.Duplicate = core.Wait(time.Minute)
+		g := core.MustNew(core.Config{User: byUser, Store: store, StoreTimeout: 10 * time.Second}).MustGuard(p)
+		token := tokenFor(t, g, "alice")
+		time.Sleep(core.DefaultTokenLifetime - time.Millisecond)
+
+		crash := submit(token, "", &ledger).doing(func(ctx context.Context) adapter.Capture {
+			time.Sleep(10 * time.Second)
+			core.RunFrom(ctx).Abandon()
+			return answer(500, "")
+		})
+		go serve(t, g, crash)
+		synctest.Wait()
+		inTime, late := submit(token, "", &ledger), submit(token, "", &ledger)
+		slow <- true
+		go serve(t, g, inTime)
+		synctest.Wait()
+		time.Sleep(2 * time.Millisecond)
+		go serve(t, g, late)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		statuses := []int{inTime.response.Status, late.response.Status}
+		assert.Equal(t, []int{201, 201}, statuses, "%s %s", inTime.code(), late.code())
+		assert.EqualValues(t, 1, ledger.Load())
+	})
+}
+
+// Between the question whether a token was used in time and the takeover, another may have taken over, and crashed as
+// well.
+func TestAnOldTokenTakesOverWhatAnotherHasTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := &spy{Store: newStore(t)}
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(checkout(tokensFor(tokenSecret)))
+		token := tokenFor(t, g, "alice")
+		serve(t, g, submit(token, "", nil).doing(abandoning))
+		time.Sleep(core.DefaultTokenLifetime)
+		records.asked = func(key string, claim store.Claim) {
+			if records.acquires.Load() != 3 { // the takeover
+				return
+			}
+			claim.Owner = store.NewOwner()
+			grant, err := records.Store.Acquire(t.Context(), key, claim)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, grant.Attempt)
+			require.NoError(t, records.Store.Abandon(t.Context(), key, claim.Owner))
+		}
+		assert.Equal(t, "attempt 3", outcome(t, g, submit(token, "", nil)))
+	})
+}
+
+// The claim of one who came too late stands for a moment only. One who came in time, or at whose server it is earlier,
+// meets with an operation that is running, as it were: it may run yet.
+func TestInTimeBesideTheClaimOfAnOldToken(t *testing.T) {
+	for name, duplicate := range map[string]core.Duplicate{"replay": core.Replay(), "wait": core.Wait(time.Minute)} {
+		bubble(t, name, func(t *testing.T) {
+			store := newStore(t)
+			p := checkout(tokensFor(tokenSecret))
+			p.Duplicate = duplicate
+			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: store}}).MustGuard(p)
+			ahead := &spy{Store: store}
+			ahead.release = func(context.Context) error { time.Sleep(time.Second); return nil }
+			fast := core.MustNew(core.Config{User: byUser, Store: ahead}).MustGuard(p)
+
+			// The clock of one server is ahead of the other's: the one has a token that is not too old.
+			id := [16]byte{9}
+			old, fresh := forged(time.Now(), id, tokenSecret, "alice", "checkout"), forged(time.Now().Add(time.Minute), id, tokenSecret, "alice", "checkout")
+			late, inTime := submit(old, "", nil), submit(fresh, "", nil)
+			go serve(t, fast, late)
+			synctest.Wait()
+			serve(t, g, inTime)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			assert.Equal(t, "token_expired", late.code())
+			if name == "wait" {
+				assert.Equal(t, 201, inTime.response.Status, inTime.code())
+				return
+			}
+			assert.Equal(t, "in_progress", inTime.code())
+			assert.Equal(t, 201, serve(t, g, submit(fresh, "", nil)).response.Status)
+		})
+	}
+}
+
+// A token that was issued with a longer lifetime, or by a server whose clock is ahead, must not outlive the record of
+// its use.
+func TestATokenThatWouldOutliveItsRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger atomic.Int64
+		e := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t)}})
+		lasting := func(lifetime time.Duration) *core.Guard {
+			return e.MustGuard(checkout(core.MustTokens(core.TokenConfig{Secrets: [][]byte{tokenSecret}, Lifetime: lifetime})))
+		}
+		before, after := lasting(72*time.Hour), lasting(0)
+		used, unused := tokenFor(t, before, "alice"), tokenFor(t, before, "alice")
+		serve(t, before, submit(used, "", &ledger))
+		assert.True(t, serve(t, after, submit(used, "", &ledger)).replayed(), "its record stands for long enough")
+		assert.Equal(t, "token_expired", serve(t, after, submit(unused, "", &ledger)).code())
+		time.Sleep(48 * time.Hour)
+		c := serve(t, after, submit(unused, "", &ledger))
+		assert.Equal(t, 201, c.response.Status, "there is not more time left than a record stands")
+		time.Sleep(24*time.Hour - time.Millisecond)
+		serve(t, after, submit(unused, "", &ledger))
+		time.Sleep(time.Millisecond)
+		serve(t, after, submit(unused, "", &ledger))
+		assert.EqualValues(t, 2, ledger.Load())
+	})
+}
+
+// The mark that such a claim leaves is a token's own: a task's fingerprint may read alike.
+func TestAFingerprintThatReadsLikeTheMarkOfAnOldToken(t *testing.T) {
+	task := core.MustNew(core.Config{Store: newStore(t)}).MustTask(core.TaskPolicy{Name: "orders"})
+	call := core.Call{Key: "order 7", User: "alice", Fingerprint: "expired"}
+	for i := range 2 {
+		r, err := core.Do(t.Context(), task, call, func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		assert.Equal(t, i > 0, r.Replayed)
+	}
 }
