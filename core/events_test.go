@@ -27,9 +27,6 @@ var endingKinds = []core.Kind{core.Completed, core.Released, core.RunAbandoned, 
 // However a run ends, whatever its handler has decided, and whatever the store does about it:
 // its Started is followed by one ending event, and by none after that.
 func TestEachRunHasOneEndingEvent(t *testing.T) {
-	endsWith := func(e adapter.Ending) func(context.Context) adapter.Capture {
-		return func(context.Context) adapter.Capture { r := answer(200, ""); r.Ending = e; return r }
-	}
 	endings := map[string]func(context.Context) adapter.Capture{
 		"success":    handlerOf(201),
 		"failure":    handlerOf(502),
@@ -151,11 +148,12 @@ func count(kinds []core.Kind, of ...core.Kind) (n int) {
 	return n
 }
 
+func endsWith(e adapter.Ending) func(context.Context) adapter.Capture {
+	return func(context.Context) adapter.Capture { r := answer(200, ""); r.Ending = e; return r }
+}
+
 func TestFlagsOfEndingEvents(t *testing.T) {
 	hook := core.Policy{Failed: func(*core.Response) bool { panic("hook") }}
-	endsWith := func(e adapter.Ending) func(context.Context) adapter.Capture {
-		return func(context.Context) adapter.Capture { r := answer(200, ""); r.Ending = e; return r }
-	}
 	for name, tc := range map[string]struct {
 		policy           core.Policy
 		handler          func(context.Context) adapter.Capture
@@ -198,46 +196,32 @@ func TestLevelsOfLogEvents(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	observe := core.LogEvents(logger, slog.LevelDebug)
-	for _, tc := range []struct {
-		event core.Event
-		level string
-	}{
-		{core.Event{Kind: core.StoreIsLocal}, "INFO"},
-		{core.Event{Kind: core.Started, Attempt: 1}, "DEBUG"},
-		{core.Event{Kind: core.Started, Attempt: 2}, "DEBUG"},
-		{core.Event{Kind: core.Started, Attempt: 2, Takeover: true}, "WARN"},
-		{core.Event{Kind: core.Completed}, "DEBUG"},
-		{core.Event{Kind: core.Completed, Err: store.ErrFull}, "WARN"},
-		{core.Event{Kind: core.Completed, Panicked: true}, "WARN"},
-		{core.Event{Kind: core.Released, Failed: true}, "DEBUG"},
-		{core.Event{Kind: core.Released, Failed: true, Panicked: true}, "WARN"},
-		{core.Event{Kind: core.Released, Err: adapter.ErrUnrendered}, "WARN"},
-		{core.Event{Kind: core.Released, Err: core.NewRefusal(codes.NoRun, nil)}, "WARN"},
-		{core.Event{Kind: core.RunAbandoned}, "WARN"},
-		{core.Event{Kind: core.RunLost}, "WARN"},
-		{core.Event{Kind: core.RunUnfinished}, "WARN"},
-		{core.Event{Kind: core.LeaseLost}, "WARN"},
-		{core.Event{Kind: core.RenewFailed}, "WARN"},
-		{core.Event{Kind: core.Unprotected}, "WARN"},
-		{core.Event{Kind: core.Replayed}, "DEBUG"},
-		{core.Event{Kind: core.Passed}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: codes.InProgress}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: codes.KeyReused}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: codes.UserMissing}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: codes.UserMissing, Err: core.ErrNoUser}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: codes.UserMissing, Err: errors.New("a *jwt.Token")}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: codes.ShuttingDown}, "DEBUG"},
-		{core.Event{Kind: core.Refused, Code: codes.Uncertain}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: codes.StoreUnavailable}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: codes.BodyConsumed}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: codes.StoreNotShared}, "WARN"},
-		{core.Event{Kind: core.Refused, Code: codes.GuardConflict}, "WARN"},
+	refused := func(code codes.Code, err error) core.Event {
+		return core.Event{Kind: core.Refused, Code: code, Err: err}
+	}
+	for level, events := range map[string][]core.Event{
+		"INFO": {{Kind: core.StoreIsLocal}},
+		"DEBUG": {
+			{Kind: core.Started, Attempt: 1}, {Kind: core.Started, Attempt: 2}, {Kind: core.Completed}, {Kind: core.Released, Failed: true},
+			{Kind: core.Replayed}, {Kind: core.Passed}, refused(codes.InProgress, nil), refused(codes.KeyReused, nil),
+			refused(codes.UserMissing, nil), refused(codes.UserMissing, core.ErrNoUser), refused(codes.ShuttingDown, nil),
+		},
+		"WARN": {
+			{Kind: core.Started, Attempt: 2, Takeover: true}, {Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Completed, Panicked: true},
+			{Kind: core.Released, Failed: true, Panicked: true}, {Kind: core.Released, Err: adapter.ErrUnrendered},
+			{Kind: core.Released, Err: core.NewRefusal(codes.NoRun, nil)}, {Kind: core.RunAbandoned}, {Kind: core.RunLost}, {Kind: core.RunUnfinished},
+			{Kind: core.LeaseLost}, {Kind: core.RenewFailed}, {Kind: core.Unprotected}, refused(codes.UserMissing, errors.New("a *jwt.Token")),
+			refused(codes.Uncertain, nil), refused(codes.StoreUnavailable, nil), refused(codes.BodyConsumed, nil),
+			refused(codes.StoreNotShared, nil), refused(codes.GuardConflict, nil),
+		},
 	} {
-		out.Reset()
-		observe(context.Background(), tc.event)
-		assert.Contains(t, out.String(), "level="+tc.level+" ", "%+v", tc.event)
-		assert.Equal(t, tc.event.Takeover, strings.Contains(out.String(), `"idem: takeover"`))
-		assert.NotContains(t, out.String(), "key=", "there is none")
+		for _, event := range events {
+			out.Reset()
+			observe(context.Background(), event)
+			assert.Contains(t, out.String(), "level="+level+" ", "%+v", event)
+			assert.Equal(t, event.Takeover, strings.Contains(out.String(), `"idem: takeover"`))
+			assert.NotContains(t, out.String(), "key=", "there is none")
+		}
 	}
 	observe = core.LogEvents(logger, slog.LevelInfo)
 	for code, level := range map[codes.Code]string{codes.KeyReused: "INFO", codes.Uncertain: "WARN", codes.ShuttingDown: "DEBUG"} {

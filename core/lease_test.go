@@ -219,10 +219,11 @@ func TestALeaseIsLostOnce(t *testing.T) {
 // A claim whose lease has passed when the store's answer comes is none: another run may have
 // begun.
 func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
-	slow := func(s store.Store) store.Store {
-		return &spy{Store: s, after: true, acquire: late(1500 * time.Millisecond)}
+	comes := func(after time.Duration) func(store.Store) store.Store {
+		return func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(after)} }
 	}
-	inTwoProcesses(t, "another has taken over", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
+	p := core.Policy{Record: core.Record{Lease: time.Second}}
+	inTwoProcesses(t, "another has taken over", comes(1500*time.Millisecond), 0, p, func(t *processes) {
 		first, second := t.order(5*time.Second), t.order(5*time.Second)
 		t.begin(context.Background(), first)
 		serve(t, t.second, second)
@@ -231,49 +232,30 @@ func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
 		assert.Zero(t, first.ran)
 		assert.Equal(t, "store_unavailable", first.code())
 	})
-	t.Run("the lease has passed this moment", func(t *testing.T) {
-		slow := func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(time.Second)} }
-		inTwoProcesses(t, "served", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
-			c := t.order(0)
-			serve(t, t.first, c)
-			assert.Zero(t, c.ran)
-			assert.Equal(t, "store_unavailable", c.code())
-		})
-	})
-	inTwoProcesses(t, "nobody else has come", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
-		first, again := t.order(0), t.order(0)
-		serve(t, t.first, first)
-		assert.Equal(t, "store_unavailable", first.code())
+	inTwoProcesses(t, "the lease has passed this moment", comes(time.Second), 0, p, func(t *processes) {
+		assert.Equal(t, "store_unavailable", outcome(t, t.first, t.order(0)))
 		synctest.Wait()
-		again.handler = func(ctx context.Context) adapter.Capture {
-			run := core.RunFrom(ctx)
-			assert.EqualValues(t, 1, run.Attempt(), "it was released")
-			return answer(201, "done")
-		}
-		serve(t, t.first, again)
-		assert.Equal(t, 1, again.ran)
+		assert.Equal(t, "attempt 1", outcome(t, t.first, t.order(0)), "it was released")
 	})
-	t.Run("who waits goes on waiting", func(t *testing.T) {
-		start := time.Now()
-		slow := func(s store.Store) store.Store {
-			answer := late(1500 * time.Millisecond)
-			return &spy{Store: s, after: true, acquire: func(ctx context.Context) error {
-				if time.Since(start) < time.Second {
-					return nil
-				}
-				return answer(ctx)
-			}}
-		}
-		inTwoProcesses(t, "served", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(time.Minute)}, func(t *processes) {
-			start = t.start
-			failing, waits := post("{}", nil), t.order(0)
-			failing.handler = slowly(time.Second, 503, "")
-			t.served.Go(func() { serve(t, t.second, failing) })
-			synctest.Wait()
-			serve(t, t.first, waits)
-			assert.Equal(t, "done", string(waits.response.Body))
-			assert.GreaterOrEqual(t, time.Since(t.start), 2500*time.Millisecond)
-		})
+	start := time.Now()
+	slow := func(s store.Store) store.Store {
+		answer := late(1500 * time.Millisecond)
+		return &spy{Store: s, after: true, acquire: func(ctx context.Context) error {
+			if time.Since(start) < time.Second {
+				return nil
+			}
+			return answer(ctx)
+		}}
+	}
+	p.Duplicate = core.Wait(time.Minute)
+	inTwoProcesses(t, "who waits goes on waiting", slow, 0, p, func(t *processes) {
+		start = t.start
+		waits := t.order(0)
+		t.served.Go(func() { serve(t, t.second, post("{}", nil).doing(slowly(time.Second, 503, ""))) })
+		synctest.Wait()
+		serve(t, t.first, waits)
+		assert.Equal(t, "done", string(waits.response.Body))
+		assert.GreaterOrEqual(t, time.Since(t.start), 2500*time.Millisecond)
 	})
 }
 

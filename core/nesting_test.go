@@ -67,7 +67,7 @@ func TestAHandlerThatRunsOnKeepsItsClaim(t *testing.T) {
 			var observed events
 			store := &spy{Store: newStore(t)}
 			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
-			tooLate := answer(status, "too late")
+			tooLate := answer(status, "")
 			tooLate.Ending = adapter.RunsOn
 			assert.Equal(t, status, serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return tooLate })).response.Status)
 			assert.Equal(t, core.RunUnfinished, observed.last().Kind)
