@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"net/http"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,38 +139,22 @@ var safelisted = []string{"Cache-Control", "Content-Language", "Content-Length",
 
 // What a guard adds to answers, a script of another origin may read.
 func TestWhatAGuardAddsIsExposed(t *testing.T) {
-	guard := core.MustNew(core.Config{User: core.UserFromHeader("X-User")}).MustGuard(core.Policy{Key: core.Header(core.Required, core.EchoKey())})
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: core.Header(core.Required, core.EchoKey())})
 	seen := make(map[string]bool)
-	serve := func(body string) *call {
-		c := post(body, nil)
-		c.header.Set("Idempotency-Key", "k-1")
-		require.NoError(t, guard.Serve(t.Context(), c))
+	ask := func(c *call) *call {
+		serve(t, g, c.withKey("k-1"))
 		for _, f := range c.response.Header {
 			seen[f.Name] = true
 		}
 		return c
 	}
-	first := post(`{"a":1}`, nil)
-	first.header.Set("Idempotency-Key", "k-1")
-	handler := first.handler
-	var own []core.Field // the handler's own fields are its service's to expose
-	first.handler = func(ctx context.Context) adapter.Capture {
-		require.Equal(t, "in_progress", serve(`{"a":1}`).code())
-		c := handler(ctx)
-		own = slices.Clone(c.Response.Header)
-		return c
-	}
-	require.NoError(t, guard.Serve(t.Context(), first))
-	for _, f := range first.response.Header {
-		seen[f.Name] = true
-	}
-	require.True(t, serve(`{"a":1}`).replayed())
-	require.Equal(t, "key_reused", serve(`{"a":2}`).code())
+	ask(post(`{"a":1}`, nil).after(func(context.Context) {
+		require.Equal(t, "in_progress", ask(post(`{"a":1}`, nil)).code())
+	}))
+	require.True(t, ask(post(`{"a":1}`, nil)).replayed())
+	require.Equal(t, "key_reused", ask(post(`{"a":2}`, nil)).code())
 
-	for _, f := range own {
-		delete(seen, f.Name)
-	}
-	for _, name := range safelisted {
+	for _, name := range safelisted { // so are the handler's own fields, which are its service's to expose
 		delete(seen, name)
 	}
 	exposed := []string{core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"} // docs/cors.md

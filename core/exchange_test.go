@@ -197,7 +197,12 @@ func (c *call) withKey(key ...string) *call {
 
 func serve(t testing.TB, g *core.Guard, c *call) *call {
 	t.Helper()
-	if err := g.Serve(context.Background(), c); err != nil {
+	return serveFor(t, context.Background(), g, c)
+}
+
+func serveFor(t testing.TB, ctx context.Context, g *core.Guard, c *call) *call {
+	t.Helper()
+	if err := g.Serve(ctx, c); err != nil {
 		t.Errorf("Serve: %v", err) // not Fatal: it is also called from goroutines
 	}
 	return c

@@ -51,15 +51,13 @@ func TestThereAndBack(t *testing.T) {
 		for _, quantity := range []int{1, 2, 1} {
 			c := put(quantity, &ledger)
 			c.method = tc.method
-			handler := c.handler
-			c.handler = func(ctx context.Context) adapter.Capture {
+			c.after(func(context.Context) {
 				running := put(quantity, &ledger)
 				running.method = tc.method
 				if tc.policy.Duplicate != core.Wait(time.Second) {
 					assert.Equal(t, "in_progress", serve(t, g, running).code(), name)
 				}
-				return handler(ctx)
-			}
+			})
 			serve(t, g, c)
 		}
 		assert.Equal(t, tc.runs, ledger.Load(), name)
@@ -91,10 +89,7 @@ func TestWaitersOfAPut(t *testing.T) {
 			began := time.Now()
 			e := core.MustNew(core.Config{User: byUser, Store: open(t)})
 			g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-			first := put(1, &ledger)
-			handler := first.handler
-			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10500 * time.Millisecond); return handler(ctx) }
-			go serve(t, g, first)
+			go serve(t, g, put(1, &ledger).after(func(context.Context) { time.Sleep(10500 * time.Millisecond) }))
 			done := make(chan *call, 500)
 			for i := range cap(done) {
 				if i%10 == 0 {

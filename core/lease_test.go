@@ -71,7 +71,7 @@ func (t *processes) begin(ctx context.Context, c *call) {
 
 // order is a call whose handler runs until it has taken so long or until its lease is lost.
 func (t *processes) order(takes time.Duration) *call {
-	c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+	return post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 		assert.EqualValues(t, 1, t.running.Add(1), "never two at a time")
 		defer t.running.Add(-1)
 		select {
@@ -80,7 +80,6 @@ func (t *processes) order(takes time.Duration) *call {
 		}
 		return answer(201, "done")
 	})
-	return c
 }
 
 // A run whose lease can't be renewed ends before another one begins.

@@ -246,12 +246,6 @@ func waiterHistories(t *testing.T, e *core.Engine) (answered int64) {
 	return replays.Load()
 }
 
-func serveFor(t *testing.T, ctx context.Context, g *core.Guard, c *call) {
-	if err := g.Serve(ctx, c); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-}
-
 // TestNobodyOversleeps: runs end and clients leave at the same moments, so that a waiter leaves while the store is
 // asked in its name. Yet the next run begins when the last one has failed, and all who still wait then are told when
 // one has done it.

@@ -107,9 +107,7 @@ func TestOneCallForAllWaiters(t *testing.T) {
 			var ledger atomic.Int64
 			e := core.MustNew(core.Config{User: byUser, Store: wrap(t.store)})
 			g := e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
-			first := post("{}", &ledger)
-			handler := first.handler
-			first.handler = func(ctx context.Context) adapter.Capture { time.Sleep(10 * time.Second); return handler(ctx) }
+			first := post("{}", &ledger).after(func(context.Context) { time.Sleep(10 * time.Second) })
 			go serve(t, g, first)
 			synctest.Wait()
 			calls, served := t.arrive(g, many, func() *call { return post("{}", &ledger) })
@@ -752,11 +750,9 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					return answer(503, "failed") // so that the waiter's next call claims the key
 				}
-				handler := second.handler
-				second.handler = func(ctx context.Context) adapter.Capture {
+				second.after(func(ctx context.Context) {
 					assert.False(t, core.RunFrom(ctx).Takeover(), "of a claim of its own")
-					return handler(ctx)
-				}
+				})
 				go serve(t, g, first)
 				time.Sleep(time.Second)
 				answered := make(chan struct{})
