@@ -29,20 +29,19 @@ func TestNonces(t *testing.T) {
 }
 
 func TestNoncesAreForgottenInTime(t *testing.T) {
-	now := time.Unix(1700000000, 0)
-	store, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
-	require.NoError(t, err)
-	nonces := core.MustNew(core.Config{Store: store}).Nonces()
-	use := func() bool {
-		ok, err := nonces.Use(t.Context(), "demo", "n", 151*time.Second)
-		require.NoError(t, err)
-		return ok
-	}
-	assert.True(t, use())
-	now = now.Add(151*time.Second - time.Nanosecond)
-	assert.False(t, use())
-	now = now.Add(time.Second)
-	assert.True(t, use(), "nothing is left of it, and the failed use has not prolonged it")
+	synctest.Test(t, func(t *testing.T) {
+		nonces := core.MustNew(core.Config{Store: newStore(t)}).Nonces()
+		use := func() bool {
+			ok, err := nonces.Use(t.Context(), "demo", "n", 151*time.Second)
+			require.NoError(t, err)
+			return ok
+		}
+		assert.True(t, use())
+		time.Sleep(151*time.Second - time.Nanosecond)
+		assert.False(t, use())
+		time.Sleep(time.Second)
+		assert.True(t, use(), "nothing is left of it, and the failed use has not prolonged it")
+	})
 }
 
 // No two pairs share a key, and no pair has that of an operation.

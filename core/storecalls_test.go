@@ -89,21 +89,15 @@ func TestBrokenConnectionWhileFinishing(t *testing.T) {
 			assert.EqualValues(t, 2, store.completes.Load())
 		})
 	}
-	t.Run("release", func(t *testing.T) {
+	for want, p := range map[string]core.Policy{
+		"attempt 1": {}, "uncertain": {Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}},
+	} {
 		store := &spy{Store: newStore(t)}
-		store.release = once(&store.releases)
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Exclusive())
-		for range 2 {
-			assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
-		}
-	})
-	t.Run("abandon", func(t *testing.T) {
-		store := &spy{Store: newStore(t)}
-		store.abandon = once(&store.abandons)
-		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}})
+		store.release, store.abandon = once(&store.releases), once(&store.abandons)
+		g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		serve(t, g, post("{}", nil).doing(handlerOf(502)))
-		assert.Equal(t, "uncertain", serve(t, g, post("{}", nil)).code(), "at once, not when the lease has passed")
-	})
+		assert.Equal(t, want, outcome(t, g, post("{}", nil)), "at once, not when the lease has passed")
+	}
 }
 
 // A store that restarts within the deadline costs no result; one that does not gets no more
