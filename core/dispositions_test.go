@@ -114,7 +114,10 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 	task := func(p core.Policy, end func(*core.Run)) func(*core.Engine) {
 		return func(e *core.Engine) {
 			task := e.MustTask(core.TaskPolicy{Name: "n", Duplicate: p.Duplicate, Record: p.Record})
-			_, _ = core.Do(t.Context(), task, core.Call{Key: "k"}, func(ctx context.Context) (int, error) { end(core.RunFrom(ctx)); return 7, nil })
+			_, _ = core.Do(t.Context(), task, core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+				end(core.RunFrom(ctx))
+				return 7, nil
+			})
 		}
 	}
 	for name, tc := range map[string]struct {

@@ -366,7 +366,8 @@ func TestFinishedValue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			records := &spy{Store: newStore(t), complete: down, renew: down}
 			e := core.MustNew(core.Config{Store: records})
-			p := core.TaskPolicy{Name: "n", ResultLimit: len("found"), Record: core.Record{Lease: time.Second, Abandoned: finding(core.Finished([]byte("found")))}}
+			p := core.TaskPolicy{Name: "n", ResultLimit: len("found"), Record: core.Record{Lease: time.Second}}
+			p.Abandoned = finding(core.Finished([]byte("found")))
 			work := func(context.Context) ([]byte, error) { return nil, nil }
 			_, err := do(t.Context(), e, "k", p, work)
 			assert.NoError(t, err, "what was done is not undone by the store")

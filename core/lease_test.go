@@ -51,11 +51,11 @@ type processes struct {
 	served        sync.WaitGroup
 }
 
-func inTwoProcesses(t *testing.T, name string, slow func(store.Store) store.Store, storeTimeout time.Duration, p core.Policy, test func(t *processes)) {
+func inTwoProcesses(t *testing.T, name string, slow func(store.Store) store.Store, timeout time.Duration, p core.Policy, test func(*processes)) {
 	bubble(t, name, func(t *testing.T) {
 		store := newStore(t)
 		two := &processes{T: t, start: time.Now()}
-		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: storeTimeout, Observe: two.observed.add}).MustGuard(p)
+		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: timeout, Observe: two.observed.add}).MustGuard(p)
 		p.Duplicate = core.Wait(time.Minute)
 		two.second = core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		test(two)

@@ -97,7 +97,8 @@ func TestHowTheContextOfARunEnds(t *testing.T) {
 					assert.Equal(t, tc.after, time.Since(start))
 					assert.Equal(t, []error{want, tc.cause, want, tc.cause}, []error{ctx.Err(), context.Cause(ctx), child.Err(), context.Cause(child)})
 				})
-				assert.NoError(t, core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger}).Serve(caller, c))
+				g := core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{Linger: tc.linger})
+				serveFor(t, caller, g, c)
 				time.Sleep(2 * time.Hour)
 			})
 		}
@@ -114,7 +115,7 @@ func TestContextAfterItsRun(t *testing.T) {
 			var kept context.Context
 			ctx, cancel := context.WithCancelCause(context.Background())
 			c := post("{}", nil).after(func(ctx context.Context) { kept = ctx; handler(cancel) })
-			assert.NoError(t, core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{}).Serve(ctx, c))
+			serveFor(t, ctx, core.MustNew(core.Config{User: byUser, Store: newStore(t)}).MustGuard(core.Policy{}), c)
 			child, stop := context.WithCancel(kept)
 			defer stop()
 			<-child.Done()
@@ -228,7 +229,8 @@ func TestAContextThatEndsBehindTheHandler(t *testing.T) {
 // A stream is cut when its client has gone, or the service ends it, also if the handler has seen that before its context;
 // whoever else may answer an error. But while the handler may run on, nothing is decided.
 func TestCutStream(t *testing.T) {
-	streams := func(ending adapter.Ending, end func(e *core.Engine, leave func())) func(*core.Engine, func()) func(context.Context) adapter.Capture {
+	type handler func(e *core.Engine, leave func()) func(context.Context) adapter.Capture
+	streams := func(ending adapter.Ending, end func(e *core.Engine, leave func())) handler {
 		return func(e *core.Engine, leave func()) func(context.Context) adapter.Capture {
 			return func(ctx context.Context) adapter.Capture {
 				adapter.PartSent(ctx, true)
@@ -239,7 +241,7 @@ func TestCutStream(t *testing.T) {
 			}
 		}
 	}
-	heldBack := func(captured adapter.Capture) func(*core.Engine, func()) func(context.Context) adapter.Capture {
+	heldBack := func(captured adapter.Capture) handler {
 		return func(_ *core.Engine, leave func()) func(context.Context) adapter.Capture {
 			return func(ctx context.Context) adapter.Capture {
 				leave()
@@ -252,7 +254,7 @@ func TestCutStream(t *testing.T) {
 	stays, leaves := func(*core.Engine, func()) {}, func(_ *core.Engine, leave func()) { leave() }
 	shutsDown := func(e *core.Engine, _ func()) { go func() { _ = e.Drain(over()) }(); synctest.Wait() }
 	for name, tc := range map[string]struct {
-		handler func(*core.Engine, func()) func(context.Context) adapter.Capture
+		handler handler
 		want    core.Kind
 	}{
 		"whole":                      {streams(adapter.Answered, stays), core.Completed},

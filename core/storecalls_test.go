@@ -126,7 +126,8 @@ func TestStoreRestartsWhileFinishing(t *testing.T) {
 // A local store has no deadline, and is not asked again.
 func TestFailingLocalStore(t *testing.T) {
 	local := &spy{Store: newStore(t), complete: down, can: &store.Capabilities{InProcess: true, Local: true}}
-	assert.Equal(t, 201, serve(t, core.MustNew(core.Config{User: byUser, Store: local}).MustGuard(core.Policy{}), post("{}", nil)).response.Status)
+	g := core.MustNew(core.Config{User: byUser, Store: local}).MustGuard(core.Policy{})
+	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 }
 
 func TestNoRoomForTheResponse(t *testing.T) {
