@@ -20,7 +20,6 @@ import (
 	"github.com/idem-go/idem/adapterkit"
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
-	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/internal/allocs"
@@ -104,11 +103,6 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 		"an empty write":         func(w http.ResponseWriter) { w.Write(nil) },
 		"status alone":           func(w http.ResponseWriter) { w.WriteHeader(202) },
 		"zero bytes":             func(w http.ResponseWriter) { w.WriteHeader(202); w.Write(nil) },
-		"typed": func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(201)
-			io.WriteString(w, `{"id":1}`)
-		},
 		"no type on purpose": func(w http.ResponseWriter) {
 			w.Header()["Content-Type"] = nil
 			io.WriteString(w, "hello")
@@ -116,12 +110,6 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 		"encoded, so not sniffed": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "x-rot13")
 			io.WriteString(w, "uryyb")
-		},
-		"repeated fields": func(w http.ResponseWriter) {
-			w.Header().Add("Link", "<b>")
-			w.Header().Add("Link", "<a>")
-			w.Header()["x-small"] = []string{"1"}
-			w.WriteHeader(201)
 		},
 		"changed too late": func(w http.ResponseWriter) {
 			w.Header().Set("X-A", "1")
@@ -136,7 +124,6 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 			w.WriteHeader(500)
 			io.WriteString(w, " still")
 		},
-		"204":           func(w http.ResponseWriter) { w.WriteHeader(204) },
 		"304 with type": func(w http.ResponseWriter) { w.Header().Set("ETag", `"1"`); w.WriteHeader(304) },
 		"own length":    func(w http.ResponseWriter) { w.Header().Set("Content-Length", "2"); io.WriteString(w, "ok") },
 		"more than own length": func(w http.ResponseWriter) {
@@ -144,11 +131,7 @@ func TestResponsesAreThoseOfTheBareHandler(t *testing.T) {
 			io.WriteString(w, "ok")
 			io.WriteString(w, "no")
 		},
-		"http.Error": func(w http.ResponseWriter) { http.Error(w, "no", 422) },
 		"copied":     func(w http.ResponseWriter) { io.Copy(w, strings.NewReader(long)) },
-		"copied in pieces": func(w http.ResponseWriter) {
-			io.Copy(w, io.MultiReader(strings.NewReader("<html>"), strings.NewReader("</html>")))
-		},
 		"2048 bytes": write(strings.Repeat("x", 1024), strings.Repeat("y", 1024)),
 		"2049 bytes": write(strings.Repeat("x", 1024), strings.Repeat("y", 1025)),
 	} {
@@ -261,13 +244,6 @@ func TestWhatIsNotCapturedIsDelivered(t *testing.T) {
 		status  int
 		body    string
 	}{
-		"over the limit bit by bit": {func(w http.ResponseWriter) {
-			w.WriteHeader(201)
-			for range 101 {
-				io.WriteString(w, "x")
-			}
-		}, 201, strings.Repeat("x", 101)},
-		"over the limit by copying": {func(w http.ResponseWriter) { io.Copy(w, strings.NewReader(strings.Repeat("x", 70000))) }, 200, strings.Repeat("x", 70000)},
 		"flushed first": {func(w http.ResponseWriter) {
 			w.(http.Flusher).Flush()
 			w.WriteHeader(500) // too late
@@ -425,7 +401,8 @@ func TestTheRouteOfAMuxBehind(t *testing.T) {
 
 // Also if a hook has read it.
 func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
-	e := core.MustNew(core.Config{Service: "shop", Store: brokenStore{}, User: core.UserFromHeader("X-User")})
+	e := idemtest.New(t, core.Config{User: core.UserFromHeader("X-User")})
+	e.Fail(idemtest.Acquire)
 	var got string
 	read := core.Func(func(r *adapter.Request) (string, error) {
 		b, err := io.ReadAll(r.Native.(*http.Request).Body)
@@ -439,16 +416,6 @@ func TestAnUnprotectedHandlerReadsTheWholeBody(t *testing.T) {
 	require.Equal(t, 200, post(t, s, "/", "all of it").status)
 	require.Equal(t, "all of it", got)
 }
-
-type brokenStore struct{ store.Store }
-
-func (brokenStore) Capabilities() store.Capabilities { return store.Capabilities{} }
-
-func (brokenStore) Acquire(context.Context, string, store.Claim) (store.Grant, error) {
-	return store.Grant{}, errors.New("down")
-}
-
-func (brokenStore) Release(context.Context, string, store.Owner) error { return errors.New("down") }
 
 // uncomparable is a context that == panics at.
 type uncomparable struct {

@@ -169,24 +169,6 @@ var replacedCases = []testCase{
 			ask{unread(compressed(aForm("A-1"))), replayed, ""},
 		},
 	},
-	{
-		name:    "a form that was decompressed and read in front",
-		why:     "the length of a compressed body proves nothing for the form that was made of it",
-		needs:   Features{Front: []Front{Decompressor, FormReader}},
-		app:     App{Front: []Front{Decompressor, FormReader}},
-		handler: echoForm,
-		loose:   true,
-		steps: []step{
-			ask{compressed(aForm("A-1")), created, ""},
-			ask{compressed(aForm("A-1")), replayed, ""},
-			ask{compressed(aForm("B-2")), created, ""},
-			ask{chunked(compressed(aForm("B-2"))), replayed, ""},
-			ask{compressed(aForm(strings.Repeat("A", 400))), created, ""},
-			ask{compressed(someParts("A-1", "meow")), created, ""},
-			ask{compressed(someParts("A-1", "meow")), replayed, ""},
-			ask{compressed(someParts("A-1", "woof")), created, ""},
-		},
-	},
 }
 
 // counted are all of them once more, behind Finish.

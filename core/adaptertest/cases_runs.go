@@ -82,19 +82,6 @@ var failureCases = []testCase{
 		},
 	},
 	{
-		name:    "a refusal that the handler reports, under an error middleware",
-		why:     "what a middleware makes of an error that it does not know is not what a refusal is",
-		needs:   Features{OuterErrors: true},
-		noBare:  true,
-		app:     App{Errors: true},
-		handler: firstRefused,
-		steps: []step{
-			ask{anOrder, reported, ""},
-			ask{anOrder, created, ""},
-			ask{anOrder, replayed, ""},
-		},
-	},
-	{
 		name:    "a refusal in the place of an answer",
 		why:     "what was to describe the handler's answer does not describe the refusal, and a middleware in front keeps what it has set",
 		needs:   Features{OuterErrors: true},

@@ -193,16 +193,6 @@ var behindCases = []guardedCase{
 		},
 	},
 	{
-		name:   "without a guard",
-		why:    "the verifier alone tells the handler as much, and leaves it as much",
-		change: func(s *service) { s.policy = nil },
-		check: func(p *attackRun) {
-			p.runs(1, purchase)
-			p.runs(2, purchase.with(by(bob)).then(inChunks()))
-			p.refuses(sign.ReasonBadSignature, byForger)
-		},
-	},
-	{
 		name:   "Verify twice",
 		why:    "two services of one application may both mount it: the inner one reads what the outer one has read",
 		change: func(s *service) { s.inner = &sign.Config{Keys: s.sign.Keys, Clock: s.sign.Clock} },

@@ -43,7 +43,7 @@ var verifierFaults = []fault{
 	handlerKnows("another signer", func(ctx context.Context, v sign.Verified) context.Context {
 		v.KeyID = "bob"
 		return sign.NewContext(ctx, v)
-	}, "signatures/methods/POST", "signed and guarded/without a guard"),
+	}, "signatures/methods/POST"),
 	handlerKnows("the first one's signature", func() func(context.Context, sign.Verified) context.Context {
 		var first sign.Verified
 		return func(ctx context.Context, v sign.Verified) context.Context {
@@ -55,7 +55,7 @@ var verifierFaults = []fault{
 	}(), "signatures/requests over one connection"),
 	refusals("are run", func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(httptest.NewRecorder(), r)
-	}, "signatures/hosts/another", "signed and guarded/without a guard"),
+	}, "signatures/hosts/another"),
 	refusals("are dropped", func(http.Handler, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "signatures/hosts/another", "signed and guarded/one connection"),
 	refusalHeader("has the server's Date", func(h http.Header) { h.Del("Date") }, "signatures/answers/too late"),
 	refusalHeader("has no challenge", func(h http.Header) { h.Del("Www-Authenticate") }, "signatures/hosts/another"),
