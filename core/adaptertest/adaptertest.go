@@ -451,7 +451,6 @@ type testCase struct {
 	policy core.Policy        // of the route, unless routes is set
 	app    App                // all but Routes, Guard and After
 	global bool               // the policy's guard is mounted on the application or group
-	nested bool               // … and on the route as well
 	native bool               // Harness.User("user") is the policy's user source
 	routes []route            // nil: POST /orders with policy and handler
 	// handler is what the handler does at its nth execution. Nil: receipt.

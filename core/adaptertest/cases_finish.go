@@ -66,7 +66,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			leaveSeen{"first"},
+			leave{"first"},
 			resume(1),
 			awaitRuns{},
 			ask{anOrder, refused(codes.ResultUnavailable), ""},
@@ -182,7 +182,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		loose: true,
 		steps: []step{
 			begin{"first", anOrder},
-			leaveSeen{"first"},
+			leave{"first"},
 			resume(1),
 			awaitRuns{},
 			ask{anOrder, want{status: 201, kind: answered, body: "paid by card", fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
@@ -205,7 +205,7 @@ var finishCases = slices.Concat(givenUpCases, []testCase{
 		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			leaveSeen{"first"},
+			leave{"first"},
 			resume(1),
 			awaitRuns{},
 			observed(core.RunAbandoned),
@@ -313,7 +313,7 @@ var givenUpCases = func() (all []testCase) {
 				noBare:   true,
 				steps: []step{
 					begin{"first", anOrder},
-					leaveSeen{"first"},
+					leave{"first"},
 					awaitRuns{},
 					observed(core.Released),
 					ask{anOrder, created, ""},

@@ -248,7 +248,7 @@ var runCases = []testCase{
 		noBare: true,
 		steps: []step{
 			begin{"first", anOrder},
-			leaveSeen{"first"},
+			leave{"first"},
 			resume(1),
 			awaitRuns{},
 			ask{anOrder, want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
@@ -293,16 +293,6 @@ var waitCases = []testCase{
 
 // mountCases: where a guard is mounted.
 var mountCases = []testCase{
-	{
-		name:   "mounted twice",
-		why:    "a request in which an outer guard has claimed the same key passes an inner one: it is no duplicate of itself",
-		global: true,
-		nested: true,
-		steps: []step{
-			ask{anOrder, created, ""},
-			ask{anOrder, replayed, ""},
-		},
-	},
 	{
 		name:    "mounted on the application, with parameters",
 		why:     "the key holds the route's pattern, also where the guard stands in front of the routes",

@@ -119,8 +119,6 @@ func start(tb testing.TB, h Harness, c testCase) *env {
 		switch {
 		case r.policy != nil:
 			built.Guard = guard(*r.policy)
-		case c.nested:
-			built.Guard = shared
 		case !c.global && !r.unguarded && r.issues == nil:
 			built.Guard = guard(c.policy)
 		}
@@ -359,25 +357,19 @@ func (a await) do(s *env) {
 	s.check(x.request, a.want, got, -1)
 }
 
-// leave closes the connection of a request without waiting for the answer.
+// leave closes the connection of a request without waiting for the answer. With testCase.incoming it waits until the service has
+// seen it, if it can.
 type leave struct{ as string }
 
 func (l leave) do(s *env) {
+	s.Helper()
 	s.text.line("%s leaves", l.as)
 	x := s.pending[l.as]
 	delete(s.pending, l.as)
 	// Not only half of it, and at once: the service must see the client go.
 	_ = x.Conn.(*net.TCPConn).SetLinger(0)
 	x.Close()
-}
-
-// leaveSeen is leave, and waits until the service has seen it, if it can. It needs testCase.incoming.
-type leaveSeen struct{ as string }
-
-func (g leaveSeen) do(s *env) {
-	s.Helper()
-	leave(g).do(s)
-	if s.h.Features.ContextEnds {
+	if s.c.incoming && s.h.Features.ContextEnds {
 		handlerSays("the client has left").do(s)
 	}
 }
