@@ -1,21 +1,15 @@
 package fiberidem_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/middleware/logger"
 	recovery "github.com/gofiber/fiber/v2/middleware/recover"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,6 +35,7 @@ func at(route, params string) fibertest.Place { return fibertest.Place{Route: ro
 
 func TestFinish(t *testing.T) {
 	failure := errors.New("card declined")
+	fails := func(*fiber.Ctx) error { return failure }
 	envelope := func(c *fiber.Ctx) error {
 		if err := c.Next(); err != nil {
 			return c.Status(402).JSON(map[string]string{"msg": err.Error()})
@@ -66,48 +61,37 @@ func TestFinish(t *testing.T) {
 		}
 		return nil
 	}
-	cases := []struct {
-		name    string
+	for name, tc := range map[string]struct {
 		outer   []fiber.Handler
 		handler fiber.Handler
 		status  int
 		body    string
-		runs    int32 // for two requests
+		runs    int // for two requests
 	}{
-		{"rendered in between", []fiber.Handler{fiberidem.Finish(), envelope},
-			func(*fiber.Ctx) error { return failure }, 402, `{"msg":"card declined"}`, 1},
-		{"translated in between", []fiber.Handler{fiberidem.Finish(), translate},
-			func(*fiber.Ctx) error { return failure }, 451, "translated", 1},
-		{"a refusal, translated in between", []fiber.Handler{fiberidem.Finish(), translate},
+		"translated in between":     {[]fiber.Handler{fiberidem.Finish(), translate}, fails, 451, "translated", 1},
+		"rendered by Finish":        {[]fiber.Handler{fiberidem.Finish()}, func(*fiber.Ctx) error { return fiber.NewError(422, "no") }, 422, "no", 1},
+		"rendered by it, a failure": {[]fiber.Handler{fiberidem.Finish()}, fails, 500, "card declined", 2},
+		"outermost counts":          {[]fiber.Handler{fiberidem.Finish(), envelope, fiberidem.Finish()}, fails, 402, `{"msg":"card declined"}`, 1},
+		"panic on the way out":      {[]fiber.Handler{recovery.New(), fiberidem.Finish(), crash}, fails, 500, "while rendering", 2},
+		"panic after rendering":     {[]fiber.Handler{recovery.New(), fiberidem.Finish(), crashLater}, fails, 500, "after rendering", 2},
+		"panic recovered inside":    {[]fiber.Handler{fiberidem.Finish(), recovery.New(), crash}, fails, 500, "while rendering", 2},
+		"a refusal, translated": {[]fiber.Handler{fiberidem.Finish(), translate},
 			func(*fiber.Ctx) error { return core.NewRefusal(codes.InProgress, nil) }, 451, "translated", 2},
-		{"rendered by Finish, a failure", []fiber.Handler{fiberidem.Finish()},
-			func(*fiber.Ctx) error { return failure }, 500, "card declined", 2},
-		{"outermost counts", []fiber.Handler{fiberidem.Finish(), envelope, fiberidem.Finish()},
-			func(*fiber.Ctx) error { return failure }, 402, `{"msg":"card declined"}`, 1},
-		{"no error", []fiber.Handler{fiberidem.Finish(), envelope},
-			func(c *fiber.Ctx) error { return c.SendString("done") }, 200, "done", 1},
-		{"panic on the way out", []fiber.Handler{recovery.New(), fiberidem.Finish(), crash},
-			func(*fiber.Ctx) error { return failure }, 500, "while rendering", 2},
-		{"panic after rendering", []fiber.Handler{recovery.New(), fiberidem.Finish(), crashLater},
-			func(*fiber.Ctx) error { return failure }, 500, "after rendering", 2},
-		{"panic recovered inside", []fiber.Handler{fiberidem.Finish(), recovery.New(), crash},
-			func(*fiber.Ctx) error { return failure }, 500, "while rendering", 2},
-		{"panic in the handler", []fiber.Handler{recovery.New(), fiberidem.Finish(), envelope},
-			func(*fiber.Ctx) error { panic("handler") }, 500, "handler", 2},
-		{"without Finish the ErrorHandler has been first", []fiber.Handler{envelope},
-			func(*fiber.Ctx) error { return fiber.NewError(410, "gone") }, 410, "gone", 1},
-	}
-	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			var runs atomic.Int32
-			app := newApp()
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs, rendered := 0, 0
+			app := newApp(fiber.Config{ErrorHandler: func(c *fiber.Ctx, err error) error {
+				rendered++
+				return fiber.DefaultErrorHandler(c, err)
+			}})
 			app.Use(anyOf(tc.outer)...)
 			app.Add("POST", "/", mounted(t, core.Policy{Failed: core.FailedByStatus}), func(c *fiber.Ctx) error {
-				runs.Add(1)
+				runs++
 				return tc.handler(c)
 			})
 			serve(t, app).PostTwice("/", tc.status, tc.body, tc.runs == 1)
-			require.Equal(t, tc.runs, runs.Load())
+			require.Equal(t, tc.runs, runs)
+			require.LessOrEqual(t, rendered, runs, "an error is rendered once")
 		})
 	}
 }
@@ -120,39 +104,29 @@ func TestFinishRefused(t *testing.T) {
 		return core.NewRefusal(codes.InProgress, nil)
 	})
 	app.Add("POST", "/", mounted(t, core.Policy{}), func(*fiber.Ctx) error { return errors.New("busy") })
-	r := serve(t, app).Post("/", "")
-	require.Equal(t, 409, r.Status)
-	require.Equal(t, "in_progress", r.Header.Get(core.RefusedHeader))
+	require.Equal(t, "in_progress", serve(t, app).Post("/", "").Header.Get(core.RefusedHeader))
 }
 
 // A guard outside of Finish sees rendered responses only, and does not wait for it.
 func TestGuardOutsideOfFinish(t *testing.T) {
-	var runs atomic.Int32
 	app := newApp()
 	app.Add("POST", "/", mounted(t, core.Policy{Failed: core.FailedByStatus}), fiberidem.Finish(), func(*fiber.Ctx) error {
-		runs.Add(1)
 		return fiber.NewError(422, "no")
 	})
-	service := serve(t, app)
-	require.Equal(t, "no", service.Post("/", "").Body)
-	require.True(t, service.Post("/", "").Replayed())
-	require.EqualValues(t, 1, runs.Load())
+	serve(t, app).PostTwice("/", 422, "no", true)
 }
 
 // An error that no guard has left to Finish passes it.
 func TestFinishPassesOtherErrors(t *testing.T) {
-	var seen atomic.Pointer[error]
 	teapot := fiber.NewError(418, "no coffee")
 	app := newApp()
 	app.Use(func(c *fiber.Ctx) error {
 		err := c.Next()
-		seen.Store(&err)
+		assert.Equal(t, teapot, err)
 		return err
-	})
-	app.Use(fiberidem.Finish())
+	}, fiberidem.Finish())
 	app.Add("POST", "/", func(*fiber.Ctx) error { return teapot })
 	require.Equal(t, 418, serve(t, app).Post("/", "").Status)
-	require.Equal(t, teapot, *seen.Load())
 }
 
 // Of a field with several lines, the handler gets the one that was seen in front of the guard, also if the body came in chunks.
@@ -176,86 +150,17 @@ func TestTheFirstLineStaysFirst(t *testing.T) {
 	}
 }
 
-// Where Fiber does not know the route yet, events show where the guard is mounted.
-func TestEventsShowWhereTheGuardIsMounted(t *testing.T) {
-	for name, tc := range map[string]struct {
-		mount func(app *fiber.App, g fiber.Handler)
-		path  string
-		want  string
-	}{
-		"everywhere":    {func(app *fiber.App, g fiber.Handler) { app.Use(g) }, "/api/secret", "POST /*"},
-		"a prefix":      {func(app *fiber.App, g fiber.Handler) { app.Use("/api", g) }, "/api/secret", "POST /api/*"},
-		"a group":       {func(app *fiber.App, g fiber.Handler) { app.Group("/api/:tenant", g) }, "/api/secret", "POST /api/:tenant/*"},
-		"all of a path": {func(app *fiber.App, g fiber.Handler) { app.Add("POST", "/api/*", g) }, "/api/secret", "POST /api/*"},
-		"a bad escape":  {func(app *fiber.App, g fiber.Handler) { app.Add("POST", "/api/:id", g) }, "/api/100%", "POST /api/:id"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var routes []string
-			g := fibertest.NewEngine(t, func(e core.Event) {
-				if e.Kind != core.StoreIsLocal {
-					routes = append(routes, e.Route)
-				}
-			}).MustGuard(core.Policy{})
-			app := newApp()
-			tc.mount(app, fiberidem.New(g))
-			app.Add("POST", "/api/:id", func(c *fiber.Ctx) error { return c.SendStatus(201) })
-			ctx := fibertest.NewRequestCtx("POST", tc.path, "")
-			app.Handler()(ctx)
-			require.Equal(t, 201, ctx.Response.StatusCode())
-			require.Equal(t, []string{tc.want, tc.want}, routes)
-		})
-	}
-}
-
-// A child is what Fiber makes of this program for Prefork; it has a store that no other child sees.
+// A process is what Fiber makes of this program for Prefork; it has a store that no other one sees.
 func TestPreforkedProcessesNeedAStoreThatTheyShare(t *testing.T) {
-	if fiber.IsChild() {
-		for _, policy := range []core.Policy{{}, {FailOpen: true}} {
-			var last error
-			app, ran := newApp(), 0
-			app.Add("POST", "/orders", fiberidem.New(fibertest.NewEngine(t, func(e core.Event) { last = e.Err }).MustGuard(policy)),
-				func(c *fiber.Ctx) error { ran++; return c.SendStatus(201) })
-			for range 2 {
-				ctx := fibertest.NewRequestCtx("POST", "/orders", "")
-				app.Handler()(ctx)
-				require.Equal(t, 500, ctx.Response.StatusCode())
-				require.Equal(t, "store_not_shared", string(ctx.Response.Header.Peek(core.RefusedHeader)))
-				require.ErrorContains(t, last, "Prefork")
-			}
-			require.Zero(t, ran)
-		}
-		fmt.Println("both children of Prefork's have refused")
-		return
+	t.Setenv("FIBER_PREFORK_CHILD", "1")
+	t.Setenv("FASTHTTP_PREFORK_CHILD", "1") // Fiber v3.3 goes by fasthttp's
+	app := newApp()
+	app.Add("POST", "/orders", mounted(t, core.Policy{}), func(*fiber.Ctx) error { panic("it has run") })
+	for range 2 {
+		ctx := fibertest.NewRequestCtx("POST", "/orders", "")
+		app.Handler()(ctx)
+		require.Equal(t, "store_not_shared", string(ctx.Response.Header.Peek(core.RefusedHeader)))
 	}
-	child := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-	child.Env = append(os.Environ(), "FIBER_PREFORK_CHILD=1", "FASTHTTP_PREFORK_CHILD=1") // Fiber v3.3 goes by fasthttp's
-	out, err := child.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "have refused")
-}
-
-// Middleware that wants to see errors stands between Finish and the guard: there they are handed on.
-func TestTheLoggerSeesErrorsUnderFinish(t *testing.T) {
-	var log bytes.Buffer
-	rendered := 0
-	app := newApp(fiber.Config{ErrorHandler: func(c *fiber.Ctx, err error) error {
-		rendered++
-		return c.Status(422).SendString(fmt.Sprintf("%v, number %d", err, rendered))
-	}})
-	app.Use(fiberidem.Finish(), logger.New(logger.Config{Format: "${status} ${error}\n", Output: &log}))
-	app.Add("POST", "/orders", mounted(t, core.Policy{Record: core.Record{OnFailure: core.Keep}}),
-		func(*fiber.Ctx) error { return errors.New("no stock") })
-	service := serve(t, app)
-	first := service.Post("/orders", "")
-	require.Equal(t, 422, first.Status)
-	require.Equal(t, "no stock, number 1", first.Body)
-	require.Equal(t, "422 no stock\n", log.String())
-	again := service.Post("/orders", "")
-	require.True(t, again.Replayed())
-	require.Equal(t, 422, again.Status)
-	require.Equal(t, first.Body, again.Body)
-	require.Equal(t, fibertest.WithoutDate(first.Header), fibertest.WithoutDate(again.Header))
-	require.Equal(t, 1, rendered)
 }
 
 func TestMountedAppsErrorHandler(t *testing.T) {
@@ -267,11 +172,7 @@ func TestMountedAppsErrorHandler(t *testing.T) {
 	})
 	app := newApp()
 	app.Mount("/api", sub)
-	service := serve(t, app)
-	first, again := service.Post("/api/orders", ""), service.Post("/api/orders", "")
-	require.Equal(t, 418, first.Status)
-	require.Equal(t, "sub: no", again.Body)
-	require.True(t, again.Replayed())
+	serve(t, app).PostTwice("/api/orders", 418, "sub: no", true)
 }
 
 // Who has no tokens to issue learns it when the routes are made, and not by the first request.
@@ -283,13 +184,10 @@ func TestIssueTokenWithoutTokens(t *testing.T) {
 
 // The handler's answer counts if a timeout in front has answered meanwhile, also where the first request came without that timeout.
 func TestATimeoutInFrontOfSome(t *testing.T) {
-	leave, ended := make(chan struct{}), make(chan core.Kind, 9)
+	leave := make(chan struct{})
+	guard, ended := watched(t)
 	app := newApp()
-	app.Add("POST", "/:id", fiberidem.New(fibertest.NewEngine(t, func(e core.Event) {
-		if e.Kind != core.StoreIsLocal && e.Kind != core.Started {
-			ended <- e.Kind
-		}
-	}).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+	app.Add("POST", "/:id", guard, func(c *fiber.Ctx) error {
 		if c.Params("id") == "late" {
 			<-leave
 		}
@@ -445,9 +343,6 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"All", func(app *fiber.App, guard fiber.Handler) { app.All("/orders/:id", guard, ok) },
 			"/orders/7", at("/orders/:id", "id=7")},
-		{"in a group", func(app *fiber.App, guard fiber.Handler) {
-			app.Group("/api").Group("/v1").Add("POST", "/orders/:id", guard, ok)
-		}, "/api/v1/orders/7", at("/api/v1/orders/:id", "id=7")},
 		{"in a group with a parameter", func(app *fiber.App, guard fiber.Handler) {
 			app.Group("/:tenant").Add("POST", "/orders/:id", guard, ok)
 		}, "/t1/orders/7", at("/:tenant/orders/:id", "tenant=t1&id=7")},
@@ -466,37 +361,27 @@ func TestRoutes(t *testing.T) {
 		{"Use", func(app *fiber.App, guard fiber.Handler) {
 			app.Use(guard)
 			app.Add("POST", "/orders/:id", ok)
-		}, "/orders/a%2Fb?x=1", at("/orders/a%2Fb", "")},
+		}, "/orders/a%2Fb?x=1", at("/orders/a%2Fb /*", "")},
 		{"Use with a prefix", func(app *fiber.App, guard fiber.Handler) {
 			app.Use("/orders/:id", guard)
 			app.Add("POST", "/orders/:id/pay", ok)
-		}, "/orders/7/pay", at("/orders/7/pay", "")},
-		{"Group", func(app *fiber.App, guard fiber.Handler) {
-			app.Group("/api", guard).Add("POST", "/orders/:id", ok)
-		}, "/api/orders/7", at("/api/orders/7", "")},
-		{"Group.Use", func(app *fiber.App, guard fiber.Handler) {
-			api := app.Group("/api")
-			api.Use(guard)
-			api.Add("POST", "/orders/:id", ok)
-		}, "/api/orders/7", at("/api/orders/7", "")},
+		}, "/orders/7/pay", at("/orders/7/pay /orders/:id/*", "")},
 		{"Use in a mounted app", func(app *fiber.App, guard fiber.Handler) {
 			sub := newApp()
 			sub.Use(guard)
 			sub.Add("POST", "/orders/:id", ok)
 			app.Mount("/api", sub)
-		}, "/api/orders/7", at("/api/orders/7", "")},
+		}, "/api/orders/7", at("/api/orders/7 /api/*", "")},
 		{"Use and a route of the same path", func(app *fiber.App, guard fiber.Handler) {
 			app.Use("/orders", guard)
 			app.Add("POST", "/orders", ok)
-		}, "/orders", at("/orders", "")},
+		}, "/orders", at("/orders /orders/*", "")},
 		{"one slice for a group and a route", func(app *fiber.App, guard fiber.Handler) {
 			handlers := []fiber.Handler{guard, func(c *fiber.Ctx) error { return c.Next() }}
 			app.Group("/:x", handlers...)
 			app.Add("POST", "/orders", ok)
 			app.Add("POST", "/:x", handlers...)
-		}, "/orders", at("/orders", "")},
-		{"no route at all", func(app *fiber.App, guard fiber.Handler) { app.Use(guard) },
-			"/nowhere", at("/nowhere", "")},
+		}, "/orders", at("/orders /:x/*", "")},
 	}
 	check := func(t *testing.T, seen *fibertest.Place, app *fiber.App, path string, want fibertest.Place) {
 		handler := app.Handler()

@@ -2,12 +2,15 @@ package fasthttpkit
 
 import (
 	"bufio"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
+
+	"github.com/idem-go/idem/core/adapter"
 )
 
 // The names of the header are listed once. What changes them afterwards is seen all the same.
@@ -53,5 +56,21 @@ func TestOnlyChunksHaveATrailer(t *testing.T) {
 		var h fasthttp.RequestHeader
 		require.NoError(t, h.Read(bufio.NewReader(strings.NewReader("POST / HTTP/1.1\r\nHost: a\r\n"+fields))))
 		assert.Equal(t, want, isChunked(&h), fields)
+	}
+}
+
+func TestRemoteAddr(t *testing.T) {
+	for _, addr := range []net.Addr{
+		&net.TCPAddr{IP: net.ParseIP("192.0.2.7"), Port: 1},
+		&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 65535},
+		&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 80},
+		&net.TCPAddr{Port: 80},
+		&net.UnixAddr{Name: "@", Net: "unix"},
+	} {
+		x := &Exchange{ctx: new(fasthttp.RequestCtx), place: &Place{}}
+		x.ctx.SetRemoteAddr(addr)
+		var r adapter.Request
+		x.Describe(&r)
+		assert.Equal(t, addr.String(), r.RemoteAddr)
 	}
 }
