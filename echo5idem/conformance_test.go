@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -106,17 +105,13 @@ func start(tb testing.TB, app adaptertest.App) string {
 		}
 		e.Use(readInFront(f))
 	}
-	add := e.Add
-	if app.Group == "" {
-		if app.Guard != nil {
-			e.Use(echo5idem.New(app.Guard))
-		}
-	} else {
-		var guards []echo.MiddlewareFunc
-		if app.Guard != nil {
-			guards = append(guards, echo5idem.New(app.Guard))
-		}
-		add = e.Group(app.Group, guards...).Add
+	add, use := e.Add, e.Use
+	if app.Group != "" {
+		group := e.Group(app.Group)
+		add, use = group.Add, group.Use
+	}
+	if app.Guard != nil {
+		use(echo5idem.New(app.Guard))
 	}
 	for _, r := range app.Routes {
 		handler := func(c *echo.Context) error { return r.Handler(call{c}) }
@@ -195,50 +190,42 @@ func renderErrors(ignoreContext bool) echo.MiddlewareFunc {
 }
 
 // call does what handlers for Echo do.
-type call struct{ c *echo.Context }
+type call struct{ native }
 
-func (c call) Context() context.Context { return c.c.Request().Context() }
+type native = *echo.Context
 
-func (c call) Run() *core.Run { return echo5idem.Run(c.c) }
+func (c call) Context() context.Context { return c.Request().Context() }
 
-func (c call) Verified() (sign.Verified, bool) { return echo5idem.Verified(c.c) }
+func (c call) Run() *core.Run { return echo5idem.Run(c.native) }
 
-func (c call) Method() string { return c.c.Request().Method }
+func (c call) Verified() (sign.Verified, bool) { return echo5idem.Verified(c.native) }
 
-func (c call) Header(name string) string { return c.c.Request().Header.Get(name) }
+func (c call) Method() string { return c.Request().Method }
 
-func (c call) Trailer(name string) string { return c.c.Request().Trailer.Get(name) }
+func (c call) Header(name string) string { return c.Request().Header.Get(name) }
 
-func (c call) Param(name string) string { return c.c.Param(name) }
+func (c call) Trailer(name string) string { return c.Request().Trailer.Get(name) }
 
-func (c call) Query(name string) string { return c.c.QueryParam(name) }
+func (c call) Query(name string) string { return c.QueryParam(name) }
 
-func (c call) Body() ([]byte, error) { return io.ReadAll(c.c.Request().Body) }
+func (c call) Body() ([]byte, error) { return io.ReadAll(c.Request().Body) }
 
-func (c call) Bind(v any) error { return c.c.Bind(v) }
+func (c call) SetContext(ctx context.Context) { c.SetRequest(c.Request().WithContext(ctx)) }
 
-func (c call) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+func (c call) SetHeader(name, value string) { c.Response().Header().Set(name, value) }
 
-func (c call) SetContext(ctx context.Context) { c.c.SetRequest(c.c.Request().WithContext(ctx)) }
+func (c call) AddHeader(name, value string) { c.Response().Header().Add(name, value) }
 
-func (c call) SetHeader(name, value string) { c.c.Response().Header().Set(name, value) }
-
-func (c call) AddHeader(name, value string) { c.c.Response().Header().Add(name, value) }
-
-func (c call) DelHeader(name string) { c.c.Response().Header().Del(name) }
-
-func (c call) JSON(status int, v any) error { return c.c.JSON(status, v) }
+func (c call) DelHeader(name string) { c.Response().Header().Del(name) }
 
 func (c call) Blob(status int, contentType string, body []byte) error {
-	// c.c.Blob leaves a Content-Type alone that a middleware has set.
-	c.c.Response().Header().Set("Content-Type", contentType)
-	return c.c.Blob(status, contentType, body)
+	// c.native.Blob leaves a Content-Type alone that a middleware has set.
+	c.Response().Header().Set("Content-Type", contentType)
+	return c.native.Blob(status, contentType, body)
 }
 
-func (c call) NoContent(status int) error { return c.c.NoContent(status) }
-
 func (c call) Write(status int, contentType string, flush bool, pieces ...string) error {
-	w := response(c.c)
+	w := response(c.native)
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	for _, piece := range pieces {
@@ -254,7 +241,7 @@ func (c call) Write(status int, contentType string, flush bool, pieces ...string
 }
 
 func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
-	w := response(c.c)
+	w := response(c.native)
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	return write(w, w.Flush)
@@ -262,7 +249,7 @@ func (c call) Stream(status int, contentType string, write func(io.Writer, func(
 
 func (c call) EarlyHints(link string) error {
 	// echo's own writer takes the status for the final one: hints go around it.
-	w := response(c.c).ResponseWriter
+	w := response(c.native).ResponseWriter
 	w.Header().Set("Link", link)
 	w.WriteHeader(http.StatusEarlyHints)
 	w.Header().Del("Link")
@@ -270,7 +257,7 @@ func (c call) EarlyHints(link string) error {
 }
 
 func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
-	conn, _, err := response(c.c).Hijack()
+	conn, _, err := response(c.native).Hijack()
 	if err != nil {
 		return err
 	}
@@ -285,13 +272,13 @@ func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
 func (c call) Report(err error) error { return err }
 
 func (c call) Proxy(addr string) error {
-	return echo.WrapHandler(adaptertest.NewProxy(addr))(c.c)
+	return echo.WrapHandler(adaptertest.NewProxy(addr))(c.native)
 }
 
-func (c call) NewToken(g *core.Guard) (string, error) { return echo5idem.NewToken(c.c, g) }
+func (c call) NewToken(g *core.Guard) (string, error) { return echo5idem.NewToken(c.native, g) }
 
 func (c call) Within(target, key string) (*adapter.Response, error) {
-	return adaptertest.Within(c.c.Echo(), c.c.Request(), target, key), nil
+	return adaptertest.Within(c.Echo(), c.Request(), target, key), nil
 }
 
 func (c call) Fail(status int, message string) error { return echo.NewHTTPError(status, message) }

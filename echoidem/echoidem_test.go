@@ -26,7 +26,6 @@ import (
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/internal/allocs"
 	"github.com/idem-go/idem/internal/leak"
-	"github.com/idem-go/idem/internal/leakcheck"
 	"github.com/idem-go/idem/internal/race"
 	"github.com/idem-go/idem/sign/signtest"
 )
@@ -603,42 +602,6 @@ func TestBeforeHooksDoNotDoubleFields(t *testing.T) {
 		require.Equal(t, []string{"Origin"}, w.Header()["Vary"])
 		require.Equal(t, i+1, after)
 	}
-}
-
-// TestNothingLeaks: thousands of requests at once, in memory that is used again, and nobody
-// gets or leaves anything of another. What package httpidem pools for this one is poisoned
-// in its own test.
-func TestNothingLeaks(t *testing.T) {
-	engine, store := leakcheck.Engine(t)
-	parameters, key := leakcheck.Guards(engine)
-	var bodies leakcheck.Bodies
-	handler := func(c echo.Context) error {
-		r := c.Request()
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return err
-		}
-		bodies.Keep(c.Param("id"), r.GetBody)
-		a := leakcheck.Of(leakcheck.Seen{ID: c.Param("id"), Query: r.URL.RawQuery,
-			User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key"), Body: body})
-		c.Response().Header().Set("Location", a.Location)
-		c.Response().Header().Set("X-Echo", a.Echo)
-		err = c.Blob(http.StatusCreated, a.ContentType, a.Body)
-		clear(a.Body) // it must have been copied
-		clear(body)   // and this is the handler's own
-		return err
-	}
-	e := newEcho()
-	e.POST(leakcheck.Route, handler, echoidem.New(parameters))
-	e.POST(leakcheck.KeyRoute, handler, echoidem.New(key))
-	send := func(r *http.Request) (*leakcheck.Response, error) {
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, r)
-		return &leakcheck.Response{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}, nil
-	}
-	const requests = 3000
-	leakcheck.Run{Requests: requests, Send: send}.Test(t, store)
-	bodies.Check(t, requests)
 }
 
 func TestAllocations(t *testing.T) {

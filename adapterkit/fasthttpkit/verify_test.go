@@ -132,12 +132,15 @@ func TestACookieInTheTrailer(t *testing.T) {
 				}
 				var head bytes.Buffer
 				require.NoError(t, r.Header.Write(&head))
-				exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+head.String()+"\r\n2\r\n{}\r\n0\r\n"+name+": admin=1\r\n\r\n")
+				got := exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+head.String()+"\r\n2\r\n{}\r\n0\r\n"+name+": admin=1\r\n\r\n")
 				assert.NotContains(t, cookies, "admin")
 				if cookies != "" {
 					assert.Equal(t, "a=1;b=2;", cookies)
 				}
 				assert.False(t, passed && !stream && sent != "", "whose cookies they are can't be told")
+				if !passed && sent == "signed" && !strings.Contains(got, "forbidden trailer") {
+					assert.Contains(t, got, `"code":"duplicate_header"`)
+				}
 			}
 		}
 	}
