@@ -1,10 +1,7 @@
 package fiber3idem_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"net"
 	"net/http/httptest"
 	"runtime"
 	"strings"
@@ -23,20 +20,6 @@ import (
 	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign/signtest"
 )
-
-// exchange sends bytes over a connection of its own, and nothing after them.
-func exchange(t *testing.T, app *fiber.App, request string) fibertest.Reply {
-	t.Helper()
-	conn, err := net.Dial("tcp", listen(t, app))
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = io.WriteString(conn, request)
-	require.NoError(t, err)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	return fibertest.ReadReply(t, bufio.NewReader(conn))
-}
-
-func listen(t *testing.T, f *fiber.App) string { return fibertest.Listen(t, listener(f), f.Shutdown) }
 
 // Fiber's timeout lets its handler run on: the claim is valid meanwhile. Nobody touches the context that the handler uses.
 func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
@@ -73,15 +56,8 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 					}
 					return c.SendString("too late")
 				}, config))
-				addr := listen(t, app)
-				send := func() fibertest.Reply {
-					r := signtest.NewRequest(t, signtest.Demo, "http://"+addr+"/orders", "{}")
-					conn, err := net.Dial("tcp", addr)
-					require.NoError(t, err)
-					defer conn.Close()
-					require.NoError(t, r.Write(conn))
-					return fibertest.ReadReply(t, bufio.NewReader(conn))
-				}
+				service := serve(t, app)
+				send := func() fibertest.Reply { return service.Do(service.Signed(signtest.Demo, "/orders", "{}")) }
 				require.Equal(t, 408, send().Status)
 				<-entered
 				for range 2 {

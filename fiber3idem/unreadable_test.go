@@ -1,7 +1,10 @@
 package fiber3idem_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -13,6 +16,18 @@ import (
 	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign/signtest"
 )
+
+// exchange sends bytes over a connection of its own, and nothing after them.
+func exchange(t *testing.T, app *fiber.App, request string) fibertest.Reply {
+	t.Helper()
+	conn, err := net.Dial("tcp", serve(t, app).Addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, request)
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	return fibertest.ReadReply(t, bufio.NewReader(conn))
+}
 
 // What Use has mounted runs for a request, too, that could not be read: it is not run, not verified, and answered by the ErrorHandler.
 func TestRequestsThatCannotBeRead(t *testing.T) {

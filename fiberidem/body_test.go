@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/assert"
@@ -55,7 +56,7 @@ func TestAllocationsOfTheBody(t *testing.T) {
 			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
 				app := newApp()
 				for range guards {
-					app.Use(fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})))
+					app.Use(mounted(t, core.Policy{}))
 				}
 				read := 0
 				chunk := make([]byte, 4096)
@@ -96,14 +97,14 @@ func TestAllocationsOfTheBody(t *testing.T) {
 func TestAContentLengthBuysNoMemory(t *testing.T) {
 	for _, sent := range []int{0, 1, 1000, 64 << 10, 64<<10 + 1, 1 << 20} {
 		app := newApp()
-		app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{BodyLimit: 1 << 50})), func(*fiber.Ctx) error {
+		app.Post("/", mounted(t, core.Policy{BodyLimit: 1 << 50}), func(*fiber.Ctx) error {
 			panic("there is no whole body")
 		})
 		serve := app.Handler()
 		for _, end := range []error{errors.New("the client has gone"), io.EOF} {
 			least := int64(math.MaxInt64) // of a few: other goroutines allocate, too
 			for range 3 {
-				ctx := streamed(io.MultiReader(bytes.NewReader(make([]byte, sent)), failing{end}), 1<<40)
+				ctx := streamed(io.MultiReader(bytes.NewReader(make([]byte, sent)), iotest.ErrReader(end)), 1<<40)
 				least = min(least, allocated(func() { serve(ctx) }))
 				assert.Equal(t, 400, ctx.Response.StatusCode())
 			}
@@ -119,10 +120,6 @@ func compressed(text string) string {
 	_ = w.Close()
 	return b.String()
 }
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // What Verify has left of a stream is used as it is, whoever has read of it in between; what somebody
 // has put in its place counts.
@@ -170,7 +167,7 @@ func TestTheBodyBetweenVerifyAndGuard(t *testing.T) {
 					app.Post("/", fiberidem.Verify(signtest.NewVerifier()), func(c *fiber.Ctx) error {
 						between.do(c.Request())
 						return c.Next()
-					}, fiberidem.New(fibertest.NewEngine(t).MustGuard(policy)), func(c *fiber.Ctx) error {
+					}, mounted(t, policy), func(c *fiber.Ctx) error {
 						got.body = string(c.BodyRaw())
 						return nil
 					})
@@ -230,21 +227,18 @@ func TestAStreamThatWasReadInFront(t *testing.T) {
 							tc.do(c)
 						}
 						return c.Next()
-					}, fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+					}, mounted(t, core.Policy{}), func(c *fiber.Ctx) error {
 						runs++
 						return c.SendString(fmt.Sprint(runs, len(c.FormValue("a"))))
 					})
 					s := serve(t, app)
-					post := func(fields ...string) fibertest.Reply {
+					post := func(unread string) fibertest.Reply {
 						r, err := http.NewRequest("POST", "http://"+s.Addr+"/", strings.NewReader(tc.body))
 						require.NoError(t, err)
-						r.Header.Set("Content-Type", tc.media)
-						r.Header.Set("X-User", "alice")
-						if tc.encoding != "" {
-							r.Header.Set("Content-Encoding", tc.encoding)
-						}
-						for i := 0; i < len(fields); i += 2 {
-							r.Header.Set(fields[i], fields[i+1])
+						for name, value := range map[string]string{"Content-Type": tc.media, "Content-Encoding": tc.encoding, "X-Unread": unread} {
+							if value != "" {
+								r.Header.Set(name, value)
+							}
 						}
 						if chunked {
 							r.ContentLength = -1
@@ -255,14 +249,14 @@ func TestAStreamThatWasReadInFront(t *testing.T) {
 					if chunked {
 						want = tc.chunked
 					}
-					first := post()
+					first := post("")
 					require.Equal(t, want, first.Status, first.Body)
 					if want != 200 {
 						assert.Contains(t, first.Body, `"code":"body_consumed"`)
 						assert.Zero(t, runs)
 						return
 					}
-					again := post("X-Unread", "1")
+					again := post("1")
 					assert.Equal(t, first.Body, again.Body)
 					assert.Equal(t, 1, runs)
 				})

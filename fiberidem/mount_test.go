@@ -2,7 +2,6 @@ package fiberidem_test
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiberidem"
-	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/internal/race"
 )
 
@@ -35,8 +33,8 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 			<-leave
 			return nil
 		}, time.Millisecond)
-		app.Post("/orders", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), limited)
-		app.Post("/late", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(c *fiber.Ctx) error {
+		app.Post("/orders", mounted(t, core.Policy{}), limited)
+		app.Post("/late", mounted(t, core.Policy{}), func(c *fiber.Ctx) error {
 			c.Context().TimeoutErrorWithCode("late", 503)
 			return nil
 		})
@@ -56,15 +54,12 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 
 // A handler's own 408 is a failure: nothing runs on, and the next try runs.
 func TestRequestTimeoutOfTheHandler(t *testing.T) {
-	var runs atomic.Int32
+	runs := 0
 	app := newApp()
-	app.Post("/", fiberidem.New(fibertest.NewEngine(t).MustGuard(core.Policy{})), func(*fiber.Ctx) error {
-		runs.Add(1)
+	app.Post("/", mounted(t, core.Policy{}), func(*fiber.Ctx) error {
+		runs++
 		return fiber.ErrRequestTimeout
 	})
-	s := serve(t, app)
-	for n := range 2 {
-		require.Equal(t, 408, s.Post("/", "").Status)
-		require.EqualValues(t, n+1, runs.Load())
-	}
+	serve(t, app).PostTwice("/", 408, "Request Timeout", false)
+	require.Equal(t, 2, runs)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"github.com/idem-go/idem/adapterkit/fasthttpkit"
+	"github.com/idem-go/idem/internal/fibertest"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -177,13 +177,9 @@ func exchangeOne(t *testing.T, server *fasthttp.Server, message string) string {
 	require.NoError(t, err)
 	_, err = conn.Write([]byte(message))
 	require.NoError(t, err)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	var body bytes.Buffer
-	_, err = body.ReadFrom(resp.Body)
-	require.NoError(t, err)
+	body := fibertest.ReadReply(t, bufio.NewReader(conn)).Body
 	require.NoError(t, conn.Close())
 	require.NoError(t, listener.Close())
 	<-served
-	return body.String()
+	return body
 }

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/internal/leak"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/signtest"
@@ -35,9 +34,7 @@ func Main(m *testing.M) {
 // NewEngine returns an engine with a store of its own and one user.
 func NewEngine(t testing.TB, observe ...func(core.Event)) *core.Engine {
 	t.Helper()
-	store, err := memstore.New(memstore.Config{})
-	require.NoError(t, err)
-	c := core.Config{Store: store, User: core.SharedByAllCallers()}
+	c := core.Config{User: core.SharedByAllCallers()}
 	if len(observe) > 0 {
 		c.Observe = func(_ context.Context, e core.Event) { observe[0](e) }
 	}
