@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -203,16 +202,14 @@ func renderErrors(ignoreContext bool) fiber.Handler {
 type call struct {
 	app    *fiber.App
 	config fiber.Config
-	c      fiber.Ctx
+	fiber.Ctx
 }
 
-func (c call) Context() context.Context { return c.c.Context() }
+func (c call) Run() *core.Run { return fiber3idem.Run(c.Ctx) }
 
-func (c call) Run() *core.Run { return fiber3idem.Run(c.c) }
+func (c call) Verified() (sign.Verified, bool) { return fiber3idem.Verified(c.Ctx) }
 
-func (c call) Verified() (sign.Verified, bool) { return fiber3idem.Verified(c.c) }
-
-func (c call) Method() string { return c.c.Method() }
+func (c call) Method() string { return c.Ctx.Method() }
 
 // Trailer finds nothing: what a trailer brings is a part of fasthttp's header.
 func (c call) Trailer(string) string { return "" }
@@ -220,9 +217,9 @@ func (c call) Trailer(string) string { return "" }
 // Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
 func (c call) Header(name string) string {
 	if !c.config.DisableHeaderNormalizing {
-		return c.c.Get(name)
+		return c.Ctx.Get(name)
 	}
-	for k, v := range c.c.Request().Header.All() {
+	for k, v := range c.Ctx.Request().Header.All() {
 		if strings.EqualFold(string(k), name) {
 			return string(v)
 		}
@@ -230,41 +227,37 @@ func (c call) Header(name string) string {
 	return ""
 }
 
-func (c call) Param(name string) string { return c.c.Params(name) }
+func (c call) Param(name string) string { return c.Ctx.Params(name) }
 
-func (c call) Query(name string) string { return c.c.Query(name) }
+func (c call) Query(name string) string { return c.Ctx.Query(name) }
 
-func (c call) Body() ([]byte, error) { return c.c.BodyRaw(), nil }
+func (c call) Body() ([]byte, error) { return c.Ctx.BodyRaw(), nil }
 
-func (c call) Bind(v any) error { return c.c.Bind().Body(v) }
+func (c call) Bind(v any) error { return c.Ctx.Bind().Body(v) }
 
-func (c call) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+func (c call) SetHeader(name, value string) { c.Ctx.Set(name, value) }
 
-func (c call) SetContext(ctx context.Context) { c.c.SetContext(ctx) }
+func (c call) AddHeader(name, value string) { c.Ctx.Response().Header.Add(name, value) }
 
-func (c call) SetHeader(name, value string) { c.c.Set(name, value) }
+func (c call) DelHeader(name string) { c.Ctx.Response().Header.Del(name) }
 
-func (c call) AddHeader(name, value string) { c.c.Response().Header.Add(name, value) }
-
-func (c call) DelHeader(name string) { c.c.Response().Header.Del(name) }
-
-func (c call) JSON(status int, v any) error { return c.c.Status(status).JSON(v) }
+func (c call) JSON(status int, v any) error { return c.Ctx.Status(status).JSON(v) }
 
 func (c call) Blob(status int, contentType string, body []byte) error {
-	c.c.Set("Content-Type", contentType)
-	return c.c.Status(status).Send(body)
+	c.Ctx.Set("Content-Type", contentType)
+	return c.Ctx.Status(status).Send(body)
 }
 
 func (c call) NoContent(status int) error {
-	c.c.Status(status) // SendStatus would add a text
+	c.Ctx.Status(status) // SendStatus would add a text
 	return nil
 }
 
 func (c call) Write(status int, contentType string, _ bool, pieces ...string) error {
-	c.c.Set("Content-Type", contentType)
-	c.c.Status(status)
+	c.Ctx.Set("Content-Type", contentType)
+	c.Ctx.Status(status)
 	for _, piece := range pieces {
-		if _, err := c.c.WriteString(piece); err != nil {
+		if _, err := c.Ctx.WriteString(piece); err != nil {
 			return err
 		}
 	}
@@ -272,24 +265,24 @@ func (c call) Write(status int, contentType string, _ bool, pieces ...string) er
 }
 
 func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
-	c.c.Set("Content-Type", contentType)
-	c.c.Status(status)
-	c.c.Response().SetBodyStreamWriter(func(w *bufio.Writer) {
+	c.Ctx.Set("Content-Type", contentType)
+	c.Ctx.Status(status)
+	c.Ctx.Response().SetBodyStreamWriter(func(w *bufio.Writer) {
 		_ = write(w, func() { _ = w.Flush() }) // a client that has gone ends it
 	})
 	return nil
 }
 
 func (c call) EarlyHints(link string) error {
-	defer c.c.Response().Header.Del(fiber.HeaderLink) // else Fiber sends it again with the final response
-	return c.c.SendEarlyHints([]string{link})
+	defer c.Ctx.Response().Header.Del(fiber.HeaderLink) // else Fiber sends it again with the final response
+	return c.Ctx.SendEarlyHints([]string{link})
 }
 
 func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
-	c.c.Set("Connection", "Upgrade")
-	c.c.Set("Upgrade", protocol)
-	c.c.Status(http.StatusSwitchingProtocols)
-	c.c.RequestCtx().Hijack(talk)
+	c.Ctx.Set("Connection", "Upgrade")
+	c.Ctx.Set("Upgrade", protocol)
+	c.Ctx.Status(http.StatusSwitchingProtocols)
+	c.Ctx.RequestCtx().Hijack(talk)
 	return nil
 }
 
@@ -301,17 +294,17 @@ func (c call) Proxy(addr string) error {
 		// r has fasthttp's context, which serves other requests when this one has been answered. Without the Flush of w the answer is
 		// whole: newer versions of fasthttp make a stream of what is flushed, and don't tell that its client has left.
 		proxy.ServeHTTP(struct{ http.ResponseWriter }{w}, r.WithContext(c.Context()))
-	})(c.c)
+	})(c.Ctx)
 }
 
-func (c call) NewToken(g *core.Guard) (string, error) { return fiber3idem.NewToken(c.c, g) }
+func (c call) NewToken(g *core.Guard) (string, error) { return fiber3idem.NewToken(c.Ctx, g) }
 
 func (c call) Within(target, key string) (*adapter.Response, error) {
 	var inner fasthttp.RequestCtx
 	inner.Init(&fasthttp.Request{}, nil, nil)
 	inner.Request.Header.SetMethod(http.MethodPost)
 	inner.Request.SetRequestURI(target)
-	inner.Request.Header.Set("X-User", c.c.Get("X-User"))
+	inner.Request.Header.Set("X-User", c.Ctx.Get("X-User"))
 	if key != "" {
 		inner.Request.Header.Set(core.DefaultKeyHeader, key)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"strings"
@@ -202,16 +201,16 @@ func renderErrors(ignoreContext bool) fiber.Handler {
 type call struct {
 	app    *fiber.App
 	config fiber.Config
-	c      *fiber.Ctx
+	*fiber.Ctx
 }
 
-func (c call) Context() context.Context { return c.c.UserContext() }
+func (c call) Context() context.Context { return c.Ctx.UserContext() }
 
-func (c call) Run() *core.Run { return fiberidem.Run(c.c) }
+func (c call) Run() *core.Run { return fiberidem.Run(c.Ctx) }
 
-func (c call) Verified() (sign.Verified, bool) { return fiberidem.Verified(c.c) }
+func (c call) Verified() (sign.Verified, bool) { return fiberidem.Verified(c.Ctx) }
 
-func (c call) Method() string { return c.c.Method() }
+func (c call) Method() string { return c.Ctx.Method() }
 
 // Trailer finds nothing: what a trailer brings is a part of fasthttp's header.
 func (c call) Trailer(string) string { return "" }
@@ -219,9 +218,9 @@ func (c call) Trailer(string) string { return "" }
 // Header finds a field whose name was sent in any case, also if Fiber leaves names as they are sent.
 func (c call) Header(name string) (value string) {
 	if !c.config.DisableHeaderNormalizing {
-		return c.c.Get(name)
+		return c.Ctx.Get(name)
 	}
-	c.c.Request().Header.VisitAll(func(k, v []byte) {
+	c.Ctx.Request().Header.VisitAll(func(k, v []byte) {
 		if value == "" && strings.EqualFold(string(k), name) {
 			value = string(v)
 		}
@@ -229,41 +228,39 @@ func (c call) Header(name string) (value string) {
 	return value
 }
 
-func (c call) Param(name string) string { return c.c.Params(name) }
+func (c call) Param(name string) string { return c.Ctx.Params(name) }
 
-func (c call) Query(name string) string { return c.c.Query(name) }
+func (c call) Query(name string) string { return c.Ctx.Query(name) }
 
-func (c call) Body() ([]byte, error) { return c.c.BodyRaw(), nil }
+func (c call) Body() ([]byte, error) { return c.Ctx.BodyRaw(), nil }
 
-func (c call) Bind(v any) error { return c.c.BodyParser(v) }
+func (c call) Bind(v any) error { return c.Ctx.BodyParser(v) }
 
-func (c call) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
+func (c call) SetContext(ctx context.Context) { c.Ctx.SetUserContext(ctx) }
 
-func (c call) SetContext(ctx context.Context) { c.c.SetUserContext(ctx) }
+func (c call) SetHeader(name, value string) { c.Ctx.Set(name, value) }
 
-func (c call) SetHeader(name, value string) { c.c.Set(name, value) }
+func (c call) AddHeader(name, value string) { c.Ctx.Response().Header.Add(name, value) }
 
-func (c call) AddHeader(name, value string) { c.c.Response().Header.Add(name, value) }
+func (c call) DelHeader(name string) { c.Ctx.Response().Header.Del(name) }
 
-func (c call) DelHeader(name string) { c.c.Response().Header.Del(name) }
-
-func (c call) JSON(status int, v any) error { return c.c.Status(status).JSON(v) }
+func (c call) JSON(status int, v any) error { return c.Ctx.Status(status).JSON(v) }
 
 func (c call) Blob(status int, contentType string, body []byte) error {
-	c.c.Set("Content-Type", contentType)
-	return c.c.Status(status).Send(body)
+	c.Ctx.Set("Content-Type", contentType)
+	return c.Ctx.Status(status).Send(body)
 }
 
 func (c call) NoContent(status int) error {
-	c.c.Status(status) // SendStatus would add a text
+	c.Ctx.Status(status) // SendStatus would add a text
 	return nil
 }
 
 func (c call) Write(status int, contentType string, _ bool, pieces ...string) error {
-	c.c.Set("Content-Type", contentType)
-	c.c.Status(status)
+	c.Ctx.Set("Content-Type", contentType)
+	c.Ctx.Status(status)
 	for _, piece := range pieces {
-		if _, err := c.c.WriteString(piece); err != nil {
+		if _, err := c.Ctx.WriteString(piece); err != nil {
 			return err
 		}
 	}
@@ -271,9 +268,9 @@ func (c call) Write(status int, contentType string, _ bool, pieces ...string) er
 }
 
 func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
-	c.c.Set("Content-Type", contentType)
-	c.c.Status(status)
-	c.c.Response().SetBodyStreamWriter(func(w *bufio.Writer) {
+	c.Ctx.Set("Content-Type", contentType)
+	c.Ctx.Status(status)
+	c.Ctx.Response().SetBodyStreamWriter(func(w *bufio.Writer) {
 		_ = write(w, func() { _ = w.Flush() }) // a client that has gone ends it
 	})
 	return nil
@@ -282,10 +279,10 @@ func (c call) Stream(status int, contentType string, write func(io.Writer, func(
 func (c call) EarlyHints(string) error { return errors.New("this version sends no 103") }
 
 func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
-	c.c.Set("Connection", "Upgrade")
-	c.c.Set("Upgrade", protocol)
-	c.c.Status(http.StatusSwitchingProtocols)
-	c.c.Context().Hijack(talk)
+	c.Ctx.Set("Connection", "Upgrade")
+	c.Ctx.Set("Upgrade", protocol)
+	c.Ctx.Status(http.StatusSwitchingProtocols)
+	c.Ctx.Context().Hijack(talk)
 	return nil
 }
 
@@ -297,17 +294,17 @@ func (c call) Proxy(addr string) error {
 		// r has fasthttp's context, which serves other requests when this one has been answered. Without the Flush of w the answer is
 		// whole: newer versions of fasthttp make a stream of what is flushed, and don't tell that its client has left.
 		proxy.ServeHTTP(struct{ http.ResponseWriter }{w}, r.WithContext(c.Context()))
-	})(c.c)
+	})(c.Ctx)
 }
 
-func (c call) NewToken(g *core.Guard) (string, error) { return fiberidem.NewToken(c.c, g) }
+func (c call) NewToken(g *core.Guard) (string, error) { return fiberidem.NewToken(c.Ctx, g) }
 
 func (c call) Within(target, key string) (*adapter.Response, error) {
 	var inner fasthttp.RequestCtx
 	inner.Init(&fasthttp.Request{}, nil, nil)
 	inner.Request.Header.SetMethod(http.MethodPost)
 	inner.Request.SetRequestURI(target)
-	inner.Request.Header.Set("X-User", c.c.Get("X-User"))
+	inner.Request.Header.Set("X-User", c.Ctx.Get("X-User"))
 	if key != "" {
 		inner.Request.Header.Set(core.DefaultKeyHeader, key)
 	}

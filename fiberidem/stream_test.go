@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -212,31 +211,22 @@ func TestAStreamShorterThanItsLength(t *testing.T) {
 
 // A header that is to go out before its body does so, with a stream that nobody has read of yet.
 func TestAHeaderThatIsFlushed(t *testing.T) {
-	release := make(chan struct{})
-	let := sync.OnceFunc(func() { close(release) })
-	defer let() // the server would not stop
+	body, end := io.Pipe()
+	defer end.Close() // the server would not stop
 	app := newApp()
 	app.Post("/", mounted(t, core.Policy{}), func(c *fiber.Ctx) error {
 		c.Response().ImmediateHeaderFlush = true
-		c.Context().SetBodyStream(held{release}, -1)
+		c.Context().SetBodyStream(body, -1)
 		return nil
 	})
 	s := serve(t, app)
 	resp, err := s.Client.Post("http://"+s.Addr+"/", "text/plain", nil)
 	require.NoError(t, err)
-	let()
+	require.NoError(t, end.Close())
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Empty(t, b)
-}
-
-// held ends when it is let go.
-type held struct{ release chan struct{} }
-
-func (h held) Read([]byte) (int, error) {
-	<-h.release
-	return 0, io.EOF
 }
 
 // The stream's own end is reached, and a hook that panics there, where nobody else would recover, ends neither the process nor the claim
