@@ -3,8 +3,6 @@ package fiber3idem_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v3"
@@ -14,7 +12,6 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/internal/fibertest"
-	"github.com/idem-go/idem/internal/leakcheck"
 	"github.com/idem-go/idem/sign/signtest"
 )
 
@@ -135,35 +132,6 @@ func TestRoutes(t *testing.T) {
 			check(t, &seen, app, tc.path, tc.want)
 		})
 	}
-}
-
-// Thousands of requests at once, in memory that is used again and poisoned in between, fasthttp's own included, and nobody gets or
-// leaves anything of another.
-func TestNothingLeaks(t *testing.T) {
-	engine, store := leakcheck.Engine(t)
-	parameters, key := leakcheck.Guards(engine)
-	handler := func(c fiber.Ctx) error {
-		fiber3idem.PoisonPools()
-		a := leakcheck.Of(leakcheck.Seen{
-			ID:    strings.Clone(c.Params("id")),
-			Query: string(c.Request().URI().QueryString()),
-			User:  strings.Clone(c.Get("X-User")),
-			Key:   strings.Clone(c.Get("Idempotency-Key")),
-			Body:  append([]byte(nil), c.Body()...),
-		})
-		c.Set("Content-Type", a.ContentType)
-		c.Set("Location", a.Location)
-		c.Set("X-Echo", a.Echo)
-		return c.Status(http.StatusCreated).Send(a.Body)
-	}
-	app := newApp()
-	app.Use(func(c fiber.Ctx) error {
-		c.Set("X-Before", c.Params("*")) // what was there before the handler is remembered
-		return c.Next()
-	})
-	app.Post(leakcheck.Route, fiber3idem.New(parameters), handler)
-	app.Post(leakcheck.KeyRoute, fiber3idem.New(key), handler)
-	leakcheck.Run{Requests: 3000, Send: fibertest.Recycling(app.Handler()), Poison: fiber3idem.PoisonPools}.Test(t, store)
 }
 
 // Errors go to the ErrorHandler as they are, and the context is given back, also after a panic.
