@@ -136,12 +136,12 @@ func TestDoTxConnections(t *testing.T) {
 			server := e.start(t)
 			start := func(t *testing.T) (*operator, *till) {
 				t.Parallel()
-				url := fresh(t, server)
+				url := freshDatabase(t, server)
 				return newOperator(t, e, server, url), newTill(t, url, url)
 			}
 			link := func(t *testing.T) (*backend.Proxy, *till) {
 				t.Parallel()
-				url := fresh(t, server)
+				url := freshDatabase(t, server)
 				proxy := backend.NewProxy(t, server.Addr())
 				return proxy, newTill(t, proxy.URL(url), url)
 			}
@@ -274,7 +274,7 @@ func TestDoTxServer(t *testing.T) {
 				{"server frozen beyond the deadline inside the transaction, thawed", false, server.Freeze, server.Thaw},
 			} {
 				t.Run(at.fault, func(t *testing.T) {
-					url := fresh(t, server)
+					url := freshDatabase(t, server)
 					c := newTill(t, url, url)
 					for _, op := range three {
 						if at.before {

@@ -13,102 +13,65 @@ import (
 // brokenLink breaks the connection between a service and its store. fresh returns an empty
 // store behind a link.
 func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*backend.Proxy, store.Store)) {
-	link := func(t *testing.T, p core.Policy) (*backend.Proxy, *shop) {
-		t.Parallel()
-		proxy, store := fresh(t)
-		return proxy, newShop(t, store, p)
-	}
-	hasty := func(t *testing.T, p core.Policy) (*backend.Proxy, *shop) {
-		t.Parallel()
-		proxy, store := fresh(t)
-		return proxy, newHastyShop(t, store, p)
-	}
-	t.Run("cut before the claim", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{})
-		for _, op := range three {
-			cut := proxy.CutBefore([]byte(op))
-			require.Equal(t, "503 store_unavailable", s.send(op))
-			<-cut
-			require.Zero(t, s.ledger.of(op))
-			s.until("201", op)
-		}
-		s.report(section, "link cut as the claim is sent", name, tally{executions: 3}, three...)
+	try := trier(t, section, name, fresh)
+	uncertain := core.Record{Abandoned: core.Uncertain(nil)}
+	try("link cut as the claim is sent", newShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
+		s.refuses(func(op string) { proxy.CutBefore([]byte(op)) }, nothing, s.until)
 	})
-	t.Run("cut after the claim", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Record: core.Record{Lease: lease}})
-		for _, op := range three {
-			cut := proxy.CutAfter([]byte(op))
-			require.Equal(t, "503 store_unavailable", s.send(op), "whether it is claimed is not known")
-			<-cut
-			require.Zero(t, s.ledger.of(op))
-			s.until("201", op) // the claim that nobody holds is released
-		}
-		s.report(section, "link cut after the claim was made, its answer lost", name, tally{executions: 3}, three...)
+	try("link cut after the claim was made, its answer lost", newShop, core.Record{Lease: lease}, once, func(proxy *backend.Proxy, s *shop) {
+		// The claim that nobody holds is released.
+		s.refuses(func(op string) { proxy.CutAfter([]byte(op)) }, nothing, s.until)
 	})
-	t.Run("cut before the result", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	try("link cut as the result is sent", newShop, uncertain, once, func(proxy *backend.Proxy, s *shop) {
 		s.while(func(op string, _ uint64) { proxy.CutBefore([]byte(op)) })
-		for _, op := range three {
-			require.Equal(t, "201", s.send(op))
-			require.Equal(t, "201 replayed", s.send(op), "the second try has brought it there")
-		}
-		s.report(section, "link cut as the result is sent", name, tally{executions: 3}, three...)
+		s.answers(nothing, s.gets, "201 replayed") // the second try has brought it there
 	})
-	t.Run("cut after the result", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	try("link cut after the result was stored, its answer lost", newShop, uncertain, once, func(proxy *backend.Proxy, s *shop) {
 		s.while(func(op string, _ uint64) { proxy.CutAfter([]byte(op)) })
-		for _, op := range three {
-			require.Equal(t, "201", s.send(op))
-			require.Equal(t, "201 replayed", s.send(op))
-		}
-		s.report(section, "link cut after the result was stored, its answer lost", name, tally{executions: 3}, three...)
+		s.answers(nothing, s.gets, "201 replayed")
 	})
-	t.Run("down before the claim", func(t *testing.T) {
-		proxy, s := link(t, core.Policy{})
-		for _, op := range three {
-			proxy.Cut()
-			require.Equal(t, "503 store_unavailable", s.send(op))
-			require.Zero(t, s.ledger.of(op))
-			proxy.Restore()
-			s.until("201", op)
-		}
-		s.report(section, "link down before the claim, up later", name, tally{executions: 3}, three...)
+	try("link down before the claim, up later", newShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
+		s.refuses(func(string) { proxy.Cut() }, proxy.Restore, s.until)
 	})
-	for _, policy := range policies {
-		t.Run("down from the handler on, "+policy.name, func(t *testing.T) {
-			proxy, s := hasty(t, core.Policy{Record: core.Record{Abandoned: policy.abandoned}})
-			s.while(func(_ string, attempt uint64) {
-				if attempt == 1 {
-					proxy.Cut()
-				}
-			})
-			for _, op := range three {
-				require.Equal(t, "201", s.send(op), "the client gets the real response")
-				proxy.Restore()
-				s.until(policy.last, op)
-			}
-			s.report(section, "link down before the result, up later; "+policy.name, name, policy.want, three...)
+	for _, p := range policies {
+		try("link down before the result, up later; "+p.name, newHastyShop, core.Record{Abandoned: p.abandoned}, p.want, func(proxy *backend.Proxy, s *shop) {
+			s.while(first(proxy.Cut))
+			s.answers(proxy.Restore, s.until, p.last)
 		})
 	}
-	t.Run("slower than the deadline", func(t *testing.T) {
-		proxy, s := hasty(t, core.Policy{})
-		for _, op := range three {
-			proxy.Delay(2 * storeTimeout)
-			require.Equal(t, "503 store_unavailable", s.send(op))
-			require.Zero(t, s.ledger.of(op))
-			proxy.Delay(0)
-			s.until("201", op)
-		}
-		s.report(section, "link slower than the deadline before the claim", name, tally{executions: 3}, three...)
+	try("link slower than the deadline before the claim", newHastyShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
+		s.refuses(func(string) { proxy.Delay(2 * storeTimeout) }, func() { proxy.Delay(0) }, s.until)
 	})
-	t.Run("stalled during the handler", func(t *testing.T) {
-		proxy, s := hasty(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	try("link stalled beyond the deadline from the handler on, then going on", newHastyShop, uncertain, once, func(proxy *backend.Proxy, s *shop) {
 		s.while(func(string, uint64) { proxy.Stall() })
-		for _, op := range three {
-			require.Equal(t, "201", s.send(op), "the client gets the real response")
-			proxy.Resume()
-			s.until(eitherWay, op)
-		}
-		s.report(section, "link stalled beyond the deadline from the handler on, then going on", name, tally{executions: 3}, three...)
+		s.answers(proxy.Resume, s.until, eitherWay)
+	})
+}
+
+// durableServer breaks a server that keeps what it has acknowledged. fresh returns one with
+// an empty store.
+func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) (*backend.Server, store.Store)) {
+	try := trier(t, section, name, fresh)
+	try("server killed before the claim, restarted", newShop, core.Record{}, once, func(server *backend.Server, s *shop) {
+		s.refuses(func(string) { server.Kill() }, server.Start, s.until)
+	})
+	try("server killed and restarted while the handler runs", newShop, core.Record{}, once, func(server *backend.Server, s *shop) {
+		s.while(func(string, uint64) { server.Kill(); server.Start() })
+		s.answers(nothing, s.gets, "201 replayed")
+	})
+	for _, p := range policies {
+		try("server killed while the handler runs, restarted later; "+p.name, newHastyShop, core.Record{Abandoned: p.abandoned}, p.want, func(server *backend.Server, s *shop) {
+			s.while(first(server.Kill))
+			s.answers(func() { require.True(s.t, s.saw(core.RunUnfinished)); server.Start() }, s.until, p.last)
+		})
+	}
+	try("server frozen beyond the deadline before the claim, thawed", newHastyShop, core.Record{}, once, func(server *backend.Server, s *shop) {
+		// The claim that was under way may have been made; then it is in the way until it
+		// is released or its lease passes.
+		s.refuses(func(string) { server.Freeze() }, server.Thaw, s.until)
+	})
+	try("server frozen beyond the deadline while the handler runs, thawed", newHastyShop, core.Record{Abandoned: core.Uncertain(nil)}, once, func(server *backend.Server, s *shop) {
+		s.while(func(string, uint64) { server.Freeze() })
+		s.answers(func() { require.True(s.t, s.saw(core.RunUnfinished)); server.Thaw() }, s.until, eitherWay)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
 )
@@ -63,19 +64,13 @@ func caughtUp(t *testing.T, master *backend.Server) {
 }
 
 func TestRedisReplicas(t *testing.T) {
-	t.Run("read-only", func(t *testing.T) {
+	trier(t, redisReplica, "Redis", func(t *testing.T) (*backend.Server, store.Store) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
-		s := newShop(t, openRedis(t, redis.URL(), redisstore.Config{}), core.Policy{})
-		for _, op := range three {
-			command(t, redis, "REPLICAOF", "127.0.0.1", "1") // of nobody
-			require.Equal(t, "503 store_unavailable", s.send(op))
-			require.Zero(t, s.ledger.of(op))
-			command(t, redis, "REPLICAOF", "NO", "ONE")
-			require.Equal(t, "201", s.send(op))
-			require.Equal(t, "201 replayed", s.send(op))
-		}
-		s.report(redisReplica, "the server has become a replica (READONLY), and a master again", "Redis", tally{executions: 3}, three...)
+		return redis, openRedis(t, redis.URL(), redisstore.Config{})
+	})("the server has become a replica (READONLY), and a master again", newShop, core.Record{}, once, func(redis *backend.Server, s *shop) {
+		role := func(host, port string) { command(s.t, redis, "REPLICAOF", host, port) }
+		s.refuses(func(string) { role("127.0.0.1", "1") }, func() { role("NO", "ONE") }, s.gets) // of nobody
 	})
 	t.Run("too few replicas", func(t *testing.T) {
 		t.Parallel()

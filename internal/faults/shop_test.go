@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
@@ -93,6 +95,71 @@ func (s *shop) started() (keys []core.Key) {
 
 // three are the operations of most tests.
 var three = []string{"op-1", "op-2", "op-3"}
+
+// once means that each of them ran once.
+var once = tally{executions: 3}
+
+// policies are what may become of a run whose result did not arrive, and what that means if
+// it did not arrive for three operations.
+var policies = []struct {
+	name      string
+	abandoned core.Recovery
+	last      string
+	want      tally
+}{
+	{"TakeOver", core.TakeOver(), "201", tally{executions: 6, duplicates: 3}},
+	{"Uncertain", core.Uncertain(nil), "409 uncertain", once},
+}
+
+// trier returns what tries a fault: do breaks a shop's fresh store by means of with, and the row is reported.
+func trier[B any](t *testing.T, section, name string, fresh func(t *testing.T) (with B, records store.Store)) func(
+	fault string, open func(*testing.T, store.Store, core.Policy) *shop, record core.Record, want tally, do func(with B, s *shop),
+) {
+	return func(fault string, open func(*testing.T, store.Store, core.Policy) *shop, record core.Record, want tally, do func(with B, s *shop)) {
+		t.Run(fault, func(t *testing.T) {
+			with, records := fresh(t)
+			s := open(t, records, core.Policy{Record: record})
+			do(with, s)
+			s.report(section, fault, name, want, three...)
+		})
+	}
+}
+
+func nothing() {}
+
+// first does harm in the first run of each operation.
+func first(harm func()) func(operation string, attempt uint64) {
+	return func(_ string, attempt uint64) {
+		if attempt == 1 {
+			harm()
+		}
+	}
+}
+
+// refuses expects that no handler runs while the store is harmed before the claim, and that retries get a
+// success when it is repaired: each asks for it (until, or gets for the first one).
+func (s *shop) refuses(harm func(operation string), repair func(), ask func(want, operation string)) {
+	s.t.Helper()
+	for _, op := range three {
+		harm(op)
+		s.gets("503 store_unavailable", op)
+		require.Zero(s.t, s.ledger.of(op))
+		repair()
+		ask("201", op)
+		s.gets("201 replayed", op)
+	}
+}
+
+// answers expects that a client whose handler has run gets the real response, whatever becomes of the store
+// meanwhile, and a retry gets last when it is repaired.
+func (s *shop) answers(repair func(), ask func(want, operation string), last string) {
+	s.t.Helper()
+	for _, op := range three {
+		s.gets("201", op)
+		repair()
+		ask(last, op)
+	}
+}
 
 // before calls a hook before a store is called to complete a record: the one moment that no
 // handler and no observer sees.

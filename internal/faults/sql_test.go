@@ -84,8 +84,8 @@ func openSQLStore(t *testing.T, url string) store.Store {
 
 var databases atomic.Int64
 
-// fresh makes a database on a server and returns its URL.
-func fresh(t *testing.T, server *backend.Server) string {
+// freshDatabase makes a database on a server and returns its URL.
+func freshDatabase(t *testing.T, server *backend.Server) string {
 	name := "fault" + strconv.FormatInt(databases.Add(1), 10)
 	db, _, err := sqlstore.Open(server.URL())
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func fresh(t *testing.T, server *backend.Server) string {
 // serve starts a server for the time of a test, and returns what makes databases on it.
 func (e sqlEngine) serve(t *testing.T) func(t *testing.T) (url string) {
 	server := e.start(t)
-	return func(t *testing.T) string { return fresh(t, server) }
+	return func(t *testing.T) string { return freshDatabase(t, server) }
 }
 
 // operator is somebody who looks after a database, over sessions on another one.
@@ -186,46 +186,39 @@ func TestSQLSessions(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			server := e.start(t)
-			start := func(t *testing.T, p core.Policy) (*operator, *shop) {
+			fresh := func(t *testing.T) (*operator, store.Store) {
 				t.Parallel()
-				url := fresh(t, server)
-				s := newShop(t, openSQLStore(t, url), p)
-				return newOperator(t, e, server, url), s
+				url := freshDatabase(t, server)
+				return newOperator(t, e, server, url), openSQLStore(t, url)
 			}
-			t.Run("killed before the claim", func(t *testing.T) {
-				o, s := start(t, core.Policy{Record: core.Record{Lease: lease}})
+			try := trier(t, sqlServers, e.name, fresh)
+			uncertain := core.Record{Abandoned: core.Uncertain(nil)}
+			try("sessions killed before the claim", newShop, core.Record{Lease: lease}, once, func(o *operator, s *shop) {
 				for _, op := range three {
 					o.endAll()
 					s.until("201", op) // whether the driver notices in time is its own affair
-					require.Equal(t, "201 replayed", s.send(op))
+					s.gets("201 replayed", op)
 				}
-				s.report(sqlServers, "sessions killed before the claim", e.name, tally{executions: 3}, three...)
 			})
-			t.Run("killed in the claim", func(t *testing.T) {
-				o, s := start(t, core.Policy{})
+			try("session killed while its claim waits for a lock", newShop, core.Record{}, once, func(o *operator, s *shop) {
 				for _, op := range three {
 					unlock := o.lock()
 					answer := s.sent(op)
 					o.end(o.await(e.waiting, 1)...)
 					unlock()
-					require.Equal(t, "503 store_unavailable", <-answer)
-					require.Zero(t, s.ledger.of(op))
+					require.Equal(s.t, "503 store_unavailable", <-answer)
+					require.Zero(s.t, s.ledger.of(op))
 					s.until("201", op)
-					require.Equal(t, "201 replayed", s.send(op))
+					s.gets("201 replayed", op)
 				}
-				s.report(sqlServers, "session killed while its claim waits for a lock", e.name, tally{executions: 3}, three...)
 			})
-			t.Run("killed in the handler", func(t *testing.T) {
-				o, s := start(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
-				s.while(func(string, uint64) { o.endAll() })
-				for _, op := range three {
-					require.Equal(t, "201", s.send(op))
-					require.Equal(t, "201 replayed", s.send(op), "the second try has brought it there")
-				}
-				s.report(sqlServers, "sessions killed while the handler runs", e.name, tally{executions: 3}, three...)
+			try("sessions killed while the handler runs", newShop, uncertain, once, func(o *operator, s *shop) {
+				s.while(first(o.endAll))
+				s.answers(nothing, s.gets, "201 replayed") // the second try has brought it there
 			})
-			t.Run("killed in the handler, many", func(t *testing.T) {
-				o, s := start(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
+			t.Run("eight idle sessions killed while a handler runs", func(t *testing.T) {
+				o, records := fresh(t)
+				s := newShop(t, records, core.Policy{Record: uncertain})
 				var ops []string
 				var answers []<-chan string
 				unlock := o.lock() // so that each has a connection of its own, which stays in the pool
@@ -245,8 +238,7 @@ func TestSQLSessions(t *testing.T) {
 				ops = append(ops, "op-8")
 				s.report(sqlServers, "eight idle sessions killed while a handler runs", e.name, tally{executions: len(ops)}, ops...)
 			})
-			t.Run("killed in the result", func(t *testing.T) {
-				o, s := start(t, core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}})
+			try("session killed while its result waits for a lock", newShop, uncertain, once, func(o *operator, s *shop) {
 				done := make(chan struct{}, len(three))
 				s.while(func(string, uint64) {
 					unlock := o.lock()
@@ -256,18 +248,12 @@ func TestSQLSessions(t *testing.T) {
 						done <- struct{}{}
 					}()
 				})
-				for _, op := range three {
-					require.Equal(t, "201", s.send(op))
-					<-done
-					require.Equal(t, "201 replayed", s.send(op), "the second try has brought it there")
-				}
-				s.report(sqlServers, "session killed while its result waits for a lock", e.name, tally{executions: 3}, three...)
+				s.answers(func() { <-done }, s.gets, "201 replayed") // the second try has brought it there
 			})
-			t.Run("link", func(t *testing.T) {
-				brokenLink(t, sqlServers, e.name, func(t *testing.T) (*backend.Proxy, store.Store) {
-					proxy := backend.NewProxy(t, server.Addr())
-					return proxy, openSQLStore(t, proxy.URL(fresh(t, server)))
-				})
+			brokenLink(t, sqlServers, e.name, func(t *testing.T) (*backend.Proxy, store.Store) {
+				t.Parallel()
+				proxy := backend.NewProxy(t, server.Addr())
+				return proxy, openSQLStore(t, proxy.URL(freshDatabase(t, server)))
 			})
 		})
 	}
@@ -280,7 +266,7 @@ func TestSQLServer(t *testing.T) {
 			t.Parallel()
 			server := e.start(t) // one after the other break it
 			durableServer(t, sqlServers, e.name, func(t *testing.T) (*backend.Server, store.Store) {
-				return server, openSQLStore(t, fresh(t, server))
+				return server, openSQLStore(t, freshDatabase(t, server))
 			})
 		})
 	}

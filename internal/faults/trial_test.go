@@ -1,9 +1,11 @@
 package faults_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +32,7 @@ type trial struct {
 func newTrial(t *testing.T) *trial {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &trial{t: t, ledger: newLedger(), client: &http.Client{Transport: transport, Timeout: patience},
+	return &trial{t: t, ledger: &ledger{runs: map[string][]uint64{}}, client: &http.Client{Transport: transport, Timeout: patience},
 		paid: map[string]bool{}, bodies: map[string]string{}}
 }
 
@@ -104,6 +106,12 @@ func (s *service) send(operation string) string {
 	return summary
 }
 
+// gets is send, and expects an answer.
+func (s *service) gets(want, operation string) {
+	s.t.Helper()
+	require.Equal(s.t, want, s.send(operation))
+}
+
 // sent is send, beside what the caller does.
 func (s *service) sent(operation string) <-chan string {
 	answer := make(chan string, 1)
@@ -150,4 +158,49 @@ func (s *service) ask(operation string) (summary string) {
 	s.bodies[operation] = string(body)
 	s.mu.Unlock()
 	return summarise(resp, body)
+}
+
+// summarise is the status of a response, followed by the code of a refusal or by "replayed".
+func summarise(resp *http.Response, body []byte) string {
+	s := strconv.Itoa(resp.StatusCode)
+	if resp.Header.Get("Content-Type") == "application/problem+json" {
+		var problem struct{ Code string }
+		if err := json.Unmarshal(body, &problem); err != nil {
+			return s + " " + err.Error()
+		}
+		s += " " + problem.Code
+	}
+	if resp.Header.Get("Idempotent-Replayed") != "" {
+		s += " replayed"
+	}
+	return s
+}
+
+// ledger notes executions outside of any store.
+type ledger struct {
+	mu   sync.Mutex
+	runs map[string][]uint64 // the attempt numbers, by operation
+}
+
+func (l *ledger) add(operation string, attempt uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs[operation] = append(l.runs[operation], attempt)
+}
+
+// of returns how often an operation ran.
+func (l *ledger) of(operation string) int { return len(l.attempts(operation)) }
+
+// attempts returns the attempt numbers of the runs of an operation, in their order.
+func (l *ledger) attempts(operation string) []uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.runs[operation])
+}
+
+// tally is what the ledger says about operations.
+type tally struct {
+	executions int // how often their handlers ran
+	duplicates int // executions beyond the first of each operation
+	losses     int // operations that were answered with success and did not take effect
 }
