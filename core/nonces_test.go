@@ -3,6 +3,8 @@ package core_test
 import (
 	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,19 +15,33 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
-	"github.com/idem-go/idem/core/store/redisstore"
-	"github.com/idem-go/idem/internal/backend"
-	"github.com/idem-go/idem/internal/backend/nonces"
 )
 
+// Engines on one store share its nonces. Of concurrent uses, one is the first. (That a store's claims are one step, and its
+// keys exact, storetest checks of every store.)
 func TestNonces(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { nonces.Test(t, newStore(t)) })
-	t.Run("Redis", func(t *testing.T) {
-		s, err := redisstore.NewURL(backend.Redis(t), redisstore.Config{})
-		require.NoError(t, err)
-		t.Cleanup(s.Close)
-		nonces.Test(t, s)
-	})
+	config := core.Config{Store: newStore(t)}
+	engines := []*core.Engine{core.MustNew(config), core.MustNew(config)}
+	use := func(engine int, keyID, nonce string) bool {
+		ok, err := engines[engine].Nonces().Use(t.Context(), keyID, nonce, time.Minute)
+		assert.NoError(t, err)
+		return ok
+	}
+	var unused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			if use(i%2, "demo", "n-0123456789abcdef") {
+				unused.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, 1, unused.Load())
+	assert.False(t, use(0, "demo", "n-0123456789abcdef"))
+	assert.True(t, use(0, "other", "n-0123456789abcdef"), "nonces are each key's own")
+	assert.True(t, use(0, "demo", "n-0123456789ABCDEF"), "case counts")
+	assert.True(t, use(0, strings.Repeat("k", 128), strings.Repeat("~", 128)))
 }
 
 func TestNoncesAreForgottenInTime(t *testing.T) {

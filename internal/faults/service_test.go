@@ -230,10 +230,10 @@ func processInTx(t *testing.T, program, name string, fresh func(t *testing.T) (u
 					p.kill()
 				}
 			})
-			args := []string{"-dotx", "-store", url, "-bank", bank}
-			heir := startProcess(tr, program, 0, append(args, "-framework", "fiber")...)
+			args := []string{"-store", url, "-bank", bank}
+			heir := startProcess(tr, program, 0, args...)
 			for _, op := range three {
-				p := startProcess(tr, program, 0, append(args, "-framework", "gin")...)
+				p := startProcess(tr, program, 0, args...)
 				victim.Store(p)
 				require.Equal(t, "none", p.send(op))
 				victim.Store(nil)

@@ -27,19 +27,6 @@ func TestScripts(t *testing.T) {
 	storetest.Run(t, instances(t, backend.Redis(t), old), storetest.Features{Faulty: faulty(old)})
 }
 
-// TestScriptsOnly: a server is asked once whether it knows the command.
-func TestScriptsOnly(t *testing.T) {
-	client := openClient(t, backend.StartRedis(t).URL())
-	s, b := openOn(t, early{client}, redisstore.Config{})
-	b.trips.Store(0)
-	for _, key := range []string{"a", "b"} {
-		c := begin(t, s, key)
-		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
-		meet(t, s, key, store.Done)
-	}
-	require.EqualValues(t, 6, b.trips.Load())
-}
-
 // TestBetweenTheCommands: a claim's answer is right whatever happens between its two commands.
 func TestBetweenTheCommands(t *testing.T) {
 	url := backend.StartRedis(t).URL()

@@ -33,11 +33,10 @@ import (
 )
 
 var (
-	framework = flag.String("framework", "gin", "gin or fiber")
+	framework = flag.String("framework", "", "gin or fiber; without one, payments are protected by sqlstore's DoTx in place of a guard")
 	storeURL  = flag.String("store", "", "redis://…, postgres://…, mysql://… or sqlite:FILE")
 	lease     = flag.Duration("lease", time.Second, "the policy's lease")
 	uncertain = flag.Bool("uncertain", false, "abandoned runs are not taken over")
-	dotx      = flag.Bool("dotx", false, "protect by sqlstore's DoTx in place of a guard")
 	bank      = flag.String("bank", "", "the URL that the handler calls")
 )
 
@@ -77,9 +76,6 @@ func serve() error {
 		}
 		store, db = s, pool
 	}
-	if *dotx && db == nil {
-		return errors.New("-dotx needs a database")
-	}
 
 	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User"), Observe: observe})
 	if err != nil {
@@ -108,51 +104,36 @@ func serve() error {
 	}
 	fmt.Println("listening on http://" + listener.Addr().String())
 	switch *framework {
+	case "": // nothing of a framework's is in DoTx
+		return http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			result, err := payTx(ctx, store.(*sqlstore.Store), db, r.Header.Get("Idempotency-Key"))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+				return
+			}
+			if result.Replayed {
+				w.Header().Set("Idempotent-Replayed", "true")
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(result.Value)
+		}))
+
 	case "gin":
 		gin.SetMode(gin.ReleaseMode)
 		router := gin.New()
-		if *dotx {
-			router.POST("/payments", func(c *gin.Context) {
-				result, err := payTx(ctx, store.(*sqlstore.Store), db, c.GetHeader("Idempotency-Key"))
-				if err != nil {
-					c.String(http.StatusBadGateway, err.Error())
-					return
-				}
-				if result.Replayed {
-					c.Header("Idempotent-Replayed", "true")
-				}
-				c.String(http.StatusCreated, string(result.Value))
-			})
-		} else {
-			router.POST("/payments", ginidem.New(guard), func(c *gin.Context) {
-				run := ginidem.Run(c)
-				status, body := pay(c.GetHeader("Idempotency-Key"), run)
-				c.String(status, body)
-			})
-		}
+		router.POST("/payments", ginidem.New(guard), func(c *gin.Context) {
+			status, body := pay(c.GetHeader("Idempotency-Key"), ginidem.Run(c))
+			c.String(status, body)
+		})
 		router.GET("/now", func(c *gin.Context) { c.String(http.StatusOK, now()) })
 		return http.Serve(listener, router)
 
 	case "fiber":
 		app := fiber.New(fiber.Config{DisableStartupMessage: true, Immutable: true})
-		if *dotx {
-			app.Post("/payments", func(c *fiber.Ctx) error {
-				result, err := payTx(ctx, store.(*sqlstore.Store), db, c.Get("Idempotency-Key"))
-				if err != nil {
-					return fiber.NewError(http.StatusBadGateway, err.Error())
-				}
-				if result.Replayed {
-					c.Set("Idempotent-Replayed", "true")
-				}
-				return c.Status(http.StatusCreated).Send(result.Value)
-			})
-		} else {
-			app.Post("/payments", fiberidem.New(guard), func(c *fiber.Ctx) error {
-				run := fiberidem.Run(c)
-				status, body := pay(c.Get("Idempotency-Key"), run)
-				return c.Status(status).SendString(body)
-			})
-		}
+		app.Post("/payments", fiberidem.New(guard), func(c *fiber.Ctx) error {
+			status, body := pay(c.Get("Idempotency-Key"), fiberidem.Run(c))
+			return c.Status(status).SendString(body)
+		})
 		app.Get("/now", func(c *fiber.Ctx) error { return c.SendString(now()) })
 		return app.Listener(listener)
 	}
