@@ -1,17 +1,18 @@
 package backend
 
 import (
-	"context"
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/redis/rueidis"
 )
 
 // StartRedis starts a Redis server. Without arguments it keeps nothing: after Kill and
@@ -55,21 +56,52 @@ func redisReady(addr string) error {
 	return probeRedis(&url.URL{Scheme: "redis", Host: addr})
 }
 
-// ask sends one command to a Redis server, on a connection of its own.
-func ask(addr string, command ...string) rueidis.RedisResult {
-	o := rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true}
-	o.Dialer.Timeout, o.ConnWriteTimeout = patience, patience
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		return rueidis.NewErrorResult(err)
+// ask sends one command to a Redis server, on a connection of its own, and returns the strings and numbers
+// of the reply, lists in lists included. An error reply is an error.
+func ask(addr string, command ...string) (reply []string, err error) {
+	hello := fmt.Sprintf("*%d\r\n", len(command))
+	for _, word := range command {
+		hello += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
 	}
-	defer client.Close()
-	return client.Do(context.Background(), client.B().Arbitrary(command...).Build())
+	err = greet(&url.URL{Host: addr}, "", hello, func(answer *bufio.Reader) (err error) {
+		reply, err = readReply(answer)
+		return err
+	})
+	return reply, err
+}
+
+// readReply reads one reply of the protocol's second version.
+func readReply(r *bufio.Reader) ([]string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	kind, text := line[0], strings.TrimSpace(line[1:])
+	switch n, _ := strconv.Atoi(text); {
+	case kind == '-':
+		return nil, errors.New(text)
+	case kind == '$' && n >= 0:
+		b := make([]byte, n+2)
+		_, err := io.ReadFull(r, b)
+		return []string{string(b[:n])}, err
+	case kind == '*':
+		var list []string
+		for range n {
+			one, err := readReply(r)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, one...)
+		}
+		return list, nil
+	}
+	return []string{text}, nil
 }
 
 // says is nil if the server's reply to command, an INFO of some kind, has all the lines.
 func says(addr string, command []string, lines ...string) error {
-	text, err := ask(addr, command...).ToString()
+	reply, err := ask(addr, command...)
+	text := strings.Join(reply, "")
 	for _, line := range lines {
 		if err == nil && !strings.Contains("\n"+text, "\n"+line+"\r") {
 			err = fmt.Errorf("%s at %s does not say %s: %q", strings.Join(command, " "), addr, line, text)

@@ -45,7 +45,7 @@ func StartRedisCluster(tb testing.TB, args ...string) *Cluster {
 		c.Nodes = append(c.Nodes, startRedis(tb, "", []int{clusterBus}, args...))
 	}
 	tell := func(node *Server, command ...string) {
-		if err := ask(node.Addr(), command...).Error(); err != nil {
+		if _, err := ask(node.Addr(), command...); err != nil {
 			tb.Fatal(command[:2], err)
 		}
 	}
