@@ -116,3 +116,19 @@ func TestPresetsOverTime(t *testing.T) {
 	}
 	assert.Equal(t, `Reject("Please do not submit twice.")`, core.NoRepeatSubmit(0, "").Duplicate.String())
 }
+func TestPresetsCompile(t *testing.T) {
+	e := core.MustNew(core.Config{User: byUser})
+	released, shorter, after := core.DoubleClick(), core.DoubleClick(), core.DoubleClick()
+	released.OnSuccess, released.OnFailure = core.Release, core.Release
+	shorter.Retention = 2 * time.Second
+	after.OnFailure = core.Release
+	for _, p := range []core.Policy{core.DoubleClick(), released, shorter, after, core.NoRepeatSubmit(0, ""), core.NoRepeatSubmit(time.Minute, "m"),
+		core.ResubmitWindow(), core.Exclusive(), core.ClientKey(), core.OneShotToken(someTokens)} {
+		for _, lease := range []time.Duration{0, time.Second, time.Hour} {
+			p.Name, p.Lease = "n", lease
+			assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
+		}
+		p.Key = core.Header(core.Optional)
+		assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
+	}
+}

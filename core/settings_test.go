@@ -215,40 +215,6 @@ func TestFaultsWithinAField(t *testing.T) {
 	assert.Equal(t, "upload-offset", names[0], "the caller's slice is not written to")
 }
 
-func TestFieldsAndExcludedPaths(t *testing.T) {
-	e := core.MustNew(core.Config{User: byUser})
-	for _, tc := range []struct {
-		fields, excluded []string
-		faults           int
-	}{
-		{[]string{"a"}, []string{"a"}, 1},
-		{[]string{"a.b"}, []string{"a"}, 1},
-		{[]string{"a.b"}, []string{"*"}, 1},
-		{[]string{"a.*"}, []string{"a.*"}, 1},
-		{[]string{"a.b.c"}, []string{"**.b"}, 1},
-		{[]string{"**.b"}, []string{"**.b"}, 1},
-		{[]string{"a", "b"}, []string{"b"}, 1},           // b is of no use
-		{[]string{"a"}, []string{"b"}, 1},                // nor is this
-		{[]string{`a\.b`}, []string{"a.b"}, 1},           // another name
-		{[]string{"a", "b"}, []string{"a", "b", "c"}, 3}, // all at once
-		{[]string{"a"}, []string{"a.b"}, 0},
-		{[]string{"a.*"}, []string{"a.b"}, 0},
-		{[]string{"a"}, []string{"**.b"}, 0},
-		{[]string{"**.a"}, []string{"b"}, 0},
-		{[]string{"**.a"}, []string{"b.c"}, 0}, // b.c.a
-		{[]string{"**.a"}, []string{"*.*"}, 0}, // a
-		{[]string{"items.*.sku"}, []string{"items.0"}, 0},
-		{[]string{"items.*.sku"}, []string{"items.0.note"}, 1},
-	} {
-		_, err := e.Guard(core.Policy{Key: core.Params(core.Fields(tc.fields...), core.Exclude(tc.excluded...))})
-		if tc.faults == 0 {
-			assert.NoError(t, err, tc)
-		} else {
-			assert.Len(t, faultyFields(t, err), tc.faults, tc)
-		}
-	}
-}
-
 func TestSettingsOfTasks(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	for _, tc := range []struct {
@@ -275,22 +241,5 @@ func TestDuplicatesPrintAsTheirCalls(t *testing.T) {
 	for want, d := range map[string]core.Duplicate{"Replay()": {}, "Wait(5s)": core.Wait(5 * time.Second), `Reject("no")`: core.Reject("no")} {
 		assert.Equal(t, want, d.String())
 		assert.Equal(t, want[0] == 'R' && want[2] == 'j', d.IsReject())
-	}
-}
-
-func TestPresetsCompile(t *testing.T) {
-	e := core.MustNew(core.Config{User: byUser})
-	released, shorter, after := core.DoubleClick(), core.DoubleClick(), core.DoubleClick()
-	released.OnSuccess, released.OnFailure = core.Release, core.Release
-	shorter.Retention = 2 * time.Second
-	after.OnFailure = core.Release
-	for _, p := range []core.Policy{core.DoubleClick(), released, shorter, after, core.NoRepeatSubmit(0, ""), core.NoRepeatSubmit(time.Minute, "m"),
-		core.ResubmitWindow(), core.Exclusive(), core.ClientKey(), core.OneShotToken(someTokens)} {
-		for _, lease := range []time.Duration{0, time.Second, time.Hour} {
-			p.Name, p.Lease = "n", lease
-			assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
-		}
-		p.Key = core.Header(core.Optional)
-		assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
 	}
 }

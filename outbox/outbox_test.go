@@ -500,7 +500,7 @@ func TestNew(t *testing.T) {
 	o, err := outbox.New(db, dialect, outbox.Config{})
 	require.NoError(t, err)
 	_, err = o.NewRelay(nil, outbox.RelayConfig{Lease: -1, Poll: -1, Pause: 2, MaxPause: 1, Drain: -1, Batch: -1, Name: strings.Repeat("n", 201)})
-	for _, fault := range []string{"publisher is nil", "Lease", "Poll", "MaxPause", "Drain", "Batch", "Name"} {
+	for _, fault := range []string{"publisher is nil", "RelayConfig.Lease", "RelayConfig.Poll", "RelayConfig.MaxPause", "RelayConfig.Drain", "RelayConfig.Batch", "RelayConfig.Name"} {
 		require.ErrorContains(t, err, fault)
 	}
 	relay, err := o.NewRelay(&broker{}, outbox.RelayConfig{})

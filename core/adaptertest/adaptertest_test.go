@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/internal/leak"
+	"github.com/idem-go/idem/internal/rehearsal"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -214,12 +213,11 @@ func TestFaultsAreNoticed(t *testing.T) {
 	for _, f := range slices.Concat(faults, verifierFaults) {
 		t.Run(f.name, func(t *testing.T) {
 			for _, name := range f.noticed {
-				tb := &recording{TB: t}
-				tb.run(func() { caseNamed(t, name)(tb, mounted(f)) })
-				if !tb.Failed() {
+				rehearsed := rehearsal.Run(t, func(tb testing.TB) { caseNamed(t, name)(tb, mounted(f)) })
+				if !rehearsed.Failed() {
 					t.Errorf("%q does not notice an adapter that %s", name, f.name)
 				}
-				t.Logf("%s: %s", name, tb.said())
+				t.Logf("%s: %s", name, rehearsed.Said())
 			}
 		})
 	}
@@ -249,9 +247,8 @@ func TestEveryAttackCanFail(t *testing.T) {
 	for part, groups := range signedParts {
 		for _, g := range groups {
 			for _, a := range g.attacks {
-				tb := &recording{TB: t}
-				tb.run(func() { newSignedEnv(tb, mounted(fault{verifies: true}), g).run(tb, a) })
-				if !tb.Failed() && !a.front {
+				rehearsed := rehearsal.Run(t, func(tb testing.TB) { newSignedEnv(tb, mounted(fault{verifies: true}), g).run(tb, a) })
+				if !rehearsed.Failed() && !a.front {
 					t.Errorf("%s/%s/%s cannot fail", part, g.name, a.name)
 				}
 			}
@@ -329,63 +326,6 @@ func caseNamed(t *testing.T, name string) func(testing.TB, Harness) {
 	}
 	t.Fatalf("there is no case %q", name)
 	return nil
-}
-
-// recording is a TB that fails by itself and not with the test.
-type recording struct {
-	testing.TB
-	mu       sync.Mutex
-	failed   bool
-	messages []string
-	cleanups []func()
-}
-
-// run runs f as a test of its own, with its cleanups.
-func (r *recording) run(f func()) {
-	done := make(chan struct{})
-	go func() { // for Goexit
-		defer close(done)
-		f()
-	}()
-	<-done
-	for i := len(r.cleanups) - 1; i >= 0; i-- {
-		r.cleanups[i]()
-	}
-}
-
-func (r *recording) note(failed bool, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = r.failed || failed
-	r.messages = append(r.messages, message)
-}
-
-func (r *recording) said() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Join(r.messages, "\n")
-}
-
-func (r *recording) Helper()                           {}
-func (r *recording) Cleanup(f func())                  { r.cleanups = append(r.cleanups, f) }
-func (r *recording) Logf(format string, args ...any)   { r.note(false, fmt.Sprintf(format, args...)) }
-func (r *recording) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf(format, args...)) }
-func (r *recording) Fatal(args ...any) {
-	r.note(true, fmt.Sprint(args...))
-	runtime.Goexit()
-}
-func (r *recording) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-func (r *recording) Skipf(format string, args ...any) {
-	r.Logf(format, args...)
-	runtime.Goexit()
-}
-func (r *recording) Failed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failed
 }
 
 type stashKey struct{}
