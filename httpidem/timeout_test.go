@@ -60,7 +60,7 @@ func TestNothingRunsBesideAHandlerThatRunsOn(t *testing.T) {
 	mu.Lock()
 	ended := events[2] // the store is local, the run has started
 	require.Equal(t, core.RunUnfinished, ended.Kind)
-	require.ErrorContains(t, ended.Err, "mount the guard inside of the timeout")
+	require.ErrorContains(t, ended.Err, "mount the guard inside the timeout")
 	now = now.Add(30*time.Second + time.Second)
 	mu.Unlock()
 	require.Equal(t, "too late", post(t, s, "/orders", "{}").body)
