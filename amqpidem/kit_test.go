@@ -132,8 +132,7 @@ func (k *kit) handler(fn Func) *Handler {
 
 // newConsumer makes a consumer whose runs are noted.
 func (k *kit) newConsumer(fn Func) *Consumer {
-	c := must(NewConsumer(k.handler(fn), k.consumer))
-	return c
+	return must(NewConsumer(k.handler(fn), k.consumer))
 }
 
 // start runs a consumer until the end of the test, or until stop is called.
@@ -161,8 +160,7 @@ func (k *kit) run(ctx context.Context, fn Func) (end func() error) {
 // channel opens one more channel of the test.
 func (k *kit) channel() *amqp.Channel {
 	k.t.Helper()
-	ch := must(k.conn.Channel())
-	return ch
+	return must(k.conn.Channel())
 }
 
 // publish puts a message into the queue, as it is.

@@ -49,8 +49,7 @@ func (k *kit) large() Message {
 // ready returns how many messages are in the kit's queue: zero also if the broker is too busy to count those of a
 // quorum queue at once. So wait for any other number.
 func (k *kit) ready() int {
-	q := must(k.ch.QueueDeclarePassive(k.topology.Queue, true, false, false, false, nil))
-	return q.Messages
+	return must(k.ch.QueueDeclarePassive(k.topology.Queue, true, false, false, false, nil)).Messages
 }
 
 func TestPublish(t *testing.T) {

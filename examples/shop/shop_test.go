@@ -149,16 +149,6 @@ func TestWebhooksSayWhoHasSignedThem(t *testing.T) {
 	require.Equal(t, map[string]string{got["webhook_id"].(string): "partner"}, s.webhooks)
 }
 
-func TestStatsListAllRoutesFromTheStart(t *testing.T) {
-	s := newShop(t)
-	reply, err := s.Stats(t.Context(), request(""))
-	require.Equal(t, map[string]any{"executions": map[string]any{
-		"POST /orders": 0.0, "POST /orders/:id/pay": 0.0, "POST /payments": 0.0, "POST /transfers": 0.0, "POST /charges": 0.0,
-		"POST /likes": 0.0, "POST /coupons": 0.0, "POST /avatars": 0.0, "POST /webhooks": 0.0,
-		"POST /registrations": 0.0, "POST /checkout": 0.0,
-	}}, answer(t, reply, err))
-}
-
 func TestShopIsSafeForConcurrentUse(t *testing.T) {
 	s := newShop(t)
 	var wg sync.WaitGroup

@@ -168,6 +168,10 @@ func TestBody(t *testing.T) {
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 	require.Equal(t, 1, m.Source.(*fixture.Source).Reads)
+	m = fixture.Message(newSigned(t, Config{}, "/", formType, "a=1"))
+	m.Source.(*fixture.Source).Err = io.ErrUnexpectedEOF
+	_, err = v.Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.CodeMalformed, "not missing")
 }
 
 // Method, path, host and Idempotency-Key are signed if the options name them.
