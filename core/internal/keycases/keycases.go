@@ -87,17 +87,18 @@ func (k Case) Policy() core.Policy {
 	default:
 		panic(fmt.Sprintf("keycases: keys.json: %q: no such user source: %q", k.Name, k.Options.User))
 	}
+	options := []core.Option{core.Exclude(k.Options.Exclude...), core.RequestHeaders(k.Options.RequestHeaders...)}
+	if k.Options.WithoutFiles {
+		options = append(options, core.WithoutFiles())
+	}
+	if k.Options.WithoutFileNames {
+		options = append(options, core.WithoutFileNames())
+	}
 	var chosen []core.KeyOption
 	var params []core.ParamsOption
-	add := func(given bool, o core.Option) {
-		if given {
-			chosen, params = append(chosen, o), append(params, o)
-		}
+	for _, o := range options {
+		chosen, params = append(chosen, o), append(params, o)
 	}
-	add(true, core.Exclude(k.Options.Exclude...))
-	add(true, core.RequestHeaders(k.Options.RequestHeaders...))
-	add(k.Options.WithoutFiles, core.WithoutFiles())
-	add(k.Options.WithoutFileNames, core.WithoutFileNames())
 	if k.Options.IgnoreFingerprint {
 		chosen = append(chosen, core.IgnoreFingerprint())
 	}
