@@ -34,17 +34,19 @@ type Store interface {
 	// Acquire claims key for claim.Owner, or reports the record that is in the way.
 	//
 	//   - No record, or one whose retention has passed: a running record is
-	//     created with attempt 1; Grant.State is [Acquired].
+	//     created with attempt 1, and begins the operation claim.ID; Grant.State is [Acquired].
 	//   - A running record whose lease has not passed: [Running], nothing is changed, even
 	//     if it belongs to claim.Owner.
 	//   - A free record: it becomes claim.Owner's, with the claim's fingerprint, lease
 	//     and retention and its attempt one higher: [Acquired], with Grant.Free. Any claim
-	//     gets it, whatever its Takeover, Fingerprint and Attempt.
+	//     gets it, whatever its Takeover, Fingerprint and Attempt, and begins the operation
+	//     claim.ID. If [Inspector].Change made the record free, the claim is a takeover,
+	//     without Grant.Free, and with the same fingerprint it goes on with the record's operation.
 	//   - A running record whose lease has passed (abandoned): if claim.Takeover is
 	//     set, claim.Fingerprint equals the record's, and claim.Attempt is zero or
 	//     equals the record's, the record becomes claim.Owner's, with the claim's
-	//     lease and retention and its attempt one higher: [Acquired]. Otherwise
-	//     [Abandoned], nothing is changed.
+	//     lease, retention and [About] and its attempt one higher: [Acquired]. The
+	//     operation goes on with its ID. Otherwise [Abandoned], nothing is changed.
 	//   - A finished record whose retention has not passed: [Done], with the result.
 	//
 	// An abandoned or free record is remembered for the retention of the claim that made
@@ -135,6 +137,9 @@ type Capabilities struct {
 	// a type that embeds this one may do more in an Acquire of its own (count, encrypt, fail), and is asked
 	// for everything. If it may be recalled past, it sets RecallFor to itself.
 	RecallFor Store
+
+	// Inspect looks at the records and changes them for an operator.
+	Inspect Inspector
 
 	// Capacity is how many records of up to 512 bytes, with their keys, a store of bounded size holds. Zero means
 	// that it has no bound, or does not know it.

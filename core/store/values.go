@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -21,6 +22,8 @@ type Claim struct {
 	// Raw, unless it is zero, is a keyed hash of all that Fingerprint is derived from, as it was
 	// sent. It is good within the process only. A store with a [Capabilities].Recall keeps it, others ignore it.
 	Raw uint64
+	// About is what the record tells people.
+	About
 	// Lease is how long the claim is valid without renewal. It must be more than zero.
 	Lease time.Duration
 	// Retention is how long the record of an abandoned run is remembered after its
@@ -36,8 +39,8 @@ type Claim struct {
 }
 
 // Validate returns an error if c has no owner, a lease that is not more than zero, a
-// negative retention, or a fingerprint of more than 64 bytes. A store calls it before it changes
-// anything.
+// negative retention, a fingerprint of more than 64 bytes, or an [About] that is too long or not text. A
+// store calls it before it changes anything.
 func (c Claim) Validate() error {
 	switch {
 	case c.Owner.IsZero():
@@ -48,6 +51,8 @@ func (c Claim) Validate() error {
 		return errors.New("idem: a claim's retention must not be negative")
 	case c.Lease <= 0:
 		return errors.New("idem: a lease must be longer than zero")
+	case !isNote(c.Policy) || !isNote(c.Creator) || !isNote(c.Remark):
+		return errNote
 	}
 	return nil
 }
@@ -61,8 +66,10 @@ type Grant struct {
 	// caller's own if State is Acquired, else that of the record that is there.
 	Attempt uint64
 	// Free says that the record was free, so that the claim is no takeover. Only if State
-	// is Acquired.
+	// is Acquired. It is not set if [Inspector].Change made the record free.
 	Free bool
+	// ID is the operation's: the record's, and after a claim that has begun one, the claim's.
+	ID ID
 	// Fingerprint is that of the record that is there. It is empty if State is Acquired.
 	Fingerprint string
 	// Result is the stored result if State is Done. It belongs to the caller. It is
@@ -88,21 +95,19 @@ const (
 	Abandoned
 	// Done means that the operation has finished; its result is kept.
 	Done
+	// Free means that nobody runs and nothing is uncertain: any claim gets the record. Only an [Inspector] reports
+	// it.
+	Free
 )
+
+var stateNames = [...]string{"invalid", "acquired", "running", "abandoned", "done", "free"}
 
 // String returns the state's name in lower case.
 func (s State) String() string {
-	switch s {
-	case Acquired:
-		return "acquired"
-	case Running:
-		return "running"
-	case Abandoned:
-		return "abandoned"
-	case Done:
-		return "done"
+	if int(s) < len(stateNames) {
+		return stateNames[s]
 	}
-	return "invalid"
+	return stateNames[0]
 }
 
 // Owner is 128 random bits by which a store recognises the holder of a claim.
@@ -121,6 +126,32 @@ func (o Owner) String() string { return hex.EncodeToString(o[:]) }
 
 // IsZero reports whether o is the zero Owner, which no claim may have.
 func (o Owner) IsZero() bool { return o == Owner{} }
+
+// ID identifies an operation: 128 random bits, made with its first claim. It is not secret. The zero ID is none.
+type ID [16]byte
+
+// NewID returns a new ID. It is safe for concurrent use.
+func NewID() ID { return ID(NewOwner()) }
+
+// ParseID reads what String returns.
+func ParseID(text string) (id ID, err error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(id) {
+		return ID{}, fmt.Errorf("idem: %q is no operation id, which has 32 hexadecimal digits", text)
+	}
+	return ID(b), nil
+}
+
+// String returns the ID in lower-case hexadecimal, and nothing for the zero ID.
+func (id ID) String() string {
+	if id == (ID{}) {
+		return ""
+	}
+	return hex.EncodeToString(id[:])
+}
+
+// MarshalText implements [encoding.TextMarshaler]: it returns what String returns.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 // Errors that stores return. After any other error the call may or may not have taken
 // effect.

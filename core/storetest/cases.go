@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 )
 
 // cases is the whole suite.
-var cases = []testCase{
+var cases = slices.Concat(ofCalls, inspections)
+
+// ofCalls are the cases of store.Store.
+var ofCalls = []testCase{
 	{
 		name: "it is what it declares",
 		why:  "the engine relies on what a store declares: a store whose records other processes reach is not in-process, and nothing is recalled for another store",

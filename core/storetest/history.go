@@ -48,12 +48,14 @@ const (
 
 // call is what a client asks of a key.
 type call struct {
-	method    string // of store.Store; "" marks the end of the history
+	method    string // of store.Store, or "Change"; "" marks the end of the history
 	claim     store.Claim
 	owner     store.Owner
 	lease     time.Duration
 	retention time.Duration
 	result    string
+	expected  store.Record
+	to        store.State // of a Change
 }
 
 // answer is what it gets.
@@ -64,7 +66,12 @@ type answer struct {
 
 // unknown reports that the call failed, so that nobody knows what it did.
 func (a answer) unknown() bool {
-	return a.err != nil && !errors.Is(a.err, store.ErrLost) && !errors.Is(a.err, store.ErrFull)
+	return a.err != nil && !a.refused() && !errors.Is(a.err, store.ErrFull)
+}
+
+// refused reports that the record is not, or no longer, the caller's, or the one that it expects.
+func (a answer) refused() bool {
+	return errors.Is(a.err, store.ErrLost) || errors.Is(a.err, store.ErrMovedOn) || errors.Is(a.err, store.ErrNoRecord)
 }
 
 // keyState is what the calls up to some point have made of a key. States are
@@ -72,10 +79,12 @@ func (a answer) unknown() bool {
 type keyState struct {
 	attempt     uint64 // 0: there is no record
 	owner       store.Owner
+	id          store.ID
 	fingerprint string
 	lease       leaseState
 	fleeting    bool // the retention is brief
 	free        bool // without an owner: any claim gets it; with one: it was so before the claim
+	uncertain   bool // a Change has made it free
 	done        bool
 	result      string
 	over        bool // the history has ended
@@ -107,30 +116,53 @@ func (r keyState) mayBeForgotten() bool {
 func (c call) after(r keyState) keyState {
 	switch {
 	case c.method == "Acquire" && c.mayTakeOver(r):
-		return c.claimed(r.attempt+1, r.isFree())
+		return c.claimed(r)
 	case c.method == "Acquire" && r.mayBeForgotten():
-		return c.claimed(1, false)
-	case c.method == "Acquire", !c.holds(r):
+		return c.claimed(keyState{})
+	case c.method == "Acquire", !c.mayAct(r):
 		return r
+	case c.method == "Change" && c.to == 0:
+		return keyState{}
+	case c.method == "Change" && c.to == store.Free:
+		r.owner, r.lease, r.free, r.uncertain = store.Owner{}, leasePassed, true, true
 	case c.method == "Renew":
 		r.lease = leaseOf(c.lease)
-	case c.method == "Complete" && c.retention > 0:
+	case c.method == "Complete" && c.retention > 0, c.method == "Change":
 		r.done, r.result, r.fleeting = true, c.result, c.retention <= briefly
 	case r.attempt == 1 && c.method != "Abandon":
 		return keyState{}
 	default: // Abandon, or the release of a later attempt
 		r.owner, r.lease = store.Owner{}, leasePassed
 		r.free = c.method == "Complete" || c.method == "Release" && r.free
+		r.uncertain = r.uncertain && c.method == "Release"
+		if r.free && !r.uncertain {
+			r.id = store.ID{}
+		}
 	}
 	return r
 }
 
-// claimed returns the record that an Acquire makes.
-func (c call) claimed(attempt uint64, free bool) keyState {
-	return keyState{
-		attempt: attempt, free: free, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint,
-		lease: leaseOf(c.claim.Lease), fleeting: c.claim.Retention <= briefly,
+// claimed returns what an Acquire makes of a record, or of none.
+func (c call) claimed(r keyState) keyState {
+	next := keyState{
+		attempt: r.attempt + 1, free: r.isFree(), uncertain: r.isFree() && r.uncertain, id: r.id, owner: c.claim.Owner,
+		fingerprint: c.claim.Fingerprint, lease: leaseOf(c.claim.Lease), fleeting: c.claim.Retention <= briefly,
 	}
+	if next.id == (store.ID{}) || r.fingerprint != c.claim.Fingerprint {
+		next.id = c.claim.ID
+	}
+	return next
+}
+
+// mayAct reports whether a call other than Acquire changes the record.
+func (c call) mayAct(r keyState) bool {
+	if c.method != "Change" {
+		return c.holds(r)
+	}
+	running := !r.done && !r.isFree()
+	return r.attempt > 0 && r.attempt == c.expected.Attempt && r.id == c.expected.ID && map[store.State]bool{
+		store.Running: running && r.lease != leasePassed, store.Abandoned: running && r.lease != leaseStands, store.Free: r.isFree(), store.Done: r.done,
+	}[c.expected.State]
 }
 
 // isFree reports whether any claim gets the record.
@@ -162,8 +194,10 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	case errors.Is(a.err, store.ErrFull):
 		return true, r
 	case c.method != "Acquire" && a.err == nil:
-		return c.holds(r), c.after(r)
-	case c.method != "Acquire" && c.holds(r):
+		return c.mayAct(r), c.after(r)
+	case c.method == "Change" && r.lease == leaseBrief:
+		return true, r
+	case c.method != "Acquire" && c.mayAct(r):
 		// A call may read the clock when it begins and take effect when it has waited
 		// for others: what one call finds forgotten, an earlier one of the same owner may
 		// still keep. Only the next claim decides it.
@@ -175,10 +209,14 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	}
 	g := a.grant
 	if g.State == store.Acquired {
-		may := g.Attempt == 1 && r.mayBeForgotten() && !g.Free || c.mayTakeOver(r) && g.Attempt == r.attempt+1 && g.Free == r.isFree()
-		return may && g.Fingerprint == "" && len(g.Result) == 0, c.claimed(g.Attempt, g.Free)
+		may := c.mayTakeOver(r)
+		if g.Attempt == 1 {
+			may, r = r.mayBeForgotten(), keyState{}
+		}
+		next := c.claimed(r)
+		return may && g.Attempt == next.attempt && g.Free == (next.free && !next.uncertain) && g.ID == next.id && g.Fingerprint == "" && len(g.Result) == 0, next
 	}
-	if r.attempt == 0 || g.Attempt != r.attempt || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
+	if r.attempt == 0 || g.Attempt != r.attempt || g.ID != r.id || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
 		return false, r
 	}
 	remains := g.Remaining > long/2
@@ -269,7 +307,9 @@ func (c call) String() string {
 		if c.claim.Takeover {
 			takeover = fmt.Sprintf(", takeover of %d", c.claim.Attempt) // 0 is any
 		}
-		return fmt.Sprintf("Acquire by %x of %q for %v and %v%s", c.claim.Owner[:3], c.claim.Fingerprint, c.claim.Lease, c.claim.Retention, takeover)
+		return fmt.Sprintf("Acquire by %x of %x, %q for %v and %v%s", c.claim.Owner[:3], c.claim.ID[:3], c.claim.Fingerprint, c.claim.Lease, c.claim.Retention, takeover)
+	case "Change":
+		return fmt.Sprintf("Change of %x, attempt %d, from %v to %v for %v", c.expected.ID[:3], c.expected.Attempt, c.expected.State, c.to, c.retention)
 	case "Renew":
 		return fmt.Sprintf("Renew by %x for %v", c.owner[:3], c.lease)
 	case "Complete":
@@ -285,9 +325,9 @@ func (a answer) String() string {
 	case g.Attempt == 0:
 		return "ok"
 	case g.State == store.Acquired:
-		return fmt.Sprintf("%v, attempt %d, free %t", g.State, g.Attempt, g.Free)
+		return fmt.Sprintf("%v, attempt %d of %x, free %t", g.State, g.Attempt, g.ID[:3], g.Free)
 	default:
-		return fmt.Sprintf("%v, attempt %d of %q, result %q, %v remain", g.State, g.Attempt, g.Fingerprint, g.Result, g.Remaining)
+		return fmt.Sprintf("%v, attempt %d of %x, %q, result %q, %v remain", g.State, g.Attempt, g.ID[:3], g.Fingerprint, g.Result, g.Remaining)
 	}
 }
 
@@ -358,7 +398,7 @@ func (sc *concurrentRun) call(client int, records store.Store, when int) bool {
 	sc.note(key, op, a)
 
 	switch {
-	case sc.disturb == nil && a.err != nil && !errors.Is(a.err, store.ErrLost):
+	case sc.disturb == nil && a.err != nil && !a.refused():
 		sc.s.Errorf("%v: %v", c, a.err)
 		return false
 	case a.unknown():
@@ -442,9 +482,18 @@ func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 		c.retention = 1 + rand.N(briefly)
 	}
 	switch dice := rand.IntN(100); {
+	case dice < 15 && sc.s.can.Inspect != nil && claim.ID != store.ID{}:
+		c.method = "Change"
+		c.expected = store.Record{About: claim.About, Attempt: 1 + rand.Uint64N(2), State: store.Abandoned}
+		switch c.to = []store.State{0, store.Free, store.Free, store.Done}[rand.IntN(4)]; {
+		case c.to == store.Done:
+			c.result = fmt.Sprint("settled ", sc.begun)
+		case c.to == 0 && rand.IntN(2) == 0:
+			c.expected.State = store.Free
+		}
 	case dice < 50:
 		c.method = "Acquire"
-		c.claim = store.Claim{Owner: store.NewOwner(), Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
+		c.claim = store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
 		if sc.disturb != nil {
 			c.claim.Retention = long // see above
 		}
@@ -486,10 +535,16 @@ func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, 
 		a.err = store.Complete(ctx, key, c.owner, []byte(c.result), c.retention)
 	case "Release":
 		a.err = store.Release(ctx, key, c.owner)
+	case "Change":
+		a.err = store.Capabilities().Inspect.Change(ctx, key, c.expected, c.asChange())
 	default:
 		a.err = store.Abandon(ctx, key, c.owner)
 	}
 	return a
+}
+
+func (c call) asChange() store.Change {
+	return store.Change{To: c.to, Result: []byte(c.result), Retention: c.retention}
 }
 
 func (sc *concurrentRun) note(key string, op porcupine.Operation, a answer) {
@@ -518,7 +573,7 @@ func (sc *concurrentRun) check(met map[string]int) {
 			case a.err != nil:
 			case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt == 1:
 				records++
-			case c.method == "Release", c.method == "Complete" && c.retention <= 0:
+			case c.method == "Release", c.method == "Complete" && c.retention <= 0, c.method == "Change" && c.to == 0:
 				records--
 			}
 		}
@@ -535,7 +590,7 @@ func sortOf(op porcupine.Operation) string {
 	switch {
 	case a.unknown():
 		return "failed"
-	case errors.Is(a.err, store.ErrLost):
+	case a.refused():
 		return c.method + ": lost"
 	case a.err != nil:
 		return c.method + ": full"
@@ -559,11 +614,15 @@ func checkHistories(s *env) {
 			return
 		}
 	}
-	for _, sort := range []string{
+	sorts := []string{
 		"Acquire: acquired", "Acquire: takeover", "Acquire: running", "Acquire: abandoned", "Acquire: done",
 		"Renew: ok", "Renew: lost", "Complete: ok", "Complete: lost", "Release: ok", "Release: lost",
 		"Abandon: ok", "Abandon: lost", "forgotten",
-	} {
+	}
+	if s.can.Inspect != nil {
+		sorts = append(sorts, "Change: ok", "Change: lost")
+	}
+	for _, sort := range sorts {
 		if met[sort] == 0 {
 			s.Errorf("storetest: the histories have nothing of the sort %q; they have %v", sort, met)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -54,6 +55,8 @@ type plant struct {
 	taken     func(s *plantedRecords) int   // how much room is taken
 	link      func(again func() error) error
 	restart   func(r *plantedRecord)
+	tell      func(r *store.Record) // may change what an Inspector tells
+	list      func(q *store.Query)
 }
 
 // visit is one call.
@@ -65,6 +68,8 @@ type visit struct {
 	lease     time.Duration
 	retention time.Duration
 	result    []byte
+	expected  store.Record
+	change    store.Change
 
 	was, r *plantedRecord // the record before the call, and now; nil if there is none
 	grant  store.Grant
@@ -136,6 +141,11 @@ func (s *plantedStore) act(ctx context.Context, v visit) (store.Grant, error) {
 		if v.method == "Renew" && v.lease <= 0 {
 			return store.Grant{}, errors.New("a lease must be longer than zero")
 		}
+		if v.method == "Change" {
+			if err := v.change.Validate(v.expected.State); err != nil {
+				return store.Grant{}, err
+			}
+		}
 	}
 	if s.inProcess {
 		s.process.Lock()
@@ -179,7 +189,7 @@ func (s *plantedStore) act(ctx context.Context, v visit) (store.Grant, error) {
 	if s.after != nil {
 		s.after(&v)
 	}
-	if v.was != nil && !v.was.done && (v.r == nil || v.r.done || v.r.owner != v.was.owner) {
+	if v.was != nil && !v.was.done && (v.r == nil || v.r.done || v.r.owner != v.was.owner || v.r.free != v.was.free) {
 		s.wakeAll(v.key)
 	}
 	return v.grant, v.err
@@ -221,7 +231,7 @@ func (s *plantedRecords) makeRoom() error {
 }
 
 func (s *plantedStore) Capabilities() store.Capabilities {
-	can := store.Capabilities{Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
+	can := store.Capabilities{Inspect: plantedInspector{s}, Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
 	if s.declare != nil {
 		s.declare(&can)
 	}
@@ -300,6 +310,70 @@ type plantedRecord struct {
 	keyState
 	claim      store.Claim
 	lease, end time.Duration // from when on it can be taken over, and is forgotten
+	begun      time.Time
+}
+
+// plantedInspector is the store's Inspector.
+type plantedInspector struct{ *plantedStore }
+
+func (s plantedInspector) Lookup(ctx context.Context, key string) (store.Record, error) {
+	if err := ctx.Err(); err != nil && !s.anyCtx {
+		return store.Record{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.at(key)
+	if r == nil {
+		return store.Record{}, store.ErrNoRecord
+	}
+	return s.told(key, r), nil
+}
+
+// told is what the store tells of a record.
+func (s plantedInspector) told(key string, r *plantedRecord) store.Record {
+	g := r.grant(s.now)
+	told := store.Record{Key: key, State: g.State, Attempt: g.Attempt, Fingerprint: g.Fingerprint, About: r.claim.About,
+		Begun: r.begun, Remaining: g.Remaining, Size: len(g.Result), Result: g.Result}
+	if told.ID = r.id; r.isFree() {
+		told.State = store.Free
+	}
+	if s.tell != nil {
+		s.tell(&told)
+	}
+	return told
+}
+
+// List goes by key. The cursor is the last one.
+func (s plantedInspector) List(ctx context.Context, q store.Query, cursor string) (page []store.Record, next string, err error) {
+	if err := ctx.Err(); err != nil && !s.anyCtx {
+		return nil, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.list != nil {
+		s.list(&q)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.records)) {
+		r := s.at(key)
+		if r == nil || cursor != "" && key <= cursor[1:] {
+			continue
+		}
+		told := s.told(key, r)
+		told.Result = nil
+		if !q.Wants(&told) || q.Match != nil && !q.Match(key) {
+			continue
+		}
+		if len(page) == q.Size() {
+			return page, "=" + page[len(page)-1].Key, nil
+		}
+		page = append(page, told)
+	}
+	return page, "", nil
+}
+
+func (s plantedInspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
+	_, err := s.call(ctx, visit{method: "Change", key: key, expected: expected, change: c, result: c.Result, retention: c.Retention})
+	return err
 }
 
 // at returns the record under key, if it stands now.
@@ -314,7 +388,7 @@ func (s *plantedRecords) at(key string) *plantedRecord {
 
 // grant is the answer to a claim that meets with r.
 func (r *plantedRecord) grant(now time.Duration) store.Grant {
-	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, Fingerprint: r.fingerprint, Result: []byte(r.result), Remaining: r.end - now}
+	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, ID: r.id, Fingerprint: r.fingerprint, Result: []byte(r.result), Remaining: r.end - now}
 	switch {
 	case r.done:
 		g.State = store.Done
@@ -327,7 +401,8 @@ func (r *plantedRecord) grant(now time.Duration) store.Grant {
 // decide makes a call as the model of histories has it.
 func (v *visit) decide() {
 	s, now := v.s, v.s.now
-	c := call{method: v.method, claim: v.claim, owner: v.claim.Owner, lease: v.lease, retention: v.retention, result: string(v.result)}
+	c := call{method: v.method, claim: v.claim, owner: v.claim.Owner, lease: v.lease, retention: v.retention, result: string(v.result),
+		expected: v.expected, to: v.change.To}
 	var was keyState
 	r := v.r
 	if r == nil {
@@ -344,10 +419,19 @@ func (v *visit) decide() {
 		v.grant = r.grant(now)
 		return
 	case v.method == "Acquire":
-		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free}
+		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free && !next.uncertain, ID: next.id}
 		r.claim, r.lease = v.claim, now+v.claim.Lease
 		r.end = r.lease + v.claim.Retention
-	case !c.holds(was):
+		if next.id != was.id {
+			r.begun = v.s.clock.Now()
+		}
+	case v.method == "Change" && v.r == nil:
+		v.err = store.ErrNoRecord
+		return
+	case !c.mayAct(was) && v.method == "Change":
+		v.err = store.ErrMovedOn
+		return
+	case !c.mayAct(was):
 		v.err = store.ErrLost
 		return
 	case v.method == "Renew":
@@ -357,6 +441,9 @@ func (v *visit) decide() {
 		r.end = now + v.retention
 	default:
 		r.lease, r.end = now, now+r.claim.Retention
+	}
+	if v.method == "Change" && v.change.Remark != "" {
+		r.claim.Remark = v.change.Remark
 	}
 	if r.keyState = next; next.attempt == 0 {
 		delete(s.records, v.key)
@@ -376,7 +463,7 @@ var faults = []struct {
 			v.r.lease = v.s.now
 		}
 	}}},
-	{"looks, then acts", "one of many is acquired; one of many takes over; histories are linearizable", plant{twoSteps: true}},
+	{"looks, then acts", "one of many is acquired; one of many takes over; histories are linearizable; one of two operators changes it", plant{twoSteps: true}},
 	{"locks in the process only", "one of many is acquired", plant{inProcess: true}},
 
 	{"folds keys' case", "keys are exact", plant{rename: strings.ToLower}},
@@ -398,7 +485,7 @@ var faults = []struct {
 			v.r.fingerprint = v.claim.Fingerprint
 		}
 	}}},
-	{"takes any claim", "a bad claim changes nothing", plant{anyArgs: true}},
+	{"takes any claim", "a bad claim changes nothing; a change that makes no sense changes nothing", plant{anyArgs: true}},
 	{"acts whatever the context says", "an ended context changes nothing", plant{anyCtx: true}},
 
 	{"anybody may do anything", `only its owner changes a record; a stale owner changes nothing after a release;
@@ -514,7 +601,7 @@ var faults = []struct {
 	{"keeps the caller's bytes", "bytes are copied", keepsBytes(func(result []byte) []byte { return result })},
 	{"hands out its own bytes", "bytes are copied", keepsBytes(bytes.Clone)},
 
-	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; all watchers are woken; no wake-up is lost",
+	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; all watchers are woken; no wake-up is lost; an operator's change wakes who waits",
 		plant{wake: func([]chan struct{}) {}}},
 	{"wakes one watcher only", "all watchers are woken", plant{wake: func(watchers []chan struct{}) {
 		for _, c := range watchers[:min(1, len(watchers))] {
@@ -560,6 +647,35 @@ var faults = []struct {
 	{"takeover needs room", "a full store can be taken over in", plant{after: func(v *visit) {
 		if v.s.room > 0 && v.grant.Attempt > 1 && v.grant.State == store.Acquired && v.s.standing() >= v.s.room {
 			v.err = store.ErrFull
+		}
+	}}},
+
+	{"tells no policy", "a record tells of its operation", plant{tell: func(r *store.Record) { r.Policy = "" }}},
+	{"goes on for ever", "what has ended begins as a new operation", plant{after: func(v *visit) {
+		if v.method == "Complete" && v.err == nil && v.r != nil {
+			v.r.id = v.was.id
+		}
+	}}},
+	{"cuts notes at 100 bytes", "notes are text of any kind", plant{before: func(v *visit) { v.claim.Remark = v.claim.Remark[:min(len(v.claim.Remark), 100)] }}},
+	{"lists from 1 on", "a list has each record", plant{list: func(q *store.Query) { q.Prefix = max(q.Prefix, "1") }}},
+	{"lists no renewed run", "a list has what stands while others come and go", plant{tell: func(r *store.Record) {
+		if r.Remaining > long+long/2 {
+			r.State = store.Abandoned
+		}
+	}}},
+	{"an operator's release only abandons", "an operator's release frees for anybody", plant{after: func(v *visit) {
+		if v.change.To == store.Free && v.r != nil {
+			v.r.free = false
+		}
+	}}},
+	{"loses an operator's answer", "an operator's answer is what a duplicate gets", plant{after: func(v *visit) {
+		if v.change.To == store.Done && v.r != nil {
+			v.r.result = ""
+		}
+	}}},
+	{"changes what has moved on", "a change that comes too late does nothing", plant{before: func(v *visit) {
+		if v.method == "Change" && v.r != nil {
+			v.expected.ID, v.expected.Attempt = v.r.id, v.r.attempt
 		}
 	}}},
 

@@ -16,7 +16,7 @@
 //
 // The store holds at most Config.MaxEntries records (default 1,048,576) that take
 // at most Config.MaxBytes bytes (default 512 MiB). A record counts with its key,
-// its fingerprint, its result and 192 bytes of overhead, so that MaxBytes is close to
+// its fingerprint, its result, its remark and 272 bytes of overhead, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, expired records are
 // removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
 // Complete for a result that does not fit. A record that has not expired is never dropped.
@@ -60,7 +60,7 @@ const (
 	// overhead is what a record counts against MaxBytes beside its key, fingerprint
 	// and result: the measured size of the entry and of its places in the queue and the
 	// map, rounded up.
-	overhead = 192
+	overhead = 272
 
 	// reclaimPerCall is how many expired records an Acquire removes at most while the
 	// store has room.
@@ -80,8 +80,8 @@ type Config struct {
 	// MaxEntries is how many records the store holds at most, running and finished.
 	// Zero means 1,048,576 (1<<20). Negative values are refused.
 	MaxEntries int
-	// MaxBytes is how many bytes the records take at most: keys, fingerprints, results
-	// and 192 bytes for each record. Zero means 512 MiB. Negative values are refused.
+	// MaxBytes is how many bytes the records take at most: keys, fingerprints, results,
+	// remarks and 272 bytes for each record. Zero means 512 MiB. Negative values are refused.
 	MaxBytes int64
 	// Now is the store's clock. Nil means time.Now with its monotonic reading. Now must
 	// be safe for concurrent use and must not call the store: it is called with a lock
@@ -132,17 +132,20 @@ type entry struct {
 	key         string
 	fingerprint string
 	result      string
+	about       store.About
 	owner       store.Owner
 	raw         uint64
 	attempt     uint64
+	begun       time.Duration // in the store's time
 	lease       time.Duration // the end of the lease, in the store's time; running only
 	place       int32         // index in the shard's queue, which holds the deadline
 	done        bool
-	free        bool // without an owner: nothing is uncertain; with one: it was so before the claim
+	free        bool // without an owner: any claim gets it; with one: it was so before the claim
+	uncertain   bool // an operator has made it free, and the run before may have taken effect
 }
 
 func (e *entry) size() int64 {
-	return overhead + int64(len(e.key)) + int64(len(e.fingerprint)) + int64(len(e.result))
+	return overhead + int64(len(e.key)) + int64(len(e.fingerprint)) + int64(len(e.result)) + int64(len(e.about.Remark))
 }
 
 var errLease = errors.New("memstore: renew: a lease must be longer than zero")
@@ -186,6 +189,7 @@ func New(o Config) (*Store, error) {
 // Capabilities implements [store.Store]. The store has all of them.
 func (s *Store) Capabilities() store.Capabilities {
 	return store.Capabilities{
+		Inspect:   inspector{s},
 		Watch:     s.watch,
 		Recall:    s.recall,
 		RecallFor: s,
@@ -223,7 +227,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 			}
 			return grant, nil
 		}
-		if !s.makeRoom(1, overhead+int64(len(key))+int64(len(claim.Fingerprint))) {
+		if !s.makeRoom(1, overhead+int64(len(key))+int64(len(claim.Fingerprint))+int64(len(claim.Remark))) {
 			return store.Grant{}, store.ErrFull
 		}
 	}
@@ -247,7 +251,7 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		if !s.create(sh, hash, key, claim, now) {
 			return store.Grant{}, "", nil, false
 		}
-		return store.Grant{State: store.Acquired, Attempt: 1}, "", nil, true
+		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID}, "", nil, true
 
 	case e.done:
 		return sh.finished(e, now), e.result, nil, true
@@ -260,31 +264,47 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		if !s.reserve(0, int64(len(claim.Fingerprint)-len(e.fingerprint))) {
 			return store.Grant{}, "", nil, false
 		}
-		e.fingerprint = claim.Fingerprint
-		woken = sh.claim(e, claim, now)
-		return store.Grant{State: store.Acquired, Attempt: e.attempt, Free: true}, "", woken, true
+		if claim.Fingerprint != e.fingerprint {
+			e.about.ID, e.fingerprint = store.ID{}, claim.Fingerprint
+		}
+		woken = s.claim(sh, e, claim, now)
+		return store.Grant{State: store.Acquired, Attempt: e.attempt, Free: !e.uncertain, ID: e.about.ID}, "", woken, true
 
 	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
-		e.free = false
-		woken = sh.claim(e, claim, now)
-		return store.Grant{State: store.Acquired, Attempt: e.attempt}, "", woken, true
+		e.free, e.uncertain = false, false
+		woken = s.claim(sh, e, claim, now)
+		return store.Grant{State: store.Acquired, Attempt: e.attempt, ID: e.about.ID}, "", woken, true
 
 	default:
 		grant.State = store.Abandoned
 		grant.Remaining = sh.queue[e.place].at - now
 	}
-	grant.Attempt = e.attempt
-	grant.Fingerprint = e.fingerprint
+	grant.Attempt, grant.Fingerprint, grant.ID = e.attempt, e.fingerprint, e.about.ID
 	return grant, result, nil, true
 }
 
 // claim makes an existing record the claim's. The caller closes woken.
-func (sh *shard) claim(e *entry, claim *store.Claim, now time.Duration) (woken chan struct{}) {
+func (s *Store) claim(sh *shard, e *entry, claim *store.Claim, now time.Duration) (woken chan struct{}) {
 	e.owner, e.raw = claim.Owner, claim.Raw
 	e.attempt++
+	s.tell(e, claim.About, now)
 	e.lease = later(now, claim.Lease)
 	sh.queue.move(e, later(e.lease, claim.Retention))
 	return sh.unwatch(e)
+}
+
+// tell notes what the record tells of the claim. The remark of a takeover stays as it is if there is no room for
+// another: a takeover needs none.
+func (s *Store) tell(e *entry, about store.About, now time.Duration) {
+	if !s.reserve(0, int64(len(about.Remark)-len(e.about.Remark))) {
+		about.Remark = e.about.Remark
+	}
+	if e.about.ID == (store.ID{}) {
+		e.begun = now
+	} else {
+		about.ID = e.about.ID
+	}
+	e.about = about
 }
 
 // recall is [store.Capabilities].Recall.
@@ -319,7 +339,7 @@ func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) 
 // create adds a running record under a key that has none. It reports false, with nothing
 // changed, if there is no room.
 func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, now time.Duration) bool {
-	e := &entry{key: key, fingerprint: claim.Fingerprint, owner: claim.Owner, raw: claim.Raw, attempt: 1}
+	e := &entry{key: key, fingerprint: claim.Fingerprint, about: claim.About, owner: claim.Owner, raw: claim.Raw, attempt: 1, begun: now}
 	if !s.reserve(1, e.size()) {
 		return false
 	}
@@ -451,6 +471,12 @@ func (s *Store) release(key string, owner store.Owner, how ending) (woken chan s
 	}
 	// The record stays, without an owner, so that attempt numbers go on.
 	e.owner, e.free = store.Owner{}, how == forget || how == undo && e.free
+	if how != undo {
+		e.uncertain = false
+	}
+	if e.free && !e.uncertain {
+		e.about.ID = store.ID{} // the operation has ended
+	}
 	e.lease = now
 	sh.queue.move(e, later(now, retention))
 	return woken, true
@@ -500,7 +526,7 @@ func (sh *shard) unwatch(e *entry) chan struct{} {
 
 // finished is the grant for a finished record, without its result.
 func (sh *shard) finished(e *entry, now time.Duration) store.Grant {
-	return store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, Remaining: sh.queue[e.place].at - now}
+	return store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remaining: sh.queue[e.place].at - now}
 }
 
 // standing returns the record under key, unless it has expired.
