@@ -18,8 +18,8 @@ type Inspector interface {
 	Lookup(ctx context.Context, key string) (Record, error)
 
 	// List returns records that q asks for, without their results, and the cursor of those that follow. The first cursor
-	// is empty; an empty next ends the list. A page has at most q.Limit records. It may have fewer, or none, although
-	// more follow. A cursor is text, and is good in any process, at any time, for the same q.
+	// is empty; an empty next ends the list. A page has about q.Limit records. It may have fewer, or none, although
+	// more follow, or some more in a store that can't cut it short. A cursor is text, and is good in any process, at any time, for the same q.
 	//
 	// The store goes on meanwhile: no page makes a call wait for longer than that call takes by itself. A record for
 	// which q asks throughout the list is in it at least once; records that come, change or go meanwhile may be in it or
@@ -72,7 +72,7 @@ type Query struct {
 	// Match, unless it is nil, says of a key whether its record is wanted. It is called before more is read of
 	// the record than its key, and must not call the store.
 	Match func(key string) bool
-	// Limit is how many records a page has at most. Zero: 100. More than 1000 are 1000.
+	// Limit is how many records a page has. Zero: 100. More than 1000 are 1000.
 	Limit int
 }
 
@@ -132,7 +132,7 @@ func (q *Query) Wants(r *Record) bool {
 		(q.ID == ID{} || r.ID == q.ID) && strings.HasPrefix(r.Key, q.Prefix)
 }
 
-// Size returns how many records a page has at most.
+// Size returns how many records a page has.
 func (q *Query) Size() int {
 	if q.Limit <= 0 {
 		return 100

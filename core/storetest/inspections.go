@@ -407,20 +407,35 @@ func (s *env) told(key string, state store.State, attempt uint64, about store.Ab
 	if r.About != about {
 		s.Fatalf("the record under %q tells %+v, want %+v", key, r.About, about)
 	}
-	page, _, err := s.can.Inspect.List(s.Context(), store.Query{Prefix: key, Limit: 1000}, "")
-	if err != nil {
-		s.Fatalf("List: %v", err)
-	}
-	i := slices.IndexFunc(page, func(r store.Record) bool { return r.Key == key })
+	list := s.list(store.Query{Prefix: key, Limit: 1000})
+	i := slices.IndexFunc(list, func(r store.Record) bool { return r.Key == key })
 	if i < 0 {
 		s.Fatalf("the record under %q is not in the list", key)
 	}
-	listed := page[i]
+	listed := list[i]
 	if listed.About != about || listed.State != state || listed.Attempt != attempt || !listed.Begun.Equal(r.Begun) || listed.Size != r.Size ||
 		listed.Fingerprint != r.Fingerprint || len(listed.Result) > 0 || listed.Remaining <= 0 || listed.Remaining > r.Remaining+tolerance {
 		s.Fatalf("the list tells %+v, and Lookup %+v", listed, r)
 	}
 	return r
+}
+
+// list returns all pages of a list.
+func (s *env) list(q store.Query) (list []store.Record) {
+	s.Helper()
+	for cursor := ""; ; {
+		page, next, err := s.can.Inspect.List(s.Context(), q, cursor)
+		if err != nil {
+			s.Fatalf("List(%+v): %v", q, err)
+		}
+		if len(page) > 10*q.Size() {
+			s.Fatalf("List(%+v): a page of %d", q, len(page))
+		}
+		list = append(list, page...)
+		if cursor = next; cursor == "" {
+			return list
+		}
+	}
 }
 
 func (s *env) change(key string, expected store.Record, c store.Change) {
@@ -433,21 +448,9 @@ func (s *env) change(key string, expected store.Record, c store.Change) {
 // lists expects exactly the records under keys, each once.
 func (s *env) lists(q store.Query, keys []string) {
 	s.Helper()
-	found, cursor := []string{}, ""
-	for {
-		page, next, err := s.can.Inspect.List(s.Context(), q, cursor)
-		if err != nil {
-			s.Fatalf("List(%+v): %v", q, err)
-		}
-		if len(page) > q.Size() {
-			s.Fatalf("List(%+v): a page of %d", q, len(page))
-		}
-		for _, r := range page {
-			found = append(found, r.Key)
-		}
-		if cursor = next; cursor == "" {
-			break
-		}
+	found := []string{}
+	for _, r := range s.list(q) {
+		found = append(found, r.Key)
 	}
 	slices.Sort(found)
 	if want := slices.Sorted(slices.Values(keys)); !slices.Equal(slices.Compact(found), want) {

@@ -3,15 +3,16 @@
 -- ARGV: the record of a first run, how long it lives in ms (lease and retention), and which
 -- attempt may be taken over: '' none, '0' any.
 --
--- Answers with the attempt if the claim is the caller's (negative if the record was free), else
--- with the record and how long that still lives, in ms.
+-- Answers with the attempt if the claim is the caller's (negative if the record was free and nothing is
+-- uncertain), and with the operation's id if the record tells it; else with the record and how long that still
+-- lives, in ms.
 local record = redis.call('GET', KEYS[1])
 if not record then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return 1
 end
 local left = redis.call('PTTL', KEYS[1])
-local state, attempt, retention, zero, length, at = string.match(record, '^([RWA])(%d+);(%d+);(0?)(%d+);()')
+local state, tells, attempt, retention, zero, length, at = string.match(record, '^([RWA])(0?)(%d+);(%d+);(0?)(%d+);()')
 local free = state == 'A' and zero == '0'
 if ARGV[3] == '' and not free or string.byte(record) == 68 then -- D: finished
   return {record, left}
@@ -22,21 +23,35 @@ end
 if state ~= 'A' then
   at = at + 16 -- the owner
 end
-if #record ~= at - 1 + length or #attempt > 15 then
+local old = string.sub(record, at + length) -- what it tells
+if #record < at - 1 + length or (tells == '') ~= (old == '') or #attempt > 15 then
   return {record, left} -- none of ours
 end
-local length, mine = string.match(ARGV[1], '^R1;%d+;()%d+;()') -- where each begins
-mine = mine + 16
-if not free and (string.sub(record, at) ~= string.sub(ARGV[1], mine) or ARGV[3] ~= '0' and ARGV[3] ~= attempt) then
+local mine, span, size, rest = string.match(ARGV[1], '^R0?1();%d+;()(%d+);()') -- where each begins
+local about = string.sub(ARGV[1], rest + 16 + size)
+local same = string.sub(record, at, at + length - 1) == string.sub(ARGV[1], rest + 16, rest + 15 + size)
+if not free and (not same or ARGV[3] ~= '0' and ARGV[3] ~= attempt) then
   return {record, left}
+end
+
+local uncertain = free and string.byte(old) == 65 -- A
+if old ~= '' then
+  local id = string.sub(old, 2, 17)
+  local goesOn = (same or not free) and id ~= string.rep('\0', 16)
+  if about == '' then
+    about = string.sub(old, 1, 1) .. string.rep('\0', 16) .. string.sub(old, 18)
+  end
+  about = (uncertain and 'A' or '@') .. (goesOn and string.sub(old, 2, 25) or string.sub(about, 2, 25)) .. string.sub(about, 26)
 end
 
 -- A takeover needs no more room than there is. After PEXPIRE, a script may write also
 -- when the memory is full.
 attempt = string.format('%.0f', attempt + 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[1], 'R' .. attempt .. string.sub(ARGV[1], 3, length - 1) .. (free and '0' or '') .. string.sub(ARGV[1], length), 'PX', ARGV[2])
+redis.call('SET', KEYS[1], (about == '' and 'R' or 'R0') .. attempt .. string.sub(ARGV[1], mine, span - 1) .. (free and '0' or '') ..
+  string.sub(ARGV[1], span, rest + 15 + size) .. about, 'PX', ARGV[2])
 if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])
 end
-return free and -tonumber(attempt) or tonumber(attempt)
+attempt = (free and not uncertain) and -tonumber(attempt) or tonumber(attempt)
+return about == '' and attempt or {attempt, string.sub(about, 2, 17)}

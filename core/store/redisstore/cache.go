@@ -88,20 +88,20 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 		}
 		return store.Grant{}, false
 	}
-	record, _ := message.ToString() // empty if there is none
-	g, err := parseRecord(record, 0)
-	if err != nil || g.State != store.Done {
+	text, _ := message.ToString() // empty if there is none
+	r, err := parseRecord(text, 0)
+	if err != nil || r.state != store.Done {
 		f.forget(key)
 		return store.Grant{}, false
 	}
 	// Checked after the look-up: the known record may have expired meanwhile, and the one that was
 	// found be its successor. Only the server knows how long that one is kept.
-	if g.Remaining = f.left(key); g.Remaining == 0 {
+	if r.remaining = f.left(key); r.remaining == 0 {
 		return store.Grant{}, false
 	}
 	if message.CachePTTL() < 0 {
 		f.off.Store(true)
 		f.forget(key)
 	}
-	return g, true
+	return r.grant(), true
 }

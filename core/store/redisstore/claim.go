@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // answer is a server's answer to a command.
 type answer struct {
 	number int64  // of a script, or the attempt of a claim that was made
-	record string // the record that is in the way of a claim
+	record string // the record that is in the way of a claim; or the ID of an operation that goes on
 	left   int64  // its time to live, in ms; negative: for ever
 	err    error
 }
@@ -78,6 +80,14 @@ func (f *flight) run(ctx context.Context) answer {
 	parts, err := message.ToArray()
 	if err != nil || len(parts) != 2 {
 		return answer{err: errNoRecord}
+	}
+	if parts[0].IsInt64() { // the claim was made
+		number, err1 := parts[0].AsInt64()
+		id, err2 := parts[1].ToString()
+		if err1 != nil || err2 != nil || len(id) != len(store.ID{}) {
+			return answer{err: errNoRecord}
+		}
+		return answer{number: number, record: id, err: unconfirmed}
 	}
 	record, err1 := parts[0].ToString()
 	left, err2 := parts[1].AsInt64()

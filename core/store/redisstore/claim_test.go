@@ -101,37 +101,89 @@ func TestBetweenTheCommands(t *testing.T) {
 	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 1}, g)
 }
 
-// TestEarlierRecords: finished records of a version that did not say how long they were to live.
-func TestEarlierRecords(t *testing.T) {
+// TestRecordsOf010: those of a process of 0.1.0, and of claims without an About, tell nothing. They are found, inspected and changed
+// like any other, and go on as an operation when they are claimed again.
+func TestRecordsOf010(t *testing.T) {
 	client := openClient(t, backend.StartRedis(t).URL())
 	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
-	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("k").Value("D1;0;32;"+fingerprint+"result").Px(time.Minute).Build()).Error())
-	g := meet(t, s, "k", store.Done)
+	owner := "sixteen bytes..."
+	for key, record := range map[string]string{
+		"done": "D1;0;32;" + fingerprint + "result", "running": "R1;0;32;" + owner + fingerprint, "lapsed": "R1;3600000;32;" + owner + fingerprint,
+		"abandoned": "A2;0;32;" + fingerprint, "free": "A2;0;032;" + fingerprint,
+	} {
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(record).Px(time.Minute).Build()).Error())
+	}
+	g := meet(t, s, "done", store.Done)
 	require.Equal(t, fingerprint, g.Fingerprint)
 	require.Equal(t, "result", string(g.Result))
 	require.Greater(t, g.Remaining, 30*time.Second)
 	require.LessOrEqual(t, g.Remaining, time.Minute)
+
+	inspect := s.Capabilities().Inspect
+	for key, state := range map[string]store.State{"done": store.Done, "running": store.Running, "lapsed": store.Abandoned, "abandoned": store.Abandoned, "free": store.Free} {
+		r, err := inspect.Lookup(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, state, r.State, key)
+		require.Zero(t, r.ID)
+		require.Zero(t, r.Begun)
+	}
+	for _, key := range []string{"lapsed", "abandoned"} {
+		r, err := inspect.Lookup(t.Context(), key)
+		require.NoError(t, err)
+		require.NoError(t, inspect.Change(t.Context(), key, r, store.Change{To: store.Free, Remark: "released"}))
+		r, err = inspect.Lookup(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, "released", r.Remark)
+		require.Greater(t, r.Remaining, 30*time.Second)
+	}
+	for _, key := range []string{"lapsed", "abandoned", "free"} {
+		c := newClaim()
+		c.ID = store.NewID()
+		g, err := s.Acquire(t.Context(), key, c)
+		require.NoError(t, err)
+		require.Equal(t, store.Acquired, g.State, key)
+		require.Equal(t, key == "free", g.Free)
+		require.Equal(t, c.ID, g.ID)
+		r, err := inspect.Lookup(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, c.ID, r.ID)
+		require.WithinDuration(t, time.Now(), r.Begun, time.Minute)
+	}
 }
 
-// TestFreeRecordBesideAnEarlierVersion: to 0.1.0 it is an abandoned one. That version compares the number of the
-// attempt that it is to take over as text.
-func TestFreeRecordBesideAnEarlierVersion(t *testing.T) {
+// TestRecordsBesideVersion010: what a process of 0.1.0 makes of records that tell something. It reads a number, the retention and the
+// fingerprint of an unfinished one as they are, and compares the attempt that it is to take over as text; of a finished one it can't
+// read the result.
+func TestRecordsBesideVersion010(t *testing.T) {
 	client := openClient(t, backend.Redis(t))
 	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
 	key := store.NewOwner().String()
-	c := begin(t, s, key)
-	require.NoError(t, s.Abandon(t.Context(), key, c.Owner))
-	c.Takeover = true
-	for _, attempt := range []string{"R2;", "R3;"} { // the second one claims a free record
-		_, err := s.Acquire(t.Context(), key, c)
-		require.NoError(t, err)
+	stored := func() string {
 		record, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
 		require.NoError(t, err)
-		require.Equal(t, attempt, record[:3])
-		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, 0))
+		return record
 	}
+	plain := begin(t, s, key)
+	require.NoError(t, s.Abandon(t.Context(), key, plain.Owner))
+	plain.Takeover = true
+	for _, attempt := range []string{"R2;", "R3;"} { // the second one claims a free record
+		_, err := s.Acquire(t.Context(), key, plain)
+		require.NoError(t, err)
+		require.Equal(t, attempt, stored()[:3])
+		require.NoError(t, s.Complete(t.Context(), key, plain.Owner, nil, 0))
+	}
+	c := newClaim()
+	c.ID, c.Fingerprint = store.NewID(), fingerprint
+	g, err := s.Acquire(t.Context(), key, c)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, g.Attempt)
+	require.Regexp(t, "^R04;[0-9]+;032;", stored())
+	require.NoError(t, s.Complete(t.Context(), key, c.Owner, []byte("result"), time.Hour))
+	_, after, found := strings.Cut(stored(), fingerprint)
+	require.True(t, found)
+	require.Greater(t, after[0], byte(5), "the kinds of results that 0.1.0 knows")
 }
 
 // TestServersThatDoNotWrite: one that refuses to write for now still says what stands. (TestFullServer

@@ -47,15 +47,20 @@
 // A record is one string under exactly the engine's key. No other keys are used, so a cluster
 // needs no hash tags. The string is
 //
-//	<state><attempt>;<retention>;<length>;<owner><fingerprint><result>
+//	<state><attempt>;<retention>;<length>;<owner><fingerprint><about><result>
 //
 // State is R for running, W for running and watched by waiters, A for abandoned by Abandon or
-// Release, D for done. Attempt, the retention in ms (under D that of the result, or 0), and the
+// Release, D for done. Attempt, the retention in ms (under D that of the result), and the
 // fingerprint's length are decimal numbers. A length with a leading 0 says that A is free, not
 // abandoned; and that R or W was free before. Only R and W have the owner, 16 bytes; only D has the
 // result.
 //
-// No point in time is stored: the key itself expires. Its time to live is the lease plus the
+// An attempt with a leading 0 says that the record tells of its operation: the about is '@', or 'A' if an operator has
+// made it free; the operation's id, 16 bytes; when it was begun, in ms since 1970 by the clock of the process that claimed it, 8
+// bytes; then the policy, the creator, the remark, and an empty text, each after a byte with its length. Claims
+// without an About (those of nonces) make records without one.
+//
+// No point in time decides anything: the key itself expires. Its time to live is the lease plus the
 // retention. The lease is valid while the time to live exceeds the retention.
 //
 // A record takes some 200 bytes besides its key and its result. That includes the server's index
@@ -77,6 +82,13 @@
 // key is published when it ends; other runs publish nothing. When the subscription breaks, all
 // waiters are woken; those that go on waiting make a new one. A failover may lose messages; the
 // engine looks again in any case, after about one second, then two, then every four.
+//
+// # Looking inside
+//
+// The store has an inspector (store.Capabilities). A look and a change are one script each. A list is a SCAN of each
+// master, a page at a time, which blocks no other client: it goes through all keys of the server, also those of others. With a
+// Query.Match, to find a key by its digest, say, only keys are read until one matches. There is no index: it would cost each
+// first request a write, and on a cluster more than one slot.
 //
 // # Client-side caching
 //
@@ -102,6 +114,7 @@
 //
 // It also needs
 //
+//   - +scan and +strlen for an inspector's lists;
 //   - +select for a database other than 0;
 //   - +client for the handshake of a client that caches, as rueidis.NewClient makes one unless
 //     DisableCache is set;

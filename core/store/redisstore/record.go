@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
 	"strconv"
@@ -17,11 +18,17 @@ const (
 	maxFingerprint = 64 // see store.Claim
 )
 
+// aboutHead is the length of what a record tells before the texts: a mark, the ID and the begin.
+const aboutHead = 1 + len(store.ID{}) + 8
+
 // acquireCommand returns the command that makes a claim. The layout of the record is in the
 // package comment.
-func acquireCommand(key string, claim store.Claim) command {
-	var memory [len("R1;64;") + 2*maxDecimal + len(claim.Owner) + maxFingerprint]byte
-	b := append(memory[:0], "R1;"...)
+func acquireCommand(key string, claim store.Claim, now time.Time) command {
+	var memory [len("R01;64;") + 2*maxDecimal + len(claim.Owner) + maxFingerprint + aboutHead + 128]byte // most have room in it
+	b := append(memory[:0], "R01;"...)
+	if claim.About == (store.About{}) {
+		b = append(memory[:0], "R1;"...)
+	}
 	b = strconv.AppendInt(b, ceil(claim.Retention), 10)
 	b = append(b, ';')
 	b = strconv.AppendInt(b, int64(len(claim.Fingerprint)), 10)
@@ -29,6 +36,15 @@ func acquireCommand(key string, claim store.Claim) command {
 	owner := len(b)
 	b = append(b, claim.Owner[:]...)
 	b = append(b, claim.Fingerprint...)
+	if claim.About != (store.About{}) {
+		b = append(b, certain)
+		b = append(b, claim.ID[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(now.UnixMilli()))
+		for _, text := range [...]string{claim.Policy, claim.Creator, claim.Remark, ""} {
+			b = append(b, byte(len(text)))
+			b = append(b, text...)
+		}
+	}
 	first := len(b)
 	b = strconv.AppendInt(b, ceil(claim.Lease)+ceil(claim.Retention), 10)
 	text := string(b) // one allocation for all
@@ -56,63 +72,105 @@ func ownerCommand(do script, key string, owner store.Owner, span time.Duration, 
 	return c
 }
 
-// parseRecord reads a record whose key expires in left milliseconds (negative: never). The
-// grant shares only the fingerprint, a string, with record.
-func parseRecord(record string, left int64) (store.Grant, error) {
-	if record == "" {
-		return store.Grant{}, errNoRecord
+// record is a record as it was read.
+type record struct {
+	state       store.State // Running, Abandoned, Free or Done
+	attempt     uint64
+	owner       string
+	fingerprint string
+	about       store.About
+	begun       time.Time
+	free        bool // it is, or was before it was claimed
+	uncertain   bool // an operator has made it free
+	remaining   time.Duration
+	result      string
+}
+
+// The marks before what a record tells. A process of 0.1.0 takes a finished record for one whose result it can't read.
+const (
+	certain   = '@'
+	uncertain = 'A'
+)
+
+// parseRecord reads a record whose key expires in left milliseconds (negative: never). What it returns shares the bytes of
+// text.
+func parseRecord(text string, left int64) (r record, err error) {
+	if text == "" {
+		return r, errNoRecord
 	}
 	if left < 0 {
 		left = math.MaxInt64
 	}
-	attempt, rest, ok1 := strings.Cut(record[1:], ";")
+	attempt, rest, ok1 := strings.Cut(text[1:], ";")
 	retention, rest, ok2 := strings.Cut(rest, ";")
 	length, rest, ok3 := strings.Cut(rest, ";")
-	g := store.Grant{}
 	var err1, err2, err3 error
-	g.Attempt, err1 = strconv.ParseUint(attempt, 10, 64)
+	r.attempt, err1 = strconv.ParseUint(attempt, 10, 64)
 	kept, err2 := strconv.ParseInt(retention, 10, 64)
 	n, err3 := strconv.Atoi(length)
 	if !ok1 || !ok2 || !ok3 || err1 != nil || err2 != nil || err3 != nil {
-		return store.Grant{}, errNoRecord
+		return r, errNoRecord
 	}
+	r.free = len(length) > 1 && length[0] == '0'
+	r.remaining = milliseconds(left)
 	owner := 0
-	switch record[0] {
+	switch text[0] {
 	case 'R', 'W':
 		owner = len(store.Owner{})
-		g.State, g.Remaining = store.Running, milliseconds(left-kept)
-		if left <= kept {
-			g.State, g.Remaining = store.Abandoned, milliseconds(left)
+		if r.state = store.Abandoned; left > kept {
+			r.state, r.remaining = store.Running, milliseconds(left-kept)
 		}
 	case 'A':
-		g.State, g.Remaining = store.Abandoned, milliseconds(left)
+		if r.state = store.Abandoned; r.free {
+			r.state = store.Free
+		}
 	case 'D':
-		g.State, g.Remaining = store.Done, milliseconds(left)
+		r.state = store.Done
 	default:
-		return store.Grant{}, errNoRecord
+		return r, errNoRecord
 	}
 	if n < 0 || len(rest) < owner+n {
-		return store.Grant{}, errNoRecord
+		return r, errNoRecord
 	}
-	g.Fingerprint = rest[owner : owner+n]
-	if g.State == store.Done {
-		g.Result = []byte(rest[n:])
+	r.owner, r.fingerprint, r.result = rest[:owner], rest[owner:owner+n], rest[owner+n:]
+	if attempt[0] == '0' && !r.cutAbout() {
+		return r, errNoRecord
 	}
-	return g, nil
+	return r, nil
 }
 
-// wasFree reports whether a running record was free before it was claimed.
-func wasFree(record string) bool {
-	fields := strings.SplitN(record, ";", 4)
-	return len(fields) == 4 && len(fields[2]) > 1 && fields[2][0] == '0'
+// cutAbout takes what the record tells from the beginning of its result.
+func (r *record) cutAbout() bool {
+	if len(r.result) < aboutHead {
+		return false
+	}
+	r.uncertain = r.result[0] == uncertain
+	copy(r.about.ID[:], r.result[1:])
+	if ms := binary.BigEndian.Uint64([]byte(r.result[aboutHead-8 : aboutHead])); ms > 0 {
+		r.begun = time.UnixMilli(int64(ms))
+	}
+	r.result = r.result[aboutHead:]
+	var secret string
+	for _, text := range [...]*string{&r.about.Policy, &r.about.Creator, &r.about.Remark, &secret} {
+		if r.result == "" || len(r.result) <= int(r.result[0]) {
+			return false
+		}
+		end := 1 + int(r.result[0])
+		*text, r.result = r.result[1:end], r.result[end:]
+	}
+	return true
 }
 
-// ownedBy reports whether a running record is owner's.
-func ownedBy(record string, owner store.Owner) bool {
-	for range 3 {
-		_, record, _ = strings.Cut(record, ";")
+// grant returns what a claim that meets with the record gets. To a claim, a free one is never in the way.
+func (r *record) grant() store.Grant {
+	g := store.Grant{State: r.state, Attempt: r.attempt, ID: r.about.ID, Fingerprint: r.fingerprint, Remaining: r.remaining}
+	switch r.state {
+	case store.Done:
+		g.Result = []byte(r.result)
+	case store.Free:
+		g.State = store.Abandoned
 	}
-	return strings.HasPrefix(record, string(owner[:]))
+	return g
 }
 
 // ceil returns d in milliseconds, rounded up: nothing expires before its time.

@@ -6,7 +6,7 @@ local record = redis.call('GET', KEYS[1])
 if not record then
   return 0
 end
-local state, attempt, retention, zero, length, at = string.match(record, '^([RW])(%d+);(%d+);(0?)(%d+);()')
+local state, tells, attempt, retention, zero, length, at = string.match(record, '^([RW])(0?)(%d+);(%d+);(0?)(%d+);()')
 if not state or string.sub(record, at, at + 15) ~= ARGV[1] then
   return 0
 end
@@ -14,10 +14,15 @@ if attempt == '1' and ARGV[2] ~= 'abandon' or retention == '0' then
   redis.call('DEL', KEYS[1])
 else
   redis.call('PEXPIRE', KEYS[1], retention) -- see complete.lua
+  local fingerprint, about = string.sub(record, at + 16, at + 15 + length), string.sub(record, at + 16 + length)
   if ARGV[2] then
     zero = ARGV[2] == 'free' and '0' or ''
+    about = string.gsub(about, '^A', '@')
   end
-  redis.call('SET', KEYS[1], 'A' .. attempt .. ';0;' .. zero .. length .. ';' .. string.sub(record, at + 16), 'PX', retention)
+  if zero == '0' and string.byte(about) == 64 then -- @: the operation has ended
+    about = '@' .. string.rep('\0', 16) .. string.sub(about, 18)
+  end
+  redis.call('SET', KEYS[1], 'A' .. tells .. attempt .. ';' .. retention .. ';' .. zero .. length .. ';' .. fingerprint .. about, 'PX', retention)
 end
 if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])

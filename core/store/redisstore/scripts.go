@@ -20,12 +20,18 @@ var (
 	releaseSource string
 	//go:embed watch.lua
 	watchSource string
+	//go:embed change.lua
+	changeSource string
+	//go:embed lookup.lua
+	lookupSource string
 
 	acquireScript  = newScript(acquireSource)
 	renewScript    = newScript(renewSource)
 	completeScript = newScript(completeSource)
 	releaseScript  = newScript(releaseSource)
 	watchScript    = newScript(watchSource)
+	changeScript   = newScript(changeSource)
+	lookupScript   = newScript(lookupSource)
 )
 
 // newScript makes a script that is called by its digest, and sent whole to a server that

@@ -64,8 +64,10 @@ type Config struct {
 	ReplicaTimeout time.Duration
 }
 
-// Capabilities implements store.Store: the store can be watched.
-func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{Watch: s.watch} }
+// Capabilities implements store.Store: the store can be watched and inspected.
+func (s *Store) Capabilities() store.Capabilities {
+	return store.Capabilities{Watch: s.watch, Inspect: inspector{s}}
+}
 
 // New returns a store that uses client, which remains the caller's: Close does not close it.
 // It panics if client is nil, or if c has a fault. The client may be one for a single server, for Sentinel or for a
@@ -194,21 +196,28 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return g, nil
 	}
 	sent := time.Now()
-	a, repeated, err := s.run(ctx, acquireCommand(key, claim))
+	a, repeated, err := s.run(ctx, acquireCommand(key, claim, sent))
 	if err != nil {
 		return store.Grant{}, err
 	}
 	if a.number != 0 {
-		return store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)), Free: a.number < 0}, nil
+		g := store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)), Free: a.number < 0, ID: claim.ID}
+		if a.record != "" {
+			g.ID = store.ID([]byte(a.record))
+		}
+		return g, nil
 	}
-	g, err := parseRecord(a.record, a.left)
-	if repeated && g.State == store.Running && ownedBy(a.record, claim.Owner) {
-		return store.Grant{State: store.Acquired, Attempt: g.Attempt, Free: wasFree(a.record)}, nil // the first try made it
+	r, err := parseRecord(a.record, a.left)
+	if err != nil {
+		return store.Grant{}, err
 	}
-	if g.State == store.Done {
-		s.finished.add(key, sent, g.Remaining)
+	if repeated && r.state == store.Running && r.owner == string(claim.Owner[:]) {
+		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID}, nil // the first try made it
 	}
-	return g, err
+	if r.state == store.Done {
+		s.finished.add(key, sent, r.remaining)
+	}
+	return r.grant(), nil
 }
 
 // Renew implements store.Store.

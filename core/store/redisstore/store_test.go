@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,5 +202,33 @@ func (p prefixed) Capabilities() store.Capabilities {
 	can.Watch = func(ctx context.Context, key string) (<-chan struct{}, func(), error) {
 		return watch(ctx, p.prefix+key)
 	}
+	can.Inspect = prefixedInspector{can.Inspect, p.prefix}
 	return can
+}
+
+type prefixedInspector struct {
+	store.Inspector
+	prefix string
+}
+
+func (p prefixedInspector) Lookup(ctx context.Context, key string) (store.Record, error) {
+	r, err := p.Inspector.Lookup(ctx, p.prefix+key)
+	r.Key = strings.TrimPrefix(r.Key, p.prefix)
+	return r, err
+}
+
+func (p prefixedInspector) List(ctx context.Context, q store.Query, cursor string) ([]store.Record, string, error) {
+	q.Prefix = p.prefix + q.Prefix
+	if match := q.Match; match != nil {
+		q.Match = func(key string) bool { return match(key[len(p.prefix):]) }
+	}
+	page, next, err := p.Inspector.List(ctx, q, cursor)
+	for i := range page {
+		page[i].Key = page[i].Key[len(p.prefix):]
+	}
+	return page, next, err
+}
+
+func (p prefixedInspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
+	return p.Inspector.Change(ctx, p.prefix+key, expected, c)
 }

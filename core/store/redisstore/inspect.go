@@ -1,0 +1,197 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// inspector is the store's store.Inspector. A list goes through the keys of one master after the other by SCAN, in no order. A
+// record that stands throughout may be in it more than once, and a page may have some more records than Query.Limit.
+type inspector struct{ *Store }
+
+// Lookup implements store.Inspector.
+func (s inspector) Lookup(ctx context.Context, key string) (store.Record, error) {
+	a, _, err := s.run(ctx, command{script: lookupScript, key: key})
+	if err != nil {
+		return store.Record{}, err
+	}
+	if a.record == "" {
+		return store.Record{}, store.ErrNoRecord
+	}
+	r, err := parseRecord(a.record, a.left)
+	if err != nil {
+		return store.Record{}, err
+	}
+	found := r.told(key, len(r.result))
+	if found.Size > 0 {
+		found.Result = []byte(r.result)
+	}
+	return found, nil
+}
+
+// told returns what an inspector tells of the record. size is that of its result.
+func (r *record) told(key string, size int) store.Record {
+	if r.state != store.Done {
+		size = 0
+	}
+	return store.Record{Key: key, State: r.state, Attempt: r.attempt, Fingerprint: strings.Clone(r.fingerprint),
+		About: store.About{ID: r.about.ID, Policy: strings.Clone(r.about.Policy), Creator: strings.Clone(r.about.Creator), Remark: strings.Clone(r.about.Remark)},
+		Begun: r.begun, Remaining: r.remaining, Size: size}
+}
+
+// headMax is the greatest length of a record before its result.
+const headMax = len("R01;64;") + 2*maxDecimal + len(store.Owner{}) + maxFingerprint + aboutHead + 4*256
+
+// List implements store.Inspector. The cursor is the address of a master and SCAN's cursor there.
+func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page []store.Record, next string, err error) {
+	addr, at, _ := strings.Cut(cursor, " ")
+	number := uint64(0)
+	if cursor != "" {
+		if number, err = strconv.ParseUint(at, 10, 64); err != nil {
+			return nil, "", errors.New("redisstore: the cursor is none of this store's")
+		}
+	}
+	p, err := ask(ctx, s.Store, func(ctx context.Context) (p scanned, err error) {
+		nodes := s.client.Nodes()
+		addrs := slices.Sorted(maps.Keys(nodes))
+		// A master may have gone since. Another one has its records then, and may have been listed.
+		i, there := slices.BinarySearch(addrs, addr)
+		if !there {
+			number = 0
+		}
+		for ; i < len(addrs); i, number = i+1, 0 {
+			node := nodes[addrs[i]]
+			if number == 0 && len(addrs) > 1 {
+				info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
+				if err != nil {
+					return p, err
+				}
+				if field(info, "role") != "master" {
+					continue
+				}
+			}
+			p.page, number, err = s.scan(ctx, node, &q, number)
+			switch {
+			case number != 0:
+				p.next = addrs[i] + " " + strconv.FormatUint(number, 10)
+			case i+1 < len(addrs):
+				p.next = addrs[i+1] + " 0"
+			}
+			return p, err
+		}
+		return p, nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return p.page, p.next, nil
+}
+
+// scanned is what a List returns.
+type scanned struct {
+	page []store.Record
+	next string
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// scan returns what one SCAN of a node finds, and its next cursor.
+func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64) (page []store.Record, next uint64, err error) {
+	b := node.B()
+	// With a Match few of the keys may be wanted, and a key alone is cheap.
+	count := int64(q.Size())
+	if q.Match != nil {
+		count = max(count, 1000)
+	}
+	found, err := node.Do(ctx, b.Scan().Cursor(cursor).Match(globEscaper.Replace(q.Prefix)+"*").Count(count).Build()).AsScanEntry()
+	if err != nil {
+		return nil, 0, err
+	}
+	keys := found.Elements
+	if q.Match != nil {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !q.Match(key) })
+	}
+	var commands rueidis.Commands
+	for _, key := range keys {
+		commands = append(commands, b.Getrange().Key(key).Start(0).End(int64(headMax)).Build(), b.Strlen().Key(key).Build(), b.Pttl().Key(key).Build())
+	}
+	if len(commands) == 0 {
+		return nil, found.Cursor, nil
+	}
+	answers := node.DoMulti(ctx, commands...)
+	for i, key := range keys {
+		text, err1 := answers[3*i].ToString()
+		length, err2 := answers[3*i+1].AsInt64()
+		left, err3 := answers[3*i+2].AsInt64()
+		if err := errors.Join(err1, err2, err3); err != nil {
+			if wrongType(err) {
+				continue // somebody else's
+			}
+			return nil, 0, err
+		}
+		if left == -2 {
+			continue // gone
+		}
+		if r, err := parseRecord(text, left); err == nil {
+			if told := r.told(key, int(length)-len(text)+len(r.result)); q.Wants(&told) {
+				page = append(page, told)
+			}
+		}
+	}
+	return page, found.Cursor, nil
+}
+
+// wrongType reports whether a key has a value that is no string.
+func wrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
+
+// Change implements store.Inspector.
+func (s inspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
+	if err := c.Validate(expected.State); err != nil {
+		return err
+	}
+	letters := map[store.State]string{store.Running: "R", store.Abandoned: "A", store.Free: "F", store.Done: "D", 0: "0"}
+	a, repeated, err := s.run(ctx, command{script: changeScript, key: key, n: 3, args: [3]string{
+		string(expected.ID[:]) + letters[expected.State] + strconv.FormatUint(expected.Attempt, 10),
+		letters[c.To] + strconv.FormatInt(ceil(c.Retention), 10) + ";" + c.Remark,
+		string(c.Result),
+	}})
+	switch {
+	case err != nil || a.number == 2:
+		return err
+	case repeated:
+		return errUnknown
+	case a.number == 1:
+		return store.ErrMovedOn
+	}
+	return store.ErrNoRecord
+}
+
+// ask runs fn, which asks a server, in a goroutine of its own, and returns when ctx ends. See calls.
+func ask[T any](ctx context.Context, s *Store, fn func(context.Context) (T, error)) (answer T, err error) {
+	if err := ctx.Err(); err != nil {
+		return answer, err
+	}
+	if err := s.begin(); err != nil {
+		return answer, err
+	}
+	answered := make(chan func() (T, error), 1)
+	go func() {
+		defer s.wg.Done()
+		answer, err := fn(withoutDeadline{ctx})
+		answered <- func() (T, error) { return answer, err }
+	}()
+	select {
+	case answer := <-answered:
+		return answer()
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+}
