@@ -24,9 +24,10 @@ type claimant struct {
 	stop    context.CancelFunc
 }
 
-func newClaimant(g *Guard, id *identity) claimant {
+func newClaimant(ctx context.Context, g *Guard, id *identity) claimant {
 	c := claimant{guard: g, id: *id, stop: noCancel}
 	c.claim.Owner, c.claim.Lease = store.NewOwner(), g.policy.Lease
+	c.claim.About = store.About{ID: store.NewID(), Policy: g.name, Creator: g.engine.creator, Remark: g.engine.remarkOf(ctx, id)}
 	c.resetClaim()
 	return c
 }

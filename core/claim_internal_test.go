@@ -82,7 +82,7 @@ func TestAbandonedRunIsAskedForAFewTimes(t *testing.T) {
 // A result that is handed over is a copy: the run's memory is used again.
 func TestHandedOverResultIsACopy(t *testing.T) {
 	g := MustNew(Config{User: UserFromHeader("X-User")}).MustGuard(Policy{})
-	c, result := newClaimant(g, &identity{forgets: true}), []byte("first")
+	c, result := newClaimant(t.Context(), g, &identity{forgets: true}), []byte("first")
 	c.join(t.Context())
 	w := c.waiter
 	g.engine.handOver(Key{}, result)

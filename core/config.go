@@ -45,6 +45,11 @@ type Config struct {
 	// the runs whose contexts it has ended.
 	StoreTimeout time.Duration
 
+	// Remark returns what the record of an operation that begins with ctx tells people who look at it: a trace id, an order
+	// number. It is cut after 255 bytes. Nil: the trace id of the request's traceparent field, if it has one. It is called
+	// concurrently, before the claim.
+	Remark func(ctx context.Context) string
+
 	// Observe gets the events. It is called synchronously and concurrently, and must return
 	// quickly. Nil: events are dropped. See [LogEvents].
 	Observe func(ctx context.Context, e Event)

@@ -13,7 +13,7 @@ import (
 type decision struct {
 	action  action
 	run     *runContext // toRun: it holds the claim
-	grant   store.Grant // toReplay: the finished record; toRefuse a reused key: the record that is there
+	grant   store.Grant // toReplay: the finished record; toRefuse: the record that is there, if any
 	refusal *Refusal    // toRefuse; toPass: why there is no run, or nil if the request has one already
 	cause   error       // behind the refusal
 }
@@ -50,7 +50,7 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 		return g.duplicate(*id.done)
 	}
 
-	c := newClaimant(g, id)
+	c := newClaimant(ctx, g, id)
 	defer func() {
 		c.leave()
 		c.stop()
@@ -70,14 +70,14 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 		case c.keyReused(grant):
 			return decision{action: toRefuse, refusal: refusalKeyReused, grant: grant}
 		case grant.State == store.Running:
-			return decision{action: toRefuse, refusal: g.inProgress(grant)}
+			return decision{action: toRefuse, refusal: g.inProgress(grant), grant: grant}
 		case grant.State == store.Done:
 			return g.duplicate(grant)
 		case grant.State == store.Abandoned:
 			done, refusal, err := c.recover(ctx, grant)
 			switch {
 			case refusal != nil:
-				return decision{action: toRefuse, refusal: refusal, cause: err}
+				return decision{action: toRefuse, refusal: refusal, cause: err, grant: grant}
 			case done != nil:
 				return g.duplicate(*done)
 			} // else it acquires again, knowing more about the abandoned run
@@ -95,9 +95,9 @@ func (g *Guard) duplicate(grant store.Grant) decision {
 	case g.policy.Duplicate.kind != rejects:
 		return decision{action: toReplay, grant: grant}
 	case bytes.Equal(grant.Result, failed):
-		return decision{action: toRefuse, refusal: g.refusedFailed}
+		return decision{action: toRefuse, refusal: g.refusedFailed, grant: grant}
 	}
-	return decision{action: toRefuse, refusal: g.refused}
+	return decision{action: toRefuse, refusal: g.refused, grant: grant}
 }
 
 // inProgress is what a duplicate gets while the operation runs. A lease is renewed after each third. If less
@@ -123,9 +123,10 @@ func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) de
 }
 
 // refuse tells the observer of a refusal, and returns a copy that says what is behind it.
-func (g *Guard) refuse(ctx context.Context, id *identity, r *Refusal, cause error) *Refusal {
-	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, Status: r.Status, Code: r.Code, Err: cause})
-	return r.because(cause)
+func (g *Guard) refuse(ctx context.Context, id *identity, d *decision) *Refusal {
+	r := d.refusal
+	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, ID: d.grant.ID, Status: r.Status, Code: r.Code, Err: d.cause})
+	return r.because(d.cause)
 }
 
 // passing returns the context of an operation that passes without a claim.

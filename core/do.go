@@ -176,12 +176,12 @@ func (t *taskCall) do(ctx context.Context) error {
 		return t.fn(d.passing(ctx))
 	case toReplay:
 		if t.replayed, d.cause = t.replay(d.grant); t.replayed {
-			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key})
+			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID})
 			return nil
 		}
 		d.refusal = refusalUnavailable
 	}
-	return t.guard.refuse(ctx, &id, d.refusal, d.cause) // a copy: the caller may change it
+	return t.guard.refuse(ctx, &id, &d) // a copy: the caller may change it
 }
 
 func (t *taskCall) identify() identity {

@@ -2,7 +2,10 @@ package core
 
 import (
 	"context"
+	"os"
 	"reflect"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +21,8 @@ type Engine struct {
 	can          store.Capabilities // the store's, and Recall only if it may be used
 	user         UserSource
 	prefix       string
+	creator      string
+	remark       func(context.Context) string
 	storeTimeout time.Duration
 	observer     func(context.Context, Event)
 	refuse       func(context.Context, *Refusal) *Response
@@ -54,6 +59,8 @@ func New(c Config) (*Engine, error) {
 		can:          can,
 		user:         c.User,
 		prefix:       prefix,
+		creator:      creator(),
+		remark:       c.Remark,
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
 		refuse:       c.Refuse,
@@ -70,6 +77,32 @@ func New(c Config) (*Engine, error) {
 		e.observer(context.Background(), Event{Kind: StoreIsLocal})
 	}
 	return e, nil
+}
+
+// creator names this process for those who look at a store.
+func creator() string {
+	host, _ := os.Hostname() // only for people
+	return note(host + " " + strconv.Itoa(os.Getpid()))
+}
+
+// note makes text fit a record, which has up to 255 bytes of text for it.
+func note(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
+	return strings.ToValidUTF8(text[:min(len(text), 255)], "")
+}
+
+// remarkOf returns what the record of an operation remarks.
+func (e *Engine) remarkOf(ctx context.Context, id *identity) string {
+	if e.remark != nil {
+		return note(e.remark(ctx))
+	}
+	if id.request != nil && id.request.Headers != nil {
+		// version-traceid-parentid-flags, see https://www.w3.org/TR/trace-context/#traceparent-header
+		if field, lines := id.request.Headers.Header("Traceparent", 0); lines == 1 && len(field) >= 55 && field[2] == '-' && field[35] == '-' {
+			return note(strings.Clone(field[3:35]))
+		}
+	}
+	return ""
 }
 
 // MustNew is [New] for a configuration that is fixed in the program. It panics with the faults.

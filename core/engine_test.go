@@ -396,6 +396,7 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"Service":      func(c *core.Config) { c.Service = "Shop-1" + strings.Repeat("s", 58) },
 		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = strings.Repeat("p", 128) },
 		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
+		"Remark":       func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },
 		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
 		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -230,9 +231,56 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		assert.Contains(t, out.String(), "level="+level+" ", code)
 	}
 	out.Reset()
-	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"), Attempt: 2,
+	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"), ID: store.ID{15: 7}, Attempt: 2,
 		Status: 500, Elapsed: time.Second, Failed: true, Panicked: true, Err: errDown})
-	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v attempt=2 status=500 elapsed=1s failed=true panicked=true err="connection refused"`,
+	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v operation=00000000000000000000000000000007 attempt=2 status=500 elapsed=1s failed=true panicked=true err="connection refused"`,
 		core.NewKey("idem:U=alice")))
 	assert.NotContains(t, out.String(), "alice")
+}
+
+// TestOperationID: one operation has one id, in its record, in its runs, and in all of its events.
+func TestOperationID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen events
+		records := newStore(t)
+		e := core.MustNew(core.Config{User: byUser, Store: records, Observe: seen.add})
+		g := e.MustGuard(core.Policy{Name: strings.Repeat("\u20ac", 100) + "\x00", Key: core.Header(core.Required)})
+		var run store.ID
+		request := func(key string) *call {
+			c := post("{}", nil).withKey(key)
+			c.header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+			return c.after(func(ctx context.Context) { run = core.RunFrom(ctx).ID() })
+		}
+		abandoned := request("abandoned").after(func(ctx context.Context) { run = core.RunFrom(ctx).ID(); core.RunFrom(ctx).Abandon() })
+		serve(t, g, request("done"))
+		first := run
+		serve(t, g, request("done"))
+		other := request("done")
+		other.body = "other"
+		serve(t, g, other)
+		assert.Equal(t, []core.Kind{core.Started, core.Completed, core.Replayed, core.Refused}, seen.kinds()[1:])
+		for _, ev := range seen.all[1:] {
+			assert.Equal(t, first, ev.ID, ev.Kind)
+		}
+		r, err := records.Capabilities().Inspect.Lookup(t.Context(), seen.last().Key.Raw())
+		require.NoError(t, err)
+		assert.Equal(t, store.About{ID: first, Policy: strings.Repeat("\u20ac", 85), Creator: r.Creator, Remark: "4bf92f3577b34da6a3ce929d0e0e4736"}, r.About)
+		assert.Regexp(t, fmt.Sprintf(" %d$", os.Getpid()), r.Creator)
+
+		serve(t, g, abandoned)
+		begun := run
+		serve(t, g, request("abandoned"))
+		assert.Equal(t, begun, run, "a takeover")
+		assert.NotEqual(t, first, run)
+		assert.NotZero(t, run)
+		assert.Zero(t, core.RunFrom(t.Context()).ID())
+
+		c := core.Config{Store: records, Remark: func(context.Context) string { return strings.Repeat("x", 300) }}
+		_, err = core.Do(t.Context(), core.MustNew(c).MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+			r, err := records.Capabilities().Inspect.Lookup(ctx, core.RunFrom(ctx).Key().Raw())
+			assert.Len(t, r.Remark, 255)
+			return 0, err
+		})
+		assert.NoError(t, err)
+	})
 }

@@ -12,6 +12,7 @@ import (
 type Guard struct {
 	engine        *Engine
 	policy        Policy // with defaults filled in
+	name          string // of the policy, as records have it
 	identity      canon.Rules
 	params        canon.Rules  // for fingerprints
 	seed          maphash.Seed // of store.Claim.Raw
@@ -63,6 +64,7 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
+	g.name = note(p.Name)
 	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
 	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
 	if p.Key.kind == keyToken {

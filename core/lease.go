@@ -163,10 +163,10 @@ func (c *runContext) renew(l *runs) {
 	if lost {
 		l.endLease(c)
 		c.end(ErrLeaseLost)
-		g.observe(c.values, Event{Kind: LeaseLost, Route: c.route, Key: c.key,
+		g.observe(c.values, Event{Kind: LeaseLost, Route: c.route, Key: c.key, ID: c.id,
 			Attempt: c.attempt, Elapsed: now.Sub(c.started), Err: err})
 		return
 	}
-	g.observe(c.values, Event{Kind: RenewFailed, Route: c.route, Key: c.key,
+	g.observe(c.values, Event{Kind: RenewFailed, Route: c.route, Key: c.key, ID: c.id,
 		Attempt: c.attempt, Elapsed: now.Sub(c.started), Err: err})
 }

@@ -70,6 +70,8 @@ type Event struct {
 	Policy, Route string
 	// Key is zero if the request was refused before it had one.
 	Key Key
+	// ID is the operation's, see [Run.ID]; zero if the event is about no record.
+	ID store.ID
 	// Attempt is the number of the run; 0 if the event is about no run.
 	Attempt uint64
 	// Takeover says that a run that is Started has taken over an abandoned one.
@@ -122,10 +124,13 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := make([]slog.Attr, 0, 10)
+		attrs := make([]slog.Attr, 0, 11)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
 		if e.Key != (Key{}) {
 			attrs = append(attrs, slog.String("key", e.Key.String()))
+		}
+		if e.ID != (store.ID{}) {
+			attrs = append(attrs, slog.String("operation", e.ID.String()))
 		}
 		if e.Attempt > 0 {
 			attrs = append(attrs, slog.Uint64("attempt", e.Attempt))

@@ -18,6 +18,7 @@ import (
 type Run struct {
 	key      Key
 	owner    store.Owner
+	id       store.ID
 	attempt  uint64
 	takeover bool
 
@@ -46,6 +47,15 @@ func (r *Run) Key() Key {
 		return Key{}
 	}
 	return r.key
+}
+
+// ID returns the operation's id, as it is in logs: 128 random bits, made with the first claim of the operation. It is the same
+// over takeovers, and another one for the next operation under the same key. It is not secret.
+func (r *Run) ID() store.ID {
+	if r == nil {
+		return store.ID{}
+	}
+	return r.id
 }
 
 // Owner returns the owner of the claim.
@@ -178,7 +188,7 @@ type runContext struct {
 func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.Grant) *runContext {
 	run := &runContext{values: ctx, route: c.id.route, started: c.asked}
 	run.guard, run.outer = g, outer
-	run.key, run.owner, run.attempt = c.id.key, c.claim.Owner, grant.Attempt
+	run.key, run.owner, run.id, run.attempt = c.id.key, c.claim.Owner, grant.ID, grant.Attempt
 	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.id.forgets
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
@@ -194,7 +204,7 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 
 // announce tells the observer that the handler begins.
 func (c *runContext) announce() {
-	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, Attempt: c.attempt, Takeover: c.takeover})
+	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Takeover: c.takeover})
 }
 
 // open begins the run's context. It has the caller's deadline. If the client has only left, it does not

@@ -45,11 +45,11 @@ func (f *httpOperation) serve(ctx context.Context) error {
 	case toReplay:
 		if d.refusal, d.cause = f.replayable(ctx, d.grant); d.refusal == nil {
 			err := f.x.Answer(&f.resp)
-			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, Status: f.resp.Status})
+			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Status: f.resp.Status})
 			return err
 		}
 	}
-	r := g.refuse(ctx, &id, d.refusal, d.cause)
+	r := g.refuse(ctx, &id, &d)
 	if r.Code == codes.KeyReused {
 		r.Stored = f.stored(ctx, d.grant)
 	}

@@ -94,7 +94,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		e.handOver(c.key, o.result)
 	}
 
-	ev := Event{Route: c.route, Key: c.key, Attempt: c.attempt, Status: o.status,
+	ev := Event{Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Status: o.status,
 		Elapsed: elapsed, Failed: s.failed, Panicked: o.panicked, Err: o.err}
 	if r := c.answered.Load(); r != nil && ev.Err == nil {
 		ev.Err = r
